@@ -1,0 +1,38 @@
+.DEFAULT_GOAL := help
+.PHONY: help install demo demo-reset test check fix controlplane lock clean
+SHELL := bash
+
+PYTHON3 ?= python3
+BIN := .venv/bin
+export PORT ?= 8000
+export DEMO_HOME ?= .demo
+export CLUSTER ?= sim
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
+
+install: ## Bring uv, Python packages and web assets (the other targets do it by themselves)
+	@$(PYTHON3) scripts/bootstrap.py
+	@$(BIN)/python -m core.assets
+
+demo: install ## Run the whole portal on this machine: PORT=8000, DEMO_HOME=.demo, CLUSTER=sim|real
+	@exec $(BIN)/python -m portal.demo
+
+demo-reset: ## Forget the data of the demo
+	@$(PYTHON3) scripts/demo_reset.py
+
+test: install ## Run every test; with CI=true a missing part is a failure, never a skip
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: install ## Static checks
+	@$(BIN)/python scripts/check.py
+
+fix: install ## Format, and mend what can be mended by itself
+	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format --quiet .
+	@git ls-files 'templates/*.html' | xargs -r $(BIN)/djade --target-version 6.1
+
+controlplane: install ## Build the real Kubernetes control plane that tests and `make demo CLUSTER=real` use (needs Go)
+	@$(BIN)/python -m tests.controlplane.build
+
+lock: install ## Bring uv.lock up to date with pyproject.toml
+	@PATH="$(CURDIR)/.tools/uv/bin:$$PATH" uv lock

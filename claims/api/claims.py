@@ -1,0 +1,149 @@
+"""Claims: list, ask, read, wait, and the four actions."""
+
+from typing import Any
+
+from django.db.models import Prefetch, QuerySet
+from django.utils.translation import gettext as _
+from django_filters import rest_framework as filters
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import mixins, status, viewsets
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.serializers import BaseSerializer
+
+from claims import manifests, services
+from claims.api import inputs, outputs, waiting
+from claims.models import Allocation, Claim
+from claims.next_step import next_step
+from claims.snippets import snippets_of
+from claims.states import ClaimState
+from core import idempotency
+from core.errors import Invalid
+from dra.manifests import to_yaml
+from teams.access import asker, team_for
+from teams.models import Role
+
+KEY = OpenApiParameter(
+    idempotency.HEADER, str, OpenApiParameter.HEADER, description="The same key always yields the same claim."
+)
+WAIT = OpenApiParameter(
+    "wait", int, description="Wait up to so many seconds, 25 at most, until `version` is old."
+)
+VERSION = OpenApiParameter("version", int, description="The version of the claim that you know.")
+
+
+class ClaimFilter(filters.FilterSet):
+    state = filters.MultipleChoiceFilter(choices=ClaimState.choices)
+    team = filters.CharFilter(field_name="team__slug")
+    cluster = filters.CharFilter(field_name="cluster__name")
+    profile = filters.CharFilter(field_name="profile_version__profile__slug")
+    mine = filters.BooleanFilter(method="filter_mine")
+
+    def filter_mine(self, queryset: QuerySet[Claim], name: str, value: bool) -> QuerySet[Claim]:  # noqa: FBT001
+        return queryset.filter(requested_by=self.request.user) if value else queryset
+
+
+class ClaimViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Claim]):
+    """GPUs asked for by a team, from request to release."""
+
+    serializer_class: type[BaseSerializer[Any]] = outputs.ClaimOut
+    queryset = Claim.objects.none()  # tells the schema the type of the id
+    filter_backends = (filters.DjangoFilterBackend,)
+    filterset_class = ClaimFilter
+
+    def get_queryset(self) -> QuerySet[Claim]:
+        visible = Claim.objects.visible_to(asker(self.request)).select_related("decided_by").for_list()
+        if self.action == "list":
+            return visible
+        held_now = Prefetch("allocations", Allocation.objects.filter(ended_at=None), to_attr="held_now")
+        return visible.prefetch_related(held_now)
+
+    @extend_schema(request=inputs.ClaimIn, responses={201: outputs.ClaimDetailOut}, parameters=[KEY])
+    def create(self, request: Request) -> Response:
+        """Ask for GPUs. A rule of the profile may approve the request at once."""
+        user = asker(request)
+        asked = inputs.ClaimIn(data=request.data)
+        asked.is_valid(raise_exception=True)
+        wish = dict(asked.validated_data)
+        wish["team"] = team_for(user, wish["team"], at_least=Role.MEMBER)
+        wish["cluster"] = inputs.cluster_named(wish["cluster"])
+        wish["profile"] = inputs.profile_named(wish["profile"], user)
+        claim = services.request_claim(by=user, key=idempotency.key_of(request), **wish)
+        return self._answer(claim, status.HTTP_201_CREATED)
+
+    @extend_schema(responses=outputs.ClaimDetailOut, parameters=[WAIT, VERSION])
+    def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Read a claim; with `wait` and `version`, answer as soon as it has changed."""
+        claim = self.get_object()
+        seconds, version = _whole(request, "wait"), _whole(request, "version")
+        if seconds and version is not None and waiting.wait_for_change(claim, version, seconds):
+            claim = self.get_object()
+        return Response(outputs.ClaimDetailOut(claim).data)
+
+    @extend_schema(request=inputs.ApproveIn, responses=outputs.ClaimDetailOut)
+    @action(detail=True, methods=["post"])
+    def approve(self, request: Request, pk: str) -> Response:
+        """Approve the spec with this hash."""
+        said = self._said(inputs.ApproveIn)
+        return self._answer(services.approve(claim=self.get_object(), by=asker(request), **said))
+
+    @extend_schema(request=inputs.DenyIn, responses=outputs.ClaimDetailOut)
+    @action(detail=True, methods=["post"])
+    def deny(self, request: Request, pk: str) -> Response:
+        """Say no, and why."""
+        said = self._said(inputs.DenyIn)
+        return self._answer(services.deny(claim=self.get_object(), by=asker(request), **said))
+
+    @extend_schema(request=inputs.EndIn, responses=outputs.ClaimDetailOut)
+    @action(detail=True, methods=["post"])
+    def withdraw(self, request: Request, pk: str) -> Response:
+        """Take a request back before it is decided."""
+        said = self._said(inputs.EndIn)
+        return self._answer(services.withdraw(claim=self.get_object(), by=asker(request), **said))
+
+    @extend_schema(request=inputs.EndIn, responses=outputs.ClaimDetailOut)
+    @action(detail=True, methods=["post"])
+    def release(self, request: Request, pk: str) -> Response:
+        """Give devices back. Pods that still use them keep them until they end."""
+        said = self._said(inputs.EndIn)
+        return self._answer(services.release(claim=self.get_object(), by=asker(request), **said))
+
+    @extend_schema(responses=outputs.ManifestOut)
+    @action(detail=True)
+    def manifest(self, request: Request, pk: str) -> Response:
+        """The object that the portal writes, and snippets that use it."""
+        claim = self.get_object()
+        written = manifests.object_of(claim)
+        snippets = snippets_of(claim, base_url=request.build_absolute_uri("/").rstrip("/"))
+        shown = {"manifest": written, "yaml": to_yaml(written), "snippets": snippets}
+        return Response(outputs.ManifestOut(shown).data)
+
+    @extend_schema(responses=outputs.ExplainOut)
+    @action(detail=True)
+    def explain(self, request: Request, pk: str) -> Response:
+        """Why the claim is where it is, and who acts next."""
+        return Response(outputs.ExplainOut(next_step(self.get_object())).data)
+
+    @extend_schema(responses=outputs.TransitionOut(many=True), filters=False)
+    @action(detail=True, pagination_class=None)
+    def history(self, request: Request, pk: str) -> Response:
+        """Every step of the claim, oldest first."""
+        steps = self.get_object().history.select_related("by")
+        return Response(outputs.TransitionOut(steps, many=True).data)
+
+    def _said(self, serializer: type[BaseSerializer[Any]]) -> dict[str, Any]:
+        said = serializer(data=self.request.data)
+        said.is_valid(raise_exception=True)
+        return dict(said.validated_data)
+
+    def _answer(self, claim: Claim, code: int = status.HTTP_200_OK) -> Response:
+        return Response(outputs.ClaimDetailOut(self.get_queryset().get(pk=claim.pk)).data, status=code)
+
+
+def _whole(request: Request, name: str) -> int | None:
+    """Raise Invalid if the parameter is there and is not a whole number."""
+    text = request.query_params.get(name, "")
+    if text and not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise Invalid(_("%(name)s has to be a whole number, not “%(text)s”.") % {"name": name, "text": text})
+    return int(text) if text else None

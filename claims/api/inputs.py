@@ -1,0 +1,91 @@
+"""What the API takes. Shape only: whether something is allowed, the services say."""
+
+from datetime import timedelta
+from typing import Any
+
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+from rest_framework import serializers
+
+from claims.forms.durations import parse
+from claims.models import Delivery, Profile
+from core.errors import Invalid
+from inventory.models import Cluster
+from teams.models import User
+
+
+class SpelledDuration(serializers.DurationField):
+    """As people write it in the form, "36h" or "1d 12h"; or seconds, or ISO 8601."""
+
+    default_error_messages = {
+        "invalid": gettext_lazy("Write a duration like 24h, 3d, 1d 12h, PT24H or 86400.")
+    }
+
+    def to_internal_value(self, value: Any) -> timedelta:
+        if value == "":  # which the field would read as no time at all
+            self.fail("invalid")
+        try:
+            return parse(str(value))
+        except ValueError:
+            return super().to_internal_value(value)
+
+
+class WishIn(serializers.Serializer[Any]):
+    """A request: `duration` is the usual one of the profile if left out."""
+
+    team = serializers.CharField(max_length=40, help_text="Slug of the team")
+    cluster = serializers.CharField(max_length=40, help_text="Name of the cluster")
+    profile = serializers.CharField(max_length=40, help_text="Slug of the profile")
+    devices = serializers.IntegerField(min_value=1, max_value=1024, default=1, help_text="Per claim")
+    parallel = serializers.IntegerField(
+        min_value=1, max_value=1000, default=1, help_text="Claims of a template at once"
+    )
+    delivery = serializers.ChoiceField(choices=Delivery.choices, default=Delivery.CLAIM)
+    duration = SpelledDuration(
+        required=False, allow_null=True, default=None, help_text="36h, 1d 12h, PT36H, or seconds"
+    )
+    name = serializers.CharField(max_length=63, allow_blank=True, default="", help_text="Of the object")
+
+
+class ClaimIn(WishIn):
+    reason = serializers.CharField(max_length=2000, allow_blank=True, default="")
+
+
+class ApproveIn(serializers.Serializer[Any]):
+    spec_hash = serializers.CharField(max_length=64, help_text="Of the claim as you read it")
+    note = serializers.CharField(max_length=2000, allow_blank=True, default="")
+
+
+class DenyIn(serializers.Serializer[Any]):
+    reason = serializers.CharField(max_length=2000, allow_blank=True, help_text="Seen by the team; required")
+
+
+class EndIn(serializers.Serializer[Any]):
+    reason = serializers.CharField(max_length=2000, allow_blank=True, default="")
+
+
+class QuotaIn(serializers.Serializer[Any]):
+    """A limit for one device class or for one profile."""
+
+    team = serializers.CharField(max_length=40)
+    device_class = serializers.CharField(max_length=253, allow_blank=True, default="")
+    profile = serializers.CharField(max_length=40, allow_blank=True, default="")
+    devices = serializers.IntegerField(min_value=0, max_value=1_000_000)
+    self_approval = serializers.BooleanField(default=False)
+
+
+def cluster_named(name: str) -> Cluster:
+    """Raise Invalid if there is no such cluster."""
+    cluster = Cluster.objects.filter(name=name).first()
+    if cluster is None:
+        raise Invalid(_("There is no cluster %(name)s.") % {"name": name})
+    return cluster
+
+
+def profile_named(name: str, user: User) -> Profile:
+    """Raise Invalid if there is no such profile that `user` may see."""
+    visible = Profile.objects.visible_to(user).select_related("current")
+    profile = visible.filter(slug=name).first()
+    if profile is None:
+        raise Invalid(_("There is no profile %(name)s.") % {"name": name})
+    return profile

@@ -1,0 +1,224 @@
+"""What the API gives. Names as in the models; durations in seconds; times in UTC."""
+
+from datetime import timedelta
+from typing import Any
+
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from claims.approvals import Route
+from claims.manifests import kind_of
+from claims.models import Allocation, Approval, Claim, Delivery, Transition
+from claims.states import ClaimState
+
+
+@extend_schema_field({"type": "integer", "description": "Seconds"})
+class SecondsField(serializers.Field[timedelta, Any, int, Any]):
+    def to_representation(self, value: timedelta) -> int:
+        return int(value.total_seconds())
+
+
+class ClaimOut(serializers.ModelSerializer[Claim]):
+    """A claim as a list shows it."""
+
+    team = serializers.CharField(source="team.slug")
+    cluster = serializers.CharField(source="cluster.name")
+    profile = serializers.CharField(source="profile_version.profile.slug")
+    profile_version = serializers.IntegerField(source="profile_version.number")
+    requested_by = serializers.CharField(source="requested_by.username")
+    decided_by = serializers.CharField(source="decided_by.username", allow_null=True, default=None)
+    kind = serializers.SerializerMethodField(help_text="Of the object in the cluster")
+    duration = SecondsField()
+    state = serializers.ChoiceField(choices=ClaimState.choices)
+    delivery = serializers.ChoiceField(choices=Delivery.choices)
+
+    class Meta:
+        model = Claim
+        fields = (
+            "id", "name", "team", "cluster", "namespace", "kind", "profile", "profile_version",
+            "requested_by", "delivery", "devices", "parallel", "duration", "reason", "state", "state_since",
+            "version", "created_at", "decide_by", "decided_by", "decided_at", "decision_note", "expires_at",
+            "spec_hash", "problem",
+        )  # fmt: skip
+        read_only_fields = fields
+
+    def get_kind(self, claim: Claim) -> str:
+        return kind_of(claim.delivery).kind
+
+
+class AllocationOut(serializers.ModelSerializer[Allocation]):
+    """A device that the claim holds now."""
+
+    class Meta:
+        model = Allocation
+        fields = (
+            "request", "driver", "pool", "device", "share_id", "node_name", "product", "partition", "uuid",
+            "memory_bytes", "fraction", "object_name", "started_at",
+        )  # fmt: skip
+        read_only_fields = fields
+
+
+class ClaimDetailOut(ClaimOut):
+    """A claim with its spec and the devices that it holds now."""
+
+    allocations = AllocationOut(many=True, source="held_now")
+
+    class Meta:
+        model = Claim
+        fields = (*ClaimOut.Meta.fields, "spec", "object_uid", "allocations")
+        read_only_fields = fields
+
+
+class TransitionOut(serializers.ModelSerializer[Transition]):
+    by = serializers.CharField(source="by.username", allow_null=True, default=None)
+    old = serializers.CharField()
+
+    class Meta:
+        model = Transition
+        fields = ("old", "new", "why", "by", "at")
+        read_only_fields = fields
+
+
+class StepOut(serializers.Serializer[Any]):
+    key = serializers.CharField()
+    label = serializers.CharField()  # type: ignore[assignment]
+    status = serializers.ChoiceField(choices=("done", "now", "ahead", "skipped", "bad"))
+    at = serializers.DateTimeField(allow_null=True)
+    by = serializers.CharField()
+    note = serializers.CharField()
+
+
+class ExplainOut(serializers.Serializer[Any]):
+    """Who acts next and why, and the whole way of the claim."""
+
+    actor = serializers.ChoiceField(choices=("person", "you", "portal", "cluster", "nobody"))
+    who = serializers.CharField()
+    headline = serializers.CharField()
+    sentence = serializers.CharField()
+    problem = serializers.CharField()
+    steps = StepOut(many=True)
+
+
+class SnippetOut(serializers.Serializer[Any]):
+    key = serializers.CharField()
+    title = serializers.CharField()
+    language = serializers.CharField()
+    text = serializers.CharField()
+
+
+class ManifestOut(serializers.Serializer[Any]):
+    """The object that the portal writes, and what a person pastes to use it."""
+
+    manifest = serializers.JSONField()
+    yaml = serializers.CharField()
+    snippets = SnippetOut(many=True)
+
+
+class QuotaOut(serializers.Serializer[Any]):
+    """A quota and how it stands: `reserved` by pending requests, `over` beyond the limit."""
+
+    id = serializers.UUIDField(source="quota.id")
+    team = serializers.CharField(source="team.slug")
+    device_class = serializers.CharField(source="quota.device_class")
+    profile = serializers.CharField(source="quota.profile.slug", allow_null=True, default=None)
+    self_approval = serializers.BooleanField(source="quota.self_approval")
+    limit = serializers.IntegerField()
+    held = serializers.IntegerField()
+    reserved = serializers.IntegerField()
+    free = serializers.IntegerField()
+    over = serializers.IntegerField()
+
+
+class ContributionOut(serializers.Serializer[Any]):
+    claim = ClaimOut()
+    devices = serializers.IntegerField()
+    reserved = serializers.BooleanField()
+
+
+class QuotaDetailOut(QuotaOut):
+    contributions = ContributionOut(many=True)
+
+
+class ProfileOut(serializers.Serializer[Any]):
+    """
+    A catalogue entry: what it asks of a cluster, its limits, what is free, and whether the asker may request
+    it.
+    """
+
+    id = serializers.UUIDField(source="profile.id")
+    slug = serializers.CharField(source="profile.slug")
+    title = serializers.CharField(source="profile.title")
+    use = serializers.CharField(source="profile.use")
+    version = serializers.IntegerField(source="version.number")
+    spec = serializers.JSONField(source="version.spec")
+    spec_hash = serializers.CharField(source="version.spec_hash")
+    scalable = serializers.CharField(source="version.scalable")
+    max_devices = serializers.IntegerField(source="version.max_devices")
+    max_duration = SecondsField(source="version.max_duration")
+    default_duration = SecondsField(source="version.default_duration")
+    deliveries = serializers.ListField(
+        child=serializers.ChoiceField(choices=Delivery.choices), source="version.deliveries"
+    )
+    approval = serializers.ChoiceField(choices=Approval.choices, source="version.approval")
+    approval_sentence = serializers.CharField()
+    free = serializers.IntegerField(allow_null=True, help_text="Devices that match and are free now")
+    total = serializers.IntegerField(allow_null=True, help_text="Devices that match")
+    products = serializers.ListField(child=serializers.CharField())
+    may_request = serializers.BooleanField()
+    reason = serializers.CharField(help_text="Why it may not be requested")
+
+
+class MatchStepOut(serializers.Serializer[Any]):
+    label = serializers.CharField()  # type: ignore[assignment]
+    count = serializers.IntegerField()
+    dropped = serializers.IntegerField()
+    kind = serializers.CharField()
+    detail = serializers.CharField()
+    request = serializers.CharField()
+
+
+class MatchOut(serializers.Serializer[Any]):
+    """Null means that it cannot be told, never 0."""
+
+    steps = MatchStepOut(many=True)
+    matching = serializers.IntegerField(allow_null=True, help_text="Devices that pass class and selectors")
+    free = serializers.IntegerField(allow_null=True, help_text="Devices that could be taken now")
+    nodes_that_fit = serializers.IntegerField(allow_null=True)
+    claims_that_fit = serializers.IntegerField(allow_null=True)
+    fits = serializers.BooleanField()
+    problem = serializers.CharField()
+    reason = serializers.CharField(help_text="Code of the problem")
+
+
+class QuotaLineOut(serializers.Serializer[Any]):
+    label = serializers.CharField()  # type: ignore[assignment]
+    before = serializers.IntegerField()
+    needs = serializers.IntegerField()
+    after = serializers.IntegerField()
+    limit = serializers.IntegerField()
+    fits = serializers.BooleanField()
+    sentence = serializers.CharField()
+
+
+class RouteOut(serializers.Serializer[Any]):
+    automatic = serializers.BooleanField()
+    sentence = serializers.CharField()
+    who = serializers.SerializerMethodField(help_text="User names of those who may decide")
+
+    def get_who(self, route: Route) -> list[str]:
+        return [person.username for person in route.who]
+
+
+class PreviewOut(serializers.Serializer[Any]):
+    """What a request would come to now. Nothing of it is reserved."""
+
+    name = serializers.CharField(source="wish.name")
+    devices = serializers.IntegerField(source="wish.devices")
+    charge = serializers.DictField(child=serializers.IntegerField(), source="wish.charge")
+    spec_hash = serializers.CharField(source="wish.spec_hash")
+    quota = QuotaLineOut(many=True, source="quota_lines")
+    fits_quota = serializers.BooleanField()
+    approval = RouteOut()
+    manifest = serializers.CharField(help_text="YAML")
+    problems = serializers.ListField(child=serializers.CharField())
+    match = MatchOut()

@@ -1,0 +1,49 @@
+"""What teams may hold at once and how much of it they do."""
+
+from typing import Any
+
+from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema
+from rest_framework import mixins, status, viewsets
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from claims import services
+from claims.api import inputs, outputs
+from claims.models import Quota
+from claims.quotas import contributions, standing_of
+from teams.access import asker, team_for
+
+
+class QuotaViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Quota]):
+    """Quotas of the asker's teams."""
+
+    serializer_class = outputs.QuotaOut
+    queryset = Quota.objects.none()
+
+    def get_queryset(self) -> QuerySet[Quota]:
+        return Quota.objects.visible_to(asker(self.request)).select_related("team", "profile")
+
+    def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        page = self.paginate_queryset(self.filter_queryset(self.get_queryset()))
+        return self.get_paginated_response(outputs.QuotaOut(standing_of(page or []), many=True).data)
+
+    @extend_schema(responses=outputs.QuotaDetailOut)
+    def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """One quota with every claim that adds up to its figure."""
+        quota = self.get_object()
+        shown = outputs.QuotaOut(standing_of([quota])[0]).data
+        parts = outputs.ContributionOut(contributions(quota), many=True).data
+        return Response({**shown, "contributions": parts})
+
+    @extend_schema(request=inputs.QuotaIn, responses=outputs.QuotaOut)
+    def create(self, request: Request) -> Response:
+        """Set the limit of a team for a device class or a profile. Platform admins only."""
+        user = asker(request)
+        asked = inputs.QuotaIn(data=request.data)
+        asked.is_valid(raise_exception=True)
+        said = dict(asked.validated_data)
+        said["team"] = team_for(user, said["team"])
+        said["profile"] = inputs.profile_named(said["profile"], user) if said["profile"] else None
+        quota = services.set_quota(by=user, **said)
+        return Response(outputs.QuotaOut(standing_of([quota])[0]).data, status=status.HTTP_200_OK)

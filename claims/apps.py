@@ -1,0 +1,10 @@
+from importlib import import_module
+
+from django.apps import AppConfig
+
+
+class ClaimsConfig(AppConfig):
+    name = "claims"
+
+    def ready(self) -> None:
+        import_module("claims.receivers")  # connects itself; models must be loaded first

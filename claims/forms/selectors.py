@@ -1,0 +1,124 @@
+"""
+The usual conditions of a profile as fields, and as the CEL they stand for, both ways.
+
+Every expression uses `.?x.orValue(…)`: an expression that touches an attribute that a device lacks is an
+error for the scheduler, which then allocates nothing at all (KEP-4381, "Allocation").
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+DOMAIN = r'"(?P<domain>[^"]+)"'
+STRING = r'(?P<value>"(?:[^"\\]|\\.)*")'
+PRODUCT = re.compile(rf'device\.attributes\[{DOMAIN}\]\.\?productName\.orValue\(""\)\.startsWith\({STRING}\)')
+MEMORY = re.compile(
+    rf'device\.capacity\[{DOMAIN}\]\.\?memory\.orValue\(quantity\("0"\)\)'
+    r'\.compareTo\(quantity\("(?P<value>\d+)Gi"\)\) >= 0'
+)
+COMPUTE = re.compile(
+    rf'device\.attributes\[{DOMAIN}\]\.\?cudaComputeCapability\.orValue\(semver\("0\.0\.0"\)\)'
+    r'\.compareTo\(semver\("(?P<value>\d+\.\d+)\.0"\)\) >= 0'
+)
+# Read for people only: the editor has no field for them.
+EXACT = re.compile(
+    rf'device\.attributes\[{DOMAIN}\]\.\?(?P<name>productName|profile)\.orValue\(""\) == {STRING}'
+)
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """One request of a claim by its usual conditions; 0 and "" are not asked for."""
+
+    device_class: str
+    count: int = 1
+    domain: str = "gpu.nvidia.com"  # the driver whose attributes are read
+    product: str = ""  # the name begins so
+    memory_gib: int = 0
+    compute: str = ""  # "8.0"
+    request: str = "gpu"
+
+
+def literal(text: str) -> str:
+    """Return `text` as a CEL string. JSON's escapes are CEL's, save those of surrogate pairs."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def expressions(conditions: Conditions) -> list[str]:
+    """Return one CEL expression per condition that is asked for."""
+    domain = literal(conditions.domain)
+    found = []
+    if conditions.product:
+        found.append(
+            f'device.attributes[{domain}].?productName.orValue("").startsWith({literal(conditions.product)})'
+        )
+    if conditions.memory_gib:
+        found.append(
+            f'device.capacity[{domain}].?memory.orValue(quantity("0"))'
+            f'.compareTo(quantity("{conditions.memory_gib}Gi")) >= 0'
+        )
+    if conditions.compute:
+        found.append(
+            f'device.attributes[{domain}].?cudaComputeCapability.orValue(semver("0.0.0"))'
+            f'.compareTo(semver("{conditions.compute}.0")) >= 0'
+        )
+    return found
+
+
+def to_spec(conditions: Conditions) -> dict[str, Any]:
+    """Return the ResourceClaim spec (resource.k8s.io/v1) with one `exactly` request."""
+    exactly: dict[str, Any] = {
+        "deviceClassName": conditions.device_class,
+        "allocationMode": "ExactCount",
+        "count": conditions.count,
+    }
+    selectors = [{"cel": {"expression": expression}} for expression in expressions(conditions)]
+    if selectors:
+        exactly["selectors"] = selectors
+    return {"devices": {"requests": [{"name": conditions.request, "exactly": exactly}]}}
+
+
+def from_spec(spec: dict[str, Any]) -> Conditions | None:
+    """Return the conditions that `spec` was made of, None if it says more than fields can."""
+    requests = spec.get("devices", {}).get("requests", [])
+    exactly = requests[0].get("exactly") if len(requests) == 1 else None
+    if exactly is None:
+        return None
+    read = read_expressions([selector["cel"]["expression"] for selector in exactly.get("selectors", [])])
+    if read is None:
+        return None
+    conditions = Conditions(
+        device_class=exactly["deviceClassName"],
+        count=exactly.get("count", 1),
+        request=requests[0]["name"],
+        **read,
+    )
+    # The way back must give the same, or fields would silently drop what only YAML can say.
+    filled = {"allocationMode": "ExactCount", "count": 1} | exactly
+    same = spec | {"devices": spec["devices"] | {"requests": [requests[0] | {"exactly": filled}]}}
+    return conditions if to_spec(conditions) == same else None
+
+
+def read_expressions(texts: Sequence[str]) -> dict[str, Any] | None:
+    """Return the fields behind the expressions, None if one of them is not of these idioms."""
+    fields: dict[str, Any] = {}
+    for text in texts:
+        for name, pattern in (("product", PRODUCT), ("memory_gib", MEMORY), ("compute", COMPUTE)):
+            match = pattern.fullmatch(text)
+            if match:
+                fields[name] = json.loads(match["value"]) if name != "compute" else match["value"]
+                fields["domain"] = match["domain"]
+                break
+        else:
+            return None
+    return fields
+
+
+def exact_match(text: str) -> tuple[str, str] | None:
+    """Return ("profile", "1g.10gb") for an expression that asks an attribute to be just that."""
+    match = EXACT.fullmatch(text)
+    return (match["name"], json.loads(match["value"])) if match else None

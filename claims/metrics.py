@@ -1,0 +1,31 @@
+"""What Prometheus is told of claims: how many stand in which state, read when it asks."""
+
+from collections.abc import Iterable, Iterator
+
+from django.db.models import Count
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from claims.models import Claim
+from claims.states import ClaimState
+from inventory.models import Cluster
+
+
+class ClaimCollector(Collector):
+    """
+    Claims by cluster and state. Every state of every cluster is told, 0 as well: a series that comes and goes
+    cannot be alerted on. Teams and people are not named.
+    """
+
+    def describe(self) -> Iterable[Metric]:
+        """Return nothing: a collector that is registered must not ask the database."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        claims = GaugeMetricFamily("dragoman_claims", "Claims by state.", labels=("cluster", "state"))
+        rows = Claim.objects.order_by().values_list("cluster__name", "state").annotate(count=Count("pk"))
+        counts = {(cluster, state): count for cluster, state, count in rows}
+        for cluster in Cluster.objects.values_list("name", flat=True):
+            for state in ClaimState.values:
+                claims.add_metric([cluster, state], counts.get((cluster, state), 0))
+        yield claims

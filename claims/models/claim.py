@@ -1,0 +1,156 @@
+"""One wish of a team with its whole life, and the one function that moves it from state to state."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from django.contrib.auth.models import AnonymousUser
+from django.db import models, transaction
+from django.db.models import F, Q
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from claims.models.profile import Delivery, ProfileVersion
+from claims.states import FINAL, NEXT, ClaimState
+from core.errors import IllegalTransition
+from core.ids import uuid7
+from inventory.models import Cluster
+from teams.models import Team, User
+
+
+class ClaimQuerySet(models.QuerySet["Claim"]):
+    def visible_to(self, user: User | AnonymousUser) -> Self:
+        return self.filter(team__in=Team.objects.visible_to(user))
+
+    def for_list(self) -> Self:
+        """Load all that a row shows; reading anything else raises instead of querying."""
+        return self.select_related("team", "cluster", "profile_version__profile", "requested_by").fetch_mode(
+            models.FETCH_RAISE
+        )
+
+    def live(self) -> Self:
+        return self.exclude(state__in=FINAL)
+
+
+class Claim(models.Model):
+    """
+    GPUs asked for by a team; delivered as one ResourceClaim, or as one ResourceClaimTemplate.
+
+    `spec` is the ResourceClaim spec that was asked for, with the count filled in; approval is bound to
+    `spec_hash`. `parallel` is how many claims of a template may exist at once (1 for a named claim); quota is
+    charged for so many. `expires_at` is set when the claim is approved. `problem` is a sentence of the
+    cluster or of the reconciliation that somebody should read, empty while all is well.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    name = models.CharField(max_length=63)  # of the object in the cluster: a DNS label
+    key = models.CharField(max_length=80)  # Idempotency-Key of the asker
+    team = models.ForeignKey(Team, models.PROTECT, related_name="claims")
+    cluster = models.ForeignKey(Cluster, models.PROTECT, related_name="claims")
+    namespace = models.CharField(max_length=63)
+    profile_version = models.ForeignKey(ProfileVersion, models.PROTECT, related_name="claims")
+    requested_by = models.ForeignKey(User, models.PROTECT, related_name="claims")
+    delivery = models.CharField(max_length=8, choices=Delivery, default=Delivery.CLAIM)
+    devices = models.PositiveIntegerField()  # per ResourceClaim, the worst case of dra.quota
+    parallel = models.PositiveIntegerField(default=1)
+    duration = models.DurationField()
+    reason = models.TextField(blank=True, default="")
+    spec = models.JSONField()
+    spec_hash = models.CharField(max_length=64)
+    state = models.CharField(max_length=11, choices=ClaimState, default=ClaimState.REQUESTED)
+    state_since = models.DateTimeField(default=timezone.now)
+    version = models.PositiveIntegerField(default=1)  # grows whenever the page of the claim would change
+    created_at = models.DateTimeField(default=timezone.now)
+    decide_by = models.DateTimeField(null=True)  # a request that nobody decides expires then
+    decided_by = models.ForeignKey(User, models.SET_NULL, null=True, related_name="+")
+    decided_at = models.DateTimeField(null=True)
+    decision_note = models.TextField(blank=True, default="")
+    approved_hash = models.CharField(max_length=64, blank=True, default="")
+    expires_at = models.DateTimeField(null=True)
+    object_uid = models.CharField(
+        max_length=64, blank=True, default=""
+    )  # of the claim or template in the cluster
+    problem = models.TextField(blank=True, default="")
+    sighting = models.CharField(max_length=64, blank=True, default="")  # hash of what reconciliation last saw
+    replaces = models.ForeignKey("self", models.SET_NULL, null=True, related_name="successors")
+
+    objects = ClaimQuerySet.as_manager()
+
+    class Meta:
+        ordering = ("-created_at", "-id")
+        constraints = (
+            models.UniqueConstraint(fields=["requested_by", "key"], name="claim_once_per_key"),
+            models.UniqueConstraint(
+                fields=["cluster", "namespace", "name"],
+                condition=~Q(state__in=FINAL),
+                name="claim_name_free",
+            ),
+            models.CheckConstraint(condition=Q(parallel__gt=0), name="claim_parallel_positive"),
+            models.CheckConstraint(condition=Q(state__in=ClaimState.values), name="claim_state_known"),
+        )
+        indexes = (
+            models.Index(fields=["team", "state"], name="claim_team_state"),
+            models.Index(fields=["team"], condition=~Q(state__in=FINAL), name="claim_live"),
+            models.Index(fields=["state", "expires_at"], condition=~Q(state__in=FINAL), name="claim_expiry"),
+            models.Index(fields=["-created_at", "-id"], name="claim_newest"),
+            models.Index(fields=["-decided_at"], condition=~Q(decided_at=None), name="claim_decided"),
+        )
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def is_final(self) -> bool:
+        return self.state in FINAL
+
+    def advance(self, to: ClaimState, *, why: str, by: User | None = None, **fields: object) -> bool:
+        """
+        Move to `to` and record it; return False if somebody else moved first.
+
+        The compare-and-set on the old state is the only guard needed: callers may race, repeat or arrive
+        late, and the history still holds each transition once. `fields` are columns that change with the
+        state.
+        """
+        if to not in NEXT[self.state]:
+            raise IllegalTransition(f"{self} is {self.state} and cannot become {to}.")
+        with transaction.atomic():
+            unmoved = Claim.objects.filter(pk=self.pk, state=self.state)
+            if not unmoved.update(state=to, state_since=Now(), version=F("version") + 1, **fields):
+                return False
+            self.history.create(old=self.state, new=to, why=why, by=by)
+        self.refresh_from_db(fields=["state", "state_since", "version", *fields])
+        return True
+
+
+class Transition(models.Model):
+    """One step of a claim's life: from, to, why, and by whom (nobody: the portal or the cluster)."""
+
+    claim = models.ForeignKey(Claim, models.CASCADE, related_name="history")
+    old = models.CharField(max_length=11, blank=True, default="")
+    new = models.CharField(max_length=11, choices=ClaimState)
+    why = models.TextField()
+    by = models.ForeignKey(User, models.SET_NULL, null=True, related_name="+")
+    at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ("at", "pk")
+
+    def __str__(self) -> str:
+        return f"{self.old} → {self.new}"
+
+
+class ClaimCharge(models.Model):
+    """
+    What a claim takes of one device class while it is not over: devices × parallel, by the rules of
+    `dra.quota`.
+    """
+
+    claim = models.ForeignKey(Claim, models.CASCADE, related_name="charges")
+    device_class = models.CharField(max_length=253)
+    devices = models.PositiveIntegerField()
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=["claim", "device_class"], name="claimcharge_once"),)
+
+    def __str__(self) -> str:
+        return f"{self.devices} × {self.device_class}"

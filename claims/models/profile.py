@@ -1,0 +1,99 @@
+"""The catalogue: profiles and their immutable versions."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Self
+
+from django.contrib.auth.models import AnonymousUser
+from django.db import models
+from django.db.models import F, Q
+from django.db.models.functions import Now
+from django.utils.translation import gettext_lazy as _
+
+from core.ids import uuid7
+from teams.models import Team, User
+
+
+class Delivery(models.TextChoices):
+    CLAIM = "claim", _("Named claim")
+    TEMPLATE = "template", _("Template")
+
+
+class Approval(models.TextChoices):
+    AUTOMATIC = "automatic", _("automatic")
+    LEAD = "lead", _("lead")
+    ADMIN = "admin", _("platform admin")
+
+
+class ProfileQuerySet(models.QuerySet["Profile"]):
+    def visible_to(self, user: User | AnonymousUser) -> Self:
+        """Profiles open to everybody or to a team of `user`; a platform admin sees retired ones too."""
+        if not user.is_authenticated:
+            return self.none()
+        if user.is_superuser:
+            return self
+        return self.filter(retired_at=None).filter(Q(teams=None) | Q(teams__members=user)).distinct()
+
+    def open_to(self, team: Team) -> Self:
+        return self.filter(retired_at=None).filter(Q(teams=None) | Q(teams=team)).distinct()
+
+
+class Profile(models.Model):
+    """A catalogue entry. What it asks of the cluster is in its `current` version."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    slug = models.SlugField(max_length=40, unique=True)
+    title = models.CharField(max_length=80)
+    use = models.TextField(blank=True, default="")  # plain language: "Fine-tune 7B models"
+    teams = models.ManyToManyField(Team, blank=True, related_name="profiles")  # empty: everybody
+    current = models.ForeignKey("ProfileVersion", models.PROTECT, null=True, related_name="+")
+    retired_at = models.DateTimeField(null=True, blank=True)
+
+    objects = ProfileQuerySet.as_manager()
+
+    class Meta:
+        ordering = ("title",)
+
+    def __str__(self) -> str:
+        return self.slug
+
+
+class ProfileVersion(models.Model):
+    """
+    An immutable version, identified by the hash of its canonical claim specification.
+
+    `spec` is a ResourceClaim spec (resource.k8s.io/v1) for one portion. If `scalable` names a request of it,
+    the number of devices asked for in the form replaces that request's count.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    profile = models.ForeignKey(Profile, models.CASCADE, related_name="versions")
+    number = models.PositiveIntegerField()
+    spec = models.JSONField()
+    spec_hash = models.CharField(max_length=64)  # hex SHA-256 of dra.canonical
+    scalable = models.CharField(max_length=63, blank=True, default="")
+    max_devices = models.PositiveIntegerField(default=1)
+    max_duration = models.DurationField(default=timedelta(days=14))
+    default_duration = models.DurationField(default=timedelta(hours=24))
+    deliveries = models.JSONField(default=list)  # of Delivery
+    approval = models.CharField(max_length=9, choices=Approval, default=Approval.LEAD)
+    automatic_devices = models.PositiveIntegerField(default=0)  # up to so many devices, and …
+    automatic_duration = models.DurationField(null=True, blank=True)  # … so long, nobody is asked
+    created_by = models.ForeignKey(User, models.SET_NULL, null=True, related_name="+")
+    created_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        ordering = ("profile", "-number")
+        constraints = (
+            models.UniqueConstraint(fields=["profile", "number"], name="profileversion_once"),
+            models.CheckConstraint(
+                condition=Q(max_devices__gt=0), name="profileversion_max_devices_positive"
+            ),
+            models.CheckConstraint(
+                condition=Q(default_duration__lte=F("max_duration")), name="profileversion_default_within_max"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.profile} v{self.number}"

@@ -1,0 +1,82 @@
+"""
+What a request would come to, while one types: what matches now, quota, who decides, the manifest, what is
+wrong.
+"""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from claims import approvals, quotas
+from claims.approvals import Route
+from claims.kinds import DeviceKind, kinds_for
+from claims.manifests import object_of_wish
+from claims.models import Delivery, Profile
+from claims.quotas import QuotaLine
+from claims.wish import Wish, make_wish
+from dra import match
+from dra.manifests import to_yaml
+from inventory.models import Cluster
+from inventory.picture import picture_of
+from teams.access import require_role
+from teams.models import Role, Team, User
+
+
+@dataclass(frozen=True, slots=True)
+class RequestPreview:
+    """Nothing here is a promise: devices may go and quota may be taken before the request is sent."""
+
+    wish: Wish
+    match: match.Preview
+    quota_lines: tuple[QuotaLine, ...]
+    approval: Route
+    manifest: str  # YAML
+    kinds: frozenset[DeviceKind]  # of the devices that match, which is what a price depends on
+    problems: tuple[str, ...]
+
+    @property
+    def fits_quota(self) -> bool:
+        return all(line.fits for line in self.quota_lines)
+
+
+def preview(
+    *,
+    by: User,
+    team: Team,
+    cluster: Cluster,
+    profile: Profile,
+    devices: int = 1,
+    parallel: int = 1,
+    delivery: str = Delivery.CLAIM,
+    duration: timedelta | None = None,
+    name: str = "",
+) -> RequestPreview:
+    """
+    Work a request out and write nothing. Raises Http404, PermissionDenied, and Conflict for a retired
+    profile.
+    """
+    require_role(by, team, at_least=Role.MEMBER)
+    wish = make_wish(
+        team=team,
+        cluster=cluster,
+        profile=profile,
+        devices=devices,
+        parallel=parallel,
+        delivery=delivery,
+        duration=duration,
+        name=name,
+    )
+    rows = quotas.rows_for(team=team, charge=wish.charge, profile=profile)
+    lines = quotas.lines_for(rows, team=team, charge=wish.charge, profile=profile, total=wish.total)
+    route = approvals.route_for(
+        by=by, team=team, version=wish.version, devices=wish.total, duration=wish.duration, quotas=rows
+    )
+    picture = picture_of(cluster)
+    return RequestPreview(
+        wish=wish,
+        match=match.preview(picture, wish.spec, claims=max(parallel, 1)),
+        quota_lines=tuple(lines),
+        approval=route,
+        manifest=to_yaml(object_of_wish(wish)),
+        kinds=kinds_for(cluster.pk, picture, wish.spec),
+        problems=tuple(wish.problems),
+    )

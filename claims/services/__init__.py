@@ -1,0 +1,24 @@
+"""
+Everything that people may do with claims, profiles and quotas. Pages and API call these and nothing below
+them.
+
+Each takes the person as `by`, refuses with a `PortalError` whose message is a sentence, and is one
+transaction.
+"""
+
+from claims.services.decide import approve, deny
+from claims.services.end import release, withdraw
+from claims.services.profiles import retire_profile, save_profile
+from claims.services.quotas import set_quota
+from claims.services.request import request_claim
+
+__all__ = [
+    "approve",
+    "deny",
+    "release",
+    "request_claim",
+    "retire_profile",
+    "save_profile",
+    "set_quota",
+    "withdraw",
+]

@@ -1,0 +1,161 @@
+"""The catalogue is written by platform admins; a version, once made, never changes."""
+
+from collections.abc import Collection
+from datetime import timedelta
+from typing import Any
+
+from django.db import transaction
+from django.db.models.functions import Now
+from django.utils.text import slugify
+from django.utils.translation import gettext as _
+
+from claims.models import Approval, Delivery, Profile, ProfileVersion
+from core.errors import Conflict, Forbidden, Invalid
+from dra import quota, validation
+from dra.canonical import spec_hash
+from teams.access import is_platform_admin
+from teams.models import Team, User
+
+
+@transaction.atomic(durable=True)
+def save_profile(
+    *,
+    by: User,
+    profile: Profile | None,
+    slug: str,
+    title: str,
+    use: str = "",
+    teams: Collection[Team] = (),
+    spec: dict[str, Any],
+    scalable: str = "",
+    max_devices: int = 1,
+    max_duration: timedelta = timedelta(days=14),
+    default_duration: timedelta = timedelta(hours=24),
+    deliveries: Collection[str] = (Delivery.CLAIM, Delivery.TEMPLATE),
+    approval: str = Approval.LEAD,
+    automatic_devices: int = 0,
+    automatic_duration: timedelta | None = None,
+) -> ProfileVersion:
+    """
+    Make or change a profile; return its current version, which is a new one only if spec or limits changed.
+
+    Requests keep the version they asked for. Raises Forbidden, Conflict for a taken slug, Invalid with all
+    problems.
+    """
+    require_admin(by)
+    limits = {
+        "scalable": scalable,
+        "max_devices": max_devices,
+        "max_duration": max_duration,
+        "default_duration": default_duration,
+        "deliveries": [choice for choice in Delivery.values if choice in deliveries],
+        "approval": approval,
+        "automatic_devices": automatic_devices,
+        "automatic_duration": automatic_duration,
+    }
+    problems = [*_page_problems(slug, title), *_limit_problems(spec, limits)]
+    problems += [problem.message for problem in validation.problems(spec)]
+    if problems:
+        raise Invalid(" ".join(problems), problems=problems)
+    taken = Profile.objects.filter(slug=slug).first()
+    if taken is not None and taken != profile:
+        raise Conflict(_("There is already a profile %(slug)s.") % {"slug": slug})
+    profile = _save_page(profile, slug=slug, title=title.strip(), use=use.strip())
+    profile.teams.set(teams)
+    return _save_version(profile, by=by, spec=spec, limits=limits)
+
+
+@transaction.atomic(durable=True)
+def retire_profile(*, by: User, profile: Profile) -> Profile:
+    """Take a profile out of the catalogue. Claims that have it keep it. Retiring twice is retiring once."""
+    require_admin(by)
+    Profile.objects.filter(pk=profile.pk, retired_at=None).update(retired_at=Now())
+    profile.refresh_from_db(fields=["retired_at"])
+    return profile
+
+
+def require_admin(by: User) -> None:
+    if not is_platform_admin(by):
+        raise Forbidden(_("Only a platform admin may do this."))
+
+
+def _save_page(profile: Profile | None, **fields: str) -> Profile:
+    if profile is None:
+        return Profile.objects.create(**fields)
+    for name, value in fields.items():
+        setattr(profile, name, value)
+    profile.retired_at = None
+    profile.save(update_fields=[*fields, "retired_at"])
+    return profile
+
+
+def _save_version(
+    profile: Profile, *, by: User, spec: dict[str, Any], limits: dict[str, Any]
+) -> ProfileVersion:
+    """Add a version under the lock of the profile's row, so that two admins do not take one number."""
+    locked = (
+        Profile.objects.select_for_update(no_key=True, of=("self",))
+        .select_related("current")
+        .get(pk=profile.pk)
+    )
+    current, digest = locked.current, spec_hash(spec)
+    if (
+        current
+        and current.spec_hash == digest
+        and all(getattr(current, name) == limits[name] for name in limits)
+    ):
+        return current
+    version = ProfileVersion.objects.create(
+        profile=profile,
+        number=current.number + 1 if current else 1,
+        spec=spec,
+        spec_hash=digest,
+        created_by=by,
+        **limits,
+    )
+    profile.current = version
+    profile.save(update_fields=["current"])
+    return version
+
+
+def _page_problems(slug: str, title: str) -> list[str]:
+    problems = []
+    if not slug or slug != slugify(slug) or "_" in slug or len(slug) > 40:
+        problems.append(
+            _("“%(slug)s” is not a short name: up to 40 lower-case letters, digits and hyphens.")
+            % {"slug": slug}
+        )
+    if not title.strip():
+        problems.append(_("A profile needs a title."))
+    return problems
+
+
+def _limit_problems(spec: dict[str, Any], limits: dict[str, Any]) -> list[str]:
+    problems = []
+    if limits["scalable"] and limits["scalable"] not in _countable(spec):
+        problems.append(
+            _("No request named %(name)s asks for an exact count, so it cannot be scaled.")
+            % {"name": limits["scalable"]}
+        )
+    if limits["max_devices"] < quota.devices(spec):
+        problems.append(
+            _("The spec asks for %(asked)d devices, more than the %(most)d that a claim may have.")
+            % {"asked": quota.devices(spec), "most": limits["max_devices"]}
+        )
+    if not timedelta(0) < limits["default_duration"] <= limits["max_duration"]:
+        problems.append(_("The usual duration must be longer than nothing and no longer than the longest."))
+    if not limits["deliveries"]:
+        problems.append(_("A profile needs at least one kind of delivery."))
+    if limits["approval"] not in Approval.values:
+        problems.append(_("“%(rule)s” is not an approval rule.") % {"rule": limits["approval"]})
+    return problems
+
+
+def _countable(spec: dict[str, Any]) -> set[str]:
+    requests = spec.get("devices", {}).get("requests", [])
+    return {
+        request.get("name", "")
+        for request in requests
+        if request.get("exactly", {}).get("allocationMode", "ExactCount") == "ExactCount"
+        and "exactly" in request
+    }

@@ -1,0 +1,143 @@
+"""Asking for GPUs: access, then shape, then quota under lock."""
+
+from datetime import timedelta
+from functools import partial
+
+from django.conf import settings
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+from django.utils.translation import gettext as _
+
+from claims import approvals, quotas, tasks
+from claims.models import Claim, ClaimCharge, Delivery, Profile, Quota
+from claims.states import ClaimState
+from claims.wish import Wish, make_wish, require_sound
+from core.errors import Conflict, Forbidden, Invalid, QuotaExceeded
+from inventory.models import Cluster
+from teams.access import require_role
+from teams.models import Role, Team, User
+
+
+def request_claim(
+    *,
+    by: User,
+    team: Team,
+    cluster: Cluster,
+    profile: Profile,
+    devices: int = 1,
+    parallel: int = 1,
+    delivery: str = Delivery.CLAIM,
+    duration: timedelta | None = None,
+    reason: str = "",
+    name: str = "",
+    key: str,
+) -> Claim:
+    """
+    Ask for GPUs; the same `key` of the same person always yields the same claim.
+
+    A rule of the profile may approve it at once. Raises Http404 for an outsider, PermissionDenied for a
+    viewer, Forbidden for a profile not open to the team, Invalid for what is malformed, QuotaExceeded,
+    Conflict.
+    """
+    require_role(by, team, at_least=Role.MEMBER)
+    if not key or len(key) > 80:
+        raise Invalid(_("A request needs a key of 1 to 80 characters, so that sending it twice asks once."))
+    if earlier := _earlier(by, key):
+        return _same(earlier, team=team, cluster=cluster, profile=profile)
+    profile = Profile.objects.select_related("current").get(pk=profile.pk)
+    if not Profile.objects.open_to(team).filter(pk=profile.pk).exists() and profile.retired_at is None:
+        raise Forbidden(
+            _("The profile %(profile)s is not open to %(team)s.") % {"profile": profile, "team": team}
+        )
+    wish = make_wish(
+        team=team,
+        cluster=cluster,
+        profile=profile,
+        devices=devices,
+        parallel=parallel,
+        delivery=delivery,
+        duration=duration,
+        name=name,
+    )
+    require_sound(wish)
+    try:
+        return _reserve(wish, by=by, reason=reason, key=key)
+    except IntegrityError as error:
+        if earlier := _earlier(by, key):  # the same message came twice at the same time
+            return _same(earlier, team=team, cluster=cluster, profile=profile)
+        if "claim_name_free" not in str(error):
+            raise
+        where = {"name": wish.name, "namespace": wish.namespace, "cluster": cluster}
+        raise Conflict(_("The name %(name)s is taken in %(namespace)s of %(cluster)s.") % where) from error
+
+
+@transaction.atomic(durable=True)
+def _reserve(wish: Wish, *, by: User, reason: str, key: str) -> Claim:
+    """
+    Count and create under the lock of the quota rows.
+
+    Everything that makes a quota less available takes these rows, in the order of their keys, last thing
+    before counting. What frees devices needs no lock.
+    """
+    locked = Quota.objects.charged(team=wish.team, classes=wish.charge, profile=wish.profile)
+    rows = list(
+        locked.select_related("team", "profile").select_for_update(no_key=True, of=("self",)).order_by("pk")
+    )
+    if earlier := _earlier(by, key):
+        return _same(earlier, team=wish.team, cluster=wish.cluster, profile=wish.profile)
+    lines = quotas.lines_for(rows, team=wish.team, charge=wish.charge, profile=wish.profile, total=wish.total)
+    if refused := [line.sentence for line in lines if not line.fits]:
+        raise QuotaExceeded(" ".join(refused))
+    claim = _create(wish, by=by, reason=reason, key=key)
+    rule = approvals.rule_for(wish.version, devices=wish.total, duration=wish.duration)
+    if rule:
+        now = timezone.now()
+        claim.advance(
+            ClaimState.APPROVED,
+            why=rule,
+            decided_at=now,
+            decision_note=rule,
+            approved_hash=claim.spec_hash,
+            expires_at=now + claim.duration,
+        )
+        transaction.on_commit(partial(tasks.deliver.delay, str(claim.pk)))
+    return claim
+
+
+def _create(wish: Wish, *, by: User, reason: str, key: str) -> Claim:
+    claim = Claim.objects.create(
+        name=wish.name,
+        key=key,
+        team=wish.team,
+        cluster=wish.cluster,
+        namespace=wish.namespace,
+        profile_version=wish.version,
+        requested_by=by,
+        delivery=wish.delivery,
+        devices=wish.devices,
+        parallel=wish.parallel,
+        duration=wish.duration,
+        reason=reason.strip(),
+        spec=wish.spec,
+        spec_hash=wish.spec_hash,
+        decide_by=timezone.now() + settings.REQUEST_TTL,
+    )
+    ClaimCharge.objects.bulk_create(
+        ClaimCharge(claim=claim, device_class=device_class, devices=count)
+        for device_class, count in wish.charge.items()
+        if count
+    )
+    claim.history.create(new=ClaimState.REQUESTED, why=reason.strip() or _("Requested."), by=by)
+    return claim
+
+
+def _earlier(by: User, key: str) -> Claim | None:
+    return Claim.objects.filter(requested_by=by, key=key).first()
+
+
+def _same(earlier: Claim, *, team: Team, cluster: Cluster, profile: Profile) -> Claim:
+    """Return the claim that this key has already made; refuse a key that asked for something else."""
+    asked = (earlier.team_id, earlier.cluster_id, earlier.profile_version.profile_id)
+    if asked != (team.pk, cluster.pk, profile.pk):
+        raise Invalid(_("This key was already used to ask for %(claim)s.") % {"claim": earlier})
+    return earlier

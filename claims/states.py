@@ -1,0 +1,53 @@
+"""The whole life of a claim as data. Who acts next is part of the state, and so is its colour."""
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+
+class ClaimState(models.TextChoices):
+    REQUESTED = "requested", _("Waiting for approval")
+    APPROVED = "approved", _("Approved")
+    PROVISIONED = "provisioned", _("Waiting for a pod")
+    ALLOCATED = "allocated", _("Allocated")
+    RELEASING = "releasing", _("Releasing")
+    RELEASED = "released", _("Released")
+    DENIED = "denied", _("Denied")
+    WITHDRAWN = "withdrawn", _("Withdrawn")
+    EXPIRED = "expired", _("Expired")
+    FAILED = "failed", _("Failed")
+
+
+S = ClaimState
+
+# A state missing on the right cannot be reached. `approved → requested` is a delivery that the cluster
+# refused for a reason that a person can mend; `provisioned ⇄ allocated` follows the cluster, which takes
+# devices back when the last pod is gone.
+NEXT: dict[str, frozenset[ClaimState]] = {
+    S.REQUESTED: frozenset({S.APPROVED, S.DENIED, S.WITHDRAWN, S.EXPIRED}),
+    S.APPROVED: frozenset({S.REQUESTED, S.PROVISIONED, S.ALLOCATED, S.RELEASING, S.FAILED}),
+    S.PROVISIONED: frozenset({S.ALLOCATED, S.RELEASING, S.FAILED}),
+    S.ALLOCATED: frozenset({S.PROVISIONED, S.RELEASING, S.FAILED}),
+    S.RELEASING: frozenset({S.RELEASED}),
+    S.RELEASED: frozenset(),
+    S.DENIED: frozenset(),
+    S.WITHDRAWN: frozenset(),
+    S.EXPIRED: frozenset(),
+    S.FAILED: frozenset(),
+}
+FINAL = tuple(state for state, following in NEXT.items() if not following)
+HOLDING = tuple(state for state in NEXT if state not in FINAL)  # counts against quota
+DELIVERED = (S.PROVISIONED, S.ALLOCATED, S.RELEASING)  # an object of the claim may exist in the cluster
+
+# state → (colour family, icon): the family says who acts next.
+LOOK: dict[str, tuple[str, str]] = {
+    S.REQUESTED: ("wait", "hourglass-high"),
+    S.APPROVED: ("work", "circle-check"),
+    S.PROVISIONED: ("you", "cube-plus"),
+    S.ALLOCATED: ("held", "cpu"),
+    S.RELEASING: ("work", "progress-down"),
+    S.RELEASED: ("over", "circle-minus"),
+    S.DENIED: ("bad", "circle-x"),
+    S.WITHDRAWN: ("over", "arrow-back-up"),
+    S.EXPIRED: ("over", "calendar-off"),
+    S.FAILED: ("bad", "alert-triangle"),
+}

@@ -1,0 +1,104 @@
+"""
+Celery entry points. Each takes ids, looks at the rows, and may run any number of times.
+
+Lost messages are repaired by `sweep`, which beat starts every 15 seconds; a lost `sweep` by the next one.
+"""
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from celery import Task, shared_task
+from django.db.models import Q
+from django.utils import timezone
+
+from claims import delivery, expiry, reconcile
+from claims.models import Claim
+from claims.states import FINAL, ClaimState
+from cluster.errors import Unreachable
+from inventory.models import ResourceClaim, ResourceClaimTemplate
+
+SWEEP_SECONDS = 15.0  # as in portal.celery
+ATTEMPTS = 6  # with back-off about a minute; then it is left to the sweep
+
+
+type AnyTask = Task[Any, Any]
+
+
+def retrying(task: AnyTask, work: Callable[[str], None], claim_id: str, *, patient: bool) -> None:
+    """Try again with back-off while the cluster cannot be reached, and in the end leave it to the sweep."""
+    try:
+        work(claim_id)
+    except Unreachable as error:
+        if patient and task.request.retries < ATTEMPTS:
+            raise task.retry(exc=error, countdown=2**task.request.retries, max_retries=ATTEMPTS) from error
+
+
+@shared_task(bind=True)
+def deliver(self: AnyTask, claim_id: str, *, patient: bool = True) -> None:
+    """Make the object of an approved claim exist."""
+    retrying(self, delivery.deliver, claim_id, patient=patient)
+
+
+@shared_task(bind=True)
+def remove(self: AnyTask, claim_id: str, *, patient: bool = True) -> None:
+    """Delete the object of a claim that is releasing or over."""
+    retrying(self, delivery.remove, claim_id, patient=patient)
+
+
+@shared_task
+def sweep() -> None:
+    """Queue again what a lost message or a dead worker left behind, and believe the mirror anew."""
+    for claim_id in Claim.objects.filter(state=ClaimState.APPROVED).values_list("pk", flat=True):
+        once(deliver, claim_id)
+    for claim_id in {*to_remove(), *leftovers()}:
+        once(remove, claim_id)
+    reconcile.reconcile_all()
+
+
+def once(task: AnyTask, claim_id: UUID) -> None:
+    """Queue a task that does not retry and is void when the next sweep comes, so that nothing piles up."""
+    task.apply_async((str(claim_id),), {"patient": False}, expires=SWEEP_SECONDS)
+
+
+def to_remove() -> set[UUID]:
+    """
+    Return ids of claims that are releasing, but not those for whose pods the cluster only waits.
+
+    Those are released by what the mirror sees; to ask the cluster about them for days would be of no use.
+    """
+    releasing = Claim.objects.filter(state=ClaimState.RELEASING).values_list("pk", flat=True)
+    present = ResourceClaim.objects.filter(gone_at=None).exclude(owner="")
+    leaving = present.filter(Q(deleting_since__isnull=False) | Q(origin=ResourceClaim.Origin.TEMPLATE))
+    templates = ResourceClaimTemplate.objects.filter(gone_at=None).exclude(owner="")
+    waited = {*leaving.values_list("owner", flat=True)} - {*templates.values_list("owner", flat=True)}
+    return {*releasing} - {*reconcile.ids(waited)}
+
+
+def leftovers() -> set[UUID]:
+    """
+    Return ids of claims that are over and whose object is still there.
+
+    It happens when a worker writes the object while somebody releases the claim, and dies before it looks
+    again.
+    """
+    standing = Q(gone_at=None) & ~Q(owner="")
+    claims = ResourceClaim.objects.filter(
+        standing, deleting_since=None, origin=ResourceClaim.Origin.PORTAL
+    ).values_list("owner", flat=True)
+    templates = ResourceClaimTemplate.objects.filter(standing).values_list("owner", flat=True)
+    over = Claim.objects.filter(state__in=FINAL, pk__in=reconcile.ids({*claims, *templates}))
+    return {*over.values_list("pk", flat=True)}
+
+
+@shared_task
+def expire() -> None:
+    """End requests that nobody decided in time, and claims whose time is over."""
+    for claim_id in expiry.end_overdue(timezone.now()):
+        remove.delay(str(claim_id))
+
+
+@shared_task
+def reconcile_cluster(cluster_id: str, names: list[str]) -> None:
+    """Believe what the mirror of a cluster says about these objects, each named "namespace/name"."""
+    reconcile.reconcile_named(cluster_id, names)

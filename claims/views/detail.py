@@ -1,0 +1,145 @@
+"""The page of one claim, the part of it that polls, and its snippets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+from uuid import UUID
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.urls import reverse
+from django.utils.cache import get_conditional_response, patch_cache_control
+from django.views.decorators.http import require_safe
+
+from claims.approvals import may_decide
+from claims.forms.durations import spell
+from claims.models import Claim
+from claims.next_step import next_step
+from claims.services.end import reason_not_to_end
+from claims.snippets import Snippet, snippets_of
+from claims.states import LOOK, ClaimState
+from claims.views.facts import Facts, facts_of
+from claims.views.figures import figures_of
+from teams.access import asker
+from teams.models import Role, User
+
+# A request that was never approved has neither use nor cost.
+WITHOUT_USE = (ClaimState.REQUESTED, ClaimState.DENIED, ClaimState.WITHDRAWN, ClaimState.EXPIRED)
+MOVED = "claim-moved"  # the event on which parts of the page that do not poll load themselves anew
+RELEASABLE = (ClaimState.APPROVED, ClaimState.PROVISIONED, ClaimState.ALLOCATED)
+
+
+# Step of the chain → its icon while it is now or ahead.
+ICONS = {
+    "requested": "send",
+    "quota": "gauge",
+    "approved": "user-check",
+    "written": "file-text",
+    "waiting": "cube-plus",
+    "allocated": "cpu",
+    "releasing": "progress-down",
+    "released": "circle-minus",
+}
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a state is drawn: its family says who acts next."""
+
+    family: str
+    icon: str
+
+
+def claim_for(request: HttpRequest, claim_id: UUID) -> Claim:
+    """Return the claim with what its page names; 404 for somebody outside its team."""
+    claims = Claim.objects.visible_to(request.user).select_related(
+        "team", "cluster", "profile_version__profile", "requested_by", "decided_by"
+    )
+    return get_object_or_404(claims, pk=claim_id)
+
+
+@require_safe
+def detail(request: HttpRequest, claim_id: UUID) -> HttpResponse:
+    claim = claim_for(request, claim_id)
+    page = page_of(facts_of(claim, asker(request)), asker(request))
+    tabs = tabs_of(request, claim)
+    chosen = next((tab for tab in tabs if tab.key == request.GET.get("snippet")), tabs[0])
+    return render(request, "claims/detail.html", page | {"snippets": tabs, "snippet": chosen})
+
+
+@require_safe
+def detail_live(request: HttpRequest, claim_id: UUID) -> HttpResponse:
+    """The part of the page that polls itself: 304 until something moves, and no polling at the end."""
+    facts = facts_of(claim_for(request, claim_id), asker(request))
+    response = get_conditional_response(request, etag=facts.etag)
+    if response is None:
+        seen = request.GET.get("seen", "")
+        response = render(request, "claims/live.html", page_of(facts, asker(request)) | {"seen": seen})
+        response["ETag"] = facts.etag
+        if facts.claim.state not in (seen, *WITHOUT_USE):
+            response["HX-Trigger"] = MOVED
+    patch_cache_control(response, private=True, no_cache=True)
+    return response
+
+
+@require_safe
+def snippet(request: HttpRequest, claim_id: UUID, key: str) -> HttpResponse:
+    claim = claim_for(request, claim_id)
+    tabs = tabs_of(request, claim)
+    chosen = next((tab for tab in tabs if tab.key == key), None)
+    if chosen is None:
+        raise Http404
+    return render(
+        request, "claims/detail.html#snippets", {"claim": claim, "snippets": tabs, "snippet": chosen}
+    )
+
+
+def tabs_of(request: HttpRequest, claim: Claim) -> list[Snippet]:
+    return snippets_of(claim, base_url=request.build_absolute_uri("/").rstrip("/"))
+
+
+def page_of(facts: Facts, user: User) -> dict[str, Any]:
+    """Return the context of all that moves."""
+    claim = facts.claim
+    step = next_step(claim, facts.seen)
+    may_end = not reason_not_to_end(user, claim, facts.role)
+    return {
+        "claim": claim,
+        "look": Look(*LOOK[claim.state]),
+        "etag": facts.etag.strip('"'),
+        "polls": not claim.is_final,
+        "has_use": claim.state not in WITHOUT_USE,
+        "figures": figures_of(facts),
+        "next": step,
+        "steps": [(each, ICONS[each.key]) for each in step.steps if each.status != "skipped"],
+        "held": facts.held,
+        "age": facts.age,
+        "past_count": 0 if facts.held else claim.allocations.count(),
+        "consumers": facts.consumers,
+        "history": [
+            (each, Look(*LOOK[each.new]))
+            for each in claim.history.select_related("by").order_by("-at", "-pk")
+        ],
+        "may_decide": claim.state == ClaimState.REQUESTED and may_decide(user, claim),
+        "can_withdraw": claim.state == ClaimState.REQUESTED and may_end,
+        "can_release": claim.state in RELEASABLE and may_end,
+        "again_url": again_url(claim) if facts.role and facts.role.rank >= Role.MEMBER.rank else "",
+    }
+
+
+def again_url(claim: Claim) -> str:
+    """Return the request form filled with what this claim asked for, except its name."""
+    asked: Sequence[tuple[str, object]] = (
+        ("profile", claim.profile_version.profile.slug),
+        ("team", claim.team.slug),
+        ("cluster", claim.cluster.name),
+        ("devices", claim.devices),
+        ("delivery", claim.delivery),
+        ("parallel", claim.parallel),
+        ("duration", spell(claim.duration)),
+        ("reason", claim.reason),
+    )
+    return f"{reverse('claims:request')}?{urlencode(asked)}"

@@ -1,0 +1,149 @@
+"""What a request would do, in the rows of its card: quota, share of what is free, who waits, who asks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from django.db.models import Count, Q
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from claims.approvals import rule_for
+from claims.kinds import DeviceKind, kinds_for
+from claims.models import Approval, Claim
+from claims.quotas import Standing, rows_for, standing_of
+from claims.states import FINAL, ClaimState
+from claims.views.funnel import FunnelRow, funnel_of
+from core.times import duration
+from dra import match
+from inventory.freshness import OF_DEVICES, Age, ages
+from inventory.picture import picture_of
+
+REMEMBERED = 5  # earlier claims of the person that are looked at
+
+
+@dataclass(frozen=True)
+class QuotaImpact:
+    """A quota in which this request already counts as reserved: `this` of it is the request."""
+
+    standing: Standing
+    this: int
+
+    @property
+    def others(self) -> Standing:
+        return replace(self.standing, reserved=self.standing.reserved - self.this)
+
+
+@dataclass(frozen=True)
+class Impact:
+    quotas: list[QuotaImpact]
+    match: match.Preview
+    funnel: list[FunnelRow]
+    kinds: frozenset[DeviceKind]
+    age: Age
+    share: str
+    waiting: str
+    past: str
+    why: tuple[str, str]
+
+
+def impact_of(claim: Claim) -> Impact:
+    """Work out the rows of the card for a request that waits."""
+    picture = picture_of(claim.cluster)
+    found = match.preview(picture, claim.spec, claims=claim.parallel)
+    return Impact(
+        quotas=quotas_of(claim),
+        match=found,
+        funnel=funnel_of(found),
+        kinds=kinds_for(claim.cluster_id, picture, claim.spec),
+        age=ages(OF_DEVICES, cluster=claim.cluster)[0],
+        share=share_of(claim, found),
+        waiting=others_waiting(claim),
+        past=past_of(claim),
+        why=why_a_person(claim),
+    )
+
+
+def quotas_of(claim: Claim) -> list[QuotaImpact]:
+    charge = {row.device_class: row.devices for row in claim.charges.all()}
+    profile = claim.profile_version.profile
+    rows = rows_for(team=claim.team, charge=charge, profile=profile)
+    total = claim.devices * claim.parallel
+    return [
+        QuotaImpact(each, total if each.quota.profile_id else charge.get(each.quota.device_class, 0))
+        for each in standing_of(rows)
+    ]
+
+
+def share_of(claim: Claim, found: match.Preview) -> str:
+    """Say how much of what is free now this would take; unknown stays unknown."""
+    if found.free is None:
+        return _("What is free cannot be told for this specification.")
+    needs = claim.devices * claim.parallel
+    left = max(found.free - needs, 0)
+    return ngettext(
+        "%(needs)d of %(free)d free device that matches; %(left)d stays free.",
+        "%(needs)d of %(free)d free devices that match; %(left)d stay free.",
+        found.free,
+    ) % {"needs": needs, "free": found.free, "left": left}
+
+
+def others_waiting(claim: Claim) -> str:
+    """Count claims that wait for the same classes in the same cluster; other teams' names stay theirs."""
+    classes = [row.device_class for row in claim.charges.all()]
+    same = Claim.objects.filter(cluster=claim.cluster, charges__device_class__in=classes).exclude(pk=claim.pk)
+    counted = same.aggregate(
+        requests=Count("pk", filter=Q(state=ClaimState.REQUESTED), distinct=True),
+        mine=Count("pk", filter=Q(state=ClaimState.REQUESTED, team=claim.team), distinct=True),
+        pods=Count("pk", filter=Q(state=ClaimState.PROVISIONED), distinct=True),
+    )
+    said = []
+    if count := counted["requests"]:
+        values = {"n": count, "mine": counted["mine"], "team": claim.team}
+        said.append(
+            ngettext(
+                "%(n)d other request waits for a decision, %(mine)d of %(team)s.",
+                "%(n)d other requests wait for a decision, %(mine)d of them of %(team)s.",
+                count,
+            )
+            % values
+        )
+    if count := counted["pods"]:
+        said.append(
+            ngettext("%(n)d approved claim waits for a pod.", "%(n)d approved claims wait for a pod.", count)
+            % {"n": count}
+        )
+    return " ".join(said) or _("Nobody else waits for these devices.")
+
+
+def past_of(claim: Claim) -> str:
+    """Say how the last claims of the person ended."""
+    ended = Claim.objects.filter(requested_by=claim.requested_by, team=claim.team, state__in=FINAL)
+    states = list(ended.order_by("-state_since").values_list("state", flat=True)[:REMEMBERED])
+    if not states:
+        return _("%(person)s has no earlier claim in %(team)s.") % {
+            "person": claim.requested_by.label,
+            "team": claim.team,
+        }
+    words = ", ".join(
+        f"{states.count(state)} {ClaimState(state).label.lower()}" for state in dict.fromkeys(states)
+    )
+    return ngettext(
+        "The last claim of %(person)s: %(words)s.",
+        "The last %(n)d claims of %(person)s: %(words)s.",
+        len(states),
+    ) % {"n": len(states), "person": claim.requested_by.label, "words": words}
+
+
+def why_a_person(claim: Claim) -> tuple[str, str]:
+    """Say in a word which rule did not let it through, and who decides by it."""
+    version = claim.profile_version
+    total = claim.devices * claim.parallel
+    who = _("a platform admin decides") if version.approval == Approval.ADMIN else _("a lead decides")
+    if rule_for(version, devices=total, duration=claim.duration):
+        return _("sent back"), _("the cluster refused it")
+    if version.automatic_devices and total > version.automatic_devices:
+        return _("> %(n)d devices") % {"n": version.automatic_devices}, who
+    if version.automatic_devices and version.automatic_duration is not None:
+        return f"> {duration(version.automatic_duration)}", who
+    return _("always"), who

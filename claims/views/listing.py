@@ -1,0 +1,124 @@
+"""The list of claims, by the convention of `core.listing`."""
+
+from __future__ import annotations
+
+from django import forms
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from django.urls import reverse
+from django.utils.translation import gettext_lazy as _
+from django.views.decorators.http import require_safe
+from django_filters import ChoiceFilter, FilterSet, ModelChoiceFilter
+
+from claims.models import Claim, ClaimQuerySet, Profile
+from claims.states import FINAL, LOOK, ClaimState
+from core.listing import Column, Listing
+from core.times import duration
+from inventory.models import Cluster
+from teams.models import Team
+
+LIVE, OVER = "live", "over"
+STATES = [(LIVE, _("Not over")), (OVER, _("Over")), *ClaimState.choices]
+
+
+def teams_of(request: HttpRequest | None) -> QuerySet[Team]:
+    return Team.objects.visible_to(request.user) if request else Team.objects.none()
+
+
+def clusters_of(request: HttpRequest | None) -> QuerySet[Cluster]:
+    """Only clusters in which a team of the reader works: the others are none of their business here."""
+    return Cluster.objects.filter(team_namespaces__team__in=teams_of(request)).distinct()
+
+
+def profiles_of(request: HttpRequest | None) -> QuerySet[Profile]:
+    return Profile.objects.visible_to(request.user) if request else Profile.objects.none()
+
+
+class ClaimFilter(FilterSet):
+    state = ChoiceFilter(label=_("State"), choices=STATES, method="by_state", empty_label=_("Any state"))
+    team = ModelChoiceFilter(
+        label=_("Team"), queryset=teams_of, to_field_name="slug", empty_label=_("Any team")
+    )
+    cluster = ModelChoiceFilter(
+        label=_("Cluster"), queryset=clusters_of, to_field_name="name", empty_label=_("Any cluster")
+    )
+    profile = ModelChoiceFilter(
+        label=_("Profile"),
+        field_name="profile_version__profile",
+        queryset=profiles_of,
+        to_field_name="slug",
+        empty_label=_("Any profile"),
+    )
+    who = ChoiceFilter(
+        label=_("Asked by"), choices=[("me", _("me"))], method="by_person", empty_label=_("Anybody")
+    )
+
+    class Meta:
+        model = Claim
+        fields: tuple[str, ...] = ()
+        form = forms.Form
+
+    def by_state(self, claims: ClaimQuerySet, name: str, value: str) -> ClaimQuerySet:
+        if value == LIVE:
+            return claims.live()
+        return claims.filter(state__in=FINAL) if value == OVER else claims.filter(state=value)
+
+    def by_person(self, claims: ClaimQuerySet, name: str, value: str) -> ClaimQuerySet:
+        return claims.filter(requested_by=self.request.user)
+
+
+COLUMNS: list[Column[Claim]] = [
+    Column("name", _("Claim"), lambda claim: claim.name, sort="name", fixed=True),
+    Column("state", _("State"), lambda claim: claim.get_state_display(), sort="state"),
+    Column("since", _("Since"), lambda claim: claim.state_since.isoformat(), sort="state_since"),
+    Column(
+        "profile",
+        _("Profile"),
+        lambda claim: str(claim.profile_version),
+        sort="profile_version__profile__title",
+    ),
+    Column(
+        "devices", _("Devices"), lambda claim: claim.devices * claim.parallel, sort="devices", numeric=True
+    ),
+    Column("team", _("Team"), lambda claim: claim.team.slug, sort="team__slug"),
+    Column("who", _("Asked by"), lambda claim: claim.requested_by.username, sort="requested_by__username"),
+    Column("cluster", _("Cluster"), lambda claim: claim.cluster.name, sort="cluster__name"),
+    Column(
+        "ends", _("Ends"), lambda claim: claim.expires_at and claim.expires_at.isoformat(), sort="expires_at"
+    ),
+    Column("namespace", _("Namespace"), lambda claim: claim.namespace, sort="namespace", shown=False),
+    Column(
+        "delivery", _("Delivery"), lambda claim: claim.get_delivery_display(), sort="delivery", shown=False
+    ),
+    Column("duration", _("Duration"), lambda claim: duration(claim.duration), sort="duration", shown=False),
+    Column(
+        "created", _("Requested"), lambda claim: claim.created_at.isoformat(), sort="created_at", shown=False
+    ),
+    Column("id", _("Id"), lambda claim: str(claim.pk), shown=False),
+]
+
+
+@require_safe
+def claims(request: HttpRequest) -> HttpResponseBase:
+    listing = Listing(
+        request,
+        Claim.objects.visible_to(request.user).for_list(),
+        columns=COLUMNS,
+        title=_("Claims"),
+        filters=ClaimFilter,
+        search=("name", "reason", "requested_by__username", "profile_version__profile__title"),
+        sort="-created",
+    )
+    return listing.respond(
+        "claims/list.html",
+        {
+            "look": {state: {"family": family, "icon": icon} for state, (family, icon) in LOOK.items()},
+            "final": FINAL,
+            "empty_icon": "stack-2",
+            "empty_title": _("No claims yet"),
+            "empty_text": _("Pick a profile, see what is free and who must approve before you ask."),
+            "empty_url": reverse("claims:catalogue"),
+            "empty_action": _("Open the catalogue"),
+        },
+    )

@@ -1,0 +1,96 @@
+"""What teams may hold at once, how much of it they do, and which claims add up to the figure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+from uuid import UUID
+
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_POST, require_safe
+
+from claims.forms import QuotaForm
+from claims.models import Profile, Quota
+from claims.quotas import Standing, contributions, standing, standing_of
+from claims.services import set_quota
+from inventory.models import DeviceClass
+from teams.access import asker, is_platform_admin, teams_where
+from teams.models import Role, Team
+
+
+@dataclass(frozen=True)
+class TeamRows:
+    team: Team
+    rows: list[Standing]
+
+
+@require_safe
+def quotas(request: HttpRequest) -> HttpResponse:
+    return render(request, "claims/quotas.html", quotas_page(request, QuotaForm()))
+
+
+def quotas_page(request: HttpRequest, form: QuotaForm) -> dict[str, Any]:
+    teams = teams_where(request.user, at_least=Role.VIEWER)
+    wanted = request.GET.get("team", "")
+    shown = [team for team in teams if team.slug == wanted] if wanted else teams
+    rows = sorted(standing(shown), key=lambda row: (row.team.slug, bool(row.quota.profile_id), row.label))
+    grouped = [TeamRows(team, list(group)) for team, group in groupby(rows, key=lambda row: row.team)]
+    without = [team for team in shown if team not in {group.team for group in grouped}]
+    return {
+        "groups": grouped + [TeamRows(team, []) for team in without],
+        "teams": teams,
+        "wanted": wanted,
+        "is_admin": is_platform_admin(request.user),
+        "form": form,
+        "classes": DeviceClass.objects.filter(gone_at=None)
+        .values_list("name", flat=True)
+        .distinct()
+        .order_by("name"),
+        "profiles": Profile.objects.filter(retired_at=None),
+    }
+
+
+@require_safe
+def quota(request: HttpRequest, quota_id: UUID) -> HttpResponse:
+    """One quota with every claim in its figure; as a fragment it opens below its row."""
+    found = get_object_or_404(
+        Quota.objects.visible_to(request.user).select_related("team", "profile"), pk=quota_id
+    )
+    page = {
+        "row": standing_of([found])[0],
+        "parts": contributions(found),
+        "is_admin": is_platform_admin(request.user),
+        "form": QuotaForm(initial={"devices": found.devices, "self_approval": found.self_approval}),
+    }
+    return render(request, "claims/quota.html", page)
+
+
+@require_safe
+def quota_parts(request: HttpRequest, quota_id: UUID) -> HttpResponse:
+    found = get_object_or_404(
+        Quota.objects.visible_to(request.user).select_related("team", "profile"), pk=quota_id
+    )
+    page = {"row": standing_of([found])[0], "parts": contributions(found)}
+    return render(request, "claims/quota.html#parts", page)
+
+
+@require_POST
+def quota_set(request: HttpRequest) -> HttpResponse:
+    """Make or change a limit. Asked here too, so that a stranger hears 403 before the form is read."""
+    if not is_platform_admin(request.user):
+        raise PermissionDenied(_("Only a platform admin sets quotas."))
+    form = QuotaForm(request.POST)
+    if not form.is_valid():
+        return render(request, "claims/quotas.html", quotas_page(request, form), status=422)
+    saved = set_quota(by=asker(request), **form.cleaned_data)
+    messages.success(
+        request,
+        _("%(team)s may hold %(n)d × %(what)s.")
+        % {"team": saved.team, "n": saved.devices, "what": saved.device_class or saved.profile},
+    )
+    return redirect("claims:quotas")

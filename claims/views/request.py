@@ -1,0 +1,118 @@
+"""The request form, and the panel beside it that says what a request would come to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import redirect, render
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_http_methods, require_safe
+
+from claims.catalogue import CatalogueEntry, catalogue
+from claims.forms import RequestForm
+from claims.preview import preview
+from claims.services import request_claim
+from claims.states import ClaimState
+from claims.views.funnel import funnel_of
+from core.errors import Forbidden, PortalError
+from inventory.freshness import OF_DEVICES, ages
+from teams.access import asker, team_for, teams_where
+from teams.models import Role
+
+TEAM_COOKIE = "team"  # the team that the reader has chosen to see
+# What the panel depends on: changing anything else asks for nothing.
+WORKED_OUT = ("team", "cluster", "profile", "devices", "parallel", "delivery", "duration", "name")
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def request_form(request: HttpRequest) -> HttpResponse:
+    """
+    Show the form, filled from the address; check it without JavaScript (`check`), or send it.
+
+    A viewer may not ask at all, and hears so before filling it in.
+    """
+    user = asker(request)
+    if not teams_where(user, at_least=Role.MEMBER):
+        raise PermissionDenied(
+            _("You are a member of no team, so there is nobody you could ask for GPUs for.")
+        )
+    if request.method != "POST":
+        form = RequestForm(user=user, prefill=request.GET, team=request.COOKIES.get(TEAM_COOKIE, ""))
+        return form_page(request, form, data=as_data(form))
+    if request.POST.get("team"):
+        team_for(user, request.POST["team"], at_least=Role.MEMBER)
+    form = RequestForm(request.POST, user=user)
+    if "check" in request.POST:
+        return form_page(request, form, data=request.POST)
+    if not form.is_valid():
+        return form_page(request, form, data=request.POST, status=422)
+    return send(request, form)
+
+
+def send(request: HttpRequest, form: RequestForm) -> HttpResponse:
+    wish = {name: value for name, value in form.cleaned_data.items() if name != "duration_other"}
+    try:
+        claim = request_claim(by=asker(request), **wish)
+    except Forbidden:
+        raise
+    except PortalError as refusal:
+        for problem in refusal.extra.get("problems", [refusal.message]):
+            form.add_error(None, problem)
+        return form_page(request, form, data=request.POST, status=refusal.status)
+    if claim.state == ClaimState.REQUESTED:
+        messages.success(request, _("%(claim)s is requested.") % {"claim": claim})
+    else:
+        messages.success(request, _("%(claim)s is approved by a rule.") % {"claim": claim})
+    return redirect("claims:detail", claim.pk)
+
+
+@require_safe
+def request_preview(request: HttpRequest) -> HttpResponse:
+    """The panel alone, for what has been typed so far."""
+    return render(request, "claims/request.html#panel", panel_of(request, request.GET))
+
+
+def form_page(request: HttpRequest, form: RequestForm, *, data: QueryDict, status: int = 200) -> HttpResponse:
+    page = {"form": form, "cards": offered(request), **panel_of(request, data)}
+    return render(request, "claims/request.html", page, status=status)
+
+
+def offered(request: HttpRequest) -> list[CatalogueEntry]:
+    """Return the cards of profiles; retired ones are for the editor alone."""
+    return [entry for entry in catalogue(asker(request)) if entry.profile.retired_at is None]
+
+
+def as_data(form: RequestForm) -> QueryDict:
+    """Return what an unsent form would send if it were sent now."""
+    data = QueryDict(mutable=True)
+    for bound in form:
+        value = bound.value()
+        if value not in (None, ""):
+            data[bound.name] = str(value)
+    return data
+
+
+def panel_of(request: HttpRequest, data: QueryDict) -> dict[str, Any]:
+    """Work out what would come of `data`; what stands in the way is said instead, field by field."""
+    form = RequestForm(data, user=asker(request))
+    if not data.get("profile"):
+        return {"panel": None, "missing": [_("Choose a profile to see what matches and is free now.")]}
+    if not form.is_valid():
+        missing = [
+            f"{form.fields[name].label}: {error}"
+            for name in WORKED_OUT
+            for error in form.errors.get(name, [])
+        ]
+        missing += [str(error) for error in form.errors.get("duration_other", [])]
+        if missing:
+            return {"panel": None, "missing": missing}
+    wish = {name: form.cleaned_data[name] for name in WORKED_OUT}
+    try:
+        found = preview(by=asker(request), **wish)
+    except PortalError as refusal:
+        return {"panel": None, "missing": [refusal.message]}
+    (age,) = ages(OF_DEVICES, cluster=found.wish.cluster)
+    return {"panel": found, "funnel": funnel_of(found.match), "age": age}

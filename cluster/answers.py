@@ -1,0 +1,135 @@
+"""From what the API server answers to one of four errors, each with a sentence."""
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from django.utils.translation import gettext as _
+
+from cluster.errors import ClusterConflict, ClusterError, ClusterInvalid, Expired, Refused, Unreachable
+from cluster.kinds import Kind
+
+# Code 500 in the stream from an etcd without progress notifications (before 3.4.31 and 3.5.13), 504 from a
+# watch cache that is behind the version asked for. Listing again mends both.
+LIST_AGAIN = ("RequestWatchProgress", "Too large resource version")
+BAD_PATCH = "failed to create typed patch object"  # server-side apply of unknown fields: a 500, on 1.37 still
+CANNOT = re.compile(r'cannot (\w+) resource "([^"]+)" in API group "([^"]*)"')
+UNKNOWN_FIELD = re.compile(r'(unknown|duplicate) field "([^"]+)"')
+UNDECLARED_FIELD = re.compile(r"\.([\w.\[\]\"=-]+): field not declared in schema")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What was asked: for sentences, and for the name of a permission that is missing."""
+
+    verb: str  # of RBAC
+    kind: Kind
+    name: str = ""
+    namespace: str = ""
+
+    @property
+    def object(self) -> str:
+        """Return "resourceclaims “a” in namespace “ml”", with the parts that are known."""
+        text = f"{self.kind.plural} “{self.name}”" if self.name else self.kind.plural
+        if self.namespace:
+            text = _("%(object)s in namespace “%(namespace)s”") % {
+                "object": text,
+                "namespace": self.namespace,
+            }
+        return text
+
+
+def error_of(code: int, body: bytes, asked: Asked) -> ClusterError | Expired:
+    """Return what an answer of 400 and above means."""
+    status = status_of(body)
+    message = str(status.get("message") or "").strip()
+    match code:
+        case 401:
+            return Refused(_("The cluster does not know the credentials: they are wrong, or have run out."))
+        case 403:
+            return refusal(message, asked)
+        case 404 | 405:
+            told = _("The cluster cannot %(verb)s %(object)s: %(message)s.")
+            names = {"verb": asked.verb, "object": asked.object, "message": message.rstrip(".") or code}
+            return ClusterInvalid(told % names)
+        case 409:
+            return conflict(status, message, asked)
+        case 410:
+            return Expired(message)
+        case 400 | 413 | 415 | 422:
+            return invalid(status, message, asked)
+        case 429:
+            return Unreachable(_("The cluster asks for fewer requests (429); it will be tried again."))
+    if BAD_PATCH in message:
+        return invalid(status, message, asked)
+    if any(sign in message for sign in LIST_AGAIN):
+        return Expired(message)
+    told = _("The cluster failed to %(verb)s %(object)s (%(code)s): %(message)s.")
+    return Unreachable(
+        told
+        % {
+            "verb": asked.verb,
+            "object": asked.object,
+            "code": code,
+            "message": message.rstrip(".")[:300] or _("without saying why"),
+        }
+    )
+
+
+def status_of(body: bytes) -> dict[str, Any]:
+    """Return the Status object of an answer; empty for a page of some proxy on the way."""
+    try:
+        found = json.loads(body)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def refusal(message: str, asked: Asked) -> Refused:
+    """Tell an exceeded quota, a missing permission and a refusal by policy apart."""
+    if "exceeded quota" in message:
+        return Refused(message, verb=asked.verb, resource=asked.kind.plural, quota=True)
+    if found := CANNOT.search(message):
+        verb, resource, group = found.groups()
+        told = _("The credentials may not %(verb)s %(object)s: they lack “%(verb)s” on “%(resource)s”.")
+        full = f"{resource}.{group}" if group else resource
+        return Refused(
+            told % {"verb": verb, "object": asked.object, "resource": full}, verb=verb, resource=resource
+        )
+    told = _("The cluster does not allow to %(verb)s %(object)s: %(message)s.")
+    names = {"verb": asked.verb, "object": asked.object, "message": message.rstrip(".") or "403"}
+    return Refused(told % names, verb=asked.verb, resource=asked.kind.plural)
+
+
+def conflict(status: dict[str, Any], message: str, asked: Asked) -> ClusterConflict:
+    causes = causes_of(status)
+    if status.get("reason") == "AlreadyExists":
+        return ClusterConflict(_("The cluster has %s already.") % asked.object)
+    if causes:
+        told = _("Others manage fields of %(object)s: %(fields)s.")
+        fields = "; ".join(f"{field} ({reason})" for field, reason in causes)
+        return ClusterConflict(told % {"object": asked.object, "fields": fields})
+    told = _("The cluster holds other %(object)s by now: %(message)s.")
+    return ClusterConflict(told % {"object": asked.object, "message": message.rstrip(".")})
+
+
+def invalid(status: dict[str, Any], message: str, asked: Asked) -> ClusterInvalid:
+    causes = causes_of(status) or unknown_fields(message)
+    told = _("The cluster refused %(object)s: %(why)s.")
+    why = "; ".join(f"{field}: {reason}" if field else reason for field, reason in causes) or message
+    return ClusterInvalid(told % {"object": asked.object, "why": why.rstrip(".")}, causes)
+
+
+def causes_of(status: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    details = status.get("details") or {}
+    return tuple(
+        (str(cause.get("field", "")), str(cause.get("message", ""))) for cause in details.get("causes") or ()
+    )
+
+
+def unknown_fields(message: str) -> tuple[tuple[str, str], ...]:
+    """A strict decoding error comes without causes: the fields stand in the text."""
+    strict = [(field, _("unknown field")) for _what, field in UNKNOWN_FIELD.findall(message)]
+    applied = [(field, _("unknown field")) for field in UNDECLARED_FIELD.findall(message)]
+    return tuple(strict + applied)

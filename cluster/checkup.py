@@ -1,0 +1,84 @@
+"""Does a connection work, and what do its credentials lack: one finding after another, for a table."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from django.utils.translation import gettext as _
+
+from cluster.credentials import Credentials
+from cluster.errors import ClusterError
+from cluster.protocol import Discovery, Gateway, Permission
+from cluster.rbac import permissions
+
+
+class Verdict(StrEnum):
+    GOOD = "good"
+    NOTE = "note"  # works, and somebody should know
+    BAD = "bad"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    verdict: Verdict
+    what: str
+    detail: str
+
+
+def checkup(
+    credentials: Credentials, gateway: Gateway, *, uid: str = "", read_only: bool = False
+) -> Iterator[Finding]:
+    """Yield findings, the way there first. Ends early where nothing more can be known. Raises nothing."""
+    yield from _way(credentials)
+    try:
+        found = gateway.discover()
+        yield Finding(Verdict.GOOD, _("Kubernetes"), found.version)
+        yield _identity(gateway.identity(), uid)
+        yield _taint_rules(found)
+        for permission in wanted(found, read_only=read_only):
+            yield _permission(gateway, permission)
+    except ClusterError as problem:
+        yield Finding(Verdict.BAD, str(problem.title), problem.message)
+
+
+def wanted(found: Discovery, *, read_only: bool) -> list[Permission]:
+    """Return what the portal needs of this cluster: not what it does not serve."""
+    return [
+        permission
+        for permission in permissions(read_only=read_only)
+        if permission.resource != "devicetaintrules" or found.taint_rules is not None
+    ]
+
+
+def _way(credentials: Credentials) -> Iterator[Finding]:
+    what = _("Address")
+    if credentials.server.startswith("http:"):
+        yield Finding(Verdict.NOTE, what, _("%s: without TLS; others can read along") % credentials.address)
+    elif credentials.insecure:
+        told = _("%s: its certificate is not checked; anybody can pretend to be it")
+        yield Finding(Verdict.NOTE, what, told % credentials.address)
+    else:
+        yield Finding(Verdict.GOOD, what, credentials.address)
+
+
+def _identity(uid: str, known_as: str) -> Finding:
+    what = _("Identity")
+    if known_as and uid != known_as:
+        told = _("kube-system has uid %(now)s, and the mirror is of %(then)s: this is another cluster")
+        return Finding(Verdict.BAD, what, told % {"now": uid, "then": known_as})
+    return Finding(Verdict.GOOD, what, uid)
+
+
+def _taint_rules(found: Discovery) -> Finding:
+    what = _("DeviceTaintRules")
+    if found.taint_rules is None:
+        return Finding(Verdict.NOTE, what, _("not served; devices cannot be tainted by rule"))
+    return Finding(Verdict.GOOD, what, found.taint_rules.api_version)
+
+
+def _permission(gateway: Gateway, permission: Permission) -> Finding:
+    resource = ".".join(filter(None, (permission.resource, permission.group)))
+    what = f"{permission.verb} {resource}"
+    if gateway.allowed(permission):
+        return Finding(Verdict.GOOD, what, _("allowed"))
+    return Finding(Verdict.BAD, what, _("missing; “manage.py cluster rbac” prints the role that grants it"))

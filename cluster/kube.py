@@ -1,0 +1,193 @@
+"""The gateway to a real API server. Objects come and go as plain dictionaries, new fields included."""
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any, get_args
+
+import urllib3
+from django.utils.translation import gettext as _
+
+from cluster.answers import Asked, error_of
+from cluster.credentials import Credentials
+from cluster.discovery import discover
+from cluster.errors import ClusterInvalid, Unreachable
+from cluster.kinds import NAMESPACE, Kind
+from cluster.protocol import Discovery, Event, EventType, Manifest, Page, Permission
+from cluster.transport import Transport, sentence
+
+MANAGER = "dragoman"
+STRICT = {"fieldManager": MANAGER, "fieldValidation": "Strict"}
+GRACE_SECONDS = 15.0  # how much later than asked a server may end a watch
+REVIEWS = Kind(
+    "authorization.k8s.io", "v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", namespaced=False
+)
+
+
+class KubeGateway:
+    """Implements `cluster.protocol.Gateway` over REST. May be shared by threads."""
+
+    def __init__(self, credentials: Credentials) -> None:
+        self._transport = Transport(credentials)
+
+    def __repr__(self) -> str:
+        return f"<KubeGateway of {self._transport.address}>"
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def discover(self) -> Discovery:
+        return discover(self._transport)
+
+    def identity(self) -> str:
+        namespace = self.get(NAMESPACE, "kube-system")
+        if namespace is None:
+            raise ClusterInvalid(_("The cluster has no kube-system namespace, by which it would be known."))
+        return str(namespace["metadata"]["uid"])
+
+    def list(
+        self, kind: Kind, *, namespace: str | None = None, label_selector: str = "", limit: int = 500
+    ) -> Iterator[Page]:
+        # Without a resourceVersion: the most recent state. With "0" the limit would be ignored.
+        query: dict[str, Any] = {"limit": limit}
+        if label_selector:
+            query["labelSelector"] = label_selector
+        asked = Asked("list", kind, namespace=namespace or "")
+        while True:
+            found = self._json("GET", kind.path(namespace), asked, query=query)
+            metadata = found["metadata"]
+            items = [_named(kind, item) for item in found.get("items") or ()]
+            yield Page(items, str(metadata["resourceVersion"]), metadata.get("remainingItemCount"))
+            if not metadata.get("continue"):
+                return
+            query["continue"] = metadata["continue"]
+
+    def watch(
+        self, kind: Kind, *, resource_version: str, seconds: int = 50, namespace: str | None = None
+    ) -> Iterator[Event]:
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": resource_version,
+            "timeoutSeconds": seconds,
+        }
+        asked = Asked("watch", kind, namespace=namespace or "")
+        patience = seconds + GRACE_SECONDS
+        with self._transport.streaming(kind.path(namespace), query=query, read_seconds=patience) as (
+            code,
+            answer,
+        ):
+            if code >= 400:
+                raise error_of(code, answer.read(), asked)
+            for line in self._lines(answer, until=time.monotonic() + patience):
+                yield _event(kind, _checked(200, line, asked, key="object"), asked)
+
+    def get(self, kind: Kind, name: str, *, namespace: str | None = None) -> Manifest | None:
+        asked = Asked("get", kind, name, namespace or "")
+        code, body = self._ask("GET", kind.path(namespace, name))
+        if code == 404:
+            return None
+        return _named(kind, _checked(code, body, asked))
+
+    def create(self, kind: Kind, manifest: Manifest, *, dry_run: bool = False) -> Manifest:
+        asked = _asked("create", kind, manifest)
+        path = kind.path(asked.namespace or None)
+        query = STRICT | ({"dryRun": "All"} if dry_run else {})
+        return _named(kind, self._json("POST", path, asked, query=query, body=_typed(kind, manifest)))
+
+    def apply(
+        self, kind: Kind, manifest: Manifest, *, dry_run: bool = False, force: bool = False
+    ) -> Manifest:
+        asked = _asked("patch", kind, manifest)
+        path = kind.path(asked.namespace or None, asked.name)
+        query = STRICT | {"force": str(force).lower()} | ({"dryRun": "All"} if dry_run else {})
+        return _named(kind, self._json("PATCH", path, asked, query=query, body=_typed(kind, manifest)))
+
+    def delete(self, kind: Kind, name: str, *, namespace: str | None = None, uid: str | None = None) -> bool:
+        options: Manifest = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
+        if uid is not None:
+            options["preconditions"] = {"uid": uid}
+        code, body = self._ask("DELETE", kind.path(namespace, name), body=options)
+        if code == 404:
+            return False
+        _checked(code, body, Asked("delete", kind, name, namespace or ""))
+        return True
+
+    def allowed(self, permission: Permission) -> bool:
+        review = {
+            "apiVersion": REVIEWS.api_version,
+            "kind": REVIEWS.kind,
+            "spec": {
+                "resourceAttributes": {
+                    "verb": permission.verb,
+                    "group": permission.group,
+                    "resource": permission.resource,
+                    "subresource": permission.subresource,
+                    "namespace": permission.namespace,
+                }
+            },
+        }
+        answer = self._json("POST", REVIEWS.path(), Asked("create", REVIEWS), body=review)
+        return bool(answer["status"]["allowed"])
+
+    def _json(self, method: str, path: str, asked: Asked, **options: Any) -> Manifest:
+        return _checked(*self._ask(method, path, **options), asked)
+
+    def _ask(self, method: str, path: str, **options: Any) -> tuple[int, bytes]:
+        code, answer = self._transport.send(method, path, **options)
+        return code, answer.data
+
+    def _lines(self, answer: urllib3.BaseHTTPResponse, *, until: float) -> Iterator[bytes]:
+        """Yield the lines of a stream until it ends or it is past `until`. A torn last line is dropped."""
+        rest = b""
+        problem = ""
+        try:
+            for chunk in answer.stream(2**16):
+                *lines, rest = (rest + chunk).split(b"\n")
+                yield from filter(None, lines)
+                if time.monotonic() > until:
+                    return
+        except (urllib3.exceptions.HTTPError, OSError) as failure:
+            problem = sentence(self._transport.address, failure)
+        if problem:
+            raise Unreachable(problem)
+
+
+def _checked(code: int, body: bytes, asked: Asked, *, key: str = "kind") -> Manifest:
+    """Return the object of an answer. Raise what the answer means; without `key` it is not of Kubernetes."""
+    if code >= 400:
+        raise error_of(code, body, asked)
+    try:
+        found = json.loads(body)
+    except ValueError:
+        found = None
+    if code >= 300 or not isinstance(found, dict) or key not in found:
+        raise Unreachable(_("What answered %s is not a Kubernetes API server.") % asked.object)
+    return found
+
+
+def _event(kind: Kind, line: Manifest, asked: Asked) -> Event:
+    """Raise `Expired`, or what else an ERROR event means."""
+    what, found = line["type"], line["object"]
+    if what == "ERROR":
+        raise error_of(int(found.get("code") or 500), json.dumps(found).encode(), asked)
+    if what not in get_args(EventType.__value__):
+        raise Unreachable(_("The cluster sent an event of the unknown type “%s”.") % what)
+    return Event(what, _named(kind, found), str(found["metadata"]["resourceVersion"]))
+
+
+def _asked(verb: str, kind: Kind, manifest: Manifest) -> Asked:
+    metadata = manifest["metadata"]
+    return Asked(verb, kind, metadata["name"], metadata.get("namespace", ""))
+
+
+def _typed(kind: Kind, manifest: Manifest) -> Manifest:
+    return {**manifest, "apiVersion": kind.api_version, "kind": kind.kind}
+
+
+def _named(kind: Kind, item: Manifest) -> Manifest:
+    """Give an object its kind, which listings leave out, and take managedFields away, which is half of it."""
+    item.setdefault("apiVersion", kind.api_version)
+    item.setdefault("kind", kind.kind)
+    item["metadata"].pop("managedFields", None)
+    return item

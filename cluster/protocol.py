@@ -1,0 +1,97 @@
+"""What the rest of the portal knows of a cluster. `cluster.kube.KubeGateway` is the implementation."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from cluster.kinds import Kind
+
+type Manifest = dict[str, Any]  # a Kubernetes object as plain JSON values
+type EventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
+
+
+@dataclass(frozen=True, slots=True)
+class Discovery:
+    """What a cluster is: its version, and the version of DeviceTaintRule that it serves, if any."""
+
+    version: str  # gitVersion, "v1.37.1"
+    minor: tuple[int, int]  # (1, 37)
+    taint_rules: Kind | None
+    kinds: frozenset[str] = field(default_factory=frozenset)  # "resource.k8s.io/v1/resourceclaims" …
+    simulated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A part of a listing. `resource_version` is that of the whole: watch from there after the last page."""
+
+    items: list[Manifest]
+    resource_version: str
+    remaining: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event of a watch. A BOOKMARK carries nothing but a newer resource version."""
+
+    type: EventType
+    object: Manifest
+    resource_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    verb: str
+    resource: str  # plural
+    group: str = ""
+    namespace: str = ""  # "" is all namespaces
+    subresource: str = ""
+
+
+class Gateway(Protocol):
+    """
+    A connection to one cluster.
+
+    Every method may raise `cluster.errors.Unreachable` or `Refused`; writers also `ClusterInvalid` and
+    `ClusterConflict`. Objects come back without `metadata.managedFields`, and with `apiVersion` and `kind`.
+    """
+
+    def discover(self) -> Discovery:
+        """Raise `ClusterInvalid` for a cluster older than 1.34, which does not serve resource.k8s.io/v1."""
+
+    def identity(self) -> str:
+        """Return the uid of the kube-system namespace."""
+
+    def list(
+        self, kind: Kind, *, namespace: str | None = None, label_selector: str = "", limit: int = 500
+    ) -> Iterator[Page]:
+        """Yield the pages of a consistent listing. Raise `Expired` when it took too long: start over."""
+
+    def watch(
+        self, kind: Kind, *, resource_version: str, seconds: int = 50, namespace: str | None = None
+    ) -> Iterator[Event]:
+        """
+        Yield events until the server ends the watch or `seconds` are over.
+
+        Raise `Expired` on 410, at the door or in the stream. Closing the iterator closes the connection.
+        """
+
+    def get(self, kind: Kind, name: str, *, namespace: str | None = None) -> Manifest | None:
+        """Return the object, or None if there is none."""
+
+    def create(self, kind: Kind, manifest: Manifest, *, dry_run: bool = False) -> Manifest:
+        """Create strictly (unknown fields are refused)."""
+
+    def apply(
+        self, kind: Kind, manifest: Manifest, *, dry_run: bool = False, force: bool = False
+    ) -> Manifest:
+        """Server-side apply strictly as field manager `dragoman`."""
+
+    def delete(self, kind: Kind, name: str, *, namespace: str | None = None, uid: str | None = None) -> bool:
+        """Delete; with `uid` only that very object (else ClusterConflict). False if it was not there."""
+
+    def allowed(self, permission: Permission) -> bool:
+        """Ask the cluster by SelfSubjectAccessReview."""
+
+    def close(self) -> None:
+        """Let go of the connections. A gateway of `cluster.connect` is shared, and closed by nobody."""

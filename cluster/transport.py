@@ -1,0 +1,192 @@
+"""The one place that sends: the official client's connection, with its answers as raw bytes."""
+
+import os
+import ssl
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import urllib3
+from django.utils.translation import gettext as _
+from kubernetes.client import ApiClient, Configuration
+from kubernetes.client.exceptions import ApiException
+from kubernetes.config.config_exception import ConfigException
+from kubernetes.config.incluster_config import load_incluster_config
+
+from cluster.credentials import Credentials
+from cluster.errors import Unreachable
+from core.errors import Invalid
+
+CONNECT_SECONDS = 5.0
+READ_SECONDS = 30.0
+POOL = 32  # connections to one cluster that are kept: one per mirrored resource, and room for deliveries
+# The gateway's callers decide about another try; the API of Kubernetes does not redirect.
+NO_RETRIES = urllib3.Retry(total=0, connect=0, read=0, redirect=0, other=0, raise_on_redirect=False)
+CONTENT = {"PATCH": "application/apply-patch+yaml"}
+
+
+class Transport:
+    """
+    Sends requests to one cluster as one identity.
+
+    The typed layer of the client is not used: it drops fields it does not know, and cannot watch claims.
+    """
+
+    def __init__(self, credentials: Credentials) -> None:
+        self.address = credentials.address
+        self._client = ApiClient(configuration(credentials))
+        self._client.user_agent = "dragoman"
+        if credentials.server.startswith("https:"):
+            # Set here and not by file names, so that no key stays on the disk.
+            self._client.rest_client.pool_manager.connection_pool_kw["ssl_context"] = tls(credentials)
+
+    def __repr__(self) -> str:
+        return f"<Transport to {self.address}>"
+
+    def close(self) -> None:
+        self._client.rest_client.pool_manager.clear()
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: dict[str, Any] | None = None,
+        body: object = None,
+        read_seconds: float = READ_SECONDS,
+        stream: bool = False,
+    ) -> tuple[int, urllib3.BaseHTTPResponse]:
+        """
+        Return the status and the answer, whose body is read unless `stream`. Raise `Unreachable`.
+
+        It is raised here and not where it happens: the exceptions of the client and the variables beside them
+        hold the headers, and with them the token.
+        """
+        answer = self._attempt(method, path, query or {}, body, read_seconds, stream=stream)
+        if isinstance(answer, str):
+            raise Unreachable(answer)
+        return answer.status, answer
+
+    def _attempt(
+        self,
+        method: str,
+        path: str,
+        query: dict[str, Any],
+        body: object,
+        read_seconds: float,
+        *,
+        stream: bool,
+    ) -> urllib3.BaseHTTPResponse | str:
+        """Return the answer, or the sentence that says why there is none."""
+        headers = {"Accept": "application/json", "Content-Type": CONTENT.get(method, "application/json")}
+        if not stream:
+            headers["Accept-Encoding"] = "gzip"  # from 128 KiB on; a watch is never compressed
+        try:
+            request = self._client.param_serialize(
+                method,
+                path,
+                query_params=list(query.items()),
+                header_params=headers,
+                body=body,
+                auth_settings=["BearerToken"],
+            )
+            answer: urllib3.BaseHTTPResponse = self._client.call_api(
+                *request, _request_timeout=(CONNECT_SECONDS, read_seconds)
+            ).response
+            if not stream:
+                answer.read(cache_content=True, decode_content=True)
+        except (urllib3.exceptions.HTTPError, ApiException, OSError) as failure:
+            return sentence(self.address, failure)
+        return answer
+
+    @contextmanager
+    def streaming(
+        self, path: str, *, query: dict[str, Any], read_seconds: float
+    ) -> Iterator[tuple[int, urllib3.BaseHTTPResponse]]:
+        """Give an answer to read piece by piece. Its connection is not used again."""
+        status, answer = self.send("GET", path, query=query, read_seconds=read_seconds, stream=True)
+        try:
+            yield status, answer
+        finally:
+            answer.close()
+            answer.release_conn()
+
+
+def sentence(address: str, failure: Exception) -> str:
+    """Say what went wrong on the way, without what was sent."""
+    cause = failure
+    if isinstance(failure, urllib3.exceptions.MaxRetryError) and failure.reason is not None:
+        cause = failure.reason
+    names = {"address": address, "seconds": f"{CONNECT_SECONDS:.0f}"}
+    match cause:
+        case urllib3.exceptions.NameResolutionError():
+            return _("The name of %(address)s is not known here.") % names
+        case urllib3.exceptions.NewConnectionError():  # before its base class, the time-out
+            return _("%(address)s refuses connections, or no way leads there.") % names
+        case urllib3.exceptions.ConnectTimeoutError():
+            return _("%(address)s took no connection within %(seconds)s seconds.") % names
+        case urllib3.exceptions.ReadTimeoutError():
+            return _("%(address)s took the request and did not answer in time.") % names
+        case urllib3.exceptions.SSLError() | ssl.SSLError():
+            return _("%(address)s is not who the kubeconfig says: its certificate is not trusted.") % names
+        case ApiException():  # how the client wraps a TLS failure
+            return _("%(address)s is not who the kubeconfig says: its certificate is not trusted.") % names
+    return _("The connection to %(address)s broke off.") % names
+
+
+def configuration(credentials: Credentials) -> Configuration:
+    """Return the client's settings. Raise `Invalid` outside a cluster for in-cluster credentials."""
+    options: dict[str, Any] = {"retries": NO_RETRIES, "connection_pool_maxsize": POOL}
+    if credentials.in_cluster:
+        settings = Configuration(**options)
+        problem = ""
+        try:
+            load_incluster_config(client_configuration=settings)  # type: ignore[no-untyped-call]
+        except ConfigException as failure:
+            problem = str(failure)
+        if problem:
+            raise Invalid(_("The portal does not run inside a cluster: %s") % problem)
+    else:
+        if credentials.proxy:
+            options["proxy"] = credentials.proxy
+        settings = Configuration(host=credentials.server, **options)
+        settings.verify_ssl = not credentials.insecure  # urllib3 sets it on the context once more
+        settings.tls_server_name = credentials.server_name or None
+        if credentials.token:
+            # The key is BearerToken since 36; under the old one alone requests go out as anonymous.
+            settings.api_key = {"BearerToken": f"Bearer {credentials.token}"}
+    settings.keep_alive = True  # a watch is silent for long; a gateway on the way would forget it
+    return settings
+
+
+def tls(credentials: Credentials) -> ssl.SSLContext:
+    """Return the trust and the client certificate as a context in memory."""
+    problem = _(
+        "The certificates of the kubeconfig cannot be used: they are damaged, or the key fits no certificate."
+    )
+    try:
+        context = ssl.create_default_context(cadata=credentials.authority or None)
+        if credentials.insecure:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+            # `manage.py cluster check` has told it; a warning for every request would hide others.
+            urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
+        if credentials.certificate:
+            load_certificate(context, credentials)
+        return context
+    except (ssl.SSLError, ValueError):
+        pass
+    raise Invalid(problem)
+
+
+def load_certificate(context: ssl.SSLContext, credentials: Credentials) -> None:
+    """Load the pair by a file that is gone at once: Python takes it in no other way."""
+    handle, name = tempfile.mkstemp()
+    try:
+        with os.fdopen(handle, "w") as file:
+            file.write(f"{credentials.certificate}\n{credentials.key}")
+        context.load_cert_chain(name)
+    finally:
+        Path(name).unlink()

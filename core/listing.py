@@ -1,0 +1,232 @@
+"""
+The convention of every list: search, filters, columns, sort, CSV, pages; all of its state is in the address.
+
+A view makes a `Listing` and returns `listing.respond(template)`. The template includes `_listing.html`, which
+draws all but the rows; those come from the page's own partial `rows`. Without JavaScript it is a GET
+form; with it htmx fetches the same address and takes the part `#listing-body` out of it: one URL, one body.
+A list costs one query for the count and one for the page (and one per prefetch), however many rows there are.
+"""
+
+import csv
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from operator import and_, or_
+from typing import Any
+
+from django.core.paginator import Page, Paginator
+from django.db.models import F, Model, Q, QuerySet
+from django.db.models.expressions import OrderBy
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import render
+from django.utils.functional import Promise
+from django.utils.text import slugify
+from django_filters import FilterSet
+
+PER_PAGE = 50
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would run: OWASP, CSV injection
+
+
+@dataclass(frozen=True)
+class Column[M: Model]:
+    """
+    One column: `value` gives its cell in the CSV; `sort` names the fields that order by it, if it can.
+
+    A `fixed` column cannot be hidden; one that is not `shown` appears when the reader chooses it.
+    """
+
+    name: str
+    label: str | Promise
+    value: Callable[[M], object]
+    sort: str | tuple[str, ...] = ()
+    numeric: bool = False
+    fixed: bool = False
+    shown: bool = True
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A filter that is on, as a sentence, with the address that switches it off."""
+
+    text: str
+    without: str
+
+
+@dataclass(frozen=True)
+class Head:
+    """The head of a shown column; `direction` is "", "ascending" or "descending"."""
+
+    column: Column[Any]
+    url: str
+    direction: str
+
+
+class Echo:
+    """A file for csv.writer that returns what is written."""
+
+    def write(self, text: str) -> str:
+        return text
+
+
+class Listing[M: Model]:
+    def __init__(
+        self,
+        request: HttpRequest,
+        queryset: QuerySet[M],
+        *,
+        columns: Sequence[Column[M]],
+        title: str | Promise,
+        filters: type[FilterSet] | None = None,
+        search: Sequence[str] = (),
+        sort: str = "",
+        per_page: int = PER_PAGE,
+    ) -> None:
+        """`sort` is the column to sort by, with "-" for descending; "" keeps the queryset's order."""
+        self.request = request
+        self.query: QueryDict = request.GET
+        self.every = queryset
+        self.all_columns = columns
+        self.title = title
+        self.search = search
+        self.default_sort = sort
+        self.per_page = per_page
+        self.filterset: FilterSet | None = filters(self.query, queryset, request=request) if filters else None
+
+    @cached_property
+    def q(self) -> str:
+        return self.query.get("q", "").strip() if self.search else ""
+
+    @cached_property
+    def sort(self) -> str:
+        asked = self.query.get("sort", "")
+        sortable = {column.name for column in self.all_columns if column.sort}
+        return asked if asked.removeprefix("-") in sortable else self.default_sort
+
+    @cached_property
+    def columns(self) -> list[Column[M]]:
+        """The chosen columns, in their own order; those shown by default if none is chosen."""
+        chosen = set(self.query.getlist("col"))
+        if not chosen & {column.name for column in self.all_columns}:
+            chosen = {column.name for column in self.all_columns if column.shown}
+        return [column for column in self.all_columns if column.fixed or column.name in chosen]
+
+    @cached_property
+    def shows(self) -> dict[str, bool]:
+        """Templates ask `{% if listing.shows.node %}` around a cell."""
+        shown = {column.name for column in self.columns}
+        return {column.name: column.name in shown for column in self.all_columns}
+
+    @cached_property
+    def rows(self) -> QuerySet[M]:
+        """What is searched, filtered and sorted; the primary key settles ties, so that no page overlaps."""
+        rows: QuerySet[M] = self.filterset.qs if self.filterset else self.every
+        words = [[Q((f"{field}__icontains", word)) for field in self.search] for word in self.q.split()]
+        if words:
+            rows = rows.filter(reduce(and_, (reduce(or_, word) for word in words)))
+        return rows.order_by(*self.ordering()) if self.sort else rows
+
+    def ordering(self) -> Iterator[OrderBy]:
+        name = self.sort.removeprefix("-")
+        fields = next(column.sort for column in self.all_columns if column.name == name)
+        for field in (fields,) if isinstance(fields, str) else fields:
+            if self.sort.startswith("-"):
+                yield F(field).desc(nulls_last=True)
+            else:
+                yield F(field).asc(nulls_last=True)
+        yield F("pk").asc()
+
+    @cached_property
+    def page(self) -> Page[M]:
+        return Paginator(self.rows, self.per_page).get_page(self.query.get("page"))
+
+    @property
+    def total(self) -> int:
+        return self.page.paginator.count
+
+    def url(self, *drop: str, **changes: str) -> str:
+        """Return the address of this list with changes, from its first page."""
+        query = self.query.copy()
+        for name in ("page", "format", *drop, *changes):
+            query.pop(name, None)
+        for name, value in changes.items():
+            query[name] = value
+        return f"?{query.urlencode()}"
+
+    @property
+    def heads(self) -> list[Head]:
+        return [self.head(column) for column in self.columns]
+
+    def head(self, column: Column[M]) -> Head:
+        if not column.sort:
+            return Head(column, "", "")
+        is_current = self.sort.removeprefix("-") == column.name
+        descends = is_current and self.sort.startswith("-")
+        following = column.name if descends or not is_current else f"-{column.name}"
+        direction = "" if not is_current else "descending" if descends else "ascending"
+        return Head(column, self.url(sort=following), direction)
+
+    @property
+    def sorted_by(self) -> str:
+        name = self.sort.removeprefix("-")
+        return next((str(column.label) for column in self.all_columns if column.name == name), "")
+
+    @cached_property
+    def conditions(self) -> list[Condition]:
+        """Filters that are on, the search among them."""
+        found = [Condition(f"“{self.q}”", self.url("q"))] if self.q else []
+        if self.filterset and self.filterset.form.is_valid():
+            for name, value in self.filterset.form.cleaned_data.items():
+                if value not in (None, "", []) and not (hasattr(value, "exists") and not value):
+                    label = self.filterset.form.fields[name].label or name
+                    found.append(Condition(f"{label}: {self.words(name, value)}", self.url(name)))
+        return found
+
+    def words(self, name: str, value: object) -> str:
+        """Return a filter's value as its form shows it: the label of a choice, not its key."""
+        labels = {str(key): str(label) for key, label in getattr(self.form_field(name), "choices", ())}
+        values: Iterable[object] = value if isinstance(value, list | tuple | QuerySet) else [value]
+        return ", ".join(labels.get(str(getattr(one, "pk", one)), str(one)) for one in values)
+
+    def form_field(self, name: str) -> object:
+        return self.filterset.form.fields[name] if self.filterset else None
+
+    @property
+    def clear_url(self) -> str:
+        return self.url("q", *(self.filterset.form.fields if self.filterset else ()))
+
+    @property
+    def csv_url(self) -> str:
+        return self.url(format="csv")
+
+    @property
+    def previous_url(self) -> str:
+        return self.url() + f"&page={self.page.previous_page_number()}"
+
+    @property
+    def next_url(self) -> str:
+        return self.url() + f"&page={self.page.next_page_number()}"
+
+    def respond(self, template: str, context: Mapping[str, object] | None = None) -> HttpResponse:
+        """Return the page; the CSV of all matching rows if `format=csv` is asked for."""
+        if self.query.get("format") == "csv":
+            return self.as_csv()
+        page = {"listing": self, "rows_template": f"{template}#rows", **(context or {})}
+        return render(self.request, template, page)
+
+    def as_csv(self) -> HttpResponse:
+        response = HttpResponse(self.csv_lines(), content_type="text/csv; charset=utf-8")
+        response["Content-Disposition"] = f'attachment; filename="{slugify(str(self.title)) or "list"}.csv"'
+        return response
+
+    def csv_lines(self) -> Iterator[str]:
+        writer = csv.writer(Echo())
+        yield writer.writerow([column.label for column in self.columns])
+        for row in self.rows.iterator(chunk_size=1000):
+            yield writer.writerow([harmless(column.value(row)) for column in self.columns])
+
+
+def harmless(value: object) -> object:
+    """Return the cell so that no spreadsheet takes it for a formula."""
+    if value is None:
+        return ""
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value

@@ -1,0 +1,124 @@
+"""
+Every error of the API as application/problem+json (RFC 9457), with the sentence that pages show.
+
+`code` is stable and for programs, `detail` is the sentence, `errors` names the fields of a malformed request,
+`instance` is the address that was asked. Members beside these come from `PortalError.extra`.
+"""
+
+from http import HTTPStatus
+from math import ceil
+from typing import Any
+
+from django.core.exceptions import PermissionDenied
+from django.core.exceptions import ValidationError as ModelInvalid
+from django.http import Http404
+from django.utils.translation import gettext as _
+from rest_framework import exceptions
+from rest_framework.renderers import JSONRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.serializers import as_serializer_error
+from rest_framework.views import exception_handler as drf_handler
+from rest_framework.views import set_rollback
+
+from core.errors import PortalError
+
+MEDIA_TYPE = "application/problem+json"
+
+
+class ProblemRenderer(JSONRenderer):
+    media_type = MEDIA_TYPE
+
+
+def exception_handler(exception: Exception, context: dict[str, Any]) -> Response | None:
+    """Return the problem document; None for a fault of ours, which Django then answers with 500."""
+    request: Request = context["request"]
+    if isinstance(exception, PortalError):
+        set_rollback()
+        problem = document(
+            exception.status,
+            exception.code,
+            str(exception.title),
+            exception.message,
+            request,
+            **exception.extra,
+        )
+        return as_response(problem, request)
+    if isinstance(exception, ModelInvalid):
+        exception = exceptions.ValidationError(as_serializer_error(exception))
+    response = drf_handler(exception, context)
+    if response is None:
+        return None
+    problem = of_framework(exception, response.status_code, request)
+    return as_response(problem, request, headers=dict(response.items()))
+
+
+def document(
+    status: int, code: str, title: str, detail: str, request: Request, **more: object
+) -> dict[str, Any]:
+    return {
+        "type": "about:blank",
+        "title": title,
+        "status": status,
+        "detail": detail,
+        "code": code,
+        "instance": request.path,
+        **more,
+    }
+
+
+def of_framework(exception: Exception, status: int, request: Request) -> dict[str, Any]:
+    """Say what Django and DRF refuse in the portal's words: 422 for the malformed, 404 without a hint why."""
+    if isinstance(exception, exceptions.ValidationError):
+        errors = fields_of(exception.detail)
+        sentence = _("The request is malformed: %(first)s") % {"first": first_of(errors)}
+        return document(422, "invalid", _("The request is malformed"), sentence, request, errors=errors)
+    if isinstance(exception, exceptions.ParseError):
+        return document(422, "invalid", _("The request is malformed"), str(exception.detail), request)
+    if isinstance(exception, Http404 | exceptions.NotFound):
+        sentence = _("There is nothing here, or you may not know of it.")
+        return document(404, "not-found", phrase(404), sentence, request)
+    if isinstance(exception, PermissionDenied | exceptions.PermissionDenied):
+        sentence = str(exception) or _("Your role does not allow this.")
+        return document(403, "forbidden", phrase(403), sentence, request)
+    if isinstance(exception, exceptions.Throttled):
+        seconds: float | None = getattr(exception, "wait", None)
+        wait = {"retry_after": ceil(seconds)} if seconds is not None else {}
+        return document(429, "too-often", phrase(429), str(exception.detail), request, **wait)
+    detail = getattr(exception, "detail", "")
+    code = {401: "unauthenticated"}.get(status, phrase(status).lower().replace(" ", "-"))
+    return document(status, code, phrase(status), str(detail) or phrase(status), request)
+
+
+def phrase(status: int) -> str:
+    return HTTPStatus(status).phrase
+
+
+def fields_of(detail: Any, path: str = "") -> list[dict[str, str]]:
+    """Return DRF's nested errors as a flat list of {"field": "a.b.0", "message", "code"}."""
+    if isinstance(detail, dict):
+        return [found for key, value in detail.items() for found in fields_of(value, joined(path, key))]
+    if isinstance(detail, list) and any(isinstance(item, dict | list) for item in detail):
+        return [
+            found for index, value in enumerate(detail) for found in fields_of(value, joined(path, index))
+        ]
+    messages = detail if isinstance(detail, list) else [detail]
+    return [{"field": path, "message": str(one), "code": getattr(one, "code", "invalid")} for one in messages]
+
+
+def joined(path: str, key: str | int) -> str:
+    return path if key == "non_field_errors" else f"{path}.{key}" if path else str(key)
+
+
+def first_of(errors: list[dict[str, str]]) -> str:
+    first = errors[0] if errors else {"field": "", "message": ""}
+    return f"{first['field']}: {first['message']}" if first["field"] else first["message"]
+
+
+def as_response(problem: dict[str, Any], request: Request, headers: dict[str, str] | None = None) -> Response:
+    kept = {name: value for name, value in (headers or {}).items() if name.lower() != "content-type"}
+    response = Response(problem, status=problem["status"], headers=kept, content_type=MEDIA_TYPE)
+    # Whatever representation the request would have had, its error is this one.
+    request.accepted_renderer = response.accepted_renderer = ProblemRenderer()
+    request.accepted_media_type = response.accepted_media_type = MEDIA_TYPE
+    return response

@@ -1,0 +1,233 @@
+"""
+Template tags and filters of the look; a builtin in every template, so no {% load %}.
+
+What each one draws is shown in docs/look.md. Every value is escaped here: markup comes from `format_html`.
+"""
+
+import re
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from django import template
+from django.forms import BoundField, CheckboxInput, CheckboxSelectMultiple, RadioSelect
+from django.templatetags.static import static
+from django.urls import NoReverseMatch, reverse
+from django.utils import timezone
+from django.utils.formats import date_format
+from django.utils.html import conditional_escape, escape, format_html, format_html_join
+from django.utils.safestring import SafeString, mark_safe
+from django.utils.translation import gettext as _
+
+from core import money as amounts
+from core import times
+
+register = template.Library()
+
+DASH = "—"  # what a table shows where there is nothing to show
+YAML_LINE = re.compile(r"^(\s*(?:- )*)([\w./-]+)(:)(.*)$")
+
+
+@register.simple_tag
+def icon(name: str, size: str = "", *, label: str = "") -> SafeString:
+    """Draw an icon of the sprite; `size` is "s" 14, "" 16, "l" 20 or "xl" 28 px. A `label` makes it speak."""
+    speech = format_html('role="img" aria-label="{}"', label) if label else mark_safe('aria-hidden="true"')
+    return format_html(
+        '<svg class="icon{}" {}><use href="{}#{}"></use></svg>',
+        f" icon-{size}" if size else "",
+        speech,
+        static("vendor/icons.svg"),
+        name,
+    )
+
+
+@register.simple_tag
+def state_badge(family: str, icon_name: str, text: str, *, quiet: bool = False) -> SafeString:
+    """Draw a state. `family` says who acts next: wait, you, work, held, bad, over, or unknown."""
+    return format_html(
+        '<span class="dg-badge {}{}">{}{}</span>', family, " quiet" if quiet else "", icon(icon_name), text
+    )
+
+
+@register.simple_tag
+def meter(total: float, *, label: str, size: str = "", **segments: float | None) -> SafeString:
+    """
+    Draw how much of `total` is taken, in the order given; what is left of the track is free.
+
+    Segments are held, borrow, pend, this, over, used, idle, none, taken, c1 to c5; `label` says it in words.
+    When they come to more than `total`, the whole bar is their sum.
+    """
+    parts = [(name, float(value)) for name, value in segments.items() if value and value > 0]
+    whole = max(float(total), sum(value for name, value in parts)) or 1.0
+    rects, at = [], 0.0
+    for name, value in parts:
+        width = 100 * value / whole
+        rects.append((f"{at:.2f}%", f"{width:.2f}%", f"dg-m-{name}"))
+        at += width
+    gaps = [(left,) for left, *rest in rects[1:]]
+    return format_html(
+        '<svg class="dg-meter{}" role="img" aria-label="{}">{}{}</svg>',
+        f" {size}" if size else "",
+        label,
+        format_html_join("", '<rect x="{}" width="{}" height="100%" class="{}"></rect>', rects),
+        format_html_join("", '<rect x="{}" width="1.5" height="100%" class="dg-m-gap"></rect>', gaps),
+    )
+
+
+@register.simple_tag
+def sparkline(values: list[float | None], *, label: str, top: float = 1.0) -> SafeString:
+    """Draw a line of 64 × 18 px; None is a gap, never a zero."""
+    step = 64 / max(len(values) - 1, 1)
+    pieces: list[list[str]] = [[]]
+    for index, value in enumerate(values):
+        if value is None:
+            pieces.append([])
+        else:
+            pieces[-1].append(f"{index * step:.1f},{17 - 16 * min(value / top, 1):.1f}")
+    lines = [(" ".join(piece),) for piece in pieces if len(piece) > 1]
+    return format_html(
+        '<svg class="dg-spark" viewBox="0 0 64 18" role="img" aria-label="{}">{}</svg>',
+        label,
+        format_html_join("", '<polyline points="{}"></polyline>', lines),
+    )
+
+
+def moment(value: datetime) -> str:
+    """Return "Fri 20 Nov 2026, 18:00" in the reader's zone."""
+    return date_format(timezone.localtime(value), "DATETIME_FORMAT")
+
+
+def time_tag(value: datetime, shown: str, kind: str = "") -> SafeString:
+    local = timezone.localtime(value)
+    return format_html(
+        '<time datetime="{}" title="{} {}"{}>{}</time>',
+        value.isoformat(timespec="seconds"),
+        moment(value),
+        local.tzname() or "",
+        format_html(' data-time="{}"', kind) if kind else "",
+        shown,
+    )
+
+
+@register.filter
+def ago(value: datetime | None) -> str:
+    """Show "in 3 d 7 h" or "2 d 3 h ago", the absolute time on hover; the page keeps it current."""
+    return time_tag(value, times.relative(value), "relative") if value else DASH
+
+
+@register.filter
+def elapsed(value: datetime | None) -> str:
+    """Show "2 d 3 h", the time since or until, for sentences that say which."""
+    return time_tag(value, times.duration(value - timezone.now()), "elapsed") if value else DASH
+
+
+@register.filter
+def at(value: datetime | None) -> str:
+    """Show "Fri 20 Nov 2026, 18:00" in the reader's zone, the zone on hover."""
+    return time_tag(value, moment(value)) if value else DASH
+
+
+@register.filter
+def duration(value: timedelta | None) -> str:
+    return times.duration(value) if value is not None else DASH
+
+
+@register.filter
+def money(value: Decimal | float | None, currency: str = amounts.DEFAULT) -> str:
+    """Show "€5.80"."""
+    return amounts.money(Decimal(str(value)), currency) if value is not None else DASH
+
+
+@register.filter
+def euros(value: Decimal | float | None, currency: str = amounts.DEFAULT) -> str:
+    """Show "€26,912": a headline, without cents."""
+    return amounts.money(Decimal(str(value)), currency, digits=0) if value is not None else DASH
+
+
+@register.filter
+def gib(value: int | None) -> str:
+    """Show bytes as "79.6 GiB", whole numbers without a point."""
+    return f"{value / 2**30:.1f}".removesuffix(".0") + " GiB" if value is not None else DASH
+
+
+@register.filter
+def percent(value: float | None) -> str:
+    """Show a share of 0 to 1 as "64 %"."""
+    return f"{value:.0%}".replace("%", " %") if value is not None else DASH
+
+
+@register.simple_tag
+def copy_button(text: str, label: str = "") -> SafeString:
+    """Draw a button that copies `text`; hidden where there is no JavaScript to do it."""
+    return format_html(
+        '<button type="button" class="btn btn-ghost btn-sm btn-icon" data-copy="{}" aria-label="{}" hidden>'
+        "{}</button>",
+        text,
+        label or _("Copy %(text)s") % {"text": text},
+        icon("copy"),
+    )
+
+
+@register.simple_tag
+def short_id(value: UUID | str, *, length: int = 8) -> SafeString:
+    """Show the first characters of an id with a button that copies all of it."""
+    text = str(value)
+    short = text if len(text) <= length else text[:length]
+    return format_html('<span class="dg-id" title="{}">{}</span>{}', text, short, copy_button(text))
+
+
+@register.filter
+def yaml(text: str) -> SafeString:
+    """Colour keys, values and comments of YAML."""
+    lines = []
+    for line in text.splitlines():
+        body, hash_sign, comment = line.partition(" #")
+        if found := YAML_LINE.match(body):
+            lead, key, colon, value = map(escape, found.groups())
+            coloured = f'{lead}<span class="k">{key}</span>{colon}' + (
+                f'<span class="s">{value}</span>' if value else ""
+            )
+        else:
+            coloured = escape(body)
+        lines.append(
+            coloured + (f'<span class="c">{escape(hash_sign + comment)}</span>' if hash_sign else "")
+        )
+    return mark_safe("\n".join(lines))  # noqa: S308 - every part has been escaped above
+
+
+@register.inclusion_tag("_code.html")
+def code(text: str, language: str = "", *, label: str = "") -> dict[str, Any]:
+    """Draw a block of code with a button that copies it; `language` "yaml" is coloured."""
+    return {
+        "text": text,
+        "shown": yaml(text) if language == "yaml" else conditional_escape(text),
+        "label": label,
+    }
+
+
+@register.inclusion_tag("_field.html")
+def field(bound: BoundField, *, label: str = "") -> dict[str, Any]:
+    """Draw a form field: label above, hint below, the error between them."""
+    widget = bound.field.widget
+    return {
+        "field": bound,
+        "label": label or bound.label,
+        "is_check": isinstance(widget, CheckboxInput),
+        "is_group": isinstance(widget, RadioSelect | CheckboxSelectMultiple),
+    }
+
+
+@register.inclusion_tag("_empty.html")
+def empty(icon_name: str, title: str, sentence: str = "", url: str = "", action: str = "") -> dict[str, Any]:
+    """Draw an empty state: one bold line, one sentence with a number, the next step."""
+    return {"icon_name": icon_name, "title": title, "sentence": sentence, "url": url, "action": action}
+
+
+@register.simple_tag
+def url_or_empty(name: str, *args: object) -> str:
+    """Return the address of a page, or "" where that part of the portal is not installed."""
+    try:
+        return reverse(name, args=args)
+    except NoReverseMatch:
+        return ""

@@ -1,0 +1,83 @@
+"""
+One form per meaning, so that a spec can be told apart by its hash: what was approved is what is delivered.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from dra.objects import Json, Manifest
+
+
+def canonical(spec: Json) -> Manifest:
+    """
+    Return the spec with the API server's defaults filled in and with what says nothing left out.
+
+    Lists keep their order: first fit makes it matter. Only keys are sorted.
+    """
+    devices = spec.get("devices") or {}
+    parts = {
+        "requests": [_request(request) for request in devices.get("requests") or ()],
+        "constraints": [_plain(constraint) for constraint in devices.get("constraints") or ()],
+        "config": [_config(config) for config in devices.get("config") or ()],
+    }
+    others = {key: _plain(value) for key, value in devices.items() if key not in parts}
+    said: Manifest = _plain({key: value for key, value in spec.items() if key != "devices"})
+    said["devices"] = others | {key: value for key, value in parts.items() if value}
+    made: Manifest = _sorted(said)
+    return made
+
+
+def spec_hash(spec: Json) -> str:
+    """Return the SHA-256 of the canonical spec, in hex: equal for specs that the API server stores alike."""
+    text = json.dumps(canonical(spec), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _request(request: Json) -> Manifest:
+    made: Manifest = _plain(
+        {key: value for key, value in request.items() if key not in ("exactly", "firstAvailable")}
+    )
+    if request.get("exactly") is not None:
+        made["exactly"] = _ask(request["exactly"])
+    if request.get("firstAvailable"):
+        made["firstAvailable"] = [_ask(one) for one in request["firstAvailable"]]
+    return made
+
+
+def _ask(ask: Json) -> Manifest:
+    made: Manifest = _plain({key: value for key, value in ask.items() if key != "tolerations"})
+    mode = made.setdefault("allocationMode", "ExactCount")
+    if mode == "ExactCount" and not made.get("count"):
+        made["count"] = 1
+    if not made.get("adminAccess", True):
+        del made["adminAccess"]  # false and absent are the same wish
+    if tolerations := ask.get("tolerations"):
+        made["tolerations"] = [{"operator": "Equal"} | _plain(one) for one in tolerations]
+    return made
+
+
+def _config(config: Json) -> Manifest:
+    # The parameters are the driver's: nothing in them is known to be a default, so nothing is left out.
+    made: Manifest = _plain({key: value for key, value in config.items() if key != "opaque"})
+    if config.get("opaque") is not None:
+        made["opaque"] = dict(config["opaque"])
+    return made
+
+
+def _plain(value: Any) -> Any:
+    """Copy without keys whose value is null, empty text, empty list or empty object: the API omits those."""
+    if isinstance(value, Mapping):
+        return {key: _plain(one) for key, one in value.items() if one is not None and one not in ("", [], {})}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return value
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _sorted(value[key]) for key in sorted(value)}
+    return [_sorted(one) for one in value] if isinstance(value, list) else value

@@ -1,0 +1,15 @@
+"""Selectors of devices in CEL, as the Kubernetes API server and scheduler understand them."""
+
+from dra.cel.errors import CelError, CompileError, EvaluationError, NotPreviewable
+from dra.cel.selector import Selector, compile_selector
+from dra.facts import Selectable
+
+__all__ = [
+    "CelError",
+    "CompileError",
+    "EvaluationError",
+    "NotPreviewable",
+    "Selectable",
+    "Selector",
+    "compile_selector",
+]

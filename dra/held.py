@@ -1,0 +1,81 @@
+"""What allocated claims have taken: whole devices, capacity of shared ones, and counters of their pools."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dra.objects import Json
+from dra.pools import CounterKey, DeviceKey, PoolDevice
+from dra.quantity import ZERO, Quantity, QuantityError
+
+
+@dataclass(slots=True)
+class Held:
+    """
+    Devices and amounts that are gone. `holders` names a claim ("namespace/name") per whole device, `sharers`
+    those per shared one; `consumed` is in the names that `consumedCapacity` uses.
+    """
+
+    holders: dict[DeviceKey, str] = field(default_factory=dict)
+    sharers: dict[DeviceKey, list[str]] = field(default_factory=lambda: defaultdict(list))
+    consumed: dict[DeviceKey, dict[str, Quantity]] = field(default_factory=lambda: defaultdict(dict))
+    counters: dict[tuple[str, str], dict[CounterKey, int]] = field(default_factory=lambda: defaultdict(dict))
+
+    def take(self, key: DeviceKey, holder: str, *, share: Mapping[str, Quantity] | None = None) -> None:
+        """Note that `holder` has the device, or the given share of it."""
+        if share is None:
+            self.holders[key] = holder
+            return
+        self.sharers[key].append(holder)
+        amounts = self.consumed[key]
+        for name, amount in share.items():
+            amounts[name] = amounts.get(name, ZERO) + amount
+
+    def taken(self, key: DeviceKey) -> bool:
+        """Whether somebody has the device or a share of it."""
+        return key in self.holders or key in self.sharers
+
+    def count(self, devices: Iterable[PoolDevice]) -> None:
+        """Take from the pools' counters what the taken ones of these devices consume, a shared one once."""
+        for device in devices:
+            if device.counters and self.taken(device.key):
+                used = self.counters[device.driver, device.pool]
+                for counter, amount in device.counters:
+                    used[counter] = used.get(counter, 0) + amount.nano
+
+
+def key_of(result: Mapping[str, Any]) -> DeviceKey:
+    return (str(result.get("driver")), str(result.get("pool")), str(result.get("device")))
+
+
+def results_of(claim: Json) -> list[Json]:
+    """Return the devices of `status.allocation`, those of admin access included."""
+    allocation = (claim.get("status") or {}).get("allocation") or {}
+    return list((allocation.get("devices") or {}).get("results") or ())
+
+
+def held_by(claims: Iterable[Json]) -> Held:
+    """Sum up the allocations of claims. Admin access holds nothing: it looks at devices that others have."""
+    held = Held()
+    for claim in claims:
+        metadata = claim.get("metadata") or {}
+        holder = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
+        for result in results_of(claim):
+            if result.get("adminAccess") is True:
+                continue
+            share = _share(result.get("consumedCapacity") or {}) if result.get("shareID") else None
+            held.take(key_of(result), holder, share=share)
+    return held
+
+
+def _share(consumed: Json) -> dict[str, Quantity]:
+    amounts: dict[str, Quantity] = {}
+    for name, amount in consumed.items():
+        try:
+            amounts[name] = Quantity.parse(amount)
+        except QuantityError:
+            continue  # the API server lets no such amount through; losing it beats losing the whole picture
+    return amounts

@@ -1,0 +1,182 @@
+"""
+Manifests as plain dictionaries: what the portal applies, and what it hands out to be pasted.
+
+Pure: the same input gives the same manifest. Pods satisfy the `restricted` Pod Security Standard.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from dra.objects import Json, Manifest
+
+API_VERSION = "resource.k8s.io/v1"
+POD_CLAIM = "gpu"  # what a container calls the claim
+SECURITY = {
+    "runAsNonRoot": True,
+    "runAsUser": 65532,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+CONTAINER_SECURITY = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+
+
+def resource_claim(
+    name: str, namespace: str, spec: Json, labels: Mapping[str, str] | None = None
+) -> Manifest:
+    """Return a ResourceClaim: one set of devices, shared by all pods that name it."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "ResourceClaim",
+        "metadata": _metadata(name, namespace, labels),
+        "spec": copy.deepcopy(dict(spec)),
+    }
+
+
+def resource_claim_template(
+    name: str, namespace: str, spec: Json, labels: Mapping[str, str] | None = None
+) -> Manifest:
+    """Return a ResourceClaimTemplate: each pod gets a claim of its own, which carries the labels too."""
+    inner: Manifest = {"metadata": {"labels": dict(labels)}} if labels else {}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "ResourceClaimTemplate",
+        "metadata": _metadata(name, namespace, labels),
+        "spec": inner | {"spec": copy.deepcopy(dict(spec))},
+    }
+
+
+def pod(
+    name: str,
+    namespace: str,
+    *,
+    claim: str = "",
+    template: str = "",
+    image: str,
+    command: Sequence[str] = (),
+    requests: Sequence[str] = (),
+    labels: Mapping[str, str] | None = None,
+) -> Manifest:
+    """Return a pod that uses a named claim or a template, one of the two; see `pod_spec` for `requests`."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": _metadata(name, namespace, labels),
+        "spec": pod_spec(claim=claim, template=template, image=image, command=command, requests=requests),
+    }
+
+
+def job(
+    name: str,
+    namespace: str,
+    *,
+    claim: str = "",
+    template: str = "",
+    image: str,
+    command: Sequence[str] = (),
+    requests: Sequence[str] = (),
+    parallelism: int = 1,
+    labels: Mapping[str, str] | None = None,
+) -> Manifest:
+    """Return a Job of `parallelism` pods at a time; with a template each of them holds a claim."""
+    template_metadata: Manifest = {"metadata": {"labels": dict(labels)}} if labels else {}
+    inner = pod_spec(claim=claim, template=template, image=image, command=command, requests=requests)
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": _metadata(name, namespace, labels),
+        "spec": {
+            "completions": parallelism,
+            "parallelism": parallelism,
+            "backoffLimit": 2,
+            "template": template_metadata | {"spec": inner},
+        },
+    }
+
+
+def pod_spec(
+    *,
+    claim: str = "",
+    template: str = "",
+    image: str,
+    command: Sequence[str] = (),
+    requests: Sequence[str] = (),
+) -> Manifest:
+    """
+    Return the part of a pod that concerns the claim, fit for any workload.
+
+    `requests` are names of requests that the container is to see, without alternatives; none means all.
+    """
+    if bool(claim) == bool(template):
+        raise ValueError("A pod names either a claim or a template.")
+    source = {"resourceClaimName": claim} if claim else {"resourceClaimTemplateName": template}
+    wanted = [{"name": POD_CLAIM, "request": request} for request in requests] or [{"name": POD_CLAIM}]
+    container: Manifest = {"name": "main", "image": image}
+    if command:
+        container["command"] = list(command)
+    container |= {"resources": {"claims": wanted}, "securityContext": copy.deepcopy(CONTAINER_SECURITY)}
+    return {
+        "restartPolicy": "Never",
+        "securityContext": copy.deepcopy(SECURITY),
+        "resourceClaims": [{"name": POD_CLAIM, **source}],
+        "containers": [container],
+    }
+
+
+def with_count(spec: Json, request: str, count: int) -> Manifest:
+    """
+    Return a copy of the spec in which a request asks for `count` devices.
+
+    Raise `ValueError` for a request that does not exist, takes all devices or has alternatives, whose counts
+    differ.
+    """
+    changed: Manifest = copy.deepcopy(dict(spec))
+    for one in (changed.get("devices") or {}).get("requests") or ():
+        if (
+            one.get("name") == request
+            and one.get("exactly")
+            and one["exactly"].get("allocationMode") != "All"
+        ):
+            one["exactly"]["count"] = count
+            return changed
+    raise ValueError(f"Request {request} has no count that could be changed.")
+
+
+def to_yaml(*manifests: Json) -> str:
+    """
+    Return YAML as a person would write it: keys in the given order, long text in blocks, documents separated.
+    """
+    return yaml.dump_all(
+        [dict(manifest) for manifest in manifests],
+        Dumper=_Dumper,
+        sort_keys=False,
+        allow_unicode=True,
+        width=110,
+    )
+
+
+class _Dumper(yaml.SafeDumper):
+    """Block style with indented lists, and no anchors for what happens to be the same object."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: FBT001, FBT002
+        super().increase_indent(flow, False)  # noqa: FBT003 - PyYAML's own signature
+
+    def represent_text(self, text: str) -> yaml.Node:
+        # A selector holds quotes of both kinds; folded into one quoted line nobody can read or check it.
+        block = "\n" in text or (len(text) > 40 and '"' in text)
+        style = "|" if block and text == text.strip() else None
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _Dumper.represent_text)
+
+
+def _metadata(name: str, namespace: str, labels: Mapping[str, str] | None) -> Manifest:
+    metadata: Manifest = {"name": name, "namespace": namespace}
+    return metadata | ({"labels": dict(labels)} if labels else {})

@@ -1,0 +1,133 @@
+"""
+Before anything is asked for: what of a cluster meets a spec, step by step, and why not more.
+
+Nothing is guessed. A selector that this portal cannot run makes the result unknown, and says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import reduce
+from operator import or_
+
+from dra.allocator import AllocationError
+from dra.cel import CelError, NotPreviewable
+from dra.match.funnel import Funnel, funnel
+from dra.match.places import fit, needs
+from dra.match.report import Kind, Preview, Reason, Step
+from dra.objects import MAX_RESULTS, Json, asks
+from dra.picture import Picture
+
+__all__ = ["Kind", "Preview", "Reason", "Step", "preview"]
+
+SHOWN = 20  # names of nodes
+
+
+def preview(picture: Picture, spec: Json, claims: int = 1) -> Preview:
+    """Say what `claims` claims of `spec` would meet in the picture. Never raises for what the spec says."""
+    total = Step("in the cluster", len(picture.devices), 0, Kind.TOTAL)
+    steps, funnels = [total], []
+    for ask in asks(spec):
+        try:
+            one = funnel(picture, ask)
+        except KeyError:
+            problem = f"The cluster has no device class {ask.class_name}."
+            return Preview(steps, problem=problem, reason=Reason.NO_CLASS)
+        except CelError as refusal:
+            reason = Reason.NOT_PREVIEWABLE if isinstance(refusal, NotPreviewable) else Reason.INVALID
+            return Preview(steps, problem=f"Request {ask.result_name}: {refusal.message}", reason=reason)
+        steps += one.steps
+        funnels.append(one)
+    if not funnels:
+        return Preview(steps, problem="The claim requests no device.", reason=Reason.NO_REQUEST)
+    for one in funnels:
+        for error in one.failing.values():
+            if isinstance(error, NotPreviewable):
+                problem = f"Request {one.ask.result_name}: {error.message}"
+                return Preview(steps, problem=problem, reason=Reason.NOT_PREVIEWABLE)
+    return _counted(picture, spec, claims, funnels, steps)
+
+
+def _counted(
+    picture: Picture, spec: Json, claims: int, funnels: Sequence[Funnel], steps: list[Step]
+) -> Preview:
+    matching = reduce(or_, (one.accepted for one in funnels)).bit_count()
+    free = reduce(or_, (one.free for one in funnels)).bit_count()
+    try:
+        found = fit(picture, spec, funnels, claims)
+    except AllocationError as error:
+        return Preview(steps, matching, free, problem=error.message, reason=Reason.INVALID)
+    label = "nodes with room for one claim"
+    steps.append(Step(label, len(found.nodes), 0, Kind.NODES))
+    counted = Preview(
+        steps,
+        matching=matching,
+        free=free,
+        nodes_that_fit=len(found.nodes),
+        claims_that_fit=found.claims,
+        nodes=tuple(found.nodes[:SHOWN]),
+    )
+    reason, problem = _problem(picture, funnels, counted, claims)
+    if found.gave_up:
+        enough = found.claims >= claims
+        counted = replace(counted, nodes_that_fit=None, claims_that_fit=found.claims if enough else None)
+        if reason == Reason.NO_NODE:
+            reason = Reason.TOO_LONG
+            problem = (
+                "Whether the claim fits was not found in time; the scheduler may give up on it likewise."
+            )
+    return replace(counted, problem=problem, reason=reason)
+
+
+def _problem(
+    picture: Picture, funnels: Sequence[Funnel], counted: Preview, claims: int
+) -> tuple[Reason, str]:
+    """Find the first thing that keeps the claims from fitting, in the order of the funnel."""
+    needed = sum(needs(funnels).values())
+    if needed > MAX_RESULTS:
+        return Reason.TOO_MANY, f"The claim asks for {needed} devices; one claim can hold {MAX_RESULTS}."
+    for one in funnels:
+        for place, error in one.failing.items():
+            where = f"{picture.devices[place]}: {error.message}"
+            return Reason.SELECTOR_FAILS, (
+                f"A selector of request {one.ask.result_name} fails on device {where}. "
+                "A pod whose node has such a device cannot be scheduled."
+            )
+    if counted.claims_that_fit is not None and counted.claims_that_fit >= claims:
+        return Reason.NONE, ""
+    for reason, group, what in (
+        (Reason.NO_MATCH, "accepted", "match"),
+        (Reason.TAINTED, "open", "match and are not tainted"),
+        (Reason.TAKEN, "free", "match and are free"),
+    ):
+        for name, need, have in _shortages(funnels, group, claims):
+            return reason, f"Request {name} needs {_counted_as(need, 'device')}; {have} {what}."
+    return Reason.NO_NODE, _no_node(counted, claims)
+
+
+def _no_node(counted: Preview, claims: int) -> str:
+    if not counted.nodes_that_fit:
+        free = "1 device is" if counted.free == 1 else f"{counted.free} devices are"
+        return f"{free} free, but no single node has all that one claim needs."
+    nodes = _counted_as(counted.nodes_that_fit, "node")
+    return f"{counted.claims_that_fit} of {_counted_as(claims, 'claim')} fit now, on {nodes}."
+
+
+def _counted_as(number: int, thing: str) -> str:
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
+def _shortages(funnels: Sequence[Funnel], group: str, claims: int) -> list[tuple[str, int, int]]:
+    """Return (request, needed, there) for requests none of whose alternatives has enough devices."""
+    short = []
+    for name in needs(funnels):
+        options = [one for one in funnels if one.ask.request == name]
+        lacking = []
+        for one in options:
+            need = 1 if one.ask.all else one.ask.count * (1 if one.ask.admin or one.ask.capacity else claims)
+            have = getattr(one, group).bit_count()
+            lacking += [(one.ask.result_name, need, have)] if have < need else []
+        if len(lacking) == len(options):
+            short.append(lacking[0])
+    return short

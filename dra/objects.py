@@ -1,0 +1,90 @@
+"""Shapes that several modules read: objects of the API as plain JSON, and the requests of a claim's spec."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+type Json = Mapping[str, Any]
+type Manifest = dict[str, Any]
+
+MAX_RESULTS = 32  # devices in one claim (resource/v1 `AllocationResultsMaxSize`)
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """
+    What is asked for at one place: `exactly` of a request, or one alternative of `firstAvailable`.
+
+    `result_name` is how `status.allocation` names it: "gpu" or "gpu/h100".
+    """
+
+    request: str
+    alternative: str  # "" under `exactly`
+    path: str  # where it stands in the spec
+    raw: Json
+
+    @property
+    def result_name(self) -> str:
+        return f"{self.request}/{self.alternative}" if self.alternative else self.request
+
+    @property
+    def class_name(self) -> str:
+        return str(self.raw.get("deviceClassName") or "")
+
+    @property
+    def all(self) -> bool:
+        return self.raw.get("allocationMode") == "All"
+
+    @property
+    def count(self) -> int:
+        """Devices of mode ExactCount; the API takes 0 and absence as 1."""
+        return int(self.raw.get("count") or 1)
+
+    @property
+    def admin(self) -> bool:
+        return self.raw.get("adminAccess") is True
+
+    @property
+    def tolerations(self) -> list[Json]:
+        return list(self.raw.get("tolerations") or ())
+
+    @property
+    def expressions(self) -> list[str]:
+        return expressions(self.raw)
+
+    @property
+    def capacity(self) -> Json:
+        found: Json = (self.raw.get("capacity") or {}).get("requests") or {}
+        return found
+
+
+def expressions(holder: Json) -> list[str]:
+    """Return the CEL expressions of a DeviceClass spec or of a request, in order."""
+    return [str((one.get("cel") or {}).get("expression") or "") for one in holder.get("selectors") or ()]
+
+
+def requests(spec: Json) -> list[Json]:
+    return list((spec.get("devices") or {}).get("requests") or ())
+
+
+def constraints(spec: Json) -> list[Json]:
+    return list((spec.get("devices") or {}).get("constraints") or ())
+
+
+def alternatives(request: Json, path: str = "") -> list[Ask]:
+    """Return the ways in which one request can be met, the preferred one first."""
+    name = str(request.get("name") or "")
+    if (exactly := request.get("exactly")) is not None:
+        return [Ask(name, "", f"{path}.exactly", exactly)]
+    return [
+        Ask(name, str(one.get("name") or ""), f"{path}.firstAvailable[{place}]", one)
+        for place, one in enumerate(request.get("firstAvailable") or ())
+    ]
+
+
+def asks(spec: Json) -> Iterator[Ask]:
+    """Yield everything that the spec asks for, alternatives included."""
+    for place, request in enumerate(requests(spec)):
+        yield from alternatives(request, f"devices.requests[{place}]")

@@ -1,0 +1,101 @@
+"""How a cluster comes to the portal, gets new credentials, and leaves."""
+
+from django.db import IntegrityError, transaction
+from django.db.models import ProtectedError
+from django.utils.translation import gettext as _
+
+from cluster.credentials import Credentials, seal
+from cluster.kube import KubeGateway
+from core.errors import Conflict, Invalid, PortalError
+from inventory.models import Cluster
+
+
+class Unknown(PortalError):
+    """There is no such cluster: 404."""
+
+    code = "not-found"
+    status = 404
+
+
+def add_cluster(*, name: str, credentials: Credentials, **fields: str | bool) -> Cluster:
+    """
+    Enrol a cluster after speaking to it. Raise `PortalError` when it is known, or with what it says.
+
+    A cluster is the one whose kube-system namespace has this uid, whatever its name and address.
+    """
+    _check_new(name)
+    facts = _ask(credentials)
+    _check_new(name, str(facts["uid"]))
+    cluster = Cluster(name=name, credentials=seal(credentials), **facts, **fields)
+    cluster.full_clean(exclude=["credentials"])
+    taken = False
+    try:
+        with transaction.atomic(durable=True):
+            cluster.save(force_insert=True)
+    except IntegrityError:
+        taken = True
+    if taken:  # somebody else was faster by a moment
+        _check_new(name, cluster.uid)
+        raise Conflict(_("Another cluster was added and removed at the same moment. Try again."))
+    return cluster
+
+
+def _check_new(name: str, uid: str = "") -> None:
+    """Raise `Conflict` if a cluster of this name, or of this uid, is known."""
+    if Cluster.objects.filter(name=name).exists():
+        raise Conflict(_("There is a cluster “%s” already; with --renew it gets these credentials.") % name)
+    twin = Cluster.objects.exclude(uid="").filter(uid=uid).first()
+    if twin is not None:
+        told = _(
+            "This cluster is known as “%(name)s” already: its kube-system namespace has the same uid %(uid)s."
+        )
+        raise Conflict(told % {"name": twin.name, "uid": twin.uid})
+
+
+def renew_credentials(*, name: str, credentials: Credentials) -> Cluster:
+    """Replace the credentials of a cluster by others that lead to the same one."""
+    cluster = find_cluster(name)
+    facts = _ask(credentials)
+    if cluster.uid and cluster.uid != facts["uid"]:
+        told = _(
+            "These credentials lead to another cluster than “%(name)s”: uid %(now)s instead of %(then)s."
+        )
+        raise Invalid(told % {"name": name, "now": facts["uid"], "then": cluster.uid})
+    Cluster.objects.filter(pk=cluster.pk).update(credentials=seal(credentials), halted_because="", **facts)
+    cluster.refresh_from_db()
+    return cluster
+
+
+def remove_cluster(*, name: str) -> None:
+    """Forget a cluster and its mirror; the cluster itself is not touched. Refused while it has claims."""
+    cluster = find_cluster(name)
+    held = 0
+    try:
+        with transaction.atomic(durable=True):
+            cluster.delete()
+    except ProtectedError as protected:
+        held = len(protected.protected_objects)
+    if held:
+        told = _(
+            "“%(name)s” has %(count)d claims in the portal's books, whose history would be lost. "
+            "Take it out of use instead: “enabled” in the admin."
+        )
+        raise Conflict(told % {"name": name, "count": held})
+
+
+def find_cluster(name: str) -> Cluster:
+    cluster = Cluster.objects.filter(name=name).first()
+    if cluster is None:
+        names = ", ".join(Cluster.objects.values_list("name", flat=True)) or "–"
+        raise Unknown(_("There is no cluster “%(name)s”. Known: %(names)s.") % {"name": name, "names": names})
+    return cluster
+
+
+def _ask(credentials: Credentials) -> dict[str, str | bool]:
+    """Ask the cluster who it is, over a connection of its own."""
+    gateway = KubeGateway(credentials)
+    try:
+        found = gateway.discover()
+        return {"uid": gateway.identity(), "version": found.version, "simulated": found.simulated}
+    finally:
+        gateway.close()

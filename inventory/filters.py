@@ -1,0 +1,83 @@
+"""What devices and nodes can be filtered by, on pages and in the API."""
+
+from typing import ClassVar
+
+from django import forms
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
+from django_filters import ChoiceFilter, FilterSet, ModelChoiceFilter
+
+from inventory.models import Cluster, Device, DeviceClass, Node
+from inventory.models.device import DeviceQuerySet
+from inventory.states import DeviceState
+
+GIB = 2**30
+# A card of "80 GB" publishes 79.6 GiB: what people ask for is a round number, so the bound lies below it.
+MEMORY = [(str(size), f"≥ {size} GB") for size in (16, 24, 40, 48, 80, 141)]
+ROUNDED = 0.95
+
+
+def clusters(request: HttpRequest | None) -> QuerySet[Cluster]:
+    return Cluster.objects.defer("credentials")
+
+
+def product_choices() -> list[tuple[str, str]]:
+    names = Device.objects.present().exclude(product="").order_by("product").values_list("product", flat=True)
+    return [(name, name) for name in names.distinct()]
+
+
+def class_choices() -> list[tuple[str, str]]:
+    names = DeviceClass.objects.filter(gone_at=None).order_by("name").values_list("name", flat=True)
+    return [(name, name) for name in names.distinct()]
+
+
+class DeviceFilter(FilterSet):
+    """The names of its fields are those of the API's parameters."""
+
+    cluster = ModelChoiceFilter(
+        label=_("Cluster"), queryset=clusters, to_field_name="name", empty_label=_("Any cluster")
+    )
+    product = ChoiceFilter(label=_("Product"), choices=product_choices, empty_label=_("Any product"))
+    state = ChoiceFilter(label=_("State"), choices=DeviceState.choices, empty_label=_("Any state"))
+    device_class = ChoiceFilter(
+        label=_("Class"), choices=class_choices, method="by_class", empty_label=_("Any class")
+    )
+    memory = ChoiceFilter(label=_("Memory"), choices=MEMORY, method="by_memory", empty_label=_("Any memory"))
+
+    class Meta:
+        model = Device
+        fields: ClassVar[tuple[str, ...]] = ()
+        form = forms.Form
+
+    def by_class(self, devices: DeviceQuerySet, name: str, value: str) -> DeviceQuerySet:
+        return devices.filter(classes__contains=[value])
+
+    def by_memory(self, devices: DeviceQuerySet, name: str, value: str) -> DeviceQuerySet:
+        return devices.filter(memory_bytes__gte=int(int(value) * GIB * ROUNDED))
+
+
+class NodeFilter(FilterSet):
+    cluster = ModelChoiceFilter(
+        label=_("Cluster"), queryset=clusters, to_field_name="name", empty_label=_("Any cluster")
+    )
+    state = ChoiceFilter(
+        label=_("State"),
+        choices=[
+            ("ready", _("Ready")),
+            ("cordoned", _("Cordoned")),
+            ("not-ready", _("Not ready")),
+        ],
+        method="by_state",
+        empty_label=_("Any state"),
+    )
+
+    class Meta:
+        model = Node
+        fields: ClassVar[tuple[str, ...]] = ()
+        form = forms.Form
+
+    def by_state(self, nodes: QuerySet[Node], name: str, value: str) -> QuerySet[Node]:
+        if value == "not-ready":
+            return nodes.filter(ready=False)
+        return nodes.filter(ready=True, unschedulable=value == "cordoned")

@@ -1,0 +1,240 @@
+"""
+The whole fleet in numbers that add up, and as a map: group per model, row per node, cell per device.
+
+A partition stands in the cell of the GPU that it is cut from, and the cell is one link. What is a partition
+by name and a whole GPU in fact (AMD's spx) stands among the whole ones.
+"""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from urllib.parse import urlencode
+from uuid import UUID
+
+from django.db.models import CharField, Count, F, Value
+from django.db.models.functions import Cast, Coalesce, NullIf
+from django.urls import reverse
+from django.utils.translation import ngettext
+
+from dra.devices import describe
+from inventory.models.device import DeviceQuerySet
+from inventory.states import LOOKS, DeviceState, Look
+
+MOST_CELLS = 3000  # more than that is not a map but a carpet; the list shows them all
+
+
+# Shown even where there are none; the others only where there are some.
+USUAL = (DeviceState.IN_USE, DeviceState.FREE, DeviceState.TAINTED, DeviceState.UNHEALTHY)
+
+
+class Figure(NamedTuple):
+    look: Look
+    devices: int
+    share: float
+
+
+@dataclass(slots=True)
+class Totals:
+    """Every device has one state, so the figures add up to `devices`; `held` and `not_held` do too."""
+
+    devices: int
+    gpus: int
+    nodes: int
+    clusters: int
+    figures: list[Figure]
+
+    @property
+    def held(self) -> int:
+        return sum(figure.devices for figure in self.figures if figure.look.state == DeviceState.IN_USE)
+
+    @property
+    def not_held(self) -> int:
+        return self.devices - self.held
+
+    @property
+    def sum_of_not_held(self) -> str:
+        """Return "92 + 4 + 2"."""
+        rest = [str(f.devices) for f in self.figures if f.look.state != DeviceState.IN_USE and f.devices]
+        return " + ".join(rest)
+
+
+type Shape = tuple[str, str, str]  # driver, product, partition
+
+FIELDS = (
+    "pk", "name", "driver", "product", "partition", "parent_uuid", "node_name", "pool", "state",
+    "cluster__name",
+)  # fmt: skip
+
+
+class Found(NamedTuple):
+    """A device as read for the map: FIELDS."""
+
+    pk: UUID
+    name: str
+    driver: str
+    product: str
+    partition: str
+    parent: str
+    node: str
+    pool: str
+    state: DeviceState
+    cluster: str
+
+    @property
+    def place(self) -> str:
+        return self.node or self.pool
+
+    @property
+    def gpu(self) -> tuple[str, str, str]:
+        return (self.cluster, self.place, self.parent or str(self.pk))
+
+    @property
+    def shape(self) -> Shape:
+        return (self.driver, self.product, self.partition)
+
+
+class Cell(NamedTuple):
+    pk: UUID
+    name: str
+    look: Look
+    partition: str
+    weight: int  # its share of the GPU's width, 1 to 8
+    hit: bool
+
+
+@dataclass(slots=True)
+class Gpu:
+    """Its device, or its partitions, which share one link: alone they would be too small to hit."""
+
+    cluster: str
+    place: str  # node, or pool
+    parent: str
+    cells: list[Cell] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        """The device if there is one, else the list of devices filtered to this GPU."""
+        if len(self.cells) == 1:
+            return reverse("inventory:device", args=[self.cells[0].pk])
+        query = {"cluster": self.cluster, "q": f"{self.place} {self.parent}"}
+        return f"{reverse('inventory:devices')}?{urlencode(query)}"
+
+    @property
+    def label(self) -> str:
+        """Return what the cells say by letter and colour, as a sentence."""
+        parts = ", ".join(f"{cell.partition or cell.name}: {cell.look.label}" for cell in self.cells)
+        told = ngettext(
+            "%(count)d partition of a GPU on %(node)s. %(parts)s",
+            "%(count)d partitions of a GPU on %(node)s. %(parts)s",
+            len(self.cells),
+        )
+        return told % {"count": len(self.cells), "node": self.place, "parts": parts}
+
+
+@dataclass(slots=True)
+class Row:
+    """A node, or a pool that belongs to none."""
+
+    name: str
+    gpus: list[Gpu] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Group:
+    model: str
+    clusters: list[str]
+    rows: list[Row]
+    count: int
+    free: int
+    unhealthy: int
+    partitioned: bool
+
+
+def totals(devices: DeviceQuerySet) -> Totals:
+    by_state = Counter(dict(devices.count_by("state")))
+    gpu = Coalesce(NullIf(F("parent_uuid"), Value("")), NullIf(F("uuid"), Value("")), Cast("pk", CharField()))
+    whole = devices.order_by().aggregate(
+        gpus=Count(gpu, distinct=True),
+        nodes=Count("node_name", distinct=True),
+        clusters=Count("cluster", distinct=True),
+    )
+    count = sum(by_state.values())
+    figures = [
+        Figure(look, by_state[state], by_state[state] / count if count else 0.0)
+        for state, look in LOOKS.items()
+        if by_state[state] or state in USUAL
+    ]
+    return Totals(count, whole["gpus"], whole["nodes"], whole["clusters"], figures)
+
+
+def fleet_map(devices: DeviceQuerySet, hits: set[UUID] | None) -> list[Group]:
+    """Return the groups, whole GPUs first; `hits` are the devices that a filter matches, None without one."""
+    ordered = devices.with_state().order_by("product", "cluster__name", "node_name", "pool", "name")
+    rows = [Found(*row) for row in ordered.values_list(*FIELDS)[:MOST_CELLS]]
+    cut = Counter(row.gpu for row in rows)
+    whole = whole_shapes(devices)
+    by_group: dict[tuple[str, bool], list[Found]] = defaultdict(list)
+    for row in rows:
+        is_whole = not row.parent or (row.shape in whole and cut[row.gpu] == 1)
+        by_group[short_model(row.product), not is_whole].append(row)
+    groups = [
+        _group(model, found, partitioned=partitioned, hits=hits)
+        for (model, partitioned), found in by_group.items()
+    ]
+    return sorted(groups, key=lambda group: (group.partitioned, -group.count, group.model))
+
+
+def whole_shapes(devices: DeviceQuerySet) -> set[Shape]:
+    """Return which partitions, by (driver, product, partition), are all of their GPU."""
+    named = ("driver", "product", "partition")
+    one_of_each = devices.exclude(parent_uuid="").order_by(*named).distinct(*named)
+    return {
+        (driver, product, partition)
+        for driver, product, partition, attributes, capacity, counters in one_of_each.values_list(
+            *named, "attributes", "capacity", "counters"
+        )
+        if describe(
+            driver, {"attributes": attributes, "capacity": capacity, "consumesCounters": counters}
+        ).fraction
+        == 1
+    }
+
+
+def _group(model: str, found: Iterable[Found], *, partitioned: bool, hits: set[UUID] | None) -> Group:
+    rows: dict[tuple[str, str], Row] = {}
+    gpus: dict[tuple[str, str, str], Gpu] = {}
+    states: Counter[str] = Counter()
+    clusters: dict[str, None] = {}
+    for one in found:
+        hit = hits is not None and one.pk in hits
+        cell = Cell(one.pk, one.name, LOOKS[one.state], one.partition, weight(one.partition), hit)
+        row = rows.setdefault((one.cluster, one.place), Row(one.place))
+        if one.gpu not in gpus:
+            row.gpus.append(gpus.setdefault(one.gpu, Gpu(one.cluster, one.place, one.parent)))
+        gpus[one.gpu].cells.append(cell)
+        states[one.state] += 1
+        clusters[one.cluster] = None
+    return Group(
+        model=model,
+        clusters=list(clusters),
+        rows=list(rows.values()),
+        count=sum(states.values()),
+        free=states[DeviceState.FREE],
+        unhealthy=states[DeviceState.UNHEALTHY],
+        partitioned=partitioned,
+    )
+
+
+def weight(partition: str) -> int:
+    """Return the compute slices of a MIG profile (NVIDIA MIG user guide): 3 for "3g.40gb"; else 1."""
+    found = re.match(r"(?:\d+c\.)?([1-8])g\.", partition)
+    return int(found[1]) if found else 1
+
+
+def short_model(product: str) -> str:
+    """Return what people call it: "NVIDIA H100 80GB HBM3" is H100 80GB HBM3."""
+    for maker in ("NVIDIA ", "Tesla ", "AMD Instinct ", "AMD ", "Intel "):
+        product = product.removeprefix(maker)
+    return product

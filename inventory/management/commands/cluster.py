@@ -1,0 +1,158 @@
+"""`manage.py cluster add|check|list|remove|rbac`: the clusters of the portal, from a terminal."""
+
+import shutil
+import sys
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.utils.translation import gettext as _
+from rich.console import Console
+from rich.table import Table
+
+from cluster.checkup import Finding, Verdict, checkup
+from cluster.credentials import IN_CLUSTER, Credentials, from_kubeconfig, unseal
+from cluster.kube import KubeGateway
+from cluster.rbac import manifest
+from core.errors import Invalid, PortalError
+from inventory.enrolment import add_cluster, find_cluster, remove_cluster, renew_credentials
+from inventory.models import Cluster
+
+# State is a word and a sign, never colour alone.
+SIGNS = {
+    Verdict.GOOD: "[green]✓ {}[/]",
+    Verdict.NOTE: "[yellow]! {}[/]",
+    Verdict.BAD: "[red]✗ {}[/]",
+}
+
+
+class Command(BaseCommand):
+    help = "Adds, checks, lists and removes clusters, and prints the role that the portal needs in one."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        actions = parser.add_subparsers(dest="action", required=True)
+        add = actions.add_parser("add", help="enrol a cluster, or give it new credentials")
+        add.add_argument("name", help="short name: lower-case letters, digits and hyphens")
+        add.add_argument(
+            "--kubeconfig", default="-", metavar="FILE", help="“-”, the default, reads standard input"
+        )
+        add.add_argument("--context", default="", help="which context of it; the current one by default")
+        add.add_argument("--in-cluster", action="store_true", help="the service account of this pod")
+        add.add_argument("--title", default="")
+        add.add_argument("--read-only", action="store_true", help="show it, and never deliver claims there")
+        add.add_argument("--prometheus-url", default="")
+        add.add_argument("--metrics-url", default="", help="of a dcgm-exporter, where there is no Prometheus")
+        add.add_argument("--renew", action="store_true", help="new credentials for a cluster that is known")
+        check = actions.add_parser("check", help="what works, and what permission is missing")
+        check.add_argument("name")
+        actions.add_parser("list", help="the clusters that the portal knows")
+        remove = actions.add_parser("remove", help="forget a cluster and its mirror")
+        remove.add_argument("name")
+        remove.add_argument("--yes", action="store_true", help="do not ask")
+        rbac = actions.add_parser("rbac", help="print what a cluster admin applies")
+        rights = rbac.add_mutually_exclusive_group()
+        rights.add_argument("--read-only", action="store_true", help="to show what there is")
+        rights.add_argument("--full", action="store_true", help="to deliver claims as well; the default")
+        rbac.add_argument("--name", default="dragoman", help="of the service account and its role")
+        rbac.add_argument("--namespace", default="dragoman")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        problem = ""
+        try:
+            getattr(self, f"do_{options['action']}")(options)
+        except PortalError as refusal:
+            problem = refusal.message
+        except ValidationError as errors:
+            problem = " ".join(errors.messages)
+        if problem:  # outside the except: nothing of the refused credentials hangs on to it
+            raise CommandError(problem)
+
+    def do_add(self, options: dict[str, Any]) -> None:
+        credentials = read_credentials(options)
+        if options["renew"]:
+            cluster = renew_credentials(name=options["name"], credentials=credentials)
+        else:
+            wanted = ("title", "read_only", "prometheus_url", "metrics_url")
+            fields = {key: options[key] for key in wanted}
+            cluster = add_cluster(name=options["name"], credentials=credentials, **fields)
+        self.report(cluster)
+
+    def do_check(self, options: dict[str, Any]) -> None:
+        missing = self.report(find_cluster(options["name"]))
+        if missing:
+            raise Invalid(
+                _("%(name)s: %(count)d of the checks failed.") % {"name": options["name"], "count": missing}
+            )
+
+    def do_list(self, options: dict[str, Any]) -> None:
+        clusters = list(Cluster.objects.all())
+        table = Table(_("Name"), _("Title"), _("Kubernetes"), _("uid of kube-system"), _("State"))
+        for cluster in clusters:
+            table.add_row(cluster.name, cluster.title, cluster.version, cluster.uid, state_of(cluster))
+        if clusters:
+            self.show(table)
+        else:
+            self.stdout.write(_("No clusters yet. Add one: manage.py cluster add NAME --kubeconfig FILE"))
+
+    def do_remove(self, options: dict[str, Any]) -> None:
+        name = find_cluster(options["name"]).name
+        question = _("Forget %s, all that is known of its devices and their history? Type its name: ") % name
+        if not options["yes"] and input(question).strip() != name:
+            raise Invalid(_("Nothing was removed."))
+        remove_cluster(name=name)
+        self.stdout.write(_("%s is forgotten. Nothing was changed in the cluster itself.") % name)
+
+    def do_rbac(self, options: dict[str, Any]) -> None:
+        wanted = ("read_only", "name", "namespace")
+        self.stdout.write(manifest(**{key: options[key] for key in wanted}), ending="")
+
+    def report(self, cluster: Cluster) -> int:
+        """Show the findings as a table as they are made; return how many are bad."""
+        credentials = unseal(cluster.credentials)
+        gateway = KubeGateway(credentials)
+        try:
+            findings = list(checkup(credentials, gateway, uid=cluster.uid, read_only=cluster.read_only))
+        finally:
+            gateway.close()
+        table = Table("", _("What"), _("Finding"), title=cluster.name)
+        for finding in findings:
+            table.add_row(sign_of(finding), finding.what, finding.detail)
+        self.show(table)
+        return sum(finding.verdict == Verdict.BAD for finding in findings)
+
+    def show(self, table: Table) -> None:
+        page = StringIO()
+        width = shutil.get_terminal_size((120, 40)).columns
+        Console(file=page, width=max(width, 80), force_terminal=self.stdout.isatty()).print(table)
+        self.stdout.write(page.getvalue(), ending="")
+
+
+def read_credentials(options: dict[str, Any]) -> Credentials:
+    if options["in_cluster"]:
+        return IN_CLUSTER
+    source = options["kubeconfig"]
+    try:
+        text = sys.stdin.read() if source == "-" else Path(source).expanduser().read_text()
+    except (OSError, UnicodeDecodeError) as problem:
+        raise Invalid(_("%(file)s cannot be read: %(why)s.") % {"file": source, "why": problem}) from None
+    return from_kubeconfig(text, context=options["context"])
+
+
+def sign_of(finding: Finding) -> str:
+    words = {Verdict.GOOD: _("good"), Verdict.NOTE: _("note"), Verdict.BAD: _("bad")}
+    return SIGNS[finding.verdict].format(words[finding.verdict])
+
+
+def state_of(cluster: Cluster) -> str:
+    if cluster.halted_because:
+        return cluster.halted_because
+    if not cluster.enabled:
+        return _("not in use")
+    words = [_("in use")]
+    if cluster.read_only:
+        words.append(_("read-only"))
+    if cluster.simulated:
+        words.append(_("simulated"))
+    return ", ".join(words)

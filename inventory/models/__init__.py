@@ -1,0 +1,32 @@
+"""What the clusters hold: a mirror that only `inventory.sync` writes."""
+
+from inventory.models.cluster import Cluster, Freshness
+from inventory.models.device import Device
+from inventory.models.history import ObjectEvent
+from inventory.models.mirror import (
+    DeviceClass,
+    DeviceTaintRule,
+    Mirrored,
+    Namespace,
+    Node,
+    Pod,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceSlice,
+)
+
+__all__ = [
+    "Cluster",
+    "Device",
+    "DeviceClass",
+    "DeviceTaintRule",
+    "Freshness",
+    "Mirrored",
+    "Namespace",
+    "Node",
+    "ObjectEvent",
+    "Pod",
+    "ResourceClaim",
+    "ResourceClaimTemplate",
+    "ResourceSlice",
+]

@@ -1,0 +1,83 @@
+"""Clusters, how to reach them, and how fresh the mirror of each of their resources is."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.db import models
+from django.db.models.functions import Now
+from django.utils.translation import gettext_lazy as _
+
+from core.ids import uuid7
+
+
+class Cluster(models.Model):
+    """
+    A Kubernetes cluster that the portal mirrors.
+
+    It is known by `uid`, the uid of its `kube-system` namespace: credentials that suddenly lead to another
+    cluster set `halted_because`, which stops its sync and leaves the mirror as it was.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    name = models.SlugField(max_length=40, unique=True)
+    title = models.CharField(max_length=80, blank=True, default="")
+    uid = models.CharField(max_length=64, blank=True, default="", editable=False)
+    credentials = models.BinaryField(editable=False)  # encrypted, see cluster.credentials
+    version = models.CharField(max_length=32, blank=True, default="", editable=False)  # "v1.37.1"
+    discovery = models.JSONField(default=dict, editable=False)  # optional kinds and their versions
+    simulated = models.BooleanField(default=False)
+    read_only = models.BooleanField(default=False)
+    enabled = models.BooleanField(default=True)
+    prometheus_url = models.URLField(blank=True, default="")
+    metrics_url = models.URLField(blank=True, default="")  # of a dcgm-exporter, where there is no Prometheus
+    halted_because = models.TextField(blank=True, default="", editable=False)
+    checked_at = models.DateTimeField(null=True, editable=False)  # of version, discovery and `missing`
+    missing = models.JSONField(default=list, editable=False)  # permissions, as "watch nodes"
+    revision = models.BigIntegerField(default=0, editable=False)  # grows with every change of its mirror
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+
+    freshness: ClassVar[models.Manager[Freshness]]
+
+    class Meta:
+        ordering = ("name",)
+        constraints = (
+            models.UniqueConstraint(
+                fields=["uid"],
+                condition=~models.Q(uid=""),
+                name="cluster_uid_once",
+                violation_error_message=_("This cluster is known already, under another name."),
+            ),
+        )
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Freshness(models.Model):
+    """
+    How old the mirror of one resource of one cluster is.
+
+    `seen_at` is the last time the cluster said anything about it, a bookmark included; `error` is the
+    sentence of the last failure and empty while all is well. A resource that has never been listed has no
+    `listed_at`. `holder` and `held_until` are the lease of whoever follows the resource, see
+    `inventory.sync.lease`.
+    """
+
+    cluster = models.ForeignKey(Cluster, models.CASCADE, related_name="freshness")
+    resource = models.CharField(max_length=40)  # plural, as in the API: "resourceslices"
+    resource_version = models.CharField(max_length=40, blank=True, default="")
+    listed_at = models.DateTimeField(null=True)
+    seen_at = models.DateTimeField(null=True)
+    failed_at = models.DateTimeField(null=True)
+    error = models.TextField(blank=True, default="")
+    failures = models.PositiveIntegerField(default=0)  # in a row
+    holder = models.CharField(max_length=40, blank=True, default="")
+    held_until = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ("resource",)
+        constraints = (models.UniqueConstraint(fields=["cluster", "resource"], name="freshness_once"),)
+
+    def __str__(self) -> str:
+        return f"{self.resource} of {self.cluster}"

@@ -1,0 +1,127 @@
+"""Devices of the newest complete generation of every pool, one row each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Self
+
+from django.contrib.postgres.indexes import GinIndex
+from django.db import models
+from django.db.models import Case, Q, Value, When
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+
+from core.ids import uuid7
+from inventory.models.cluster import Cluster
+from inventory.models.mirror import Node, ResourceSlice
+from inventory.states import LOOKS, DeviceState, Look
+
+if TYPE_CHECKING:
+    from inventory.masking import Holder
+
+
+class DeviceQuerySet(models.QuerySet["Device"]):
+    def present(self) -> Self:
+        return self.filter(gone_at=None)
+
+    def with_state(self) -> Self:
+        """
+        Annotate `state`, a `DeviceState`: what stands first in the list below wins, so that every device has
+        one state and the totals add up. A held device is in use whatever else is wrong with it.
+        """
+        return self.annotate(
+            state=Case(
+                When(Q(held_by__isnull=False), then=Value(DeviceState.IN_USE)),
+                When(Q(condition=Device.Condition.UNHEALTHY), then=Value(DeviceState.UNHEALTHY)),
+                When(Q(pool_complete=False), then=Value(DeviceState.INCOMPLETE)),
+                When(Q(condition=Device.Condition.TAINTED), then=Value(DeviceState.TAINTED)),
+                When(Q(node__ready=False) | Q(node__unschedulable=True), then=Value(DeviceState.NOT_READY)),
+                When(Q(blocked=True), then=Value(DeviceState.BLOCKED)),
+                default=Value(DeviceState.FREE),
+                output_field=models.CharField(),
+            )
+        )
+
+    def count_by(self, *fields: str) -> Iterator[tuple[Any, ...]]:
+        """Yield a tuple per combination of these fields ("state" is one), the number of devices last."""
+        groups = self.with_state().order_by().values(*fields).annotate(devices=models.Count("pk"))
+        for group in groups:
+            yield (*(group[field] for field in fields), group["devices"])
+
+    def for_list(self) -> Self:
+        """Load all that a row shows; reading anything else raises instead of querying."""
+        return (
+            self.select_related("cluster", "held_by")
+            .defer("attributes", "capacity", "counters", "cluster__credentials", "held_by__raw")
+            .with_state()
+            .fetch_mode(models.FETCH_RAISE)
+        )
+
+
+class Device(models.Model):
+    """
+    A device, known by (cluster, driver, pool, name).
+
+    `product`, `memory_bytes`, `uuid`, `partition` and `parent_uuid` are read by `dra.devices.describe`;
+    unknown is empty or null, never 0. `taints` joins those of the slice and those of DeviceTaintRules, each
+    with its `source`. `pool_complete` is False while slices of the newest generation are missing: Kubernetes
+    then allocates none of them. `condition` sums the taints up. `held_by` is one claim that holds it; of a
+    shareable device there may be more.
+    """
+
+    class Condition(models.TextChoices):
+        GOOD = "good", _("good")
+        TAINTED = "tainted", _("tainted")
+        UNHEALTHY = "unhealthy", _("unhealthy")
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    cluster = models.ForeignKey(Cluster, models.CASCADE, related_name="devices")
+    slice = models.ForeignKey(ResourceSlice, models.CASCADE, related_name="devices")
+    node = models.ForeignKey(Node, models.SET_NULL, null=True, related_name="devices")
+    driver = models.CharField(max_length=63)
+    pool = models.CharField(max_length=253)
+    name = models.CharField(max_length=63)
+    node_name = models.CharField(max_length=253, blank=True, default="")
+    product = models.CharField(max_length=120, blank=True, default="")
+    kind = models.CharField(max_length=32, blank=True, default="")  # the driver's `type`: gpu, mig, vfio …
+    partition = models.CharField(max_length=64, blank=True, default="")  # MIG profile or partition type
+    uuid = models.CharField(max_length=80, blank=True, default="")
+    parent_uuid = models.CharField(max_length=80, blank=True, default="")
+    memory_bytes = models.BigIntegerField(null=True)
+    attributes = models.JSONField(default=dict)
+    capacity = models.JSONField(default=dict)
+    counters = models.JSONField(default=list)  # consumesCounters of the slice
+    taints = models.JSONField(default=list)
+    condition = models.CharField(max_length=9, choices=Condition, default=Condition.GOOD)
+    shareable = models.BooleanField(default=False)
+    blocked = models.BooleanField(default=False)  # other partitions have taken what it needs of its GPU
+    pool_complete = models.BooleanField(default=True)
+    classes = models.JSONField(default=list)  # names of DeviceClasses whose selectors it meets
+    held_by = models.ForeignKey("inventory.ResourceClaim", models.SET_NULL, null=True, related_name="devices")
+    appeared_at = models.DateTimeField(default=timezone.now)
+    changed_at = models.DateTimeField(default=timezone.now)
+    gone_at = models.DateTimeField(null=True)
+
+    objects = DeviceQuerySet.as_manager()
+
+    class Meta:
+        ordering = ("node_name", "name")
+        constraints = (
+            models.UniqueConstraint(fields=["cluster", "driver", "pool", "name"], name="device_once"),
+        )
+        indexes = (
+            models.Index(fields=["cluster", "node_name"], condition=Q(gone_at=None), name="device_node"),
+            models.Index(fields=["product"], condition=Q(gone_at=None), name="device_product"),
+            models.Index(fields=["uuid"], condition=~Q(uuid=""), name="device_uuid"),
+            GinIndex(fields=["classes"], name="device_classes"),
+        )
+
+    state: str  # of `with_state`
+    holder: Holder | None  # of `inventory.masking.name_holders`
+
+    def __str__(self) -> str:
+        return f"{self.pool}/{self.name}"
+
+    @property
+    def look(self) -> Look:
+        return LOOKS[self.state]

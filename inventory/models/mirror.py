@@ -1,0 +1,142 @@
+"""One row per object of a mirrored kind, with the API object kept whole in `raw`."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.contrib.postgres.indexes import GinIndex
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+from inventory.models.cluster import Cluster
+
+
+class Mirrored(models.Model):
+    """
+    A Kubernetes object as last seen. Never deleted when the object goes: `gone_at` says when that was
+    noticed.
+
+    `raw` is the API object without `metadata.managedFields`, and of pods and nodes only what the portal
+    reads. The uid is the identity: an object that was deleted and made again under its name is another row.
+    `revision` is that of the cluster when the row was written, so that readers can ask for what is new.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    cluster = models.ForeignKey(Cluster, models.CASCADE, related_name="+")
+    uid = models.CharField(max_length=64)
+    name = models.CharField(max_length=253)
+    labels = models.JSONField(default=dict)
+    raw = models.JSONField(default=dict)
+    resource_version = models.CharField(max_length=40, default="")
+    created_at = models.DateTimeField(null=True)  # metadata.creationTimestamp
+    seen_at = models.DateTimeField(default=timezone.now)  # of its last change
+    gone_at = models.DateTimeField(null=True)
+    revision = models.BigIntegerField(default=0)
+
+    class Meta:
+        abstract = True
+        ordering = ("name",)
+        constraints = (models.UniqueConstraint(fields=["cluster", "uid"], name="%(class)s_once"),)
+        indexes: ClassVar[tuple[models.Index, ...]] = (
+            models.Index(fields=["cluster", "name"], condition=Q(gone_at=None), name="%(class)s_name"),
+            models.Index(fields=["cluster", "revision"], name="%(class)s_rev"),
+        )
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Namespaced(Mirrored):
+    namespace = models.CharField(max_length=63)
+
+    class Meta(Mirrored.Meta):
+        abstract = True
+        indexes: ClassVar[tuple[models.Index, ...]] = (
+            models.Index(
+                fields=["cluster", "namespace", "name"], condition=Q(gone_at=None), name="%(class)s_name"
+            ),
+            models.Index(fields=["cluster", "revision"], name="%(class)s_rev"),
+        )
+
+
+class Namespace(Mirrored):
+    """metadata.labels decide on adminAccess and on admission policies."""
+
+
+class Node(Mirrored):
+    """`ready` is the Ready condition; `unschedulable` is a cordon, shown as maintenance."""
+
+    ready = models.BooleanField(default=False)
+    unschedulable = models.BooleanField(default=False)
+
+
+class DeviceClass(Mirrored):
+    extended_resource = models.CharField(max_length=253, blank=True, default="")
+
+
+class ResourceSlice(Mirrored):
+    """Only slices of the newest generation of a pool count, and only if `pool_slices` of them are seen."""
+
+    driver = models.CharField(max_length=63)
+    pool = models.CharField(max_length=253)
+    generation = models.BigIntegerField()
+    pool_slices = models.PositiveIntegerField()
+    node_name = models.CharField(max_length=253, blank=True, default="")
+
+    class Meta(Mirrored.Meta):
+        indexes = (
+            *Mirrored.Meta.indexes,
+            models.Index(fields=["cluster", "driver", "pool"], condition=Q(gone_at=None), name="slice_pool"),
+        )
+
+
+class DeviceTaintRule(Mirrored):
+    """spec.deviceSelector and spec.taint stand in `raw`."""
+
+
+class ResourceClaim(Namespaced):
+    """
+    `origin` says who made it; `owner` is the id of the portal's claim in label `gpu.dragoman.dev/claim`.
+
+    `state` is what kubectl shows: pending, allocated, or "allocated,reserved", with "deleted," in front while
+    deleting.
+    """
+
+    class Origin(models.TextChoices):
+        PORTAL = "portal"
+        TEMPLATE = "template"
+        EXTENDED_RESOURCE = "extended-resource"
+        FOREIGN = "foreign"
+
+    state = models.CharField(max_length=40, default="pending")
+    origin = models.CharField(max_length=17, choices=Origin, default=Origin.FOREIGN)
+    owner = models.CharField(max_length=64, blank=True, default="")
+    deleting_since = models.DateTimeField(null=True)
+    allocated_at = models.DateTimeField(
+        null=True
+    )  # status.allocation.allocationTimestamp, else when first seen
+
+    class Meta(Namespaced.Meta):
+        indexes = (
+            *Namespaced.Meta.indexes,
+            models.Index(fields=["owner"], condition=~Q(owner=""), name="resourceclaim_owner"),
+            models.Index(fields=["cluster", "state"], condition=Q(gone_at=None), name="resourceclaim_state"),
+        )
+
+
+class ResourceClaimTemplate(Namespaced):
+    owner = models.CharField(max_length=64, blank=True, default="")
+
+
+class Pod(Namespaced):
+    """A pod that names a ResourceClaim or template. `claims` are names of ResourceClaims in its namespace."""
+
+    node_name = models.CharField(max_length=253, blank=True, default="")
+    phase = models.CharField(max_length=16, blank=True, default="")
+    message = models.TextField(blank=True, default="")  # of the PodScheduled condition while it waits
+    claims = models.JSONField(default=list)
+    templates = models.JSONField(default=list)
+
+    class Meta(Namespaced.Meta):
+        indexes = (*Namespaced.Meta.indexes, GinIndex(fields=["claims"], name="pod_claims"))

@@ -1,0 +1,41 @@
+"""In what state a device is, and how a state looks. What the cluster says, never what the portal wishes."""
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+
+class DeviceState(models.TextChoices):
+    IN_USE = "in-use", _("In use")
+    FREE = "free", _("Free")
+    TAINTED = "tainted", _("Tainted")
+    UNHEALTHY = "unhealthy", _("Unhealthy")
+    INCOMPLETE = "incomplete", _("Pool incomplete")
+    NOT_READY = "not-ready", _("Node not ready")
+    BLOCKED = "blocked", _("Taken by partitions")
+
+
+# state → (colour family, icon, letter in a cell of the map, shape of that cell)
+LOOK: dict[str, tuple[str, str, str, str]] = {
+    DeviceState.IN_USE: ("held", "cpu", "U", "U"),
+    DeviceState.FREE: ("over", "circle", "F", "F"),
+    DeviceState.TAINTED: ("over", "ban", "T", "T"),
+    DeviceState.UNHEALTHY: ("bad", "alert-triangle", "!", "X"),
+    DeviceState.INCOMPLETE: ("wait", "progress-down", "P", "N"),
+    DeviceState.NOT_READY: ("wait", "server-off", "N", "N"),
+    DeviceState.BLOCKED: ("over", "layers-intersect", "B", "N"),
+}
+
+
+class Look:
+    """How a state is drawn, by name for templates."""
+
+    def __init__(self, state: str) -> None:
+        self.state = DeviceState(state)
+        self.family, self.icon, self.letter, self.cell = LOOK[state]
+
+    @property
+    def label(self) -> str:
+        return str(self.state.label)
+
+
+LOOKS: dict[str, Look] = {state.value: Look(state.value) for state in DeviceState}

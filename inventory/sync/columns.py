@@ -1,0 +1,149 @@
+"""From an API object to the columns of its row. Pure."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from django.utils.dateparse import parse_datetime
+
+from cluster.protocol import Manifest
+from inventory.models import (
+    DeviceClass,
+    Mirrored,
+    Node,
+    Pod,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceSlice,
+)
+from inventory.sync.trim import trim
+
+CLAIM_LABEL = "gpu.dragoman.dev/claim"
+FROM_POD = "resource.kubernetes.io/pod-claim-name"
+FROM_EXTENDED = "resource.kubernetes.io/extended-resource-claim"
+
+type Columns = dict[str, Any]
+
+
+def columns(model: type[Mirrored], manifest: Manifest) -> Columns:
+    """
+    Return every column of the object's row but those that the mirror itself keeps (seen, gone, revision).
+    """
+    metadata = manifest["metadata"]
+    common = {
+        "uid": metadata["uid"],
+        "name": metadata["name"],
+        "labels": metadata.get("labels") or {},
+        "raw": trim(model, manifest),
+        "resource_version": metadata.get("resourceVersion", ""),
+        "created_at": instant(metadata.get("creationTimestamp")),
+    }
+    if "namespace" in metadata:
+        common["namespace"] = metadata["namespace"]
+    own = _OWN.get(model)
+    return common | (own(manifest) if own else {})
+
+
+def instant(text: str | None) -> datetime | None:
+    return parse_datetime(text) if text else None
+
+
+def claim_state(claim: Manifest) -> str:
+    """Return what kubectl shows as STATE: there is no phase in the object itself."""
+    status = claim.get("status") or {}
+    deleted = "deletionTimestamp" in claim["metadata"]
+    states = ["deleted"] if deleted else []
+    if status.get("allocation"):
+        states += ["allocated", "reserved"] if status.get("reservedFor") else ["allocated"]
+    elif not deleted:
+        states = ["pending"]
+    return ",".join(states)
+
+
+def claim_origin(metadata: Manifest) -> ResourceClaim.Origin:
+    """
+    Return who made it; a claim generated from a template of the portal comes from a template (its owner says
+    whose).
+    """
+    annotations = metadata.get("annotations") or {}
+    if annotations.get(FROM_EXTENDED) == "true":
+        return ResourceClaim.Origin.EXTENDED_RESOURCE
+    if FROM_POD in annotations:
+        return ResourceClaim.Origin.TEMPLATE
+    if CLAIM_LABEL in (metadata.get("labels") or {}):
+        return ResourceClaim.Origin.PORTAL
+    return ResourceClaim.Origin.FOREIGN
+
+
+def _claim(claim: Manifest) -> Columns:
+    metadata, allocation = claim["metadata"], (claim.get("status") or {}).get("allocation") or {}
+    return {
+        "state": claim_state(claim),
+        "origin": claim_origin(metadata),
+        "owner": _owner(metadata),
+        "deleting_since": instant(metadata.get("deletionTimestamp")),
+        "allocated_at": instant(allocation.get("allocationTimestamp")),
+    }
+
+
+def _owner(metadata: Manifest) -> str:
+    return str((metadata.get("labels") or {}).get(CLAIM_LABEL, ""))
+
+
+def _template(template: Manifest) -> Columns:
+    return {"owner": _owner(template["metadata"])}
+
+
+def _node(node: Manifest) -> Columns:
+    conditions = (node.get("status") or {}).get("conditions") or []
+    return {
+        "ready": any(c["type"] == "Ready" and c["status"] == "True" for c in conditions),
+        "unschedulable": bool((node.get("spec") or {}).get("unschedulable")),
+    }
+
+
+def _device_class(device_class: Manifest) -> Columns:
+    return {"extended_resource": (device_class.get("spec") or {}).get("extendedResourceName") or ""}
+
+
+def _slice(item: Manifest) -> Columns:
+    spec = item["spec"]
+    return {
+        "driver": spec["driver"],
+        "pool": spec["pool"]["name"],
+        "generation": spec["pool"].get("generation", 0),
+        "pool_slices": spec["pool"].get("resourceSliceCount", 1),
+        "node_name": spec.get("nodeName") or "",
+    }
+
+
+def _pod(pod: Manifest) -> Columns:
+    spec, status = pod.get("spec") or {}, pod.get("status") or {}
+    named = [c["resourceClaimName"] for c in spec.get("resourceClaims") or [] if c.get("resourceClaimName")]
+    made = [
+        c["resourceClaimName"]
+        for c in status.get("resourceClaimStatuses") or []
+        if c.get("resourceClaimName")
+    ]
+    extended = (status.get("extendedResourceClaimStatus") or {}).get("resourceClaimName")
+    templates = [c.get("resourceClaimTemplateName") for c in spec.get("resourceClaims") or []]
+    waiting = (
+        c for c in status.get("conditions") or [] if c["type"] == "PodScheduled" and c["status"] != "True"
+    )
+    return {
+        "node_name": spec.get("nodeName") or "",
+        "phase": status.get("phase") or "",
+        "message": next((c.get("message") or "" for c in waiting), ""),
+        "claims": sorted({*named, *made, *([extended] if extended else [])}),
+        "templates": sorted({name for name in templates if name}),
+    }
+
+
+_OWN: dict[type[Mirrored], Callable[[Manifest], Columns]] = {
+    Node: _node,
+    DeviceClass: _device_class,
+    ResourceSlice: _slice,
+    ResourceClaim: _claim,
+    ResourceClaimTemplate: _template,
+    Pod: _pod,
+}

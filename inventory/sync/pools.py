@@ -1,0 +1,185 @@
+"""
+Device rows of pools: the newest generation, once it is complete.
+
+While slices of a new generation are still missing, the devices last known stay and say so. Called for a few
+pools after an event of a watch, and for all of them after a listing: the result is the same.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.db.models import Q
+
+from cluster.protocol import Manifest
+from core.ids import uuid7
+from dra.pools import Pool, pools_of
+from inventory.models import Device, DeviceClass, DeviceTaintRule, Node, ResourceSlice
+from inventory.sync.bulk import upsert_rows
+from inventory.sync.classes import class_book
+from inventory.sync.describe import device_columns
+from inventory.sync.write import What, Write
+
+type PoolKey = tuple[str, str]  # driver, pool name
+type DeviceKey = tuple[str, str, str]  # driver, pool name, device name
+
+COLUMNS = (
+    "slice_id", "node_id", "node_name", "product", "kind", "partition", "uuid", "parent_uuid", "memory_bytes",
+    "attributes", "capacity", "counters", "taints", "condition", "shareable", "pool_complete", "classes",
+)  # fmt: skip
+ONCE = ("cluster_id", "driver", "pool", "name")
+# Those a line of history is told about; the rest is either derived from them or of no interest to people.
+TOLD = ("product", "partition", "uuid", "memory_bytes", "attributes", "taints", "pool_complete", "node_name")
+
+
+def pool_keys(write: Write) -> list[PoolKey]:
+    """Return every pool that has or had slices with devices in the mirror."""
+    slices = ResourceSlice.objects.filter(cluster=write.cluster_id, gone_at=None)
+    devices = Device.objects.present().filter(cluster=write.cluster_id)
+    keys = set(slices.values_list("driver", "pool").distinct())
+    return sorted(keys | set(devices.values_list("driver", "pool").distinct()))
+
+
+def refresh_pools(write: Write, keys: Iterable[PoolKey], *, first: bool = False) -> list[DeviceKey]:
+    """
+    Bring the devices of these pools up to date with slices, rules, classes and nodes as they stand.
+
+    Return the devices that are new to the mirror: nobody has been told yet who holds them.
+    """
+    keys = set(keys)
+    names = {pool for _, pool in keys}
+    slices = {
+        row.name: row
+        for row in ResourceSlice.objects.filter(cluster=write.cluster_id, pool__in=names, gone_at=None)
+        if (row.driver, row.pool) in keys
+    }
+    known = {
+        (device.driver, device.pool, device.name): device
+        for device in Device.objects.filter(cluster=write.cluster_id, pool__in=names)
+        if (device.driver, device.pool) in keys
+    }
+    around = _Surroundings(write, slices)
+    wanted: dict[DeviceKey, dict[str, Any]] = {}
+    incomplete: set[PoolKey] = set()
+    for pool in pools_of([row.raw for row in slices.values()]):
+        wanted |= around.devices_of(pool)
+        if not pool.usable:
+            incomplete.add((pool.driver, pool.name))
+    _keep_last(known, wanted, incomplete)
+    added = _save(write, known, wanted, first=first)
+    _close(write, [device for key, device in known.items() if key not in wanted and device.gone_at is None])
+    return added
+
+
+class _Surroundings:
+    """What a device row is joined from, read once for many pools."""
+
+    def __init__(self, write: Write, slices: dict[str, ResourceSlice]) -> None:
+        here = {"cluster": write.cluster_id, "gone_at": None}
+        self.slices = slices
+        self.rules: list[Manifest] = list(
+            DeviceTaintRule.objects.filter(**here).values_list("raw", flat=True)
+        )
+        self.classes = class_book(DeviceClass.objects.filter(**here))
+        nodes = Node.objects.filter(**here, name__in={row.node_name for row in slices.values()} - {""})
+        self.nodes: dict[str, int] = dict(nodes.values_list("name", "pk"))
+
+    def devices_of(self, pool: Pool) -> dict[DeviceKey, dict[str, Any]]:
+        rows = {}
+        for device, classes in zip(pool.devices, self.classes.of(pool.devices), strict=True):
+            values = device_columns(device, self.rules)
+            node_name = values["node_name"]
+            values |= {
+                "slice_id": self.slices[device.slice_name].pk,
+                "node_id": self.nodes.get(node_name),
+                "pool_complete": pool.usable,
+                "classes": classes,
+            }
+            rows[device.driver, device.pool, device.name] = values
+        return rows
+
+
+def _keep_last(
+    known: dict[DeviceKey, Device], wanted: dict[DeviceKey, dict[str, Any]], incomplete: set[PoolKey]
+) -> None:
+    """Of an incomplete pool nothing is believed but that it is incomplete: its devices stay as they were."""
+    for key, device in known.items():
+        if key[:2] in incomplete and device.gone_at is None:
+            wanted[key] = {name: getattr(device, name) for name in COLUMNS} | {"pool_complete": False}
+
+
+def _save(
+    write: Write, known: dict[DeviceKey, Device], wanted: dict[DeviceKey, dict[str, Any]], *, first: bool
+) -> list[DeviceKey]:
+    rows, added = [], []
+    for key, values in wanted.items():
+        before = known.get(key)
+        changes = _changes(before, values) if before and before.gone_at is None else None
+        if changes == {}:
+            continue
+        full = "/".join(key)
+        write.touch("Device", full)
+        rows.append(_row(write, key, values, before if changes else None))
+        if changes is None:
+            added.append(key)
+            if not first:
+                write.remember("Device", full, What.APPEARED, uid=values["uuid"])
+        elif told := {name: change for name, change in changes.items() if name.split(".")[0] in TOLD}:
+            write.remember("Device", full, What.CHANGED, uid=values["uuid"], detail=told)
+    upsert_rows(Device, rows, unique=ONCE, kept=("id", "blocked"))
+    return added
+
+
+def _row(write: Write, key: DeviceKey, values: dict[str, Any], before: Device | None) -> dict[str, Any]:
+    """`id` and `blocked` are those of a row that is new; one that is known keeps its own."""
+    driver, pool, name = key
+    return values | {
+        "id": uuid7(),
+        "cluster_id": write.cluster_id,
+        "driver": driver,
+        "pool": pool,
+        "name": name,
+        "blocked": False,
+        "appeared_at": before.appeared_at if before else write.now,
+        "changed_at": write.now,
+        "gone_at": None,
+    }
+
+
+def _changes(before: Device, values: dict[str, Any]) -> dict[str, list[Any]]:
+    """Return {"field": [before, after]}; attributes one by one."""
+    changes = {
+        name: [getattr(before, name), value]
+        for name, value in values.items()
+        if getattr(before, name) != value
+    }
+    if "attributes" in changes:
+        old, new = changes.pop("attributes")
+        for name in sorted({*old, *new}):
+            if old.get(name) != new.get(name):
+                changes[f"attributes.{name}"] = [old.get(name), new.get(name)]
+    return changes
+
+
+def _close(write: Write, devices: list[Device]) -> None:
+    gone = Device.objects.filter(pk__in=[device.pk for device in devices])
+    gone.update(gone_at=write.now, changed_at=write.now, held_by=None)
+    for device in devices:
+        name = f"{device.driver}/{device.pool}/{device.name}"
+        write.touch("Device", name)
+        write.remember("Device", name, What.GONE, uid=device.uuid)
+
+
+def pools_meant(write: Write, rules: Iterable[DeviceTaintRule]) -> list[PoolKey]:
+    """Return the pools whose devices these rules taint now or have tainted so far."""
+    wanted = Q(pk__in=[])
+    for rule in rules:
+        wanted |= Q(taints__contains=[{"source": rule.name}])
+        selector = (rule.raw.get("spec") or {}).get("deviceSelector")
+        if selector is None:
+            continue
+        parts = {name: selector[name] for name in ("driver", "pool") if selector.get(name)}
+        if not parts:
+            return pool_keys(write)
+        wanted |= Q(**parts)
+    devices = Device.objects.present().filter(wanted, cluster=write.cluster_id)
+    return sorted(set(devices.values_list("driver", "pool").distinct()))

@@ -1,0 +1,101 @@
+"""
+Celery entry points of the mirror, all on queue `sync`, in a worker with the threads pool.
+
+Any message may be lost or come twice: a second holder is refused the lease, and `sync_all` starts what nobody
+follows.
+"""
+
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from celery import Celery, shared_task
+from celery.signals import worker_ready, worker_shutdown, worker_shutting_down
+from django.utils import timezone
+from kombu.exceptions import OperationalError
+
+from core.errors import PortalError
+from inventory.gateways import gateway_for
+from inventory.models import Cluster
+from inventory.prune import prune_history
+from inventory.sync.contact import Halted
+from inventory.sync.contact import inspect as inspect_cluster
+from inventory.sync.lease import QUEUED_FOR, reserve
+from inventory.sync.resources import kinds_of
+from inventory.sync.stream import stopping
+from inventory.sync.turn import take_turn
+
+INSPECT_EVERY = timedelta(minutes=5)
+
+
+@shared_task
+def sync_all(*, again: bool = False) -> None:
+    """
+    Start whatever has no holder, and look at clusters that have not been looked at for a while.
+
+    `again` also starts what is queued already, see `reserve`.
+    """
+    for cluster in Cluster.objects.filter(enabled=True).defer("credentials"):
+        checked = cluster.checked_at
+        if cluster.halted_because or checked is None or timezone.now() - checked > INSPECT_EVERY:
+            inspect.apply_async((str(cluster.pk),), expires=QUEUED_FOR.total_seconds())
+        if cluster.halted_because:
+            continue
+        for kind in kinds_of(cluster):
+            if reserve(cluster.pk, kind.plural, again=again):
+                queue_turn(cluster.pk, kind.plural, after=timedelta(0))
+
+
+@shared_task
+def watch(cluster_id: str, plural: str) -> None:
+    """Follow one resource for one turn, then queue the next."""
+    pause = take_turn(UUID(cluster_id), plural)
+    if pause is not None:
+        queue_turn(UUID(cluster_id), plural, after=pause)
+
+
+@shared_task
+def inspect(cluster_id: str) -> None:
+    """Record what the cluster is and what is missing. A failure shows in the freshness of its resources."""
+    cluster = Cluster.objects.filter(pk=cluster_id, enabled=True).first()
+    if cluster is None:
+        return
+    with suppress(PortalError, Halted), gateway_for(cluster) as gateway:
+        inspect_cluster(cluster, gateway)
+
+
+@shared_task
+def prune() -> None:
+    """Forget what went long ago."""
+    prune_history()
+
+
+def queue_turn(cluster_id: UUID, plural: str, *, after: timedelta) -> None:
+    pause = after.total_seconds()
+    watch.apply_async((str(cluster_id), plural), countdown=pause, expires=pause + QUEUED_FOR.total_seconds())
+
+
+@worker_ready.connect
+def start_at_once(sender: Any, **_: Any) -> None:
+    """Follow every cluster from the first second, whatever became of the messages of the last worker."""
+    if follows_clusters(sender.app):
+        sync_all.apply_async(kwargs={"again": True}, expires=QUEUED_FOR.total_seconds())
+
+
+@worker_shutting_down.connect
+def end_turns(**_: Any) -> None:
+    """Let running turns end within a second and give their leases back."""
+    stopping.set()
+
+
+@worker_shutdown.connect
+def hand_over(sender: Any, **_: Any) -> None:
+    """Tell the other workers that there is something to follow; without this they hear it from beat."""
+    if follows_clusters(sender.app):
+        with suppress(OperationalError):
+            sync_all.apply_async(retry=False, expires=QUEUED_FOR.total_seconds())
+
+
+def follows_clusters(app: Celery) -> bool:
+    return "sync" in app.amqp.queues.consume_from

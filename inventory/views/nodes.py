@@ -1,0 +1,100 @@
+"""Nodes: the list, and one node with its devices."""
+
+from typing import Any
+
+from django.db.models import Case, CharField, Count, Q, QuerySet, Value, When
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.shortcuts import get_object_or_404, render
+from django.utils.translation import gettext_lazy as _
+from django.views.decorators.http import require_safe
+
+from core.listing import Column, Listing
+from inventory.filters import NodeFilter
+from inventory.freshness import OF_DEVICES, OF_NODES, ages
+from inventory.history import history_of
+from inventory.masking import name_holders
+from inventory.models import Device, Node
+
+COLUMNS: list[Column[Any]] = [  # rows carry the annotations of `nodes_for_list`
+    Column("name", _("Node"), lambda node: node.name, sort="name", fixed=True),
+    Column("state", _("State"), lambda node: node.condition, sort=("ready", "unschedulable")),
+    Column("cluster", _("Cluster"), lambda node: node.cluster.name, sort="cluster__name"),
+    Column("devices", _("Devices"), lambda node: node.device_count, sort="device_count", numeric=True),
+    Column("held", _("In use"), lambda node: node.held_count, sort="held_count", numeric=True),
+    Column("free", _("Free"), lambda node: node.free_count, sort="free_count", numeric=True),
+    Column(
+        "created", _("In the cluster since"), lambda node: node.created_at, sort="created_at", shown=False
+    ),
+]
+
+
+def nodes_for_list() -> QuerySet[Node]:
+    here = Q(devices__gone_at=None)
+    usable = here & Q(
+        devices__held_by=None, devices__condition=Device.Condition.GOOD, devices__pool_complete=True
+    )
+    return (
+        Node.objects.filter(gone_at=None)
+        .select_related("cluster")
+        .defer("raw", "cluster__credentials")
+        .annotate(
+            device_count=Count("devices", filter=here),
+            held_count=Count("devices", filter=here & Q(devices__held_by__isnull=False)),
+            free_count=Count("devices", filter=usable & Q(ready=True, unschedulable=False)),
+            condition=Case(
+                When(ready=False, then=Value("not-ready")),
+                When(unschedulable=True, then=Value("cordoned")),
+                default=Value("ready"),
+                output_field=CharField(),
+            ),
+        )
+    )
+
+
+@require_safe
+def nodes(request: HttpRequest) -> HttpResponseBase:
+    listing = Listing(
+        request,
+        nodes_for_list(),
+        columns=COLUMNS,
+        title=_("Nodes"),
+        filters=NodeFilter,
+        search=("name", "cluster__name"),
+        sort="name",
+    )
+    context = {
+        "ages": ages(OF_NODES),
+        "empty_icon": "server",
+        "empty_title": _("No nodes yet"),
+        "empty_text": _("Nodes appear when a cluster is connected whose credentials may list nodes."),
+    }
+    return listing.respond("inventory/nodes.html", context)
+
+
+@require_safe
+def node(request: HttpRequest, cluster: str, name: str) -> HttpResponse:
+    found = get_object_or_404(
+        Node.objects.select_related("cluster").defer("cluster__credentials"),
+        cluster__name=cluster,
+        name=name,
+        gone_at=None,
+    )
+    devices = list(
+        Device.objects.present()
+        .for_list()
+        .filter(cluster=found.cluster, node_name=name)
+        .order_by("pool", "name")
+    )
+    name_holders(request.user, devices)
+    status = found.raw.get("status") or {}
+    context = {
+        "node": found,
+        "devices": devices,
+        "info": status.get("nodeInfo") or {},
+        "conditions": status.get("conditions") or [],
+        "taints": (found.raw.get("spec") or {}).get("taints") or [],
+        "history": history_of(found.cluster, "Node", name),
+        "ages": ages((*OF_NODES, *OF_DEVICES), cluster=found.cluster),
+    }
+    return render(request, "inventory/node.html", context)

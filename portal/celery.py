@@ -1,0 +1,21 @@
+"""
+The Celery application. Queues: `sync` (watches; a worker with the threads pool), `delivery` (what people wait
+for), `default` (periodic work). Beat only starts what a lost message or a dead worker would leave undone.
+"""
+
+import os
+
+from celery import Celery
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
+
+app = Celery("dragoman")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+app.autodiscover_tasks()
+app.conf.beat_schedule = {
+    "inventory.tasks.sync_all": {"task": "inventory.tasks.sync_all", "schedule": 20.0},
+    "inventory.tasks.prune": {"task": "inventory.tasks.prune", "schedule": 3600.0},
+    "claims.tasks.sweep": {"task": "claims.tasks.sweep", "schedule": 15.0},
+    "claims.tasks.expire": {"task": "claims.tasks.expire", "schedule": 60.0},
+    "usage.tasks.collect": {"task": "usage.tasks.collect", "schedule": 30.0},
+}

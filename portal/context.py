@@ -1,0 +1,210 @@
+"""What every page shows around itself: who is asking, their teams, counts, and the age of the data."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, cast
+
+from django.contrib.auth.models import AnonymousUser
+from django.http import HttpRequest
+from django.urls import NoReverseMatch, reverse
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _
+
+from claims.approvals import waiting_count
+from claims.models import Claim
+from inventory.freshness import OF_DEVICES, Age, ages
+from teams.models import Membership, Role, Team, User
+
+TEAM_COOKIE = "team"
+THEME_COOKIE = "theme"
+
+
+@dataclass(frozen=True)
+class NavItem:
+    """A line of the sidebar; `url` is empty where that part of the portal is not installed."""
+
+    label: str
+    icon: str
+    url: str
+    is_current: bool = False
+    count: int = 0
+    due: bool = False  # the count is work that waits for the reader
+
+
+@dataclass(frozen=True)
+class Section:
+    title: str
+    items: list[NavItem]
+
+
+@dataclass(frozen=True)
+class Nav:
+    main: list[NavItem]
+    sections: list[Section]
+    foot: list[NavItem]
+
+
+class Shell:
+    """Everything is read when a template asks for it and once: a fragment without a frame costs no query."""
+
+    def __init__(self, request: HttpRequest) -> None:
+        self.request = request
+        self.user: User | AnonymousUser = cast(User, getattr(request, "user", None)) or AnonymousUser()
+
+    @property
+    def frame(self) -> str:
+        """The template around an error page, which strangers see too."""
+        return "base.html" if self.user.is_authenticated else "plain.html"
+
+    @property
+    def is_admin(self) -> bool:
+        return self.user.is_authenticated and self.user.is_superuser
+
+    @cached_property
+    def theme(self) -> str:
+        """ "light", "dark" or "system"; the cookie of this browser goes before the choice of the person."""
+        chosen = self.request.COOKIES.get(THEME_COOKIE, "")
+        if chosen in User.Theme.values:
+            return chosen
+        return self.user.theme if isinstance(self.user, User) else User.Theme.SYSTEM
+
+    @cached_property
+    def roles(self) -> dict[Team, Role]:
+        """Teams of the reader with the role in each; every team, as owner, for a platform admin."""
+        if not self.user.is_authenticated:
+            return {}
+        if self.is_admin:
+            return dict.fromkeys(Team.objects.all(), Role.OWNER)
+        mine = Membership.objects.filter(user=self.user).select_related("team").order_by("team__slug")
+        return {membership.team: Role(membership.role) for membership in mine}
+
+    @property
+    def teams(self) -> list[Team]:
+        return list(self.roles)
+
+    @cached_property
+    def team(self) -> Team | None:
+        """The current team: of the address, of the cookie, else the first; None is all teams."""
+        asked = (self.request.GET.get("team"), self.request.COOKIES.get(TEAM_COOKIE))
+        by_slug = {team.slug: team for team in self.roles}
+        for slug in asked:
+            if slug in by_slug:
+                return by_slug[slug]
+        return None if self.is_admin else next(iter(self.roles), None)
+
+    @property
+    def team_label(self) -> str:
+        return self.team.title if self.team else _("All teams")
+
+    @property
+    def role_label(self) -> str | Promise:
+        if self.is_admin:
+            return _("platform admin")
+        if self.team is None:
+            return _("in no team")
+        role = self.roles[self.team].label
+        return _("%(team)s · %(role)s") % {"team": self.team.slug, "role": role}
+
+    @cached_property
+    def freshness(self) -> list[Age]:
+        """Per cluster the age of what devices are read from: what it refuses besides makes nothing stale."""
+        return ages(OF_DEVICES)
+
+    @property
+    def is_stale(self) -> bool:
+        return any(age.is_stale for age in self.freshness)
+
+    @cached_property
+    def nav(self) -> Nav:
+        return navigation(self)
+
+    def live_claims(self) -> int:
+        """How many claims that are not over the reader has in sight: their own, all of them for an admin."""
+        live = Claim.objects.live()
+        return (live if self.is_admin else live.filter(requested_by=self.user.pk)).count()
+
+    def undecided(self) -> int:
+        """How many requests wait for the reader's decision: as many as their inbox shows."""
+        return waiting_count(self.user) if isinstance(self.user, User) else 0
+
+
+def address(name: str, *args: object) -> str:
+    try:
+        return reverse(name, args=args)
+    except NoReverseMatch:
+        return ""
+
+
+def navigation(shell: Shell) -> Nav:
+    """Return the sidebar by role, without what is not installed, with the page that is open marked."""
+    if not shell.user.is_authenticated:
+        return Nav([], [], [])
+    sections = []
+    if shell.team:
+        sections.append(Section(shell.team.title, of_team(shell.team)))
+    if shell.is_admin:
+        sections.append(Section(_("Platform"), platform(has_team=shell.team is not None)))
+    else:
+        sections.append(Section(_("What there is"), fleet()[:1]))
+    nav = Nav(main(shell), sections, [NavItem(_("API tokens"), "key", address("teams:tokens"))])
+    every = [*nav.main, *(item for section in sections for item in section.items), *nav.foot]
+    current = current_url(every, shell.request.path)
+
+    def shown(items: list[NavItem]) -> list[NavItem]:
+        return [replace(item, is_current=item.url == current) for item in items if item.url]
+
+    filled = [Section(section.title, shown(section.items)) for section in sections]
+    return Nav(shown(nav.main), [section for section in filled if section.items], shown(nav.foot))
+
+
+def main(shell: Shell) -> list[NavItem]:
+    items = [
+        NavItem(_("Home"), "home", address("home")),
+        NavItem(_("Claims"), "stack-2", address("claims:list"), count=shell.live_claims()),
+        NavItem(_("Catalogue"), "layout-grid", address("claims:catalogue")),
+    ]
+    if shell.is_admin or any(role.rank >= Role.LEAD.rank for role in shell.roles.values()):
+        waiting = shell.undecided()
+        items.append(NavItem(_("Approvals"), "checks", address("claims:approvals"), count=waiting, due=True))
+    return items
+
+
+def of_team(team: Team) -> list[NavItem]:
+    return [
+        NavItem(_("Quota"), "gauge", address("claims:quotas")),
+        NavItem(_("Cost"), "coin-euro", address("usage:team", team.slug)),
+        NavItem(_("People"), "users", address("teams:people", team.slug)),
+    ]
+
+
+def fleet() -> list[NavItem]:
+    return [
+        NavItem(_("Fleet"), "server-2", address("inventory:fleet")),
+        NavItem(_("Clusters"), "sitemap", address("inventory:clusters")),
+        NavItem(_("Devices"), "cpu", address("inventory:devices")),
+        NavItem(_("Nodes"), "server", address("inventory:nodes")),
+    ]
+
+
+def platform(*, has_team: bool) -> list[NavItem]:
+    quota = [] if has_team else [NavItem(_("Quota"), "gauge", address("claims:quotas"))]
+    return [
+        *fleet(),
+        *quota,
+        NavItem(_("Profiles"), "template", address("claims:profiles")),
+        NavItem(_("Rates"), "receipt-euro", address("usage:rates")),
+        NavItem(_("Teams"), "users-group", address("teams:list")),
+        NavItem(_("Admin"), "shield", address("admin:index")),
+    ]
+
+
+def current_url(items: list[NavItem], path: str) -> str:
+    """Return the address of the item that `path` lies below; the longest one wins, "/" is only itself."""
+    above = [
+        item.url for item in items if path == item.url or (item.url != "/" and path.startswith(item.url))
+    ]
+    return max(above, key=len, default="")
+
+
+def shell(request: HttpRequest) -> dict[str, Any]:
+    return {"shell": Shell(request)}

@@ -1,0 +1,159 @@
+"""The profiles, quotas and prices of the demo. Prices are invented and say so in their titles."""
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from claims.models import Profile, Quota
+from claims.models.profile import Approval, Delivery
+from claims.services import save_profile
+from teams.models import Team, User
+from usage.models import Rate
+
+NVIDIA = 'device.attributes["gpu.nvidia.com"]'
+HOURS = timedelta(hours=1)
+
+
+def memory_of(driver: str, at_least: str) -> str:
+    """Head-room below the round number: an "80 GB" H100 publishes 81559Mi."""
+    return (
+        f'device.capacity["{driver}"].?memory.orValue(quantity("0")).compareTo(quantity("{at_least}")) >= 0'
+    )
+
+
+def product(start: str) -> str:
+    return f'{NVIDIA}.?productName.orValue("").startsWith("{start}")'
+
+
+def slice_of(profile: str) -> str:
+    return f'{NVIDIA}.?profile.orValue("") == "{profile}"'
+
+
+def asking(device_class: str, *expressions: str) -> dict[str, Any]:
+    selectors = [{"cel": {"expression": expression}} for expression in expressions]
+    exactly = {
+        "deviceClassName": device_class,
+        "allocationMode": "ExactCount",
+        "count": 1,
+        "selectors": selectors,
+    }
+    return {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
+
+
+# slug, title, use, spec, most devices, longest, usual, approval, automatic up to (devices, duration)
+CATALOGUE: list[dict[str, Any]] = [
+    {
+        "slug": "train-80g",
+        "title": "Train 80 GB",
+        "use": "Fine-tune 7B to 13B models, train vision models with large batches.",
+        "spec": asking("gpu.nvidia.com", memory_of("gpu.nvidia.com", "79Gi")),
+        "max_devices": 8,
+        "approval": Approval.LEAD,
+    },
+    {
+        "slug": "train-48g",
+        "title": "Train 48 GB",
+        "use": "LoRA of 7B models, diffusion, rendering.",
+        "spec": asking("gpu.nvidia.com", product("NVIDIA L40S")),
+        "max_devices": 4,
+        "approval": Approval.LEAD,
+        "automatic_devices": 2,
+        "automatic_duration": 72 * HOURS,
+    },
+    {
+        "slug": "notebook-24g",
+        "title": "Notebook 24 GB",
+        "use": "Interactive work, evaluation, small models.",
+        "spec": asking("gpu.nvidia.com", f'{NVIDIA}.?productName.orValue("") == "NVIDIA L4"'),
+        "max_devices": 2,
+        "approval": Approval.AUTOMATIC,
+    },
+    {
+        "slug": "small-16g",
+        "title": "Small 16 GB",
+        "use": "Tests in CI, classic models, teaching.",
+        "spec": asking("gpu.nvidia.com", product("Tesla T4")),
+        "max_devices": 4,
+        "approval": Approval.AUTOMATIC,
+    },
+    {
+        "slug": "slice-40g",
+        "title": "Slice 40 GB",
+        "use": "Half an A100 with its own memory and engines.",
+        "spec": asking("mig.nvidia.com", slice_of("3g.40gb")),
+        "max_devices": 2,
+        "approval": Approval.AUTOMATIC,
+    },
+    {
+        "slug": "slice-20g",
+        "title": "Slice 20 GB",
+        "use": "Sweeps of small models: many at once, each isolated.",
+        "spec": asking("mig.nvidia.com", slice_of("1g.20gb")),
+        "max_devices": 4,
+        "approval": Approval.LEAD,
+        "automatic_devices": 4,
+        "automatic_duration": 48 * HOURS,
+    },
+    {
+        "slug": "slice-10g",
+        "title": "Slice 10 GB",
+        "use": "Notebooks that mostly wait for their author.",
+        "spec": asking("mig.nvidia.com", slice_of("1g.10gb")),
+        "max_devices": 4,
+        "approval": Approval.AUTOMATIC,
+    },
+    {
+        "slug": "mi300x",
+        "title": "MI300X 192 GB",
+        "use": "Inference of 70B models on one device, ROCm images only.",
+        "spec": asking("gpu.amd.com", memory_of("gpu.amd.com", "180Gi")),
+        "max_devices": 8,
+        "approval": Approval.ADMIN,
+    },
+]
+
+QUOTAS = {  # vision is nearly full; only nlp may use MI300X
+    "vision": {"gpu.nvidia.com": 16, "mig.nvidia.com": 8},
+    "nlp": {"gpu.nvidia.com": 32, "mig.nvidia.com": 8, "gpu.amd.com": 16},
+    "speech": {"gpu.nvidia.com": 12, "mig.nvidia.com": 12},
+    "robotics": {"gpu.nvidia.com": 8},
+}
+
+PRICES = {
+    "H100": "2.90",
+    "A100-SXM4-80GB": "1.80",
+    "L40S": "1.10",
+    "L4": "0.55",
+    "T4": "0.32",
+    "AMD Instinct MI300X": "2.60",
+}
+
+
+def load_catalogue(by: User) -> None:
+    for entry in CATALOGUE:
+        if Profile.objects.filter(slug=entry["slug"]).exists():
+            continue
+        save_profile(
+            by=by,
+            profile=None,
+            teams=[],
+            scalable="gpu",
+            deliveries=[Delivery.CLAIM, Delivery.TEMPLATE],
+            max_duration=14 * 24 * HOURS,
+            default_duration=24 * HOURS,
+            **{"automatic_devices": 0, "automatic_duration": None, **entry},
+        )
+    for slug, limits in QUOTAS.items():
+        for device_class, devices in limits.items():
+            Quota.objects.get_or_create(
+                team=Team.objects.get(slug=slug), device_class=device_class, defaults={"devices": devices}
+            )
+    for name, price in PRICES.items():
+        Rate.objects.get_or_create(
+            product=name,
+            defaults={
+                "title": f"{name} (sample price)",
+                "per_hour": Decimal(price),
+                "valid_from": datetime(2026, 1, 1, tzinfo=UTC),
+            },
+        )

@@ -1,0 +1,131 @@
+"""
+The claims of the demo, each brought to its state by the services, the workers and the cluster.
+
+Everything here is found again by its key at the next start, so that starting again changes nothing.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+from django.utils import timezone
+
+from claims import manifests, services
+from claims.models import Claim, Profile
+from claims.states import ClaimState
+from cluster.errors import ClusterConflict
+from cluster.kinds import POD
+from dra.match import preview
+from inventory.models import Cluster, Freshness, ResourceClaim
+from inventory.picture import picture_of
+from portal.demo.ageing import age_in_cluster
+from portal.demo.clusters import people_gateway
+from portal.demo.past import backdate
+from portal.demo.scenes import SCENES, Scene
+from teams.models import Team, User
+
+PATIENCE = 25.0  # seconds for the workers and the cluster to do their part
+
+
+def play(folder: Path, say: Callable[[str], None]) -> None:
+    """Tell every scene whose cluster is there and that has not been told before."""
+    wait_until(synchronised, PATIENCE * 2)
+    clusters = {cluster.name: cluster for cluster in Cluster.objects.all()}
+    fresh: list[tuple[Scene, Claim]] = []
+    for scene in SCENES:
+        by = User.objects.get(username=scene.by)
+        told = Claim.objects.filter(requested_by=by, key=f"demo-{scene.name}").exists()
+        if scene.cluster in clusters and not told and exists(scene, clusters[scene.cluster]):
+            fresh.append((scene, begin(scene, by, clusters[scene.cluster])))
+    for scene, claim in fresh:
+        start_pod(scene, claim, folder)
+    for scene, claim in fresh:
+        finish(scene, claim, folder)
+    say(f"{len(fresh)} claims told" if fresh else "The story was told before")
+
+
+def exists(scene: Scene, cluster: Cluster) -> bool:
+    """Whether the cluster has any device of the profile at all: the real one has other machines."""
+    version = Profile.objects.select_related("current").get(slug=scene.profile).current
+    return version is not None and bool(preview(picture_of(cluster), version.spec).matching)
+
+
+def begin(scene: Scene, by: User, cluster: Cluster) -> Claim:
+    claim = services.request_claim(
+        by=by,
+        team=Team.objects.get(slug=scene.team),
+        cluster=cluster,
+        profile=Profile.objects.get(slug=scene.profile),
+        devices=scene.devices,
+        parallel=scene.parallel,
+        delivery=scene.delivery,
+        duration=timedelta(hours=scene.hours),
+        reason=scene.reason,
+        name=scene.name,
+        key=f"demo-{scene.name}",
+    )
+    if claim.state == ClaimState.REQUESTED and scene.decision:
+        decide(scene, claim)
+    return claim
+
+
+def decide(scene: Scene, claim: Claim) -> None:
+    lead = User.objects.get(username={"vision": "lead", "nlp": "ines", "speech": "ravi"}[scene.team])
+    if scene.decision == "approve":
+        services.approve(claim=claim, by=lead, spec_hash=claim.spec_hash, note="Fine until then.")
+    else:
+        services.deny(claim=claim, by=lead, reason=scene.decision)
+
+
+def start_pod(scene: Scene, claim: Claim, folder: Path) -> None:
+    """Start the Pod of the page's own snippet, as the person would, and wait until it holds its devices."""
+    if not scene.pod:
+        return
+    claim.refresh_from_db()
+    wait_until(lambda: ResourceClaim.objects.filter(owner=str(claim.pk), gone_at=None).exists(), PATIENCE)
+    with contextlib.suppress(ClusterConflict):  # of an earlier, interrupted start
+        people_gateway(folder, claim.cluster.name).create(POD, manifests.pod_of(claim))
+    wait_until(lambda: claim.allocations.filter(ended_at=None).exists(), PATIENCE)
+
+
+def finish(scene: Scene, claim: Claim, folder: Path) -> None:
+    claim.refresh_from_db()
+    owner = claim.requested_by
+    if scene.then == "withdraw" and claim.state == ClaimState.REQUESTED:
+        services.withdraw(claim=claim, by=owner)
+    elif scene.then in {"withdraw", "release"} and not claim.is_final:
+        services.release(claim=claim, by=owner)
+    elif scene.then == "expire":  # the next round of `expire` sees it
+        Claim.objects.filter(pk=claim.pk).update(decide_by=claim.created_at)
+    if scene.ago and (not scene.pod or grown_old(scene, claim, folder)):
+        backdate(claim, scene.ago, scene.activity)
+
+
+def grown_old(scene: Scene, claim: Claim, folder: Path) -> bool:
+    """Whether the cluster, too, says by now that the devices are held for that long."""
+    if not claim.cluster.simulated:
+        return False
+    age_in_cluster(claim, scene.ago, folder)
+    old = ResourceClaim.objects.filter(
+        owner=str(claim.pk), gone_at=None, allocated_at__lt=timezone.now() - scene.ago / 2
+    )
+    return wait_until(old.exists, PATIENCE)
+
+
+def synchronised() -> bool:
+    """Every cluster has been listed, claims and pods too."""
+    listed = Freshness.objects.filter(resource__in=("resourceslices", "resourceclaims", "pods")).exclude(
+        listed_at=None
+    )
+    return listed.count() >= 3 * Cluster.objects.filter(enabled=True).count()
+
+
+def wait_until(happened: Callable[[], bool], seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while not happened():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True

@@ -1,0 +1,185 @@
+"""What waits for the reader, most urgent first: each a fact with its numbers, and what to do about it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.db.models import Count, Min
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from claims.approvals import inbox
+from claims.states import ClaimState
+from core.times import duration
+from portal.context import Shell
+from portal.home.mine import ClaimRow, Mine
+from teams.models import Role, User
+from usage.templatetags.costs import priced
+
+SOON = timedelta(hours=24)  # a claim that ends within a day
+PATIENCE = timedelta(hours=4)  # a request that is undecided for longer is worth a look
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    label: str
+    url: str
+    is_main: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """`family` is the colour of who acts (claims.states); `key` tells needs apart in an entity tag."""
+
+    key: str
+    icon: str
+    family: str
+    title: str
+    sentence: str
+    url: str
+    actions: tuple[Action, ...]
+
+
+def needs(shell: Shell, held: Mine, *, now: datetime) -> list[Need]:
+    """Return requests to decide on first, then the reader's own claims; one query beside those of `held`."""
+    found = [*to_decide(shell, now=now)]
+    told: set[UUID] = set()  # one need per claim, its most urgent
+    for of_row in (in_trouble, ends_soon, waits_for_pod, is_idle, is_undecided):
+        for row in held.rows:
+            if row.claim.pk not in told and (need := of_row(row, now)) is not None:
+                told.add(row.claim.pk)
+                found.append(need)
+    return found
+
+
+def to_decide(shell: Shell, *, now: datetime) -> Iterator[Need]:
+    """Yield the inbox as one need: how many, and the age of the oldest."""
+    decides = shell.is_admin or any(role.rank >= Role.LEAD.rank for role in shell.roles.values())
+    if not decides or not isinstance(shell.user, User):
+        return
+    waiting = (
+        inbox(shell.user).order_by().aggregate(count=Count("pk", distinct=True), oldest=Min("created_at"))
+    )
+    if not waiting["count"]:
+        return
+    title = ngettext(
+        "%(count)d request waits for your decision",
+        "%(count)d requests wait for your decision",
+        waiting["count"],
+    )
+    age = duration(now - waiting["oldest"])
+    url = reverse("claims:approvals")
+    yield Need(
+        f"inbox {waiting['count']} {waiting['oldest']}",
+        "checks",
+        "wait",
+        title % {"count": waiting["count"]},
+        _("The oldest has waited for %(age)s. It keeps its quota reserved until it is decided.")
+        % {"age": age},
+        url,
+        (Action(_("Decide"), url),),
+    )
+
+
+def page_of(row: ClaimRow) -> str:
+    return reverse("claims:detail", args=[row.claim.pk])
+
+
+def release(row: ClaimRow) -> Action:
+    return Action(_("Release…"), reverse("claims:release", args=[row.claim.pk]))
+
+
+def in_trouble(row: ClaimRow, now: datetime) -> Need | None:
+    """The cluster or the reconciliation says something about the claim that somebody should read."""
+    if not row.claim.problem or row.claim.is_final:
+        return None
+    title = _("%(claim)s has a problem") % {"claim": row.claim.name}
+    url = page_of(row)
+    open_it = (Action(_("Open"), url),)
+    return Need(f"problem {row.claim.pk}", "alert-triangle", "bad", title, row.claim.problem, url, open_it)
+
+
+def ends_soon(row: ClaimRow, now: datetime) -> Need | None:
+    claim = row.claim
+    if claim.state not in (ClaimState.PROVISIONED, ClaimState.ALLOCATED) or claim.expires_at is None:
+        return None
+    left = claim.expires_at - now
+    if left > SOON:
+        return None
+    title = (
+        _("%(claim)s ends in %(left)s") if left > timedelta(0) else _("%(claim)s ended %(left)s ago")
+    ) % {"claim": claim.name, "left": duration(left)}
+    sentence = _(
+        "Then the portal deletes the claim; a running pod keeps its devices until it ends. Save your work."
+    )
+    url = page_of(row)
+    actions = (Action(_("Open"), url), release(row))
+    return Need(f"ends {claim.pk}", "calendar-clock", "wait", title, sentence, url, actions)
+
+
+def waits_for_pod(row: ClaimRow, now: datetime) -> Need | None:
+    claim = row.claim
+    if claim.state != ClaimState.PROVISIONED:
+        return None
+    sentence = _(
+        "Written to %(cluster)s %(age)s ago. Start a pod that uses it; until then nothing is billed."
+    )
+    url = page_of(row)
+    return Need(
+        f"pod {claim.pk}",
+        "cube-plus",
+        "you",
+        _("%(claim)s waits for a pod") % {"claim": claim.name},
+        sentence % {"cluster": claim.cluster.name, "age": duration(now - claim.state_since)},
+        url,
+        (Action(_("Get the manifest"), f"{url}#snippets"), release(row)),
+    )
+
+
+def is_idle(row: ClaimRow, now: datetime) -> Need | None:
+    seen = row.observation
+    if not seen.is_idle or seen.idle_since is None:
+        return None
+    title = _("%(claim)s has been idle for %(span)s") % {
+        "claim": row.claim.name,
+        "span": duration(now - seen.idle_since),
+    }
+    price = row.statement.per_hour
+    said = _("Its devices did next to nothing since then (activity now %(percent)d %%).") % {
+        "percent": seen.percent or 0
+    }
+    if price.exact:
+        said = _("%(said)s It costs %(price)s an hour.") % {"said": said, "price": priced(price)}
+    url = page_of(row)
+    return Need(
+        f"idle {row.claim.pk}", "zzz", "wait", title, said, url, (Action(_("Open"), url), release(row))
+    )
+
+
+def is_undecided(row: ClaimRow, now: datetime) -> Need | None:
+    claim = row.claim
+    if claim.state != ClaimState.REQUESTED or now - claim.created_at < PATIENCE:
+        return None
+    title = _("%(claim)s is undecided for %(age)s") % {
+        "claim": claim.name,
+        "age": duration(now - claim.created_at),
+    }
+    sentence = _("Ask a lead of %(team)s, or withdraw it to free the quota that it reserves.") % {
+        "team": claim.team.slug
+    }
+    if claim.decide_by is not None and claim.decide_by > now:
+        left = duration(claim.decide_by - now)
+        sentence = _("%(sentence)s Undecided it expires in %(left)s.") % {"sentence": sentence, "left": left}
+    url = page_of(row)
+    withdraw = Action(_("Withdraw…"), reverse("claims:withdraw", args=[claim.pk]))
+    return Need(
+        f"undecided {claim.pk}",
+        "hourglass-high",
+        "wait",
+        title,
+        sentence,
+        url,
+        (Action(_("Open"), url), withdraw),
+    )

@@ -1,0 +1,29 @@
+"""Addresses of pages, of the API, and of what a load balancer asks."""
+
+from django.contrib import admin
+from django.urls import include, path
+from drf_spectacular.views import SpectacularAPIView
+
+from portal import health, home
+
+handler404 = "core.handlers.not_found"
+handler500 = "core.handlers.server_error"
+
+urlpatterns = [
+    path("", home.home, name="home"),
+    path("home/live/", home.live, name="home_live"),
+    path("accounts/", include("allauth.urls")),
+    path("", include("teams.urls")),
+    path("", include("inventory.urls")),
+    path("", include("claims.urls")),
+    path("", include("usage.urls")),
+    path("api/v1/", include("teams.api_urls")),
+    path("api/v1/", include("inventory.api_urls")),
+    path("api/v1/", include("claims.api_urls")),
+    path("api/v1/", include("usage.api_urls")),
+    path("api/v1/schema/", SpectacularAPIView.as_view(), name="api-schema"),
+    path("admin/", admin.site.urls),
+    path("healthz", health.healthz, name="healthz"),
+    path("readyz", health.readyz, name="readyz"),
+    path("metrics", health.metrics, name="metrics"),
+]

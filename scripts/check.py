@@ -1,0 +1,85 @@
+"""Every static check, each with its time; all of them run, and the failures are listed at the end."""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BIN = Path(sys.executable).parent
+
+
+def files(*patterns: str) -> list[str]:
+    listed = subprocess.run(
+        ["git", "ls-files", *patterns], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return [name for name in listed.stdout.split() if (ROOT / name).exists()]
+
+
+def tool(name: str) -> str:
+    return str(BIN / name)
+
+
+def uv() -> str:
+    own = ROOT / ".tools" / "uv" / "bin" / "uv"
+    return shutil.which("uv") or str(own)
+
+
+PRODUCTION = {
+    "SECRET_KEY": "only-for-the-deployment-check-0123456789-abcdefghijklmnopqrstuvwxyz",
+    "INSECURE_HTTP": "false",
+    "ALLOWED_HOSTS": "gpu.example.org",
+    "DATABASE_URL": "postgres://nobody@127.0.0.1:1/none",
+    "DATABASE_POOL_SIZE": "0",
+}
+
+
+def commands() -> dict[str, list[str]]:
+    manage = [sys.executable, "-W", "error::RuntimeWarning", "manage.py"]
+    return {
+        "ruff check": [tool("ruff"), "check", "."],
+        "ruff format": [tool("ruff"), "format", "--check", "--quiet", "."],
+        "limits": [sys.executable, "scripts/limits.py"],
+        "lint-imports": [tool("lint-imports")],
+        "djade": [tool("djade"), "--check", "--target-version", "6.1", *files("templates/*.html")],
+        "migrations": [sys.executable, "manage.py", "makemigrations", "--check", "--dry-run"],
+        "check --deploy": [*manage, "check", "--deploy", "--fail-level", "WARNING"],
+        "API schema": [
+            sys.executable,
+            "manage.py",
+            "spectacular",
+            "--fail-on-warn",
+            "--validate",
+            "--file",
+            os.devnull,
+        ],
+        "lockfile": [uv(), "lock", "--check"],
+        "shellcheck": [tool("shellcheck"), *files(".ci/run", "*.sh")],
+        "Dockerfile": [tool("hadolint"), "Dockerfile"],
+        "docker-compose.yml": [sys.executable, "scripts/compose.py"],
+        "mypy": [tool("mypy")],
+    }
+
+
+def main() -> int:
+    failed = []
+    for name, command in commands().items():
+        began = time.monotonic()
+        environment = {**os.environ, **PRODUCTION, "NO_COLOR": "1"}
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+        word = "ok" if done.returncode == 0 else "FAILED"
+        print(f"{word:>6}  {name} ({time.monotonic() - began:.1f} s)", flush=True)
+        if done.returncode:
+            failed.append(name)
+            print((done.stdout + done.stderr).strip()[-6000:], flush=True)
+    if failed:
+        print(f"\n{len(failed)} of {len(commands())} checks failed: {', '.join(failed)}")
+        return 1
+    print(f"\nAll {len(commands())} checks passed.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

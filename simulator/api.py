@@ -1,0 +1,224 @@
+"""The REST paths of one cluster: from a request to the registry, and from its answer to JSON."""
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+
+from simulator import access, discovery, errors, watching
+from simulator.access import Identity
+from simulator.cluster import Cluster
+from simulator.errors import ApiError, Cause
+from simulator.registry import Options, Written
+from simulator.resources import BY_PATH, RESOURCES, Resource
+
+APPLY = "application/apply-patch+yaml"
+PATCHES = (
+    "application/merge-patch+json",
+    "application/json-patch+json",
+    "application/strategic-merge-patch+json",
+)
+STRICTNESS = ("", "Ignore", "Strict", "Warn")
+
+
+class NotServed(Exception):
+    """No such group version: the real server answers with a line of text, not with a Status."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a path means. `namespace` is "" for all namespaces, `part` a subresource."""
+
+    resource: Resource
+    namespace: str = ""
+    name: str = ""
+    part: str = ""
+
+
+async def answer(cluster: Cluster, path: str, request: Request) -> Response:
+    """Answer like an API server; every refusal is a Status object."""
+    try:
+        if path in {"healthz", "livez", "readyz"}:
+            return PlainTextResponse("ok")
+        if path == "metrics":
+            return PlainTextResponse(cluster.metrics(), media_type="text/plain; version=0.0.4")
+        who = access.identify(request.headers.get("authorization", ""))
+        if (described := _described(path)) is not None:
+            return JSONResponse(described)
+        if path == "apis/authorization.k8s.io/v1/selfsubjectaccessreviews" and request.method == "POST":
+            return JSONResponse(_review(who, await _body(request)), 201)
+        return await _serve(cluster, _target(path), who, request)
+    except NotServed:
+        return PlainTextResponse("404 page not found\n", 404)
+    except ApiError as refusal:
+        headers = {"Retry-After": "1"} if refusal.code == 504 else {}
+        return JSONResponse(refusal.body(), refusal.code, headers)
+
+
+def _described(path: str) -> dict[str, Any] | None:
+    match path.rstrip("/").split("/"):
+        case ["version"]:
+            return discovery.version()
+        case ["api"]:
+            return discovery.core_versions()
+        case ["api", version]:
+            return discovery.resources("", version)
+        case ["apis"]:
+            return discovery.groups()
+        case ["apis", group]:
+            return discovery.group(group)
+        case ["apis", group, version]:
+            return discovery.resources(group, version)
+    return None
+
+
+def _target(path: str) -> Target:
+    match path.split("/"):
+        case ["api", version, *rest] if rest:
+            group = ""
+        case ["apis", group, version, *rest] if rest:
+            pass
+        case _:
+            raise NotServed
+    if not any((group, version) == (one.group, one.version) for one in RESOURCES):
+        raise NotServed
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in {"status", "finalize"}:
+        namespace, rest = rest[1], rest[2:]
+    resource = BY_PATH.get((group, version, rest[0]))
+    if resource is None or len(rest) > 3 or bool(namespace) > resource.namespaced:
+        raise errors.no_such_path()
+    name, part = [*rest[1:], "", ""][:2]
+    if (part and (part != "status" or not resource.status)) or (
+        name and resource.namespaced and not namespace
+    ):
+        raise errors.no_such_path()
+    return Target(resource, namespace, name, part)
+
+
+async def _serve(cluster: Cluster, target: Target, who: Identity, request: Request) -> Response:
+    resource, query = target.resource, request.query_params
+    watches = query.get("watch") in {"1", "true"}
+    verb = _verb(request.method, target, watches=watches)
+    what = f"{resource.plural}/{target.part}" if target.part else resource.plural
+    if not who.may(verb, resource.group, what):
+        raise access.refusal(who, verb, resource, target.namespace, target.name, target.part)
+    if verb == "watch":
+        watch = watching.parsed(resource, target.namespace or None, query)
+        return StreamingResponse(
+            _guarded(watching.stream(cluster.store, watch)), media_type="application/json"
+        )
+    if verb == "list":
+        return JSONResponse(cluster.lister.list(resource, target.namespace or None, query))
+    if verb == "get":
+        return JSONResponse(cluster.registry.get(resource, target.namespace, target.name))
+    return await _write(cluster, target, verb, request)
+
+
+async def _guarded(lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    async for line in lines:
+        yield line
+
+
+def _verb(method: str, target: Target, *, watches: bool) -> str:
+    if method in {"GET", "HEAD"}:
+        return "get" if target.name else "watch" if watches else "list"
+    verbs = {"PUT": "update", "PATCH": "patch", "DELETE": "delete"} if target.name else {"POST": "create"}
+    if method not in verbs or (method == "POST" and target.resource.namespaced and not target.namespace):
+        raise errors.method_not_allowed()
+    return verbs[method]
+
+
+async def _write(cluster: Cluster, target: Target, verb: str, request: Request) -> Response:
+    registry, where = cluster.registry, (target.resource, target.namespace)
+    content_type = request.headers.get("content-type", "").partition(";")[0]
+    if verb == "patch" and content_type != APPLY and content_type not in PATCHES:
+        raise ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
+    body = await _body(request)
+    applies = verb == "patch" and content_type == APPLY
+    options = _options(request, verb, applies=applies)
+    if verb == "delete":
+        deleted = registry.delete(*where, target.name, body or {}, options)
+        return JSONResponse(_deletion(target.resource, deleted))
+    if verb == "create":
+        written = registry.create(*where, body, options)
+    elif applies:
+        written = registry.apply(*where, target.name, body, options)
+    elif verb == "patch":
+        written = registry.patch(*where, target.name, body, options, target.part)
+    else:
+        written = registry.replace(*where, target.name, body, options, target.part)
+    return _written(written)
+
+
+def _written(written: Written) -> Response:
+    quoted = [warning.replace("\\", "\\\\").replace('"', '\\"') for warning in written.warnings]
+    headers = {"Warning": ", ".join(f'299 - "{warning}"' for warning in quoted)} if quoted else {}
+    return JSONResponse(written.object, 201 if written.created else 200, headers)
+
+
+def _deletion(resource: Resource, deleted: dict[str, Any]) -> dict[str, Any]:
+    if resource.plural != "devicetaintrules":
+        return deleted
+    metadata = deleted["metadata"]
+    details = {
+        "name": metadata["name"],
+        "group": resource.group,
+        "kind": resource.plural,
+        "uid": metadata["uid"],
+    }
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
+
+
+def _options(request: Request, verb: str, *, applies: bool) -> Options:
+    query = request.query_params
+    kind = {"create": "CreateOptions", "patch": "PatchOptions", "update": "UpdateOptions"}.get(
+        verb, "DeleteOptions"
+    )
+    if query.get("dryRun", "All") != "All":
+        message = f'Unsupported value: ["{query["dryRun"]}"]: supported values: "All"'
+        raise errors.invalid_options(kind, Cause("dryRun", "FieldValueNotSupported", message))
+    strictness = query.get("fieldValidation", "")
+    if strictness not in STRICTNESS:
+        listed = ", ".join(f'"{known}"' for known in STRICTNESS)
+        message = f'Unsupported value: "{strictness}": supported values: {listed}'
+        raise errors.invalid_options(kind, Cause("fieldValidation", "FieldValueNotSupported", message))
+    agent = request.headers.get("user-agent", "unknown").partition("/")[0]
+    return Options(
+        manager=query.get("fieldManager", "" if applies else agent),
+        dry_run="dryRun" in query,
+        strictness=strictness or "Warn",
+        force=query.get("force") in {"true", "1"},
+    )
+
+
+async def _body(request: Request) -> Any:
+    raw = await request.body()
+    if not raw:
+        return None
+    try:
+        if "yaml" in request.headers.get("content-type", "") and not raw.lstrip().startswith(b"{"):
+            return yaml.safe_load(raw)
+        return json.loads(raw)
+    except (ValueError, yaml.YAMLError) as problem:
+        raise errors.bad_request(
+            f"the object provided is unrecognized: json parse error: {problem}"
+        ) from problem
+
+
+def _review(who: Identity, body: Any) -> dict[str, Any]:
+    spec = (body or {}).get("spec") or {}
+    asked = spec.get("resourceAttributes") or {}
+    what = asked.get("resource", "") + (f"/{asked['subresource']}" if asked.get("subresource") else "")
+    allowed = bool(asked) and who.may(asked.get("verb", ""), asked.get("group", ""), what)
+    return {
+        "kind": "SelfSubjectAccessReview",
+        "apiVersion": "authorization.k8s.io/v1",
+        "metadata": {},
+        "spec": spec,
+        "status": {"allowed": allowed},
+    }

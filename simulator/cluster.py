@@ -1,0 +1,112 @@
+"""One simulated cluster: its objects, the API on them, and what moves them."""
+
+import uuid
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from simulator.controllers.claims import ClaimController
+from simulator.controllers.context import Context, Controller
+from simulator.controllers.evictions import EvictionController
+from simulator.controllers.garbage import GarbageCollector
+from simulator.controllers.jobs import JobController
+from simulator.controllers.kubelet import Kubelet
+from simulator.controllers.quotas import QuotaController
+from simulator.controllers.scheduler import Scheduler
+from simulator.controllers.tenants import Tenants
+from simulator.listing import Lister
+from simulator.registry import Options, Registry
+from simulator.resources import NAMESPACES
+from simulator.store import Store
+from simulator.telemetry import Telemetry
+from simulator.world_tenants import seats_of
+
+MOST_ROUNDS = 50  # controllers that never come to rest are a bug; time goes on all the same
+
+
+class Cluster:
+    """
+    `step` lets one simulated second pass, `settle` lets the controllers react to what was written.
+
+    Everything random comes from the seed, and nothing depends on the clock but the timestamps: two clusters
+    with one seed that take the same steps are alike.
+    """
+
+    def __init__(self, name: str, *, seed: int, now: Callable[[], datetime], tenants: bool = True) -> None:
+        self.name = name
+        self.seed = seed
+        self.store = Store(seed=seed, now=now)
+        self.registry = Registry(self.store)
+        self.lister = Lister(self.store)
+        self.context = Context(self.store, self.registry)
+        self.controllers: list[Controller] = [
+            kind(self.context)
+            for kind in (
+                JobController,
+                ClaimController,
+                Scheduler,
+                Kubelet,
+                EvictionController,
+                GarbageCollector,
+                QuotaController,
+            )
+        ]
+        self.telemetry = Telemetry(self.store, seed)
+        if tenants:
+            self.controllers.append(Tenants(self.context, seats_of(name), seed))
+        self._looked: dict[int, int] = {}  # controller → the revision that it has seen
+        self._found()
+
+    def _found(self) -> None:
+        for name in ("default", "kube-system"):
+            self.registry.create(NAMESPACES, "", {"metadata": {"name": name}}, Options())
+        # The uid of kube-system is the identity of a cluster: the same after every start.
+        system = self.registry.get(NAMESPACES, "", "kube-system")
+        uid = str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{self.name}.{self.seed}.simulator"))
+        self.store.put(NAMESPACES, system | {"metadata": system["metadata"] | {"uid": uid}})
+
+    def step(self) -> None:
+        self.context.tick += 1
+        for place, controller in enumerate(self.controllers):
+            if controller.is_time():
+                self._looked.pop(place, None)
+        self.settle()
+
+    def settle(self) -> None:
+        """
+        Let every controller look until none has anything left to do.
+
+        One that fails does not keep the others from their work: what went wrong is raised when they are done.
+        """
+        failures: list[Exception] = []
+        for _ in range(MOST_ROUNDS):
+            before = self.store.revision
+            for place, controller in enumerate(self.controllers):
+                newest = max(self.store.changed[kind.plural] for kind in controller.watches)
+                if self._looked.get(place, -1) < newest:
+                    self._looked[place] = self.store.revision
+                    try:
+                        controller.reconcile()
+                    except Exception as failure:
+                        failures.append(failure)
+            if self.store.revision == before:
+                break
+        if failures:
+            raise ExceptionGroup(f"Controllers of {self.name} failed", failures)
+
+    def metrics(self) -> str:
+        return self.telemetry.text()
+
+    def dump(self) -> dict[str, Any]:
+        return {
+            "tick": self.context.tick,
+            "due": self.context.due,
+            "energy": self.telemetry.energy,
+            "store": self.store.dump(),
+        }
+
+    def restore(self, dumped: dict[str, Any]) -> None:
+        self.context.tick, self.context.due = dumped["tick"], dumped["due"]
+        self.telemetry.energy = dumped["energy"]
+        self.store.restore(dumped["store"])
+        self._looked.clear()

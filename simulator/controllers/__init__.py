@@ -1,0 +1,1 @@
+"""What moves the objects of a cluster, each file one controller as in Kubernetes."""

@@ -1,0 +1,156 @@
+"""
+The resource claim controller: claims from templates, and devices back from pods that have ended.
+
+A ResourceClaim is no reservation: when its last pod is gone, its allocation is cleared.
+Source: pkg/controller/resourceclaim/controller.go.
+"""
+
+from typing import Any
+
+from simulator.controllers.context import (
+    CONTROLLER,
+    Context,
+    deleting,
+    owner_uid,
+    tell,
+    terminal,
+    with_status,
+)
+from simulator.errors import ApiError
+from simulator.resources import CLAIMS, PODS, TEMPLATES, Manifest
+
+FINALIZER = "resource.kubernetes.io/delete-protection"
+POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
+LONGEST_BASE = 57  # of a generated name: 63 less a hyphen and five random characters
+RETRY_TICKS = 10
+
+
+class ClaimController:
+    watches = (PODS, CLAIMS, TEMPLATES)
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.store = context.store
+
+    def is_time(self) -> bool:
+        return self.context.anything_due("retry")
+
+    def reconcile(self) -> None:
+        self._create_missing()
+        pods = {pod["metadata"]["uid"]: pod for pod in self.store.unordered(PODS)}
+        retries = self.context.due.get("retry", {})
+        for uid in [uid for uid in retries if uid not in pods]:
+            del retries[uid]
+        for claim in list(self.store.unordered(CLAIMS)):
+            self._release(claim, pods)
+
+    def _create_missing(self) -> None:
+        owned: dict[tuple[str, str], str] = {}
+        for claim in self.store.unordered(CLAIMS):
+            of = (claim["metadata"].get("annotations") or {}).get(POD_CLAIM)
+            if of:
+                owned[owner_uid(claim), of] = claim["metadata"]["name"]
+        for pod in self.store.all(PODS):
+            if pod["spec"].get("resourceClaims") and not terminal(pod) and not deleting(pod):
+                self._create_for(pod, owned)
+
+    def _create_for(self, pod: Manifest, owned: dict[tuple[str, str], str]) -> None:
+        uid = pod["metadata"]["uid"]
+        statuses = list((pod.get("status") or {}).get("resourceClaimStatuses") or [])
+        known = {status["name"] for status in statuses}
+        missing = [one for one in pod["spec"]["resourceClaims"] if one["name"] not in known]
+        for one in missing:
+            if not one.get("resourceClaimTemplateName"):
+                continue
+            name = owned.get((uid, one["name"])) or self._create(pod, one)
+            if name:
+                statuses.append({"name": one["name"], "resourceClaimName": name})
+        if len(statuses) > len(known):
+            self.store.put(PODS, with_status(pod, resourceClaimStatuses=statuses))
+
+    def _create(self, pod: Manifest, one: dict[str, Any]) -> str:
+        uid, namespace = pod["metadata"]["uid"], pod["metadata"]["namespace"]
+        retries = self.context.due.setdefault("retry", {})
+        if self.context.tick < retries.get(uid, 0):
+            return ""
+        retries.pop(uid, None)
+        template = self.store.get(TEMPLATES, namespace, one["resourceClaimTemplateName"])
+        if template is None:
+            wanted = one["resourceClaimTemplateName"]
+            why = f'resourceclaimtemplate.resource.k8s.io "{wanted}" not found'
+            self._complain(pod, one["name"], f'resource claim template "{wanted}": {why}')
+            return ""
+        try:
+            written = self.context.registry.create(CLAIMS, namespace, _claim(pod, one, template), CONTROLLER)
+        except ApiError as refusal:
+            self._complain(pod, one["name"], f"create ResourceClaim : {refusal.message}")
+            return ""
+        return str(written.object["metadata"]["name"])
+
+    def _complain(self, pod: Manifest, name: str, why: str) -> None:
+        self.context.due["retry"][pod["metadata"]["uid"]] = self.context.tick + RETRY_TICKS
+        message = f"PodResourceClaim {name}: {why}"
+        tell(self.context, pod, "FailedResourceClaimCreation", message, source="resource_claim")
+
+    def _release(self, claim: Manifest, pods: dict[str, Manifest]) -> None:
+        status = claim.get("status") or {}
+        reserved = status.get("reservedFor") or []
+        left = [one for one in reserved if (pod := pods.get(one["uid"])) is not None and not _done(pod)]
+        if len(left) != len(reserved) or (status.get("allocation") and not left):
+            # The last user takes the allocation along.
+            allocation = status.get("allocation") if left else None
+            claim = self._write(
+                with_status(claim, reservedFor=left or None, allocation=allocation), free=not left
+            )
+        elif deleting(claim) and not left and FINALIZER in (claim["metadata"].get("finalizers") or []):
+            claim = self._write(claim, free=True)
+        owner = pods.get(owner_uid(claim))
+        generated = POD_CLAIM in (claim["metadata"].get("annotations") or {})
+        if generated and owner is not None and terminal(owner) and not deleting(claim):
+            metadata = claim["metadata"]
+            self.context.registry.delete(CLAIMS, metadata["namespace"], metadata["name"], {}, CONTROLLER)
+
+    def _write(self, claim: Manifest, *, free: bool) -> Manifest:
+        if free:
+            finalizers = [one for one in claim["metadata"].get("finalizers") or [] if one != FINALIZER]
+            metadata = {**claim["metadata"], "finalizers": finalizers}
+            if not finalizers:
+                del metadata["finalizers"]
+            claim = claim | {"metadata": metadata}
+            if deleting(claim) and not finalizers:
+                return self.store.remove(CLAIMS, claim)
+        return self.store.put(CLAIMS, claim)
+
+
+def _done(pod: Manifest) -> bool:
+    return terminal(pod) or (deleting(pod) and not pod["spec"].get("nodeName"))
+
+
+def _claim(pod: Manifest, one: dict[str, Any], template: Manifest) -> Manifest:
+    metadata, spec = pod["metadata"], template["spec"]
+    given = spec.get("metadata") or {}
+    owner = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+        "controller": True,
+    }
+    return {
+        "metadata": {
+            "generateName": _base(metadata["name"], one["name"]),
+            "annotations": (given.get("annotations") or {}) | {POD_CLAIM: one["name"]},
+            "ownerReferences": [owner],
+        }
+        | ({"labels": given["labels"]} if given.get("labels") else {}),
+        "spec": spec["spec"],
+    }
+
+
+def _base(pod: str, claim: str) -> str:
+    """Return the start of the generated name; both parts are cut in proportion if they are too long."""
+    if len(pod) + len(claim) + 2 > LONGEST_BASE:
+        room = LONGEST_BASE - 2
+        for_pod = len(pod) * room // (len(pod) + len(claim))
+        pod, claim = pod[:for_pod], claim[: room - for_pod]
+    return f"{pod}-{claim}-"

@@ -1,0 +1,238 @@
+"""
+The scheduler: puts pods on nodes and gives devices to their claims.
+
+Devices come from `dra.allocator`. Messages are those of kube-scheduler 1.37.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any
+
+from dra.allocator import AllocationError, AllocationResult, allocate
+from dra.nodes import selects
+from dra.picture import Picture
+from simulator.controllers.claims import FINALIZER
+from simulator.controllers.context import (
+    Context,
+    Reacting,
+    deleting,
+    tell,
+    terminal,
+    with_condition,
+    with_status,
+)
+from simulator.resources import CLAIMS, CLASSES, NODES, PODS, SLICES, TAINT_RULES, Manifest
+
+SOURCE = "default-scheduler"
+MOST_USERS = 256  # of one claim
+MOST_DEVICES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal(Exception):
+    """Why a pod stays where it is; `reason` is that of its condition."""
+
+    reason: str
+    message: str
+
+
+class Scheduler(Reacting):
+    watches = (PODS, CLAIMS, SLICES, CLASSES, NODES, TAINT_RULES)
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.store = context.store
+        self._picture = Picture()
+        self._drawn: tuple[int, ...] = ()
+        self._failed: dict[str, Hashable] = {}  # uid → what the cluster was like when the pod did not fit
+
+    def reconcile(self) -> None:
+        waiting = [pod for pod in self.store.unordered(PODS) if _waits(pod)]
+        waiting.sort(key=_age)
+        for pod in waiting:
+            self._try(pod)
+        alive = {pod["metadata"]["uid"] for pod in waiting}
+        self._failed = {uid: seen for uid, seen in self._failed.items() if uid in alive}
+
+    def _try(self, pod: Manifest) -> None:
+        claims = self._claims_of(pod)
+        if claims is None:
+            return
+        uid, picture = pod["metadata"]["uid"], self._look()
+        seen = (
+            self._drawn[:-1],
+            frozenset(picture.held.holders),
+            *(claim["metadata"]["uid"] for claim in claims),
+        )
+        if self._failed.get(uid) == seen:
+            return
+        try:
+            node, results = self._place(pod, claims, picture)
+        except Refusal as refusal:
+            self._failed[uid] = seen
+            self._refuse(pod, refusal)
+            return
+        self._bind(pod, claims, node, results)
+
+    def _claims_of(self, pod: Manifest) -> list[Manifest] | None:
+        """Return the claims of a pod; None while one is missing or going away: the pod is not queued."""
+        generated = {
+            one["name"]: one.get("resourceClaimName")
+            for one in (pod.get("status") or {}).get("resourceClaimStatuses") or []
+        }
+        claims = []
+        for one in pod["spec"].get("resourceClaims") or []:
+            name = one.get("resourceClaimName") or generated.get(one["name"])
+            claim = self.store.get(CLAIMS, pod["metadata"]["namespace"], name) if name else None
+            if claim is None or deleting(claim):
+                return None
+            claims.append(claim)
+        return claims
+
+    def _look(self) -> Picture:
+        kinds = (SLICES, CLASSES, NODES, TAINT_RULES, CLAIMS)
+        now = tuple(self.store.changed[kind.plural] for kind in kinds)
+        if now[:-1] != self._drawn[:-1]:
+            slices, classes, nodes, rules = (self.store.all(kind) for kind in kinds[:-1])
+            self._picture = Picture(classes, slices, self.store.all(CLAIMS), rules, nodes)
+        elif now != self._drawn:
+            # What the selectors say of the devices stays true while slices and classes do.
+            self._picture = replace(self._picture, claims=self.store.all(CLAIMS))
+        self._drawn = now
+        return self._picture
+
+    def _place(
+        self, pod: Manifest, claims: list[Manifest], picture: Picture
+    ) -> tuple[Manifest, list[AllocationResult]]:
+        open_claims = [claim for claim in claims if not (claim.get("status") or {}).get("allocation")]
+        self._check(open_claims, picture)
+        reasons: Counter[str] = Counter()
+        nodes = self._in_order(pod, picture)
+        for node in nodes:
+            if why := _unfit(pod, node, claims):
+                reasons[why] += 1
+                continue
+            try:
+                results = allocate(picture, node, open_claims) if open_claims else []
+            except AllocationError as error:
+                raise Refusal("SchedulerError", _error_text(error, open_claims[0])) from error
+            if results is not None:
+                return dict(node), results
+            reasons["cannot allocate all claims"] += 1
+        raise Refusal("Unschedulable", _summary(len(nodes), reasons))
+
+    def _in_order(self, pod: Manifest, picture: Picture) -> list[Mapping[str, Any]]:
+        """Nodes in use come first, so that whole nodes stay free; among equals, chance decides."""
+        used = {one["spec"].get("nodeName") for one in self.store.unordered(PODS) if not terminal(one)}
+        chance = Random(pod["metadata"]["uid"])  # noqa: S311 – the same for the same pod, no secrets
+        order = chance.sample(picture.nodes, len(picture.nodes))
+        return sorted(order, key=lambda node: node["metadata"]["name"] not in used)
+
+    def _check(self, claims: list[Manifest], picture: Picture) -> None:
+        """What is wrong whatever the node is: a class that is missing, too many devices."""
+        for claim in claims:
+            total = 0
+            for request in (claim["spec"].get("devices") or {}).get("requests") or []:
+                for wish in request.get("firstAvailable") or [request["exactly"]]:
+                    if wish["deviceClassName"] not in picture.class_by_name:
+                        missing = f"device class {wish['deviceClassName']} does not exist"
+                        why = f"request {request['name']}: {missing}"
+                        raise Refusal("Unschedulable", _available(len(picture.nodes), why))
+                count = (request.get("exactly") or {}).get("count") or 0
+                if total + count > MOST_DEVICES:
+                    why = f"adding {count} devices exceeds the claim limit of {MOST_DEVICES}"
+                    where = f"{_claim(claim)}, request {request['name']}"
+                    already = f"with {total} already accounted for"
+                    raise Refusal("SchedulerError", _plugin(f"{where}: {why}, {already}"))
+                total += count
+
+    def _refuse(self, pod: Manifest, refusal: Refusal) -> None:
+        condition = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": refusal.reason,
+            "message": refusal.message,
+        }
+        conditions = (pod.get("status") or {}).get("conditions") or []
+        if any(condition.items() <= one.items() for one in conditions):
+            return
+        self.store.put(PODS, with_condition(pod, condition, at=self.store.timestamp()))
+        tell(self.context, pod, "FailedScheduling", refusal.message, source=SOURCE)
+
+    def _bind(
+        self, pod: Manifest, claims: list[Manifest], node: Manifest, results: list[AllocationResult]
+    ) -> None:
+        metadata, at, given = pod["metadata"], self.store.timestamp(), iter(results)
+        user = {"resource": "pods", "name": metadata["name"], "uid": metadata["uid"]}
+        for claim in claims:
+            status = claim.get("status") or {}
+            allocation = status.get("allocation") or next(given).as_dict() | {"allocationTimestamp": at}
+            reserved = status.get("reservedFor") or []
+            users = reserved if user in reserved else [*reserved, user]
+            finalizers = claim["metadata"].get("finalizers") or []
+            if FINALIZER not in finalizers:
+                claim = claim | {"metadata": claim["metadata"] | {"finalizers": [*finalizers, FINALIZER]}}
+            self.store.put(CLAIMS, with_status(claim, allocation=allocation, reservedFor=users))
+        name = node["metadata"]["name"]
+        pod = pod | {"spec": pod["spec"] | {"nodeName": name}}
+        self.store.put(PODS, with_condition(pod, {"type": "PodScheduled", "status": "True"}, at=at))
+        message = f"Successfully assigned {metadata['namespace']}/{metadata['name']} to {name}"
+        tell(self.context, pod, "Scheduled", message, source=SOURCE, warning=False)
+
+
+def _age(pod: Manifest) -> tuple[str, int]:
+    return pod["metadata"]["creationTimestamp"], int(pod["metadata"]["resourceVersion"])
+
+
+def _claim(claim: Manifest) -> str:
+    return f"claim {claim['metadata']['namespace']}/{claim['metadata']['name']}"
+
+
+def _waits(pod: Manifest) -> bool:
+    return not pod["spec"].get("nodeName") and not terminal(pod) and not deleting(pod)
+
+
+def _unfit(pod: Manifest, node: Mapping[str, Any], claims: list[Manifest]) -> str:
+    """Return why the node is out of the question, in the words of the scheduler; "" if it is not."""
+    if (node.get("spec") or {}).get("unschedulable"):
+        return "node(s) were unschedulable"
+    labels = node["metadata"].get("labels") or {}
+    wanted = pod["spec"].get("nodeSelector") or {}
+    if not wanted.items() <= labels.items():
+        return "node(s) didn't match Pod's node affinity/selector"
+    for claim in claims:
+        status = claim.get("status") or {}
+        allocation = status.get("allocation") or {}
+        if allocation.get("nodeSelector") and not selects(allocation["nodeSelector"], node):
+            return "resourceclaim not available on the node"
+        if len(status.get("reservedFor") or []) >= MOST_USERS:
+            return "resourceclaim in use"
+    return ""
+
+
+def _summary(nodes: int, reasons: Counter[str]) -> str:
+    if not nodes:
+        return "no nodes available to schedule pods"
+    return _available(nodes, ", ".join(sorted(f"{count} {why}" for why, count in reasons.items())))
+
+
+def _available(nodes: int, why: str) -> str:
+    helpless = f"preemption: 0/{nodes} nodes are available: {nodes} Preemption is not helpful for scheduling."
+    return f"0/{nodes} nodes are available: {why}. {helpless}"
+
+
+def _plugin(why: str) -> str:
+    return f'running "DynamicResources" filter plugin: {why}'
+
+
+def _error_text(error: AllocationError, claim: Manifest) -> str:
+    """Say in the scheduler's words what the allocator says in the portal's."""
+    where = _claim(claim)
+    said = re.sub(r'Key not found in map : "(\w+)"', r"no such key: \1", error.message)
+    if found := re.match(r"Selector (\d+) of request .* fails on [^:]*: (?P<why>.*)", said):
+        # Class selectors are counted before those of the request, as upstream names the latter alone.
+        return _plugin(f"{where}: selector #{max(int(found[1]) - 2, 0)}: CEL runtime error: {found['why']}")
+    return _plugin(f"{where}: {said}")

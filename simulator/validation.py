@@ -1,0 +1,211 @@
+"""
+What the API server refuses with 422, in its words.
+
+It is as lax as the real one: an unknown class, 33 devices or an attribute that nobody publishes pass here and
+get stuck at scheduling.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from dra.cel import CelError, CompileError, compile_selector
+from simulator.errors import Cause
+from simulator.resources import CLAIMS, JOBS, PODS, QUOTAS, TAINT_RULES, TEMPLATES, Manifest, Resource
+
+LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+NOT_A_LABEL = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start "
+    "and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
+    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+)
+NOT_A_SUBDOMAIN = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must "
+    "start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
+    r"'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+)
+NOT_QUALIFIED = "a fully qualified name must be a domain and a name separated by a slash"
+NO_SUCH_REQUEST = (
+    "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
+)
+MODES = ("All", "ExactCount")
+EFFECTS = ("NoExecute", "NoSchedule", "None")
+
+
+def causes(resource: Resource, manifest: Manifest) -> list[Cause]:
+    """Return everything that is wrong with an object that is to be stored."""
+    found = list(_name(manifest["metadata"]))
+    spec = manifest.get("spec") or {}
+    if resource is CLAIMS:
+        found += _claim_spec(spec, "spec")
+    elif resource is TEMPLATES:
+        found += _claim_spec(spec.get("spec") or {}, "spec.spec")
+    elif resource is PODS:
+        found += _pod(spec)
+    elif resource is JOBS:
+        if not ((spec.get("template") or {}).get("spec") or {}).get("containers"):
+            found.append(Cause.required("spec.template.spec.containers"))
+    elif resource is QUOTAS:
+        found += _quota(spec)
+    elif resource is TAINT_RULES:
+        found += _taint(spec.get("taint") or {})
+    return found
+
+
+def _quoted(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _subdomain(path: str, value: str) -> Iterator[Cause]:
+    if not SUBDOMAIN.fullmatch(value):
+        yield Cause.invalid(path, _quoted(value), NOT_A_SUBDOMAIN)
+    elif len(value) > 253:
+        yield Cause.invalid(path, _quoted(value), "must be no more than 253 characters")
+
+
+def _name(metadata: dict[str, Any]) -> Iterator[Cause]:
+    if not metadata.get("name"):
+        yield Cause.required("metadata.name", "name or generateName is required")
+    else:
+        yield from _subdomain("metadata.name", metadata["name"])
+
+
+def _claim_spec(spec: dict[str, Any], path: str) -> Iterator[Cause]:
+    devices = spec.get("devices") or {}
+    requests = devices.get("requests") or []
+    path += ".devices"
+    if len(requests) > 32:
+        yield Cause(
+            f"{path}.requests", "FieldValueTooMany", f"Too many: {len(requests)}: must have at most 32 items"
+        )
+    names: set[str] = set()
+    for index, request in enumerate(requests):
+        where = f"{path}.requests[{index}]"
+        yield from _label(f"{where}.name", request.get("name", ""))
+        if request.get("name") in names:
+            yield Cause(where, "FieldValueDuplicate", f"Duplicate value: {_quoted(request)}")
+        names.add(request.get("name", ""))
+        yield from _request(request, where)
+    names |= {
+        f"{request.get('name')}/{one.get('name')}"
+        for request in requests
+        for one in request.get("firstAvailable") or []
+    }
+    for part in ("constraints", "config"):
+        for index, one in enumerate(devices.get(part) or []):
+            yield from _references(one, names, f"{path}.{part}[{index}]")
+    for index, constraint in enumerate(devices.get("constraints") or []):
+        yield from _constraint(constraint, f"{path}.constraints[{index}]")
+
+
+def _label(path: str, value: str) -> Iterator[Cause]:
+    if not value:
+        yield Cause.required(path)
+    elif not LABEL.fullmatch(value) or len(value) > 63:
+        yield Cause.invalid(path, _quoted(value), NOT_A_LABEL)
+
+
+def _request(request: dict[str, Any], path: str) -> Iterator[Cause]:
+    exactly, alternatives = request.get("exactly"), request.get("firstAvailable") or []
+    if exactly is None and not alternatives:
+        yield Cause.required(path, "exactly one of `exactly` or `firstAvailable` is required")
+    elif exactly is not None and alternatives:
+        why = "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set"
+        yield Cause.invalid(path, "null", why)
+    elif exactly is not None:
+        yield from _wish(exactly, f"{path}.exactly")
+    for index, one in enumerate(alternatives):
+        where = f"{path}.firstAvailable[{index}]"
+        yield from _label(f"{where}.name", one.get("name", ""))
+        yield from _wish(one, where)
+
+
+def _wish(wish: dict[str, Any], path: str) -> Iterator[Cause]:
+    if not wish.get("deviceClassName"):
+        yield Cause.required(f"{path}.deviceClassName")
+    else:
+        yield from _subdomain(f"{path}.deviceClassName", wish["deviceClassName"])
+    mode, count = wish.get("allocationMode"), wish.get("count") or 0
+    if mode not in MODES:
+        listed = ", ".join(_quoted(known) for known in MODES)
+        message = f"Unsupported value: {_quoted(mode)}: supported values: {listed}"
+        yield Cause(f"{path}.allocationMode", "FieldValueNotSupported", message)
+    elif mode == "All" and count:
+        why = "must not be specified when allocationMode is 'All'"
+        yield Cause.invalid(f"{path}.count", str(count), why)
+    elif mode == "ExactCount" and count <= 0:
+        yield Cause.invalid(f"{path}.count", str(count), "must be greater than zero")
+    for index, selector in enumerate(wish.get("selectors") or []):
+        if not (selector.get("cel") or {}).get("expression"):
+            yield Cause.required(f"{path}.selectors[{index}].cel.expression")
+        else:
+            yield from _expression(selector["cel"]["expression"], f"{path}.selectors[{index}].cel.expression")
+
+
+def _expression(expression: str, path: str) -> Iterator[Cause]:
+    try:
+        compile_selector(expression)
+    except CompileError as error:
+        yield Cause.invalid(path, _quoted(expression), f"compilation failed: {error.message}")
+    except CelError:
+        return  # it may be right: only a cluster can tell
+
+
+def _references(one: dict[str, Any], names: set[str], path: str) -> Iterator[Cause]:
+    for index, name in enumerate(one.get("requests") or []):
+        if name not in names:
+            yield Cause.invalid(f"{path}.requests[{index}]", _quoted(name), NO_SUCH_REQUEST)
+
+
+def _constraint(constraint: dict[str, Any], path: str) -> Iterator[Cause]:
+    for key in ("matchAttribute", "distinctAttribute"):
+        attribute = constraint.get(key)
+        if attribute is not None and "/" not in attribute:
+            yield Cause.invalid(f"{path}.{key}", _quoted(attribute), NOT_QUALIFIED)
+    if not constraint.get("matchAttribute") and not constraint.get("distinctAttribute"):
+        why = (
+            'exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set'
+        )
+        yield Cause.required(path, why)  # the words of 1.37, though no field is set
+
+
+def _pod(spec: dict[str, Any]) -> Iterator[Cause]:
+    if not spec.get("containers"):
+        yield Cause.required("spec.containers")
+    for index, container in enumerate(spec.get("containers") or []):
+        if not container.get("name"):
+            yield Cause.required(f"spec.containers[{index}].name")
+    for index, claim in enumerate(spec.get("resourceClaims") or []):
+        if not claim.get("name"):
+            yield Cause.required(f"spec.resourceClaims[{index}].name")
+        given = [key for key in ("resourceClaimName", "resourceClaimTemplateName") if claim.get(key)]
+        if len(given) == 1:
+            continue
+        shown = {
+            "Name": claim.get("name"),
+            **{key[0].upper() + key[1:]: claim.get(key) for key in _REFERENCES},
+        }
+        why = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
+        if given:
+            why = "at most one of `resourceClaimName`, `resourceClaimTemplateName` may be specified"
+        yield Cause.invalid(f"spec.resourceClaims[{index}]", _quoted(shown), why)
+
+
+_REFERENCES = ("resourceClaimName", "resourceClaimTemplateName")
+
+
+def _quota(spec: dict[str, Any]) -> Iterator[Cause]:
+    for key, value in (spec.get("hard") or {}).items():
+        if (key.startswith("count/") or key.endswith("/devices")) and not str(value).isdigit():
+            yield Cause.invalid(f"spec.hard[{key}]", _quoted(value), "must be an integer")
+
+
+def _taint(taint: dict[str, Any]) -> Iterator[Cause]:
+    if not taint.get("key"):
+        yield Cause.invalid("spec.taint.key", '""', "name part must be non-empty")
+    if taint.get("effect") not in EFFECTS:
+        listed = ", ".join(_quoted(known) for known in EFFECTS)
+        message = f"Unsupported value: {_quoted(taint.get('effect', ''))}: supported values: {listed}"
+        yield Cause("spec.taint.effect", "FieldValueNotSupported", message)

@@ -1,0 +1,152 @@
+// Draws <div class="dg-plot" data-plot="activity" data-from="id of a json_script" data-unit="%" data-max="100">.
+// The JSON has x (Unix seconds), step (seconds), and under the name of the plot either values or a list of
+// {label, values, dash}; null is a gap: hatched, no line across it. `limit` of the JSON is a dashed line of "memory".
+const root = document.documentElement;
+const KNOWN = { activity: { unit: "%", max: 100 }, memory: { unit: "GiB", limit: true } };
+const drawn = new Map();
+
+// A token is light-dark(…): only a used colour tells which of the two it is.
+const probe = document.createElement("span");
+probe.hidden = true;
+document.body.append(probe);
+const token = (name) => {
+  probe.style.color = `var(${name})`;
+  return getComputedStyle(probe).color;
+};
+const faint = (colour, alpha) => `color-mix(in srgb, ${colour} ${alpha}%, transparent)`;
+
+const hatch = (colour) => {
+  const tile = document.createElement("canvas");
+  tile.width = tile.height = 8;
+  const pen = tile.getContext("2d");
+  pen.strokeStyle = colour;
+  pen.lineWidth = 1.5;
+  pen.beginPath();
+  for (const at of [-4, 4, 12]) { pen.moveTo(at - 4, 12); pen.lineTo(at + 12, -4); }
+  pen.stroke();
+  return tile;
+};
+
+// Where every series is silent: [first, last] indices.
+const gapsOf = (columns) => {
+  const gaps = [];
+  columns[0]?.forEach((_, index) => {
+    if (columns.some((values) => values[index] !== null)) return;
+    const last = gaps.at(-1);
+    if (last && last[1] === index - 1) last[1] = index;
+    else gaps.push([index, index]);
+  });
+  return gaps;
+};
+
+const paintGaps = (gaps, x, step) => (plot) => {
+  const { ctx, bbox } = plot;
+  ctx.save();
+  ctx.fillStyle = ctx.createPattern(hatch(token("--dg-hatch")), "repeat");
+  for (const [first, last] of gaps) {
+    const left = Math.max(plot.valToPos(x[first] - step / 2, "x", true), bbox.left);
+    const right = Math.min(plot.valToPos(x[last] + step / 2, "x", true), bbox.left + bbox.width);
+    if (right > left) ctx.fillRect(left, bbox.top, right - left, bbox.height);
+  }
+  ctx.restore();
+};
+
+const clock = (options) => {
+  const format = new Intl.DateTimeFormat(root.lang, { timeZone: root.dataset.zone, hourCycle: "h23", ...options });
+  return (seconds) => format.format(seconds * 1000);
+};
+const ticks = (x) => clock(x.at(-1) - x[0] > 2 * 86400 ? { day: "numeric", month: "short" } : { hour: "2-digit", minute: "2-digit" });
+
+const axes = (x, unit) => {
+  const text = token("--dg-text-3"), font = `11px ${getComputedStyle(document.body).fontFamily}`, grid = token("--dg-grid");
+  const time = ticks(x);
+  return [
+    { stroke: text, font, grid: { show: false }, ticks: { show: false }, size: 26, space: 90, values: (_, splits) => splits.map(time) },
+    { stroke: text, font, grid: { stroke: grid, width: 1 }, ticks: { show: false }, size: 62, space: 38, values: (_, splits) => splits.map((value) => `${value} ${unit}`) },
+  ];
+};
+
+const seriesOf = (lines, limit, unit) => {
+  const colours = ["--dg-c1", "--dg-c2", "--dg-c3", "--dg-c4", "--dg-c5"].map(token);
+  const list = lines.map((line, index) => ({
+    label: line.label ?? "",
+    stroke: colours[index % colours.length],
+    fill: lines.length === 1 ? faint(colours[0], 12) : undefined,
+    width: 1.5,
+    dash: line.dash ? [5, 4] : undefined,
+    points: { show: false },
+    spanGaps: false,
+  }));
+  if (limit) list.push({ label: `${limit} ${unit}`, stroke: token("--dg-text-3"), width: 1.5, dash: [5, 4], points: { show: false } });
+  return list;
+};
+
+const legend = (host, lines) => {
+  host.parentElement.querySelector(`[data-legend="${host.dataset.plot}"]`)?.remove();
+  if (lines.length < 2) return;
+  const box = document.createElement("div");
+  box.className = "dg-legend";
+  box.dataset.legend = host.dataset.plot;
+  lines.forEach((line, index) => {
+    const entry = document.createElement("span"), key = document.createElement("i");
+    key.className = `dg-key line c${(index % 5) + 1}`;
+    entry.append(key, line.label);
+    box.append(entry);
+  });
+  host.before(box);
+};
+
+const tip = (host, x, lines, unit) => {
+  const box = document.createElement("div");
+  box.className = "dg-plottip";
+  box.hidden = true;
+  host.append(box);
+  const when = clock({ weekday: "short", day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+  return (plot) => {
+    const { idx, left } = plot.cursor;
+    box.hidden = idx === null || idx === undefined || left < 0;
+    if (box.hidden) return;
+    const values = lines.map(({ label, values }) => `${label ? `${label} ` : ""}${values[idx] === null ? "–" : `${values[idx]} ${unit}`}`);
+    box.textContent = [when(x[idx]), ...values].join(" · ");
+    const middle = plot.bbox.left / devicePixelRatio + left;
+    box.style.left = `${Math.min(Math.max(middle - box.offsetWidth / 2, 0), host.clientWidth - box.offsetWidth)}px`;
+  };
+};
+
+const draw = (host) => {
+  const data = JSON.parse(document.getElementById(host.dataset.from).textContent);
+  const known = KNOWN[host.dataset.plot] ?? {};
+  const given = data[host.dataset.plot];
+  const lines = typeof given[0] === "object" && given[0] !== null ? given : [{ values: given }];
+  const unit = host.dataset.unit ?? known.unit ?? "", max = Number(host.dataset.max ?? known.max) || null;
+  const limit = known.limit ? data.limit : null;
+  const columns = lines.map((line) => line.values);
+  host.replaceChildren();
+  host.setAttribute("aria-hidden", "true");
+  legend(host, lines);
+  const follow = tip(host, data.x, lines, unit);
+  const plot = new uPlot({
+    width: host.clientWidth,
+    height: Number(host.dataset.height) || 160,
+    legend: { show: false },
+    cursor: { points: { size: 6 }, drag: { x: false, y: false } },
+    scales: { y: { range: (_, low, high) => [0, max ?? Math.max(high ?? 1, limit ?? 0) * 1.1] } },
+    axes: axes(data.x, unit),
+    series: [{}, ...seriesOf(lines, limit, unit)],
+    hooks: { draw: [paintGaps(gapsOf(columns), data.x, data.step ?? 0)], setCursor: [follow] },
+  }, [data.x, ...columns, ...(limit ? [data.x.map(() => limit)] : [])], host);
+  drawn.get(host)?.destroy();
+  drawn.set(host, plot);
+};
+
+const resized = new ResizeObserver((entries) => {
+  for (const { target } of entries) drawn.get(target)?.setSize({ width: target.clientWidth, height: drawn.get(target).height });
+});
+
+export const drawAll = () => {
+  for (const host of drawn.keys()) if (!host.isConnected) { drawn.get(host).destroy(); drawn.delete(host); }
+  for (const host of document.querySelectorAll("[data-plot][data-from]")) if (!drawn.has(host)) { draw(host); resized.observe(host); }
+};
+const redraw = () => { for (const host of drawn.keys()) draw(host); };
+document.addEventListener("dg:theme", redraw);
+for (const media of ["(prefers-color-scheme: dark)", "print"]) matchMedia(media).addEventListener("change", redraw);

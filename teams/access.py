@@ -1,0 +1,69 @@
+"""The only readers of Membership: who may know of a team, and who may do what in it."""
+
+from typing import cast
+
+from django.contrib.auth.models import AnonymousUser
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest
+
+from teams.models import Membership, Role, Team, User
+
+
+class UserRequest(HttpRequest):
+    """A request behind `login_required`."""
+
+    user: User
+
+
+def asker(request: HttpRequest) -> User:
+    """Return the person behind a request that has passed authentication."""
+    return cast(User, request.user)
+
+
+def role_in(user: User | AnonymousUser, team: Team) -> Role | None:
+    """Return the role of `user` in `team`, owner for a platform admin, None for an outsider."""
+    if not user.is_authenticated:
+        return None
+    if user.is_superuser:
+        return Role.OWNER
+    role = Membership.objects.filter(user=user, team=team).values_list("role", flat=True).first()
+    return Role(role) if role else None
+
+
+def team_for(user: User | AnonymousUser, slug: str, *, at_least: Role = Role.VIEWER) -> Team:
+    """Return the team; 404 if `user` may not know of it, 403 if their role is below `at_least`."""
+    team = Team.objects.visible_to(user).filter(slug=slug).first()
+    if team is None:
+        raise Http404
+    require_role(user, team, at_least=at_least)
+    return team
+
+
+def require_role(user: User | AnonymousUser, team: Team, *, at_least: Role) -> Role:
+    """Return the role; 404 for an outsider, 403 for one whose role is below `at_least`."""
+    role = role_in(user, team)
+    if role is None:
+        raise Http404
+    if role.rank < at_least.rank:
+        raise PermissionDenied(f"You are {role} of {team}; this needs {at_least}.")
+    return role
+
+
+def teams_where(user: User | AnonymousUser, *, at_least: Role) -> list[Team]:
+    """Return the teams in which `user` has at least this role, in one query."""
+    teams = Team.objects.visible_to(user)
+    if user.is_authenticated and not user.is_superuser:
+        roles = [role for role in Role if role.rank >= at_least.rank]
+        teams = teams.filter(memberships__user=user, memberships__role__in=roles)
+    return list(teams)
+
+
+def people_in(team: Team, *, at_least: Role) -> list[User]:
+    """Return the people who can sign in and have at least this role in `team`, by name; one query."""
+    roles = [role for role in Role if role.rank >= at_least.rank]
+    people = User.objects.filter(is_active=True, memberships__team=team, memberships__role__in=roles)
+    return list(people.distinct().order_by("username"))
+
+
+def is_platform_admin(user: User | AnonymousUser) -> bool:
+    return user.is_authenticated and user.is_superuser

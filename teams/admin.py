@@ -1,0 +1,51 @@
+"""People and teams in Django's admin, for platform admins; sign-in there is rate-limited like everywhere."""
+
+from allauth.account.decorators import secure_admin_login
+from django.contrib import admin
+from django.contrib.auth.admin import UserAdmin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+
+from teams.models import ApiToken, Membership, Team, User
+
+admin.site.site_header = admin.site.site_title = "Dragoman"
+setattr(admin.site, "login", secure_admin_login(admin.site.login))  # noqa: B010 - mypy forbids the assignment
+
+
+@admin.register(User)
+class PersonAdmin(UserAdmin):  # type: ignore[type-arg]  # Django's admin is not generic while it runs
+    list_display = ("username", "email", "first_name", "last_name", "is_active", "is_superuser", "last_login")
+    fieldsets = (*(UserAdmin.fieldsets or ()), (_("Portal"), {"fields": ("timezone", "theme")}))
+
+
+class MembershipInline(admin.TabularInline):  # type: ignore[type-arg]
+    model = Membership
+    autocomplete_fields = ("user",)
+    extra = 1
+
+
+@admin.register(Team)
+class TeamAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    list_display = ("slug", "title", "series")
+    search_fields = ("slug", "title")
+    inlines = (MembershipInline,)
+
+
+@admin.register(ApiToken)
+class ApiTokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """Read and revoke only: a token is made by the person whose it is, who alone ever sees it."""
+
+    list_display = ("start", "title", "user", "created_at", "expires_at", "last_used_at", "revoked_at")
+    list_select_related = ("user",)
+    search_fields = ("title", "user__username", "start")
+    fields = readonly_fields = list_display
+    actions = ("revoke",)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    @admin.action(description=_("Revoke"), permissions=["change"])
+    def revoke(self, request: HttpRequest, tokens: QuerySet[ApiToken]) -> None:
+        tokens.filter(revoked_at=None).update(revoked_at=timezone.now())

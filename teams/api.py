@@ -1,0 +1,67 @@
+"""The API of people, teams and tokens: the same services as the pages, another skin."""
+
+from django.db.models import Count, OuterRef, QuerySet, Subquery
+from django.shortcuts import get_object_or_404
+from drf_spectacular.utils import extend_schema
+from rest_framework import mixins, viewsets
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from core.paging import Cursor
+from teams.access import asker
+from teams.models import ApiToken, Membership, Team, User
+from teams.serializers import MeOut, TeamDetailOut, TeamOut, TokenIn, TokenMadeOut, TokenOut
+from teams.tokens import create_token, revoke_token
+
+
+class Me(APIView):
+    @extend_schema(operation_id="me", responses=MeOut)
+    def get(self, request: Request) -> Response:
+        """Who the token belongs to, and their role in each of their teams."""
+        me = User.objects.prefetch_related("memberships__team").get(pk=asker(request).pk)
+        return Response(MeOut(me).data)
+
+
+class TeamViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Team]):
+    """The teams of the asker; every team for a platform admin."""
+
+    queryset = Team.objects.none()
+    lookup_field = "slug"
+    pagination_class = type("BySlug", (Cursor,), {"ordering": "slug"})
+
+    def get_queryset(self) -> QuerySet[Team]:
+        user = asker(self.request)
+        mine = Membership.objects.filter(team=OuterRef("pk"), user=user).values("role")[:1]
+        # A subquery, as the filter of visible_to joins the memberships of the asker alone.
+        visible = Team.objects.filter(pk__in=Team.objects.visible_to(user).values("pk"))
+        teams = visible.annotate(role=Subquery(mine), headcount=Count("memberships"))
+        return teams.prefetch_related("memberships__user") if self.action == "retrieve" else teams
+
+    def get_serializer_class(self) -> type[TeamOut]:
+        return TeamDetailOut if self.action == "retrieve" else TeamOut
+
+
+class TokenViewSet(mixins.ListModelMixin, viewsets.GenericViewSet[ApiToken]):
+    """The asker's own tokens. There is no way to read the token of somebody else, for anybody."""
+
+    queryset = ApiToken.objects.none()
+    serializer_class = TokenOut
+
+    def get_queryset(self) -> QuerySet[ApiToken]:
+        return ApiToken.objects.filter(user=asker(self.request), revoked_at=None)
+
+    @extend_schema(request=TokenIn, responses={201: TokenMadeOut})
+    def create(self, request: Request) -> Response:
+        """Make a token. The answer is the only place where it is ever shown."""
+        asked = TokenIn(data=request.data)
+        asked.is_valid(raise_exception=True)
+        row, text = create_token(by=asker(request), **asked.validated_data)
+        row.refresh_from_db()
+        return Response({**TokenOut(row).data, "token": text}, status=201)
+
+    @extend_schema(responses={204: None})
+    def destroy(self, request: Request, pk: str) -> Response:
+        """Revoke a token, at once."""
+        revoke_token(by=asker(request), token=get_object_or_404(self.get_queryset(), pk=pk))
+        return Response(status=204)

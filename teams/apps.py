@@ -1,0 +1,10 @@
+from importlib import import_module
+
+from django.apps import AppConfig
+
+
+class TeamsConfig(AppConfig):
+    name = "teams"
+
+    def ready(self) -> None:
+        import_module("teams.schema")  # registers itself; settings must be there first

@@ -1,0 +1,112 @@
+"""People, teams, roles and the tokens that programs use in their name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+from django.contrib.auth.models import AbstractUser
+from django.db import models
+from django.db.models.functions import Now
+from django.utils.translation import gettext_lazy as _
+
+from core.ids import uuid7
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import AnonymousUser
+
+
+class Role(models.TextChoices):
+    """What a member may do. Each role may do what the one before it may."""
+
+    VIEWER = "viewer", _("viewer")
+    MEMBER = "member", _("member")
+    LEAD = "lead", _("lead")
+    OWNER = "owner", _("owner")
+
+    @property
+    def rank(self) -> int:
+        return list(Role).index(self)
+
+
+class User(AbstractUser):
+    """A person. `is_superuser` makes a platform admin, who sees and may do everything."""
+
+    class Theme(models.TextChoices):
+        SYSTEM = "system", _("as the system")
+        LIGHT = "light", _("light")
+        DARK = "dark", _("dark")
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    theme = models.CharField(max_length=6, choices=Theme, default=Theme.SYSTEM)
+    timezone = models.CharField(max_length=64, blank=True, default="")
+
+    @property
+    def is_platform_admin(self) -> bool:
+        return self.is_superuser
+
+    @property
+    def label(self) -> str:
+        return self.get_full_name() or self.username
+
+
+class TeamQuerySet(models.QuerySet["Team"]):
+    def visible_to(self, user: User | AnonymousUser) -> Self:
+        """Teams that `user` belongs to; all of them for a platform admin."""
+        if not user.is_authenticated:
+            return self.none()
+        return self if user.is_superuser else self.filter(members=user)
+
+
+class Team(models.Model):
+    """People who share namespaces, quota and a budget."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    slug = models.SlugField(max_length=40, unique=True)
+    title = models.CharField(max_length=80)
+    series = models.PositiveSmallIntegerField(default=1)  # its chart colour, 1 to 5
+    members = models.ManyToManyField(User, through="Membership", related_name="teams")
+
+    objects = TeamQuerySet.as_manager()
+
+    class Meta:
+        ordering = ("slug",)
+
+    def __str__(self) -> str:
+        return self.slug
+
+
+class Membership(models.Model):
+    """One person in one team, with one role."""
+
+    user = models.ForeignKey(User, models.CASCADE, related_name="memberships")
+    team = models.ForeignKey(Team, models.CASCADE, related_name="memberships")
+    role = models.CharField(max_length=6, choices=Role, default=Role.MEMBER)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["user", "team"], name="membership_once"),
+            models.CheckConstraint(condition=models.Q(role__in=Role.values), name="membership_role_known"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.user} in {self.team}: {self.role}"
+
+
+class ApiToken(models.Model):
+    """A bearer token `drg_…`, of which only the SHA-256 is kept. Shown once, when it is made."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    user = models.ForeignKey(User, models.CASCADE, related_name="api_tokens")
+    title = models.CharField(max_length=80)
+    digest = models.CharField(max_length=64, unique=True, editable=False)
+    start = models.CharField(max_length=12, editable=False)  # enough to recognise it in a list
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+    expires_at = models.DateTimeField(null=True, blank=True)
+    last_used_at = models.DateTimeField(null=True, editable=False)
+    revoked_at = models.DateTimeField(null=True, editable=False)
+
+    class Meta:
+        ordering = ("-created_at",)
+
+    def __str__(self) -> str:
+        return f"{self.start}… {self.title}"

@@ -1,0 +1,92 @@
+"""Teams, and the people of one: everybody in it sees them, an owner changes them."""
+
+from uuid import UUID
+
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.db.models import Count
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from core.errors import PortalError
+from teams import services
+from teams.access import asker, is_platform_admin, role_in, team_for
+from teams.forms import MemberForm, RoleForm
+from teams.models import Role, Team
+
+
+@require_GET
+def teams(request: HttpRequest) -> HttpResponse:
+    if not is_platform_admin(request.user):
+        raise PermissionDenied(_("Only a platform admin sees every team."))
+    every = Team.objects.annotate(people=Count("memberships"))
+    return render(request, "teams/list.html", {"teams": every})
+
+
+@require_http_methods(["GET", "POST"])
+def people(request: HttpRequest, slug: str) -> HttpResponse:
+    """Show the members; POST adds one."""
+    team = team_for(request.user, slug)
+    form = MemberForm(request.POST or None)
+    if request.method == "POST":
+        team_for(request.user, slug, at_least=Role.OWNER)
+        if form.is_valid() and (response := add(request, team, form)):
+            return response
+    page = {
+        "team": team,
+        "form": form,
+        "members": team.memberships.select_related("user").order_by("user__username"),
+        "roles": Role,
+        "may_change": role_in(request.user, team) == Role.OWNER,
+    }
+    return render(request, "teams/people.html", page, status=422 if form.errors else 200)
+
+
+def add(request: HttpRequest, team: Team, form: MemberForm) -> HttpResponse | None:
+    """Add the person of a valid form; None if that was refused, with the sentence in the form."""
+    name, role = form.cleaned_data["username"], Role(form.cleaned_data["role"])
+    try:
+        services.add_member(by=asker(request), team=team, username=name, role=role)
+    except PortalError as refusal:
+        form.add_error("username", refusal.message)
+        return None
+    messages.success(request, _("%(name)s is in %(team)s now.") % {"name": name, "team": team.slug})
+    return redirect("teams:people", team.slug)
+
+
+@require_POST
+def role(request: HttpRequest, slug: str, user_id: UUID) -> HttpResponse:
+    team = team_for(request.user, slug, at_least=Role.OWNER)
+    member = get_object_or_404(team.memberships.select_related("user"), user_id=user_id)
+    form = RoleForm(request.POST)
+    if form.is_valid():
+        chosen = Role(form.cleaned_data["role"])
+        try:
+            services.change_role(by=asker(request), team=team, member=member, role=chosen)
+        except PortalError as refusal:
+            messages.error(request, refusal.message)
+        else:
+            said = _("%(name)s is %(role)s of %(team)s now.")
+            messages.success(
+                request, said % {"name": member.user.username, "role": chosen.label, "team": team.slug}
+            )
+        return redirect("teams:people", team.slug)
+    return render(request, "404.html", status=422)
+
+
+@require_POST
+def remove(request: HttpRequest, slug: str, user_id: UUID) -> HttpResponse:
+    """Take somebody out of the team; one may always take out oneself."""
+    leaves = user_id == asker(request).pk
+    team = team_for(request.user, slug, at_least=Role.VIEWER if leaves else Role.OWNER)
+    member = get_object_or_404(team.memberships.select_related("user"), user_id=user_id)
+    try:
+        services.remove_member(by=asker(request), team=team, member=member)
+    except PortalError as refusal:
+        messages.error(request, refusal.message)
+        return redirect("teams:people", team.slug)
+    said = _("%(name)s is no longer in %(team)s.")
+    messages.success(request, said % {"name": member.user.username, "team": team.slug})
+    return redirect("home") if leaves else redirect("teams:people", team.slug)

@@ -1,0 +1,44 @@
+"""The API tokens of a person: the list, a new one, shown once, and the end of one."""
+
+from uuid import UUID
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST
+
+from teams.access import asker
+from teams.forms import TokenForm
+from teams.models import ApiToken
+from teams.tokens import create_token, revoke_token
+
+
+@never_cache
+@require_http_methods(["GET", "POST"])
+def tokens(request: HttpRequest) -> HttpResponse:
+    person = asker(request)
+    form = TokenForm(request.POST or None)
+    made, text = None, ""
+    if request.method == "POST" and form.is_valid():
+        made, text = create_token(by=person, title=form.cleaned_data["title"], expires_at=form.expiry())
+        form = TokenForm()
+    page = {
+        "tokens": ApiToken.objects.filter(user=person, revoked_at=None),
+        "form": form,
+        "made": made,
+        "text": text,
+        "now": timezone.now(),
+        "api": request.build_absolute_uri("/api/v1/me"),
+    }
+    return render(request, "teams/tokens.html", page, status=422 if form.errors else 200)
+
+
+@require_POST
+def revoke(request: HttpRequest, token_id: UUID) -> HttpResponse:
+    token = get_object_or_404(ApiToken, pk=token_id, user=asker(request))
+    revoke_token(by=asker(request), token=token)
+    messages.success(request, _("“%(title)s” does not work any more.") % {"title": token.title})
+    return redirect("teams:tokens")

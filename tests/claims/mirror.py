@@ -1,0 +1,62 @@
+"""What the mirror would show of a cluster, written by hand: for tests of what is made of it."""
+
+import itertools
+from datetime import UTC, datetime
+
+from inventory.models import Pod, ResourceClaim, ResourceClaimTemplate
+from inventory.signals import mirror_changed
+
+NINE = datetime(2026, 11, 20, 9, 0, tzinfo=UTC)
+_versions = itertools.count(1)
+
+
+def result(device: str, **more):
+    return {"request": "gpu", "driver": "gpu.nvidia.com", "pool": "node-1", "device": device, **more}
+
+
+class Mirror:
+    """Writes the mirror as `inventory.sync` would, and tells of it."""
+
+    def __init__(self, cluster) -> None:
+        self.cluster = cluster
+
+    def claim(self, name, owner, *devices, uid="uid-1", spec=None, at=NINE, origin="portal", **columns):
+        status = {"allocation": {"devices": {"results": list(devices)}}} if devices else {}
+        raw = {"metadata": {"name": name}, "spec": spec or owner.spec, "status": status}
+        if columns.get("deleting_since"):
+            raw["metadata"]["deletionTimestamp"] = "2026-11-20T10:00:00Z"
+        fields = {
+            "raw": raw,
+            "allocated_at": at if devices else None,
+            "resource_version": str(next(_versions)),
+        }
+        row, _ = ResourceClaim.objects.update_or_create(
+            cluster=self.cluster, uid=uid,
+            defaults={"namespace": "vision", "name": name, "owner": str(owner.pk), "origin": origin}
+            | fields | columns,
+        )  # fmt: skip
+        self.tell(name)
+        return row
+
+    def template(self, claim, **columns):
+        raw = {"metadata": {"name": claim.name}, "spec": {"spec": claim.spec}}
+        fields = {"raw": raw, "namespace": "vision", "name": claim.name, "owner": str(claim.pk), **columns}
+        ResourceClaimTemplate.objects.update_or_create(cluster=self.cluster, uid="uid-t", defaults=fields)
+        self.tell(claim.name)
+
+    def pod(self, name, *, claims=(), templates=(), phase="Running", **columns):
+        fields = {"namespace": "vision", "name": name, "claims": list(claims), "templates": list(templates)}
+        Pod.objects.update_or_create(
+            cluster=self.cluster, uid=f"uid-{name}", defaults={**fields, "phase": phase, **columns}
+        )
+        self.tell(name, kind="Pod")
+
+    def gone(self, uid, at):
+        for model in (ResourceClaim, ResourceClaimTemplate):
+            model.objects.filter(uid=uid).update(gone_at=at)
+        self.tell(*ResourceClaim.objects.filter(uid=uid).values_list("name", flat=True))
+        self.tell(*ResourceClaimTemplate.objects.filter(uid=uid).values_list("name", flat=True))
+
+    def tell(self, *names, kind="ResourceClaim"):
+        seen = frozenset(f"vision/{name}" for name in names)
+        mirror_changed.send(None, cluster_id=self.cluster.pk, kind=kind, names=seen)

@@ -1,0 +1,280 @@
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from rest_framework.test import APIClient
+
+from claims import api_urls
+from claims.api import waiting
+from claims.models import Claim
+from claims.services import approve
+from claims.states import ClaimState
+from tests.factories import make_claim, make_cluster, make_profile, make_team
+
+pytestmark = pytest.mark.django_db
+CLAIMS = "/api/v1/claims/"
+ACTIONS = ("approve", "deny", "withdraw", "release")
+READS = ("", "manifest/", "explain/", "history/")
+
+
+def client(user) -> APIClient:
+    made = APIClient()
+    made.force_authenticate(user)
+    return made
+
+
+@pytest.fixture
+def wish(vision, fra, train, quota, gateway):
+    return {"team": "vision", "cluster": "fra-1", "profile": "train-80", "devices": 2}
+
+
+@pytest.fixture
+def claim(vision, fra, train, alice, quota):
+    return make_claim(vision, by=alice, cluster=fra, profile=train, devices=2, reason="Fine-tune")
+
+
+def test_a_program_asks_for_gpus_and_reads_its_claim(alice, wish):
+    answer = client(alice).post(CLAIMS, wish, format="json", headers={"Idempotency-Key": "k1"})
+    assert answer.status_code == 201, answer.json()
+    made = answer.json()
+    assert (made["state"], made["devices"], made["team"], made["profile"]) == (
+        "requested",
+        2,
+        "vision",
+        "train-80",
+    )
+    assert made["duration"] == 86_400
+    assert client(alice).get(f"{CLAIMS}{made['id']}/").json() == made
+
+
+def test_the_same_key_makes_one_claim(alice, wish):
+    asked = [
+        client(alice).post(CLAIMS, wish, format="json", headers={"Idempotency-Key": "k1"}).json()["id"]
+        for _ in "ab"
+    ]
+    assert asked[0] == asked[1]
+    assert Claim.objects.count() == 1
+
+
+@pytest.mark.parametrize("key", ["k" * 81, "one\ttwo"])
+def test_a_key_that_cannot_be_kept_is_422(alice, wish, key):
+    answer = client(alice).post(CLAIMS, wish, format="json", headers={"Idempotency-Key": key})
+    assert answer.status_code == 422
+    assert "An Idempotency-Key has at most 80 printable characters." in answer.content.decode()
+    assert not Claim.objects.exists()
+
+
+def test_without_a_key_each_request_is_one_of_its_own(alice, wish):
+    for name in ("one", "two"):
+        assert client(alice).post(CLAIMS, {**wish, "name": name}, format="json").status_code == 201
+    assert Claim.objects.count() == 2
+
+
+@pytest.mark.parametrize("part", READS)
+@pytest.mark.parametrize("accept", [{}, {"Accept": "*/*"}, {"Accept": "application/json"}])
+def test_an_address_answers_with_or_without_accept_and_its_last_slash(alice, claim, part, accept):
+    address = f"{CLAIMS}{claim.pk}/{part}"
+    answer = client(alice).get(address, headers=accept)
+    assert answer.status_code == 200
+    assert answer["Content-Type"] == "application/json"
+    assert client(alice).get(address.rstrip("/"), headers=accept).json() == answer.json()
+
+
+def test_every_address_of_claims_ends_with_a_slash():
+    for pattern in api_urls.urlpatterns:
+        assert str(pattern.pattern).rstrip("$").removesuffix(r"\Z").endswith("/"), pattern
+
+
+def test_a_refusal_is_a_problem_document_with_the_sentence_of_the_pages(alice, wish):
+    answer = client(alice).post(CLAIMS, wish | {"devices": 8, "name": "a"}, format="json")
+    assert answer.status_code == 201
+    answer = client(alice).post(CLAIMS, wish, format="json")
+    assert (answer.status_code, answer["Content-Type"]) == (409, "application/problem+json")
+    assert answer.json()["code"] == "quota-exceeded"
+    assert answer.json()["detail"] == (
+        "vision holds 0 of 8 gpu.nvidia.com devices and 8 are reserved by pending requests; "
+        "this request needs 2."
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"devices": 0}, {"devices": "many"}, {"cluster": "nowhere"}, {"profile": "nothing"},
+        {"delivery": "pigeon"},
+        {"duration": "P99999D"}, {"name": "Upper"}, {"parallel": 2},
+    ],
+)  # fmt: skip
+def test_what_is_malformed_is_answered_422(alice, wish, change):
+    answer = client(alice).post(CLAIMS, wish | change, format="json")
+    assert answer.status_code == 422, answer.json()
+    assert answer["Content-Type"] == "application/problem+json"
+    assert not Claim.objects.exists()
+
+
+def test_an_outsider_cannot_ask_for_a_team_that_they_may_not_know_of(eve, wish):
+    assert client(eve).post(CLAIMS, wish, format="json").status_code == 404
+
+
+def test_a_viewer_may_not_ask(bob, wish):
+    assert client(bob).post(CLAIMS, wish, format="json").status_code == 403
+
+
+def test_who_is_not_signed_in_is_asked_who_they_are(wish, claim):
+    for answer in (
+        APIClient().get(CLAIMS),
+        APIClient().post(CLAIMS, wish, format="json"),
+        APIClient().get(f"{CLAIMS}{claim.pk}/"),
+    ):
+        assert answer.status_code == 401
+
+
+@pytest.mark.parametrize("path", READS)
+def test_every_reader_of_the_team_reads_and_an_outsider_finds_nothing(
+    alice, bob, lena, eve, root, claim, path
+):
+    url = f"{CLAIMS}{claim.pk}/{path}"
+    assert {client(user).get(url).status_code for user in (alice, bob, lena, root)} == {200}
+    assert client(eve).get(url).status_code == 404
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_outsiders_and_viewers_move_nothing(bob, eve, claim, action):
+    body = {"spec_hash": claim.spec_hash, "reason": "because"}
+    url = f"{CLAIMS}{claim.pk}/{action}/"
+    assert client(eve).post(url, body, format="json").status_code == 404
+    assert client(bob).post(url, body, format="json").status_code == 403
+    claim.refresh_from_db()
+    assert claim.state == ClaimState.REQUESTED
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_actions_are_posted_and_reads_are_got(lena, claim, action):
+    assert client(lena).get(f"{CLAIMS}{claim.pk}/{action}/").status_code == 405
+    for path in READS:
+        assert client(lena).post(f"{CLAIMS}{claim.pk}/{path}", {}, format="json").status_code == 405
+    assert client(lena).delete(f"{CLAIMS}{claim.pk}/").status_code == 405
+
+
+def test_a_lead_approves_and_the_second_hears_who_was_first(lena, lars, claim):
+    url = f"{CLAIMS}{claim.pk}/approve/"
+    answer = client(lena).post(url, {"spec_hash": claim.spec_hash, "note": "fine"}, format="json")
+    assert (answer.status_code, answer.json()["decided_by"]) == (200, "lena")
+    answer = client(lars).post(url, {"spec_hash": claim.spec_hash}, format="json")
+    assert answer.status_code == 409
+    assert answer.json()["detail"].startswith("lena was first and approved")
+
+
+def test_an_approval_needs_the_hash_that_was_read(lena, claim):
+    url = f"{CLAIMS}{claim.pk}/approve/"
+    assert client(lena).post(url, {}, format="json").status_code == 422
+    assert client(lena).post(url, {"spec_hash": "0"}, format="json").status_code == 409
+
+
+def test_a_denial_needs_a_reason(lena, claim):
+    url = f"{CLAIMS}{claim.pk}/deny/"
+    assert client(lena).post(url, {"reason": ""}, format="json").status_code == 422
+    assert client(lena).post(url, {"reason": "no"}, format="json").json()["state"] == "denied"
+
+
+def test_the_asker_withdraws_and_what_is_over_stays_over(alice, claim):
+    assert client(alice).post(f"{CLAIMS}{claim.pk}/withdraw/").json()["state"] == "withdrawn"
+    answer = client(alice).post(f"{CLAIMS}{claim.pk}/release/")
+    assert (answer.status_code, answer.json()["code"]) == (409, "illegal-transition")
+
+
+def test_the_asker_releases(alice, lena, claim):
+    approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
+    assert client(alice).post(f"{CLAIMS}{claim.pk}/release/").json()["state"] == "releasing"
+
+
+def test_the_manifest_is_what_is_written_and_snippets_use_it(alice, claim):
+    shown = client(alice).get(f"{CLAIMS}{claim.pk}/manifest/").json()
+    assert shown["manifest"]["kind"] == "ResourceClaim"
+    assert shown["manifest"]["metadata"]["labels"]["gpu.dragoman.dev/claim"] == str(claim.pk)
+    assert [snippet["key"] for snippet in shown["snippets"]] == ["pod", "job", "kubectl", "notebook"]
+    assert f"resourceClaimName: {claim.name}" in shown["snippets"][0]["text"]
+    compile(shown["snippets"][3]["text"], "cell", "exec")
+
+
+def test_the_explanation_says_who_acts_next(alice, claim):
+    shown = client(alice).get(f"{CLAIMS}{claim.pk}/explain/").json()
+    assert (shown["actor"], shown["headline"]) == ("person", "lars or lena decides next.")
+    assert [step["status"] for step in shown["steps"]][:3] == ["done", "done", "now"]
+
+
+def test_the_history_names_actors_oldest_first(alice, lena, claim):
+    approve(claim=claim, by=lena, spec_hash=claim.spec_hash, note="fine")
+    shown = client(alice).get(f"{CLAIMS}{claim.pk}/history/").json()
+    assert [(step["new"], step["by"], step["why"]) for step in shown] == [
+        ("requested", "alice", "made for a test"),
+        ("approved", "lena", "fine"),
+    ]
+
+
+def test_the_list_is_filtered_by_state_team_and_cluster(root, vision, fra, train, claim):
+    nlp, lab = make_team("nlp"), make_cluster("lab-2")
+    other = make_claim(nlp, by=root, cluster=lab, profile=train, state=ClaimState.ALLOCATED)
+    for query, found in (
+        ("state=allocated", {other}), ("state=allocated&state=requested", {claim, other}),
+        ("team=vision", {claim}),
+        ("cluster=lab-2", {other}), ("mine=true", {other}), ("profile=train-80", {claim, other}),
+    ):  # fmt: skip
+        rows = client(root).get(f"{CLAIMS}?{query}").json()["results"]
+        assert {row["id"] for row in rows} == {str(one.pk) for one in found}, query
+    assert client(root).get(f"{CLAIMS}?state=nonsense").status_code == 422
+
+
+def test_others_do_not_see_it_in_their_list(eve, claim):
+    assert client(eve).get(CLAIMS).json()["results"] == []
+
+
+def test_the_list_pages_by_cursor(alice, vision, fra, train, claim):
+    for _ in range(3):
+        make_claim(vision, by=alice, cluster=fra, profile=train)
+    page = client(alice).get(f"{CLAIMS}?limit=3").json()
+    rest = client(alice).get(page["next"]).json()
+    assert len(page["results"]) == 3
+    assert [row["id"] for row in rest["results"]] == [str(claim.pk)]
+
+
+def test_the_list_costs_the_same_for_one_and_for_many(
+    alice, vision, fra, train, claim, django_assert_num_queries
+):
+    asker = client(alice)
+    with CaptureQueriesContext(connection) as one:
+        asker.get(CLAIMS)
+    for _ in range(20):
+        make_claim(vision, by=alice, cluster=fra, profile=make_profile(f"p-{_}"))
+    with django_assert_num_queries(len(one)):
+        asker.get(CLAIMS)
+
+
+def test_a_wait_ends_at_once_when_the_version_is_old(alice, claim, monkeypatch):
+    monkeypatch.setattr("claims.api.waiting.time.sleep", lambda _seconds: pytest.fail("It waited."))
+    url = f"{CLAIMS}{claim.pk}/?wait=20&version={claim.version - 1}"
+    assert client(alice).get(url).json()["version"] == claim.version
+
+
+def test_a_wait_ends_as_soon_as_the_claim_changes(alice, lena, claim, monkeypatch):
+    def approve_meanwhile(_seconds):
+        approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
+
+    monkeypatch.setattr("claims.api.waiting.time.sleep", approve_meanwhile)
+    url = f"{CLAIMS}{claim.pk}/?wait=20&version={claim.version}"
+    assert client(alice).get(url).json()["state"] == "approved"
+
+
+def test_a_wait_is_no_longer_than_proxies_bear(alice, claim, monkeypatch):
+    clock = iter(range(10_000))
+    waited: list[float] = []
+    monkeypatch.setattr("claims.api.waiting.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("claims.api.waiting.time.sleep", waited.append)
+    assert client(alice).get(f"{CLAIMS}{claim.pk}/?wait=9999&version={claim.version}").status_code == 200
+    assert len(waited) < waiting.LONGEST
+
+
+@pytest.mark.parametrize(
+    "query", ["wait=soon&version=1", "wait=1&version=x", "wait=-1&version=1", "wait=²&version=1"]
+)
+def test_a_wait_has_whole_numbers(alice, claim, query):
+    assert client(alice).get(f"{CLAIMS}{claim.pk}/?{query}").status_code == 422

@@ -1,0 +1,96 @@
+import pytest
+from django.http import Http404
+
+from claims.models import Approval, Quota
+from claims.services import approve, deny, withdraw
+from claims.states import ClaimState
+from core.errors import Conflict, Forbidden, Invalid
+from tests.factories import make_profile, make_user
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def wish(ask):
+    return ask(devices=2)
+
+
+def test_a_lead_approves_what_they_have_read(wish, lena):
+    claim = approve(claim=wish, by=lena, spec_hash=wish.spec_hash, note="until Friday")
+    assert (claim.state, claim.decided_by, claim.decision_note) == (ClaimState.APPROVED, lena, "until Friday")
+    assert claim.approved_hash == wish.spec_hash
+    assert claim.expires_at == claim.decided_at + claim.duration
+
+
+def test_approval_is_bound_to_the_spec(wish, lena):
+    with pytest.raises(Conflict, match="has changed since you read it"):
+        approve(claim=wish, by=lena, spec_hash="0" * 64)
+
+
+def test_the_second_approver_hears_who_was_first_and_when(wish, lena, lars):
+    approve(claim=wish, by=lena, spec_hash=wish.spec_hash)
+    with pytest.raises(Conflict, match=rf"lena was first and approved {wish} on .*20\d\d"):
+        approve(claim=wish, by=lars, spec_hash=wish.spec_hash)
+    with pytest.raises(Conflict, match="lena was first"):
+        deny(claim=wish, by=lars, reason="no")
+
+
+def test_approving_twice_is_approving_once(wish, lena):
+    for _ in range(2):
+        approve(claim=wish, by=lena, spec_hash=wish.spec_hash)
+    assert wish.history.count() == 2
+
+
+def test_a_stale_row_in_hand_does_not_matter(wish, alice, lena):
+    withdraw(claim=wish, by=alice)
+    wish.state = ClaimState.REQUESTED
+    with pytest.raises(Conflict, match="alice withdrew"):
+        approve(claim=wish, by=lena, spec_hash=wish.spec_hash)
+
+
+def test_nobody_approves_their_own_request(ask, lena):
+    own = ask(by=lena)
+    with pytest.raises(Forbidden, match="your own request"):
+        approve(claim=own, by=lena, spec_hash=own.spec_hash)
+
+
+def test_nobody_approves_their_own_request_unless_the_quota_says_so(ask, lena, quota):
+    Quota.objects.filter(pk=quota.pk).update(self_approval=True)
+    own = ask(by=lena)
+    assert approve(claim=own, by=lena, spec_hash=own.spec_hash).state == ClaimState.APPROVED
+
+
+def test_members_and_viewers_do_not_decide(wish, bob, vision):
+    carol = make_user("carol")
+    vision.memberships.create(user=carol, role="member")
+    for person in (bob, carol):
+        with pytest.raises(Forbidden, match="Only a lead of vision"):
+            approve(claim=wish, by=person, spec_hash=wish.spec_hash)
+
+
+def test_an_outsider_hears_nothing_of_the_request(wish, eve):
+    with pytest.raises(Http404):
+        approve(claim=wish, by=eve, spec_hash=wish.spec_hash)
+    with pytest.raises(Http404):
+        deny(claim=wish, by=eve, reason="no")
+
+
+def test_a_platform_admin_decides_where_the_profile_says_so(ask, lena, root):
+    claim = ask(profile=make_profile("big", approval=Approval.ADMIN))
+    with pytest.raises(Forbidden, match="Only a platform admin"):
+        approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
+    assert approve(claim=claim, by=root, spec_hash=claim.spec_hash).decided_by == root
+
+
+def test_a_denial_says_why(wish, lena):
+    with pytest.raises(Invalid, match="alice needs to know why"):
+        deny(claim=wish, by=lena, reason="  ")
+    claim = deny(claim=wish, by=lena, reason="Use an L4")
+    assert (claim.state, claim.decision_note) == (ClaimState.DENIED, "Use an L4")
+    assert claim.history.last().by == lena
+
+
+def test_denying_gives_the_reservation_back(ask, lena):
+    first = ask(devices=8)
+    deny(claim=first, by=lena, reason="too many")
+    assert ask(devices=8)

@@ -1,0 +1,239 @@
+import pytest
+from django.utils import timezone
+
+from claims import tasks
+from claims.manifests import CLAIM_LABEL, object_of
+from claims.models import Claim
+from claims.services import approve, release
+from claims.states import ClaimState
+from cluster.errors import ClusterInvalid, Refused, Unreachable
+from cluster.kinds import RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE
+from inventory.models import Cluster, ResourceClaim
+from tests.factories import make_spec
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def approved(ask, lena):
+    def make(**wish):
+        claim = ask(**wish)
+        return approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
+
+    return make
+
+
+@pytest.fixture
+def retrying(settings):
+    """Retry as a worker would; what is run where it is queued otherwise raises instead."""
+    settings.CELERY_TASK_EAGER_PROPAGATES = False
+
+
+def written(gateway):
+    return [name for verb, _plural, name in gateway.calls if verb in ("create", "apply")]
+
+
+def test_an_approved_claim_is_delivered_on_commit(ask, lena, gateway, django_capture_on_commit_callbacks):
+    claim = ask(devices=2)
+    with django_capture_on_commit_callbacks(execute=True):
+        approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
+    claim.refresh_from_db()
+    made = gateway.get(RESOURCE_CLAIM, claim.name, namespace="vision")
+    assert (claim.state, claim.object_uid) == (ClaimState.PROVISIONED, made["metadata"]["uid"])
+    assert made["metadata"]["labels"] == {
+        "gpu.dragoman.dev/claim": str(claim.pk),
+        "gpu.dragoman.dev/team": "vision",
+        "gpu.dragoman.dev/profile": "train-80",
+    }
+    assert made["spec"]["devices"]["requests"][0]["exactly"]["count"] == 2
+
+
+def test_a_template_hands_its_labels_on(approved, gateway):
+    claim = approved(delivery="template", parallel=3)
+    tasks.deliver(str(claim.pk))
+    made = gateway.get(RESOURCE_CLAIM_TEMPLATE, claim.name, namespace="vision")
+    assert made["spec"]["metadata"]["labels"][CLAIM_LABEL] == str(claim.pk)
+
+
+def test_a_message_that_comes_twice_writes_once(approved, gateway):
+    claim = approved()
+    for _ in range(3):
+        tasks.deliver(str(claim.pk))
+    assert written(gateway) == [claim.name]
+    assert claim.history.filter(new=ClaimState.PROVISIONED).count() == 1
+
+
+def test_a_worker_killed_after_writing_is_followed_by_one_that_finds_the_object(approved, gateway):
+    claim = approved()
+    made = gateway.create(RESOURCE_CLAIM, object_of(claim))
+    tasks.deliver(str(claim.pk))
+    claim.refresh_from_db()
+    assert (claim.state, claim.object_uid) == (ClaimState.PROVISIONED, made["metadata"]["uid"])
+    assert written(gateway) == [claim.name]
+
+
+def test_a_foreign_object_of_that_name_is_never_touched(approved, gateway):
+    claim = approved(name="taken")
+    foreign = gateway.create(
+        RESOURCE_CLAIM, {"metadata": {"name": "taken", "namespace": "vision"}, "spec": make_spec(4)}
+    )
+    tasks.deliver(str(claim.pk))
+    claim.refresh_from_db()
+    assert claim.state == ClaimState.REQUESTED
+    assert "already has a ResourceClaim named taken that is not of this claim" in claim.problem
+    assert (claim.decided_by, claim.approved_hash, claim.expires_at) == (None, "", None)
+    assert gateway.get(RESOURCE_CLAIM, "taken", namespace="vision") == foreign
+
+
+def test_an_unreachable_cluster_is_tried_again(approved, gateway, retrying):
+    claim = approved()
+    gateway.fail(Unreachable("The connection timed out."), times=2)
+    tasks.deliver.delay(str(claim.pk))
+    claim.refresh_from_db()
+    assert (claim.state, claim.problem) == (ClaimState.PROVISIONED, "")
+
+
+def test_a_cluster_that_stays_unreachable_is_left_to_the_sweep(approved, gateway, retrying):
+    claim = approved()
+    gateway.fail(Unreachable("The connection timed out."), times=50)
+    tasks.deliver.delay(str(claim.pk))
+    claim.refresh_from_db()
+    assert claim.state == ClaimState.APPROVED
+    assert claim.problem == "fra-1 cannot be reached: The connection timed out. The portal goes on trying."
+    gateway._failures.clear()
+    tasks.sweep()
+    claim.refresh_from_db()
+    assert (claim.state, claim.problem) == (ClaimState.PROVISIONED, "")
+
+
+@pytest.mark.parametrize(
+    "error", [ClusterInvalid("spec.devices is wrong."), Refused("You may not create it.")]
+)
+def test_what_the_cluster_refuses_fails_with_its_sentence(approved, gateway, retrying, error):
+    claim = approved()
+    gateway.fail(Unreachable("once"))
+    gateway.fail(error)
+    tasks.deliver.delay(str(claim.pk))
+    claim.refresh_from_db()
+    assert claim.state == ClaimState.FAILED
+    assert claim.problem == claim.history.last().why == f"fra-1 refused it: {error}"
+
+
+def test_a_quota_of_the_cluster_sends_it_back_to_a_person_and_not_in_circles(approved, gateway):
+    claim = approved()
+    gateway.fail(Refused("exceeded quota: gpus, requested: 1, used: 4, limited: 4", quota=True))
+    tasks.deliver(str(claim.pk))
+    claim.refresh_from_db()
+    assert claim.state == ClaimState.REQUESTED
+    assert "exceeded quota: gpus" in claim.problem
+    tasks.sweep()
+    tasks.deliver(str(claim.pk))
+    assert written(gateway) == []
+
+
+def test_a_halted_cluster_is_not_written(approved, gateway, fra):
+    Cluster.objects.filter(pk=fra.pk).update(halted_because="The credentials lead to another cluster.")
+    claim = approved()
+    tasks.deliver(str(claim.pk))
+    claim.refresh_from_db()
+    assert (claim.state, claim.problem) == (ClaimState.APPROVED, "The credentials lead to another cluster.")
+    assert gateway.calls == []
+
+
+def test_release_deletes_the_object_and_frees_the_quota(ask, approved, alice, gateway):
+    claim = approved(devices=8)
+    tasks.deliver(str(claim.pk))
+    release(claim=claim, by=alice)
+    tasks.remove(str(claim.pk))
+    claim.refresh_from_db()
+    assert claim.state == ClaimState.RELEASED
+    assert gateway.get(RESOURCE_CLAIM, claim.name, namespace="vision") is None
+    assert ask(devices=8)
+
+
+def test_what_pods_still_use_is_releasing_until_it_is_gone(approved, alice, gateway):
+    claim = approved()
+    tasks.deliver(str(claim.pk))
+    held = gateway.get(RESOURCE_CLAIM, claim.name, namespace="vision")
+    held["metadata"]["finalizers"] = ["resource.kubernetes.io/delete-protection"]
+    gateway.put(RESOURCE_CLAIM, held)
+    release(claim=claim, by=alice)
+    for _ in range(2):
+        tasks.remove(str(claim.pk))
+    claim.refresh_from_db()
+    assert claim.state == ClaimState.RELEASING
+    assert [verb for verb, *_ in gateway.calls].count("delete") == 1
+    gateway.remove(RESOURCE_CLAIM, claim.name, namespace="vision")
+    tasks.remove(str(claim.pk))
+    claim.refresh_from_db()
+    assert claim.state == ClaimState.RELEASED
+
+
+def test_a_foreign_object_is_not_deleted(approved, alice, gateway):
+    claim = approved(name="mine")
+    tasks.deliver(str(claim.pk))
+    gateway.remove(RESOURCE_CLAIM, "mine", namespace="vision")
+    gateway.create(RESOURCE_CLAIM, {"metadata": {"name": "mine", "namespace": "vision"}, "spec": make_spec()})
+    release(claim=claim, by=alice)
+    tasks.remove(str(claim.pk))
+    claim.refresh_from_db()
+    assert claim.state == ClaimState.RELEASED
+    assert gateway.get(RESOURCE_CLAIM, "mine", namespace="vision")
+
+
+def test_a_template_is_released_when_its_generated_claims_are_gone(approved, alice, gateway):
+    claim = approved(delivery="template", parallel=2)
+    tasks.deliver(str(claim.pk))
+    labels = {CLAIM_LABEL: str(claim.pk)}
+    pod = {"metadata": {"name": "job-1-gpu-x", "namespace": "vision", "labels": labels}, "spec": make_spec()}
+    gateway.create(RESOURCE_CLAIM, pod)
+    release(claim=claim, by=alice)
+    tasks.remove(str(claim.pk))
+    claim.refresh_from_db()
+    assert claim.state == ClaimState.RELEASING
+    assert gateway.get(RESOURCE_CLAIM_TEMPLATE, claim.name, namespace="vision") is None
+    gateway.remove(RESOURCE_CLAIM, "job-1-gpu-x", namespace="vision")
+    tasks.sweep()
+    claim.refresh_from_db()
+    assert claim.state == ClaimState.RELEASED
+
+
+def test_released_while_it_was_being_written_leaves_nothing_behind(approved, alice, gateway, monkeypatch):
+    claim = approved()
+    create = gateway.create
+
+    def create_late(kind, manifest):
+        made = create(kind, manifest)
+        release(claim=claim, by=alice)
+        Claim.objects.get(pk=claim.pk).advance(ClaimState.RELEASED, why="nothing was there yet")
+        return made
+
+    monkeypatch.setattr(gateway, "create", create_late)
+    tasks.deliver(str(claim.pk))
+    assert gateway.get(RESOURCE_CLAIM, claim.name, namespace="vision") is None
+
+
+def test_the_sweep_removes_what_a_dead_worker_left_of_a_claim_that_is_over(approved, alice, gateway, fra):
+    claim = approved()
+    made = gateway.create(RESOURCE_CLAIM, object_of(claim))
+    release(claim=claim, by=alice)
+    Claim.objects.get(pk=claim.pk).advance(ClaimState.RELEASED, why="nothing was there yet")
+    ResourceClaim.objects.create(
+        cluster=fra, namespace="vision", name=claim.name, uid=made["metadata"]["uid"], owner=str(claim.pk),
+        origin="portal", raw=made,
+    )  # fmt: skip
+    tasks.sweep()
+    assert gateway.get(RESOURCE_CLAIM, claim.name, namespace="vision") is None
+
+
+def test_the_sweep_does_not_ask_for_ever_about_what_pods_still_use(approved, alice, gateway, fra):
+    claim = approved()
+    tasks.deliver(str(claim.pk))
+    release(claim=claim, by=alice)
+    ResourceClaim.objects.create(
+        cluster=fra, namespace="vision", name=claim.name, uid="u", owner=str(claim.pk), origin="portal",
+        deleting_since=timezone.now(), raw={},
+    )  # fmt: skip
+    gateway.calls.clear()
+    tasks.sweep()
+    assert gateway.calls == []

@@ -1,0 +1,50 @@
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from claims import tasks
+from claims.models import Claim
+from claims.services import approve
+from claims.states import ClaimState
+from cluster.kinds import RESOURCE_CLAIM
+from tests.factories import make_claim
+
+pytestmark = pytest.mark.django_db
+
+
+def test_a_request_that_nobody_decides_expires_and_frees_its_quota(ask):
+    claim = ask(devices=8)
+    tasks.expire()
+    claim.refresh_from_db()
+    assert claim.state == ClaimState.REQUESTED
+    past = timezone.now() - timedelta(seconds=1)
+    Claim.objects.filter(pk=claim.pk).update(decide_by=past, state_since=past - timedelta(days=7))
+    tasks.expire()
+    claim.refresh_from_db()
+    assert claim.state == ClaimState.EXPIRED
+    assert claim.history.last().why == "Nobody decided within 7 d."
+    assert ask(devices=8)
+
+
+def test_a_claim_that_has_had_its_time_is_released(ask, lena, gateway):
+    claim = ask()
+    approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
+    tasks.deliver(str(claim.pk))
+    Claim.objects.filter(pk=claim.pk).update(expires_at=timezone.now())
+    tasks.expire()
+    claim.refresh_from_db()
+    assert claim.state == ClaimState.RELEASED
+    assert [step.why for step in claim.history.all()][-2] == "Its time of 1 d is over."
+    assert gateway.get(RESOURCE_CLAIM, claim.name, namespace="vision") is None
+
+
+@pytest.mark.parametrize(
+    "state", [ClaimState.RELEASED, ClaimState.FAILED, ClaimState.RELEASING, ClaimState.DENIED]
+)
+def test_what_is_over_or_ending_is_left_alone(vision, fra, train, gateway, state):
+    past = timezone.now() - timedelta(days=1)
+    claim = make_claim(vision, cluster=fra, profile=train, state=state, expires_at=past, decide_by=past)
+    tasks.expire()
+    claim.refresh_from_db()
+    assert claim.state == state

@@ -1,0 +1,141 @@
+"""The approvals inbox, its card, and the two answers."""
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from claims import services
+from claims.states import ClaimState
+from tests.factories import make_claim
+
+pytestmark = pytest.mark.django_db
+
+INBOX = reverse("claims:approvals")
+
+
+@pytest.fixture
+def claim(ask):
+    return ask(name="sam2", devices=2, reason="Fine-tuning.")
+
+
+def url(name, claim):
+    return reverse(f"claims:{name}", args=[claim.pk])
+
+
+def test_the_inbox_shows_the_oldest_request_first_with_its_card(client, lena, ask, claim):
+    ask(name="later")
+    client.force_login(lena)
+    page = client.get(INBOX).text
+    assert page.index("sam2") < page.index("later")
+    assert "Fine-tuning." in page
+    assert f'value="{claim.spec_hash}"' in page
+
+
+def test_the_card_says_what_the_request_does_to_others(client, lena, claim, vision, fra, alice):
+    make_claim(vision, by=alice, cluster=fra, devices=3)
+    client.force_login(lena)
+    page = client.get(url("approval", claim)).text
+    assert "<b>3 → 5</b> of 8 taken" in page
+    assert "1 other request waits for a decision, 1 of vision." in page
+    assert "Alice has no earlier claim in vision." in page or "alice has no earlier claim in vision." in page
+    assert "Approve 2 devices" in page
+
+
+def test_approving_approves_what_was_shown(client, lena, claim):
+    client.force_login(lena)
+    answer = client.post(url("approve", claim), {"spec_hash": claim.spec_hash, "note": "Fine."}, follow=True)
+    assert "sam2 is approved" in answer.text
+    claim.refresh_from_db()
+    assert (claim.decided_by, claim.decision_note) == (lena, "Fine.")
+
+
+def test_denying_needs_a_reason_and_keeps_the_card(client, lena, claim):
+    client.force_login(lena)
+    refused = client.post(url("deny", claim), {"spec_hash": claim.spec_hash, "note": ""})
+    assert refused.status_code == 422
+    assert "Say why" in refused.text
+    claim.refresh_from_db()
+    assert claim.state == ClaimState.REQUESTED
+
+
+def test_denying_tells_the_reason(client, lena, alice, claim):
+    client.force_login(lena)
+    assert client.post(url("deny", claim), {"note": "Too long."}).status_code == 302
+    client.force_login(alice)
+    assert "Too long." in client.get(url("detail", claim)).text
+
+
+@pytest.mark.parametrize("name", ["approve", "deny"])
+def test_the_second_approver_hears_who_was_first_and_when(client, lena, lars, claim, name):
+    services.approve(claim=claim, by=lars, spec_hash=claim.spec_hash)
+    client.force_login(lena)
+    refused = client.post(url(name, claim), {"spec_hash": claim.spec_hash, "note": "Mine."})
+    assert refused.status_code == 409
+    assert "lars was first and approved sam2" in refused.text
+    assert "Approve 2 devices" not in refused.text
+
+
+def test_approving_something_else_than_was_shown_is_409(client, lena, claim):
+    client.force_login(lena)
+    refused = client.post(url("approve", claim), {"spec_hash": "0" * 64})
+    assert refused.status_code == 409
+    assert "has changed since you read it" in refused.text
+
+
+@pytest.mark.parametrize("name", ["approve", "deny"])
+def test_who_may_not_decide_hears_403_and_an_outsider_404(client, alice, bob, eve, claim, name):
+    sent = {"spec_hash": claim.spec_hash, "note": "x"}
+    for person, status in ((alice, 403), (bob, 403), (eve, 404)):
+        client.force_login(person)
+        assert client.post(url(name, claim), sent).status_code == status
+    claim.refresh_from_db()
+    assert claim.state == ClaimState.REQUESTED
+
+
+def test_who_may_not_decide_sees_the_card_and_why(client, alice, claim):
+    client.force_login(alice)
+    page = client.get(url("approval", claim)).text
+    assert "Only a lead of vision decides on its requests; you are member." in page
+    assert "data-approve" not in page
+
+
+@pytest.mark.parametrize("name", ["approve", "deny"])
+def test_nothing_is_decided_by_get(client, lena, claim, name):
+    client.force_login(lena)
+    assert client.get(url(name, claim)).status_code == 405
+
+
+def test_bad_input_is_422(client, lena, claim):
+    client.force_login(lena)
+    assert client.post(url("approve", claim), {"note": "no hash"}).status_code == 422
+    assert client.post(url("deny", claim), {"note": "x" * 501}).status_code == 422
+
+
+def test_decided_requests_stand_under_decided(client, lena, claim):
+    services.deny(claim=claim, by=lena, reason="No.")
+    client.force_login(lena)
+    assert "Nothing waits" in client.get(INBOX).text
+    page = client.get(INBOX + "?tab=decided").text
+    assert "sam2" in page
+    assert "by lena" in page
+
+
+def test_an_outsider_sees_an_empty_inbox(client, eve, claim):
+    client.force_login(eve)
+    page = client.get(INBOX + "?tab=team").text
+    assert "sam2" not in page
+    assert client.get(url("approval", claim)).status_code == 404
+
+
+def test_the_inbox_costs_the_same_for_one_request_and_for_many(client, lena, vision, fra, train, alice):
+    make_claim(vision, by=alice, cluster=fra)
+    client.force_login(lena)
+    client.get(INBOX)
+    with CaptureQueriesContext(connection) as one:
+        client.get(INBOX)
+    for _ in range(20):
+        make_claim(vision, by=alice, cluster=fra)
+    with CaptureQueriesContext(connection) as many:
+        client.get(INBOX)
+    assert len(many) == len(one)

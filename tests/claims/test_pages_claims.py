@@ -1,0 +1,281 @@
+"""The list of claims, the page of one, the part of it that polls, and its snippets."""
+
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+from django.utils import timezone
+
+from claims.models import Allocation
+from claims.states import FINAL, ClaimState
+from inventory.models import Device, Pod, ResourceClaim, ResourceSlice
+from tests.factories import make_claim
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def claim(vision, fra, train, alice):
+    return make_claim(vision, by=alice, cluster=fra, name="sam2")
+
+
+@pytest.fixture
+def held(claim):
+    """The claim holds a healthy device, by a pod."""
+    claim.advance(ClaimState.APPROVED, why="ok")
+    claim.advance(ClaimState.ALLOCATED, why="a pod came", expires_at=timezone.now() + timedelta(days=3))
+    hold(claim, "gpu-0")
+    return claim
+
+
+def hold(claim, *names):
+    """Let the mirror show that the claim holds these devices of node-a for pod `train-0`."""
+    at = timezone.now()
+    seen = ResourceClaim.objects.create(
+        cluster=claim.cluster, uid="rc-1", name=claim.name, namespace=claim.namespace, owner=str(claim.pk)
+    )
+    pod = {"cluster": claim.cluster, "uid": "pod-1", "name": "train-0", "namespace": claim.namespace}
+    Pod.objects.create(**pod, phase="Running", node_name="node-a", claims=[claim.name], created_at=at)
+    piece = ResourceSlice.objects.create(
+        cluster=claim.cluster, uid="s", name="s", driver="d", pool="node-a", generation=1, pool_slices=1
+    )
+    for name in names:
+        where = {"driver": "d", "pool": "node-a", "node_name": "node-a", "uuid": f"GPU-{name}"}
+        Device.objects.create(cluster=claim.cluster, slice=piece, name=name, held_by=seen, **where)
+        Allocation.objects.create(
+            claim=claim,
+            object_uid="rc-1",
+            object_name=claim.name,
+            request="gpu",
+            device=name,
+            product="NVIDIA H100",
+            started_at=at,
+            **where,
+        )
+
+
+def detail(claim):
+    return reverse("claims:detail", args=[claim.pk])
+
+
+def live(claim):
+    return reverse("claims:detail_live", args=[claim.pk])
+
+
+def test_the_list_shows_claims_of_ones_teams_alone(client, alice, eve, claim):
+    client.force_login(alice)
+    assert "sam2" in client.get(reverse("claims:list")).text
+    client.force_login(eve)
+    assert "sam2" not in client.get(reverse("claims:list")).text
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("state=requested", True),
+        ("state=live", True),
+        ("state=over", False),
+        ("state=denied", False),
+        ("team=vision", True),
+        ("cluster=fra-1", True),
+        ("profile=train-80", True),
+        ("who=me", False),
+        ("q=sam", True),
+        ("q=nothing", False),
+    ],
+)
+def test_the_list_filters_by_what_stands_in_the_address(client, lena, claim, query, found):
+    client.force_login(lena)
+    assert (detail(claim) in client.get(reverse("claims:list") + f"?{query}").text) is found
+
+
+def test_the_list_comes_as_csv_with_every_chosen_column(client, alice, claim):
+    client.force_login(alice)
+    answer = client.get(reverse("claims:list") + "?format=csv&col=state&col=team")
+    lines = answer.getvalue().decode().splitlines()
+    assert lines == ["Claim,State,Team", "sam2,Waiting for approval,vision"]
+
+
+def test_the_list_costs_the_same_for_one_claim_and_for_many(client, alice, vision, fra, train, claim):
+    client.force_login(alice)
+    client.get(reverse("claims:list"))
+    with CaptureQueriesContext(connection) as one:
+        client.get(reverse("claims:list"))
+    for _ in range(20):
+        make_claim(vision, by=alice, cluster=fra)
+    with CaptureQueriesContext(connection) as many:
+        client.get(reverse("claims:list"))
+    assert len(many) == len(one)
+
+
+@pytest.mark.parametrize("state", ClaimState)
+def test_a_claim_opens_in_every_state(client, alice, vision, fra, train, state):
+    client.force_login(alice)
+    claim = make_claim(vision, by=alice, cluster=fra, state=state)
+    page = client.get(detail(claim))
+    assert page.status_code == 200
+    assert str(state.label) in page.text
+    assert (live(claim) in page.text) is (state not in FINAL)  # a claim that is over does not poll
+
+
+@pytest.mark.parametrize("name", ["detail", "detail_live", "withdraw", "release"])
+def test_an_outsider_does_not_learn_that_a_claim_exists(client, eve, claim, name):
+    client.force_login(eve)
+    assert client.get(reverse(f"claims:{name}", args=[claim.pk])).status_code == 404
+    assert client.get(reverse("claims:snippet", args=[claim.pk, "pod"])).status_code == 404
+
+
+@pytest.mark.parametrize("name", ["detail", "detail_live"])
+def test_reading_takes_no_post(client, alice, claim, name):
+    client.force_login(alice)
+    assert client.post(reverse(f"claims:{name}", args=[claim.pk])).status_code == 405
+
+
+def test_the_page_names_device_node_uuid_health_and_pod(client, alice, held):
+    client.force_login(alice)
+    page = client.get(detail(held)).text
+    for word in ("gpu-0", "node-a", "GPU-gpu-0", "NVIDIA H100", "Healthy", "train-0", "Running"):
+        assert word in page
+
+
+def test_a_tainted_device_is_not_called_healthy(client, alice, held):
+    taint = {"key": "gpu.nvidia.com/xid", "effect": "NoExecute", "value": "79"}
+    Device.objects.update(taints=[taint])
+    client.force_login(alice)
+    page = client.get(detail(held)).text
+    assert "gpu.nvidia.com/xid" in page
+    assert "Healthy" not in page
+
+
+def test_a_device_that_the_mirror_lost_is_unknown_not_healthy(client, alice, held):
+    Device.objects.all().delete()
+    client.force_login(alice)
+    page = client.get(detail(held)).text
+    assert "Not in the mirror" in page
+    assert "Healthy" not in page
+
+
+def test_the_page_costs_the_same_for_one_device_and_for_many(client, alice, held):
+    client.force_login(alice)
+    client.get(detail(held))
+    with CaptureQueriesContext(connection) as one:
+        client.get(detail(held))
+    ResourceClaim.objects.all().delete()
+    Pod.objects.all().delete()
+    ResourceSlice.objects.all().delete()
+    Allocation.objects.all().delete()
+    hold(held, *(f"gpu-{number}" for number in range(8)))
+    with CaptureQueriesContext(connection) as many:
+        client.get(detail(held))
+    assert len(many) == len(one)
+
+
+def test_polling_answers_304_until_something_moves(client, alice, held):
+    client.force_login(alice)
+    first = client.get(live(held))
+    tag = {"If-None-Match": first["ETag"]}
+    assert client.get(live(held), headers=tag).status_code == 304
+    Pod.objects.update(phase="Succeeded")
+    assert client.get(live(held), headers=tag).status_code == 200
+
+
+def test_polling_sees_a_transition_and_tells_it_once(client, alice, claim):
+    client.force_login(alice)
+    tag = {"If-None-Match": client.get(live(claim))["ETag"]}
+    claim.advance(ClaimState.APPROVED, why="ok")
+    moved = client.get(live(claim) + "?seen=requested", headers=tag)
+    assert 'id="claim-said"' in moved.text
+    assert 'id="claim-said"' not in client.get(live(claim) + "?seen=approved").text
+
+
+def test_a_guessed_tag_tells_an_outsider_nothing(client, alice, eve, claim):
+    client.force_login(alice)
+    tag = client.get(live(claim))["ETag"]
+    client.force_login(eve)
+    assert client.get(live(claim), headers={"If-None-Match": tag}).status_code == 404
+
+
+def test_the_problem_of_a_claim_stands_on_its_page(client, alice, claim):
+    claim.problem = "fra-1 refused it."
+    claim.save(update_fields=["problem"])
+    client.force_login(alice)
+    assert "fra-1 refused it." in client.get(detail(claim)).text
+
+
+@pytest.mark.parametrize("key", ["pod", "job", "kubectl"])
+def test_a_snippet_opens_by_address_and_as_a_part(client, alice, claim, key):
+    client.force_login(alice)
+    part = client.get(reverse("claims:snippet", args=[claim.pk, key])).text
+    assert "<html" not in part
+    assert "sam2" in part
+    assert client.get(detail(claim) + f"?snippet={key}").status_code == 200
+
+
+def test_an_unknown_snippet_is_404(client, alice, claim):
+    client.force_login(alice)
+    assert client.get(reverse("claims:snippet", args=[claim.pk, "cobol"])).status_code == 404
+
+
+def test_asking_again_starts_from_what_the_claim_asked_for(client, alice, bob, claim):
+    client.force_login(alice)
+    page = client.get(detail(claim)).text
+    assert "profile=train-80&amp;team=vision&amp;cluster=fra-1&amp;devices=1" in page
+    client.force_login(bob)
+    assert "Ask again" not in client.get(detail(claim)).text
+
+
+def test_the_page_says_how_old_it_is(client, alice, claim):
+    client.force_login(alice)
+    assert "fra-1 was never listed" in client.get(detail(claim)).text
+    old = timezone.now() - timedelta(minutes=6)
+    for resource in ("resourceslices", "resourceclaims", "pods"):
+        claim.cluster.freshness.create(resource=resource, listed_at=old, seen_at=old)
+    page = client.get(detail(claim)).text
+    assert "dg-fresh dg-end old" in page
+    assert "6 min" in page
+
+
+def test_use_and_cost_come_without_a_reload_once_the_claim_is_approved(client, alice, claim):
+    client.force_login(alice)
+    usage = f'hx-get="{reverse("usage:claim_fragment", args=[claim.pk])}" hx-trigger="'
+    assert f'{usage}claim-moved from:body"' in client.get(detail(claim)).text  # waits, and loads nothing yet
+    assert "HX-Trigger" not in client.get(live(claim) + "?seen=requested")
+    claim.advance(ClaimState.APPROVED, why="ok")
+    assert client.get(live(claim) + "?seen=requested")["HX-Trigger"] == "claim-moved"
+    assert "HX-Trigger" not in client.get(live(claim) + "?seen=approved")
+    assert f'{usage}load, claim-moved from:body"' in client.get(detail(claim)).text
+
+
+def test_a_request_that_was_refused_loads_no_use_and_cost(client, alice, claim):
+    claim.advance(ClaimState.DENIED, why="no")
+    client.force_login(alice)
+    assert 'hx-trigger="load' not in client.get(detail(claim)).text
+    assert "HX-Trigger" not in client.get(live(claim) + "?seen=requested")
+
+
+def test_the_figures_count_on_by_themselves(client, alice, held):
+    client.force_login(alice)
+    page = client.get(detail(held)).text
+    strip = page[page.index("dg-stats") : page.index("dg-chain")]
+    since, ends = (
+        held.state_since.isoformat(timespec="seconds"),
+        held.expires_at.isoformat(timespec="seconds"),
+    )
+    assert f'<time datetime="{since}"' in strip
+    assert f'<time datetime="{ends}"' in strip
+    assert strip.count('data-time="elapsed">') == 1
+    assert strip.count('data-time="relative">in 2 d 23 h</time>') == 1
+    assert "&lt;time" not in page
+
+
+def test_the_page_hears_that_the_mirror_is_newer(client, alice, claim):
+    before = timezone.now() - timedelta(minutes=4)
+    for resource in ("resourceslices", "resourceclaims", "pods"):
+        claim.cluster.freshness.create(resource=resource, listed_at=before, seen_at=before)
+    client.force_login(alice)
+    tag = {"If-None-Match": client.get(live(claim))["ETag"]}
+    assert client.get(live(claim), headers=tag).status_code == 304
+    claim.cluster.freshness.update(seen_at=timezone.now())
+    assert client.get(live(claim), headers=tag).status_code == 200

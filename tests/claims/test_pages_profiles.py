@@ -1,0 +1,229 @@
+"""The catalogue, the page of a profile, and the editor."""
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from claims.models import Profile
+from tests.factories import make_profile, make_team
+
+pytestmark = pytest.mark.django_db
+
+CATALOGUE, EDITOR, NEW = (reverse(f"claims:{name}") for name in ("catalogue", "profiles", "profile_new"))
+
+
+@pytest.fixture
+def sent():
+    return {
+        "slug": "slice",
+        "title": "Slice",
+        "use": "Small work.",
+        "source": "fields",
+        "device_class": "gpu.nvidia.com",
+        "count": "1",
+        "product": "NVIDIA H100",
+        "memory_gib": "79",
+        "compute": "8.0",
+        "max_devices": "4",
+        "deliveries": ["claim", "template"],
+        "default_duration": "24h",
+        "max_duration": "7d",
+        "approval": "lead",
+        "automatic_devices": "1",
+        "automatic_duration": "8h",
+    }
+
+
+def edit(profile):
+    return reverse("claims:profile_edit", args=[profile.slug])
+
+
+def test_the_catalogue_offers_what_one_may_ask_for(client, alice, train, fra, quota):
+    client.force_login(alice)
+    page = client.get(CATALOGUE).text
+    assert "Train 80" in page
+    assert reverse("claims:request") + "?profile=train-80" in page
+
+
+def test_what_one_may_not_ask_for_says_why(client, alice, train, fra):
+    client.force_login(alice)
+    page = client.get(CATALOGUE).text
+    assert "Your team has no quota for gpu.nvidia.com devices." in page
+    assert reverse("claims:request") + "?profile=train-80" not in page
+
+
+def test_a_profile_of_another_team_is_not_known(client, alice, vision, quota):
+    secret = make_profile("secret", teams=(make_team("nlp"),))
+    client.force_login(alice)
+    assert "secret" not in client.get(CATALOGUE).text
+    assert client.get(reverse("claims:profile", args=[secret.slug])).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("q=train", True),
+        ("q=nothing", False),
+        ("free=1", False),
+        ("automatic=1", False),
+        ("view=table", True),
+        ("view=compare&pick=train-80", True),
+        ("view=compare&pick=other", False),
+        ("sort=free", True),
+        ("sort=nonsense", True),
+    ],
+)
+def test_the_catalogue_filters_by_what_stands_in_the_address(client, alice, train, fra, quota, query, found):
+    client.force_login(alice)
+    address = reverse("claims:profile", args=["train-80"])
+    assert (address in client.get(f"{CATALOGUE}?{query}").text) is found
+
+
+def test_the_catalogue_costs_the_same_for_one_profile_and_for_many(client, alice, train, fra, quota):
+    client.force_login(alice)
+    client.get(CATALOGUE)
+    with CaptureQueriesContext(connection) as one:
+        client.get(CATALOGUE)
+    for number in range(10):
+        make_profile(f"more-{number}")
+    with CaptureQueriesContext(connection) as many:
+        client.get(CATALOGUE)
+    assert len(many) == len(one)
+
+
+def test_the_page_of_a_profile_shows_its_specification_and_versions(client, alice, train, vision):
+    client.force_login(alice)
+    page = client.get(reverse("claims:profile", args=["train-80"])).text
+    assert "deviceClassName" in page
+    assert "v1" in page
+    assert "Edit" not in page
+
+
+def test_fields_become_safe_cel(client, root, sent):
+    client.force_login(root)
+    answer = client.post(NEW, sent)
+    assert answer.url == reverse("claims:profile_edit", args=["slice"])
+    version = Profile.objects.get(slug="slice").current
+    request = version.spec["devices"]["requests"][0]
+    assert [selector["cel"]["expression"] for selector in request["exactly"]["selectors"]] == [
+        'device.attributes["gpu.nvidia.com"].?productName.orValue("").startsWith("NVIDIA H100")',
+        'device.capacity["gpu.nvidia.com"].?memory.orValue(quantity("0")).compareTo(quantity("79Gi")) >= 0',
+        'device.attributes["gpu.nvidia.com"].?cudaComputeCapability.orValue(semver("0.0.0"))'
+        '.compareTo(semver("8.0.0")) >= 0',
+    ]
+    assert (version.scalable, version.max_devices) == ("gpu", 4)
+
+
+def test_the_editor_reads_back_what_fields_have_written(client, root, sent):
+    client.force_login(root)
+    client.post(NEW, sent)
+    page = client.get(reverse("claims:profile_edit", args=["slice"])).text
+    assert 'value="NVIDIA H100"' in page
+    assert 'value="79"' in page
+    assert 'value="fields" checked' in page
+
+
+def test_saving_the_same_again_makes_no_version(client, root, sent):
+    client.force_login(root)
+    client.post(NEW, sent)
+    address = reverse("claims:profile_edit", args=["slice"])
+    client.post(address, sent)
+    assert Profile.objects.get().versions.count() == 1
+    client.post(address, sent | {"max_devices": "8"})
+    assert [version.number for version in Profile.objects.get().versions.all()] == [2, 1]
+
+
+def test_yaml_says_what_fields_cannot(client, root, sent):
+    written = """
+kind: ResourceClaim
+spec:
+  devices:
+    requests:
+    - name: gpu
+      firstAvailable:
+      - {name: big, deviceClassName: gpu.nvidia.com, allocationMode: ExactCount, count: 1}
+      - {name: small, deviceClassName: mig.nvidia.com, allocationMode: ExactCount, count: 2}
+"""
+    client.force_login(root)
+    client.post(NEW, sent | {"source": "yaml", "spec_yaml": written})
+    version = Profile.objects.get().current
+    assert [one["name"] for one in version.spec["devices"]["requests"][0]["firstAvailable"]] == [
+        "big",
+        "small",
+    ]
+    assert 'value="yaml" checked' in client.get(reverse("claims:profile_edit", args=["slice"])).text
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"title": ""}, "This field is required"),
+        ({"device_class": ""}, "Name the device class"),
+        ({"compute": "eight"}, "Write it as 8.0."),
+        ({"default_duration": "9d"}, "longer than the longest"),
+        ({"max_duration": "for ever"}, "Write a duration like 24h"),
+        ({"source": "yaml", "spec_yaml": "a: [b"}, "This is not YAML"),
+        ({"source": "yaml", "spec_yaml": "- a list"}, "which begins with devices"),
+        ({"source": "yaml", "spec_yaml": "devices: {}"}, "request"),
+        ({"count": "6"}, "more than the 4 that a claim may have"),
+    ],
+)
+def test_what_is_wrong_is_said_and_nothing_is_lost(client, root, sent, wrong, said):
+    client.force_login(root)
+    answer = client.post(NEW, sent | wrong)
+    assert answer.status_code == 422
+    assert said in answer.text
+    assert "Small work." in answer.text
+    assert not Profile.objects.exists()
+
+
+def test_an_empty_form_is_422_not_an_empty_page(client, root):
+    client.force_login(root)
+    assert client.post(NEW).status_code == 422
+
+
+def test_a_taken_short_name_is_409(client, root, train, sent):
+    client.force_login(root)
+    answer = client.post(NEW, sent | {"slug": "train-80"})
+    assert answer.status_code == 409
+    assert "There is already a profile train-80." in answer.text
+
+
+def test_retiring_is_asked_first_with_how_many_claims_keep_it(client, root, train):
+    client.force_login(root)
+    address = reverse("claims:profile_retire", args=["train-80"])
+    assert "Retire Train 80?" in client.get(address).text
+    client.post(address)
+    train.refresh_from_db()
+    assert train.retired_at is not None
+    assert "Train 80" not in client.get(CATALOGUE).text
+
+
+@pytest.mark.parametrize("name", ["profiles", "profile_new", "profile_edit", "profile_retire"])
+def test_only_a_platform_admin_edits_the_catalogue(client, lena, train, vision, sent, name):
+    args = ["train-80"] if name in ("profile_edit", "profile_retire") else []
+    client.force_login(lena)
+    assert client.get(reverse(f"claims:{name}", args=args)).status_code == 403
+    if name != "profiles":
+        assert client.post(reverse(f"claims:{name}", args=args), sent).status_code == 403
+
+
+def test_other_methods_are_refused(client, root, train):
+    client.force_login(root)
+    assert client.delete(edit(train)).status_code == 405
+    assert client.post(EDITOR).status_code == 405
+    assert client.post(CATALOGUE).status_code == 405
+    assert client.get(reverse("claims:profile_edit", args=["no-such"])).status_code == 404
+
+
+def test_the_list_of_profiles_costs_the_same_for_one_and_for_many(client, root, train):
+    client.force_login(root)
+    client.get(EDITOR)
+    with CaptureQueriesContext(connection) as one:
+        client.get(EDITOR)
+    for number in range(10):
+        make_profile(f"more-{number}")
+    with CaptureQueriesContext(connection) as many:
+        client.get(EDITOR)
+    assert len(many) == len(one)

@@ -1,0 +1,187 @@
+"""The request form and the panel beside it."""
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from claims.models import Claim
+from claims.states import ClaimState
+from tests.factories import make_claim, make_profile, make_team
+
+pytestmark = pytest.mark.django_db
+
+FORM = reverse("claims:request")
+PANEL = reverse("claims:request_preview")
+
+
+@pytest.fixture
+def wish(vision, fra, train, quota, gateway):
+    """What alice sends."""
+    return {
+        "profile": "train-80",
+        "devices": "2",
+        "delivery": "claim",
+        "duration": "24h",
+        "team": "vision",
+        "cluster": "fra-1",
+        "name": "sam2",
+        "reason": "Fine-tuning.",
+        "key": "k-1",
+    }
+
+
+def test_the_form_starts_with_what_the_address_says(client, alice, wish):
+    client.force_login(alice)
+    page = client.get(FORM + "?profile=train-80&devices=4&duration=36h&name=mine&reason=Why").text
+    assert 'value="train-80" checked' in page
+    assert 'id="id_devices" name="devices" min="1" max="1024" value="4"' in page
+    assert 'value="36h"' in page
+    assert 'value="mine"' in page
+
+
+def test_a_request_makes_a_claim_and_leads_to_it(client, alice, wish):
+    client.force_login(alice)
+    answer = client.post(FORM, wish)
+    claim = Claim.objects.get()
+    assert answer.url == reverse("claims:detail", args=[claim.pk])
+    assert (claim.name, claim.devices, claim.state) == ("sam2", 2, ClaimState.REQUESTED)
+    assert (claim.reason, claim.key) == ("Fine-tuning.", "k-1")
+
+
+def test_sending_twice_asks_once(client, alice, wish):
+    client.force_login(alice)
+    assert client.post(FORM, wish).url == client.post(FORM, wish).url
+    assert Claim.objects.count() == 1
+
+
+def test_a_template_says_how_many_pods(client, alice, wish):
+    client.force_login(alice)
+    client.post(FORM, wish | {"delivery": "template", "parallel": "3"})
+    claim = Claim.objects.get()
+    assert (claim.delivery, claim.parallel) == ("template", 3)
+
+
+@pytest.mark.parametrize(("text", "hours"), [("36h", 36), ("1d 12h", 36), ("90 min", 1.5), ("5d", 120)])
+def test_any_duration_can_be_written_out(client, alice, wish, text, hours):
+    client.force_login(alice)
+    client.post(FORM, wish | {"duration": "other", "duration_other": text})
+    assert Claim.objects.get().duration.total_seconds() == hours * 3600
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"devices": "0"}, "greater than or equal to 1"),
+        ({"devices": "many"}, "Enter a whole number"),
+        ({"name": "Not A Name"}, "Use lower-case letters"),
+        ({"profile": ""}, "This field is required"),
+        ({"profile": "no-such"}, "not one of the available choices"),
+        ({"duration": "soon"}, "Write a duration like 24h"),
+        ({"duration": "other", "duration_other": ""}, "Say how long"),
+        ({"duration": "other", "duration_other": "a while"}, "Write a duration like 24h"),
+        ({"duration": "other", "duration_other": "99d"}, "allows 14"),
+        ({"devices": "9"}, "allows 8 devices per claim; this request needs 9"),
+    ],
+)
+def test_what_is_malformed_is_422_and_loses_no_input(client, alice, wish, wrong, said):
+    client.force_login(alice)
+    answer = client.post(FORM, wish | wrong)
+    assert answer.status_code == 422
+    assert said in answer.text
+    assert "Fine-tuning." in answer.text
+    assert 'name="key" value="k-1"' in answer.text
+    assert not Claim.objects.exists()
+
+
+def test_more_than_the_quota_is_409_with_the_numbers(client, alice, wish, vision, fra):
+    make_claim(vision, by=alice, cluster=fra, devices=7)
+    client.force_login(alice)
+    answer = client.post(FORM, wish)
+    assert answer.status_code == 409
+    assert "7 are reserved by pending requests; this request needs 2." in answer.text
+    assert "Fine-tuning." in answer.text
+
+
+def test_a_cluster_without_a_namespace_of_the_team_is_named(client, alice, wish, lena):
+    make_team("nlp", members=(alice,))
+    client.force_login(alice)
+    answer = client.post(FORM, wish | {"team": "nlp"})
+    assert answer.status_code == 422
+    assert "nlp has no namespace in fra-1." in answer.text
+
+
+def test_a_viewer_may_not_ask(client, bob, wish):
+    client.force_login(bob)
+    assert client.get(FORM).status_code == 403
+    assert client.post(FORM, wish).status_code == 403
+
+
+def test_a_viewer_of_one_team_may_ask_for_another_alone(client, bob, wish):
+    make_team("nlp", members=(bob,))
+    client.force_login(bob)
+    assert client.get(FORM).status_code == 200
+    assert client.post(FORM, wish).status_code == 403
+
+
+def test_an_outsider_does_not_learn_that_the_team_exists(client, eve, wish):
+    make_team("nlp", members=(eve,))
+    client.force_login(eve)
+    assert client.post(FORM, wish).status_code == 404
+
+
+def test_other_methods_are_refused(client, alice, wish):
+    client.force_login(alice)
+    assert client.delete(FORM).status_code == 405
+    assert client.post(PANEL, wish).status_code == 405
+
+
+def test_the_panel_shows_match_quota_approver_and_manifest(client, alice, wish):
+    client.force_login(alice)
+    part = client.get(PANEL, wish).text
+    assert "<html" not in part
+    assert "vision holds 0 of 8 gpu.nvidia.com devices; this request needs 2." in part
+    assert "A lead of vision decides" in part
+    assert "ResourceClaim" in part
+    assert not Claim.objects.exists()
+
+
+def test_the_panel_says_what_is_missing(client, alice, wish):
+    client.force_login(alice)
+    assert "Choose a profile" in client.get(PANEL).text
+    assert "Devices:" in client.get(PANEL, wish | {"devices": "x"}).text
+
+
+def test_the_panel_says_that_the_quota_does_not_allow_it(client, alice, wish, vision, fra):
+    make_claim(vision, by=alice, cluster=fra, devices=8)
+    client.force_login(alice)
+    assert "8 are reserved by pending requests; this request needs 2." in client.get(PANEL, wish).text
+
+
+def test_the_panel_shows_an_outsider_nothing_of_the_team(client, eve, wish):
+    make_team("nlp", members=(eve,))
+    client.force_login(eve)
+    part = client.get(PANEL, wish).text
+    assert "Team: " in part
+    assert "vision" not in part
+
+
+def test_check_shows_the_panel_without_javascript_and_makes_nothing(client, alice, wish):
+    client.force_login(alice)
+    page = client.post(FORM, wish | {"check": "1"})
+    assert page.status_code == 200
+    assert "this request needs 2." in page.text
+    assert "Fine-tuning." in page.text
+    assert not Claim.objects.exists()
+
+
+def test_the_form_costs_the_same_for_one_profile_and_for_many(client, alice, wish):
+    client.force_login(alice)
+    client.get(FORM)
+    with CaptureQueriesContext(connection) as one:
+        client.get(FORM)
+    for number in range(10):
+        make_profile(f"more-{number}")
+    with CaptureQueriesContext(connection) as many:
+        client.get(FORM)
+    assert len(many) == len(one)

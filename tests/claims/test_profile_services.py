@@ -1,0 +1,102 @@
+from datetime import timedelta
+
+import pytest
+
+from claims.models import Profile, ProfileVersion
+from claims.services import retire_profile, save_profile, set_quota
+from core.errors import Conflict, Forbidden, Invalid
+from tests.factories import make_spec, make_team
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def save(root):
+    def save_as_root(profile=None, **fields):
+        wanted = {"by": root, "slug": "train-80", "title": "Train 80 GB", "spec": make_spec(), **fields}
+        return save_profile(profile=profile, **wanted)
+
+    return save_as_root
+
+
+def test_a_profile_is_made_with_its_first_version(save, root):
+    version = save(scalable="gpu", max_devices=8)
+    assert (version.number, version.created_by, version.profile.current) == (1, root, version)
+
+
+def test_saving_the_same_again_makes_no_version(save):
+    first = save()
+    spec = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}]}}
+    assert save(first.profile, spec=spec, title="Other title") == first
+    assert Profile.objects.get().title == "Other title"
+
+
+@pytest.mark.parametrize(
+    "change", [{"spec": make_spec(2), "max_devices": 2}, {"max_duration": timedelta(days=2)}]
+)
+def test_another_spec_or_limit_makes_a_version_and_leaves_the_old_one(save, change):
+    first = save()
+    second = save(first.profile, **change)
+    assert second.number == 2
+    assert Profile.objects.get().current == second
+    assert ProfileVersion.objects.get(pk=first.pk).spec == first.spec
+
+
+def test_all_that_is_wrong_is_said_at_once(save):
+    with pytest.raises(Invalid) as refusal:
+        save(slug="Not A Slug", title=" ", spec={"devices": {"requests": []}}, deliveries=(), max_devices=1)
+    assert len(refusal.value.extra["problems"]) == 4
+    assert not Profile.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"scalable": "other"}, "No request named other"),
+        ({"spec": make_spec(4), "max_devices": 2}, "asks for 4 devices, more than the 2"),
+        ({"default_duration": timedelta(days=30)}, "no longer than the longest"),
+        ({"approval": "nobody"}, "not an approval rule"),
+    ],
+)
+def test_limits_must_make_sense(save, fields, sentence):
+    with pytest.raises(Invalid, match=sentence):
+        save(**fields)
+
+
+def test_a_slug_is_taken_once(save):
+    save()
+    with pytest.raises(Conflict, match="already a profile train-80"):
+        save()
+
+
+def test_a_retired_profile_comes_back_when_it_is_saved(save, root):
+    profile = save().profile
+    retire_profile(by=root, profile=profile)
+    assert profile.retired_at
+    save(profile)
+    profile.refresh_from_db()
+    assert profile.retired_at is None
+
+
+def test_only_platform_admins_write_the_catalogue_and_quotas(save, lena):
+    with pytest.raises(Forbidden):
+        save(by=lena)
+    with pytest.raises(Forbidden):
+        retire_profile(by=lena, profile=save().profile)
+    with pytest.raises(Forbidden):
+        set_quota(by=lena, team=make_team(), device_class="gpu.nvidia.com", devices=1)
+
+
+def test_a_quota_is_set_again_in_place(root):
+    team = make_team()
+    first = set_quota(by=root, team=team, device_class="gpu.nvidia.com", devices=1)
+    again = set_quota(by=root, team=team, device_class="gpu.nvidia.com", devices=2, self_approval=True)
+    assert (again.pk, again.devices, again.self_approval) == (first.pk, 2, True)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"devices": -1, "device_class": "a"}, {"devices": 1}, {"devices": 10**9, "device_class": "a"}]
+)
+def test_a_quota_that_makes_no_sense_is_refused(root, fields):
+    with pytest.raises(Invalid):
+        set_quota(by=root, team=make_team(), **fields)

@@ -1,0 +1,168 @@
+"""manage.py cluster, against the simulator and, for rights, the real control plane."""
+
+from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
+
+import pytest
+import yaml
+from django.core.management import CommandError, call_command
+
+from cluster.connect import connect
+from cluster.credentials import unseal
+from cluster.rbac import manifest
+from inventory.models import Cluster
+from tests.cluster.conftest import simulated_kubeconfig
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+type Run = Callable[..., str]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    def run(action: str, *arguments: str, kubeconfig: str = "") -> str:
+        if kubeconfig:
+            file = tmp_path / "kubeconfig"
+            file.write_text(kubeconfig)
+            arguments = (*arguments, "--kubeconfig", str(file))
+        output = StringIO()
+        call_command("cluster", action, *arguments, stdout=output)
+        return output.getvalue()
+
+    return run
+
+
+@pytest.fixture
+def fra(simulator: str) -> str:
+    return simulated_kubeconfig(simulator, "simulator-portal")
+
+
+def test_a_cluster_is_added_by_its_identity_and_its_credentials_are_sealed(run, fra):
+    table = run("add", "fra-1", "--title", "Frankfurt", kubeconfig=fra)
+    cluster = Cluster.objects.get()
+    assert (cluster.name, cluster.title, cluster.simulated) == ("fra-1", "Frankfurt", True)
+    assert cluster.uid == connect(cluster.credentials).identity()
+    assert b"simulator-portal" not in bytes(cluster.credentials)
+    assert unseal(cluster.credentials).token == "simulator-portal"
+    assert cluster.version in table
+    assert "simulator-portal" not in table
+
+
+def test_the_same_cluster_is_not_added_twice_under_another_name(run, fra):
+    run("add", "fra-1", kubeconfig=fra)
+    with pytest.raises(CommandError, match="This cluster is known as “fra-1” already"):
+        run("add", "fra-2", kubeconfig=fra)
+    assert Cluster.objects.count() == 1
+
+
+def test_a_name_is_not_taken_twice(run, fra, simulator):
+    run("add", "fra-1", kubeconfig=fra)
+    other = fra.replace("/clusters/fra-1", "/clusters/lab-2")
+    with pytest.raises(CommandError, match="There is a cluster “fra-1” already"):
+        run("add", "fra-1", kubeconfig=other)
+
+
+def test_credentials_are_renewed_only_by_those_of_the_same_cluster(run, fra):
+    run("add", "fra-1", kubeconfig=fra)
+    run("add", "fra-1", "--renew", kubeconfig=fra.replace("simulator-portal", "simulator-admin"))
+    assert unseal(Cluster.objects.get().credentials).token == "simulator-admin"
+    with pytest.raises(CommandError, match="lead to another cluster than “fra-1”"):
+        run("add", "fra-1", "--renew", kubeconfig=fra.replace("/clusters/fra-1", "/clusters/lab-2"))
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "words"),
+    [
+        ("fra 1", ("", ""), "slug"),
+        ("fra-1", ("token: simulator-portal", "tokenFile: /etc/passwd"), "a file (“tokenFile”)"),
+        ("fra-1", ("simulator-portal", "wrong"), "does not know the credentials"),
+        ("fra-1", ("127.0.0.1:", "127.0.0.1:1"), "refuses connections"),
+    ],
+)
+def test_what_cannot_be_added_is_a_sentence(run, fra, name, change, words):
+    if change[0] == "127.0.0.1:":  # a port where nobody is
+        fra = fra.replace(fra.partition("127.0.0.1:")[2].partition("/")[0], "1")
+    else:
+        fra = fra.replace(*change)
+    with pytest.raises(CommandError) as problem:
+        run("add", name, kubeconfig=fra)
+    assert words in str(problem.value)
+    assert problem.value.__context__ is None
+    assert not Cluster.objects.exists()
+
+
+def test_a_missing_file_is_a_sentence(run):
+    with pytest.raises(CommandError, match="/nowhere cannot be read"):
+        run("add", "fra-1", "--kubeconfig", "/nowhere")
+
+
+def test_outside_a_cluster_there_is_no_in_cluster(run):
+    with pytest.raises(CommandError, match="does not run inside a cluster"):
+        run("add", "fra-1", "--in-cluster")
+
+
+def test_a_check_shows_what_works(run, fra):
+    run("add", "fra-1", kubeconfig=fra)
+    table = run("check", "fra-1")
+    for line in ("without TLS", "resource.k8s.io/v1", "create resourceclaims.resource.k8s.io", "watch nodes"):
+        assert line in table
+    assert "missing" not in table
+
+
+def test_a_check_of_an_unknown_cluster_names_those_that_are_known(run, fra):
+    run("add", "fra-1", kubeconfig=fra)
+    with pytest.raises(CommandError, match=r"There is no cluster “paris”\. Known: fra-1"):
+        run("check", "paris")
+
+
+def test_a_check_sees_that_the_credentials_lead_elsewhere(run, fra):
+    run("add", "fra-1", kubeconfig=fra)
+    Cluster.objects.update(uid="another")
+    with pytest.raises(CommandError, match="1 of the checks failed"):
+        run("check", "fra-1")
+
+
+def test_the_list_shows_every_cluster(run, fra):
+    assert "No clusters yet" in run("list")
+    run("add", "fra-1", "--read-only", kubeconfig=fra)
+    table = run("list")
+    for word in ("fra-1", "read-only", "simulated", Cluster.objects.get().uid):
+        assert word in table
+
+
+def test_a_cluster_is_removed_when_its_name_is_typed(run, fra, monkeypatch):
+    run("add", "fra-1", kubeconfig=fra)
+    monkeypatch.setattr("builtins.input", lambda question: "no")
+    with pytest.raises(CommandError, match="Nothing was removed"):
+        run("remove", "fra-1")
+    monkeypatch.setattr("builtins.input", lambda question: "fra-1")
+    assert "fra-1 is forgotten" in run("remove", "fra-1")
+    assert not Cluster.objects.exists()
+
+
+def test_the_role_is_printed_as_yaml(run):
+    assert run("rbac") == run("rbac", "--full") == manifest()
+    documents = list(yaml.safe_load_all(run("rbac", "--read-only", "--name", "viewer", "--namespace", "gpu")))
+    assert [item["metadata"]["name"] for item in documents] == ["gpu", "viewer", "viewer", "viewer"]
+    assert documents[-1]["subjects"][0]["namespace"] == "gpu"
+
+
+@pytest.mark.controlplane
+def test_a_check_of_a_real_cluster_with_the_printed_role_finds_nothing_missing(run, controlplane):
+    run("add", "fra-1", kubeconfig=controlplane.kubeconfig("portal"))
+    table = run("check", "fra-1")
+    assert "v1.37.1" in table
+    assert "missing" not in table
+
+
+@pytest.mark.controlplane
+def test_a_check_with_the_read_only_role_names_what_is_missing(run, controlplane):
+    table = run("add", "fra-1", kubeconfig=controlplane.kubeconfig("reader"))
+    lines = [line for line in table.splitlines() if "missing" in line]
+    assert len(lines) == 6  # create, patch, delete of claims and of templates
+    assert any("delete resourceclaimtemplates.resource.k8s.io" in line for line in lines)
+    with pytest.raises(CommandError, match="6 of the checks failed"):
+        run("check", "fra-1")
+    Cluster.objects.update(read_only=True)
+    assert "missing" not in run("check", "fra-1")

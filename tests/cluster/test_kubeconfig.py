@@ -1,0 +1,114 @@
+"""What of a kubeconfig is followed, and what is refused with a sentence."""
+
+import base64
+from typing import Any
+
+import pytest
+import yaml
+
+from cluster.credentials import from_kubeconfig
+from core.errors import Invalid
+
+PEM = "-----BEGIN CERTIFICATE-----\nabc\n-----END CERTIFICATE-----\n"
+DATA = base64.b64encode(PEM.encode()).decode()
+
+
+def kubeconfig(*, user: dict[str, Any] | None = None, **cluster: Any) -> str:
+    cluster = {"server": "https://cluster.example:6443"} | cluster
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [
+            {"name": "fra", "cluster": cluster},
+            {"name": "lab", "cluster": {"server": "http://lab"}},
+        ],
+        "users": [{"name": "portal", "user": {"token": "t"} if user is None else user}],
+        "contexts": [
+            {"name": "fra-1", "context": {"cluster": "fra", "user": "portal"}},
+            {"name": "lab-2", "context": {"cluster": "lab", "user": "portal"}},
+        ],
+        "current-context": "fra-1",
+    }
+    return yaml.safe_dump(document)
+
+
+def test_the_current_context_is_read():
+    details: dict[str, Any] = {
+        "certificate-authority-data": DATA,
+        "tls-server-name": "api",
+        "proxy-url": "http://p:1",
+    }
+    found = from_kubeconfig(kubeconfig(**details))
+    assert (found.server, found.token) == ("https://cluster.example:6443", "t")
+    assert (found.authority, found.server_name, found.proxy) == (PEM, "api", "http://p:1")
+    assert found.address == "cluster.example:6443"
+    assert not found.insecure
+
+
+def test_another_context_can_be_named():
+    assert from_kubeconfig(kubeconfig(), context="lab-2").server == "http://lab"
+
+
+def test_client_certificates_are_read():
+    found = from_kubeconfig(kubeconfig(user={"client-certificate-data": DATA, "client-key-data": DATA}))
+    assert (found.certificate, found.key) == (PEM, PEM)
+
+
+@pytest.mark.parametrize(
+    ("user", "words"),
+    [
+        ({"exec": {"command": "aws"}}, "a program (“exec”), which the portal does not run"),
+        ({"auth-provider": {"name": "gcp"}}, "a program (“auth-provider”)"),
+        ({"tokenFile": "/etc/shadow"}, "a file (“tokenFile”), which the portal does not read"),
+        ({"client-certificate": "/a", "client-key": "/b"}, "a file (“client-certificate”)"),
+        ({"username": "admin", "password": "p"}, "holds a password"),
+        ({"token": "t", "as": "system:admin"}, "acts as somebody else (“as”)"),
+        ({"client-certificate-data": DATA}, "without its key"),
+        ({"client-certificate-data": "%%", "client-key-data": "%%"}, "not a PEM text in base64"),
+    ],
+)
+def test_what_the_portal_will_not_do_for_a_user_is_a_sentence(user, words):
+    with pytest.raises(Invalid) as problem:
+        from_kubeconfig(kubeconfig(user=user))
+    assert words in problem.value.message
+
+
+@pytest.mark.parametrize(
+    ("cluster", "words"),
+    [
+        ({"certificate-authority": "/etc/ca.crt"}, "kubectl config view --raw --flatten --minify"),
+        ({"server": "https://admin:secret@cluster"}, "contains a password"),
+        ({"server": "unix:///run/sock"}, "no server address"),
+        ({"server": None}, "no server address"),
+        ({"server": "cluster:6443"}, "no server address"),
+    ],
+)
+def test_what_the_portal_will_not_do_for_a_cluster_is_a_sentence(cluster, words):
+    with pytest.raises(Invalid) as problem:
+        from_kubeconfig(kubeconfig(**cluster))
+    assert words in problem.value.message
+
+
+def test_a_context_that_is_missing_is_named():
+    with pytest.raises(Invalid, match="no context “paris”"):
+        from_kubeconfig(kubeconfig(), context="paris")
+
+
+def test_without_a_current_context_the_choice_is_told():
+    document = yaml.safe_load(kubeconfig())
+    del document["current-context"]
+    with pytest.raises(Invalid, match="name one of: fra-1, lab-2"):
+        from_kubeconfig(yaml.safe_dump(document))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "kind: Pod", "a: [", "kind: Config\ncontexts: 5\ncurrent-context: a"]
+)
+def test_what_is_no_kubeconfig_is_refused(text):
+    with pytest.raises(Invalid):
+        from_kubeconfig(text)
+
+
+def test_an_object_in_the_yaml_is_not_made():
+    with pytest.raises(Invalid):
+        from_kubeconfig("!!python/object/apply:os.system ['true']")

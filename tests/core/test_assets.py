@@ -1,0 +1,43 @@
+import json
+
+import pytest
+
+from core import assets
+
+
+def test_every_package_of_the_lockfile_has_an_integrity_hash():
+    lock = json.loads((assets.ROOT / "package-lock.json").read_text())
+    packages = {name: entry for name, entry in lock["packages"].items() if name}
+    assert packages
+    assert all(entry["integrity"].startswith("sha512-") for entry in packages.values())
+
+
+def test_a_sprite_has_a_symbol_per_icon_without_the_invisible_square(tmp_path):
+    (tmp_path / "plus.svg").write_text(
+        '<svg><path stroke="none" d="M0 0h24v24H0z" fill="none"/><path d="M12 5l0 14" /></svg>'
+    )
+    symbol = '<symbol id="plus" viewBox="0 0 24 24"><path d="M12 5l0 14" /></symbol>'
+    assert symbol in assets.sprite(tmp_path, ["plus"])
+
+
+def test_an_icon_that_does_not_exist_is_named(tmp_path):
+    with pytest.raises(assets.AssetsMissing, match="no-such-icon"):
+        assets.sprite(tmp_path, ["no-such-icon"])
+
+
+def test_the_result_is_current_only_for_the_inputs_it_was_made_from(tmp_path, monkeypatch):
+    monkeypatch.setattr(assets, "VENDOR", tmp_path)
+    assert not assets.is_current()
+    (tmp_path / ".stamp").write_text(assets.stamp())
+    assert assets.is_current()
+    icons = tmp_path / "icons.txt"
+    icons.write_text("cpu\n")
+    monkeypatch.setattr(assets, "ICON_LIST", icons)
+    assert not assets.is_current()
+
+
+def test_icons_are_one_per_line_with_comments(tmp_path, monkeypatch):
+    icons = tmp_path / "icons.txt"
+    icons.write_text("# chips\ncpu  # a device\n\ncpu\nplus\n")
+    monkeypatch.setattr(assets, "ICON_LIST", icons)
+    assert assets.icon_names() == ["cpu", "plus"]

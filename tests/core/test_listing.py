@@ -1,0 +1,115 @@
+"""The convention of lists, on a list of people."""
+
+import csv
+import io
+
+import pytest
+
+from core.listing import harmless
+from teams.models import User
+from tests.factories import make_user
+
+LIST = "/look/people/"
+
+
+@pytest.fixture
+def people(look, alice):
+    for name in ("bob", "carol", "dan", "erin", "frank", "grace"):
+        make_user(name, first_name=name.title(), theme="dark" if name in ("dan", "erin") else "light")
+
+
+@pytest.fixture
+def listed(browse, people, alice):
+    client = browse(alice)
+
+    def names(**query: object) -> list[str]:
+        return [user.username for user in client.get(LIST, query).context["listing"].page]
+
+    return names
+
+
+def test_a_list_begins_sorted_and_is_cut_into_pages(listed):
+    assert listed() == ["alice", "bob", "carol", "dan", "erin"]
+    assert listed(page=2) == ["frank", "grace"]
+
+
+@pytest.mark.parametrize("page", ["0", "99", "x", "-1"])
+def test_a_page_that_is_not_there_is_one_that_is(listed, page):
+    assert listed(page=page)
+
+
+def test_sorting_goes_both_ways_and_an_unknown_column_is_ignored(listed):
+    assert listed(sort="-username")[0] == "grace"
+    assert listed(sort="password")[0] == "alice"
+    assert listed(sort="theme")[0] == "alice"  # that column cannot sort
+
+
+def test_every_word_of_a_search_must_be_found_somewhere(listed):
+    assert listed(q="ca ro") == ["carol"]
+    assert listed(q="Carol Dan") == []
+
+
+def test_a_search_for_a_wildcard_is_a_search_for_that_sign(listed):
+    assert listed(q="%") == []
+
+
+def test_a_filter_is_shown_as_a_sentence_with_a_way_out(browse, people, alice):
+    page = browse(alice).get(LIST, {"theme": "dark", "sort": "-username"})
+    listing = page.context["listing"]
+    assert [user.username for user in listing.page] == ["erin", "dan"]
+    (condition,) = listing.conditions
+    assert condition.text == "Theme: dark"
+    assert condition.without == "?sort=-username"
+
+
+def test_an_invalid_filter_breaks_nothing(browse, people, alice):
+    assert browse(alice).get(LIST, {"theme": "pink", "is_active": "perhaps"}).status_code == 200
+
+
+def test_columns_are_chosen_and_a_fixed_one_cannot_be_hidden(browse, people, alice):
+    heads = browse(alice).get(LIST, {"col": "email"}).context["listing"].heads
+    assert [head.column.name for head in heads] == ["username", "email"]
+
+
+def test_the_state_of_a_list_survives_in_its_links(browse, people, alice):
+    listing = browse(alice).get(LIST, {"q": "a", "col": "email", "page": "1"}).context["listing"]
+    assert listing.heads[0].url == "?q=a&col=email&sort=-username"
+    assert listing.csv_url == "?q=a&col=email&format=csv"
+
+
+def rows_of(answer) -> list[list[str]]:
+    return list(csv.reader(io.StringIO(answer.text)))
+
+
+def test_the_csv_has_all_that_matches_in_the_chosen_columns(browse, people, alice):
+    answer = browse(alice).get(LIST, {"format": "csv", "col": "theme", "sort": "-username"})
+    assert answer.headers["Content-Type"] == "text/csv; charset=utf-8"
+    assert answer.headers["Content-Disposition"] == 'attachment; filename="people-of-the-world.csv"'
+    rows = rows_of(answer)
+    assert rows[0] == ["User name", "Theme"]
+    assert len(rows) == 1 + User.objects.count()
+    assert rows[1] == ["grace", "light"]
+
+
+def test_no_spreadsheet_takes_a_cell_for_a_formula():
+    assert harmless("=HYPERLINK(1)") == "'=HYPERLINK(1)"
+    assert harmless(-5) == -5
+    assert harmless(None) == ""
+
+
+def test_a_list_without_rows_says_so_and_one_without_matches_offers_a_way_back(browse, people, alice):
+    page = browse(alice).get(LIST, {"q": "zzz"})
+    assert "Nothing matches" in page.text
+    assert 'href="?"' in page.text
+
+
+def test_a_list_costs_the_same_for_one_row_and_for_a_page_full(
+    browse, look, alice, django_assert_max_num_queries
+):
+    client = browse(alice)
+    with django_assert_max_num_queries(20) as one:
+        client.get(LIST)
+    for number in range(20):
+        make_user(f"person-{number}")
+    with django_assert_max_num_queries(len(one)):
+        client.get(LIST)

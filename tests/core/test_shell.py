@@ -1,0 +1,127 @@
+"""The frame of every page: what the sidebar offers to whom, and how old the data is."""
+
+from datetime import timedelta
+from itertools import product
+
+import pytest
+from django.utils import timezone
+
+from claims.states import ClaimState
+from inventory.freshness import OF_DEVICES
+from inventory.models import Freshness
+from portal.context import NavItem, current_url
+from tests.factories import make_claim, make_cluster, make_team, make_user
+
+ME = "/me/"
+
+
+def offered(page) -> list[str]:
+    nav = page.context["shell"].nav
+    return [str(item.label) for item in (*nav.main, *(i for s in nav.sections for i in s.items), *nav.foot)]
+
+
+def test_a_member_is_offered_their_own_and_no_administration(browse, alice, vision):
+    labels = offered(browse(alice).get(ME))
+    assert {"Home", "People", "API tokens"} <= set(labels)
+    assert not {"Approvals", "Rates", "Profiles", "Admin", "Teams"} & set(labels)
+
+
+def test_a_lead_is_offered_approvals_with_the_count_that_waits(browse, vision, root):
+    lena = make_user("lena")
+    make_team("nlp", leads=(lena,))
+    team = make_team("speech", leads=(lena,))
+    make_claim(team=team, state=ClaimState.REQUESTED)
+    make_claim(team=team, state=ClaimState.ALLOCATED)
+    make_claim(team=vision, state=ClaimState.REQUESTED)  # not hers
+    (approvals,) = [item for item in browse(lena).get(ME).context["shell"].nav.main if item.icon == "checks"]
+    assert (approvals.count, approvals.due) == (1, True)
+
+
+def test_a_platform_admin_is_offered_the_platform_and_all_teams(browse, root, vision):
+    page = browse(root).get(ME)
+    assert {"Approvals", "Teams", "Admin"} <= set(offered(page))
+    assert page.context["shell"].team is None
+    assert "All teams" in page.text
+
+
+def test_the_team_of_the_address_goes_before_that_of_the_cookie(browse, alice, vision):
+    make_team("nlp", members=(alice,))
+    person = browse(alice)
+    assert person.get(ME).context["shell"].team.slug == "nlp"
+    person.cookies["team"] = "vision"
+    assert person.get(ME).context["shell"].team.slug == "vision"
+    assert person.get(ME, {"team": "nlp"}).context["shell"].team.slug == "nlp"
+    assert person.get(ME, {"team": "nonsense"}).context["shell"].team.slug == "vision"
+
+
+def test_a_cluster_that_has_been_silent_is_shown_as_stale_with_its_age(browse, alice):
+    now = timezone.now()
+    fresh, silent = make_cluster("fra-1"), make_cluster("lab-2")
+    for cluster, resource in product((fresh, silent), OF_DEVICES):
+        Freshness.objects.create(cluster=cluster, resource=resource, seen_at=now)
+    page = browse(alice).get(ME)
+    assert not page.context["shell"].is_stale
+    Freshness.objects.filter(cluster=silent, resource="resourceclaims").update(
+        seen_at=now - timedelta(minutes=6, seconds=5)
+    )
+    page = browse(alice).get(ME)
+    assert [cluster.is_stale for cluster in page.context["shell"].freshness] == [False, True]
+    assert ">6 min</time>" in page.text
+    assert "dg-fresh dg-desk old" in page.text
+
+
+def test_a_cluster_that_refuses_what_is_optional_is_not_stale(browse, alice):
+    cluster = make_cluster("fra-1")
+    for resource in OF_DEVICES:
+        Freshness.objects.create(cluster=cluster, resource=resource, seen_at=timezone.now())
+    Freshness.objects.create(cluster=cluster, resource="nodes", error="nodes may not be listed", failures=9)
+    assert not browse(alice).get(ME).context["shell"].is_stale
+
+
+@pytest.mark.parametrize("simulated", [True, False])
+def test_the_header_says_of_a_simulated_cluster_that_it_is_one(browse, alice, simulated):
+    make_cluster("fra-1", simulated=simulated)
+    assert ("simulated" in browse(alice).get(ME).text) is simulated
+
+
+def test_a_cluster_that_was_never_seen_is_stale(browse, alice):
+    make_cluster("fra-1")
+    page = browse(alice).get(ME)
+    assert page.context["shell"].is_stale
+    assert "never" in page.text
+
+
+def test_somebody_without_a_team_gets_the_page_all_the_same(browse, db):
+    page = browse(make_user("eve")).get(ME)
+    assert page.status_code == 200
+    assert "in no team" in page.text
+
+
+@pytest.mark.parametrize(
+    ("path", "current"),
+    [
+        ("/", "/"),
+        ("/claims/", "/claims/"),
+        ("/claims/7/", "/claims/"),
+        ("/claims/new/", "/claims/new/"),
+        ("/me/", ""),
+    ],
+)
+def test_the_entry_that_a_page_lies_below_is_marked(path, current):
+    items = [NavItem("", "", url) for url in ("/", "/claims/", "/claims/new/")]
+    assert current_url(items, path) == current
+
+
+def test_the_frame_costs_the_same_for_one_cluster_team_and_claim_and_for_many(
+    browse, alice, vision, django_assert_max_num_queries
+):
+    person = browse(alice)
+    make_claim(team=vision, by=alice)
+    with django_assert_max_num_queries(14) as one:
+        person.get(ME)
+    for number in range(10):
+        make_team(f"team-{number}", members=(alice,))
+        make_cluster(f"cluster-{number}")
+        make_claim(team=vision, by=alice)
+    with django_assert_max_num_queries(len(one)):
+        person.get(ME)

@@ -1,0 +1,124 @@
+import re
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+import pytest
+import time_machine
+from django.template import engines
+from django.utils import timezone
+
+NOW = datetime(2026, 11, 17, 9, 24, tzinfo=UTC)
+
+
+def shown(source: str, **context: object) -> str:
+    return engines["django"].from_string(source).render(context)
+
+
+def test_an_icon_is_silent_unless_it_has_a_label():
+    assert shown('{% icon "cpu" %}') == (
+        '<svg class="icon" aria-hidden="true"><use href="/static/vendor/icons.svg#cpu"></use></svg>'
+    )
+    assert 'class="icon icon-s" role="img" aria-label="Stale"' in shown(
+        '{% icon "clock" "s" label="Stale" %}'
+    )
+
+
+def test_a_badge_has_icon_text_and_colour():
+    badge = shown('{% state_badge "held" "cpu" "Allocated" %}')
+    assert badge.startswith('<span class="dg-badge held"><svg')
+    assert badge.endswith("Allocated</span>")
+    assert "dg-badge wait quiet" in shown('{% state_badge "wait" "zzz" "Idle" quiet=True %}')
+
+
+def widths(meter: str) -> dict[str, float]:
+    return {
+        name: float(width)
+        for width, name in re.findall(r'width="([\d.]+)%" height="100%" class="dg-m-(\w+)"', meter)
+    }
+
+
+def test_a_meter_shows_shares_of_the_whole_and_leaves_the_rest_free():
+    meter = shown('{% meter 32 held=24 pend=4 this=0 label="24 held, 4 pending" %}')
+    assert widths(meter) == {"held": 75.0, "pend": 12.5}
+    assert 'aria-label="24 held, 4 pending"' in meter
+
+
+def test_a_meter_that_holds_more_than_its_total_is_full_and_not_wider():
+    assert widths(shown('{% meter 12 held=12 over=4 label="" %}')) == {"held": 75.0, "over": 25.0}
+
+
+def test_a_meter_of_nothing_is_empty():
+    assert widths(shown('{% meter 0 held=0 label="none" %}')) == {}
+
+
+def test_a_line_breaks_where_nothing_was_measured():
+    line = shown('{% sparkline values label="Activity" %}', values=[0.1, 0.2, None, 0.4, 0.5])
+    assert line.count("<polyline") == 2
+
+
+@time_machine.travel(NOW, tick=False)
+def test_times_are_relative_with_the_absolute_of_the_readers_zone_on_hover():
+    moment = NOW + timedelta(days=3, hours=7)
+    with timezone.override("Europe/Berlin"):
+        assert shown("{{ moment|ago }}", moment=moment) == (
+            '<time datetime="2026-11-20T16:24:00+00:00" title="Fri 20 Nov 2026, 17:24 CET" '
+            'data-time="relative">in 3 d 7 h</time>'
+        )
+        assert ">Fri 20 Nov 2026, 17:24</time>" in shown("{{ moment|at }}", moment=moment)
+        assert 'data-time="elapsed">3 d 7 h</time>' in shown("{{ moment|elapsed }}", moment=moment)
+
+
+@pytest.mark.parametrize("name", ["ago", "elapsed", "at", "duration", "money", "euros", "gib", "percent"])
+def test_what_is_not_known_is_a_dash_and_never_zero(name):
+    assert shown(f"{{{{ nothing|{name} }}}}", nothing=None) == "—"
+
+
+def test_numbers_have_their_units_after_a_space():
+    assert shown("{{ n|gib }}", n=81559 * 2**20) == "79.6 GiB"
+    assert shown("{{ n|gib }}", n=40 * 2**30) == "40 GiB"
+    assert shown("{{ n|percent }}", n=0.64) == "64 %"
+    assert shown("{{ n|money }}", n=Decimal("5.8")) == "€5.80"
+    assert shown("{{ n|euros }}", n=Decimal("26911.5")) == "€26,912"
+    assert shown('{{ n|money:"CHF" }}', n=Decimal("5.8")) == "CHF 5.80"
+    assert shown("{{ n|duration }}", n=timedelta(hours=5, minutes=10)) == "5 h 10 min"
+
+
+def test_an_id_is_short_and_copied_whole():
+    html = shown("{% short_id id %}", id="019a9d3c-aaaa-7bbb-8ccc-dddddddddddd")
+    assert ">019a9d3c</span>" in html
+    assert 'data-copy="019a9d3c-aaaa-7bbb-8ccc-dddddddddddd"' in html
+
+
+def test_yaml_is_coloured_and_escaped():
+    html = shown('{% code text "yaml" %}', text='- name: "<script>" # why\nplain <b>')
+    assert '- <span class="k">name</span>:<span class="s"> &quot;&lt;script&gt;&quot;</span>' in html
+    assert '<span class="c"> # why</span>' in html
+    assert "plain &lt;b&gt;" in html
+    assert "<script>" not in html
+
+
+HOSTILE = '"><script>alert(1)</script>'
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        '{% state_badge "held" "cpu" evil %}',
+        "{% state_badge evil evil evil %}",
+        '{% icon "cpu" label=evil %}',
+        "{% meter 1 held=1 label=evil %}",
+        "{% sparkline values label=evil %}",
+        "{% short_id evil %}",
+        "{% copy_button evil %}",
+        "{% code evil %}",
+        '{% code evil "yaml" label=evil %}',
+        "{% empty evil evil evil evil evil %}",
+    ],
+)
+def test_no_tag_lets_markup_through(source):
+    assert "<script>" not in shown(source, evil=HOSTILE, values=[1, 2])
+
+
+def test_a_link_to_a_page_that_is_not_installed_is_empty():
+    assert shown('{% url_or_empty "nowhere:list" as url %}[{{ url }}]') == "[]"
+    assert shown('{% url_or_empty "teams:people" "vision" %}') == "/teams/vision/people/"

@@ -1,0 +1,251 @@
+"""Previews: what is left after each step, why nothing fits, and what cannot be told."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dra.allocator import AllocationError, allocate
+from dra.cel import engine
+from dra.cel.engine import evaluate
+from dra.match import Kind, Reason, preview
+from tests.dra.clusters import (
+    NVIDIA,
+    PCIE,
+    ask,
+    claim,
+    exactly,
+    gpu,
+    holds,
+    node,
+    picture,
+    resource_slice,
+    spec,
+)
+
+BIG = 'device.capacity["gpu.nvidia.com"].?memory.orValue(quantity("0")).compareTo(quantity("79Gi")) >= 0'
+
+
+def cluster(**more):
+    """Two nodes of four: one device small, one tainted, one held on the first; all of the second free."""
+    first = [gpu(0), gpu(1, memory="40Gi"), gpu(2, taints=[{"key": "k", "effect": "NoSchedule"}]), gpu(3)]
+    second = [gpu(number) for number in range(4)]
+    slices = [resource_slice("node-a", first), resource_slice("node-b", second)]
+    return picture(slices, holds("gpu-3"), **more)
+
+
+def test_the_funnel_counts_devices_after_each_step():
+    seen = preview(cluster(), spec(exactly(1, BIG)))
+    assert [(step.kind, step.count, step.dropped) for step in seen.steps] == [
+        (Kind.TOTAL, 8, 0),
+        (Kind.IN_CLASS, 8, 0),
+        (Kind.SELECTOR, 7, 1),
+        (Kind.UNTAINTED, 6, 1),
+        (Kind.FREE, 5, 1),
+        (Kind.NODES, 2, 0),
+    ]
+    assert (seen.matching, seen.free, seen.nodes_that_fit, seen.problem) == (7, 5, 2, "")
+    assert seen.fits
+    assert seen.nodes == ("node-a", "node-b")
+
+
+def test_steps_name_their_request():
+    wish = spec(
+        {"name": "gpu", "firstAvailable": [{"name": "big", **ask(1, BIG)}, {"name": "any", **ask(1)}]}
+    )
+    seen = preview(cluster(), wish)
+    assert [step.request for step in seen.steps if step.kind == Kind.FREE] == ["gpu/big", "gpu/any"]
+    assert next(step for step in seen.steps if step.kind == Kind.SELECTOR).detail == BIG
+
+
+@pytest.mark.parametrize(
+    ("wish", "claims", "reason", "said"),
+    [
+        (spec(), 1, Reason.NO_REQUEST, "no device"),
+        (spec({"name": "gpu"}), 1, Reason.NO_REQUEST, "no device"),
+        (spec(exactly(), constraints=[{"requests": []}]), 1, Reason.INVALID, "names no attribute"),
+        (spec(exactly(1, class_name="nobody")), 1, Reason.NO_CLASS, "no device class nobody"),
+        (spec(exactly(1, "device.name == 'x'")), 1, Reason.INVALID, "device.name"),
+        (spec(exactly(1, "sets.contains([1], [1])")), 1, Reason.NOT_PREVIEWABLE, "only a cluster"),
+        (spec(exactly(33)), 1, Reason.TOO_MANY, "33 devices; one claim can hold 32"),
+        (spec(exactly(1, class_name="mig.nvidia.com")), 1, Reason.NO_MATCH, "needs 1 device; 0 match"),
+        (spec(exactly(9)), 1, Reason.NO_MATCH, "needs 9 devices; 8 match"),
+        (spec(exactly(8)), 1, Reason.TAINTED, "needs 8 devices; 7 match and are not tainted"),
+        (spec(exactly(7)), 1, Reason.TAKEN, "needs 7 devices; 6 match and are free"),
+        (spec(exactly(5)), 1, Reason.NO_NODE, "6 devices are free, but no single node"),
+        (spec(exactly(2)), 4, Reason.TAINTED, "needs 8 devices; 7 match and are not tainted"),
+        (spec(exactly(4)), 1, Reason.NONE, ""),
+        (spec(exactly(1, BIG)), 5, Reason.NONE, ""),
+        (spec(exactly(3)), 2, Reason.NO_NODE, "1 of 2 claims fit now, on 1 node."),
+        (
+            spec(exactly(1, 'device.attributes["gpu.nvidia.com"].nope == 1')),
+            1,
+            Reason.SELECTOR_FAILS,
+            "fails on device gpu.nvidia.com/node-a/gpu-0",
+        ),
+    ],
+)
+def test_the_first_thing_in_the_way_is_said_with_numbers(wish, claims, reason, said):
+    seen = preview(cluster(), wish, claims)
+    assert seen.reason == reason
+    assert said in seen.problem
+    assert seen.fits == (reason == Reason.NONE)
+
+
+@pytest.mark.parametrize(
+    "expression", ["sets.contains([1], [1])", 'cel.bind(a, device.attributes, a["x"].?y.orValue(1) == 1)']
+)
+def test_what_cannot_be_told_is_no_number(expression):
+    seen = preview(cluster(), spec(exactly(1, expression)))
+    assert seen.reason == Reason.NOT_PREVIEWABLE
+    assert (seen.matching, seen.free, seen.nodes_that_fit, seen.claims_that_fit) == (None, None, None, None)
+
+
+def test_a_selector_is_not_asked_about_devices_that_an_earlier_one_turned_down():
+    odd = gpu(0, product="NVIDIA L4")
+    del odd["attributes"]["driverVersion"]
+    slices = [resource_slice(devices=[odd, gpu(1)])]
+    big = 'device.attributes["gpu.nvidia.com"].productName.startsWith("NVIDIA H100")'
+    new = 'device.attributes["gpu.nvidia.com"].driverVersion.isGreaterThan(semver("570.0.0"))'
+    assert preview(picture(slices), spec(exactly(1, big, new))).problem == ""
+    assert preview(picture(slices), spec(exactly(1, new, big))).reason == Reason.SELECTOR_FAILS
+
+
+def test_a_cordoned_node_has_room_for_nobody():
+    nodes = [node("node-a"), node("node-b", unschedulable=True)]
+    seen = preview(cluster(nodes=nodes), spec(exactly(2)))
+    assert seen.nodes == ("node-a",)
+    assert preview(cluster(nodes=nodes), spec(exactly(4))).reason == Reason.NO_NODE
+
+
+def test_constraints_are_tried_on_each_node():
+    wish = spec(exactly(2), constraints=[PCIE])
+    assert preview(cluster(), wish).nodes == ("node-a", "node-b")
+    assert preview(cluster(), wish, claims=3).claims_that_fit == 3
+    held = cluster().after(claims=[holds("gpu-0"), holds("gpu-0", "gpu-2", pool="node-b")])
+    assert preview(held, wish).reason == Reason.NO_NODE
+
+
+def test_admin_access_counts_what_others_hold():
+    wish = spec(exactly(0, allocationMode="All", adminAccess=True, tolerations=[{"operator": "Exists"}]))
+    seen = preview(cluster(), wish)
+    assert (seen.free, seen.nodes_that_fit, seen.problem) == (8, 2, "")
+
+
+def test_devices_that_all_nodes_reach_are_not_counted_twice():
+    slices = [resource_slice("pool", [gpu(0), gpu(1)], allNodes=True)]
+    seen = preview(picture(slices, nodes=[node("a"), node("b")]), spec(exactly(2)), claims=2)
+    assert (seen.nodes_that_fit, seen.claims_that_fit) == (2, 1)
+
+
+def test_partitions_are_counted_by_what_their_gpu_has_left(manifests):
+    slices = [manifests["ResourceSlice/node-b-counters"], manifests["ResourceSlice/node-b-devices"]]
+    part, whole = spec(exactly(1, class_name="mig.nvidia.com")), spec(exactly())
+    assert preview(picture(slices), part, claims=3).claims_that_fit == 2
+    assert (
+        preview(picture(slices), spec(exactly(), exactly(1, name="part", class_name="mig.nvidia.com"))).reason
+        == Reason.NO_NODE
+    )
+    taken = picture(slices, holds("gpu-0-mig-1g5gb-19-0", pool="node-b"))
+    assert preview(taken, whole).reason == Reason.TAKEN
+    assert preview(taken, part).free == 1
+
+
+def test_shares_are_counted_by_capacity():
+    device = gpu(0) | {"allowMultipleAllocations": True, "capacity": {"memory": {"value": "40Gi"}}}
+    wish = spec(exactly(1, capacity={"requests": {"memory": "10Gi"}}))
+    seen = preview(picture([resource_slice(devices=[device])]), wish, claims=5)
+    assert (seen.claims_that_fit, seen.reason) == (4, Reason.NO_NODE)
+
+
+def test_a_search_that_takes_too_long_is_unknown_and_not_no():
+    devices = [gpu(number, attributes={"a": {"int": number % 7}}) for number in range(60)]
+    wish = spec(exactly(8), constraints=[{"distinctAttribute": f"{NVIDIA}/a"}])
+    seen = preview(picture([resource_slice(devices=devices)]), wish)
+    assert seen.reason == Reason.TOO_LONG
+    assert (seen.nodes_that_fit, seen.claims_that_fit) == (None, None)
+
+
+def test_nodes_of_too_many_looks_are_not_all_tried(monkeypatch):
+    monkeypatch.setattr("dra.match.places.LOOKS", 2)
+    slices = [resource_slice(f"n{count}", [gpu(number) for number in range(count)]) for count in range(2, 7)]
+    wish = spec(exactly(2), constraints=[PCIE])
+    assert preview(picture(slices), wish).problem == ""
+    assert preview(picture(slices), wish).nodes_that_fit is None
+    assert preview(picture(slices), wish, claims=9).reason == Reason.TOO_LONG
+
+
+def test_an_empty_cluster_has_nothing():
+    seen = preview(picture([]), spec(exactly()))
+    assert (seen.reason, seen.matching, seen.nodes_that_fit) == (Reason.NO_MATCH, 0, 0)
+
+
+def test_alike_devices_are_evaluated_once(monkeypatch):
+    slices = [resource_slice(f"n{number}", [gpu(place) for place in range(8)]) for number in range(20)]
+    seen = picture(slices)
+    wish = 'device.attributes["gpu.nvidia.com"].?productName.orValue("") != "evaluated once"'
+    times = []
+
+    def counted(program, variables):
+        times.append(variables)
+        return evaluate(program, variables)
+
+    monkeypatch.setattr(engine, "evaluate", counted)
+    preview(seen, spec(exactly(1, wish)))
+    assert len(times) == 2  # the class and the selector
+    preview(seen.after(claims=[holds("gpu-0", pool="n1")]), spec(exactly(1, wish)))
+    assert len(times) == 2
+
+
+devices = st.builds(
+    lambda number, n, small, tainted: gpu(
+        number,
+        memory="10Gi" if small else "81559Mi",
+        attributes={"n": {"int": n}},
+        **({"taints": [{"key": "k", "effect": "NoSchedule"}]} if tainted else {}),
+    ),
+    st.integers(0, 7),
+    st.integers(0, 1),
+    st.booleans(),
+    st.booleans(),
+)
+nodes = st.lists(st.lists(devices, max_size=5, unique_by=lambda one: one["name"]), min_size=1, max_size=4)
+wishes = st.builds(
+    lambda count, extra, big, same: spec(
+        exactly(count, *([BIG] if big else [])),
+        *([exactly(extra, name="more")] if extra else []),
+        constraints=[{"matchAttribute": f"{NVIDIA}/n"}] if same else [],
+    ),
+    st.integers(1, 3),
+    st.integers(0, 2),
+    st.booleans(),
+    st.booleans(),
+)
+
+
+@given(nodes, wishes, st.integers(1, 3))
+def test_a_preview_agrees_with_the_allocator_on_every_node(listed, wish, claims):
+    slices = [resource_slice(f"n{number}", found) for number, found in enumerate(listed)]
+    names = [node(f"n{number}") for number in range(len(listed))]
+    seen = picture(slices, nodes=names)
+    found = preview(seen, wish, claims)
+    fitting, total = [], 0
+    for one in names:
+        times = 0
+        while times < claims and fits(seen, one, [claim(wish)] * (times + 1)):
+            times += 1
+        total += times
+        fitting += [one["metadata"]["name"]] if times else []
+    assert list(found.nodes) == fitting
+    assert found.claims_that_fit == min(total, claims)
+    assert found.fits == (total >= claims)
+    counts = [step.count for step in found.steps if step.request == "gpu"]
+    assert all(before >= after for before, after in pairwise(counts))
+
+
+def fits(seen, where, claims):
+    try:
+        return allocate(seen, where, claims) is not None
+    except AllocationError:
+        return False

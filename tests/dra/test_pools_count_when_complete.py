@@ -1,0 +1,104 @@
+"""Pools: only the newest complete generation counts, and a contradiction makes all of it unusable."""
+
+import pytest
+
+from dra.pools import pools_of
+from dra.quantity import Quantity
+from tests.dra.clusters import gpu, resource_slice
+
+
+def test_only_the_newest_generation_counts():
+    old = resource_slice(devices=[gpu(0), gpu(1)], generation=1)
+    new = resource_slice(devices=[gpu(7)], generation=2)
+    (pool,) = pools_of([new, old])
+    assert (pool.generation, [device.name for device in pool.devices]) == (2, ["gpu-7"])
+    assert pool.usable
+
+
+def test_a_pool_with_missing_slices_is_listed_and_not_usable():
+    (pool,) = pools_of([resource_slice(devices=[gpu(0)], generation=4, slices=2)])
+    assert not pool.complete
+    assert not pool.usable
+    assert [device.name for device in pool.devices] == ["gpu-0"]
+    assert pool.problem == "Pool node-a of gpu.nvidia.com has shown 1 of 2 slices of generation 4."
+
+
+def test_slices_of_one_pool_are_read_by_name():
+    first = resource_slice(devices=[gpu(0)], slices=2, name="a")
+    second = resource_slice(devices=[gpu(1)], slices=2, name="b")
+    (pool,) = pools_of([second, first])
+    assert [device.name for device in pool.devices] == ["gpu-0", "gpu-1"]
+    assert [device.slice_name for device in pool.devices] == ["a", "b"]
+
+
+def test_pools_come_by_driver_and_name():
+    slices = [
+        resource_slice("b", [gpu(0)]),
+        resource_slice("a", [gpu(0)]),
+        resource_slice("c", [gpu(0)], driver="gpu.amd.com"),
+    ]
+    assert [(pool.driver, pool.name) for pool in pools_of(slices)] == [
+        ("gpu.amd.com", "c"),
+        ("gpu.nvidia.com", "a"),
+        ("gpu.nvidia.com", "b"),
+    ]
+
+
+def test_a_device_published_twice_makes_the_pool_unusable():
+    (pool,) = pools_of([resource_slice(devices=[gpu(0), gpu(0)])])
+    assert pool.complete
+    assert not pool.usable
+    assert "gpu-0 more than once" in pool.problem
+
+
+def counted(*, has, takes, sets=("s",)):
+    shared = [{"name": name, "counters": {"memory": {"value": has}}} for name in sets]
+    device = gpu(0, consumesCounters=[{"counterSet": "s", "counters": {"memory": {"value": takes}}}])
+    return resource_slice(devices=[device], sharedCounters=shared)
+
+
+def test_counters_are_read_whether_they_have_a_slice_of_their_own_or_not(manifests):
+    (split,) = pools_of(
+        [manifests["ResourceSlice/node-b-counters"], manifests["ResourceSlice/node-b-devices"]]
+    )
+    assert split.usable
+    assert split.counters["gpu-0-counter-set", "memory"] == Quantity.parse("40192Mi")
+    (joined,) = pools_of([counted(has="8", takes="2")])
+    assert dict(joined.devices[0].counters) == {("s", "memory"): Quantity.parse("2")}
+
+
+def test_counters_that_the_pool_lacks_make_it_unusable():
+    slice_ = counted(has="8", takes="2", sets=("other",))
+    assert "counter s/memory" in pools_of([slice_])[0].problem
+
+
+def test_a_counter_set_given_twice_makes_the_pool_unusable():
+    assert "s more than once" in pools_of([counted(has="8", takes="2", sets=("s", "s"))])[0].problem
+
+
+def test_an_amount_that_is_none_makes_the_pool_unusable():
+    (pool,) = pools_of([counted(has="plenty", takes="2")])
+    assert not pool.usable
+    assert "plenty" in pool.problem
+
+
+@pytest.mark.parametrize(
+    ("place", "expected"),
+    [({"nodeName": "node-z"}, ("node-z", False)), ({"allNodes": True}, ("", True))],
+)
+def test_a_device_may_be_placed_by_itself(place, expected):
+    (pool,) = pools_of([resource_slice(devices=[gpu(0, **place)], perDeviceNodeSelection=True)])
+    (device,) = pool.devices
+    assert device.placed_alone
+    assert (device.node_name, device.all_nodes) == expected
+
+
+def test_devices_of_a_local_slice_are_on_its_node(manifests):
+    (pool,) = pools_of([manifests["ResourceSlice/node-a-gpu.nvidia.com-abc12"]])
+    assert [(device.node_name, str(device)) for device in pool.devices] == [
+        ("node-a", "gpu.nvidia.com/node-a/gpu-0")
+    ]
+
+
+def test_no_slices_are_no_pools():
+    assert pools_of([]) == []

@@ -1,0 +1,246 @@
+"""Validation: every mistake gets a sentence and a path, and no good spec gets one."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dra.validation import class_problems, problems
+from tests.dra.clusters import ask, exactly, spec
+
+GPU = "devices.requests[0]"
+EXACTLY = f"{GPU}.exactly"
+CLASSES = ["gpu.nvidia.com", "mig.nvidia.com"]
+
+
+def test_the_examples_have_no_problem(specs):
+    for name, one in specs.items():
+        assert problems(one, classes=CLASSES) == [], name
+
+
+def found(wish, **more):
+    return [(one.path, one.message) for one in problems(wish, **more)]
+
+
+def tolerations(*many):
+    return spec(exactly(tolerations=list(many)))
+
+
+def constrained(**more):
+    return spec(exactly(), constraints=[more])
+
+
+def configured(**more):
+    return spec(exactly(), config=[more])
+
+
+OPAQUE = {"driver": "gpu.nvidia.com", "parameters": {"a": 1}}
+LATE = {"name": "a", **ask(1)}
+
+
+@pytest.mark.parametrize(
+    ("wish", "path", "said"),
+    [
+        (None, "", "must be an object"),
+        ({}, "devices", "must be an object"),
+        (spec(), "devices.requests", "requests no device"),
+        ({"devices": {"requests": {}}}, "devices.requests", "must be a list"),
+        (spec("gpu"), GPU, "must be an object"),
+        (spec(exactly(), more=[]), "devices.more", "no field more"),
+        (spec(exactly()) | {"controller": "x"}, "controller", "no field controller"),
+        (spec(exactly(name="GPU")), f"{GPU}.name", "“GPU” is not a name"),
+        (spec(exactly(name="g" * 64)), f"{GPU}.name", "at most 63"),
+        (spec({"exactly": ask()}), f"{GPU}.name", "is not a name"),
+        (spec(exactly(), exactly()), "devices.requests", "2 requests are called gpu"),
+        (spec({"name": "gpu"}), GPU, "either exactly or firstAvailable"),
+        (
+            spec({"name": "gpu", "exactly": ask(), "firstAvailable": [LATE]}),
+            GPU,
+            "either exactly or firstAvailable",
+        ),
+        (
+            spec({"name": "gpu", "deviceClassName": "c", "exactly": ask()}),
+            f"{GPU}.deviceClassName",
+            "no field",
+        ),
+        (spec(exactly(1, class_name="")), f"{EXACTLY}.deviceClassName", "needs a device class"),
+        (spec(exactly(1, class_name="nvidia.com/gpu")), f"{EXACTLY}.deviceClassName", "is not a name"),
+        (spec(exactly(1, class_name="nobody")), f"{EXACTLY}.deviceClassName", "no device class nobody"),
+        (spec(exactly(33)), f"{EXACTLY}.count", "33; one claim can hold 32"),
+        (spec(exactly(-1)), f"{EXACTLY}.count", "-1; it must be at least 1"),
+        (spec(exactly("2")), f"{EXACTLY}.count", "whole number"),
+        (spec(exactly(True)), f"{EXACTLY}.count", "whole number"),
+        (spec(exactly(2, allocationMode="All")), f"{EXACTLY}.count", "not allowed"),
+        (spec(exactly(1, allocationMode="Some")), f"{EXACTLY}.allocationMode", "ExactCount or All"),
+        (spec(exactly(20), exactly(13, name="b")), "devices.requests", "add up to 33 devices"),
+        (spec(exactly(adminAccess="yes")), f"{EXACTLY}.adminAccess", "true or false"),
+        (spec(exactly(shared=True)), f"{EXACTLY}.shared", "no field shared"),
+        (spec(exactly(1, "device.name == 'x'")), f"{EXACTLY}.selectors[0].cel.expression", "device.name"),
+        (spec(exactly(1, " ")), f"{EXACTLY}.selectors[0].cel.expression", "needs an expression"),
+        (spec(exactly(selectors=[{}])), f"{EXACTLY}.selectors[0].cel", "must be an object"),
+        (spec(exactly(1, *["true"] * 33)), f"{EXACTLY}.selectors", "33 selectors; at most 32"),
+        (tolerations(*[{"operator": "Exists"}] * 17), f"{EXACTLY}.tolerations", "17 tolerations; at most 16"),
+        (tolerations({"key": "a b", "operator": "Exists"}), f"{EXACTLY}.tolerations[0].key", "is not a key"),
+        (
+            tolerations({"key": "k", "operator": "In"}),
+            f"{EXACTLY}.tolerations[0].operator",
+            "Equal or Exists",
+        ),
+        (tolerations({"value": "v"}), f"{EXACTLY}.tolerations[0].operator", "needs operator Exists"),
+        (
+            tolerations({"key": "k", "operator": "Exists", "value": "v"}),
+            f"{EXACTLY}.tolerations[0].value",
+            "no value",
+        ),
+        (tolerations({"key": "k", "value": "a b"}), f"{EXACTLY}.tolerations[0].value", "is not a value"),
+        (
+            tolerations({"key": "k", "effect": "Evict"}),
+            f"{EXACTLY}.tolerations[0].effect",
+            "is not an effect",
+        ),
+        (
+            tolerations({"key": "k", "tolerationSeconds": 1.5}),
+            f"{EXACTLY}.tolerations[0].tolerationSeconds",
+            "whole",
+        ),
+        (
+            spec(exactly(capacity={"requests": {"gpu-memory": "1"}})),
+            f"{EXACTLY}.capacity.requests[gpu-memory]",
+            "name",
+        ),
+        (
+            spec(exactly(capacity={"requests": {"memory": "-1Gi"}})),
+            f"{EXACTLY}.capacity.requests[memory]",
+            "negative",
+        ),
+        (
+            spec(exactly(capacity={"requests": {"memory": "big"}})),
+            f"{EXACTLY}.capacity.requests[memory]",
+            "“big”",
+        ),
+        (spec(exactly(capacity={"requests": []})), f"{EXACTLY}.capacity.requests", "must be an object"),
+        (spec(exactly(capacity="1Gi")), f"{EXACTLY}.capacity", "must be an object"),
+        (
+            spec(exactly(capacity={"requests": {f"c{n}": 1 for n in range(33)}})),
+            f"{EXACTLY}.capacity.requests",
+            "33 capacities",
+        ),
+        (
+            spec({"name": "gpu", "firstAvailable": [LATE, LATE]}),
+            "devices.requests",
+            "2 requests are called gpu/a",
+        ),
+        (
+            spec({"name": "gpu", "firstAvailable": [{**LATE, "adminAccess": True}]}),
+            f"{GPU}.firstAvailable[0].adminAccess",
+            "no field adminAccess",
+        ),
+        (
+            spec({"name": "gpu", "firstAvailable": [{**LATE, "name": f"a{n}"} for n in range(9)]}),
+            f"{GPU}.firstAvailable",
+            "9 alternatives; at most 8",
+        ),
+        (spec(*[exactly(name=f"r{n}") for n in range(33)]), "devices.requests", "33 requests; at most 32"),
+        (constrained(), "devices.constraints[0]", "either matchAttribute or distinctAttribute"),
+        (
+            constrained(matchAttribute="a.example/b", distinctAttribute="a.example/c"),
+            "devices.constraints[0]",
+            "either matchAttribute or distinctAttribute",
+        ),
+        (constrained(matchAttribute="pcieRoot"), "devices.constraints[0].matchAttribute", "no full name"),
+        (
+            constrained(matchAttribute="gpu.nvidia.com/nvlink-domain"),
+            "devices.constraints[0].matchAttribute",
+            "no full name",
+        ),
+        (
+            constrained(matchAttribute="a.example/b", requests=["cpu"]),
+            "devices.constraints[0].requests[0]",
+            "no request cpu",
+        ),
+        (configured(opaque=OPAQUE, requests=["gpu/a"]), "devices.config[0].requests[0]", "no request gpu/a"),
+        (configured(), "devices.config[0].opaque", "must be an object"),
+        (
+            configured(opaque=OPAQUE | {"driver": "d" * 64}),
+            "devices.config[0].opaque.driver",
+            "name of the driver",
+        ),
+        (
+            configured(opaque=OPAQUE | {"parameters": "a"}),
+            "devices.config[0].opaque.parameters",
+            "must be an object",
+        ),
+        (
+            configured(opaque=OPAQUE | {"parameters": {"a": "x" * 10_240}}),
+            "devices.config[0].opaque.parameters",
+            "bytes; at most 10240",
+        ),
+    ],
+)
+def test_a_mistake_gets_a_sentence_and_its_place(wish, path, said):
+    listed = found(wish, classes=CLASSES)
+    assert [one for one in listed if one[0] == path and said in one[1]], listed
+    assert all(message.endswith((".", ")")) or "compile" in message for _, message in listed)
+
+
+def test_one_mistake_is_told_once():
+    assert len(found(spec(exactly(33)))) == 1
+    assert len(found(spec(exactly(1, class_name="nobody")), classes=CLASSES)) == 1
+
+
+def test_classes_are_looked_up_only_where_they_are_known():
+    assert found(spec(exactly(1, class_name="nobody"))) == []
+
+
+def test_what_only_a_cluster_can_run_is_left_to_it():
+    assert found(spec(exactly(1, "sets.contains([1], [1])"))) == []
+
+
+def test_alternatives_count_with_the_smallest():
+    many = {"name": "gpu", "firstAvailable": [{"name": "a", **ask(30)}, {"name": "b", **ask(2)}]}
+    assert found(spec(many, exactly(30, name="more"))) == []
+
+
+def test_selectors_of_a_class_are_checked_too():
+    (problem,) = class_problems({"selectors": [{"cel": {"expression": "device.name == 'x'"}}]})
+    assert str(problem).startswith("selectors[0].cel.expression: The expression does not compile: line 1")
+
+
+trees = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=4)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(
+            st.sampled_from(
+                [
+                    "devices",
+                    "requests",
+                    "name",
+                    "exactly",
+                    "firstAvailable",
+                    "deviceClassName",
+                    "count",
+                    "selectors",
+                    "cel",
+                    "expression",
+                    "tolerations",
+                    "capacity",
+                    "constraints",
+                    "config",
+                    "opaque",
+                    "parameters",
+                    "driver",
+                    "matchAttribute",
+                ]
+            ),
+            inner,
+            max_size=4,
+        ),
+    ),
+    max_leaves=12,
+)
+
+
+@given(trees)
+def test_no_input_breaks_the_check(tree):
+    for wish in (tree, {"devices": tree}, spec(tree), spec({"name": "a", "exactly": tree})):
+        assert all(problem.message for problem in problems(wish))

@@ -1,0 +1,89 @@
+"""Somebody in front of a browser window of their own, doing what a person does."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import yaml
+from playwright.sync_api import Browser, Page, expect
+
+WAIT = 20_000  # milliseconds for what a person waits for without reloading
+
+
+class Person:
+    def __init__(self, browser: Browser, url: str, name: str, **options: Any) -> None:
+        self.name, self.url = name, url
+        self.context = browser.new_context(base_url=url, viewport={"width": 1440, "height": 900}, **options)
+        self.context.set_default_timeout(WAIT)
+        self.page: Page = self.context.new_page()
+        self.errors: list[str] = []
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("console", self._hear)
+
+    def _hear(self, message) -> None:
+        if message.type == "error" and "status of 4" not in message.text:  # refusals are meant
+            self.errors.append(message.text)
+
+    def sign_in(self) -> Person:
+        self.page.goto("/accounts/login/")
+        self.page.get_by_label("User name or email address").fill(self.name)
+        self.page.get_by_label("Password").fill("demo")
+        self.page.get_by_role("button", name="Sign in").click()
+        expect(self.page.get_by_role("heading", level=1)).to_be_visible()
+        return self
+
+    def ask(
+        self, profile: str, name: str, *, devices: int = 1, template: int = 0, reason: str = "A test."
+    ) -> None:
+        """Fill the request form and send it."""
+        self.page.goto(f"/claims/request/?profile={profile}&cluster=fra-1")
+        self.page.get_by_label("Devices", exact=True).fill(str(devices))
+        if template:
+            self.page.get_by_text("Template", exact=True).click()
+            self.page.get_by_label("Pods at once").fill(str(template))
+        self.page.get_by_label("Claim name").fill(name)
+        self.page.get_by_label("Purpose").fill(reason)
+        self.page.get_by_role("button", name="Send request").click()
+
+    def open_claim(self, name: str) -> None:
+        self.page.goto("/claims/")
+        self.page.get_by_role("link", name=name, exact=True).click()
+        expect(self.page.get_by_role("heading", level=1, name=name)).to_be_visible()
+
+    def sees_state(self, text: str) -> None:
+        """The badge says so, without a reload."""
+        expect(self.page.locator("h1 + .dg-badge")).to_have_text(re.compile(text), timeout=WAIT)
+
+    def snippet(self, title: str) -> dict:
+        """Return what the tab of that title shows, as its reader would paste it."""
+        self.page.get_by_label("Snippets").get_by_role("link", name=title, exact=True).click()
+        code = self.page.locator("#snippets pre")
+        expect(code).to_contain_text(f"kind: {title}")
+        return yaml.safe_load(code.inner_text())
+
+    def opens_request(self, name: str) -> None:
+        self.page.goto("/approvals/")
+        self.page.get_by_role("link", name=re.compile(name)).first.click()
+        expect(
+            self.page.get_by_role("heading", level=1, name=re.compile(f"{name}|Approvals"))
+        ).to_be_visible()
+
+    def approve(self, name: str) -> None:
+        self.opens_request(name)
+        self.page.get_by_role("button", name=re.compile("^Approve")).click()
+        expect(self.page.get_by_text(f"{name} is approved")).to_be_visible()
+
+    def deny(self, name: str, reason: str) -> None:
+        self.opens_request(name)
+        self.page.get_by_label(re.compile("^Note")).fill(reason)
+        self.page.get_by_role("button", name=re.compile("^Deny")).click()
+        expect(self.page.get_by_text(f"{name} is denied")).to_be_visible()
+
+    def release(self) -> None:
+        self.page.get_by_role("link", name="Release…").click()
+        self.page.get_by_role("button", name=re.compile("^Release ")).click()
+
+    def leaves(self) -> None:
+        self.context.close()
+        assert self.errors == [], f"{self.name} saw errors in the console"

@@ -1,0 +1,174 @@
+"""
+People and things for tests: each function makes one, fills in what the test does not care about, and is
+typed.
+"""
+
+import itertools
+from datetime import timedelta
+from typing import Any
+
+from django.utils import timezone
+
+from claims.models import (
+    Approval,
+    Claim,
+    ClaimCharge,
+    Delivery,
+    Profile,
+    ProfileVersion,
+    Quota,
+    TeamNamespace,
+)
+from claims.states import ClaimState
+from dra.canonical import spec_hash
+from dra.manifests import with_count
+from dra.quota import charge
+from dra.quota import devices as devices_of
+from inventory.models import Cluster
+from teams.models import Membership, Role, Team, User
+
+GPU_CLASS = "gpu.nvidia.com"
+_numbers = itertools.count(1)
+
+
+def make_user(
+    username: str = "alice", *, admin: bool = False, password: str | None = None, **fields: Any
+) -> User:
+    """Make a person, or return the one of that name."""
+    user, made = User.objects.get_or_create(
+        username=username, defaults={"is_superuser": admin, "is_staff": admin, **fields}
+    )
+    if made:
+        user.set_password(password or username)
+        user.save(update_fields=["password"])
+    return user
+
+
+def make_team(
+    slug: str = "vision",
+    *,
+    owners: tuple[User, ...] = (),
+    leads: tuple[User, ...] = (),
+    members: tuple[User, ...] = (),
+    viewers: tuple[User, ...] = (),
+    **fields: Any,
+) -> Team:
+    team, _made = Team.objects.get_or_create(slug=slug, defaults={"title": slug.title(), **fields})
+    for role, people in (
+        (Role.OWNER, owners),
+        (Role.LEAD, leads),
+        (Role.MEMBER, members),
+        (Role.VIEWER, viewers),
+    ):
+        for person in people:
+            Membership.objects.create(user=person, team=team, role=role)
+    return team
+
+
+def make_cluster(name: str = "fra-1", *, teams: tuple[Team, ...] = (), **fields: Any) -> Cluster:
+    """Make a cluster in which each of `teams` has a namespace of its own name."""
+    defaults = {"credentials": b"", "uid": f"uid-of-{name}", "version": "v1.37.1", **fields}
+    cluster, _made = Cluster.objects.get_or_create(name=name, defaults=defaults)
+    for team in teams:
+        TeamNamespace.objects.create(team=team, cluster=cluster, namespace=team.slug)
+    return cluster
+
+
+def make_spec(count: int = 1, device_class: str = GPU_CLASS, **exactly: Any) -> dict[str, Any]:
+    """Return a ResourceClaim spec with one request, `gpu`."""
+    request = {"deviceClassName": device_class, "allocationMode": "ExactCount", "count": count, **exactly}
+    return {"devices": {"requests": [{"name": "gpu", "exactly": request}]}}
+
+
+def make_profile(
+    slug: str = "train-80",
+    *,
+    spec: dict[str, Any] | None = None,
+    teams: tuple[Team, ...] = (),
+    approval: Approval = Approval.LEAD,
+    max_devices: int = 8,
+    **limits: Any,
+) -> Profile:
+    """Make a profile with one version, scalable if its spec has a request named `gpu`."""
+    spec = spec or make_spec()
+    profile = Profile.objects.create(slug=slug, title=slug.replace("-", " ").title(), use="Tests")
+    profile.teams.set(teams)
+    names = {request["name"] for request in spec["devices"]["requests"]}
+    fields = {
+        "scalable": "gpu" if "gpu" in names else "",
+        "deliveries": list(Delivery.values),
+        "approval": approval,
+        "max_devices": max_devices,
+        **limits,
+    }
+    profile.current = ProfileVersion.objects.create(
+        profile=profile, number=1, spec=spec, spec_hash=spec_hash(spec), **fields
+    )
+    profile.save(update_fields=["current"])
+    return profile
+
+
+def make_quota(
+    team: Team,
+    devices: int = 8,
+    *,
+    device_class: str = GPU_CLASS,
+    profile: Profile | None = None,
+    self_approval: bool = False,
+) -> Quota:
+    return Quota.objects.create(
+        team=team,
+        device_class="" if profile else device_class,
+        profile=profile,
+        devices=devices,
+        self_approval=self_approval,
+    )
+
+
+def make_claim(
+    team: Team | None = None,
+    *,
+    by: User | None = None,
+    cluster: Cluster | None = None,
+    profile: Profile | None = None,
+    devices: int = 1,
+    parallel: int = 1,
+    state: ClaimState = ClaimState.REQUESTED,
+    **fields: Any,
+) -> Claim:
+    """Make a claim straight in the database, in any state, with one line of history and its charges."""
+    number = next(_numbers)
+    team = team or make_team()
+    by = by or make_user()
+    cluster = cluster or make_cluster()
+    profile = profile or Profile.objects.filter(slug="train-80").first() or make_profile()
+    version = profile.current
+    assert version is not None
+    spec = with_count(version.spec, version.scalable, devices) if version.scalable else version.spec
+    name = fields.pop("name", f"{profile.slug}-{number}")
+    values = {
+        "name": name,
+        "key": f"key-{number}",
+        "namespace": team.slug,
+        "duration": timedelta(hours=24),
+        "spec": spec,
+        "spec_hash": spec_hash(spec),
+        "devices": devices_of(spec),
+        "decide_by": timezone.now() + timedelta(days=7),
+        **fields,
+    }
+    claim = Claim.objects.create(
+        team=team,
+        cluster=cluster,
+        profile_version=version,
+        requested_by=by,
+        parallel=parallel,
+        state=state,
+        **values,
+    )
+    claim.history.create(new=state, why="made for a test", by=by)
+    ClaimCharge.objects.bulk_create(
+        ClaimCharge(claim=claim, device_class=name, devices=count * parallel)
+        for name, count in charge(spec).items()
+    )
+    return claim

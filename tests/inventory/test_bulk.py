@@ -1,0 +1,123 @@
+"""Many rows at once arrive as they were given, and cost as many statements as few."""
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from cluster.kinds import DEVICE_CLASS, DEVICE_TAINT_RULE_VERSIONS, NODE, RESOURCE_CLAIM, RESOURCE_SLICE
+from inventory.models import Cluster, Device, DeviceClass, Namespace, ResourceClaim
+from inventory.sync import bulk, listing
+from inventory.sync.bulk import update_rows, upsert_rows
+from inventory.sync.classes import class_book
+from inventory.sync.lease import take
+from inventory.sync.once import sync_once
+from tests.fakes import FakeGateway
+from tests.inventory.conftest import device_class, gpu, node, resource_claim, slice_of
+
+pytestmark = pytest.mark.django_db
+
+AWKWARD = ["it's", 'say "so"', "50 %s", "back\\slash", "Ω – 雪", "line\nbreak", "{}", "null", ""]
+
+
+def row(cluster, uid, name, **more):
+    return {
+        "cluster_id": cluster.pk,
+        "uid": uid,
+        "name": name,
+        "labels": {"note": name},
+        "raw": {"text": [name, None, 1.5, 10**18]},
+        "resource_version": "1",
+        "created_at": None,
+        "seen_at": timezone.now(),
+        "gone_at": None,
+        "revision": 1,
+        **more,
+    }
+
+
+def test_whatever_stands_in_a_row_arrives(fra):
+    given = [row(fra, f"uid-{number}", text) for number, text in enumerate(AWKWARD)]
+    ids = dict(upsert_rows(Namespace, given, unique=("cluster_id", "uid"), returning=("uid", "id")))
+    for wanted in given:
+        found = Namespace.objects.get(pk=ids[wanted["uid"]])
+        assert {name: getattr(found, name) for name in wanted} == wanted
+
+
+def test_a_row_that_is_known_is_replaced_but_for_what_is_kept(fra):
+    unique = ("cluster_id", "uid")
+    upsert_rows(Namespace, [row(fra, "a", "old", revision=1)], unique=unique)
+    upsert_rows(Namespace, [row(fra, "a", "new", revision=2)], unique=unique, kept=("revision",))
+    assert Namespace.objects.values_list("name", "revision").get() == ("new", 1)
+    later = row(fra, "a", "newest", revision=3)
+    assert upsert_rows(Namespace, [later], unique=unique, kept=later, returning=("id",)) == []
+    assert Namespace.objects.get().name == "new"
+
+
+def test_no_rows_are_no_statement(fra, django_assert_num_queries):
+    with django_assert_num_queries(0):
+        assert upsert_rows(Namespace, [], unique=("cluster_id", "uid")) == []
+        update_rows(Namespace, [])
+
+
+def test_more_rows_than_a_statement_takes_all_arrive(fra, monkeypatch):
+    monkeypatch.setattr(bulk, "AT_ONCE", 3)
+    given = [row(fra, f"uid-{number}", "old") for number in range(8)]
+    ids = dict(upsert_rows(Namespace, given, unique=("cluster_id", "uid"), returning=("uid", "id")))
+    assert len(ids) == 8
+    update_rows(Namespace, [{"id": pk, "name": uid} for uid, pk in ids.items()])
+    assert dict(Namespace.objects.values_list("name", "id")) == ids
+
+
+def statements(nodes):
+    """Return how many statements the first listing of so many nodes with a GPU and a claim each takes."""
+    gateway = FakeGateway(name=f"of-{nodes}")
+    for number in range(nodes):
+        gateway.put(NODE, node(f"n{number}"))
+        gateway.put(RESOURCE_SLICE, slice_of(f"n{number}", [gpu(0)]))
+        gateway.put(RESOURCE_CLAIM, resource_claim(f"c{number}", "gpu-0", pool=f"n{number}"))
+    gateway.put(DEVICE_CLASS, device_class())
+    cluster = Cluster.objects.create(name=f"of-{nodes}", uid=gateway.uid, credentials=b"")
+    with CaptureQueriesContext(connection) as queries:
+        sync_once(cluster, gateway)
+    held = Device.objects.filter(cluster=cluster, node__isnull=False, held_by__isnull=False)
+    assert held.count() == nodes == ResourceClaim.objects.filter(cluster=cluster).count()
+    return len(queries)
+
+
+def test_a_first_listing_takes_as_many_statements_for_many_as_for_one():
+    assert statements(40) == statements(1)
+
+
+def test_classes_that_have_not_changed_keep_what_is_known_of_shapes(mirrored, fake, take_turn):
+    before = class_book(DeviceClass.objects.all())
+    assert class_book(DeviceClass.objects.all()) is before
+    fake.put(DEVICE_CLASS, device_class(kind="mig"))
+    take_turn("deviceclasses")
+    assert class_book(DeviceClass.objects.all()) is not before
+    assert set(Device.objects.values_list("classes__0", flat=True)) == {None}
+
+
+def test_without_a_taint_rule_devices_are_not_joined_for_them_and_with_one_they_are(
+    mirrored, fake, monkeypatch
+):
+    joined = []
+    join_all = listing.join_all
+    monkeypatch.setattr(
+        listing, "join_all", lambda lease, **how: joined.append(lease.resource) or join_all(lease, **how)
+    )
+    rules = DEVICE_TAINT_RULE_VERSIONS[0]
+    lease = take(mirrored.pk, rules.plural)
+    listing.list_all(lease, fake, rules)
+    assert joined == []
+    taint = {"key": "maintenance", "effect": "NoSchedule"}
+    fake.put(
+        rules,
+        {"metadata": {"name": "window"}, "spec": {"deviceSelector": {"pool": "node-b"}, "taint": taint}},
+    )
+    listing.list_all(lease, fake, rules)
+    assert set(Device.objects.filter(condition="tainted").values_list("pool", flat=True)) == {"node-b"}
+    fake.remove(rules, "window")
+    listing.list_all(lease, fake, rules)
+    assert not Device.objects.filter(condition="tainted").exists()
+    assert joined == [rules.plural] * 2

@@ -1,0 +1,88 @@
+"""The map: a link per GPU, partitions inside it, and what is a whole GPU among the whole ones."""
+
+import pytest
+from django.urls import reverse
+
+from cluster.kinds import RESOURCE_SLICE
+from inventory.fleet import fleet_map
+from inventory.models import Device
+from teams.models import User
+from tests.inventory.conftest import DRIVER, gpu, slice_of
+
+pytestmark = pytest.mark.django_db
+
+
+def mig(parent: str, index: int, profile: str) -> dict[str, object]:
+    device = gpu(index, product="NVIDIA A100-SXM4-80GB", memory="9728Mi")
+    device["name"] = f"{parent.lower()}-mig-{index}"
+    device["attributes"] |= {
+        "type": {"string": "mig"},
+        "uuid": {"string": f"MIG-{parent}-{index}"},
+        "parentUUID": {"string": parent},
+        "profile": {"string": profile},
+    }
+    return device
+
+
+def amd(index: int, partition: str, parent: str) -> dict[str, object]:
+    attributes = {
+        "productName": {"string": "AMD Instinct MI300X"},
+        "partitionProfile": {"string": partition},
+        "parentPciAddr": {"string": parent},
+    }
+    return {"name": f"amd-{index}", "attributes": attributes, "capacity": {"memory": {"value": "192Gi"}}}
+
+
+def amd_slice(node: str, devices: list[dict[str, object]]) -> dict[str, object]:
+    made = slice_of(node, devices, name=f"{node}-amd")
+    made["spec"]["driver"] = "gpu.amd.com"
+    return made
+
+
+@pytest.fixture
+def cut(mirrored, fake, take_turn):
+    """node-a: two A100 in partitions, and the two H100 no more. node-b: an MI300X whole, and one in two."""
+    halves = [mig("GPU-x", 0, "3g.40gb"), mig("GPU-x", 1, "3g.40gb"), mig("GPU-y", 2, "7g.80gb")]
+    fake.put(RESOURCE_SLICE, slice_of("node-a", halves, generation=2))
+    parts = [amd(0, "spx_nps1", "0000:01"), amd(1, "dpx_nps1", "0000:02"), amd(2, "dpx_nps1", "0000:02")]
+    fake.put(RESOURCE_SLICE, amd_slice("node-b", parts))
+    take_turn("resourceslices")
+
+
+def groups():
+    found = fleet_map(Device.objects.present(), None)
+    return {(group.model, group.partitioned): group for group in found}
+
+
+def test_a_partition_that_is_all_of_its_gpu_is_a_whole_gpu(cut):
+    found = {key: group.count for key, group in groups().items()}
+    assert found == {
+        ("H100 80GB HBM3", False): 1,
+        ("A100-SXM4-80GB", False): 1,  # 7g.80gb
+        ("A100-SXM4-80GB", True): 2,
+        ("MI300X", False): 1,  # spx
+        ("MI300X", True): 2,
+    }
+
+
+def test_a_gpu_in_partitions_is_one_link_to_its_devices(cut, client):
+    client.force_login(User.objects.create_user("alice"))
+    [gpu_of_two] = groups()["A100-SXM4-80GB", True].rows[0].gpus
+    assert [cell.weight for cell in gpu_of_two.cells] == [3, 3]
+    assert gpu_of_two.label == "2 partitions of a GPU on node-a. 3g.40gb: Free, 3g.40gb: Free"
+    page = client.get(reverse("inventory:fleet")).content.decode()
+    assert page.count('class="dg-mig"') == 2  # the A100 and the MI300X
+    assert gpu_of_two.url.replace("&", "&amp;") in page
+    listed = client.get(gpu_of_two.url).context["listing"].page.object_list
+    assert {device.parent_uuid for device in listed} == {"GPU-x"}
+    assert len(listed) == 2
+
+
+def test_one_partition_of_a_gpu_leads_to_that_device(mirrored, fake, take_turn, client):
+    fake.put(RESOURCE_SLICE, slice_of("node-a", [mig("GPU-x", 0, "1g.10gb")], generation=2))
+    take_turn("resourceslices")
+    [only] = groups()["A100-SXM4-80GB", True].rows[0].gpus
+    device = Device.objects.get(parent_uuid="GPU-x", gone_at=None)
+    assert device.driver == DRIVER
+    assert only.url == reverse("inventory:device", args=[device.pk])
+    assert only.label == "1 partition of a GPU on node-a. 1g.10gb: Free"

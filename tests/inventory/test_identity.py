@@ -1,0 +1,96 @@
+"""A cluster is mirrored once, whatever it is called and however many people add it at the same moment."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from threading import Barrier
+
+import pytest
+from django.db import IntegrityError, connection
+
+from cluster.credentials import Credentials
+from core.errors import Conflict
+from inventory import enrolment
+from inventory.enrolment import add_cluster
+from inventory.models import Cluster, Device, Freshness
+from inventory.sync import turn
+from inventory.sync.once import sync_once
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+TOKEN = Credentials(server="https://fra-1.example.org", token="not-a-secret")
+
+
+@pytest.fixture
+def answers(monkeypatch) -> Callable[..., None]:
+    """Let every cluster that is added say that it is this one, after `wait`."""
+
+    def answer(uid: str = "uid-of-fra", wait: Callable[[], object] = lambda: None) -> None:
+        def ask(credentials: Credentials) -> dict[str, str | bool]:
+            wait()
+            return {"uid": uid, "version": "v1.37.1", "simulated": False}
+
+        monkeypatch.setattr(enrolment, "_ask", ask)
+
+    return answer
+
+
+def test_of_two_that_add_one_cluster_at_once_one_is_told_that_it_is_known(answers, monkeypatch):
+    answers()
+    together = Barrier(2)
+    save = Cluster.save
+
+    def save_together(cluster, **how):
+        together.wait(10)  # both have looked, and neither has found the other
+        save(cluster, **how)
+
+    monkeypatch.setattr(Cluster, "save", save_together)
+
+    def add(name):
+        try:
+            return add_cluster(name=name, credentials=TOKEN).name
+        except Conflict as refusal:
+            return refusal.message
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(2) as threads:
+        told = set(threads.map(add, ("fra-1", "fra-2")))
+    name = Cluster.objects.get().name
+    assert told == {
+        name,
+        f"This cluster is known as “{name}” already: its kube-system namespace has the same uid uid-of-fra.",
+    }
+
+
+def test_clusters_that_have_not_been_spoken_to_do_not_stand_in_each_others_way(db):
+    for name in ("fra-1", "fra-2"):
+        Cluster.objects.create(name=name, credentials=b"")
+    with pytest.raises(IntegrityError):
+        Cluster.objects.update(uid="the-same")
+
+
+def test_a_second_name_for_a_mirrored_cluster_is_halted_at_first_contact(mirrored, fake, monkeypatch):
+    @contextmanager
+    def to_fake(cluster):
+        yield fake
+
+    monkeypatch.setattr(turn, "gateway_for", to_fake)
+    twin = Cluster.objects.create(name="fra-2", credentials=b"")
+    assert turn.take_turn(twin.pk, "nodes") is None
+    twin.refresh_from_db()
+    assert twin.halted_because == (
+        f"fra-2 is the cluster that is mirrored as fra-1 already: its kube-system namespace has the same "
+        f"uid {fake.uid}. Nothing is synchronised under this name."
+    )
+    assert not Device.objects.filter(cluster=twin).exists()
+    assert not Freshness.objects.filter(cluster=twin).exclude(holder="").exists()
+
+
+def test_once_the_first_is_removed_the_second_is_followed(mirrored, fake):
+    twin = Cluster.objects.create(name="fra-2", credentials=b"", halted_because="It is mirrored as fra-1.")
+    mirrored.delete()
+    sync_once(twin, fake)
+    twin.refresh_from_db()
+    assert (twin.uid, twin.halted_because) == (fake.uid, "")
+    assert Device.objects.filter(cluster=twin).count() == 3

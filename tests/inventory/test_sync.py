@@ -1,0 +1,268 @@
+"""The mirror follows the cluster, whatever is lost, doubled or out of order on the way."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from cluster.errors import Unreachable
+from cluster.kinds import NODE, POD, RESOURCE_CLAIM, RESOURCE_SLICE
+from cluster.protocol import Event
+from inventory.models import Device, Freshness, Node, ObjectEvent, Pod, ResourceClaim, ResourceSlice
+from inventory.signals import mirror_changed
+from inventory.sync.lease import HELD_FOR, LeaseLost, reserve, take
+from inventory.sync.listing import list_all
+from inventory.sync.watching import apply_events
+from inventory.sync.write import writing
+from tests.inventory.conftest import gpu, node, resource_claim, slice_of
+
+pytestmark = pytest.mark.django_db
+
+
+def fresh(cluster, resource):
+    return Freshness.objects.get(cluster=cluster, resource=resource)
+
+
+def test_the_first_turn_lists_and_the_next_ones_only_watch(fra, fake, take_turn):
+    assert take_turn("nodes") == timedelta(0)
+    fake.put(NODE, node("node-c"))
+    assert take_turn("nodes") == timedelta(0)
+
+    assert set(Node.objects.values_list("name", flat=True)) == {"node-a", "node-b", "node-c"}
+    assert [call[0] for call in fake.calls if call[1] == "nodes"] == ["list", "watch", "watch"]
+    assert fresh(fra, "nodes").error == ""
+
+
+def test_a_large_listing_comes_in_chunks(fra, fake, take_turn):
+    for index in range(1200):
+        fake.put(RESOURCE_CLAIM, resource_claim(f"claim-{index}"))
+    take_turn("resourceclaims")
+    assert ResourceClaim.objects.filter(cluster=fra, gone_at=None, state="pending").count() == 1200
+
+
+def test_a_holder_killed_between_list_and_watch_is_succeeded_by_one_that_lists_again(
+    fra, fake, take_turn, monkeypatch
+):
+    def die(*args):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("inventory.sync.listing.note_listed", die)
+        with pytest.raises(KeyboardInterrupt):
+            take_turn("nodes")
+    assert Node.objects.count() == 2
+    assert not fresh(fra, "nodes").listed_at
+
+    fake.remove(NODE, "node-a")
+    take_turn("nodes")
+    assert list(Node.objects.filter(gone_at=None).values_list("name", flat=True)) == ["node-b"]
+
+
+def test_an_expired_version_leads_to_a_new_listing_without_a_word_of_error(mirrored, fake, take_turn):
+    fake.put(NODE, node("node-c"))
+    fake.compact()
+    assert take_turn("nodes") == timedelta(0)
+    assert fresh(mirrored, "nodes").resource_version == ""
+    assert fresh(mirrored, "nodes").error == ""
+
+    take_turn("nodes")
+    assert Node.objects.filter(name="node-c", gone_at=None).exists()
+
+
+def test_what_vanished_while_nobody_looked_is_closed_and_not_lost(mirrored, fake, take_turn):
+    fake.remove(NODE, "node-b")
+    fake.remove(RESOURCE_SLICE, "node-b-slice")
+    fake.compact()
+    for resource in ("nodes", "resourceslices"):
+        take_turn(resource)
+        take_turn(resource)
+
+    assert Node.objects.get(name="node-b").gone_at
+    assert Device.objects.get(pool="node-b").gone_at
+    gone = ObjectEvent.objects.filter(what="gone").values_list("kind", "name")
+    assert set(gone) == {("Node", "node-b"), ("Device", "gpu.nvidia.com/node-b/gpu-0")}
+
+
+def test_events_that_come_twice_or_late_change_nothing(mirrored, fake):
+    lease = take(mirrored.pk, "nodes")
+    old = fake.get(NODE, "node-a")
+    new = fake.put(NODE, node("node-a", ready=False))
+    later = new["metadata"]["resourceVersion"]
+    earlier = old["metadata"]["resourceVersion"]
+
+    apply_events(lease, NODE, [Event("MODIFIED", new, later)], version=later)
+    apply_events(lease, NODE, [Event("MODIFIED", new, later)], version=later)
+    apply_events(lease, NODE, [Event("MODIFIED", old, earlier)], version=later)
+
+    assert Node.objects.get(name="node-a").ready is False
+    assert ObjectEvent.objects.filter(kind="Node", name="node-a", what="changed").count() == 1
+
+
+def test_versions_are_compared_as_numbers_not_as_text(mirrored, fake):
+    lease = take(mirrored.pk, "nodes")
+    seen = fake.get(NODE, "node-a")
+    seen["metadata"]["resourceVersion"] = "1000"
+    apply_events(lease, NODE, [Event("MODIFIED", seen, "1000")], version="1000")
+    late = node("node-a", ready=False)
+    late["metadata"] |= {"uid": seen["metadata"]["uid"], "resourceVersion": "999"}
+    apply_events(lease, NODE, [Event("MODIFIED", late, "999")], version="1000")
+    assert Node.objects.get(name="node-a").ready is True
+
+
+def test_a_change_that_arrives_after_the_deletion_does_not_bring_the_object_back(mirrored, fake):
+    lease = take(mirrored.pk, "nodes")
+    old = fake.get(NODE, "node-a")
+    fake.remove(NODE, "node-a")
+    deletion = Event("DELETED", old, "5000")
+    stale = Event("MODIFIED", old, "4999")
+
+    apply_events(lease, NODE, [deletion, stale], version="5000")
+    apply_events(lease, NODE, [stale], version="5000")
+
+    assert Node.objects.get(name="node-a").gone_at
+
+
+def test_an_object_made_again_under_its_name_is_another_row(mirrored, fake, take_turn):
+    fake.remove(NODE, "node-a")
+    fake.put(NODE, node("node-a"))
+    take_turn("nodes")
+    rows = Node.objects.filter(name="node-a")
+    assert rows.count() == 2
+    assert Device.objects.filter(pool="node-a", node=rows.get(gone_at=None)).count() == 2
+
+
+def test_a_cluster_restored_from_a_backup_is_believed_although_its_versions_went_back(mirrored, fake):
+    Node.objects.filter(name="node-a").update(resource_version="999999", ready=False)
+    lease = take(mirrored.pk, "nodes")
+    list_all(lease, fake, NODE)
+    assert Node.objects.get(name="node-a").ready is True
+
+
+def test_an_unreachable_cluster_is_stale_and_never_empty(mirrored, fake, take_turn):
+    before = fresh(mirrored, "nodes").seen_at
+    fake.fail(Unreachable("fra-1 does not answer."), times=1)
+    pause = take_turn("nodes")
+
+    assert pause > timedelta(seconds=1)
+    after = fresh(mirrored, "nodes")
+    assert (after.error, after.seen_at, after.failures) == ("fra-1 does not answer.", before, 1)
+    assert Node.objects.filter(gone_at=None).count() == 2
+
+
+def test_the_pause_grows_with_every_failure_and_ends_with_the_first_success(mirrored, fake, take_turn):
+    fake.fail(Unreachable("fra-1 does not answer."), times=5)
+    pauses = [take_turn("nodes") for _ in range(5)]
+    assert pauses[4] > 4 * pauses[0]
+    assert take_turn("nodes") == timedelta(0)
+    assert fresh(mirrored, "nodes").failures == 0
+
+
+def test_a_refused_optional_resource_is_recorded_and_the_others_go_on(fra, fake, take_turn):
+    fake.denied |= {("list", "nodes"), ("watch", "nodes")}
+    for resource in ("nodes", "resourceslices"):
+        take_turn(resource)
+    assert fresh(fra, "nodes").error == "The credentials may not list nodes."
+    assert Device.objects.filter(gone_at=None, node=None).count() == 3
+
+
+def test_credentials_that_lead_elsewhere_stop_the_sync_and_leave_the_mirror(mirrored, fake, take_turn):
+    fake.uid = "another-cluster"
+    stranger = fake._objects["namespaces", "", "kube-system"]
+    stranger["metadata"]["uid"] = "another-cluster"
+    fake.remove(NODE, "node-a")
+
+    assert take_turn("nodes") is None
+    mirrored.refresh_from_db()
+    assert "another-cluster" in mirrored.halted_because
+    assert mirrored.uid in mirrored.halted_because
+    assert Node.objects.filter(gone_at=None).count() == 2
+
+
+def test_a_cluster_that_turns_into_another_during_a_listing_closes_nothing(mirrored, fake):
+    lease = take(mirrored.pk, "nodes")
+    fake.remove(NODE, "node-a")
+    fake._objects["namespaces", "", "kube-system"]["metadata"]["uid"] = "another-cluster"
+    with pytest.raises(Exception, match="another cluster"):
+        list_all(lease, fake, NODE)
+    assert Node.objects.filter(gone_at=None).count() == 2
+
+
+def test_only_one_of_two_holders_gets_the_lease_and_a_dead_one_is_succeeded(fra):
+    first = take(fra.pk, "nodes")
+    assert first
+    assert take(fra.pk, "nodes") is None
+    assert reserve(fra.pk, "nodes") is False
+
+    Freshness.objects.update(held_until=timezone.now() - timedelta(seconds=1))
+    second = take(fra.pk, "nodes")
+    assert second
+    with pytest.raises(LeaseLost), writing(first):
+        pass
+    second.renew()
+    assert fresh(fra, "nodes").held_until > timezone.now() + HELD_FOR / 2
+
+
+def test_a_queued_turn_is_not_queued_twice_but_may_be_taken(fra):
+    assert reserve(fra.pk, "nodes") is True
+    assert reserve(fra.pk, "nodes") is False
+    assert take(fra.pk, "nodes")
+
+
+def test_pods_without_claims_are_not_mirrored_and_secrets_of_the_others_are_not_kept(fra, fake, take_turn):
+    env = [{"name": "PASSWORD", "value": "hunter2"}]
+    container = {"name": "main", "image": "app:1", "env": env, "resources": {"claims": [{"name": "gpu"}]}}
+    uses = {"containers": [container], "resourceClaims": [{"name": "gpu", "resourceClaimName": "mine"}]}
+    fake.put(POD, {"metadata": {"name": "train", "namespace": "default"}, "spec": uses})
+    fake.put(POD, {"metadata": {"name": "web", "namespace": "default"}, "spec": {"containers": [container]}})
+    take_turn("pods")
+
+    pod = Pod.objects.get()
+    assert (pod.name, pod.claims) == ("train", ["mine"])
+    assert "hunter2" not in str(pod.raw)
+    assert pod.raw["spec"]["containers"][0]["resources"] == {"claims": [{"name": "gpu"}]}
+
+
+def test_listeners_hear_of_changes_after_commit_by_kind_and_name(
+    mirrored, fake, take_turn, django_capture_on_commit_callbacks
+):
+    heard = []
+
+    def listen(sender, *, cluster_id, kind, names, **rest):
+        heard.append((cluster_id, kind, names))
+
+    mirror_changed.connect(listen)
+    try:
+        fake.put(RESOURCE_CLAIM, resource_claim("mine", "gpu-0"))
+        with django_capture_on_commit_callbacks(execute=True):
+            take_turn("resourceclaims")
+    finally:
+        mirror_changed.disconnect(listen)
+    assert (mirrored.pk, "ResourceClaim", frozenset({"default/mine"})) in heard
+    assert (mirrored.pk, "Device", frozenset({"gpu.nvidia.com/node-a/gpu-0"})) in heard
+
+
+def test_the_revision_moves_with_the_mirror_and_only_then(mirrored, fake, take_turn):
+    before = mirrored.revision
+    take_turn("nodes")
+    mirrored.refresh_from_db()
+    assert mirrored.revision == before
+    fake.put(NODE, node("node-a", ready=False))
+    take_turn("nodes")
+    mirrored.refresh_from_db()
+    assert mirrored.revision > before
+
+
+def test_a_slice_may_be_listed_before_its_node(fra, fake, take_turn):
+    take_turn("resourceslices")
+    assert Device.objects.filter(node=None).count() == 3
+    take_turn("nodes")
+    assert Device.objects.filter(node=None).count() == 0
+
+
+def test_a_gpu_added_to_a_pool_appears_and_is_told(mirrored, fake, take_turn):
+    fake.put(RESOURCE_SLICE, slice_of("node-b", [gpu(0), gpu(1)], generation=2))
+    take_turn("resourceslices")
+    assert Device.objects.filter(pool="node-b", gone_at=None).count() == 2
+    event = ObjectEvent.objects.get(kind="Device")
+    assert (event.name, event.what) == ("gpu.nvidia.com/node-b/gpu-1", "appeared")
+    assert ResourceSlice.objects.get(name="node-b-slice", gone_at=None).generation == 2

@@ -1,0 +1,153 @@
+"""The mirror of a real Kubernetes, through the portal's least-privilege identity alone."""
+
+import pytest
+
+from cluster.connect import connect
+from cluster.credentials import from_kubeconfig, seal
+from inventory.models import Cluster, Device, Freshness, Node, Pod, ResourceClaim
+from inventory.states import DeviceState
+from inventory.sync.once import sync_once
+from inventory.sync.turn import take_turn
+from tests.controlplane.client import eventually
+from tests.controlplane.test_controlplane import claim_spec, use
+
+pytestmark = [pytest.mark.controlplane, pytest.mark.django_db]
+SECONDS = 2
+
+
+@pytest.fixture
+def real(controlplane):
+    credentials = seal(from_kubeconfig(controlplane.kubeconfig("portal")))
+    return Cluster.objects.create(name="real", credentials=credentials)
+
+
+@pytest.fixture
+def admin(controlplane):
+    return controlplane.client()
+
+
+@pytest.fixture
+def mirrored(real):
+    sync_once(real, connect(real.credentials))
+    real.refresh_from_db()
+    return real
+
+
+def reserved(admin, name, namespace):
+    found = admin.get("ResourceClaim", name, namespace) or {}
+    return found.get("status", {}).get("reservedFor")
+
+
+def follow(cluster, *resources):
+    for resource in resources:
+        assert take_turn(cluster.pk, resource, seconds=SECONDS) is not None
+        assert Freshness.objects.get(cluster=cluster, resource=resource).error == ""
+
+
+def test_what_the_cluster_has_is_what_the_mirror_has(mirrored, admin):
+    slices = admin.list("ResourceSlice")
+    published = {
+        (item["spec"]["driver"], item["spec"]["pool"]["name"], device["name"])
+        for item in slices
+        for device in item["spec"].get("devices") or ()
+    }
+    rows = Device.objects.present().filter(cluster=mirrored)
+    assert set(rows.values_list("driver", "pool", "name")) == published
+    assert {node["metadata"]["name"] for node in admin.list("Node")} == set(
+        Node.objects.filter(cluster=mirrored, gone_at=None).values_list("name", flat=True)
+    )
+    assert mirrored.version.startswith("v1.3")
+    assert mirrored.discovery["taint_rules"] == "v1"
+    assert mirrored.missing == []
+    assert rows.filter(classes__contains=["gpu.nvidia.com"]).exists()
+
+
+def test_a_pod_takes_a_device_and_the_mirror_follows_until_it_is_given_back(mirrored, admin):
+    namespace = "vision"
+    use(admin, namespace, "mirror-me", claim_spec("gpu.nvidia.com"))
+    try:
+        eventually(
+            lambda: (
+                (admin.get("ResourceClaim", "mirror-me", namespace) or {})
+                .get("status", {})
+                .get("reservedFor")
+            ),
+            what="an allocation",
+        )
+        follow(mirrored, "resourceclaims", "pods")
+        claim = ResourceClaim.objects.get(name="mirror-me", gone_at=None)
+        held = Device.objects.with_state().get(held_by=claim)
+        assert (claim.state, claim.origin) == ("allocated,reserved", "foreign")
+        assert held.state == DeviceState.IN_USE
+        pod = Pod.objects.get(name="mirror-me")
+        assert (pod.claims, pod.node_name) == (["mirror-me"], held.node_name)
+    finally:
+        admin.delete("Pod", "mirror-me", namespace)
+        admin.delete("ResourceClaim", "mirror-me", namespace)
+    eventually(lambda: not admin.get("ResourceClaim", "mirror-me", namespace), what="the end of the claim")
+    follow(mirrored, "resourceclaims", "pods")
+    assert ResourceClaim.objects.get(name="mirror-me").gone_at
+    assert not Device.objects.filter(held_by__name="mirror-me").exists()
+
+
+def test_a_taint_rule_of_the_cluster_taints_the_device(mirrored, admin):
+    device = Device.objects.present().filter(driver="gpu.nvidia.com").order_by("pk").first()
+    selector = {"driver": device.driver, "pool": device.pool, "device": device.name}
+    taint = {"key": "gpu.dragoman.dev/maintenance", "value": "true", "effect": "NoSchedule"}
+    admin.create(
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "DeviceTaintRule",
+            "metadata": {"name": "drain"},
+            "spec": {"deviceSelector": selector, "taint": taint},
+        }
+    )
+    try:
+        follow(mirrored, "devicetaintrules")
+        assert Device.objects.with_state().get(pk=device.pk).state == DeviceState.TAINTED
+    finally:
+        admin.delete("DeviceTaintRule", "drain")
+    follow(mirrored, "devicetaintrules")
+    assert Device.objects.get(pk=device.pk).taints == []
+
+
+def test_a_past_that_the_cluster_has_forgotten_is_listed_again(mirrored, admin, controlplane):
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "forgotten"}}
+    Freshness.objects.filter(resource="namespaces").update(resource_version="1")
+    admin.create(namespace)
+    controlplane.compact()
+    try:
+        for _ in range(2):  # the first turn may only learn that its version is gone
+            assert take_turn(mirrored.pk, "namespaces", seconds=SECONDS) is not None
+        fresh = Freshness.objects.get(cluster=mirrored, resource="namespaces")
+        assert (fresh.error, fresh.resource_version != "1") == ("", True)
+    finally:
+        admin.delete("Namespace", "forgotten")
+
+
+def test_a_cluster_that_is_down_is_stale_and_recovers_without_help(mirrored, controlplane):
+    before = Device.objects.present().count()
+    controlplane.pause("kube-apiserver")
+    try:
+        pause = take_turn(mirrored.pk, "resourceslices", seconds=SECONDS)
+        assert pause.total_seconds() > 1
+        assert Freshness.objects.get(cluster=mirrored, resource="resourceslices").error
+        assert Device.objects.present().count() == before
+    finally:
+        controlplane.restart("kube-apiserver")
+
+    def followed():
+        take_turn(mirrored.pk, "resourceslices", seconds=SECONDS)
+        return not Freshness.objects.get(cluster=mirrored, resource="resourceslices").error
+
+    eventually(followed, what="a turn that succeeds")
+    assert Device.objects.present().count() == before
+
+
+def test_credentials_without_a_right_to_nodes_leave_everything_else(real, controlplane):
+    real.credentials = seal(from_kubeconfig(controlplane.kubeconfig("eve")))
+    real.save(update_fields=["credentials"])
+    assert take_turn(real.pk, "nodes", seconds=SECONDS) is not None
+    fresh = Freshness.objects.get(cluster=real, resource="nodes")
+    assert "namespaces" in fresh.error
+    assert fresh.listed_at is None

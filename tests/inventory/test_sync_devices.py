@@ -1,0 +1,225 @@
+"""Device rows: pools, classes, taints, nodes and holders joined into one line each."""
+
+import pytest
+
+from cluster.kinds import DEVICE_CLASS, DEVICE_TAINT_RULE_VERSIONS, NODE, RESOURCE_CLAIM, RESOURCE_SLICE
+from inventory.models import Device, ObjectEvent
+from inventory.states import DeviceState
+from tests.inventory.conftest import DRIVER, device_class, gpu, node, resource_claim, slice_of
+
+pytestmark = pytest.mark.django_db
+RULE = DEVICE_TAINT_RULE_VERSIONS[0]
+
+
+def device(name="gpu-0", pool="node-a"):
+    return Device.objects.with_state().get(pool=pool, name=name)
+
+
+def rule(name="drain", effect="NoSchedule", **selector):
+    taint = {"key": "gpu.dragoman.dev/maintenance", "value": "true", "effect": effect}
+    return {"metadata": {"name": name}, "spec": {"deviceSelector": selector, "taint": taint}}
+
+
+def test_a_device_is_described_in_words_that_pages_use(mirrored):
+    gpu_0 = device()
+    assert gpu_0.product == "NVIDIA H100 80GB HBM3"
+    assert gpu_0.memory_bytes == 81559 * 2**20
+    assert (gpu_0.uuid, gpu_0.kind, gpu_0.node_name, gpu_0.node.name) == ("GPU-0", "gpu", "node-a", "node-a")
+    assert (gpu_0.classes, gpu_0.condition, gpu_0.state) == ([DRIVER], "good", DeviceState.FREE)
+
+
+def test_an_incomplete_generation_leaves_the_devices_of_the_last_one_and_says_so(mirrored, fake, take_turn):
+    fake.put(RESOURCE_SLICE, slice_of("node-a", [gpu(7)], name="node-a-new", generation=2, count=2))
+    take_turn("resourceslices")
+    assert set(Device.objects.filter(pool="node-a", gone_at=None).values_list("name", "pool_complete")) == {
+        ("gpu-0", False),
+        ("gpu-1", False),
+        ("gpu-7", False),
+    }
+    assert device().state == DeviceState.INCOMPLETE
+
+    fake.put(RESOURCE_SLICE, slice_of("node-a", [gpu(8)], generation=2, count=2))
+    take_turn("resourceslices")
+    present = Device.objects.filter(pool="node-a", gone_at=None)
+    assert set(present.values_list("name", "pool_complete")) == {("gpu-7", True), ("gpu-8", True)}
+
+
+def test_slices_of_an_older_generation_do_not_count(mirrored, fake, take_turn):
+    fake.put(RESOURCE_SLICE, slice_of("node-a", [gpu(5)], name="node-a-new", generation=2))
+    take_turn("resourceslices")
+    assert list(Device.objects.filter(pool="node-a", gone_at=None).values_list("name", flat=True)) == [
+        "gpu-5"
+    ]
+
+
+def test_a_rule_taints_what_it_selects_and_lets_go_when_it_is_gone(mirrored, fake, take_turn):
+    fake.put(RULE, rule(driver=DRIVER, pool="node-a", device="gpu-1"))
+    take_turn("devicetaintrules")
+    tainted = device("gpu-1")
+    assert [(t["key"], t["source"]) for t in tainted.taints] == [("gpu.dragoman.dev/maintenance", "drain")]
+    assert tainted.state == DeviceState.TAINTED
+    assert device("gpu-0").state == DeviceState.FREE
+
+    fake.remove(RULE, "drain")
+    take_turn("devicetaintrules")
+    assert (device("gpu-1").taints, device("gpu-1").state) == ([], DeviceState.FREE)
+    told = ObjectEvent.objects.filter(kind="Device", name=f"{DRIVER}/node-a/gpu-1", what="changed")
+    assert [list(event.detail) for event in told] == [["taints"], ["taints"]]
+
+
+def test_a_rule_that_selects_another_device_lets_go_of_the_first(mirrored, fake, take_turn):
+    fake.put(RULE, rule(pool="node-a", device="gpu-1"))
+    take_turn("devicetaintrules")
+    fake.put(RULE, rule(pool="node-b", device="gpu-0"))
+    take_turn("devicetaintrules")
+    assert (device("gpu-1").state, device("gpu-0", "node-b").state) == (DeviceState.FREE, DeviceState.TAINTED)
+
+
+def test_a_rule_without_a_pool_taints_every_device(mirrored, fake, take_turn):
+    fake.put(RULE, rule())
+    take_turn("devicetaintrules")
+    assert {one.state for one in Device.objects.with_state()} == {DeviceState.TAINTED}
+
+
+def test_a_rule_that_is_only_a_dry_run_keeps_nobody_away(mirrored, fake, take_turn):
+    fake.put(RULE, rule(effect="None"))
+    take_turn("devicetaintrules")
+    assert device().taints[0]["effect"] == "None"
+    assert device().state == DeviceState.FREE
+
+
+def test_a_device_that_its_driver_reports_broken_is_unhealthy(mirrored, fake, take_turn):
+    lost = [{"key": "gpu.nvidia.com/gpu-lost", "effect": "NoSchedule"}]
+    noted = [{"key": "gpu.nvidia.com/xid", "value": "43", "effect": "None"}]
+    fake.put(RESOURCE_SLICE, slice_of("node-a", [gpu(0, taints=lost), gpu(1, taints=noted)]))
+    take_turn("resourceslices")
+    assert (device("gpu-0").state, device("gpu-1").state) == (DeviceState.UNHEALTHY, DeviceState.FREE)
+
+
+def test_a_new_class_is_joined_to_the_devices_that_meet_its_selectors(mirrored, fake, take_turn):
+    fake.put(DEVICE_CLASS, device_class("mig.nvidia.com", kind="mig"))
+    fake.put(DEVICE_CLASS, device_class("any-gpu"))
+    take_turn("deviceclasses")
+    assert device().classes == ["any-gpu", DRIVER]
+    fake.remove(DEVICE_CLASS, "any-gpu")
+    take_turn("deviceclasses")
+    assert device().classes == [DRIVER]
+
+
+def test_a_class_whose_selector_cannot_be_decided_has_no_members(mirrored, fake, take_turn):
+    broken = device_class("broken")
+    broken["spec"]["selectors"][0]["cel"]["expression"] = f"device.attributes['{DRIVER}'].nope == 'x'"
+    fake.put(DEVICE_CLASS, broken)
+    take_turn("deviceclasses")
+    assert device().classes == [DRIVER]
+
+
+def test_an_allocated_claim_holds_its_devices_until_it_lets_go(mirrored, fake, take_turn):
+    fake.put(RESOURCE_CLAIM, resource_claim("mine", "gpu-0"))
+    take_turn("resourceclaims")
+    assert device("gpu-0").held_by.name == "mine"
+    assert device("gpu-0").state == DeviceState.IN_USE
+    assert device("gpu-1").held_by is None
+
+    fake.put(RESOURCE_CLAIM, resource_claim("mine"))
+    take_turn("resourceclaims")
+    assert device("gpu-0").held_by is None
+
+
+def test_a_claim_that_is_gone_holds_nothing(mirrored, fake, take_turn):
+    fake.put(RESOURCE_CLAIM, resource_claim("mine", "gpu-0", "gpu-1"))
+    take_turn("resourceclaims")
+    fake.remove(RESOURCE_CLAIM, "mine", namespace="default")
+    take_turn("resourceclaims")
+    assert not Device.objects.exclude(held_by=None).exists()
+
+
+def test_a_device_handed_from_one_claim_to_another_in_one_batch_belongs_to_the_new_one(
+    mirrored, fake, take_turn
+):
+    fake.put(RESOURCE_CLAIM, resource_claim("first", "gpu-0"))
+    take_turn("resourceclaims")
+    fake.put(RESOURCE_CLAIM, resource_claim("second", "gpu-0"))
+    fake.put(RESOURCE_CLAIM, resource_claim("first"))
+    take_turn("resourceclaims")
+    assert device("gpu-0").held_by.name == "second"
+
+
+def test_a_device_that_is_mirrored_after_its_claim_finds_its_holder(fra, fake, take_turn):
+    fake.put(RESOURCE_CLAIM, resource_claim("mine", "gpu-0"))
+    take_turn("resourceclaims")
+    take_turn("resourceslices")
+    assert device("gpu-0").held_by.name == "mine"
+
+
+def test_a_shared_device_is_held_until_the_last_claim_has_let_go(mirrored, fake, take_turn):
+    fake.put(RESOURCE_SLICE, slice_of("node-a", [gpu(0, allowMultipleAllocations=True)]))
+    take_turn("resourceslices")
+    for name in ("first", "second"):
+        fake.put(RESOURCE_CLAIM, resource_claim(name, "gpu-0"))
+    take_turn("resourceclaims")
+    assert device().held_by.name == "first"
+    fake.put(RESOURCE_CLAIM, resource_claim("first"))
+    take_turn("resourceclaims")
+    assert device().held_by.name == "second"
+    fake.put(RESOURCE_CLAIM, resource_claim("second"))
+    take_turn("resourceclaims")
+    assert device().held_by is None
+
+
+def test_admin_access_holds_nothing(mirrored, fake, take_turn):
+    watcher = resource_claim("watcher", "gpu-0")
+    watcher["status"]["allocation"]["devices"]["results"][0]["adminAccess"] = True
+    fake.put(RESOURCE_CLAIM, watcher)
+    take_turn("resourceclaims")
+    assert device().held_by is None
+
+
+@pytest.mark.parametrize("now", [node("node-a", ready=False), node("node-a", unschedulable=True)])
+def test_devices_of_a_node_that_is_down_or_cordoned_are_not_free(mirrored, fake, take_turn, now):
+    fake.put(NODE, now)
+    take_turn("nodes")
+    assert device().state == DeviceState.NOT_READY
+
+
+def test_a_driver_update_is_told_by_the_attribute_that_changed(mirrored, fake, take_turn):
+    newer = gpu(0)
+    newer["attributes"]["driverVersion"] = {"version": "590.1.0"}
+    fake.put(RESOURCE_SLICE, slice_of("node-b", [newer], generation=2))
+    take_turn("resourceslices")
+    event = ObjectEvent.objects.get(kind="Device", what="changed")
+    assert event.detail == {"attributes.driverVersion": [{"version": "580.95.5"}, {"version": "590.1.0"}]}
+
+
+def sliceable():
+    """A GPU with counters for two halves: whole, or a, or b."""
+
+    def taking(name, amount):
+        counters = [{"counterSet": "gpu-0", "counters": {"slices": {"value": str(amount)}}}]
+        return gpu(0, consumesCounters=counters) | {"name": name}
+
+    counters = slice_of("node-a", [], name="node-a-counters", generation=2, count=2)
+    del counters["spec"]["devices"]
+    counters["spec"]["sharedCounters"] = [{"name": "gpu-0", "counters": {"slices": {"value": "2"}}}]
+    devices = [taking("whole", 2), taking("half-a", 1), taking("half-b", 1)]
+    return counters, slice_of("node-a", devices, generation=2, count=2)
+
+
+def test_what_other_partitions_have_taken_is_not_free(mirrored, fake, take_turn):
+    for item in sliceable():
+        fake.put(RESOURCE_SLICE, item)
+    take_turn("resourceslices")
+    assert device("whole").state == DeviceState.FREE
+
+    fake.put(RESOURCE_CLAIM, resource_claim("mine", "half-a"))
+    take_turn("resourceclaims")
+    states = {name: device(name).state for name in ("whole", "half-a", "half-b")}
+    assert states == {
+        "whole": DeviceState.BLOCKED,
+        "half-a": DeviceState.IN_USE,
+        "half-b": DeviceState.FREE,
+    }
+
+    fake.put(RESOURCE_CLAIM, resource_claim("mine"))
+    take_turn("resourceclaims")
+    assert device("whole").state == DeviceState.FREE

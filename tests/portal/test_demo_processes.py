@@ -1,0 +1,83 @@
+"""What `make demo` promises: a ready line, one clear sentence when it cannot, no process left behind."""
+
+import os
+import socket
+import subprocess
+import sys
+import urllib.request
+
+import pytest
+
+from tests.e2e.running import ROOT, RunningDemo
+
+
+def run_demo(**environment):
+    return subprocess.run(
+        [sys.executable, "-m", "portal.demo"],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def test_a_port_in_use_is_one_sentence_with_the_way_out(tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = run_demo(PORT=str(port), DEMO_HOME=str(tmp_path))
+    assert done.returncode == 1
+    assert f"Port {port} is in use. Choose another one: make demo PORT={port + 1}" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(("name", "value"), [("PORT", "http"), ("CLUSTER", "kind")])
+def test_a_setting_that_makes_no_sense_is_refused_by_name(tmp_path, name, value):
+    done = run_demo(**{"DEMO_HOME": str(tmp_path), name: value})
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"{name} is '{value}'; it must be")
+
+
+def test_a_full_disk_is_one_sentence(tmp_path, monkeypatch):
+    monkeypatch.setattr("portal.demo.supervisor.NEEDED_MIB", 2**40)
+    from portal.demo import __main__ as demo
+
+    monkeypatch.setenv("DEMO_HOME", str(tmp_path))
+    monkeypatch.setenv("PORT", "1")
+    said = []
+    monkeypatch.setattr("portal.demo.supervisor.write", lambda _name, _colour, line: said.append(line))
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    assert demo.main() == 1
+    assert "MiB free; the demo needs" in said[-1]
+    assert "Make room or set DEMO_HOME." in said[-1]
+
+
+@pytest.fixture
+def demo(tmp_path):
+    running = RunningDemo(tmp_path, "sim")
+    running.start(180)
+    yield running
+    running.stop()
+
+
+def test_ctrl_c_leaves_no_process_behind_and_starting_again_keeps_the_data(demo):
+    with urllib.request.urlopen(f"{demo.url}/healthz") as answer:
+        assert answer.read() == b"ok\n"
+    assert len(demo.family()) >= 7  # database, redis, simulator, web, two workers, beat
+    assert demo.stop() == []
+    assert demo.process.returncode == 0
+
+    demo.start(60)
+    assert demo.stop() == []
+
+
+def test_a_dead_process_stops_the_others_with_its_name(demo):
+    web = next(process for process in demo.family() if "portal.wsgi" in " ".join(process.cmdline()))
+    family = demo.family()
+    web.kill()
+    demo.process.wait(60)
+    assert demo.process.returncode == 1
+    assert any("web has ended with exit code" in line for line in demo.lines)
+    assert [process for process in family if process.is_running() and process.status() != "zombie"] == []

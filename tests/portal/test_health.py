@@ -1,0 +1,84 @@
+"""What a load balancer and Prometheus are told."""
+
+from datetime import timedelta
+
+import pytest
+from celery import Celery
+from django.db import DatabaseError, connection
+from django.utils import timezone
+
+from inventory.models import Cluster, Freshness
+from portal import health
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def fra():
+    cluster = Cluster.objects.create(name="fra-1", credentials=b"")
+    for resource in ("resourceslices", "resourceclaims"):
+        Freshness.objects.create(
+            cluster=cluster, resource=resource, seen_at=timezone.now(), listed_at=timezone.now()
+        )
+    return cluster
+
+
+@pytest.fixture
+def _broker(monkeypatch):
+    """The suite runs tasks where they are queued, so there is no broker to ask."""
+    monkeypatch.setattr(health, "broker", lambda: "")
+
+
+def test_the_process_says_that_it_is_alive(client):
+    assert client.get("/healthz").content == b"ok\n"
+    assert client.post("/healthz").status_code == 405
+
+
+@pytest.mark.usefixtures("_broker")
+def test_it_is_ready_when_a_cluster_is_followed(client, fra):
+    answer = client.get("/readyz")
+    assert answer.status_code == 200
+    assert answer.json()["problems"] == {}
+    assert answer.json()["clusters"][0] | {"seen_at": ""} == {"name": "fra-1", "seen_at": "", "stale": False}
+
+
+@pytest.mark.usefixtures("_broker")
+def test_one_stale_cluster_of_two_is_told_and_leaves_the_portal_ready(client, fra):
+    Cluster.objects.create(name="lab-2", credentials=b"")
+    answer = client.get("/readyz")
+    assert answer.status_code == 200
+    assert [cluster["stale"] for cluster in answer.json()["clusters"]] == [False, True]
+
+
+@pytest.mark.usefixtures("_broker")
+def test_it_is_not_ready_when_no_cluster_is_followed_any_more(client, fra):
+    Freshness.objects.update(seen_at=timezone.now() - timedelta(hours=1))
+    answer = client.get("/readyz")
+    assert answer.status_code == 503
+    assert answer.json()["problems"] == {"sync": "The mirror of the only cluster is stale."}
+
+
+def test_a_broker_that_does_not_answer_makes_it_unready(client, fra, monkeypatch):
+    nobody = Celery("nobody", broker="redis://127.0.0.1:1/0", set_as_current=False)
+    monkeypatch.setattr(health, "current_app", nobody)
+    answer = client.get("/readyz")
+    assert answer.status_code == 503
+    assert answer.json()["problems"]["broker"] == "The message broker does not answer."
+
+
+@pytest.mark.usefixtures("_broker")
+def test_a_database_that_does_not_answer_makes_it_unready(client, monkeypatch):
+    def refuse():
+        raise DatabaseError
+
+    monkeypatch.setattr(connection, "cursor", refuse)
+    answer = client.get("/readyz")
+    assert answer.status_code == 503
+    assert answer.json()["problems"]["database"] == "The database does not answer."
+
+
+def test_prometheus_reads_the_age_of_every_resource(client, fra):
+    text = client.get("/metrics").content.decode()
+    assert 'dragoman_sync_age_seconds{cluster="fra-1",resource="resourceclaims"}' in text
+    assert 'dragoman_cluster_halted{cluster="fra-1"} 0.0' in text
+    assert client.get("/metrics").headers["Content-Type"].startswith("text/plain")

@@ -1,0 +1,235 @@
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.urls import reverse
+from django.utils import timezone
+
+from claims.models import Claim
+from claims.states import ClaimState
+from inventory.freshness import OF_DEVICES
+from inventory.models import Freshness
+from tests.factories import make_claim, make_cluster, make_profile, make_quota, make_team, make_user
+from tests.usage.conftest import hold, measure, price
+from usage.rollups import BUCKET, bucket_of
+
+HOUR = timedelta(hours=1)
+HOME, LIVE = "/", "/home/live/"
+
+
+@pytest.fixture
+def alice(db):
+    return make_user("alice")
+
+
+@pytest.fixture
+def lena(db):
+    return make_user("lena")
+
+
+@pytest.fixture
+def vision(alice, lena):
+    return make_team("vision", leads=(lena,), members=(alice,), viewers=(make_user("bob"),))
+
+
+@pytest.fixture
+def fra(vision):
+    cluster = make_cluster("fra-1", teams=(vision,))
+    for resource in OF_DEVICES:
+        Freshness.objects.create(cluster=cluster, resource=resource, seen_at=timezone.now())
+    return cluster
+
+
+@pytest.fixture
+def make(vision, alice, fra) -> Callable[..., Claim]:
+    def make_one(state: ClaimState, **fields: Any) -> Claim:
+        return make_claim(
+            fields.pop("team", vision), by=fields.pop("by", alice), cluster=fra, state=state, **fields
+        )
+
+    return make_one
+
+
+@pytest.fixture
+def page(client) -> Callable[..., str]:
+    def get(user: Any, address: str = HOME) -> str:
+        client.force_login(user)
+        response = client.get(address)
+        assert response.status_code == 200
+        text: str = response.content.decode()
+        return text
+
+    return get
+
+
+def test_an_engineer_sees_what_waits_for_them_with_what_to_do(make, page, alice):
+    now = timezone.now()
+    make(ClaimState.PROVISIONED, name="depth-sweep", expires_at=now + 48 * HOUR)
+    make(ClaimState.REQUESTED, name="occ-pretrain", created_at=now - 17 * HOUR)
+    make(ClaimState.ALLOCATED, name="night-run", expires_at=now + 7 * HOUR)
+    make(ClaimState.APPROVED, name="blocked", problem="exceeded quota: gpus, limited: 8.")
+    text = page(alice)
+    for said in (
+        "depth-sweep waits for a pod",
+        "Get the manifest",
+        "occ-pretrain is undecided for 17 h",
+        "Withdraw…",
+        "night-run ends in 6 h 59 min",
+        "blocked has a problem",
+        "exceeded quota: gpus, limited: 8.",
+    ):
+        assert said in text
+    assert (
+        text.index("blocked has a problem") < text.index("night-run ends") < text.index("depth-sweep waits")
+    )
+
+
+def test_an_idle_claim_says_since_when_and_what_it_costs(make, page, alice):
+    price("0.55")
+    claim = make(ClaimState.ALLOCATED, name="notebook", expires_at=timezone.now() + 90 * HOUR)
+    held = hold(claim, timezone.now() - 3 * HOUR)
+    measure(held, bucket_of(timezone.now()) - 24 * BUCKET, [0.01] * 24)
+    text = page(alice)
+    assert "notebook has been idle for 2 h" in text
+    assert "It costs €0.55 an hour." in text
+
+
+def test_a_claim_needs_the_reader_once_for_its_most_urgent_reason(make, page, alice):
+    claim = make(ClaimState.ALLOCATED, name="notebook", expires_at=timezone.now() + HOUR)
+    measure(hold(claim, timezone.now() - 3 * HOUR), bucket_of(timezone.now()) - 24 * BUCKET, [0.01] * 24)
+    text = page(alice)
+    assert "notebook ends in" in text
+    assert "notebook has been idle" not in text
+
+
+def test_nothing_to_do_and_nothing_held_say_the_next_step(page, alice, vision):
+    text = page(alice)
+    assert "Nothing waits for you." in text
+    assert "You hold nothing" in text
+    assert reverse("claims:catalogue") in text
+
+
+def test_somebody_without_a_team_learns_how_to_get_into_one(page, db):
+    text = page(make_user("eve"))
+    assert "You are in no team yet" in text
+    assert "New request" not in text
+
+
+def test_silence_of_the_exporter_is_no_telemetry_and_a_missing_price_no_rate(make, page, alice):
+    hold(make(ClaimState.ALLOCATED, expires_at=timezone.now() + 90 * HOUR), timezone.now() - HOUR)
+    text = page(alice)
+    assert "No telemetry" in text
+    assert "no rate" in text
+    assert "€0" not in text
+    assert "0 %" not in text
+
+
+def test_claims_of_others_and_long_past_ones_are_not_mine(make, page, alice, lena):
+    make(ClaimState.ALLOCATED, by=lena, name="not-mine")
+    make(ClaimState.RELEASED, name="long-past", state_since=timezone.now() - timedelta(days=8))
+    make(ClaimState.RELEASED, name="of-late", state_since=timezone.now() - timedelta(days=6))
+    text = page(alice)
+    assert "not-mine" not in text
+    assert "long-past" not in text
+    assert "of-late" in text
+
+
+def test_a_lead_sees_the_inbox_on_top_with_the_age_of_the_oldest(make, page, lena, alice):
+    make(ClaimState.REQUESTED, created_at=timezone.now() - 30 * HOUR)
+    make(ClaimState.REQUESTED)
+    text = page(lena)
+    assert "2 requests wait for your decision" in text
+    assert "The oldest has waited for 1 d 6 h." in text
+    assert reverse("claims:approvals") in text
+    assert "wait for your decision" not in page(alice)
+
+
+def test_a_viewer_is_not_offered_to_request(make, page, vision):
+    text = page(make_user("bob"))
+    assert "New request" not in text
+
+
+def test_spend_and_quota_of_the_current_team_are_links(make, page, alice, vision):
+    price("3")
+    make_quota(vision, 8)
+    hold(make(ClaimState.ALLOCATED, devices=2), timezone.now() - timedelta(minutes=20))
+    text = page(alice)
+    assert "Quota of Vision" in text
+    assert "2 held" in text
+    assert f"Spend in {timezone.now():%B}" in text
+    assert reverse("usage:team", args=["vision"]) in text
+
+
+def test_free_devices_stand_per_profile_with_the_way_to_ask(make, page, alice, vision, fra):
+    make_quota(vision, 8)
+    make_profile("train-80")
+    make_profile("closed", teams=(make_team("nlp"),))
+    text = page(alice)
+    assert "Train 80" in text
+    assert "?profile=train-80" in text
+    assert "Closed" not in text
+
+
+def test_an_admin_sees_the_fleet_and_which_cluster_is_silent(page, fra, make):
+    make(ClaimState.REQUESTED)
+    lab = make_cluster("lab-2")
+    for resource in OF_DEVICES:
+        Freshness.objects.create(cluster=lab, resource=resource, seen_at=timezone.now() - HOUR)
+    text = page(make_user("root", admin=True))
+    for said in (
+        "Undecided requests",
+        "Stale clusters",
+        "lab-2 has said nothing for",
+        "No exporter or Prometheus is set",
+    ):
+        assert said in text
+    assert "fra-1 has said nothing" not in text
+
+
+def test_strangers_are_sent_to_sign_in_and_nobody_posts(client, alice):
+    for address in (HOME, LIVE):
+        assert client.get(address).status_code == 302
+    client.force_login(alice)
+    for address in (HOME, LIVE):
+        assert client.post(address).status_code == 405
+
+
+def test_the_live_part_is_304_until_something_moves(make, client, alice):
+    claim = make(ClaimState.PROVISIONED, name="depth-sweep")
+    client.force_login(alice)
+    first = client.get(LIVE)
+    assert first.status_code == 200
+    assert "<!doctype" not in first.content.decode()
+    again = client.get(LIVE, headers={"If-None-Match": first["ETag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    claim.advance(ClaimState.ALLOCATED, why="a pod came")
+    moved = client.get(LIVE, headers={"If-None-Match": first["ETag"]})
+    assert moved.status_code == 200
+    assert moved["ETag"] != first["ETag"]
+
+
+def test_the_page_carries_the_tag_that_its_first_poll_sends(make, client, alice):
+    make(ClaimState.PROVISIONED)
+    client.force_login(alice)
+    tag = client.get(LIVE)["ETag"].strip('"')
+    assert tag in client.get(HOME).content.decode()
+
+
+@pytest.mark.parametrize("address", [HOME, LIVE])
+def test_home_costs_the_same_for_one_claim_and_for_many(
+    make, client, alice, address, django_assert_max_num_queries
+):
+    def one_more() -> None:
+        claim = make(ClaimState.ALLOCATED, expires_at=timezone.now() + HOUR)
+        measure(hold(claim, timezone.now() - HOUR), bucket_of(timezone.now()) - 3 * BUCKET, [0.5] * 3)
+
+    one_more()
+    client.force_login(alice)
+    client.get(address)
+    with django_assert_max_num_queries(60) as one:
+        client.get(address)
+    for _ in range(9):
+        one_more()
+    with django_assert_max_num_queries(len(one)):
+        client.get(address)

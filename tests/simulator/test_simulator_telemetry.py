@@ -1,0 +1,160 @@
+"""What /metrics says: labels and values as dcgm-exporter and AMD's exporter give them."""
+
+import re
+from datetime import timedelta
+from itertools import pairwise
+
+import httpx
+import pytest
+
+from simulator import curves
+from simulator.cluster import Cluster
+from simulator.resources import CLAIMS as CLAIM_KIND
+from simulator.world import populate
+from tests.simulator.conftest import CLAIMS as CLAIMS_PATH
+from tests.simulator.conftest import NOW, PODS, created, eventually, make_claim, make_pod, on_product
+
+SAMPLE = re.compile(r"^(?P<name>\w+)\{(?P<labels>.*)\} (?P<value>\S+)$")
+LABEL = re.compile(r'(\w+)="([^"]*)"')
+
+
+def parsed(text):
+    """Return (metric, labels, value) of every sample; fails on a line that is none."""
+    samples = []
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            found = SAMPLE.match(line)
+            assert found, line
+            samples.append((found["name"], dict(LABEL.findall(found["labels"])), float(found["value"])))
+    return samples
+
+
+def scrape(server):
+    """Exporters ask nobody who they are."""
+    answer = httpx.get(f"{server.base}/clusters/{server.cluster.name}/metrics", trust_env=False)
+    assert answer.headers["content-type"].startswith("text/plain")
+    return parsed(answer.text)
+
+
+def of_claim(samples, name):
+    return {
+        metric: (labels, value) for metric, labels, value in samples if labels.get("dra_claim_name") == name
+    }
+
+
+@pytest.fixture
+def lab(now):
+    cluster = Cluster("lab-2", seed=7, now=lambda: now[0])
+    populate(cluster.registry, "lab-2")
+    for _ in range(20):
+        cluster.step()
+    return cluster
+
+
+def test_a_held_device_carries_the_labels_of_its_claim_and_pod(fleet, engineer):
+    created(engineer.post(CLAIMS_PATH, json=make_claim("a", selectors=on_product("NVIDIA H100"))))
+    created(engineer.post(PODS, json=make_pod("a", claim="a")))
+    assert eventually(lambda: engineer.get(f"{PODS}/a").json()["spec"].get("nodeName"))
+    fleet.step(3)
+    mine = of_claim(scrape(fleet), "a")
+    labels, activity = mine["DCGM_FI_PROF_GR_ENGINE_ACTIVE"]
+    assert 0 <= activity <= 1
+    assert labels["UUID"].startswith("GPU-")
+    assert labels["modelName"] == "NVIDIA H100 80GB HBM3"
+    assert re.fullmatch(r"[0-9A-F]{8}:[0-9A-F]{2}:[0-9A-F]{2}\.0", labels["pci_bus_id"])
+    assert labels["Hostname"] == labels["dra_pool_name"]
+    assert labels["dra_driver_name"] == "gpu.nvidia.com"
+    assert (labels["dra_claim_namespace"], labels["dra_device_name"]) == ("vision", "gpu-0")
+    assert (labels["namespace"], labels["pod"], labels["container"]) == ("vision", "a", "main")
+    assert "GPU_I_ID" not in labels
+    memory = [mine[f"DCGM_FI_DEV_FB_{part}"][1] for part in ("USED", "FREE", "RESERVED")]
+    assert sum(memory) == 81559
+
+
+def test_a_free_device_has_series_without_a_claim(fleet):
+    samples = scrape(fleet)
+    idle = [(labels, value) for name, labels, value in samples if name == "DCGM_FI_PROF_GR_ENGINE_ACTIVE"]
+    assert len(idle) == 152
+    assert not any("dra_claim_name" in labels or "pod" in labels for labels, _value in idle)
+    assert {value for _labels, value in idle} == {0.0}
+
+
+def test_the_sick_device_tells_its_last_error(fleet):
+    errors = {
+        (labels["Hostname"], labels["gpu"]): value
+        for name, labels, value in scrape(fleet)
+        if name == "DCGM_FI_DEV_XID_ERRORS" and value
+    }
+    assert errors == {("fra1-a100-02", "2"): 79.0}
+
+
+def test_partitions_name_their_gpu_and_have_no_gpu_util(lab):
+    partitions = [
+        (name, labels, value) for name, labels, value in parsed(lab.metrics()) if "GPU_I_PROFILE" in labels
+    ]
+    assert "DCGM_FI_DEV_GPU_UTIL" not in {name for name, _labels, _value in partitions}
+    instances = {
+        (labels["UUID"], labels["GPU_I_ID"], labels["GPU_I_PROFILE"])
+        for name, labels, _value in partitions
+        if name == "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
+    }
+    assert len(instances) == 54
+    assert len({uuid for uuid, _instance, _profile in instances}) == 16
+    held = [labels for _name, labels, _value in partitions if "dra_claim_name" in labels]
+    assert held
+    assert all(labels["dra_mig_device_uuid"].startswith("MIG-") for labels in held)
+
+
+def test_the_power_of_a_board_is_the_same_on_all_its_partitions(lab):
+    power: dict[str, set[float]] = {}
+    for name, labels, value in parsed(lab.metrics()):
+        if name == "DCGM_FI_DEV_POWER_USAGE" and "GPU_I_ID" in labels:
+            power.setdefault(labels["UUID"], set()).add(value)
+    assert {len(values) for values in power.values()} == {1}
+    assert len(set.union(*power.values())) > 5
+
+
+def test_a_silent_node_has_no_series_although_it_is_in_use(lab):
+    assert "lab2-t4-04" not in lab.metrics()
+    pools = {
+        result["pool"]
+        for claim in lab.store.all(CLAIM_KIND)
+        for result in (claim["status"].get("allocation") or {"devices": {"results": []}})["devices"][
+            "results"
+        ]
+    }
+    assert "lab2-t4-04" in pools
+
+
+def test_amd_says_pods_but_no_claims(lab):
+    amd = [labels for name, labels, _value in parsed(lab.metrics()) if name == "gpu_gfx_activity"]
+    assert len(amd) == 16
+    assert any("pod" in labels for labels in amd)
+    assert not any("dra_claim_name" in labels for labels in amd)
+
+
+def test_energy_only_grows_and_by_the_power_drawn(lab, now):
+    def energy():
+        return {
+            (labels["UUID"], labels.get("pod")): value
+            for name, labels, value in parsed(lab.metrics())
+            if name == "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
+        }
+
+    before = energy()
+    now[0] = NOW + timedelta(seconds=60)
+    after = energy()
+    grown = [after[key] - before[key] for key in before]
+    assert all(10 * 60_000 * 0.9 <= joules <= 400 * 60_000 for joules in grown)
+
+
+def test_curves_are_smooth_seeded_and_some_claims_are_idle():
+    def values(key):
+        return [curves.load_at(key, "gpu-0", float(second)).activity for second in range(0, 3600, 15)]
+
+    assert values("one") == values("one") != values("three")
+    runs = [values(f"claim-{number}") for number in range(200)]
+    assert all(0 <= value <= 1 for run in runs for value in run)
+    assert max(abs(one - other) for run in runs for one, other in pairwise(run)) < 0.12
+    idle = sum(max(run) == 0 for run in runs)
+    assert 10 <= idle <= 45

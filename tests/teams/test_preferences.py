@@ -1,0 +1,59 @@
+import pytest
+
+from teams.models import User
+
+
+def test_a_theme_is_set_on_the_page_by_the_server_and_kept_for_other_browsers(browse, alice):
+    person = browse(alice)
+    assert "data-bs-theme" not in person.get("/me/").text
+    person.post("/me/theme", {"theme": "dark", "next": "/me/"})
+    assert '<html lang="en" data-bs-theme="dark"' in person.get("/me/").text
+    assert '<html lang="en" data-bs-theme="dark"' in browse(alice).get("/me/").text
+
+
+def test_the_cookie_of_a_browser_goes_before_the_choice_of_the_person(browse, alice):
+    User.objects.update(theme="dark")
+    person = browse(alice)
+    person.cookies["theme"] = "light"
+    assert 'data-bs-theme="light"' in person.get("/me/").text
+
+
+def test_a_stranger_may_choose_a_theme_too(client, db):
+    client.post("/me/theme", {"theme": "dark", "next": "/accounts/login/"})
+    assert 'data-bs-theme="dark"' in client.get("/accounts/login/").text
+
+
+@pytest.mark.parametrize("theme", ["pink", "", '"><script>'])
+def test_an_unknown_theme_is_refused_and_never_written_into_a_page(browse, alice, theme):
+    person = browse(alice)
+    assert person.post("/me/theme", {"theme": theme}).status_code == 400
+    person.cookies["theme"] = theme
+    assert "data-bs-theme" not in person.get("/me/").text
+
+
+@pytest.mark.parametrize("there", ["https://evil.example/", "//evil.example", "javascript:alert(1)", ""])
+def test_nobody_is_sent_away_from_the_portal(browse, alice, there):
+    answer = browse(alice).post("/me/theme", {"theme": "dark", "next": there})
+    assert answer.headers["Location"] == "/"
+
+
+def test_the_current_team_is_kept_in_a_cookie(browse, vision, alice):
+    person = browse(alice)
+    person.post("/me/team", {"team": "vision", "next": "/me/"})
+    assert person.cookies["team"].value == "vision"
+
+
+def test_an_outsider_cannot_choose_a_team_and_learns_nothing_by_trying(browse, vision, eve):
+    outsider = browse(eve)
+    assert outsider.post("/me/team", {"team": "vision"}).status_code == 404
+    outsider.cookies["team"] = "vision"
+    assert "vision" not in outsider.get("/me/").text
+
+
+def test_preferences_are_set_by_post_only(browse, alice):
+    assert browse(alice).get("/me/theme").status_code == 405
+    assert browse(alice).get("/me/team").status_code == 405
+
+
+def test_choosing_a_team_needs_a_login(client, vision):
+    assert client.post("/me/team", {"team": "vision"}).headers["Location"].startswith("/accounts/login/")

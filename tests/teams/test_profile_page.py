@@ -1,0 +1,61 @@
+import pytest
+
+from teams.models import Membership, User
+from tests.factories import make_team
+
+ME = "/me/"
+FORM = {
+    "first_name": "Alicia",
+    "last_name": "",
+    "email": "a@example.org",
+    "timezone": "Europe/Berlin",
+    "theme": "dark",
+}
+
+
+def test_one_sees_ones_teams_and_roles(browse, vision, alice):
+    page = browse(alice).get(ME)
+    assert page.status_code == 200
+    assert 'href="/teams/vision/people/"' in page.text
+
+
+def test_name_zone_and_theme_are_kept(browse, alice):
+    answer = browse(alice).post(ME, FORM)
+    assert answer.headers["Location"] == ME
+    alice.refresh_from_db()
+    assert (alice.first_name, alice.timezone, alice.theme) == ("Alicia", "Europe/Berlin", "dark")
+
+
+def test_one_cannot_make_oneself_an_admin(browse, alice):
+    browse(alice).post(ME, FORM | {"is_superuser": "on", "is_staff": "on", "username": "root"})
+    alice.refresh_from_db()
+    assert (alice.is_superuser, alice.is_staff, alice.username) == (False, False, "alice")
+
+
+@pytest.mark.parametrize("field", [{"timezone": "Mars/Phobos"}, {"theme": "pink"}, {"email": "no address"}])
+def test_what_is_malformed_is_refused_in_the_form(browse, alice, field):
+    page = browse(alice).post(ME, FORM | field)
+    assert page.status_code == 422
+    assert "dg-err" in page.text
+    assert User.objects.get(pk=alice.pk).first_name == "Alice"
+
+
+def test_a_stranger_is_sent_to_the_sign_in(client, db):
+    assert client.get(ME).status_code == 302
+    assert client.post(ME, FORM).status_code == 302
+
+
+def test_only_get_and_post(browse, alice):
+    assert browse(alice).delete(ME).status_code == 405
+
+
+def test_the_page_costs_the_same_for_one_team_and_for_many(
+    browse, vision, alice, django_assert_max_num_queries
+):
+    person = browse(alice)
+    with django_assert_max_num_queries(20) as one:
+        person.get(ME)
+    for number in range(20):
+        Membership.objects.create(user=alice, team=make_team(f"team-{number}"))
+    with django_assert_max_num_queries(len(one)):
+        assert "team-19" in person.get(ME).text

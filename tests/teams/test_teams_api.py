@@ -1,0 +1,128 @@
+import uuid
+from datetime import timedelta
+
+from django.utils import timezone
+
+from teams.models import ApiToken, Membership
+from teams.tokens import create_token
+from tests.factories import make_team, make_user
+
+
+def test_me_tells_who_one_is_and_what_one_may_do_where(api, vision, alice):
+    me = api(alice).get("/api/v1/me/").json()
+    assert me == {
+        "id": str(alice.pk),
+        "username": "alice",
+        "name": "Alice Ames",
+        "email": "",
+        "platform_admin": False,
+        "timezone": "",
+        "teams": [{"team": "vision", "title": "Vision", "role": "member"}],
+    }
+
+
+def test_me_is_read_only(api, alice):
+    assert api(alice).post("/api/v1/me/", {}, format="json").status_code == 405
+
+
+def test_me_costs_the_same_for_one_team_and_for_many(api, vision, alice, django_assert_max_num_queries):
+    client = api(alice)
+    with django_assert_max_num_queries(10) as one:
+        client.get("/api/v1/me/")
+    for number in range(20):
+        Membership.objects.create(user=alice, team=make_team(f"team-{number}"))
+    with django_assert_max_num_queries(len(one)):
+        assert len(client.get("/api/v1/me/").json()["teams"]) == 21
+
+
+def test_a_member_sees_their_teams_with_role_and_headcount(api, vision, bob):
+    make_team("nlp")
+    listed = api(bob).get("/api/v1/teams/").json()["results"]
+    assert [(team["slug"], team["role"], team["members"]) for team in listed] == [("vision", "viewer", 3)]
+
+
+def test_an_outsider_sees_no_team_and_404_for_one_by_name(api, vision, eve):
+    assert api(eve).get("/api/v1/teams/").json()["results"] == []
+    answer = api(eve).get("/api/v1/teams/vision")
+    assert (answer.status_code, answer.json()["code"]) == (404, "not-found")
+
+
+def test_a_platform_admin_sees_every_team_without_being_in_it(api, vision, root):
+    team = api(root).get("/api/v1/teams/vision").json()
+    assert team["role"] is None
+    assert {person["username"]: person["role"] for person in team["people"]} == {
+        "olga": "owner",
+        "alice": "member",
+        "bob": "viewer",
+    }
+
+
+def test_teams_are_read_only(api, vision, olga):
+    assert api(olga).post("/api/v1/teams/", {"slug": "x"}, format="json").status_code == 405
+    assert api(olga).delete("/api/v1/teams/vision").status_code == 405
+
+
+def test_the_list_of_teams_is_cut_into_pages_that_do_not_overlap(api, root):
+    for number in range(5):
+        make_team(f"team-{number}")
+    client = api(root)
+    first = client.get("/api/v1/teams/", {"limit": 3}).json()
+    second = client.get(first["next"]).json()
+    assert [team["slug"] for team in first["results"] + second["results"]] == [f"team-{n}" for n in range(5)]
+    assert second["next"] is None
+
+
+def test_teams_cost_the_same_for_one_and_for_many(api, vision, alice, django_assert_max_num_queries):
+    client = api(alice)
+    with django_assert_max_num_queries(10) as one:
+        client.get("/api/v1/teams/")
+    for number in range(20):
+        Membership.objects.create(user=alice, team=make_team(f"team-{number}"))
+        Membership.objects.create(user=make_user(f"person-{number}"), team=vision)
+    with django_assert_max_num_queries(len(one)):
+        assert len(client.get("/api/v1/teams/").json()["results"]) == 21
+
+
+def test_a_token_made_over_the_api_is_answered_once_and_works(api, alice):
+    made = api(alice).post("/api/v1/tokens/", {"title": "Pipeline"}, format="json")
+    assert made.status_code == 201
+    token = made.json()["token"]
+    listed = api(token=token).get("/api/v1/tokens/").json()["results"]
+    assert [row["title"] for row in listed] == ["Pipeline"]
+    assert "token" not in listed[0]
+
+
+def test_a_malformed_token_request_names_the_fields(api, alice):
+    answer = api(alice).post("/api/v1/tokens/", {"expires_at": "tomorrow"}, format="json")
+    assert answer.status_code == 422
+    problem = answer.json()
+    assert {error["field"] for error in problem["errors"]} == {"title", "expires_at"}
+    past = api(alice).post(
+        "/api/v1/tokens/", {"title": "x", "expires_at": timezone.now() - timedelta(1)}, format="json"
+    )
+    assert (past.status_code, past.json()["field"]) == (422, "expires_at")
+
+
+def test_a_token_is_revoked_by_its_owner_alone(api, alice, root):
+    row, text = create_token(by=alice, title="Pipeline", expires_at=None)
+    assert api(root).delete(f"/api/v1/tokens/{row.pk}").status_code == 404
+    assert api(alice).delete(f"/api/v1/tokens/{uuid.uuid4()}").status_code == 404
+    assert api(token=text).delete(f"/api/v1/tokens/{row.pk}").status_code == 204
+    assert api(token=text).get("/api/v1/me/").status_code == 401
+    assert ApiToken.objects.get().revoked_at is not None
+
+
+def test_a_stranger_gets_401_everywhere(api, vision):
+    for path in ("/api/v1/me/", "/api/v1/teams/", "/api/v1/teams/vision", "/api/v1/tokens/"):
+        assert api().get(path).status_code == 401
+
+
+def test_tokens_cost_the_same_for_one_and_for_many(api, alice, django_assert_max_num_queries):
+    client = api(alice)
+    create_token(by=alice, title="First", expires_at=None)
+    with django_assert_max_num_queries(10) as one:
+        client.get("/api/v1/tokens/")
+    for number in range(20):
+        create_token(by=alice, title=f"Token {number}", expires_at=None)
+    with django_assert_max_num_queries(len(one)):
+        assert len(client.get("/api/v1/tokens/").json()["results"]) == 21

@@ -1,0 +1,142 @@
+"""A team that holds devices, what they cost, and an exporter to read."""
+
+import threading
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
+from typing import Any
+
+import pytest
+
+from claims.models import Allocation, Claim
+from claims.states import ClaimState
+from inventory.models import Cluster
+from teams.models import Team, User
+from tests.factories import make_claim, make_cluster, make_team, make_user
+from usage.models import Rate, Rollup
+
+NOON = datetime(2026, 11, 17, 12, 0, tzinfo=UTC)
+H100 = "NVIDIA H100 80GB HBM3"
+
+
+@pytest.fixture
+def alice(db: None) -> User:
+    return make_user("alice")
+
+
+@pytest.fixture
+def bob(db: None) -> User:
+    return make_user("bob")
+
+
+@pytest.fixture
+def lena(db: None) -> User:
+    return make_user("lena")
+
+
+@pytest.fixture
+def eve(db: None) -> User:
+    return make_user("eve")
+
+
+@pytest.fixture
+def root(db: None) -> User:
+    return make_user("root", admin=True)
+
+
+@pytest.fixture
+def vision(alice: User, bob: User, lena: User) -> Team:
+    return make_team("vision", leads=(lena,), members=(alice,), viewers=(bob,))
+
+
+@pytest.fixture
+def fra(vision: Team) -> Cluster:
+    return make_cluster("fra-1", teams=(vision,))
+
+
+@pytest.fixture
+def claim(vision: Team, alice: User, fra: Cluster) -> Claim:
+    return make_claim(vision, by=alice, cluster=fra, state=ClaimState.ALLOCATED, name="sam2-finetune")
+
+
+_devices = count()
+
+
+def hold(claim: Claim, started: datetime, ended: datetime | None = None, **fields: Any) -> Allocation:
+    """Make `claim` hold an H100, each time another one unless `fields` say which."""
+    number = next(_devices)
+    values = {
+        "object_uid": f"uid-{claim.pk}",
+        "object_name": claim.name,
+        "request": "gpu",
+        "driver": "gpu.nvidia.com",
+        "pool": "fra1-h100-03",
+        "device": f"gpu-{number}",
+        "node_name": "fra1-h100-03",
+        "product": H100,
+        "uuid": f"GPU-{number:08d}",
+        "memory_bytes": 80 * 2**30,
+        **fields,
+    }
+    return Allocation.objects.create(claim=claim, started_at=started, ended_at=ended, **values)
+
+
+def price(per_hour: str, *, since: datetime = datetime(2026, 1, 1, tzinfo=UTC), **fields: Any) -> Rate:
+    values = {"title": "H100", "currency": "EUR", **fields}
+    return Rate.objects.create(per_hour=Decimal(per_hour), valid_from=since, **values)
+
+
+def measure(
+    held: Allocation,
+    start: datetime,
+    activities: list[float | None],
+    *,
+    memory: int | None = 2**30,
+    samples: int = 10,
+) -> None:
+    """Write one rollup per entry from `start` on, five minutes each; None leaves a gap."""
+    for index, activity in enumerate(activities):
+        if activity is not None:
+            Rollup.objects.create(
+                claim=held.claim,
+                driver=held.driver,
+                pool=held.pool,
+                device=held.device,
+                bucket=start + index * timedelta(minutes=5),
+                samples=samples,
+                activity=activity,
+                memory_bytes=memory,
+                power_watts=300.0,
+            )
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., str]]:
+    """Return a function that serves bodies over HTTP on loopback, by path, and says at which address."""
+    servers: list[ThreadingHTTPServer] = []
+
+    def start(answer: Callable[[str, str], tuple[int, str]]) -> str:
+        class Handler(BaseHTTPRequestHandler):
+            def reply(self) -> None:
+                length = int(self.headers.get("Content-Length") or 0)
+                status, body = answer(self.path, self.rfile.read(length).decode())
+                self.send_response(status)
+                self.end_headers()
+                self.wfile.write(body.encode())
+
+            do_GET = do_POST = reply
+
+            def log_message(self, *args: object) -> None:
+                """Keep quiet: the test says what went wrong."""
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        servers.append(server)
+        return f"http://127.0.0.1:{server.server_port}"
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()

@@ -1,0 +1,170 @@
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from uuid import UUID, uuid4
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from usage.cost import Cost, Span, Spell, cost_of, lines, parts_of, per_hour, shown, total
+from usage.models import Rate
+from usage.rates import Kind, RateCard
+
+START = datetime(2026, 11, 1, tzinfo=UTC)
+FRA = uuid4()
+CLAIM = uuid4()
+
+
+def rate(price: str, *, hours: float = -1000, currency: str = "EUR", product: str = "H100") -> Rate:
+    return Rate(
+        per_hour=Decimal(price), valid_from=START + timedelta(hours=hours), currency=currency, product=product
+    )
+
+
+def held(
+    begin: float, end: float | None, *, claim: UUID = CLAIM, fraction: str = "1", **fields: str
+) -> Spell:
+    """Return what cost needs of an allocation, from `begin` to `end` hours after the start of November."""
+    kind = Kind(FRA, "gpu.nvidia.com", fields.get("product", "NVIDIA H100 80GB HBM3"))
+    start = START + timedelta(hours=begin)
+    stop = None if end is None else START + timedelta(hours=end)
+    return Spell(claim, kind, fields.get("partition", ""), parts_of(Decimal(fraction)), start, stop)
+
+
+def hours(count: float) -> datetime:
+    return START + timedelta(hours=count)
+
+
+def test_cost_is_time_times_price_times_fraction():
+    cost = cost_of(held(0, 10, fraction="0.5"), RateCard([rate("2.9")]), until=hours(99))
+    assert cost.amounts == {"EUR": Decimal("14.50")}
+    assert cost.hours == Decimal("5.00")
+
+
+def test_an_open_allocation_costs_up_to_now_and_one_that_starts_later_nothing():
+    card = RateCard([rate("2")])
+    assert cost_of(held(0, None), card, until=hours(3)).amounts == {"EUR": Decimal("6.00")}
+    assert cost_of(held(5, None), card, until=hours(3)).amounts == {}
+
+
+def test_a_price_that_changes_while_held_is_billed_by_segments():
+    card = RateCard([rate("2"), rate("3", hours=4)])
+    assert cost_of(held(0, 10), card, until=hours(10)).amounts == {"EUR": Decimal("26.00")}
+
+
+def test_only_what_lies_in_the_period_is_billed():
+    card = RateCard([rate("1")])
+    within = Span(hours(5), hours(8))
+    assert cost_of(held(0, 10), card, until=hours(99), within=within).amounts == {"EUR": Decimal("3.00")}
+    assert cost_of(held(8, 10), card, until=hours(99), within=within).held == 0
+    assert cost_of(held(0, 5), card, until=hours(99), within=within).held == 0
+
+
+def test_without_a_rate_the_hours_are_unpriced_and_no_amount_is_zero():
+    cost = cost_of(held(0, 4), RateCard([]), until=hours(9))
+    assert cost.amounts == {}
+    assert cost.is_unknown
+    assert cost.unpriced == Decimal("4.00")
+
+
+def test_a_price_of_zero_is_a_price():
+    cost = cost_of(held(0, 4), RateCard([rate("0")]), until=hours(9))
+    assert cost.amounts == {"EUR": Decimal("0.00")}
+    assert not cost.is_unknown
+
+
+def test_currencies_are_never_added_to_each_other():
+    card = RateCard([rate("2"), rate("3", hours=1, currency="USD")])
+    assert cost_of(held(0, 2), card, until=hours(2)).amounts == {
+        "EUR": Decimal("2.00"),
+        "USD": Decimal("3.00"),
+    }
+
+
+def test_several_devices_of_a_claim_add_up_and_other_products_are_lines_of_their_own():
+    card = RateCard([rate("2"), rate("1", product="L40S")])
+    found = list(lines([held(0, 3), held(0, 3), held(1, 2, product="NVIDIA L40S")], card, until=hours(9)))
+    assert [line.cost.amounts["EUR"] for line in found] == [Decimal("12.00"), Decimal("1.00")]
+
+
+def test_the_price_per_hour_counts_what_is_held_now():
+    card = RateCard([rate("2"), rate("4", hours=5)])
+    open_now = [held(0, None), held(0, None, fraction="0.25"), held(0, 1)]
+    assert per_hour(open_now, card, at=hours(2)).amounts == {"EUR": Decimal("2.50")}
+    assert per_hour(open_now, card, at=hours(6)).amounts == {"EUR": Decimal("5.00")}
+    assert per_hour([held(0, 1)], card, at=hours(6)).amounts == {}
+
+
+@pytest.mark.parametrize(
+    ("value", "whole", "cents"),
+    [(1, 200, "0.01"), (1, 201, "0.00"), (1, 3, "0.33"), (2, 3, "0.67"), (0, 7, "0.00")],
+)
+def test_money_is_rounded_half_up_to_cents(value, whole, cents):
+    assert str(shown(value, whole)) == cents
+
+
+prices = st.decimals("0", "9999.9999", places=4)
+fractions = st.decimals("0.000001", "1", places=6)
+moments = st.integers(0, 40 * 24 * 3600 * 1000).map(lambda ms: ms / 3_600_000)
+cards = st.lists(
+    st.builds(
+        rate, price=prices.map(str), hours=st.integers(-10, 900), currency=st.sampled_from(["EUR", "USD"])
+    ),
+    max_size=5,
+).map(RateCard)
+
+
+@given(cards, fractions.map(str), st.lists(moments, min_size=3, max_size=3).map(sorted))
+def test_splitting_a_span_does_not_change_its_cost(card, fraction, edges):
+    begin, middle, end = edges
+    whole = cost_of(held(begin, end, fraction=fraction), card, until=hours(end))
+    parts = total(
+        [
+            cost_of(held(begin, middle, fraction=fraction), card, until=hours(end)),
+            cost_of(held(middle, end, fraction=fraction), card, until=hours(end)),
+        ]
+    )
+    assert parts == whole
+
+
+@given(cards, st.lists(moments, min_size=2, max_size=2).map(sorted), moments)
+def test_periods_that_follow_each_other_add_up_to_the_whole(card, edges, cut):
+    allocation = held(edges[0], edges[1])
+    before, after = Span(hours(-1), hours(cut)), Span(hours(cut), hours(10_000))
+    until = hours(edges[1])
+    parts = [cost_of(allocation, card, until=until, within=period) for period in (before, after)]
+    assert total(parts) == cost_of(allocation, card, until=until)
+
+
+@given(cards, st.lists(st.tuples(moments, moments, st.integers(0, 3)), max_size=6))
+def test_the_total_is_the_sum_of_what_the_lines_show(card, spans):
+    claims = [UUID(int=number) for number in range(4)]
+    allocations = [held(min(a, b), max(a, b), claim=claims[number]) for a, b, number in spans]
+    billed = list(lines(allocations, card, until=hours(10_000)))
+    whole = total(line.cost for line in billed)
+    for currency in ("EUR", "USD"):
+        shown = sum((line.cost.amounts.get(currency, Decimal(0)) for line in billed), Decimal(0))
+        assert whole.amounts.get(currency, Decimal(0)) == shown
+    assert whole.hours == sum((line.cost.hours for line in billed), Decimal(0))
+
+
+@given(st.lists(st.tuples(st.integers(0, 10**18), st.one_of(st.none(), prices)), max_size=5))
+def test_unpriced_hours_are_never_more_than_the_hours(charges):
+    cost = Cost()
+    for count, price in charges:
+        cost.charge(count, price, "EUR")
+    assert 0 <= cost.unpriced_held <= cost.held
+    assert cost.unpriced <= cost.hours
+
+
+@given(prices, fractions, moments)
+def test_the_amount_is_the_exact_product_rounded_once(price, fraction, span):
+    until = hours(span)
+    cost = cost_of(held(0, None, fraction=str(fraction)), RateCard([rate(str(price))]), until=until)
+    exact = (
+        Fraction(price)
+        * Fraction(fraction)
+        * Fraction((until - START) // timedelta(microseconds=1), 3_600_000_000)
+    )
+    assert abs(Fraction(cost.amounts.get("EUR", Decimal(0))) - exact) <= Fraction(1, 200)

@@ -1,0 +1,172 @@
+"""What devices would cost before they are held: the range per hour and the most that a request comes to."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from uuid import UUID
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from inventory import picture
+from inventory.models import DeviceClass, ResourceSlice
+from tests.dra.clusters import device_class, gpu, resource_slice
+from tests.factories import make_claim, make_profile, make_quota, make_spec
+from tests.usage.conftest import H100, price
+from usage.models import Rate
+from usage.prices import prices_of
+from usage.rates import RateCard
+from usage.templatetags.costs import price_of_request, price_per_hour
+
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+DAY = timedelta(days=1)
+FRA = UUID(int=1)
+
+
+@dataclass(frozen=True)
+class Kind:
+    product: str = H100
+    fraction: Fraction = Fraction(1)
+    driver: str = "gpu.nvidia.com"
+    cluster_id: UUID = FRA
+
+
+def rate(per_hour, product="", currency="EUR"):
+    began = datetime(2026, 1, 1, tzinfo=UTC)
+    return Rate(per_hour=Decimal(per_hour), product=product, currency=currency, valid_from=began)
+
+
+CARD = RateCard([rate("2.90", "H100"), rate("0.80", "L4")])
+SLICE, L4, A100 = Kind(fraction=Fraction(1, 7)), Kind("NVIDIA L4"), Kind("NVIDIA A100")
+
+
+@pytest.mark.parametrize(
+    ("kinds", "said"),
+    [
+        ([], "—"),
+        ([Kind()], "€2.90 / h"),
+        ([Kind(), L4], "€0.80–€2.90 / h"),
+        ([SLICE], "€0.41 / h"),
+        ([A100], "no rate"),
+        ([A100, Kind()], "€2.90 / h, some without a rate"),
+    ],
+)
+def test_a_price_per_hour_is_a_range_and_a_missing_one_is_said(kinds, said):
+    assert price_per_hour(kinds, CARD) == said
+
+
+@pytest.mark.parametrize(
+    ("kinds", "devices", "said"),
+    [
+        ([], 1, "No device that matches is known, so the price cannot be told."),
+        ([Kind()], 1, "€2.90 / h per device, 1 d: at most €69.60"),
+        ([Kind(), L4], 3, "€0.80–€2.90 / h per device, 3 devices for 1 d: at most €208.80"),
+        ([A100], 1, "No rate is set for the devices that match."),
+        (
+            [A100, L4],
+            1,
+            "€0.80 / h per device; some that match have no rate, so the most cannot be told.",
+        ),
+    ],
+)
+def test_a_request_comes_to_at_most(kinds, devices, said):
+    assert price_of_request(kinds, CARD, devices, DAY) == said
+
+
+def test_currencies_are_not_added():
+    card = RateCard([rate("2", "H100"), rate("3", "L4", "USD")])
+    assert price_per_hour([Kind(), L4], card) == "€2.00 / h or $3.00 / h"
+    assert "at most €48.00 or $72.00" in price_of_request([Kind(), L4], card, 1, DAY)
+
+
+def test_a_small_price_does_not_look_like_none_and_a_free_one_is_free():
+    assert price_per_hour([Kind()], RateCard([rate("0.0042")])) == "€0.0042 / h"
+    assert price_per_hour([Kind()], RateCard([rate("0")])) == "€0.00 / h"
+
+
+def test_the_most_is_rounded_up():
+    prices = prices_of([SLICE], CARD, at=NOW)
+    assert prices.at_most(1, timedelta(hours=1)) == {"EUR": Decimal("0.42")}  # 2.90 / 7 = 0.4143
+
+
+def test_a_price_that_begins_later_does_not_count_yet():
+    late = rate("9", "H100")
+    late.valid_from = NOW + DAY
+    assert prices_of([Kind()], RateCard([late]), at=NOW).is_unknown
+
+
+@pytest.fixture
+def stock(fra, vision):
+    """The cluster has two H100, and vision may ask for eight devices with the profile train-80."""
+    picture.forget()
+    DeviceClass.objects.create(cluster=fra, uid="c", name="gpu.nvidia.com", raw=device_class())
+    raw = resource_slice(devices=[gpu(0), gpu(1)])
+    columns = {"driver": "gpu.nvidia.com", "pool": "node-a", "generation": 1, "pool_slices": 1}
+    ResourceSlice.objects.create(cluster=fra, uid="s", name="s", raw=raw, **columns)
+    make_quota(vision, 8)
+    make_profile("train-80", spec=make_spec())
+    yield fra
+    picture.forget()
+
+
+CATALOGUE, PANEL = reverse("claims:catalogue"), reverse("claims:request_preview")
+WHERE = {"team": "vision", "cluster": "fra-1"}
+WISH = {**WHERE, "profile": "train-80", "devices": "1", "delivery": "claim", "duration": "24h"}
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("address", [CATALOGUE, f"{CATALOGUE}?view=table", "/"])
+def test_profiles_show_what_one_device_costs(client, alice, stock, address):
+    client.force_login(alice)
+    assert "no rate" in client.get(address).text
+    price("2.90", product="H100")
+    page = client.get(address).text
+    assert "€2.90 / h" in page
+    assert "no rate" not in page
+
+
+@pytest.mark.django_db
+def test_the_panel_says_what_a_request_comes_to(client, alice, stock):
+    client.force_login(alice)
+    assert "No rate is set for the devices that match." in client.get(PANEL, WISH).text
+    price("2.90", product="H100")
+    assert "€2.90 / h per device, 1 d: at most €69.60" in client.get(PANEL, WISH).text
+    most = "€2.90 / h per device, 2 devices for 1 d: at most €139.20"
+    assert most in client.get(PANEL, WISH | {"devices": "2"}).text
+
+
+@pytest.mark.django_db
+def test_the_card_of_an_approver_says_what_a_request_comes_to(client, lena, alice, vision, stock):
+    price("2.90", product="H100")
+    claim = make_claim(vision, by=alice, cluster=stock, devices=2)
+    client.force_login(lena)
+    page = client.get(reverse("claims:approval", args=[claim.pk])).text
+    assert "€2.90 / h per device, 2 devices for 1 d: at most €139.20" in page
+
+
+@pytest.mark.django_db
+def test_somebody_outside_every_team_sees_no_price_of_clusters_they_may_not_use(client, eve, stock):
+    price("2.90", product="H100")
+    client.force_login(eve)
+    page = client.get(CATALOGUE).text
+    assert "Train 80" in page
+    assert "€2.90" not in page
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("address", [CATALOGUE, f"{CATALOGUE}?view=table", "/"])
+def test_prices_cost_the_same_for_one_profile_and_for_many(client, alice, stock, address):
+    price("2.90", product="H100")
+    client.force_login(alice)
+    client.get(address)
+    with CaptureQueriesContext(connection) as one:
+        client.get(address)
+    for number in range(5):
+        make_profile(f"more-{number}")
+        price("1", product=f"GPU {number}")
+    with CaptureQueriesContext(connection) as many:
+        client.get(address)
+    assert len(many) == len(one)

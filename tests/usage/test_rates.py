@@ -1,0 +1,100 @@
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from itertools import pairwise
+from uuid import uuid4
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from usage.models import Rate
+from usage.rates import Kind, RateCard, is_product
+
+JANUARY = datetime(2026, 1, 1, tzinfo=UTC)
+FRA, LAB = uuid4(), uuid4()
+H100 = Kind(FRA, "gpu.nvidia.com", "NVIDIA H100 80GB HBM3")
+
+
+def rate(per_hour: str, *, days: int = 0, **fields: object) -> Rate:
+    return Rate(per_hour=Decimal(per_hour), valid_from=JANUARY + timedelta(days=days), **fields)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "product", "said"),
+    [
+        ("", "anything", True),
+        ("H100", "NVIDIA H100 80GB HBM3", True),
+        ("nvidia h100", "NVIDIA H100 80GB HBM3", True),
+        ("NVIDIA Tesla T4", "Tesla T4", True),
+        ("A100", "NVIDIA A100-SXM4-80GB", True),
+        ("L4", "NVIDIA L40S", False),
+        ("L4", "NVIDIA L4", True),
+        ("80GB", "NVIDIA H100 80GB HBM3", False),
+        ("H100", "", False),
+    ],
+)
+def test_a_product_is_meant_by_its_first_whole_words(wanted, product, said):
+    assert is_product(wanted, product) is said
+
+
+def test_without_a_rate_there_is_no_price():
+    assert RateCard([]).at(H100, JANUARY) is None
+    assert RateCard([rate("2", product="L40S")]).at(H100, JANUARY) is None
+    assert RateCard([rate("2", days=1)]).at(H100, JANUARY) is None
+
+
+def test_the_more_particular_rate_wins_whatever_its_date():
+    anything, product = rate("1", days=30), rate("2", product="H100")
+    product_here = rate("3", product="H100", cluster_id=FRA)
+    elsewhere = rate("9", product="H100", cluster_id=LAB, driver="gpu.nvidia.com")
+    card = RateCard([anything, product, product_here, elsewhere])
+    assert card.at(H100, JANUARY + timedelta(days=31)) is product_here
+    assert RateCard([anything, product]).at(H100, JANUARY + timedelta(days=31)) is product
+
+
+def test_of_equally_many_conditions_the_longer_product_wins_then_the_cluster():
+    longer, shorter = rate("1", product="H100 80GB"), rate("2", product="H100", days=9)
+    assert RateCard([shorter, longer]).at(H100, JANUARY + timedelta(days=10)) is longer
+    cluster, driver = rate("1", cluster_id=FRA), rate("2", driver="gpu.nvidia.com", days=9)
+    assert RateCard([driver, cluster]).at(H100, JANUARY + timedelta(days=10)) is cluster
+
+
+def test_of_equally_particular_rates_the_newest_that_has_begun_wins():
+    old, new = rate("1", product="H100"), rate("2", product="H100", days=10)
+    card = RateCard([new, old])
+    assert card.at(H100, JANUARY + timedelta(days=10)) is new
+    assert card.at(H100, JANUARY + timedelta(days=10) - timedelta(microseconds=1)) is old
+
+
+def test_a_new_price_cuts_the_span_and_a_gap_without_a_price_is_a_segment():
+    first, second = rate("1", product="H100", days=1), rate("2", product="H100", days=3)
+    other = rate("5", product="L40S", days=2)
+    segments = list(RateCard([first, second, other]).segments(H100, JANUARY, JANUARY + timedelta(days=5)))
+    assert [segment.rate for segment in segments] == [None, first, second]
+    assert [(segment.end - segment.start).days for segment in segments] == [1, 2, 2]
+
+
+rates = st.builds(
+    rate,
+    per_hour=st.sampled_from(["0", "0.55", "2.9", "7"]),
+    days=st.integers(0, 20),
+    product=st.sampled_from(["", "H100", "H100 80GB", "L40S"]),
+    cluster_id=st.sampled_from([None, FRA, LAB]),
+    driver=st.sampled_from(["", "gpu.nvidia.com"]),
+)
+
+
+@given(st.lists(rates, max_size=8), st.integers(0, 25 * 24), st.integers(0, 25 * 24))
+def test_segments_cover_the_span_once_and_each_has_the_price_of_every_instant_in_it(some, one, other):
+    start, end = (JANUARY + timedelta(hours=hours) for hours in sorted((one, other)))
+    card = RateCard(some)
+    segments = list(card.segments(H100, start, end))
+    if start == end:
+        assert not segments
+        return
+    assert (segments[0].start, segments[-1].end) == (start, end)
+    assert all(a.end == b.start and a.rate != b.rate for a, b in pairwise(segments))
+    for segment in segments:
+        middle = segment.start + (segment.end - segment.start) / 2
+        for instant in (segment.start, middle, segment.end - timedelta(microseconds=1)):
+            assert card.at(H100, instant) == segment.rate

@@ -1,0 +1,194 @@
+import json
+from uuid import uuid4
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+
+from usage import exporter, prometheus
+from usage.errors import TelemetryUnavailable
+from usage.samples import METRICS, MIB, Held, Reading, Series, attribute, readings
+
+# As dcgm-exporter 4.6 writes it: two pods share the device, so every value stands there twice.
+SHARED = """\
+# HELP DCGM_FI_PROF_GR_ENGINE_ACTIVE Ratio of time the graphics engine is active.
+# TYPE DCGM_FI_PROF_GR_ENGINE_ACTIVE gauge
+DCGM_FI_PROF_GR_ENGINE_ACTIVE{gpu="2",UUID="GPU-a",pci_bus_id="00000000:3A:00.0",device="nvidia2",\
+modelName="NVIDIA H100 80GB HBM3",hostname="fra1-h100-03",pod="train-0",namespace="vision",container="main",\
+dra_claim_name="sam2",dra_claim_namespace="vision",dra_driver_name="gpu.nvidia.com",\
+dra_pool_name="fra1-h100-03",dra_device_name="gpu-2"} 0.78
+DCGM_FI_PROF_GR_ENGINE_ACTIVE{gpu="2",UUID="GPU-a",pci_bus_id="00000000:3A:00.0",device="nvidia2",\
+modelName="NVIDIA H100 80GB HBM3",hostname="fra1-h100-03",pod="board-0",namespace="vision",container="main",\
+dra_claim_name="sam2",dra_claim_namespace="vision",dra_driver_name="gpu.nvidia.com",\
+dra_pool_name="fra1-h100-03",dra_device_name="gpu-2"} 0.80
+# TYPE DCGM_FI_DEV_FB_USED gauge
+DCGM_FI_DEV_FB_USED{UUID="GPU-a",Hostname="fra1-h100-03",dra_claim_name="sam2",dra_claim_namespace="vision",\
+dra_driver_name="gpu.nvidia.com",dra_pool_name="fra1-h100-03",dra_device_name="gpu-2"} 59494
+# TYPE DCGM_FI_DEV_SM_CLOCK gauge
+DCGM_FI_DEV_SM_CLOCK{UUID="GPU-a"} 1980
+"""
+
+
+def held(**fields: str) -> Held:
+    values = {
+        "namespace": "vision",
+        "object_name": "sam2",
+        "driver": "gpu.nvidia.com",
+        "pool": "fra1-h100-03",
+        "device": "gpu-2",
+        "uuid": "GPU-a",
+        "partition": "",
+        "parent_uuid": "",
+        **fields,
+    }
+    return Held(claim_id=uuid4(), **values)
+
+
+def series(metric: str, value: float, **labels: str) -> Series:
+    return Series(metric, labels, value)
+
+
+def test_the_text_of_an_exporter_gives_each_device_its_largest_value_and_never_a_sum():
+    found = readings(exporter.parse(SHARED.splitlines()))
+    sam2 = held()
+    assert attribute([sam2], found) == [(sam2, Reading(activity=0.80, memory_bytes=59494 * MIB))]
+
+
+label_values = st.text(st.sampled_from('ab0 \\"\n{},=#é'), max_size=12)
+written = st.tuples(
+    st.sampled_from(METRICS),
+    st.dictionaries(st.sampled_from(["UUID", "dra_claim_name", "pod", "GPU_I_ID"]), label_values, max_size=4),
+    st.sampled_from(["0", "1", "0.25", "1e3", "+Inf", "NaN", "9223372036854775792"]),
+    st.sampled_from(["", " 1763380800123"]),
+)
+
+
+def as_text(metric: str, labels: dict[str, str], value: str, at: str) -> str:
+    def escape(text: str) -> str:
+        return text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
+
+    inside = ",".join(f'{name}="{escape(text)}"' for name, text in labels.items())
+    return f"{metric}{{{inside}}} {value}{at}" if inside else f"{metric} {value}{at}"
+
+
+@given(st.lists(written, max_size=5))
+def test_the_text_is_read_as_prometheus_client_reads_it(series_of_text):
+    lines = [as_text(*one) for one in series_of_text]
+    mine = [(one.metric, dict(one.labels), str(one.value)) for one in exporter.parse(lines)]
+    families = text_string_to_metric_families("\n".join(lines) + "\n")
+    theirs = [(one.name, one.labels, str(float(one.value))) for family in families for one in family.samples]
+    assert sorted(mine, key=repr) == sorted(theirs, key=repr)
+
+
+@pytest.mark.parametrize(
+    "line", ["DCGM_FI_DEV_FB_USED{UUID=} 1", 'DCGM_FI_DEV_FB_USED{UUID="a" 1', "DCGM_FI_DEV_FB_USED many"]
+)
+def test_a_line_that_is_not_in_the_format_is_refused(line):
+    with pytest.raises(ValueError, match=r"line|float"):
+        list(exporter.parse([line]))
+
+
+def test_metrics_that_are_not_wanted_are_not_parsed():
+    assert {one.metric for one in exporter.parse(SHARED.splitlines())} == {
+        "DCGM_FI_PROF_GR_ENGINE_ACTIVE",
+        "DCGM_FI_DEV_FB_USED",
+    }
+
+
+@pytest.mark.parametrize("blank", [9223372036854775792, 1.40737488355328e14, 2147483632, -1, float("nan")])
+def test_blanks_of_dcgm_are_no_measurement(blank):
+    found = readings([series("DCGM_FI_DEV_POWER_USAGE", blank, UUID="GPU-a")])
+    assert found == {}
+
+
+def test_utilization_stands_in_for_activity_on_a_board_but_not_beside_it_nor_on_a_partition():
+    busy = series("DCGM_FI_DEV_GPU_UTIL", 90, UUID="GPU-a")
+    engine = series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.5, UUID="GPU-a")
+    slice_ = series("DCGM_FI_DEV_GPU_UTIL", 90, UUID="GPU-a", GPU_I_ID="1", GPU_I_PROFILE="1g.10gb")
+    assert [reading.activity for reading in readings([busy]).values()] == [0.9]
+    assert [reading.activity for reading in readings([busy, engine]).values()] == [0.5]
+    assert [reading.activity for reading in readings([slice_]).values()] == [None]
+
+
+def test_without_labels_of_dra_a_board_is_known_by_its_uuid():
+    mine, other = held(), held(uuid="GPU-b", device="gpu-3")
+    found = readings([series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.4, UUID="GPU-a", Hostname="fra1")])
+    assert attribute([mine, other], found) == [(mine, Reading(activity=0.4))]
+
+
+def test_two_claims_on_one_device_each_get_the_series_with_their_name():
+    first, second = held(object_name="one"), held(object_name="two")
+    place = {"dra_driver_name": "gpu.nvidia.com", "dra_pool_name": "fra1-h100-03", "dra_device_name": "gpu-2"}
+    found = readings(
+        series(
+            "DCGM_FI_PROF_GR_ENGINE_ACTIVE",
+            value,
+            dra_claim_name=name,
+            dra_claim_namespace="vision",
+            **place,
+        )
+        for name, value in (("one", 0.1), ("two", 0.6))
+    )
+    assert [reading.activity for _, reading in attribute([first, second], found)] == [0.1, 0.6]
+
+
+def test_a_claim_of_another_namespace_with_the_same_name_gets_nothing():
+    found = readings(exporter.parse(SHARED.splitlines()))
+    assert attribute([held(namespace="nlp", uuid="")], found) == []
+
+
+def test_a_partition_is_known_by_board_and_profile_only_while_there_is_one_of_them():
+    def instance(number: str) -> Series:
+        labels = {"UUID": "GPU-a", "GPU_I_ID": number, "GPU_I_PROFILE": "1g.10gb"}
+        return series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.3, **labels)
+
+    mine = held(uuid="MIG-1", parent_uuid="GPU-a", partition="1g.10gb")
+    twin = held(uuid="MIG-2", parent_uuid="GPU-a", partition="1g.10gb", device="gpu-2-mig-2")
+    assert attribute([mine], readings([instance("7")])) == [(mine, Reading(activity=0.3))]
+    assert attribute([mine], readings([instance("7"), instance("8")])) == []
+    assert attribute([mine, twin], readings([instance("7")])) == []
+
+
+def test_an_exporter_that_does_not_answer_is_a_sentence_without_its_address(serve):
+    with pytest.raises(TelemetryUnavailable, match=r"cannot be reached \(ConnectError\)\.$"):
+        exporter.read("http://someone:secret@127.0.0.1:1/metrics")
+    with pytest.raises(TelemetryUnavailable, match="answered with status 503"):
+        exporter.read(serve(lambda path, body: (503, "")))
+    with pytest.raises(TelemetryUnavailable, match="not answer in its format"):
+        exporter.read(serve(lambda path, body: (200, "DCGM_FI_DEV_FB_USED{UUID=} many\n")))
+
+
+def test_an_exporter_is_read_over_http(serve):
+    address = serve(lambda path, body: (200, SHARED))
+    assert len(exporter.read(f"{address}/metrics")) == 3
+
+
+def test_prometheus_is_asked_once_per_metric_for_all_claims(serve):
+    asked: list[str] = []
+
+    def answer(path: str, body: str) -> tuple[int, str]:
+        asked.append(body)
+        metric = {"dra_claim_name": "sam2", "dra_claim_namespace": "vision", "UUID": "GPU-a"}
+        result = [{"metric": metric, "value": [1763380800.1, "0.5"]}]
+        return 200, json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}})
+
+    found = prometheus.read(serve(answer))
+    assert len(asked) == 4
+    assert [one.metric for one in found if one.value == 0.5] == [
+        "DCGM_FI_PROF_GR_ENGINE_ACTIVE",
+        "DCGM_FI_DEV_GPU_UTIL",
+        "DCGM_FI_DEV_FB_USED",
+        "DCGM_FI_DEV_POWER_USAGE",
+    ]
+    assert all("max+by" in query for query in asked)
+
+
+def test_what_prometheus_refuses_comes_with_its_own_words(serve):
+    refusal = '{"status": "error", "errorType": "execution", "error": "query timed out"}'
+    with pytest.raises(TelemetryUnavailable, match="refused the query: query timed out"):
+        prometheus.read(serve(lambda path, body: (422, refusal)))
+    with pytest.raises(TelemetryUnavailable, match="not answer in its format"):
+        prometheus.read(serve(lambda path, body: (200, "[]")))
+    with pytest.raises(TelemetryUnavailable, match="status 502"):
+        prometheus.read(serve(lambda path, body: (502, "")))

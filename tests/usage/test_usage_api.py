@@ -1,0 +1,145 @@
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+import pytest
+import time_machine
+
+from claims.states import ClaimState
+from tests.factories import make_claim
+from tests.usage.conftest import NOON, hold, measure, price
+from usage.models import Rate
+
+FIVE = timedelta(minutes=5)
+RATE = {
+    "title": "H100",
+    "product": "H100",
+    "per_hour": "3.1000",
+    "currency": "EUR",
+    "valid_from": "2026-12-01T00:00:00Z",
+}
+
+
+@pytest.fixture(autouse=True)
+def clock():
+    with time_machine.travel(NOON, tick=False) as traveller:
+        yield traveller
+
+
+@pytest.fixture
+def as_alice(client, alice):
+    client.force_login(alice)
+    return client
+
+
+def test_the_use_of_a_claim_has_gaps_and_never_zeros_for_them(as_alice, claim):
+    measure(hold(claim, NOON - 3 * FIVE), NOON - 3 * FIVE, [0.5, None, 0.7])
+    body = as_alice.get(f"/api/v1/claims/{claim.pk}/usage/?range=1h").json()
+    assert [point["activity"] for point in body["points"]] == [0.5, None, 0.7]
+    assert [point["presence"] for point in body["points"]] == ["measured", "no-telemetry", "measured"]
+    assert body["now"]["use"] == "in-use"
+    assert (body["step_seconds"], body["unmeasured_seconds"]) == (300, 300)
+
+
+def test_the_cost_of_a_claim_is_strings_with_a_currency(as_alice, claim):
+    price("2.9")
+    hold(claim, NOON - timedelta(hours=10), fraction="0.5")
+    body = as_alice.get(f"/api/v1/claims/{claim.pk}/cost/").json()
+    assert body["so_far"] == {
+        "device_hours": "5.00",
+        "hours_without_rate": "0.00",
+        "amounts": [{"currency": "EUR", "amount": "14.50"}],
+    }
+    assert body["per_hour"]["amounts"] == [{"currency": "EUR", "amount": "1.45"}]
+    assert body["projected"] is None
+    assert body["lines"][0]["product"] == "NVIDIA H100 80GB HBM3"
+
+
+def test_without_a_rate_there_are_hours_and_no_amounts(as_alice, claim):
+    hold(claim, NOON - timedelta(hours=1))
+    body = as_alice.get(f"/api/v1/claims/{claim.pk}/cost/").json()
+    assert (body["so_far"]["hours_without_rate"], body["so_far"]["amounts"]) == ("1.00", [])
+
+
+def test_the_month_of_a_team_adds_up_in_every_grouping(as_alice, claim, lena, vision, fra):
+    price("3")
+    hold(claim, NOON - timedelta(hours=10))
+    hold(make_claim(vision, by=lena, cluster=fra), NOON - timedelta(hours=2), NOON - timedelta(hours=1))
+    body = as_alice.get("/api/v1/costs/?team=vision&month=2026-11").json()
+    assert body["total"]["amounts"] == [{"currency": "EUR", "amount": "33.00"}]
+    for grouping in ("by_claim", "by_person", "by_product"):
+        amounts = [amount for row in body[grouping] for amount in row["cost"]["amounts"]]
+        assert sum(Decimal(amount["amount"]) for amount in amounts) == Decimal("33.00")
+
+
+@pytest.mark.parametrize("path", ["claims/{claim}/usage", "claims/{claim}/cost", "costs?team=vision"])
+def test_figures_are_for_the_team_alone_and_only_to_read(client, claim, eve, bob, path):
+    address = f"/api/v1/{path.format(claim=claim.pk)}"
+    assert client.get(address).status_code == 401
+    client.force_login(eve)
+    response = client.get(address)
+    assert (response.status_code, response["Content-Type"]) == (404, "application/problem+json")
+    client.force_login(bob)
+    assert client.get(address).status_code == 200
+    assert client.post(address, {}, content_type="application/json").status_code == 405
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("costs", "Say which team"),
+        ("costs?team=vision&month=never", "A month is written"),
+        ("{claim}?range=1y", "A range is one of"),
+    ],
+)
+def test_bad_questions_are_422_with_a_sentence(as_alice, claim, query, said):
+    path = query.format(claim=f"claims/{claim.pk}/usage")
+    response = as_alice.get(f"/api/v1/{path}")
+    assert response.status_code == 422
+    assert said in response.json()["detail"]
+
+
+def test_everybody_reads_rates_and_platform_admins_write_them(client, eve, root):
+    future = price("2", since=datetime(2027, 1, 1, tzinfo=UTC))
+    one = f"/api/v1/rates/{future.pk}"
+    client.force_login(eve)
+    assert client.get("/api/v1/rates/").json()["results"][0]["per_hour"] == "2.0000"
+    assert client.get(one).json()["valid_from"] == "2027-01-01T00:00:00Z"
+    assert client.post("/api/v1/rates/", RATE, content_type="application/json").status_code == 403
+    assert client.put(one, RATE, content_type="application/json").status_code == 403
+    assert client.delete(one).status_code == 403
+    client.force_login(root)
+    made = client.post("/api/v1/rates/", RATE, content_type="application/json")
+    assert made.status_code == 201
+    assert Rate.objects.filter(pk=made.json()["id"]).exists()
+    assert client.put(one, RATE, content_type="application/json").json()["per_hour"] == "3.1000"
+    assert client.delete(one).status_code == 204
+    assert client.patch("/api/v1/rates/", {}, content_type="application/json").status_code == 405
+
+
+def test_a_rate_that_applies_is_409_and_a_malformed_one_422(client, root):
+    applies = price("2")
+    client.force_login(root)
+    response = client.put(f"/api/v1/rates/{applies.pk}", RATE, content_type="application/json")
+    assert (response.status_code, response.json()["code"]) == (409, "conflict")
+    response = client.post("/api/v1/rates/", RATE | {"per_hour": "-1"}, content_type="application/json")
+    assert (response.status_code, response.json()["errors"][0]["field"]) == (422, "per_hour")
+
+
+@pytest.mark.parametrize(
+    "path", ["claims/{claim}/usage", "claims/{claim}/cost", "costs?team=vision", "rates"]
+)
+def test_figures_cost_the_same_for_one_and_for_many(
+    as_alice, claim, vision, alice, fra, path, django_assert_max_num_queries
+):
+    address = f"/api/v1/{path.format(claim=claim.pk)}"
+    measure(hold(claim, NOON - timedelta(hours=1)), NOON - FIVE, [0.5])
+    price("1", cluster=fra)
+    as_alice.get(address)
+    with django_assert_max_num_queries(20) as one:
+        as_alice.get(address)
+    for number in range(5):
+        price(str(number), cluster=fra)
+        measure(hold(claim, NOON - timedelta(hours=1)), NOON - FIVE, [0.5])
+        hold(make_claim(vision, by=alice, cluster=fra, state=ClaimState.RELEASED), NOON - timedelta(hours=1))
+    with django_assert_max_num_queries(len(one)):
+        as_alice.get(address)

@@ -1,0 +1,280 @@
+import csv
+import json
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from io import StringIO
+
+import pytest
+import time_machine
+from django.urls import reverse
+
+from claims.states import ClaimState
+from tests.factories import make_claim
+from tests.usage.conftest import NOON, hold, measure, price
+from usage.models import Collection, Rate
+
+FIVE = timedelta(minutes=5)
+
+
+@pytest.fixture(autouse=True)
+def clock():
+    with time_machine.travel(NOON, tick=False) as traveller:
+        yield traveller
+
+
+@pytest.fixture
+def as_alice(client, alice):
+    client.force_login(alice)
+    return client
+
+
+def fragment(claim, **query):
+    return reverse("usage:claim_fragment", args=[claim.pk], query=query)
+
+
+def test_the_panel_shows_use_cost_price_and_projection(as_alice, claim):
+    price("2.9")
+    claim.expires_at = NOON + timedelta(hours=10)
+    claim.save(update_fields=["expires_at"])
+    held = hold(claim, NOON - timedelta(hours=10))
+    measure(held, NOON - 6 * FIVE, [0.5, 0.6, None, 0.7, 0.8, 0.78])
+    page = as_alice.get(fragment(claim), headers={"HX-Request": "true"}).content.decode()
+    assert not page.lstrip().startswith("<!doctype")
+    for said in ("In use 78 %", "€2.90", "€29.00", "€58.00", "no telemetry", "Show as table"):
+        assert said in page
+
+
+def test_without_javascript_the_panel_is_a_page_of_its_own(as_alice, claim):
+    response = as_alice.get(fragment(claim))
+    assert response.content.decode().lstrip().startswith("<!doctype")
+    assert "HX-Request" in response["Vary"]
+
+
+def test_the_graph_has_gaps_where_nothing_was_measured(as_alice, claim):
+    held = hold(claim, NOON - 4 * FIVE)
+    measure(held, NOON - 4 * FIVE, [0.5, None, 0.25, 0.0])
+    page = as_alice.get(fragment(claim, range="1h")).content.decode()
+    data = json.loads(page.split('<script id="usage-data" type="application/json">')[1].split("</script>")[0])
+    assert data["activity"] == [{"label": "activity", "values": [50.0, None, 25.0, 0.0]}]
+    assert data["limit"] == 80.0
+    assert data["step"] == 300
+
+
+@pytest.mark.parametrize("wanted", ["1h", "24h", "7d", "life", "", "century"])
+def test_every_range_works_and_an_unknown_one_is_a_day(as_alice, claim, wanted):
+    measure(hold(claim, NOON - timedelta(days=3)), NOON - FIVE, [0.5])
+    response = as_alice.get(fragment(claim, range=wanted))
+    assert response.status_code == 200
+    expected = wanted if wanted in ("1h", "24h", "7d", "life") else "24h"
+    assert response.context["series"].range == expected
+
+
+def test_the_panel_renews_itself_every_minute_with_its_range_while_devices_are_held(as_alice, claim):
+    held = hold(claim, NOON - timedelta(hours=10))
+    again = f'hx-get="{reverse("usage:claim_fragment", args=[claim.pk])}?range=7d" hx-trigger="every 60s"'
+    assert again in as_alice.get(fragment(claim, range="7d")).text
+    held.ended_at = NOON
+    held.save(update_fields=["ended_at"])
+    assert "every 60s" not in as_alice.get(fragment(claim, range="7d")).text
+
+
+def test_a_claim_that_held_nothing_says_so_and_costs_nothing(as_alice, vision, alice, fra):
+    price("2")
+    waiting = make_claim(vision, by=alice, cluster=fra, state=ClaimState.PROVISIONED)
+    page = as_alice.get(fragment(waiting)).content.decode()
+    assert "No device has been held yet" in page
+    assert "until then nothing is billed" in page
+    assert "Cost so far" not in page
+
+
+def test_devices_without_a_rate_have_no_rate_and_never_a_zero(as_alice, claim):
+    hold(claim, NOON - timedelta(hours=1))
+    page = as_alice.get(fragment(claim)).content.decode()
+    assert "no rate" in page
+    assert "€0.00" not in page
+
+
+def test_why_there_is_no_telemetry_is_said(as_alice, claim, fra):
+    hold(claim, NOON - timedelta(hours=1))
+    assert "has no exporter or Prometheus" in as_alice.get(fragment(claim)).content.decode()
+    fra.metrics_url = "http://127.0.0.1:1/metrics"
+    fra.save(update_fields=["metrics_url"])
+    assert "No measurement of its devices" in as_alice.get(fragment(claim)).content.decode()
+    Collection.objects.create(cluster=fra, error="The source of telemetry answered with status 500.")
+    page = as_alice.get(fragment(claim)).content.decode()
+    assert "The source of telemetry answered with status 500." in page
+    assert "0 %" not in page
+
+
+def test_the_panel_is_for_the_team_alone_and_only_to_read(client, claim, eve, bob, root):
+    client.force_login(eve)
+    assert client.get(fragment(claim)).status_code == 404
+    client.force_login(bob)
+    assert client.get(fragment(claim)).status_code == 200
+    client.force_login(root)
+    assert client.get(fragment(claim)).status_code == 200
+    assert client.post(fragment(claim)).status_code == 405
+
+
+def test_the_panel_costs_the_same_for_one_device_and_for_many(as_alice, claim, django_assert_max_num_queries):
+    measure(hold(claim, NOON - timedelta(hours=1)), NOON - FIVE, [0.5])
+    as_alice.get(fragment(claim))
+    with django_assert_max_num_queries(30) as one:
+        as_alice.get(fragment(claim))
+    for _ in range(8):
+        measure(hold(claim, NOON - timedelta(hours=1)), NOON - 5 * FIVE, [0.5] * 5)
+    with django_assert_max_num_queries(len(one)):
+        as_alice.get(fragment(claim))
+
+
+def cost(slug="vision", **query):
+    return reverse("usage:team", args=[slug], query=query)
+
+
+def test_the_month_of_a_team_adds_up_on_its_page(as_alice, claim, lena, vision, fra):
+    price("3")
+    hold(claim, NOON - timedelta(hours=10))
+    hold(make_claim(vision, by=lena, cluster=fra), NOON - timedelta(hours=2), NOON - timedelta(hours=1))
+    page = as_alice.get(cost()).content.decode()
+    assert page.count("€33.00") == 5  # the headline, the foot of three tables, the only product
+    assert "€30.00" in page
+
+
+def test_an_empty_month_says_what_comes_next(as_alice, vision):
+    page = as_alice.get(cost(month="2026-02")).content.decode()
+    assert "vision" in page.lower()
+    assert "held no device in February 2026" in page
+
+
+def test_a_month_that_is_none_is_422_with_a_sentence(as_alice, vision):
+    response = as_alice.get(cost(month="soon"))
+    assert response.status_code == 422
+    assert "A month is written like 2026-11" in response.content.decode()
+
+
+def test_the_csv_has_the_lines_that_the_page_adds_up(as_alice, claim):
+    price("3", product="H100")
+    hold(claim, NOON - timedelta(hours=10))
+    hold(claim, NOON - timedelta(hours=1), product="NVIDIA L40S")
+    response = as_alice.get(reverse("usage:team_csv", args=["vision"], query={"month": "2026-11"}))
+    rows = list(csv.DictReader(StringIO(b"".join(response.streaming_content).decode())))
+    assert [(row["product"], row["device_hours"], row["amount"]) for row in rows] == [
+        ("NVIDIA H100 80GB HBM3", "10.00", "30.00"),
+        ("NVIDIA L40S", "1.00", ""),
+    ]
+    assert "cost-vision-2026-11.csv" in response["Content-Disposition"]
+
+
+@pytest.mark.parametrize("name", ["usage:team", "usage:team_csv"])
+def test_the_cost_of_a_team_is_for_the_team_alone_and_only_to_read(client, vision, eve, bob, name):
+    address = reverse(name, args=["vision"])
+    client.force_login(eve)
+    assert client.get(address).status_code == 404
+    client.force_login(bob)
+    assert client.get(address).status_code == 200
+    assert client.post(address).status_code == 405
+
+
+def test_the_cost_page_costs_the_same_for_one_claim_and_for_many(
+    as_alice, claim, vision, alice, fra, django_assert_max_num_queries
+):
+    hold(claim, NOON - timedelta(hours=1))
+    as_alice.get(cost())
+    with django_assert_max_num_queries(30) as one:
+        as_alice.get(cost())
+    for _ in range(9):
+        hold(make_claim(vision, by=alice, cluster=fra, state=ClaimState.RELEASED), NOON - timedelta(hours=1))
+    with django_assert_max_num_queries(len(one)):
+        as_alice.get(cost())
+
+
+FORM = {
+    "title": "H100 from December",
+    "product": "H100",
+    "driver": "",
+    "cluster": "",
+    "per_hour": "3.10",
+    "currency": "eur",
+    "valid_from": "2026-12-01T00:00",
+}
+
+
+def test_everybody_reads_rates_and_platform_admins_write_them(client, eve, root):
+    future = price("2", since=datetime(2027, 1, 1, tzinfo=UTC), title="Later")
+    writes = [reverse("usage:rate_new"), reverse("usage:rate_edit", args=[future.pk])]
+    client.force_login(eve)
+    page = client.get(reverse("usage:rates")).content.decode()
+    assert "Later" in page
+    assert "Add a rate" not in page
+    for address in writes:
+        assert client.get(address).status_code == 403
+        assert client.post(address, FORM).status_code == 403
+    assert client.post(reverse("usage:rate_remove", args=[future.pk])).status_code == 403
+    client.force_login(root)
+    assert client.post(writes[0], FORM).status_code == 302
+    assert Rate.objects.get(title="H100 from December").currency == "EUR"
+    assert client.post(writes[1], FORM | {"title": "Changed"}).status_code == 302
+    future.refresh_from_db()
+    assert (future.title, future.per_hour) == ("Changed", Decimal("3.1000"))
+    assert client.post(reverse("usage:rate_remove", args=[future.pk])).status_code == 302
+    assert not Rate.objects.filter(pk=future.pk).exists()
+
+
+def test_a_rate_that_applies_is_not_changed_but_followed(client, root):
+    applies = price("2", title="H100 now")
+    client.force_login(root)
+    response = client.post(reverse("usage:rate_edit", args=[applies.pk]), FORM)
+    assert response.status_code == 409
+    assert "add a rate that follows it" in response.content.decode()
+    assert client.post(reverse("usage:rate_remove", args=[applies.pk])).status_code == 409
+    applies.refresh_from_db()
+    assert applies.per_hour == 2
+    page = client.get(reverse("usage:rate_new", query={"like": applies.pk})).content.decode()
+    assert 'value="H100 now"' in page
+    assert 'value="2026-11-17T12:00"' in page
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("per_hour", "-1"),
+        ("per_hour", "dear"),
+        ("currency", "€"),
+        ("valid_from", "soon"),
+        ("title", ""),
+        ("cluster", "1"),
+    ],
+)
+def test_a_malformed_rate_is_422_and_keeps_what_was_typed(client, root, field, value):
+    client.force_login(root)
+    response = client.post(reverse("usage:rate_new"), FORM | {field: value})
+    assert response.status_code == 422
+    assert "dg-err" in response.content.decode()
+    assert not Rate.objects.exists()
+
+
+def test_rate_pages_refuse_other_methods_and_unknown_rates(client, root):
+    client.force_login(root)
+    unknown = "019a0000-0000-7000-8000-000000000000"
+    assert client.post(reverse("usage:rates")).status_code == 405
+    assert client.delete(reverse("usage:rate_new")).status_code == 405
+    assert client.get(reverse("usage:rate_edit", args=[unknown])).status_code == 404
+    assert client.get(reverse("usage:rate_new", query={"like": "1' --"})).status_code == 200
+
+
+def test_the_rates_page_costs_the_same_for_one_rate_and_for_many(
+    as_alice, fra, django_assert_max_num_queries
+):
+    price("1", cluster=fra)
+    as_alice.get(reverse("usage:rates"))
+    with django_assert_max_num_queries(30) as one:
+        as_alice.get(reverse("usage:rates"))
+    for number in range(9):
+        price(str(number), cluster=fra)
+    with django_assert_max_num_queries(len(one)):
+        as_alice.get(reverse("usage:rates"))
+
+
+def test_strangers_are_sent_to_sign_in(client, claim):
+    for address in (fragment(claim), cost(), reverse("usage:rates")):
+        assert client.get(address).status_code == 302

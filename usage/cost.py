@@ -1,0 +1,190 @@
+"""
+Cost is allocated time × price per hour × fraction of the device. Nothing held, nothing billed.
+
+Sums are whole numbers of tiny units, hence exact, so it does not matter how a span is cut. What is shown adds
+up: money is rounded once, on the finest line (a claim's devices of one kind); all totals are sums of lines.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from decimal import Decimal
+from uuid import UUID
+
+from claims.models import Allocation
+from usage.rates import Kind, RateCard
+
+MICROSECOND = timedelta(microseconds=1)
+HOUR = timedelta(hours=1) // MICROSECOND
+# The units: a millionth of a device for a microsecond, and a ten-thousandth of money per hour for that. They
+# are the last digits of Allocation.fraction, of time in PostgreSQL, and of Rate.per_hour.
+OF_DEVICE = 10**6
+OF_MONEY = 10**4
+DEVICE_HOUR = OF_DEVICE * HOUR
+WHOLE = OF_MONEY * DEVICE_HOUR  # one euro
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """From an instant to an instant; the second is not part of it."""
+
+    start: datetime
+    end: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Spell:
+    """What cost needs of an allocation. `parts` is its fraction in millionths of a device."""
+
+    claim_id: UUID
+    kind: Kind
+    partition: str
+    parts: int
+    start: datetime
+    end: datetime | None
+
+    @classmethod
+    def of(cls, held: Allocation, cluster_id: UUID) -> Spell:
+        kind = Kind(cluster_id, held.driver, held.product)
+        return cls(
+            held.claim_id, kind, held.partition, parts_of(held.fraction), held.started_at, held.ended_at
+        )
+
+
+def parts_of(fraction: Decimal | int) -> int:
+    return int(fraction * OF_DEVICE)
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    currency: str
+    amount: Decimal
+
+
+@dataclass(slots=True)
+class Cost:
+    """
+    What was held, and what it cost per currency, in the units above.
+
+    `held` counts whole devices (half a device for two hours is one hour); `unpriced_held` is the part of it
+    without a rate: that is "no rate", never free.
+    """
+
+    held: int = 0
+    unpriced_held: int = 0
+    exact: dict[str, int] = field(default_factory=dict)
+
+    def add(self, other: Cost) -> None:
+        self.held += other.held
+        self.unpriced_held += other.unpriced_held
+        for currency, amount in other.exact.items():
+            self.exact[currency] = self.exact.get(currency, 0) + amount
+
+    def charge(self, held: int, per_hour: Decimal | None, currency: str = "") -> None:
+        """Count what was held at a price; None is no price."""
+        self.held += held
+        if per_hour is None:
+            self.unpriced_held += held
+        else:
+            self.exact[currency] = self.exact.get(currency, 0) + held * int(per_hour * OF_MONEY)
+
+    @property
+    def hours(self) -> Decimal:
+        """Return hours of whole devices, to two digits."""
+        return shown(self.held, DEVICE_HOUR)
+
+    @property
+    def unpriced(self) -> Decimal:
+        """Return the hours without a rate, to two digits."""
+        return shown(self.unpriced_held, DEVICE_HOUR)
+
+    @property
+    def amounts(self) -> dict[str, Decimal]:
+        """Return the money per currency, rounded half up to cents."""
+        return {currency: shown(amount, WHOLE) for currency, amount in sorted(self.exact.items())}
+
+    @property
+    def money(self) -> list[Amount]:
+        return [Amount(currency, amount) for currency, amount in self.amounts.items()]
+
+    @property
+    def is_unknown(self) -> bool:
+        """Say whether something was held and none of it has a price."""
+        return bool(self.unpriced_held) and not self.exact
+
+    def in_cents(self) -> Cost:
+        """Return a line: the same with money and hours rounded, so that totals are sums of what is shown."""
+        return Cost(
+            hundredths(self.held, DEVICE_HOUR) * (DEVICE_HOUR // 100),
+            hundredths(self.unpriced_held, DEVICE_HOUR) * (DEVICE_HOUR // 100),
+            {currency: hundredths(amount, WHOLE) * (WHOLE // 100) for currency, amount in self.exact.items()},
+        )
+
+
+def hundredths(value: int, whole: int) -> int:
+    """Return how many hundredths of `whole` are in `value`, rounded half up."""
+    return (200 * value + whole) // (2 * whole)
+
+
+def shown(value: int, whole: int) -> Decimal:
+    return Decimal(hundredths(value, whole)).scaleb(-2)
+
+
+def cost_of(spell: Spell, card: RateCard, *, until: datetime, within: Span | None = None) -> Cost:
+    """Return what one allocation has cost, an open one up to `until`, clipped to `within`."""
+    start, end = spell.start, min(spell.end or until, until)
+    if within is not None:
+        start, end = max(start, within.start), min(end, within.end)
+    cost = Cost()
+    for segment in card.segments(spell.kind, start, end):
+        held = (segment.end - segment.start) // MICROSECOND * spell.parts
+        if segment.rate is None:
+            cost.charge(held, None)
+        else:
+            cost.charge(held, segment.rate.per_hour, segment.rate.currency)
+    return cost
+
+
+def per_hour(spells: Iterable[Spell], card: RateCard, *, at: datetime) -> Cost:
+    """Return what the allocations that are open cost in an hour at the prices of `at`."""
+    cost = Cost()
+    for spell in spells:
+        if spell.end is None:
+            rate = card.at(spell.kind, at)
+            price, currency = (rate.per_hour, rate.currency) if rate else (None, "")
+            cost.charge(spell.parts * HOUR, price, currency)
+    return cost
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The finest thing that is billed: a claim's devices of one product and partition."""
+
+    claim_id: UUID
+    product: str
+    partition: str
+    cost: Cost
+
+
+def lines(
+    spells: Iterable[Spell], card: RateCard, *, until: datetime, within: Span | None = None
+) -> Iterator[Line]:
+    """Yield one rounded line per claim, product and partition that held something in the span."""
+    sums: dict[tuple[UUID, str, str], Cost] = defaultdict(Cost)
+    for spell in spells:
+        sums[spell.claim_id, spell.kind.product, spell.partition].add(
+            cost_of(spell, card, until=until, within=within)
+        )
+    for (claim_id, product, partition), cost in sums.items():
+        if cost.held:
+            yield Line(claim_id, product, partition, cost.in_cents())
+
+
+def total(costs: Iterable[Cost]) -> Cost:
+    whole = Cost()
+    for cost in costs:
+        whole.add(cost)
+    return whole

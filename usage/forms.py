@@ -1,0 +1,63 @@
+"""Shapes of what people type about prices."""
+
+from django import forms
+from django.core.validators import RegexValidator
+from django.http import QueryDict
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+
+from inventory.models import Cluster
+from usage.models import Rate
+
+
+class RateForm(forms.Form):
+    """The fields of `usage.services.save_rate`."""
+
+    title = forms.CharField(label=_("Title"), max_length=80)
+    product = forms.CharField(
+        label=_("Product"),
+        max_length=120,
+        required=False,
+        help_text=_("Its first words, such as “H100” or “A100-SXM4-80GB”. Empty: every product."),
+    )
+    driver = forms.CharField(
+        label=_("Driver"),
+        max_length=63,
+        required=False,
+        help_text=_("Such as gpu.nvidia.com. Empty: every driver."),
+    )
+    cluster = forms.ModelChoiceField(
+        label=_("Cluster"), queryset=Cluster.objects.all(), required=False, empty_label=_("every cluster")
+    )
+    per_hour = forms.DecimalField(
+        label=_("Price per hour"),
+        min_value=0,
+        max_digits=12,
+        decimal_places=4,
+        help_text=_("Of a whole device; a partition costs its fraction."),
+    )
+    currency = forms.CharField(
+        label=_("Currency"),
+        initial="EUR",
+        min_length=3,
+        max_length=3,
+        validators=[RegexValidator("^[A-Za-z]{3}$", _("Three letters, such as EUR (ISO 4217)."))],
+    )
+    valid_from = forms.DateTimeField(
+        label=_("Applies from"),
+        widget=forms.DateTimeInput({"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
+        help_text=_("From a past instant on it also prices what was held since."),
+    )
+
+    def __init__(
+        self, data: QueryDict | None = None, *, rate: Rate | None = None, follows: bool = False
+    ) -> None:
+        """Start from `rate` if there is one; one that `follows` it applies from now on."""
+        initial = {name: getattr(rate, name) for name in self.base_fields} if rate else {}
+        if rate is None or follows:
+            initial["valid_from"] = timezone.now()
+        super().__init__(data, initial=initial)
+
+    def clean_currency(self) -> str:
+        currency: str = self.cleaned_data["currency"]
+        return currency.upper()

@@ -1,0 +1,164 @@
+"""The month of a team: hours and cost by claim, person and product. All totals are sums of the same lines."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+from django.db.models import Q
+from django.utils import timezone
+from django.utils.translation import gettext as _
+
+from claims.models import Allocation, Claim
+from core.errors import Invalid
+from teams.models import Team, User
+from usage.cost import Cost, Span, Spell, lines, parts_of, total
+from usage.rates import Kind, RateCard
+
+
+@dataclass(frozen=True, slots=True)
+class Month:
+    """A calendar month in a time zone: that of the reader, whose wall calendar it is."""
+
+    first: date
+    zone: ZoneInfo
+
+    @classmethod
+    def of(cls, day: date, zone: ZoneInfo) -> "Month":
+        return cls(day.replace(day=1), zone)
+
+    @classmethod
+    def parse(cls, text: str, zone: ZoneInfo) -> "Month":
+        """Read "2026-11"; raise Invalid for anything else."""
+        try:
+            day = datetime.strptime(text, "%Y-%m").date()  # noqa: DTZ007 - a month has no zone of its own
+        except ValueError as failure:
+            raise Invalid(
+                _("A month is written like 2026-11; “%(text)s” was sent.") % {"text": text[:20]}
+            ) from failure
+        if not 1970 < day.year < 9999:
+            raise Invalid(_("There are no costs in the year %(year)s.") % {"year": day.year})
+        return cls(day, zone)
+
+    @property
+    def next(self) -> "Month":
+        return Month.of(self.first + timedelta(days=31), self.zone)
+
+    @property
+    def previous(self) -> "Month":
+        return Month.of(self.first - timedelta(days=1), self.zone)
+
+    @property
+    def start(self) -> datetime:
+        """Return its first instant, in UTC: times of one zone are subtracted by the wall clock."""
+        return datetime(self.first.year, self.first.month, 1, tzinfo=self.zone).astimezone(UTC)
+
+    @property
+    def span(self) -> Span:
+        return Span(self.start, self.next.start)
+
+    def __str__(self) -> str:
+        return f"{self.first:%Y-%m}"
+
+
+def zone_of_reader() -> ZoneInfo:
+    """Return the time zone that is active for this request."""
+    return ZoneInfo(timezone.get_current_timezone_name())
+
+
+@dataclass(frozen=True, slots=True)
+class Billed:
+    """A line with the claim that it belongs to."""
+
+    claim: Claim
+    product: str
+    partition: str
+    cost: Cost
+
+
+@dataclass(slots=True)
+class Row:
+    """A group of lines. `claim` is set where the group is one claim, `person` where it is one person."""
+
+    key: str
+    label: str
+    cost: Cost = field(default_factory=Cost)
+    claim: Claim | None = None
+    person: User | None = None
+    claims: set[UUID] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    team: Team
+    month: Month
+    until: datetime
+    lines: list[Billed]
+    by_claim: list[Row]
+    by_person: list[Row]
+    by_product: list[Row]
+    total: Cost
+
+    @property
+    def is_running(self) -> bool:
+        """Say whether the month is not over, so that the figures still grow."""
+        return self.until < self.month.span.end
+
+
+def report(team: Team, month: Month, *, now: datetime) -> Report:
+    """Add up a team's month in three queries: what was held, the prices, the claims."""
+    span = month.span
+    found = list(lines(held_by(team, span), RateCard.load(), until=now, within=span))
+    claims = Claim.objects.filter(pk__in={line.claim_id for line in found})
+    named = claims.select_related("requested_by", "profile_version__profile", "cluster").in_bulk()
+    billed = [Billed(named[line.claim_id], line.product, line.partition, line.cost) for line in found]
+    return Report(
+        team=team,
+        month=month,
+        until=min(now, span.end),
+        lines=billed,
+        by_claim=grouped(billed, of_claim),
+        by_person=grouped(billed, of_person),
+        by_product=grouped(billed, of_product),
+        total=total(line.cost for line in billed),
+    )
+
+
+def held_by(team: Team, span: Span) -> Iterator[Spell]:
+    """Yield what the team held in a span, without making objects of the rows: a month may have many."""
+    rows = (
+        Allocation.objects.filter(claim__team=team, started_at__lt=span.end)
+        .filter(Q(ended_at=None) | Q(ended_at__gt=span.start))
+        .order_by("started_at", "device")
+    )
+    columns = ("claim_id", "claim__cluster_id", "driver", "product", "partition", "fraction")
+    for claim, cluster, driver, product, partition, fraction, start, end in rows.values_list(
+        *columns, "started_at", "ended_at"
+    ):
+        yield Spell(claim, Kind(cluster, driver, product), partition, parts_of(fraction), start, end)
+
+
+def of_claim(line: Billed) -> Row:
+    return Row(str(line.claim.pk), line.claim.name, claim=line.claim)
+
+
+def of_person(line: Billed) -> Row:
+    person = line.claim.requested_by
+    return Row(str(person.pk), person.label, person=person)
+
+
+def of_product(line: Billed) -> Row:
+    label = f"{line.product or _('unknown product')} {line.partition}".strip()
+    return Row(label, label)
+
+
+def grouped(billed: Iterable[Billed], row_of: Callable[[Billed], Row]) -> list[Row]:
+    """Add lines up by the row they belong to; dearest first."""
+    rows: dict[str, Row] = {}
+    for line in billed:
+        row = row_of(line)
+        row = rows.setdefault(row.key, row)
+        row.cost.add(line.cost)
+        row.claims.add(line.claim.pk)
+    return sorted(rows.values(), key=lambda row: (-sum(row.cost.exact.values()), -row.cost.held, row.label))

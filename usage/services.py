@@ -1,0 +1,81 @@
+"""Changing prices. What was billed stays as it was: a price that applies is not changed but followed."""
+
+from datetime import datetime
+from decimal import Decimal
+
+from django.db import transaction
+from django.utils import timezone
+from django.utils.formats import date_format
+from django.utils.translation import gettext as _
+
+from core.errors import Conflict, Forbidden, Invalid
+from inventory.models import Cluster
+from teams.access import is_platform_admin
+from teams.models import User
+from usage.models import Rate
+
+
+@transaction.atomic(durable=True)
+def save_rate(
+    *,
+    by: User,
+    title: str,
+    per_hour: Decimal,
+    currency: str,
+    valid_from: datetime,
+    product: str = "",
+    driver: str = "",
+    cluster: Cluster | None = None,
+    rate: Rate | None = None,
+) -> Rate:
+    """
+    Add a rate, or change one that does not apply yet.
+
+    A rate may be added from a past instant on: that is how hours without a rate get one. Forbidden to
+    everybody but platform admins; Conflict for a rate that applies already.
+    """
+    require_admin(by)
+    if per_hour < 0:
+        raise Invalid(_("A price is not negative; %(price)s was sent.") % {"price": per_hour})
+    fields = {
+        "title": title,
+        "per_hour": per_hour,
+        "currency": currency.upper(),
+        "valid_from": valid_from,
+        "product": product,
+        "driver": driver,
+        "cluster": cluster,
+    }
+    if rate is None:
+        return Rate.objects.create(**fields)
+    current = pending(rate)
+    for name, value in fields.items():
+        setattr(current, name, value)
+    current.save(update_fields=list(fields))
+    return current
+
+
+@transaction.atomic(durable=True)
+def remove_rate(*, by: User, rate: Rate) -> None:
+    """Take back a rate that does not apply yet."""
+    require_admin(by)
+    pending(rate).delete()
+
+
+def require_admin(by: User) -> None:
+    if not is_platform_admin(by):
+        raise Forbidden(_("Prices are changed by platform admins; you are not one."))
+
+
+def pending(rate: Rate) -> Rate:
+    """Return the rate, locked, if it does not apply yet."""
+    current = Rate.objects.select_for_update(no_key=True, of=("self",)).filter(pk=rate.pk).first()
+    if current is None:
+        raise Conflict(_("The rate “%(title)s” has been removed.") % {"title": rate.title})
+    if current.valid_from <= timezone.now():
+        since = date_format(timezone.localtime(current.valid_from), "DATETIME_FORMAT")
+        raise Conflict(
+            _("“%(title)s” has applied since %(since)s and was billed; add a rate that follows it.")
+            % {"title": current.title, "since": since}
+        )
+    return current

@@ -1,0 +1,100 @@
+"""How money that was counted is shown: per currency, and what has no price as "no rate", never as 0."""
+
+from collections.abc import Iterable
+from datetime import timedelta
+from decimal import Decimal
+
+from django import template
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from core import times
+from core.money import money
+from core.templatetags.ui import DASH
+from usage.cost import Cost
+from usage.prices import PricedPart, Prices, prices_of
+from usage.rates import RateCard
+
+SMALL = Decimal("0.1")  # below it cents are too coarse for a price per hour
+
+register = template.Library()
+
+
+@register.filter
+def priced(cost: Cost | None) -> str:
+    """Show "€5.80", "€5.80 + $3.00" or "no rate"; a dash where nothing was held."""
+    return words(cost, digits=2)
+
+
+@register.filter
+def headline(cost: Cost | None) -> str:
+    """Show the same in whole units of money."""
+    return words(cost, digits=0)
+
+
+def words(cost: Cost | None, *, digits: int) -> str:
+    if cost is None or not cost.held:
+        return DASH
+    if cost.is_unknown:
+        return _("no rate")
+    return " + ".join(money(amount, currency, digits=digits) for currency, amount in cost.amounts.items())
+
+
+@register.simple_tag
+def rate_card() -> RateCard:
+    """Read all rates once for a page: the other tags are asked for many profiles at no further query."""
+    return RateCard.load()
+
+
+@register.simple_tag
+def price_per_hour(kinds: Iterable[PricedPart], card: RateCard) -> str:
+    """Show "€2.90 / h", "€0.41–€2.90 / h" or "no rate"; a dash where there is no device to price."""
+    prices = prices_of(kinds, card, at=timezone.now())
+    if not prices.asked:
+        return DASH
+    if prices.is_unknown:
+        return _("no rate")
+    text = span_of(prices)
+    return _("%(prices)s, some without a rate") % {"prices": text} if prices.unpriced else text
+
+
+@register.simple_tag
+def price_of_request(kinds: Iterable[PricedPart], card: RateCard, devices: int, duration: timedelta) -> str:
+    """Say what so many devices for so long come to: "€2.90 / h per device, 1 d: at most €69.60"."""
+    prices = prices_of(kinds, card, at=timezone.now())
+    if not prices.asked:
+        return _("No device that matches is known, so the price cannot be told.")
+    if prices.is_unknown:
+        return _("No rate is set for the devices that match.")
+    values = {"price": span_of(prices), "devices": devices, "span": times.duration(duration)}
+    most = prices.at_most(devices, duration)
+    if not most:
+        return _("%(price)s per device; some that match have no rate, so the most cannot be told.") % values
+    values["most"] = _(" or ").join(money(amount, currency) for currency, amount in most.items())
+    if devices == 1:
+        return _("%(price)s per device, %(span)s: at most %(most)s") % values
+    return (
+        ngettext(
+            "%(price)s per device, %(devices)d device for %(span)s: at most %(most)s",
+            "%(price)s per device, %(devices)d devices for %(span)s: at most %(most)s",
+            devices,
+        )
+        % values
+    )
+
+
+def span_of(prices: Prices) -> str:
+    """Return the range per currency."""
+    spans = [
+        _("%(least)s–%(most)s / h") % {"least": rate(least, currency), "most": rate(most, currency)}
+        if least != most
+        else _("%(price)s / h") % {"price": rate(most, currency)}
+        for currency, (least, most) in prices.spans.items()
+    ]
+    return _(" or ").join(spans)
+
+
+def rate(amount: Decimal, currency: str) -> str:
+    """Return a price per hour to cents, a small one to hundredths of them: it must not look like 0."""
+    return money(amount, currency, digits=4 if 0 < amount < SMALL else 2)
