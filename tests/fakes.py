@@ -6,10 +6,13 @@ Nothing runs in it: no scheduler, no controller. What those would do, a test doe
 """
 
 import copy
+import functools
 import itertools
+import threading
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from typing import Concatenate
 
 from cluster.errors import ClusterConflict, ClusterInvalid, Expired, Refused
 from cluster.kinds import (
@@ -25,6 +28,19 @@ from tests.fake_apply import drop_leaf, fill_defaults, leaves_of, set_leaf
 from tests.fake_schema import check_fields, check_immutable, check_quota, check_required
 
 FIRST_VERSION = 100  # anything older than this has "expired"
+
+
+def atomic[**P, T](
+    method: Callable[Concatenate["FakeGateway", P], T],
+) -> Callable[Concatenate["FakeGateway", P], T]:
+    """One write at a time, as in etcd: of two that create the same name, the second meets the first's object."""
+
+    @functools.wraps(method)
+    def alone(self: "FakeGateway", *args: P.args, **kwargs: P.kwargs) -> T:
+        with self._writing:
+            return method(self, *args, **kwargs)
+
+    return alone
 
 
 class FakeGateway:
@@ -47,15 +63,18 @@ class FakeGateway:
         self._events: list[tuple[int, str, str, Manifest]] = []
         self._versions = itertools.count(FIRST_VERSION)
         self._failures: list[Exception] = []
+        self._writing = threading.RLock()
         for namespace in ("kube-system", "default"):
             self.put(NAMESPACE, {"metadata": {"name": namespace}})
 
     # What a test does in the cluster's place.
 
+    @atomic
     def put(self, kind: Kind, manifest: Manifest) -> Manifest:
         """Create or replace an object whole, its status included, as the cluster itself would."""
         return self._store(kind, copy.deepcopy(manifest))
 
+    @atomic
     def remove(self, kind: Kind, name: str, *, namespace: str | None = None) -> None:
         """Let an object vanish, whatever its finalizers say."""
         gone = self._objects.pop((kind.plural, namespace or "", name))
@@ -64,6 +83,7 @@ class FakeGateway:
     def fail(self, error: Exception, times: int = 1) -> None:
         self._failures.extend([error] * times)
 
+    @atomic
     def compact(self) -> None:
         """Forget the past: watches and continue tokens from before are `Expired`."""
         self.oldest = next(self._versions)
@@ -128,6 +148,7 @@ class FakeGateway:
         self._asked("get", kind, name)
         return copy.deepcopy(self._objects.get((kind.plural, namespace or "", name)))
 
+    @atomic
     def create(self, kind: Kind, manifest: Manifest, *, dry_run: bool = False) -> Manifest:
         name = manifest["metadata"]["name"]
         self._asked("create", kind, name)
@@ -135,6 +156,7 @@ class FakeGateway:
             raise ClusterConflict(f"{kind.plural} “{name}” exists already.")
         return self._write(kind, copy.deepcopy(manifest), dry_run=dry_run)
 
+    @atomic
     def apply(
         self, kind: Kind, manifest: Manifest, *, dry_run: bool = False, force: bool = False
     ) -> Manifest:
@@ -166,6 +188,7 @@ class FakeGateway:
             self._applied[written["metadata"]["uid"]] = set(leaves)
         return written
 
+    @atomic
     def delete(self, kind: Kind, name: str, *, namespace: str | None = None, uid: str | None = None) -> bool:
         self._asked("delete", kind, name)
         found = self._objects.get((kind.plural, namespace or "", name))
