@@ -7,20 +7,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from dra.devices import mig
 from dra.devices.vendors import vendor_of
 from dra.facts import Malformed, attribute, capacity, lookup, qualified
 from dra.objects import Json
 from dra.quantity import Quantity, QuantityError
-
-# Parts of a GPU per AMD compute partition mode (ROCm, MI300 series: 8 XCDs).
-AMD_MODES = {
-    "spx": Fraction(1),
-    "dpx": Fraction(1, 2),
-    "tpx": Fraction(1, 3),
-    "qpx": Fraction(1, 4),
-    "cpx": Fraction(1, 8),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +59,7 @@ def describe(driver: str, raw_device: Json) -> Description:
         memory_bytes=_memory(raw_device.get("capacity") or {}, driver, vendor.memory),
         compute_capability=text(vendor.compute_capability),
         driver_version=text(vendor.driver_version),
-        fraction=_fraction(driver, partition, product, raw_device),
+        fraction=vendor.fraction(partition, product, raw_device) or Fraction(1),
     )
 
 
@@ -108,9 +98,3 @@ def _capacity(capacities: Json, driver: str, name: str) -> Quantity | None:
 def _memory(capacities: Json, driver: str, names: Iterable[str]) -> int | None:
     amounts = (_capacity(capacities, driver, name) for name in names)
     return next((amount.bytes for amount in amounts if amount and amount.nano > 0), None)
-
-
-def _fraction(driver: str, partition: str, product: str, raw: Json) -> Fraction:
-    if driver == "gpu.amd.com":
-        return AMD_MODES.get(partition.partition("_")[0].partition("-")[0].lower(), Fraction(1))
-    return mig.fraction(partition, product, raw) or Fraction(1)

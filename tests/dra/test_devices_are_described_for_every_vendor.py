@@ -67,6 +67,7 @@ def test_dynamic_mig_has_a_parent_and_no_uuid(manifests):
             raw(model="LATEST-GPU-MODEL", uuid="E1", index=0, memory="80Gi"),
             ("LATEST-GPU-MODEL", "gpu", "", "E1", 80 * 1024**3),
         ),
+        ("dra.net", raw(ifName="eth1", mac="00:11:22:33:44:55"), ("eth1", "nic", "", "", None)),
         ("acme.example", raw(model="Rocket"), ("Rocket", "device", "", "", None)),
         ("acme.example", {"name": "thing-7"}, ("thing-7", "device", "", "", None)),
     ],
