@@ -46,12 +46,20 @@ class KubeGateway:
         return str(namespace["metadata"]["uid"])
 
     def list(
-        self, kind: Kind, *, namespace: str | None = None, label_selector: str = "", limit: int = 500
+        self,
+        kind: Kind,
+        *,
+        namespace: str | None = None,
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 500,
     ) -> Iterator[Page]:
         # Without a resourceVersion: the most recent state. With "0" the limit would be ignored.
         query: dict[str, Any] = {"limit": limit}
         if label_selector:
             query["labelSelector"] = label_selector
+        if field_selector:
+            query["fieldSelector"] = field_selector
         asked = Asked("list", kind, namespace=namespace or "")
         while True:
             found = self._json("GET", kind.path(namespace), asked, query=query)

@@ -63,9 +63,20 @@ class Gateway(Protocol):
         """Return the uid of the kube-system namespace."""
 
     def list(
-        self, kind: Kind, *, namespace: str | None = None, label_selector: str = "", limit: int = 500
+        self,
+        kind: Kind,
+        *,
+        namespace: str | None = None,
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 500,
     ) -> Iterator[Page]:
-        """Yield the pages of a consistent listing. Raise `Expired` when it took too long: start over."""
+        """
+        Yield the pages of a consistent listing. Raise `Expired` when it took too long: start over.
+
+        `field_selector` is "path=value", several joined by commas; a path that the kind cannot be selected
+        by raises `ClusterInvalid`.
+        """
 
     def watch(
         self, kind: Kind, *, resource_version: str, seconds: int = 50, namespace: str | None = None

@@ -26,6 +26,7 @@ from cluster.kinds import (
 from cluster.protocol import Discovery, Event, Manifest, Page, Permission
 from tests.fake_apply import drop_leaf, fill_defaults, leaves_of, set_leaf
 from tests.fake_schema import check_fields, check_immutable, check_quota, check_required
+from tests.fake_select import chosen
 
 FIRST_VERSION = 100  # anything older than this has "expired"
 
@@ -33,7 +34,7 @@ FIRST_VERSION = 100  # anything older than this has "expired"
 def atomic[**P, T](
     method: Callable[Concatenate["FakeGateway", P], T],
 ) -> Callable[Concatenate["FakeGateway", P], T]:
-    """One write at a time, as in etcd: of two that create the same name, the second meets the first's object."""
+    """One write at a time, as in etcd: of two that create one name, the second meets the first's."""
 
     @functools.wraps(method)
     def alone(self: "FakeGateway", *args: P.args, **kwargs: P.kwargs) -> T:
@@ -111,16 +112,24 @@ class FakeGateway:
         return str(found["metadata"]["uid"])
 
     def list(
-        self, kind: Kind, *, namespace: str | None = None, label_selector: str = "", limit: int = 500
+        self,
+        kind: Kind,
+        *,
+        namespace: str | None = None,
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 500,
     ) -> Iterator[Page]:
         self._asked("list", kind)
         wanted = dict(part.split("=", 1) for part in label_selector.split(",") if part)
+        is_chosen = chosen(kind, field_selector)
         items = [
             copy.deepcopy(item)
             for (plural, inside, _), item in sorted(self._objects.items(), key=lambda pair: pair[0])
             if plural == kind.plural
             and namespace in (None, inside)
             and wanted.items() <= item["metadata"].get("labels", {}).items()
+            and is_chosen(item)
         ]
         version, started = str(self._now()), self.oldest
         for start in range(0, len(items) or 1, limit):

@@ -45,6 +45,17 @@ class Bench:
             "spec": {"devices": {"requests": [{"name": "gpu", "exactly": wish}]}},
         }
 
+    def event(self, name: str, *, uid: str) -> Manifest:
+        """An Event about a pod of this uid."""
+        about = {"apiVersion": "v1", "kind": "Pod", "namespace": self.namespace, "name": "pod", "uid": uid}
+        return {
+            "metadata": {"name": name, "namespace": self.namespace},
+            "involvedObject": about,
+            "reason": "FailedScheduling",
+            "message": "0/1 nodes are available: 1 cannot allocate all claims.",
+            "type": "Warning",
+        }
+
     def limit_claims(self, most: int) -> None:
         """Set a quota and wait until the cluster acts on it: it does so when it has counted what is used."""
         quota = {

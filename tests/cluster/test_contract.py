@@ -7,6 +7,7 @@ import pytest
 from cluster.errors import ClusterConflict, ClusterInvalid, Expired, Refused
 from cluster.kinds import (
     DEVICE_CLASS,
+    EVENT,
     MIRRORED,
     NAMESPACE,
     POD,
@@ -78,6 +79,19 @@ def test_a_label_selects_what_is_listed(bench):
     bench.portal.create(CLAIM, bench.claim("theirs", team="speech"))
     pages = bench.portal.list(CLAIM, namespace=bench.namespace, label_selector="team=vision")
     assert [item["metadata"]["name"] for page in pages for item in page.items] == ["mine"]
+
+
+def test_fields_select_what_is_listed(bench):
+    for name, uid in (("first", "uid-1"), ("second", "uid-2"), ("third", "uid-1")):
+        bench.admin.create(EVENT, bench.event(name, uid=uid))
+    wanted = "involvedObject.kind=Pod,involvedObject.uid=uid-1"
+    pages = list(bench.portal.list(EVENT, namespace=bench.namespace, field_selector=wanted, limit=1))
+    assert [[item["metadata"]["name"] for item in page.items] for page in pages] == [["first"], ["third"]]
+
+
+def test_a_field_that_cannot_be_selected_by_is_refused(bench):
+    with pytest.raises(ClusterInvalid):
+        list(bench.portal.list(CLAIM, namespace=bench.namespace, field_selector="spec.nothing=1"))
 
 
 def test_a_watch_tells_what_came_changed_and_went(bench):
