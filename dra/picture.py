@@ -8,6 +8,7 @@ from functools import cached_property
 
 from dra.columns import Column, pack
 from dra.facts import capacity_of
+from dra.features import NEWEST, Features
 from dra.held import Held, held_by
 from dra.objects import Json, expressions
 from dra.pools import CounterKey, Pool, PoolDevice
@@ -28,6 +29,7 @@ class Picture:
     claims: Sequence[Json] = ()
     taint_rules: Sequence[Json] = ()
     nodes: Sequence[Json] = ()
+    features: Features = NEWEST
     _kept: Stock | None = field(default=None, repr=False, compare=False)
 
     def after(
@@ -45,6 +47,7 @@ class Picture:
         """
         return Picture(
             slices=self.slices,
+            features=self.features,
             _kept=self.stock,
             classes=self.classes if classes is None else classes,
             claims=self.claims if claims is None else claims,
