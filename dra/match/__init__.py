@@ -13,13 +13,31 @@ from operator import or_
 
 from dra.allocator import AllocationError
 from dra.cel import CelError, NotPreviewable
+from dra.match.conditions import Condition, condition, conjuncts
+from dra.match.dropped import Cause, Drop, Dropped, dropped, reason_of, taint_text
 from dra.match.funnel import Funnel, funnel
 from dra.match.places import fit, needs
-from dra.match.report import Kind, Preview, Reason, Step
-from dra.objects import MAX_RESULTS, Json, asks
+from dra.match.report import Kind, Preview, Reason, Step, Together
+from dra.objects import MAX_RESULTS, Json, asks, constraints
 from dra.picture import Picture
 
-__all__ = ["Kind", "Preview", "Reason", "Step", "preview"]
+__all__ = [
+    "Cause",
+    "Condition",
+    "Drop",
+    "Dropped",
+    "Kind",
+    "Preview",
+    "Reason",
+    "Step",
+    "Together",
+    "condition",
+    "conjuncts",
+    "dropped",
+    "preview",
+    "reason_of",
+    "taint_text",
+]
 
 SHOWN = 20  # names of nodes
 
@@ -58,8 +76,8 @@ def _counted(
         found = fit(picture, spec, funnels, claims)
     except AllocationError as error:
         return Preview(steps, matching, free, problem=error.message, reason=Reason.INVALID)
-    label = "nodes with room for one claim"
-    steps.append(Step(label, len(found.nodes), 0, Kind.NODES))
+    together = _together(spec, funnels)
+    steps.append(Step(f"nodes with room for {together.words}", len(found.nodes), 0, Kind.NODES))
     counted = Preview(
         steps,
         matching=matching,
@@ -67,6 +85,7 @@ def _counted(
         nodes_that_fit=len(found.nodes),
         claims_that_fit=found.claims,
         nodes=tuple(found.nodes[:SHOWN]),
+        together=together,
     )
     reason, problem = _problem(picture, funnels, counted, claims)
     if found.gave_up:
@@ -78,6 +97,17 @@ def _counted(
                 "Whether the claim fits was not found in time; the scheduler may give up on it likewise."
             )
     return replace(counted, problem=problem, reason=reason)
+
+
+def _together(spec: Json, funnels: Sequence[Funnel]) -> Together:
+    same = [str(one["matchAttribute"]) for one in constraints(spec) if one.get("matchAttribute")]
+    # Of a constraint that names both, only the first is looked at, as upstream.
+    distinct = [
+        str(one["distinctAttribute"])
+        for one in constraints(spec)
+        if one.get("distinctAttribute") and not one.get("matchAttribute")
+    ]
+    return Together(sum(needs(funnels).values()), tuple(dict.fromkeys(same)), tuple(dict.fromkeys(distinct)))
 
 
 def _problem(

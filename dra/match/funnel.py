@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from dra.cel import CelError
-from dra.columns import Column, unpack
+from dra.columns import Column, pack, unpack
+from dra.match.conditions import conjuncts
 from dra.match.report import Kind, Step
 from dra.objects import Ask
 from dra.picture import Picture
+from dra.stock import Verdicts
 
 
 @dataclass(slots=True)
@@ -16,7 +18,8 @@ class Funnel:
     """
     Devices of the picture that pass. `failing` are those on which a selector fails, with what it says.
 
-    `accepted` pass class and selectors, `open` are not tainted either, `free` can be taken now.
+    `accepted` pass class and selectors, `open` are not tainted either, `free` can be taken now. `lost` are
+    the devices that each of `steps` drops.
     """
 
     ask: Ask
@@ -25,6 +28,7 @@ class Funnel:
     free: Column = 0
     failing: dict[int, CelError] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
+    lost: list[Column] = field(default_factory=list)
 
 
 def funnel(picture: Picture, ask: Ask) -> Funnel:
@@ -39,8 +43,10 @@ def funnel(picture: Picture, ask: Ask) -> Funnel:
         left = _pass(picture, expression, left, made)
     _step(made, f"in class {ask.class_name}", everything, left, Kind.IN_CLASS, ask.class_name)
     for expression in ask.expressions:
-        before, left = left, _pass(picture, expression, left, made)
-        _step(made, f"selected by {' '.join(expression.split())}", before, left, Kind.SELECTOR, expression)
+        after = _pass(picture, expression, left, made)
+        for part, kept in _parts(picture, expression, left, after):
+            _step(made, f"selected by {' '.join(part.split())}", left, kept, Kind.SELECTOR, part)
+            left = kept
     made.accepted = left
     made.open = left & picture.untainted(ask.tolerations)
     _step(made, "not tainted, or tolerated", left, made.open, Kind.UNTAINTED)
@@ -48,6 +54,43 @@ def funnel(picture: Picture, ask: Ask) -> Funnel:
     made.free = made.open if ask.admin else made.open & picture.available
     _step(made, "free now", made.open, made.free, Kind.FREE)
     return made
+
+
+def parts_of(picture: Picture, expression: str) -> list[tuple[str, Verdicts]]:
+    """
+    Return the conditions of an expression, each with what it says of every device.
+
+    The expression as a whole is its only condition where one of the parts cannot be run on its own.
+    """
+    try:
+        return [(part, picture.verdicts(part)) for part in conjuncts(expression)]
+    except CelError:
+        return [(expression, picture.verdicts(expression))]
+
+
+def _parts(picture: Picture, expression: str, left: Column, after: Column) -> list[tuple[str, Column]]:
+    """
+    Share out among the conditions what the expression drops: `left` before, `after` it.
+
+    A device goes where a condition is false for it. One on which the whole fails, for no condition is false,
+    goes where a condition fails; the last takes what none of them explains.
+    """
+    parts = parts_of(picture, expression)
+    if len(parts) == 1:
+        return [(parts[0][0], after)]
+    fails = _failing(picture, picture.verdicts(expression))
+    kept, found = left, []
+    for part, verdicts in parts[:-1]:
+        errors = _failing(picture, verdicts)
+        kept &= verdicts.column | (errors & ~fails) | after
+        found.append((part, kept))
+    return [*found, (parts[-1][0], after)]
+
+
+def _failing(picture: Picture, verdicts: Verdicts) -> Column:
+    if not verdicts.failing:
+        return 0
+    return pack(place in verdicts.failing for place in range(len(picture.devices)))
 
 
 def _pass(picture: Picture, expression: str, left: Column, made: Funnel) -> Column:
@@ -63,3 +106,4 @@ def _step(made: Funnel, label: str, before: Column, after: Column, kind: Kind, d
     count = after.bit_count()
     step = Step(label, count, before.bit_count() - count, kind, detail, made.ask.result_name)
     made.steps.append(step)
+    made.lost.append(before ^ after)

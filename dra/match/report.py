@@ -39,9 +39,9 @@ class Step:
     """
     One step: `count` devices (of the last step: nodes) are left, `dropped` went.
 
-    `label` is in English; `kind` and `detail` (name of the class, text of the selector) say the same to
-    programs. `request` names the request or alternative ("gpu/h100"), and is empty for the steps of the
-    whole.
+    `label` is in English; `kind` and `detail` (name of the class, text of one condition of a selector) say
+    the same to programs. `request` names the request or alternative ("gpu/h100"), and is empty for the steps
+    of the whole.
     """
 
     label: str
@@ -50,6 +50,26 @@ class Step:
     kind: Kind
     detail: str = ""
     request: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """
+    What one node has to give to one claim: so many devices, which agree in the attributes `same` and differ
+    in each of `distinct`.
+    """
+
+    devices: int
+    same: tuple[str, ...] = ()
+    distinct: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """Say it, as "2 devices with the same resource.kubernetes.io/pcieRoot"."""
+        said = [f"{self.devices} device" + "s" * (self.devices != 1)]
+        said += [f"with the same {name}" for name in self.same]
+        said += [f"each with another {name}" for name in self.distinct]
+        return " ".join(said)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +90,7 @@ class Preview:
     nodes: tuple[str, ...] = ()  # names of the first that fit
     problem: str = ""
     reason: Reason = Reason.NONE
+    together: Together | None = None  # None where no node was asked
 
     @property
     def fits(self) -> bool:

@@ -1,0 +1,172 @@
+"""Why one device does not come into question, and which devices a step of the funnel drops."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import reduce
+from itertools import islice
+from operator import or_
+
+from dra import columns
+from dra.allocator import AllocationError
+from dra.cel import NotPreviewable
+from dra.match.conditions import Condition, condition
+from dra.match.funnel import Funnel, funnel, parts_of
+from dra.match.places import fit, nodes_of
+from dra.nodes import name_of
+from dra.objects import Ask, Json, asks
+from dra.picture import Picture
+from dra.pools import PoolDevice
+from dra.taints import Taint, untolerated
+
+
+class Cause(StrEnum):
+    """What keeps a device from a request; stable, for programs."""
+
+    CLASS = "class"
+    SELECTOR = "selector"
+    ERROR = "error"  # a selector could not be evaluated, which stops the whole pod upstream
+    TAINT = "taint"
+    HELD = "held"
+    USED_UP = "used-up"  # a shared device, or counters that partitions of one device share
+    NODE = "node"
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """
+    One device that does not come into question, and the first thing that is in its way.
+
+    `condition` is the part of the class or selector that fails and `instead` what the device has ("memory 24
+    GiB < 40 GiB"); `message` what a selector says that fails on it; `holder` is "namespace/name" of a claim,
+    which not everybody may read. `free_beside` is how many devices that match are free on its node.
+    """
+
+    place: int
+    device: PoolDevice
+    cause: Cause
+    condition: Condition | None = None
+    instead: str = ""
+    message: str = ""
+    taint: Taint | None = None
+    holder: str = ""
+    free_beside: int = 0
+
+    @property
+    def sentence(self) -> str:
+        """Say it in English without naming the holder."""
+        match self.cause:
+            case Cause.CLASS | Cause.SELECTOR:
+                return self.instead or f"does not meet {self.condition.text if self.condition else ''}"
+            case Cause.ERROR:
+                return f"could not be evaluated: {self.message}"
+            case Cause.TAINT:
+                return f"tainted {taint_text(self.taint)}, not tolerated" if self.taint else "tainted"
+            case Cause.HELD:
+                return "held by a claim"
+            case Cause.USED_UP:
+                return "what it shares with other devices or claims is used up"
+        return f"its node has no room for the whole claim; {self.free_beside} free there"
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """Some of the devices that a step drops; `total` counts all of them."""
+
+    drops: list[Drop]
+    total: int
+
+
+def taint_text(taint: Taint) -> str:
+    """Return "key=value:effect", as kubectl writes taints."""
+    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
+
+
+def reason_of(picture: Picture, ask: Ask, place: int) -> Drop | None:
+    """
+    Return why the request could not take the device at `place` of `picture.devices`; None if it could.
+
+    Raise `KeyError` for an unknown class, and `CompileError` or `NotPreviewable` for an expression.
+    """
+    device = picture.devices[place]
+    found = [(Cause.CLASS, one) for one in picture.class_expressions(ask.class_name)]
+    for cause, expression in [*found, *((Cause.SELECTOR, one) for one in ask.expressions)]:
+        verdicts = picture.verdicts(expression)
+        if place in verdicts.failing:
+            failing = _part_that_fails(picture, expression, place)
+            message = verdicts.failing[place].message
+            return Drop(place, device, Cause.ERROR, failing, message=message)
+        if not verdicts.flags[place]:
+            false = _part_that_is_false(picture, expression, place)
+            return Drop(place, device, cause, false, instead=false.instead(device))
+    if taint := untolerated(ask.tolerations, picture.taints[place]):
+        return Drop(place, device, Cause.TAINT, taint=taint)
+    if ask.admin or picture.can_take(device):
+        return None
+    cause = Cause.HELD if device.key in picture.held.holders else Cause.USED_UP
+    return Drop(place, device, cause, holder=picture.holder_of(device))
+
+
+def dropped(picture: Picture, spec: Json, step: int, offset: int = 0, limit: int = 50) -> Dropped:
+    """
+    Return the devices that go at `preview(picture, spec).steps[step]`, in the order of the picture.
+
+    The last step, that of the nodes, drops free devices whose node has no room for the claim as a whole.
+    Raise `IndexError` for a step that is none, and `KeyError` or `CelError` like `reason_of`.
+    """
+    if step == 0:
+        return Dropped([], 0)
+    funnels = [funnel(picture, ask) for ask in asks(spec)]
+    at = step - 1
+    for one in funnels:
+        if at < len(one.steps):
+            found = islice(columns.places(one.lost[at], len(picture.devices)), offset, offset + limit)
+            drops = [drop for place in found if (drop := reason_of(picture, one.ask, place))]
+            return Dropped(drops, one.lost[at].bit_count())
+        at -= len(one.steps)
+    if at:
+        raise IndexError(f"There is no step {step}.")
+    return _without_room(picture, spec, funnels, offset, limit)
+
+
+def _without_room(picture: Picture, spec: Json, funnels: list[Funnel], offset: int, limit: int) -> Dropped:
+    free = all_free = reduce(or_, (one.free for one in funnels), 0)
+    if any(isinstance(error, NotPreviewable) for one in funnels for error in one.failing.values()):
+        return Dropped([], 0)
+    try:
+        found = fit(picture, spec, funnels, 1)
+    except AllocationError:
+        return Dropped([], 0)
+    if found.gave_up:
+        return Dropped([], 0)
+    nodes = {name_of(node): node for node in nodes_of(picture)}
+    reached = bytearray(len(picture.devices))
+    for name in found.nodes:
+        for place in picture.places_on(nodes[name]):
+            reached[place] = 1
+    free ^= free & columns.pack(reached)
+    flags = columns.unpack(all_free, len(picture.devices))
+    drops = []
+    for place in islice(columns.places(free, len(picture.devices)), offset, offset + limit):
+        device = picture.devices[place]
+        node = nodes.get(device.node_name)
+        beside = sum(flags[other] for other in picture.places_on(node)) if node else 0
+        drops.append(Drop(place, device, Cause.NODE, free_beside=beside))
+    return Dropped(drops, free.bit_count())
+
+
+def _part_that_is_false(picture: Picture, expression: str, place: int) -> Condition:
+    """Return the first condition that is false; the last where the parts do not tell."""
+    parts = parts_of(picture, expression)
+    for text, verdicts in parts:
+        if not verdicts.flags[place] and place not in verdicts.failing:
+            return condition(text)
+    return condition(parts[-1][0])
+
+
+def _part_that_fails(picture: Picture, expression: str, place: int) -> Condition:
+    for text, verdicts in parts_of(picture, expression):
+        if place in verdicts.failing:
+            return condition(text)
+    return condition(expression)
