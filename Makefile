@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-reset test check fix controlplane lock clean
+.PHONY: help install demo demo-reset test check fix controlplane oracle lock clean
 SHELL := bash
 
 PYTHON3 ?= python3
@@ -36,3 +36,6 @@ controlplane: install ## Build the real Kubernetes control plane that tests and 
 
 lock: install ## Bring uv.lock up to date with pyproject.toml
 	@PATH="$(CURDIR)/.tools/uv/bin:$$PATH" uv lock
+
+oracle: install ## Hold the allocator to the one of Kubernetes on random cases: SEED=1 CASES=20000 (needs Go)
+	@$(BIN)/python -m tests.oracle $(if $(SEED),--seed $(SEED)) --cases $(or $(CASES),20000)

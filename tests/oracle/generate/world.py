@@ -1,0 +1,107 @@
+"""What a case is about: its topics, and the names that all parts of it share."""
+
+from dataclasses import dataclass, field
+
+from tests.oracle.generate.dice import Dice
+
+NODE = "node-a"
+DRIVERS = ("gpu.example.com", "nic.example.org")
+MODELS = ("A", "B", "C")
+CLASSES = ("any", "gpu", "nic", "big", "model-a")
+
+# topic → how often it comes into a case by itself
+TOPICS = {
+    "all": 0.14,
+    "adminAccess": 0.1,
+    "binding": 0.12,
+    "capacity": 0.25,
+    "config": 0.2,
+    "counters": 0.2,
+    "distinctAttribute": 0.12,
+    "firstAvailable": 0.25,
+    "generations": 0.2,
+    "held": 0.5,
+    "incomplete": 0.06,
+    "limits": 0.04,
+    "malformed": 0.17,
+    "matchAttribute": 0.25,
+    "nodeSelector": 0.2,
+    "perDevice": 0.15,
+    "selectors": 0.5,
+    "taints": 0.25,
+    # alpha in 1.37: the experimental allocator alone knows them
+    "compatibilityGroups": 0.04,
+    "derivedAttributes": 0.04,
+    "listAttributes": 0.06,
+    "skipNodeOperations": 0.03,
+}
+ALPHA = ("compatibilityGroups", "derivedAttributes", "listAttributes", "skipNodeOperations")
+
+# topic → the switch it needs
+SWITCHES = {
+    "adminAccess": "AdminAccess",
+    "binding": "DeviceBindingAndStatus",
+    "capacity": "ConsumableCapacity",
+    "compatibilityGroups": "CompatibilityGroups",
+    "counters": "PartitionableDevices",
+    "derivedAttributes": "DerivedAttributes",
+    "firstAvailable": "PrioritizedList",
+    "listAttributes": "ListTypeAttributes",
+    "perDevice": "PartitionableDevices",
+    "skipNodeOperations": "OptionalNodeOperations",
+    "taints": "DeviceTaints",
+}
+STABLE = ("AdminAccess", "DeviceTaints", "PartitionableDevices", "PrioritizedList")
+INCUBATING = (*STABLE, "ConsumableCapacity", "DeviceBindingAndStatus", "FractionalCapacityRange")
+EXPERIMENTAL = (
+    *INCUBATING,
+    "CompatibilityGroups",
+    "DerivedAttributes",
+    "ListTypeAttributes",
+    "OptionalNodeOperations",
+)
+
+
+@dataclass
+class World:
+    """The plan of one case; `devices` gathers (driver, pool, device) of those that the node may reach."""
+
+    dice: Dice
+    topics: set[str]
+    drivers: list[str] = field(default_factory=list)
+    devices: list[tuple[str, str, dict]] = field(default_factory=list)
+
+    def about(self, topic: str) -> bool:
+        return topic in self.topics
+
+
+def draw_world(dice: Dice, always: str = "") -> World:
+    topics = {topic for topic, share in TOPICS.items() if dice.chance(share)}
+    if always:
+        topics.add(always)
+    if "limits" in topics:  # with devices in plenty: a search that fails among so many never ends
+        topics &= {"limits", "firstAvailable", "all", "adminAccess", "config", "malformed"}
+    if "compatibilityGroups" in topics:
+        topics.add("counters")
+    return World(dice, topics, drivers=list(DRIVERS[: 1 + dice.chance(0.3)]))
+
+
+def draw_features(world: World) -> dict[str, bool]:
+    """Mostly what the topics need, in sets that let each of upstream's three allocators run."""
+    dice = world.dice
+    kind = dice.weighted({"default": 40, "needed": 25, "stable": 12, "random": 18, "everything": 5})
+    if kind == "default":
+        on = set(INCUBATING)
+    elif kind == "stable":
+        on = set(STABLE)
+    elif kind == "everything":
+        on = set(EXPERIMENTAL)
+    elif kind == "needed":
+        on = {SWITCHES[topic] for topic in world.topics if topic in SWITCHES}
+    else:
+        on = {switch for switch in INCUBATING if dice.chance(0.7)}
+    if kind != "random":
+        on |= {SWITCHES[topic] for topic in ALPHA if world.about(topic) and dice.chance(0.85)}
+    return {switch: True for switch in EXPERIMENTAL if switch in on} | {
+        switch: False for switch in EXPERIMENTAL if switch not in on and dice.chance(0.1)
+    }
