@@ -16,6 +16,7 @@ from django.utils import timezone
 from kombu.exceptions import OperationalError
 
 from core.errors import PortalError
+from inventory.events import has_due, read_events
 from inventory.gateways import gateway_for
 from inventory.models import Cluster
 from inventory.prune import prune_history
@@ -27,6 +28,7 @@ from inventory.sync.stream import stopping
 from inventory.sync.turn import take_turn
 
 INSPECT_EVERY = timedelta(minutes=5)
+SYNC_EVERY = 20.0  # seconds, as in portal.celery
 
 
 @shared_task
@@ -45,6 +47,8 @@ def sync_all(*, again: bool = False) -> None:
         for kind in kinds_of(cluster):
             if reserve(cluster.pk, kind.plural, again=again):
                 queue_turn(cluster.pk, kind.plural, after=timedelta(0))
+        if has_due(cluster):
+            read_pod_events.apply_async((str(cluster.pk),), expires=SYNC_EVERY)
 
 
 @shared_task
@@ -63,6 +67,19 @@ def inspect(cluster_id: str) -> None:
         return
     with suppress(PortalError, Halted), gateway_for(cluster) as gateway:
         inspect_cluster(cluster, gateway)
+
+
+@shared_task
+def read_pod_events(cluster_id: str) -> None:
+    """
+    Read what was said of pods that wait. What the cluster refuses is shown by `Cluster.missing`; whatever
+    else fails is tried again by the next `sync_all`.
+    """
+    cluster = Cluster.objects.filter(pk=cluster_id, enabled=True, halted_because="").first()
+    if cluster is None:
+        return
+    with suppress(PortalError), gateway_for(cluster) as gateway:
+        read_events(cluster, gateway)
 
 
 @shared_task

@@ -99,11 +99,30 @@ class Migration(migrations.Migration):
                 ('message', models.TextField(blank=True, default='')),
                 ('claims', models.JSONField(default=list)),
                 ('templates', models.JSONField(default=list)),
+                ('deleting_since', models.DateTimeField(null=True)),
+                ('events_at', models.DateTimeField(null=True)),
                 ('cluster', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='inventory.cluster')),
             ],
             options={
                 'ordering': ('name',),
                 'abstract': False,
+            },
+        ),
+        migrations.CreateModel(
+            name='PodEvent',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('reason', models.CharField(max_length=128)),
+                ('message', models.TextField(blank=True, default='')),
+                ('source', models.CharField(blank=True, default='', max_length=253)),
+                ('warning', models.BooleanField(default=True)),
+                ('count', models.PositiveIntegerField(default=1)),
+                ('first_at', models.DateTimeField()),
+                ('last_at', models.DateTimeField()),
+                ('pod', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='events', to='inventory.pod')),
+            ],
+            options={
+                'ordering': ('-last_at', '-pk'),
             },
         ),
         migrations.CreateModel(
@@ -328,6 +347,14 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name='pod',
             index=django.contrib.postgres.indexes.GinIndex(fields=['claims'], name='pod_claims'),
+        ),
+        migrations.AddIndex(
+            model_name='pod',
+            index=models.Index(condition=models.Q(('gone_at', None), models.Q(('phase__in', ('', 'Pending')), ('deleting_since__isnull', False), _connector='OR')), fields=['cluster'], name='pod_moving'),
+        ),
+        migrations.AddIndex(
+            model_name='pod',
+            index=models.Index(condition=models.Q(('gone_at', None), _negated=True), fields=['cluster', 'gone_at'], name='pod_gone'),
         ),
         migrations.AddConstraint(
             model_name='pod',

@@ -130,13 +130,51 @@ class ResourceClaimTemplate(Namespaced):
 
 
 class Pod(Namespaced):
-    """A pod that names a ResourceClaim or template. `claims` are names of ResourceClaims in its namespace."""
+    """
+    A pod that names a ResourceClaim or template. `claims` are names of ResourceClaims in its namespace.
+
+    `events_at` is when its Events were last read, see `inventory.events`.
+    """
 
     node_name = models.CharField(max_length=253, blank=True, default="")
     phase = models.CharField(max_length=16, blank=True, default="")
     message = models.TextField(blank=True, default="")  # of the PodScheduled condition while it waits
     claims = models.JSONField(default=list)
     templates = models.JSONField(default=list)
+    deleting_since = models.DateTimeField(null=True)
+    events_at = models.DateTimeField(null=True)
 
     class Meta(Namespaced.Meta):
-        indexes = (*Namespaced.Meta.indexes, GinIndex(fields=["claims"], name="pod_claims"))
+        indexes = (
+            *Namespaced.Meta.indexes,
+            GinIndex(fields=["claims"], name="pod_claims"),
+            models.Index(
+                fields=["cluster"],
+                condition=Q(gone_at=None) & (Q(phase__in=("", "Pending")) | Q(deleting_since__isnull=False)),
+                name="pod_moving",
+            ),
+            models.Index(fields=["cluster", "gone_at"], condition=~Q(gone_at=None), name="pod_gone"),
+        )
+
+
+class PodEvent(models.Model):
+    """
+    What a Kubernetes Event said of a pod: one row per reason and message, the latest few of each pod.
+
+    `count` is how often it was said, from `first_at` to `last_at` by the clock of the cluster.
+    """
+
+    pod = models.ForeignKey(Pod, models.CASCADE, related_name="events")
+    reason = models.CharField(max_length=128)
+    message = models.TextField(blank=True, default="")
+    source = models.CharField(max_length=253, blank=True, default="")  # "default-scheduler", "kubelet" …
+    warning = models.BooleanField(default=True)
+    count = models.PositiveIntegerField(default=1)
+    first_at = models.DateTimeField()
+    last_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ("-last_at", "-pk")
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.message}"

@@ -136,6 +136,7 @@ def _pod(pod: Manifest) -> Columns:
         "message": next((c.get("message") or "" for c in waiting), ""),
         "claims": sorted({*named, *made, *([extended] if extended else [])}),
         "templates": sorted({name for name in templates if name}),
+        "deleting_since": instant(pod["metadata"].get("deletionTimestamp")),
     }
 
 

@@ -7,6 +7,7 @@ from django.db import IntegrityError, transaction
 from django.db.models.functions import Now
 from django.utils.translation import gettext as _
 
+from cluster.kinds import EVENT
 from cluster.protocol import Gateway, Permission
 from inventory.models import Cluster, Freshness
 from inventory.sync.resources import kinds_of
@@ -68,10 +69,10 @@ def inspect(cluster: Cluster, gateway: Gateway) -> None:
         "kinds": sorted(found.kinds),
     }
     cluster.version, cluster.discovery, cluster.simulated = found.version, discovery, found.simulated
+    wanted = [(verb, kind) for kind in kinds_of(cluster) for verb in ("list", "watch")]
     cluster.missing = [
         f"{verb} {kind.plural}"
-        for kind in kinds_of(cluster)
-        for verb in ("list", "watch")
+        for verb, kind in (*wanted, ("list", EVENT))
         if not gateway.allowed(Permission(verb, kind.plural, kind.group))
     ]
     Cluster.objects.filter(pk=cluster.pk).update(

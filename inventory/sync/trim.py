@@ -34,7 +34,7 @@ def trim(model: type[Mirrored], manifest: Manifest) -> Manifest:
     kept["metadata"] = _metadata(manifest["metadata"])
     if model is Pod:
         kept["spec"] = _pod_spec(manifest.get("spec") or {})
-        kept["status"] = _only(manifest.get("status") or {}, POD_STATUS)
+        kept["status"] = _pod_status(manifest.get("status") or {})
     elif model is Node:
         kept["status"] = {
             key: value for key, value in (manifest.get("status") or {}).items() if key != "images"
@@ -54,6 +54,14 @@ def _pod_spec(spec: Manifest) -> Manifest:
     for group in ("initContainers", "containers"):
         if spec.get(group):
             kept[group] = [_only(container, ("name", "image", "resources")) for container in spec[group]]
+    return kept
+
+
+def _pod_status(status: Manifest) -> Manifest:
+    kept = _only(status, POD_STATUS)
+    for group in ("initContainerStatuses", "containerStatuses"):
+        if status.get(group):
+            kept[group] = [_only(container, ("name", "ready", "state")) for container in status[group]]
     return kept
 
 

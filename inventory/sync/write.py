@@ -75,11 +75,15 @@ def writing(lease: Lease) -> Iterator[Write]:
         if write.changed:
             Cluster.objects.filter(pk=cluster.pk).update(revision=write.revision)
         for kind, names in write.changed.items():
-            transaction.on_commit(partial(_tell, lease.cluster_id, kind, frozenset(names)))
+            transaction.on_commit(partial(tell, lease.cluster_id, kind, frozenset(names)))
 
 
-def _tell(cluster_id: UUID, kind: str, names: frozenset[str]) -> None:
-    """A receiver that fails must not stop the mirror: it sweeps, so it will catch up."""
+def tell(cluster_id: UUID, kind: str, names: frozenset[str]) -> None:
+    """
+    Send `mirror_changed`.
+
+    A receiver that fails must not stop the mirror: it sweeps, so it will catch up.
+    """
     for receiver, answer in mirror_changed.send_robust(None, cluster_id=cluster_id, kind=kind, names=names):
         if isinstance(answer, Exception):
             logger.error("%r failed on a change of %s", receiver, kind, exc_info=answer)

@@ -78,3 +78,11 @@ def test_versions_that_are_no_numbers_are_taken_rather_than_missed():
     assert newest(["9", "10", "8"]) == "10"
     assert newest(["9", "x"]) == "x"
     assert newest([]) == ""
+
+
+def test_of_containers_only_what_they_wait_for_is_kept():
+    state = {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}}
+    status = {"containerStatuses": [{"name": "main", "image": "secret", "ready": False, "state": state}]}
+    pod = {"metadata": {"uid": "u", "name": "n", "namespace": "vision"}, "spec": {}, "status": status}
+    kept = columns(Pod, pod)["raw"]["status"]["containerStatuses"]
+    assert kept == [{"name": "main", "ready": False, "state": state}]

@@ -183,3 +183,15 @@ def test_credentials_that_lead_back_end_the_halt(mirrored, fake, monkeypatch):
     mirrored.refresh_from_db()
     assert mirrored.halted_because == ""
     assert (mirrored.version, mirrored.missing) == ("v1.37.1", [])
+
+
+def test_a_portal_that_may_not_read_events_knows_it(mirrored, fake, monkeypatch):
+    @contextmanager
+    def to_it(cluster):
+        yield fake
+
+    monkeypatch.setattr(tasks, "gateway_for", to_it)
+    fake.denied = {("list", "events")}
+    tasks.inspect(str(mirrored.pk))
+    mirrored.refresh_from_db()
+    assert mirrored.missing == ["list events"]

@@ -1,0 +1,145 @@
+"""
+Events of pods that wait or are being deleted: why a claim could not be made, prepared or kept.
+
+A watch on the Events of a cluster is as much traffic as the rest of the mirror together, and almost none of
+it is about GPUs. So they are listed: of pods that wait, the more rarely the longer they have waited, and once
+more of those that have gone. `inventory.tasks.sync_all` starts it; a page never does.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+
+from django.db import transaction
+from django.db.models import F, Q, QuerySet
+from django.utils import timezone
+
+from cluster.errors import Expired
+from cluster.kinds import EVENT
+from cluster.protocol import Gateway, Manifest
+from inventory.models import Cluster, Pod, PodEvent
+from inventory.sync.columns import instant
+from inventory.sync.write import tell
+
+SOONEST, LATEST = timedelta(seconds=15), timedelta(minutes=5)  # between two readings of one pod
+GONE_FOR = timedelta(minutes=10)  # a pod that went longer ago is not asked about any more
+NAMESPACES = 50  # in one go, those first that have waited longest for it
+ALONE = 3  # so many pods of a namespace are asked for one by one, more of them in one listing
+KEPT = 6  # of each pod
+
+MOVING = Q(gone_at=None) & (Q(phase__in=("", "Pending")) | Q(deleting_since__isnull=False))
+
+
+def has_due(cluster: Cluster) -> bool:
+    """Tell whether there is anything to read now."""
+    return bool(_due(cluster, timezone.now()))
+
+
+def read_events(cluster: Cluster, gateway: Gateway) -> None:
+    """Bring the Events of these pods up to date. Raise what the gateway raises."""
+    now = timezone.now()
+    by_namespace: dict[str, list[Pod]] = defaultdict(list)
+    for pod in _due(cluster, now):
+        by_namespace[pod.namespace].append(pod)
+    for namespace, pods in list(by_namespace.items())[:NAMESPACES]:
+        _write(cluster, pods, _listed(gateway, namespace, pods), now)
+
+
+def _due(cluster: Cluster, now: datetime) -> list[Pod]:
+    """Return the pods to read, those first that were read longest ago."""
+    pods: QuerySet[Pod] = Pod.objects.filter(cluster=cluster).only(
+        "uid", "name", "namespace", "created_at", "events_at"
+    )
+    unread = Q(events_at=None) | Q(events_at__lt=F("gone_at"))
+    waiting = pods.filter(MOVING).order_by(F("events_at").asc(nulls_first=True), "pk")
+    gone = pods.filter(unread, gone_at__gte=now - GONE_FOR).order_by("pk")
+    return [*(pod for pod in waiting if _is_due(pod, now)), *gone]
+
+
+def _is_due(pod: Pod, now: datetime) -> bool:
+    """The longer a pod has waited, the less is new: a tenth of that time is the pause."""
+    if pod.events_at is None:
+        return True
+    waited = now - (pod.created_at or now)
+    return now - pod.events_at >= min(max(SOONEST, waited / 10), LATEST)
+
+
+def _listed(gateway: Gateway, namespace: str, pods: list[Pod]) -> dict[str, list[Manifest]]:
+    """Return Events by the uid of their pod."""
+    selectors = ["involvedObject.kind=Pod"]
+    if len(pods) <= ALONE:
+        selectors = [f"involvedObject.kind=Pod,involvedObject.uid={pod.uid}" for pod in pods]
+    found: dict[str, list[Manifest]] = {pod.uid: [] for pod in pods}
+    for selector in selectors:
+        for event in _items(gateway, namespace, selector):
+            found.get(event["involvedObject"].get("uid", ""), []).append(event)
+    return found
+
+
+def _items(gateway: Gateway, namespace: str, selector: str) -> Iterator[Manifest]:
+    try:
+        for page in gateway.list(EVENT, namespace=namespace, field_selector=selector):
+            yield from page.items
+    except Expired:
+        return  # what came so far is true; the next reading has the rest
+
+
+def _write(cluster: Cluster, pods: list[Pod], found: dict[str, list[Manifest]], now: datetime) -> None:
+    with transaction.atomic():
+        ids = {pod.pk: pod for pod in pods}
+        before: dict[int, list[PodEvent]] = defaultdict(list)
+        for event in PodEvent.objects.filter(pod__in=ids):
+            before[event.pod_id].append(event)
+        moved, changed, made = [], [], []
+        for pod in pods:
+            rows = rows_of(pod, found[pod.uid], now)
+            said = {(row.reason, row.message) for row in rows}
+            if said != {(row.reason, row.message) for row in before[pod.pk]}:
+                moved.append(f"{pod.namespace}/{pod.name}")
+            if [_facts(row) for row in rows] != [_facts(row) for row in before[pod.pk]]:
+                changed.append(pod.pk)
+                made += rows
+        PodEvent.objects.filter(pod__in=changed).delete()
+        PodEvent.objects.bulk_create(made)
+        Pod.objects.filter(pk__in=ids).update(events_at=now)
+    if moved:
+        tell(cluster.pk, "Pod", frozenset(moved))
+
+
+def rows_of(pod: Pod, events: Iterable[Manifest], now: datetime) -> list[PodEvent]:
+    """Return the latest things said of a pod, the newest first, each reason and message once."""
+    rows: dict[tuple[str, str], PodEvent] = {}
+    for event in events:
+        row = _row(pod, event, now)
+        same = rows.setdefault((row.reason, row.message), row)
+        if same is not row:
+            same.count += row.count
+            same.first_at, same.last_at = min(same.first_at, row.first_at), max(same.last_at, row.last_at)
+    return sorted(rows.values(), key=lambda row: row.last_at, reverse=True)[:KEPT]
+
+
+def _row(pod: Pod, event: Manifest, now: datetime) -> PodEvent:
+    """
+    Read one Event. Those of events.k8s.io, as the scheduler writes them, come with `eventTime` and `series`;
+    older ones with `firstTimestamp`, `lastTimestamp` and `count`.
+    """
+    series = event.get("series") or {}
+    first = (
+        event.get("firstTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp")
+    )
+    last = series.get("lastObservedTime") or event.get("lastTimestamp") or first
+    source = event.get("reportingComponent") or (event.get("source") or {}).get("component") or ""
+    return PodEvent(
+        pod=pod,
+        reason=str(event.get("reason") or "")[:128],
+        message=str(event.get("message") or ""),
+        source=str(source)[:253],
+        warning=event.get("type") == "Warning",
+        count=series.get("count") or event.get("count") or 1,
+        first_at=instant(first) or now,
+        last_at=instant(last) or instant(first) or now,
+    )
+
+
+def _facts(row: PodEvent) -> tuple[object, ...]:
+    return row.reason, row.message, row.source, row.warning, row.count, row.first_at, row.last_at

@@ -1,0 +1,233 @@
+"""What is read of the Events of pods, when, and that it costs few requests."""
+
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from cluster.errors import Refused, Unreachable
+from cluster.kinds import EVENT, NAMESPACE, POD
+from inventory import events, tasks
+from inventory.events import has_due, read_events
+from inventory.models import Pod, PodEvent
+from inventory.signals import mirror_changed
+from inventory.sync.once import sync_once
+
+pytestmark = pytest.mark.django_db
+AT = "2026-11-20T10:00:00Z"
+
+
+def pod(name: str, *, phase: str = "Pending", **metadata: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "namespace": "vision", "uid": f"uid-{name}", **metadata},
+        "spec": {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "batch"}], "containers": []},
+        "status": {"phase": phase},
+    }
+
+
+def event(about: str, message: str = "no room", **more: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": f"{about}.{message}.{more.get('count')}", "namespace": "vision"},
+        "involvedObject": {"kind": "Pod", "namespace": "vision", "name": about, "uid": f"uid-{about}"},
+        "reason": "FailedScheduling",
+        "message": message,
+        "type": "Warning",
+        "source": {"component": "default-scheduler"},
+        "firstTimestamp": AT,
+        "lastTimestamp": "2026-11-20T10:05:00Z",
+        "count": 3,
+        **more,
+    }
+
+
+@pytest.fixture
+def fra(fra, fake):
+    fake.put(NAMESPACE, {"metadata": {"name": "vision"}})
+    return fra
+
+
+@pytest.fixture
+def waiting(fra, fake):
+    fake.put(POD, pod("train"))
+    sync_once(fra, fake)
+    fake.calls.clear()
+    return Pod.objects.get()
+
+
+def later(pod_row, **by):
+    """Let the last reading lie further back."""
+    Pod.objects.filter(pk=pod_row.pk).update(events_at=timezone.now() - timedelta(**by))
+
+
+def listings(fake):
+    return [call for call in fake.calls if call[:2] == ("list", "events")]
+
+
+def test_a_waiting_pod_has_the_events_about_it_and_no_other(fra, fake, waiting):
+    fake.put(EVENT, event("train"))
+    fake.put(EVENT, event("other"))
+    read_events(fra, fake)
+    row = PodEvent.objects.get()
+    assert (row.pod, row.reason, row.message, row.source) == (
+        waiting, "FailedScheduling", "no room", "default-scheduler",
+    )  # fmt: skip
+    assert (row.count, row.warning) == (3, True)
+    assert (row.last_at - row.first_at) == timedelta(minutes=5)
+
+
+def test_the_form_of_the_scheduler_is_read_too(fra, fake, waiting):
+    series = {"count": 7, "lastObservedTime": "2026-11-20T10:09:00.000000Z"}
+    new: dict[str, Any] = {"firstTimestamp": None, "lastTimestamp": None, "count": None, "source": {}}
+    said = event("train", **new, eventTime="2026-11-20T10:00:00.123456Z", series=series)
+    fake.put(EVENT, said | {"reportingComponent": "default-scheduler"})
+    read_events(fra, fake)
+    row = PodEvent.objects.get()
+    assert (row.count, row.source) == (7, "default-scheduler")
+    assert (row.first_at.isoformat(), row.last_at.isoformat()) == (
+        "2026-11-20T10:00:00.123456+00:00", "2026-11-20T10:09:00+00:00",
+    )  # fmt: skip
+
+
+def test_the_same_thing_said_by_two_objects_is_one_row(fra, fake, waiting):
+    fake.put(EVENT, event("train", count=3))
+    fake.put(EVENT, event("train", count=4, firstTimestamp="2026-11-20T09:00:00Z"))
+    read_events(fra, fake)
+    row = PodEvent.objects.get()
+    assert (row.count, row.first_at.hour) == (7, 9)
+
+
+def test_only_the_latest_few_are_kept(fra, fake, waiting):
+    for minute in range(10, 20):
+        fake.put(EVENT, event("train", f"said at {minute}", lastTimestamp=f"2026-11-20T10:{minute}:00Z"))
+    read_events(fra, fake)
+    kept = [row.message for row in PodEvent.objects.all()]
+    assert kept == [f"said at {minute}" for minute in range(19, 13, -1)]
+
+
+def test_what_is_no_longer_said_is_forgotten(fra, fake, waiting):
+    fake.put(EVENT, event("train"))
+    read_events(fra, fake)
+    fake.remove(EVENT, "train.no room.None", namespace="vision")
+    later(waiting, minutes=6)
+    read_events(fra, fake)
+    assert not PodEvent.objects.exists()
+
+
+def test_a_pod_is_asked_about_again_after_a_pause_that_grows(fra, fake, waiting):
+    assert has_due(fra)
+    read_events(fra, fake)
+    assert not has_due(fra)
+    later(waiting, seconds=20)
+    assert has_due(fra)
+    Pod.objects.update(created_at=timezone.now() - timedelta(minutes=20))
+    assert not has_due(fra)
+    later(waiting, seconds=130)
+    assert has_due(fra)
+    Pod.objects.update(created_at=timezone.now() - timedelta(days=2))
+    assert not has_due(fra)
+    later(waiting, minutes=6)
+    assert has_due(fra)
+
+
+@pytest.mark.parametrize("phase", ["Running", "Succeeded", "Failed"])
+def test_a_pod_that_does_not_wait_is_not_asked_about(fra, fake, phase):
+    fake.put(POD, pod("train", phase=phase))
+    sync_once(fra, fake)
+    assert not has_due(fra)
+
+
+def test_a_pod_that_is_being_deleted_is_asked_about_and_once_more_when_it_is_gone(fra, fake):
+    fake.put(POD, pod("train", phase="Running", deletionTimestamp=AT, finalizers=["test/keep"]))
+    sync_once(fra, fake)
+    read_events(fra, fake)
+    fake.put(
+        EVENT, event("train", "Marking for deletion", reason="DeviceTaintManagerEviction", type="Normal")
+    )
+    fake.remove(POD, "train", namespace="vision")
+    sync_once(fra, fake)
+    read_events(fra, fake)
+    assert [(row.reason, row.warning) for row in PodEvent.objects.all()] == [
+        ("DeviceTaintManagerEviction", False)
+    ]
+    assert not has_due(fra)
+
+
+def test_what_went_long_ago_is_not_asked_about(fra, fake, waiting):
+    fake.remove(POD, "train", namespace="vision")
+    sync_once(fra, fake)
+    assert has_due(fra)
+    Pod.objects.update(gone_at=timezone.now() - timedelta(hours=1))
+    assert not has_due(fra)
+
+
+def test_many_pods_of_a_namespace_cost_one_listing(fra, fake):
+    for number in range(20):
+        fake.put(POD, pod(f"train-{number}"))
+        fake.put(EVENT, event(f"train-{number}"))
+    sync_once(fra, fake)
+    read_events(fra, fake)
+    assert len(listings(fake)) == 1
+    assert PodEvent.objects.count() == 20
+
+
+def test_claims_are_told_when_something_new_is_said_and_not_when_it_is_only_repeated(fra, fake, waiting):
+    told: list[frozenset[str]] = []
+
+    def hear(sender, *, kind, names, **rest):
+        told.append(names if kind == "Pod" else frozenset())
+
+    mirror_changed.connect(hear)
+    try:
+        fake.put(EVENT, event("train"))
+        read_events(fra, fake)
+        assert told == [frozenset({"vision/train"})]
+        fake.put(EVENT, event("train") | {"count": 9})
+        later(waiting, minutes=6)
+        read_events(fra, fake)
+    finally:
+        mirror_changed.disconnect(hear)
+    assert len(told) == 1
+    assert PodEvent.objects.get().count == 9
+
+
+@pytest.mark.parametrize("problem", [Refused("no", verb="list", resource="events"), Unreachable("gone")])
+def test_what_the_cluster_refuses_stops_nothing(fra, fake, waiting, monkeypatch, take_turn, problem):
+    monkeypatch.setattr(tasks, "gateway_for", events_gateway(fake))
+    fake.fail(problem)
+    tasks.read_pod_events(str(fra.pk))
+    assert not PodEvent.objects.exists()
+    assert has_due(fra)
+    fake.put(EVENT, event("train"))
+    tasks.read_pod_events(str(fra.pk))
+    assert PodEvent.objects.get().message == "no room"
+
+
+def events_gateway(fake):
+    @contextmanager
+    def to_it(cluster):
+        yield fake
+
+    return to_it
+
+
+def test_a_halted_cluster_is_not_asked(fra, fake, waiting, monkeypatch):
+    monkeypatch.setattr(tasks, "gateway_for", events_gateway(fake))
+    type(fra).objects.update(halted_because="another cluster")
+    tasks.read_pod_events(str(fra.pk))
+    assert not listings(fake)
+
+
+def test_no_more_namespaces_than_the_bound_are_asked_in_one_go(fra, fake, monkeypatch):
+    monkeypatch.setattr(events, "NAMESPACES", 2)
+    for name in ("a", "b", "c"):
+        fake.put(NAMESPACE, {"metadata": {"name": name}})
+        one = pod("train", uid=f"uid-{name}")
+        one["metadata"]["namespace"] = name
+        fake.put(POD, one)
+    sync_once(fra, fake)
+    read_events(fra, fake)
+    assert len(listings(fake)) == 2
+    read_events(fra, fake)
+    assert len(listings(fake)) == 3
