@@ -159,14 +159,15 @@ def _without_room(picture: Picture, spec: Json, funnels: list[Funnel], offset: i
 def _part_that_is_false(picture: Picture, expression: str, place: int) -> Condition:
     """Return the first condition that is false; the last where the parts do not tell."""
     parts = parts_of(picture, expression)
-    for text, verdicts in parts:
+    for text in parts:
+        verdicts = picture.verdicts(text)
         if not verdicts.flags[place] and place not in verdicts.failing:
             return condition(text)
-    return condition(parts[-1][0])
+    return condition(parts[-1])
 
 
 def _part_that_fails(picture: Picture, expression: str, place: int) -> Condition:
-    for text, verdicts in parts_of(picture, expression):
-        if place in verdicts.failing:
+    for text in parts_of(picture, expression):
+        if place in picture.verdicts(text).failing:
             return condition(text)
     return condition(expression)

@@ -10,7 +10,6 @@ from dra.match.conditions import conjuncts
 from dra.match.report import Kind, Step
 from dra.objects import Ask
 from dra.picture import Picture
-from dra.stock import Verdicts
 
 
 @dataclass(slots=True)
@@ -56,16 +55,19 @@ def funnel(picture: Picture, ask: Ask) -> Funnel:
     return made
 
 
-def parts_of(picture: Picture, expression: str) -> list[tuple[str, Verdicts]]:
+def parts_of(picture: Picture, expression: str) -> tuple[str, ...]:
     """
-    Return the conditions of an expression, each with what it says of every device.
+    Return the conditions of an expression.
 
     The expression as a whole is its only condition where one of the parts cannot be run on its own.
     """
+    parts = conjuncts(expression)
     try:
-        return [(part, picture.verdicts(part)) for part in conjuncts(expression)]
+        for part in parts:
+            picture.verdicts(part)
     except CelError:
-        return [(expression, picture.verdicts(expression))]
+        return (expression,)
+    return parts
 
 
 def _parts(picture: Picture, expression: str, left: Column, after: Column) -> list[tuple[str, Column]]:
@@ -77,20 +79,20 @@ def _parts(picture: Picture, expression: str, left: Column, after: Column) -> li
     """
     parts = parts_of(picture, expression)
     if len(parts) == 1:
-        return [(parts[0][0], after)]
-    fails = _failing(picture, picture.verdicts(expression))
+        return [(parts[0], after)]
+    fails = _failing(picture, expression)
     kept, found = left, []
-    for part, verdicts in parts[:-1]:
-        errors = _failing(picture, verdicts)
-        kept &= verdicts.column | (errors & ~fails) | after
+    for part in parts[:-1]:
+        kept &= picture.verdicts(part).column | (_failing(picture, part) & ~fails) | after
         found.append((part, kept))
-    return [*found, (parts[-1][0], after)]
+    return [*found, (parts[-1], after)]
 
 
-def _failing(picture: Picture, verdicts: Verdicts) -> Column:
-    if not verdicts.failing:
+def _failing(picture: Picture, expression: str) -> Column:
+    failing = picture.verdicts(expression).failing
+    if not failing:
         return 0
-    return pack(place in verdicts.failing for place in range(len(picture.devices)))
+    return pack(place in failing for place in range(len(picture.devices)))
 
 
 def _pass(picture: Picture, expression: str, left: Column, made: Funnel) -> Column:

@@ -1,0 +1,133 @@
+"""What would help: one thing less at a time, what fits now first."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dra import help as dra_help
+from dra.help import Way, what_would_help
+from dra.match import preview
+from tests.dra.clusters import NVIDIA, PCIE, exactly, gpu, holds, picture, resource_slice, spec
+
+TAINT = {"key": "example.com/maintenance", "value": "true", "effect": "NoSchedule"}
+DRIVER = f'device.attributes["{NVIDIA}"].driverVersion.compareTo(semver("570.0.0")) >= 0'
+
+
+def memory(least: str) -> str:
+    return f'device.capacity["{NVIDIA}"].?memory.orValue(quantity("0")).compareTo(quantity("{least}")) >= 0'
+
+
+def old(number: int, **more):
+    return gpu(number, attributes={"driverVersion": {"version": "550.1.0"}}, **more)
+
+
+def said(seen, wish, claims=1):
+    return [one.sentence for one in what_would_help(seen, wish, claims)]
+
+
+def test_a_condition_less_and_a_lower_bound_say_how_many_more():
+    devices = [gpu(0, memory="24Gi"), gpu(1, memory="39Gi"), old(2, memory="40Gi"), gpu(3, memory="16Gi")]
+    seen = picture([resource_slice(devices=devices)])
+    wish = spec(exactly(1, f"{memory('40Gi')} && {DRIVER}"))
+    assert said(seen, wish) == [
+        "without memory ≥ 40 GiB: fits now",
+        "memory 39 GiB instead of 40 GiB: fits now",
+        "driverVersion 550.1.0 instead of 570.0.0: fits now",
+    ]
+    found = what_would_help(seen, wish)
+    assert [one.more for one in found] == [3, 1, 1]
+    assert all(preview(seen, one.spec).fits for one in found)
+
+
+def test_fewer_devices_and_no_constraint_help_where_devices_stand_apart():
+    seen = picture([resource_slice(devices=[gpu(0), gpu(2), gpu(4)])])
+    assert said(seen, spec(exactly(2), constraints=[PCIE])) == [
+        "1 instead of 2: fits now",
+        "without the constraint on resource.kubernetes.io/pcieRoot: fits now",
+    ]
+
+
+def test_the_largest_count_that_fits_is_named():
+    seen = picture([resource_slice(devices=[gpu(number) for number in range(8)])], holds("gpu-1", "gpu-5"))
+    (relief,) = what_would_help(seen, spec(exactly(8)))
+    assert (relief.way, relief.was, relief.instead) == (Way.COUNT, "8", "6")
+
+
+def test_a_taint_is_named_with_what_it_keeps_away():
+    devices = [gpu(number, taints=[TAINT]) for number in range(3)]
+    (relief,) = what_would_help(picture([resource_slice(devices=devices)]), spec(exactly(1)))
+    assert relief.sentence == "tolerating example.com/maintenance=true:NoSchedule: fits now"
+    assert relief.more == 3
+    assert relief.spec["devices"]["requests"][0]["exactly"]["tolerations"] == [{**TAINT, "operator": "Equal"}]
+
+
+def test_what_only_brings_more_devices_comes_after_what_fits():
+    devices = [gpu(0), gpu(1), old(2), gpu(3, taints=[TAINT]), gpu(4, taints=[TAINT])]
+    seen = picture([resource_slice(devices=devices)])
+    assert said(seen, spec(exactly(5, DRIVER))) == [
+        "2 instead of 5: fits now",
+        "tolerating example.com/maintenance=true:NoSchedule: 2 more free",
+        "driverVersion 550.1.0 instead of 570.0.0: 1 more free",
+    ]
+
+
+def test_alternatives_are_relaxed_one_by_one():
+    seen = picture([resource_slice(devices=[gpu(0, memory="24Gi")])])
+    options = [
+        {"name": name, **exactly(1, memory(least))["exactly"]}
+        for name, least in (("a", "40Gi"), ("b", "80Gi"))
+    ]
+    found = what_would_help(seen, spec({"name": "gpu", "firstAvailable": options}))
+    assert {(one.request, one.way) for one in found} == {("gpu/a", Way.THRESHOLD), ("gpu/b", Way.THRESHOLD)}
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        spec(),
+        spec(exactly(1, class_name="nobody")),
+        spec(exactly(1, "device.name")),
+        spec(exactly(1, "ip('::')")),
+    ],
+)
+def test_nothing_helps_where_nothing_can_be_told(wish):
+    assert what_would_help(picture([resource_slice(devices=[gpu(0)])]), wish) == []
+
+
+def test_the_work_is_bounded(monkeypatch):
+    times = []
+    monkeypatch.setattr(dra_help, "preview", lambda *args: times.append(args) or preview(*args))
+    conditions = [f'device.attributes["{NVIDIA}"].?productName.orValue("") != "{n}"' for n in range(60)]
+    seen = picture([resource_slice(devices=[gpu(0)])], holds("gpu-0"))
+    assert what_would_help(seen, spec(exactly(4, " && ".join(conditions)))) == []
+    assert len(times) == dra_help.TRIES + 1
+
+
+devices = st.builds(
+    lambda number, small, aged, tainted: gpu(
+        number,
+        memory="10Gi" if small else "81559Mi",
+        attributes={"driverVersion": {"version": "550.1.0" if aged else "580.95.5"}},
+        **({"taints": [TAINT]} if tainted else {}),
+    ),
+    st.integers(0, 7),
+    st.booleans(),
+    st.booleans(),
+    st.booleans(),
+)
+
+
+@given(
+    st.lists(devices, max_size=6, unique_by=lambda one: one["name"]),
+    st.integers(1, 3),
+    st.booleans(),
+    st.integers(1, 2),
+)
+def test_every_relief_says_what_a_preview_of_its_spec_says(listed, count, same, claims):
+    seen = picture([resource_slice(devices=listed)])
+    wish = spec(exactly(count, f"{memory('40Gi')} && {DRIVER}"), constraints=[PCIE] if same else [])
+    now = preview(seen, wish, claims)
+    for relief in what_would_help(seen, wish, claims, now):
+        then = preview(seen, relief.spec, claims)
+        assert relief.fits == then.fits
+        assert relief.more == max(then.free - now.free, 0)
