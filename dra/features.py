@@ -43,6 +43,8 @@ class Features:
         Return the defaults of Kubernetes 1.`minor`.
 
         Older than 1.34 counts as 1.34, the first with `resource.k8s.io/v1`, and newer than 1.37 as 1.37.
+        Fractional ranges stay off in 1.37: the gate is on only with `--min-compatibility-version=1.37`, while
+        the default is the minor version before.
         """
         return cls(
             admin_access=True,
@@ -51,7 +53,6 @@ class Features:
             device_binding_and_status=minor >= 36,
             device_taints=minor >= 36,
             partitionable_devices=minor >= 36,
-            fractional_capacity_range=minor >= 37,
         )
 
     @classmethod

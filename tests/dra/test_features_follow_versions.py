@@ -29,10 +29,9 @@ def test_a_version_has_the_switches_that_were_on_by_default(minor, on):
     assert {name for name, field in Features.switches().items() if getattr(features, field)} == on
 
 
-def test_37_adds_fractional_ranges_and_later_versions_count_as_37():
-    before, now = Features.of_version(36), Features.of_version(37)
-    assert not before.fractional_capacity_range
-    assert now.fractional_capacity_range
+def test_37_leaves_fractional_ranges_off_and_later_versions_count_as_37():
+    now = Features.of_version(37)
+    assert not now.fractional_capacity_range
     assert Features.of_version(38) == now
     assert Features.of_version(31) == Features.of_version(34)
 
