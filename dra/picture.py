@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from array import array
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -12,8 +13,21 @@ from dra.features import NEWEST, Features
 from dra.held import Held, held_by
 from dra.objects import Json, expressions
 from dra.pools import CounterKey, Pool, PoolDevice
-from dra.stock import PoolKey, Stock, Verdicts
+from dra.stock import PoolKey, Stock
 from dra.taints import Taint, rules_for, tolerates
+from dra.verdicts import Verdicts
+
+# What is worked out of a picture, and the list that it follows from beside the devices.
+SOURCES = {
+    "held": "claims",
+    "available": "claims",
+    "remains": "claims",
+    "_left": "claims",
+    "taints": "taint_rules",
+    "_tainted": "taint_rules",
+    "sites": "nodes",
+    "class_by_name": "classes",
+}
 
 
 @dataclass(frozen=True)
@@ -43,9 +57,9 @@ class Picture:
         """
         Return the picture with some lists replaced.
 
-        The devices, and what selectors say of them, are kept.
+        The devices, what selectors say of them, and all that follows from the other lists are kept.
         """
-        return Picture(
+        made = Picture(
             slices=self.slices,
             features=self.features,
             _kept=self.stock,
@@ -54,6 +68,9 @@ class Picture:
             taint_rules=self.taint_rules if taint_rules is None else taint_rules,
             nodes=self.nodes if nodes is None else nodes,
         )
+        same = (name for name, source in SOURCES.items() if getattr(made, source) is getattr(self, source))
+        vars(made).update({name: vars(self)[name] for name in same if name in vars(self)})
+        return made
 
     @cached_property
     def stock(self) -> Stock:
@@ -89,29 +106,58 @@ class Picture:
     @cached_property
     def taints(self) -> list[tuple[Taint, ...]]:
         """Taints per device, of slices and rules, in the order of `devices`."""
-        if not self.taint_rules:
-            return [device.taints for device in self.devices]
-        return [(*device.taints, *rules_for(device, self.taint_rules)) for device in self.devices]
+        taints = [device.taints for device in self.devices]
+        pools = {
+            ((rule.get("spec") or {}).get("deviceSelector") or {}).get("pool") for rule in self.taint_rules
+        }
+        for place, device in enumerate(self.devices) if pools else ():
+            if None in pools or device.pool in pools:
+                taints[place] = (*taints[place], *rules_for(device, self.taint_rules))
+        return taints
 
     @cached_property
-    def _tainted(self) -> dict[int, list[Taint]]:
-        blocking = (
-            (place, [taint for taint in taints if taint.blocks]) for place, taints in enumerate(self.taints)
-        )
-        return {place: taints for place, taints in blocking if taints}
+    def _tainted(self) -> list[tuple[tuple[Taint, ...], list[int]]]:
+        """Blocking taints, each combination once, with the places of the devices that have it."""
+        found: dict[Hashable, tuple[tuple[Taint, ...], list[int]]] = {}
+        for place, taints in enumerate(self.taints):
+            if taints and (blocking := tuple(taint for taint in taints if taint.blocks)):
+                alike = tuple((taint.key, taint.value, taint.effect) for taint in blocking)
+                found.setdefault(alike, (blocking, []))[1].append(place)
+        return list(found.values())
 
     def untainted(self, tolerations: Sequence[Json]) -> Column:
         """Return the devices that a request with these tolerations may take."""
-        column = self.stock.all
-        known: dict[Taint, bool] = {}
-        for place, taints in self._tainted.items():
-            for taint in taints:
-                if taint not in known:
-                    known[taint] = tolerates(tolerations, taint)
-                if not known[taint]:
-                    column &= ~(1 << 8 * place)
-                    break
-        return column
+        flags = bytearray(b"\x01") * len(self.devices)
+        for taints, places in self._tainted:
+            if not all(tolerates(tolerations, taint) for taint in taints):
+                for place in places:
+                    flags[place] = 0
+        return int.from_bytes(flags, "little")
+
+    @cached_property
+    def sites(self) -> list[tuple[Json, list[range]]]:
+        """
+        Nodes that take pods, which a cordoned one does not, with the places of the devices that they reach.
+
+        In a picture without nodes they are bare ones, of the names that devices are local to.
+        """
+        names = () if self.nodes else sorted({one.node_name for one in self.devices} - {""})
+        nodes = self.nodes or [{"metadata": {"name": name}} for name in names]
+        open_ = (node for node in nodes if not (node.get("spec") or {}).get("unschedulable"))
+        return [(node, self.stock.runs_on(node)) for node in open_]
+
+    @cached_property
+    def remains(self) -> Sequence[int]:
+        """
+        A number per device that is equal where capacities are, and what shares have taken of them.
+        """
+        remains = array("i", self.stock.capacities)
+        numbers: dict[Hashable, int] = {}
+        for key, consumed in self.held.consumed.items():
+            if (place := self.stock.index.get(key)) is not None:
+                gone = tuple(sorted((name, amount.nano) for name, amount in consumed.items()))
+                remains[place] = -numbers.setdefault((remains[place], gone), len(numbers)) - 1
+        return remains
 
     @cached_property
     def class_by_name(self) -> dict[str, Json]:
@@ -147,16 +193,30 @@ class Picture:
         """Return the selectors of a DeviceClass. Raise `KeyError` if there is none of that name."""
         return expressions(self.class_by_name[name].get("spec") or {})
 
+    @cached_property
+    def _left(self) -> dict[PoolKey, dict[CounterKey, int] | None]:
+        return {}
+
+    def left_in(self, pool: PoolKey) -> Mapping[CounterKey, int] | None:
+        """
+        Return what a pool has left of its counters, in nano-units.
+
+        None if one of them is overdrawn, which blocks all devices of the pool that take any.
+        """
+        used = self.held.counters.get(pool)
+        if not used:
+            return self.counters.get(pool, {})
+        if pool not in self._left:
+            left = dict(self.counters.get(pool, {}))
+            for counter, amount in used.items():
+                left[counter] = left.get(counter, 0) - amount
+            self._left[pool] = left if all(amount >= 0 for amount in left.values()) else None
+        return self._left[pool]
+
     def _counters_suffice(self, device: PoolDevice) -> bool:
-        """
-        Whether the pool has what the device takes; one overdrawn counter blocks all devices of the pool.
-        """
-        whole = self.counters.get((device.driver, device.pool), {})
-        used = self.held.counters.get((device.driver, device.pool), {})
-        if any(amount > whole.get(counter, 0) for counter, amount in used.items()):
-            return False
-        return all(
-            used.get(counter, 0) + amount.nano <= whole.get(counter, 0) for counter, amount in device.counters
+        left = self.left_in((device.driver, device.pool))
+        return left is not None and all(
+            amount.nano <= left.get(counter, 0) for counter, amount in device.counters
         )
 
     def _used_up(self, device: PoolDevice) -> bool:

@@ -6,31 +6,26 @@ Slices change seldom and claims all the time, so this part is kept from picture 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from array import array
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 
-from dra.cel import CelError, compile_selector
+from dra.cel import Selector, compile_selector
 from dra.columns import Column, everything, pack
-from dra.facts import exact_value
+from dra.facts import Ref, exact_value, lookup
+from dra.ground import Ground
 from dra.nodes import name_of, slice_reaches
 from dra.objects import Json
 from dra.pools import CounterKey, DeviceKey, Pool, PoolDevice, pools_of
+from dra.verdicts import Verdicts, judge
 
 type PoolKey = tuple[str, str]
 
 KEPT = 200  # expressions and attributes per stock; each takes some bytes per device
 MISSING = -1  # number of a value that is not there
-
-
-@dataclass(frozen=True, slots=True)
-class Verdicts:
-    """What one expression says of every device; `failing` are those on which it fails instead."""
-
-    column: Column
-    flags: bytes
-    failing: Mapping[int, CelError]
+NOTHING: Json = {}
 
 
 @dataclass(frozen=True)
@@ -39,11 +34,17 @@ class Stock:
 
     slices: Sequence[Json] = ()
     _verdicts: dict[str, Verdicts] = field(default_factory=dict, repr=False, compare=False)
-    _values: dict[str, list[int]] = field(default_factory=dict, repr=False, compare=False)
+    _values: dict[str, array[int]] = field(default_factory=dict, repr=False, compare=False)
+    _read: dict[Ref, array[int]] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def pools(self) -> list[Pool]:
         return pools_of(self.slices)
+
+    @cached_property
+    def ground(self) -> Ground:
+        """The pools as each node sees them, which is what the allocator goes by."""
+        return Ground(self.pools)
 
     @cached_property
     def devices(self) -> list[PoolDevice]:
@@ -67,6 +68,17 @@ class Stock:
         return pack(device.shareable or bool(device.counters) for device in self.devices)
 
     @cached_property
+    def capacities(self) -> Sequence[int]:
+        """A number per device that is equal where capacities and their policies are, shared or not."""
+        raws = [device.raw for device in self.devices]
+        return _numbered((repr(raw.get("capacity")), raw.get("allowMultipleAllocations")) for raw in raws)
+
+    @cached_property
+    def appetites(self) -> Sequence[int]:
+        """A number per device that is equal where what it takes of shared counters is; 0: nothing."""
+        return _numbered(chain([()], (device.counters for device in self.devices)))[1:]
+
+    @cached_property
     def counters(self) -> dict[PoolKey, Mapping[CounterKey, int]]:
         """What the pools have of each shared counter, in nano-units."""
         return {
@@ -76,35 +88,43 @@ class Stock:
         }
 
     @cached_property
-    def _by_slice(self) -> list[tuple[Json, list[int]]]:
+    def _by_slice(self) -> list[tuple[Json, range]]:
         """Slices of usable pools with the places of their devices."""
-        found: list[tuple[Json, list[int]]] = []
+        found: list[tuple[Json, range]] = []
         place = 0
         for pool in self.pools:
             if pool.usable:
                 for one in pool.slices:
                     count = len((one.get("spec") or {}).get("devices") or ())
-                    found.append((one, list(range(place, place + count))))
+                    found.append((one, range(place, place + count)))
                     place += count
         return found
 
     @cached_property
-    def _local(self) -> dict[str, list[int]]:
+    def _local(self) -> dict[str, list[range]]:
         """Places of the devices whose slice is local to a node, by node."""
-        local: dict[str, list[int]] = {}
+        local: dict[str, list[range]] = {}
         for one, places in self._by_slice:
-            if name := one["spec"].get("nodeName"):
-                local.setdefault(name, []).extend(places)
+            if places and (name := one["spec"].get("nodeName")):
+                local.setdefault(name, []).append(places)
         return local
 
     @cached_property
-    def _wandering(self) -> list[tuple[Json, list[int]]]:
-        return [(one, places) for one, places in self._by_slice if not one["spec"].get("nodeName")]
+    def _wandering(self) -> list[tuple[Json, range]]:
+        return [(one, places) for one, places in self._by_slice if places and not one["spec"].get("nodeName")]
 
     @cached_property
     def wanders(self) -> bool:
         """Whether some devices are reachable from several nodes, or placed one by one."""
-        return any(places for _, places in self._wandering)
+        return bool(self._wandering)
+
+    def runs_on(self, node: Json) -> list[range]:
+        """Return the places that `node` reaches, as ranges in ascending order."""
+        found = self._local.get(name_of(node), [])
+        if not self.wanders:
+            return found
+        more = [places for one, places in self._wandering if slice_reaches(node, one)]
+        return sorted([*found, *more], key=lambda places: places.start)
 
     @cached_property
     def _binds_late(self) -> bool:
@@ -112,10 +132,7 @@ class Stock:
 
     def places_on(self, node: Json) -> list[int]:
         """Return the places of the devices that a search on `node` looks at, in the order of trying."""
-        places = self._local.get(name_of(node), [])
-        if self.wanders:
-            found = [more for one, more in self._wandering if more and slice_reaches(node, one)]
-            places = sorted([*places, *chain.from_iterable(found)])
+        places = list(chain.from_iterable(self.runs_on(node)))
         if not self._binds_late:
             return places
         late = {self.pool_numbers[place] for place in places if self.devices[place].binds_late}
@@ -130,21 +147,22 @@ class Stock:
         ]
 
     @cached_property
-    def pool_numbers(self) -> list[int]:
+    def pool_numbers(self) -> Sequence[int]:
         """The number of the pool of each device."""
         numbers: dict[PoolKey, int] = {}
-        return [numbers.setdefault((device.driver, device.pool), len(numbers)) for device in self.devices]
+        return array("i", (numbers.setdefault((one.driver, one.pool), len(numbers)) for one in self.devices))
 
-    def values(self, attribute: str) -> list[int]:
+    def values(self, attribute: str) -> Sequence[int]:
         """
         Return a number per device that is equal where a fully qualified attribute is; MISSING without it.
         """
         known = self._values.get(attribute)
         if known is None:
             numbers: dict[Hashable, int] = {None: MISSING}
-            known = [
-                numbers.setdefault(exact_value(device, attribute), len(numbers)) for device in self.devices
-            ]
+            known = array(
+                "i",
+                (numbers.setdefault(exact_value(one, attribute), len(numbers)) for one in self.devices),
+            )
             _keep(self._values, attribute, known)
         return known
 
@@ -156,34 +174,49 @@ class Stock:
         """
         known = self._verdicts.get(expression)
         if known is None:
-            known = _judge(expression, self.devices)
+            selector = compile_selector(expression)
+            known = judge(selector, self.devices, self._shapes(selector))
             _keep(self._verdicts, expression, known)
         return known
 
+    def _shapes(self, selector: Selector) -> Sequence[int]:
+        """
+        Number the devices by all that the selector reads of them.
 
-def _keep[Kept](table: dict[str, Kept], key: str, value: Kept) -> None:
+        What it reads is numbered per attribute, and kept: the next expression over the same attributes looks
+        at no device at all.
+        """
+        if selector.reading.everything:
+            return _numbered(selector.shapes(self.devices))
+        columns = [self._drivers, *(self._entries(ref) for ref in sorted(selector.reading.refs))]
+        return columns[0] if len(columns) == 1 else _numbered(zip(*columns, strict=True))
+
+    @cached_property
+    def _drivers(self) -> array[int]:
+        return _numbered((device.driver, device.shareable) for device in self.devices)
+
+    def _entries(self, ref: Ref) -> array[int]:
+        """Return a number per device that is equal where the published entry is."""
+        known = self._read.get(ref)
+        if known is None:
+            part, domain, name = ref
+            found = (
+                lookup(device.raw.get(part) or NOTHING, device.driver, domain, name)
+                for device in self.devices
+            )
+            known = _numbered(map(repr, found))
+            _keep(self._read, ref, known)
+        return known
+
+
+def _numbered(found: Iterable[Hashable]) -> array[int]:
+    """Number what is found, equal ones alike."""
+    numbers: dict[Hashable, int] = {}
+    return array("i", (numbers.setdefault(one, len(numbers)) for one in found))
+
+
+def _keep[Key, Kept](table: dict[Key, Kept], key: Key, value: Kept) -> None:
     # Expressions come from people: without a bound, trying out a thousand of them would fill the memory.
     while len(table) >= KEPT:
-        table.pop(next(iter(table), ""), None)
+        table.pop(next(iter(table), key), None)
     table[key] = value
-
-
-def _judge(expression: str, devices: Sequence[PoolDevice]) -> Verdicts:
-    """Evaluate once per distinct shape of device."""
-    selector = compile_selector(expression)
-    by_shape: dict[object, bool | CelError] = {}
-    failing: dict[int, CelError] = {}
-    flags = bytearray(len(devices))
-    for place, (device, shape) in enumerate(zip(devices, selector.shapes(devices), strict=True)):
-        verdict = by_shape.get(shape)
-        if verdict is None:
-            try:
-                verdict = selector.matches(device)
-            except CelError as error:
-                verdict = error
-            by_shape[shape] = verdict
-        if verdict is True:
-            flags[place] = 1
-        elif verdict is not False:
-            failing[place] = verdict
-    return Verdicts(pack(flags), bytes(flags), failing)

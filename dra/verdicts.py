@@ -1,0 +1,77 @@
+"""What one expression says of every device of a stock, worked out once per distinct shape of device."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from dra.cel import CelError, Selector
+from dra.columns import Column, pack
+from dra.pools import PoolDevice
+
+
+class Failing(Mapping[int, CelError]):
+    """
+    The devices on which an expression fails, by place, with what it says of each.
+
+    An expression may fail on all of them, so this takes a number per device and each message once.
+    """
+
+    def __init__(self, numbers: array[int], errors: Sequence[CelError]) -> None:
+        self._numbers, self._errors = numbers, errors  # 0: it does not fail
+
+    def __getitem__(self, place: int) -> CelError:
+        number = self._numbers[place] if 0 <= place < len(self._numbers) else 0
+        if not number:
+            raise KeyError(place)
+        return self._errors[number - 1]
+
+    def __contains__(self, place: object) -> bool:
+        return isinstance(place, int) and 0 <= place < len(self._numbers) and self._numbers[place] > 0
+
+    def __iter__(self) -> Iterator[int]:
+        return (place for place, number in enumerate(self._numbers) if number)
+
+    def __len__(self) -> int:
+        return len(self._numbers) - self._numbers.count(0)
+
+    @cached_property
+    def column(self) -> Column:
+        return pack(map(bool, self._numbers))
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """`column` and `flags` say which devices are selected; `failing` are those that cannot be judged."""
+
+    column: Column
+    flags: bytes
+    failing: Mapping[int, CelError]
+
+    @property
+    def errors(self) -> Column:
+        """The devices on which the expression fails."""
+        return self.failing.column if isinstance(self.failing, Failing) else 0
+
+
+def judge(selector: Selector, devices: Sequence[PoolDevice], shapes: Sequence[int]) -> Verdicts:
+    """Evaluate for one device of each shape; devices of one number must look alike to the expression."""
+    said: dict[int, int] = {}
+    numbers: dict[str, int] = {}
+    errors: list[CelError] = []
+    for shape, device in dict(zip(shapes, devices, strict=True)).items():
+        try:
+            said[shape] = int(selector.matches(device))
+        except CelError as error:
+            number = numbers.setdefault(f"{type(error).__name__}: {error.message}", len(errors) + 1)
+            if number > len(errors):
+                errors.append(error)
+            said[shape] = -number
+    if not errors:
+        flags = bytes(map(said.__getitem__, shapes))
+        return Verdicts(int.from_bytes(flags, "little"), flags, {})
+    flags = bytes(said[shape] == 1 for shape in shapes)
+    failing = array("I", (max(0, -said[shape]) for shape in shapes))
+    return Verdicts(int.from_bytes(flags, "little"), flags, Failing(failing, errors))
