@@ -1,0 +1,131 @@
+"""
+The devices of a cluster, grouped by all that the expressions of a catalogue read of them.
+
+Devices that agree in that get one verdict from every expression, so a fleet of thousands needs some dozen
+evaluations per expression, and a set of groups is an integer with one bit each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from dra.cel import CelError, CompileError, NotPreviewable, Selector, compile_selector
+from dra.cel.scan import Reading
+from dra.facts import Ref
+from dra.lint.published import Published
+from dra.lint.rewrite import methods
+from dra.picture import Picture
+from dra.pools import PoolDevice
+
+type Groups = int
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What an expression says: `accepted` groups, and those on which it fails."""
+
+    accepted: Groups
+    failing: Mapping[int, CelError]
+
+    @property
+    def failed(self) -> Groups:
+        return sum(1 << number for number in self.failing)
+
+
+class Population:
+    """Groups of alike devices of one picture. Use it for one run: it is not safe for several threads."""
+
+    def __init__(self, picture: Picture, expressions: Iterable[str], published: Published) -> None:
+        self.picture = picture
+        self._judged: dict[str, Judged] = {}
+        refs: set[Ref] = set()
+        self._whole = False
+        for expression in expressions:
+            reading = _reading(expression) or _reading(methods(expression))
+            if reading is None:
+                continue
+            refs |= reading.refs
+            self._whole = self._whole or reading.everything
+        meant = {published.closest(ref) for ref in refs if not published.has(ref)}
+        refs |= {ref for ref in meant if ref is not None}
+        self._refs = [(part, domain, name, f"{domain}/{name}") for part, domain, name in sorted(refs)]
+        by_look: dict[Hashable, list[int]] = {}
+        for place, device in enumerate(picture.devices):
+            by_look.setdefault(self._look(device), []).append(place)
+        self.places: Sequence[list[int]] = list(by_look.values())
+        self.samples = [picture.devices[places[0]] for places in self.places]
+        self.all: Groups = (1 << len(self.places)) - 1
+
+    def _look(self, device: PoolDevice) -> Hashable:
+        raw, driver = device.raw, device.driver
+        if self._whole:
+            return driver, device.shareable, repr(raw.get("attributes")), repr(raw.get("capacity"))
+        look: list[Hashable] = [driver, device.shareable]
+        for part, domain, name, full in self._refs:
+            listed = raw.get(part) or {}
+            entry = listed.get(full)
+            if entry is None and domain == driver:
+                entry = listed.get(name)
+            look.append(repr(entry))
+        return tuple(look)
+
+    def numbers(self, groups: Groups) -> Iterator[int]:
+        """Yield the numbers of the groups in the set."""
+        while groups:
+            lowest = groups & -groups
+            yield lowest.bit_length() - 1
+            groups ^= lowest
+
+    def count(self, groups: Groups) -> int:
+        """Return how many devices the groups have."""
+        return sum(len(self.places[number]) for number in self.numbers(groups))
+
+    def devices(self, groups: Groups) -> Iterator[PoolDevice]:
+        for number in self.numbers(groups):
+            for place in self.places[number]:
+                yield self.picture.devices[place]
+
+    def judge(self, expression: str) -> Judged:
+        """Raise `CompileError` or `NotPreviewable` for what cannot be evaluated here."""
+        known = self._judged.get(expression)
+        if known is None:
+            known = self._judged[expression] = self._judge(compile_selector(expression))
+        return known
+
+    def _judge(self, selector: Selector) -> Judged:
+        by_shape: dict[Hashable, bool | CelError] = {}
+        accepted, failing = 0, {}
+        for number, (device, shape) in enumerate(
+            zip(self.samples, selector.shapes(self.samples), strict=True)
+        ):
+            if shape not in by_shape:
+                try:
+                    by_shape[shape] = selector.matches(device)
+                except NotPreviewable:
+                    raise
+                except CelError as error:
+                    by_shape[shape] = error
+            verdict = by_shape[shape]
+            if isinstance(verdict, CelError):
+                failing[number] = verdict
+            elif verdict:
+                accepted |= 1 << number
+        return Judged(accepted, failing)
+
+    def try_out(self, expression: str) -> Judged | None:
+        """Return what another expression says, None if it cannot be used or reads what was not foreseen."""
+        try:
+            selector = compile_selector(expression)
+            known = {ref[:3] for ref in self._refs}
+            foreseen = not selector.reading.everything and selector.reading.refs <= known
+            return self._judge(selector) if self._whole or foreseen else None
+        except (CompileError, NotPreviewable):
+            return None
+
+
+def _reading(expression: str) -> Reading | None:
+    try:
+        return compile_selector(expression).reading
+    except CelError:
+        return None

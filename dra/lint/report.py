@@ -1,0 +1,121 @@
+"""What a check of the catalogue finds, and how it could be mended."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from dra.objects import Json, Manifest
+
+STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
+
+
+class Severity(StrEnum):
+    """An error never works, a warning probably is a mistake, a note is worth knowing."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+class Subject(StrEnum):
+    PROFILE = "profile"
+    CLASS = "class"
+
+
+class Code(StrEnum):
+    """What is wrong; stable, for programs."""
+
+    INVALID = "invalid"
+    CLASS_MISSING = "class-missing"
+    DOES_NOT_COMPILE = "does-not-compile"
+    NOT_PREVIEWABLE = "not-previewable"
+    SELECTOR_FAILS = "selector-fails"
+    WRONG_TYPE = "wrong-type"
+    NOT_PUBLISHED = "not-published"
+    JUST_MISSED = "threshold-just-above"
+    MATCHES_NOTHING = "matches-nothing"
+    ALTERNATIVE_IDLE = "alternative-matches-nothing"
+    MATCHES_EVERYTHING = "matches-everything"
+    TOO_MANY = "more-than-a-node-has"
+    LIMIT_TOO_HIGH = "limit-beyond-a-node"
+    CONSTRAINT = "constraint-cannot-be-met"
+    SAME_SPEC = "same-spec"
+    SAME_DEVICES = "same-devices"
+
+
+# What may be right in one cluster and is wrong in another only because of what that one has.
+DEPENDS_ON_CLUSTER = frozenset(
+    (
+        Code.CLASS_MISSING,
+        Code.NOT_PUBLISHED,
+        Code.MATCHES_NOTHING,
+        Code.ALTERNATIVE_IDLE,
+        Code.TOO_MANY,
+        Code.LIMIT_TOO_HIGH,
+        Code.CONSTRAINT,
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """Another expression for the one at `path`. It has been tried on the devices of the cluster."""
+
+    path: str
+    before: str
+    after: str
+
+    def apply(self, spec: Json) -> Manifest | None:
+        """Return a copy of the spec that is mended; None if `before` no longer stands at `path`."""
+        mended: Any = copy.deepcopy(dict(spec))
+        *way, last = [name or int(number) for name, number in STEP.findall(self.path)]
+        at = mended
+        try:
+            for step in way:
+                at = at[step]
+            if at[last] != self.before:
+                return None
+        except (KeyError, IndexError, TypeError):
+            return None
+        at[last] = self.after
+        made: Manifest = mended
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """`message` is a sentence with numbers; `path` says where in the spec, "" for all of it."""
+
+    subject: Subject
+    name: str
+    code: Code
+    severity: Severity
+    message: str
+    path: str = ""
+    fix: Fix | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NamedSpec:
+    """
+    A claim spec of the catalogue. People may ask for `most` devices of its request `scalable`, if it has one.
+    """
+
+    name: str
+    spec: Json
+    scalable: str = ""
+    most: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """`matching` tells for each spec how many devices any of its requests accepts, None if unknown."""
+
+    findings: list[Finding] = field(default_factory=list)
+    matching: Mapping[str, int | None] = field(default_factory=dict)
+    devices: int = 0

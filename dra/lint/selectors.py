@@ -1,0 +1,147 @@
+"""What is wrong with one selector, on the devices that come as far as it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from dra.cel import CompileError, compile_selector
+from dra.facts import Ref
+from dra.lint import rewrite
+from dra.lint.passage import Stage
+from dra.lint.population import Groups, Judged, Population
+from dra.lint.published import Published, kinds_of, spelled
+from dra.lint.report import Code, Finding, Fix, Severity, Subject
+
+UNLIKE = re.compile("no (?:such|matching) overload", re.IGNORECASE)  # what CEL says of unlike types
+
+
+@dataclass(frozen=True, slots=True)
+class Checker:
+    """Checks the selectors of one class or profile."""
+
+    population: Population
+    published: Published
+    subject: Subject
+    name: str
+
+    def found(
+        self, code: Code, severity: Severity, message: str, path: str = "", fix: Fix | None = None
+    ) -> Finding:
+        return Finding(self.subject, self.name, code, severity, message, path, fix)
+
+    def selector(self, stage: Stage) -> Iterator[Finding]:
+        """Yield what is wrong with a stage, the worst first."""
+        if stage.error is not None:
+            yield self._unusable(stage)
+            return
+        unknown = [ref for ref in sorted(self._refs(stage)) if not self.published.has(ref)]
+        if stage.failed:
+            yield self._fails(stage, guard=not unknown)
+        for ref in unknown:
+            yield self._not_published(stage, ref)
+        yield from self._unlike_literals(stage)
+
+    def _unusable(self, stage: Stage) -> Finding:
+        assert stage.error is not None  # the caller has looked  # noqa: S101
+        if not isinstance(stage.error, CompileError):
+            message = f"{stage.label} cannot be tried here: {stage.error.message}"
+            return self.found(Code.NOT_PREVIEWABLE, Severity.NOTE, message, stage.path)
+        message = f"{stage.label} does not compile: {stage.error.message}."
+        fix = self.fix(stage, rewrite.methods(stage.expression))
+        return self.found(Code.DOES_NOT_COMPILE, Severity.ERROR, message.replace("..", "."), stage.path, fix)
+
+    def _fails(self, stage: Stage, *, guard: bool) -> Finding:
+        assert stage.judged is not None  # it has failed on something  # noqa: S101
+        population = self.population
+        number = next(population.numbers(stage.failed))
+        error, device = stage.judged.failing[number].message, population.samples[number]
+        message = (
+            f"{stage.label} fails on {population.count(stage.failed)} of the "
+            f"{devices(population.count(stage.reaching))} that come as far as it, such as {device}: {error}. "
+            "The scheduler gives up on every pod whose node has such a device."
+        ).replace("..", ".")
+        if UNLIKE.search(error):
+            types = self._types(stage)
+            message += f" It compares unlike types: {types}." if types else ""
+            fix = self._retyped(stage)
+            return self.found(Code.WRONG_TYPE, Severity.ERROR, message, stage.path, fix)
+        # What nobody publishes is not to be guarded but to be named rightly: that finding comes next.
+        fix = self._guarded(stage) if guard else None
+        return self.found(Code.SELECTOR_FAILS, Severity.ERROR, message, stage.path, fix)
+
+    def _types(self, stage: Stage) -> str:
+        kinds = {ref: self.kind_of(ref, stage.failed) for ref in sorted(self._refs(stage))}
+        return ", ".join(f"{spelled(ref)} is published as {kind}" for ref, kind in kinds.items() if kind)
+
+    def kind_of(self, ref: Ref, groups: Groups | None = None) -> str:
+        """Return the type as which most of the devices publish a name, "" if none does."""
+        wanted = self.population.all if groups is None else groups
+        samples = (self.population.samples[number] for number in self.population.numbers(wanted))
+        return next((kind for kind, _ in kinds_of(ref, samples).most_common(1)), "")
+
+    def _default_kind(self, ref: Ref) -> str:
+        kind = self.kind_of(ref)
+        return kind if kind in rewrite.DEFAULTS else "quantity" if ref[0] == "capacity" else "string"
+
+    def _guarded(self, stage: Stage) -> Fix | None:
+        """Devices that lack something are not selected, and all others as before."""
+
+        def keeps(judged: Judged) -> bool:
+            sound = stage.reaching & ~stage.failed
+            return judged.accepted & stage.reaching == stage.accepted & sound
+
+        for text in (
+            rewrite.guarded(stage.expression, self._default_kind),
+            rewrite.asked_first(stage.expression),
+        ):
+            if fix := self.fix(stage, text, keeps):
+                return fix
+        return None
+
+    def _retyped(self, stage: Stage) -> Fix | None:
+        for equality in rewrite.equalities(stage.expression):
+            published = self.kind_of(equality.ref, stage.failed)
+            if published in rewrite.DEFAULTS and published != equality.kind:
+                return self.fix(stage, equality.as_kind(published))
+        return None
+
+    def _not_published(self, stage: Stage, ref: Ref) -> Finding:
+        message = f"{stage.label} reads {spelled(ref)}, which no device of the cluster publishes."
+        fix = None
+        if meant := self.published.closest(ref):
+            message += f" {devices(self.published.names[meant])} publish {spelled(meant)}."
+            text = rewrite.renamed(stage.expression, ref, meant)
+            fix = self.fix(stage, text, lambda judged: bool(judged.accepted & stage.reaching))
+        return self.found(Code.NOT_PUBLISHED, Severity.WARNING, message, stage.path, fix)
+
+    def _unlike_literals(self, stage: Stage) -> Iterator[Finding]:
+        """`==` between unlike types is no error: it is never true."""
+        for equality in rewrite.equalities(stage.expression) if not stage.failed else ():
+            published = self.kind_of(equality.ref, stage.reaching)
+            if published not in rewrite.DEFAULTS or published == equality.kind:
+                continue
+            message = (
+                f"{stage.label} compares {spelled(equality.ref)} with the {equality.kind} {equality.text}, "
+                f"but it is published as {published}: they are never equal."
+            )
+            fix = self.fix(stage, equality.as_kind(published))
+            yield self.found(Code.WRONG_TYPE, Severity.ERROR, message, stage.path, fix)
+
+    def fix(
+        self, stage: Stage, text: str, holds: Callable[[Judged], bool] = lambda judged: True
+    ) -> Fix | None:
+        """Return the other expression as a fix if it fails on no device that comes as far, and `holds`."""
+        if text == stage.expression or (judged := self.population.try_out(text)) is None:
+            return None
+        sound = not judged.failed & stage.reaching and holds(judged)
+        return Fix(stage.path, stage.expression, text) if sound else None
+
+    @staticmethod
+    def _refs(stage: Stage) -> frozenset[Ref]:
+        return compile_selector(stage.expression).reading.refs
+
+
+def devices(number: int) -> str:
+    return "1 device" if number == 1 else f"{number} devices"

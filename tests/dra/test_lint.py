@@ -1,0 +1,331 @@
+"""Lint: what is wrong with a catalogue on the devices of a cluster, and how it is mended."""
+
+import pytest
+
+from dra.lint import Code, NamedSpec, Severity, Subject, lint
+from tests.dra.clusters import (
+    IS_GPU,
+    PCIE,
+    ask,
+    device_class,
+    exactly,
+    gpu,
+    holds,
+    picture,
+    resource_slice,
+    spec,
+)
+
+MEMORY = 'device.capacity["gpu.nvidia.com"].?memory.orValue(quantity("0")).compareTo(quantity("{}")) >= 0'
+ATTRIBUTES = 'device.attributes["gpu.nvidia.com"]'
+
+
+def small(number, **more):
+    return gpu(number, product="NVIDIA L4", memory="23034Mi", **more)
+
+
+def fleet(*claims, **more):
+    """Two nodes: four H100 and two L4."""
+    slices = [
+        resource_slice("node-a", [gpu(number) for number in range(4)]),
+        resource_slice("node-b", [small(number) for number in range(2)]),
+    ]
+    return picture(slices, *claims, **more)
+
+
+def findings(wish, seen=None, **named):
+    return [
+        one
+        for one in lint(seen or fleet(), [NamedSpec("p", wish, **named)]).findings
+        if one.subject == Subject.PROFILE
+    ]
+
+
+def only(found, code):
+    (one,) = [finding for finding in found if finding.code == code]
+    return one
+
+
+def codes(found):
+    return [one.code for one in found]
+
+
+def mended(wish, found, seen=None):
+    """What is found after the fix."""
+    return findings(found.fix.apply(wish), seen)
+
+
+def test_nothing_is_said_of_a_profile_that_works():
+    wish = spec(exactly(2, MEMORY.format("79Gi")))
+    report = lint(fleet(), [NamedSpec("p", wish)])
+    assert [one for one in report.findings if one.subject == Subject.PROFILE] == []
+    assert (report.matching, report.devices) == ({"p": 4}, 6)
+
+
+def test_held_devices_count_like_free_ones():
+    assert findings(spec(exactly(4, MEMORY.format("79Gi"))), fleet(holds("gpu-0", "gpu-1"))) == []
+
+
+def test_a_cluster_without_devices_says_nothing():
+    assert lint(picture([]), [NamedSpec("p", spec(exactly(1, class_name="nobody")))]).findings == []
+
+
+def test_a_threshold_that_misses_by_a_rounding_is_mended_with_head_room():
+    wish = spec(exactly(1, MEMORY.format("80Gi")))
+    found = findings(wish)
+    assert codes(found) == [Code.JUST_MISSED, Code.MATCHES_NOTHING]
+    missed = found[0]
+    assert missed.severity == Severity.WARNING
+    assert "4 devices that would match otherwise publish 81559Mi (79.6 GiB)" in missed.message
+    assert missed.fix.after == MEMORY.format("79Gi")
+    assert mended(wish, missed) == []
+
+
+@pytest.mark.parametrize("least", ["84Gi", "90Gi", "24Gi", "22Gi"])
+def test_a_threshold_that_means_what_it_says_is_left_alone(least):
+    assert Code.JUST_MISSED not in codes(findings(spec(exactly(1, MEMORY.format(least)))))
+
+
+def test_a_threshold_is_left_alone_if_another_selector_turns_the_device_down_anyway():
+    l4 = f'{ATTRIBUTES}.?productName.orValue("") == "NVIDIA L4"'
+    assert Code.JUST_MISSED not in codes(findings(spec(exactly(1, MEMORY.format("80Gi"), l4))))
+
+
+def test_other_ways_to_write_a_threshold_are_known_too():
+    above = 'device.capacity["gpu.nvidia.com"].memory.isGreaterThan(quantity("80Gi"))'
+    assert "79Gi" in only(findings(spec(exactly(1, above))), Code.JUST_MISSED).fix.after
+
+
+def bare():
+    """One GPU of four publishes no profile of power."""
+    power = {"power": {"string": "high"}}
+    return picture([resource_slice(devices=[gpu(0), *(gpu(n, attributes=power) for n in (1, 2, 3))])])
+
+
+@pytest.mark.parametrize(
+    ("expression", "after"),
+    [
+        (f'{ATTRIBUTES}.power == "high"', f'{ATTRIBUTES}.?power.orValue("") == "high"'),
+        (f'{ATTRIBUTES}["power"] == "high"', f'{ATTRIBUTES}.?power.orValue("") == "high"'),
+        (f'{ATTRIBUTES}.power != "low"', f'has({ATTRIBUTES}.power) && ({ATTRIBUTES}.power != "low")'),
+    ],
+)
+def test_a_selector_that_fails_is_mended_by_its_guarded_form(expression, after):
+    wish = spec(exactly(1, expression))
+    failing = only(findings(wish, bare()), Code.SELECTOR_FAILS)
+    assert failing.severity == Severity.ERROR
+    assert "fails on 1 of the 4 devices" in failing.message
+    assert "gpu.nvidia.com/node-a/gpu-0" in failing.message
+    assert failing.fix.after == after
+    assert mended(wish, failing, bare()) == []
+    assert lint(bare(), [NamedSpec("p", failing.fix.apply(wish))]).matching == {"p": 3}
+
+
+def test_a_selector_is_not_asked_about_devices_that_the_class_turned_down():
+    odd = gpu(9, attributes={"type": {"string": "vfio"}})
+    del odd["attributes"]["driverVersion"]
+    seen = picture([resource_slice(devices=[odd, gpu(1)])])
+    newer = f'{ATTRIBUTES}.driverVersion.isGreaterThan(semver("570.0.0"))'
+    assert findings(spec(exactly(1, newer)), seen) == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        (f'{ATTRIBUTES}.?productname.orValue("").startsWith("NVIDIA H100")', "productName"),
+        (f'{ATTRIBUTES}.?product_name.orValue("").startsWith("NVIDIA H100")', "productName"),
+        (
+            'device.attributes["nvidia.com"].?productName.orValue("").startsWith("NVIDIA H100")',
+            '"gpu.nvidia.com"',
+        ),
+        (
+            'device.attributes["gpu.nvidia.com"].?memory.orValue(quantity("0"))'
+            '.compareTo(quantity("79Gi")) >= 0',
+            'device.capacity["gpu.nvidia.com"].?memory',
+        ),
+    ],
+)
+def test_a_name_that_nobody_publishes_is_mended_by_the_one_that_was_meant(wrong, right):
+    wish = spec(exactly(1, wrong))
+    found = only(findings(wish), Code.NOT_PUBLISHED)
+    assert "which no device of the cluster publishes. 6 devices publish" in found.message
+    assert right in found.fix.after
+    assert mended(wish, found) == []
+
+
+def test_a_name_like_no_other_has_no_fix():
+    found = only(findings(spec(exactly(1, f"{ATTRIBUTES}.?zzz.orValue(1) == 1"))), Code.NOT_PUBLISHED)
+    assert found.fix is None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "after"),
+    [
+        (
+            f'{ATTRIBUTES}.?cudaComputeCapability.orValue("") == "9.0"',
+            f'{ATTRIBUTES}.?cudaComputeCapability.orValue(semver("0.0.0")).compareTo(semver("9.0.0")) == 0',
+        ),
+        (f'{ATTRIBUTES}.slot == "3"', f"{ATTRIBUTES}.slot == 3"),
+        (f"{ATTRIBUTES}.productName == 100", f'{ATTRIBUTES}.productName == "100"'),
+    ],
+)
+def test_a_comparison_of_unlike_types_is_told_with_the_published_type(wrong, after):
+    slot = {"slot": {"int": 3}}
+    seen = picture([resource_slice(devices=[gpu(0, attributes=slot), gpu(1, attributes=slot)])])
+    found = only(findings(spec(exactly(1, wrong)), seen), Code.WRONG_TYPE)
+    assert found.severity == Severity.ERROR
+    assert "published as" in found.message
+    assert found.fix.after == after
+
+
+def test_an_order_of_unlike_types_fails_on_every_device():
+    wish = spec(exactly(1, f"{ATTRIBUTES}.productName >= 9"))
+    found = only(findings(wish), Code.WRONG_TYPE)
+    assert "fails on 6 of the 6 devices" in found.message
+    assert "attribute gpu.nvidia.com/productName is published as string" in found.message
+
+
+def test_quantities_compared_like_numbers_are_mended_to_compile():
+    wish = spec(exactly(1, 'device.capacity["gpu.nvidia.com"].memory >= quantity("79Gi")'))
+    found = only(findings(wish), Code.DOES_NOT_COMPILE)
+    assert mended(wish, found) == []
+    assert lint(fleet(), [NamedSpec("p", found.fix.apply(wish))]).matching == {"p": 4}
+
+
+@pytest.mark.parametrize(
+    ("wish", "code", "severity", "said"),
+    [
+        (spec(exactly(1, "device.name == 'x'")), Code.DOES_NOT_COMPILE, Severity.ERROR, "device.name"),
+        (spec(exactly(class_name="nobody")), Code.CLASS_MISSING, Severity.ERROR, "no device class nobody"),
+        (spec(exactly(5)), Code.TOO_MANY, Severity.ERROR, "asks for 5 devices on one node; the most that"),
+        (spec(exactly(33)), Code.INVALID, Severity.ERROR, "33"),
+        (
+            spec(exactly(1, f'{ATTRIBUTES}.?productName.orValue("") == "NVIDIA A100"')),
+            Code.MATCHES_NOTHING,
+            Severity.ERROR,
+            "of 6 in the cluster, 6 are in class gpu.nvidia.com, and the selector of request gpu accepts "
+            "none of the 6 left.",
+        ),
+        (
+            spec(exactly()),
+            Code.MATCHES_EVERYTHING,
+            Severity.NOTE,
+            "NVIDIA H100 80GB HBM3 and NVIDIA L4",
+        ),
+        (
+            spec(exactly(3, MEMORY.format("79Gi")), constraints=[PCIE]),
+            Code.CONSTRAINT,
+            Severity.ERROR,
+            "3 devices of one resource.kubernetes.io/pcieRoot are needed, and no node has more than 2",
+        ),
+        (
+            spec(exactly(2), constraints=[{"matchAttribute": "resource.kubernetes.io/pcieroot"}]),
+            Code.CONSTRAINT,
+            Severity.ERROR,
+            "6 devices publish resource.kubernetes.io/pcieRoot",
+        ),
+        (
+            spec(
+                exactly(3, MEMORY.format("79Gi")), constraints=[{"distinctAttribute": PCIE["matchAttribute"]}]
+            ),
+            Code.CONSTRAINT,
+            Severity.ERROR,
+            "3 devices of different resource.kubernetes.io/pcieRoot are needed, and no node has more than 2",
+        ),
+    ],
+)
+def test_what_can_never_be_is_said_with_numbers(wish, code, severity, said):
+    found = only(findings(wish), code)
+    assert found.severity == severity
+    assert said in found.message
+
+
+def test_a_constraint_that_a_node_meets_is_no_finding():
+    assert findings(spec(exactly(2, MEMORY.format("79Gi")), constraints=[PCIE])) == []
+
+
+def test_a_constraint_on_one_alternative_is_a_note():
+    wish = spec(
+        {
+            "name": "gpu",
+            "firstAvailable": [
+                {"name": "three", **ask(3, MEMORY.format("79Gi"))},
+                {"name": "one", **ask(1, MEMORY.format("79Gi"))},
+            ],
+        },
+        constraints=[{"requests": ["gpu/three"], **PCIE}],
+    )
+    assert only(findings(wish), Code.CONSTRAINT).severity == Severity.NOTE
+
+
+def test_an_alternative_that_matches_nothing_is_a_note_while_another_does():
+    a100 = f'{ATTRIBUTES}.?productName.orValue("") == "NVIDIA A100"'
+    options = [{"name": "a100", **ask(1, a100)}, {"name": "h100", **ask(1, MEMORY.format("79Gi"))}]
+    found = findings(spec({"name": "gpu", "firstAvailable": options}))
+    assert [(one.code, one.severity) for one in found] == [(Code.ALTERNATIVE_IDLE, Severity.NOTE)]
+    found = findings(spec({"name": "gpu", "firstAvailable": options[:1]}))
+    assert [(one.code, one.severity) for one in found] == [(Code.MATCHES_NOTHING, Severity.ERROR)]
+
+
+def test_a_limit_that_no_node_has_is_a_note():
+    wish = spec(exactly(1, MEMORY.format("79Gi")))
+    assert (
+        "no node has more than 4" in only(findings(wish, scalable="gpu", most=8), Code.LIMIT_TOO_HIGH).message
+    )
+    assert findings(wish, scalable="gpu", most=4) == []
+
+
+def test_shared_devices_may_serve_several_so_nothing_is_said_of_their_number():
+    seen = picture([resource_slice(devices=[gpu(0, allowMultipleAllocations=True)])])
+    assert codes(findings(spec(exactly(4)), seen)) == []
+
+
+def test_what_only_a_cluster_can_evaluate_is_a_note_and_its_matches_are_unknown():
+    wish = spec(exactly(1, "cidr('10.0.0.0/8').prefixLength() == 8"))
+    report = lint(fleet(), [NamedSpec("p", wish)])
+    assert report.matching == {"p": None}
+    assert only(findings(wish), Code.NOT_PREVIEWABLE).severity == Severity.NOTE
+
+
+def test_twins_are_told_once():
+    big, same = spec(exactly(1, MEMORY.format("79Gi"))), spec(exactly(1, MEMORY.format("70Gi")))
+    named = [
+        NamedSpec("a", big),
+        NamedSpec("b", big | {}),
+        NamedSpec("c", same),
+        NamedSpec("d", spec(exactly(2, MEMORY.format("79Gi")))),
+    ]
+    found = lint(fleet(), named).findings
+    assert [(one.name, one.code, "a" in one.message) for one in found if one.code.startswith("same")] == [
+        ("b", Code.SAME_SPEC, True),
+        ("c", Code.SAME_DEVICES, True),
+    ]
+
+
+def test_classes_are_checked_too():
+    classes = [
+        device_class("gpu.nvidia.com", IS_GPU),
+        device_class("typo", "device.attributes['gpu.nvidia.com'].typ == 'gpu'"),
+        device_class("none", "device.driver == 'gpu.amd.com'"),
+        {"metadata": {"name": "all"}, "spec": {}},
+    ]
+    other = resource_slice("node-c", [gpu(0)], driver="gpu.amd.com", pool="node-c")
+    slices = [resource_slice("node-a", [gpu(0)]), other]
+    found = lint(picture(slices[:1], classes=classes), []).findings
+    assert [(one.name, one.code) for one in found] == [
+        ("none", Code.MATCHES_NOTHING),
+        ("typo", Code.SELECTOR_FAILS),
+        ("typo", Code.NOT_PUBLISHED),
+        ("typo", Code.MATCHES_NOTHING),
+    ]
+    assert found[2].fix.after == "device.attributes['gpu.nvidia.com'].type == 'gpu'"
+    found = lint(picture(slices, classes=classes), []).findings
+    assert ("all", Code.MATCHES_EVERYTHING) in [(one.name, one.code) for one in found]
+
+
+def test_a_fix_is_void_once_the_spec_has_changed():
+    wish = spec(exactly(1, MEMORY.format("80Gi")))
+    fix = findings(wish)[0].fix
+    assert fix.apply(spec(exactly(1, MEMORY.format("70Gi")))) is None
+    assert fix.apply(spec()) is None
+    assert fix.apply(wish) == spec(exactly(1, MEMORY.format("79Gi")))
