@@ -14,18 +14,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from dra.cel.scan import TOKEN, scan
 from dra.facts import Malformed, Ref, value
 from dra.pools import PoolDevice
 from dra.quantity import Quantity, QuantityError
 
 KEPT = 2048  # expressions
+TOKEN = re.compile(
+    r"""(?P<space>\s+|//[^\n]*)
+      | (?P<string>[rRbB]{0,2}(?:\"{3}(?:[^\\]|\\.)*?\"{3}|'{3}(?:[^\\]|\\.)*?'{3}
+                  |"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'))
+      | (?P<name>[A-Za-z_][A-Za-z0-9_]*)
+      | (?P<other>&&|\|\||\.\?|\[\?|[0-9.]+|.)""",
+    re.VERBOSE | re.DOTALL,
+)
 OPENING, CLOSING = frozenset(("(", "[", "[?", "{")), frozenset((")", "]", "}"))
 STRING = r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\''
 LITERAL = rf"(?:quantity\((?:{STRING})\)|semver\((?:{STRING})\)|{STRING}|-?\d+|true|false)"
 ATTRIBUTE = (
     rf"device\.(?P<part>attributes|capacity)\[(?P<domain>{STRING})\]"
-    rf"(?:\.\??(?P<name>\w+)|\[\??(?P<key>{STRING})\])(?:\.orValue\({LITERAL}\))?"
+    rf"(?:\.\??(?P<name>\w+)\b(?!\()|\[\??(?P<key>{STRING})\])(?:\.orValue\({LITERAL}\))?"
 )
 SUBJECT = rf"(?:{ATTRIBUTE}|device\.(?P<field>driver))"
 FORMS = tuple(
@@ -38,6 +45,7 @@ FORMS = tuple(
         rf" ?(?P<sign>in) ?(?P<wanted>\[(?:{STRING}|-?\d+)(?:,(?:{STRING}|-?\d+))*\])",
     )
 )
+READS = re.compile(ATTRIBUTE)
 SIGNS = {"isGreaterThan": ">", "isLessThan": "<", "startsWith": "begins", "endsWith": "ends"}
 OPPOSITE = {">=": "<", "<=": ">", ">": "≤", "<": "≥"}
 SHOWN = {">=": "≥", "<=": "≤", "==": "=", "!=": "≠"}
@@ -160,7 +168,6 @@ def joined(parts: Sequence[str]) -> str:
 @lru_cache(maxsize=KEPT)
 def condition(text: str) -> Condition:
     """Read one part of an expression. It need not be valid."""
-    refs = tuple(sorted(scan(text).refs))
     # Spaces say nothing outside of strings; positions in the text are found again by its tokens.
     kept, places = [], []
     before = ""
@@ -174,11 +181,12 @@ def condition(text: str) -> Condition:
         places.extend(range(found.start(), found.end()))
         before = found.lastgroup or ""
     squeezed = "".join(kept)
+    refs = tuple(dict.fromkeys(_ref(found) for found in READS.finditer(squeezed)))
     for form in FORMS:
         match = form.fullmatch(squeezed)
         if match is None:
             continue
-        name = match["name"] or (_read(match["key"]) if match["key"] else "driver")
+        name = refs[0][2] if refs else "driver"
         start, end = match.span("wanted")
         wanted = _read(match["wanted"])
         if match["sign"] == "in":
@@ -193,22 +201,16 @@ def _split(tokens: list[tuple[str, bool]]) -> list[str]:
         tokens = _trim(tokens)[1:-1]
     parts: list[list[tuple[str, bool]]] = [[]]
     depth = 0
-    skip = False
-    for place, token in enumerate(tokens):
+    for token in tokens:
         text = token[0]
-        following = tokens[place + 1][0] if place + 1 < len(tokens) else ""
-        if skip:
-            skip = False
-            continue
         depth += (text in OPENING) - (text in CLOSING)
-        if depth == 0 and (text == "?" or text + following == "||"):
+        if depth == 0 and text in ("?", "||"):
             parts = [tokens]
             break
-        if depth == 0 and text + following == "&&":
+        if depth == 0 and text == "&&":
             parts.append([])
-            skip = True
-            continue
-        parts[-1].append(token)
+        else:
+            parts[-1].append(token)
     if len(parts) > 1:
         return [text for part in parts for text in _split(part)]
     text = "".join(text for text, _ in parts[0]).strip()
@@ -231,6 +233,10 @@ def _wrapped(tokens: list[tuple[str, bool]]) -> bool:
         if depth == 0:
             return place == len(inner) - 1
     return False
+
+
+def _ref(match: re.Match[str]) -> Ref:
+    return match["part"], _read(match["domain"]), match["name"] or _read(match["key"])
 
 
 def _read(literal: str) -> str:
