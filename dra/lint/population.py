@@ -7,6 +7,7 @@ evaluations per expression, and a set of groups is an integer with one bit each.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -38,7 +39,9 @@ class Population:
 
     def __init__(self, picture: Picture, expressions: Iterable[str], published: Published) -> None:
         self.picture = picture
+        self.every = picture.devices
         self._judged: dict[str, Judged] = {}
+        self._by_node: dict[int, Counter[str]] = {}
         refs: set[Ref] = set()
         self._whole = False
         for expression in expressions:
@@ -51,10 +54,10 @@ class Population:
         refs |= {ref for ref in meant if ref is not None}
         self._refs = [(part, domain, name, f"{domain}/{name}") for part, domain, name in sorted(refs)]
         by_look: dict[Hashable, list[int]] = {}
-        for place, device in enumerate(picture.devices):
+        for place, device in enumerate(self.every):
             by_look.setdefault(self._look(device), []).append(place)
         self.places: Sequence[list[int]] = list(by_look.values())
-        self.samples = [picture.devices[places[0]] for places in self.places]
+        self.samples = [self.every[places[0]] for places in self.places]
         self.all: Groups = (1 << len(self.places)) - 1
 
     def _look(self, device: PoolDevice) -> Hashable:
@@ -84,7 +87,15 @@ class Population:
     def devices(self, groups: Groups) -> Iterator[PoolDevice]:
         for number in self.numbers(groups):
             for place in self.places[number]:
-                yield self.picture.devices[place]
+                yield self.every[place]
+
+    def by_node(self, number: int) -> Counter[str]:
+        """Return how many devices of a group are local to each node; "" counts those that several reach."""
+        known = self._by_node.get(number)
+        if known is None:
+            known = Counter([self.every[place].node_name for place in self.places[number]])
+            self._by_node[number] = known
+        return known
 
     def judge(self, expression: str) -> Judged:
         """Raise `CompileError` or `NotPreviewable` for what cannot be evaluated here."""

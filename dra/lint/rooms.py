@@ -105,7 +105,7 @@ def _by_node(population: Population, groups: Groups, values: Sequence[int]) -> M
     for number in population.numbers(groups):
         for place in population.places[number]:
             if (seen := values[place]) != MISSING:
-                node = population.picture.devices[place].node_name
+                node = population.every[place].node_name
                 (found[node] if node else everywhere)[seen] += 1
     for counted in found.values():
         counted.update(everywhere)
@@ -114,7 +114,9 @@ def _by_node(population: Population, groups: Groups, values: Sequence[int]) -> M
 
 def _largest(population: Population, groups: Groups) -> tuple[str, int]:
     """Return the node that has most of the devices, and how many."""
-    counted = Counter(device.node_name for device in population.devices(groups))
+    counted: Counter[str] = Counter()
+    for number in population.numbers(groups):
+        counted.update(population.by_node(number))
     everywhere = counted.pop("", 0)
     name, most = max(counted.items(), key=lambda one: (one[1], one[0]), default=("any node", 0))
     return name, most + everywhere
