@@ -47,10 +47,41 @@ FORMS = tuple(
 )
 READS = re.compile(ATTRIBUTE)
 SIGNS = {"isGreaterThan": ">", "isLessThan": "<", "startsWith": "begins", "endsWith": "ends"}
-OPPOSITE = {">=": "<", "<=": ">", ">": "≤", "<": "≥"}
+SENTENCES = {
+    ">=": "%(name)s %(seen)s < %(wanted)s",
+    "<=": "%(name)s %(seen)s > %(wanted)s",
+    ">": "%(name)s %(seen)s ≤ %(wanted)s",
+    "<": "%(name)s %(seen)s ≥ %(wanted)s",
+    "==": "%(name)s %(seen)s, not %(wanted)s",
+    "!=": "%(name)s is %(seen)s",
+    "begins": "%(name)s %(seen)s, not %(wanted)s…",
+    "ends": "%(name)s %(seen)s, not …%(wanted)s",
+    "contains": "%(name)s %(seen)s, without %(wanted)s",
+    "in": "%(name)s %(seen)s, none of %(wanted)s",
+    "missing": "%(name)s is not published",
+    "": "%(seen)s",
+}
 SHOWN = {">=": "≥", "<=": "≤", "==": "=", "!=": "≠"}
 UNITS = {"Ki": "KiB", "Mi": "MiB", "Gi": "GiB", "Ti": "TiB"}
 GIB = 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """
+    What a device has and what a condition asks for, both in words. `sign` is that of the condition, "missing"
+    if the device publishes nothing of the name, and "" if the condition is of no usual form.
+    """
+
+    sign: str
+    name: str = ""
+    seen: str = ""
+    wanted: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """Say it in English, as "memory 24 GiB < 40 GiB"."""
+        return SENTENCES[self.sign] % {"name": self.name, "seen": self.seen, "wanted": self.wanted}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,31 +109,15 @@ class Condition:
             return f"{self.name} {self.sign} with {self.wanted}"
         return f"{self.name} {SHOWN.get(self.sign, self.sign)} {in_words(self.wanted)}"
 
-    def instead(self, device: PoolDevice) -> str:
-        """Say what a device that fails the condition has, as "memory 24 GiB < 40 GiB"."""
+    def against(self, device: PoolDevice) -> Difference:
+        """Say what a device that fails the condition has."""
         if not self.sign:
-            found = [f"{name} {has(device, (part, domain, name))}" for part, domain, name in self.refs]
-            return ", ".join(found)
+            return Difference("", seen=", ".join(f"{ref[2]} {has(device, ref) or '—'}" for ref in self.refs))
         seen = has(device, self.refs[0]) if self.refs else device.driver
         wanted = in_words(self.wanted)
-        if seen == wanted:  # to a tenth of a GiB, which is too coarse then
-            seen, wanted = has(device, self.refs[0], exactly=True) if self.refs else seen, self.wanted
-        match self.sign:
-            case ">=" | "<=" | ">" | "<" if seen != NOTHING:
-                return f"{self.name} {seen} {OPPOSITE[self.sign]} {wanted}"
-            case "begins" if seen != NOTHING:
-                return f"{self.name} {seen}, not {self.wanted}…"
-            case "ends" if seen != NOTHING:
-                return f"{self.name} {seen}, not …{self.wanted}"
-            case "contains" if seen != NOTHING:
-                return f"{self.name} {seen}, without {self.wanted}"
-            case "in" if seen != NOTHING:
-                return f"{self.name} {seen}, none of {self.wanted}"
-            case "==" if seen != NOTHING:
-                return f"{self.name} {seen}, not {wanted}"
-            case "!=":
-                return f"{self.name} is {seen}"
-        return f"{self.name} {seen}"
+        if seen == wanted and self.refs:  # to a tenth of a GiB, which is too coarse then
+            seen, wanted = has(device, self.refs[0], exactly=True), self.wanted
+        return Difference(self.sign if seen else "missing", self.name, seen, wanted)
 
     def with_wanted(self, literal: str) -> str:
         """Return the text of the condition with another literal, which is given as CEL has it."""
@@ -110,17 +125,14 @@ class Condition:
         return self.text[:start] + literal + self.text[end:]
 
 
-NOTHING = "is not published"
-
-
 def has(device: PoolDevice, ref: Ref, *, exactly: bool = False) -> str:
-    """Return what a device publishes under a name, in words or as written; NOTHING if it does not."""
+    """Return what a device publishes under a name, in words or as written; "" if it does not."""
     try:
         found = value(device, ref)
     except Malformed as error:
         return str(error)
     if found is None:
-        return NOTHING
+        return ""
     return str(found) if exactly else in_words(found)
 
 

@@ -11,7 +11,7 @@ from operator import or_
 from dra import columns
 from dra.allocator import AllocationError
 from dra.cel import NotPreviewable
-from dra.match.conditions import Condition, condition
+from dra.match.conditions import Condition, Difference, condition
 from dra.match.funnel import Funnel, funnel, parts_of
 from dra.match.places import fit, nodes_of
 from dra.nodes import name_of
@@ -38,16 +38,16 @@ class Drop:
     """
     One device that does not come into question, and the first thing that is in its way.
 
-    `condition` is the part of the class or selector that fails and `instead` what the device has ("memory 24
-    GiB < 40 GiB"); `message` what a selector says that fails on it; `holder` is "namespace/name" of a claim,
-    which not everybody may read. `free_beside` is how many devices that match are free on its node.
+    `condition` is the part of the class or selector that fails and `difference` what the device has instead;
+    `message` is what a selector says that fails on it; `holder` is "namespace/name" of a claim, which not
+    everybody may read. `free_beside` is how many devices that match are free on its node.
     """
 
     place: int
     device: PoolDevice
     cause: Cause
     condition: Condition | None = None
-    instead: str = ""
+    difference: Difference | None = None
     message: str = ""
     taint: Taint | None = None
     holder: str = ""
@@ -58,7 +58,8 @@ class Drop:
         """Say it in English without naming the holder."""
         match self.cause:
             case Cause.CLASS | Cause.SELECTOR:
-                return self.instead or f"does not meet {self.condition.text if self.condition else ''}"
+                said = self.difference.sentence if self.difference else ""
+                return said or f"does not meet {self.condition.text if self.condition else ''}"
             case Cause.ERROR:
                 return f"could not be evaluated: {self.message}"
             case Cause.TAINT:
@@ -99,7 +100,7 @@ def reason_of(picture: Picture, ask: Ask, place: int) -> Drop | None:
             return Drop(place, device, Cause.ERROR, failing, message=message)
         if not verdicts.flags[place]:
             false = _part_that_is_false(picture, expression, place)
-            return Drop(place, device, cause, false, instead=false.instead(device))
+            return Drop(place, device, cause, false, difference=false.against(device))
     if taint := untolerated(ask.tolerations, picture.taints[place]):
         return Drop(place, device, Cause.TAINT, taint=taint)
     if ask.admin or picture.can_take(device):

@@ -74,7 +74,7 @@ def test_only_what_and_joins_at_the_top_is_taken_apart(expression, parts):
 def test_a_condition_says_what_it_asks_and_what_a_device_has_instead(text, words, instead):
     seen = picture([resource_slice(devices=[gpu(0, product="NVIDIA L4", memory="24Gi")])])
     assert condition(text).words == words
-    assert condition(text).instead(seen.devices[0]) == instead
+    assert condition(text).against(seen.devices[0]).sentence == instead
 
 
 def test_another_literal_takes_the_place_of_the_old_one():
@@ -193,4 +193,4 @@ def test_a_class_and_a_used_up_partition_are_reasons_as_well(manifests):
     reasons = {device.name: reason_of(taken, whole, place) for place, device in enumerate(taken.devices)}
     assert reasons["gpu-0"].cause == Cause.USED_UP
     assert reasons["gpu-0-mig-1g5gb-19-0"].cause == Cause.CLASS
-    assert reasons["gpu-0-mig-1g5gb-19-0"].instead == "type mig, not gpu"
+    assert reasons["gpu-0-mig-1g5gb-19-0"].difference.sentence == "type mig, not gpu"
