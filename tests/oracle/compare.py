@@ -3,11 +3,13 @@
 from typing import Any
 
 # What a case comes to, on either side.
-ALLOCATED, DOES_NOT_FIT, ERROR, GIVEN_UP = "allocated", "does not fit", "error", "given up"
+ALLOCATED, DOES_NOT_FIT, ERROR, GIVEN_UP, CRASH = "allocated", "does not fit", "error", "given up", "crash"
 
 
 def outcome(answer: dict) -> str:
     """Return what an answer of either side comes to. Upstream's panic is an error too."""
+    if answer.get("crash"):
+        return CRASH
     if answer.get("gaveUp") or answer.get("timeout"):
         return GIVEN_UP
     if answer.get("error") is not None or answer.get("panic"):
@@ -16,7 +18,16 @@ def outcome(answer: dict) -> str:
 
 
 def difference(upstream: dict, ours: dict) -> str:
-    """Return in one line how our answer differs; empty if it does not. Wording of errors is our own."""
+    """
+    Return in one line how our answer differs; empty if it does not. Wording of errors is our own.
+
+    Where upstream itself answers now this, now that, ours has to be one of its answers.
+    """
+    found = _difference(upstream, ours)
+    return found if all(_difference(other, ours) for other in upstream.get("also", ())) else ""
+
+
+def _difference(upstream: dict, ours: dict) -> str:
     theirs, mine = outcome(upstream), outcome(ours)
     if theirs != mine:
         return f"upstream: {_told(upstream)}; ours: {_told(ours)}"
@@ -38,7 +49,7 @@ def plain(value: Any) -> Any:
 
 
 def _told(answer: dict) -> str:
-    what = answer.get("error") or answer.get("panic")
+    what = answer.get("error") or answer.get("panic") or answer.get("crash")
     return outcome(answer) + (f" ({what})" if what else "")
 
 

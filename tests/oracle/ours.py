@@ -1,5 +1,7 @@
 """What our engine answers, in the shape of upstream's answers."""
 
+import traceback
+
 from dra.allocator import AllocationError, SearchGivenUp, allocate
 from dra.cel import CompileError, EvaluationError
 from dra.picture import Picture
@@ -19,6 +21,9 @@ def answer(case: dict) -> dict:
         return told | {"error": given_up.message, "gaveUp": True}
     except (AllocationError, CompileError, EvaluationError) as error:
         return told | {"error": str(error)}
+    except Exception as crash:
+        where = traceback.extract_tb(crash.__traceback__)[-1]
+        return told | {"crash": f"{type(crash).__name__} at {where.filename}:{where.lineno}: {crash}"}
     return told | {"results": None if found is None else [one.as_dict() for one in found]}
 
 

@@ -7,7 +7,7 @@ from tests.oracle.generate.held import draw_held
 from tests.oracle.generate.places import draw_node
 from tests.oracle.generate.selectors import draw_classes
 from tests.oracle.generate.slices import draw_slices
-from tests.oracle.generate.world import TOPICS, draw_features, draw_world
+from tests.oracle.generate.world import TOPICS, draw_world
 
 __all__ = ["TOPICS", "make_case"]
 
@@ -19,7 +19,7 @@ def make_case(seed: int, number: int, topic: str = "") -> dict:
     config = [opaque(dice) for _ in range(dice.randint(1, 2))] if world.about("config") else []
     case: dict = {
         "name": f"{seed}/{number}",
-        "features": draw_features(world),
+        "features": world.features,
         "classes": draw_classes(dice, config),
         "slices": draw_slices(world),
         "node": draw_node(dice),

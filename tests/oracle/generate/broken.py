@@ -107,11 +107,19 @@ def _policy(dice: Dice, device: dict) -> None:
         )
 
 
+def _one_name(dice: Dice, devices: dict) -> None:
+    """Give requests of one form one name: with one of each form, upstream panics."""
+    form = dice.choice(["exactly", "firstAvailable"])
+    for request in devices["requests"]:
+        if form in request:
+            request["name"] = "r0"
+
+
 def _limits(dice: Dice, devices: dict) -> None:
-    """Ask for about 32 devices, in one request or in several."""
+    """Ask for more than 32 devices, in one request or in several."""
     plain = [request["exactly"] for request in devices["requests"] if "exactly" in request]
     for ask in plain:
-        ask |= {"allocationMode": "ExactCount", "count": dice.choice([11, 16, 17, 31, 32, 33])}
+        ask |= {"allocationMode": "ExactCount", "count": 17 if len(plain) > 1 else dice.choice([33, 1000])}
 
 
 BREAKS: list[Break] = [
@@ -171,7 +179,7 @@ BREAKS: list[Break] = [
         )
     ),
     _on_claim(lambda dice, devices: devices.update(requests=[])),
-    _on_claim(lambda dice, devices: devices["requests"] and devices["requests"][-1].update(name="r0")),
+    _on_claim(_one_name),
     _on_claim(lambda dice, devices: devices.update(config=[{"requests": ["nobody"]}, {}])),
     _on_claim(_limits),
 ]

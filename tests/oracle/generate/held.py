@@ -7,7 +7,7 @@ def draw_held(world: World) -> dict:
     dice = world.dice
     if not world.about("held"):
         return {}
-    share = dice.choice([0.1, 0.25, 0.5])
+    share = dice.choice([0.1, 0.2, 0.4])
     devices, shared, consumed = [], [], {}
     for driver, pool, device in world.devices:
         if not dice.chance(share):

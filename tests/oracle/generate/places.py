@@ -14,7 +14,7 @@ def draw_node(dice: Dice) -> dict:
 
 def draw_place(dice: Dice, *, selectors: bool) -> dict:
     """Return the fields of one place; about one in six is not reached from the node."""
-    weights = {"here": 50, "all": 22, "selector": 30 if selectors else 6, "elsewhere": 12}
+    weights = {"here": 56, "all": 24, "selector": 30 if selectors else 5, "elsewhere": 8}
     match dice.weighted(weights):
         case "here":
             return {"nodeName": NODE}

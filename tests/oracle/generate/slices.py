@@ -10,17 +10,21 @@ POOLS = ("node-a", "pool-b", "rack/1", "zeta", "node-b", "a")
 def draw_slices(world: World) -> list[dict]:
     dice = world.dice
     slices: list[dict] = []
-    pools = dice.sample(POOLS, dice.weighted({1: 40, 2: 30, 3: 15, 4: 10, 5: 5}))
+    pools = dice.sample(
+        POOLS, dice.weighted({1: 80, 2: 15, 3: 5} if world.stable else {1: 36, 2: 32, 3: 17, 4: 10, 5: 5})
+    )
     large = dice.chance(0.05) or world.about("limits")
     for pool in pools:
         driver = dice.choice(world.drivers)
         slices += _pool(world, driver, pool, dice.randint(20, 40) if large else dice.weighted(SIZES))
     if dice.chance(0.5):
         dice.shuffle(slices)
+    if world.stable:  # pools in order of their names, so that this order is among those that upstream takes
+        slices.sort(key=lambda one: (one["spec"]["driver"], one["spec"]["pool"]["name"]))
     return slices
 
 
-SIZES = {0: 1, 1: 12, 2: 16, 3: 16, 4: 14, 5: 10, 6: 8, 8: 6, 12: 3}
+SIZES = {0: 1, 1: 7, 2: 12, 3: 16, 4: 16, 5: 12, 6: 10, 8: 8, 12: 4}
 
 
 def _pool(world: World, driver: str, pool: str, size: int) -> list[dict]:
@@ -30,10 +34,12 @@ def _pool(world: World, driver: str, pool: str, size: int) -> list[dict]:
     parts = min(max(size, 1), dice.weighted({1: 55, 2: 30, 3: 15}))
     names = dice.sample(range(size + 3), size)
     place = draw_place(dice, selectors=world.about("nodeSelector"))
+    if world.about("limits"):
+        place = {"allNodes": True}
     slices = []
     for part in range(parts):
         per_device = world.about("perDevice") and dice.chance(0.7)
-        if dice.chance(0.12):
+        if dice.chance(0.12) and not world.about("limits"):
             place = draw_place(dice, selectors=world.about("nodeSelector"))
         devices = [
             draw_device(world, driver, f"dev-{number}", counter_sets, per_device=per_device)

@@ -20,14 +20,14 @@ TOPICS = {
     "distinctAttribute": 0.12,
     "firstAvailable": 0.25,
     "generations": 0.2,
-    "held": 0.5,
+    "held": 0.4,
     "incomplete": 0.06,
     "limits": 0.04,
-    "malformed": 0.17,
-    "matchAttribute": 0.25,
-    "nodeSelector": 0.2,
+    "malformed": 0.18,
+    "matchAttribute": 0.2,
+    "nodeSelector": 0.17,
     "perDevice": 0.15,
-    "selectors": 0.5,
+    "selectors": 0.42,
     "taints": 0.25,
     # alpha in 1.37: the experimental allocator alone knows them
     "compatibilityGroups": 0.04,
@@ -69,7 +69,13 @@ class World:
     dice: Dice
     topics: set[str]
     drivers: list[str] = field(default_factory=list)
+    features: dict[str, bool] = field(default_factory=dict)
     devices: list[tuple[str, str, dict]] = field(default_factory=list)
+
+    @property
+    def stable(self) -> bool:
+        """Whether upstream's stable allocator will be asked: it takes pools in no order."""
+        return {switch for switch, on in self.features.items() if on} <= set(STABLE)
 
     def about(self, topic: str) -> bool:
         return topic in self.topics
@@ -80,15 +86,15 @@ def draw_world(dice: Dice, always: str = "") -> World:
     if always:
         topics.add(always)
     if "limits" in topics:  # with devices in plenty: a search that fails among so many never ends
-        topics &= {"limits", "firstAvailable", "all", "adminAccess", "config", "malformed"}
+        topics &= {"limits", "firstAvailable", "adminAccess", "config"}
     if "compatibilityGroups" in topics:
         topics.add("counters")
-    return World(dice, topics, drivers=list(DRIVERS[: 1 + dice.chance(0.3)]))
+    drivers = list(DRIVERS[: 1 + dice.chance(0.3)])
+    return World(dice, topics, drivers, _features(dice, topics))
 
 
-def draw_features(world: World) -> dict[str, bool]:
-    """Mostly what the topics need, in sets that let each of upstream's three allocators run."""
-    dice = world.dice
+def _features(dice: Dice, topics: set[str]) -> dict[str, bool]:
+    """Return mostly what the topics need, in sets that let each of upstream's three allocators run."""
     kind = dice.weighted({"default": 40, "needed": 25, "stable": 12, "random": 18, "everything": 5})
     if kind == "default":
         on = set(INCUBATING)
@@ -97,11 +103,11 @@ def draw_features(world: World) -> dict[str, bool]:
     elif kind == "everything":
         on = set(EXPERIMENTAL)
     elif kind == "needed":
-        on = {SWITCHES[topic] for topic in world.topics if topic in SWITCHES}
+        on = {SWITCHES[topic] for topic in topics if topic in SWITCHES}
     else:
         on = {switch for switch in INCUBATING if dice.chance(0.7)}
     if kind != "random":
-        on |= {SWITCHES[topic] for topic in ALPHA if world.about(topic) and dice.chance(0.85)}
+        on |= {SWITCHES[topic] for topic in ALPHA if topic in topics and dice.chance(0.85)}
     return {switch: True for switch in EXPERIMENTAL if switch in on} | {
         switch: False for switch in EXPERIMENTAL if switch not in on and dice.chance(0.1)
     }
