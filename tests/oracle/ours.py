@@ -4,6 +4,7 @@ import traceback
 
 from dra.allocator import AllocationError, SearchGivenUp, allocate
 from dra.cel import CompileError, EvaluationError
+from dra.features import Features
 from dra.picture import Picture
 
 
@@ -15,6 +16,7 @@ def answer(case: dict) -> dict:
             classes=case.get("classes", ()),
             slices=case.get("slices", ()),
             claims=_holders(case.get("allocated", {})),
+            features=Features.of_switches(case.get("features", {})),
         )
         found = allocate(picture, case.get("node", {}), case.get("claims", ()))
     except SearchGivenUp as given_up:
