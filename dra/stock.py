@@ -15,7 +15,6 @@ from itertools import chain
 from dra.cel import Selector, compile_selector
 from dra.columns import Column, everything, pack
 from dra.facts import Ref, exact_value, lookup
-from dra.ground import Ground
 from dra.nodes import name_of, slice_reaches
 from dra.objects import Json
 from dra.pools import CounterKey, DeviceKey, Pool, PoolDevice, pools_of
@@ -42,11 +41,6 @@ class Stock:
         return pools_of(self.slices)
 
     @cached_property
-    def ground(self) -> Ground:
-        """The pools as each node sees them, which is what the allocator goes by."""
-        return Ground(self.pools)
-
-    @cached_property
     def devices(self) -> list[PoolDevice]:
         """Devices of usable pools, in the order in which they are tried."""
         return [device for pool in self.pools if pool.usable for device in pool.devices]
@@ -61,11 +55,14 @@ class Stock:
         return everything(len(self.devices))
 
     @cached_property
-    def special(self) -> Column:
-        """
-        Devices that are taken in shares or at the expense of others, so that counting free ones misleads.
-        """
-        return pack(device.shareable or bool(device.counters) for device in self.devices)
+    def shareable(self) -> Column:
+        """Devices that are taken in shares."""
+        return pack(device.shareable for device in self.devices)
+
+    @cached_property
+    def counting(self) -> Column:
+        """Devices that are taken at the expense of others of their pool."""
+        return pack(bool(device.counters) for device in self.devices)
 
     @cached_property
     def capacities(self) -> Sequence[int]:
@@ -148,9 +145,12 @@ class Stock:
 
     @cached_property
     def pool_numbers(self) -> Sequence[int]:
-        """The number of the pool of each device."""
-        numbers: dict[PoolKey, int] = {}
-        return array("i", (numbers.setdefault((one.driver, one.pool), len(numbers)) for one in self.devices))
+        """The number of the pool of each device, in `pool_keys`."""
+        return _numbered((one.driver, one.pool) for one in self.devices)
+
+    @cached_property
+    def pool_keys(self) -> list[PoolKey]:
+        return list(dict.fromkeys((one.driver, one.pool) for one in self.devices))
 
     def values(self, attribute: str) -> Sequence[int]:
         """

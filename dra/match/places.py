@@ -1,29 +1,23 @@
-"""
-On how many nodes a claim fits, and how many claims fit at once.
-
-Nodes that look alike to the claim give one answer, so thousands of nodes need a handful of searches.
-"""
+"""On how many nodes a claim fits, and how many claims fit at once."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import or_
 
-from dra import columns
 from dra.allocator import AllocationError, SearchGivenUp, allocate
 from dra.allocator.constraints import constraints_of
-from dra.columns import unpack
 from dra.match.funnel import Funnel
+from dra.match.looks import Looks
+from dra.match.options import Option, option_of
 from dra.nodes import name_of
 from dra.objects import Json
 from dra.picture import Picture
-from dra.pools import PoolDevice
-from dra.stock import MISSING
 
 LOOKS = 500  # searches per preview
-BITS = 8  # flags that a byte of a column has room for
+
+type Runs = Sequence[range]
 
 
 @dataclass(slots=True)
@@ -38,156 +32,148 @@ class Fit:
 
 
 def fit(picture: Picture, spec: Json, funnels: Sequence[Funnel], claims: int) -> Fit:
-    """Count nodes and claims. A cordoned node takes no pod and therefore no claim."""
-    nodes = [node for node in nodes_of(picture) if not (node.get("spec") or {}).get("unschedulable")]
-    counted = _Counting(picture, spec, funnels, claims)
+    """
+    Count nodes and claims. A cordoned node takes no pod and therefore no claim.
+
+    Raise `AllocationError` for a constraint that names no attribute.
+    """
+    attributes = sorted({constraint.attribute for constraint in constraints_of(spec)})
+    counting = _Counting(picture, spec, funnels, attributes, claims)
     found = Fit([], 0)
-    for node in nodes:
-        times = counted.times(node)
-        if times:
+    looks: Counter[Hashable] = Counter()
+    for node, runs in picture.sites:
+        if counting.fits(node, runs):
             found.nodes.append(name_of(node))
-            # Devices that several nodes reach can be taken once only: add nothing up that might be the same.
-            found.claims = max(found.claims, times) if counted.wandering else found.claims + times
+            looks[counting.look] += 1
+    # Devices that several nodes reach can be taken once only: add nothing up that might be the same.
+    if found.nodes and not picture.stock.wanders and len(found.nodes) >= claims:
+        found.claims = claims
+    elif picture.stock.wanders:
+        found.claims = max((counting.times(look) for look in looks), default=0)
+    else:
+        found.claims = sum(counting.times(look) * nodes for look, nodes in looks.items())
     found.claims = min(found.claims, claims)
-    found.gave_up = counted.gave_up
+    found.gave_up = counting.gave_up
     return found
 
 
 def nodes_of(picture: Picture) -> Sequence[Json]:
     """Return the nodes of the picture; without any, bare ones of the names that devices are local to."""
-    if picture.nodes:
-        return picture.nodes
-    return [
-        {"metadata": {"name": name}} for name in sorted({one.node_name for one in picture.devices} - {""})
-    ]
+    return picture.nodes or [node for node, _ in picture.sites]
+
+
+def needs(funnels: Sequence[Funnel]) -> dict[str, int]:
+    """Return the least number of devices per request; of mode All at least one."""
+    return {name: min(counts) for name, counts in _counts(funnels).items()}
+
+
+def _counts(funnels: Sequence[Funnel]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for one in funnels:
+        found.setdefault(one.ask.request, []).append(1 if one.ask.all else one.ask.count)
+    return found
 
 
 class _Counting:
     """How many claims fit a node, worked out once per look of a node."""
 
-    def __init__(self, picture: Picture, spec: Json, funnels: Sequence[Funnel], claims: int) -> None:
+    def __init__(
+        self,
+        picture: Picture,
+        spec: Json,
+        funnels: Sequence[Funnel],
+        attributes: Sequence[str],
+        claims: int,
+    ) -> None:
         self.picture, self.claims = picture, claims
         self.claim: Json = {"metadata": {"name": "preview"}, "spec": spec}
-        attributes = sorted({constraint.attribute for constraint in constraints_of(spec)})
-        self.values = [picture.stock.values(attribute) for attribute in attributes]
-        self.looks: dict[Hashable, int] = {}
-        self.gave_up = False
         self.least = max(1, sum(needs(funnels).values()))
-        self.wandering = picture.stock.wanders
-        self.simple = self._counts_alone(funnels)
-        self.marks = b"" if self.simple is not None else _marks(picture, funnels)
-        if self.simple is None and picture.stock.special:
-            self.values.append(picture.stock.pool_numbers)  # devices of one pool compete for its counters
+        every = any(one.ask.all for one in funnels)
+        most = claims * sum(max(counts) for counts in _counts(funnels).values())
+        self.most = len(picture.devices) if every else most
+        self.options = [option_of(picture, one, self.most) for one in funnels]
+        self.alone = None if attributes else _alone(picture, self.options)
+        self.looks = Looks(picture, self.options, attributes, self.most)
+        self.sites: dict[Hashable, tuple[Json, Runs]] = {}  # one of each look that fits
+        self.known: dict[Hashable, bool] = {}
+        self.look: Hashable = None  # of the node that was asked about last
+        self.searches = 0
+        self.gave_up = False
 
-    def _counts_alone(self, funnels: Sequence[Funnel]) -> bytes | None:
-        """
-        For one request of whole devices the number of free ones on a node is the answer.
+    def fits(self, node: Json, runs: Runs) -> bool:
+        """Say whether one claim fits on the node."""
+        if self.alone is not None:
+            rooms = [
+                (sum([flags.count(1, run.start, run.stop) for run in runs]), need)
+                for flags, need in self.alone.rooms
+            ]
+            known = any(room >= need for room, need in rooms)
+            self.look = tuple([room for room, _ in rooms])
+        else:
+            self.look = self.looks.look(runs)
+            if self.look not in self.known:
+                self.known[self.look] = self._fits(node, 1)
+            known = self.known[self.look]
+        if known:
+            self.sites.setdefault(self.look, (node, runs))
+        return known
 
-        Return which are free, or None if it takes a search.
-        """
-        if len(funnels) != 1 or self.values or self.wandering:
-            return None
-        only, devices = funnels[0], self.picture.devices
-        if only.failing or only.ask.all or only.ask.admin or only.ask.alternative or only.ask.capacity:
-            return None
-        if self.picture.stock.special & only.accepted:
-            return None
-        return unpack(only.free, len(devices))
-
-    def times(self, node: Json) -> int:
-        """Return how many claims fit on the node, at most as many as asked for."""
-        places = self.picture.places_on(node)
-        if self.simple is not None:
-            free = self.simple
-            return min(sum([free[place] for place in places]) // self.least, self.claims)
-        look = self._look(places)
-        if look not in self.looks:
-            # One search that took too long, or very many searches, are as much as a page may wait for.
-            self.gave_up = self.gave_up or len(self.looks) >= LOOKS
-            if self.gave_up:
-                return 0
-            self.looks[look] = self._try(node, len(places))
-        return self.looks[look]
-
-    def _try(self, node: Json, places: int) -> int:
-        """
-        Return how many claims fit by trying one more at a time; they share the node, so the search sees them
-        all.
-        """
-        times = 0
-        while times < min(self.claims, max(1, 32 * places)):
-            try:
-                if allocate(self.picture, node, [self.claim] * (times + 1)) is None:
-                    break
-            except SearchGivenUp:
-                self.gave_up = True
-                break
-            except AllocationError:
-                break
+    def times(self, look: Hashable) -> int:
+        """Return how many claims fit on a node of a look that fits one, at most as many as asked for."""
+        node, runs = self.sites[look]
+        bound = min(self.claims, self._room(runs) // self.least)
+        if self.alone is not None and self.alone.additive:
+            return bound
+        times = 1
+        while times < bound and self._fits(node, times + 1):
             times += 1
         return times
 
-    def _look(self, places: Sequence[int]) -> Hashable:
-        """Describe a node by what matters to the claim, so that alike nodes are equal."""
-        marks, values = self.marks, self.values
-        seen = sorted([(mark, place) for place in places if (mark := marks[place])])
-        look: list[Hashable] = [mark for mark, _ in seen]
-        for of in values:
-            # Which value it is does not matter, only which devices have the same.
-            numbers = {MISSING: MISSING}
-            look.append(tuple([numbers.setdefault(of[place], len(numbers)) for _, place in seen]))
-        return tuple(look)
+    def _room(self, runs: Runs) -> int:
+        """Return an upper bound of the devices or shares that requests could take on a node."""
+        if any(option.funnel.ask.admin for option in self.options):
+            return self.claims * self.least
+        length = len(self.picture.devices)
+        tables = [option.shares or option.usable.to_bytes(length, "little") for option in self.options]
+        return sum(max(table[place] for table in tables) for run in runs for place in run)
+
+    def _fits(self, node: Json, claims: int) -> bool:
+        """Try that many claims at once; they share the node, so the search sees them all."""
+        # One search that took too long, or very many searches, are as much as a page may wait for.
+        self.searches += 1
+        self.gave_up = self.gave_up or self.searches > LOOKS
+        if self.gave_up:
+            return False
+        try:
+            return allocate(self.picture, node, [self.claim] * claims) is not None
+        except SearchGivenUp:
+            self.gave_up = True
+        except AllocationError:
+            pass
+        return False
 
 
-def needs(funnels: Sequence[Funnel]) -> dict[str, int]:
-    """Return the least number of devices per request; of mode All at least one."""
-    needed: dict[str, int] = {}
-    for one in funnels:
-        count = 1 if one.ask.all else one.ask.count
-        needed[one.ask.request] = min(needed.get(one.ask.request, count), count)
-    return needed
-
-
-def _marks(picture: Picture, funnels: Sequence[Funnel]) -> Sequence[int]:
+@dataclass(frozen=True, slots=True)
+class _Alone:
     """
-    Number the devices by all that matters of them to the claim, alike ones alike.
+    For one request of devices that do not depend on each other, the number of usable ones is the answer.
 
-    0 is a device that no request accepts or fails on.
+    `rooms` are, per alternative, flags of what is usable and how many it needs. `additive`: twice as many are
+    enough for two claims.
     """
+
+    rooms: list[tuple[bytes, int]]
+    additive: bool
+
+
+def _alone(picture: Picture, options: Sequence[Option]) -> _Alone | None:
+    """Return None if it takes a search."""
+    if len({option.funnel.ask.request for option in options}) > 1 or picture.stock.wanders:
+        return None
+    entangled = picture.stock.counting | picture.stock.shareable
+    for option in options:
+        if not option.plain or (entangled & option.usable and option.funnel.ask.count > 1):
+            return None
     length = len(picture.devices)
-    concerned = reduce(or_, (one.accepted for one in funnels))
-    groups = [group for one in funnels for group in (one.accepted, one.open)]
-    groups.append(picture.available & concerned)
-    failing = {place for one in funnels for place in one.failing}
-    sized = any(one.ask.capacity for one in funnels)
-    if not (failing or sized or picture.stock.special & concerned) and len(groups) <= BITS:
-        return unpack(sum(group << bit for bit, group in enumerate(groups)), length)
-    flags = [unpack(group, length) for group in groups]
-    special = unpack(picture.stock.special, length)
-    numbers: dict[Hashable, int] = {None: 0}
-    marks = [0] * length
-    for place in {*columns.places(concerned, length), *failing}:
-        device = picture.devices[place]
-        mark: Hashable = (
-            bytes([group[place] for group in flags]),
-            place in failing,
-            _rest(picture, device) if special[place] else "",
-            repr(device.raw.get("capacity")) if sized else "",
-        )
-        marks[place] = numbers.setdefault(mark, len(numbers))
-    return marks
-
-
-def _rest(picture: Picture, device: PoolDevice) -> str:
-    """Describe what is left of a device that is shared or made of counters."""
-    pool, held = (device.driver, device.pool), picture.held
-    return repr(
-        (
-            device.key in held.holders,
-            sorted((name, amount.nano) for name, amount in held.consumed.get(device.key, {}).items()),
-            device.raw.get("capacity"),
-            sorted((counter, amount.nano) for counter, amount in device.counters),
-            sorted(held.counters.get(pool, {}).items()) if device.counters else (),
-            sorted(picture.counters.get(pool, {}).items()) if device.counters else (),
-        )
-    )
+    rooms = [(option.usable.to_bytes(length, "little"), option.funnel.ask.count) for option in options]
+    return _Alone(rooms, len(options) == 1 and not entangled & options[0].usable)
