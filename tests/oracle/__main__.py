@@ -15,6 +15,7 @@ from pathlib import Path
 from tests.oracle.compare import ALLOCATED, DOES_NOT_FIT, ERROR, GIVEN_UP, outcome
 from tests.oracle.generate import TOPICS, make_case
 from tests.oracle.run import Speed, Verdict, verdicts
+from tests.oracle.shrink import shrink, signature
 from tests.oracle.uses import features_used
 
 OUTCOMES = (ALLOCATED, DOES_NOT_FIT, ERROR, GIVEN_UP)
@@ -38,10 +39,22 @@ def main() -> int:
         f"{speed.cases} cases: ours {speed.cases / speed.ours:.0f}/s, "
         f"both sides {speed.cases / speed.both:.0f}/s"
     )
+    if asked.shrink:
+        different = smallest(different, asked.shrink)
     if different:
         write(asked.failures, different)
         say(f"{len(different)} differ; see {asked.failures}, and try again with --replay {asked.failures}")
     return 1 if different else 0
+
+
+def smallest(different: list[Verdict], kinds: int) -> list[Verdict]:
+    """Return one shrunk case for each kind of difference."""
+    shortest = sorted(different, key=lambda one: len(json.dumps(one.case)))
+    by_kind = {signature(one): one for one in reversed(shortest)}
+    shrunk = [shrink(one, lambda cases: list(verdicts(cases))) for one in [*by_kind.values()][:kinds]]
+    for one in shrunk:
+        say(f"{one.difference}\n  {json.dumps(one.case)}")
+    return shrunk
 
 
 def arguments() -> argparse.Namespace:
@@ -51,6 +64,7 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--cases", type=int, default=1000)
     parser.add_argument("--feature", choices=sorted(TOPICS), default="", help="let every case be about this")
+    parser.add_argument("--shrink", type=int, default=0, metavar="N", help="shrink N kinds of difference")
     parser.add_argument("--replay", type=Path, help="cases from a file, one per line, instead of random ones")
     parser.add_argument("--failures", type=Path, default=Path("/tmp/oracle-failures.jsonl"))
     asked = parser.parse_args()

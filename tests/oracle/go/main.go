@@ -13,11 +13,12 @@ import (
 // A mode answers one line. What it returns is written as one line of JSON.
 var modes = map[string]func(line []byte) any{
 	"allocate": answerAllocate,
+	"cel":      answerCel,
 }
 
 func main() {
 	if len(os.Args) != 2 || modes[os.Args[1]] == nil {
-		fmt.Fprintf(os.Stderr, "usage: oracle allocate|… < cases.jsonl > answers.jsonl\n")
+		fmt.Fprintf(os.Stderr, "usage: oracle allocate|cel < cases.jsonl > answers.jsonl\n")
 		os.Exit(2)
 	}
 	if err := serve(modes[os.Args[1]], os.Stdin, os.Stdout); err != nil {
