@@ -1,0 +1,190 @@
+"""
+One situation as data: what is put into a cluster under names of its own, and what its pods get.
+
+Each situation has a driver and a class of its own, so they do not meet on the node that most of them share.
+Those with pools that are wrong, or with several nodes, bring nodes. All that is made is labelled `situation`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tests.controlplane.client import CLUSTER_WIDE
+
+type Json = dict[str, Any]
+
+API = "resource.k8s.io/v1"
+PLAIN, PRIVILEGED = "situations", "situations-of-admins"  # namespaces
+COMMON = "common"  # the node of those that bring none
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """
+    A pod, and what is expected of it: the names of the devices of all its claims in order, or a wait.
+
+    `fails` is a wait that trying again would not end: the engine refuses to search. A pod that `binds` late
+    is bound only when its driver has reported a condition of the device. One that is `pinned` names its node.
+    """
+
+    manifest: Json
+    gets: tuple[str, ...] = ()
+    fails: bool = False
+    binds: bool = False
+    earlier: bool = False
+    pinned: bool = False
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Namespace and name."""
+        return self.manifest["metadata"]["namespace"], self.manifest["metadata"]["name"]
+
+    @property
+    def waits(self) -> bool:
+        return not self.gets
+
+
+class Stage:
+    """Collects the objects of one situation. Methods that make an object return nothing."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.namespace = PLAIN
+        self.home = COMMON
+        self.driver = self.klass = f"{name}.example.com"
+        self.objects: list[Json] = []
+        self.pods: list[Pod] = []
+
+    def allow_admin_access(self) -> None:
+        self.namespace = PRIVILEGED
+
+    def node(self, name: str = "", *, cordoned: bool = False, **labels: str) -> None:
+        """Bring a node; the nameless one is where slices are that name none."""
+        name = self._full(name)
+        self.home = self.name
+        labels |= {"kubernetes.io/hostname": name}
+        self._add("Node", name, {"spec": {"unschedulable": True} if cordoned else {}}, **labels)
+
+    def device_class(self, name: str = "", expression: str = "", **spec: Any) -> None:
+        expression = expression or f"device.driver == '{self.driver}'"
+        selectors = [{"cel": {"expression": expression}}]
+        self._add("DeviceClass", name or self.klass, {"spec": {"selectors": selectors, **spec}})
+
+    def slice(
+        self, *devices: Json, node: str = "", pool: str = "", name: str = "0", of: int = 1, **spec: Any
+    ) -> None:
+        """Publish devices, local to a node unless `spec` has another place for them."""
+        pool = self._full(pool or node)
+        if not {"allNodes", "nodeSelector", "perDeviceNodeSelection"} & spec.keys():
+            spec["nodeName"] = self._full(node) if node else self.home
+        numbers = {"generation": spec.pop("generation", 1), "resourceSliceCount": of}
+        if devices:
+            spec["devices"] = list(devices)
+        spec |= {"driver": self.driver, "pool": {"name": pool, **numbers}}
+        self._add("ResourceSlice", f"{pool}-{name}", {"spec": spec})
+
+    def usual(self, *devices: Json, **slice_spec: Any) -> None:
+        """Publish devices and make a class of them."""
+        self.device_class()
+        self.slice(*devices, **slice_spec)
+
+    def taint_rule(self, name: str, effect: str, *, value: str = "", **selector: str) -> None:
+        taint = {"key": "example.com/broken", "value": value, "effect": effect}
+        spec = {"deviceSelector": {"driver": self.driver, **selector}, "taint": taint}
+        self._add("DeviceTaintRule", f"{self.name}-{name}", {"spec": spec})
+
+    def has(self, **attributes: str | int | bool) -> str:
+        """Return a selector: the device has these attributes."""
+        parts = [
+            f"device.attributes['{self.driver}'].{key} == {value!r}" for key, value in attributes.items()
+        ]
+        return " && ".join(parts)
+
+    def asks(self, count: int | None = None, where: str = "", klass: str = "", **more: Any) -> Json:
+        """Return what stands under `exactly`, or as an alternative."""
+        asked: Json = {"deviceClassName": klass or self.klass, **more}
+        if count is not None:
+            asked["count"] = count
+        if where:
+            asked["selectors"] = [{"cel": {"expression": where}}]
+        return asked
+
+    def exactly(self, count: int | None = None, where: str = "", name: str = "gpu", **more: Any) -> Json:
+        return {"name": name, "exactly": self.asks(count, where, **more)}
+
+    def claim(self, name: str, *requests: Json, **devices: Any) -> None:
+        spec = {"devices": {"requests": list(requests), **devices}}
+        self._add("ResourceClaim", name, {"spec": spec})
+
+    def template(self, name: str, *requests: Json, **devices: Any) -> None:
+        spec = {"devices": {"requests": list(requests), **devices}}
+        self._add("ResourceClaimTemplate", name, {"spec": {"spec": spec}})
+
+    def pod(
+        self,
+        *claims: str,
+        name: str = "pod",
+        gets: Sequence[str] = (),
+        fails: bool = False,
+        binds: bool = False,
+        earlier: bool = False,
+        on: str = "",
+        resources: Json | None = None,
+    ) -> None:
+        """Add a pod that uses claims and templates by name. An `earlier` one runs when the others come."""
+        uses = [{"name": claim, self._source(claim): self._full(claim)} for claim in claims]
+        amounts = {"requests": resources, "limits": resources} if resources else {}
+        asked = {"claims": [{"name": claim} for claim in claims], **amounts}
+        brought = {"situation": self.name} if self.home != COMMON else {"kubernetes.io/hostname": COMMON}
+        where = {"kubernetes.io/hostname": self._full(on)} if on else brought
+        spec: Json = {
+            "nodeSelector": where,
+            "containers": [{"name": "main", "image": "example", "resources": asked}],
+            "resourceClaims": uses,
+        }
+        manifest = {"kind": "Pod", "metadata": self._metadata("Pod", name), "spec": spec}
+        self.pods.append(Pod(manifest, tuple(gets), fails, binds, earlier, bool(on)))
+
+    def _add(self, kind: str, name: str, body: Json, **labels: str) -> None:
+        version = {} if kind == "Node" else {"apiVersion": API}
+        self.objects.append(
+            {**version, "kind": kind, "metadata": self._metadata(kind, name, **labels), **body}
+        )
+
+    def _metadata(self, kind: str, name: str, **labels: str) -> Json:
+        metadata: Json = {"name": name, "labels": labels | {"situation": self.name}}
+        if kind in CLUSTER_WIDE:
+            return metadata
+        return metadata | {"name": self._full(name), "namespace": self.namespace}
+
+    def _full(self, name: str) -> str:
+        return f"{self.name}-{name}" if name else self.name
+
+    def _source(self, claim: str) -> str:
+        names = (one["metadata"]["name"] for one in self.objects if one["kind"] == "ResourceClaimTemplate")
+        return "resourceClaimTemplateName" if self._full(claim) in names else "resourceClaimName"
+
+
+type Situation = Callable[[Stage], None]
+
+
+def device(name: str, capacity: Json | None = None, *, raw: Json | None = None, **attributes: Any) -> Json:
+    """Return a device of a slice. A capacity is a quantity, or the whole entry with its policy."""
+    made: Json = {"name": name, **(raw or {})}
+    if attributes:
+        made["attributes"] = {key: {_kind(value): value} for key, value in attributes.items()}
+    if capacity:
+        made["capacity"] = {
+            key: value if isinstance(value, dict) else {"value": value} for key, value in capacity.items()
+        }
+    return made
+
+
+def devices(*names: str) -> list[Json]:
+    return [device(name) for name in names]
+
+
+def _kind(value: object) -> str:
+    return {bool: "bool", int: "int"}.get(type(value), "string")
