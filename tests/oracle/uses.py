@@ -78,9 +78,9 @@ def _of_device(device: dict) -> Iterator[str]:
 
 
 def _of_rest(case: dict) -> Iterator[str]:
-    if case.get("allocated"):
+    if case.get("allocated") or any("status" in claim for claim in case.get("claims", ())):
         yield "held devices"
-    if len(case.get("claims", ())) > 1:
+    if sum("status" not in claim for claim in case.get("claims", ())) > 1:
         yield "several claims"
     if any("config" in one["spec"] for one in case.get("classes", ())):
         yield "config"

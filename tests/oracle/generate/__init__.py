@@ -3,7 +3,7 @@
 from tests.oracle.generate.broken import break_something
 from tests.oracle.generate.claims import draw_claims, opaque
 from tests.oracle.generate.dice import Dice
-from tests.oracle.generate.held import draw_held
+from tests.oracle.generate.held import draw_held, draw_holder
 from tests.oracle.generate.places import draw_node
 from tests.oracle.generate.selectors import draw_classes
 from tests.oracle.generate.slices import draw_slices
@@ -30,4 +30,5 @@ def make_case(seed: int, number: int, topic: str = "") -> dict:
         case["node"]["status"] = {"declaredFeatures": ["DRAOptionalNodeOperations"]}
     if world.about("malformed"):
         break_something(dice, case)
+    case["claims"] = draw_holder(world) + case["claims"]
     return {key: value for key, value in case.items() if value or key in ("name", "node")}

@@ -3,6 +3,29 @@
 from tests.oracle.generate.world import World
 
 
+def draw_holder(world: World) -> list[dict]:
+    """Return a claim that is allocated already, or none."""
+    dice = world.dice
+    if not world.about("held") or dice.chance(0.75):
+        return []
+    results = []
+    for driver, pool, device in world.devices:
+        if dice.chance(0.25):
+            result = {"request": "r0", "driver": driver, "pool": pool, "device": device["name"]}
+            if device.get("allowMultipleAllocations") and dice.chance(0.9):
+                result["shareID"] = "00000000-0000-0000-0000-000000000001"
+                if "memory" in device.get("capacity", {}):
+                    result["consumedCapacity"] = {"memory": dice.choice(["1Gi", "3Gi", "12Gi"])}
+            if dice.chance(0.15):
+                result["adminAccess"] = dice.chance(0.8)
+            results.append(result)
+    ask = {"name": "r0", "exactly": {"deviceClassName": "any", "allocationMode": "ExactCount", "count": 1}}
+    metadata = {"name": "holder", "namespace": "team-b"}
+    allocation = {"devices": {"results": results}}
+    spec = {"devices": {"requests": [ask]}}
+    return [{"metadata": metadata, "spec": spec, "status": {"allocation": allocation}}]
+
+
 def draw_held(world: World) -> dict:
     dice = world.dice
     if not world.about("held"):

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -94,6 +95,13 @@ func answerAllocate(line []byte) any {
 	return answer
 }
 
+// unallocated leaves out the claims that the scheduler would not give to the allocator.
+func (c *allocateCase) unallocated() []*resourceapi.ResourceClaim {
+	return slices.DeleteFunc(slices.Clone(c.Claims), func(claim *resourceapi.ResourceClaim) bool {
+		return claim.Status.Allocation != nil
+	})
+}
+
 func (c *allocateCase) pools() int {
 	pools := sets.New[[2]string]()
 	for _, slice := range c.Slices {
@@ -115,7 +123,7 @@ func (a *allocateAnswer) ask(asked *allocateCase) {
 		a.fail(err)
 		return
 	}
-	state, err := stateOf(asked)
+	state, err := stateOf(asked, features.ConsumableCapacity)
 	if err != nil {
 		a.fail(err)
 		return
@@ -127,7 +135,7 @@ func (a *allocateAnswer) ask(asked *allocateCase) {
 	}
 	a.Allocator = strings.Trim(strings.TrimSuffix(fmt.Sprintf("%T", allocator), ".Allocator"), "*")
 	defer func() { a.Steps = stepsOf(allocator) }()
-	results, err := allocator.Allocate(ctx, &asked.Node, asked.Claims)
+	results, err := allocator.Allocate(ctx, &asked.Node, asked.unallocated())
 	a.Timeout = ctx.Err() != nil
 	if err != nil {
 		a.fail(err)
@@ -163,8 +171,9 @@ func celCache(features structured.Features) *cel.Cache {
 	return celCaches[key]
 }
 
-// stateOf tells what is in use, in the shape that the scheduler keeps.
-func stateOf(asked *allocateCase) (structured.AllocatedState, error) {
+// stateOf tells what is in use, in the shape that the scheduler keeps: what `allocated` lists as it is, and what
+// allocated claims have by the rules of the scheduler.
+func stateOf(asked *allocateCase, consumable bool) (structured.AllocatedState, error) {
 	state := structured.AllocatedState{
 		AllocatedDevices:         sets.New[structured.DeviceID](),
 		AllocatedSharedDeviceIDs: sets.New[structured.SharedDeviceID](),
@@ -184,6 +193,24 @@ func stateOf(asked *allocateCase) (structured.AllocatedState, error) {
 		}
 		id := structured.MakeDeviceID(name[:first], name[first+1:last], name[last+1:])
 		state.AggregatedCapacity.Insert(structured.NewDeviceConsumedCapacity(id, consumed))
+	}
+	for _, claim := range asked.Claims {
+		if claim.Status.Allocation == nil {
+			continue
+		}
+		for _, result := range claim.Status.Allocation.Devices.Results {
+			id := structured.MakeDeviceID(result.Driver, result.Pool, result.Device)
+			switch {
+			case result.AdminAccess != nil && *result.AdminAccess:
+			case consumable && result.ShareID != nil:
+				state.AllocatedSharedDeviceIDs.Insert(structured.MakeSharedDeviceID(id, result.ShareID))
+				if result.ConsumedCapacity != nil {
+					state.AggregatedCapacity.Insert(structured.NewDeviceConsumedCapacity(id, result.ConsumedCapacity))
+				}
+			default:
+				state.AllocatedDevices.Insert(id)
+			}
+		}
 	}
 	return state, nil
 }
