@@ -48,9 +48,7 @@ def main() -> int:
         different = smallest(different, asked.shrink)
     if different:
         write(asked.failures, different)
-        say(
-            f"{len(different)} differ without a reason; see {asked.failures}, and try again with --replay {asked.failures}"
-        )
+        say(f"{len(different)} differ without a reason; try again with --replay {asked.failures}")
     return 1 if different else 0
 
 
