@@ -1,0 +1,220 @@
+"""
+Whether a claim fails only because what is free is scattered, and whose end would make room for it.
+
+Ask only for a claim that does not fit now. The search is bounded: what it finds is true, and that it finds
+nothing proves nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import combinations
+
+from dra.allocator import AllocationError, SearchGivenUp, allocate
+from dra.cel import CelError
+from dra.columns import Column, places
+from dra.held import key_of, results_of
+from dra.nodes import name_of
+from dra.objects import Ask, Json, asks
+from dra.picture import Picture
+from dra.pools import PoolDevice
+
+NODES = 24  # looked at, those first that lack least
+TRIES = 150  # allocations
+SHOWN = 3
+NUMBERED = re.compile(r"-?\d+$")  # memory-slice-3 and memory-slice-4 are pieces of the same
+
+
+class Scatter(StrEnum):
+    """How the free devices lie."""
+
+    NONE = ""
+    NODES = "nodes"  # enough are free, on different nodes
+    PARTS = "parts"  # enough is left of the GPUs of a node, in pieces
+
+
+@dataclass(frozen=True, slots=True)
+class Relief:
+    """If these claims ("namespace/name") ended, one claim of the spec would fit on the node."""
+
+    claims: tuple[str, ...]
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Relieved:
+    """`sentence` says what is scattered, "" if that is not the reason; `reliefs` name fewest claims first."""
+
+    scatter: Scatter = Scatter.NONE
+    sentence: str = ""
+    reliefs: tuple[Relief, ...] = ()
+
+
+def would_fit_without(picture: Picture, spec: Json) -> Relieved:
+    """Look for single claims whose end would let one claim of `spec` fit, then for pairs on one node."""
+    try:
+        wanted = _Wanted(picture, spec)
+    except (KeyError, CelError):
+        return Relieved()
+    if not wanted.accepted or not wanted.least:
+        return Relieved()
+    scatter, sentence = _scatter(wanted)
+    return Relieved(scatter, sentence, tuple(_reliefs(picture, spec, wanted)))
+
+
+class _Wanted:
+    """
+    What the spec accepts, with the nodes that reach enough of it.
+
+    Raise `KeyError` for an unknown class and `CelError` for a selector that cannot be used.
+    """
+
+    def __init__(self, picture: Picture, spec: Json) -> None:
+        self.picture = picture
+        self.asks = list(asks(spec))
+        self.accepted: Column = 0
+        for ask in self.asks:
+            self.accepted |= _accepted(picture, ask)
+        least: dict[str, int] = {}
+        for ask in self.asks:
+            count = 1 if ask.all else ask.count
+            least[ask.request] = min(least.get(ask.request, count), count)
+        self.least = sum(least.values())
+        devices = picture.devices
+        self.devices = [devices[place] for place in places(self.accepted, len(devices))]
+        self.takeable = [device for device in self.devices if picture.can_take(device)]
+
+    def nodes(self) -> list[str]:
+        """Return nodes that have enough such devices, held ones among them; those first that lack least."""
+        there = Counter(device.node_name for device in self.devices)
+        free = Counter(device.node_name for device in self.takeable)
+        enough = [node for node, count in there.items() if node and count >= self.least]
+        return sorted(enough, key=lambda node: (self.least - free[node], node))
+
+
+def _accepted(picture: Picture, ask: Ask) -> Column:
+    left = picture.untainted(ask.tolerations)
+    for expression in (*picture.class_expressions(ask.class_name), *ask.expressions):
+        left &= picture.verdicts(expression).column
+    return left
+
+
+def _scatter(wanted: _Wanted) -> tuple[Scatter, str]:
+    free = len(wanted.takeable)
+    on = Counter(device.node_name for device in wanted.takeable)
+    if free >= wanted.least and max(on.values(), default=0) < wanted.least and "" not in on:
+        return Scatter.NODES, (
+            f"{free} devices that match are free, on {len(on)} nodes; the claim needs {wanted.least} on one, "
+            f"and no node has more than {max(on.values())}."
+        )
+    return _parts(wanted)
+
+
+def _parts(wanted: _Wanted) -> tuple[Scatter, str]:
+    """Compare what is left of the GPUs of each node in all with what the smallest way to fit takes."""
+    picture = wanted.picture
+    cut = [device for device in wanted.devices if device.counters]
+    if not cut or len(wanted.asks) != 1 or wanted.takeable:
+        return Scatter.NONE, ""
+    need = min((_pieces(device) for device in cut), key=lambda pieces: sorted(pieces.items()))
+    for name in need:
+        need[name] *= wanted.least
+    for node in wanted.nodes():
+        left: Counter[str] = Counter()
+        for pool in {(device.driver, device.pool) for device in cut if device.node_name == node}:
+            for (_, counter), amount in (picture.left_in(pool) or {}).items():
+                left[NUMBERED.sub("", counter)] += amount
+        if all(left[name] >= amount for name, amount in need.items()):
+            return Scatter.PARTS, (
+                f"What is left of the GPUs of {node} is as much as the claim needs, but not in one piece."
+            )
+    return Scatter.NONE, ""
+
+
+def _pieces(device: PoolDevice) -> Counter[str]:
+    pieces: Counter[str] = Counter()
+    for (_, counter), amount in device.counters:
+        pieces[NUMBERED.sub("", counter)] += amount.nano
+    return pieces
+
+
+def _reliefs(picture: Picture, spec: Json, wanted: _Wanted) -> Iterator[Relief]:
+    """Yield reliefs of one claim, or if there are none of two, within `TRIES` allocations."""
+    names = wanted.nodes()[:NODES]
+    near = {name: _Near(picture, name) for name in names}
+    holders = {holder for one in near.values() for holder in one.holders}
+    claims = {name: claim for claim in picture.claims if (name := _name(claim)) in holders}
+    sites = [_Site(picture, one, claims, wanted) for one in near.values()]
+    tries = found = 0
+    for number in (1, 2):
+        for site in sites:
+            for gone in combinations(site.holders, number):
+                if tries == TRIES:
+                    return
+                tries += 1
+                if site.fits(spec, gone):
+                    yield Relief(gone, site.name)
+                    found += 1
+                    break  # the next one on another node says more
+            if found == SHOWN:
+                return
+        if found:
+            return
+
+
+class _Near:
+    """The pools that a node reaches, and who holds something of them."""
+
+    def __init__(self, picture: Picture, name: str) -> None:
+        self.name = name
+        nodes = (node for node in picture.nodes if name_of(node) == name)
+        self.node: Json = next(nodes, {"metadata": {"name": name}})
+        devices = [picture.devices[place] for place in picture.places_on(self.node)]
+        self.pools = {(device.driver, device.pool) for device in devices}
+        held = picture.held
+        self.holders: set[str] = set()
+        for device in devices:
+            one = held.holders.get(device.key)
+            self.holders.update([one] if one else held.sharers.get(device.key, ()))
+
+
+class _Site:
+    """One node by itself, so that a trial reads some claims and not all of the cluster's."""
+
+    def __init__(self, picture: Picture, near: _Near, claims: Mapping[str, Json], wanted: _Wanted) -> None:
+        self.name, self.node = near.name, near.node
+        self.claims = {name: claims[name] for name in near.holders if name in claims}
+        pools = (pool for pool in picture.pools if (pool.driver, pool.name) in near.pools)
+        self.picture = Picture(
+            classes=picture.classes,
+            slices=[one for pool in pools for one in pool.slices],
+            claims=[*self.claims.values()],
+            taint_rules=picture.taint_rules,
+            nodes=[self.node],
+            features=picture.features,
+        )
+        concerned = {(one.driver, one.pool) for one in wanted.devices if one.node_name == self.name}
+        holders = [name for name, claim in self.claims.items() if concerned & _pools(claim)]
+        self.holders = sorted(holders, key=lambda one: (len(results_of(self.claims[one])), one))
+
+    def fits(self, spec: Json, gone: Sequence[str]) -> bool:
+        rest = [claim for name, claim in self.claims.items() if name not in gone]
+        wish = {"metadata": {"name": "preview"}, "spec": spec}
+        try:
+            return allocate(self.picture.after(claims=rest), self.node, [wish]) is not None
+        except (AllocationError, SearchGivenUp):
+            return False
+
+
+def _name(claim: Json) -> str:
+    metadata = claim.get("metadata") or {}
+    return f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
+
+
+def _pools(claim: Json) -> set[tuple[str, str]]:
+    """Return the pools of which the claim holds something; admin access holds nothing."""
+    return {key_of(one)[:2] for one in results_of(claim) if one.get("adminAccess") is not True}

@@ -1,0 +1,183 @@
+"""What can still be cut from a GPU, and whose end would let a claim fit."""
+
+from hypothesis import given as of
+from hypothesis import strategies as st
+
+from dra.allocator import allocate
+from dra.fragmentation import boards_of
+from dra.relief import Relief, Scatter, would_fit_without
+from tests.dra.clusters import (
+    NVIDIA,
+    PCIE,
+    claim,
+    device_class,
+    exactly,
+    gpu,
+    holds,
+    node,
+    picture,
+    resource_slice,
+    spec,
+)
+
+SIZES = {"1g.10gb": 1, "2g.20gb": 2, "3g.40gb": 4, "7g.80gb": 8}
+STARTS = {"1g.10gb": range(7), "2g.20gb": (0, 2, 4), "3g.40gb": (0, 4), "7g.80gb": (0,)}
+
+
+def partition(board, profile, start):
+    takes = {f"memory-slice-{at}": {"value": "1"} for at in range(start, start + SIZES[profile])}
+    return gpu(0, attributes={"type": {"string": "mig"}, "profile": {"string": profile}}) | {
+        "name": f"gpu-{board}-{profile.replace('.', '')}-{start}",
+        "capacity": {"memory": {"value": f"{9856 * SIZES[profile]}Mi"}},
+        "consumesCounters": [{"counterSet": f"gpu-{board}", "counters": takes}],
+    }
+
+
+def whole(board):
+    takes = {f"memory-slice-{at}": {"value": "1"} for at in range(8)}
+    counters = [{"counterSet": f"gpu-{board}", "counters": takes}]
+    return gpu(board, consumesCounters=counters)
+
+
+def slices(on="node-a", boards=1):
+    """GPUs of eight memory slices, each as a whole and in every partition."""
+    eight = {f"memory-slice-{at}": {"value": "1"} for at in range(8)}
+    sets = [{"name": f"gpu-{board}", "counters": eight} for board in range(boards)]
+    devices = [
+        one
+        for board in range(boards)
+        for one in (
+            whole(board),
+            *(partition(board, profile, start) for profile in SIZES for start in STARTS[profile]),
+        )
+    ]
+    return [
+        resource_slice(on, name=f"{on}-counters", slices=2, sharedCounters=sets),
+        resource_slice(on, devices, name=f"{on}-devices", slices=2),
+    ]
+
+
+def cuts(seen, pool="node-a"):
+    (board,) = boards_of(seen, NVIDIA, pool)
+    return {cut.partition: (cut.places, cut.held, cut.open, cut.most) for cut in board.cuts}
+
+
+def wanting(profile, count=1, **more):
+    expression = f'device.attributes["gpu.nvidia.com"].?profile.orValue("") == "{profile}"'
+    return spec(exactly(count, expression, class_name="mig.nvidia.com", **more))
+
+
+def test_an_untouched_gpu_can_be_cut_in_any_way():
+    assert cuts(picture(slices())) == {
+        "": (1, 0, 1, 1),
+        "7g.80gb": (1, 0, 1, 1),
+        "3g.40gb": (2, 0, 2, 2),
+        "2g.20gb": (3, 0, 3, 3),
+        "1g.10gb": (7, 0, 7, 7),
+    }
+
+
+def test_one_small_partition_in_the_middle_leaves_room_for_no_large_one():
+    seen = picture(slices(), holds("gpu-0-1g10gb-1"), holds("gpu-0-1g10gb-5", name="other"))
+    assert cuts(seen) == {
+        "": (1, 0, 0, 0),
+        "7g.80gb": (1, 0, 0, 0),
+        "3g.40gb": (2, 0, 0, 0),
+        "2g.20gb": (3, 0, 1, 1),
+        "1g.10gb": (7, 2, 5, 5),
+    }
+
+
+def test_the_whole_comes_first_and_boards_by_name():
+    seen = picture(slices(boards=2), holds("gpu-0"))
+    first, second = boards_of(seen, NVIDIA, "node-a")
+    assert (first.counter_set, second.counter_set, first.node_name) == ("gpu-0", "gpu-1", "node-a")
+    assert [cut.most for cut in first.cuts] == [0, 0, 0, 0, 0]
+    assert [cut.partition for cut in second.cuts] == ["", "7g.80gb", "3g.40gb", "2g.20gb", "1g.10gb"]
+    assert boards_of(seen, NVIDIA, "node-z") == []
+    assert boards_of(picture([resource_slice(devices=[gpu(0)])]), NVIDIA, "node-a") == []
+
+
+def test_a_pool_with_an_overdrawn_counter_gives_nothing():
+    seen = picture(slices(), holds("gpu-0"), holds("gpu-0-1g10gb-0", name="other"))
+    assert {cut[3] for cut in cuts(seen).values()} == {0}
+
+
+@of(st.sets(st.sampled_from([f"gpu-0-1g10gb-{start}" for start in range(7)])), st.sampled_from([*SIZES]))
+def test_as_many_can_be_cut_as_the_allocator_gives(held, profile):
+    """The allocator takes the first fit; for partitions of one size in order that is the most."""
+    claims = [holds(name, name=name) for name in sorted(held)]
+    seen = picture(slices(), *claims)
+    most = cuts(seen)[profile][3]
+    if most:
+        assert allocate(seen, node(), [claim(wanting(profile, most))]) is not None
+    assert allocate(seen, node(), [claim(wanting(profile, most + 1))]) is None
+
+
+def test_it_is_said_whose_end_makes_room():
+    small = [holds("gpu-0-1g10gb-1", name="one"), holds("gpu-0-3g40gb-4", name="two")]
+    seen = picture(slices(), *small)
+    found = would_fit_without(seen, wanting("3g.40gb"))
+    assert found.reliefs == (Relief(("vision/one",), "node-a"),)
+    assert found.scatter == Scatter.NONE
+
+
+def test_pairs_are_looked_for_where_no_single_claim_is_enough():
+    seen = picture(slices(), holds("gpu-0-1g10gb-1", name="one"), holds("gpu-0-1g10gb-5", name="two"))
+    assert would_fit_without(seen, wanting("7g.80gb")).reliefs == (
+        Relief(("vision/one", "vision/two"), "node-a"),
+    )
+
+
+def test_what_is_left_in_pieces_is_told():
+    seen = picture(slices(), holds("gpu-0-1g10gb-1", name="one"), holds("gpu-0-1g10gb-5", name="two"))
+    found = would_fit_without(seen, wanting("3g.40gb"))
+    assert found.scatter == Scatter.PARTS
+    assert found.sentence == (
+        "What is left of the GPUs of node-a is as much as the claim needs, but not in one piece."
+    )
+    assert found.reliefs == (Relief(("vision/one",), "node-a"),)
+
+
+def test_free_devices_on_different_nodes_are_told():
+    pools = [resource_slice(name, [gpu(0), gpu(1)]) for name in ("node-a", "node-b")]
+    seen = picture(pools, holds("gpu-0", name="one"), holds("gpu-1", name="two", pool="node-b"))
+    found = would_fit_without(seen, spec(exactly(2)))
+    assert found.scatter == Scatter.NODES
+    assert found.sentence.startswith("2 devices that match are free, on 2 nodes; the claim needs 2 on one")
+    assert found.reliefs == (Relief(("vision/one",), "node-a"), Relief(("vision/two",), "node-b"))
+
+
+def test_whoever_holds_least_is_named_first():
+    pool = resource_slice("node-a", [gpu(number) for number in range(4)])
+    seen = picture([pool], holds("gpu-0", "gpu-1", name="large"), holds("gpu-2", "gpu-3", name="pair"))
+    wish = spec(exactly(2), constraints=[PCIE])
+    assert would_fit_without(seen, wish).reliefs == (Relief(("vision/large",), "node-a"),)
+    seen = picture([pool], holds("gpu-0", "gpu-1", "gpu-2", name="a"), holds("gpu-3", name="b"))
+    assert would_fit_without(seen, spec(exactly())).reliefs == (Relief(("vision/b",), "node-a"),)
+
+
+def test_what_no_end_of_a_claim_helps_has_no_relief():
+    pool = resource_slice("node-a", [gpu(0)])
+    seen = picture([pool], holds("gpu-0"))
+    for wish in (
+        spec(exactly(2)),
+        spec(exactly(class_name="nobody")),
+        spec(exactly(1, "device.name == 'x'")),
+        spec(),
+    ):
+        assert would_fit_without(seen, wish).reliefs == ()
+
+
+def test_who_only_looks_on_holds_nothing():
+    pool = resource_slice("node-a", [gpu(0)])
+    seen = picture([pool], holds("gpu-0", name="holder"), holds("gpu-0", name="admin", adminAccess=True))
+    assert would_fit_without(seen, spec(exactly())).reliefs == (Relief(("vision/holder",), "node-a"),)
+
+
+def test_the_rest_of_the_claims_is_kept_in_mind():
+    classes = [device_class("any", "device.driver == 'gpu.nvidia.com'")]
+    pool = resource_slice("node-a", [gpu(number) for number in range(3)])
+    seen = picture([pool], *(holds(f"gpu-{n}", name=f"c{n}") for n in range(3)), classes=classes)
+    found = would_fit_without(seen, spec(exactly(2, class_name="any")))
+    assert found.reliefs == (Relief(("vision/c0", "vision/c1"), "node-a"),)
