@@ -76,12 +76,13 @@ def constraints(spec: Json) -> list[Json]:
 def alternatives(request: Json, path: str = "") -> list[Ask]:
     """Return the ways in which one request can be met, the preferred one first."""
     name = str(request.get("name") or "")
-    if (exactly := request.get("exactly")) is not None:
-        return [Ask(name, "", f"{path}.exactly", exactly)]
-    return [
-        Ask(name, str(one.get("name") or ""), f"{path}.firstAvailable[{place}]", one)
-        for place, one in enumerate(request.get("firstAvailable") or ())
-    ]
+    if offered := request.get("firstAvailable"):
+        return [
+            Ask(name, str(one.get("name") or ""), f"{path}.firstAvailable[{place}]", one)
+            for place, one in enumerate(offered)
+        ]
+    exactly = request.get("exactly")
+    return [] if exactly is None else [Ask(name, "", f"{path}.exactly", exactly)]
 
 
 def asks(spec: Json) -> Iterator[Ask]:

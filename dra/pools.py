@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from dra.objects import Json
 from dra.quantity import Quantity, QuantityError
@@ -39,6 +40,7 @@ class PoolDevice:
     taints: tuple[Taint, ...] = ()
     slice_name: str = ""
     counters: tuple[tuple[CounterKey, Quantity], ...] = ()  # what it takes of the pool's shared counters
+    skipped: tuple[str, ...] = ()  # node operations that its slice lets the kubelet leave out
 
     @property
     def key(self) -> DeviceKey:
@@ -57,13 +59,69 @@ class PoolDevice:
         return f"{self.driver}/{self.pool}/{self.name}"
 
 
+@dataclass(frozen=True, eq=False)
+class PoolSlice:
+    """One ResourceSlice of a pool. Its devices are read when first asked for."""
+
+    raw: Json
+    number: int  # its place among the slices of the cluster
+
+    @property
+    def spec(self) -> Json:
+        found: Json = self.raw.get("spec") or {}
+        return found
+
+    @cached_property
+    def name(self) -> str:
+        return str((self.raw.get("metadata") or {}).get("name") or "")
+
+    @property
+    def driver(self) -> str:
+        return str(self.spec.get("driver") or "")
+
+    @property
+    def pool(self) -> str:
+        return str((self.spec.get("pool") or {}).get("name") or "")
+
+    @cached_property
+    def generation(self) -> int:
+        return int((self.spec.get("pool") or {}).get("generation") or 0)
+
+    @cached_property
+    def count(self) -> int:
+        """How many slices it says the pool has."""
+        return int((self.spec.get("pool") or {}).get("resourceSliceCount") or 0)
+
+    @property
+    def node_name(self) -> str:
+        return str(self.spec.get("nodeName") or "")
+
+    @property
+    def counter_sets(self) -> Sequence[Json]:
+        return self.spec.get("sharedCounters") or ()
+
+    @cached_property
+    def grouped(self) -> bool:
+        """Whether some device says with which others it may be allocated (compatibility groups)."""
+        return any(
+            one.get("compatibilityGroups")
+            for raw in self.spec.get("devices") or ()
+            for one in raw.get("consumesCounters") or ()
+        )
+
+    @cached_property
+    def devices(self) -> list[PoolDevice]:
+        """Raise `QuantityError` if a device takes an amount of a counter that is none."""
+        return [_device(self, raw) for raw in self.spec.get("devices") or ()]
+
+
 @dataclass(frozen=True, slots=True)
 class Pool:
     """
     The newest generation of a pool.
 
     `problem` is a sentence and empty while all is well: the pool is incomplete, or what it publishes is
-    invalid.
+    invalid. One node may see the pool otherwise, since it looks at its own slices first: see `dra.ground`.
     """
 
     driver: str
@@ -75,6 +133,7 @@ class Pool:
     slices: Sequence[Json]  # of this generation that are seen
     expected: int
     counters: Mapping[CounterKey, Quantity] = field(default_factory=dict)
+    seen: Sequence[PoolSlice] = ()  # of all generations, as the cluster lists them
 
     @property
     def usable(self) -> bool:
@@ -84,81 +143,82 @@ class Pool:
 
 def pools_of(slices: Iterable[Json]) -> list[Pool]:
     """Return the pools by driver and name, with devices by name of slice: that is the order of trying."""
-    by_pool: dict[tuple[str, str], list[Json]] = defaultdict(list)
-    for one in slices:
-        spec = one.get("spec") or {}
-        by_pool[str(spec.get("driver")), str((spec.get("pool") or {}).get("name"))].append(one)
+    by_pool: dict[tuple[str, str], list[PoolSlice]] = defaultdict(list)
+    for number, raw in enumerate(slices):
+        one = PoolSlice(raw, number)
+        by_pool[one.driver, one.pool].append(one)
     return [_pool(driver, name, found) for (driver, name), found in sorted(by_pool.items())]
 
 
-def _generation(one: Json) -> int:
-    return int(one["spec"]["pool"].get("generation") or 0)
+def amounts(sets: Iterable[Json], label: str = "name") -> list[tuple[CounterKey, Quantity]]:
+    """Read counter sets, or with `label` "counterSet" what a device takes of them."""
+    return [
+        ((str(one.get(label)), counter), Quantity.parse(amount.get("value", "")))
+        for one in sets
+        for counter, amount in (one.get("counters") or {}).items()
+    ]
 
 
-def _name(one: Json) -> str:
-    return str((one.get("metadata") or {}).get("name") or "")
+def repeated(driver: str, pool: str, names: Iterable[str]) -> str:
+    """Return which name a pool gives twice, as a sentence; "" if none."""
+    twice = sorted(name for name, times in Counter(names).items() if times > 1)
+    if not twice:
+        return ""
+    return f"Pool {pool} of {driver} publishes {twice[0]} more than once, so nothing of it is allocated."
 
 
-def _pool(driver: str, name: str, slices: list[Json]) -> Pool:
-    generation = max(map(_generation, slices))
-    newest = sorted((one for one in slices if _generation(one) == generation), key=_name)
-    expected = max(int(one["spec"]["pool"].get("resourceSliceCount") or 0) for one in newest)
-    complete = len(newest) == expected
-    problem = ""
-    if not complete:
-        seen = f"{len(newest)} of {expected} slices of generation {generation}"
-        problem = f"Pool {name} of {driver} has shown {seen}."
-    devices: list[PoolDevice] = []
-    counters: dict[CounterKey, Quantity] = {}
-    names: list[str] = []  # of counter sets
-    try:
-        for one in newest:
-            sets = one["spec"].get("sharedCounters") or ()
-            names.extend(str(counter_set.get("name")) for counter_set in sets)
-            counters.update(_counters(sets))
-            devices.extend(_device(driver, name, one, raw) for raw in one["spec"].get("devices") or ())
-        problem = problem or _contradiction(driver, name, devices, counters, names)
-    except QuantityError as error:
-        problem = f"Pool {name} of {driver} is invalid: {error}"
-    return Pool(driver, name, generation, complete, problem, devices, newest, expected, counters)
-
-
-def _contradiction(
-    driver: str,
+def lacking(
     pool: str,
-    devices: Sequence[PoolDevice],
+    devices: Iterable[PoolDevice],
     counters: Mapping[CounterKey, Quantity],
     counter_sets: Sequence[str],
 ) -> str:
-    """Return what makes Kubernetes reject the pool, as a sentence; "" if nothing does."""
-    for names in ([device.name for device in devices], counter_sets):
-        twice = sorted(name for name, times in Counter(names).items() if times > 1)
-        if twice:
-            return (
-                f"Pool {pool} of {driver} publishes {twice[0]} more than once, so nothing of it is allocated."
-            )
+    """Return which device takes what the pool does not have, as a sentence; "" if none does."""
     for device in devices:
         for key, _ in device.counters:
             if key not in counters:
                 counter = "/".join(key)
                 return f"Device {device.name} of pool {pool} takes counter {counter}, which the pool lacks."
+        for one in device.raw.get("consumesCounters") or ():
+            if one.get("counterSet") not in counter_sets:
+                return (
+                    f"Device {device.name} of pool {pool} takes of counter set {one.get('counterSet')}, "
+                    "which the pool lacks."
+                )
     return ""
 
 
-def _counters(sets: Iterable[Json], label: str = "name") -> dict[CounterKey, Quantity]:
-    return {
-        (str(one.get(label)), counter): Quantity.parse(amount.get("value", ""))
-        for one in sets
-        for counter, amount in (one.get("counters") or {}).items()
-    }
+def _pool(driver: str, name: str, seen: list[PoolSlice]) -> Pool:
+    generation = max(one.generation for one in seen)
+    newest = sorted((one for one in seen if one.generation == generation), key=lambda one: one.name)
+    expected = max(one.count for one in newest)
+    complete = len(newest) == expected
+    problem = ""
+    if not complete:
+        told = f"{len(newest)} of {expected} slices of generation {generation}"
+        problem = f"Pool {name} of {driver} has shown {told}."
+    devices: list[PoolDevice] = []
+    counters: dict[CounterKey, Quantity] = {}
+    names: list[str] = []  # of counter sets
+    try:
+        for one in newest:
+            names.extend(str(counter_set.get("name")) for counter_set in one.counter_sets)
+            counters.update(amounts(one.counter_sets))
+            devices.extend(one.devices)
+        problem = problem or repeated(driver, name, [device.name for device in devices])
+        problem = problem or repeated(driver, name, names) or lacking(name, devices, counters, names)
+    except QuantityError as error:
+        problem = f"Pool {name} of {driver} is invalid: {error}"
+    slices = [one.raw for one in newest]
+    return Pool(driver, name, generation, complete, problem, devices, slices, expected, counters, seen)
 
 
-def _device(driver: str, pool: str, one: Json, raw: Json) -> PoolDevice:
-    spec = one["spec"]
+def _device(one: PoolSlice, raw: Json) -> PoolDevice:
+    spec = one.spec
     place = raw if spec.get("perDeviceNodeSelection") else spec
     return PoolDevice(
-        driver=driver,
-        pool=pool,
+        driver=one.driver,
+        pool=one.pool,
         name=str(raw.get("name") or ""),
         raw=raw,
         node_name=str(place.get("nodeName") or ""),
@@ -166,6 +226,7 @@ def _device(driver: str, pool: str, one: Json, raw: Json) -> PoolDevice:
         all_nodes=place.get("allNodes") is True,
         placed_alone=spec.get("perDeviceNodeSelection") is True,
         taints=tuple(Taint.read(taint) for taint in raw.get("taints") or ()),
-        slice_name=_name(one),
-        counters=tuple(_counters(raw.get("consumesCounters") or (), "counterSet").items()),
+        slice_name=one.name,
+        counters=tuple(amounts(raw.get("consumesCounters") or (), "counterSet")),
+        skipped=tuple(spec.get("skipNodeOperations") or ()),
     )

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import total_ordering
-from typing import Self
+from functools import lru_cache, total_ordering
+from typing import NamedTuple, Self
 
 NANO = 10**9
 MAX_BINARY = (2**63 - 1) * NANO  # upstream caps binary quantities, and only those
@@ -113,6 +113,48 @@ class Quantity:
 
 
 ZERO = Quantity(0)
+
+
+class Form(NamedTuple):
+    """
+    How upstream keeps an amount in memory. `text` is the text that it was read from, if that was canonical.
+
+    Upstream compares two amounts as structures in one place, where 5 and 5000m therefore differ.
+    """
+
+    value: int
+    scale: int
+    text: str
+    format: Format
+
+
+@lru_cache(maxsize=4096)
+def form_of(text: str) -> Form | None:
+    """
+    Return the form of a quantity as it was written.
+
+    None for one that upstream keeps as a pointer, which equals no other. Raise `QuantityError` for others.
+    """
+    quantity = Quantity.parse(text)
+    if text == "0":
+        return Form(0, 0, text, Format.DECIMAL_SI)
+    found = SYNTAX.fullmatch(text)
+    assert found is not None  # noqa: S101 - it has been parsed
+    whole, fraction, suffix = found[2].lstrip("0") or "0", found[3] or "", found[4] or ""
+    digits = whole + fraction
+    if suffix in BINARY:
+        if fraction or 14 - len(whole) - BINARY[suffix] * 3 // 10 < 0:
+            return None
+        kept = int(whole) & 7 != 0
+        return Form(quantity.nano // NANO, 0, text if kept else "", Format.BINARY_SI)
+    exponent = DECIMAL[suffix] if suffix in DECIMAL else int(suffix[1:])
+    scale = exponent - len(fraction)
+    if len(digits) > 18 or scale < -9:
+        return None
+    kept = scale % 3 == 0 and not digits.endswith("000") and digits[0] != "0"
+    value = -int(digits) if found[1] == "-" else int(digits)
+    form = Format.DECIMAL_SI if suffix in DECIMAL else Format.DECIMAL_EXPONENT
+    return Form(value, scale, text if kept else "", form)
 
 
 def _scaled(digits: int, exponent: int, suffix: str) -> tuple[int, Format]:

@@ -15,6 +15,7 @@ from itertools import chain
 from dra.cel import Selector, compile_selector
 from dra.columns import Column, everything, pack
 from dra.facts import Ref, exact_value, lookup
+from dra.ground import Ground
 from dra.nodes import name_of, slice_reaches
 from dra.objects import Json
 from dra.pools import CounterKey, DeviceKey, Pool, PoolDevice, pools_of
@@ -39,6 +40,11 @@ class Stock:
     @cached_property
     def pools(self) -> list[Pool]:
         return pools_of(self.slices)
+
+    @cached_property
+    def ground(self) -> Ground:
+        """The pools as each node sees them, which is what the allocator goes by."""
+        return Ground(self.pools)
 
     @cached_property
     def devices(self) -> list[PoolDevice]:

@@ -1,8 +1,9 @@
 """
 Which devices the scheduler would give to claims, on one node.
 
-The rules are those of the upstream allocator (`k8s.io/dynamic-resource-allocation/structured`, 1.37
-"incubating"): nothing is scored, the first fit wins. Allocating is a preview; only the scheduler allocates.
+The rules are those of Kubernetes 1.37 (`k8s.io/dynamic-resource-allocation/structured`) with the features of
+the picture: nothing is scored, the first fit wins. Allocating is a preview; only the scheduler allocates.
+`docs/engine.md` says which rule follows which file.
 """
 
 from __future__ import annotations
@@ -10,29 +11,51 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dra.allocator.config import config_of
+from dra.allocator.errors import AllocationError, NodeFailed, SearchGivenUp
 from dra.allocator.plan import plan_claim
-from dra.allocator.result import AllocationError, AllocationResult, DeviceResult, SearchGivenUp
+from dra.allocator.result import AllocationResult, DeviceResult
 from dra.allocator.search import Search
-from dra.nodes import name_of
+from dra.allocator.site import Site
+from dra.nodes import SelectorError, name_of, selector_for
 from dra.objects import Json
 from dra.picture import Picture
 
-__all__ = ["AllocationError", "AllocationResult", "DeviceResult", "SearchGivenUp", "allocate"]
+__all__ = [
+    "AllocationError",
+    "AllocationResult",
+    "DeviceResult",
+    "NodeFailed",
+    "SearchGivenUp",
+    "allocate",
+]
 
 
-def allocate(picture: Picture, node: Json, claims: Sequence[Json]) -> list[AllocationResult] | None:
+def allocate(
+    picture: Picture, node: Json, claims: Sequence[Json], *, literal: bool = False
+) -> list[AllocationResult] | None:
     """
     Return one result per claim, all on `node`; None if they do not fit together.
 
-    `node` and `claims` are objects of the API; the claims must not be allocated yet. Raise `AllocationError`
-    where waiting would not help: an unknown class, more than 32 devices, a selector that fails.
+    `node` and `claims` are objects of the API; the claims must not be allocated yet. An absent count is 1 and
+    an absent mode ExactCount, as the API server fills them in; `literal` takes objects as they are, so that
+    they are 0 and an error. Raise `AllocationError` where waiting would not help: an unknown class, more than
+    32 devices, a selector that fails; `NodeFailed` if they do not fit and an invalid pool may be the reason.
     """
-    places = picture.places_on(node)
-    plans = [plan_claim(picture, node, places, claim) for claim in claims]
-    search = Search(picture, node, places, plans)
+    site = Site(picture, node)
+    plans = [plan_claim(site, claim, literal=literal) for claim in claims]
+    search = Search(site, plans)
     if not search.run():
+        invalid = next((pool for pool in site.pools if pool.invalid), None)
+        if invalid is not None:
+            raise NodeFailed(invalid.problem)
         return None
-    return [
-        AllocationResult(name_of(node), tuple(devices), tuple(config_of(picture, plan.spec, chosen)))
-        for plan, devices, chosen in zip(plans, search.results, search.chosen, strict=True)
-    ]
+    stable = picture.features.stable
+    made = []
+    for plan, devices, chosen in zip(plans, search.results, search.chosen, strict=True):
+        try:
+            selector = selector_for((one.device for one in devices), name_of(node), binding=not stable)
+        except SelectorError as error:
+            raise AllocationError(str(error)) from None
+        config = config_of(picture, plan.spec, chosen)
+        made.append(AllocationResult(name_of(node), tuple(devices), tuple(config), selector))
+    return made

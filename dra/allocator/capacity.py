@@ -1,74 +1,171 @@
-"""How much of a device's capacity a request takes (KEP 5075, consumable capacity)."""
+"""
+How much of a device's capacity a request takes (KEP 5075, consumable capacity).
+
+Rounding follows upstream's `consumable_capacity.go`: ranges are worked out in 64-bit integers, of thousandths
+where fractional ranges are on and all bounds are whole thousandths, of units otherwise.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 
-from dra.allocator.result import AllocationError
-from dra.facts import Malformed, capacity
+from dra.allocator.errors import AllocationError
 from dra.objects import Json
 from dra.pools import PoolDevice
-from dra.quantity import ZERO, Quantity, QuantityError
+from dra.quantity import NANO, ZERO, Form, Quantity, QuantityError, form_of
+
+MILLI = NANO // 1000
+MAX_INT64 = 2**63 - 1
 
 
-def share(device: PoolDevice, asked: Json, consumed: Mapping[str, Quantity]) -> dict[str, Quantity] | None:
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """A quantity and the form in which upstream holds it; `form` None equals no other."""
+
+    quantity: Quantity
+    form: Form | None
+
+    @staticmethod
+    def read(written: object) -> Amount:
+        return _read(str(written).strip())
+
+    def __str__(self) -> str:
+        return (self.form and self.form.text) or str(self.quantity)
+
+
+@lru_cache(maxsize=4096)
+def _read(text: str) -> Amount:
+    return Amount(Quantity.parse(text), form_of(text))
+
+
+class _Unfit(Exception):
+    """The amount cannot be worked out for this capacity; the message is the rest of a sentence."""
+
+
+def share(
+    device: PoolDevice, asked: Json, consumed: Mapping[str, Quantity], *, fractional: bool
+) -> dict[str, Amount] | None:
     """
     Return what a request takes of a device beside what is `consumed`, or None if it does not fit.
 
     Asked amounts are rounded up to the policy of the capacity; what is not asked for is the policy's default,
     and without a policy the whole. Names are compared as written: `memory` is not `gpu.nvidia.com/memory`.
-    Raise `AllocationError` for an amount that is negative or no quantity: no other device could satisfy it
-    either.
+    Raise `AllocationError` for an amount that is negative, cannot be rounded or is no quantity: upstream
+    gives up on the claim then instead of trying other devices.
     """
     published: Json = device.raw.get("capacity") or {}
     if not asked.keys() <= published.keys():
         return None
-    taken: dict[str, Quantity | None] = {}
+    taken: dict[str, Amount] = {}
     for name, raw in published.items():
         try:
-            amount = _rounded(asked.get(name), raw)
-        except (Malformed, QuantityError) as error:
+            amount = _amount(asked.get(name), raw, fractional)
+        except (QuantityError, _Unfit) as error:
             raise AllocationError(f"Capacity {name} of {device}: {error}") from None
-        if amount is not None and amount.nano < 0:
+        if amount.quantity.nano < 0:
             raise AllocationError(
                 f"Capacity {name} of {device} would be taken by {amount}, which is negative."
             )
         taken[name] = amount
-    fitting = {name: amount for name, amount in taken.items() if amount is not None}
-    if len(fitting) < len(taken):
-        return None
-    for name, amount in fitting.items():
-        if consumed.get(name, ZERO) + amount > capacity(published[name]):
+    for name, amount in taken.items():
+        raw = published[name]
+        if not _allowed(amount, raw.get("requestPolicy"), fractional):
             return None
-    return fitting
+        if consumed.get(name, ZERO) + amount.quantity > Amount.read(raw.get("value", "")).quantity:
+            return None
+    return taken
 
 
-def _rounded(asked: object, raw: Json) -> Quantity | None:
-    """Return the amount to take, or None if the policy has no such amount."""
-    whole, policy = capacity(raw), raw.get("requestPolicy") or {}
-    default = policy.get("default")
+def _amount(asked: object, raw: Json, fractional: bool) -> Amount:  # noqa: FBT001
+    policy: Json = raw.get("requestPolicy") or {}
     if asked is None:
-        return whole if default is None else Quantity.parse(default)
-    wanted = Quantity.parse(str(asked))
-    valid, values = policy.get("validRange"), policy.get("validValues")
-    if valid:
-        amount = _in_range(wanted, valid)
-    elif values:
-        amount = next((value for value in map(Quantity.parse, values) if value >= wanted), None)
-    else:
+        return Amount.read(raw.get("value", "") if policy.get("default") is None else policy["default"])
+    wanted = Amount.read(asked)
+    valid = policy.get("validRange")
+    if valid is not None and valid.get("min") is not None:
+        return _in_range(wanted, valid, fractional)
+    if policy.get("validValues") is not None:
+        return _among(wanted, policy["validValues"])
+    return wanted
+
+
+def _among(wanted: Amount, values: Sequence[object]) -> Amount:
+    for value in map(Amount.read, values):
+        wanted = _compared(wanted, value)
+        if wanted.quantity <= value.quantity:
+            return value
+    return wanted
+
+
+def _compared(left: Amount, right: Amount) -> Amount:
+    """Return `left` as upstream leaves it after comparing: a pointer on either side makes it a pointer."""
+    return left if right.form is not None else Amount(left.quantity, None)
+
+
+def _in_range(wanted: Amount, valid: Json, fractional: bool) -> Amount:  # noqa: FBT001
+    low = Amount.read(valid["min"])
+    wanted = _compared(wanted, low)
+    if wanted.quantity < low.quantity:
+        return low
+    if valid.get("step") is None:
         return wanted
-    # Upstream lets the default pass whatever the policy says, and compares it as text: "5" is not "5000m".
-    return wanted if amount is None and str(asked) == str(default) else amount
+    step, unit = _step(valid, fractional)
+    form = Quantity.parse(valid["step"]).format
+    least = _units(low.quantity, unit)
+    if unit == MILLI and wanted.quantity.nano % MILLI:
+        raise _Unfit(f"{wanted} is not a whole number of thousandths.")
+    asked = _units(wanted.quantity, unit)
+    rounded = least + -(-(asked - least) // step) * step
+    if asked > MAX_INT64 or rounded > MAX_INT64:
+        raise _Unfit(f"{wanted} cannot be rounded up to a step within 64 bits.")
+    quantity = Quantity(rounded * unit, form)
+    if quantity.whole:
+        return Amount(quantity, Form(quantity.bytes, 0, "", form))
+    return Amount(quantity, Form(rounded, -3, "", form))
 
 
-def _in_range(wanted: Quantity, valid: Json) -> Quantity | None:
-    amount = wanted
-    if valid.get("min") is not None:
-        low = Quantity.parse(valid["min"])
-        amount = max(low, wanted)
-        step = Quantity.parse(valid["step"]) if valid.get("step") is not None else ZERO
-        if step.nano > 0:
-            amount = Quantity(low.nano - (low.nano - amount.nano) // step.nano * step.nano, step.format)
+def _allowed(amount: Amount, policy: Json | None, fractional: bool) -> bool:  # noqa: FBT001
+    if policy is None:
+        return True
+    if policy.get("default") is not None:
+        default = Amount.read(policy["default"])
+        if amount.form is not None and amount.form == default.form:
+            return True
+    valid = policy.get("validRange")
+    if valid is not None:
+        return _within(amount.quantity, valid, fractional)
+    values = policy.get("validValues")
+    return not values or any(Amount.read(value).quantity == amount.quantity for value in values)
+
+
+def _within(amount: Quantity, valid: Json, fractional: bool) -> bool:  # noqa: FBT001
     if valid.get("max") is not None and amount > Quantity.parse(valid["max"]):
-        return None
-    return amount
+        return False
+    if valid.get("step") is None:
+        return True
+    if valid.get("min") is None:
+        raise AllocationError("A capacity has a policy with a step and no minimum to count from.")
+    step, unit = _step(valid, fractional)
+    if unit == MILLI and (amount.nano % MILLI or amount.nano // MILLI > MAX_INT64):
+        return False
+    return (_units(amount, unit) - _units(Quantity.parse(valid["min"]), unit)) % step == 0
+
+
+def _step(valid: Json, fractional: bool) -> tuple[int, int]:  # noqa: FBT001
+    """Return the step in the units that upstream counts in, and that unit in nano-units."""
+    bounds = [Quantity.parse(valid[name]) for name in ("min", "max", "step") if valid.get(name) is not None]
+    whole = all(bound.nano % MILLI == 0 and abs(bound.nano) // MILLI <= MAX_INT64 for bound in bounds)
+    unit = MILLI if fractional and whole and bounds[-1].nano >= MILLI else NANO
+    step = _units(bounds[-1], unit)
+    if step <= 0:
+        raise AllocationError(
+            f"A capacity has a policy with step {valid['step']}, which cannot be counted in."
+        )
+    return step, unit
+
+
+def _units(quantity: Quantity, unit: int) -> int:
+    """Return the number of units, rounded away from zero."""
+    return -(-quantity.nano // unit) if quantity.nano >= 0 else quantity.nano // unit

@@ -38,6 +38,8 @@ def _entry(source: str, names: Sequence[str], config: Json, chosen: Sequence[Wis
     written: Manifest = {"source": source}
     if names and not all(_named(wish, names) for wish in chosen):
         written["requests"] = list(names)  # left out where it is for all of them
-    if config.get("opaque") is not None:
-        written["opaque"] = config["opaque"]
+    opaque: Json | None = config.get("opaque")
+    if opaque is not None:
+        parameters = opaque.get("parameters")
+        written["opaque"] = {"driver": opaque.get("driver") or "", "parameters": parameters}
     return written

@@ -9,10 +9,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from dra.allocator.result import AllocationError
-from dra.facts import exact_value
+from dra.allocator.errors import AllocationError
+from dra.facts import lookup
+from dra.features import NEWEST, Features
 from dra.objects import Ask, Json, constraints
 from dra.pools import PoolDevice
+
+SCALARS = ("string", "int", "bool", "version")
+# In the order in which upstream looks for the one that is set.
+KINDS = ("int", "bool", "string", "version")
+SETS = (*((f"{kind}s", kind) for kind in KINDS), *((kind, kind) for kind in KINDS))
+
+type Members = tuple[str, frozenset[object]]  # (type, values)
 
 
 @dataclass(slots=True)
@@ -21,46 +29,100 @@ class Constraint:
     `matchAttribute`, or with `distinct` `distinctAttribute`.
 
     A device without the attribute is never accepted. Values are compared as written, with their type: 1 and
-    true differ, and so do versions that differ in build metadata, though as versions they are equal.
+    true differ, and so do versions that differ in build metadata, though as versions they are equal. The
+    first device is accepted whatever its attribute is. With `lists` an attribute is a set of values: all
+    devices must have one in common, or with `distinct` no two may.
     """
 
     attribute: str
     distinct: bool
     requests: frozenset[str]  # empty: all
-    values: list[tuple[str, str]] = field(default_factory=list)
+    lists: bool = False
+    accepted: list[Json] = field(default_factory=list)  # attributes of the accepted devices
+    common: list[Members] = field(default_factory=list)  # what they have in common, after each of them
 
     def applies(self, ask: Ask) -> bool:
         return not self.requests or ask.request in self.requests or ask.result_name in self.requests
 
+    def value(self, device: PoolDevice) -> Json | None:
+        """Return the attribute of the device, as the slice has it."""
+        domain, slash, name = self.attribute.partition("/")
+        listed: Json = device.raw.get("attributes") or {}
+        if not slash:
+            return listed.get(self.attribute)
+        found: Json | None = lookup(listed, device.driver, domain, name)
+        return found
+
     def add(self, device: PoolDevice) -> bool:
         """Accept the device and remember it, or refuse it."""
-        value = exact_value(device, self.attribute)
+        value = self.value(device)
         if value is None:
             return False
-        if self.values and not self._agrees(value):
+        if self.lists:
+            return self._add_set(value)
+        if self.accepted and not self._agrees(value):
             return False
-        self.values.append(value)
+        self.accepted.append(value)
         return True
 
     def drop(self) -> None:
         """Forget the device that was accepted last."""
-        self.values.pop()
+        self.accepted.pop()
+        if self.common:
+            self.common.pop()
 
-    def _agrees(self, value: tuple[str, str]) -> bool:
-        # Of list-valued attributes only the first is accepted: comparing them needs DRAListTypeAttributes.
-        if value[0] not in ("string", "int", "bool", "version"):
+    def _agrees(self, value: Json) -> bool:
+        kind = next((kind for kind in SCALARS if value.get(kind) is not None), None)
+        if kind is None:
             return False
-        return value not in self.values if self.distinct else value == self.values[0]
+        if self.distinct:
+            return all(one.get(kind) != value[kind] for one in self.accepted)
+        return bool(self.accepted[0].get(kind) == value[kind])
+
+    def _add_set(self, value: Json) -> bool:
+        members = _members(value)
+        if members is None:
+            return False
+        if self.distinct:
+            if any(_shared(members, _members(one)) for one in self.accepted):
+                return False
+        else:
+            if self.common:
+                members = _shared(members, self.common[-1])
+            if members is None:
+                return False
+            self.common.append(members)
+        self.accepted.append(value)
+        return True
 
 
-def constraints_of(spec: Json) -> list[Constraint]:
+def constraints_of(spec: Json, features: Features = NEWEST) -> list[Constraint]:
     """Return the constraints of a claim. Raise `AllocationError` for one that names no attribute."""
     made = []
     for raw in constraints(spec):
         attribute = raw.get("matchAttribute")  # looked at first upstream, where both are given
-        distinct = raw.get("distinctAttribute")
-        if not attribute and not distinct:
-            raise AllocationError("A constraint of the claim names no attribute.")
+        distinct = None if features.stable else raw.get("distinctAttribute")
+        if attribute is None and distinct is None:
+            raise AllocationError("A constraint of the claim names no attribute that this cluster knows of.")
         names = frozenset(raw.get("requests") or ())
-        made.append(Constraint(str(attribute or distinct), not attribute, names))
+        named = str(distinct if attribute is None else attribute)
+        made.append(Constraint(named, attribute is None, names, features.list_type_attributes))
     return made
+
+
+def _members(value: Json) -> Members | None:
+    for written, kind in SETS:
+        found = value.get(written)
+        if written != kind and found:
+            return kind, frozenset(found)
+        if written == kind and found is not None:
+            return kind, frozenset((found,))
+    return None
+
+
+def _shared(left: Members, right: Members | None) -> Members | None:
+    """Return what both have; None if nothing."""
+    if right is None or left[0] != right[0]:
+        return None
+    both = left[1] & right[1]
+    return (left[0], both) if both else None

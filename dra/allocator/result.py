@@ -5,36 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dra.nodes import selector_for
+from dra.allocator.capacity import Amount
 from dra.objects import Ask, Json, Manifest
 from dra.pools import PoolDevice
-from dra.quantity import Quantity
 
-
-class AllocationError(Exception):
-    """
-    The claims cannot be tried at all, whatever is free; the message is a sentence.
-
-    Upstream, the pod is unschedulable with an error then, and not merely waiting.
-    """
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.message = message
-
-
-class SearchGivenUp(AllocationError):
-    """There may be a way, but finding it takes longer than a search may: upstream times out likewise."""
+TOLERATION = ("key", "operator", "value", "effect", "tolerationSeconds")
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceResult:
-    """One device for one request. `share_id` and `consumed` are set for a share of a device."""
+    """
+    One device for one request. `share_id` and `consumed` are set for a share of a device.
+
+    `tolerations` are those of the request, `binding` says whether the device's binding conditions apply, and
+    `skipping` whether the cluster knows of node operations that can be left out.
+    """
 
     ask: Ask
     device: PoolDevice
     share_id: str = ""
-    consumed: Mapping[str, Quantity] = field(default_factory=dict)
+    consumed: Mapping[str, Amount] = field(default_factory=dict)
+    tolerations: Sequence[Json] = ()
+    binding: bool = True
+    skipping: bool = False
 
     def as_dict(self) -> Manifest:
         device = self.device
@@ -46,13 +39,15 @@ class DeviceResult:
         }
         if self.ask.admin:
             written["adminAccess"] = True
-        if self.ask.tolerations:
-            written["tolerations"] = list(self.ask.tolerations)
-        for conditions in ("bindingConditions", "bindingFailureConditions"):
+        if self.tolerations:
+            written["tolerations"] = [_toleration(one) for one in self.tolerations]
+        for conditions in ("bindingConditions", "bindingFailureConditions") if self.binding else ():
             if device.raw.get(conditions):
                 written[conditions] = list(device.raw[conditions])
         if self.share_id:
             written["shareID"] = self.share_id
+        if self.skipping and device.skipped:
+            written["skipNodeOperations"] = list(device.skipped)
         if self.consumed:
             written["consumedCapacity"] = {name: str(amount) for name, amount in self.consumed.items()}
         return written
@@ -64,12 +59,20 @@ class AllocationResult:
 
     node_name: str
     devices: Sequence[DeviceResult]
-    config: Sequence[Json] = ()
+    config: Sequence[Manifest] = ()
+    node_selector: Manifest | None = None  # None: the claim can be used on every node
 
     def as_dict(self) -> Manifest:
         """Return `status.allocation`, without the timestamp."""
-        devices: Manifest = {"results": [device.as_dict() for device in self.devices]}
+        devices: Manifest = {}
+        if self.devices:
+            devices["results"] = [device.as_dict() for device in self.devices]
         if self.config:
             devices["config"] = list(self.config)
-        selector = selector_for((device.device for device in self.devices), self.node_name)
+        selector = self.node_selector
         return {"devices": devices} | ({"nodeSelector": selector} if selector else {})
+
+
+def _toleration(raw: Json) -> Manifest:
+    """Return a toleration as the API writes it, without what is empty."""
+    return {name: raw[name] for name in TOLERATION if raw.get(name) not in (None, "")}

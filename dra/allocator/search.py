@@ -1,25 +1,28 @@
 """
-The search: claim after claim, request after request, device after device, first fit in the order of the
-picture.
+The search: claim after claim, request after request, device after device, first fit in the order of the site.
 
-Whole combinations are tried as upstream tries them, with two short cuts that find the same first solution.
-Devices of one request are taken in ascending order, since their order among themselves says nothing. And once
-a request has failed, how many acceptable devices are left is known, so that 25 of 24 devices is not tried in
-all combinations.
+Whole combinations are tried as upstream tries them, with three short cuts that find the same first solution.
+Devices of one request are taken in ascending order, since their order among themselves says nothing. Where
+one device was taken in vain, another that looks the same to the claims would be, too. And once a request has
+failed, how many acceptable devices are left is known, so that 25 of 24 are not tried in all combinations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from uuid import uuid4
 
-from dra.allocator.capacity import share
+from dra.allocator.capacity import Amount, share
 from dra.allocator.constraints import Constraint
+from dra.allocator.counters import Counters
+from dra.allocator.errors import AllocationError, SearchGivenUp
+from dra.allocator.looks import Looks
 from dra.allocator.plan import ClaimPlan, Wish, accepts
-from dra.allocator.result import AllocationError, DeviceResult, SearchGivenUp
+from dra.allocator.result import DeviceResult
+from dra.allocator.site import Site
+from dra.features import Implementation
 from dra.held import Held
-from dra.objects import MAX_RESULTS, Json
-from dra.picture import Picture
+from dra.objects import MAX_RESULTS, Json, alternatives, requests
 from dra.pools import DeviceKey, PoolDevice
 from dra.quantity import ZERO, Quantity
 from dra.taints import untolerated
@@ -36,14 +39,16 @@ class _TooMany(Exception):
 class Search:
     """One search on one node. Use it once."""
 
-    def __init__(
-        self, picture: Picture, node: Json, places: Sequence[int], plans: Sequence[ClaimPlan]
-    ) -> None:
-        self.picture, self.node, self.places, self.plans = picture, node, places, plans
+    def __init__(self, site: Site, plans: Sequence[ClaimPlan]) -> None:
+        self.site, self.plans, self.features = site, plans, site.features
+        held = site.picture.held
+        self.gone = Held(holders=held.holders) if self.features.stable else held
         self.results: list[list[DeviceResult]] = [[] for _ in plans]
         self.chosen: list[list[Wish]] = [[] for _ in plans]
-        self.held = Held()  # what this search has taken, beside picture.held
+        self.held = Held()  # shares that this search has taken
         self.seen_by: dict[DeviceKey, set[int]] = {}  # claims of this search that take or watch a device
+        self.counters = Counters(site, self.gone)
+        self.looks = Looks(site, plans, self.gone)
         self.steps = 0
 
     def run(self) -> bool:
@@ -56,6 +61,8 @@ class Search:
             return self._claim(0)
         except _TooMany:
             raise AllocationError(f"The claim would hold more than {MAX_RESULTS} devices.") from None
+        except RecursionError:
+            raise SearchGivenUp("These are more claims at once than one search can try.") from None
 
     def _claim(self, number: int) -> bool:
         return number == len(self.plans) or self._request(number, 0)
@@ -68,28 +75,17 @@ class Search:
             except _TooMany:
                 return False  # an earlier claim may leave room if it takes another alternative
         options = plan.wishes[request]
-        if not options[0].ask.alternative:
-            return self._choose(number, request, options[0])
         too_many = 0
         for wish in options:
+            self.chosen[number].append(wish)
             try:
-                if self._choose(number, request, wish):
+                if self._devices(number, request, wish, 0, 0):
                     return True
             except _TooMany:
                 too_many += 1
+            self.chosen[number].pop()
         if too_many == len(options):
             raise _TooMany
-        return False
-
-    def _choose(self, number: int, request: int, wish: Wish) -> bool:
-        self.chosen[number].append(wish)
-        try:
-            if self._devices(number, request, wish, 0, 0):
-                return True
-        except _TooMany:
-            self.chosen[number].pop()
-            raise
-        self.chosen[number].pop()
         return False
 
     def _devices(self, number: int, request: int, wish: Wish, taken: int, start: int) -> bool:
@@ -100,102 +96,131 @@ class Search:
         if len(self.results[number]) + wish.count - taken > MAX_RESULTS:
             raise _TooMany
         if wish.all_of is not None:
-            return self._next_of_all(number, request, wish, taken)
-        for at in range(start, len(self.places)):
-            if wish.left is not None and wish.left[at] < wish.count - taken:
+            spot = wish.all_of[taken]
+            undo = self._take(number, wish, spot) if self._open(number, wish, spot) else None
+            return undo is not None and self._with(undo, number, request, wish, taken + 1, 0)
+        in_vain: set[Hashable] = set()
+        for spot in range(start, len(self.site.devices)):
+            if wish.left is not None and wish.left[spot] < wish.count - taken:
                 return False
-            place = self.places[at]
-            device = self.picture.devices[place]
-            if not self._open(number, wish, device) or not accepts(self.picture, self.node, wish, place):
+            if not self._open(number, wish, spot) or not accepts(self.site, wish, spot):
                 continue
-            undo = self._take(number, wish, place)
+            if in_vain and self._untouched(spot) and self.looks.of(spot) in in_vain:
+                continue
+            undo = self._take(number, wish, spot)
             if undo is None:
                 continue
-            if self._devices(number, request, wish, taken + 1, at + 1):
+            if self._with(undo, number, request, wish, taken + 1, spot + 1):
                 return True
-            undo()
+            if self._untouched(spot):
+                in_vain.add(self.looks.of(spot))
         self._learn(wish)
         return False
 
-    def _next_of_all(self, number: int, request: int, wish: Wish, taken: int) -> bool:
-        place = (wish.all_of or [])[taken]
-        undo = (
-            self._take(number, wish, place) if self._open(number, wish, self.picture.devices[place]) else None
-        )
-        if undo is None:
-            return False
-        if self._devices(number, request, wish, taken + 1, 0):
-            return True
-        undo()
-        return False
+    def _with(self, undo: Undo, number: int, request: int, wish: Wish, taken: int, start: int) -> bool:
+        """Go on with a device taken; give it back if that leads nowhere."""
+        done = False
+        try:
+            done = self._devices(number, request, wish, taken, start)
+        finally:
+            if not done:
+                undo()
+        return done
+
+    def _untouched(self, spot: int) -> bool:
+        key = self.site.devices[spot].key
+        return not self.seen_by.get(key) and not self.held.sharers.get(key)
 
     def _learn(self, wish: Wish) -> None:
         """
-        Count from each place on how many devices the request could still take at best.
+        Count from each spot on how many devices the request could take at best.
 
-        A device that was in use has not been asked yet: it counts, since it may be given back.
+        Only once it is known of all devices whether selectors accept them: upstream must not come upon one
+        on which they fail where this search has turned back.
         """
         if wish.left is not None:
             return
-        left, counts = 0, []
-        for place in reversed(self.places):
-            held = self.picture.devices[place].key in self.picture.held.holders
-            if wish.known.get(place) is not False and (wish.ask.admin or not held):
-                left += 1
+        left, counts = 0, [0]
+        for spot in range(len(self.site.devices) - 1, -1, -1):
+            if wish.ask.admin or self.site.devices[spot].key not in self.gone.holders:
+                known = wish.known.get(spot)
+                if known is None:
+                    return
+                left += known and self._tolerated(wish, spot)
             counts.append(left)
         wish.left = counts[::-1]
 
-    def _open(self, number: int, wish: Wish, device: PoolDevice) -> bool:
+    def _open(self, number: int, wish: Wish, spot: int) -> bool:
         """Whether the device is not in use: cheap to know, and therefore asked before the selectors."""
-        seen = self.seen_by.get(device.key)
+        key = self.site.devices[spot].key
+        seen = self.seen_by.get(key)
         if wish.ask.admin:
             return not seen or number not in seen
-        return not seen and device.key not in self.picture.held.holders
+        return not seen and key not in self.gone.holders
 
-    def _take(self, number: int, wish: Wish, place: int) -> Undo | None:
+    def _tolerated(self, wish: Wish, spot: int) -> bool:
+        if not self.features.device_taints:
+            return True
+        return untolerated(wish.ask.tolerations, self.site.taints(spot)) is None
+
+    def _usable(self, device: PoolDevice) -> bool:
+        """Whether the switches allow to take the device, and the node can leave out what its driver does."""
+        if device.raw.get("consumesCounters") and not self.features.partitionable_devices:
+            return False
+        if not device.skipped or self.features.implementation is not Implementation.EXPERIMENTAL:
+            return True
+        status: Json = self.site.node.get("status") or {}
+        declared = "DRAOptionalNodeOperations" in (status.get("declaredFeatures") or ())
+        return self.features.optional_node_operations and declared
+
+    def _take(self, number: int, wish: Wish, spot: int) -> Undo | None:
         """Take a device for a request and return how to give it back; None if it cannot be taken."""
         self.steps += 1
         if self.steps > STEPS:
             raise SearchGivenUp(f"No way to allocate was found among the first {STEPS} tried.")
-        device = self.picture.devices[place]
-        consumed = share(device, wish.ask.capacity, self._consumed(device))
+        device = self.site.devices[spot]
+        consumed: dict[str, Amount] | None = {}
+        if self.features.consumable_capacity:
+            fractional = self.features.fractional_capacity_range
+            consumed = share(device, wish.ask.capacity, self._consumed(device), fractional=fractional)
         if consumed is None and wish.all_of is None:
             return None
-        if untolerated(wish.ask.tolerations, self.picture.taints[place]):
+        if not self._usable(device) or not self._tolerated(wish, spot):
             return None
+        shared = self.features.consumable_capacity and device.shareable
+        release: Undo | None = None
         # The first share of a device takes its counters, admin access as well; further shares take none.
-        counts = bool(device.counters) and not (device.shareable and self._shared(device))
-        if counts and not self._counters_suffice(device):
-            return None
+        if device.raw.get("consumesCounters") and not (shared and self._in_shares(device)):
+            release = self.counters.take(spot)
+            if release is None:
+                return None
         added = self._constrain(number, wish, device)
-        if added is None:
+        # Of all devices a constraint is asked before capacity, since it is an error to break it.
+        if added is None or consumed is None:
+            for constraint in added or ():
+                constraint.drop()
+            if release is not None:
+                release()
             return None
-        if consumed is None:  # of all devices a constraint is asked first, since it is an error to break it
+        record = self._record(number, wish, device, consumed if shared else {}, shared=shared)
+
+        def undo() -> None:
+            record()
             for constraint in added:
                 constraint.drop()
-            return None
-        return self._record(number, wish, device, consumed if device.shareable else {}, counts=counts)
+            if release is not None:
+                release()
 
-    def _shared(self, device: PoolDevice) -> bool:
-        return bool(self.held.sharers.get(device.key)) or device.key in self.picture.held.sharers
+        return undo
+
+    def _in_shares(self, device: PoolDevice) -> bool:
+        return bool(self.held.sharers.get(device.key)) or device.key in self.gone.sharers
 
     def _consumed(self, device: PoolDevice) -> dict[str, Quantity]:
-        gone = dict(self.picture.held.consumed.get(device.key, {}))
+        gone = dict(self.gone.consumed.get(device.key, {}))
         for name, amount in self.held.consumed.get(device.key, {}).items():
             gone[name] = gone.get(name, ZERO) + amount
         return gone
-
-    def _counters_suffice(self, device: PoolDevice) -> bool:
-        pool = (device.driver, device.pool)
-        used = dict(self.held.counters.get(pool, {}))
-        for counter, need in device.counters:
-            used[counter] = used.get(counter, 0) + need.nano
-        gone = self.picture.held.counters.get(pool, {})
-        # All counters of the pool are looked at: one that is overdrawn blocks every device that takes any.
-        return all(
-            gone.get(counter, 0) + used.get(counter, 0) <= whole
-            for counter, whole in self.picture.counters.get(pool, {}).items()
-        )
 
     def _constrain(self, number: int, wish: Wish, device: PoolDevice) -> list[Constraint] | None:
         """Return the constraints that have accepted the device, or None if one refuses it."""
@@ -216,20 +241,26 @@ class Search:
         return added
 
     def _record(
-        self, number: int, wish: Wish, device: PoolDevice, consumed: dict[str, Quantity], *, counts: bool
+        self, number: int, wish: Wish, device: PoolDevice, consumed: dict[str, Amount], *, shared: bool
     ) -> Undo:
-        key, shared = device.key, device.shareable
-        used = self.held.counters[device.driver, device.pool] if counts else {}
+        key = device.key
+        result = DeviceResult(
+            ask=wish.ask,
+            device=device,
+            share_id=str(uuid4()) if shared else "",
+            consumed=consumed,
+            tolerations=self._tolerations(number, wish),
+            binding=self.features.device_binding_and_status,
+            skipping=self.features.implementation is Implementation.EXPERIMENTAL,
+        )
+        self.results[number].append(result)
         amounts = self.held.consumed[key] if shared else {}
-        if not shared:
-            self.seen_by.setdefault(key, set()).add(number)
-        self.results[number].append(DeviceResult(wish.ask, device, str(uuid4()) if shared else "", consumed))
         if shared:
             self.held.sharers[key].append(str(number))
+        else:
+            self.seen_by.setdefault(key, set()).add(number)
         for name, amount in consumed.items():
-            amounts[name] = amounts.get(name, ZERO) + amount
-        for counter, need in device.counters if counts else ():
-            used[counter] = used.get(counter, 0) + need.nano
+            amounts[name] = amounts.get(name, ZERO) + amount.quantity
 
         def undo() -> None:
             self.results[number].pop()
@@ -238,11 +269,14 @@ class Search:
             else:
                 self.seen_by[key].discard(number)
             for name, amount in consumed.items():
-                amounts[name] = amounts[name] - amount
-            for counter, need in device.counters if counts else ():
-                used[counter] -= need.nano
-            for constraint in self.plans[number].constraints:
-                if constraint.applies(wish.ask):
-                    constraint.drop()
+                amounts[name] = amounts[name] - amount.quantity
 
         return undo
+
+    def _tolerations(self, number: int, wish: Wish) -> list[Json]:
+        """Return the tolerations of the first request of that name, which is where upstream looks them up."""
+        for request in requests(self.plans[number].spec):
+            for ask in alternatives(request):
+                if ask.result_name == wish.ask.result_name:
+                    return ask.tolerations
+        return wish.ask.tolerations

@@ -60,8 +60,9 @@ def option_of(picture: Picture, funnel: Funnel, most: int) -> Option:
 def _times(picture: Picture, device: PoolDevice, funnel: Funnel, most: int) -> int:
     """Return how often the request could take of the device what it asks of its capacity."""
     consumed: dict[str, Quantity] = dict(picture.held.consumed.get(device.key, {}))
+    fractional = picture.features.fractional_capacity_range
     for times in range(most):
-        taken = share(device, funnel.ask.capacity, consumed)
+        taken = share(device, funnel.ask.capacity, consumed, fractional=fractional)
         if taken is None:
             return times
         if not device.shareable:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
-from dra.allocator import AllocationError, AllocationResult, allocate
+from dra.allocator import AllocationError, AllocationResult, NodeFailed, allocate
 from dra.nodes import selects
 from dra.picture import Picture
 from simulator.controllers.claims import FINALIZER
@@ -117,6 +117,9 @@ class Scheduler(Reacting):
                 continue
             try:
                 results = allocate(picture, node, open_claims) if open_claims else []
+            except NodeFailed:
+                reasons["invalid resource pools were encountered"] += 1
+                continue
             except AllocationError as error:
                 raise Refusal("SchedulerError", _error_text(error, open_claims[0])) from error
             if results is not None:
@@ -232,7 +235,11 @@ def _error_text(error: AllocationError, claim: Manifest) -> str:
     """Say in the scheduler's words what the allocator says in the portal's."""
     where = _claim(claim)
     said = re.sub(r'Key not found in map : "(\w+)"', r"no such key: \1", error.message)
-    if found := re.match(r"Selector (\d+) of request .* fails on [^:]*: (?P<why>.*)", said):
-        # Class selectors are counted before those of the request, as upstream names the latter alone.
-        return _plugin(f"{where}: selector #{max(int(found[1]) - 2, 0)}: CEL runtime error: {found['why']}")
+    found = re.match(
+        r"Selector (?P<number>\d+) of (class (?P<name>\S+)|request \S+) fails on [^:]*: (?P<why>.*)", said
+    )
+    if found:
+        whose = f"class {found['name']}" if found["name"] else where
+        number = int(found["number"]) - 1
+        return _plugin(f"{whose}: selector #{number}: CEL runtime error: {found['why']}")
     return _plugin(f"{where}: {said}")

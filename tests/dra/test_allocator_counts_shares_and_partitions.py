@@ -43,7 +43,11 @@ def test_an_overdrawn_counter_blocks_all_that_take_any():
 
     sets = [{"name": "s", "counters": {"a": {"value": "1"}, "b": {"value": "9"}}}]
     devices = [part(0, a="1"), part(1, a="1"), part(2, b="1"), gpu(3)]
-    seen = picture([resource_slice(devices=devices, sharedCounters=sets)], holds("gpu-0", "gpu-1"))
+    slices = [
+        resource_slice(slices=2, name="counters", sharedCounters=sets),
+        resource_slice(devices=devices, slices=2, name="devices"),
+    ]
+    seen = picture(slices, holds("gpu-0", "gpu-1"))
     assert given(seen, spec(exactly())) == [["gpu-3"]]
     assert [device.name for device in seen.free] == ["gpu-3"]
 
@@ -90,7 +94,7 @@ def test_a_share_is_written_with_its_id_and_what_it_takes():
         ({"default": "5", "validRange": {"min": "2", "max": "4"}}, "5", "5"),
         ({"default": "5", "validRange": {"min": "2", "max": "4"}}, "5000m", None),
         ({"default": "2", "validRange": {"min": "2", "step": "3"}}, "6", "8"),
-        ({"default": "2", "validRange": {"min": "2", "step": "500m"}}, "2100m", "2500m"),
+        ({"default": "2", "validRange": {"min": "2", "step": "500m"}}, "2100m", "3"),
     ],
 )
 def test_an_amount_is_rounded_to_the_policy(policy, asked, taken):

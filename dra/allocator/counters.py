@@ -1,0 +1,111 @@
+"""Counters of pools during a search (KEP 4815), and which devices may share a counter set (KEP 5963)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from dra.allocator.site import Site
+from dra.held import Held
+from dra.objects import Json
+from dra.pools import CounterKey, PoolDevice
+
+type Undo = Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """
+    What the devices of a counter set have agreed on: the compatibility groups that all of them name.
+
+    Devices that name none go only with others that name none: `groups` is empty then.
+    """
+
+    groups: frozenset[str]
+
+    def admits(self, groups: frozenset[str]) -> bool:
+        return bool(self.groups & groups) if groups else not self.groups
+
+    def with_(self, groups: frozenset[str]) -> Together:
+        return self if not groups or not self.groups else Together(self.groups & groups)
+
+
+class Counters:
+    """What is left of the counters of the pools of a site while devices are taken and given back."""
+
+    def __init__(self, site: Site, held: Held) -> None:
+        self.site, self.held = site, held
+        self._left: dict[int, dict[CounterKey, int]] = {}
+        self._together: dict[int, dict[str, Together]] = {}
+
+    def take(self, spot: int) -> Undo | None:
+        """Take what the device consumes and return how to give it back; None if the pool has not enough."""
+        number, device = self.site.pool_of[spot], self.site.devices[spot]
+        left, together = self._left_of(number), self._together_of(number)
+        joined = self._joined(device, together)
+        if joined is None:
+            return None
+        before = {name: together.get(name) for name in joined}
+        together.update(joined)
+        for counter, need in device.counters:
+            left[counter] -= need.nano
+
+        def undo() -> None:
+            for counter, need in device.counters:
+                left[counter] += need.nano
+            for name, known in before.items():
+                if known is None:
+                    del together[name]
+                else:
+                    together[name] = known
+
+        # All counters of the pool are looked at: one that is overdrawn blocks every device that takes any.
+        if min(left.values(), default=0) < 0:
+            undo()
+            return None
+        return undo
+
+    def _joined(self, device: PoolDevice, together: dict[str, Together]) -> dict[str, Together] | None:
+        """Return what the device's counter sets agree on with it; None if it may not join one of them."""
+        joined: dict[str, Together] = {}
+        if not self.site.features.compatibility_groups:
+            return joined
+        for name, groups in _groups(device):
+            known = joined.get(name) or together.get(name)
+            if known is not None and not known.admits(groups):
+                return None
+            joined[name] = Together(groups) if known is None else known.with_(groups)
+        return joined
+
+    def _left_of(self, number: int) -> dict[CounterKey, int]:
+        left = self._left.get(number)
+        if left is None:
+            pool = self.site.pools[number]
+            left = self._left[number] = {key: amount.nano for key, amount in pool.counters.items()}
+            for device in self._taken(number):
+                for counter, amount in device.counters:
+                    left[counter] -= amount.nano
+        return left
+
+    def _together_of(self, number: int) -> dict[str, Together]:
+        together = self._together.get(number)
+        if together is None:
+            together = self._together[number] = {}
+            for device in self._taken(number):
+                for name, groups in _groups(device):
+                    known = together.get(name)
+                    together[name] = Together(groups) if known is None else known.with_(groups)
+        return together
+
+    def _taken(self, number: int) -> Iterator[PoolDevice]:
+        """Yield devices of the pool that claims hold; the stable allocator knows of whole devices only."""
+        pool, held, stable = self.site.pools[number], self.held, self.site.features.stable
+        for device in (*pool.devices, *pool.elsewhere):
+            if device.counters and (device.key in held.holders if stable else held.taken(device.key)):
+                yield device
+
+
+def _groups(device: PoolDevice) -> Iterator[tuple[str, frozenset[str]]]:
+    consumed: list[Json] = device.raw.get("consumesCounters") or []
+    for one in consumed:
+        yield str(one.get("counterSet") or ""), frozenset(one.get("compatibilityGroups") or ())

@@ -1,0 +1,113 @@
+"""What a search looks at on one node: devices in the order of trying, and whether requests accept them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from dra.allocator.errors import AllocationError
+from dra.cel import CelError, compile_selector
+from dra.facts import Malformed, entries
+from dra.features import Features
+from dra.ground import NodePool
+from dra.nodes import SelectorError, check_place, place_reaches
+from dra.objects import Json
+from dra.picture import Picture
+from dra.pools import PoolDevice
+from dra.taints import Taint, rules_for
+
+
+@dataclass(frozen=True, slots=True)
+class _Unshared:
+    """A device as the stable allocator shows it to selectors: it does not know of sharing."""
+
+    driver: str
+    raw: Json
+
+
+class Site:
+    """
+    One node of a picture. `devices` are those of its usable pools; a spot is an index into them.
+
+    Raise `AllocationError` if the pools of the node cannot be told.
+    """
+
+    def __init__(self, picture: Picture, node: Json) -> None:
+        self.picture, self.node = picture, node
+        self.features: Features = picture.features
+        try:
+            self.pools: Sequence[NodePool] = picture.stock.ground.pools_on(node, self.features)
+        except SelectorError as error:
+            raise AllocationError(str(error)) from None
+        self.devices: list[PoolDevice] = []
+        self.pool_of: list[int] = []
+        for number, pool in enumerate(self.pools):
+            self.devices += pool.devices
+            self.pool_of += [number] * len(pool.devices)
+        self._taints: dict[int, Sequence[Taint]] = {}
+        self._readable: dict[int, str] = {}
+
+    @cached_property
+    def spots(self) -> dict[int, list[int]]:
+        """The spots of each pool, by its number."""
+        found: dict[int, list[int]] = {}
+        for spot, number in enumerate(self.pool_of):
+            found.setdefault(number, []).append(spot)
+        return found
+
+    def taints(self, spot: int) -> Sequence[Taint]:
+        """Return the taints of a device, of its slice and of DeviceTaintRules."""
+        known = self._taints.get(spot)
+        if known is None:
+            device = self.devices[spot]
+            ruled = rules_for(device, self.picture.taint_rules) if self.picture.taint_rules else ()
+            known = self._taints[spot] = (*device.taints, *ruled)
+        return known
+
+    def selected(self, expression: str, spot: int) -> bool:
+        """Say whether a selector accepts the device. Raise `CelError` if it fails on it."""
+        device = self.devices[spot]
+        if self.features.stable and device.shareable:
+            bare = {key: value for key, value in device.raw.items() if key != "allowMultipleAllocations"}
+            return compile_selector(expression).matches(_Unshared(device.driver, bare))
+        stock = self.picture.stock
+        place = stock.index.get(device.key)
+        if place is None or stock.devices[place] is not device:  # only this node sees the device
+            return compile_selector(expression).matches(device)
+        verdicts = stock.verdicts(expression)
+        if place in verdicts.failing:
+            raise verdicts.failing[place]
+        return bool(verdicts.flags[place])
+
+    def check_readable(self, spot: int) -> None:
+        """
+        Raise `AllocationError` if the device publishes an attribute that has no value.
+
+        Upstream reads all attributes for any selector, so that one that looks at others fails, too.
+        """
+        known = self._readable.get(spot)
+        if known is None:
+            known = ""
+            try:
+                entries(self.devices[spot], "attributes")
+            except Malformed as error:
+                known = str(error)
+            self._readable[spot] = known
+        if known:
+            raise AllocationError(f"No selector can be applied to {self.devices[spot]}: {known}")
+
+    def reached(self, spot: int) -> bool:
+        """Say whether the node reaches a device that is placed by itself."""
+        device = self.devices[spot]
+        if not device.placed_alone:
+            return True
+        try:
+            check_place(device.raw)
+        except SelectorError as error:
+            raise AllocationError(f"{device}: {error}") from None
+        return place_reaches(self.node, device.raw)
+
+
+def failed(what: str, spot: int, site: Site, error: CelError) -> AllocationError:
+    return AllocationError(f"{what} fails on {site.devices[spot]}: {error.message}")

@@ -1,0 +1,128 @@
+"""
+One question to the allocator, as JSON: what a cluster holds, a node, and claims; and the answer.
+
+This is how the engine is held against the allocator of Kubernetes. `docs/engine.md` gives the format.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn, TextIO
+
+from dra.allocator import AllocationError, SearchGivenUp, allocate
+from dra.cases.check import Problem
+from dra.cases.shapes import CASE
+from dra.features import Features
+from dra.objects import Json, Manifest
+from dra.picture import Picture
+
+__all__ = ["Case", "Problem", "answer", "answer_line", "read_case", "serve"]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A question: would `claims` fit on `node` together, given all that is in `picture`?"""
+
+    picture: Picture
+    node: Json
+    claims: Sequence[Json]
+
+
+def serve(lines: Iterable[bytes], out: TextIO) -> None:
+    """Write one answer per line, each at once, so that a caller may wait for it before it asks on."""
+    for line in lines:
+        out.write(json.dumps(answer_line(line)) + "\n")
+        out.flush()
+
+
+def answer_line(line: str | bytes) -> Manifest:
+    """
+    Answer the case in a line of JSON: `{"name", "error", "results"}`; see `answer`.
+
+    A line that is no case is answered with an error, and with the name if that can be read.
+    """
+    try:
+        raw = json.loads(line, parse_constant=_refuse)
+    except RecursionError:
+        return _failed("", "The line is nested too deeply.")
+    except ValueError as error:
+        said = "The line is empty." if not line.strip() else f"The line is no JSON: {error}."
+        return _failed("", said)
+    return answer(raw)
+
+
+def answer(raw: Any) -> Manifest:
+    """
+    Answer a case: `{"name", "error", "results"}`.
+
+    `error` is a sentence where the claims cannot be tried, or where this is no case. Otherwise `results` has
+    a `status.allocation` for each claim that has none yet, or is None if they do not fit. `gaveUp` is there,
+    and true, if the search took too long to tell. Never raises for what the case says.
+    """
+    name = raw.get("name") if isinstance(raw, dict) else ""
+    name = name if isinstance(name, str) else ""
+    try:
+        case = read_case(raw)
+        results = allocate(case.picture, case.node, case.claims, literal=True)
+    except SearchGivenUp as given_up:
+        return _failed(name, given_up.message) | {"gaveUp": True}
+    except (Problem, AllocationError) as error:
+        return _failed(name, str(error))
+    written = None if results is None else [result.as_dict() for result in results]
+    return {"name": name, "error": None, "results": written}
+
+
+def read_case(raw: Any) -> Case:
+    """
+    Check a case and draw its picture. Raise `Problem` for what is not as the API has it.
+
+    Claims with `status.allocation` hold their devices and are not allocated again.
+    """
+    try:
+        CASE(raw, "")
+    except RecursionError:
+        raise Problem("The case is nested too deeply.") from None
+    try:
+        features = Features.of_switches(raw.get("features", {}))
+    except KeyError as error:
+        known = ", ".join(Features.switches())
+        raise Problem(f"features has {error.args[0]}, which is none; there are {known}.") from None
+    claims: Sequence[Json] = raw.get("claims", ())
+    allocated = [one for one in claims if "allocation" in one.get("status", {})]
+    waiting = [one for one in claims if "allocation" not in one.get("status", {})]
+    picture = Picture(
+        classes=raw.get("classes", [])[::-1],  # of two with one name the first counts
+        slices=raw.get("slices", ()),
+        claims=[*allocated, {"status": {"allocation": {"devices": {"results": list(_held(raw))}}}}],
+        features=features,
+    )
+    return Case(picture, raw.get("node", {}), waiting)
+
+
+def _held(raw: Json) -> Iterator[Json]:
+    """Yield what `allocated` says in the shape of the results of a claim."""
+    allocated: Json = raw.get("allocated", {})
+    for whole in allocated.get("devices", ()):
+        yield {"driver": "", "pool": "", "device": ""} | whole | {"shareID": ""}
+    for shared in allocated.get("shared", ()):
+        yield {"driver": "", "pool": "", "device": "", **shared, "shareID": "shared", "consumedCapacity": {}}
+    for name, amounts in allocated.get("consumedCapacity", {}).items():
+        driver, _, rest = name.partition("/")
+        pool, _, device = rest.rpartition("/")
+        yield {
+            "driver": driver,
+            "pool": pool,
+            "device": device,
+            "shareID": "shared",
+            "consumedCapacity": amounts,
+        }
+
+
+def _failed(name: str, message: str) -> Manifest:
+    return {"name": name, "error": message, "results": None}
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no number of JSON")

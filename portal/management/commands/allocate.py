@@ -1,0 +1,16 @@
+"""Cases for the allocator in, answers out, one line of JSON each: `docs/engine.md`."""
+
+import sys
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from dra.cases import serve
+
+
+class Command(BaseCommand):
+    help = "Answer allocation cases, one line of JSON each, as the scheduler would. Needs no database."
+    requires_system_checks = ()
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        serve(sys.stdin.buffer, sys.stdout)
