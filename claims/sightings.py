@@ -83,7 +83,7 @@ class Sighting:
         """Return a hash of everything that the page of the claim and its reconciliation depend on."""
         seen: list[Any] = [claim.state, self.written and _stamp(self.written), self.missed]
         seen += [sorted(_stamp(row) for row in self.holders)]
-        seen += [sorted((pod.name, pod.uid, pod.phase, pod.node_name, pod.message) for pod in self.pods)]
+        seen += [sorted(_pod_stamp(pod) for pod in self.pods)]
         seen += [sorted((str(device.pk), device.condition, device.uuid) for device in self.devices)]
         seen += [sorted(str(row.pk) for row in self.open)]
         return hashlib.sha256(json.dumps(seen).encode()).hexdigest()
@@ -134,6 +134,12 @@ def held_by(row: ResourceClaim) -> list[Held]:
 
 def _stamp(row: ResourceClaim | ResourceClaimTemplate) -> tuple[str, str, str]:
     return row.uid, row.resource_version, str(row.gone_at)
+
+
+def _pod_stamp(pod: Pod) -> tuple[str, ...]:
+    """How often a thing was said of a pod is left out: only what is new is worth another look."""
+    said = sorted(f"{event.reason}: {event.message}" for event in pod.events.all())
+    return pod.name, pod.uid, pod.resource_version, pod.phase, pod.node_name, pod.message, *said
 
 
 def _here(claim: Claim, row: ResourceClaim | ResourceClaimTemplate) -> bool:
@@ -191,7 +197,8 @@ def _add_pods(seen: dict[UUID, Sighting], claims: Sequence[Claim]) -> None:
     ]
     if not places:
         return
-    for pod in Pod.objects.filter(reduce(or_, places), gone_at=None).order_by("name"):
+    there = Pod.objects.filter(reduce(or_, places), gone_at=None)
+    for pod in there.order_by("name").prefetch_related("events"):
         users = {
             pk for name in (*pod.claims, *pod.templates) for pk in wanted[pod.cluster_id, pod.namespace, name]
         }

@@ -14,8 +14,9 @@ from rest_framework.serializers import BaseSerializer
 
 from claims import manifests, services
 from claims.api import inputs, outputs, waiting
+from claims.api.explanation import ExplainOut
+from claims.explain import explain
 from claims.models import Allocation, Claim
-from claims.next_step import next_step
 from claims.snippets import snippets_of
 from claims.states import ClaimState
 from core import idempotency
@@ -119,11 +120,11 @@ class ClaimViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.Ge
         shown = {"manifest": written, "yaml": to_yaml(written), "snippets": snippets}
         return Response(outputs.ManifestOut(shown).data)
 
-    @extend_schema(responses=outputs.ExplainOut)
+    @extend_schema(responses=ExplainOut)
     @action(detail=True)
     def explain(self, request: Request, pk: str) -> Response:
-        """Why the claim is where it is, and who acts next."""
-        return Response(outputs.ExplainOut(next_step(self.get_object())).data)
+        """Why the claim is where it is, who acts next, and what Kubernetes says of its pods."""
+        return Response(ExplainOut(explain(self.get_object())).data)
 
     @extend_schema(responses=outputs.TransitionOut(many=True), filters=False)
     @action(detail=True, pagination_class=None)

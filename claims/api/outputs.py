@@ -79,26 +79,6 @@ class TransitionOut(serializers.ModelSerializer[Transition]):
         read_only_fields = fields
 
 
-class StepOut(serializers.Serializer[Any]):
-    key = serializers.CharField()
-    label = serializers.CharField()  # type: ignore[assignment]
-    status = serializers.ChoiceField(choices=("done", "now", "ahead", "skipped", "bad"))
-    at = serializers.DateTimeField(allow_null=True)
-    by = serializers.CharField()
-    note = serializers.CharField()
-
-
-class ExplainOut(serializers.Serializer[Any]):
-    """Who acts next and why, and the whole way of the claim."""
-
-    actor = serializers.ChoiceField(choices=("person", "you", "portal", "cluster", "nobody"))
-    who = serializers.CharField()
-    headline = serializers.CharField()
-    sentence = serializers.CharField()
-    problem = serializers.CharField()
-    steps = StepOut(many=True)
-
-
 class SnippetOut(serializers.Serializer[Any]):
     key = serializers.CharField()
     title = serializers.CharField()

@@ -15,14 +15,15 @@ from django.utils.cache import get_conditional_response, patch_cache_control
 from django.views.decorators.http import require_safe
 
 from claims.approvals import may_decide
+from claims.explain import explain
 from claims.forms.durations import spell
 from claims.models import Claim
-from claims.next_step import next_step
 from claims.services.end import reason_not_to_end
 from claims.snippets import Snippet, snippets_of
 from claims.states import LOOK, ClaimState
 from claims.views.facts import Facts, facts_of
 from claims.views.figures import figures_of
+from claims.views.funnel import funnel_of
 from teams.access import asker
 from teams.models import Role, User
 
@@ -39,7 +40,9 @@ ICONS = {
     "approved": "user-check",
     "written": "file-text",
     "waiting": "cube-plus",
-    "allocated": "cpu",
+    "scheduler": "route",
+    "prepared": "tool",
+    "used": "cpu",
     "releasing": "progress-down",
     "released": "circle-minus",
 }
@@ -104,7 +107,7 @@ def tabs_of(request: HttpRequest, claim: Claim) -> list[Snippet]:
 def page_of(facts: Facts, user: User) -> dict[str, Any]:
     """Return the context of all that moves."""
     claim = facts.claim
-    step = next_step(claim, facts.seen)
+    found = explain(claim, facts.seen, facts.age)
     may_end = not reason_not_to_end(user, claim, facts.role)
     return {
         "claim": claim,
@@ -113,12 +116,15 @@ def page_of(facts: Facts, user: User) -> dict[str, Any]:
         "polls": not claim.is_final,
         "has_use": claim.state not in WITHOUT_USE,
         "figures": figures_of(facts),
-        "next": step,
-        "steps": [(each, ICONS[each.key]) for each in step.steps if each.status != "skipped"],
+        "next": found.answer,
+        "steps": [(each, ICONS[each.key]) for each in found.shown_steps],
+        "explanation": found,
+        "match": found.fit and found.fit.preview,
+        "funnel": funnel_of(found.fit.preview) if found.fit else [],
         "held": facts.held,
         "age": facts.age,
         "past_count": 0 if facts.held else claim.allocations.count(),
-        "consumers": facts.consumers,
+        "consumers": found.pods,
         "history": [
             (each, Look(*LOOK[each.new]))
             for each in claim.history.select_related("by").order_by("-at", "-pk")

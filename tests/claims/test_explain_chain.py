@@ -3,8 +3,8 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from claims.explain import explain
 from claims.models import Approval, Claim, Quota
-from claims.next_step import next_step
 from claims.services import approve, deny, release
 from claims.states import ClaimState
 from inventory.models import Pod
@@ -36,70 +36,59 @@ def pod(cluster, name="train", **fields):
 
 
 def statuses(claim):
-    return {step.key: step.status for step in next_step(claim).steps}
+    return {step.key: step.status for step in explain(claim).steps}
 
 
 def test_a_request_waits_for_those_who_may_decide_and_not_for_its_asker(
     claim, vision, fra, train, lena, quota
 ):
-    assert next_step(claim).headline == "lars or lena decides next."
+    assert explain(claim).answer.headline == "lars or lena decides next."
     own = make_claim(vision, by=lena, cluster=fra, profile=train)
-    assert next_step(own).who == "lars"
+    assert explain(own).answer.who == "lars"
     Quota.objects.update(self_approval=True)
-    assert next_step(own).who == "lars or lena"
+    assert explain(own).answer.who == "lars or lena"
 
 
 def test_a_request_for_admins_waits_for_admins(vision, fra, alice, root):
     claim = make_claim(vision, by=alice, cluster=fra, profile=make_profile("big", approval=Approval.ADMIN))
-    assert next_step(claim).who == "root"
+    assert explain(claim).answer.who == "root"
 
 
 def test_the_chain_of_a_new_request(claim):
     assert statuses(claim) == {
         "requested": "done", "quota": "done", "approved": "now", "written": "ahead", "waiting": "ahead",
-        "allocated": "ahead", "releasing": "ahead", "released": "ahead",
+        "scheduler": "ahead", "prepared": "ahead", "used": "ahead", "releasing": "ahead", "released": "ahead",
     }  # fmt: skip
-    steps = {step.key: step for step in next_step(claim).steps}
+    steps = {step.key: step for step in explain(claim).steps}
     assert (steps["requested"].by, steps["requested"].note) == ("alice", "2 devices")
     assert steps["quota"].note == "2 × gpu.nvidia.com"
 
 
 def test_after_approval_the_portal_writes(claim, lena):
     approve(claim=claim, by=lena, spec_hash=claim.spec_hash, note="fine")
-    step = next_step(Claim.objects.get(pk=claim.pk))
-    assert (step.actor, step.headline) == ("portal", "The portal acts next.")
+    step = explain(Claim.objects.get(pk=claim.pk))
+    assert (step.answer.actor, step.answer.headline) == ("portal", "The portal acts next.")
     approved = next(each for each in step.steps if each.key == "approved")
     assert (approved.status, approved.by, approved.note) == ("done", "lena", "fine")
 
 
 def test_without_a_pod_the_asker_acts_and_nothing_is_billed(claim):
     claim = moved(claim, ClaimState.APPROVED, ClaimState.PROVISIONED)
-    step = next_step(claim)
-    assert step.actor == "you"
+    step = explain(claim)
+    assert step.answer.actor == "you"
     assert (
         "Start a pod that uses the ResourceClaim sam. No device is held and nothing is billed"
-        in step.sentence
+        in step.answer.sentence
     )
     assert statuses(claim)["waiting"] == "now"
-
-
-def test_a_waiting_pod_is_explained_in_plain_words_and_in_the_schedulers(claim, fra):
-    claim = moved(claim, ClaimState.APPROVED, ClaimState.PROVISIONED)
-    pod(fra, message="0/4 nodes are available: 4 cannot allocate all claims.")
-    step = next_step(claim)
-    assert (step.actor, step.who) == ("cluster", "Kubernetes")
-    assert step.sentence == (
-        "The pod train waits. Nothing that matches is free on any node that the pod may use. "
-        "The scheduler says: 0/4 nodes are available: 4 cannot allocate all claims."
-    )
 
 
 def test_what_is_allocated_says_until_when(claim):
     claim = moved(claim, ClaimState.APPROVED, ClaimState.PROVISIONED, ClaimState.ALLOCATED)
     Claim.objects.filter(pk=claim.pk).update(expires_at=timezone.now() + timedelta(hours=1))
-    step = next_step(Claim.objects.get(pk=claim.pk))
-    assert step.actor == "you"
-    assert "the portal deletes it; a pod that still runs keeps its devices" in step.sentence
+    step = explain(Claim.objects.get(pk=claim.pk))
+    assert step.answer.actor == "you"
+    assert "the portal deletes it; a pod that still runs keeps its devices" in step.answer.sentence
 
 
 def test_what_is_releasing_names_the_pods_that_hold_it(claim, fra, alice):
@@ -107,10 +96,10 @@ def test_what_is_releasing_names_the_pods_that_hold_it(claim, fra, alice):
     pod(fra, phase="Running")
     pod(fra, name="done", phase="Succeeded")
     Claim.objects.get(pk=claim.pk).advance(ClaimState.RELEASING, why="done")
-    step = next_step(Claim.objects.get(pk=claim.pk))
-    assert step.sentence == "The pod train still holds the devices; they are free when it ends."
+    step = explain(Claim.objects.get(pk=claim.pk))
+    assert step.answer.sentence == "The pod train still holds the devices; they are free when it ends."
     Pod.objects.all().delete()
-    assert next_step(Claim.objects.get(pk=claim.pk)).actor == "cluster"
+    assert explain(Claim.objects.get(pk=claim.pk)).answer.actor == "cluster"
 
 
 def test_what_was_released_before_it_was_written_skips_the_rest(claim, alice, lena, gateway):
@@ -119,20 +108,21 @@ def test_what_was_released_before_it_was_written_skips_the_rest(claim, alice, le
     claim = moved(claim, ClaimState.RELEASED)
     assert statuses(claim) == {
         "requested": "done", "quota": "done", "approved": "done", "written": "skipped", "waiting": "skipped",
-        "allocated": "skipped", "releasing": "done", "released": "done",
+        "scheduler": "skipped", "prepared": "skipped", "used": "skipped", "releasing": "done",
+        "released": "done",
     }  # fmt: skip
-    assert next_step(claim).actor == "nobody"
+    assert explain(claim).answer.actor == "nobody"
 
 
 def test_a_denial_ends_the_chain_with_its_reason(claim, lena):
     claim = deny(claim=claim, by=lena, reason="Use an L4")
-    step = next_step(claim)
-    assert (step.actor, step.sentence) == ("nobody", "Use an L4")
+    step = explain(claim)
+    assert (step.answer.actor, step.answer.sentence) == ("nobody", "Use an L4")
     assert [(each.key, each.status) for each in step.steps][2:] == [("approved", "bad")]
 
 
 def test_a_failure_stands_where_it_happened(claim):
     claim = moved(claim, ClaimState.APPROVED, ClaimState.FAILED, why="fra-1 refused it")
-    assert [(each.key, each.status, each.note) for each in next_step(claim).steps][3:] == [
+    assert [(each.key, each.status, each.note) for each in explain(claim).steps][3:] == [
         ("written", "bad", "fra-1 refused it")
     ]

@@ -1,0 +1,80 @@
+"""All that is known of why a claim is where it is, put together."""
+
+from dataclasses import dataclass
+
+from claims.explain import answer
+from claims.explain.answer import Answer
+from claims.explain.chain import Step, chain
+from claims.explain.fit import Fit, fit_now
+from claims.explain.pods import PodView, lost, views
+from claims.explain.stages import WAITING, Stage
+from claims.models import Claim
+from claims.sightings import Sighting, look
+from claims.states import FINAL, ClaimState
+from inventory.freshness import OF_DEVICES, Age, ages
+
+SHOWN = 3  # pods that wait
+CALM = (Stage.RUNNING, Stage.ENDING)
+DELIVERED = (ClaimState.PROVISIONED, ClaimState.ALLOCATED)
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """
+    `answer` says who acts next, `steps` is the whole way, `pods` are those that use the claim or want to.
+
+    `lost` are pods that others have ended of late. `fit` is what the picture says while a pod waits for the
+    scheduler, else None. `hears_events` is False where the cluster does not let the portal read Events.
+    """
+
+    answer: Answer
+    steps: tuple[Step, ...]
+    pods: tuple[PodView, ...]
+    lost: tuple[PodView, ...]
+    fit: Fit | None
+    problem: str
+    hears_events: bool
+
+    @property
+    def troubled(self) -> list[PodView]:
+        """Return pods that do not run, or that run and have something to be done about; then those lost."""
+        pods = [view for view in self.pods if view.stage not in CALM or view.told.text]
+        return [*pods[:SHOWN], *self.lost]
+
+    @property
+    def more(self) -> int:
+        """How many pods wait that `troubled` leaves out."""
+        waiting = sum(view.stage in WAITING for view in self.pods)
+        return max(waiting - SHOWN, 0)
+
+    @property
+    def shown_steps(self) -> list[Step]:
+        """Return the steps without what was skipped, and without an end that is not in sight."""
+        return [
+            step
+            for step in self.steps
+            if step.status != "skipped" and (step.key, step.status) != ("released", "ahead")
+        ]
+
+
+def explain(claim: Claim, seen: Sighting | None = None, age: Age | None = None) -> Explanation:
+    """Explain a claim from its history, from what the mirror shows of it, and from the picture of now."""
+    seen = look([claim])[claim.pk] if seen is None else seen
+    over = claim.state in FINAL
+    if age is None and not over:
+        age = ages((*OF_DEVICES, "pods"), cluster=claim.cluster)[0]
+    history = list(claim.history.select_related("by"))
+    pods = views(claim, [] if over else seen.users)
+    queued = next((view for view in pods if view.stage == Stage.SCHEDULER), None)
+    fit = fit_now(claim, queued.said, age) if queued and claim.state in DELIVERED else None
+    ended = lost(claim) if claim.state in DELIVERED else []
+    said = answer.answer(claim, seen, pods, ended, fit, history)
+    return Explanation(
+        answer=said,
+        steps=chain(claim, seen, pods, history, said),
+        pods=tuple(pods),
+        lost=tuple(ended),
+        fit=fit,
+        problem=claim.problem,
+        hears_events="list events" not in claim.cluster.missing,
+    )
