@@ -4,8 +4,8 @@ from hypothesis import given as of
 from hypothesis import strategies as st
 
 from dra.allocator import allocate
+from dra.endings import Ending, Scatter, would_fit_without
 from dra.fragmentation import boards_of
-from dra.relief import Relief, Scatter, would_fit_without
 from tests.dra.clusters import (
     NVIDIA,
     PCIE,
@@ -118,14 +118,14 @@ def test_it_is_said_whose_end_makes_room():
     small = [holds("gpu-0-1g10gb-1", name="one"), holds("gpu-0-3g40gb-4", name="two")]
     seen = picture(slices(), *small)
     found = would_fit_without(seen, wanting("3g.40gb"))
-    assert found.reliefs == (Relief(("vision/one",), "node-a"),)
+    assert found.endings == (Ending(("vision/one",), "node-a"),)
     assert found.scatter == Scatter.NONE
 
 
 def test_pairs_are_looked_for_where_no_single_claim_is_enough():
     seen = picture(slices(), holds("gpu-0-1g10gb-1", name="one"), holds("gpu-0-1g10gb-5", name="two"))
-    assert would_fit_without(seen, wanting("7g.80gb")).reliefs == (
-        Relief(("vision/one", "vision/two"), "node-a"),
+    assert would_fit_without(seen, wanting("7g.80gb")).endings == (
+        Ending(("vision/one", "vision/two"), "node-a"),
     )
 
 
@@ -136,7 +136,7 @@ def test_what_is_left_in_pieces_is_told():
     assert found.sentence == (
         "What is left of the GPUs of node-a is as much as the claim needs, but not in one piece."
     )
-    assert found.reliefs == (Relief(("vision/one",), "node-a"),)
+    assert found.endings == (Ending(("vision/one",), "node-a"),)
 
 
 def test_free_devices_on_different_nodes_are_told():
@@ -145,19 +145,19 @@ def test_free_devices_on_different_nodes_are_told():
     found = would_fit_without(seen, spec(exactly(2)))
     assert found.scatter == Scatter.NODES
     assert found.sentence.startswith("2 devices that match are free, on 2 nodes; the claim needs 2 on one")
-    assert found.reliefs == (Relief(("vision/one",), "node-a"), Relief(("vision/two",), "node-b"))
+    assert found.endings == (Ending(("vision/one",), "node-a"), Ending(("vision/two",), "node-b"))
 
 
 def test_whoever_holds_least_is_named_first():
     pool = resource_slice("node-a", [gpu(number) for number in range(4)])
     seen = picture([pool], holds("gpu-0", "gpu-1", name="large"), holds("gpu-2", "gpu-3", name="pair"))
     wish = spec(exactly(2), constraints=[PCIE])
-    assert would_fit_without(seen, wish).reliefs == (Relief(("vision/large",), "node-a"),)
+    assert would_fit_without(seen, wish).endings == (Ending(("vision/large",), "node-a"),)
     seen = picture([pool], holds("gpu-0", "gpu-1", "gpu-2", name="a"), holds("gpu-3", name="b"))
-    assert would_fit_without(seen, spec(exactly())).reliefs == (Relief(("vision/b",), "node-a"),)
+    assert would_fit_without(seen, spec(exactly())).endings == (Ending(("vision/b",), "node-a"),)
 
 
-def test_what_no_end_of_a_claim_helps_has_no_relief():
+def test_what_no_end_of_a_claim_helps_has_no_ending():
     pool = resource_slice("node-a", [gpu(0)])
     seen = picture([pool], holds("gpu-0"))
     for wish in (
@@ -166,13 +166,13 @@ def test_what_no_end_of_a_claim_helps_has_no_relief():
         spec(exactly(1, "device.name == 'x'")),
         spec(),
     ):
-        assert would_fit_without(seen, wish).reliefs == ()
+        assert would_fit_without(seen, wish).endings == ()
 
 
 def test_who_only_looks_on_holds_nothing():
     pool = resource_slice("node-a", [gpu(0)])
     seen = picture([pool], holds("gpu-0", name="holder"), holds("gpu-0", name="admin", adminAccess=True))
-    assert would_fit_without(seen, spec(exactly())).reliefs == (Relief(("vision/holder",), "node-a"),)
+    assert would_fit_without(seen, spec(exactly())).endings == (Ending(("vision/holder",), "node-a"),)
 
 
 def test_the_rest_of_the_claims_is_kept_in_mind():
@@ -180,4 +180,4 @@ def test_the_rest_of_the_claims_is_kept_in_mind():
     pool = resource_slice("node-a", [gpu(number) for number in range(3)])
     seen = picture([pool], *(holds(f"gpu-{n}", name=f"c{n}") for n in range(3)), classes=classes)
     found = would_fit_without(seen, spec(exactly(2, class_name="any")))
-    assert found.reliefs == (Relief(("vision/c0", "vision/c1"), "node-a"),)
+    assert found.endings == (Ending(("vision/c0", "vision/c1"), "node-a"),)

@@ -38,7 +38,7 @@ class Scatter(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Relief:
+class Ending:
     """If these claims ("namespace/name") ended, one claim of the spec would fit on the node."""
 
     claims: tuple[str, ...]
@@ -46,24 +46,24 @@ class Relief:
 
 
 @dataclass(frozen=True, slots=True)
-class Relieved:
-    """`sentence` says what is scattered, "" if that is not the reason; `reliefs` name fewest claims first."""
+class Endings:
+    """`sentence` says what is scattered, "" if that is not the reason; `endings` name fewest claims first."""
 
     scatter: Scatter = Scatter.NONE
     sentence: str = ""
-    reliefs: tuple[Relief, ...] = ()
+    endings: tuple[Ending, ...] = ()
 
 
-def would_fit_without(picture: Picture, spec: Json) -> Relieved:
+def would_fit_without(picture: Picture, spec: Json) -> Endings:
     """Look for single claims whose end would let one claim of `spec` fit, then for pairs on one node."""
     try:
         wanted = _Wanted(picture, spec)
     except (KeyError, CelError):
-        return Relieved()
+        return Endings()
     if not wanted.accepted or not wanted.least:
-        return Relieved()
+        return Endings()
     scatter, sentence = _scatter(wanted)
-    return Relieved(scatter, sentence, tuple(_reliefs(picture, spec, wanted)))
+    return Endings(scatter, sentence, tuple(_endings(picture, spec, wanted)))
 
 
 class _Wanted:
@@ -142,8 +142,8 @@ def _pieces(device: PoolDevice) -> Counter[str]:
     return pieces
 
 
-def _reliefs(picture: Picture, spec: Json, wanted: _Wanted) -> Iterator[Relief]:
-    """Yield reliefs of one claim, or if there are none of two, within `TRIES` allocations."""
+def _endings(picture: Picture, spec: Json, wanted: _Wanted) -> Iterator[Ending]:
+    """Yield endings of one claim, or if there are none of two, within `TRIES` allocations."""
     names = wanted.nodes()[:NODES]
     near = {name: _Near(picture, name) for name in names}
     holders = {holder for one in near.values() for holder in one.holders}
@@ -157,7 +157,7 @@ def _reliefs(picture: Picture, spec: Json, wanted: _Wanted) -> Iterator[Relief]:
                     return
                 tries += 1
                 if site.fits(spec, gone):
-                    yield Relief(gone, site.name)
+                    yield Ending(gone, site.name)
                     found += 1
                     break  # the next one on another node says more
             if found == SHOWN:
