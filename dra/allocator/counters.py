@@ -101,7 +101,8 @@ class Counters:
         """Yield devices of the pool that claims hold; the stable allocator knows of whole devices only."""
         pool, held, stable = self.site.pools[number], self.held, self.site.features.stable
         for device in (*pool.devices, *pool.elsewhere):
-            if device.counters and (device.key in held.holders if stable else held.taken(device.key)):
+            consumes = device.raw.get("consumesCounters")  # groups count even where no counter is named
+            if consumes and (device.key in held.holders if stable else held.taken(device.key)):
                 yield device
 
 
