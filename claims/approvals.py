@@ -1,6 +1,6 @@
 """Who decides on a request: nobody, where a rule says so; else leads of its team, or platform admins."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
@@ -57,17 +57,26 @@ def rule_for(version: ProfileVersion, *, devices: int, duration: timedelta) -> s
     ) % {**values, "longest": in_words(longest)}
 
 
+def rule_for_all(asked: Iterable[tuple[ProfileVersion, int]], *, duration: timedelta) -> str:
+    """
+    Return the rule of the first of several alternatives, each with its devices; "" unless every one has a
+    rule.
+    """
+    rules = [rule_for(version, devices=devices, duration=duration) for version, devices in asked]
+    return rules[0] if all(rules) else ""
+
+
 def route_for(
     *,
     by: User,
     team: Team,
-    version: ProfileVersion,
-    devices: int,
+    asked: Sequence[tuple[ProfileVersion, int]],
     duration: timedelta,
     quotas: Iterable[Quota],
 ) -> Route:
-    """Return how a request of `by` would be decided, and by whom."""
-    rule = rule_for(version, devices=devices, duration=duration)
+    """Return how a request of `by` would be decided, and by whom; `asked` as in `rule_for_all`."""
+    version = asked[0][0]
+    rule = rule_for_all(asked, duration=duration)
     if rule:
         return Route(automatic=True, sentence=rule)
     self_approval = any(row.self_approval for row in quotas)
@@ -129,7 +138,8 @@ def may_decide(user: User, claim: Claim) -> bool:
 def allows_self_approval(claim: Claim) -> bool:
     """Tell whether a quota that the claim counts against lets a lead approve their own requests."""
     classes = claim.charges.values_list("device_class", flat=True)
-    rows = Quota.objects.charged(team=claim.team, classes=classes, profile=claim.profile_version.profile)
+    profiles = [claim.profile_version.profile]
+    rows = Quota.objects.charged(team=claim.team, classes=classes, profiles=profiles)
     return rows.filter(self_approval=True).exists()
 
 

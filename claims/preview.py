@@ -3,7 +3,8 @@ What a request would come to, while one types: what matches now, quota, who deci
 wrong.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 from claims import approvals, quotas
@@ -11,10 +12,13 @@ from claims.approvals import Route
 from claims.kinds import DeviceKind, kinds_for
 from claims.manifests import object_of_wish
 from claims.models import Delivery, Profile
+from claims.offers import Offer, offers_for
 from claims.quotas import QuotaLine
 from claims.wish import Wish, make_wish
 from dra import match
+from dra.help import Relief, what_would_help
 from dra.manifests import to_yaml
+from dra.picture import Picture
 from inventory.models import Cluster
 from inventory.picture import picture_of
 from teams.access import require_role
@@ -32,6 +36,9 @@ class RequestPreview:
     manifest: str  # YAML
     kinds: frozenset[DeviceKind]  # of the devices that match, which is what a price depends on
     problems: tuple[str, ...]
+    picture: Picture = field(repr=False)
+    help: tuple[Relief, ...] = ()  # asked for only where it does not fit, or on demand
+    offers: tuple[Offer, ...] = ()  # likewise
 
     @property
     def fits_quota(self) -> bool:
@@ -49,10 +56,13 @@ def preview(
     delivery: str = Delivery.CLAIM,
     duration: timedelta | None = None,
     name: str = "",
+    alternatives: Sequence[Profile] = (),
+    with_help: bool = False,
 ) -> RequestPreview:
     """
-    Work a request out and write nothing. Raises Http404, PermissionDenied, and Conflict for a retired
-    profile.
+    Work a request out and write nothing; say what would help if it does not fit, or `with_help` anyway.
+
+    Raises Http404, PermissionDenied, and Conflict for a retired profile.
     """
     require_role(by, team, at_least=Role.MEMBER)
     wish = make_wish(
@@ -64,19 +74,36 @@ def preview(
         delivery=delivery,
         duration=duration,
         name=name,
+        alternatives=alternatives,
     )
-    rows = quotas.rows_for(team=team, charge=wish.charge, profile=profile)
-    lines = quotas.lines_for(rows, team=team, charge=wish.charge, profile=profile, total=wish.total)
-    route = approvals.route_for(
-        by=by, team=team, version=wish.version, devices=wish.total, duration=wish.duration, quotas=rows
-    )
+    rows = quotas.rows_for(team=team, charge=wish.charge, profiles=wish.profiles)
+    lines = quotas.lines_for(rows, team=team, charge=wish.charge, profiles=wish.profiles)
+    route = approvals.route_for(by=by, team=team, asked=wish.asked, duration=wish.duration, quotas=rows)
     picture = picture_of(cluster)
+    claims = max(parallel, 1)
+    found = match.preview(picture, wish.spec, claims=claims)
+    helps: list[Relief] = []
+    offers: list[Offer] = []
+    if with_help or not found.fits:
+        helps = what_would_help(picture, wish.spec, claims, found)
+        offers = offers_for(
+            team=team,
+            cluster=cluster,
+            picture=picture,
+            chosen=[profile, *alternatives],
+            devices=devices,
+            parallel=claims,
+            delivery=delivery,
+        )
     return RequestPreview(
         wish=wish,
-        match=match.preview(picture, wish.spec, claims=max(parallel, 1)),
+        match=found,
         quota_lines=tuple(lines),
         approval=route,
         manifest=to_yaml(object_of_wish(wish)),
         kinds=kinds_for(cluster.pk, picture, wish.spec),
         problems=tuple(wish.problems),
+        picture=picture,
+        help=tuple(helps),
+        offers=tuple(offers),
     )

@@ -2,21 +2,26 @@
 What teams hold and reserve, against what they may.
 
 One way of counting for the check under lock, the quota page and the preview: every claim that is not over
-counts, as `reserved` while nobody has decided on it and as `held` from then on.
+counts, as `reserved` while nobody has decided on it and as `held` from then on. A claim with alternatives
+counts with the worst of them, or while it is allocated with the one that was taken (`claims.settling`).
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
-from django.db.models import F, Sum
+from django.db.models import F, Q, Sum
+from django.db.models.functions import Coalesce
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from claims.models import Claim, ClaimCharge, Profile, Quota
+from claims.models import Alternative, Claim, ClaimCharge, Profile, Quota
 from claims.states import HOLDING, ClaimState
 from teams.models import Team
+
+COUNTED = Coalesce("settled", "devices")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,14 +124,14 @@ def label_of(quota: Quota) -> str:
 
 
 def standing(teams: Iterable[Team]) -> list[Standing]:
-    """Return every quota of these teams with its use, in three queries however many there are."""
+    """Return every quota of these teams with its use, in four queries however many there are."""
     rows = Quota.objects.filter(team__in=list(teams)).select_related("team", "profile")
     return standing_of(rows)
 
 
 def standing_of(quotas: Iterable[Quota]) -> list[Standing]:
     """
-    Count what stands against these quota rows, in two queries. Under their lock the figures cannot grow.
+    Count what stands against these quota rows, in three queries. Under their lock the figures cannot grow.
     """
     rows = list(quotas)
     teams = {row.team_id for row in rows}
@@ -134,14 +139,20 @@ def standing_of(quotas: Iterable[Quota]) -> list[Standing]:
     charges = ClaimCharge.objects.filter(claim__team__in=teams, claim__state__in=HOLDING)
     for team, device_class, state, count in charges.values_list(
         "claim__team", "device_class", "claim__state"
-    ).annotate(Sum("devices")):
+    ).annotate(total=Sum(COUNTED)):
         by_class[team, device_class, state == ClaimState.REQUESTED] += count
     by_profile: dict[tuple[object, object, bool], int] = defaultdict(int)
     if any(row.profile_id for row in rows):
-        claims = Claim.objects.filter(team__in=teams, state__in=HOLDING).order_by()
-        for team, profile, state, count in claims.values_list(
-            "team", "profile_version__profile", "state"
-        ).annotate(total=Sum(F("devices") * F("parallel"))):
+        claims = Claim.objects.filter(team__in=teams, state__in=HOLDING, alternatives=None).order_by()
+        one_of = Alternative.objects.filter(claim__team__in=teams, claim__state__in=HOLDING).order_by()
+        for team, profile, state, count in chain(
+            claims.values_list("team", "profile_version__profile", "state").annotate(
+                total=Sum(F("devices") * F("parallel"))
+            ),
+            one_of.values_list("claim__team", "profile_version__profile", "claim__state").annotate(
+                total=Sum(COUNTED)
+            ),
+        ):
             by_profile[team, profile, state == ClaimState.REQUESTED] += count
 
     def counted(row: Quota, *, reserved: bool) -> int:
@@ -158,37 +169,44 @@ def contributions(quota: Quota) -> list[Contribution]:
     """Return every claim that adds up to the figure of `quota`, oldest first, in one query."""
     claims = Claim.objects.filter(team=quota.team_id, state__in=HOLDING).order_by("created_at", "id")
     if quota.profile_id:
-        own = claims.filter(profile_version__profile=quota.profile_id).for_list()
-        counted: Iterable[Any] = own.annotate(counted=F("devices") * F("parallel"))
+        alone = Q(alternatives=None, profile_version__profile=quota.profile_id)
+        own = claims.filter(alone | Q(alternatives__profile_version__profile=quota.profile_id)).for_list()
+        amount = Coalesce("alternatives__settled", "alternatives__devices", F("devices") * F("parallel"))
     else:
         own = claims.filter(charges__device_class=quota.device_class).for_list()
-        counted = own.annotate(counted=F("charges__devices"))
+        amount = Coalesce("charges__settled", "charges__devices")
+    counted: Iterable[Any] = own.annotate(counted=amount).filter(counted__gt=0)
     return [
         Contribution(claim, devices=claim.counted, reserved=claim.state == ClaimState.REQUESTED)
         for claim in counted
     ]
 
 
-def rows_for(*, team: Team, charge: Mapping[str, int], profile: Profile) -> list[Quota]:
+def rows_for(*, team: Team, charge: Mapping[str, int], profiles: Iterable[Profile]) -> list[Quota]:
     """Return the quota rows that a request counts against, in the order in which they are locked."""
     return list(
-        Quota.objects.charged(team=team, classes=charge, profile=profile)
+        Quota.objects.charged(team=team, classes=charge, profiles=profiles)
         .select_related("team", "profile")
         .order_by("pk")
     )
 
 
 def lines_for(
-    rows: Iterable[Quota], *, team: Team, charge: Mapping[str, int], profile: Profile, total: int
+    rows: Iterable[Quota], *, team: Team, charge: Mapping[str, int], profiles: Mapping[Profile, int]
 ) -> list[QuotaLine]:
     """
     Return what a request does to each quota it counts against; a class without a row of the team does not
-    fit.
+    fit. `charge` is devices per class, `profiles` devices per profile.
     """
     standings = standing_of(rows)
     by_class = {each.quota.device_class: each for each in standings if not each.quota.profile_id}
     lines = [_line(name, by_class.get(name), team, needs) for name, needs in sorted(charge.items()) if needs]
-    lines += [_line(str(profile), each, team, total) for each in standings if each.quota.profile_id]
+    by_profile = {each.quota.profile_id: each for each in standings if each.quota.profile_id}
+    lines += [
+        _line(str(profile), by_profile[profile.pk], team, needs)
+        for profile, needs in profiles.items()
+        if profile.pk in by_profile
+    ]
     return lines
 
 

@@ -18,6 +18,7 @@ from django.utils.translation import ngettext
 from claims import holdings
 from claims.manifests import kind_of
 from claims.models import Allocation, Claim, Delivery
+from claims.settling import settle_charges
 from claims.sightings import Sighting, look, owners
 from claims.states import ClaimState
 from dra.canonical import spec_hash
@@ -69,6 +70,7 @@ def settle(claim_id: UUID) -> None:
     )
     seen = look([claim])[claim.pk]
     holdings.follow(claim, seen)
+    settle_charges(claim, seen)
     for to, why, fields in moves(claim, seen):
         claim.advance(to, why=why, **fields)
     problem = problem_of(claim, seen)

@@ -11,6 +11,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("claims/", listing.claims, name="list"),
     path("claims/request/", request.request_form, name="request"),
     path("claims/request/preview/", request.request_preview, name="request_preview"),
+    path("claims/request/dropped/<int:step>/", request.request_dropped, name="request_dropped"),
     path("claims/<uuid:claim_id>/", detail.detail, name="detail"),
     path("claims/<uuid:claim_id>/live/", detail.detail_live, name="detail_live"),
     path("claims/<uuid:claim_id>/snippets/<slug:key>/", detail.snippet, name="snippet"),

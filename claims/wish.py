@@ -6,6 +6,7 @@ The service refuses what `problems` says; the preview shows the same sentences w
 
 import re
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -13,23 +14,40 @@ from typing import Any
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from claims.models import Claim, Delivery, Profile, ProfileVersion, TeamNamespace
+from claims.models import Approval, Claim, Delivery, Profile, ProfileVersion, TeamNamespace
 from core.errors import Conflict, Invalid
 from core.times import duration as in_words
 from dra import quota, validation
 from dra.canonical import spec_hash
+from dra.help.fallback import CannotCombineError, alternative_name, first_available
 from dra.manifests import with_count
+from dra.objects import requests
 from inventory.models import Cluster, DeviceClass, ResourceClaim, ResourceClaimTemplate
 from teams.models import Team
 
 DNS_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+STRICTNESS = {Approval.AUTOMATIC: 0, Approval.LEAD: 1, Approval.ADMIN: 2}
 MAX_PARALLEL = 1000  # keeps devices × parallel within the column; quota is the limit that people meet
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """
+    One of the profiles that a wish names, the preferred one first. `name` is what the scheduler calls it
+    ("gpu/train-80"), "" where there are no others; `devices` is per ResourceClaim.
+    """
+
+    profile: Profile
+    version: ProfileVersion
+    name: str
+    devices: int
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
     """
-    A request with everything worked out. `charge` is devices per class for all `parallel` claims together.
+    A request with everything worked out. `charge` is devices per class for all `parallel` claims together,
+    of alternatives the worst.
     """
 
     team: Team
@@ -45,12 +63,23 @@ class Wish:
     spec_hash: str
     devices: int  # per ResourceClaim, worst case
     charge: dict[str, int]
+    options: tuple[Option, ...] = ()
     problems: list[str] = field(default_factory=list)
 
     @property
     def total(self) -> int:
         """Devices of all claims that may exist at once."""
         return self.devices * self.parallel
+
+    @property
+    def asked(self) -> list[tuple[ProfileVersion, int]]:
+        """Versions of the profiles, each with the devices of all claims together."""
+        return [(option.version, option.devices * self.parallel) for option in self.options]
+
+    @property
+    def profiles(self) -> dict[Profile, int]:
+        """Devices per profile that are charged for all claims together."""
+        return {option.profile: option.devices * self.parallel for option in self.options}
 
 
 def make_wish(
@@ -63,15 +92,32 @@ def make_wish(
     delivery: str,
     duration: timedelta | None,
     name: str,
+    alternatives: Sequence[Profile] = (),
 ) -> Wish:
-    """Work a request out. Raise Conflict for a profile that cannot be asked for at all."""
-    version = profile.current
-    if profile.retired_at is not None or version is None:
-        raise Conflict(
-            _("The profile %(profile)s is retired and cannot be asked for.") % {"profile": profile}
+    """
+    Work a request out; `alternatives` are tried in their order where `profile` does not fit.
+
+    Raise Conflict for a profile that cannot be asked for at all.
+    """
+    named = [profile, *alternatives]
+    versions = [current_of(each) for each in named]
+    specs = [_sized(version, devices) for version in versions]
+    spec, refused = specs[0], ""
+    if alternatives:
+        try:
+            spec = first_available([(each.slug, one) for each, one in zip(named, specs, strict=True)])
+        except CannotCombineError as error:
+            refused = error.message
+    request = "" if refused or not alternatives else str(requests(spec)[0]["name"])
+    options = [
+        Option(
+            each,
+            version,
+            name=f"{request}/{alternative_name(each.slug)}" if request else "",
+            devices=quota.devices(one),
         )
-    scalable = bool(version.scalable) and devices > 0
-    spec = with_count(version.spec, version.scalable, devices) if scalable else version.spec
+        for each, version, one in zip(named, versions, specs, strict=True)
+    ]
     namespace = (
         TeamNamespace.objects.filter(team=team, cluster=cluster).values_list("namespace", flat=True).first()
     )
@@ -80,23 +126,42 @@ def make_wish(
         cluster=cluster,
         namespace=namespace or "",
         profile=profile,
-        version=version,
+        version=versions[0],
         name=name or new_name(profile),
         delivery=delivery,
         parallel=parallel,
-        duration=version.default_duration if duration is None else duration,
+        duration=versions[0].default_duration if duration is None else duration,
         spec=spec,
         spec_hash=spec_hash(spec),
         devices=quota.devices(spec),
         charge={name: count * max(parallel, 0) for name, count in quota.charge(spec).items()},
+        options=tuple(options),
     )
     wish.problems.extend(
-        _place_problems(wish) + _size_problems(wish, devices) + _name_problems(wish, given=bool(name))
+        ([refused] if refused else [])
+        + _place_problems(wish)
+        + _size_problems(wish, devices)
+        + _approval_problems(wish)
+        + _name_problems(wish, given=bool(name))
     )
     classes = DeviceClass.objects.filter(cluster=cluster, gone_at=None).values_list("name", flat=True)
     found = validation.problems(spec, set(classes) or None)  # None: the mirror knows of no classes yet
     wish.problems.extend(problem.message for problem in found)
     return wish
+
+
+def current_of(profile: Profile) -> ProfileVersion:
+    """Return the version that a request gets. Raise Conflict for a profile that cannot be asked for."""
+    if profile.retired_at is not None or profile.current is None:
+        raise Conflict(
+            _("The profile %(profile)s is retired and cannot be asked for.") % {"profile": profile}
+        )
+    return profile.current
+
+
+def _sized(version: ProfileVersion, devices: int) -> dict[str, Any]:
+    scalable = bool(version.scalable) and devices > 0
+    return with_count(version.spec, version.scalable, devices) if scalable else version.spec
 
 
 def require_sound(wish: Wish) -> None:
@@ -122,38 +187,38 @@ def _place_problems(wish: Wish) -> list[str]:
 
 
 def _size_problems(wish: Wish, asked: int) -> list[str]:
-    version, problems = wish.version, []
-    if asked < 1:
-        problems.append(_("At least 1 device must be asked for."))
-    elif not version.scalable and asked not in (1, wish.devices):
+    problems = [] if asked >= 1 else [_("At least 1 device must be asked for.")]
+    first = wish.options[0]
+    if asked >= 1 and not first.version.scalable and asked not in (1, first.devices):
         problems.append(
             ngettext(
                 "A claim of %(profile)s is always for %(count)d device.",
                 "A claim of %(profile)s is always for %(count)d devices.",
-                wish.devices,
+                first.devices,
             )
-            % {"profile": wish.profile, "count": wish.devices}
+            % {"profile": first.profile, "count": first.devices}
         )
-    if wish.devices > version.max_devices:
-        problems.append(
-            ngettext(
-                "%(profile)s allows %(most)d device per claim; this request needs %(count)d.",
-                "%(profile)s allows %(most)d devices per claim; this request needs %(count)d.",
-                version.max_devices,
-            )
-            % {"profile": wish.profile, "most": version.max_devices, "count": wish.devices}
+    problems += [
+        ngettext(
+            "%(profile)s allows %(most)d device per claim; this request needs %(count)d.",
+            "%(profile)s allows %(most)d devices per claim; this request needs %(count)d.",
+            option.version.max_devices,
         )
+        % {"profile": option.profile, "most": option.version.max_devices, "count": option.devices}
+        for option in wish.options
+        if option.devices > option.version.max_devices
+    ]
     return problems + _delivery_problems(wish) + _duration_problems(wish)
 
 
 def _delivery_problems(wish: Wish) -> list[str]:
-    problems = []
-    if wish.delivery not in wish.version.deliveries:
-        words = dict(Delivery.choices)
-        problems.append(
-            _("%(profile)s is not offered as %(delivery)s.")
-            % {"profile": wish.profile, "delivery": str(words.get(wish.delivery, wish.delivery)).lower()}
-        )
+    words = dict(Delivery.choices)
+    problems = [
+        _("%(profile)s is not offered as %(delivery)s.")
+        % {"profile": option.profile, "delivery": str(words.get(wish.delivery, wish.delivery)).lower()}
+        for option in wish.options
+        if wish.delivery not in option.version.deliveries
+    ]
     if not 1 <= wish.parallel <= MAX_PARALLEL:
         problems.append(
             _("The number of claims at once must be from 1 to %(most)d; it is %(count)d.")
@@ -165,15 +230,31 @@ def _delivery_problems(wish: Wish) -> list[str]:
 
 
 def _duration_problems(wish: Wish) -> list[str]:
-    longest = wish.version.max_duration
     if wish.duration <= timedelta(0):
         return [_("The duration must be longer than nothing.")]
-    if wish.duration > longest:
-        return [
-            _("%(profile)s allows %(longest)s at most; this request is for %(asked)s.")
-            % {"profile": wish.profile, "longest": in_words(longest), "asked": in_words(wish.duration)}
-        ]
-    return []
+    return [
+        _("%(profile)s allows %(longest)s at most; this request is for %(asked)s.")
+        % {
+            "profile": option.profile,
+            "longest": in_words(option.version.max_duration),
+            "asked": in_words(wish.duration),
+        }
+        for option in wish.options
+        if wish.duration > option.version.max_duration
+    ]
+
+
+def _approval_problems(wish: Wish) -> list[str]:
+    """
+    Refuse an alternative that needs a stricter approval than the first profile, which says who decides.
+    """
+    first, *others = wish.options
+    return [
+        _("%(other)s needs a stricter approval than %(first)s; ask for %(other)s first, or apart.")
+        % {"other": option.profile, "first": first.profile}
+        for option in others
+        if STRICTNESS[Approval(option.version.approval)] > STRICTNESS[Approval(first.version.approval)]
+    ]
 
 
 def _name_problems(wish: Wish, *, given: bool) -> list[str]:

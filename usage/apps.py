@@ -1,5 +1,11 @@
+from importlib import import_module
+
 from django.apps import AppConfig
 
 
 class UsageConfig(AppConfig):
     name = "usage"
+
+    def ready(self) -> None:
+        # Models must be loaded first.
+        import_module("claims.pricing").register(import_module("usage.pricing").dearest)

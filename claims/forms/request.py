@@ -31,15 +31,31 @@ DNS_LABEL = RegexValidator(
 )
 
 
+class InOrder(forms.ModelMultipleChoiceField[Profile]):
+    """Profiles by their slugs in the order in which they were sent; cleaned, a list without repetitions."""
+
+    def clean(self, value: Any) -> Any:
+        slugs = list(dict.fromkeys(value or ()))
+        found = {profile.slug: profile for profile in super().clean(slugs)}
+        return [found[slug] for slug in slugs]
+
+
 class RequestForm(forms.Form):
     """
-    A wish: which profile, how many, for whom, where, how long, why.
+    A wish: which profile and which alternatives to it, how many, for whom, where, how long, why.
 
     `duration` is one of the presets or "other"; then `duration_other` says it. Cleaned, it is one timedelta.
     """
 
     profile = forms.ModelChoiceField(
         Profile.objects.none(), to_field_name="slug", label=gettext_lazy("Profile")
+    )
+    alternatives = InOrder(
+        Profile.objects.none(),
+        to_field_name="slug",
+        required=False,
+        widget=forms.MultipleHiddenInput,
+        label=gettext_lazy("Alternatives"),
     )
     devices = forms.IntegerField(min_value=1, max_value=1024, initial=1, label=gettext_lazy("Devices"))
     delivery = forms.ChoiceField(
@@ -66,10 +82,10 @@ class RequestForm(forms.Form):
         """`team` is the one that the reader looks at, taken where the address names none."""
         teams = [team.pk for team in teams_where(user, at_least=Role.MEMBER)]
         super().__init__(data)
+        profiles = Profile.objects.visible_to(user).filter(retired_at=None, current__isnull=False)
         choices: dict[str, Any] = {
-            "profile": Profile.objects.visible_to(user)
-            .filter(retired_at=None, current__isnull=False)
-            .select_related("current"),
+            "profile": profiles.select_related("current"),
+            "alternatives": profiles.select_related("current"),
             "team": Team.objects.filter(pk__in=teams),
             "cluster": Cluster.objects.filter(enabled=True, team_namespaces__team__in=teams).distinct(),
         }
@@ -81,6 +97,8 @@ class RequestForm(forms.Form):
     def begin(self, prefill: QueryDict, team: str) -> dict[str, Any]:
         """Return what the form starts with: the address where it says something, else what is most likely."""
         initial: dict[str, Any] = {name: prefill[name] for name in self.fields if name in prefill}
+        if "alternatives" in initial:
+            initial["alternatives"] = prefill.getlist("alternatives")
         if "team" not in initial and choices_of(self, "team").filter(slug=team).exists():
             initial["team"] = team
         if "duration" in initial and initial["duration"] not in PRESETS:
@@ -99,6 +117,11 @@ class RequestForm(forms.Form):
 
     def clean_parallel(self) -> int:
         return int(self.cleaned_data["parallel"] or 1)
+
+    def clean_alternatives(self) -> list[Profile]:
+        """Leave out the profile itself, which is tried first in any case."""
+        chosen = self.cleaned_data.get("profile")
+        return [profile for profile in self.cleaned_data["alternatives"] if profile != chosen]
 
     def clean_key(self) -> str:
         return self.cleaned_data["key"] or str(uuid.uuid4())

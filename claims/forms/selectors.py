@@ -24,10 +24,6 @@ COMPUTE = re.compile(
     rf'device\.attributes\[{DOMAIN}\]\.\?cudaComputeCapability\.orValue\(semver\("0\.0\.0"\)\)'
     r'\.compareTo\(semver\("(?P<value>\d+\.\d+)\.0"\)\) >= 0'
 )
-# Read for people only: the editor has no field for them.
-EXACT = re.compile(
-    rf'device\.attributes\[{DOMAIN}\]\.\?(?P<name>productName|profile)\.orValue\(""\) == {STRING}'
-)
 
 
 @dataclass(frozen=True)
@@ -116,9 +112,3 @@ def read_expressions(texts: Sequence[str]) -> dict[str, Any] | None:
         else:
             return None
     return fields
-
-
-def exact_match(text: str) -> tuple[str, str] | None:
-    """Return ("profile", "1g.10gb") for an expression that asks an attribute to be just that."""
-    match = EXACT.fullmatch(text)
-    return (match["name"], json.loads(match["value"])) if match else None

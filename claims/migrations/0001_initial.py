@@ -42,11 +42,25 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name='Alternative',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('position', models.PositiveSmallIntegerField()),
+                ('name', models.CharField(max_length=127)),
+                ('devices', models.PositiveIntegerField()),
+                ('settled', models.PositiveIntegerField(null=True)),
+            ],
+            options={
+                'ordering': ('position',),
+            },
+        ),
+        migrations.CreateModel(
             name='ClaimCharge',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('device_class', models.CharField(max_length=253)),
                 ('devices', models.PositiveIntegerField()),
+                ('settled', models.PositiveIntegerField(null=True)),
             ],
         ),
         migrations.CreateModel(

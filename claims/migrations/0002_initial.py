@@ -194,4 +194,26 @@ class Migration(migrations.Migration):
             model_name='teamnamespace',
             constraint=models.UniqueConstraint(fields=('cluster', 'namespace'), name='teamnamespace_one_team'),
         ),
+        migrations.AddConstraint(
+            model_name='claimcharge',
+            constraint=models.CheckConstraint(condition=models.Q(('settled', None), ('settled__lte', models.F('devices')), _connector='OR'), name='claimcharge_settles_below'),
+        ),
+        migrations.AddField(
+            model_name='alternative',
+            name='claim',
+            field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='alternatives', to='claims.claim'),
+        ),
+        migrations.AddField(
+            model_name='alternative',
+            name='profile_version',
+            field=models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='claims.profileversion'),
+        ),
+        migrations.AddConstraint(
+            model_name='alternative',
+            constraint=models.UniqueConstraint(fields=('claim', 'position'), name='alternative_once'),
+        ),
+        migrations.AddConstraint(
+            model_name='alternative',
+            constraint=models.CheckConstraint(condition=models.Q(('settled', None), ('settled__lte', models.F('devices')), _connector='OR'), name='alternative_settles_below'),
+        ),
     ]

@@ -143,14 +143,51 @@ class ClaimCharge(models.Model):
     """
     What a claim takes of one device class while it is not over: devices × parallel, by the rules of
     `dra.quota`.
+
+    `settled` is what it takes while devices are held and some alternatives are therefore not taken, never
+    more than `devices`; None while nothing is settled.
     """
 
     claim = models.ForeignKey(Claim, models.CASCADE, related_name="charges")
     device_class = models.CharField(max_length=253)
     devices = models.PositiveIntegerField()
+    settled = models.PositiveIntegerField(null=True)
 
     class Meta:
-        constraints = (models.UniqueConstraint(fields=["claim", "device_class"], name="claimcharge_once"),)
+        constraints = (
+            models.UniqueConstraint(fields=["claim", "device_class"], name="claimcharge_once"),
+            models.CheckConstraint(
+                condition=Q(settled=None) | Q(settled__lte=F("devices")), name="claimcharge_settles_below"
+            ),
+        )
 
     def __str__(self) -> str:
         return f"{self.devices} × {self.device_class}"
+
+
+class Alternative(models.Model):
+    """
+    One of the profiles of a claim that names several, in the order of preference from 0 on.
+
+    `name` is what the scheduler calls it ("gpu/train-80"). `devices` is what it takes of the quota of its
+    profile, devices × parallel; `settled` as in `ClaimCharge`.
+    """
+
+    claim = models.ForeignKey(Claim, models.CASCADE, related_name="alternatives")
+    position = models.PositiveSmallIntegerField()
+    name = models.CharField(max_length=127)
+    profile_version = models.ForeignKey(ProfileVersion, models.PROTECT, related_name="+")
+    devices = models.PositiveIntegerField()
+    settled = models.PositiveIntegerField(null=True)
+
+    class Meta:
+        ordering = ("position",)
+        constraints = (
+            models.UniqueConstraint(fields=["claim", "position"], name="alternative_once"),
+            models.CheckConstraint(
+                condition=Q(settled=None) | Q(settled__lte=F("devices")), name="alternative_settles_below"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return self.name

@@ -36,9 +36,11 @@ class QuotaQuerySet(models.QuerySet["Quota"]):
     def visible_to(self, user: User | AnonymousUser) -> Self:
         return self.filter(team__in=Team.objects.visible_to(user))
 
-    def charged(self, *, team: Team, classes: Iterable[str], profile: Profile) -> Self:
-        """Return the rows of `team` that a claim of `profile` counts against."""
-        return self.filter(team=team).filter(Q(device_class__in=list(classes)) | Q(profile=profile))
+    def charged(self, *, team: Team, classes: Iterable[str], profiles: Iterable[Profile]) -> Self:
+        """Return the rows of `team` that a claim of one or the other of `profiles` counts against."""
+        return self.filter(team=team).filter(
+            Q(device_class__in=list(classes)) | Q(profile__in=list(profiles))
+        )
 
 
 class Quota(models.Model):

@@ -1,5 +1,6 @@
 """Asking for GPUs: access, then shape, then quota under lock."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
 
@@ -9,7 +10,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from claims import approvals, quotas, tasks
-from claims.models import Claim, ClaimCharge, Delivery, Profile, Quota
+from claims.models import Alternative, Claim, ClaimCharge, Delivery, Profile, Quota
 from claims.states import ClaimState
 from claims.wish import Wish, make_wish, require_sound
 from core.errors import Conflict, Forbidden, Invalid, QuotaExceeded
@@ -30,25 +31,22 @@ def request_claim(
     duration: timedelta | None = None,
     reason: str = "",
     name: str = "",
+    alternatives: Sequence[Profile] = (),
     key: str,
 ) -> Claim:
     """
     Ask for GPUs; the same `key` of the same person always yields the same claim.
 
-    A rule of the profile may approve it at once. Raises Http404 for an outsider, PermissionDenied for a
-    viewer, Forbidden for a profile not open to the team, Invalid for what is malformed, QuotaExceeded,
-    Conflict.
+    `alternatives` are profiles to take, in this order, where `profile` does not fit. A rule of the profiles
+    may approve it at once. Raises Http404 for an outsider, PermissionDenied for a viewer, Forbidden for a
+    profile not open to the team, Invalid for what is malformed, QuotaExceeded, Conflict.
     """
     require_role(by, team, at_least=Role.MEMBER)
     if not key or len(key) > 80:
         raise Invalid(_("A request needs a key of 1 to 80 characters, so that sending it twice asks once."))
     if earlier := _earlier(by, key):
         return _same(earlier, team=team, cluster=cluster, profile=profile)
-    profile = Profile.objects.select_related("current").get(pk=profile.pk)
-    if not Profile.objects.open_to(team).filter(pk=profile.pk).exists() and profile.retired_at is None:
-        raise Forbidden(
-            _("The profile %(profile)s is not open to %(team)s.") % {"profile": profile, "team": team}
-        )
+    profile, *others = _open_profiles(team, [profile, *alternatives])
     wish = make_wish(
         team=team,
         cluster=cluster,
@@ -58,6 +56,7 @@ def request_claim(
         delivery=delivery,
         duration=duration,
         name=name,
+        alternatives=others,
     )
     require_sound(wish)
     try:
@@ -79,17 +78,17 @@ def _reserve(wish: Wish, *, by: User, reason: str, key: str) -> Claim:
     Everything that makes a quota less available takes these rows, in the order of their keys, last thing
     before counting. What frees devices needs no lock.
     """
-    locked = Quota.objects.charged(team=wish.team, classes=wish.charge, profile=wish.profile)
+    locked = Quota.objects.charged(team=wish.team, classes=wish.charge, profiles=wish.profiles)
     rows = list(
         locked.select_related("team", "profile").select_for_update(no_key=True, of=("self",)).order_by("pk")
     )
     if earlier := _earlier(by, key):
         return _same(earlier, team=wish.team, cluster=wish.cluster, profile=wish.profile)
-    lines = quotas.lines_for(rows, team=wish.team, charge=wish.charge, profile=wish.profile, total=wish.total)
+    lines = quotas.lines_for(rows, team=wish.team, charge=wish.charge, profiles=wish.profiles)
     if refused := [line.sentence for line in lines if not line.fits]:
         raise QuotaExceeded(" ".join(refused))
     claim = _create(wish, by=by, reason=reason, key=key)
-    rule = approvals.rule_for(wish.version, devices=wish.total, duration=wish.duration)
+    rule = approvals.rule_for_all(wish.asked, duration=wish.duration)
     if rule:
         now = timezone.now()
         claim.advance(
@@ -127,8 +126,32 @@ def _create(wish: Wish, *, by: User, reason: str, key: str) -> Claim:
         for device_class, count in wish.charge.items()
         if count
     )
+    if len(wish.options) > 1:
+        Alternative.objects.bulk_create(
+            Alternative(
+                claim=claim,
+                position=position,
+                name=option.name,
+                profile_version=option.version,
+                devices=option.devices * wish.parallel,
+            )
+            for position, option in enumerate(wish.options)
+        )
     claim.history.create(new=ClaimState.REQUESTED, why=reason.strip() or _("Requested."), by=by)
     return claim
+
+
+def _open_profiles(team: Team, profiles: Sequence[Profile]) -> list[Profile]:
+    """Read the profiles again, in their order. Raise Forbidden for one that is not open to the team."""
+    ids = [profile.pk for profile in profiles]
+    found = Profile.objects.select_related("current").in_bulk(ids)
+    is_open = set(Profile.objects.open_to(team).filter(pk__in=ids).values_list("pk", flat=True))
+    for pk in ids:
+        if pk not in is_open and found[pk].retired_at is None:
+            raise Forbidden(
+                _("The profile %(profile)s is not open to %(team)s.") % {"profile": found[pk], "team": team}
+            )
+    return [found[pk] for pk in ids]
 
 
 def _earlier(by: User, key: str) -> Claim | None:

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_safe
 from claims.catalogue import CatalogueEntry, catalogue
 from claims.models import Approval, TeamNamespace
 from claims.models.profile import Delivery
-from claims.views.funnel import condition_of
+from claims.views.words import condition_of
 from dra.objects import asks
 from inventory.freshness import OF_DEVICES, Age, ages
 from teams.access import asker, is_platform_admin, teams_where

@@ -1,20 +1,33 @@
-"""The steps of a match in words for people: what each asks, what is left, what fell out."""
+"""The steps of a match in words for people: what each asks, what is left, what fell out and why."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from django.core.paginator import Page, Paginator
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from claims.forms.selectors import exact_match, read_expressions
-from dra.match import Kind, Preview, Step
+from claims.views.words import condition_words, drop_words, gain_words, relief_words, together_words
+from dra.help import Relief
+from dra.match import Cause, Condition, Drop, Dropped, Kind, Preview, Step, condition, dropped
+from dra.objects import Json
+from dra.picture import Picture
+from inventory.masking import Holder, Person, name_holders
+from inventory.models import Cluster, Device
+
+PER_PAGE = 50
 
 
 @dataclass(frozen=True)
 class FunnelRow:
-    """`of` is the count of the first step, for the bar; a step that counts nodes has no bar."""
+    """
+    One step; `number` is its place in the preview. `of` is the count of the first step, for the bar; a step
+    that counts nodes has no bar.
+    """
 
+    number: int
     count: int
     words: str
     code: str  # the selector itself, where words are not enough
@@ -27,56 +40,99 @@ class FunnelRow:
         return not self.is_last
 
 
+@dataclass(frozen=True)
+class DroppedRow:
+    """A device that a step drops. `device` is None where the mirror has lost it since."""
+
+    name: str
+    node: str
+    device: Device | None
+    words: str
+    failing: bool  # a selector could not be evaluated on it
+    holder: Holder | None
+
+
+@dataclass(frozen=True)
+class DroppedPage:
+    """Devices that one step drops; the page numbers are those of all of them."""
+
+    step: FunnelRow
+    rows: list[DroppedRow]
+    page: Page[int]
+
+    @property
+    def total(self) -> int:
+        return self.page.paginator.count
+
+    @property
+    def failing(self) -> list[DroppedRow]:
+        return [row for row in self.rows if row.failing]
+
+    @property
+    def plain(self) -> list[DroppedRow]:
+        return [row for row in self.rows if not row.failing]
+
+
+@dataclass(frozen=True)
+class HelpRow:
+    """One thing less asked for, and what that brings."""
+
+    words: str
+    gain: str
+    fits: bool
+
+
+def helps_of(reliefs: Sequence[Relief]) -> list[HelpRow]:
+    several = len({relief.request for relief in reliefs if relief.request}) > 1
+    rows = []
+    for relief in reliefs:
+        words = relief_words(relief)
+        named = f"{relief.request}: {words}" if several and relief.request else words
+        rows.append(HelpRow(named, gain_words(relief), relief.fits))
+    return rows
+
+
 def funnel_of(match: Preview) -> list[FunnelRow]:
     several = len({step.request for step in match.steps if step.request}) > 1
     most = match.steps[0].count if match.steps else 0
-    return [
-        FunnelRow(
-            count=step.count,
-            words=words_of(step, several=several),
-            code=step.detail if step.kind == Kind.SELECTOR and not condition_of(step.detail) else "",
-            dropped=dropped_of(step),
-            of=most,
-            is_last=step.kind == Kind.NODES,
+    rows = []
+    for number, step in enumerate(match.steps):
+        read = condition(step.detail) if step.kind == Kind.SELECTOR else None
+        rows.append(
+            FunnelRow(
+                number=number,
+                count=step.count,
+                words=words_of(step, match, read, several=several),
+                code=step.detail if read and not condition_words(read) else "",
+                dropped=dropped_of(step, match),
+                of=most,
+                is_last=step.kind == Kind.NODES,
+            )
         )
-        for step in match.steps
-    ]
+    return rows
 
 
-def words_of(step: Step, *, several: bool) -> str:
+def words_of(step: Step, match: Preview, read: Condition | None, *, several: bool) -> str:
     match step.kind:
         case Kind.TOTAL:
             words = ngettext("device in the cluster", "devices in the cluster", step.count)
         case Kind.IN_CLASS:
             words = _("in class %(name)s") % {"name": step.detail}
         case Kind.SELECTOR:
-            words = condition_of(step.detail) or _("meet the selector")
+            words = (condition_words(read) if read else "") or _("meet the condition")
         case Kind.UNTAINTED:
             words = _("not tainted, or tolerated")
         case Kind.FREE:
             words = _("free now")
         case _:
-            words = ngettext("node has room for one claim", "nodes have room for one claim", step.count)
+            words = together_words(match.together, step.count)
     return f"{step.request}: {words}" if several and step.request else words
 
 
-def condition_of(expression: str) -> str:
-    """Return "memory ≥ 79 GiB" for the idioms of the profile editor, "" for any other CEL."""
-    fields = read_expressions([expression]) or {}
-    if exact := exact_match(expression):
-        name, value = exact
-        return _("slice %(name)s") % {"name": value} if name == "profile" else value
-    if "memory_gib" in fields:
-        return _("memory ≥ %(n)d GiB") % {"n": fields["memory_gib"]}
-    if "product" in fields:
-        return _("product begins with %(name)s") % {"name": fields["product"]}
-    if "compute" in fields:
-        return _("compute capability ≥ %(version)s") % {"version": fields["compute"]}
-    return ""
-
-
-def dropped_of(step: Step) -> str:
-    if not step.dropped or step.kind in (Kind.TOTAL, Kind.NODES):
+def dropped_of(step: Step, match: Preview) -> str:
+    if step.kind == Kind.NODES:
+        return _("others have no room") if match.free and not match.fits else ""
+    if not step.dropped or step.kind == Kind.TOTAL:
         return ""
     values = {"n": step.dropped}
     match step.kind:
@@ -85,3 +141,48 @@ def dropped_of(step: Step) -> str:
         case Kind.FREE:
             return ngettext("%(n)d is held", "%(n)d are held", step.dropped) % values
     return ngettext("%(n)d left out", "%(n)d left out", step.dropped) % values
+
+
+def dropped_page(
+    person: Person, cluster: Cluster, picture: Picture, spec: Json, step: FunnelRow, page: str = "1"
+) -> DroppedPage:
+    """Return one page of the devices that a step drops, holders masked for `person`; in a few queries."""
+    wanted = int(page) if page.isascii() and page.isdigit() and len(page) < 7 else 1
+    found = dropped(picture, spec, step.number, offset=max(wanted - 1, 0) * PER_PAGE, limit=PER_PAGE)
+    shown = Paginator(range(found.total), PER_PAGE).get_page(wanted)
+    if shown.number != wanted:  # beyond the last one
+        offset = (shown.number - 1) * PER_PAGE
+        found = dropped(picture, spec, step.number, offset=offset, limit=PER_PAGE)
+    return DroppedPage(step, rows_of(person, cluster, found), shown)
+
+
+def rows_of(person: Person, cluster: Cluster, found: Dropped) -> list[DroppedRow]:
+    known = devices_of(person, cluster, found.drops)
+    rows = []
+    for drop in found.drops:
+        device = known.get(drop.device.key)
+        holder = device.holder if device and drop.holder else None
+        rows.append(
+            DroppedRow(
+                name=drop.device.name,
+                node=drop.device.node_name or drop.device.pool,
+                device=device,
+                words=drop_words(drop) if holder or drop.cause != Cause.HELD else _("held"),
+                failing=drop.cause == Cause.ERROR,
+                holder=holder,
+            )
+        )
+    return rows
+
+
+def devices_of(person: Person, cluster: Cluster, drops: Sequence[Drop]) -> dict[tuple[str, str, str], Device]:
+    """Return the rows of these devices by their key, each with its holder."""
+    keys = {drop.device.key for drop in drops}
+    rows = Device.objects.present().filter(
+        cluster=cluster, pool__in={pool for _driver, pool, _name in keys}, name__in={key[2] for key in keys}
+    )
+    listed = rows.select_related("held_by").defer("attributes", "capacity", "counters", "held_by__raw")
+    found = {(row.driver, row.pool, row.name): row for row in listed}
+    wanted = {key: row for key, row in found.items() if key in keys}
+    name_holders(person, wanted.values())
+    return wanted

@@ -66,11 +66,18 @@ def impact_of(claim: Claim) -> Impact:
 
 def quotas_of(claim: Claim) -> list[QuotaImpact]:
     charge = {row.device_class: row.devices for row in claim.charges.all()}
-    profile = claim.profile_version.profile
-    rows = rows_for(team=claim.team, charge=charge, profile=profile)
-    total = claim.devices * claim.parallel
+    named = claim.alternatives.select_related("profile_version__profile")
+    profiles = {one.profile_version.profile: one.devices for one in named}
+    profiles = profiles or {claim.profile_version.profile: claim.devices * claim.parallel}
+    rows = rows_for(team=claim.team, charge=charge, profiles=profiles)
+    by_profile = {profile.pk: devices for profile, devices in profiles.items()}
     return [
-        QuotaImpact(each, total if each.quota.profile_id else charge.get(each.quota.device_class, 0))
+        QuotaImpact(
+            each,
+            by_profile[each.quota.profile_id]
+            if each.quota.profile_id
+            else charge.get(each.quota.device_class, 0),
+        )
         for each in standing_of(rows)
     ]
 

@@ -6,17 +6,18 @@ from typing import Any
 
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse, QueryDict
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_safe
 
 from claims.catalogue import CatalogueEntry, catalogue
 from claims.forms import RequestForm
-from claims.preview import preview
+from claims.models import Profile
+from claims.preview import RequestPreview, preview
 from claims.services import request_claim
 from claims.states import ClaimState
-from claims.views.funnel import funnel_of
+from claims.views.funnel import dropped_page, funnel_of, helps_of
 from core.errors import Forbidden, PortalError
 from inventory.freshness import OF_DEVICES, ages
 from teams.access import asker, team_for, teams_where
@@ -24,7 +25,17 @@ from teams.models import Role
 
 TEAM_COOKIE = "team"  # the team that the reader has chosen to see
 # What the panel depends on: changing anything else asks for nothing.
-WORKED_OUT = ("team", "cluster", "profile", "devices", "parallel", "delivery", "duration", "name")
+WORKED_OUT = (
+    "team",
+    "cluster",
+    "profile",
+    "alternatives",
+    "devices",
+    "parallel",
+    "delivery",
+    "duration",
+    "name",
+)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -75,6 +86,36 @@ def request_preview(request: HttpRequest) -> HttpResponse:
     return render(request, "claims/request.html#panel", panel_of(request, request.GET))
 
 
+@require_safe
+def request_dropped(request: HttpRequest, step: int) -> HttpResponse:
+    """
+    The devices that one step of the funnel leaves out, and why; a page of its own, or the rows for the panel.
+    """
+    page = panel_of(request, request.GET)
+    if page["panel"] is None:
+        return render(request, "claims/dropped.html", page, status=422)
+    if not 0 < step < len(page["funnel"]):
+        raise Http404
+    found: RequestPreview = page["panel"]
+    cluster, spec = found.wish.cluster, found.wish.spec
+    row = page["funnel"][step]
+    page |= {
+        "left_out": dropped_page(
+            request.user, cluster, found.picture, spec, row, request.GET.get("page", "1")
+        ),
+        "pages": without_page(request.GET),
+    }
+    fragment = "#rows" if request.headers.get("HX-Request") else ""
+    return render(request, f"claims/dropped.html{fragment}", page)
+
+
+def without_page(data: QueryDict) -> str:
+    """Return the query of an address, save the number of the page."""
+    query = data.copy()
+    query.pop("page", None)
+    return query.urlencode()
+
+
 def form_page(request: HttpRequest, form: RequestForm, *, data: QueryDict, status: int = 200) -> HttpResponse:
     page = {"form": form, "cards": offered(request), **panel_of(request, data)}
     return render(request, "claims/request.html", page, status=status)
@@ -90,7 +131,9 @@ def as_data(form: RequestForm) -> QueryDict:
     data = QueryDict(mutable=True)
     for bound in form:
         value = bound.value()
-        if value not in (None, ""):
+        if bound.name == "alternatives":
+            data.setlist(bound.name, value or [])
+        elif value not in (None, ""):
             data[bound.name] = str(value)
     return data
 
@@ -98,8 +141,10 @@ def as_data(form: RequestForm) -> QueryDict:
 def panel_of(request: HttpRequest, data: QueryDict) -> dict[str, Any]:
     """Work out what would come of `data`; what stands in the way is said instead, field by field."""
     form = RequestForm(data, user=asker(request))
+    named = {"chosen": chosen_alternatives(form)}
     if not data.get("profile"):
-        return {"panel": None, "missing": [_("Choose a profile to see what matches and is free now.")]}
+        missing = [_("Choose a profile to see what matches and is free now.")]
+        return {"panel": None, "missing": missing} | named
     if not form.is_valid():
         missing = [
             f"{form.fields[name].label}: {error}"
@@ -108,11 +153,32 @@ def panel_of(request: HttpRequest, data: QueryDict) -> dict[str, Any]:
         ]
         missing += [str(error) for error in form.errors.get("duration_other", [])]
         if missing:
-            return {"panel": None, "missing": missing}
+            return {"panel": None, "missing": missing} | named
     wish = {name: form.cleaned_data[name] for name in WORKED_OUT}
     try:
-        found = preview(by=asker(request), **wish)
+        found = preview(by=asker(request), **wish, with_help="help" in data)
     except PortalError as refusal:
-        return {"panel": None, "missing": [refusal.message]}
+        return {"panel": None, "missing": [refusal.message]} | named
     (age,) = ages(OF_DEVICES, cluster=found.wish.cluster)
-    return {"panel": found, "funnel": funnel_of(found.match), "age": age}
+    return {
+        "panel": found,
+        "funnel": funnel_of(found.match),
+        "helps": helps_of(found.help),
+        "query": query_of(data),
+        "age": age,
+    } | named
+
+
+def chosen_alternatives(form: RequestForm) -> list[Profile]:
+    """Return the alternatives that are ticked, in their order, whatever else is wrong with the form."""
+    form.is_valid()
+    return list(form.cleaned_data.get("alternatives") or ())
+
+
+def query_of(data: QueryDict) -> str:
+    """Return the wish as the query of an address."""
+    query = QueryDict(mutable=True)
+    for name in (*WORKED_OUT, "duration_other"):
+        if name in data:
+            query.setlist(name, data.getlist(name))
+    return query.urlencode()

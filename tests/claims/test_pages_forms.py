@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from claims.forms.durations import parse, spell
 from claims.forms.selectors import Conditions, from_spec, to_spec
-from claims.views.funnel import condition_of
+from claims.views.words import condition_of
 from dra.cel import compile_selector
 
 
@@ -76,7 +76,8 @@ def test_a_request_that_says_more_than_fields_is_left_to_yaml(exactly):
         ),
         ('device.attributes["gpu.nvidia.com"].?profile.orValue("") == "1g.10gb"', "slice 1g.10gb"),
         ('device.attributes["gpu.nvidia.com"].?productName.orValue("") == "NVIDIA L4"', "NVIDIA L4"),
-        ('device.attributes["gpu.nvidia.com"].?brand.orValue("") == "Tesla"', ""),
+        ('device.attributes["gpu.nvidia.com"].?brand.orValue("") == "Tesla"', "brand Tesla"),
+        ('device.attributes["gpu.nvidia.com"].?brand.orValue("").size() == 2', ""),
     ],
 )
 def test_a_usual_selector_is_told_in_words(expression, words):

@@ -1,0 +1,144 @@
+"""What matching says of conditions and devices, in words for people."""
+
+from __future__ import annotations
+
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
+
+from dra.help import Relief, Way
+from dra.match import Cause, Condition, Difference, Drop, Together, condition, conjuncts, taint_text
+from dra.match.conditions import in_words
+
+# Attributes that everybody speaks of by another name; others are called as the driver calls them.
+NAMES = {
+    "productName": gettext_lazy("product"),
+    "memory": gettext_lazy("memory"),
+    "cudaComputeCapability": gettext_lazy("compute capability"),
+    "driverVersion": gettext_lazy("driver version"),
+    "profile": gettext_lazy("slice"),
+    "type": gettext_lazy("type"),
+    "resource.kubernetes.io/pcieRoot": gettext_lazy("PCIe root"),
+    "resource.kubernetes.io/numaNode": gettext_lazy("NUMA node"),
+    "driver": gettext_lazy("driver"),
+}
+DIFFERENCES = {
+    ">=": "%(name)s %(seen)s < %(wanted)s",
+    "<=": "%(name)s %(seen)s > %(wanted)s",
+    ">": "%(name)s %(seen)s ≤ %(wanted)s",
+    "<": "%(name)s %(seen)s ≥ %(wanted)s",
+    "==": gettext_lazy("%(name)s %(seen)s, not %(wanted)s"),
+    "!=": gettext_lazy("%(name)s is %(seen)s"),
+    "begins": gettext_lazy("%(name)s %(seen)s, not %(wanted)s…"),
+    "ends": gettext_lazy("%(name)s %(seen)s, not …%(wanted)s"),
+    "contains": gettext_lazy("%(name)s %(seen)s, without %(wanted)s"),
+    "in": gettext_lazy("%(name)s %(seen)s, none of %(wanted)s"),
+    "missing": gettext_lazy("%(name)s is not published"),
+    "": gettext_lazy("does not meet the selector: %(seen)s"),
+}
+CONDITIONS = {
+    ">=": "%(name)s ≥ %(wanted)s",
+    "<=": "%(name)s ≤ %(wanted)s",
+    ">": "%(name)s > %(wanted)s",
+    "<": "%(name)s < %(wanted)s",
+    "==": gettext_lazy("%(name)s %(wanted)s"),
+    "!=": gettext_lazy("%(name)s other than %(wanted)s"),
+    "begins": gettext_lazy("%(name)s begins with %(wanted)s"),
+    "ends": gettext_lazy("%(name)s ends with %(wanted)s"),
+    "contains": gettext_lazy("%(name)s contains %(wanted)s"),
+    "in": gettext_lazy("%(name)s one of %(wanted)s"),
+}
+
+
+def name_of(attribute: str) -> str:
+    """Return how people call an attribute; of one that nobody knows the name without its domain."""
+    return str(NAMES.get(attribute) or attribute.rpartition("/")[2])
+
+
+def condition_words(read: Condition) -> str:
+    """Return "memory ≥ 79 GiB"; "" for CEL of no usual form."""
+    if not read.sign:
+        return ""
+    if read.name == "productName" and read.sign == "==":
+        return read.wanted  # says itself what it is
+    return str(CONDITIONS[read.sign]) % {"name": name_of(read.name), "wanted": in_words(read.wanted)}
+
+
+def condition_of(expression: str) -> str:
+    """Return all conditions of a selector in words, "" if one of them is of no usual form."""
+    words = [condition_words(condition(part)) for part in conjuncts(expression)]
+    return ", ".join(words) if all(words) else ""
+
+
+def difference_words(found: Difference | None) -> str:
+    if found is None or (not found.sign and not found.seen):
+        return _("does not meet the selector")
+    values = {"name": name_of(found.name), "seen": found.seen, "wanted": found.wanted}
+    return str(DIFFERENCES[found.sign]) % values
+
+
+def drop_words(drop: Drop) -> str:
+    """Say why a device does not come into question, but not who holds it."""
+    match drop.cause:
+        case Cause.CLASS | Cause.SELECTOR:
+            return difference_words(drop.difference)
+        case Cause.ERROR:
+            return _("could not be evaluated: %(why)s") % {"why": drop.message}
+        case Cause.TAINT if drop.taint:
+            return _("tainted %(taint)s, not tolerated") % {"taint": taint_text(drop.taint)}
+        case Cause.HELD:
+            return _("held by")
+        case Cause.USED_UP:
+            return _("what it shares with other devices or claims is used up")
+    return ngettext(
+        "its node has no room for the whole claim; %(n)d device that matches is free there",
+        "its node has no room for the whole claim; %(n)d devices that match are free there",
+        drop.free_beside,
+    ) % {"n": drop.free_beside}
+
+
+def together_words(together: Together | None, nodes: int) -> str:
+    """Return "nodes could take 2 on one PCIe root", to follow the number of nodes."""
+    if together is None:
+        return ngettext("node has room for one claim", "nodes have room for one claim", nodes)
+    said = ngettext("node could take %(n)d", "nodes could take %(n)d", nodes) % {"n": together.devices}
+    same = [_("on one %(name)s") % {"name": name_of(name)} for name in together.same]
+    distinct = [_("each of another %(name)s") % {"name": name_of(name)} for name in together.distinct]
+    return " ".join([said, *same, *distinct])
+
+
+def relief_words(relief: Relief) -> str:
+    """Say what would be asked for less, as "39 GiB instead of 40 GiB of memory"."""
+    match relief.way:
+        case Way.CONDITION if relief.condition:
+            return _("Without “%(what)s”") % {
+                "what": condition_words(relief.condition) or relief.condition.text
+            }
+        case Way.THRESHOLD if relief.condition:
+            instead, was = in_words(relief.instead), in_words(relief.was)
+            if instead == was:
+                instead, was = relief.instead, relief.was
+            return _("With %(name)s %(instead)s instead of %(was)s") % {
+                "name": name_of(relief.condition.name), "instead": instead, "was": was,
+            }  # fmt: skip
+        case Way.COUNT:
+            return ngettext(
+                "With %(instead)s device instead of %(was)s",
+                "With %(instead)s devices instead of %(was)s",
+                int(relief.instead or 1),
+            ) % {"instead": relief.instead, "was": relief.was}
+        case Way.CONSTRAINT:
+            return _("Not all on one %(name)s") % {"name": name_of(relief.constraint)}
+        case _ if relief.taint:
+            return _("Tolerating %(taint)s") % {"taint": taint_text(relief.taint)}
+    return ""
+
+
+def gain_words(relief: Relief) -> str:
+    """Say what that would bring."""
+    if relief.fits:
+        return _("fits now")
+    if relief.more:
+        return ngettext("%(n)d more free", "%(n)d more free", relief.more) % {"n": relief.more}
+    return ngettext("%(n)d more node with room", "%(n)d more nodes with room", relief.more_nodes) % {
+        "n": relief.more_nodes
+    }
