@@ -59,7 +59,7 @@ class Features:
     def of_switches(cls, switches: Mapping[str, bool]) -> Self:
         """Read `{"ConsumableCapacity": true}`. Raise `KeyError` for a switch that upstream does not have."""
         known = cls.switches()
-        return cls(**{known[name]: on for name, on in switches.items()})
+        return cls(**{known[name]: bool(on) for name, on in switches.items()})
 
     @classmethod
     def switches(cls) -> dict[str, str]:

@@ -15,6 +15,7 @@ from dra.allocator import AllocationError, SearchGivenUp, allocate
 from dra.cases.check import Problem
 from dra.cases.shapes import CASE
 from dra.features import Features
+from dra.held import results_of
 from dra.objects import Json, Manifest
 from dra.picture import Picture
 
@@ -85,39 +86,45 @@ def read_case(raw: Any) -> Case:
     except RecursionError:
         raise Problem("The case is nested too deeply.") from None
     try:
-        features = Features.of_switches(raw.get("features", {}))
+        features = Features.of_switches(raw.get("features") or {})
     except KeyError as error:
         known = ", ".join(Features.switches())
         raise Problem(f"features has {error.args[0]}, which is none; there are {known}.") from None
-    claims: Sequence[Json] = raw.get("claims", ())
+    claims: Sequence[Json] = raw.get("claims") or ()
     allocated = [one for one in claims if "allocation" in one.get("status", {})]
     waiting = [one for one in claims if "allocation" not in one.get("status", {})]
+    held = [*_held(raw.get("allocated", {})), *_results(allocated, shares=features.consumable_capacity)]
     picture = Picture(
-        classes=raw.get("classes", [])[::-1],  # of two with one name the first counts
-        slices=raw.get("slices", ()),
-        claims=[*allocated, {"status": {"allocation": {"devices": {"results": list(_held(raw))}}}}],
+        classes=(raw.get("classes") or [])[::-1],  # of two with one name the first counts
+        slices=raw.get("slices") or (),
+        claims=[{"status": {"allocation": {"devices": {"results": held}}}}],
         features=features,
     )
     return Case(picture, raw.get("node", {}), waiting)
 
 
-def _held(raw: Json) -> Iterator[Json]:
+def _results(claims: Sequence[Json], *, shares: bool) -> Iterator[Json]:
+    """Yield the devices of allocated claims. Without consumable capacity a share takes the whole device."""
+    for claim in claims:
+        for result in results_of(claim):
+            yield _named(result) | ({} if shares else {"shareID": ""})
+
+
+def _held(allocated: Json) -> Iterator[Json]:
     """Yield what `allocated` says in the shape of the results of a claim."""
-    allocated: Json = raw.get("allocated", {})
-    for whole in allocated.get("devices", ()):
-        yield {"driver": "", "pool": "", "device": ""} | whole | {"shareID": ""}
-    for shared in allocated.get("shared", ()):
-        yield {"driver": "", "pool": "", "device": "", **shared, "shareID": "shared", "consumedCapacity": {}}
-    for name, amounts in allocated.get("consumedCapacity", {}).items():
+    for whole in allocated.get("devices") or ():
+        yield _named(whole) | {"shareID": ""}
+    for shared in allocated.get("shared") or ():
+        yield _named(shared) | {"shareID": "shared"}
+    for name, amounts in (allocated.get("consumedCapacity") or {}).items():
         driver, _, rest = name.partition("/")
         pool, _, device = rest.rpartition("/")
-        yield {
-            "driver": driver,
-            "pool": pool,
-            "device": device,
-            "shareID": "shared",
-            "consumedCapacity": amounts,
-        }
+        key = {"driver": driver, "pool": pool, "device": device}
+        yield key | {"shareID": "shared", "consumedCapacity": amounts or {}}
+
+
+def _named(result: Json) -> Manifest:
+    return {**result} | {part: result.get(part) or "" for part in ("driver", "pool", "device")}
 
 
 def _failed(name: str, message: str) -> Manifest:

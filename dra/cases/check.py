@@ -6,9 +6,10 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dra.quantity import Quantity, QuantityError
+from dra.quantity import QuantityError, form_of
 
-type Shape = Callable[[Any, str], None]  # takes a value and its path; raises `Problem`
+# Takes a value and its path, and raises `Problem`. Null is as good as absent, but not in place of an object.
+type Shape = Callable[[Any, str], None]
 
 INT64 = range(-(2**63), 2**63)
 SHOWN = 60  # characters of a wrong value
@@ -19,16 +20,18 @@ class Problem(ValueError):
 
 
 def text(value: Any, path: str) -> None:
-    if not isinstance(value, str):
+    if value is not None and not isinstance(value, str):
         raise _wrong(value, path, "a text")
 
 
 def flag(value: Any, path: str) -> None:
-    if not isinstance(value, bool):
+    if value is not None and not isinstance(value, bool):
         raise _wrong(value, path, "true or false")
 
 
 def whole(value: Any, path: str) -> None:
+    if value is None:
+        return
     if not isinstance(value, int) or isinstance(value, bool):
         raise _wrong(value, path, "a whole number")
     if value not in INT64:
@@ -39,7 +42,7 @@ def quantity(value: Any, path: str) -> None:
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise _wrong(value, path, "a quantity such as 80Gi or 500m")
     try:
-        Quantity.parse(str(value).strip())
+        form_of(str(value).strip())
     except QuantityError:
         raise _wrong(value, path, "a quantity such as 80Gi or 500m") from None
 
@@ -50,9 +53,9 @@ def anything(value: Any, path: str) -> None:
 
 def list_of(shape: Shape) -> Shape:
     def check(value: Any, path: str) -> None:
-        if not isinstance(value, list):
+        if value is not None and not isinstance(value, list):
             raise _wrong(value, path, "a list")
-        for place, one in enumerate(value):
+        for place, one in enumerate(value or ()):
             shape(one, f"{path}[{place}]")
 
     return check
@@ -60,9 +63,9 @@ def list_of(shape: Shape) -> Shape:
 
 def map_of(shape: Shape, *, key: Shape = anything) -> Shape:
     def check(value: Any, path: str) -> None:
-        if not isinstance(value, dict):
+        if value is not None and not isinstance(value, dict):
             raise _wrong(value, path, "an object")
-        for name, one in value.items():
+        for name, one in (value or {}).items():
             key(name, f"The key {name} of {path}")
             shape(one, f"{path}.{name}" if path else name)
 
