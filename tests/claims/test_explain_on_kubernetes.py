@@ -1,0 +1,154 @@
+"""What a real control plane says, read through the portal's account, and explained."""
+
+import itertools
+from contextlib import contextmanager
+
+import pytest
+
+from claims import manifests
+from claims.explain import explain
+from claims.explain.stages import Stage
+from claims.models import Claim, TeamNamespace
+from claims.services import approve
+from claims.states import ClaimState
+from cluster.credentials import from_kubeconfig
+from cluster.kinds import NAMESPACE, POD, RESOURCE_QUOTA
+from cluster.kube import KubeGateway
+from inventory import picture
+from inventory.events import read_events
+from inventory.models import Cluster, Pod
+from inventory.sync.once import sync_once
+from tests.controlplane.client import eventually
+from tests.factories import make_profile, make_spec
+
+pytestmark = [pytest.mark.controlplane, pytest.mark.django_db(transaction=True)]
+CHARGED = "gpu.nvidia.com.deviceclass.resource.k8s.io/devices"
+PATIENCE = 90  # seconds
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def admin(controlplane):
+    gateway = KubeGateway(from_kubeconfig(controlplane.kubeconfig("admin")))
+    yield gateway
+    gateway.close()
+
+
+@pytest.fixture
+def gateway(controlplane, admin, fra, vision, monkeypatch):
+    """`fra` is the control plane, through the portal's own account; vision has a new namespace."""
+    portal = KubeGateway(from_kubeconfig(controlplane.kubeconfig("portal")))
+    namespace = f"explained-{next(_numbers)}"
+    admin.create(NAMESPACE, {"metadata": {"name": namespace}})
+    TeamNamespace.objects.filter(team=vision, cluster=fra).update(namespace=namespace)
+    Cluster.objects.filter(pk=fra.pk).update(uid=portal.identity())
+    picture.forget()
+
+    @contextmanager
+    def connected(cluster):
+        yield portal
+
+    monkeypatch.setattr("claims.delivery.gateway_for", connected)
+    yield portal
+    portal.close()
+    picture.forget()
+
+
+@pytest.fixture
+def delivered(ask, lena, gateway, fra):
+    """Ask for a spec, approve it, and return the claim, which is written to the cluster."""
+
+    def deliver(spec, **wish):
+        profile = make_profile(f"profile-{next(_numbers)}", spec=spec)
+        claim = ask(profile=profile, **wish)
+        approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
+        claim = Claim.objects.get(pk=claim.pk)
+        assert claim.state == ClaimState.PROVISIONED
+        return claim
+
+    return deliver
+
+
+@pytest.fixture
+def explained(fra, gateway):
+    """Mirror the cluster until a pod of the claim is explained as `wanted` says, and return that."""
+
+    def explain_until(claim, wanted):
+        def look():
+            sync_once(fra, gateway)
+            Pod.objects.update(events_at=None)  # no pause between two readings
+            read_events(fra, gateway)
+            found = explain(Claim.objects.get(pk=claim.pk))
+            return found if found.pods and wanted(found) else None
+
+        return eventually(look, seconds=PATIENCE, what=f"the pod of {claim} is explained")
+
+    return explain_until
+
+
+def selecting(expression):
+    return make_spec(selectors=[{"cel": {"expression": expression}}])
+
+
+def test_a_pod_for_which_nothing_matches(delivered, explained, admin):
+    claim = delivered(selecting('device.capacity["gpu.nvidia.com"].memory.isGreaterThan(quantity("2Ti"))'))
+    admin.create(POD, manifests.pod_of(claim))
+    found = explained(claim, lambda found: found.pods[0].said)
+    (view,) = found.pods
+    assert view.stage == Stage.SCHEDULER
+    assert all(part.means for part in (*view.said.parts, *view.said.preemption))
+    assert view.said.out_for_devices > 0
+    assert found.fit.agrees is True
+    assert found.answer.who == "Kubernetes"
+    assert "Request gpu needs 1 device; 0 match." in found.answer.sentence
+
+
+def test_a_selector_that_fails_stops_the_pod(delivered, explained, admin):
+    claim = delivered(selecting('device.attributes["gpu.nvidia.com"].nobodyHasThis == "x"'))
+    admin.create(POD, manifests.pod_of(claim))
+    found = explained(claim, lambda found: found.pods[0].said)
+    assert found.answer.actor == "admin"
+    assert f"A selector of the claim {claim.namespace}/{claim.name} fails on" in found.answer.sentence
+    assert found.fit.agrees is True
+
+
+def test_a_quota_refuses_the_claim_of_a_pod(delivered, explained, admin):
+    claim = delivered(make_spec(), delivery="template", parallel=1)
+    limit = {"metadata": {"name": "gpus", "namespace": claim.namespace}, "spec": {"hard": {CHARGED: "0"}}}
+    admin.create(RESOURCE_QUOTA, limit)
+
+    def counted():
+        found = admin.get(RESOURCE_QUOTA, "gpus", namespace=claim.namespace) or {}
+        return found.get("status", {}).get("used")
+
+    eventually(counted, seconds=PATIENCE, what="the quota is counted")
+    admin.create(POD, manifests.pod_of(claim))
+    found = explained(claim, lambda found: found.pods[0].events)
+    assert found.pods[0].stage == Stage.NO_CLAIM
+    assert found.pods[0].events[0].event.reason == "FailedResourceClaimCreation"
+    assert "the ResourceQuota gpus of the namespace is used up" in found.answer.sentence
+    assert f"limited to {CHARGED}=0" in found.answer.sentence
+
+
+def test_a_pod_that_names_a_missing_claim_is_told_by_nobody_but_the_portal(delivered, explained, admin):
+    claim = delivered(make_spec())
+    pod = manifests.pod_of(claim)
+    pod["spec"]["resourceClaims"].append({"name": "data", "resourceClaimName": "not-there"})
+    admin.create(POD, pod)
+    found = explained(claim, lambda found: True)
+    (view,) = found.pods
+    assert (view.stage, view.missing) == (Stage.MISSING_CLAIM, ("not-there",))
+    assert (view.pod.message, view.events) == ("", [])
+    assert found.answer.actor == "you"
+
+
+def test_a_pod_that_names_a_missing_template_is_told_from_its_event(
+    delivered, explained, admin, gateway, fra
+):
+    claim = delivered(make_spec(), delivery="template", parallel=1)
+    pod = manifests.pod_of(claim)
+    pod["spec"]["resourceClaims"].append({"name": "more", "resourceClaimTemplateName": "no-such"})
+    admin.create(POD, pod)
+    found = explained(claim, lambda found: found.pods[0].events)
+    assert (found.pods[0].stage, found.pods[0].missing) == (Stage.NO_TEMPLATE, ("no-such",))
+    assert "The pod names the ResourceClaimTemplate no-such" in found.pods[0].events[0].told.means
