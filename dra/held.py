@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,10 +23,13 @@ class Held:
     sharers: dict[DeviceKey, list[str]] = field(default_factory=lambda: defaultdict(list))
     consumed: dict[DeviceKey, dict[str, Quantity]] = field(default_factory=lambda: defaultdict(dict))
     counters: dict[tuple[str, str], dict[CounterKey, int]] = field(default_factory=lambda: defaultdict(dict))
+    doubly: set[DeviceKey] = field(default_factory=set)  # devices that several claims have as a whole
 
     def take(self, key: DeviceKey, holder: str, *, share: Mapping[str, Quantity] | None = None) -> None:
         """Note that `holder` has the device, or the given share of it."""
         if share is None:
+            if key in self.holders:
+                self.doubly.add(key)
             self.holders[key] = holder
             return
         self.sharers[key].append(holder)
@@ -34,17 +37,51 @@ class Held:
         for name, amount in share.items():
             amounts[name] = amounts.get(name, ZERO) + amount
 
+    def give_back(self, key: DeviceKey, holder: str, *, share: Mapping[str, Quantity] | None = None) -> None:
+        """Undo `take`, of a device that is not held doubly."""
+        if share is None:
+            del self.holders[key]
+            return
+        self.sharers[key].remove(holder)
+        if not self.sharers[key]:
+            del self.sharers[key], self.consumed[key]
+            return
+        for name, amount in share.items():
+            self.consumed[key][name] -= amount
+
+    def copy(self, touched: Iterable[DeviceKey]) -> Held:
+        """Return a copy in which what is said of the `touched` devices can be changed."""
+        keys = list(touched)
+        made = Held(
+            dict(self.holders),
+            defaultdict(list, self.sharers),
+            defaultdict(dict, self.consumed),
+            defaultdict(dict, self.counters),
+            set(self.doubly),
+        )
+        for key in keys:
+            if key in made.sharers:
+                made.sharers[key] = list(made.sharers[key])
+                made.consumed[key] = dict(made.consumed[key])
+        for pool in {(driver, pool) for driver, pool, _ in keys}:
+            if pool in made.counters:
+                made.counters[pool] = dict(made.counters[pool])
+        return made
+
     def taken(self, key: DeviceKey) -> bool:
         """Whether somebody has the device or a share of it."""
         return key in self.holders or key in self.sharers
 
-    def count(self, devices: Iterable[PoolDevice]) -> None:
-        """Take from the pools' counters what the taken ones of these devices consume, a shared one once."""
+    def count(self, devices: Iterable[PoolDevice], sign: int = 1) -> None:
+        """
+        Take from the pools' counters what the taken ones of these devices consume, a shared one once; with
+        `sign` -1 give it back.
+        """
         for device in devices:
             if device.counters and self.taken(device.key):
                 used = self.counters[device.driver, device.pool]
                 for counter, amount in device.counters:
-                    used[counter] = used.get(counter, 0) + amount.nano
+                    used[counter] = used.get(counter, 0) + sign * amount.nano
 
 
 def key_of(result: Mapping[str, Any]) -> DeviceKey:
@@ -61,14 +98,19 @@ def held_by(claims: Iterable[Json]) -> Held:
     """Sum up the allocations of claims. Admin access holds nothing: it looks at devices that others have."""
     held = Held()
     for claim in claims:
-        metadata = claim.get("metadata") or {}
-        holder = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
-        for result in results_of(claim):
-            if result.get("adminAccess") is True:
-                continue
-            share = _share(result.get("consumedCapacity") or {}) if result.get("shareID") else None
-            held.take(key_of(result), holder, share=share)
+        for key, holder, share in holdings(claim):
+            held.take(key, holder, share=share)
     return held
+
+
+def holdings(claim: Json) -> Iterator[tuple[DeviceKey, str, dict[str, Quantity] | None]]:
+    """Yield what `Held.take` takes for a claim; the share is None for a whole device."""
+    metadata = claim.get("metadata") or {}
+    holder = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
+    for result in results_of(claim):
+        if result.get("adminAccess") is not True:
+            share = _share(result.get("consumedCapacity") or {}) if result.get("shareID") else None
+            yield key_of(result), holder, share
 
 
 def _share(consumed: Json) -> dict[str, Quantity]:

@@ -7,15 +7,17 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from dra.columns import Column, pack
+from dra.columns import Column, pack, unpack
 from dra.facts import capacity_of
 from dra.features import NEWEST, Features
-from dra.held import Held, held_by
+from dra.held import Held, held_by, holdings
 from dra.objects import Json, expressions
 from dra.pools import CounterKey, Pool, PoolDevice
 from dra.stock import PoolKey, Stock
 from dra.taints import Taint, rules_for, tolerates
 from dra.verdicts import Verdicts
+
+MOST_TOUCHED = 1000  # devices; with more, summing up anew is as fast
 
 # What is worked out of a picture, and the list that it follows from beside the devices.
 SOURCES = {
@@ -51,11 +53,15 @@ class Picture:
         *,
         classes: Sequence[Json] | None = None,
         claims: Sequence[Json] | None = None,
+        moved: Sequence[tuple[Json | None, Json | None]] | None = None,
         taint_rules: Sequence[Json] | None = None,
         nodes: Sequence[Json] | None = None,
     ) -> Picture:
         """
         Return the picture with some lists replaced.
+
+        `moved` tells what changed in `claims`, as (before, after) of each claim, None where there is none:
+        then what they hold is carried on instead of summed up anew.
 
         The devices, what selectors say of them, and all that follows from the other lists are kept.
         """
@@ -70,7 +76,33 @@ class Picture:
         )
         same = (name for name, source in SOURCES.items() if getattr(made, source) is getattr(self, source))
         vars(made).update({name: vars(self)[name] for name in same if name in vars(self)})
+        if moved is not None and "held" in vars(self):
+            self._carry_on(made, moved)
         return made
+
+    def _carry_on(self, made: Picture, moved: Sequence[tuple[Json | None, Json | None]]) -> None:
+        gone = [one for before, _ in moved if before is not None for one in holdings(before)]
+        come = [one for _, after in moved if after is not None for one in holdings(after)]
+        touched = {key for key, _, _ in (*gone, *come)}
+        if len(touched) > MOST_TOUCHED or touched & self.held.doubly:
+            return
+        held = self.held.copy(touched)
+        index = self.stock.index
+        devices = [self.devices[index[key]] for key in touched if key in index]
+        held.count(devices, -1)
+        for key, holder, share in gone:
+            held.give_back(key, holder, share=share)
+        for key, holder, share in come:
+            held.take(key, holder, share=share)
+        held.count(devices)
+        vars(made)["held"] = held
+        if "available" in vars(self):
+            pools = {(device.driver, device.pool) for device in devices if device.counters}
+            flags = bytearray(unpack(self.available, len(self.devices)))
+            beside = (place for pool in pools for place in self.stock.places_in(pool))
+            for place in {*beside, *(index[device.key] for device in devices)}:
+                flags[place] = made.can_take(made.devices[place])
+            vars(made)["available"] = pack(flags)
 
     @cached_property
     def stock(self) -> Stock:
@@ -95,7 +127,7 @@ class Picture:
         return self.stock.places_on(node)
 
     def verdicts(self, expression: str) -> Verdicts:
-        return self.stock.verdicts(expression)
+        return self.stock.verdicts(expression, self.features)
 
     @cached_property
     def held(self) -> Held:

@@ -14,7 +14,8 @@ from itertools import chain
 
 from dra.cel import Selector, compile_selector
 from dra.columns import Column, everything, pack
-from dra.facts import Ref, exact_value, lookup
+from dra.facts import exact_value, lookup
+from dra.features import NEWEST, Features
 from dra.ground import Ground
 from dra.nodes import name_of, slice_reaches
 from dra.objects import Json
@@ -26,6 +27,7 @@ type PoolKey = tuple[str, str]
 KEPT = 200  # expressions and attributes per stock; each takes some bytes per device
 MISSING = -1  # number of a value that is not there
 NOTHING: Json = {}
+NAMES, WHOLE = "names", "whole"  # what an expression reads of attributes or capacities beside entries
 
 
 @dataclass(frozen=True)
@@ -33,9 +35,9 @@ class Stock:
     """Pools and devices. Worked out when first asked for; threads may share it."""
 
     slices: Sequence[Json] = ()
-    _verdicts: dict[str, Verdicts] = field(default_factory=dict, repr=False, compare=False)
+    _verdicts: dict[tuple[str, Features], Verdicts] = field(default_factory=dict, repr=False, compare=False)
     _values: dict[str, array[int]] = field(default_factory=dict, repr=False, compare=False)
-    _read: dict[Ref, array[int]] = field(default_factory=dict, repr=False, compare=False)
+    _read: dict[tuple[str, ...], array[int]] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def pools(self) -> list[Pool]:
@@ -154,6 +156,18 @@ class Stock:
         """The number of the pool of each device, in `pool_keys`."""
         return _numbered((one.driver, one.pool) for one in self.devices)
 
+    def places_in(self, pool: PoolKey) -> list[int]:
+        """Return the places of those devices of a usable pool that take of its counters."""
+        return self._by_pool.get(pool, [])
+
+    @cached_property
+    def _by_pool(self) -> dict[PoolKey, list[int]]:
+        found: dict[PoolKey, list[int]] = {}
+        for place, device in enumerate(self.devices):
+            if device.counters:
+                found.setdefault((device.driver, device.pool), []).append(place)
+        return found
+
     @cached_property
     def pool_keys(self) -> list[PoolKey]:
         return list(dict.fromkeys((one.driver, one.pool) for one in self.devices))
@@ -172,17 +186,17 @@ class Stock:
             _keep(self._values, attribute, known)
         return known
 
-    def verdicts(self, expression: str) -> Verdicts:
+    def verdicts(self, expression: str, features: Features = NEWEST) -> Verdicts:
         """
         Return what a selector says of every device, in the order of `devices`.
 
         Raise `CompileError` or `NotPreviewable` for the expression itself.
         """
-        known = self._verdicts.get(expression)
+        known = self._verdicts.get((expression, features))
         if known is None:
             selector = compile_selector(expression)
             known = judge(selector, self.devices, self._shapes(selector))
-            _keep(self._verdicts, expression, known)
+            _keep(self._verdicts, (expression, features), known)
         return known
 
     def _shapes(self, selector: Selector) -> Sequence[int]:
@@ -194,24 +208,28 @@ class Stock:
         """
         if selector.reading.everything:
             return _numbered(selector.shapes(self.devices))
-        columns = [self._drivers, *(self._entries(ref) for ref in sorted(selector.reading.refs))]
+        columns = [self._drivers, *map(self._seen, sorted(selector.reading.refs))]
         return columns[0] if len(columns) == 1 else _numbered(zip(*columns, strict=True))
 
     @cached_property
     def _drivers(self) -> array[int]:
         return _numbered((device.driver, device.shareable) for device in self.devices)
 
-    def _entries(self, ref: Ref) -> array[int]:
-        """Return a number per device that is equal where the published entry is."""
-        known = self._read.get(ref)
+    def _seen(self, what: tuple[str, ...]) -> array[int]:
+        """Number the devices by an entry, by all names of a table, or by all of it."""
+        known = self._read.get(what)
         if known is None:
-            part, domain, name = ref
-            found = (
-                lookup(device.raw.get(part) or NOTHING, device.driver, domain, name)
-                for device in self.devices
-            )
-            known = _numbered(map(repr, found))
-            _keep(self._read, ref, known)
+            part, *_ = what
+            tables = [device.raw.get(part) or NOTHING for device in self.devices]
+            if what[1:] == (WHOLE,):
+                known = _numbered(map(repr, tables))
+            elif what[1:] == (NAMES,):
+                known = _numbered(map(tuple, tables))
+            else:
+                _, domain, name = what
+                pairs = zip(tables, self.devices, strict=True)
+                known = _numbered(repr(lookup(table, one.driver, domain, name)) for table, one in pairs)
+            _keep(self._read, what, known)
         return known
 
 

@@ -68,5 +68,5 @@ def _times(picture: Picture, device: PoolDevice, funnel: Funnel, most: int) -> i
         if not device.shareable:
             return 1
         for name, amount in taken.items():
-            consumed[name] = consumed.get(name, ZERO) + getattr(amount, "quantity", amount)
+            consumed[name] = consumed.get(name, ZERO) + amount.quantity
     return most
