@@ -8,6 +8,7 @@ free. A share of a device costs the whole device; admin access costs like any ot
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 from dra.objects import MAX_RESULTS, Ask, Json, alternatives, requests
 
@@ -25,6 +26,25 @@ def charge(spec: Json) -> dict[str, int]:
             dearest[ask.class_name] = max(dearest.get(ask.class_name, 0), _cost(ask))
         charged.update(dearest)
     return dict(sorted(charged.items()))
+
+
+def keys(spec: Json, classes: Iterable[Json]) -> dict[str, int]:
+    """
+    Return what one claim of `spec` adds to each key of a ResourceQuota; `classes` are those of the cluster.
+
+    A class has up to three keys: its own, and those of the extended resources under which pods may ask for
+    its devices, one of which is implicit. A class that does not exist is charged too.
+    """
+    extended = {
+        one["metadata"]["name"]: (one.get("spec") or {}).get("extendedResourceName") for one in classes
+    }
+    counted = {"count/resourceclaims.resource.k8s.io": 1}
+    for name, count in charge(spec).items():
+        counted[f"{name}.deviceclass.resource.k8s.io/devices"] = count
+        counted[f"requests.deviceclass.resource.kubernetes.io/{name}"] = count
+        if extended.get(name):
+            counted[f"requests.{extended[name]}"] = count
+    return counted
 
 
 def devices(spec: Json) -> int:

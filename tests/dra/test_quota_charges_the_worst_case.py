@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dra.objects import MAX_RESULTS
-from dra.quota import charge, devices
-from tests.dra.clusters import ask, exactly, spec
+from dra.quota import charge, devices, keys
+from tests.dra.clusters import ask, device_class, exactly, spec
 
 GPU, MIG = "gpu.nvidia.com", "mig.nvidia.com"
 
@@ -52,6 +52,20 @@ def test_a_count_of_nothing_is_one():
 
 def test_a_mode_that_nobody_knows_costs_nothing():
     assert charge(spec(exactly(4, allocationMode="Some"))) == {GPU: 0}
+
+
+def test_a_class_counts_under_the_names_that_pods_may_ask_by_too():
+    named, plain = device_class(GPU), device_class(MIG)
+    named["spec"]["extendedResourceName"] = "nvidia.com/gpu"
+    wish = spec(exactly(2), exactly(1, name="part", class_name=MIG))
+    assert keys(wish, [named, plain]) == {
+        "count/resourceclaims.resource.k8s.io": 1,
+        "gpu.nvidia.com.deviceclass.resource.k8s.io/devices": 2,
+        "requests.deviceclass.resource.kubernetes.io/gpu.nvidia.com": 2,
+        "requests.nvidia.com/gpu": 2,
+        "mig.nvidia.com.deviceclass.resource.k8s.io/devices": 1,
+        "requests.deviceclass.resource.kubernetes.io/mig.nvidia.com": 1,
+    }
 
 
 def test_no_request_costs_nothing():
