@@ -14,6 +14,7 @@ from tests.scheduler.foresight import Foretold, foretell
 from tests.scheduler.stage import COMMON, PLAIN, PRIVILEGED, Json, Pod, Stage, devices
 
 SECONDS = 120
+OURS = {"labelSelector": "situation"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +37,7 @@ class Act:
 
 def play(client: Client, stages: Sequence[Stage]) -> dict[str, list[Act]]:
     """Return what became of the pods of each stage, those of `earlier` left out."""
-    for one in grounds():
-        if not client.get(one["kind"], one["metadata"]["name"]):
-            client.create(one)
-    for stage in stages:
-        for one in stage.objects:
-            client.create(one)
-    eventually(lambda: all(map(is_ready, client.list("Node"))), seconds=SECONDS, what="ready nodes")
-    wait_for_the_scheduler(client)
-    run(client, [pod for stage in stages for pod in stage.pods if pod.earlier])
+    prepare(client, stages)
     picture = picture_of(client)
     cast = [(stage, pod) for stage in stages for pod in stage.pods if not pod.earlier]
     told = [foretell(picture, stage, pod) for stage, pod in cast]
@@ -53,6 +46,23 @@ def play(client: Client, stages: Sequence[Stage]) -> dict[str, list[Act]]:
     for (stage, pod), foretold, now in zip(cast, told, seen, strict=True):
         acts[stage.name].append(Act(pod, foretold, now, claims_of(client, now)))
     return acts
+
+
+def prepare(client: Client, stages: Sequence[Stage]) -> None:
+    """Make everything but the pods that are to be looked at, and wait until the scheduler knows it."""
+    make(client, stages)
+    eventually(lambda: all(map(is_ready, client.list("Node"))), seconds=SECONDS, what="ready nodes")
+    wait_for_the_scheduler(client)
+    run(client, [pod for stage in stages for pod in stage.pods if pod.earlier])
+
+
+def make(client: Client, stages: Sequence[Stage]) -> None:
+    for one in grounds():
+        if not client.get(one["kind"], one["metadata"]["name"]):
+            client.create(one)
+    for stage in stages:
+        for one in stage.objects:
+            client.create(one)
 
 
 def grounds() -> list[Json]:
@@ -68,12 +78,13 @@ def grounds() -> list[Json]:
 
 def strike(client: Client) -> None:
     """Take everything away again but the namespaces: pods first, so that devices are given back."""
-    ours = {"labelSelector": "situation", "gracePeriodSeconds": "0"}
-    for kind in ("Pod", "ResourceClaim", "ResourceClaimTemplate"):
+    ours = OURS | {"gracePeriodSeconds": "0"}
+    for kind in ("Pod", "ResourceClaim", "ResourceClaimTemplate", "ResourceQuota"):
         for namespace in (PLAIN, PRIVILEGED):
             client.raw("DELETE", path_of(kind, namespace), params=ours).raise_for_status()
     for kind in ("ResourceSlice", "DeviceClass", "DeviceTaintRule", "Node"):
         client.raw("DELETE", path_of(kind), params=ours).raise_for_status()
+    eventually(lambda: not client.list("ResourceClaim", **OURS), seconds=SECONDS, what="the last claim's end")
 
 
 def picture_of(client: Client) -> Picture:
@@ -112,7 +123,12 @@ def as_expected(pod: Pod, now: Json) -> bool:
 
 
 def report_bound(client: Client, pod: Pod) -> None:
-    """Say what the driver says once it has attached the device: until then the pod is not bound."""
+    """Say what the driver says when it has attached the devices: until then the pod is not bound."""
+    report(client, pod, "bindingConditions")
+
+
+def report(client: Client, pod: Pod, which: str) -> None:
+    """Set all conditions of one kind of the devices of the pod's claim, once they are allocated."""
     (use,) = pod.manifest["spec"]["resourceClaims"]
     namespace, name = pod.key[0], use["resourceClaimName"]
 
@@ -123,15 +139,15 @@ def report_bound(client: Client, pod: Pod) -> None:
     found = eventually(allocation, seconds=SECONDS, what=f"an allocation of claim {name}")
     bound = [
         {key: result[key] for key in ("driver", "pool", "device")}
-        | {"conditions": [attached(kind) for kind in result["bindingConditions"]]}
+        | {"conditions": [is_true(kind) for kind in result[which]]}
         for result in found["devices"]["results"]
     ]
     client.patch("ResourceClaim", name, {"status": {"devices": bound}}, namespace, "status")
 
 
-def attached(kind: str) -> Json:
-    times = {"lastTransitionTime": "2026-01-01T00:00:00Z"}
-    return {"type": kind, "status": "True", "reason": "Attached", "message": "", **times}
+def is_true(kind: str) -> Json:
+    instant = {"lastTransitionTime": "2026-01-01T00:00:00Z"}
+    return {"type": kind, "status": "True", "reason": "Seen", "message": f"it is {kind}", **instant}
 
 
 def wait_for_the_scheduler(client: Client) -> None:

@@ -147,8 +147,11 @@ class Stage:
         manifest = {"kind": "Pod", "metadata": self._metadata("Pod", name), "spec": spec}
         self.pods.append(Pod(manifest, tuple(gets), fails, binds, earlier, bool(on)))
 
+    def quota(self, name: str, **hard: str) -> None:
+        self._add("ResourceQuota", name, {"spec": {"hard": hard}})
+
     def _add(self, kind: str, name: str, body: Json, **labels: str) -> None:
-        version = {} if kind == "Node" else {"apiVersion": API}
+        version = {} if kind in ("Node", "ResourceQuota") else {"apiVersion": API}
         self.objects.append(
             {**version, "kind": kind, "metadata": self._metadata(kind, name, **labels), **body}
         )
