@@ -5,7 +5,9 @@ from rest_framework.routers import SimpleRouter
 
 from claims.api.approvals import ApprovalViewSet
 from claims.api.claims import ClaimViewSet
-from claims.api.profiles import MatchView, ProfileViewSet
+from claims.api.lint import LintView
+from claims.api.match import MatchView
+from claims.api.profiles import ProfileViewSet
 from claims.api.quotas import QuotaViewSet
 
 router = SimpleRouter()
@@ -15,6 +17,7 @@ router.register("profiles", ProfileViewSet, "api-profile")
 router.register("quotas", QuotaViewSet, "api-quota")
 
 urlpatterns: list[URLPattern | URLResolver] = [
+    path("profiles/lint/", LintView.as_view(), name="api-lint"),  # before the profile of that name
     *router.urls,
     path("match/", MatchView.as_view(), name="api-match"),
 ]

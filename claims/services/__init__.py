@@ -8,7 +8,7 @@ transaction.
 
 from claims.services.decide import approve, deny
 from claims.services.end import release, withdraw
-from claims.services.profiles import retire_profile, save_profile
+from claims.services.profiles import replace_spec, retire_profile, save_profile
 from claims.services.quotas import set_quota
 from claims.services.request import request_claim
 
@@ -16,6 +16,7 @@ __all__ = [
     "approve",
     "deny",
     "release",
+    "replace_spec",
     "request_claim",
     "retire_profile",
     "save_profile",

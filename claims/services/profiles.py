@@ -16,6 +16,12 @@ from dra.canonical import spec_hash
 from teams.access import is_platform_admin
 from teams.models import Team, User
 
+LIMITS = (
+    *("scalable", "max_devices", "max_duration", "default_duration", "deliveries"),
+    *("approval", "automatic_devices", "automatic_duration"),
+)
+RESERVED = frozenset(("new", "lint"))  # pages have these addresses
+
 
 @transaction.atomic(durable=True)
 def save_profile(
@@ -62,6 +68,30 @@ def save_profile(
         raise Conflict(_("There is already a profile %(slug)s.") % {"slug": slug})
     profile = _save_page(profile, slug=slug, title=title.strip(), use=use.strip())
     profile.teams.set(teams)
+    return _save_version(profile, by=by, spec=spec, limits=limits)
+
+
+@transaction.atomic(durable=True)
+def replace_spec(
+    *, by: User, profile: Profile, version: ProfileVersion, spec: dict[str, Any]
+) -> ProfileVersion:
+    """
+    Make a new version of `profile` that asks for `spec` within the limits of `version`.
+
+    Raises Forbidden, Invalid with all problems, and Conflict if `version` is no longer the current one.
+    """
+    require_admin(by)
+    limits = {name: getattr(version, name) for name in LIMITS}
+    problems = _limit_problems(spec, limits)
+    problems += [problem.message for problem in validation.problems(spec)]
+    if problems:
+        raise Invalid(" ".join(problems), problems=problems)
+    locked = Profile.objects.select_for_update(no_key=True).get(pk=profile.pk)
+    if locked.current_id != version.pk or locked.retired_at is not None:
+        raise Conflict(
+            _("%(profile)s has changed since you read version %(number)d. Look at it again.")
+            % {"profile": profile.slug, "number": version.number}
+        )
     return _save_version(profile, by=by, spec=spec, limits=limits)
 
 
@@ -125,6 +155,8 @@ def _page_problems(slug: str, title: str) -> list[str]:
             _("“%(slug)s” is not a short name: up to 40 lower-case letters, digits and hyphens.")
             % {"slug": slug}
         )
+    elif slug in RESERVED:
+        problems.append(_("No profile can be called %(slug)s.") % {"slug": slug})
     if not title.strip():
         problems.append(_("A profile needs a title."))
     return problems

@@ -14,6 +14,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from claims import services
 from claims.forms import ProfileForm
+from claims.lint import catalogue_report
 from claims.models import Profile
 from claims.states import FINAL
 from core.errors import PortalError
@@ -38,7 +39,10 @@ def profiles(request: HttpRequest) -> HttpResponse:
     return render(
         request,
         "claims/profiles.html",
-        {"profiles": rows.order_by(F("retired_at").desc(nulls_first=True), "title")},
+        {
+            "profiles": rows.order_by(F("retired_at").desc(nulls_first=True), "title"),
+            "report": catalogue_report(),
+        },
     )
 
 
@@ -110,7 +114,7 @@ def editor_page(form: ProfileForm, found: Profile | None) -> dict[str, Any]:
         DeviceClass.objects.filter(gone_at=None).order_by("name").values_list("name", flat=True).distinct()
     )
     page: dict[str, Any] = {"form": form, "profile": found, "classes": classes}
-    return page | (versions_page(found) if found else {})
+    return page | (versions_page(found) | {"findings": catalogue_report().of(found)} if found else {})
 
 
 def versions_page(found: Profile) -> dict[str, Any]:

@@ -11,14 +11,17 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from claims.approvals import inbox
+from claims.lint import catalogue_report
 from claims.states import ClaimState
 from core.times import duration
+from dra.lint import Severity
 from portal.context import Shell
 from portal.home.mine import ClaimRow, Mine
 from teams.models import Role, User
 from usage.templatetags.costs import priced
 
 SOON = timedelta(hours=24)  # a claim that ends within a day
+MINUTE = timedelta(minutes=1)  # how old the check of the catalogue may be on a page that polls
 PATIENCE = timedelta(hours=4)  # a request that is undecided for longer is worth a look
 
 
@@ -44,7 +47,7 @@ class Need:
 
 def needs(shell: Shell, held: Mine, *, now: datetime) -> list[Need]:
     """Return requests to decide on first, then the reader's own claims; one query beside those of `held`."""
-    found = [*to_decide(shell, now=now)]
+    found = [*to_decide(shell, now=now), *to_mend(shell)]
     told: set[UUID] = set()  # one need per claim, its most urgent
     for of_row in (in_trouble, ends_soon, waits_for_pod, is_idle, is_undecided):
         for row in held.rows:
@@ -80,6 +83,32 @@ def to_decide(shell: Shell, *, now: datetime) -> Iterator[Need]:
         % {"age": age},
         url,
         (Action(_("Decide"), url),),
+    )
+
+
+def to_mend(shell: Shell) -> Iterator[Need]:
+    """Yield what the check of the catalogue found, as one need of platform admins."""
+    if not shell.is_admin:
+        return
+    found = catalogue_report(no_older_than=MINUTE).due
+    if not found:
+        return
+    names = list(dict.fromkeys(finding.name for finding in found))
+    title = ngettext(
+        "%(count)d entry of the catalogue is to be mended",
+        "%(count)d entries of the catalogue are to be mended",
+        len(names),
+    )
+    first = found[0]
+    url = reverse("claims:lint")
+    yield Need(
+        f"lint {' '.join(finding.key for finding in found)}",
+        "alert-circle" if first.severity is Severity.ERROR else "alert-triangle",
+        "bad" if first.severity is Severity.ERROR else "wait",
+        title % {"count": len(names)},
+        f"{first.name}: {first.told[0].message}",
+        url,
+        (Action(_("Look"), url),),
     )
 
 
