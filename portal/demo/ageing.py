@@ -21,7 +21,7 @@ def age_in_cluster(claim: Claim, by: timedelta, folder: Path) -> None:
     who = read_credentials(folder, f"{claim.cluster.name}.people")
     address = RESOURCE_CLAIM.path(claim.namespace, claim.name)
     headers = {"Authorization": f"Bearer {who.token}"}
-    with httpx.Client(base_url=who.server, headers=headers, timeout=10) as api:
+    with httpx.Client(base_url=who.server, headers=headers, timeout=60) as api:
         status = api.get(address).raise_for_status().json().get("status", {})
         if "allocation" not in status:
             return

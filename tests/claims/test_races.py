@@ -44,7 +44,7 @@ def quiet(monkeypatch):
 
 @pytest.mark.parametrize("locked", [True, False])
 def test_two_at_once_cannot_share_the_last_devices(ask, monkeypatch, locked):
-    meeting, count = Meeting(), quotas.standing_of
+    meeting, count = Meeting(guarded=locked), quotas.standing_of
 
     def count_and_wait(rows):
         counted = count(rows)
@@ -67,7 +67,7 @@ def test_of_two_approvers_one_is_first_and_the_other_hears_of_it(
     claim = ask()
     if not guarded:
         without_compare_and_set(monkeypatch)
-    _meet_before_advancing(monkeypatch)
+    _meet_before_advancing(monkeypatch, guarded=guarded)
     approve = partial(services.approve, claim=claim, spec_hash=claim.spec_hash)
     answers = at_once(partial(approve, by=lena), partial(approve, by=lars))
     approvals = Transition.objects.filter(claim=claim, new=ClaimState.APPROVED)
@@ -84,7 +84,7 @@ def test_approve_against_withdraw_has_one_winner(ask, alice, lena, quiet, monkey
     claim = ask()
     if not guarded:
         without_compare_and_set(monkeypatch)
-    _meet_before_advancing(monkeypatch)
+    _meet_before_advancing(monkeypatch, guarded=guarded)
     answers = at_once(
         partial(services.approve, claim=claim, by=lena, spec_hash=claim.spec_hash),
         partial(services.withdraw, claim=claim, by=alice),
@@ -102,7 +102,7 @@ def test_two_deliveries_at_once_write_one_object_and_one_step(
     vision, fra, train, alice, gateway, monkeypatch, guarded
 ):
     claim = make_claim(vision, by=alice, cluster=fra, profile=train, state=ClaimState.APPROVED)
-    meeting, get = Meeting(), gateway.get
+    meeting, get = Meeting(guarded=False), gateway.get
 
     def get_and_wait(*args, **kwargs):
         found = get(*args, **kwargs)
@@ -113,7 +113,7 @@ def test_two_deliveries_at_once_write_one_object_and_one_step(
     monkeypatch.setattr(gateway, "get", get_and_wait)
     if not guarded:
         without_compare_and_set(monkeypatch)
-        _meet_before_advancing(monkeypatch)
+        _meet_before_advancing(monkeypatch, guarded=False)
     deliver = partial(delivery.deliver, str(claim.pk))
     at_once(deliver, deliver)
     claim.refresh_from_db()
@@ -135,7 +135,7 @@ def test_an_older_sighting_cannot_overtake_a_newer_one(vision, fra, train, alice
     row = ResourceClaim.objects.create(
         cluster=fra, uid="u", namespace="vision", name="sam", owner=str(claim.pk), origin="portal", raw=raw
     )
-    meeting, look, looks = Meeting(), sightings.look, []
+    meeting, look, looks = Meeting(guarded=locked), sightings.look, []
 
     def look_and_sleep(claims):
         seen = look(claims)
@@ -179,8 +179,8 @@ def test_a_quota_set_while_a_request_is_counted_does_not_deadlock(ask, vision, r
     assert Quota.objects.get().devices == 6
 
 
-def _meet_before_advancing(monkeypatch):
-    meeting, advance = Meeting(), Claim.advance
+def _meet_before_advancing(monkeypatch, *, guarded):
+    meeting, advance = Meeting(guarded=guarded), Claim.advance
 
     def wait_and_advance(self, to, **fields):
         meeting.wait()

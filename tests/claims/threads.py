@@ -27,11 +27,12 @@ def at_once[T](*calls: Callable[[], T]) -> list[T | PortalError]:
 
 class Meeting:
     """
-    A place where threads wait for each other, but not for ever: with a lock between them only one arrives.
+    A place where two threads wait for each other. With a guard between them only one arrives, and goes on
+    after a moment; without one both come, however slow the machine is.
     """
 
-    def __init__(self, people: int = 2) -> None:
-        self._barrier = Barrier(people, timeout=0.7)
+    def __init__(self, *, guarded: bool) -> None:
+        self._barrier = Barrier(2, timeout=0.7 if guarded else 60)
 
     def wait(self) -> None:
         with suppress(BrokenBarrierError):

@@ -147,7 +147,7 @@ def simulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             yield address
         finally:
             process.terminate()
-            process.wait(10)
+            process.wait(60)
 
 
 def wait_for(address: str, process: "subprocess.Popen[bytes]", log: Path) -> None:

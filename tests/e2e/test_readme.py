@@ -12,7 +12,7 @@ pytestmark = pytest.mark.browser
 
 def token_of(demo, name):
     """Sign in as a browser does and make a token, which is shown once."""
-    with httpx.Client(base_url=demo.url, follow_redirects=True) as client:
+    with httpx.Client(base_url=demo.url, follow_redirects=True, timeout=90) as client:
         form = client.get("/accounts/login/").text
         csrf = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', form).group(1)
         client.post("/accounts/login/", data={"csrfmiddlewaretoken": csrf, "login": name, "password": "demo"})

@@ -19,7 +19,7 @@ class Silent:
 
     def watch(self, kind, *, resource_version, seconds, namespace=None):
         self.waiting.set()
-        self.speak.wait(10)
+        self.speak.wait(120)
         yield Event("BOOKMARK", {"metadata": {}}, str(int(resource_version) + 1))
 
 

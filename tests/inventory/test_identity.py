@@ -41,7 +41,7 @@ def test_of_two_that_add_one_cluster_at_once_one_is_told_that_it_is_known(answer
     save = Cluster.save
 
     def save_together(cluster, **how):
-        together.wait(10)  # both have looked, and neither has found the other
+        together.wait(60)  # both have looked, and neither has found the other
         save(cluster, **how)
 
     monkeypatch.setattr(Cluster, "save", save_together)

@@ -41,9 +41,9 @@ def test_a_worker_that_stops_ends_its_turns_at_once_and_gives_them_back(
     use(monkeypatch, silent)
     with ThreadPoolExecutor(1) as threads:
         following = threads.submit(turn.take_turn, mirrored.pk, "nodes")
-        assert silent.waiting.wait(10)
+        assert silent.waiting.wait(60)
         stopping.set()
-        assert following.result(timeout=5) is None
+        assert following.result(timeout=60) is None
         silent.speak.set()
     assert is_free(mirrored, "nodes")
     assert turn.take_turn(mirrored.pk, "nodes") is None  # its last messages are left to others

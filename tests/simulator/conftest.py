@@ -96,7 +96,7 @@ def listener() -> Iterator[tuple[Switch, str, asyncio.AbstractEventLoop]]:
         thread.start()
         yield switch, f"http://127.0.0.1:{listening.getsockname()[1]}", loop
         server.should_exit = True
-        thread.join(10)
+        thread.join(60)
     loop.close()
 
 

@@ -72,7 +72,7 @@ def test_it_serves_both_clusters_keeps_their_state_and_ends_when_told(port, tmp_
         with client_of(kubeconfig(port, "lab-2", "viewer")) as viewer:
             assert len(viewer.get("/api/v1/nodes").json()["items"]) == 11
         process.send_signal(signal.SIGTERM)
-        _out, errors = process.communicate(timeout=20)
+        _out, errors = process.communicate(timeout=90)
     assert errors == b""
     with subprocess.Popen(run, cwd=ROOT) as process:
         try:
@@ -94,7 +94,7 @@ def test_an_open_watch_does_not_keep_it_from_ending(port):
         ):
             assert response.status_code == 200
             process.terminate()
-            _out, errors = process.communicate(timeout=20)
+            _out, errors = process.communicate(timeout=90)
     assert errors == b""
 
 
