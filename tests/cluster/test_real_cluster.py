@@ -172,7 +172,7 @@ def test_a_bookmark_says_how_far_a_watch_has_come(portal):
         names = f"first-{attempt}", f"second-{attempt}"
         version = next(portal.list(RESOURCE_CLAIM)).resource_version
         portal.create(RESOURCE_CLAIM, claim(names[0]))
-        events = portal.watch(RESOURCE_CLAIM, resource_version=version, seconds=50)
+        events = portal.watch(RESOURCE_CLAIM, resource_version=version, seconds=8)
         seen = [next(events)]  # it has begun
         portal.create(RESOURCE_CLAIM, claim(names[1]))
         seen.extend(events)

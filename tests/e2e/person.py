@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 from playwright.sync_api import Browser, Page, expect
 
-WAIT = 20_000  # milliseconds for what a person waits for without reloading
+WAIT = 60_000  # milliseconds for what a person waits for without reloading
 
 
 class Person:
