@@ -91,8 +91,8 @@ def read_case(raw: Any) -> Case:
         known = ", ".join(Features.switches())
         raise Problem(f"features has {error.args[0]}, which is none; there are {known}.") from None
     claims: Sequence[Json] = raw.get("claims") or ()
-    allocated = [one for one in claims if "allocation" in one.get("status", {})]
-    waiting = [one for one in claims if "allocation" not in one.get("status", {})]
+    allocated = [one for one in claims if _allocated(one)]
+    waiting = [one for one in claims if not _allocated(one)]
     held = [*_held(raw.get("allocated", {})), *_results(allocated, shares=features.consumable_capacity)]
     picture = Picture(
         classes=(raw.get("classes") or [])[::-1],  # of two with one name the first counts
@@ -101,6 +101,10 @@ def read_case(raw: Any) -> Case:
         features=features,
     )
     return Case(picture, raw.get("node", {}), waiting)
+
+
+def _allocated(claim: Json) -> bool:
+    return claim.get("status", {}).get("allocation") is not None
 
 
 def _results(claims: Sequence[Json], *, shares: bool) -> Iterator[Json]:

@@ -85,6 +85,16 @@ def structure(**fields: Shape) -> Shape:
     return check
 
 
+def optional(shape: Shape) -> Shape:
+    """Return the shape of an object that may be null."""
+
+    def check(value: Any, path: str) -> None:
+        if value is not None:
+            shape(value, path)
+
+    return check
+
+
 def extended(base: Mapping[str, Shape], **fields: Shape) -> Shape:
     return structure(**base, **fields)
 

@@ -18,8 +18,8 @@ from dra.cases.check import (
 )
 
 METADATA = structure(name=text, namespace=text, labels=map_of(text))
-SELECTORS = list_of(structure(cel=structure(expression=text)))
-CONFIG = {"opaque": structure(driver=text, parameters=anything)}
+SELECTORS = list_of(structure(cel=optional(structure(expression=text))))
+CONFIG = {"opaque": optional(structure(driver=text, parameters=anything))}
 CLASS = structure(metadata=METADATA, spec=structure(selectors=SELECTORS, config=list_of(structure(**CONFIG))))
 
 REQUIREMENTS = list_of(structure(key=text, operator=text, values=list_of(text)))
@@ -27,7 +27,7 @@ TERM = structure(matchExpressions=REQUIREMENTS, matchFields=REQUIREMENTS)
 PLACE = {
     "nodeName": text,
     "allNodes": flag,
-    "nodeSelector": structure(nodeSelectorTerms=list_of(TERM)),
+    "nodeSelector": optional(structure(nodeSelectorTerms=list_of(TERM))),
 }
 NODE = structure(metadata=METADATA, status=structure(declaredFeatures=list_of(text)))
 
@@ -44,14 +44,14 @@ ATTRIBUTE = structure(
 POLICY = structure(
     default=quantity,
     validValues=list_of(quantity),
-    validRange=structure(min=quantity, max=quantity, step=quantity),
+    validRange=optional(structure(min=quantity, max=quantity, step=quantity)),
 )
 COUNTERS = map_of(structure(value=quantity))
 DEVICE = extended(
     PLACE,
     name=text,
     attributes=map_of(ATTRIBUTE),
-    capacity=map_of(structure(value=quantity, requestPolicy=POLICY)),
+    capacity=map_of(structure(value=quantity, requestPolicy=optional(POLICY))),
     consumesCounters=list_of(
         structure(counterSet=text, counters=COUNTERS, compatibilityGroups=list_of(text))
     ),
@@ -81,12 +81,12 @@ ASK = {
     "allocationMode": text,
     "count": whole,
     "tolerations": TOLERATIONS,
-    "capacity": structure(requests=map_of(quantity)),
+    "capacity": optional(structure(requests=map_of(quantity))),
     "derivedAttributes": list_of(structure(name=text, expression=text)),
 }
 REQUEST = structure(
     name=text,
-    exactly=extended(ASK, adminAccess=flag),
+    exactly=optional(extended(ASK, adminAccess=flag)),
     firstAvailable=list_of(extended(ASK, name=text)),
 )
 CONSTRAINT = structure(requests=list_of(text), matchAttribute=text, distinctAttribute=text)
@@ -101,7 +101,7 @@ CLAIM = structure(
             config=list_of(extended(CONFIG, requests=list_of(text))),
         )
     ),
-    status=structure(allocation=structure(devices=structure(results=list_of(RESULT)))),
+    status=structure(allocation=optional(structure(devices=structure(results=list_of(RESULT))))),
 )
 
 

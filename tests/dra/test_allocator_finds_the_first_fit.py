@@ -155,7 +155,6 @@ def test_admin_access_of_others_holds_nothing():
         (spec(exactly(1, class_name="nobody")), "class nobody does not exist"),
         (spec(exactly(1, 'device.attributes["gpu.nvidia.com"].nope == 1')), "nope"),
         (spec(exactly(1, "device.name == 'x'")), r"device\.name"),
-        (spec(exactly(1, "sets.contains([1], [1])")), "only a cluster"),
         (spec({"name": "gpu"}), "neither exactly nor firstAvailable"),
         (spec(exactly(), constraints=[{"requests": ["gpu"]}]), "no attribute"),
         (spec(exactly(1, capacity={"requests": {"memory": "-1"}})), "negative"),

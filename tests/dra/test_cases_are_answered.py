@@ -152,8 +152,8 @@ def test_the_name_is_kept_where_it_can_be_read():
     assert answer_line('{"name": {}, "node": 3}')["name"] == ""
 
 
-def test_null_lists_and_values_are_as_good_as_absent():
-    told = case({"count": 1, "selectors": None, "tolerations": None, "adminAccess": None}, allocated={})
+def test_null_is_as_good_as_absent_where_the_api_may_leave_something_out():
+    told = case({"count": 1, "selectors": None, "tolerations": None, "capacity": None}, allocated={})
     told["slices"][0]["spec"]["devices"][0] |= {"taints": None, "bindingConditions": None}
     assert names(answer(told)) == [["gpu-0"]]
 
