@@ -70,6 +70,7 @@ class ClaimViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.Ge
         wish["team"] = team_for(user, wish["team"], at_least=Role.MEMBER)
         wish["cluster"] = inputs.cluster_named(wish["cluster"])
         wish["profile"] = inputs.profile_named(wish["profile"], user)
+        wish["alternatives"] = [inputs.profile_named(name, user) for name in wish["alternatives"]]
         claim = services.request_claim(by=user, key=idempotency.key_of(request), **wish)
         return self._answer(claim, status.HTTP_201_CREATED)
 

@@ -36,6 +36,12 @@ class WishIn(serializers.Serializer[Any]):
     team = serializers.CharField(max_length=40, help_text="Slug of the team")
     cluster = serializers.CharField(max_length=40, help_text="Name of the cluster")
     profile = serializers.CharField(max_length=40, help_text="Slug of the profile")
+    alternatives = serializers.ListField(
+        child=serializers.CharField(max_length=40),
+        max_length=7,
+        default=list,
+        help_text="Slugs of profiles to take, in this order, where the profile does not fit",
+    )
     devices = serializers.IntegerField(min_value=1, max_value=1024, default=1, help_text="Per claim")
     parallel = serializers.IntegerField(
         min_value=1, max_value=1000, default=1, help_text="Claims of a template at once"

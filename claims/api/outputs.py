@@ -6,7 +6,6 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from claims.approvals import Route
 from claims.manifests import kind_of
 from claims.models import Allocation, Approval, Claim, Delivery, Transition
 from claims.states import ClaimState
@@ -168,37 +167,3 @@ class MatchOut(serializers.Serializer[Any]):
     fits = serializers.BooleanField()
     problem = serializers.CharField()
     reason = serializers.CharField(help_text="Code of the problem")
-
-
-class QuotaLineOut(serializers.Serializer[Any]):
-    label = serializers.CharField()  # type: ignore[assignment]
-    before = serializers.IntegerField()
-    needs = serializers.IntegerField()
-    after = serializers.IntegerField()
-    limit = serializers.IntegerField()
-    fits = serializers.BooleanField()
-    sentence = serializers.CharField()
-
-
-class RouteOut(serializers.Serializer[Any]):
-    automatic = serializers.BooleanField()
-    sentence = serializers.CharField()
-    who = serializers.SerializerMethodField(help_text="User names of those who may decide")
-
-    def get_who(self, route: Route) -> list[str]:
-        return [person.username for person in route.who]
-
-
-class PreviewOut(serializers.Serializer[Any]):
-    """What a request would come to now. Nothing of it is reserved."""
-
-    name = serializers.CharField(source="wish.name")
-    devices = serializers.IntegerField(source="wish.devices")
-    charge = serializers.DictField(child=serializers.IntegerField(), source="wish.charge")
-    spec_hash = serializers.CharField(source="wish.spec_hash")
-    quota = QuotaLineOut(many=True, source="quota_lines")
-    fits_quota = serializers.BooleanField()
-    approval = RouteOut()
-    manifest = serializers.CharField(help_text="YAML")
-    problems = serializers.ListField(child=serializers.CharField())
-    match = MatchOut()

@@ -1,20 +1,16 @@
-"""The catalogue, and what a request would come to."""
+"""The catalogue."""
 
 from typing import Any
 
 from django.db.models import QuerySet
-from drf_spectacular.utils import extend_schema
 from rest_framework import mixins, viewsets
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
-from claims.api import inputs, outputs
+from claims.api import outputs
 from claims.catalogue import entries
 from claims.models import Profile
-from claims.preview import preview
-from teams.access import asker, team_for
-from teams.models import Role
+from teams.access import asker
 
 
 class ProfileViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Profile]):
@@ -36,18 +32,3 @@ class ProfileViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.
     def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         found = entries(asker(request), [self.get_object()])
         return Response(outputs.ProfileOut(found[0]).data)
-
-
-class MatchView(APIView):
-    """What matches now, quota, who decides, the manifest, and what is wrong with the request."""
-
-    @extend_schema(request=inputs.WishIn, responses=outputs.PreviewOut)
-    def post(self, request: Request) -> Response:
-        user = asker(request)
-        asked = inputs.WishIn(data=request.data)
-        asked.is_valid(raise_exception=True)
-        wish = dict(asked.validated_data)
-        wish["team"] = team_for(user, wish["team"], at_least=Role.MEMBER)
-        wish["cluster"] = inputs.cluster_named(wish["cluster"])
-        wish["profile"] = inputs.profile_named(wish["profile"], user)
-        return Response(outputs.PreviewOut(preview(by=user, **wish)).data)

@@ -9,15 +9,14 @@ from django.core.paginator import Page, Paginator
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from claims.dropped import PER_PAGE, devices_of
 from claims.views.words import condition_words, drop_words, gain_words, relief_words, together_words
 from dra.help import Relief
-from dra.match import Cause, Condition, Drop, Dropped, Kind, Preview, Step, condition, dropped
+from dra.match import Cause, Condition, Dropped, Kind, Preview, Step, condition, dropped
 from dra.objects import Json
 from dra.picture import Picture
-from inventory.masking import Holder, Person, name_holders
+from inventory.masking import Holder, Person
 from inventory.models import Cluster, Device
-
-PER_PAGE = 50
 
 
 @dataclass(frozen=True)
@@ -173,16 +172,3 @@ def rows_of(person: Person, cluster: Cluster, found: Dropped) -> list[DroppedRow
             )
         )
     return rows
-
-
-def devices_of(person: Person, cluster: Cluster, drops: Sequence[Drop]) -> dict[tuple[str, str, str], Device]:
-    """Return the rows of these devices by their key, each with its holder."""
-    keys = {drop.device.key for drop in drops}
-    rows = Device.objects.present().filter(
-        cluster=cluster, pool__in={pool for _driver, pool, _name in keys}, name__in={key[2] for key in keys}
-    )
-    listed = rows.select_related("held_by").defer("attributes", "capacity", "counters", "held_by__raw")
-    found = {(row.driver, row.pool, row.name): row for row in listed}
-    wanted = {key: row for key, row in found.items() if key in keys}
-    name_holders(person, wanted.values())
-    return wanted

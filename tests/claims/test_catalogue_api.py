@@ -97,7 +97,7 @@ def test_a_match_writes_nothing(alice, wish):
 def test_a_match_is_for_those_who_may_ask(alice, bob, eve, wish):
     assert client(bob).post("/api/v1/match/", wish, format="json").status_code == 403
     assert client(eve).post("/api/v1/match/", wish, format="json").status_code == 404
-    assert client(alice).get("/api/v1/match/").status_code == 405
+    assert client(alice).put("/api/v1/match/").status_code == 405
     assert client(alice).post("/api/v1/match/", {"team": "vision"}, format="json").status_code == 422
 
 
