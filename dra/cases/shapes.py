@@ -11,6 +11,7 @@ from dra.cases.check import (
     flag,
     list_of,
     map_of,
+    optional,
     quantity,
     structure,
     text,
