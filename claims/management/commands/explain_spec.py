@@ -1,0 +1,162 @@
+"""
+`manage.py explain_spec FILE`: what the claims of a file of manifests would meet, and why not more.
+
+Exit code 0, also if something does not fit now; with `--check` 1 if a claim fits in none of the clusters; 2
+for a file that cannot be understood.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.utils.translation import gettext as _
+from rich.markup import escape
+from rich.table import Table
+
+from claims.lint import enabled_clusters
+from claims.manifest_files import CLAIM, Finder, Wanted, documents_in, wanted_in
+from claims.spec_report import SpecReport, report_on, why
+from claims.terminal import show
+from core.errors import Invalid, PortalError
+from dra.objects import Json
+from dra.picture import Picture
+from dra.snapshot import NoSnapshot, picture_from, unfolded
+from inventory.enrolment import find_cluster
+from inventory.models import Cluster, ResourceClaim, ResourceClaimTemplate
+from inventory.picture import picture_of
+
+MOST = 5  # endings shown
+
+
+class Command(BaseCommand):
+    help = "Explains what the claims, templates and pods of a file would meet in the clusters, step by step."
+    requires_system_checks = ()  # a snapshot needs no database
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("file", help="YAML or JSON; “-” reads standard input")
+        source = parser.add_mutually_exclusive_group()
+        source.add_argument("--cluster", metavar="NAME", help="this one; all enabled ones by default")
+        source.add_argument(
+            "--snapshot",
+            metavar="FILE",
+            action="append",
+            help="a dump instead of the mirror, or several: kubectl get "
+            "resourceslices,deviceclasses,devicetaintrules,nodes -o json, and resourceclaims -A",
+        )
+        parser.add_argument("--json", action="store_true", help="for programs")
+        parser.add_argument("--check", action="store_true", help="exit code 1 if a claim fits nowhere now")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        name = "stdin" if options["file"] == "-" else options["file"]
+        try:
+            pictures, elsewhere = sources(options)
+            wanted = wanted_in(documents_in(read(options["file"]), name), name, elsewhere)
+        except (PortalError, NoSnapshot) as refusal:
+            raise CommandError(str(refusal), returncode=2) from None
+        reports = [
+            (one, [report_on(cluster, picture, one.spec) for cluster, picture in pictures.items()])
+            for one in wanted
+        ]
+        if options["json"]:
+            said = [
+                {"title": one.title, "line": one.line, "clusters": [report.as_json() for report in found]}
+                for one, found in reports
+            ]
+            self.stdout.write(json.dumps(said, indent=2))
+        else:
+            for one, found in reports:
+                self.explain(one, found)
+        if options["check"] and not all(any(report.fits for report in found) for _one, found in reports):
+            sys.exit(1)
+
+    def explain(self, wanted: Wanted, reports: list[SpecReport]) -> None:
+        show(self.stdout, f"[bold]{escape(wanted.title)}[/]")
+        if not reports:
+            self.stdout.write(_("There is no cluster to look at."))
+        for report in reports:
+            table = Table(title=escape(report.cluster), title_justify="left", box=None)
+            table.add_column("", justify="right")
+            table.add_column(_("what is left"))
+            table.add_column(_("left out"), justify="right")
+            table.add_column(_("such as"))
+            for step, drops in zip(report.match.steps, report.drops, strict=True):
+                such = "\n".join(f"{drop.device}: {why(drop)}" for drop in drops)
+                words = f"{step.request}: {step.label}" if step.request else step.label
+                gone = str(step.dropped) if step.dropped else ""
+                table.add_row(str(step.count), escape(words), gone, f"[dim]{escape(such)}[/]")
+            show(self.stdout, table, *conclusion(report))
+
+
+def conclusion(report: SpecReport) -> list[str]:
+    """Return the verdict, what is wrong with the spec, and whose end would help."""
+    if report.fits:
+        said = [f"[green]✓ {_('fits now')}[/]"]
+    else:
+        said = [f"[yellow]! {_('does not fit now')}[/]  {escape(report.match.problem)}"]
+    for finding in report.findings:
+        said.append(f"[red]{finding.severity}[/] {finding.code}: {escape(finding.message)}")
+        if finding.fix:
+            said.append("  " + _("Try: %s") % escape(finding.fix.after))
+    if report.endings.sentence:
+        said.append(escape(report.endings.sentence))
+    for ending in report.endings.endings[:MOST]:
+        values = {"claims": escape(", ".join(ending.claims)), "node": escape(ending.node)}
+        said.append(_("It would fit on %(node)s if %(claims)s ended.") % values)
+    return [*said, ""]
+
+
+def read(file: str) -> str:
+    try:
+        return sys.stdin.read() if file == "-" else Path(file).expanduser().read_text()
+    except (OSError, UnicodeDecodeError) as problem:
+        raise Invalid(_("%(file)s cannot be read: %(why)s.") % {"file": file, "why": problem}) from None
+
+
+def sources(options: Mapping[str, Any]) -> tuple[dict[str, Picture], Finder]:
+    """Return the pictures to look at by name, and where to find what the file only names."""
+    if options["snapshot"]:
+        objects = [one for file in options["snapshot"] for one in objects_in(file)]
+        return {_("snapshot"): picture_from(objects)}, finder_in(objects)
+    clusters = [find_cluster(options["cluster"])] if options["cluster"] else list(enabled_clusters())
+    return {cluster.name: picture_of(cluster) for cluster in clusters}, mirror_finder(clusters)
+
+
+def objects_in(file: str) -> list[Json]:
+    text = read(file)
+    try:
+        # A dump may be large, and the parser of JSON is a hundred times faster than that of YAML.
+        documents = [json.loads(text)] if text.lstrip().startswith("{") else [*yaml.safe_load_all(text)]
+    except (ValueError, yaml.YAMLError) as error:
+        why_not = str(error).partition("\n")[0]
+        raise Invalid(
+            _("%(file)s is neither JSON nor YAML: %(why)s.") % {"file": file, "why": why_not}
+        ) from None
+    return list(unfolded(documents))
+
+
+def finder_in(objects: list[Json]) -> Finder:
+    def find(kind: str, namespace: str, name: str) -> Json | None:
+        for one in objects:
+            metadata = one.get("metadata") or {}
+            same = metadata.get("name") == name and (metadata.get("namespace") or "default") == namespace
+            if same and one.get("kind") == kind:
+                return one
+        return None
+
+    return find
+
+
+def mirror_finder(clusters: list[Cluster]) -> Finder:
+    def find(kind: str, namespace: str, name: str) -> Json | None:
+        model = ResourceClaim if kind == CLAIM else ResourceClaimTemplate
+        rows = model.objects.filter(cluster__in=clusters, gone_at=None, namespace=namespace, name=name)
+        raw: Json | None = rows.values_list("raw", flat=True).first()
+        return raw
+
+    return find
