@@ -43,9 +43,9 @@ ATTRIBUTE = structure(
     versions=list_of(text),
 )
 POLICY = structure(
-    default=quantity,
+    default=optional(quantity),
     validValues=list_of(quantity),
-    validRange=optional(structure(min=quantity, max=quantity, step=quantity)),
+    validRange=optional(structure(min=optional(quantity), max=optional(quantity), step=optional(quantity))),
 )
 COUNTERS = map_of(structure(value=quantity))
 DEVICE = extended(
