@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from dra.allocator import AllocationError, AllocationResult, allocate
+from dra.allocator import AllocationError, AllocationResult, NodeFailed, allocate
 from dra.match import Reason, preview
 from dra.nodes import name_of, selects
 from dra.objects import Json
@@ -39,6 +39,8 @@ def foretell(picture: Picture, stage: Stage, pod: Pod) -> Foretold:
             continue
         try:
             results = allocate(picture, node, new)
+        except NodeFailed:  # other nodes are tried
+            continue
         except AllocationError as refusal:
             told.refusals.append(refusal.message)
             continue

@@ -57,6 +57,14 @@ def a_share_of_a_valid_value(at: Stage) -> None:
     at.pod("wish", gets=["gpu-0"])
 
 
+def a_share_in_fractions(at: Stage) -> None:
+    policy = {"default": "250m", "validRange": {"min": "250m", "max": "2", "step": "250m"}}
+    capacity = {"cores": {"value": "2", "requestPolicy": policy}}
+    at.usual(device("gpu-0", capacity, raw={"allowMultipleAllocations": True}))
+    at.claim("wish", at.exactly(capacity={"requests": {"cores": "600m"}}))
+    at.pod("wish", gets=["gpu-0"])
+
+
 def a_second_share_of_a_device(at: Stage) -> None:
     at.usual(_shareable("gpu-0"))
     at.claim("theirs", at.exactly(capacity=_memory("10Gi")))
