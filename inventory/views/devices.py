@@ -10,6 +10,7 @@ from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_safe
 
 from core.listing import Column, Listing
+from inventory.cuts import boards_for
 from inventory.filters import DeviceFilter
 from inventory.freshness import OF_DEVICES, ages
 from inventory.history import device_history
@@ -96,6 +97,7 @@ def device(request: HttpRequest, pk: str) -> HttpResponse:
         "attributes": attribute_rows(found.driver, found.attributes),
         "capacities": capacity_rows(found.driver, found.capacity),
         "siblings": siblings,
+        "boards": boards_for(found.cluster, Device.objects.present().filter(pk=found.pk)),
         "pool": pool_facts(found),
         "history": device_history(found),
         "ages": ages(OF_DEVICES, cluster=found.cluster),

@@ -10,6 +10,7 @@ from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_safe
 
 from core.listing import Column, Listing
+from inventory.cuts import boards_for
 from inventory.filters import NodeFilter
 from inventory.freshness import OF_DEVICES, OF_NODES, ages
 from inventory.history import history_of
@@ -80,17 +81,14 @@ def node(request: HttpRequest, cluster: str, name: str) -> HttpResponse:
         name=name,
         gone_at=None,
     )
-    devices = list(
-        Device.objects.present()
-        .for_list()
-        .filter(cluster=found.cluster, node_name=name)
-        .order_by("pool", "name")
-    )
+    here = Device.objects.present().filter(cluster=found.cluster, node_name=name)
+    devices = list(here.for_list().order_by("pool", "name"))
     name_holders(request.user, devices)
     status = found.raw.get("status") or {}
     context = {
         "node": found,
         "devices": devices,
+        "boards": boards_for(found.cluster, here),
         "info": status.get("nodeInfo") or {},
         "conditions": status.get("conditions") or [],
         "taints": (found.raw.get("spec") or {}).get("taints") or [],

@@ -1,0 +1,68 @@
+"""Pages of a device and of a node say what can still be cut from a GPU."""
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from cluster.kinds import NODE, RESOURCE_CLAIM, RESOURCE_SLICE
+from inventory.models import Device
+from teams.models import User
+from tests.dra.test_fragmentation import slices
+from tests.inventory.conftest import node, resource_claim
+
+pytestmark = pytest.mark.django_db
+
+TITLE = "What can still be cut from gpu-0"
+
+
+@pytest.fixture
+def cut(mirrored, fake, take_turn, client):
+    """A third node, whose GPU is published in partitions; one small partition of it is held."""
+    for one in slices("node-c"):
+        fake.put(RESOURCE_SLICE, one)
+    fake.put(NODE, node("node-c"))
+    take_turn("resourceslices")
+    take_turn("nodes")
+    fake.put(RESOURCE_CLAIM, resource_claim("theirs", "gpu-0-1g10gb-1", pool="node-c"))
+    take_turn("resourceclaims")
+    client.force_login(User.objects.create_user("alice"))
+
+
+def page(client, name):
+    device = Device.objects.get(pool="node-c", name=name)
+    return client.get(reverse("inventory:device", args=[device.pk])).text
+
+
+@pytest.mark.parametrize("name", ["gpu-0", "gpu-0-3g40gb-0"])
+def test_the_page_of_every_part_tells_what_is_left_of_the_gpu(client, cut, name):
+    said = " ".join(page(client, name).split())
+    assert TITLE in said
+    assert '<td class="dg-n" data-l="Places left">1 of 2</td>' in said  # 3g.40gb
+    assert '<td class="dg-n" data-l="Places left">6 of 7</td>' in said  # 1g.10gb
+    assert '<td class="dg-n" data-l="Places left">0 of 1</td>' in said  # the whole
+
+
+def test_the_page_of_the_node_tells_too(client, cut):
+    assert TITLE in client.get(reverse("inventory:node", args=["fra-1", "node-c"])).text
+
+
+def test_whole_gpus_say_nothing_of_the_kind(client, cut):
+    whole = Device.objects.get(pool="node-a", name="gpu-0")
+    assert "can still be cut" not in client.get(reverse("inventory:device", args=[whole.pk])).text
+    assert "can still be cut" not in client.get(reverse("inventory:node", args=["fra-1", "node-a"])).text
+
+
+def test_two_gpus_cost_as_many_queries_as_one(client, cut, fake, take_turn):
+    address = reverse("inventory:node", args=["fra-1", "node-c"])
+    client.get(address)
+    with CaptureQueriesContext(connection) as one:
+        client.get(address)
+    for more in slices("node-c", boards=2):
+        more["spec"]["pool"]["generation"] = 2
+        fake.put(RESOURCE_SLICE, more)
+    take_turn("resourceslices")
+    assert client.get(address).text.count("can still be cut") == 2
+    with CaptureQueriesContext(connection) as two:
+        client.get(address)
+    assert len(two) == len(one)
