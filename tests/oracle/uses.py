@@ -9,7 +9,7 @@ def features_used(case: dict) -> set[str]:
 
 def _of_claims(case: dict) -> Iterator[str]:
     for claim in case.get("claims", ()):
-        devices = claim["spec"]["devices"]
+        devices = claim["spec"].get("devices", {})
         for request in devices.get("requests") or ():
             if request.get("firstAvailable"):
                 yield "firstAvailable"
@@ -32,7 +32,7 @@ def _of_ask(ask: dict) -> Iterator[str]:
     yield from (name for key, name in names.items() if key in ask)
     if ask.get("allocationMode") == "All":
         yield "all"
-    if ask.get("count", 0) > 10:
+    if isinstance(ask.get("count"), int) and ask["count"] > 10:
         yield "large counts"
 
 
@@ -50,7 +50,7 @@ def _of_slices(case: dict) -> Iterator[str]:
         for device in spec.get("devices") or ():
             yield from _of_device(device)
     for specs in pools.values():
-        newest = max(spec["pool"]["generation"] for spec in specs)
+        newest = max((spec["pool"]["generation"] for spec in specs), key=str)
         current = [spec for spec in specs if spec["pool"]["generation"] == newest]
         if len(current) < len(specs):
             yield "generations"
@@ -72,7 +72,7 @@ def _of_device(device: dict) -> Iterator[str]:
         yield "compatibilityGroups"
     if any(
         value.keys() & {"ints", "strings", "bools", "versions"}
-        for value in device.get("attributes", {}).values()
+        for value in (device.get("attributes") or {}).values()
     ):
         yield "list attributes"
 

@@ -4,6 +4,9 @@ from collections.abc import Callable
 
 from tests.oracle.generate.dice import Dice
 
+NUMBERS = (5, 1.5, "1.5")
+NO_VALUES = ({"string": 1}, {"int": "1"}, {"int": 1.0}, {"string": None})
+
 Break = Callable[[Dice, dict], None]
 
 
@@ -182,6 +185,16 @@ BREAKS: list[Break] = [
     _on_claim(_one_name),
     _on_claim(lambda dice, devices: devices.update(config=[{"requests": ["nobody"]}, {}])),
     _on_claim(_limits),
+    _on_ask(lambda dice, ask: ask.update({dice.choice(["selectors", "tolerations", "capacity"]): None})),
+    _on_ask(lambda dice, ask: ask.update(count=dice.choice(["1", 1.5, True, [1], 2**63, -1.0]))),
+    _on_ask(lambda dice, ask: ask.update({dice.choice(["adminAccess", "tolerations"]): "yes"})),
+    _on_ask(lambda dice, ask: ask.update({"future": {"field": 1}})),
+    _on_device(lambda dice, device: device.update(capacity={"memory": {"value": dice.choice(NUMBERS)}})),
+    _on_device(lambda dice, device: device.update({dice.choice(["attributes", "taints"]): None})),
+    _on_device(lambda dice, device: device.update(bindingConditions=None)),
+    _on_device(lambda dice, device: device.update(attributes={"model": dice.choice(NO_VALUES)})),
+    _on_slice(lambda dice, spec: spec.update(devices=dice.choice([None, {}]))),
+    _on_slice(lambda dice, spec: spec["pool"].update(generation=dice.choice(["1", 1.5, -1, 0]))),
 ]
 
 

@@ -128,7 +128,7 @@ def _capacity(world: World) -> dict:
     asked = {}
     if dice.chance(0.85):
         asked["memory"] = dice.weighted(
-            {"1Gi": 4, "2Gi": 3, "5Gi": 3, "512Mi": 2, "10Gi": 3, "1500Mi": 2, "100Gi": 1, "0": 1}
+            {"1Gi": 4, "2Gi": 3, "5Gi": 3, "512Mi": 2, "0.5Gi": 1, "3e9": 1, "1500Mi": 2, "100Gi": 1, "0": 1}
         )
     if dice.chance(0.2):
         asked["slots"] = dice.choice(["1", "2", "500m", "1250m", "5"])

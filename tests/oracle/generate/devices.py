@@ -4,7 +4,7 @@ from tests.oracle.generate.dice import Dice
 from tests.oracle.generate.places import draw_place
 from tests.oracle.generate.world import MODELS, World
 
-MEMORY = ("10Gi", "20Gi", "40Gi", "80Gi", "81920Mi", "1.5Gi")
+MEMORY = ("10Gi", "20Gi", "40Gi", "80Gi", "81920Mi", "1.5Gi", "10G", "4e10", "42949672960")
 VERSIONS = ("1.2.3", "1.2.3+build", "2.0.0", "8.6.0", "9.0.0-rc.1")
 TAINTS = ("maintenance", "example.com/degraded")
 EFFECTS = {"NoSchedule": 5, "NoExecute": 3, "None": 2}

@@ -1,0 +1,120 @@
+"""Rules of the engine, each switched off: a comparison that does not notice is worth nothing."""
+
+from collections.abc import Callable, Mapping
+from unittest.mock import PropertyMock
+
+import pytest
+
+from dra import ground, nodes
+from dra.allocator import capacity, config, plan, result, search, site
+from dra.allocator.constraints import Constraint
+from dra.allocator.counters import Counters
+from dra.allocator.search import Search
+from dra.allocator.site import Site
+from dra.features import Features
+from dra.held import Held
+from dra.objects import Ask
+from dra.picture import Picture
+from dra.pools import PoolDevice, PoolSlice
+
+type Patch = Callable[[pytest.MonkeyPatch], None]
+
+_FREE = Held()
+
+
+def _put(owner: object, name: str, value: object) -> Patch:
+    return lambda patch: patch.setattr(owner, name, value)
+
+
+def _always(owner: object, name: str, value: object) -> Patch:
+    """Let a function or method answer the same whatever it is asked."""
+    return _put(owner, name, lambda *_, **__: value)
+
+
+def _reads(owner: type, name: str, value: object) -> Patch:
+    """Let a property read the same everywhere."""
+    return _put(owner, name, PropertyMock(return_value=value))
+
+
+def _every_limit(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(plan, "MAX_RESULTS", 1000)
+    patch.setattr(search, "MAX_RESULTS", 1000)
+
+
+def _nothing_held(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Picture, "held", _FREE)
+
+
+def _agree(*, distinct: bool) -> Patch:
+    """Let all values agree in one of the two kinds of constraint."""
+    agrees = Constraint._agrees
+    return _put(Constraint, "_agrees", lambda self, value: self.distinct is distinct or agrees(self, value))
+
+
+def _last_alternative_first(patch: pytest.MonkeyPatch) -> None:
+    alternatives = plan.alternatives
+    patch.setattr(plan, "alternatives", lambda request, path="": alternatives(request, path)[::-1])
+
+
+def _devices_backwards(patch: pytest.MonkeyPatch) -> None:
+    devices = ground._devices
+    patch.setattr(ground, "_devices", lambda slices: devices(slices)[::-1])
+
+
+def _slices_as_they_come(patch: pytest.MonkeyPatch) -> None:
+    reached = ground.Ground._reached
+
+    def named_alike(self: ground.Ground, node: dict, features: Features) -> dict:
+        return {key: slices[::-1] for key, slices in reached(self, node, features).items()}
+
+    patch.setattr(ground.Ground, "_reached", named_alike)
+    patch.setattr(PoolSlice, "name", "")
+
+
+def _incomplete_pools_give(patch: pytest.MonkeyPatch) -> None:
+    judge = ground.Ground._judge
+
+    def build(self: ground.Ground, key: ground.PoolKey, slices: list, features: Features) -> ground.NodePool:
+        found = judge(self, key, slices, features)
+        return ground._build(key, slices, [], features) if found and found.incomplete else found
+
+    patch.setattr(ground.Ground, "_judge", build)
+
+
+RULES: Mapping[str, Patch] = {
+    "a taint keeps a device away": _always(Search, "_tolerated", True),
+    "a toleration lets it through": _always(search, "untolerated", "a taint"),
+    "counters of a pool run out": _always(Counters, "take", lambda: None),
+    "what others hold takes counters": _put(Counters, "_taken", lambda *_: iter(())),
+    "a share of a device takes no counters if another share did": _always(Search, "_in_shares", False),
+    "compatibility groups have to meet": _always(Counters, "_joined", {}),
+    "only the newest generation counts": _put(PoolSlice, "generation", 1),
+    "an incomplete pool gives nothing": _incomplete_pools_give,
+    "device names are unique": _always(ground, "repeated", ""),
+    "matchAttribute wants one value": _agree(distinct=False),
+    "distinctAttribute wants different values": _agree(distinct=True),
+    "a constraint holds for the requests that it names": _always(Constraint, "applies", True),
+    "lists of values are compared as sets": _always(Constraint, "_add_set", False),
+    "a constraint is told what it constrains": _always(plan, "constraints_of", []),
+    "a node selector is heeded": _always(nodes, "selects", True),
+    "a device of another node is not reached": _always(Site, "reached", True),
+    "admin access goes beside others": _reads(Ask, "admin", False),
+    "what is held is not given again": _nothing_held,
+    "what is consumed is not given again": _always(Search, "_consumed", {}),
+    "amounts are rounded up to a range": _put(capacity, "_in_range", lambda wanted, *_: wanted),
+    "amounts are rounded up to a valid value": _put(capacity, "_among", lambda wanted, _: wanted),
+    "a policy limits what can be asked": _always(capacity, "_allowed", True),
+    "pools with binding conditions come last": _reads(PoolDevice, "binds_late", False),
+    "a claim holds 32 devices": _every_limit,
+    "selectors of a class": _always(Picture, "class_expressions", ()),
+    "selectors of a request": _reads(Ask, "expressions", ()),
+    "an attribute without a value fails every selector": _always(Site, "check_readable", None),
+    "alternatives are tried in their order": _last_alternative_first,
+    "devices are tried in their order": _devices_backwards,
+    "slices are tried by name": _slices_as_they_come,
+    "configuration goes with the allocation": _always(config, "_entry", {}),
+    "an allocation says on which nodes it holds": _always(site, "place_reaches", True),
+    "tolerations go with the allocation": _always(result, "_toleration", {}),
+    "a switch that is off refuses what needs it": _always(plan, "_check_switches", None),
+    "mode All needs all": _always(plan, "_large_enough", False),
+}
