@@ -15,6 +15,7 @@ from tests.scheduler.stage import COMMON, PLAIN, PRIVILEGED, Json, Pod, Stage, d
 
 SECONDS = 120
 OURS = {"labelSelector": "situation"}
+_curtains = itertools.count(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,7 @@ def prepare(client: Client, stages: Sequence[Stage]) -> None:
 
 
 def make(client: Client, stages: Sequence[Stage]) -> None:
+    """Make the objects of the stages, and what all of them share if it is not there."""
     for one in grounds():
         if not client.get(one["kind"], one["metadata"]["name"]):
             client.create(one)
@@ -156,7 +158,7 @@ def wait_for_the_scheduler(client: Client) -> None:
 
     A pod is scheduled to the last node with a device of the last slice and class, past the last taint rule.
     """
-    stage = Stage("curtain")
+    stage = Stage(f"curtain-{next(_curtains)}")
     stage.usual(*devices("seen-too-early", "seen"))
     stage.taint_rule("last", "NoSchedule", pool=stage.name, device="seen-too-early")
     for one in stage.objects:

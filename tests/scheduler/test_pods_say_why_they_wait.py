@@ -214,3 +214,19 @@ def test_a_device_that_is_not_attached_is_waited_for_and_a_failure_is_told(admin
     said = event(admin, "never-attached-pod", "FailedScheduling")
     failed = 'device binding failed: claim=never-attached-wish, reason=Seen, message="it is broken"'
     assert said == f'running PreBind plugin "DynamicResources": {failed}'
+
+
+def test_a_search_that_takes_too_long_is_given_up(admin):
+    """One device too few of many alike: combination after combination is tried, and no other pod meanwhile."""
+    stage = Stage("endless")
+    stage.usual(*devices(*(f"gpu-{number:02}" for number in range(24))))
+    stage.claim("wish", stage.exactly(25))
+    stage.pod("wish", fails=True)
+    prepare(admin, [stage])
+    try:
+        (pod,) = run(admin, stage.pods)
+    finally:
+        admin.delete("Pod", "endless-pod", PLAIN)
+    said = condition(pod)
+    timeout = 'running "DynamicResources" filter plugin: node common: timed out trying to allocate devices'
+    assert (said["reason"], said["message"]) == ("SchedulerError", timeout)

@@ -8,7 +8,7 @@ import pytest
 from dra.quota import charge, keys
 from tests.controlplane.client import Client, eventually
 from tests.scheduler.play import make, prepare, run, strike
-from tests.scheduler.stage import Stage, devices
+from tests.scheduler.stage import Situation, Stage, devices
 
 pytestmark = pytest.mark.controlplane
 
@@ -63,7 +63,7 @@ def an_extended_name(at: Stage) -> None:
     at.claim("wish", at.exactly(2))
 
 
-COSTS = {
+COSTS: dict[Situation, tuple[int, ...]] = {
     exact_count: (3,),
     no_count: (1,),
     every_device: (32,),
@@ -117,7 +117,7 @@ def admin(controlplane) -> Iterator[Client]:
 
 
 @pytest.fixture(scope="module")
-def rows(admin) -> dict[object, Row]:
+def rows(admin) -> dict[Situation, Row]:
     """All rows, each with a quota that is counted and a claim that it let through."""
     made = {situation: Row(situation) for situation in COSTS}
     make(admin, [row.stage for row in made.values()])
