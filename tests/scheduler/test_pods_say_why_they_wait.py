@@ -217,7 +217,7 @@ def test_a_device_that_is_not_attached_is_waited_for_and_a_failure_is_told(admin
 
 
 def test_a_search_that_takes_too_long_is_given_up(admin):
-    """One device too few of many alike: combination after combination is tried, and no other pod meanwhile."""
+    """Of 24 alike devices 25 are asked for: combination after combination is tried, and no other pod."""
     stage = Stage("endless")
     stage.usual(*devices(*(f"gpu-{number:02}" for number in range(24))))
     stage.claim("wish", stage.exactly(25))
