@@ -2,7 +2,18 @@
 
 from django.urls import URLPattern, URLResolver, path
 
-from claims.views import approvals, catalogue, detail, ending, lint, listing, profiles, quotas, request
+from claims.views import (
+    approvals,
+    catalogue,
+    detail,
+    ending,
+    lint,
+    listing,
+    profile_match,
+    profiles,
+    quotas,
+    request,
+)
 
 app_name = "claims"
 urlpatterns: list[URLPattern | URLResolver] = [
@@ -27,6 +38,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("quotas/<uuid:quota_id>/claims/", quotas.quota_parts, name="quota_parts"),
     path("profiles/", profiles.profiles, name="profiles"),
     path("profiles/new/", profiles.profile_new, name="profile_new"),
+    path("profiles/match/", profile_match.profile_match, name="profile_match"),
     path("profiles/lint/", lint.lint_page, name="lint"),
     path("profiles/<slug:slug>/lint/<slug:key>/", lint.lint_mend, name="lint_mend"),
     path("profiles/<slug:slug>/", profiles.profile_edit, name="profile_edit"),

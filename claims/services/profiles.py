@@ -20,7 +20,7 @@ LIMITS = (
     *("scalable", "max_devices", "max_duration", "default_duration", "deliveries"),
     *("approval", "automatic_devices", "automatic_duration"),
 )
-RESERVED = frozenset(("new", "lint"))  # pages have these addresses
+RESERVED = frozenset(("new", "lint", "match"))  # pages have these addresses
 
 
 @transaction.atomic(durable=True)

@@ -17,8 +17,10 @@ from claims.forms import ProfileForm
 from claims.lint import catalogue_report
 from claims.models import Profile
 from claims.states import FINAL
+from claims.views.profile_match import match_page, spec_of
 from core.errors import PortalError
 from dra.manifests import to_yaml
+from dra.objects import Json
 from inventory.models import DeviceClass
 from teams.access import asker, is_platform_admin
 
@@ -82,10 +84,13 @@ def profile_retire(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def edit(request: HttpRequest, found: Profile | None) -> HttpResponse:
-    """Show or save; what the service refuses stands above the form, and nothing that was typed is lost."""
+    """
+    Show, check without JavaScript (`check`), or save; what the service refuses stands above the form, and
+    nothing that was typed is lost.
+    """
     form = ProfileForm(request.POST if request.method == "POST" else None, profile=found)
     status = 200
-    if request.method == "POST":
+    if request.method == "POST" and "check" not in request.POST:
         status = 422
         if form.is_valid():
             try:
@@ -100,7 +105,15 @@ def edit(request: HttpRequest, found: Profile | None) -> HttpResponse:
                 values = {"profile": version.profile, "number": version.number}
                 messages.success(request, _("%(profile)s is saved; its version is %(number)d.") % values)
                 return redirect("claims:profile_edit", version.profile.slug)
-    return render(request, "claims/profile_edit.html", editor_page(form, found), status=status)
+    page = editor_page(form, found) | match_page(described_by(form, found), request.POST)
+    return render(request, "claims/profile_edit.html", page, status=status)
+
+
+def described_by(form: ProfileForm, found: Profile | None) -> tuple[Json | None, list[str]]:
+    """Return the spec that is being written, or that of the current version; None, and why, if none."""
+    if form.is_bound:
+        return spec_of(form)
+    return (found.current.spec if found and found.current else None), []
 
 
 def fields_of(cleaned: dict[str, Any]) -> dict[str, Any]:
