@@ -8,7 +8,7 @@ The scheduler hands these switches to its allocator, and they decide which of th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Self
 
@@ -89,3 +89,5 @@ def _upstream(name: str) -> str:
 
 
 NEWEST = Features.of_version(37)
+# The scheduler compiles what is stored in a cluster with all that its version knows, whatever is on.
+STORED = replace(NEWEST, list_type_attributes=True)

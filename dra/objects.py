@@ -55,6 +55,10 @@ class Ask:
         return expressions(self.raw)
 
     @property
+    def derived(self) -> list[Json]:
+        return list(self.raw.get("derivedAttributes") or ())
+
+    @property
     def capacity(self) -> Json:
         found: Json = (self.raw.get("capacity") or {}).get("requests") or {}
         return found
