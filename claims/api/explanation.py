@@ -5,8 +5,10 @@ from typing import Any
 from rest_framework import serializers
 
 from claims.api.outputs import MatchOut
+from claims.explain.groups import PodGroup
 from claims.explain.stages import Stage
 
+NAMES = 20  # of pods in a group
 ACTORS = ("person", "you", "portal", "cluster", "admin", "nobody")
 
 
@@ -53,16 +55,24 @@ class EventOut(serializers.Serializer[Any]):
     then = serializers.CharField(source="told.then")
 
 
-class PodOut(serializers.Serializer[Any]):
-    name = serializers.CharField(source="pod.name")
-    stage = serializers.ChoiceField(choices=[str(stage) for stage in Stage])
-    label = serializers.CharField()  # type: ignore[assignment]
-    since = serializers.DateTimeField(allow_null=True)
-    node = serializers.CharField(source="pod.node_name")
-    missing = serializers.ListField(child=serializers.CharField(), help_text="Names that are not there")
-    told = ToldOut()
-    scheduler = SaidOut(source="said", allow_null=True)
-    events = EventOut(many=True)
+class PodsOut(serializers.Serializer[Any]):
+    """Pods of which the same is to be told."""
+
+    names = serializers.SerializerMethodField(help_text="The first twenty")
+    count = serializers.IntegerField()
+    stage = serializers.ChoiceField(choices=[str(stage) for stage in Stage], source="first.stage")
+    label = serializers.CharField(source="first.label")  # type: ignore[assignment]
+    since = serializers.DateTimeField(allow_null=True, help_text="Of the first of them")
+    nodes = serializers.ListField(child=serializers.CharField())
+    missing = serializers.ListField(
+        child=serializers.CharField(), source="first.missing", help_text="Names that are not there"
+    )
+    told = ToldOut(source="first.told")
+    scheduler = SaidOut(source="first.said", allow_null=True)
+    events = EventOut(many=True, source="first.events")
+
+    def get_names(self, group: PodGroup) -> list[str]:
+        return [view.pod.name for view in group.views[:NAMES]]
 
 
 class FitOut(serializers.Serializer[Any]):
@@ -82,7 +92,13 @@ class ExplainOut(serializers.Serializer[Any]):
     sentence = serializers.CharField(source="answer.sentence")
     problem = serializers.CharField()
     steps = StepOut(many=True)
-    pods = PodOut(many=True, help_text="Those first about which something has to be done")
-    lost = PodOut(many=True, help_text="Pods that others than their owner have ended of late")
+    pods = PodsOut(
+        many=True,
+        source="groups",
+        help_text="Those first that need something done; twenty groups at most",
+    )
+    lost = PodsOut(
+        many=True, source="lost_groups", help_text="Pods that others than their owner have ended of late"
+    )
     fit = FitOut(allow_null=True, help_text="While a pod waits for the scheduler")
     hears_events = serializers.BooleanField(help_text="False where the portal may not read Events")

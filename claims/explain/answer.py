@@ -9,7 +9,8 @@ from django.utils.translation import ngettext
 
 from claims import approvals
 from claims.explain.fit import Fit
-from claims.explain.pods import PodView, names_of
+from claims.explain.groups import grouped, names_of
+from claims.explain.pods import PodView
 from claims.explain.stages import STARTED, WAITING, Stage
 from claims.manifests import kind_of
 from claims.models import Claim, Transition
@@ -118,15 +119,21 @@ def _pod_first(claim: Claim, pods: Sequence[PodView], fit: Fit | None) -> Answer
 
 
 def _head(pods: Sequence[PodView]) -> str:
-    """Count the pods that are at the stage of the first one, unless it alone is and its words name it."""
-    first = pods[0]
-    same = [view for view in pods if view.stage == first.stage]
-    if len(same) == 1 and first.stage != Stage.SCHEDULER:
-        return "" if first.pod.name in first.told.means else f"{first.pod.name}:"
-    waits = ngettext("The pod %(names)s waits.", "%(n)d pods wait: %(names)s.", len(same))
-    stands = ngettext("The pod %(names)s is not ready.", "%(n)d pods are not ready: %(names)s.", len(same))
+    """Count the pods of which the same is to be told, unless it is one and its words name it."""
+    group, *others = grouped(pods)
+    first = group.first
+    if group.count == 1 and first.pod.name in first.told.means:
+        return ""
+    waits = ngettext("The pod %(names)s waits.", "%(n)d pods wait: %(names)s.", group.count)
+    stands = ngettext("The pod %(names)s is not ready.", "%(n)d pods are not ready: %(names)s.", group.count)
     words = waits if first.stage in WAITING else stands
-    return words % {"names": names_of(same), "n": len(same)}
+    more = sum(other.count for other in others if other.first.stage in WAITING)
+    also = ngettext(
+        "%(n)d more pod waits for another reason.", "%(n)d more pods wait for other reasons.", more
+    )
+    return " ".join(
+        [words % {"names": group.names, "n": group.count}, *([also % {"n": more}] if more else [])]
+    )
 
 
 def _allocated(claim: Claim, pods: Sequence[PodView], lost: Sequence[PodView], fit: Fit | None) -> Answer:

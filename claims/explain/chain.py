@@ -69,6 +69,8 @@ def chain(
         by = ""
         if status == "done" and (done := came.get(key)):
             at, by = done.at, done.by.label if done.by else ""
+        elif status == "done" and key == "waiting":
+            at = min((view.pod.created_at for view in pods if view.pod.created_at), default=None)
         now = answer.sentence if status == "now" else ""
         actor = answer.actor if status == "now" else ACTORS[key]
         note = "" if status == "skipped" else notes.get(key, "")

@@ -38,6 +38,12 @@ OF_AN_EVENT = (
         _("It goes on trying; if it goes on failing, a platform admin has to look."),
     ),
     means(
+        r"^BindingConditionsPending: .*on node (?P<node>\S+)",
+        _("Devices are chosen on %(node)s; their driver has to get them ready before the pod goes there."),
+        "cluster",
+        _("It takes up to ten minutes; then the scheduler looks for others."),
+    ),
+    means(
         r"^FailedPrepareDynamicResources: .*(?i:not registered|plugin name)",
         _("The DRA driver does not run on the node, so the devices cannot be prepared."),
         "admin",

@@ -6,14 +6,16 @@ from claims.explain import answer
 from claims.explain.answer import Answer
 from claims.explain.chain import Step, chain
 from claims.explain.fit import Fit, fit_now
+from claims.explain.groups import PodGroup, grouped
 from claims.explain.pods import PodView, lost, views
 from claims.explain.stages import WAITING, Stage
-from claims.models import Claim
+from claims.models import Claim, Delivery
 from claims.sightings import Sighting, look
 from claims.states import FINAL, ClaimState
 from inventory.freshness import OF_DEVICES, Age, ages
 
-SHOWN = 3  # pods that wait
+SHOWN = 3  # groups of pods, on a page
+GROUPS = 20  # in the API
 CALM = (Stage.RUNNING, Stage.ENDING)
 DELIVERED = (ClaimState.PROVISIONED, ClaimState.ALLOCATED)
 
@@ -36,16 +38,29 @@ class Explanation:
     hears_events: bool
 
     @property
-    def troubled(self) -> list[PodView]:
+    def groups(self) -> list[PodGroup]:
+        return grouped(self.pods)[:GROUPS]
+
+    @property
+    def lost_groups(self) -> list[PodGroup]:
+        return grouped(self.lost)
+
+    @property
+    def troubled(self) -> list[PodGroup]:
         """Return pods that do not run, or that run and have something to be done about; then those lost."""
         pods = [view for view in self.pods if view.stage not in CALM or view.told.text]
-        return [*pods[:SHOWN], *self.lost]
+        return [*grouped(pods)[:SHOWN], *self.lost_groups]
 
     @property
     def more(self) -> int:
         """How many pods wait that `troubled` leaves out."""
-        waiting = sum(view.stage in WAITING for view in self.pods)
-        return max(waiting - SHOWN, 0)
+        shown = sum(group.count for group in self.troubled if group.first.stage in WAITING)
+        return sum(view.stage in WAITING for view in self.pods) - shown
+
+    @property
+    def trouble(self) -> PodView | None:
+        """Return the pod to tell of first, if one does not run."""
+        return next((view for view in self.pods if view.stage not in CALM), None)
 
     @property
     def shown_steps(self) -> list[Step]:
@@ -66,7 +81,8 @@ def explain(claim: Claim, seen: Sighting | None = None, age: Age | None = None) 
     history = list(claim.history.select_related("by"))
     pods = views(claim, [] if over else seen.users)
     queued = next((view for view in pods if view.stage == Stage.SCHEDULER), None)
-    fit = fit_now(claim, queued.said, age) if queued and claim.state in DELIVERED else None
+    open_claim = claim.state in DELIVERED and (claim.delivery == Delivery.TEMPLATE or not seen.held)
+    fit = fit_now(claim, queued.said, age) if queued and open_claim else None
     ended = lost(claim) if claim.state in DELIVERED else []
     said = answer.answer(claim, seen, pods, ended, fit, history)
     return Explanation(

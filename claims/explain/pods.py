@@ -8,7 +8,6 @@ from typing import Any
 
 from django.db.models import Q
 from django.utils import timezone
-from django.utils.translation import gettext as _
 
 from claims.explain import stages
 from claims.explain.events import OF_A_CONTAINER, OF_AN_EVENT
@@ -22,6 +21,7 @@ from inventory.sync.columns import instant
 SCHEDULER = "FailedScheduling"  # its events repeat what the pod's condition says
 LOST_FOR = timedelta(hours=1)  # so long it is told why a pod was ended by others
 ENDERS = ("DeviceTaintManagerEviction", "TaintManagerEviction", "Preempted", "Evicted")
+TELLING = (*ENDERS, "BindingConditionsPending")  # events that are no warnings, and tell why something waits
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +60,16 @@ class PodView:
 
     @cached_property
     def events(self) -> list[Heard]:
-        """Return what was said of the pod, the newest first, without what the condition says already."""
-        return [
-            Heard(event, tell(f"{event.reason}: {event.message}", OF_AN_EVENT))
-            for event in self.pod.events.all()
-            if event.reason != SCHEDULER and (event.warning or event.reason in ENDERS)
-        ]
+        """
+        Return what was said of the pod, the newest first, each meaning once, without what the condition says.
+        """
+        heard: dict[tuple[str, str], Heard] = {}
+        for event in self.pod.events.all():
+            if event.reason == SCHEDULER or not (event.warning or event.reason in TELLING):
+                continue
+            told = tell(f"{event.reason}: {event.message}", OF_AN_EVENT)
+            heard.setdefault((event.reason, told.means or event.message), Heard(event, told))
+        return list(heard.values())
 
     @cached_property
     def told(self) -> Told:
@@ -76,7 +80,8 @@ class PodView:
         known = [heard.told for heard in self.events if heard.told.means]
         match self.stage:
             case Stage.SCHEDULER:
-                return self.said.main if self.said and self.said.main and self.said.main.means else None
+                main = self.said.main if self.said else next(iter(known), None)
+                return main if main and main.means else None
             case Stage.NO_CLAIM | Stage.PREPARING | Stage.ENDING | Stage.LOST:
                 return next(iter(known), None)
             case Stage.STARTING | Stage.RUNNING:
@@ -184,10 +189,3 @@ def _templates(claim: Claim, names: set[str]) -> set[str]:
     here = {"cluster": claim.cluster_id, "namespace": claim.namespace, "gone_at": None}
     rows = ResourceClaimTemplate.objects.filter(**here, name__in=names)
     return set(rows.values_list("name", flat=True))
-
-
-def names_of(pods: Sequence[PodView], *, most: int = 3) -> str:
-    """Return "a, b, c and 4 more"."""
-    names = ", ".join(view.pod.name for view in pods[:most])
-    more = len(pods) - most
-    return _("%(names)s and %(n)d more") % {"names": names, "n": more} if more > 0 else names

@@ -13,7 +13,7 @@ SELECTOR = _(
     "A platform admin has to mend the profile or the DeviceClass: it must ask what a device has first."
 )
 NEXT_TRY = _("The scheduler tries again when claims, devices or nodes change.")
-POD_SPEC = _("Change the pod if it can run elsewhere.")
+POD_SPEC = _("Loosen that in the pod, if it can run on other nodes.")
 
 # Why a node is out of the question, as the scheduler counts it: "3 cannot allocate all claims".
 OF_A_NODE = (

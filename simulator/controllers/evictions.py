@@ -4,8 +4,10 @@ from typing import Any
 
 from dra.pools import PoolDevice, pools_of
 from dra.taints import Taint, rules_for, tolerates
-from simulator.controllers.context import CONTROLLER, Context, Reacting, deleting, terminal
+from simulator.controllers.context import CONTROLLER, Context, Reacting, deleting, tell, terminal
 from simulator.resources import CLAIMS, PODS, SLICES, TAINT_RULES, Manifest
+
+SOURCE = "device-taint-eviction-controller"
 
 
 class EvictionController(Reacting):
@@ -41,4 +43,6 @@ class EvictionController(Reacting):
     def _evict(self, namespace: str, user: dict[str, Any]) -> None:
         pod = self.store.get(PODS, namespace, user["name"])
         if pod and pod["metadata"]["uid"] == user["uid"] and not deleting(pod) and not terminal(pod):
+            message = "Marking for deletion"
+            tell(self.context, pod, "DeviceTaintManagerEviction", message, source=SOURCE, warning=False)
             self.context.registry.delete(PODS, namespace, user["name"], {}, CONTROLLER)

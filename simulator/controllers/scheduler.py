@@ -29,6 +29,14 @@ from simulator.resources import CLAIMS, CLASSES, NODES, PODS, SLICES, TAINT_RULE
 SOURCE = "default-scheduler"
 MOST_USERS = 256  # of one claim
 MOST_DEVICES = 32
+FAILS = re.compile(
+    r"Selector (?P<number>\d+) of (class (?P<name>\S+)|request \S+) fails on (?P<device>\S+): (?P<why>.*)"
+)
+# What the API server's CEL adds to a missing key.
+HINT = (
+    ". consider using CEL optional chaining (.? followed by orValue()) or guarding the check with has() for "
+    "optional fields"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,13 +241,10 @@ def _plugin(why: str) -> str:
 
 def _error_text(error: AllocationError, claim: Manifest) -> str:
     """Say in the scheduler's words what the allocator says in the portal's."""
-    where = _claim(claim)
-    said = re.sub(r'Key not found in map : "(\w+)"', r"no such key: \1", error.message)
-    found = re.match(
-        r"Selector (?P<number>\d+) of (class (?P<name>\S+)|request \S+) fails on [^:]*: (?P<why>.*)", said
-    )
-    if found:
-        whose = f"class {found['name']}" if found["name"] else where
-        number = int(found["number"]) - 1
-        return _plugin(f"{whose}: selector #{number}: CEL runtime error: {found['why']}")
-    return _plugin(f"{where}: {said}")
+    found = FAILS.match(error.message)
+    if found is None:
+        return _plugin(f"{_claim(claim)}: {error.message}")
+    whose = f"class {found['name']}" if found["name"] else _claim(claim)
+    where = f"selector #{int(found['number']) - 1} on device {found['device']}"
+    hint = HINT if found["why"].startswith("no such key") else ""
+    return _plugin(f"{whose}: {where}: CEL runtime error: {found['why']}{hint}")

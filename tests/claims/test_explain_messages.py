@@ -114,6 +114,15 @@ EVENTS = {
         "could not make the claim",
         "cluster",
     ),
+    "FailedResourceClaimCreation: (combined from similar events): PodResourceClaim gpu: create "
+    "ResourceClaim : forbidden: exceeded quota: q, requested: d=1, used: d=0, limited: d=0": (
+        "the ResourceQuota q of the namespace is used up",
+        "you",
+    ),
+    "BindingConditionsPending: waiting for binding conditions for device on node node-7": (
+        "Devices are chosen on node-7",
+        "cluster",
+    ),
     "FailedPrepareDynamicResources: Failed to prepare dynamic resources: prepare dynamic resources: "
     "NodePrepareResources: rpc error: code = Unavailable": ("could not prepare the devices", "admin"),
     "FailedPrepareDynamicResources: Failed to prepare dynamic resources: prepare dynamic resources: "

@@ -250,6 +250,34 @@ def hold(claim, mirror, *names):
     return Claim.objects.get(pk=claim.pk)
 
 
+def test_a_second_pod_of_a_claim_that_holds_devices_is_not_told_what_is_free(claim, mirror):
+    claim = hold(claim, mirror)
+    mirror.pod("first", claims=["sam"], node_name="node-1")
+    message = "0/2 nodes are available: 1 resourceclaim not available on the node, 1 Too many pods."
+    mirror.pod("second", claims=["sam"], phase="Pending", message=message)
+    found = explain(claim)
+    assert found.fit is None
+    assert found.answer.sentence.startswith("The pod second waits. The claim holds devices already, and they")
+
+
+def test_devices_that_are_chosen_and_not_ready_are_told_from_the_event(claim, mirror):
+    claim = hold(claim, mirror)
+    mirror.pod("train", claims=["sam"], phase="Pending")
+    said = "waiting for binding conditions for device on node node-1"
+    event("train", "BindingConditionsPending", said, warning=False)
+    assert (
+        "Devices are chosen on node-1; their driver has to get them ready" in explain(claim).answer.sentence
+    )
+
+
+def test_what_is_said_again_under_another_name_is_told_once(template, mirror):
+    waits_for_claim(mirror, template)
+    for name in ("x7", "y8"):
+        why = f'"train-{name}" is forbidden: exceeded quota: gpus, requested: d=1, used: d=2, limited: d=2'
+        event("train-0", "FailedResourceClaimCreation", f"create ResourceClaim : {why}")
+    assert len(explain(template).pods[0].events) == 1
+
+
 def test_a_scheduled_pod_prepares_its_devices(claim, mirror):
     raw = {"status": {"conditions": conditions(PodScheduled="True", PodReadyToStartContainers="False")}}
     claim = hold(claim, mirror)
@@ -316,7 +344,26 @@ def test_of_many_pods_those_that_wait_are_counted_and_the_first_are_shown(templa
     assert found.answer.sentence.startswith("3 pods wait: train-2, train-3, train-4.")
     notes = {step.key: step.note for step in found.steps}
     assert (notes["scheduler"], notes["used"]) == ("2 devices, 3 pods wait", "2 pods run")
-    assert [view.pod.name for view in found.troubled] == ["train-2", "train-3", "train-4"]
+    assert [group.names for group in found.troubled] == ["train-2, train-3, train-4"]
+    assert [(group.first.stage, group.count) for group in found.groups] == [
+        (Stage.SCHEDULER, 3), (Stage.RUNNING, 2),
+    ]  # fmt: skip
+
+
+def test_pods_that_wait_for_different_reasons_are_told_apart(claim, mirror):
+    mirror.pod("train-0", claims=["sam"], phase="Pending", message=NOTHING_FITS)
+    other = "0/1 nodes are available: 1 Insufficient cpu."
+    for name in ("train-1", "train-2", "train-3", "train-4", "train-5"):
+        mirror.pod(name, claims=["sam"], phase="Pending", message=other)
+    for number, text in enumerate(("moon", "sun", "star")):
+        message = f"0/1 nodes are available: 1 {text} in the way."
+        mirror.pod(f"train-8{number}", claims=["sam"], phase="Pending", message=message)
+    found = explain(claim)
+    assert [group.names for group in found.troubled] == [
+        "train-0", "train-1, train-2, train-3 and 2 more", "train-80",
+    ]  # fmt: skip
+    assert found.more == 2
+    assert "The pod train-0 waits. 8 more pods wait for other reasons." in found.answer.sentence
 
 
 def test_a_pod_that_others_ended_is_told_with_why(claim, mirror):

@@ -139,8 +139,7 @@ def test_what_fits_nowhere_says_so(engineer):
         (
             {"selectors": [{"cel": {"expression": NOWHERE}}]},
             "SchedulerError",
-            'running "DynamicResources" filter plugin: claim vision/a: selector #0: CEL runtime error: '
-            "no such key: nope",
+            ": CEL runtime error: no such key: nope. consider using CEL optional chaining",
         ),
     ],
 )
@@ -194,6 +193,9 @@ def test_a_rule_with_no_execute_evicts_and_keeps_the_next_pod_away(fleet, engine
     fleet.step(5)
     assert engineer.get(f"{PODS}/a").status_code == 404
     assert engineer.get(f"{CLAIMS}/a").json()["status"] == {}
+    events = engineer.get("/api/v1/namespaces/vision/events").json()["items"]
+    (evicted,) = [event for event in events if event["reason"] == "DeviceTaintManagerEviction"]
+    assert (evicted["message"], evicted["involvedObject"]["name"]) == ("Marking for deletion", "a")
     again, _pod = start(engineer, "b", selectors=on_product("NVIDIA L40S"))
     assert results(again) != [(pool, device)]
 
