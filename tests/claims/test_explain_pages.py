@@ -57,6 +57,15 @@ def test_the_page_tells_each_reason_in_both_words_and_what_the_cluster_has(clien
         assert words in page
 
 
+def test_who_may_ask_again_finds_the_devices_behind_each_step(client, alice, bob, url, claim):
+    link = f"{reverse('claims:request')}?profile=train-80&amp;team=vision"
+    client.force_login(alice)
+    assert link in (page := client.get(url).text)
+    assert "&amp;help=1" in page
+    client.force_login(bob)
+    assert "help=1" not in client.get(url).text
+
+
 def test_a_claim_without_pods_has_no_panel_of_pods(client, alice, claim):
     Pod.objects.all().delete()
     client.force_login(alice)
