@@ -30,7 +30,12 @@ def exactly(count: int = 1, *expressions: str, name: str = "gpu", **more: Any) -
 def ask(count: int, *expressions: str, **more: Any) -> Manifest:
     """Return what `exactly` or an alternative holds."""
     selectors = [{"cel": {"expression": one}} for one in expressions]
-    return {"deviceClassName": more.pop("class_name", DRIVER), "count": count, "selectors": selectors, **more}
+    asked = {
+        "deviceClassName": more.pop("class_name", DRIVER),
+        "allocationMode": "ExactCount",
+        "count": count,
+    }
+    return asked | {"selectors": selectors, **more}
 
 
 def spec(*requests: Manifest, match: str = "", distinct: str = "") -> Manifest:
@@ -42,7 +47,7 @@ def spec(*requests: Manifest, match: str = "", distinct: str = "") -> Manifest:
 
 ROOT, NUMA = "resource.kubernetes.io/pcieRoot", "resource.kubernetes.io/numaNode"
 SHARE: Manifest = {"capacity": {"requests": {"memory": "20Gi"}}}
-MIG: Manifest = {"class_name": "mig.nvidia.com"}
+MIG: Manifest = {"deviceClassName": "mig.nvidia.com"}
 PREFERENCES = {
     "name": "gpu",
     "firstAvailable": [

@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 
 from dra.columns import Column, pack, unpack
 from dra.facts import capacity_of
@@ -25,6 +26,7 @@ SOURCES = {
     "available": "claims",
     "remains": "claims",
     "_left": "claims",
+    "_pool_states": "claims",
     "taints": "taint_rules",
     "_tainted": "taint_rules",
     "sites": "nodes",
@@ -96,11 +98,21 @@ class Picture:
             held.take(key, holder, share=share)
         held.count(devices)
         vars(made)["held"] = held
+        places = [index[key] for key in touched if key in index]
+        pools = {self.stock.pool_numbers[place] for place in places}
+        keys = {self.stock.pool_keys[number] for number in pools}
+        vars(made)["_left"] = {pool: left for pool, left in self._left.items() if pool not in keys}
+        vars(made)["_pool_states"] = {
+            number: state for number, state in self._pool_states.items() if number not in pools
+        }
+        if "remains" in vars(self):
+            remains = vars(made)["remains"] = array("q", self.remains)
+            for place in places:
+                remains[place] = made._remaining(place)
         if "available" in vars(self):
-            pools = {(device.driver, device.pool) for device in devices if device.counters}
             flags = bytearray(unpack(self.available, len(self.devices)))
-            beside = (place for pool in pools for place in self.stock.places_in(pool))
-            for place in {*beside, *(index[device.key] for device in devices)}:
+            beside = chain.from_iterable(map(self.stock.places_in, keys))
+            for place in {*places, *beside}:
                 flags[place] = made.can_take(made.devices[place])
             vars(made)["available"] = pack(flags)
 
@@ -183,13 +195,17 @@ class Picture:
         """
         A number per device that is equal where capacities are, and what shares have taken of them.
         """
-        remains = array("i", self.stock.capacities)
-        numbers: dict[Hashable, int] = {}
-        for key, consumed in self.held.consumed.items():
+        remains = array("q", self.stock.capacities)
+        for key in self.held.consumed:
             if (place := self.stock.index.get(key)) is not None:
-                gone = tuple(sorted((name, amount.nano) for name, amount in consumed.items()))
-                remains[place] = -numbers.setdefault((remains[place], gone), len(numbers)) - 1
+                remains[place] = self._remaining(place)
         return remains
+
+    def _remaining(self, place: int) -> int:
+        whole, key = self.stock.capacities[place], self.devices[place].key
+        consumed = self.held.consumed[key].items() if key in self.held.consumed else ()
+        gone = tuple(sorted((name, amount.nano) for name, amount in consumed if amount))
+        return -1 - self.stock.number_of((whole, gone)) if gone else whole
 
     @cached_property
     def class_by_name(self) -> dict[str, Json]:
@@ -228,6 +244,22 @@ class Picture:
     @cached_property
     def _left(self) -> dict[PoolKey, dict[CounterKey, int] | None]:
         return {}
+
+    @cached_property
+    def _pool_states(self) -> dict[int, int]:
+        return {}
+
+    def pool_state(self, number: int) -> int:
+        """
+        Return a number that is equal for pools with as much left of the same counters; `number` is that of
+        `stock.pool_numbers`.
+        """
+        known = self._pool_states.get(number)
+        if known is None:
+            left = self.left_in(self.stock.pool_keys[number])
+            state = None if left is None else tuple(sorted(left.items()))
+            known = self._pool_states[number] = self.stock.number_of(state)
+        return known
 
     def left_in(self, pool: PoolKey) -> Mapping[CounterKey, int] | None:
         """

@@ -7,10 +7,10 @@ Slices change seldom and claims all the time, so this part is kept from picture 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain
+from itertools import chain, count, groupby
 
 from dra.cel import Selector, compile_selector
 from dra.columns import Column, everything, pack
@@ -25,6 +25,7 @@ from dra.verdicts import Verdicts, judge
 type PoolKey = tuple[str, str]
 
 KEPT = 200  # expressions and attributes per stock; each takes some bytes per device
+STATES = 100_000  # that are remembered, of what is left of devices and pools
 MISSING = -1  # number of a value that is not there
 NOTHING: Json = {}
 NAMES, WHOLE = "names", "whole"  # what an expression reads of attributes or capacities beside entries
@@ -38,6 +39,9 @@ class Stock:
     _verdicts: dict[tuple[str, Features], Verdicts] = field(default_factory=dict, repr=False, compare=False)
     _values: dict[str, array[int]] = field(default_factory=dict, repr=False, compare=False)
     _read: dict[tuple[str, ...], array[int]] = field(default_factory=dict, repr=False, compare=False)
+
+    _states: dict[Hashable, int] = field(default_factory=dict, repr=False, compare=False)
+    _numbers: Iterator[int] = field(default_factory=count, repr=False, compare=False)
 
     @cached_property
     def pools(self) -> list[Pool]:
@@ -100,9 +104,9 @@ class Stock:
         for pool in self.pools:
             if pool.usable:
                 for one in pool.slices:
-                    count = len((one.get("spec") or {}).get("devices") or ())
-                    found.append((one, range(place, place + count)))
-                    place += count
+                    devices = len((one.get("spec") or {}).get("devices") or ())
+                    found.append((one, range(place, place + devices)))
+                    place += devices
         return found
 
     @cached_property
@@ -156,9 +160,28 @@ class Stock:
         """The number of the pool of each device, in `pool_keys`."""
         return _numbered((one.driver, one.pool) for one in self.devices)
 
+    def number_of(self, state: Hashable) -> int:
+        """Return a number that equal states of devices or pools have in every picture of this stock."""
+        if len(self._states) > STATES:
+            self._states.clear()  # numbers are not given twice, so pictures that know old ones are not misled
+        known = self._states.get(state)
+        return self._states.setdefault(state, next(self._numbers)) if known is None else known
+
     def places_in(self, pool: PoolKey) -> list[int]:
         """Return the places of those devices of a usable pool that take of its counters."""
         return self._by_pool.get(pool, [])
+
+    def pools_in(self, run: range) -> list[tuple[int, int]]:
+        """Return the pools whose counters devices of a slice take, as (how many devices in a row, number)."""
+        known = self._pools_of.get(run.start)
+        if known is None:
+            numbers = (self.pool_numbers[place] for place in run if self.devices[place].counters)
+            known = self._pools_of[run.start] = [(len(list(of)), number) for number, of in groupby(numbers)]
+        return known
+
+    @cached_property
+    def _pools_of(self) -> dict[int, list[tuple[int, int]]]:
+        return {}
 
     @cached_property
     def _by_pool(self) -> dict[PoolKey, list[int]]:

@@ -8,6 +8,7 @@ more matter than the claims could take. Only a selector that fails makes the ord
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from functools import reduce
@@ -46,33 +47,23 @@ class Looks:
         self.counting = bool(stock.counting & seen)
         if self.counting:
             self.marks.append(stock.appetites)
-        self._states: dict[Hashable, int] = {}
+        self._columns = [_packed(one) for one in (*self.marks, *self.values)]
         self._known: dict[Hashable, Hashable] = {}
 
     def look(self, runs: Sequence[range]) -> Hashable:
         """Describe the devices at these places by what matters: nodes alike to the claims are equal."""
-        columns = (*self.marks, *self.values)
-        raw: Hashable = tuple([bytes(one[run.start : run.stop]) for one in columns for run in runs])
+        parts: list[Hashable] = [
+            packed[run.start * width : run.stop * width] for packed, width in self._columns for run in runs
+        ]
         if self.counting:
-            raw = (raw, *self._pools(runs))
+            state = self.picture.pool_state
+            for run in runs:
+                parts += [(times, state(number)) for times, number in self.picture.stock.pools_in(run)]
+        raw = tuple(parts)
         known = self._known.get(raw)
         if known is None:
             known = self._known[raw] = self._normal(runs)
         return known
-
-    def _pools(self, runs: Sequence[range]) -> Iterable[tuple[int, int]]:
-        """Return the pools of the places in order, by how long they go on and what they have left."""
-        numbers, appetites = self.picture.stock.pool_numbers, self.picture.stock.appetites
-        for run in runs:
-            if any(appetites[run.start : run.stop]):
-                for number, times in Counter(numbers[run.start : run.stop]).items():
-                    yield times, self._state(number)
-
-    def _state(self, number: int) -> int:
-        pool = self.picture.stock.pool_keys[number]
-        left = self.picture.left_in(pool)
-        state = None if left is None else tuple(sorted(left.items()))
-        return self._states.setdefault(state, len(self._states))
 
     def _normal(self, runs: Sequence[range]) -> Hashable:
         places = [place for run in runs for place in run if any(flags[place] for flags in self.flags)]
@@ -96,7 +87,7 @@ class Looks:
         return self._counted((states_of[value], self._counted(group)) for value, group in groups.items())
 
     def _state_at(self, place: int) -> int:
-        return self._state(self.picture.stock.pool_numbers[place]) if self.counting else 0
+        return self.picture.pool_state(self.picture.stock.pool_numbers[place]) if self.counting else 0
 
     def _counted(self, found: Iterable[Hashable]) -> Hashable:
         """Return each thing with how often it is there, as far as that matters."""
@@ -114,6 +105,11 @@ def _bytes(groups: Sequence[Column], length: int) -> list[bytes]:
     """Return the groups as flags, eight in a byte."""
     packs = (groups[start : start + BITS] for start in range(0, len(groups), BITS))
     return [unpack(sum(group << bit for bit, group in enumerate(pack_)), length) for pack_ in packs]
+
+
+def _packed(column: Sequence[int]) -> tuple[bytes, int]:
+    """Return the numbers as bytes, and how many bytes each has."""
+    return (column, 1) if isinstance(column, bytes) else (array("q", column).tobytes(), 8)
 
 
 def _renumbered(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import compress
 
 from dra.allocator import AllocationError
 from dra.allocator.capacity import share
-from dra.columns import Column, pack, places, unpack
+from dra.columns import Column, pack, unpack
 from dra.match.funnel import Funnel
 from dra.picture import Picture
 from dra.pools import PoolDevice
@@ -44,16 +45,17 @@ def option_of(picture: Picture, funnel: Funnel, most: int) -> Option:
     if not picture.features.consumable_capacity:
         return Option(funnel, funnel.free, certain=False)
     length, remains = len(picture.devices), picture.remains
-    alike = {remains[place]: place for place in places(funnel.free, length)}
-    counts: dict[int, int] = {}
+    free = unpack(funnel.free, length)
+    alike = dict(compress(zip(remains, range(length), strict=True), free))
+    counts: dict[int, int] = dict.fromkeys(set(remains), 0)
     certain = True
     for number, place in alike.items():
         try:
             counts[number] = _times(picture, picture.devices[place], funnel, min(most, COUNTED))
         except AllocationError:
             counts[number], certain = 1, False
-    free = unpack(funnel.free, length)
-    shares = bytes(counts[number] if flag else 0 for number, flag in zip(remains, free, strict=True))
+    every = int.from_bytes(bytes(map(counts.__getitem__, remains)), "little")
+    shares = unpack(every & funnel.free * COUNTED, length)
     return Option(funnel, pack(map(bool, shares)), shares, certain)
 
 

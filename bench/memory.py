@@ -1,0 +1,86 @@
+"""
+What one picture adds to a process: `python -m bench.memory` reads a cluster as the mirror has it, line by
+line, works everything out, and prints how much its resident set has grown.
+
+A process of its own for each, since what a process has freed stays with it.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bench.world import World
+
+MIB = 2**20
+
+
+def added(made: World) -> float:
+    """Return the MiB that a picture of the cluster adds to a fresh process."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "objects.jsonl"
+        with path.open("w") as file:
+            for part in ("classes", "slices", "claims", "taint_rules", "nodes"):
+                file.writelines(json.dumps([part, one]) + "\n" for one in getattr(made, part))
+        command = [sys.executable, "-m", "bench.memory", str(path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return float(done.stdout)
+
+
+def resident() -> int:
+    """Return the bytes of this process that are in memory (Linux)."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def main(path: str) -> None:
+    """Print the growth in MiB."""
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
+    import django
+
+    django.setup()
+    from bench.paths import matched
+    from bench.specs import MATCHED
+    from dra.picture import Picture
+    from dra.shared import Shared
+    from inventory.picture import AT_ONCE, PARTS
+
+    matched(Picture(), {"devices": {"requests": []}})
+    gc.collect()
+    before = resident()
+    shared = Shared()
+    kept: dict[str, list[Any]] = {part: [] for part in PARTS}
+    with Path(path).open() as file:
+        for number, line in enumerate(file):
+            if number % AT_ONCE == 0:
+                shared.forget_single()
+            part, raw = json.loads(line)
+            kept[part].append(shared(PARTS[part].make(*(_column(raw, name) for name in PARTS[part].columns))))
+    shared.forget_single()
+    classes, slices, claims, taint_rules, nodes = (kept[part] for part in PARTS)
+    picture = Picture(classes, slices, claims, taint_rules, nodes)
+    matched(picture, {"devices": MATCHED.spec["devices"]} if picture.class_by_name else {})
+    assert picture.available or not picture.devices  # noqa: S101
+    gc.collect()
+    print((resident() - before) / MIB)  # noqa: T201
+
+
+def _column(raw: Mapping[str, Any], name: str) -> Any:
+    """Return what the mirror has in a column of the row of an object, or under a path of its `raw`."""
+    if name in ("name", "namespace", "labels"):
+        return raw["metadata"].get(name)
+    found: Any = {"raw": raw}
+    for step in name.split("__"):
+        found = (found or {}).get(step)
+    return found
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
