@@ -9,6 +9,7 @@ from dra.match import Reason, preview
 from dra.nodes import name_of, selects
 from dra.objects import Json
 from dra.picture import Picture
+from dra.validation import problems
 from tests.scheduler.stage import Pod, Stage
 
 IMPLICIT = "deviceclass.resource.kubernetes.io/"
@@ -20,18 +21,22 @@ class Foretold:
     `fits` has the allocations of the new claims by node that takes the pod; `refusals` are sentences.
 
     `held` are the allocations that claims of the pod have already. `previewed` is what the request form would
-    say of the only claim: whether it fits, or None where the form has no such question.
+    say of the only claim: whether it fits, or None where the form has no such question. `problems` are why it
+    would not even take the claims.
     """
 
     fits: dict[str, list[AllocationResult]] = field(default_factory=dict)
     refusals: list[str] = field(default_factory=list)
     held: list[Json] = field(default_factory=list)
     previewed: bool | None = None
+    problems: list[str] = field(default_factory=list)
 
 
 def foretell(picture: Picture, stage: Stage, pod: Pod) -> Foretold:
     told = Foretold()
     claims = claims_of(picture, stage, pod)
+    names = [one["metadata"]["name"] for one in picture.classes]
+    told.problems = [one.message for claim in claims for one in problems(claim["spec"], names)]
     told.held = [claim["status"]["allocation"] for claim in claims if is_allocated(claim)]
     new = [claim for claim in claims if not is_allocated(claim)]
     for node in candidates(picture, pod):

@@ -48,7 +48,7 @@ def it_waits(name: str, act: Act) -> None:
 
 def it_is_scheduled(act: Act) -> None:
     assert condition(act.pod) == condition(act.pod) | {"status": "True"}, condition(act.pod)
-    assert act.foretold.refusals == []
+    assert act.foretold.refusals == act.foretold.problems == []
     assert act.foretold.previewed is not False
     new = act.foretold.fits[act.node]
     assert [plain(one) for one in act.allocations] == [

@@ -74,8 +74,8 @@ def an_alternative_of_a_class_that_is_missing(at: Stage) -> None:
     at.pod("wish", fails=True)
 
 
-def an_alternative_with_fewer_devices_keeps_the_limit(at: Stage) -> None:
-    names = [f"gpu-{number:02}" for number in range(32)]
+def an_alternative_over_the_limit_is_passed_over(at: Stage) -> None:
+    names = [f"gpu-{number:02}" for number in range(40)]
     at.usual(*(device(name) for name in names))
-    at.claim("wish", _first_of(at.asks(33), at.asks(32)))
-    at.pod("wish", gets=names)
+    at.claim("wish", _first_of(at.asks(20), at.asks(10)), at.exactly(15, name="must"))
+    at.pod("wish", gets=names[:25])
