@@ -1,0 +1,80 @@
+"""The match in a browser: it follows what is typed, opens to devices, and works without JavaScript."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.e2e.person import WAIT, Person
+
+pytestmark = pytest.mark.browser
+ASKED = "/claims/request/?profile=train-48g&cluster=fra-1"
+
+
+@pytest.fixture
+def people(simulated, browser):
+    """Return a function that seats somebody of the demo at a browser of their own."""
+    seated = []
+
+    def seat(name, **options):
+        seated.append(Person(browser, simulated.url, name, **options).sign_in())
+        return seated[-1]
+
+    yield seat
+    for person in seated:
+        person.leaves()
+
+
+def step(page, words):
+    return page.locator(".dg-funnel > li", has_text=words)
+
+
+def test_the_funnel_follows_the_form_and_opens_to_the_devices_left_out(people):
+    page = people("engineer").page
+    page.goto(ASKED)
+    condition = step(page, "product begins with NVIDIA L40S")
+    condition.locator("summary").click()
+    expect(condition.locator(".dg-lost li").first).to_contain_text("not NVIDIA L40S", timeout=WAIT)
+    expect(condition.get_by_role("link", name=re.compile("^gpu-")).first).to_have_attribute(
+        "href", re.compile("^/devices/")
+    )
+    condition.get_by_role("link", name="Next").click()
+    expect(condition).to_contain_text("51–", timeout=WAIT)
+    page.get_by_label("Devices", exact=True).fill("32")
+    panel = page.locator("#panel")
+    expect(panel).to_contain_text("nodes could take 32", timeout=WAIT)
+    expect(panel).to_contain_text("Does not fit now")
+    expect(panel.get_by_role("heading", name="What would help")).to_be_visible()
+
+
+def test_a_tick_makes_an_alternative_that_is_sent(people):
+    page = people("engineer").page
+    page.goto("/claims/request/?profile=slice-10g&cluster=fra-1&devices=1&alternatives=small-16g")
+    expect(page.locator("#panel input[name=alternatives]:checked")).to_have_value("small-16g")
+    page.get_by_label("Claim name").fill("either-of-two")
+    expect(page.locator("#panel")).to_contain_text("either-of-two", timeout=WAIT)
+    page.get_by_role("button", name="Send request").click()
+    expect(page.get_by_role("heading", level=1, name="either-of-two")).to_be_visible()
+
+
+def test_without_javascript_each_step_has_a_page_of_its_own(people):
+    page = people("engineer", java_script_enabled=False).page
+    page.goto(ASKED)
+    condition = step(page, "product begins with NVIDIA L40S")
+    condition.locator("summary").click()
+    condition.get_by_role("link", name="Show these devices and why").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Devices that do not come into question")
+    expect(page.locator(".dg-lost li").first).to_contain_text("not NVIDIA L40S")
+    page.get_by_role("link", name="Next").click()
+    expect(page.get_by_role("navigation", name="Pages")).to_contain_text("51–")
+
+
+def test_the_editor_of_profiles_matches_while_one_types(people):
+    page = people("admin").page
+    page.goto("/profiles/train-80g/")
+    page.get_by_label("Memory per device, at least").fill("4000")
+    panel = page.locator("#profile-match")
+    expect(panel).to_contain_text("memory ≥ 4000 GiB", timeout=WAIT)
+    condition = step(page, "memory ≥ 4000 GiB")
+    condition.locator("summary").click()
+    expect(condition.locator(".dg-lost li").first).to_contain_text("< 4000 GiB", timeout=WAIT)
