@@ -63,7 +63,7 @@ def attribute(raw: Json) -> Any:
 def capacity(raw: Json) -> Quantity:
     """Return the value of a DeviceCapacity. Raise `Malformed` if it is no quantity."""
     try:
-        return Quantity.parse(raw.get("value", ""))
+        return Quantity.parse(raw.get("value", "0"))
     except QuantityError as error:
         raise Malformed(str(error)) from error
 

@@ -153,7 +153,7 @@ def pools_of(slices: Iterable[Json]) -> list[Pool]:
 def amounts(sets: Iterable[Json], label: str = "name") -> list[tuple[CounterKey, Quantity]]:
     """Read counter sets, or with `label` "counterSet" what a device takes of them."""
     return [
-        ((str(one.get(label)), counter), Quantity.parse(amount.get("value", "")))
+        ((str(one.get(label)), counter), Quantity.parse(amount.get("value", "0")))
         for one in sets
         for counter, amount in (one.get("counters") or {}).items()
     ]

@@ -73,7 +73,7 @@ def share(
         raw = published[name]
         if not _allowed(amount, raw.get("requestPolicy"), fractional):
             return None
-        if consumed.get(name, ZERO) + amount.quantity > Amount.read(raw.get("value", "")).quantity:
+        if consumed.get(name, ZERO) + amount.quantity > Amount.read(raw.get("value", "0")).quantity:
             return None
     return taken
 
@@ -81,7 +81,7 @@ def share(
 def _amount(asked: object, raw: Json, fractional: bool) -> Amount:  # noqa: FBT001
     policy: Json = raw.get("requestPolicy") or {}
     if asked is None:
-        return Amount.read(raw.get("value", "") if policy.get("default") is None else policy["default"])
+        return Amount.read(raw.get("value", "0") if policy.get("default") is None else policy["default"])
     wanted = Amount.read(asked)
     valid = policy.get("validRange")
     if valid is not None and valid.get("min") is not None:
