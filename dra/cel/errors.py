@@ -1,4 +1,4 @@
-"""The three ways in which an expression fails; each message is for the person who wrote it."""
+"""The ways in which an expression fails; each message is for the person who wrote it."""
 
 
 class CelError(Exception):
@@ -10,7 +10,7 @@ class CelError(Exception):
 
 
 class CompileError(CelError):
-    """The expression is wrong whatever the device: the API server refuses it."""
+    """The expression is wrong whatever the device: the API server refuses it, in these words."""
 
 
 class EvaluationError(CelError):
@@ -25,3 +25,11 @@ class NotPreviewable(CelError):
     """
     The expression may be right, but it uses a part of CEL that the portal cannot run: never guess its result.
     """
+
+
+class SyntaxProblem(Exception):
+    """Something is wrong at an offset of the text. Becomes part of a `CompileError`."""
+
+    def __init__(self, place: int, text: str) -> None:
+        super().__init__(text)
+        self.place, self.text = place, text

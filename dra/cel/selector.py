@@ -2,105 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from dra.cel import engine
-from dra.cel.errors import CelError, CompileError, EvaluationError, NotPreviewable
-from dra.cel.growth import too_large
-from dra.cel.scan import TABLES, Reading, scan
-from dra.facts import Json, Malformed, Selectable, entries, value
+from dra.cel.environment import affordable, checked, environment
+from dra.cel.errors import CelError, EvaluationError
+from dra.cel.program import program
+from dra.cel.reading import Reading, reading
+from dra.cel.values import Failure, Panic
+from dra.cel.view import View
+from dra.facts import Malformed, Selectable, lookup
+from dra.features import NEWEST, Features
 
-MAX_BYTES = 10_240  # the API's limit of an expression
 KEPT = 2048  # compiled expressions
 
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """A compiled expression. Threads may share it."""
+    """A compiled expression. Threads may share it. `cost` is the API server's estimate of the worst case."""
 
     expression: str
+    cost: int
     reading: Reading
-    program: Any
+    program: Callable[[View], Any]
+
+    def value(self, device: Selectable) -> Any:
+        """Evaluate the expression. Raise `EvaluationError` where the cluster would fail on the device."""
+        try:
+            return self.program(View(device))
+        except (Failure, Panic, Malformed) as error:
+            raise EvaluationError(str(error)) from error
 
     def matches(self, device: Selectable) -> bool:
         """
         Say whether the device is selected.
 
-        Raise `EvaluationError` where the cluster would fail on it, `NotPreviewable` where this portal cannot
-        tell.
+        Raise `EvaluationError` where the cluster would fail on it, `NotPreviewable` where this portal cannot tell.
         """
-        try:
-            variables = self._variables(device)
-        except Malformed as error:
-            raise EvaluationError(str(error)) from error
-        outcome = engine.evaluate(self.program, variables)
-        if outcome.missing_key and self.reading.loose:
-            raise NotPreviewable(
-                "The expression looks up a domain in a way that only a cluster can evaluate."
-            )
-        if outcome.exhausted:
-            raise NotPreviewable(
-                "The expression takes more steps than this portal allows; a cluster decides."
-            )
-        if outcome.error:
-            raise EvaluationError(outcome.error)
-        if not isinstance(outcome.result, bool):
+        result = self.value(device)
+        if not isinstance(result, bool):
             raise EvaluationError("The expression does not give true or false for this device.")
-        return outcome.result
+        return result
 
     def shapes(self, devices: Iterable[Selectable]) -> Iterator[Hashable]:
         """Yield what the expression can see of each device: devices of one shape have one result."""
-        if self.reading.everything:
-            for device in devices:
-                raw = device.raw
-                yield device.driver, _shareable(raw), repr(raw.get("attributes")), repr(raw.get("capacity"))
-            return
-        refs = [(part, domain, name, f"{domain}/{name}") for part, domain, name in self.reading.refs]
+        whole = sorted(self.reading.whole)
+        names = sorted(self.reading.names - self.reading.whole)
+        refs = [(part, domain, name) for part, domain, name in self.reading.refs if part not in whole]
         for device in devices:
             raw, driver = device.raw, device.driver
-            shape: list[Hashable] = [driver, _shareable(raw)]
-            for part, domain, name, full in refs:
-                listed = raw.get(part) or {}
-                entry = listed.get(full)
-                if entry is None and domain == driver:
-                    entry = listed.get(name)
-                shape.append(repr(entry))
+            shape: list[Hashable] = [driver, raw.get("allowMultipleAllocations") is True]
+            shape += [repr(lookup(raw.get(part) or {}, driver, domain, name)) for part, domain, name in refs]
+            shape += [tuple(raw.get(part) or ()) for part in names]
+            shape += [repr(raw.get(part)) for part in whole]
             yield tuple(shape)
 
-    def _variables(self, device: Selectable) -> dict[str, Any]:
-        variables: dict[str, Any] = {
-            "driver": device.driver,
-            "allowMultipleAllocations": _shareable(device.raw),
-        }
-        for part, table in TABLES.items():
-            named: dict[str, dict[str, Any]] = {}
-            if self.reading.everything:
-                for domain, name, found in entries(device, part):
-                    named.setdefault(domain, {})[name] = engine.carry(found)
-            else:
-                for ref in self.reading.refs:
-                    if ref[0] == part and (found := value(device, ref)) is not None:
-                        named.setdefault(ref[1], {})[ref[2]] = engine.carry(found)
-            variables[part] = named
-            variables[table] = {domain: {} for domain in self.reading.domains} | named
-        return variables
 
-
-def _shareable(raw: Json) -> bool:
-    return raw.get("allowMultipleAllocations") is True
-
-
-def compile_selector(expression: str) -> Selector:
+def compile_selector(expression: str, features: Features = NEWEST) -> Selector:
     """
-    Compile an expression of `selectors[].cel`.
+    Compile an expression of `selectors[].cel` for a cluster with these switches.
 
     Raise `CompileError` if the API server would refuse it, `NotPreviewable` if it may be right but cannot be
     run here.
     """
-    outcome = _compiled(expression)
+    outcome = _compiled(expression, features)
     if isinstance(outcome, Selector):
         return outcome
     kind, message = outcome
@@ -108,14 +75,12 @@ def compile_selector(expression: str) -> Selector:
 
 
 @lru_cache(maxsize=KEPT)
-def _compiled(expression: str) -> Selector | tuple[type[CelError], str]:
+def _compiled(expression: str, features: Features) -> Selector | tuple[type[CelError], str]:
     # Failures are kept as well: a page that shows a broken profile must not compile it again and again.
-    if len(expression.encode()) > MAX_BYTES:
-        return CompileError, f"The expression is longer than {MAX_BYTES} bytes."
-    if too_large(expression):
-        return NotPreviewable, "The expression could build more than this portal can hold; a cluster decides."
-    reading = scan(expression)
     try:
-        return Selector(expression, reading, engine.compile_program(expression, reading.text))
+        known = environment(features)
+        tree = checked(expression, known)
+        run = program(tree)
+        return Selector(expression, affordable(tree, known), reading(tree), run)
     except CelError as error:
         return type(error), error.message

@@ -7,12 +7,71 @@ from collections.abc import Callable
 
 DRIVER = "gpu.nvidia.com"
 DOMAINS = (DRIVER, DRIVER, DRIVER, "resource.kubernetes.io", "nobody.example", "example")
-NAMES = ("productName", "architecture", "count", "healthy", "driverVersion", "uuid", "absent", "memory", "tags")
-AMOUNTS = ("0", "1", "40Gi", "80Gi", "81559Mi", "1500m", "1e3", "-1", "16E", "0.5Gi", "1000m", "10k", "eighty", "1 Gi")
-VERSIONS = ("0.0.0", "8.0.0", "9.0.0", "570.86.15", "1.2.3-rc.1", "1.2.3-rc.2+b", "9.0.0+x", "9.0", "v1.2.3", "01.2.3")
-TEXTS = ("", "gpu", "NVIDIA H100 80GB HBM3", "Hopper", "a.b.c", "ÄÖü€", "GPU-0001", " x ", "3g.40gb", "true", "42", "1.5")
+NAMES = (
+    "productName",
+    "architecture",
+    "count",
+    "healthy",
+    "driverVersion",
+    "uuid",
+    "absent",
+    "memory",
+    "tags",
+)
+AMOUNTS = (
+    "0",
+    "1",
+    "40Gi",
+    "80Gi",
+    "81559Mi",
+    "1500m",
+    "1e3",
+    "-1",
+    "16E",
+    "0.5Gi",
+    "1000m",
+    "10k",
+    "eighty",
+    "1 Gi",
+)
+VERSIONS = (
+    "0.0.0",
+    "8.0.0",
+    "9.0.0",
+    "570.86.15",
+    "1.2.3-rc.1",
+    "1.2.3-rc.2+b",
+    "9.0.0+x",
+    "9.0",
+    "v1.2.3",
+    "01.2.3",
+)
+TEXTS = (
+    "",
+    "gpu",
+    "NVIDIA H100 80GB HBM3",
+    "Hopper",
+    "a.b.c",
+    "ÄÖü€",
+    "GPU-0001",
+    " x ",
+    "3g.40gb",
+    "true",
+    "42",
+    "1.5",
+)
 PATTERNS = ("^NVIDIA", "[0-9]+", "H[12]00", "a.*c", "", "(a|b)+", "x{2,3}", "(", "[", "\\\\d+", "(?i)gpu")
-PLACES = ("10.0.0.1", "127.0.0.1", "::1", "fe80::1", "10.0.0.256", "::ffff:1.2.3.4", "224.0.0.1", "2001:db8::1", "01.2.3.4")
+PLACES = (
+    "10.0.0.1",
+    "127.0.0.1",
+    "::1",
+    "fe80::1",
+    "10.0.0.256",
+    "::ffff:1.2.3.4",
+    "224.0.0.1",
+    "2001:db8::1",
+    "01.2.3.4",
+)
 NETS = ("10.0.0.0/8", "10.1.0.0/16", "::/0", "fe80::/10", "10.0.0.0/33", "10.0.0.1", "10.0.0.7/24")
 
 
@@ -27,7 +86,9 @@ class Expressions:
             "int": self.int,
             "string": self.string,
             "double": self.double,
-            "uint": lambda _depth: self.one("0u", "1u", "42u", "18446744073709551615u", 'uint("7")', "uint(3)"),
+            "uint": lambda _depth: self.one(
+                "0u", "1u", "42u", "18446744073709551615u", 'uint("7")', "uint(3)"
+            ),
             "quantity": self.quantity,
             "semver": self.semver,
             "any": self.attribute,
@@ -61,12 +122,16 @@ class Expressions:
     def attribute(self, depth: int) -> str:
         name = self.one(*NAMES)
         table = f"device.attributes{self.domain()}"
-        return self.one(
-            f"{table}.{name}",
-            f"{table}.{name}",
-            f'{table}["{name}"]',
-            f"{table}.?{name}.orValue({self.of(self.one('string', 'int', 'bool', 'semver'), depth)})",
-        )
+        return self.dice.choice(
+            [
+                lambda: f"{table}.{name}",
+                lambda: f"{table}.{name}",
+                lambda: f'{table}["{name}"]',
+                lambda: (
+                    f"{table}.?{name}.orValue({self.of(self.one('string', 'int', 'bool', 'semver'), depth)})"
+                ),
+            ]
+        )()
 
     def scope(self, name: str, kind: str, wanted: str, depth: int) -> str:
         """Return an expression with one more variable in scope."""
@@ -78,10 +143,14 @@ class Expressions:
 
     def bool(self, depth: int) -> str:
         if depth <= 0:
-            return self.one("true", "false", "device.allowMultipleAllocations", f'device.driver == "{DRIVER}"')
+            return self.one(
+                "true", "false", "device.allowMultipleAllocations", f'device.driver == "{DRIVER}"'
+            )
         of = self.of
         quantified = self.one("all", "exists", "exists_one", "existsOne")
-        other = self.one("any", "string", "int", "quantity", "semver", "double", "uint", "optional", "ip", "map", "bytes")
+        other = self.one(
+            "any", "string", "int", "quantity", "semver", "double", "uint", "optional", "ip", "map", "bytes"
+        )
         ordered = self.one("int", "string", "double", "any", "uint", "bool")
         crossed = self.one("int", "double", "uint", ordered, ordered)
         choices: list[Callable[[], str]] = [
@@ -94,37 +163,61 @@ class Expressions:
             lambda: f"{of(other, depth)} {self.one('==', '!=')} {of(other, depth)}",
             lambda: f"{of(ordered, depth)} {self.one('<', '<=', '>', '>=')} {of(crossed, depth)}",
             lambda: f"{of('quantity', depth)}.compareTo({of('quantity', depth)}) >= 0",
-            lambda: f"{of('quantity', depth)}.{self.one('isGreaterThan', 'isLessThan')}({of('quantity', depth)})",
+            lambda: (
+                f"{of('quantity', depth)}.{self.one('isGreaterThan', 'isLessThan')}({of('quantity', depth)})"
+            ),
             lambda: f"{of('quantity', depth)}.isInteger()",
-            lambda: f"{of(self.one('semver', 'any'), depth)}.compareTo({of('semver', depth)}) {self.one('>=', '<')} 0",
+            lambda: (
+                f"{of(self.one('semver', 'any'), depth)}.compareTo({of('semver', depth)}) {self.one('>=', '<')} 0"
+            ),
             lambda: f"{of('semver', depth)}.{self.one('isGreaterThan', 'isLessThan')}({of('semver', depth)})",
             lambda: f"{self.one('isQuantity', 'isSemver', 'isIP', 'isCIDR')}({of('string', depth)})",
-            lambda: f'isQuantity("{self.one(*AMOUNTS)}") == isSemver("{self.one(*VERSIONS)}", {self.one("true", "false")})',
+            lambda: (
+                f'isQuantity("{self.one(*AMOUNTS)}") == isSemver("{self.one(*VERSIONS)}", {self.one("true", "false")})'
+            ),
             lambda: (
                 f"{of(self.one('string', 'any'), depth)}"
                 f".{self.one('startsWith', 'endsWith', 'contains')}({of('string', depth)})"
             ),
             lambda: f'{of(self.one("string", "any"), depth)}.matches("{self.one(*PATTERNS)}")',
-            lambda: f"{of('any', depth)} in {self.one('[1, 2, 3]', '[]', of('strings', depth), of('ints', depth))}",
+            lambda: (
+                f"{of('any', depth)} in {self.one('[1, 2, 3]', '[]', of('strings', depth), of('ints', depth))}"
+            ),
             lambda: f"{of('string', depth)} in {of('strings', depth)}",
-            lambda: f"{of('string', depth)} in {self.one('device.attributes', f'device.capacity{self.domain()}', of('map', depth))}",
+            lambda: (
+                f"{of('string', depth)} in {self.one('device.attributes', f'device.capacity{self.domain()}', of('map', depth))}"
+            ),
             lambda: f"has(device.{self.one('attributes', 'capacity')}{self.domain()}.{self.one(*NAMES)})",
             lambda: f"{of('strings', depth)}.{quantified}(s, {self.scope('s', 'string', 'bool', depth)})",
             lambda: f"{of('ints', depth)}.{quantified}(i, {self.scope('i', 'int', 'bool', depth)})",
-            lambda: f"device.attributes{self.domain()}.{quantified}(k, {self.scope('k', 'string', 'bool', depth)})",
-            lambda: f"device.attributes{self.domain()}.{quantified}(k, v, {self.scope('v', 'any', 'bool', depth)})",
+            lambda: (
+                f"device.attributes{self.domain()}.{quantified}(k, {self.scope('k', 'string', 'bool', depth)})"
+            ),
+            lambda: (
+                f"device.attributes{self.domain()}.{quantified}(k, v, {self.scope('v', 'any', 'bool', depth)})"
+            ),
             lambda: f"device.attributes.{quantified}(d, {self.scope('d', 'string', 'bool', depth)})",
             lambda: f"cel.bind(x, {of('any', depth)}, {self.scope('x', 'any', 'bool', depth)})",
-            lambda: f'cel.bind(a, device.attributes{self.domain()}, a.{self.one(*NAMES)} == {of("string", depth)})',
-            lambda: f"{of('optional', depth)}.{self.one('hasValue()', 'orValue(true) == true', 'value() == 1')}",
-            lambda: f"sets.{self.one('contains', 'equivalent', 'intersects')}({of('strings', depth)}, {of('strings', depth)})",
+            lambda: (
+                f"cel.bind(a, device.attributes{self.domain()}, a.{self.one(*NAMES)} == {of('string', depth)})"
+            ),
+            lambda: (
+                f"{of('optional', depth)}.{self.one('hasValue()', 'orValue(true) == true', 'value() == 1')}"
+            ),
+            lambda: (
+                f"sets.{self.one('contains', 'equivalent', 'intersects')}({of('strings', depth)}, {of('strings', depth)})"
+            ),
             lambda: f"{of(self.one('ints', 'strings'), depth)}.isSorted()",
-            lambda: f"{of('ip', depth)}.{self.one('isLoopback', 'isGlobalUnicast', 'isUnspecified', 'isLinkLocalUnicast', 'isLinkLocalMulticast')}()",
+            lambda: (
+                f"{of('ip', depth)}.{self.one('isLoopback', 'isGlobalUnicast', 'isUnspecified', 'isLinkLocalUnicast', 'isLinkLocalMulticast')}()"
+            ),
             lambda: f"{of('cidr', depth)}.containsIP({self.one(of('ip', depth), of('string', depth))})",
             lambda: f"{of('cidr', depth)}.containsCIDR({of('cidr', depth)})",
             lambda: f'ip.isCanonical("{self.one(*PLACES)}")',
             lambda: f"bool({of('string', depth)})",
-            lambda: f"type({of(other, depth)}) == {self.one('string', 'int', 'map', 'list', 'bool', 'net.IP', 'type', 'uint')}",
+            lambda: (
+                f"type({of(other, depth)}) == {self.one('string', 'int', 'map', 'list', 'bool', 'net.IP', 'type', 'uint')}"
+            ),
             lambda: f"device.attributes{self.domain()}.{self.one(*NAMES)}",
             lambda: f"{of('strings', depth)} == {of('strings', depth)}",
         ]
@@ -145,7 +238,9 @@ class Expressions:
             lambda: f"{of(self.one('semver', 'any'), depth)}.{self.one('major', 'minor', 'patch')}()",
             lambda: f"int({of(self.one('string', 'double', 'int', 'any', 'uint'), depth)})",
             lambda: f"{of('string', depth)}.{self.one('indexOf', 'lastIndexOf')}({of('string', depth)})",
-            lambda: f"{of('string', depth)}.{self.one('indexOf', 'lastIndexOf')}({of('string', depth)}, {of('int', depth)})",
+            lambda: (
+                f"{of('string', depth)}.{self.one('indexOf', 'lastIndexOf')}({of('string', depth)}, {of('int', depth)})"
+            ),
             lambda: f"{of('ints', depth)}.{self.one('sum', 'min', 'max')}()",
             lambda: f"{of('strings', depth)}.{self.one('indexOf', 'lastIndexOf')}({of('string', depth)})",
             lambda: f"{of('ints', depth)}[{of('int', depth)}]",
@@ -159,12 +254,16 @@ class Expressions:
     def double(self, depth: int) -> str:
         if depth <= 0 or self.dice.random() < 0.3:
             return self.one("0.5", "1.0", "-2.5e3", "1e300", ".5", "42.0")
-        return self.one(
-            f"({self.of('double', depth)} {self.one('+', '-', '*', '/')} {self.of('double', depth)})",
-            f"double({self.of(self.one('int', 'string', 'any'), depth)})",
-            f"{self.of('quantity', depth)}.asApproximateFloat()",
-            "[1.5, 2.5].sum()",
-        )
+        return self.dice.choice(
+            [
+                lambda: (
+                    f"({self.of('double', depth)} {self.one('+', '-', '*', '/')} {self.of('double', depth)})"
+                ),
+                lambda: f"double({self.of(self.one('int', 'string', 'any'), depth)})",
+                lambda: f"{self.of('quantity', depth)}.asApproximateFloat()",
+                lambda: "[1.5, 2.5].sum()",
+            ]
+        )()
 
     def string(self, depth: int) -> str:
         if depth <= 0:
@@ -174,10 +273,16 @@ class Expressions:
             self.text,
             lambda: "device.driver",
             lambda: f"({of('string', depth)} + {of(self.one('string', 'any'), depth)})",
-            lambda: f"string({of(self.one('int', 'double', 'bool', 'any', 'string', 'ip', 'cidr', 'uint', 'bytes'), depth)})",
-            lambda: f"{of(self.one('string', 'any'), depth)}.{self.one('lowerAscii', 'upperAscii', 'trim')}()",
+            lambda: (
+                f"string({of(self.one('int', 'double', 'bool', 'any', 'string', 'ip', 'cidr', 'uint', 'bytes'), depth)})"
+            ),
+            lambda: (
+                f"{of(self.one('string', 'any'), depth)}.{self.one('lowerAscii', 'upperAscii', 'trim')}()"
+            ),
             lambda: f"{of('string', depth)}.replace({of('string', depth)}, {of('string', depth)})",
-            lambda: f"{of('string', depth)}.replace({self.text()}, {self.text()}, {self.one('0', '1', '2', '-1')})",
+            lambda: (
+                f"{of('string', depth)}.replace({self.text()}, {self.text()}, {self.one('0', '1', '2', '-1')})"
+            ),
             lambda: f"{of('string', depth)}.substring({of('int', depth)})",
             lambda: f"{of('string', depth)}.substring({self.one('0', '1', '2')}, {self.one('1', '3', '5')})",
             lambda: f"{of('string', depth)}.charAt({self.one('0', '1', '3', '99')})",
@@ -205,16 +310,19 @@ class Expressions:
 
     def semver(self, depth: int) -> str:
         named = f"device.attributes{self.domain()}"
-        return self.one(
-            f'semver("{self.one(*VERSIONS)}")',
-            f'semver("{self.one(*VERSIONS)}", {self.one("true", "false")})',
-            f'{named}.?driverVersion.orValue(semver("0.0.0"))',
-            f"semver({self.of('string', depth)})" if depth > 0 else f"{named}.driverVersion",
-        )
+        return self.dice.choice(
+            [
+                lambda: f'semver("{self.one(*VERSIONS)}")',
+                lambda: f'semver("{self.one(*VERSIONS)}", {self.one("true", "false")})',
+                lambda: f'{named}.?driverVersion.orValue(semver("0.0.0"))',
+                lambda: f"semver({self.of('string', depth)})" if depth > 0 else f"{named}.driverVersion",
+            ]
+        )()
 
     def cidr(self, depth: int) -> str:
-        masked = f"{self.of('cidr', depth)}.masked()" if depth > 0 else 'cidr("10.0.0.0/8")'
-        return self.one(f'cidr("{self.one(*NETS)}")', f'cidr("{self.one(*NETS)}")', masked)
+        if depth > 0 and self.dice.random() < 0.3:
+            return f"{self.of('cidr', depth)}.masked()"
+        return f'cidr("{self.one(*NETS)}")'
 
     def ints(self, depth: int) -> str:
         simple = ("[1, 2, 3]", "[]", "[3, 1, 2]", "lists.range(4)", "[9223372036854775807, 1]")
@@ -245,7 +353,7 @@ class Expressions:
         choices: list[Callable[[], str]] = [
             lambda: self.one(*simple),
             lambda: f"[{of('string', depth)}, {of(self.one('string', 'any'), depth)}]",
-            lambda: f"{of('string', depth)}.split({self.one(self.text(), '\".\"', '\"\"')})",
+            lambda: f"{of('string', depth)}.split({self.one(self.text(), '"."', '""')})",
             lambda: f'{of("string", depth)}.split(".", {self.one("0", "1", "2", "-1")})',
             lambda: f'{of("string", depth)}.findAll("{self.one(*PATTERNS)}"{self.one("", ", 2")})',
             lambda: f"{of('strings', depth)}.map(s, {self.scope('s', 'string', 'string', depth)})",
@@ -261,32 +369,42 @@ class Expressions:
         if depth <= 0:
             return self.one("optional.none()", "optional.of(1)", named)
         of = self.of
-        return self.one(
-            named,
-            f"optional.of({of(self.one('int', 'any', 'string'), depth)})",
-            f"optional.ofNonZeroValue({of(self.one('int', 'any', 'string'), depth)})",
-            f"{named}.optMap(o, {self.scope('o', 'any', self.one('string', 'int', 'bool'), depth)})",
-            f"{named}.optFlatMap(o, {self.scope('o', 'any', 'optional', depth)})",
-            f"{of('optional', depth)}.or({of('optional', depth)})",
-            f"{of('ints', depth)}[?{of('int', depth)}]",
-            f"{of(self.one('ints', 'strings'), depth)}.{self.one('first', 'last')}()",
-            f'{of("map", depth)}[?"a"]',
-            f'device.attributes[?"{self.one(*DOMAINS)}"].?{self.one(*NAMES)}',
-            f"device.capacity{self.domain()}.?memory",
-        )
+        return self.dice.choice(
+            [
+                lambda: named,
+                lambda: f"optional.of({of(self.one('int', 'any', 'string'), depth)})",
+                lambda: f"optional.ofNonZeroValue({of(self.one('int', 'any', 'string'), depth)})",
+                lambda: (
+                    f"{named}.optMap(o, {self.scope('o', 'any', self.one('string', 'int', 'bool'), depth)})"
+                ),
+                lambda: f"{named}.optFlatMap(o, {self.scope('o', 'any', 'optional', depth)})",
+                lambda: f"{of('optional', depth)}.or({of('optional', depth)})",
+                lambda: f"{of('ints', depth)}[?{of('int', depth)}]",
+                lambda: f"{of(self.one('ints', 'strings'), depth)}.{self.one('first', 'last')}()",
+                lambda: f'{of("map", depth)}[?"a"]',
+                lambda: f'device.attributes[?"{self.one(*DOMAINS)}"].?{self.one(*NAMES)}',
+                lambda: f"device.capacity{self.domain()}.?memory",
+            ]
+        )()
 
     def map(self, depth: int) -> str:
         if depth <= 0:
             return self.one("{}", '{"a": "b"}', '{"a": 1, "b": 2}')
         of = self.of
-        return self.one(
-            '{"a": "x", "b": "y"}',
-            f"device.attributes{self.domain()}",
-            f'{{"a": {of("string", depth)}, ?"b": {of("optional", depth)}}}',
-            f'{{"a": "b", "c": "d"}}.transformMap(k, v, {self.scope("v", "string", "string", depth)})',
-            '{"a": "b"}.transformMapEntry(k, v, {v: k})',
-            f"device.attributes{self.domain()}.transformMap(k, v, k.size() > 5, {self.scope('v', 'any', 'any', depth)})",
-        )
+        return self.dice.choice(
+            [
+                lambda: '{"a": "x", "b": "y"}',
+                lambda: f"device.attributes{self.domain()}",
+                lambda: f'{{"a": {of("string", depth)}, ?"b": {of("optional", depth)}}}',
+                lambda: (
+                    f'{{"a": "b", "c": "d"}}.transformMap(k, v, {self.scope("v", "string", "string", depth)})'
+                ),
+                lambda: '{"a": "b"}.transformMapEntry(k, v, {v: k})',
+                lambda: (
+                    f"device.attributes{self.domain()}.transformMap(k, v, k.size() > 5, {self.scope('v', 'any', 'any', depth)})"
+                ),
+            ]
+        )()
 
 
 def expression(dice: random.Random) -> str:
@@ -295,7 +413,9 @@ def expression(dice: random.Random) -> str:
     if dice.random() < 0.9 or not made:
         return made
     place = dice.randrange(len(made))
-    junk = dice.choice(("", "", "(", ")", "]", "&&", "#", "'", ".", "..", "in", " as ", "1", "?", "x", "@", "\n", "é"))
+    junk = dice.choice(
+        ("", "", "(", ")", "]", "&&", "#", "'", ".", "..", "in", " as ", "1", "?", "x", "@", "\n", "é")
+    )
     return made[:place] + junk + made[place + dice.randint(0, 3) :]
 
 
@@ -316,13 +436,18 @@ def device(dice: random.Random) -> dict:
             prefix = dice.choice(("", "", "", f"{DRIVER}/", "resource.kubernetes.io/", "example/"))
             attributes[prefix + name] = value()
     if dice.random() < 0.2:  # a value of another type than its name lets expect
+        attributes = {name: its for name, its in attributes.items() if not name.endswith("count")}
         attributes["count"] = {"string": "8"}
     capacity = {
         dice.choice(("", f"{DRIVER}/")) + name: {"value": dice.choice(("81559Mi", "40Gi", "1", "1500m", "7"))}
         for name in ("memory", "slices")
         if dice.random() < 0.7
     }
-    made = {"driver": dice.choice((DRIVER, DRIVER, "gpu.amd.com")), "attributes": attributes, "capacity": capacity}
+    made = {
+        "driver": dice.choice((DRIVER, DRIVER, "gpu.amd.com")),
+        "attributes": attributes,
+        "capacity": capacity,
+    }
     if dice.random() < 0.3:
         made["allowMultipleAllocations"] = dice.random() < 0.7
     return made

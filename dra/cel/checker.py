@@ -1,0 +1,297 @@
+"""
+Type checking: every node gets its type, every call the overloads that may run (cel-go `checker/checker.go`).
+
+Messages are upstream's, with the place in the text that they are about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dra.cel import kinds
+from dra.cel.errors import NotPreviewable
+from dra.cel.kinds import Bindings, Type, fit_all, is_dyn, loose, substitute, unwrapped
+from dra.cel.signatures import NOT_HERE, Overload
+from dra.cel.syntax import Call, Fold, Ident, ListOf, Literal, MapOf, Message, Node, Select
+from dra.cel.values import TypeValue, Uint
+
+TYPE_NAMES = {
+    "bool": kinds.BOOL,
+    "bytes": kinds.BYTES,
+    "double": kinds.DOUBLE,
+    "int": kinds.INT,
+    "uint": kinds.UINT,
+    "string": kinds.STRING,
+    "null_type": kinds.NULL,
+    "type": kinds.TYPE,
+    "list": kinds.list_of(kinds.parameter("A")),
+    "map": kinds.map_of(kinds.parameter("A"), kinds.parameter("B")),
+    "optional_type": kinds.optional_of(kinds.DYN),
+    "net.IP": kinds.IP,
+    "net.CIDR": kinds.CIDR,
+}
+LITERALS = {
+    bool: kinds.BOOL,
+    int: kinds.INT,
+    Uint: kinds.UINT,
+    float: kinds.DOUBLE,
+    str: kinds.STRING,
+    bytes: kinds.BYTES,
+    type(None): kinds.NULL,
+}
+
+type Problem = tuple[int, str]
+type Fields = Mapping[str, Type]
+
+
+class Checker:
+    """Checks one tree. `problems` says what is wrong, in no order."""
+
+    def __init__(self, functions: Mapping[str, list[Overload]], device: Fields) -> None:
+        self.functions, self.device = functions, device
+        self.scopes: list[dict[str, Type]] = []
+        self.bound: Bindings = {}
+        self.free = 0
+        self.problems: list[Problem] = []
+        self.seen: list[Node] = []
+
+    def run(self, tree: Node) -> None:
+        """Check everything; then put what was learned of type parameters into the types."""
+        self.check(tree)
+        for node in self.seen:
+            node.type = substitute(self.bound, node.type, free_to_dyn=True)
+
+    def check(self, node: Node) -> Type:
+        match node:
+            case Literal():
+                found = LITERALS[type(node.value)]
+            case Ident():
+                found = self._name(node, node.name)
+            case Select():
+                found = self._select(node)
+            case Call():
+                found = self._call(node)
+            case ListOf():
+                found = self._list(node)
+            case MapOf():
+                found = self._map(node)
+            case Fold():
+                found = self._fold(node)
+            case Message():
+                found = self._message(node)
+            case _:
+                raise TypeError(type(node))
+        node.type = found
+        self.seen.append(node)
+        return found
+
+    def fail(self, node: Node, text: str) -> Type:
+        self.problems.append((node.place, text))
+        return kinds.ERROR
+
+    def known(self, one: Type) -> Type:
+        return substitute(self.bound, one)
+
+    def new_type(self) -> Type:
+        self.free += 1
+        return kinds.parameter(f"_var{self.free - 1}")
+
+    def fits(self, given: Type, wanted: Type) -> bool:
+        learned = fit_all(self.bound, [given], [wanted])
+        self.bound = self.bound if learned is None else learned
+        return learned is not None
+
+    def _lookup(self, node: Ident | Select, name: str) -> Type | None:
+        if not name.startswith("."):
+            for scope in reversed(self.scopes):
+                if name in scope:
+                    return scope[name]
+        name = name.lstrip(".")
+        if name == "device":
+            return kinds.DEVICE
+        if name not in TYPE_NAMES:
+            if name.startswith("google.protobuf."):
+                raise NotPreviewable(f"The expression uses {name}, which only a cluster can evaluate.")
+            return None
+        node.constant = TypeValue(name)
+        return kinds.type_of_type(TYPE_NAMES[name])
+
+    def _undeclared(self, node: Node, name: str) -> Type:
+        return self.fail(node, f"undeclared reference to '{name}' (in container '')")
+
+    def _name(self, node: Ident, name: str) -> Type:
+        found = self._lookup(node, name)
+        return self._undeclared(node, name) if found is None else found
+
+    def _select(self, node: Select) -> Type:
+        name = qualified(node)
+        if name and not node.test and not any(name.split(".")[0] in scope for scope in self.scopes):
+            found = self._lookup(node, name)
+            if found is not None:
+                return found
+        found = self._field(node, node.operand, node.name)
+        return kinds.BOOL if node.test else self.known(found)
+
+    def _field(self, node: Node, operand: Node, name: str, *, optional: bool = False) -> Type:
+        of, was_optional = unwrapped(self.known(self.check(operand)))
+        found = kinds.DYN
+        if of.kind == "map":
+            found = of.parameters[1]
+        elif of.kind == "message":
+            if of == kinds.DEVICE:
+                found = self.device.get(name) or self.fail(node, f"undefined field '{name}'")
+            else:
+                found = self.fail(node, f"unexpected failed resolution of '{of}'")
+        elif of.kind == "parameter":
+            self.fits(kinds.DYN, of)
+        elif not loose(of):
+            self.fail(node, f"type '{of}' does not support field selection")
+        return kinds.optional_of(found) if was_optional or optional else found
+
+    def _call(self, node: Call) -> Type:
+        if node.function == "_?._":
+            field = node.args[1]
+            assert isinstance(field, Literal)  # noqa: S101 - the parser made it
+            node.overloads = ["select_optional_field"]
+            return self.known(self._field(node, node.args[0], field.value, optional=True))
+        for argument in node.args:
+            self.check(argument)
+        if node.target is None:
+            return self._resolve(node, node.function.lstrip("."))
+        prefix = qualified(node.target)
+        if prefix and (full := f"{prefix}.{node.function}".lstrip(".")) in self.functions:
+            node.function, node.target = full, None
+            return self._resolve(node, full)
+        if prefix == "format":
+            raise not_here(f"format.{node.function}")
+        self.check(node.target)
+        return self._resolve(node, node.function)
+
+    def _resolve(self, node: Call, function: str) -> Type:
+        if function in NOT_HERE:
+            raise not_here(function)
+        overloads = self.functions.get(function)
+        if overloads is None:
+            return self._undeclared(node, node.function)
+        node.function = function
+        given = [child.type for child in node.children()]
+        if function in ("_&&_", "_||_"):
+            return self._logical(node)
+        result: Type | None = None
+        for overload in overloads:
+            found = self._overload(node, overload, given)
+            if found is None:
+                continue
+            node.overloads.append(overload.name)
+            if result is None:
+                result = found
+            elif not is_dyn(result) and found != result:
+                result = kinds.DYN
+        if result is not None:
+            return result
+        shown = [str(substitute(self.bound, one, free_to_dyn=True)) for one in given]
+        before = f"{shown.pop(0)}." if node.target else ""
+        return self.fail(
+            node, f"found no matching overload for '{function}' applied to '{before}({', '.join(shown)})'"
+        )
+
+    def _overload(self, node: Call, overload: Overload, given: list[Type]) -> Type | None:
+        """Return the type that an overload gives here; None if it does not fit."""
+        if overload.method is (node.target is None):
+            return None
+        fresh = {kinds.parameter(name): self.new_type() for name in overload.free}
+        learned = fit_all(self.bound, given, [substitute(fresh, one) for one in overload.parameters])
+        if learned is None:
+            return None
+        self.bound = learned
+        return self.known(substitute(fresh, overload.result))
+
+    def _logical(self, node: Call) -> Type:
+        node.overloads = ["logical_and" if node.function == "_&&_" else "logical_or"]
+        wrong = [term for term in node.args if not self.fits(term.type, kinds.BOOL)]
+        for term in wrong:
+            self.fail(term, f"expected type 'bool' but found '{term.type}'")
+        return kinds.ERROR if wrong else kinds.BOOL
+
+    def _join(self, before: Type | None, now: Type) -> Type:
+        """Return the type of the elements so far; `dra.cel.literals` refuses those that are mixed."""
+        if before is None:
+            return now
+        return kinds.more_general(before, now) if self.fits(before, now) else kinds.DYN
+
+    def _held(self, node: Node, found: Type) -> Type:
+        inner, optional = unwrapped(found)
+        if not optional and not is_dyn(inner):
+            self.fail(node, f"expected type '{kinds.optional_of(inner)}' but found '{inner}'")
+        return inner
+
+    def _list(self, node: ListOf) -> Type:
+        joined: Type | None = None
+        for index, element in enumerate(node.elements):
+            found = self.check(element)
+            joined = self._join(joined, self._held(element, found) if index in node.optional else found)
+        return kinds.list_of(joined or self.new_type())
+
+    def _map(self, node: MapOf) -> Type:
+        key: Type | None = None
+        value: Type | None = None
+        for entry in node.entries:
+            key = self._join(key, self.check(entry.key))
+            found = self.check(entry.value)
+            value = self._join(value, self._held(entry.value, found) if entry.optional else found)
+        key = key or self.new_type()
+        return kinds.map_of(key, value or self.new_type())
+
+    def _message(self, node: Message) -> Type:
+        for value in node.values:
+            self.check(value)
+        if node.name.lstrip(".").startswith(("google.", "kubernetes.")):
+            raise NotPreviewable(f"The expression makes a {node.name}, which only a cluster can do.")
+        return self._undeclared(node, node.name)
+
+    def _fold(self, node: Fold) -> Type:
+        over = self.check(node.range)
+        start = self.check(node.start)
+        over = self.known(over)
+        first, second = self._range(node, over)
+        self.scopes.append({node.accumulator: start})
+        self.scopes.append({node.variable: first} | ({node.second: second} if node.second else {}))
+        for part, wanted in ((node.condition, kinds.BOOL), (node.step, start)):
+            found = self.check(part)
+            if not self.fits(wanted, found):
+                self.fail(part, f"expected type '{wanted}' but found '{found}'")
+        self.scopes.pop()
+        result = self.check(node.result)
+        self.scopes.pop()
+        return self.known(result)
+
+    def _range(self, node: Fold, over: Type) -> tuple[Type, Type]:
+        """Return the types of the variables; the second one means something only where there is one."""
+        if over.kind == "list":
+            element = over.parameters[0]
+            return (kinds.INT, element) if node.second else (element, element)
+        if over.kind == "map":
+            return over.parameters[0], over.parameters[1]
+        if over.kind in ("dyn", "error", "parameter"):
+            self.fits(kinds.DYN, over)
+            return kinds.DYN, kinds.DYN
+        self.fail(
+            node.range,
+            f"expression of type '{over}' cannot be range of a comprehension (must be list, map, or dynamic)",
+        )
+        return kinds.ERROR, kinds.ERROR
+
+
+def qualified(node: Node) -> str:
+    """Return `a.b.c` of a chain of plain fields; "" if it is something else."""
+    parts: list[str] = []
+    while isinstance(node, Select) and not node.test:
+        parts.append(node.name)
+        node = node.operand
+    if not isinstance(node, Ident):
+        return ""
+    return ".".join([node.name, *reversed(parts)])
+
+
+def not_here(function: str) -> NotPreviewable:
+    return NotPreviewable(f"The expression uses {function}(), which only a cluster can evaluate.")

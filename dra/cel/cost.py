@@ -1,0 +1,226 @@
+"""
+The worst case that the API server reckons with (cel-go `checker/cost.go`).
+
+A selector above `LIMIT` is refused. The scheduler counts again while it evaluates and stops at the same limit; an
+evaluation costs what was estimated at most, but for a unit here and there, so it is not counted here.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from dra.cel.costs import Argument, Estimate, call_cost
+from dra.cel.kinds import Type
+from dra.cel.sizes import NOTHING_YET, ONE, UNKNOWN, Part, Path, Size, capped, size_at
+from dra.cel.syntax import ACCUMULATOR, Call, Fold, Ident, ListOf, Literal, MapOf, Message, Node, Select
+
+LIMIT = 1_000_000  # k8s.io/api `resource/v1/types.go`, CELSelectorExpressionMaxCost
+LIST, MAP, MESSAGE = 10, 30, 40  # of making one
+SCALARS = frozenset(("bool", "double", "duration", "int", "timestamp", "uint"))
+
+
+class Contents(NamedTuple):
+    """The sizes of the keys and values of a list or map."""
+
+    kind: str
+    key: Size
+    value: Size
+
+
+class Local(NamedTuple):
+    path: Path
+    size: Size | None
+    contents: Contents | None
+
+
+def estimate(tree: Node, device: Part) -> int:
+    """Return the cost of a checked tree in the worst case, at most 2**64 - 1."""
+    return _Estimator(device).cost(tree)
+
+
+class _Estimator:
+    def __init__(self, device: Part) -> None:
+        self.device = device
+        self.paths: dict[Node, Path] = {}
+        self.locals: dict[str, list[Local]] = {}
+        self.sizes: dict[Node, Size] = {}
+        self.contents: dict[Node, Contents] = {}
+
+    def cost(self, node: Node) -> int:
+        match node:
+            case Ident():
+                local = self.local(node.name)
+                self.paths[node] = local.path if local else (node.name,)
+                return 1
+            case Select():
+                return self._select(node)
+            case Call():
+                return self._call(node)
+            case ListOf() | MapOf():
+                return self._literal(node)
+            case Fold():
+                return self._binding(node) if node.binding else self._fold(node)
+            case Message():
+                return capped(MESSAGE + sum(map(self.cost, node.values)))
+        return 0
+
+    def local(self, name: str) -> Local | None:
+        known = self.locals.get(name)
+        return known[-1] if known else None
+
+    def push(self, name: str, path: Path, size: Size | None, contents: Contents | None = None) -> None:
+        self.locals.setdefault(name, []).append(Local(path, size, contents))
+
+    def path(self, node: Node) -> Path:
+        if isinstance(node, Ident) and (local := self.local(node.name)):
+            return local.path
+        return self.paths.get(node, ())
+
+    def size(self, node: Node) -> Size | None:
+        """Return what is known of the size of a node's value."""
+        if node in self.sizes:
+            return self.sizes[node]
+        match node:
+            case Literal(value=str() | bytes() as value):
+                return Size(len(value), len(value))
+            case Literal():
+                return ONE
+            case ListOf(elements=parts) | MapOf(entries=parts):
+                return Size(len(parts), len(parts))
+        found = size_at(self.path(node), self.device)
+        if found:
+            self.sizes[node] = found
+            return found
+        if _scalar(node.type):
+            return ONE
+        local = self.local(node.name) if isinstance(node, Ident) else None
+        return local.size if local else None
+
+    def inside(self, node: Node) -> Contents | None:
+        if node in self.contents:
+            return self.contents[node]
+        local = self.local(node.name) if isinstance(node, Ident) else None
+        return local.contents if local else None
+
+    def note(self, node: Node, size: Size | None, contents: Contents | None = None) -> None:
+        if size:
+            self.sizes[node] = size
+        if contents:
+            self.contents[node] = contents
+
+    def argument(self, node: Node) -> Argument:
+        path = self.path(node)
+        if path and path[0] == ACCUMULATOR:
+            path = ()
+        return Argument(path, node.type, node, self.size(node))
+
+    def _select(self, node: Select) -> int:
+        cost = self.cost(node.operand)
+        if node.test:
+            return cost
+        if node.operand.type.kind in ("map", "message"):
+            cost += 1
+        self.paths[node] = (*self.path(node.operand), node.name)
+        return capped(cost)
+
+    def _call(self, node: Call) -> int:
+        if node.function == "dyn":
+            cost = self.cost(node.args[0])
+            self.note(node, self.size(node.args[0]), self.inside(node.args[0]))
+            return capped(cost + 1)
+        costs = [self.cost(argument) for argument in node.args]
+        arguments = [self.argument(argument) for argument in node.args]
+        before = self.cost(node.target) if node.target else 0
+        target = self.argument(node.target) if node.target else None
+        worst, size = 0, None
+        for overload in node.overloads:
+            found = self._overload(node, overload, target, arguments, costs)
+            worst = max(worst, found.cost)
+            if found.size:
+                size = size.union(found.size) if size else found.size
+            if overload in ("index_list", "index_map"):
+                inside = self.inside(node.args[0])
+                size = inside.value if inside else None
+                step = "@items" if overload == "index_list" else "@values"
+                self.paths[node] = (*self.path(node.args[0]), step)
+            size = size or self.size(node)
+        self.note(node, size)
+        return capped(before + worst)
+
+    def _overload(
+        self, node: Call, overload: str, target: Argument | None, arguments: list[Argument], costs: list[int]
+    ) -> Estimate:
+        if overload == "conditional":
+            yes, no = (self.inside(part) for part in node.args[1:])
+            self.note(node, None, _union(yes, no))
+            size = (arguments[1].size or UNKNOWN).union(arguments[2].size or UNKNOWN)
+            return Estimate(capped(costs[0] + max(costs[1], costs[2])), size)
+        if overload in ("logical_and", "logical_or"):
+            return Estimate(capped(sum(costs)))
+        if overload in ("add_string", "add_bytes", "add_list"):
+            self.note(node, None, _union(*(self.inside(part) for part in node.args)))
+        found = call_cost(node.function, overload, target, arguments, self.device)
+        return Estimate(capped(found.cost + sum(costs)), found.size)
+
+    def _literal(self, node: ListOf | MapOf) -> int:
+        """Estimate a list or map that is written out."""
+        parts = node.children()
+        cost = capped(sum(map(self.cost, parts)) + (LIST if isinstance(node, ListOf) else MAP))
+        if isinstance(node, ListOf):
+            self.contents[node] = Contents("list", ONE, self._range(node.elements))
+        else:
+            keys, values = [one.key for one in node.entries], [one.value for one in node.entries]
+            self.contents[node] = Contents("map", self._range(keys), self._range(values))
+        return cost
+
+    def _range(self, nodes: list[Node]) -> Size:
+        size = NOTHING_YET if nodes else Size(0, 0)
+        for node in nodes:
+            size = size.union(self.size(node) or UNKNOWN)
+        return size
+
+    def _binding(self, node: Fold) -> int:
+        cost = self.cost(node.range) + self.cost(node.start)
+        self.push(node.accumulator, self.path(node.start), self.size(node.start), self.inside(node.start))
+        cost += self.cost(node.result)
+        self.locals[node.accumulator].pop()
+        self.note(node, self.size(node.result), self.inside(node.result))
+        return capped(cost)
+
+    def _fold(self, node: Fold) -> int:
+        cost = self.cost(node.range) + self.cost(node.start)
+        self.push(node.accumulator, self.path(node.start), self.size(node.start), self.inside(node.start))
+        inside = self.inside(node.range)
+        kind = inside.kind if inside else node.range.type.kind
+        keys, values = ("@indices", "@items") if kind == "list" else ("@keys", "@values")
+        key, value = (inside.key, inside.value) if inside else (None, None)
+        path = self.path(node.range)
+        if node.second:
+            self.push(node.variable, (*path, keys), key)
+            self.push(node.second, (*path, values), value)
+        elif kind == "list":
+            self.push(node.variable, (*path, values), value)
+        else:
+            self.push(node.variable, (*path, keys), key)
+        each = capped(self.cost(node.condition) + self.cost(node.step))
+        self.locals[node.variable].pop()
+        if node.second:
+            self.locals[node.second].pop()
+        cost += self.cost(node.result)
+        self.locals[node.accumulator].pop()
+        count = self.size(node.range) or UNKNOWN
+        if isinstance(node.start, Literal):
+            self.note(node, self.size(node.start))
+        elif isinstance(node.start, ListOf | MapOf):
+            self.note(node, count, self.inside(node.step))
+        return capped(cost + count.most * each)
+
+
+def _union(one: Contents | None, other: Contents | None) -> Contents | None:
+    if one is None or other is None:
+        return None
+    return Contents(one.kind, one.key.union(other.key), one.value.union(other.value))
+
+
+def _scalar(one: Type) -> bool:
+    return one.kind in SCALARS or (one.name == "optional_type" and _scalar(one.parameters[0]))

@@ -1,0 +1,232 @@
+"""Operators, and what else upstream decides by the values alone (cel-go `common/types/{int,uint,double,…}.go`)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from dra.cel import patterns
+from dra.cel.values import (
+    INT64,
+    UINT64,
+    Failure,
+    Map,
+    Optional,
+    TypeValue,
+    Uint,
+    compare,
+    is_equal,
+    no_overload,
+    type_of,
+)
+
+CONCATENATED = frozenset((str, bytes, list))
+
+
+def checked(value: int, kind: type) -> int:
+    """Return a result that fits its 64 bits. Raise `Failure` if it does not."""
+    if kind is Uint:
+        if value not in UINT64:
+            raise Failure("unsigned integer overflow")
+        return Uint(value)
+    if value not in INT64:
+        raise Failure("integer overflow")
+    return value
+
+
+def _add(one: Any, other: Any) -> Any:
+    kind = type(one)
+    if kind is not type(other):
+        raise no_overload()
+    if kind in CONCATENATED or kind is float:
+        return one + other
+    return _whole(one, other, lambda a, b: a + b)
+
+
+def _subtract(one: Any, other: Any) -> Any:
+    if type(one) is type(other) is float:
+        return one - other
+    return _whole(one, other, lambda a, b: a - b)
+
+
+def _multiply(one: Any, other: Any) -> Any:
+    if type(one) is type(other) is float:
+        return one * other
+    return _whole(one, other, lambda a, b: a * b)
+
+
+def _divide(one: Any, other: Any) -> Any:
+    if type(one) is type(other) is float:
+        return _divided(one, other)
+    return _whole(one, other, _quotient)
+
+
+def _divided(one: float, other: float) -> float:
+    if other:
+        return one / other
+    if not one or math.isnan(one):
+        return math.nan
+    return math.copysign(math.inf, one) * math.copysign(1, other)
+
+
+def _quotient(one: int, other: int) -> int:
+    """Divide as machines do: towards zero."""
+    if not other:
+        raise Failure("division by zero")
+    return abs(one) // abs(other) * (1 if (one < 0) is (other < 0) else -1)
+
+
+def _modulo(one: Any, other: Any) -> Any:
+    return _whole(one, other, _remainder)
+
+
+def _remainder(one: int, other: int) -> int:
+    if not other:
+        raise Failure("modulus by zero")
+    if one == INT64[0] and other == -1:
+        raise Failure("integer overflow")
+    return abs(one) % abs(other) * (-1 if one < 0 else 1)
+
+
+def _whole(one: Any, other: Any, work: Callable[[int, int], int]) -> int:
+    kind = type(one)
+    if kind is not type(other) or kind not in (int, Uint):
+        raise no_overload()
+    return checked(work(int(one), int(other)), kind)
+
+
+def _negate(value: Any) -> Any:
+    if type(value) is float:
+        return -value
+    if type(value) is not int:
+        raise no_overload()
+    return checked(-value, int)
+
+
+def _not(value: Any) -> bool:
+    if type(value) is not bool:
+        raise no_overload()
+    return not value
+
+
+def _in(element: Any, among: Any) -> bool:
+    if type(among) is list:
+        return any(is_equal(element, one) for one in among)
+    if isinstance(among, Map):
+        return element in among
+    raise no_overload()
+
+
+def size(value: Any) -> int:
+    """Count the code points, bytes, elements or entries."""
+    if type(value) in CONCATENATED or isinstance(value, Map):
+        return len(value)
+    raise no_overload("size", value)
+
+
+def _matches(text: Any, pattern: Any) -> bool:
+    if type(text) is not str or type(pattern) is not str:
+        raise no_overload()
+    return patterns.use(pattern).search(text) is not None
+
+
+def _flatten(found: Any, depth: Any = 1) -> list[Any]:
+    if type(found) is not list or type(depth) is not int:
+        raise no_overload("flatten", found)
+    if depth < 0:
+        raise Failure("level must be non-negative")
+    made: list[Any] = []
+    for one in found:
+        if type(one) is list and depth:
+            made += _flatten(one, depth - 1)
+        else:
+            made.append(one)
+    return made
+
+
+def _text_test(test: Callable[[str, str], bool]) -> Callable[[Any, Any], bool]:
+    def run(text: Any, part: Any) -> bool:
+        if type(text) is not str or type(part) is not str:
+            raise no_overload()
+        return test(text, part)
+
+    return run
+
+
+def _sorted(found: Any) -> list[Any]:
+    return sorted_by(found, found)
+
+
+def sorted_by(found: Any, keys: Any) -> list[Any]:
+    """Return a list in the order of its keys."""
+    if type(found) is not list or type(keys) is not list:
+        raise no_overload()
+    if not keys:
+        return list(found)
+    kind = type(keys[0])
+    if kind not in (bool, int, Uint, float, str, bytes):
+        raise Failure("list elements must be comparable")
+    if any(type(key) is not kind for key in keys):
+        raise Failure("list elements must have the same type")
+    return [found[place] for place in sorted(range(len(found)), key=keys.__getitem__)]
+
+
+def _type(value: Any) -> TypeValue:
+    return TypeValue(type_of(value).name)
+
+
+def _dyn(value: Any) -> Any:
+    return value
+
+
+def insert(into: Map, *given: Any) -> Map:
+    """Return a map with an entry, or the entries of another map, added."""
+    return insert_in_place(Map({name: into.find(name)[0] for name in into}), *given)
+
+
+def insert_in_place(into: Map, *given: Any) -> Map:
+    entries = [given] if len(given) == 2 else [(name, given[0].find(name)[0]) for name in given[0]]
+    for name, value in entries:
+        if name in into:
+            raise Failure(f"insert failed: key {name} already exists")
+        into.put(name, value)
+    return into
+
+
+def extend_in_place(into: list[Any], more: Any) -> list[Any]:
+    into += more
+    return into
+
+
+def non_zero(value: Any) -> Optional:
+    """Return an optional that is empty for null, false, 0, "" and empty lists and maps."""
+    zero = value is None or (type(value) in (bool, int, Uint, float, str, bytes, list) and not value)
+    return Optional(False) if zero or (isinstance(value, Map) and not len(value)) else Optional(True, value)
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "!_": _not,
+    "-_": _negate,
+    "_+_": _add,
+    "_-_": _subtract,
+    "_*_": _multiply,
+    "_/_": _divide,
+    "_%_": _modulo,
+    "_<_": lambda one, other: compare(one, other) < 0,
+    "_<=_": lambda one, other: compare(one, other) <= 0,
+    "_>_": lambda one, other: compare(one, other) > 0,
+    "_>=_": lambda one, other: compare(one, other) >= 0,
+    "@in": _in,
+    "size": size,
+    "type": _type,
+    "dyn": _dyn,
+    "matches": _matches,
+    "contains": _text_test(lambda text, part: part in text),
+    "startsWith": _text_test(str.startswith),
+    "endsWith": _text_test(str.endswith),
+    "flatten": _flatten,
+    "sort": _sorted,
+    "@sortByAssociatedKeys": sorted_by,
+    "cel.@mapInsert": insert,
+}

@@ -1,0 +1,257 @@
+"""
+Values at run time: which Python type carries which CEL type, equality and order (cel-go `common/types`).
+
+bool, int, float, str, bytes, None and list are themselves; uint is `Uint`, a quantity `Amount`,
+a version `dra.semver.Version`. What goes wrong raises `Failure` with upstream's words.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from ipaddress import IPv4Address, IPv6Address
+from typing import Any, NamedTuple
+
+from dra.cel import kinds
+from dra.cel.amount import Amount
+from dra.cel.kinds import Type
+from dra.semver import Version
+
+INT64, UINT64 = range(-(2**63), 2**63), range(2**64)
+
+
+class Failure(Exception):
+    """An evaluation went wrong; the message is upstream's. `&&` and `||` may do without the value."""
+
+
+class Panic(Exception):
+    """Upstream's evaluator broke down: unlike a `Failure` this ends the evaluation whatever is around it."""
+
+
+class Uint(int):
+    """An unsigned number of 64 bits."""
+
+    __slots__ = ()
+
+
+class Optional(NamedTuple):
+    """`present` tells a value that is null from no value."""
+
+    present: bool
+    value: Any = None
+
+
+NONE = Optional(False)
+
+
+class Address(NamedTuple):
+    ip: IPv4Address | IPv6Address
+
+    def __str__(self) -> str:
+        return str(self.ip)
+
+
+class Prefix(NamedTuple):
+    """An address with the length of its network prefix; the bits after it are kept."""
+
+    ip: IPv4Address | IPv6Address
+    bits: int
+
+    def __str__(self) -> str:
+        return f"{self.ip}/{self.bits}"
+
+
+class TypeValue(NamedTuple):
+    """What type() gives; types are told apart by name alone."""
+
+    name: str
+
+
+class Map:
+    """A map; bool keys are kept apart from the numbers that Python takes them for."""
+
+    __slots__ = ("_entries",)
+
+    def __init__(self, entries: Mapping[Any, Any] | None = None) -> None:
+        self._entries: dict[Any, Any] = {_key(name): value for name, value in (entries or {}).items()}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (name[0] if type(name) is tuple else name for name in self._entries)
+
+    def __contains__(self, name: Any) -> bool:
+        if self._entries and type(self) is Map:
+            hashable(name)
+        return type(name) in KEYS and _key(name) in self._entries
+
+    def find(self, name: Any) -> tuple[Any, bool]:
+        """Return the value of a key and whether there is one."""
+        if name in self:
+            return self._entries[_key(name)], True
+        return None, False
+
+    def put(self, name: Any, value: Any) -> None:
+        hashable(name)
+        if type(name) not in KEYS:
+            raise Failure(f"unsupported key type: {type_of(name).name}")
+        self._entries[_key(name)] = value
+
+    def drop(self, name: Any) -> None:
+        self._entries.pop(_key(name), None)
+
+
+class Names(Map):
+    """A map of names that came with the device: plain, since its keys are texts."""
+
+    __slots__ = ()
+
+    def __init__(self, entries: dict[str, Any]) -> None:
+        self._entries = entries
+
+
+class Domains(Names):
+    """Domains to names to values: a domain that the device lacks reads as an empty map."""
+
+    __slots__ = ()
+
+    def find(self, name: Any) -> tuple[Any, bool]:
+        found = self._entries.get(name) if type(name) is str else None
+        return (EMPTY if found is None else found), True
+
+
+EMPTY = Names({})
+NUMBERS = frozenset((int, Uint, float))
+KEYS = frozenset((int, Uint, float, str, bool))
+
+
+def hashable(name: Any) -> None:
+    """Raise `Panic` for what upstream's maps cannot look up."""
+    if type(name) in UNHASHABLE:
+        raise Panic(f"internal error: runtime error: hash of unhashable type {UNHASHABLE[type(name)]}")
+
+
+def _key(name: Any) -> Any:
+    return (name,) if type(name) is bool else name
+
+
+UNHASHABLE: dict[type, str] = {bytes: "types.Bytes", Version: "cel.Semver"}
+NAMES: dict[type, Type] = {
+    bool: kinds.BOOL,
+    int: kinds.INT,
+    Uint: kinds.UINT,
+    float: kinds.DOUBLE,
+    str: kinds.STRING,
+    bytes: kinds.BYTES,
+    type(None): Type("null", "null_type"),
+    list: kinds.list_of(kinds.DYN),
+    Map: kinds.map_of(kinds.DYN, kinds.DYN),
+    Names: kinds.map_of(kinds.DYN, kinds.DYN),
+    Domains: kinds.map_of(kinds.DYN, kinds.DYN),
+    Optional: kinds.optional_of(kinds.DYN),
+    Amount: kinds.QUANTITY,
+    Version: kinds.SEMVER,
+    Address: kinds.IP,
+    Prefix: kinds.CIDR,
+    TypeValue: kinds.TYPE,
+}
+
+
+def type_of(value: Any) -> Type:
+    """Return the type of a value, as far as a value alone tells it."""
+    return NAMES[type(value)] if type(value) in NAMES else value.CEL_TYPE  # type: ignore[no-any-return]
+
+
+def matches(wanted: Type, value: Any) -> bool:
+    """Say whether a value can be passed for a parameter; of a list or map only the first entry is looked at."""
+    if wanted.kind in ("dyn", "any", "parameter"):
+        return True
+    if wanted.name != type_of(value).name:
+        return False
+    if wanted.kind == "list":
+        return not value or matches(wanted.parameters[0], value[0])
+    if wanted.kind == "map":
+        first = next(iter(value), None)
+        return len(value) == 0 or (
+            matches(wanted.parameters[0], first) and matches(wanted.parameters[1], value.find(first)[0])
+        )
+    return True
+
+
+def no_overload(function: str = "", *values: Any) -> Failure:
+    given = ", ".join(type_of(value).name for value in values)
+    return Failure(f"no such overload: {function}({given})" if function else "no such overload")
+
+
+def equal(one: Any, other: Any) -> bool:
+    """Say whether two values are equal. Raise `Failure` if a quantity or the like meets something else."""
+    kind, with_kind = type(one), type(other)
+    if kind is str or kind is bool or kind is bytes:
+        return kind is with_kind and bool(one == other)
+    if kind in NUMBERS:
+        return with_kind in NUMBERS and not _unordered(one, other) and _sign(one, other) == 0
+    if one is None or other is None:
+        return one is other
+    if kind is list:
+        return (
+            with_kind is list
+            and len(one) == len(other)
+            and not any(unequal_for_sure(*pair) for pair in zip(one, other, strict=True))
+        )
+    if isinstance(one, Map):
+        return (
+            isinstance(other, Map) and len(one) == len(other) and all(_same(one, other, name) for name in one)
+        )
+    if kind is Optional:
+        if with_kind is not Optional or one.present is not other.present:
+            return False
+        return not one.present or equal(one.value, other.value)
+    if kind is TypeValue:
+        return with_kind is TypeValue and one == other
+    if kind is not with_kind or (kind is Amount and other.computed):
+        raise no_overload()
+    return bool(one.nano == other.nano if kind is Amount else one == other)
+
+
+def is_equal(one: Any, other: Any) -> bool:
+    """Say whether two values are equal for sure: where they cannot be compared they are not."""
+    try:
+        return equal(one, other)
+    except Failure:
+        return False
+
+
+def unequal_for_sure(one: Any, other: Any) -> bool:
+    """Say whether two values differ; inside lists and maps upstream takes a failing comparison for equality."""
+    try:
+        return not equal(one, other)
+    except Failure:
+        return False
+
+
+def _same(one: Map, other: Map, name: Any) -> bool:
+    value, found = other.find(name)
+    return found and not unequal_for_sure(one.find(name)[0], value)
+
+
+def compare(one: Any, other: Any) -> int:
+    """Return -1, 0 or 1. Raise `Failure` where there is no order between the two."""
+    kind, with_kind = type(one), type(other)
+    if kind in NUMBERS and with_kind in NUMBERS:
+        if _unordered(one, other):
+            raise Failure("NaN values cannot be ordered")
+        return _sign(one, other)
+    if kind is with_kind and kind in (str, bytes, bool):
+        return (one > other) - (one < other)
+    raise no_overload()
+
+
+def _unordered(one: Any, other: Any) -> bool:
+    return any(type(value) is float and math.isnan(value) for value in (one, other))
+
+
+def _sign(one: Any, other: Any) -> int:
+    if type(one) is float or type(other) is float:  # upstream compares as doubles, however large the number
+        one, other = float(one), float(other)
+    return (one > other) - (one < other)
