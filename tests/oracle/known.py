@@ -15,19 +15,9 @@ def _too_long(verdict: Verdict) -> bool:
     )
 
 
-def _not_supported(verdict: Verdict) -> bool:
-    """Say whether ours refuses an alpha feature, which the case has on, by its name."""
-    told = verdict.ours.get("error") or ""
-    return any(
-        on and f"{switch} is not supported by this portal" in told
-        for switch, on in verdict.case.get("features", {}).items()
-    )
-
-
 # why → whether a difference is of that kind
 KNOWN: Mapping[str, Callable[[Verdict], bool]] = {
     f"the search takes upstream more than {MANY_STEPS} steps, or too long": _too_long,
-    "an alpha feature that the engine refuses by name": _not_supported,
 }
 
 

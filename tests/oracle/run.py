@@ -25,7 +25,7 @@ class Verdict:
 
 @dataclass
 class Speed:
-    """Cases, and processor seconds of each side, which a busy machine does not change as it does the clock."""
+    """Cases, and processor seconds of each side: those of the clock would depend on what else runs."""
 
     cases: int = 0
     ours: float = 0.0

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from tests.oracle.run import Verdict
 
@@ -56,10 +57,10 @@ def without(case: dict, paths: Sequence[Path]) -> dict:
     smaller = json.loads(json.dumps(case))  # no copy.deepcopy: parts that are one object must come apart
     # Inner things and later places first, so that the other paths stay true.
     for path in sorted(paths, key=lambda one: (-len(one), -one[-1] if isinstance(one[-1], int) else 0)):
-        holder: dict | list = smaller
+        holder: Any = smaller
         for key in path[:-1]:
-            holder = holder[key]  # type: ignore[index]
-        gone = holder.pop(path[-1])  # type: ignore[call-overload]
+            holder = holder[key]
+        gone = holder.pop(path[-1])
         if path[0] == "slices" and len(path) == 2:
             _count_less(smaller["slices"], gone["spec"])
     return smaller

@@ -58,13 +58,6 @@ def test_giving_up_is_accepted_only_where_upstream_searches_long(steps, accepted
     assert bool(why_accepted(Verdict({}, upstream, ours, "differs"))) is accepted
 
 
-def test_a_refused_feature_is_accepted_only_where_it_is_on():
-    ours = {"error": "the feature DerivedAttributes is not supported by this portal.", "results": None}
-    upstream = FITS_NOT | {"steps": 0}
-    assert why_accepted(Verdict({"features": {"DerivedAttributes": True}}, upstream, ours, "differs"))
-    assert not why_accepted(Verdict({"features": {}}, upstream, ours, "differs"))
-
-
 def slices(count: int) -> list[dict]:
     pool = {"name": "p", "generation": 1, "resourceSliceCount": count}
     return [

@@ -115,7 +115,7 @@ def _one_name(dice: Dice, devices: dict) -> None:
     form = dice.choice(["exactly", "firstAvailable"])
     for request in devices["requests"]:
         if form in request:
-            request["name"] = "r0"
+            request["name"] = "same"
 
 
 def _limits(dice: Dice, devices: dict) -> None:
