@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dra.cel import CelError, CompileError, NotPreviewable, Selector, compile_selector
-from dra.cel.scan import Reading
+from dra.cel.reading import Reading
 from dra.facts import Ref
 from dra.lint.published import Published
 from dra.lint.rewrite import methods
@@ -45,11 +45,11 @@ class Population:
         refs: set[Ref] = set()
         self._whole = False
         for expression in expressions:
-            reading = _reading(expression) or _reading(methods(expression))
+            reading = self._reading(expression) or self._reading(methods(expression))
             if reading is None:
                 continue
             refs |= reading.refs
-            self._whole = self._whole or reading.everything
+            self._whole = self._whole or bool(reading.names or reading.whole)
         meant = {published.closest(ref) for ref in refs if not published.has(ref)}
         refs |= {ref for ref in meant if ref is not None}
         self._refs = [(part, domain, name, f"{domain}/{name}") for part, domain, name in sorted(refs)]
@@ -101,7 +101,9 @@ class Population:
         """Raise `CompileError` or `NotPreviewable` for what cannot be evaluated here."""
         known = self._judged.get(expression)
         if known is None:
-            known = self._judged[expression] = self._judge(compile_selector(expression))
+            known = self._judged[expression] = self._judge(
+                compile_selector(expression, self.picture.features)
+            )
         return known
 
     def _judge(self, selector: Selector) -> Judged:
@@ -127,16 +129,16 @@ class Population:
     def try_out(self, expression: str) -> Judged | None:
         """Return what another expression says, None if it cannot be used or reads what was not foreseen."""
         try:
-            selector = compile_selector(expression)
+            selector = compile_selector(expression, self.picture.features)
             known = {ref[:3] for ref in self._refs}
-            foreseen = not selector.reading.everything and selector.reading.refs <= known
+            reading = selector.reading
+            foreseen = not (reading.names or reading.whole) and reading.refs <= known
             return self._judge(selector) if self._whole or foreseen else None
         except (CompileError, NotPreviewable):
             return None
 
-
-def _reading(expression: str) -> Reading | None:
-    try:
-        return compile_selector(expression).reading
-    except CelError:
-        return None
+    def _reading(self, expression: str) -> Reading | None:
+        try:
+            return compile_selector(expression, self.picture.features).reading
+        except CelError:
+            return None

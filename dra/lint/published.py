@@ -44,11 +44,11 @@ class Published:
         of_part = [one for one in self.names if one[0] == part]
         here = {one[2].lower(): one for one in of_part if one[1] == domain}
         there = {one[1]: one for one in of_part if one[2] == name}
-        anywhere = {f"{one[1]}/{one[2]}".lower(): one for one in of_part}
+        elsewhere = {one[2].lower(): one for one in of_part if one[1] != domain}
         for wanted, known, cutoff in (
             (name.lower(), here, 0.7),
             (domain, there, 0.5),
-            (f"{domain}/{name}".lower(), anywhere, 0.75),
+            (name.lower(), elsewhere, 0.8),
         ):
             if close := get_close_matches(wanted, list(known), n=1, cutoff=cutoff):
                 return known[close[0]]

@@ -36,6 +36,8 @@ class Checker:
         if stage.error is not None:
             yield self._unusable(stage)
             return
+        if not stage.reaching:
+            return  # it is asked about no device
         unknown = [ref for ref in sorted(self._refs(stage)) if not self.published.has(ref)]
         if stage.failed:
             yield self._fails(stage, guard=not unknown)
@@ -138,9 +140,8 @@ class Checker:
         sound = not judged.failed & stage.reaching and holds(judged)
         return Fix(stage.path, stage.expression, text) if sound else None
 
-    @staticmethod
-    def _refs(stage: Stage) -> frozenset[Ref]:
-        return compile_selector(stage.expression).reading.refs
+    def _refs(self, stage: Stage) -> set[Ref]:
+        return compile_selector(stage.expression, self.population.picture.features).reading.refs
 
 
 def devices(number: int) -> str:

@@ -62,4 +62,4 @@ def _finding(
 
 
 def _in_gib(amount: Quantity) -> str:
-    return f" ({amount.bytes / rewrite.GIB:.1f} GiB)" if amount.bytes >= rewrite.GIB else ""
+    return f" ({amount.bytes / rewrite.GIB:.2f} GiB)" if amount.bytes >= rewrite.GIB else ""

@@ -169,6 +169,12 @@ def test_what_no_end_of_a_claim_helps_has_no_ending():
         assert would_fit_without(seen, wish).endings == ()
 
 
+def test_nobody_needs_to_end_for_what_fits():
+    pool = resource_slice("node-a", [gpu(0), gpu(1)])
+    found = would_fit_without(picture([pool], holds("gpu-0")), spec(exactly()))
+    assert (found.sentence, found.endings) == ("", ())
+
+
 def test_who_only_looks_on_holds_nothing():
     pool = resource_slice("node-a", [gpu(0)])
     seen = picture([pool], holds("gpu-0", name="holder"), holds("gpu-0", name="admin", adminAccess=True))
