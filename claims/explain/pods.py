@@ -94,7 +94,13 @@ def views(claim: Claim, pods: Sequence[Pod]) -> list[PodView]:
     claims = _claims(claim, {name for pod in pods for name in pod.claims})
     templates = _templates(claim, {name for pod in pods for name in pod.templates})
     found = [view_of(pod, claims, templates) for pod in pods]
-    return sorted(found, key=lambda view: (stages.ORDER.index(view.stage), view.pod.name))
+    return sorted(found, key=_urgency)
+
+
+def _urgency(view: PodView) -> tuple[int, bool, str]:
+    """Of those that wait for the scheduler, those come first of which it speaks of devices."""
+    speaks = view.said is not None and bool(view.said.out_for_devices)
+    return stages.ORDER.index(view.stage), not speaks, view.pod.name
 
 
 def lost(claim: Claim) -> list[PodView]:

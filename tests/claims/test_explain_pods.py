@@ -363,6 +363,8 @@ def test_pods_that_wait_for_different_reasons_are_told_apart(claim, mirror):
         "train-0", "train-1, train-2, train-3 and 2 more", "train-80",
     ]  # fmt: skip
     assert found.more == 2
+    assert found.fit is not None
+    assert found.fit.agrees is None  # without a DeviceClass nothing can be told
     assert "The pod train-0 waits. 8 more pods wait for other reasons." in found.answer.sentence
 
 
@@ -418,3 +420,14 @@ def test_something_new_that_is_said_of_a_pod_moves_the_claim_on(claim, mirror):
     PodEvent.objects.filter(pk=row.pk).update(count=9, last_at=timezone.now())
     mirror.tell("train", kind="Pod")
     assert Claim.objects.get(pk=claim.pk).version == after
+
+
+def test_the_picture_is_held_against_what_was_said_of_devices(claim, mirror, fra):
+    have_devices(fra, "gpu-0")
+    other = "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."
+    mirror.pod("a", claims=["sam"], phase="Pending", message=other)
+    mirror.pod("b", claims=["sam"], phase="Pending", message=NOTHING_FITS)
+    found = explain(claim)
+    assert found.fit is not None
+    assert found.fit.agrees is False
+    assert [view.pod.name for view in found.pods] == ["b", "a"]

@@ -1,0 +1,58 @@
+"""Why a claim waits, as an engineer sees it in the browser without reloading, and without JavaScript."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from cluster.connect import connect
+from cluster.credentials import from_kubeconfig, seal
+from cluster.kinds import POD
+from tests.e2e.person import WAIT, Person
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture
+def alice(simulated):
+    """Who starts pods."""
+    return connect(seal(from_kubeconfig(simulated.kubeconfig("people"))))
+
+
+def test_a_page_says_why_a_pod_waits_and_who_can_do_what(simulated, browser, alice):
+    mira = Person(browser, simulated.url, "engineer").sign_in()
+    mira.ask("slice-10g", "why-not")
+    mira.sees_state("Waiting for a pod")  # the profile needs nobody's approval
+    panel = mira.page.locator("#claim-explain")
+    expect(panel.get_by_text("Pods that wait")).to_have_count(0)
+
+    pod = mira.snippet("Pod")
+    name = pod["metadata"]["name"]
+    pod["spec"]["nodeSelector"] = {"nobody": "has-this"}
+    alice.create(POD, pod)
+    expect(panel.get_by_text("Waits for the scheduler")).to_be_visible(timeout=WAIT)
+    expect(panel.get_by_text("The pod wants other nodes").first).to_be_visible(timeout=WAIT)
+    expect(panel.get_by_text(re.compile("the claim fits on|portal's picture")).first).to_be_visible()
+    now = mira.page.locator(".dg-chain [aria-current='step']")
+    expect(now).to_contain_text("Scheduler")
+
+    plain = Person(browser, simulated.url, "engineer", java_script_enabled=False)
+    plain.page.goto("/accounts/login/")
+    plain.page.get_by_label("User name or email address").fill("engineer")
+    plain.page.get_by_label("Password").fill("demo")
+    plain.page.get_by_role("button", name="Sign in").click()
+    plain.page.goto(mira.page.url)
+    expect(plain.page.locator("#claim-explain")).to_contain_text("The scheduler says:")
+    plain.leaves()
+
+    alice.delete(POD, name, namespace="vision")
+    expect(panel.get_by_text("Waits for the scheduler")).to_have_count(0, timeout=WAIT)
+    del pod["spec"]["nodeSelector"]
+    pod["spec"]["resourceClaims"].append({"name": "data", "resourceClaimName": "not-there"})
+    alice.create(POD, pod)
+    expect(panel.get_by_text("Names a claim that is missing")).to_be_visible(timeout=WAIT)
+    expect(mira.page.get_by_text("You act next.")).to_be_visible()
+
+    alice.delete(POD, name, namespace="vision")
+    mira.release()
+    mira.leaves()
