@@ -61,6 +61,15 @@ CATALOGUE: list[dict[str, Any]] = [
         "automatic_duration": 72 * HOURS,
     },
     {
+        # An L40S publishes 46068Mi, a little less than 45Gi: the check of the catalogue finds that and mends it.
+        "slug": "any-48g",
+        "title": "Any GPU from 48 GB",
+        "use": "Batch jobs that take whichever large GPU is free first.",
+        "spec": asking("gpu.nvidia.com", memory_of("gpu.nvidia.com", "45Gi")),
+        "max_devices": 4,
+        "approval": Approval.LEAD,
+    },
+    {
         "slug": "notebook-24g",
         "title": "Notebook 24 GB",
         "use": "Interactive work, evaluation, small models.",

@@ -55,6 +55,13 @@ def test_a_platform_admin_sees_all_names(client, root, full):
     assert "nlp/secret-project" in client.get(PAGE, asked(2)).text
 
 
+def test_what_fits_needs_nobodys_end(client, alice, full):
+    publish(full, gpu(0), node="node-b")
+    client.force_login(alice)
+    assert "One claim fits now" in client.get(PAGE, asked(1)).text
+    assert PAGE not in client.get(reverse("claims:request_preview"), asked(1)).text
+
+
 def test_what_no_end_helps_is_said(client, alice, full):
     client.force_login(alice)
     assert "No single claim and no pair" in client.get(PAGE, asked(3)).text

@@ -35,6 +35,8 @@ PAGES = {
         "/devices/",
         "{device}",
         "/profiles/",
+        "/profiles/lint/",
+        "{fix}",
         "/profiles/train-80g/",
         "/rates/",
     ],
@@ -49,6 +51,7 @@ def addresses(person, paths):
         "{teams:people}": ("/", "People"),
         "{teams:tokens}": ("/", "API tokens"),
         "{claim}": ("/claims/", "sam2-finetune"),
+        "{fix}": ("/profiles/lint/", re.compile(r"^Show the fix")),
         "{device}": ("/devices/?q=gpu-1", re.compile(r"^gpu-1")),
     }
     for path in paths:
