@@ -217,7 +217,7 @@ class Stock:
         """
         known = self._verdicts.get((expression, features))
         if known is None:
-            selector = compile_selector(expression)
+            selector = compile_selector(expression, features)
             known = judge(selector, self.devices, self._shapes(selector))
             _keep(self._verdicts, (expression, features), known)
         return known
@@ -229,9 +229,11 @@ class Stock:
         What it reads is numbered per attribute, and kept: the next expression over the same attributes looks
         at no device at all.
         """
-        if selector.reading.everything:
-            return _numbered(selector.shapes(self.devices))
-        columns = [self._drivers, *map(self._seen, sorted(selector.reading.refs))]
+        read = selector.reading
+        refs = (ref for ref in read.refs if ref[0] not in read.whole)
+        names = ((part, NAMES) for part in read.names - read.whole)
+        whole = ((part, WHOLE) for part in read.whole)
+        columns = [self._drivers, *map(self._seen, sorted((*refs, *names, *whole)))]
         return columns[0] if len(columns) == 1 else _numbered(zip(*columns, strict=True))
 
     @cached_property

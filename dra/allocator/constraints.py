@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from dra.allocator.derived import derive, expression_of
 from dra.allocator.errors import AllocationError
 from dra.facts import lookup
 from dra.features import NEWEST, Features
@@ -45,7 +46,7 @@ class Constraint:
         return not self.requests or ask.request in self.requests or ask.result_name in self.requests
 
     def value(self, device: PoolDevice) -> Json | None:
-        """Return the attribute of the device, as the slice has it."""
+        """Return the attribute that the slice gives the device."""
         domain, slash, name = self.attribute.partition("/")
         listed: Json = device.raw.get("attributes") or {}
         if not slash:
@@ -53,9 +54,14 @@ class Constraint:
         found: Json | None = lookup(listed, device.driver, domain, name)
         return found
 
-    def add(self, device: PoolDevice) -> bool:
-        """Accept the device and remember it, or refuse it."""
-        value = self.value(device)
+    def add(self, ask: Ask, device: PoolDevice) -> bool:
+        """
+        Accept the device for a request and remember it, or refuse it.
+
+        Raise `AllocationError` if the request derives the attribute, and that fails.
+        """
+        expression = expression_of(ask, self.attribute)
+        value = derive(self.attribute, expression, device) if expression else self.value(device)
         if value is None:
             return False
         if self.lists:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
+from dra.allocator.derived import compile_derived
 from dra.allocator.plan import ClaimPlan
 from dra.allocator.site import Site
-from dra.cel import CelError, Selector, compile_selector
+from dra.cel import CelError, Selector
+from dra.cel.stored import compile_stored
 from dra.held import Held
 
 
@@ -28,16 +30,18 @@ class Looks:
             self._known[spot] = self._look(spot)
         return self._known[spot]
 
-    def _compiled(self) -> list[Selector | None]:
+    def _compile_all(self) -> list[Selector | None]:
         if self._selectors is None:
             wishes = [wish for plan in self.plans for options in plan.wishes for wish in options]
             expressions = {one for wish in wishes for one in (*wish.class_expressions, *wish.expressions)}
-            self._selectors = [_compile(expression) for expression in sorted(expressions)]
+            derived = {str(one.get("expression") or "") for wish in wishes for one in wish.ask.derived}
+            self._selectors = [_compiled(compile_stored, expression) for expression in sorted(expressions)]
+            self._selectors += [_compiled(compile_derived, expression) for expression in sorted(derived)]
         return self._selectors
 
     def _look(self, spot: int) -> Hashable:
         device, raw = self.site.devices[spot], self.site.devices[spot].raw
-        selectors = self._compiled()
+        selectors = self._compile_all()
         if any(selector is None for selector in selectors):
             return spot
         seen = [next(selector.shapes((device,))) for selector in selectors if selector is not None]
@@ -59,8 +63,8 @@ class Looks:
         )
 
 
-def _compile(expression: str) -> Selector | None:
+def _compiled(compiler: Callable[[str], Selector], expression: str) -> Selector | None:
     try:
-        return compile_selector(expression)
+        return compiler(expression)
     except CelError:
         return None

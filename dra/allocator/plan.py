@@ -111,9 +111,8 @@ def _check_switches(request: Json, features: Features) -> None:
 
 def _wish(site: Site, ask: Ask, *, literal: bool) -> Wish:
     what, features = f"Request {ask.result_name}", site.features
-    if ask.raw.get("derivedAttributes"):
-        state = "is not supported by this portal" if features.derived_attributes else "is off"
-        raise AllocationError(f"{what} has derived attributes; the feature DerivedAttributes {state}.")
+    if ask.raw.get("derivedAttributes") and not features.derived_attributes:
+        raise AllocationError(f"{what} has derived attributes; the feature DerivedAttributes is off.")
     if any(not one.get("cel") and one.get("cel") != {} for one in ask.raw.get("selectors") or ()):
         raise AllocationError(f"{what} has a selector without a CEL expression.")
     if not ask.alternative and ask.raw.get("adminAccess") is not None and not features.admin_access:

@@ -228,7 +228,7 @@ class Search:
         for constraint in self.plans[number].constraints:
             if not constraint.applies(wish.ask):
                 continue
-            if not constraint.add(device):
+            if not constraint.add(wish.ask, device):
                 for earlier in added:
                     earlier.drop()
                 if wish.all_of is not None:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dra.allocator.errors import AllocationError
-from dra.cel import CelError, compile_selector
+from dra.cel import CelError, CompileError
+from dra.cel.stored import compile_stored
 from dra.facts import Malformed, entries
 from dra.features import Features
 from dra.ground import NodePool
@@ -70,12 +71,15 @@ class Site:
         device = self.devices[spot]
         if self.features.stable and device.shareable:
             bare = {key: value for key, value in device.raw.items() if key != "allowMultipleAllocations"}
-            return compile_selector(expression).matches(_Unshared(device.driver, bare))
+            return compile_stored(expression).matches(_Unshared(device.driver, bare))
         stock = self.picture.stock
         place = stock.index.get(device.key)
         if place is None or stock.devices[place] is not device:  # only this node sees the device
-            return compile_selector(expression).matches(device)
-        verdicts = stock.verdicts(expression)
+            return compile_stored(expression).matches(device)
+        try:
+            verdicts = stock.verdicts(expression, self.features)
+        except CompileError:  # it may use what is off, or cost too much: what is stored is taken all the same
+            return compile_stored(expression).matches(device)
         if place in verdicts.failing:
             raise verdicts.failing[place]
         return bool(verdicts.flags[place])

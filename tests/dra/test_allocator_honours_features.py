@@ -119,6 +119,57 @@ def test_list_attributes_are_compared_as_sets(constraint, expected):
     assert given(seen(devices, NEWEST), wish) is None
 
 
+def derived(expression, **more):
+    attribute = {"name": "own/kind", "expression": expression}
+    return spec(
+        exactly(2, derivedAttributes=[attribute]), constraints=[{"matchAttribute": "own/kind"} | more]
+    )
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("device.attributes['gpu.nvidia.com'].productName", [["gpu-0", "gpu-2"]]),
+        ("size(device.attributes['gpu.nvidia.com'].productName)", [["gpu-0", "gpu-1"]]),
+        ("semver('1.0.0')", [["gpu-0", "gpu-1"]]),
+        ("device.attributes['gpu.nvidia.com'].uuid // of each its own", None),
+        ("[1, 2]", None),  # a list, where lists are off
+    ],
+)
+def test_attributes_may_be_derived_by_the_request(expression, expected):
+    devices = [gpu(0, product="A"), gpu(1, product="B"), gpu(2, product="A")]
+    on = Features(derived_attributes=True)
+    assert given(seen(devices, on), derived(expression)) == expected
+    listed = Features(derived_attributes=True, list_type_attributes=True)
+    assert given(seen(devices, listed), derived("[1, 2]")) == [["gpu-0", "gpu-1"]]
+    assert given(seen(devices, listed), derived("[]")) is None
+
+
+@pytest.mark.parametrize(
+    ("expression", "said"),
+    [
+        ("device.attributes['gpu.nvidia.com'].nope", "no such key: nope"),
+        ("1.5", "1.5 is no text, whole number, boolean or version"),
+        ("[dyn(1), dyn('a')]", "a list of int and string"),
+        ("device.attributes[", "compilation failed"),
+        ("", "compilation failed"),
+    ],
+)
+def test_a_derived_attribute_that_cannot_be_told_is_an_error(expression, said):
+    with pytest.raises(AllocationError, match=said):
+        given(seen([gpu(0), gpu(1)], Features(derived_attributes=True)), derived(expression))
+
+
+def test_a_derived_attribute_that_no_constraint_names_is_not_evaluated():
+    wish = derived("device.nonsense", matchAttribute="gpu.nvidia.com/productName")
+    assert given(seen([gpu(0), gpu(1)], Features(derived_attributes=True)), wish) == [["gpu-0", "gpu-1"]]
+
+
+def test_what_is_stored_may_use_what_is_off():
+    wish = spec(exactly(1, "device.allowMultipleAllocations || [1].includes(1)"))
+    assert given(seen([gpu(0)], Features(consumable_capacity=True)), wish) == [["gpu-0"]]
+
+
 def grouped(number, *groups):
     takes = {"counterSet": "s", "counters": {"memory": {"value": "1"}}}
     return gpu(number, consumesCounters=[takes | ({"compatibilityGroups": list(groups)} if groups else {})])
