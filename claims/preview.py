@@ -4,7 +4,7 @@ wrong.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from claims import approvals, quotas
@@ -82,20 +82,7 @@ def preview(
     picture = picture_of(cluster)
     claims = max(parallel, 1)
     found = match.preview(picture, wish.spec, claims=claims)
-    helps: list[Relief] = []
-    offers: list[Offer] = []
-    if with_help or not found.fits:
-        helps = what_would_help(picture, wish.spec, claims, found)
-        offers = offers_for(
-            team=team,
-            cluster=cluster,
-            picture=picture,
-            chosen=[profile, *alternatives],
-            devices=devices,
-            parallel=claims,
-            delivery=delivery,
-        )
-    return RequestPreview(
+    seen = RequestPreview(
         wish=wish,
         match=found,
         quota_lines=tuple(lines),
@@ -104,6 +91,17 @@ def preview(
         kinds=kinds_for(cluster.pk, picture, wish.spec),
         problems=tuple(wish.problems),
         picture=picture,
-        help=tuple(helps),
-        offers=tuple(offers),
     )
+    if found.fits and not with_help:
+        return seen
+    offers = offers_for(
+        team=team,
+        cluster=cluster,
+        picture=picture,
+        chosen=[profile, *alternatives],
+        devices=devices,
+        parallel=claims,
+        delivery=delivery,
+    )
+    helps = what_would_help(picture, wish.spec, claims, found)
+    return replace(seen, help=tuple(helps), offers=tuple(offers))

@@ -102,13 +102,7 @@ def make_wish(
     named = [profile, *alternatives]
     versions = [current_of(each) for each in named]
     specs = [_sized(version, devices) for version in versions]
-    spec, refused = specs[0], ""
-    if alternatives:
-        try:
-            spec = first_available([(each.slug, one) for each, one in zip(named, specs, strict=True)])
-        except CannotCombineError as error:
-            refused = error.message
-    request = "" if refused or not alternatives else str(requests(spec)[0]["name"])
+    spec, request, refused = _combined(named, specs)
     options = [
         Option(
             each,
@@ -138,7 +132,7 @@ def make_wish(
         options=tuple(options),
     )
     wish.problems.extend(
-        ([refused] if refused else [])
+        refused
         + _place_problems(wish)
         + _size_problems(wish, devices)
         + _approval_problems(wish)
@@ -157,6 +151,23 @@ def current_of(profile: Profile) -> ProfileVersion:
             _("The profile %(profile)s is retired and cannot be asked for.") % {"profile": profile}
         )
     return profile.current
+
+
+def _combined(
+    named: Sequence[Profile], specs: Sequence[dict[str, Any]]
+) -> tuple[dict[str, Any], str, list[str]]:
+    """
+    Return one spec of all, the name of its request with alternatives, and why they cannot be combined.
+
+    Of one profile it is its own spec; so is the first where they cannot be combined.
+    """
+    if len(specs) == 1:
+        return specs[0], "", []
+    try:
+        spec = first_available([(each.slug, one) for each, one in zip(named, specs, strict=True)])
+    except CannotCombineError as error:
+        return specs[0], "", [error.message]
+    return spec, str(requests(spec)[0]["name"]), []
 
 
 def _sized(version: ProfileVersion, devices: int) -> dict[str, Any]:

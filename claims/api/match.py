@@ -66,7 +66,7 @@ class ReliefOut(serializers.Serializer[Any]):
     what = serializers.CharField()
     was = serializers.CharField()
     instead = serializers.CharField()
-    fits = serializers.BooleanField(help_text="Whether all claims would fit now")
+    fits = serializers.BooleanField(help_text="All claims would fit now, which they do not as asked")
     more = serializers.IntegerField(help_text="Free devices that match, beyond those that do now")
     more_nodes = serializers.IntegerField()
     sentence = serializers.CharField()

@@ -52,7 +52,10 @@ def request_form(request: HttpRequest) -> HttpResponse:
         )
     if request.method != "POST":
         form = RequestForm(user=user, prefill=request.GET, team=request.COOKIES.get(TEAM_COOKIE, ""))
-        return form_page(request, form, data=as_data(form))
+        data = as_data(form)
+        if "help" in request.GET:
+            data["help"] = "1"
+        return form_page(request, form, data=data)
     if request.POST.get("team"):
         team_for(user, request.POST["team"], at_least=Role.MEMBER)
     form = RequestForm(request.POST, user=user)
@@ -164,6 +167,7 @@ def panel_of(request: HttpRequest, data: QueryDict) -> dict[str, Any]:
         "panel": found,
         "funnel": funnel_of(found.match),
         "helps": helps_of(found.help),
+        "asked_for_more": "help" in data,
         "query": query_of(data),
         "age": age,
     } | named

@@ -127,7 +127,7 @@ def relief_words(relief: Relief) -> str:
                 int(relief.instead or 1),
             ) % {"instead": relief.instead, "was": relief.was}
         case Way.CONSTRAINT:
-            return _("Not all on one %(name)s") % {"name": name_of(relief.constraint)}
+            return _("Without the constraint on %(name)s") % {"name": name_of(relief.constraint)}
         case _ if relief.taint:
             return _("Tolerating %(taint)s") % {"taint": taint_text(relief.taint)}
     return ""

@@ -30,6 +30,7 @@ def what_would_help(
     """
     Return what makes `claims` claims of `spec` fit now, then what only brings more devices, most first.
 
+    Where all of them fit as they are, it says what brings more devices or nodes.
     `now` is the preview of the spec, if it is known already. At most `TRIES` previews are made; a search that
     takes too long ends them.
     """
@@ -83,7 +84,7 @@ class _Trying:
             relief,
             spec=spec,
             instead=instead or relief.instead,
-            fits=seen.fits,
+            fits=seen.fits and not self.now.fits,
             more=max((seen.free or 0) - (self.now.free or 0), 0),
             more_nodes=max((seen.nodes_that_fit or 0) - (self.now.nodes_that_fit or 0), 0),
         )

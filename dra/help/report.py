@@ -27,8 +27,8 @@ class Relief:
     One thing less asked for, and what that brings: `more` free devices that match, `more_nodes` with room.
 
     Which thing is told by `condition`, `taint`, or `constraint` (the attribute that constrains); `was` and
-    `instead` are a bound of a condition, or a count. `fits` says whether all claims would fit now; `spec` is
-    the spec so changed.
+    `instead` are a bound of a condition, or a count. `fits` says that all claims would fit now, which they do
+    not as asked; `spec` is the spec so changed.
     """
 
     way: Way

@@ -8,7 +8,7 @@ from rest_framework.test import APIClient
 
 from claims.models import Claim
 from inventory import picture
-from inventory.models import Device, DeviceClass, ResourceClaim, ResourceSlice
+from inventory.models import Cluster, Device, DeviceClass, ResourceClaim, ResourceSlice
 from tests.dra.clusters import device_class, gpu, holds, resource_slice
 from tests.factories import make_profile, make_team
 
@@ -198,8 +198,15 @@ def test_alternatives_keep_their_order_and_survive_a_mistake(client, alice, wish
 def test_what_fits_says_more_on_demand(client, alice, vision, wish):
     client.force_login(alice)
     fits = wish | {"profile": "any-gpu"}
-    assert "What would help" not in client.get(PANEL, fits).text
-    assert "What would help" in client.get(PANEL, fits | {"help": "1"}).text
+    assert "What would bring more, and what else fits" in client.get(PANEL, fits).text
+    page = client.get(PANEL, fits | {"help": "1"}).text
+    assert "Tolerating example.com/broken=true:NoSchedule: <b>1 more free</b>" in page
+    assert "<b>1 more free</b>" in client.get(FORM, fits | {"help": "1"}).text
+    Device.objects.all().delete()
+    ResourceSlice.objects.all().delete()
+    DeviceClass.objects.all().delete()
+    mirrored(Cluster.objects.get(), [gpu(0)])
+    assert "No condition less would bring more" in client.get(PANEL, fits | {"help": "1"}).text
 
 
 def test_offers_cost_the_same_for_one_profile_and_for_many(client, alice, wish, django_assert_num_queries):
