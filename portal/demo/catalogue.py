@@ -61,7 +61,7 @@ CATALOGUE: list[dict[str, Any]] = [
         "automatic_duration": 72 * HOURS,
     },
     {
-        # An L40S publishes 46068Mi, a little less than 45Gi: the check of the catalogue finds that and mends it.
+        # An L40S publishes 46068Mi, a little less than 45Gi: the check of the catalogue finds that.
         "slug": "any-48g",
         "title": "Any GPU from 48 GB",
         "use": "Batch jobs that take whichever large GPU is free first.",

@@ -1,0 +1,131 @@
+"""Lint: what no device and no node can ever meet, profiles that are the same, and classes."""
+
+import pytest
+
+from dra.lint import Code, NamedSpec, Severity, lint
+from tests.dra.catalogue import ATTRIBUTES, MEMORY, codes, findings, fleet, only
+from tests.dra.clusters import IS_GPU, PCIE, ask, device_class, exactly, gpu, picture, resource_slice, spec
+
+
+@pytest.mark.parametrize(
+    ("wish", "code", "severity", "said"),
+    [
+        (spec(exactly(1, "device.name == 'x'")), Code.DOES_NOT_COMPILE, Severity.ERROR, "device.name"),
+        (spec(exactly(class_name="nobody")), Code.CLASS_MISSING, Severity.ERROR, "no device class nobody"),
+        (spec(exactly(5)), Code.TOO_MANY, Severity.ERROR, "asks for 5 devices on one node; the most that"),
+        (spec(exactly(33)), Code.INVALID, Severity.ERROR, "33"),
+        (
+            spec(exactly(1, f'{ATTRIBUTES}.?productName.orValue("") == "NVIDIA A100"')),
+            Code.MATCHES_NOTHING,
+            Severity.ERROR,
+            "of 6 in the cluster, 6 are in class gpu.nvidia.com, and the selector of request gpu accepts "
+            "none of the 6 left.",
+        ),
+        (
+            spec(exactly()),
+            Code.MATCHES_EVERYTHING,
+            Severity.NOTE,
+            "NVIDIA H100 80GB HBM3 and NVIDIA L4",
+        ),
+        (
+            spec(exactly(3, MEMORY.format("79Gi")), constraints=[PCIE]),
+            Code.CONSTRAINT,
+            Severity.ERROR,
+            "3 devices of one resource.kubernetes.io/pcieRoot are needed, and no node has more than 2",
+        ),
+        (
+            spec(exactly(2), constraints=[{"matchAttribute": "resource.kubernetes.io/pcieroot"}]),
+            Code.CONSTRAINT,
+            Severity.ERROR,
+            "6 devices publish resource.kubernetes.io/pcieRoot",
+        ),
+        (
+            spec(
+                exactly(3, MEMORY.format("79Gi")), constraints=[{"distinctAttribute": PCIE["matchAttribute"]}]
+            ),
+            Code.CONSTRAINT,
+            Severity.ERROR,
+            "3 devices of different resource.kubernetes.io/pcieRoot are needed, and no node has more than 2",
+        ),
+    ],
+)
+def test_what_can_never_be_is_said_with_numbers(wish, code, severity, said):
+    found = only(findings(wish), code)
+    assert found.severity == severity
+    assert said in found.message
+
+
+def test_a_constraint_that_a_node_meets_is_no_finding():
+    assert findings(spec(exactly(2, MEMORY.format("79Gi")), constraints=[PCIE])) == []
+
+
+def test_a_constraint_on_one_alternative_is_a_note():
+    wish = spec(
+        {
+            "name": "gpu",
+            "firstAvailable": [
+                {"name": "three", **ask(3, MEMORY.format("79Gi"))},
+                {"name": "one", **ask(1, MEMORY.format("79Gi"))},
+            ],
+        },
+        constraints=[{"requests": ["gpu/three"], **PCIE}],
+    )
+    assert only(findings(wish), Code.CONSTRAINT).severity == Severity.NOTE
+
+
+def test_an_alternative_that_matches_nothing_is_a_note_while_another_does():
+    a100 = f'{ATTRIBUTES}.?productName.orValue("") == "NVIDIA A100"'
+    options = [{"name": "a100", **ask(1, a100)}, {"name": "h100", **ask(1, MEMORY.format("79Gi"))}]
+    found = findings(spec({"name": "gpu", "firstAvailable": options}))
+    assert [(one.code, one.severity) for one in found] == [(Code.ALTERNATIVE_IDLE, Severity.NOTE)]
+    found = findings(spec({"name": "gpu", "firstAvailable": options[:1]}))
+    assert [(one.code, one.severity) for one in found] == [(Code.MATCHES_NOTHING, Severity.ERROR)]
+
+
+def test_a_limit_that_no_node_has_is_a_note():
+    wish = spec(exactly(1, MEMORY.format("79Gi")))
+    assert (
+        "no node has more than 4" in only(findings(wish, scalable="gpu", most=8), Code.LIMIT_TOO_HIGH).message
+    )
+    assert findings(wish, scalable="gpu", most=4) == []
+
+
+def test_shared_devices_may_serve_several_so_nothing_is_said_of_their_number():
+    seen = picture([resource_slice(devices=[gpu(0, allowMultipleAllocations=True)])])
+    assert codes(findings(spec(exactly(4)), seen)) == []
+
+
+def test_twins_are_told_once():
+    big, same = spec(exactly(1, MEMORY.format("79Gi"))), spec(exactly(1, MEMORY.format("70Gi")))
+    named = [
+        NamedSpec("a", big),
+        NamedSpec("b", big | {}),
+        NamedSpec("c", same),
+        NamedSpec("d", spec(exactly(2, MEMORY.format("79Gi")))),
+    ]
+    found = lint(fleet(), named).findings
+    assert [(one.name, one.code, "a" in one.message) for one in found if one.code.startswith("same")] == [
+        ("b", Code.SAME_SPEC, True),
+        ("c", Code.SAME_DEVICES, True),
+    ]
+
+
+def test_classes_are_checked_too():
+    classes = [
+        device_class("gpu.nvidia.com", IS_GPU),
+        device_class("typo", "device.attributes['gpu.nvidia.com'].typ == 'gpu'"),
+        device_class("none", "device.driver == 'gpu.amd.com'"),
+        {"metadata": {"name": "all"}, "spec": {}},
+    ]
+    other = resource_slice("node-c", [gpu(0)], driver="gpu.amd.com", pool="node-c")
+    slices = [resource_slice("node-a", [gpu(0)]), other]
+    found = lint(picture(slices[:1], classes=classes), []).findings
+    assert [(one.name, one.code) for one in found] == [
+        ("none", Code.MATCHES_NOTHING),
+        ("typo", Code.SELECTOR_FAILS),
+        ("typo", Code.NOT_PUBLISHED),
+        ("typo", Code.MATCHES_NOTHING),
+    ]
+    assert found[2].fix.after == "device.attributes['gpu.nvidia.com'].type == 'gpu'"
+    found = lint(picture(slices, classes=classes), []).findings
+    assert ("all", Code.MATCHES_EVERYTHING) in [(one.name, one.code) for one in found]
