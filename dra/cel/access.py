@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from dra.cel.syntax import Call, Ident, Literal, Node, Select
-from dra.cel.values import NONE, Failure, Map, Optional, Uint, type_of
+from dra.cel.values import NONE, Failure, Map, Optional, Uint, some, type_of
 from dra.cel.view import MISSING
 from dra.facts import Ref
 
@@ -25,7 +25,7 @@ def fixed(value: Any) -> Code:
 
 
 def reference(node: Node) -> tuple[Ref, bool] | None:
-    """Return what `device.attributes["domain"].name` reads and whether as an optional; None if it is not that."""
+    """Return what `device.attributes["domain"].name` reads, and whether as an optional; else None."""
     match node:
         case Select(operand=operand, name=name):
             optional = False
@@ -71,7 +71,7 @@ def path(node: Node) -> Run | None:
     if isinstance(node, Select) and node.test:
         return lambda frame: frame[0].read(ref) is not MISSING
     if optional:
-        return lambda frame: NONE if (value := frame[0].read(ref)) is MISSING else Optional(True, value)
+        return lambda frame: NONE if (value := frame[0].read(ref)) is MISSING else some(value)
 
     def run(frame: list[Any]) -> Any:
         value = frame[0].read(ref)
@@ -129,7 +129,7 @@ def index(operand: Run, key: Run, *, optional: bool) -> Run:
 
 def _maybe(value: Any, key: Any) -> Optional:
     found, there = _find(value, key)
-    return Optional(True, found) if there else NONE
+    return some(found) if there else NONE
 
 
 def _find(value: Any, key: Any) -> tuple[Any, bool]:

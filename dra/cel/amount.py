@@ -1,4 +1,4 @@
-"""Quantities at run time: how much, and how upstream keeps it, which decides whether it counts as a whole number."""
+"""Quantities at run time: how much, and how upstream keeps it, which decides what is a whole number."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class Amount(NamedTuple):
     """
     An amount in nano-units.
 
-    `kept` is (value, power of ten) where upstream keeps a 64-bit number; None where it keeps a decimal: 1000m is no
-    integer there, and neither is 100Ti, which has too many digits. `computed` marks sums and differences: upstream
-    holds them by pointer, and nothing equals a pointer on the right of `==`.
+    `kept` is (value, power of ten) where upstream keeps a 64-bit number, else None, for a decimal. 1000m is no
+    integer there, and neither is 100Ti, which has too many digits. `computed` marks sums and differences:
+    upstream holds them by pointer, and nothing equals a pointer on the right of `==`.
     """
 
     nano: int
@@ -26,9 +26,9 @@ class Amount(NamedTuple):
     @property
     def integer(self) -> int | None:
         """Return the whole number that asInteger() gives; None if it fails."""
-        if self.kept is None or (self.kept[1] < 0 and self.kept[0]):
+        if self.kept is None or self.kept[1] < 0:
             return None
-        value = self.kept[0] * 10 ** max(self.kept[1], 0)
+        value = self.kept[0] * 10 ** self.kept[1]
         return value if -LARGEST <= value < LARGEST else None
 
     @property

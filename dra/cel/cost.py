@@ -1,8 +1,8 @@
 """
 The worst case that the API server reckons with (cel-go `checker/cost.go`).
 
-A selector above `LIMIT` is refused. The scheduler counts again while it evaluates and stops at the same limit; an
-evaluation costs what was estimated at most, but for a unit here and there, so it is not counted here.
+A selector above `LIMIT` is refused. The scheduler counts again while it evaluates, and stops there;
+an evaluation costs what was estimated at most, but for a unit here and there, so it is not counted here.
 """
 
 from __future__ import annotations

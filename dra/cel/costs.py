@@ -1,8 +1,8 @@
 """
 What one call costs in the worst case, its arguments apart, and how large its result may be.
 
-Sources: apiserver `pkg/cel/library/cost.go`, which goes by the name of the function; cel-go `ext/{lists,sets}.go`
-and `checker/cost.go`, by the overload.
+Sources: apiserver `pkg/cel/library/cost.go`, which goes by the name of the function; cel-go
+`ext/{lists,sets}.go` and `checker/cost.go`, by the overload.
 """
 
 from __future__ import annotations

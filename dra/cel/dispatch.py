@@ -55,7 +55,7 @@ def _guarded(function: str, possible: list[str]) -> Callable[..., Any]:
     return run
 
 
-def _applied(implementation: Callable[..., Any], arguments: list[Run]) -> Run:
+def _applied(implementation: Any, arguments: list[Run]) -> Run:
     match arguments:
         case [one]:
             return lambda frame: implementation(one(frame))

@@ -69,7 +69,7 @@ def checked(text: str, known: Environment) -> Node:
 
 
 def affordable(tree: Node, known: Environment) -> int:
-    """Return the cost of a typed tree in the worst case. Raise `CompileError` if the API server forbids it."""
+    """Return the cost of a typed tree in the worst case. Raise `CompileError` if it is above the limit."""
     worst = cost.estimate(tree, known.parts)
     if worst > cost.LIMIT:
         raise CompileError(TOO_COMPLEX)

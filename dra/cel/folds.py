@@ -23,7 +23,7 @@ def fold(
     over: Run, start: Run, condition: Run | None, step: Run, result: Run, slots: tuple[int, int, int]
 ) -> Run:
     """
-    Go over a list or map. `slots` are those of the two variables and the accumulator; no second variable is 0.
+    Go over a list or map. `slots` are those of the variables, 0 for no second one, and of the accumulator.
 
     A failing step leaves its failure in the accumulator: a later step of all() or exists() may do without it.
     """
@@ -59,5 +59,5 @@ def _pairs(found: Any) -> Iterable[tuple[Any, Any]]:
 
 def _singles(found: Any) -> Iterable[Any]:
     if type(found) is list or isinstance(found, Map):
-        return found  # type: ignore[no-any-return]
+        return found
     raise Failure(f"got '{type_of(found).name}', expected iterable type")

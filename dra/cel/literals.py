@@ -45,7 +45,7 @@ def problems(tree: Node) -> list[Problem]:
 
 
 def _pattern(call: Call) -> list[Problem]:
-    """Check the first argument, as upstream does: of the function `matches(text, pattern)` that is the text."""
+    """Check the first argument, as upstream does: of the function matches(text, pattern) that is the text."""
     pattern = call.args[0]
     if not isinstance(pattern, Literal) or type(pattern.value) is not str:
         return []

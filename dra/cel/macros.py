@@ -1,4 +1,4 @@
-"""What is written like a function but expands to other syntax (cel-go `parser/macro.go`, `ext/`, `cel/library.go`)."""
+"""What looks like a function but expands to syntax (cel-go `parser/macro.go`, `ext/`, `cel/library.go`)."""
 
 from __future__ import annotations
 
@@ -84,13 +84,13 @@ def _exists_one(call: Call, target: Node) -> Node:
     more = _call(place, "_+_", _accumulator(place), Literal(place, 1))
     step = _call(place, "_?_:_", call.args[-1], more, _accumulator(place))
     result = _call(place, "_==_", _accumulator(place), Literal(place, 1))
-    return _fold(call, target, Literal(place, 0), Literal(place, True), step, result)
+    return _fold(call, target, Literal(place, 0), Literal(place, value=True), step, result)
 
 
 def _collect(call: Call, target: Node, start: Node, step: Node, condition: Node | None) -> Node:
     if condition is not None:
         step = _call(call.place, "_?_:_", condition, step, _accumulator(call.place))
-    return _fold(call, target, start, Literal(call.place, True), step, _accumulator(call.place))
+    return _fold(call, target, start, Literal(call.place, value=True), step, _accumulator(call.place))
 
 
 def _map(call: Call, target: Node) -> Node:
@@ -117,7 +117,7 @@ def _transform_map(call: Call, target: Node) -> Node:
 
 
 def _binding(place: int, name: str, value: Node, result: Node) -> Node:
-    never = Literal(place, False)
+    never = Literal(place, value=False)
     return _settled(
         Fold(place, ListOf(place, []), UNUSED, "", name, value, never, Ident(place, name), result)
     )

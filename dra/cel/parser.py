@@ -27,7 +27,7 @@ def parse(text: str) -> Node:
     """
     Return the tree of an expression, macros expanded.
 
-    Raise `SyntaxProblem` where it is malformed, `NotPreviewable` where it is nested too deeply for this portal.
+    Raise `SyntaxProblem` where it is malformed, `NotPreviewable` where it is nested too deeply for here.
     """
     parser = _Parser(tokens(text))
     tree = parser.expression()

@@ -1,8 +1,8 @@
 """
 From a typed tree to something that runs: nested functions of one argument (cel-go `interpreter/`).
 
-The argument is the frame, a list: first the device, then the variables of comprehensions. Upstream's planner works
-out constants, conversions of constants and constant patterns ahead; what fails there fails to compile.
+The argument is the frame, a list: first the device, then the variables of comprehensions. Upstream's planner
+works out constants, conversions of constants and constant patterns ahead; what fails there fails to compile.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dra.cel import patterns
+from dra.cel import logic, patterns
 from dra.cel.access import Code, Run, fixed, index, path, present, select
 from dra.cel.dispatch import caller
 from dra.cel.errors import CompileError
 from dra.cel.folds import UNSET, binding, fold
 from dra.cel.syntax import Call, Fold, Ident, ListOf, Literal, MapOf, Node, Select
-from dra.cel.values import Failure, Map, Optional, Uint, equal, hashable, is_equal, no_overload
+from dra.cel.values import Failure, Map, Optional, Uint, hashable, is_equal
 from dra.cel.view import View
 
 CONVERSIONS = frozenset(("bool", "bytes", "double", "dyn", "int", "string", "type", "uint"))
@@ -87,23 +87,24 @@ class _Planner:
         match node.function:
             case "_&&_" | "_||_":
                 return Code(
-                    _logical([self.plan(term).run for term in node.args], stop=node.function == "_||_")
+                    logic.logical([self.plan(term).run for term in node.args], stop=node.function == "_||_")
                 )
             case "_?_:_":
-                return Code(_conditional(*(self.plan(part).run for part in node.args)))
+                return Code(logic.conditional(*(self.plan(part).run for part in node.args)))
             case "_[_]" | "_[?_]" | "_?._":
                 return self._index(node)
             case "@not_strictly_false":
-                return Code(_not_strictly_false(self.plan(node.args[0]).run))
+                return Code(logic.not_strictly_false(self.plan(node.args[0]).run))
             case "or" | "orValue":
-                return Code(_otherwise(*(self.plan(part).run for part in node.children()), node.function))
+                first, other = (self.plan(part).run for part in node.children())
+                return Code(logic.otherwise(first, other, node.function))
         parts = [self.plan(child) for child in node.children()]
         runs = [part.run for part in parts]
         match node.function:
             case "_==_":
-                return Code(_comparison(*runs, same=True))
+                return Code(logic.comparison(*runs, same=True))
             case "_!=_":
-                return Code(_comparison(*runs, same=False))
+                return Code(logic.comparison(*runs, same=False))
             case "@in" if node.overloads == ["in_list"] and parts[1].constant:
                 return _membership(runs[0], runs[1]([]))
         if node.function in PATTERNS and parts[1].constant and type(pattern := runs[1]([])) is str:
@@ -171,7 +172,7 @@ class _Planner:
             return run
         over = self.plan(node.range).run
         grows = isinstance(node.start, ListOf | MapOf)
-        start = (list if isinstance(node.start, ListOf) else Map) if grows else self.plan(node.start).run
+        start = _fresh(node.start) if grows else self.plan(node.start).run
         first, second, total = self._slot(), self._slot() if node.second else 0, self._slot()
         before = self.grown.get(node.accumulator, False)
         self.grown[node.accumulator] = grows
@@ -185,8 +186,12 @@ class _Planner:
         result = self.plan(node.result).run
         self.scopes.pop()
         self.grown[node.accumulator] = before
-        begin = (lambda _frame: start()) if grows else start
-        return fold(over, begin, condition, step, result, (first, second, total))
+        return fold(over, start, condition, step, result, (first, second, total))
+
+
+def _fresh(start: Node) -> Run:
+    """Return what makes an empty list or map, each time another one."""
+    return (lambda _frame: []) if isinstance(start, ListOf) else (lambda _frame: Map())
 
 
 def _variable(slot: int) -> Run:
@@ -224,72 +229,10 @@ def _elements(found: Any) -> list[Any]:
     return made
 
 
-def _logical(terms: list[Run], *, stop: bool) -> Run:
-    """Return && or ||: a term that decides makes up for one that fails, before it or after."""
-
-    def run(frame: list[Any]) -> bool:
-        failure: Failure | None = None
-        for term in terms:
-            try:
-                value = term(frame)
-            except Failure as failed:
-                failure = failure or failed
-                continue
-            if value is stop:
-                return stop
-            if type(value) is not bool:
-                failure = failure or no_overload()
-        if failure:
-            raise failure
-        return not stop
-
-    return run
-
-
-def _conditional(condition: Run, yes: Run, no: Run) -> Run:
-    def run(frame: list[Any]) -> Any:
-        value = condition(frame)
-        if type(value) is not bool:
-            raise no_overload()
-        return yes(frame) if value else no(frame)
-
-    return run
-
-
-def _not_strictly_false(inner: Run) -> Run:
-    def run(frame: list[Any]) -> bool:
-        try:
-            return inner(frame) is not False
-        except Failure:
-            return True
-
-    return run
-
-
-def _otherwise(first: Run, other: Run, function: str) -> Run:
-    unwrap = function == "orValue"
-
-    def run(frame: list[Any]) -> Any:
-        found = first(frame)
-        if type(found) is not Optional:
-            raise no_overload()
-        if not found.present:
-            return other(frame)
-        return found.value if unwrap else found
-
-    return run
-
-
-def _comparison(one: Run, other: Run, *, same: bool) -> Run:
-    if same:
-        return lambda frame: equal(one(frame), other(frame))
-    return lambda frame: not is_equal(one(frame), other(frame))  # values that cannot be compared differ
-
-
 def _membership(element: Run, among: list[Any]) -> Code:
     """Return `in` with a constant list, which upstream turns into a lookup."""
     if not among:
-        return fixed(False)
+        return fixed(value=False)
     if not all(type(one) in SIMPLE for one in among):
         return Code(lambda frame: _contains(element(frame), among))
 

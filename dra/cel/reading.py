@@ -18,8 +18,8 @@ class Reading:
     """
     What an expression reads of a device, besides driver and `allowMultipleAllocations`.
 
-    `names` holds "attributes" or "capacity" where it matters which names there are, `whole` where the values of
-    any name may matter, as in a loop over names and values.
+    `names` holds "attributes" or "capacity" where it matters which names there are, `whole` where the values
+    of any name may matter, as in a loop over names and values.
     """
 
     refs: set[Ref] = field(default_factory=set)
@@ -28,7 +28,7 @@ class Reading:
 
 
 def reading(tree: Node) -> Reading:
-    """Tell what a tree reads. A local variable named `device` hides the device; then everything counts as read."""
+    """Tell what a tree reads; too much where a local variable is named `device`."""
     found = Reading()
     _visit(tree, found)
     return found
@@ -60,7 +60,7 @@ def _visit(node: Node, found: Reading) -> None:
 
 
 def _names(node: Node) -> str:
-    """Return the table that `device.attributes` or `device.attributes["domain"]` stands for; "" if neither."""
+    """Return the table that `device.attributes` or `device.attributes["domain"]` is of; "" if neither."""
     if part := table(node):
         return part
     match node:

@@ -39,7 +39,7 @@ class Selector:
         """
         Say whether the device is selected.
 
-        Raise `EvaluationError` where the cluster would fail on it, `NotPreviewable` where this portal cannot tell.
+        Raise `EvaluationError` where the cluster would fail on it, `NotPreviewable` where it is not known.
         """
         result = self.value(device)
         if not isinstance(result, bool):

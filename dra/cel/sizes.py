@@ -57,7 +57,7 @@ class Part:
     any_name: Part | None = None
 
 
-# k8s.io/api `resource/v1/types.go`: longest domain, identifier, driver name and value; entries and values of a device
+# k8s.io/api `resource/v1/types.go`: longest domain, identifier, driver name, value; entries, list members
 DOMAIN, IDENTIFIER, DRIVER, VALUE, ENTRIES, VALUES = 63, 32, 63, 64, 32, 48
 
 
@@ -77,7 +77,7 @@ def device_parts(*, list_type_attributes: bool) -> Part:
 
 
 def size_at(path: Path | None, device: Part) -> Size | None:
-    """Return the size of what `path` leads to: `("device", "attributes", "@values")`; None if it is unknown."""
+    """Return the size of what `path` leads to, as ("device", "attributes", "@values"); None if unknown."""
     if not path or path[0] != "device":
         return None
     part: Part | None = device

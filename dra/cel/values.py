@@ -41,7 +41,11 @@ class Optional(NamedTuple):
     value: Any = None
 
 
-NONE = Optional(False)
+NONE = Optional(present=False)
+
+
+def some(value: Any) -> Optional:
+    return Optional(present=True, value=value)
 
 
 class Address(NamedTuple):
@@ -160,11 +164,11 @@ NAMES: dict[type, Type] = {
 
 def type_of(value: Any) -> Type:
     """Return the type of a value, as far as a value alone tells it."""
-    return NAMES[type(value)] if type(value) in NAMES else value.CEL_TYPE  # type: ignore[no-any-return]
+    return NAMES[type(value)]
 
 
 def matches(wanted: Type, value: Any) -> bool:
-    """Say whether a value can be passed for a parameter; of a list or map only the first entry is looked at."""
+    """Say whether a value can be passed for a parameter; of lists and maps the first entry tells."""
     if wanted.kind in ("dyn", "any", "parameter"):
         return True
     if wanted.name != type_of(value).name:
@@ -223,7 +227,7 @@ def is_equal(one: Any, other: Any) -> bool:
 
 
 def unequal_for_sure(one: Any, other: Any) -> bool:
-    """Say whether two values differ; inside lists and maps upstream takes a failing comparison for equality."""
+    """Say whether two values differ; inside lists and maps upstream takes failure for equality."""
     try:
         return not equal(one, other)
     except Failure:
@@ -243,7 +247,7 @@ def compare(one: Any, other: Any) -> int:
             raise Failure("NaN values cannot be ordered")
         return _sign(one, other)
     if kind is with_kind and kind in (str, bytes, bool):
-        return (one > other) - (one < other)
+        return int(one > other) - int(one < other)
     raise no_overload()
 
 
@@ -254,4 +258,4 @@ def _unordered(one: Any, other: Any) -> bool:
 def _sign(one: Any, other: Any) -> int:
     if type(one) is float or type(other) is float:  # upstream compares as doubles, however large the number
         one, other = float(one), float(other)
-    return (one > other) - (one < other)
+    return int(one > other) - int(one < other)

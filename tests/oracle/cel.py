@@ -5,6 +5,7 @@ Ends with 1 if a verdict differs from upstream's.
 """
 
 import argparse
+import gzip
 import json
 import random
 import sys
@@ -17,7 +18,8 @@ from typing import Any, NamedTuple
 
 from dra.cel import CompileError, EvaluationError, NotPreviewable, compile_selector
 from dra.features import Features
-from tests.oracle.cel_expressions import device, expression
+from tests.oracle.cel_devices import device
+from tests.oracle.cel_expressions import expression
 from tests.oracle.upstream import ask
 
 SLACK = 100  # upstream's own estimate is a unit short for each `[?x]` of a list
@@ -112,6 +114,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
     parser.add_argument("--cases", type=int, default=1000)
     parser.add_argument("--replay", type=Path, help="cases from a file, one per line, instead of random ones")
+    parser.add_argument("--record", type=Path, help="write cases and answers to this file, gzipped")
     parser.add_argument("--failures", type=Path, default=Path("/tmp/oracle-cel-failures.jsonl"))
     told = parser.parse_args()
     asked = (
@@ -121,6 +124,8 @@ def main() -> int:
     )
     asked = [one.get("case", one) for one in asked]
     answers = ask(asked, "cel")
+    if told.record:
+        write(told.record, asked, answers)
     seen: Counter[str] = Counter()
     started = time.monotonic()
     found = list(differences(asked, answers, seen))
@@ -134,6 +139,14 @@ def main() -> int:
     if found:
         say(f"The differences are in {told.failures}; try again with --replay {told.failures}")
     return 1 if found else 0
+
+
+def write(path: Path, asked: Sequence[dict], answers: Sequence[dict]) -> None:
+    lines = [
+        json.dumps({"case": case, "upstream": answer}) + "\n"
+        for case, answer in zip(asked, answers, strict=True)
+    ]
+    path.write_bytes(gzip.compress("".join(lines).encode(), mtime=0))
 
 
 def say(line: str) -> None:

@@ -1,153 +1,24 @@
-"""Random selectors and devices: what people write, what the language allows, and what it does not."""
+"""Random selectors: what people write, what the language allows, and what it does not."""
+
+# ruff: noqa: E501 - a grammar reads best with a rule on a line
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
 
-DRIVER = "gpu.nvidia.com"
-DOMAINS = (DRIVER, DRIVER, DRIVER, "resource.kubernetes.io", "nobody.example", "example")
-NAMES = (
-    "productName",
-    "architecture",
-    "count",
-    "healthy",
-    "driverVersion",
-    "uuid",
-    "absent",
-    "memory",
-    "tags",
-)
-AMOUNTS = (
-    "0",
-    "1",
-    "40Gi",
-    "80Gi",
-    "81559Mi",
-    "1500m",
-    "1e3",
-    "-1",
-    "16E",
-    "0.5Gi",
-    "1000m",
-    "10k",
-    "eighty",
-    "1 Gi",
-)
-VERSIONS = (
-    "0.0.0",
-    "8.0.0",
-    "9.0.0",
-    "570.86.15",
-    "1.2.3-rc.1",
-    "1.2.3-rc.2+b",
-    "9.0.0+x",
-    "9.0",
-    "v1.2.3",
-    "01.2.3",
-)
-TEXTS = (
-    "",
-    "gpu",
-    "NVIDIA H100 80GB HBM3",
-    "Hopper",
-    "a.b.c",
-    "ÄÖü€",
-    "GPU-0001",
-    " x ",
-    "3g.40gb",
-    "true",
-    "42",
-    "1.5",
-)
-PATTERNS = ("^NVIDIA", "[0-9]+", "H[12]00", "a.*c", "", "(a|b)+", "x{2,3}", "(", "[", "\\\\d+", "(?i)gpu")
-PLACES = (
-    "10.0.0.1",
-    "127.0.0.1",
-    "::1",
-    "fe80::1",
-    "10.0.0.256",
-    "::ffff:1.2.3.4",
-    "224.0.0.1",
-    "2001:db8::1",
-    "01.2.3.4",
-)
-NETS = ("10.0.0.0/8", "10.1.0.0/16", "::/0", "fe80::/10", "10.0.0.0/33", "10.0.0.1", "10.0.0.7/24")
+from tests.oracle.cel_values import AMOUNTS, DRIVER, NAMES, PATTERNS, PLACES, VERSIONS, Values
 
 
-class Expressions:
-    """Makes expressions of a wanted type, `depth` levels deep at most."""
+class Expressions(Values):
+    """Makes selectors."""
 
-    def __init__(self, dice: random.Random) -> None:
-        self.dice = dice
-        self.locals: list[tuple[str, str]] = []  # variables in scope with their types
-        self.made: dict[str, Callable[[int], str]] = {
-            "bool": self.bool,
-            "int": self.int,
-            "string": self.string,
-            "double": self.double,
-            "uint": lambda _depth: self.one(
-                "0u", "1u", "42u", "18446744073709551615u", 'uint("7")', "uint(3)"
-            ),
-            "quantity": self.quantity,
-            "semver": self.semver,
-            "any": self.attribute,
-            "ints": self.ints,
-            "strings": self.strings,
-            "optional": self.optional,
-            "map": self.map,
-            "ip": lambda _depth: f'ip("{self.one(*PLACES)}")',
-            "cidr": self.cidr,
-            "bytes": lambda depth: self.one('b"abc"', "b''", f"bytes({self.of('string', depth)})"),
-        }
-
-    def one(self, *choices: str) -> str:
-        return self.dice.choice(choices)
-
-    def of(self, kind: str, depth: int) -> str:
-        """Return an expression of a type, now and then of another one."""
-        if self.dice.random() < 0.02:
-            kind = self.dice.choice(list(self.made))
-        known = [name for name, its in self.locals if its == kind]
-        if known and self.dice.random() < 0.5:
-            return self.dice.choice(known)
-        return self.made[kind](depth - 1)
-
-    def text(self) -> str:
-        return f'"{self.one(*TEXTS)}"'
-
-    def domain(self) -> str:
-        return self.one(f'["{self.one(*DOMAINS)}"]', f'["{self.one(*DOMAINS)}"]', ".example", f"['{DRIVER}']")
-
-    def attribute(self, depth: int) -> str:
-        name = self.one(*NAMES)
-        table = f"device.attributes{self.domain()}"
-        return self.dice.choice(
-            [
-                lambda: f"{table}.{name}",
-                lambda: f"{table}.{name}",
-                lambda: f'{table}["{name}"]',
-                lambda: (
-                    f"{table}.?{name}.orValue({self.of(self.one('string', 'int', 'bool', 'semver'), depth)})"
-                ),
-            ]
-        )()
-
-    def scope(self, name: str, kind: str, wanted: str, depth: int) -> str:
-        """Return an expression with one more variable in scope."""
-        self.locals.append((name, kind))
-        try:
-            return self.of(wanted, depth)
-        finally:
-            self.locals.pop()
-
-    def bool(self, depth: int) -> str:
+    def truth(self, depth: int) -> str:
         if depth <= 0:
             return self.one(
                 "true", "false", "device.allowMultipleAllocations", f'device.driver == "{DRIVER}"'
             )
         of = self.of
-        quantified = self.one("all", "exists", "exists_one", "existsOne")
         other = self.one(
             "any", "string", "int", "quantity", "semver", "double", "uint", "optional", "ip", "map", "bytes"
         )
@@ -183,6 +54,15 @@ class Expressions:
             lambda: (
                 f"{of('any', depth)} in {self.one('[1, 2, 3]', '[]', of('strings', depth), of('ints', depth))}"
             ),
+        ]
+        return self.dice.choice([*choices, *self.searches(depth)])()
+
+    def searches(self, depth: int) -> list[Callable[[], str]]:
+        """Return rules about lists, maps and what is in them."""
+        of = self.of
+        quantified = self.one("all", "exists", "exists_one", "existsOne")
+        other = self.one("any", "string", "int", "quantity", "semver", "optional", "ip", "map")
+        return [
             lambda: f"{of('string', depth)} in {of('strings', depth)}",
             lambda: (
                 f"{of('string', depth)} in {self.one('device.attributes', f'device.capacity{self.domain()}', of('map', depth))}"
@@ -221,190 +101,6 @@ class Expressions:
             lambda: f"device.attributes{self.domain()}.{self.one(*NAMES)}",
             lambda: f"{of('strings', depth)} == {of('strings', depth)}",
         ]
-        return self.dice.choice(choices)()
-
-    def int(self, depth: int) -> str:
-        simple = ("0", "1", "-1", "42", "9223372036854775807", "-9223372036854775808", "80 * 1024", "0x10")
-        if depth <= 0:
-            return self.one(*simple)
-        of = self.of
-        choices: list[Callable[[], str]] = [
-            lambda: self.one(*simple),
-            lambda: f"({of('int', depth)} {self.one('+', '-', '*', '/', '%')} {of('int', depth)})",
-            lambda: f"size({of(self.one('string', 'strings', 'map', 'bytes', 'any'), depth)})",
-            lambda: f"{of(self.one('string', 'strings', 'map', 'any'), depth)}.size()",
-            lambda: f"{of('quantity', depth)}.asInteger()",
-            lambda: f"sign({of('quantity', depth)})",
-            lambda: f"{of(self.one('semver', 'any'), depth)}.{self.one('major', 'minor', 'patch')}()",
-            lambda: f"int({of(self.one('string', 'double', 'int', 'any', 'uint'), depth)})",
-            lambda: f"{of('string', depth)}.{self.one('indexOf', 'lastIndexOf')}({of('string', depth)})",
-            lambda: (
-                f"{of('string', depth)}.{self.one('indexOf', 'lastIndexOf')}({of('string', depth)}, {of('int', depth)})"
-            ),
-            lambda: f"{of('ints', depth)}.{self.one('sum', 'min', 'max')}()",
-            lambda: f"{of('strings', depth)}.{self.one('indexOf', 'lastIndexOf')}({of('string', depth)})",
-            lambda: f"{of('ints', depth)}[{of('int', depth)}]",
-            lambda: f"({of('bool', depth)} ? {of('int', depth)} : {of('int', depth)})",
-            lambda: f"{of('ip', depth)}.family()",
-            lambda: f"{of('cidr', depth)}.prefixLength()",
-            lambda: f"-{self.one('1', 'device.driver.size()', of('any', depth))}",
-        ]
-        return self.dice.choice(choices)()
-
-    def double(self, depth: int) -> str:
-        if depth <= 0 or self.dice.random() < 0.3:
-            return self.one("0.5", "1.0", "-2.5e3", "1e300", ".5", "42.0")
-        return self.dice.choice(
-            [
-                lambda: (
-                    f"({self.of('double', depth)} {self.one('+', '-', '*', '/')} {self.of('double', depth)})"
-                ),
-                lambda: f"double({self.of(self.one('int', 'string', 'any'), depth)})",
-                lambda: f"{self.of('quantity', depth)}.asApproximateFloat()",
-                lambda: "[1.5, 2.5].sum()",
-            ]
-        )()
-
-    def string(self, depth: int) -> str:
-        if depth <= 0:
-            return self.one("device.driver", self.text(), self.text())
-        of = self.of
-        choices: list[Callable[[], str]] = [
-            self.text,
-            lambda: "device.driver",
-            lambda: f"({of('string', depth)} + {of(self.one('string', 'any'), depth)})",
-            lambda: (
-                f"string({of(self.one('int', 'double', 'bool', 'any', 'string', 'ip', 'cidr', 'uint', 'bytes'), depth)})"
-            ),
-            lambda: (
-                f"{of(self.one('string', 'any'), depth)}.{self.one('lowerAscii', 'upperAscii', 'trim')}()"
-            ),
-            lambda: f"{of('string', depth)}.replace({of('string', depth)}, {of('string', depth)})",
-            lambda: (
-                f"{of('string', depth)}.replace({self.text()}, {self.text()}, {self.one('0', '1', '2', '-1')})"
-            ),
-            lambda: f"{of('string', depth)}.substring({of('int', depth)})",
-            lambda: f"{of('string', depth)}.substring({self.one('0', '1', '2')}, {self.one('1', '3', '5')})",
-            lambda: f"{of('string', depth)}.charAt({self.one('0', '1', '3', '99')})",
-            lambda: f"{of('strings', depth)}.join({self.one('', of('string', depth))})",
-            lambda: f'{of("string", depth)}.find("{self.one(*PATTERNS)}")',
-            lambda: f"{of('strings', depth)}[{self.one('0', '1', '9')}]",
-            lambda: f"({of('bool', depth)} ? {of('string', depth)} : {of('string', depth)})",
-            lambda: f"device.attributes{self.domain()}.?{self.one(*NAMES)}.orValue({of('string', depth)})",
-            lambda: f"strings.quote({of('string', depth)})",
-            lambda: f"{of('strings', depth)}.{self.one('min', 'max')}()",
-            lambda: f"{of('map', depth)}[{of('string', depth)}]",
-        ]
-        return self.dice.choice(choices)()
-
-    def quantity(self, depth: int) -> str:
-        named = f"device.capacity{self.domain()}"
-        simple = (
-            f'quantity("{self.one(*AMOUNTS)}")',
-            f"{named}.{self.one('memory', 'slices', 'absent')}",
-            f'{named}.?{self.one("memory", "slices", "absent")}.orValue(quantity("0"))',
-        )
-        if depth <= 0 or self.dice.random() < 0.6:
-            return self.one(*simple)
-        return f"{self.of('quantity', depth)}.{self.one('add', 'sub')}({self.of(self.one('quantity', 'int'), depth)})"
-
-    def semver(self, depth: int) -> str:
-        named = f"device.attributes{self.domain()}"
-        return self.dice.choice(
-            [
-                lambda: f'semver("{self.one(*VERSIONS)}")',
-                lambda: f'semver("{self.one(*VERSIONS)}", {self.one("true", "false")})',
-                lambda: f'{named}.?driverVersion.orValue(semver("0.0.0"))',
-                lambda: f"semver({self.of('string', depth)})" if depth > 0 else f"{named}.driverVersion",
-            ]
-        )()
-
-    def cidr(self, depth: int) -> str:
-        if depth > 0 and self.dice.random() < 0.3:
-            return f"{self.of('cidr', depth)}.masked()"
-        return f'cidr("{self.one(*NETS)}")'
-
-    def ints(self, depth: int) -> str:
-        simple = ("[1, 2, 3]", "[]", "[3, 1, 2]", "lists.range(4)", "[9223372036854775807, 1]")
-        if depth <= 0:
-            return self.one(*simple)
-        of = self.of
-        choices: list[Callable[[], str]] = [
-            lambda: self.one(*simple),
-            lambda: f"[{of('int', depth)}, {of('int', depth)}]",
-            lambda: f"({of('ints', depth)} + {of('ints', depth)})",
-            lambda: f"{of('ints', depth)}.map(i, {self.scope('i', 'int', 'int', depth)})",
-            lambda: f"{of('ints', depth)}.filter(i, {self.scope('i', 'int', 'bool', depth)})",
-            lambda: f"{of('ints', depth)}.map(i, {self.scope('i', 'int', 'bool', depth)}, i * 2)",
-            lambda: f"{of('ints', depth)}.{self.one('sort', 'reverse', 'distinct')}()",
-            lambda: f"{of('ints', depth)}.sortBy(i, {self.scope('i', 'int', 'int', depth)})",
-            lambda: f"{of('ints', depth)}.slice({self.one('0', '1')}, {self.one('1', '2', '9')})",
-            lambda: f"{of('ints', depth)}.transformList(i, v, {self.scope('v', 'int', 'int', depth)})",
-            lambda: "[[1, 2], [3]].flatten()",
-            lambda: f"[1, ?{of('optional', depth)}]",
-        ]
-        return self.dice.choice(choices)()
-
-    def strings(self, depth: int) -> str:
-        simple = ('["a", "b"]', "[]", '["NVIDIA L4", "NVIDIA L40S", "Hopper"]', '["gpu.nvidia.com"]')
-        if depth <= 0:
-            return self.one(*simple)
-        of = self.of
-        choices: list[Callable[[], str]] = [
-            lambda: self.one(*simple),
-            lambda: f"[{of('string', depth)}, {of(self.one('string', 'any'), depth)}]",
-            lambda: f"{of('string', depth)}.split({self.one(self.text(), '"."', '""')})",
-            lambda: f'{of("string", depth)}.split(".", {self.one("0", "1", "2", "-1")})',
-            lambda: f'{of("string", depth)}.findAll("{self.one(*PATTERNS)}"{self.one("", ", 2")})',
-            lambda: f"{of('strings', depth)}.map(s, {self.scope('s', 'string', 'string', depth)})",
-            lambda: f"{of('strings', depth)}.filter(s, {self.scope('s', 'string', 'bool', depth)})",
-            lambda: f"{of('strings', depth)}.{self.one('sort', 'distinct', 'reverse')}()",
-            lambda: f"device.attributes{self.domain()}.map(k, k).sort()",
-            lambda: f"{of('map', depth)}.transformList(k, v, k).sort()",
-        ]
-        return self.dice.choice(choices)()
-
-    def optional(self, depth: int) -> str:
-        named = f"device.attributes{self.domain()}.?{self.one(*NAMES)}"
-        if depth <= 0:
-            return self.one("optional.none()", "optional.of(1)", named)
-        of = self.of
-        return self.dice.choice(
-            [
-                lambda: named,
-                lambda: f"optional.of({of(self.one('int', 'any', 'string'), depth)})",
-                lambda: f"optional.ofNonZeroValue({of(self.one('int', 'any', 'string'), depth)})",
-                lambda: (
-                    f"{named}.optMap(o, {self.scope('o', 'any', self.one('string', 'int', 'bool'), depth)})"
-                ),
-                lambda: f"{named}.optFlatMap(o, {self.scope('o', 'any', 'optional', depth)})",
-                lambda: f"{of('optional', depth)}.or({of('optional', depth)})",
-                lambda: f"{of('ints', depth)}[?{of('int', depth)}]",
-                lambda: f"{of(self.one('ints', 'strings'), depth)}.{self.one('first', 'last')}()",
-                lambda: f'{of("map", depth)}[?"a"]',
-                lambda: f'device.attributes[?"{self.one(*DOMAINS)}"].?{self.one(*NAMES)}',
-                lambda: f"device.capacity{self.domain()}.?memory",
-            ]
-        )()
-
-    def map(self, depth: int) -> str:
-        if depth <= 0:
-            return self.one("{}", '{"a": "b"}', '{"a": 1, "b": 2}')
-        of = self.of
-        return self.dice.choice(
-            [
-                lambda: '{"a": "x", "b": "y"}',
-                lambda: f"device.attributes{self.domain()}",
-                lambda: f'{{"a": {of("string", depth)}, ?"b": {of("optional", depth)}}}',
-                lambda: (
-                    f'{{"a": "b", "c": "d"}}.transformMap(k, v, {self.scope("v", "string", "string", depth)})'
-                ),
-                lambda: '{"a": "b"}.transformMapEntry(k, v, {v: k})',
-                lambda: (
-                    f"device.attributes{self.domain()}.transformMap(k, v, k.size() > 5, {self.scope('v', 'any', 'any', depth)})"
-                ),
-            ]
-        )()
 
 
 def expression(dice: random.Random) -> str:
@@ -417,37 +113,3 @@ def expression(dice: random.Random) -> str:
         ("", "", "(", ")", "]", "&&", "#", "'", ".", "..", "in", " as ", "1", "?", "x", "@", "\n", "é")
     )
     return made[:place] + junk + made[place + dice.randint(0, 3) :]
-
-
-def device(dice: random.Random) -> dict:
-    """Return a device as a slice has it, with its driver."""
-    values: dict[str, Callable[[], dict]] = {
-        "productName": lambda: {"string": dice.choice(TEXTS)},
-        "architecture": lambda: {"string": dice.choice(("Hopper", "Ampere", "Ada Lovelace"))},
-        "count": lambda: {"int": dice.choice((0, 1, 8, -5, 2**63 - 1))},
-        "healthy": lambda: {"bool": dice.random() < 0.5},
-        "driverVersion": lambda: {"version": dice.choice(("570.86.15", "9.0.0", "1.2.3-rc.1", "9.0.0+x"))},
-        "uuid": lambda: {"string": f"GPU-{dice.randrange(10**6):06}"},
-        "memory": lambda: {"string": "80Gi"},
-    }
-    attributes = {}
-    for name, value in values.items():
-        if dice.random() < 0.7:
-            prefix = dice.choice(("", "", "", f"{DRIVER}/", "resource.kubernetes.io/", "example/"))
-            attributes[prefix + name] = value()
-    if dice.random() < 0.2:  # a value of another type than its name lets expect
-        attributes = {name: its for name, its in attributes.items() if not name.endswith("count")}
-        attributes["count"] = {"string": "8"}
-    capacity = {
-        dice.choice(("", f"{DRIVER}/")) + name: {"value": dice.choice(("81559Mi", "40Gi", "1", "1500m", "7"))}
-        for name in ("memory", "slices")
-        if dice.random() < 0.7
-    }
-    made = {
-        "driver": dice.choice((DRIVER, DRIVER, "gpu.amd.com")),
-        "attributes": attributes,
-        "capacity": capacity,
-    }
-    if dice.random() < 0.3:
-        made["allowMultipleAllocations"] = dice.random() < 0.7
-    return made

@@ -1,6 +1,6 @@
 """
-What the functions do. Those in `WHOLE` take whatever values come, by function name; those in `OVERLOADS` take the
-values of their signature, by overload name.
+What the functions do. Those in `WHOLE` take whatever values come, by function name; those in `OVERLOADS` take
+the values of their signature, by overload name.
 """
 
 from __future__ import annotations

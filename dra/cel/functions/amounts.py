@@ -48,12 +48,12 @@ def _is_semver(text: str, normalize: bool = False) -> bool:  # noqa: FBT001, FBT
 
 
 def _part(number: int) -> int:
-    """Return a part of a version, which upstream keeps unsigned, as the signed number that CEL makes of it."""
+    """Return a part of a version, unsigned upstream, as the signed number that CEL makes of it."""
     return number - 2**64 if number not in INT64 else number
 
 
 def _order(one: Any, other: Any) -> int:
-    return (one > other) - (one < other)
+    return int(one > other) - int(one < other)
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {

@@ -16,8 +16,8 @@ def _parsed(text: str) -> IPv4Address | IPv6Address:
     try:
         ip: IPv4Address | IPv6Address = IPv6Address(text) if ":" in text else IPv4Address(text)
     except AddressValueError as error:
-        problem = f'IP Address "{text}" parse error during conversion from string: ParseAddr("{text}"): unable to parse IP'
-        raise Failure(problem) from error
+        problem = f'IP Address "{text}" parse error during conversion from string'
+        raise Failure(f'{problem}: ParseAddr("{text}"): unable to parse IP') from error
     if isinstance(ip, IPv6Address):
         if ip.scope_id is not None:
             raise Failure(f'IP address "{text}" with zone value is not allowed')

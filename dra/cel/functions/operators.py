@@ -1,4 +1,4 @@
-"""Operators, and what else upstream decides by the values alone (cel-go `common/types/{int,uint,double,…}.go`)."""
+"""Operators, and what else upstream decides by the values alone (cel-go `common/types/*.go`)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from dra.cel import patterns
 from dra.cel.values import (
     INT64,
+    NONE,
     UINT64,
     Failure,
     Map,
@@ -18,6 +19,7 @@ from dra.cel.values import (
     compare,
     is_equal,
     no_overload,
+    some,
     type_of,
 )
 
@@ -202,7 +204,7 @@ def extend_in_place(into: list[Any], more: Any) -> list[Any]:
 def non_zero(value: Any) -> Optional:
     """Return an optional that is empty for null, false, 0, "" and empty lists and maps."""
     zero = value is None or (type(value) in (bool, int, Uint, float, str, bytes, list) and not value)
-    return Optional(False) if zero or (isinstance(value, Map) and not len(value)) else Optional(True, value)
+    return NONE if zero or (isinstance(value, Map) and not len(value)) else some(value)
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {

@@ -1,4 +1,4 @@
-"""Values that may be missing (cel-go `cel/library.go`). or() and orValue() are part of the program: they wait."""
+"""Values that may be missing (cel-go `cel/library.go`). For or() and orValue() see `dra.cel.logic`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dra.cel.functions.operators import non_zero
-from dra.cel.values import NONE, Failure, Optional
+from dra.cel.values import NONE, Failure, Optional, some
 
 
 def _value(of: Optional) -> Any:
@@ -20,13 +20,13 @@ def _unwrap(found: list[Optional]) -> list[Any]:
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "optional_of": lambda value: Optional(True, value),
+    "optional_of": some,
     "optional_ofNonZeroValue": non_zero,
     "optional_none": lambda: NONE,
     "optional_value": _value,
     "optional_hasValue": lambda of: of.present,
-    "list_first": lambda found: Optional(True, found[0]) if found else NONE,
-    "list_last": lambda found: Optional(True, found[-1]) if found else NONE,
+    "list_first": lambda found: some(found[0]) if found else NONE,
+    "list_last": lambda found: some(found[-1]) if found else NONE,
     "optional_unwrap": _unwrap,
     "optional_unwrapOpt": _unwrap,
 }
