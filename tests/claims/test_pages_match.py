@@ -1,5 +1,7 @@
 """The funnel of the request form: steps that open, what would help, alternatives; and the same in the API."""
 
+from decimal import Decimal
+
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
@@ -10,7 +12,7 @@ from claims.models import Claim
 from inventory import picture
 from inventory.models import Cluster, Device, DeviceClass, ResourceClaim, ResourceSlice
 from tests.dra.clusters import device_class, gpu, holds, resource_slice
-from tests.factories import make_profile, make_team
+from tests.factories import make_profile, make_spec, make_team
 
 pytestmark = pytest.mark.django_db
 
@@ -218,6 +220,27 @@ def test_offers_cost_the_same_for_one_profile_and_for_many(client, alice, wish, 
         make_profile(f"more-{place}")
     with django_assert_num_queries(len(one)):
         client.get(PANEL, wish)
+
+
+def test_offers_come_cheapest_first_and_by_memory_where_a_price_is_missing(
+    alice, fra, vision, wish, monkeypatch
+):
+    ResourceSlice.objects.all().delete()
+    DeviceClass.objects.all().delete()
+    Device.objects.all().delete()
+    ResourceClaim.objects.all().delete()
+    mirrored(fra, [gpu(0, product="NVIDIA L4", memory="24Gi"), gpu(1, product="NVIDIA A100", memory="39Gi")])
+    for slug, memory in (("small", "20Gi"), ("large", "30Gi")):
+        selectors = [{"cel": {"expression": MEMORY.partition(" && ")[0].replace("40Gi", memory)}}]
+        make_profile(slug, spec=make_spec(selectors=selectors))
+
+    def offered(prices):
+        monkeypatch.setattr("claims.pricing._pricers", [lambda offers: prices[: len(offers)]])
+        shown = api(alice).post(API, wish, format="json").json()
+        return [one["profile"] for one in shown["alternatives"] if one["profile"] != "any-gpu"]
+
+    assert offered([Decimal(9), Decimal(1), Decimal(5)]) == ["large", "small"]
+    assert offered([Decimal(9), Decimal(1), None]) == ["small", "large"]
 
 
 def api(user):

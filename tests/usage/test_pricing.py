@@ -1,0 +1,34 @@
+"""What offers are ordered by: the dearest kind of each, where all of them can be compared."""
+
+from decimal import Decimal
+
+import pytest
+
+from claims import pricing
+from tests.usage.test_prices import A100, CARD, L4, SLICE, Kind, rate
+from usage.pricing import dearest
+from usage.rates import RateCard
+
+
+@pytest.mark.parametrize(
+    ("offers", "prices"),
+    [
+        ([frozenset({Kind(), L4}), frozenset({L4})], [Decimal("2.90"), Decimal("0.80")]),
+        ([frozenset({A100, L4}), frozenset({A100}), frozenset()], [None, None, None]),
+        ([], []),
+    ],
+)
+def test_an_offer_costs_what_its_dearest_kind_does(monkeypatch, offers, prices):
+    monkeypatch.setattr(RateCard, "load", lambda: CARD)
+    assert dearest(offers) == prices
+
+
+def test_prices_in_several_currencies_are_not_compared(monkeypatch):
+    card = RateCard([rate("2.90", "H100"), rate("0.80", "L4", currency="USD")])
+    monkeypatch.setattr(RateCard, "load", lambda: card)
+    assert dearest([frozenset({Kind()}), frozenset({L4})]) == [None, None]
+
+
+def test_this_package_tells_prices_to_the_one_below(monkeypatch):
+    monkeypatch.setattr(RateCard, "load", lambda: CARD)
+    assert pricing.prices_of([frozenset({SLICE})]) == dearest([frozenset({SLICE})])
