@@ -20,7 +20,7 @@ from tests.oracle.mutations import RULES
 from tests.oracle.uses import features_used
 
 CASES = Path(__file__).parent / "cases"
-CORPUS = CASES / "corpus.jsonl.gz"
+CORPUS, FOUND = CASES / "corpus.jsonl.gz", CASES / "allocator.jsonl"
 SEED, DRAWN = 20261121, 5000
 LARGEST = 7000  # characters of a case that is kept
 PER_RULE, PER_FEATURE = 3, 4  # cases that notice a broken rule; that use a feature with each outcome
@@ -32,10 +32,9 @@ def recorded() -> list[dict]:
         return [json.loads(line) for line in lines]
 
 
-def permanent() -> Iterator[dict]:
-    """Yield the cases that were found different once: `why` says what was wrong."""
-    for path in sorted(CASES.glob("*.jsonl")):
-        yield from map(json.loads, path.read_text().splitlines())
+def permanent() -> list[dict]:
+    """Return the cases that were found different once: `why` says what was wrong."""
+    return [json.loads(line) for line in FOUND.read_text().splitlines()]
 
 
 def main() -> int:

@@ -7,7 +7,7 @@ from tests.oracle.compare import ALLOCATED, DOES_NOT_FIT, ERROR, difference, out
 from tests.oracle.corpus import permanent, recorded
 
 
-@pytest.mark.parametrize("one", [*permanent()], ids=lambda one: one["why"])
+@pytest.mark.parametrize("one", permanent(), ids=lambda one: one["why"])
 def test_what_differed_once_is_as_upstream_has_it(one):
     assert difference(one["upstream"], ours.answer(one["case"])) == ""
 
