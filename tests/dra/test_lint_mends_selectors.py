@@ -157,3 +157,10 @@ def test_a_fix_is_void_once_the_spec_has_changed():
     assert fix.apply(spec(exactly(1, MEMORY.format("70Gi")))) is None
     assert fix.apply(spec()) is None
     assert fix.apply(wish) == spec(exactly(1, MEMORY.format("79Gi")))
+
+
+def test_an_expression_that_looks_at_all_names_is_asked_of_every_kind_of_device():
+    loop = f'{ATTRIBUTES}.exists(name, name == "power")'
+    wish = spec(exactly(1, loop))
+    assert findings(wish, bare()) == []
+    assert lint(bare(), [NamedSpec("p", wish)]).matching == {"p": 3}
