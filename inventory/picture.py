@@ -81,23 +81,36 @@ class _Kept:
     picture: Picture = field(default_factory=Picture)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
+    def start_again(self) -> None:
+        self.revision, self.objects = -1, {part: {} for part in PARTS}
+
 
 _kept: dict[UUID, _Kept] = {}
 
 
 def picture_of(cluster: Cluster) -> Picture:
-    """Return the picture as of the last committed change of the mirror; one query if nothing moved."""
+    """
+    Return the picture as of the last committed change of the mirror; one query if nothing moved.
+
+    While another thread brings it up to date, the picture before is answered at once.
+    """
     revision, version = Cluster.objects.values_list("revision", "version").get(pk=cluster.pk)
     kept = _kept.setdefault(cluster.pk, _Kept())
-    with kept.lock:
+    if not kept.lock.acquire(blocking=kept.revision < 0):
+        return kept.picture
+    try:
         if kept.revision > revision:  # the mirror was rebuilt
-            kept.objects = {part: {} for part in PARTS}
-            kept.revision = -1
+            kept.start_again()
         if kept.revision != revision:
             moved = {part: _read(cluster, kept, part) for part in PARTS}
-            kept.revision = revision
             kept.picture = _next(kept, moved, features_of(version))
+            kept.revision = revision
         return kept.picture
+    except BaseException:
+        kept.start_again()  # what has been read and what has not cannot be told apart
+        raise
+    finally:
+        kept.lock.release()
 
 
 def features_of(version: str) -> Features:
@@ -114,11 +127,11 @@ def _next(kept: _Kept, moved: dict[str, Moved], features: Features) -> Picture:
         return list(kept.objects[part].values()) if moved[part] else None
 
     before = kept.picture
-    if before.features == features and not any(moved.values()):
-        return before
-    if moved["slices"] or before.features != features:
+    if kept.revision < 0 or moved["slices"] or before.features != features:
         classes, slices, claims, taint_rules, nodes = (list(kept.objects[part].values()) for part in PARTS)
         return Picture(classes, slices, claims, taint_rules, nodes, features)
+    if not any(moved.values()):
+        return before
     return before.after(
         classes=objects("classes"),
         claims=objects("claims"),

@@ -113,7 +113,8 @@ def write_kubeconfig(path: Path, port: int, cluster: str, user: str) -> None:
 
 def portal(supervisor: Supervisor) -> Wait:
     config = supervisor.config
-    web = ("--workers", "2", "--threads", "4", "--preload", "--log-level", "warning")
+    # One process: a second one would hold the same picture of every cluster again.
+    web = ("--workers", "1", "--threads", "8", "--log-level", "warning")
     bind = ("--bind", f"127.0.0.1:{config.port}")
     supervisor.start("web", sys.executable, "-m", "gunicorn", "portal.wsgi", *bind, *web)
     # An idle watch costs a thread, not a process; deliveries are never behind one.

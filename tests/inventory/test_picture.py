@@ -1,10 +1,13 @@
 """The allocator's picture is as new as the mirror, and costs a query while nothing moves."""
 
 import pytest
+from django.db import OperationalError
+from django.db.models import F
 
-from cluster.kinds import POD, RESOURCE_CLAIM, RESOURCE_SLICE
+from cluster.kinds import NODE, POD, RESOURCE_CLAIM, RESOURCE_SLICE
 from inventory import picture
-from tests.inventory.conftest import gpu, resource_claim, slice_of
+from inventory.models import Cluster
+from tests.inventory.conftest import gpu, node, resource_claim, slice_of
 
 pytestmark = pytest.mark.django_db
 
@@ -52,3 +55,69 @@ def test_what_does_not_concern_devices_leaves_it_alone(mirrored, fake, take_turn
     fake.put(POD, pod)
     take_turn("pods")
     assert picture.picture_of(mirrored) is first
+
+
+def test_of_an_object_only_what_the_allocator_reads_is_kept(mirrored, fake, take_turn):
+    fake.put(RESOURCE_CLAIM, resource_claim("mine", "gpu-0"))
+    fake.put(RESOURCE_CLAIM, resource_claim("waits"))
+    tainted = [{"key": "k", "effect": "NoSchedule"}]
+    fake.put(NODE, node("node-a", podCIDR="10.0.0.0/24", taints=tainted))
+    take_turn("resourceclaims")
+    take_turn("nodes")
+    found = picture.picture_of(mirrored)
+    assert [claim["metadata"] for claim in found.claims] == [{"namespace": "default", "name": "mine"}]
+    seen = {one["metadata"]["name"]: one for one in found.nodes}
+    assert seen["node-a"]["spec"] == {"taints": tainted}
+    assert "status" not in seen["node-a"]
+    first, second, *_ = found.devices
+    assert first.raw["attributes"]["productName"] is second.raw["attributes"]["productName"]
+
+
+def test_a_node_that_only_says_it_is_alive_moves_nothing(mirrored, fake, take_turn):
+    first = picture.picture_of(mirrored)
+    fake.put(NODE, node("node-a", ready=False))
+    take_turn("nodes")
+    assert picture.picture_of(mirrored) is first
+
+
+def test_a_claim_that_moves_leaves_devices_and_what_is_known_of_them(mirrored, fake, take_turn):
+    before = picture.picture_of(mirrored)
+    assert before.free
+    fake.put(RESOURCE_CLAIM, resource_claim("mine", "gpu-0"))
+    take_turn("resourceclaims")
+    after = picture.picture_of(mirrored)
+    assert after.stock is before.stock
+    assert names(after.free) == names(before.free)[1:]
+
+
+def test_features_follow_the_version_of_the_cluster(mirrored):
+    assert not picture.features_of("v1.34.2").consumable_capacity
+    assert picture.features_of("v1.36.0+k3s1").consumable_capacity
+    assert picture.features_of("") == picture.features_of("v1.37.1")
+    Cluster.objects.filter(pk=mirrored.pk).update(version="v1.35.0", revision=F("revision") + 1)
+    assert picture.picture_of(mirrored).features == picture.features_of("v1.35.0")
+
+
+def test_after_a_failure_everything_is_read_again(mirrored, fake, take_turn, monkeypatch):
+    picture.picture_of(mirrored)
+    fake.put(RESOURCE_CLAIM, resource_claim("mine", "gpu-0"))
+    take_turn("resourceclaims")
+
+    def broken(*_):
+        raise OperationalError("canceling statement due to statement timeout")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(picture, "_next", broken)
+        with pytest.raises(OperationalError):
+            picture.picture_of(mirrored)
+    found = picture.picture_of(mirrored)
+    assert [found.holder_of(device) for device in found.devices] == ["default/mine", "", ""]
+
+
+def test_nobody_waits_for_a_picture_that_is_being_brought_up_to_date(mirrored, fake, take_turn):
+    first = picture.picture_of(mirrored)
+    fake.put(RESOURCE_CLAIM, resource_claim("mine", "gpu-0"))
+    take_turn("resourceclaims")
+    with picture._kept[mirrored.pk].lock:
+        assert picture.picture_of(mirrored) is first
+    assert picture.picture_of(mirrored) is not first
