@@ -1,20 +1,22 @@
-"""Quantities at run time: how much, and how upstream keeps it, which decides what is a whole number."""
+"""Quantities and versions at run time; of a quantity also how upstream keeps it, which makes it an integer."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from typing import NamedTuple
 
-from dra.quantity import NANO, Quantity, form_of
+from dra.quantity import NANO, Quantity, QuantityError, form_of
+from dra.semver import Version
 
 LARGEST = 2**63
+DIGITS = frozenset("0123456789")
 
 
 class Amount(NamedTuple):
     """
     An amount in nano-units.
 
-    `kept` is (value, power of ten) where upstream keeps a 64-bit number, else None, for a decimal. 1000m is no
+    `kept` is (value, power of ten) where upstream keeps a 64-bit number, None for a decimal. 1000m is no
     integer there, and neither is 100Ti, which has too many digits. `computed` marks sums and differences:
     upstream holds them by pointer, and nothing equals a pointer on the right of `==`.
     """
@@ -55,9 +57,25 @@ def _computed(nano: int, kept: tuple[int, int] | None) -> Amount:
 
 @lru_cache(maxsize=4096)
 def amount(text: str) -> Amount:
-    """Read a quantity. Raise `dra.quantity.QuantityError` if it is none."""
-    form = form_of(text)
-    return Amount(Quantity.parse(text).nano, form and (form.value, form.scale))
+    """
+    Read a quantity. Raise `dra.quantity.QuantityError` if it is none.
+
+    Upstream takes a bare sign, point or suffix for zero of it: "k" is 0k.
+    """
+    sign, rest = (text[0], text[1:]) if text[:1] in ("+", "-") else ("", text)
+    bare = bool(text) and rest[:1] not in DIGITS
+    try:
+        form = form_of(f"{sign}0{rest}" if bare else text)
+    except QuantityError:
+        Quantity.parse(text)  # raises, too, and speaks of the text as it was written
+        raise
+    return Amount(Quantity.parse(f"{sign}0{rest}" if bare else text).nano, form and (form.value, form.scale))
+
+
+@lru_cache(maxsize=4096)
+def version(text: str, normalize: bool = False) -> Version:  # noqa: FBT001, FBT002 - CEL passes it by place
+    """Read a version. Raise `dra.semver.VersionError` if it is none."""
+    return Version.parse(text, normalize)
 
 
 def whole(number: int) -> Amount:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dra.cel.amount import Amount, amount
+from dra.cel.amount import Amount, amount, version
 from dra.cel.values import Domains, Map, Names
 from dra.facts import Json, Malformed, Ref, Selectable, attribute, lookup, qualified
 from dra.quantity import QuantityError
+from dra.semver import VersionError
 
 MISSING: Any = object()
 
@@ -20,7 +21,17 @@ def _capacity(entry: Json) -> Amount:
         raise Malformed(str(error)) from error
 
 
-READ: dict[str, Callable[[Json], Any]] = {"attributes": attribute, "capacity": _capacity}
+def _attribute(entry: Json) -> Any:
+    text = entry.get("version")
+    if text is None:
+        return attribute(entry)
+    try:
+        return version(text)
+    except VersionError as error:
+        raise Malformed(str(error)) from error
+
+
+READ: dict[str, Callable[[Json], Any]] = {"attributes": _attribute, "capacity": _capacity}
 
 
 class View:

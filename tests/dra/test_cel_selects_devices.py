@@ -170,6 +170,7 @@ def test_lists_of_values_need_their_switch():
         ("dyn(1) == 1.0 && 1u < 2.5 && !(dyn(true) == 1) && -7 / 2 == -3 && -7 % 2 == -1", True),
         ("has(device.attributes.anything)", True),
         ('quantity("1000m").isInteger()', False),
+        ('isQuantity("k") && !isQuantity("") && quantity(".5").compareTo(quantity("500m")) == 0', True),
         ("18446744073709551615u > 1u && int(7u) == 7", True),
     ],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dra.cel.amount import Amount, amount, whole
+from dra.cel.amount import Amount, amount, version, whole
 from dra.cel.values import INT64, Failure
 from dra.quantity import QuantityError
 from dra.semver import Version, VersionError
@@ -34,14 +34,14 @@ def _integer(of: Amount) -> int:
 
 def _semver(text: str, normalize: bool = False) -> Version:  # noqa: FBT001, FBT002 - CEL passes it by place
     try:
-        return Version.parse(text, normalize)
+        return version(text, normalize)
     except VersionError as error:
         raise Failure(str(error)) from error
 
 
 def _is_semver(text: str, normalize: bool = False) -> bool:  # noqa: FBT001, FBT002 - CEL passes it by place
     try:
-        Version.parse(text, normalize)
+        version(text, normalize)
     except VersionError:
         return False
     return True
