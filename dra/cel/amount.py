@@ -1,4 +1,4 @@
-"""Quantities and versions at run time; of a quantity also how upstream keeps it, which makes it an integer."""
+"""Quantities and versions at run time; of a quantity also how upstream keeps it: not all are integers."""
 
 from __future__ import annotations
 

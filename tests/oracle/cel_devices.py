@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from tests.oracle.cel_values import DRIVER, TEXTS
+from tests.oracle.cel_words import DRIVER, TEXTS
 
 
 def device(dice: random.Random) -> dict:
@@ -32,7 +32,7 @@ def device(dice: random.Random) -> dict:
         for name in ("memory", "slices")
         if dice.random() < 0.7
     }
-    made = {
+    made: dict = {
         "driver": dice.choice((DRIVER, DRIVER, "gpu.amd.com")),
         "attributes": attributes,
         "capacity": capacity,

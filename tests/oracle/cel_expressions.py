@@ -7,7 +7,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from tests.oracle.cel_values import AMOUNTS, DRIVER, NAMES, PATTERNS, PLACES, VERSIONS, Values
+from tests.oracle.cel_values import Values
+from tests.oracle.cel_words import AMOUNTS, DRIVER, NAMES, PATTERNS, PLACES, VERSIONS
 
 
 class Expressions(Values):
