@@ -197,6 +197,8 @@ SPECTACULAR_SETTINGS = {
         "DeviceState": "inventory.states.DeviceState",
         "Delivery": "claims.models.Delivery",
         "Approval": "claims.models.Approval",
+        "Actor": "claims.api.explanation.ACTORS",
+        "Mender": "claims.api.explanation.MENDERS",
     },
 }
 

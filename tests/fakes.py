@@ -6,7 +6,6 @@ Nothing runs in it: no scheduler, no controller. What those would do, a test doe
 """
 
 import copy
-import functools
 import itertools
 import threading
 import uuid
@@ -36,8 +35,7 @@ def atomic[**P, T](
 ) -> Callable[Concatenate["FakeGateway", P], T]:
     """One write at a time, as in etcd: of two that create one name, the second meets the first's."""
 
-    @functools.wraps(method)
-    def alone(self: "FakeGateway", *args: P.args, **kwargs: P.kwargs) -> T:
+    def alone(self: "FakeGateway", /, *args: P.args, **kwargs: P.kwargs) -> T:
         with self._writing:
             return method(self, *args, **kwargs)
 

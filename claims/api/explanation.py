@@ -10,6 +10,7 @@ from claims.explain.stages import Stage
 
 NAMES = 20  # of pods in a group
 ACTORS = ("person", "you", "portal", "cluster", "admin", "nobody")
+MENDERS = ("you", "admin", "cluster")
 
 
 class StepOut(serializers.Serializer[Any]):
@@ -29,7 +30,7 @@ class ToldOut(serializers.Serializer[Any]):
     text = serializers.CharField()
     count = serializers.IntegerField(allow_null=True, help_text="Of how many nodes it was said")
     means = serializers.CharField()
-    actor = serializers.ChoiceField(choices=("you", "admin", "cluster", ""))
+    actor = serializers.ChoiceField(choices=MENDERS, allow_blank=True)
     then = serializers.CharField(help_text="What can be done about it")
 
 

@@ -12,7 +12,7 @@ def test_every_path_is_measured_in_every_state(tmp_path, capsys):
     told = json.loads(out.read_text())
     assert told["machine"]["cores"] >= 1
     assert told["skipped"] == ["Kubernetes' allocator was not asked: asked not to"]
-    states = {}
+    states: dict[str, list[str]] = {}
     for one in told["results"]:
         assert one["p95"] >= one["median"] > 0 or one["unit"] == "MiB"
         assert len(one["samples"]) >= 1

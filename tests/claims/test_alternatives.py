@@ -37,10 +37,14 @@ def parts(vision):
 
 
 @pytest.fixture
-def told(fra):
+def told(fra, monkeypatch):
     """Tell of what the mirror shows, at once."""
     mirror = Mirror(fra)
-    mirror.tell = lambda name: reconcile_named(str(fra.pk), [f"vision/{name}"])
+
+    def tell(name):
+        reconcile_named(str(fra.pk), [f"vision/{name}"])
+
+    monkeypatch.setattr(mirror, "tell", tell)
     return mirror
 
 

@@ -128,8 +128,8 @@ def test_every_dropped_device_is_dropped_by_one_step_with_its_reason(tree):
             gone += [one.place for one in found.drops]
     assert gone == list(dict.fromkeys(gone))
     for place in range(3):
-        found = reason_of(seen, ask, place)
-        assert (found is None) == (place not in gone)
+        why = reason_of(seen, ask, place)
+        assert (why is None) == (place not in gone)
 
 
 def test_each_step_shows_the_devices_it_drops_and_why():

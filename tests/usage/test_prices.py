@@ -1,6 +1,5 @@
 """What devices would cost before they are held: the range per hour and the most that a request comes to."""
 
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -11,6 +10,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
+from claims.kinds import DeviceKind
 from inventory import picture
 from inventory.models import DeviceClass, ResourceSlice
 from tests.dra.clusters import device_class, gpu, resource_slice
@@ -26,12 +26,8 @@ DAY = timedelta(days=1)
 FRA = UUID(int=1)
 
 
-@dataclass(frozen=True)
-class Kind:
-    product: str = H100
-    fraction: Fraction = Fraction(1)
-    driver: str = "gpu.nvidia.com"
-    cluster_id: UUID = FRA
+def kind(product: str = H100, fraction: Fraction = Fraction(1)) -> DeviceKind:
+    return DeviceKind(FRA, "gpu.nvidia.com", product, fraction)
 
 
 def rate(per_hour, product="", currency="EUR"):
@@ -40,18 +36,18 @@ def rate(per_hour, product="", currency="EUR"):
 
 
 CARD = RateCard([rate("2.90", "H100"), rate("0.80", "L4")])
-SLICE, L4, A100 = Kind(fraction=Fraction(1, 7)), Kind("NVIDIA L4"), Kind("NVIDIA A100")
+SLICE, L4, A100 = kind(fraction=Fraction(1, 7)), kind("NVIDIA L4"), kind("NVIDIA A100")
 
 
 @pytest.mark.parametrize(
     ("kinds", "said"),
     [
         ([], "—"),
-        ([Kind()], "€2.90 / h"),
-        ([Kind(), L4], "€0.80–€2.90 / h"),
+        ([kind()], "€2.90 / h"),
+        ([kind(), L4], "€0.80–€2.90 / h"),
         ([SLICE], "€0.41 / h"),
         ([A100], "no rate"),
-        ([A100, Kind()], "€2.90 / h, some without a rate"),
+        ([A100, kind()], "€2.90 / h, some without a rate"),
     ],
 )
 def test_a_price_per_hour_is_a_range_and_a_missing_one_is_said(kinds, said):
@@ -62,8 +58,8 @@ def test_a_price_per_hour_is_a_range_and_a_missing_one_is_said(kinds, said):
     ("kinds", "devices", "said"),
     [
         ([], 1, "No device that matches is known, so the price cannot be told."),
-        ([Kind()], 1, "€2.90 / h per device, 1 d: at most €69.60"),
-        ([Kind(), L4], 3, "€0.80–€2.90 / h per device, 3 devices for 1 d: at most €208.80"),
+        ([kind()], 1, "€2.90 / h per device, 1 d: at most €69.60"),
+        ([kind(), L4], 3, "€0.80–€2.90 / h per device, 3 devices for 1 d: at most €208.80"),
         ([A100], 1, "No rate is set for the devices that match."),
         (
             [A100, L4],
@@ -78,13 +74,13 @@ def test_a_request_comes_to_at_most(kinds, devices, said):
 
 def test_currencies_are_not_added():
     card = RateCard([rate("2", "H100"), rate("3", "L4", "USD")])
-    assert price_per_hour([Kind(), L4], card) == "€2.00 / h or $3.00 / h"
-    assert "at most €48.00 or $72.00" in price_of_request([Kind(), L4], card, 1, DAY)
+    assert price_per_hour([kind(), L4], card) == "€2.00 / h or $3.00 / h"
+    assert "at most €48.00 or $72.00" in price_of_request([kind(), L4], card, 1, DAY)
 
 
 def test_a_small_price_does_not_look_like_none_and_a_free_one_is_free():
-    assert price_per_hour([Kind()], RateCard([rate("0.0042")])) == "€0.0042 / h"
-    assert price_per_hour([Kind()], RateCard([rate("0")])) == "€0.00 / h"
+    assert price_per_hour([kind()], RateCard([rate("0.0042")])) == "€0.0042 / h"
+    assert price_per_hour([kind()], RateCard([rate("0")])) == "€0.00 / h"
 
 
 def test_the_most_is_rounded_up():
@@ -95,7 +91,7 @@ def test_the_most_is_rounded_up():
 def test_a_price_that_begins_later_does_not_count_yet():
     late = rate("9", "H100")
     late.valid_from = NOW + DAY
-    assert prices_of([Kind()], RateCard([late]), at=NOW).is_unknown
+    assert prices_of([kind()], RateCard([late]), at=NOW).is_unknown
 
 
 @pytest.fixture

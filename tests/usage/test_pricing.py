@@ -5,7 +5,7 @@ from decimal import Decimal
 import pytest
 
 from claims import pricing
-from tests.usage.test_prices import A100, CARD, L4, SLICE, Kind, rate
+from tests.usage.test_prices import A100, CARD, L4, SLICE, kind, rate
 from usage.pricing import dearest
 from usage.rates import RateCard
 
@@ -13,7 +13,7 @@ from usage.rates import RateCard
 @pytest.mark.parametrize(
     ("offers", "prices"),
     [
-        ([frozenset({Kind(), L4}), frozenset({L4})], [Decimal("2.90"), Decimal("0.80")]),
+        ([frozenset({kind(), L4}), frozenset({L4})], [Decimal("2.90"), Decimal("0.80")]),
         ([frozenset({A100, L4}), frozenset({A100}), frozenset()], [None, None, None]),
         ([], []),
     ],
@@ -26,7 +26,7 @@ def test_an_offer_costs_what_its_dearest_kind_does(monkeypatch, offers, prices):
 def test_prices_in_several_currencies_are_not_compared(monkeypatch):
     card = RateCard([rate("2.90", "H100"), rate("0.80", "L4", currency="USD")])
     monkeypatch.setattr(RateCard, "load", lambda: card)
-    assert dearest([frozenset({Kind()}), frozenset({L4})]) == [None, None]
+    assert dearest([frozenset({kind()}), frozenset({L4})]) == [None, None]
 
 
 def test_this_package_tells_prices_to_the_one_below(monkeypatch):
