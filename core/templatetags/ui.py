@@ -152,6 +152,15 @@ def gib(value: int | None) -> str:
 
 
 @register.filter
+def message(text: object) -> SafeString:
+    """Show a message; lines after its first, such as a caret below an expression, keep their columns."""
+    first, _newline, listing = str(text).partition("\n")
+    if not listing:
+        return conditional_escape(first)
+    return format_html('{}<pre class="dg-code dg-mt" tabindex="0">{}</pre>', first, listing)
+
+
+@register.filter
 def percent(value: float | None) -> str:
     """Show a share of 0 to 1 as "64 %"."""
     return f"{value:.0%}".replace("%", " %") if value is not None else DASH

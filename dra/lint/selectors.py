@@ -50,9 +50,9 @@ class Checker:
         if not isinstance(stage.error, CompileError):
             message = f"{stage.label} cannot be tried here: {stage.error.message}"
             return self.found(Code.NOT_PREVIEWABLE, Severity.NOTE, message, stage.path)
-        message = f"{stage.label} does not compile: {stage.error.message}."
+        message = f"{stage.label} would be refused by the API server: {stage.error.message}"
         fix = self.fix(stage, rewrite.methods(stage.expression))
-        return self.found(Code.DOES_NOT_COMPILE, Severity.ERROR, message.replace("..", "."), stage.path, fix)
+        return self.found(Code.DOES_NOT_COMPILE, Severity.ERROR, message, stage.path, fix)
 
     def _fails(self, stage: Stage, *, guard: bool) -> Finding:
         assert stage.judged is not None  # it has failed on something  # noqa: S101
@@ -62,7 +62,7 @@ class Checker:
         message = (
             f"{stage.label} fails on {population.count(stage.failed)} of the "
             f"{devices(population.count(stage.reaching))} that come as far as it, such as {device}: {error}. "
-            "The scheduler gives up on every pod whose node has such a device."
+            "The scheduler gives up on every pod for which it looks at such a device, on any node."
         ).replace("..", ".")
         if UNLIKE.search(error):
             types = self._types(stage)

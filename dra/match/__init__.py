@@ -123,7 +123,8 @@ def _problem(
             where = f"{picture.devices[place]}: {error.message}"
             return Reason.SELECTOR_FAILS, (
                 f"A selector of request {one.ask.result_name} fails on device {where}. "
-                "A pod whose node has such a device cannot be scheduled."
+                "The scheduler gives up on a pod when it looks at such a device, on any node; "
+                "it looks at none that is held or comes after enough others."
             )
     if counted.claims_that_fit is not None and counted.claims_that_fit >= claims:
         return Reason.NONE, ""

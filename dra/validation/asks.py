@@ -48,7 +48,11 @@ def check_ask(
 
 
 def check_selector(found: Findings, path: str, raw: Any) -> None:
-    """Check that a selector compiles. One that only the cluster can run is left to the cluster."""
+    """
+    Check that a selector compiles with all that the newest Kubernetes has switched on: a spec is written for
+    several clusters, and what one of them lacks is told by the match in it and by the check of the catalogue.
+    One that only the cluster can run is left to the cluster.
+    """
     selector = found.mapping(path, raw, frozenset(("cel",)))
     cel = found.mapping(f"{path}.cel", (selector or {}).get("cel"), frozenset(("expression",)))
     if cel is None:
@@ -60,7 +64,7 @@ def check_selector(found: Findings, path: str, raw: Any) -> None:
     try:
         compile_selector(expression)
     except CompileError as error:
-        found.add(f"{path}.cel.expression", f"The expression does not compile: {error.message}")
+        found.add(f"{path}.cel.expression", f"The API server would refuse this selector: {error.message}")
     except NotPreviewable:
         return
 

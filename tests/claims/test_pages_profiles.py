@@ -6,7 +6,8 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from claims.models import Profile
-from tests.factories import make_profile, make_team
+from dra.manifests import to_yaml
+from tests.factories import make_profile, make_spec, make_team
 
 pytestmark = pytest.mark.django_db
 
@@ -175,6 +176,16 @@ def test_what_is_wrong_is_said_and_nothing_is_lost(client, root, sent, wrong, sa
     assert answer.status_code == 422
     assert said in answer.text
     assert "Small work." in answer.text
+    assert not Profile.objects.exists()
+
+
+def test_a_selector_that_does_not_compile_is_shown_with_the_place(client, root, sent):
+    spec = make_spec(selectors=[{"cel": {"expression": "device.name == 1"}}])
+    client.force_login(root)
+    answer = client.post(NEW, sent | {"source": "yaml", "spec_yaml": to_yaml(spec)})
+    said = "would refuse this selector: compilation failed: ERROR: &lt;input&gt;:1:7: undefined field"
+    assert f"{said} &#x27;name&#x27;<pre" in answer.text
+    assert "> | device.name == 1\n | ......^</pre>" in answer.text
     assert not Profile.objects.exists()
 
 

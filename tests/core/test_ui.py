@@ -83,6 +83,13 @@ def test_numbers_have_their_units_after_a_space():
     assert shown("{{ n|duration }}", n=timedelta(hours=5, minutes=10)) == "5 h 10 min"
 
 
+def test_a_caret_below_an_expression_keeps_its_column():
+    html = shown("{{ said|message }}", said="1:7: <no>\n | device.x\n | ......^")
+    assert html.startswith("1:7: &lt;no&gt;<pre")
+    assert html.endswith("> | device.x\n | ......^</pre>")
+    assert shown("{{ said|message }}", said="no <listing>") == "no &lt;listing&gt;"
+
+
 def test_an_id_is_short_and_copied_whole():
     html = shown("{% short_id id %}", id="019a9d3c-aaaa-7bbb-8ccc-dddddddddddd")
     assert ">019a9d3c</span>" in html
@@ -111,6 +118,7 @@ HOSTILE = '"><script>alert(1)</script>'
         "{% short_id evil %}",
         "{% copy_button evil %}",
         "{% code evil %}",
+        "{{ evil|message }}",
         '{% code evil "yaml" label=evil %}',
         "{% empty evil evil evil evil evil %}",
     ],

@@ -144,6 +144,13 @@ def test_quantities_compared_like_numbers_are_mended_to_compile():
     assert lint(fleet(), [NamedSpec("p", found.fix.apply(wish))]).matching == {"p": 4}
 
 
+def test_an_expression_that_the_api_server_refuses_is_told_with_the_place():
+    expression = 'device.attributes["gpu.nvidia.com"].type == 1 &&  device.name == "x"'
+    message = only(findings(spec(exactly(1, expression))), Code.DOES_NOT_COMPILE).message
+    assert message.startswith("The selector of request gpu would be refused by the API server: compilation")
+    assert message.endswith(f" | {expression}\n | {'.' * expression.index('.name')}^")
+
+
 def test_what_only_a_cluster_can_evaluate_is_a_note_and_its_matches_are_unknown():
     wish = spec(exactly(1, "(" * 400 + "true" + ")" * 400))
     report = lint(fleet(), [NamedSpec("p", wish)])
