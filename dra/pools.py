@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from dra.objects import Json
 from dra.quantity import Quantity, QuantityError
@@ -18,6 +18,7 @@ from dra.taints import Taint
 
 type CounterKey = tuple[str, str]  # (counter set, counter)
 type DeviceKey = tuple[str, str, str]  # (driver, pool, device)
+type Amounts = tuple[tuple[CounterKey, Quantity], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class PoolDevice:
     placed_alone: bool = False  # by its own entry (perDeviceNodeSelection), not by its slice
     taints: tuple[Taint, ...] = ()
     slice_name: str = ""
-    counters: tuple[tuple[CounterKey, Quantity], ...] = ()  # what it takes of the pool's shared counters
+    counters: Amounts = ()  # what it takes of the pool's shared counters
     skipped: tuple[str, ...] = ()  # node operations that its slice lets the kubelet leave out
 
     @property
@@ -66,7 +67,7 @@ class PoolSlice:
     raw: Json
     number: int  # its place among the slices of the cluster
 
-    @property
+    @cached_property
     def spec(self) -> Json:
         found: Json = self.raw.get("spec") or {}
         return found
@@ -75,11 +76,11 @@ class PoolSlice:
     def name(self) -> str:
         return str((self.raw.get("metadata") or {}).get("name") or "")
 
-    @property
+    @cached_property
     def driver(self) -> str:
         return str(self.spec.get("driver") or "")
 
-    @property
+    @cached_property
     def pool(self) -> str:
         return str((self.spec.get("pool") or {}).get("name") or "")
 
@@ -92,7 +93,7 @@ class PoolSlice:
         """How many slices it says the pool has."""
         return int((self.spec.get("pool") or {}).get("resourceSliceCount") or 0)
 
-    @property
+    @cached_property
     def node_name(self) -> str:
         return str(self.spec.get("nodeName") or "")
 
@@ -150,13 +151,24 @@ def pools_of(slices: Iterable[Json]) -> list[Pool]:
     return [_pool(driver, name, found) for (driver, name), found in sorted(by_pool.items())]
 
 
-def amounts(sets: Iterable[Json], label: str = "name") -> list[tuple[CounterKey, Quantity]]:
-    """Read counter sets, or with `label` "counterSet" what a device takes of them."""
-    return [
-        ((str(one.get(label)), counter), Quantity.parse(amount.get("value", "0")))
-        for one in sets
-        for counter, amount in (one.get("counters") or {}).items()
-    ]
+def amounts(sets: Iterable[Json], label: str = "name") -> Amounts:
+    """
+    Read counter sets, or with `label` "counterSet" what a device takes of them.
+
+    Raise `QuantityError` if an amount is none.
+    """
+    return _amounts(
+        tuple(
+            (str(one.get(label)), counter, str(amount.get("value", "0")))
+            for one in sets
+            for counter, amount in (one.get("counters") or {}).items()
+        )
+    )
+
+
+@lru_cache(maxsize=10_000)  # most devices take what others take: read once, kept once
+def _amounts(written: tuple[tuple[str, str, str], ...]) -> Amounts:
+    return tuple(((counter_set, counter), Quantity.parse(value)) for counter_set, counter, value in written)
 
 
 def repeated(driver: str, pool: str, names: Iterable[str]) -> str:
@@ -225,8 +237,8 @@ def _device(one: PoolSlice, raw: Json) -> PoolDevice:
         node_selector=place.get("nodeSelector"),
         all_nodes=place.get("allNodes") is True,
         placed_alone=spec.get("perDeviceNodeSelection") is True,
-        taints=tuple(Taint.read(taint) for taint in raw.get("taints") or ()),
+        taints=tuple(map(Taint.read, raw.get("taints") or ())),
         slice_name=one.name,
-        counters=tuple(amounts(raw.get("consumesCounters") or (), "counterSet")),
+        counters=amounts(raw.get("consumesCounters") or (), "counterSet"),
         skipped=tuple(spec.get("skipNodeOperations") or ()),
     )

@@ -47,26 +47,16 @@ class Quantity:
     nano: int
     format: Format = Format.DECIMAL_SI
 
-    @classmethod
-    def parse(cls, text: str | int | float) -> Self:
+    @staticmethod
+    def parse(text: str | int | float) -> Quantity:
         """
         Read a quantity as a manifest writes it, number or text.
 
         Raise `QuantityError` for anything else.
         """
-        written = str(text)
-        found = SYNTAX.fullmatch(written)
-        if found is None or isinstance(text, bool) or not (found[2] or found[3]) or len(written) > MAX_LENGTH:
-            written = written if len(written) <= 40 else f"{written[:40]}…"
-            raise QuantityError(f"“{written}” is not a quantity such as 80Gi, 500m or 4.")
-        sign, whole, fraction, suffix = found[1], found[2], found[3] or "", found[4] or ""
-        digits = int(whole + fraction or "0")
-        nano, form = _scaled(digits, -len(fraction), suffix)
-        if form is Format.BINARY_SI:
-            nano = min(nano, MAX_BINARY)
-            if 0 < nano < NANO:
-                form = Format.DECIMAL_SI
-        return cls(-nano if sign == "-" else nano, form)
+        if isinstance(text, bool):
+            raise _not_one(str(text))
+        return _parsed(str(text))
 
     @classmethod
     def of(cls, number: int, form: Format = Format.DECIMAL_SI) -> Self:
@@ -113,6 +103,26 @@ class Quantity:
 
 
 ZERO = Quantity(0)
+
+
+@lru_cache(maxsize=10_000)  # the devices of a cluster have few amounts, written alike
+def _parsed(written: str) -> Quantity:
+    found = SYNTAX.fullmatch(written)
+    if found is None or not (found[2] or found[3]) or len(written) > MAX_LENGTH:
+        raise _not_one(written)
+    sign, whole, fraction, suffix = found[1], found[2], found[3] or "", found[4] or ""
+    digits = int(whole + fraction or "0")
+    nano, form = _scaled(digits, -len(fraction), suffix)
+    if form is Format.BINARY_SI:
+        nano = min(nano, MAX_BINARY)
+        if 0 < nano < NANO:
+            form = Format.DECIMAL_SI
+    return Quantity(-nano if sign == "-" else nano, form)
+
+
+def _not_one(written: str) -> QuantityError:
+    shown = written if len(written) <= 40 else f"{written[:40]}…"
+    return QuantityError(f"“{shown}” is not a quantity such as 80Gi, 500m or 4.")
 
 
 class Form(NamedTuple):
