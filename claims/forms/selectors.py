@@ -7,23 +7,15 @@ error for the scheduler, which then allocates nothing at all (KEP-4381, "Allocat
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-DOMAIN = r'"(?P<domain>[^"]+)"'
-STRING = r'(?P<value>"(?:[^"\\]|\\.)*")'
-PRODUCT = re.compile(rf'device\.attributes\[{DOMAIN}\]\.\?productName\.orValue\(""\)\.startsWith\({STRING}\)')
-MEMORY = re.compile(
-    rf'device\.capacity\[{DOMAIN}\]\.\?memory\.orValue\(quantity\("0"\)\)'
-    r'\.compareTo\(quantity\("(?P<value>\d+)Gi"\)\) >= 0'
-)
-COMPUTE = re.compile(
-    rf'device\.attributes\[{DOMAIN}\]\.\?cudaComputeCapability\.orValue\(semver\("0\.0\.0"\)\)'
-    r'\.compareTo\(semver\("(?P<value>\d+\.\d+)\.0"\)\) >= 0'
-)
+from dra.cel.idioms import comparison, quoted
+
+GIB = re.compile(r"\d{1,9}Gi", re.ASCII)
+MINOR = re.compile(r"\d+\.\d+\.0", re.ASCII)  # of a version
 
 
 @dataclass(frozen=True)
@@ -39,18 +31,13 @@ class Conditions:
     request: str = "gpu"
 
 
-def literal(text: str) -> str:
-    """Return `text` as a CEL string. JSON's escapes are CEL's, save those of surrogate pairs."""
-    return json.dumps(text, ensure_ascii=False)
-
-
 def expressions(conditions: Conditions) -> list[str]:
     """Return one CEL expression per condition that is asked for."""
-    domain = literal(conditions.domain)
+    domain = quoted(conditions.domain)
     found = []
     if conditions.product:
         found.append(
-            f'device.attributes[{domain}].?productName.orValue("").startsWith({literal(conditions.product)})'
+            f'device.attributes[{domain}].?productName.orValue("").startsWith({quoted(conditions.product)})'
         )
     if conditions.memory_gib:
         found.append(
@@ -84,7 +71,7 @@ def from_spec(spec: dict[str, Any]) -> Conditions | None:
     exactly = requests[0].get("exactly") if len(requests) == 1 else None
     if exactly is None:
         return None
-    read = read_expressions([selector["cel"]["expression"] for selector in exactly.get("selectors", [])])
+    read = _fields([selector["cel"]["expression"] for selector in exactly.get("selectors", [])])
     if read is None:
         return None
     conditions = Conditions(
@@ -99,16 +86,21 @@ def from_spec(spec: dict[str, Any]) -> Conditions | None:
     return conditions if to_spec(conditions) == same else None
 
 
-def read_expressions(texts: Sequence[str]) -> dict[str, Any] | None:
-    """Return the fields behind the expressions, None if one of them is not of these idioms."""
+def _fields(texts: Sequence[str]) -> dict[str, Any] | None:
+    """Return the fields that the expressions may stand for, None if one of them stands for none."""
     fields: dict[str, Any] = {}
     for text in texts:
-        for name, pattern in (("product", PRODUCT), ("memory_gib", MEMORY), ("compute", COMPUTE)):
-            match = pattern.fullmatch(text)
-            if match:
-                fields[name] = json.loads(match["value"]) if name != "compute" else match["value"]
-                fields["domain"] = match["domain"]
-                break
-        else:
+        asked = comparison(text)
+        if asked is None or asked.ref is None:
             return None
+        part, fields["domain"], name = asked.ref
+        match part, name, asked.sign:
+            case "attributes", "productName", "begins":
+                fields["product"] = asked.wanted
+            case "capacity", "memory", ">=" if GIB.fullmatch(asked.wanted):
+                fields["memory_gib"] = int(asked.wanted[:-2])
+            case "attributes", "cudaComputeCapability", ">=" if MINOR.fullmatch(asked.wanted):
+                fields["compute"] = asked.wanted.removesuffix(".0")
+            case _:
+                return None
     return fields

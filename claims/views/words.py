@@ -5,8 +5,9 @@ from __future__ import annotations
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
+from dra.cel.idioms import conjuncts
 from dra.help import Relief, Way
-from dra.match import Cause, Condition, Difference, Drop, Together, condition, conjuncts, taint_text
+from dra.match import Cause, Condition, Difference, Drop, Together, condition, taint_text
 from dra.match.conditions import in_words
 
 # Attributes that everybody speaks of by another name; others are called as the driver calls them.

@@ -61,25 +61,35 @@ class _Parser:
     def fail(self, what: str, wanted: str) -> None:
         raise SyntaxProblem(self.next.place, f"Syntax error: {what} '{self.next.text}' expecting {wanted}")
 
+    def made[N: Node](self, node: N, start: int) -> N:
+        """Note where a node stands in the text, from `start` to the token just read, and how deep it is."""
+        before = self.found[self.at - 1]
+        node.span = (start, before.place + len(before.text))
+        node.settle()
+        if node.depth > DEPTH:
+            raise too_deep()
+        return node
+
     def expression(self) -> Node:
         self.nesting += 1
         if self.nesting > DEPTH // 2:
             raise too_deep()
+        start = self.next.place
         left = self.logical("||", "_||_")
         mark = self.take("?")
         if mark:
             yes = self.logical("||", "_||_")
             self.need(":")
-            left = made(Call(mark.place, "_?_:_", None, [left, yes, self.expression()]))
+            left = self.made(Call(mark.place, "_?_:_", None, [left, yes, self.expression()]), start)
         self.nesting -= 1
         return left
 
     def logical(self, mark: str, function: str) -> Node:
         """Read a chain of `||` or `&&` as one call: its shape makes no difference to anything."""
-        terms, place = [self.terms(mark)], self.next.place
+        start, terms, place = self.next.place, [self.terms(mark)], self.next.place
         while self.take(mark):
             terms.append(self.terms(mark))
-        return made(Call(place, function, None, terms)) if len(terms) > 1 else terms[0]
+        return self.made(Call(place, function, None, terms), start) if len(terms) > 1 else terms[0]
 
     def terms(self, mark: str) -> Node:
         return self.logical("&&", "_&&_") if mark == "||" else self.binary(0)
@@ -87,12 +97,13 @@ class _Parser:
     def binary(self, level: int) -> Node:
         if level == len(BINARY):
             return self.unary()
+        start = self.next.place
         left = self.binary(level + 1)
         while self.next.kind in BINARY[level][0]:
             mark = self.next
             self.at += 1
             function = "@in" if mark.kind == "in" else f"_{mark.kind}_"
-            left = made(Call(mark.place, function, None, [left, self.binary(level + 1)]))
+            left = self.made(Call(mark.place, function, None, [left, self.binary(level + 1)]), start)
         return left
 
     def unary(self) -> Node:
@@ -108,17 +119,20 @@ class _Parser:
             self.at += 1
             count += 1
         operand = self.member()
-        return made(Call(mark.place, f"{mark.kind}_", None, [operand])) if count % 2 else operand
+        call = Call(mark.place, f"{mark.kind}_", None, [operand])
+        return self.made(call, mark.place) if count % 2 else operand
 
     def member(self) -> Node:
+        start = self.next.place
         node = self.primary()
         while True:
             if dot := self.take("."):
-                node = self.selection(node, dot)
+                node = self.made(self.selection(node, dot), start)
             elif bracket := self.take("["):
                 function = "_[?_]" if self.take("?") else "_[_]"
-                node = made(Call(bracket.place, function, None, [node, self.expression()]))
+                call = Call(bracket.place, function, None, [node, self.expression()])
                 self.need("]")
+                node = self.made(call, start)
             else:
                 return node
 
@@ -128,12 +142,12 @@ class _Parser:
             raise SyntaxProblem(self.next.place, "unsupported syntax: '`'")
         name = self.need("name")
         if optional:
-            return made(Call(dot.place, "_?._", None, [operand, Literal(name.place, name.text)]))
+            return Call(dot.place, "_?._", None, [operand, Literal(name.place, name.text)])
         opening = self.take("(")
         if opening is None:
-            return made(Select(dot.place, operand, name.text))
+            return Select(dot.place, operand, name.text)
         call = Call(opening.place, name.text, operand, self.arguments())
-        return made(macros.expand(call) or made(call))
+        return macros.expand(call) or call
 
     def arguments(self) -> list[Node]:
         found: list[Node] = []
@@ -149,18 +163,19 @@ class _Parser:
         token = self.next
         self.at += 1
         match token.kind:
-            case "(":
+            case "(":  # leaves no node: what stands within keeps its own place
                 inner = self.expression()
                 self.need(")")
                 return inner
             case "[":
-                return self.list(token)
+                node = self.list(token)
             case "{":
-                return self.map(token)
+                node = self.map(token)
             case "." | "name":
-                return self.named(token)
+                node = self.named(token)
             case _:
-                return self.literal(token)
+                node = self.literal(token)
+        return self.made(node, token.place)
 
     def named(self, token: Token) -> Node:
         dot = "." if token.kind == "." else ""
@@ -173,7 +188,7 @@ class _Parser:
         if opening is None:
             return Ident(name.place, dot + name.text)
         call = Call(opening.place, dot + name.text, None, self.arguments())
-        return made(macros.expand(call) or made(call))
+        return macros.expand(call) or call
 
     def message(self, name: str) -> Node | None:
         """Read `a.b.C{field: value}`, which only the brace tells from a chain of fields."""
@@ -193,7 +208,7 @@ class _Parser:
             if not self.take(","):
                 self.need("}")
                 break
-        return made(Message(place, name, values))
+        return Message(place, name, values)
 
     def list(self, bracket: Token) -> Node:
         elements: list[Node] = []
@@ -208,7 +223,7 @@ class _Parser:
             if not self.take(","):
                 self.need("]")
                 break
-        return made(ListOf(bracket.place, elements, frozenset(optional)))
+        return ListOf(bracket.place, elements, frozenset(optional))
 
     def map(self, brace: Token) -> Node:
         entries: list[Entry] = []
@@ -223,7 +238,7 @@ class _Parser:
             if not self.take(","):
                 self.need("}")
                 break
-        return made(MapOf(brace.place, entries))
+        return MapOf(brace.place, entries)
 
     def literal(self, token: Token) -> Node:
         sign = ""
@@ -249,13 +264,6 @@ class _Parser:
         self.at -= 1
         self.fail("mismatched input", OPERAND)
         raise AssertionError
-
-
-def made(node: Node) -> Node:
-    node.settle()
-    if node.depth > DEPTH:
-        raise too_deep()
-    return node
 
 
 def too_deep() -> NotPreviewable:

@@ -12,9 +12,13 @@ DEPTH = 100  # of a tree; deeper ones would exhaust Python's stack
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """`place` is the offset in the text that messages point at. The checker fills in the type."""
+    """
+    `place` is the offset in the text that messages point at, `span` where the node stands, without the
+    parentheses around it; (0, 0) of what macros add. The checker fills in the type.
+    """
 
     place: int
+    span: tuple[int, int] = field(default=(0, 0), init=False)
     depth: int = field(default=1, init=False)
     type: Type = field(default=ERROR, init=False)
 
@@ -156,5 +160,6 @@ def copy(node: Node) -> Node:
             made = Fold(node.place, copy(node.range), *names, *parts)
         case _:
             raise TypeError(type(node))
+    made.span = node.span
     made.settle()
     return made

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 
+from dra.cel.idioms import conjuncts, joined, quoted
 from dra.columns import Column, places
 from dra.facts import Malformed, value
 from dra.help.report import Relief, Way
-from dra.match.conditions import Condition, condition, conjuncts, joined
+from dra.match.conditions import Condition, condition
 from dra.match.funnel import funnel
 from dra.objects import MAX_RESULTS, Ask, Json, Manifest, asks, constraints, requests
 from dra.picture import Picture
@@ -77,7 +77,7 @@ def _conditions(picture: Picture, spec: Json, ask: Ask, free: Column) -> Iterato
             read = condition(part)
             less = _with_selector(spec, ask, number, [*parts[:place], *parts[place + 1 :]])
             if bound := _next_bound(picture, less, read, free):
-                lower = read.with_wanted(_literal(bound))
+                lower = read.with_wanted(str(bound) if isinstance(bound, int) else quoted(str(bound)))
                 with_bound = _with_selector(spec, ask, number, [*parts[:place], lower, *parts[place + 1 :]])
                 relief = Relief(
                     Way.THRESHOLD, ask.result_name, condition=read, was=read.wanted, instead=str(bound)
@@ -132,10 +132,6 @@ def _nearest(read: Condition, found: Sequence[Bound]) -> Bound | None:
     numbers = [one for one in found if isinstance(one, int)]
     less = [one for one in numbers if (one < number) == (read.sign == ">=") and one != number]
     return (max if read.sign == ">=" else min)(less, default=None)
-
-
-def _literal(bound: Bound) -> str:
-    return str(bound) if isinstance(bound, int) else json.dumps(str(bound))
 
 
 def _tolerations(picture: Picture, spec: Json, ask: Ask) -> Iterator[Found]:

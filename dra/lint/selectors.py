@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -14,7 +13,7 @@ from dra.lint.population import Groups, Judged, Population
 from dra.lint.published import Published, kinds_of, spelled
 from dra.lint.report import Code, Finding, Fix, Severity, Subject
 
-UNLIKE = re.compile("no (?:such|matching) overload", re.IGNORECASE)  # what CEL says of unlike types
+UNLIKE = "no such overload"  # what CEL says of unlike types
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +63,7 @@ class Checker:
             f"{devices(population.count(stage.reaching))} that come as far as it, such as {device}: {error}. "
             "The scheduler gives up on every pod for which it looks at such a device, on any node."
         ).replace("..", ".")
-        if UNLIKE.search(error):
+        if UNLIKE in error:
             types = self._types(stage)
             message += f" It compares unlike types: {types}." if types else ""
             fix = self._retyped(stage)
@@ -103,10 +102,10 @@ class Checker:
         return None
 
     def _retyped(self, stage: Stage) -> Fix | None:
-        for equality in rewrite.equalities(stage.expression):
-            published = self.kind_of(equality.ref, stage.failed)
+        for ref, equality in rewrite.equalities(stage.expression):
+            published = self.kind_of(ref, stage.failed)
             if published in rewrite.DEFAULTS and published != equality.kind:
-                return self.fix(stage, equality.as_kind(published))
+                return self.fix(stage, rewrite.as_kind(stage.expression, equality, published))
         return None
 
     def _not_published(self, stage: Stage, ref: Ref) -> Finding:
@@ -120,15 +119,15 @@ class Checker:
 
     def _unlike_literals(self, stage: Stage) -> Iterator[Finding]:
         """`==` between unlike types is no error: it is never true."""
-        for equality in rewrite.equalities(stage.expression) if not stage.failed else ():
-            published = self.kind_of(equality.ref, stage.reaching)
+        for ref, equality in rewrite.equalities(stage.expression) if not stage.failed else ():
+            published = self.kind_of(ref, stage.reaching)
             if published not in rewrite.DEFAULTS or published == equality.kind:
                 continue
             message = (
-                f"{stage.label} compares {spelled(equality.ref)} with the {equality.kind} {equality.text}, "
+                f"{stage.label} compares {spelled(ref)} with the {equality.kind} {equality.wanted}, "
                 f"but it is published as {published}: they are never equal."
             )
-            fix = self.fix(stage, equality.as_kind(published))
+            fix = self.fix(stage, rewrite.as_kind(stage.expression, equality, published))
             yield self.found(Code.WRONG_TYPE, Severity.ERROR, message, stage.path, fix)
 
     def fix(

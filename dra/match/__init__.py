@@ -13,7 +13,7 @@ from operator import or_
 
 from dra.allocator import AllocationError
 from dra.cel import CelError, NotPreviewable
-from dra.match.conditions import Condition, Difference, condition, conjuncts
+from dra.match.conditions import Condition, Difference, condition
 from dra.match.dropped import Cause, Drop, Dropped, dropped, reason_of, taint_text
 from dra.match.funnel import Funnel, funnel
 from dra.match.places import fit, needs
@@ -33,7 +33,6 @@ __all__ = [
     "Step",
     "Together",
     "condition",
-    "conjuncts",
     "dropped",
     "preview",
     "reason_of",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from dra.cel import CelError
+from dra.cel.idioms import conjuncts
 from dra.columns import Column, pack, unpack
-from dra.match.conditions import conjuncts
 from dra.match.report import Kind, Step
 from dra.objects import Ask
 from dra.picture import Picture

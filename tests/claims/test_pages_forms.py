@@ -67,6 +67,23 @@ def test_a_request_that_says_more_than_fields_is_left_to_yaml(exactly):
 
 
 @pytest.mark.parametrize(
+    "expression",
+    [
+        'device.attributes["gpu.nvidia.com"].?cudaComputeCapability.orValue(semver("0.0.0"))'
+        '.compareTo(semver("9.0")) >= 0',
+        'device.attributes["gpu.nvidia.com"].productName.startsWith("NVIDIA")',
+        'device.capacity["gpu.nvidia.com"].?memory.orValue(quantity("0")).compareTo(quantity("80G")) >= 0',
+        'device.driver == "gpu.nvidia.com"',
+        "device.driver ==",
+    ],
+)
+def test_an_expression_that_fields_would_write_otherwise_is_left_to_yaml(expression):
+    spec = to_spec(Conditions("gpu.nvidia.com"))
+    spec["devices"]["requests"][0]["exactly"]["selectors"] = [{"cel": {"expression": expression}}]
+    assert from_spec(spec) is None
+
+
+@pytest.mark.parametrize(
     ("expression", "words"),
     [
         (

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dra.cel import EvaluationError, compile_selector
-from dra.match import Cause, Kind, condition, conjuncts, dropped, preview, reason_of
-from dra.match.conditions import joined
+from dra.cel.idioms import conjuncts, joined
+from dra.match import Cause, Kind, condition, dropped, preview, reason_of
 from dra.objects import asks
 from tests.dra.clusters import NVIDIA, PCIE, exactly, gpu, holds, picture, resource_slice, spec
 

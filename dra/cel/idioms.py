@@ -1,0 +1,217 @@
+"""
+The usual forms of selectors, read off the syntax tree: what `&&` joins, what is read, with what compared.
+
+An expression need not be valid here; one that is malformed has no such form.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from dra.cel.access import reference
+from dra.cel.errors import NotPreviewable, SyntaxProblem
+from dra.cel.parser import parse
+from dra.cel.syntax import Call, Ident, ListOf, Literal, Node, Select
+from dra.cel.tokens import Token, tokens
+from dra.facts import Ref
+
+KEPT = 2048  # trees
+SIGNS = {f"_{sign}_": sign for sign in (">=", "<=", ">", "<", "==", "!=")}
+METHODS = {
+    "isGreaterThan": ">",
+    "isLessThan": "<",
+    "startsWith": "begins",
+    "endsWith": "ends",
+    "contains": "contains",
+}
+KINDS: dict[type, str] = {str: "string", int: "int"}
+
+type Span = tuple[int, int]
+type Wanted = tuple[str, str, Span]  # the value of a literal, its kind, and where it stands
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """
+    A place where an expression reads an attribute or capacity of its `table`, `device.attributes["domain"]`.
+
+    `has` is has(…), and `optional` one of `.?` and `[?…]`; all others fail where a device lacks the name.
+    """
+
+    ref: Ref
+    whole: Span
+    table: str
+    has: bool
+    optional: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """
+    What is read, compared with a literal. `ref` is None for `device.driver`.
+
+    `sign` is one of >= <= > < == != begins ends contains in; `wanted` the value of the literal, of `kind`
+    string, int, bool, quantity, version or list. `access` is the text of what is read, `left` the same
+    with its `.orValue(…)`, `right` what it is compared with, as `quantity("1Gi")`. `operator` is whether
+    `sign` stands between the two.
+    """
+
+    ref: Ref | None
+    sign: str
+    wanted: str
+    kind: str
+    operator: bool
+    whole: Span
+    literal: Span
+    access: str
+    left: str
+    right: str
+
+
+@lru_cache(maxsize=KEPT)
+def conjuncts(expression: str) -> tuple[str, ...]:
+    """
+    Return what `&&` joins at the top of an expression, comments left out; the expression itself if nothing.
+
+    CEL's `&&` is false if either side is, in any order and whatever the other side is (cel-spec, "Logical
+    Operators"), so whatever turns an expression down turns down one of its parts.
+    """
+    tree = _tree(expression)
+    if tree is None:
+        return (expression,)
+    words = tokens(expression)
+    places = [word.place for word in words]
+    parts = (slice(*(bisect_left(places, place) for place in part.span)) for part in _joined(tree))
+    return tuple(_written(words[part]) for part in parts)
+
+
+def joined(parts: Sequence[str]) -> str:
+    """Return one expression that asks for all the parts; "" for none."""
+    return " && ".join(part if len(parts) == 1 else f"({part})" for part in parts)
+
+
+def reads(expression: str) -> list[Read]:
+    """Return all places that read an attribute or capacity, in the order of the text."""
+    found = {}
+    for node in _nodes(expression):
+        if ref := reference(node):
+            has = isinstance(node, Select) and node.test
+            table = _at(expression, node.children()[0].span)
+            found[node.span] = Read(ref[0], node.span, table, has, ref[1])
+    return [found[span] for span in sorted(found)]
+
+
+def comparisons(expression: str) -> list[Comparison]:
+    """Return all comparisons in an expression, in the order of the text."""
+    found = {one.whole: one for node in _nodes(expression) if (one := _comparison(expression, node))}
+    return [found[span] for span in sorted(found)]
+
+
+def comparison(expression: str) -> Comparison | None:
+    """Return the comparison that an expression is as a whole; None if it is something else."""
+    tree = _tree(expression)
+    return _comparison(expression, tree) if tree else None
+
+
+def replaced(expression: str, changes: Mapping[Span, str]) -> str:
+    """Return the expression with other text at some places, which do not overlap."""
+    for (start, end), text in sorted(changes.items(), reverse=True):
+        expression = expression[:start] + text + expression[end:]
+    return expression
+
+
+def quoted(text: str) -> str:
+    """Return a text as CEL has it. JSON's escapes are CEL's, save those of surrogate pairs."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+@lru_cache(maxsize=KEPT)
+def _tree(expression: str) -> Node | None:
+    """Return the tree, which many use: it is not to be changed."""
+    try:
+        return parse(expression)
+    except (SyntaxProblem, NotPreviewable):
+        return None
+
+
+def _nodes(expression: str) -> Iterator[Node]:
+    tree = _tree(expression)
+    left = [tree] if tree else []
+    while left:
+        node = left.pop()
+        yield node
+        left += node.children()
+
+
+def _joined(node: Node) -> Iterator[Node]:
+    if isinstance(node, Call) and node.function == "_&&_":
+        for part in node.args:
+            yield from _joined(part)
+    else:
+        yield node
+
+
+def _written(words: Sequence[Token]) -> str:
+    """Return tokens as text, with one space for whatever stands between two of them."""
+    ends = [word.place + len(word.text) for word in words]
+    gaps = [" " if word.place > end else "" for word, end in zip(words[1:], ends, strict=False)]
+    return "".join(gap + word.text for gap, word in zip(["", *gaps], words, strict=True))
+
+
+def _comparison(expression: str, node: Node) -> Comparison | None:
+    match node:
+        case Call(function="@in", args=[left, ListOf() as right]):
+            sign, wanted = "in", _listed(right)
+        case Call(args=[Call(function="compareTo", target=Node() as left, args=[right]), Literal(value=0)]):
+            sign, wanted = SIGNS.get(node.function, ""), _literal(right)
+        case Call(function=function, args=[left, right]):
+            sign, wanted = SIGNS.get(function, ""), _literal(right)
+        case Call(function=function, target=Node() as left, args=[right]):
+            sign, wanted = METHODS.get(function, ""), _literal(right)
+        case _:
+            return None
+    access = left
+    match left:
+        case Call(function="orValue", target=Node() as read, args=[other]) if _literal(other):
+            access = read
+    ref = reference(access)
+    if not sign or wanted is None or not (ref or _is_driver(access)) or getattr(access, "test", False):
+        return None
+    value, kind, literal = wanted
+    operator, texts = left in node.args, (_at(expression, one.span) for one in (access, left, right))
+    return Comparison(ref[0] if ref else None, sign, value, kind, operator, node.span, literal, *texts)
+
+
+def _is_driver(node: Node) -> bool:
+    match node:
+        case Select(operand=Ident(name="device" | ".device"), name="driver"):
+            return True
+    return False
+
+
+def _literal(node: Node) -> Wanted | None:
+    """Read a string, a whole number, true or false, and `quantity("1Gi")` and `semver("1.0.0")`."""
+    match node:
+        case Literal(value=bool() as flag):
+            return str(flag).lower(), "bool", node.span
+        case Literal(value=str() | int() as value) if type(value) in KINDS:
+            return str(value), KINDS[type(value)], node.span
+        case Call(
+            function="quantity" | "semver" as kind, target=None, args=[Literal(value=str(text)) as one]
+        ):
+            return text, "version" if kind == "semver" else kind, one.span
+    return None
+
+
+def _listed(node: ListOf) -> Wanted | None:
+    found = [_literal(one) for one in node.elements]
+    values = [one[0] for one in found if one and one[1] in ("string", "int")]
+    return (", ".join(values), "list", node.span) if values and len(values) == len(found) else None
+
+
+def _at(expression: str, span: Span) -> str:
+    return expression[span[0] : span[1]]
