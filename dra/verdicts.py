@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -56,9 +56,9 @@ class Verdicts:
         return self.failing.column if isinstance(self.failing, Failing) else 0
 
 
-def judge(selector: Selector, devices: Sequence[PoolDevice], shapes: Sequence[int]) -> Verdicts:
-    """Evaluate for one device of each shape; devices of one number must look alike to the expression."""
-    said: dict[int, int] = {}
+def judge(selector: Selector, devices: Sequence[PoolDevice], shapes: Sequence[Hashable]) -> Verdicts:
+    """Evaluate for one device of each shape; devices of one shape must look alike to the expression."""
+    said: dict[Hashable, int] = {}
     numbers: dict[str, int] = {}
     errors: list[CelError] = []
     for shape, device in dict(zip(shapes, devices, strict=True)).items():

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from dra.cel import CelError
-from dra.lint.population import Groups, Judged, Population
+from dra.lint.population import Groups, Population
 from dra.objects import Ask
+from dra.verdicts import Verdicts
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,16 +19,16 @@ class Stage:
     path: str
     expression: str
     reaching: Groups
-    judged: Judged | None = None
+    judged: Verdicts | None = None
     error: CelError | None = None  # why it says nothing about any device
 
     @property
     def accepted(self) -> Groups:
-        return self.reaching & self.judged.accepted if self.judged else 0
+        return self.reaching & self.judged.column if self.judged else 0
 
     @property
     def failed(self) -> Groups:
-        return self.reaching & self.judged.failed if self.judged else 0
+        return self.reaching & self.judged.errors if self.judged else 0
 
 
 @dataclass(slots=True)
@@ -80,12 +81,12 @@ def passage(population: Population, ask: Ask) -> Passage:
     return made
 
 
-def with_other(made: Passage, stage: Stage, judged: Judged) -> Groups:
+def with_other(made: Passage, stage: Stage, judged: Verdicts) -> Groups:
     """Return what the request would accept if one of its own selectors gave another verdict."""
     left = made.of_request[0].reaching
     for one in made.of_request:
         verdict = judged if one is stage else one.judged
-        left = left if verdict is None else left & verdict.accepted
+        left = left if verdict is None else left & verdict.column
     return left
 
 

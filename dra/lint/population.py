@@ -2,36 +2,25 @@
 The devices of a cluster, grouped by all that the expressions of a catalogue read of them.
 
 Devices that agree in that get one verdict from every expression, so a fleet of thousands needs some dozen
-evaluations per expression, and a set of groups is an integer with one bit each.
+evaluations per expression, and a set of groups is a column of the samples.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 from dra.cel import CelError, CompileError, NotPreviewable, Selector, compile_selector
 from dra.cel.reading import Reading
+from dra.columns import Column, everything, places
 from dra.facts import Ref
 from dra.lint.published import Published
 from dra.lint.rewrite import methods
 from dra.picture import Picture
 from dra.pools import PoolDevice
+from dra.verdicts import Verdicts, judge
 
-type Groups = int
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """What an expression says: `accepted` groups, and those on which it fails."""
-
-    accepted: Groups
-    failing: Mapping[int, CelError]
-
-    @property
-    def failed(self) -> Groups:
-        return sum(1 << number for number in self.failing)
+type Groups = Column
 
 
 class Population:
@@ -40,7 +29,7 @@ class Population:
     def __init__(self, picture: Picture, expressions: Iterable[str], published: Published) -> None:
         self.picture = picture
         self.every = picture.devices
-        self._judged: dict[str, Judged] = {}
+        self._judged: dict[str, Verdicts] = {}
         self._by_node: dict[int, Counter[str]] = {}
         refs: set[Ref] = set()
         self._whole = False
@@ -58,7 +47,7 @@ class Population:
             by_look.setdefault(self._look(device), []).append(place)
         self.places: Sequence[list[int]] = list(by_look.values())
         self.samples = [self.every[places[0]] for places in self.places]
-        self.all: Groups = (1 << len(self.places)) - 1
+        self.all: Groups = everything(len(self.places))
 
     def _look(self, device: PoolDevice) -> Hashable:
         raw, driver = device.raw, device.driver
@@ -74,11 +63,8 @@ class Population:
         return tuple(look)
 
     def numbers(self, groups: Groups) -> Iterator[int]:
-        """Yield the numbers of the groups in the set."""
-        while groups:
-            lowest = groups & -groups
-            yield lowest.bit_length() - 1
-            groups ^= lowest
+        """Return the numbers of the groups in the set."""
+        return places(groups, len(self.places))
 
     def count(self, groups: Groups) -> int:
         """Return how many devices the groups have."""
@@ -97,7 +83,7 @@ class Population:
             self._by_node[number] = known
         return known
 
-    def judge(self, expression: str) -> Judged:
+    def judge(self, expression: str) -> Verdicts:
         """Raise `CompileError` or `NotPreviewable` for what cannot be evaluated here."""
         known = self._judged.get(expression)
         if known is None:
@@ -106,27 +92,14 @@ class Population:
             )
         return known
 
-    def _judge(self, selector: Selector) -> Judged:
-        by_shape: dict[Hashable, bool | CelError] = {}
-        accepted, failing = 0, {}
-        for number, (device, shape) in enumerate(
-            zip(self.samples, selector.shapes(self.samples), strict=True)
-        ):
-            if shape not in by_shape:
-                try:
-                    by_shape[shape] = selector.matches(device)
-                except NotPreviewable:
-                    raise
-                except CelError as error:
-                    by_shape[shape] = error
-            verdict = by_shape[shape]
-            if isinstance(verdict, CelError):
-                failing[number] = verdict
-            elif verdict:
-                accepted |= 1 << number
-        return Judged(accepted, failing)
+    def _judge(self, selector: Selector) -> Verdicts:
+        found = judge(selector, self.samples, list(selector.shapes(self.samples)))
+        for error in found.failing.values():
+            if isinstance(error, NotPreviewable):
+                raise error
+        return found
 
-    def try_out(self, expression: str) -> Judged | None:
+    def try_out(self, expression: str) -> Verdicts | None:
         """Return what another expression says, None if it cannot be used or reads what was not foreseen."""
         try:
             selector = compile_selector(expression, self.picture.features)

@@ -9,9 +9,10 @@ from dra.cel import CompileError, compile_selector
 from dra.facts import Ref
 from dra.lint import rewrite
 from dra.lint.passage import Stage
-from dra.lint.population import Groups, Judged, Population
+from dra.lint.population import Groups, Population
 from dra.lint.published import Published, kinds_of, spelled
 from dra.lint.report import Code, Finding, Fix, Severity, Subject
+from dra.verdicts import Verdicts
 
 UNLIKE = "no such overload"  # what CEL says of unlike types
 
@@ -89,9 +90,9 @@ class Checker:
     def _guarded(self, stage: Stage) -> Fix | None:
         """Devices that lack something are not selected, and all others as before."""
 
-        def keeps(judged: Judged) -> bool:
+        def keeps(judged: Verdicts) -> bool:
             sound = stage.reaching & ~stage.failed
-            return judged.accepted & stage.reaching == stage.accepted & sound
+            return judged.column & stage.reaching == stage.accepted & sound
 
         for text in (
             rewrite.guarded(stage.expression, self._default_kind),
@@ -114,7 +115,7 @@ class Checker:
         if meant := self.published.closest(ref):
             message += f" {devices(self.published.names[meant])} publish {spelled(meant)}."
             text = rewrite.renamed(stage.expression, ref, meant)
-            fix = self.fix(stage, text, lambda judged: bool(judged.accepted & stage.reaching))
+            fix = self.fix(stage, text, lambda judged: bool(judged.column & stage.reaching))
         return self.found(Code.NOT_PUBLISHED, Severity.WARNING, message, stage.path, fix)
 
     def _unlike_literals(self, stage: Stage) -> Iterator[Finding]:
@@ -131,12 +132,12 @@ class Checker:
             yield self.found(Code.WRONG_TYPE, Severity.ERROR, message, stage.path, fix)
 
     def fix(
-        self, stage: Stage, text: str, holds: Callable[[Judged], bool] = lambda judged: True
+        self, stage: Stage, text: str, holds: Callable[[Verdicts], bool] = lambda judged: True
     ) -> Fix | None:
         """Return the other expression as a fix if it fails on no device that comes as far, and `holds`."""
         if text == stage.expression or (judged := self.population.try_out(text)) is None:
             return None
-        sound = not judged.failed & stage.reaching and holds(judged)
+        sound = not judged.errors & stage.reaching and holds(judged)
         return Fix(stage.path, stage.expression, text) if sound else None
 
     def _refs(self, stage: Stage) -> set[Ref]:
