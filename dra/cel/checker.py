@@ -13,7 +13,7 @@ from dra.cel.errors import NotPreviewable
 from dra.cel.kinds import Bindings, Type, fit_all, is_dyn, loose, substitute, unwrapped
 from dra.cel.signatures import NOT_HERE, Overload
 from dra.cel.syntax import Call, Fold, Ident, ListOf, Literal, MapOf, Message, Node, Select
-from dra.cel.values import TypeValue, Uint
+from dra.cel.values import NAMES, TypeValue, Uint
 
 TYPE_NAMES = {
     "bool": kinds.BOOL,
@@ -30,15 +30,7 @@ TYPE_NAMES = {
     "net.IP": kinds.IP,
     "net.CIDR": kinds.CIDR,
 }
-LITERALS = {
-    bool: kinds.BOOL,
-    int: kinds.INT,
-    Uint: kinds.UINT,
-    float: kinds.DOUBLE,
-    str: kinds.STRING,
-    bytes: kinds.BYTES,
-    type(None): kinds.NULL,
-}
+LITERALS = {kind: NAMES[kind] for kind in (bool, int, Uint, float, str, bytes)} | {type(None): kinds.NULL}
 
 type Problem = tuple[int, str]
 type Fields = Mapping[str, Type]
