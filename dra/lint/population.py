@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dra.cel import CelError, CompileError, NotPreviewable, Selector, compile_selector
 from dra.cel.reading import Reading
 from dra.columns import Column, everything, places
-from dra.facts import Ref
+from dra.facts import Ref, lookup
 from dra.lint.published import Published
 from dra.lint.rewrite import methods
 from dra.picture import Picture
@@ -41,7 +41,7 @@ class Population:
             self._whole = self._whole or bool(reading.names or reading.whole)
         meant = {published.closest(ref) for ref in refs if not published.has(ref)}
         refs |= {ref for ref in meant if ref is not None}
-        self._refs = [(part, domain, name, f"{domain}/{name}") for part, domain, name in sorted(refs)]
+        self._refs = refs
         by_look: dict[Hashable, list[int]] = {}
         for place, device in enumerate(self.every):
             by_look.setdefault(self._look(device), []).append(place)
@@ -53,14 +53,8 @@ class Population:
         raw, driver = device.raw, device.driver
         if self._whole:
             return driver, device.shareable, repr(raw.get("attributes")), repr(raw.get("capacity"))
-        look: list[Hashable] = [driver, device.shareable]
-        for part, domain, name, full in self._refs:
-            listed = raw.get(part) or {}
-            entry = listed.get(full)
-            if entry is None and domain == driver:
-                entry = listed.get(name)
-            look.append(repr(entry))
-        return tuple(look)
+        seen = (repr(lookup(raw.get(part) or {}, driver, domain, name)) for part, domain, name in self._refs)
+        return driver, device.shareable, *seen
 
     def numbers(self, groups: Groups) -> Iterator[int]:
         """Return the numbers of the groups in the set."""
@@ -103,9 +97,8 @@ class Population:
         """Return what another expression says, None if it cannot be used or reads what was not foreseen."""
         try:
             selector = compile_selector(expression, self.picture.features)
-            known = {ref[:3] for ref in self._refs}
             reading = selector.reading
-            foreseen = not (reading.names or reading.whole) and reading.refs <= known
+            foreseen = not (reading.names or reading.whole) and reading.refs <= self._refs
             return self._judge(selector) if self._whole or foreseen else None
         except (CompileError, NotPreviewable):
             return None
