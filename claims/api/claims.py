@@ -13,6 +13,7 @@ from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
 
 from claims import manifests, services
+from claims.alternatives import with_profiles
 from claims.api import inputs, outputs, waiting
 from claims.api.explanation import ExplainOut
 from claims.explain import explain
@@ -58,7 +59,7 @@ class ClaimViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.Ge
         if self.action == "list":
             return visible
         held_now = Prefetch("allocations", Allocation.objects.filter(ended_at=None), to_attr="held_now")
-        return visible.prefetch_related(held_now)
+        return visible.prefetch_related(held_now, with_profiles())
 
     @extend_schema(request=inputs.ClaimIn, responses={201: outputs.ClaimDetailOut}, parameters=[KEY])
     def create(self, request: Request) -> Response:

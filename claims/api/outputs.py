@@ -6,6 +6,7 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from claims.alternatives import standing_of
 from claims.manifests import kind_of
 from claims.models import Allocation, Approval, Claim, Delivery, Transition
 from claims.states import ClaimState
@@ -57,15 +58,34 @@ class AllocationOut(serializers.ModelSerializer[Allocation]):
         read_only_fields = fields
 
 
+class AlternativeOut(serializers.Serializer[Any]):
+    """One of the profiles of a claim that names several."""
+
+    profile = serializers.CharField(source="alternative.profile_version.profile.slug")
+    profile_version = serializers.IntegerField(source="alternative.profile_version.number")
+    request = serializers.CharField(source="alternative.name", help_text="As in `allocations`")
+    devices = serializers.IntegerField(
+        source="alternative.devices", help_text="That it takes of its quota, of all claims together"
+    )
+    held = serializers.IntegerField(help_text="Devices that the claim holds of it now")
+
+
 class ClaimDetailOut(ClaimOut):
     """A claim with its spec and the devices that it holds now."""
 
     allocations = AllocationOut(many=True, source="held_now")
+    alternatives = serializers.SerializerMethodField(
+        help_text="In the order of preference; empty for a claim of one profile"
+    )
 
     class Meta:
         model = Claim
-        fields = (*ClaimOut.Meta.fields, "spec", "object_uid", "allocations")
+        fields = (*ClaimOut.Meta.fields, "spec", "object_uid", "allocations", "alternatives")
         read_only_fields = fields
+
+    @extend_schema_field(AlternativeOut(many=True))
+    def get_alternatives(self, claim: Any) -> Any:  # Any: a query has set `held_now`
+        return AlternativeOut(standing_of(claim, claim.held_now), many=True).data
 
 
 class TransitionOut(serializers.ModelSerializer[Transition]):

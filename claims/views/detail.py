@@ -14,6 +14,7 @@ from django.urls import reverse
 from django.utils.cache import get_conditional_response, patch_cache_control
 from django.views.decorators.http import require_safe
 
+from claims.alternatives import Standing, with_profiles
 from claims.approvals import may_decide
 from claims.explain import explain
 from claims.forms.durations import spell
@@ -58,8 +59,10 @@ class Look:
 
 def claim_for(request: HttpRequest, claim_id: UUID) -> Claim:
     """Return the claim with what its page names; 404 for somebody outside its team."""
-    claims = Claim.objects.visible_to(request.user).select_related(
-        "team", "cluster", "profile_version__profile", "requested_by", "decided_by"
+    claims = (
+        Claim.objects.visible_to(request.user)
+        .select_related("team", "cluster", "profile_version__profile", "requested_by", "decided_by")
+        .prefetch_related(with_profiles())
     )
     return get_object_or_404(claims, pk=claim_id)
 
@@ -108,9 +111,11 @@ def page_of(facts: Facts, user: User) -> dict[str, Any]:
     """Return the context of all that moves."""
     claim = facts.claim
     found = explain(claim, facts.seen, facts.age)
+    may_ask = facts.role is not None and facts.role.rank >= Role.MEMBER.rank
     may_end = not reason_not_to_end(user, claim, facts.role)
     return {
         "claim": claim,
+        "alternatives": facts.alternatives,
         "look": Look(*LOOK[claim.state]),
         "etag": facts.etag.strip('"'),
         "polls": not claim.is_final,
@@ -132,14 +137,15 @@ def page_of(facts: Facts, user: User) -> dict[str, Any]:
         "may_decide": claim.state == ClaimState.REQUESTED and may_decide(user, claim),
         "can_withdraw": claim.state == ClaimState.REQUESTED and may_end,
         "can_release": claim.state in RELEASABLE and may_end,
-        "again_url": again_url(claim) if facts.role and facts.role.rank >= Role.MEMBER.rank else "",
+        "again_url": again_url(claim, facts.alternatives) if may_ask else "",
     }
 
 
-def again_url(claim: Claim) -> str:
+def again_url(claim: Claim, alternatives: Sequence[Standing]) -> str:
     """Return the request form filled with what this claim asked for, except its name."""
     asked: Sequence[tuple[str, object]] = (
         ("profile", claim.profile_version.profile.slug),
+        *(("alternatives", one.alternative.profile_version.profile.slug) for one in alternatives[1:]),
         ("team", claim.team.slug),
         ("cluster", claim.cluster.name),
         ("devices", claim.devices),

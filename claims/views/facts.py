@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from claims.alternatives import Standing, standing_of
 from claims.models import Allocation, Claim
 from claims.sightings import Sighting, look
 from core.templatetags.ui import url_or_empty
@@ -48,6 +49,10 @@ class Facts:
             HeldDevice(row, known.get((row.driver, row.pool, row.device)))
             for row in sorted(self.seen.open, key=lambda row: (row.node_name, row.device))
         ]
+
+    @cached_property
+    def alternatives(self) -> list[Standing]:
+        return standing_of(self.claim, self.seen.open)
 
     @property
     def consumers(self) -> list[Pod]:

@@ -3,6 +3,7 @@
 import pytest
 from django.db import IntegrityError, connection, transaction
 from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
 
 from claims import quotas, services
 from claims.models import Approval, Claim, ClaimCharge, Quota
@@ -108,6 +109,45 @@ def test_it_counts_as_what_it_was_given_and_as_the_worst_again_when_that_goes_ba
     told.claim("mine", claim)
     assert used() == worst
     assert [one.devices for one in quotas.contributions(by_class)] == [2]
+
+
+def test_page_and_api_say_which_was_asked_for_first_and_which_is_held(
+    client, ask, alice, lena, slice_10, parts, told
+):
+    claim = ask(devices=2, alternatives=[slice_10], name="mine")
+    services.approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
+    told.claim("mine", claim, result("gpu-0-mig-1", request="gpu/slice-10"))
+    client.force_login(alice)
+    listed = client.get(f"/api/v1/claims/{claim.pk}/").json()["alternatives"]
+    assert [(one["profile"], one["request"], one["devices"], one["held"]) for one in listed] == [
+        ("train-80", "gpu/train-80", 2, 0),
+        ("slice-10", "gpu/slice-10", 1, 1),
+    ]
+    page = client.get(reverse("claims:detail", args=[claim.pk])).text
+    _, first, second = page.partition("Asked for:")[2].partition("</div>")[0].split('<a class="dg-link"')
+    assert "allocated" in second
+    assert "allocated" not in first
+    assert "&amp;alternatives=slice-10&amp;" in page  # asking again asks for the same
+
+
+def test_a_claim_of_one_profile_has_no_alternatives(client, ask, alice):
+    claim = ask()
+    client.force_login(alice)
+    assert client.get(f"/api/v1/claims/{claim.pk}/").json()["alternatives"] == []
+    assert "Asked for:" not in client.get(reverse("claims:detail", args=[claim.pk])).text
+
+
+@pytest.mark.parametrize("address", ["/api/v1/claims/{}/", "/claims/{}/"])
+def test_a_claim_costs_the_same_for_one_alternative_and_for_many(client, ask, alice, parts, address):
+    few = ask(alternatives=[partition("a", scalable="")])
+    many = ask(alternatives=[partition(name, scalable="") for name in ("b", "c", "d")])
+    client.force_login(alice)
+    costs = []
+    for claim in (few, many):
+        with CaptureQueriesContext(connection) as seen:
+            assert client.get(address.format(claim.pk)).status_code == 200
+        costs.append(len(seen))
+    assert costs[0] == costs[1]
 
 
 def test_what_is_settled_is_free_for_others(ask, lena, quota, slice_10, parts, told):
