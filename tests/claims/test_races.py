@@ -1,18 +1,20 @@
 """Each race is run twice: as it is, and without its guard, which shows that the test is able to fail."""
 
 from functools import partial
+from threading import Event
 
 import pytest
 from django.db.models import QuerySet
 
-from claims import delivery, quotas, reconcile, services, sightings
+from claims import delivery, quotas, reconcile, services, settling, sightings
 from claims.models import Claim, Quota, Transition
 from claims.states import ClaimState
 from cluster.kinds import RESOURCE_CLAIM
 from core.errors import Conflict, QuotaExceeded
 from inventory.models import ResourceClaim
+from tests.claims.mirror import Mirror, result
 from tests.claims.threads import Meeting, at_once
-from tests.factories import make_claim
+from tests.factories import make_claim, make_profile, make_quota, make_spec
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -162,6 +164,42 @@ def test_an_older_sighting_cannot_overtake_a_newer_one(vision, fra, train, alice
         reconcile.reconcile([claim.pk])
     claim.refresh_from_db()
     assert claim.state == (ClaimState.PROVISIONED if locked else ClaimState.ALLOCATED)
+
+
+@pytest.mark.parametrize("locked", [True, False])
+def test_what_a_request_has_counted_stays_true_while_a_claim_counts_for_its_worst_again(
+    ask, lena, vision, fra, quota, quiet, monkeypatch, locked
+):
+    """All GPUs are free while a claim holds its small alternative. It gives that back as others ask."""
+    make_quota(vision, 1, device_class="mig.nvidia.com")
+    small = make_profile("slice-10", spec=make_spec(device_class="mig.nvidia.com"), scalable="")
+    claim = ask(devices=8, alternatives=[small], name="mine")
+    services.approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
+    row = Mirror(fra).claim("mine", claim, result("gpu-0-mig-1", request="gpu/slice-10"))
+    reconcile.settle(claim.pk)
+    ResourceClaim.objects.filter(pk=row.pk).update(raw={**row.raw, "status": {}}, resource_version="back")
+    counted, meeting, count, seen = Event(), Meeting(guarded=locked), quotas.standing_of, []
+
+    def count_twice(rows):
+        seen.append(count(rows))
+        counted.set()
+        meeting.wait()
+        seen.append(count(rows))
+        return seen[0]
+
+    def give_back():
+        assert counted.wait(60)
+        reconcile.settle(claim.pk)
+        meeting.wait()
+
+    monkeypatch.setattr(quotas, "standing_of", count_twice)
+    if not locked:
+        monkeypatch.setattr(settling, "_lock", lambda *_: None)
+    asked, _nothing = at_once(partial(ask, devices=8), give_back)
+    assert isinstance(asked, Claim)
+    assert [standing.held for (standing,) in seen] == ([0, 0] if locked else [0, 8])
+    assert claim.charges.get(device_class=quota.device_class).settled is None
+    assert count([quota])[0].over == 8  # it came second: nothing is taken back
 
 
 def test_the_same_key_twice_at_once_is_one_claim(ask):
