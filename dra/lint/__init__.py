@@ -30,6 +30,7 @@ from dra.lint.report import (
 from dra.lint.rooms import room_findings
 from dra.lint.selectors import Checker, devices
 from dra.lint.thresholds import just_missed
+from dra.lint.tolerations import evicted_at_once
 from dra.lint.twins import twins
 from dra.objects import asks, expressions
 from dra.picture import Picture
@@ -116,6 +117,7 @@ def _profile(checker: Checker, named: NamedSpec, passages: Sequence[Passage]) ->
         for stage in made.of_request:
             yield from checker.selector(stage)
         yield from just_missed(checker, made)
+        yield from evicted_at_once(checker, made)
         yield from _everything(checker, made)
     yield from _nothing(checker, passages)
     yield from room_findings(checker, named, passages)

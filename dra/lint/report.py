@@ -44,6 +44,7 @@ class Code(StrEnum):
     TOO_MANY = "more-than-a-node-has"
     LIMIT_TOO_HIGH = "limit-beyond-a-node"
     CONSTRAINT = "constraint-cannot-be-met"
+    EVICTED = "evicted-at-once"
     SAME_SPEC = "same-spec"
     SAME_DEVICES = "same-devices"
 

@@ -17,6 +17,8 @@ from dra.lint.selectors import Checker, devices
 from dra.objects import Json, constraints
 from dra.stock import MISSING
 
+ENDLESS = 24  # alike devices of which one more was asked for: the search of Kubernetes 1.37.1 timed out
+
 
 def room_findings(checker: Checker, named: NamedSpec, passages: Sequence[Passage]) -> Iterator[Finding]:
     """Yield requests that are larger than every node, and constraints that no node can meet."""
@@ -36,6 +38,11 @@ def room_findings(checker: Checker, named: NamedSpec, passages: Sequence[Passage
                 f"Request {ask.result_name} asks for {devices(ask.count)} on one node; the most that match "
                 f"on one are {most}, on {name}."
             )
+            if most >= ENDLESS:
+                message += (
+                    " The scheduler tries them in every order for 10 s before it gives up on the pod, and "
+                    "schedules no other meanwhile."
+                )
             yield checker.found(Code.TOO_MANY, Severity.ERROR, message, f"{ask.path}.count")
         elif wanted > most:
             message = (

@@ -129,3 +129,55 @@ def test_classes_are_checked_too():
     assert found[2].fix.after == "device.attributes['gpu.nvidia.com'].type == 'gpu'"
     found = lint(picture(slices, classes=classes), []).findings
     assert ("all", Code.MATCHES_EVERYTHING) in [(one.name, one.code) for one in found]
+
+
+WITHOUT_EFFECT = {"key": "example.com/repair", "operator": "Exists"}
+UNDER_REPAIR = {"key": "example.com/repair", "effect": "NoExecute"}
+
+
+@pytest.mark.parametrize(
+    ("taint", "severity", "said"),
+    [
+        (UNDER_REPAIR, Severity.WARNING, "2 devices that match have one now."),
+        (UNDER_REPAIR | {"effect": "NoSchedule"}, Severity.NOTE, "with effect NoExecute lets it stay."),
+        (UNDER_REPAIR | {"key": "example.com/other"}, Severity.NOTE, "tolerates example.com/repair without"),
+    ],
+)
+def test_a_toleration_without_an_effect_leads_to_eviction(taint, severity, said):
+    seen = picture([resource_slice(devices=[gpu(0, taints=[taint]), gpu(1, taints=[taint]), gpu(2)])])
+    found = only(findings(spec(exactly(tolerations=[WITHOUT_EFFECT])), seen), Code.EVICTED)
+    assert (found.severity, found.path) == (severity, "devices.requests[0].exactly.tolerations[0].effect")
+    assert said in found.message
+
+
+@pytest.mark.parametrize(
+    "tolerations",
+    [
+        [WITHOUT_EFFECT | {"effect": "NoSchedule"}],
+        [WITHOUT_EFFECT | {"effect": "NoExecute"}],
+        [WITHOUT_EFFECT, {"operator": "Exists", "effect": "NoExecute"}],
+        [WITHOUT_EFFECT, WITHOUT_EFFECT | {"effect": "NoExecute"}],
+        [{"key": "a", "value": "b"}, {"key": "a", "value": "b", "effect": "NoExecute"}],
+    ],
+)
+def test_a_toleration_that_keeps_away_or_lasts_is_no_finding(tolerations):
+    assert Code.EVICTED not in codes(findings(spec(exactly(tolerations=tolerations))))
+
+
+@pytest.mark.parametrize(
+    "lasting",
+    [
+        WITHOUT_EFFECT | {"key": "example.com/other", "effect": "NoExecute"},
+        {"key": "example.com/repair", "value": "disk", "effect": "NoExecute"},
+    ],
+)
+def test_one_that_lasts_for_less_does_not_help(lasting):
+    found = findings(spec(exactly(tolerations=[WITHOUT_EFFECT, lasting])))
+    assert codes(found).count(Code.EVICTED) == 1
+
+
+@pytest.mark.parametrize(("devices", "endless"), [(23, False), (24, True)])
+def test_one_more_than_many_alike_keeps_the_scheduler_busy(devices, endless):
+    seen = picture([resource_slice(devices=[gpu(number) for number in range(devices)])])
+    found = only(findings(spec(exactly(devices + 1)), seen), Code.TOO_MANY)
+    assert ("for 10 s before it gives up" in found.message) is endless
