@@ -66,20 +66,35 @@ class Board:
 def boards_of(store: Store, *, seed: int, now: float) -> Iterator[Board]:
     """Yield the boards that an exporter looks at: those of silent nodes are not among them."""
     users = _users(store)
+    for (node, driver, pool), devices in _published(store).items():
+        boards: dict[str, list[Part]] = {}
+        for device in devices:
+            using = users.get((driver, pool, device["name"]), [])
+            part = Part(device, using, _load(device, using, seed, now))
+            boards.setdefault(_key(device, node), []).append(part)
+        for number, (key, mine) in enumerate(boards.items()):
+            if model := MODELS.get(text_of(mine[0].device, "productName")):
+                yield Board(node, driver, pool, number, key, model, _existing(mine))
+
+
+def _published(store: Store) -> dict[tuple[str, str, str], list[Device]]:
+    """Return the devices by node, driver and pool, those of one pool in the order of the bus."""
+    found: dict[tuple[str, str, str], list[Device]] = {}
     for resource_slice in store.all(SLICES):
         spec = resource_slice["spec"]
-        node, driver, pool = spec.get("nodeName", ""), spec["driver"], spec["pool"]["name"]
-        if node in SILENT_NODES:
-            continue
-        parts: dict[str, list[Part]] = {}
-        for device in spec["devices"]:
-            using = users.get((driver, pool, device["name"]), [])
-            parts.setdefault(_key(device, node), []).append(
-                Part(device, using, _load(device, using, seed, now))
-            )
-        for number, (key, mine) in enumerate(parts.items()):
-            if model := MODELS.get(text_of(mine[0].device, "productName")):
-                yield Board(node, driver, pool, number, key, model, mine)
+        key = (spec.get("nodeName", ""), spec["driver"], spec["pool"]["name"])
+        if key[0] not in SILENT_NODES:
+            found.setdefault(key, []).extend(spec.get("devices") or [])
+    for devices in found.values():
+        devices.sort(key=lambda device: text_of(device, "resource.kubernetes.io/pciBusID"))
+    return found
+
+
+def _existing(parts: list[Part]) -> list[Part]:
+    """Of what could be cut from a GPU there is only what somebody holds; uncut, there is the whole."""
+    if not parts[0].device.get("consumesCounters"):
+        return parts
+    return [part for part in parts if part.profile and part.users] or parts[:1]
 
 
 def text_of(device: Device, attribute: str) -> str:

@@ -85,8 +85,10 @@ def _dcgm_labels(board: Board, part: Part, instance: int) -> Iterator[Labels]:
     if part.profile:
         base |= {"GPU_I_PROFILE": part.profile, "GPU_I_ID": str(instance)}
     base |= {"Hostname": board.node, "DCGM_FI_DRIVER_VERSION": "580.95.05"}
-    if not part.users:
+    # A partition made on demand has no uuid in its slice by which the exporter could find the claim.
+    if not part.users or (part.profile and not text_of(part.device, "uuid")):
         yield base
+        return
     for user in part.users:
         labels = base | {
             "dra_claim_name": user.claim["metadata"]["name"],

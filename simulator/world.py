@@ -1,12 +1,14 @@
 """
-The two clusters of the demo: 41 nodes, 212 GPUs, 250 devices of six kinds.
+The two clusters of the demo: 42 nodes, 214 GPUs of six kinds.
 
-fra-1 has 64 H100, 32 A100, 24 L40S and 32 L4; lab-2 has 28 T4, 16 MI300X and 16 A100 cut into 54 partitions.
+fra-1 has 64 H100, 32 A100, 24 L40S and 32 L4; lab-2 has 28 T4, 16 MI300X, 16 A100 cut into 54 partitions and
+2 H100 that are cut when somebody asks: each is published as 19 devices, so that there are 288 devices.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
+from simulator import world_mig as mig
 from simulator import world_models as models
 from simulator.registry import Options, Registry
 from simulator.resources import CLASSES, NAMESPACES, NODES, QUOTAS, SLICES, TAINT_RULES, Manifest
@@ -14,12 +16,13 @@ from simulator.world_models import AMD, NVIDIA, Device, Model
 
 BY_INSTALLER = Options(manager="installer")
 TEAMS = ("vision", "nlp", "speech", "robotics")
+CUT_ON_DEMAND = "lab2-h100-01"  # the node in dynamic MIG
 TENANTS = ("tenant-atlas", "tenant-boreas", "tenant-cygnus")
 
 
 @dataclass(frozen=True, slots=True)
 class Rack:
-    """Nodes of one kind. `mig` cuts their GPUs into the partitions of `MIG_LAYOUT`."""
+    """Nodes of one kind. With `mig`, their GPUs are published in partitions, as `world_mig` says."""
 
     prefix: str
     nodes: int
@@ -27,7 +30,7 @@ class Rack:
     model: Model
     cores: int
     memory_gib: int
-    mig: bool = False
+    mig: Literal["", "static", "dynamic"] = ""
 
     @property
     def node_names(self) -> list[str]:
@@ -44,7 +47,8 @@ RACKS: dict[str, tuple[Rack, ...]] = {
     "lab-2": (
         Rack("lab2-t4", 7, 4, models.T4, 32, 128),
         Rack("lab2-mi300", 2, 8, models.MI300X, 192, 2304),
-        Rack("lab2-mig", 2, 8, models.A100, 128, 1024, mig=True),
+        Rack("lab2-mig", 2, 8, models.A100, 128, 1024, mig="static"),
+        Rack("lab2-h100", 1, 2, models.H100, 96, 1024, mig="dynamic"),
     ),
 }
 SICK = ("fra1-a100-02", "gpu-2")  # an uncorrectable error: XID 79, the GPU has fallen off the bus
@@ -61,7 +65,8 @@ def populate(registry: Registry, cluster: str) -> None:
     for rack in RACKS.get(cluster, ()):
         for node in rack.node_names:
             created = registry.create(NODES, "", _node(rack, node, cluster), BY_INSTALLER).object
-            registry.create(SLICES, "", _slice(registry, rack, created), BY_INSTALLER)
+            for resource_slice in _slices(registry, rack, created):
+                registry.create(SLICES, "", resource_slice, BY_INSTALLER)
     for device_class in _classes(cluster):
         registry.create(CLASSES, "", device_class, BY_INSTALLER)
     if cluster == "fra-1":
@@ -103,7 +108,7 @@ def _node(rack: Rack, name: str, cluster: str) -> Manifest:
     }
 
 
-def _slice(registry: Registry, rack: Rack, node: Manifest) -> Manifest:
+def _slices(registry: Registry, rack: Rack, node: Manifest) -> list[Manifest]:
     name = node["metadata"]["name"]
     driver = AMD if rack.model is models.MI300X else NVIDIA
     owner = {
@@ -113,25 +118,31 @@ def _slice(registry: Registry, rack: Rack, node: Manifest) -> Manifest:
         "uid": node["metadata"]["uid"],
         "controller": True,
     }
-    return {
-        "metadata": {"generateName": f"{name}-{driver}-", "ownerReferences": [owner]},
-        "spec": {
-            "driver": driver,
-            "nodeName": name,
-            "pool": {"name": name, "generation": 1, "resourceSliceCount": 1},
-            "devices": _devices(rack, name, registry.store.timestamp()),
-        },
-    }
+    contents = _contents(rack, name, registry.store.timestamp())
+    pool = {"name": name, "generation": 1, "resourceSliceCount": len(contents)}
+    return [
+        {
+            "metadata": {"generateName": f"{name}-{driver}-", "ownerReferences": [owner]},
+            "spec": {"driver": driver, "nodeName": name, "pool": pool, **content},
+        }
+        for content in contents
+    ]
 
 
-def _devices(rack: Rack, node: str, at: str) -> list[Device]:
+def _contents(rack: Rack, node: str, at: str) -> list[dict[str, Any]]:
+    """Return what each slice of the node's pool holds."""
+    gpus = range(rack.gpus)
+    if rack.mig == "dynamic":
+        cuts = [{"devices": list(mig.dynamic_gpu(rack.model, node, index))} for index in gpus]
+        return [{"sharedCounters": [mig.counter_set(index) for index in gpus]}, *cuts]
+    if rack.mig == "static":
+        return [{"devices": [part for index in gpus for part in mig.static_gpu(rack.model, node, index)]}]
+    return [{"devices": _gpus(rack, node, at)}]
+
+
+def _gpus(rack: Rack, node: str, at: str) -> list[Device]:
     if rack.model is models.MI300X:
         return [models.amd_gpu(rack.model, index) for index in range(rack.gpus)]
-    if rack.mig:
-        layout = enumerate(models.MIG_LAYOUT)
-        return [
-            device for index, part in layout for device in models.mig_devices(rack.model, node, index, part)
-        ]
     devices = [models.nvidia_gpu(rack.model, node, index) for index in range(rack.gpus)]
     for device in devices:
         if (node, device["name"]) == SICK:

@@ -34,24 +34,6 @@ MI300X = Model("AMD Instinct MI300X", "Instinct", "CDNA 3", "", 196592, 750, 140
 MODELS = {model.product: model for model in (H100, A100, L40S, L4, T4, MI300X)}
 
 
-@dataclass(frozen=True, slots=True)
-class Partition:
-    """A MIG profile of an A100-80: its id, its size, and where on the GPU its instances start."""
-
-    profile: str
-    profile_id: int
-    memory: int
-    multiprocessors: int
-    slices: int
-    starts: tuple[int, ...]
-
-
-SEVENTHS = Partition("1g.10gb", 19, 9856, 14, 1, (0, 1, 2, 3, 4, 5, 6))
-QUARTERS = Partition("1g.20gb", 15, 19968, 14, 2, (0, 2, 4, 6))
-HALVES = Partition("3g.40gb", 9, 40192, 42, 4, (0, 4))
-MIG_LAYOUT = (SEVENTHS, QUARTERS, QUARTERS, QUARTERS, HALVES, HALVES, HALVES, HALVES)  # one per GPU of a node
-
-
 def uuid_of(*parts: object) -> str:
     """Return the same uuid for the same device in every run."""
     return str(uuid.uuid5(uuid.NAMESPACE_DNS, ".".join(map(str, parts)) + ".simulator"))
@@ -65,7 +47,7 @@ def bus_of(model: Model, index: int) -> tuple[str, str, int]:
 
 
 def nvidia_gpu(model: Model, node: str, index: int) -> Device:
-    attributes = _common(model, index) | {
+    attributes = nvidia_attributes(model, index) | {
         "type": {"string": "gpu"},
         "uuid": {"string": f"GPU-{uuid_of(node, index)}"},
         "addressingMode": {"string": "HMM"},
@@ -75,36 +57,6 @@ def nvidia_gpu(model: Model, node: str, index: int) -> Device:
         "attributes": attributes,
         "capacity": {"memory": {"value": f"{model.memory}Mi"}},
     }
-
-
-def mig_devices(model: Model, node: str, index: int, partition: Partition) -> list[Device]:
-    """Return the partitions of one GPU in static MIG."""
-    devices = []
-    for start in partition.starts:
-        attributes = _common(model, index) | {
-            "type": {"string": "mig"},
-            "uuid": {"string": f"MIG-{uuid_of(node, index, start)}"},
-            "parentUUID": {"string": f"GPU-{uuid_of(node, index)}"},
-            "profile": {"string": partition.profile},
-        }
-        capacity = {
-            "memory": f"{partition.memory}Mi",
-            "multiprocessors": str(partition.multiprocessors),
-            "copyEngines": str(max(1, partition.slices * 7 // 8)),
-            "decoders": str(partition.slices // 2),
-            "encoders": "0",
-            "jpegEngines": "0",
-            "ofaEngines": "0",
-        } | {f"memorySlice{number}": "1" for number in range(start, start + partition.slices)}
-        short = partition.profile.replace(".", "")
-        devices.append(
-            {
-                "name": f"gpu-{index}-mig-{short}-{partition.profile_id}-{start}",
-                "attributes": attributes,
-                "capacity": {name: {"value": value} for name, value in capacity.items()},
-            }
-        )
-    return devices
 
 
 def amd_gpu(model: Model, index: int) -> Device:
@@ -134,7 +86,8 @@ def amd_gpu(model: Model, index: int) -> Device:
     }
 
 
-def _common(model: Model, index: int) -> dict[str, Any]:
+def nvidia_attributes(model: Model, index: int) -> dict[str, Any]:
+    """Return the attributes that a GPU and its partitions have in common."""
     bus, root, numa = bus_of(model, index)
     return {
         "productName": {"string": model.product},

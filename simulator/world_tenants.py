@@ -8,7 +8,7 @@ round alone, so that what a person does in the cluster never changes what the te
 from dataclasses import dataclass
 from random import Random
 
-from simulator.world import SILENT_NODES, TENANTS
+from simulator.world import CUT_ON_DEMAND, SILENT_NODES, TENANTS
 
 SHORTEST_RUN, LONGEST_RUN = 240, 2400  # simulated seconds
 SHORTEST_PAUSE, LONGEST_PAUSE = 30, 420
@@ -47,6 +47,11 @@ def profile(name: str) -> str:
     return f'device.attributes["gpu.nvidia.com"].?profile.orValue("") == "{name}"'
 
 
+def cut_before(name: str) -> str:
+    """Partitions that are there for good: what is cut on demand is left to the seats of that node."""
+    return f"{product('NVIDIA A100')} && {profile(name)}"
+
+
 # Class, selector, and the devices of each seat; a negative number is one device that two pods share.
 DEMANDS: dict[str, tuple[tuple[str, str, tuple[int, ...]], ...]] = {
     "fra-1": (
@@ -62,15 +67,21 @@ DEMANDS: dict[str, tuple[tuple[str, str, tuple[int, ...]], ...]] = {
     "lab-2": (
         ("gpu.nvidia.com", product("Tesla T4"), (4, 2, 1, 1, 1, 1, 1, 1, -1, -1)),
         ("gpu.amd.com", product("AMD Instinct", "gpu.amd.com"), (4, 2, 1, 1, 1)),
-        ("mig.nvidia.com", profile("1g.10gb"), (1, 1, 1, 1, 1, 1, 1, 1)),
-        ("mig.nvidia.com", profile("1g.20gb"), (2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1)),
-        ("mig.nvidia.com", profile("3g.40gb"), (2, 1, 1, 1, 1, 1, 1, 1)),
+        ("mig.nvidia.com", cut_before("1g.10gb"), (1, 1, 1, 1, 1, 1, 1, 1)),
+        ("mig.nvidia.com", cut_before("1g.20gb"), (2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1)),
+        ("mig.nvidia.com", cut_before("3g.40gb"), (2, 1, 1, 1, 1, 1, 1, 1)),
     ),
 }
 
 
 # Somebody works where no exporter runs, so that there are devices in use without telemetry.
 UNSEEN = Seat("seat-99", TENANTS[0], "gpu.nvidia.com", product("Tesla T4"), 2, node=min(SILENT_NODES))
+
+# What is held of the GPUs that are cut on demand: enough is left, but not in one piece.
+CUTTING = tuple(
+    Seat(f"seat-{number}", tenant, "mig.nvidia.com", profile(name), 1, node=CUT_ON_DEMAND)
+    for number, tenant, name in zip((96, 97, 98), TENANTS, ("3g.40gb", "1g.10gb", "2g.20gb"), strict=True)
+)
 
 
 def seats_of(cluster: str) -> list[Seat]:
@@ -81,7 +92,7 @@ def seats_of(cluster: str) -> list[Seat]:
             key = f"seat-{len(seats):02d}"
             seats.append(Seat(key, tenant, device_class, expression, abs(size), 2 if size < 0 else 1))
     if cluster == "lab-2":
-        seats.append(UNSEEN)
+        seats += [*CUTTING, UNSEEN]
     return seats
 
 

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -54,6 +55,16 @@ def kubeconfig(port, cluster, user):
     return yaml.safe_load(said.stdout)
 
 
+@contextmanager
+def running(run, **options):
+    """A process that does not outlive its test, so that a failure is seen and not waited for."""
+    with subprocess.Popen(run, cwd=ROOT, **options) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
 def client_of(config):
     return httpx.Client(
         base_url=config["clusters"][0]["cluster"]["server"],
@@ -64,17 +75,17 @@ def client_of(config):
 
 def test_it_serves_both_clusters_keeps_their_state_and_ends_when_told(port, tmp_path):
     run = command("--port", port, "--state", tmp_path)
-    with subprocess.Popen(run, cwd=ROOT, stderr=subprocess.PIPE) as process:
+    with running(run, stderr=subprocess.PIPE) as process:
         reached(port)
         with client_of(kubeconfig(port, "fra-1", "portal")) as portal:
             assert len(portal.get("/api/v1/nodes").json()["items"]) == 30
             made = created(portal.post(CLAIMS, json=make_claim("kept")))
         with client_of(kubeconfig(port, "lab-2", "viewer")) as viewer:
-            assert len(viewer.get("/api/v1/nodes").json()["items"]) == 11
+            assert len(viewer.get("/api/v1/nodes").json()["items"]) == 12
         process.send_signal(signal.SIGTERM)
         _out, errors = process.communicate(timeout=90)
     assert errors == b""
-    with subprocess.Popen(run, cwd=ROOT) as process:
+    with running(run) as process:
         try:
             reached(port)
             with client_of(kubeconfig(port, "fra-1", "portal")) as portal:
@@ -86,7 +97,7 @@ def test_it_serves_both_clusters_keeps_their_state_and_ends_when_told(port, tmp_
 
 
 def test_an_open_watch_does_not_keep_it_from_ending(port):
-    with subprocess.Popen(command("--port", port), cwd=ROOT, stderr=subprocess.PIPE) as process:
+    with running(command("--port", port), stderr=subprocess.PIPE) as process:
         reached(port)
         with (
             client_of(kubeconfig(port, "fra-1", "portal")) as portal,

@@ -41,7 +41,7 @@ def worlds():
     return {name: make_world(name, tenants=False) for name in RACKS}
 
 
-def test_there_are_41_nodes_and_250_devices_of_six_kinds(worlds):
+def test_there_are_42_nodes_and_288_devices_of_six_kinds(worlds):
     devices: Counter[str] = Counter()
     boards, nodes = set(), 0
     for world in worlds.values():
@@ -52,11 +52,12 @@ def test_there_are_41_nodes_and_250_devices_of_six_kinds(worlds):
                 what = describe(device.driver, device.raw)
                 devices[f"{what.product} {what.kind}"] += 1
                 boards.add(what.parent_uuid or what.uuid or (device.pool, device.name))
-    assert nodes == 41
-    assert len(boards) == 212
-    assert sum(devices.values()) == 250
+    assert nodes == 42
+    assert len(boards) == 214
+    assert sum(devices.values()) == 288
     assert devices == {
-        "NVIDIA H100 80GB HBM3 gpu": 64,
+        "NVIDIA H100 80GB HBM3 gpu": 66,
+        "NVIDIA H100 80GB HBM3 mig": 36,
         "NVIDIA A100-SXM4-80GB gpu": 32,
         "NVIDIA L40S gpu": 24,
         "NVIDIA L4 gpu": 32,
@@ -70,10 +71,13 @@ def test_slices_keep_the_limits_of_the_api(worlds):
     for world in worlds.values():
         for one in world.store.all(SLICES):
             spec = one["spec"]
-            assert len(spec["devices"]) <= 64
-            names = [device["name"] for device in spec["devices"]]
+            devices, counter_sets = spec.get("devices", []), spec.get("sharedCounters", [])
+            assert bool(devices) != bool(counter_sets)
+            assert len(devices) <= 64
+            assert len(counter_sets) <= 8
+            names = [device["name"] for device in devices]
             assert len(set(names)) == len(names)
-            for device in spec["devices"]:
+            for device in devices:
                 assert len(device["attributes"]) + len(device["capacity"]) <= 32
                 for attribute in device["attributes"].values():
                     assert len(attribute) == 1
@@ -84,7 +88,7 @@ def test_one_device_is_sick_and_one_node_in_maintenance(worlds):
     sick = [
         (one["spec"]["nodeName"], device["name"], device["taints"][0]["key"])
         for one in fra.store.all(SLICES)
-        for device in one["spec"]["devices"]
+        for device in one["spec"].get("devices", [])
         if device.get("taints")
     ]
     assert sick == [("fra1-a100-02", "gpu-2", "gpu.nvidia.com/xid")]
