@@ -14,8 +14,9 @@ from dra.allocator.config import config_of
 from dra.allocator.errors import AllocationError, NodeFailed, SearchGivenUp
 from dra.allocator.plan import plan_claim
 from dra.allocator.result import AllocationResult, DeviceResult
-from dra.allocator.search import Search
+from dra.allocator.search import STEPS, Search
 from dra.allocator.site import Site
+from dra.allocator.taken import results_of
 from dra.nodes import SelectorError, name_of, selector_for
 from dra.objects import Json
 from dra.picture import Picture
@@ -31,7 +32,7 @@ __all__ = [
 
 
 def allocate(
-    picture: Picture, node: Json, claims: Sequence[Json], *, literal: bool = False
+    picture: Picture, node: Json, claims: Sequence[Json], *, literal: bool = False, steps: int = STEPS
 ) -> list[AllocationResult] | None:
     """
     Return one result per claim, all on `node`; None if they do not fit together.
@@ -39,11 +40,12 @@ def allocate(
     `node` and `claims` are objects of the API; the claims must not be allocated yet. An absent count is 1 and
     an absent mode ExactCount, as the API server fills them in; `literal` takes objects as they are, so that
     they are 0 and an error. Raise `AllocationError` where waiting would not help: an unknown class, more than
-    32 devices, a selector that fails; `NodeFailed` if they do not fit and an invalid pool may be the reason.
+    32 devices, a selector that fails; `NodeFailed` if they do not fit and an invalid pool may be the reason;
+    `SearchGivenUp` if no answer is found by trying `steps` devices.
     """
     site = Site(picture, node)
     plans = [plan_claim(site, claim, literal=literal) for claim in claims]
-    search = Search(site, plans)
+    search = Search(site, plans, steps)
     if not search.run():
         invalid = next((pool for pool in site.pools if pool.invalid), None)
         if invalid is not None:
@@ -51,7 +53,8 @@ def allocate(
         return None
     stable = picture.features.stable
     made = []
-    for plan, devices, chosen in zip(plans, search.results, search.chosen, strict=True):
+    for plan, taken, chosen in zip(plans, search.taken, search.chosen, strict=True):
+        devices = results_of(site, plan, taken)
         try:
             selector = selector_for((one.device for one in devices), name_of(node), binding=not stable)
         except SelectorError as error:

@@ -73,9 +73,19 @@ def share(
         raw = published[name]
         if not _allowed(amount, raw.get("requestPolicy"), fractional):
             return None
-        if consumed.get(name, ZERO) + amount.quantity > Amount.read(raw.get("value", "0")).quantity:
+        if not is_left(device, {name: amount}, consumed):
             return None
     return taken
+
+
+def is_left(device: PoolDevice, taken: Mapping[str, Amount], consumed: Mapping[str, Quantity]) -> bool:
+    """Whether the device has the capacity to be `taken` beside what is `consumed`."""
+    published: Json = device.raw.get("capacity") or {}
+    return all(
+        consumed.get(name, ZERO).nano + amount.quantity.nano
+        <= Amount.read(published[name].get("value", "0")).quantity.nano
+        for name, amount in taken.items()
+    )
 
 
 def _amount(asked: object, raw: Json, fractional: bool) -> Amount:  # noqa: FBT001

@@ -78,12 +78,15 @@ class Constraint:
             self.common.pop()
 
     def _agrees(self, value: Json) -> bool:
-        kind = next((kind for kind in SCALARS if value.get(kind) is not None), None)
-        if kind is None:
+        for kind in SCALARS:
+            found = value.get(kind)
+            if found is not None:
+                break
+        else:
             return False
         if self.distinct:
-            return all(one.get(kind) != value[kind] for one in self.accepted)
-        return bool(self.accepted[0].get(kind) == value[kind])
+            return found not in [one.get(kind) for one in self.accepted]
+        return bool(self.accepted[0].get(kind) == found)
 
     def _add_set(self, value: Json) -> bool:
         members = _members(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from dra.allocator.capacity import share
+from dra.allocator.capacity import Amount, share
 from dra.allocator.constraints import Constraint, constraints_of
 from dra.allocator.errors import AllocationError
 from dra.allocator.site import Site, failed
@@ -21,8 +21,9 @@ class Wish:
     """
     One way to meet a request, on one node.
 
-    `count` devices are needed; for mode All they are at the spots `all_of`. `known` remembers which devices
-    class and selectors accept.
+    `count` devices are needed; for mode All they are at the spots `all_of`. By spot, `known` remembers
+    whether class and selectors accept the device, `tolerated` whether its taints are tolerated, and `shares`
+    what is taken of its capacity.
     """
 
     ask: Ask
@@ -31,6 +32,8 @@ class Wish:
     count: int = 0
     all_of: list[int] | None = None
     known: dict[int, bool] = field(default_factory=dict)
+    tolerated: dict[int, bool] = field(default_factory=dict)
+    shares: dict[int, dict[str, Amount]] = field(default_factory=dict)
     left: list[int] | None = None  # acceptable devices from each spot on; None until a search has failed
 
 

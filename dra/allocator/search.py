@@ -9,25 +9,24 @@ failed, how many acceptable devices are left is known, so that 25 of 24 are not 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from uuid import uuid4
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
-from dra.allocator.capacity import Amount, share
+from dra.allocator.capacity import Amount, is_left, share
 from dra.allocator.constraints import Constraint
 from dra.allocator.counters import Counters
 from dra.allocator.errors import AllocationError, SearchGivenUp
 from dra.allocator.looks import Looks
 from dra.allocator.plan import ClaimPlan, Wish, accepts
-from dra.allocator.result import DeviceResult
 from dra.allocator.site import Site
+from dra.allocator.taken import Taken
 from dra.features import Implementation
 from dra.held import Held
-from dra.objects import MAX_RESULTS, Json, alternatives, requests
+from dra.objects import MAX_RESULTS, Json
 from dra.pools import DeviceKey, PoolDevice
 from dra.quantity import ZERO, Quantity
 from dra.taints import untolerated
 
-STEPS = 50_000  # devices tried before a search gives up, about a second
+STEPS = 50_000  # devices tried before a search gives up, less than a second: a page waits for it
 
 type Undo = Callable[[], None]
 
@@ -37,23 +36,24 @@ class _TooMany(Exception):
 
 
 class Search:
-    """One search on one node. Use it once."""
+    """One search on one node, of at most that many `steps`. Use it once."""
 
-    def __init__(self, site: Site, plans: Sequence[ClaimPlan]) -> None:
+    def __init__(self, site: Site, plans: Sequence[ClaimPlan], steps: int = STEPS) -> None:
         self.site, self.plans, self.features = site, plans, site.features
         held = site.picture.held
         self.gone = Held(holders=held.holders) if self.features.stable else held
-        self.results: list[list[DeviceResult]] = [[] for _ in plans]
+        self.taken: list[list[Taken]] = [[] for _ in plans]
         self.chosen: list[list[Wish]] = [[] for _ in plans]
         self.held = Held()  # shares that this search has taken
         self.seen_by: dict[DeviceKey, set[int]] = {}  # claims of this search that take or watch a device
         self.counters = Counters(site, self.gone)
         self.looks = Looks(site, plans, self.gone)
-        self.steps = 0
+        self.keys = [device.key for device in site.devices]
+        self.steps, self.most = 0, steps
 
     def run(self) -> bool:
         """
-        Fill `results`; return False if the claims do not fit.
+        Fill `taken`; return False if the claims do not fit.
 
         Raise `AllocationError` if a selector fails on a device that had to be asked, or if it takes too long.
         """
@@ -93,7 +93,7 @@ class Search:
             return False
         if taken == wish.count:
             return self._request(number, request + 1)
-        if len(self.results[number]) + wish.count - taken > MAX_RESULTS:
+        if len(self.taken[number]) + wish.count - taken > MAX_RESULTS:
             raise _TooMany
         if wish.all_of is not None:
             spot = wish.all_of[taken]
@@ -128,7 +128,7 @@ class Search:
         return done
 
     def _untouched(self, spot: int) -> bool:
-        key = self.site.devices[spot].key
+        key = self.keys[spot]
         return not self.seen_by.get(key) and not self.held.sharers.get(key)
 
     def _learn(self, wish: Wish) -> None:
@@ -142,7 +142,7 @@ class Search:
             return
         left, counts = 0, [0]
         for spot in range(len(self.site.devices) - 1, -1, -1):
-            if wish.ask.admin or self.site.devices[spot].key not in self.gone.holders:
+            if wish.ask.admin or self.keys[spot] not in self.gone.holders:
                 known = wish.known.get(spot)
                 if known is None:
                     return
@@ -152,7 +152,7 @@ class Search:
 
     def _open(self, number: int, wish: Wish, spot: int) -> bool:
         """Whether the device is not in use: cheap to know, and therefore asked before the selectors."""
-        key = self.site.devices[spot].key
+        key = self.keys[spot]
         seen = self.seen_by.get(key)
         if wish.ask.admin:
             return not seen or number not in seen
@@ -161,7 +161,11 @@ class Search:
     def _tolerated(self, wish: Wish, spot: int) -> bool:
         if not self.features.device_taints:
             return True
-        return untolerated(wish.ask.tolerations, self.site.taints(spot)) is None
+        known = wish.tolerated.get(spot)
+        if known is None:
+            known = untolerated(wish.ask.tolerations, self.site.taints(spot)) is None
+            wish.tolerated[spot] = known
+        return known
 
     def _usable(self, device: PoolDevice) -> bool:
         """Whether the switches allow to take the device, and the node can leave out what its driver does."""
@@ -176,13 +180,12 @@ class Search:
     def _take(self, number: int, wish: Wish, spot: int) -> Undo | None:
         """Take a device for a request and return how to give it back; None if it cannot be taken."""
         self.steps += 1
-        if self.steps > STEPS:
-            raise SearchGivenUp(f"No way to allocate was found among the first {STEPS} tried.")
+        if self.steps > self.most:
+            raise SearchGivenUp(f"No way to allocate was found among the first {self.most} tried.")
         device = self.site.devices[spot]
         consumed: dict[str, Amount] | None = {}
         if self.features.consumable_capacity:
-            fractional = self.features.fractional_capacity_range
-            consumed = share(device, wish.ask.capacity, self._consumed(device), fractional=fractional)
+            consumed = self._share(wish, spot)
         if consumed is None and wish.all_of is None:
             return None
         if not self._usable(device) or not self._tolerated(wish, spot):
@@ -202,7 +205,7 @@ class Search:
             if release is not None:
                 release()
             return None
-        record = self._record(number, wish, device, consumed if shared else {}, shared=shared)
+        record = self._record(number, wish, spot, consumed if shared else {}, shared=shared)
 
         def undo() -> None:
             record()
@@ -216,11 +219,23 @@ class Search:
     def _in_shares(self, device: PoolDevice) -> bool:
         return bool(self.held.sharers.get(device.key)) or device.key in self.gone.sharers
 
-    def _consumed(self, device: PoolDevice) -> dict[str, Quantity]:
-        gone = dict(self.gone.consumed.get(device.key, {}))
-        for name, amount in self.held.consumed.get(device.key, {}).items():
-            gone[name] = gone.get(name, ZERO) + amount
-        return gone
+    def _share(self, wish: Wish, spot: int) -> dict[str, Amount] | None:
+        """Return what the wish takes of the device's capacity; None if that is not left."""
+        device, known = self.site.devices[spot], wish.shares.get(spot)
+        gone = self._consumed(self.keys[spot])
+        if known is not None:  # what it takes does not depend on what is gone
+            return known if not gone or is_left(device, known, gone) else None
+        fractional = self.features.fractional_capacity_range
+        found = share(device, wish.ask.capacity, gone, fractional=fractional)
+        if found is not None:
+            wish.shares[spot] = found
+        return found
+
+    def _consumed(self, key: DeviceKey) -> Mapping[str, Quantity]:
+        gone, taken = self.gone.consumed.get(key), self.held.consumed.get(key)
+        if not gone or not taken:
+            return gone or taken or {}
+        return gone | {name: gone.get(name, ZERO) + amount for name, amount in taken.items()}
 
     def _constrain(self, number: int, wish: Wish, device: PoolDevice) -> list[Constraint] | None:
         """Return the constraints that have accepted the device, or None if one refuses it."""
@@ -241,19 +256,10 @@ class Search:
         return added
 
     def _record(
-        self, number: int, wish: Wish, device: PoolDevice, consumed: dict[str, Amount], *, shared: bool
+        self, number: int, wish: Wish, spot: int, consumed: dict[str, Amount], *, shared: bool
     ) -> Undo:
-        key = device.key
-        result = DeviceResult(
-            ask=wish.ask,
-            device=device,
-            share_id=str(uuid4()) if shared else "",
-            consumed=consumed,
-            tolerations=self._tolerations(number, wish),
-            binding=self.features.device_binding_and_status,
-            skipping=self.features.implementation is Implementation.EXPERIMENTAL,
-        )
-        self.results[number].append(result)
+        key = self.keys[spot]
+        self.taken[number].append(Taken(wish, spot, consumed, shared))
         amounts = self.held.consumed[key] if shared else {}
         if shared:
             self.held.sharers[key].append(str(number))
@@ -263,7 +269,7 @@ class Search:
             amounts[name] = amounts.get(name, ZERO) + amount.quantity
 
         def undo() -> None:
-            self.results[number].pop()
+            self.taken[number].pop()
             if shared:
                 self.held.sharers[key].pop()
             else:
@@ -272,11 +278,3 @@ class Search:
                 amounts[name] = amounts[name] - amount.quantity
 
         return undo
-
-    def _tolerations(self, number: int, wish: Wish) -> list[Json]:
-        """Return the tolerations of the first request of that name, which is where upstream looks them up."""
-        for request in requests(self.plans[number].spec):
-            for ask in alternatives(request):
-                if ask.result_name == wish.ask.result_name:
-                    return ask.tolerations
-        return wish.ask.tolerations

@@ -21,6 +21,8 @@ from dra.picture import Picture
 
 __all__ = ["Case", "Problem", "answer", "answer_line", "read_case", "serve"]
 
+STEPS = 1_000_000  # devices tried for a case, which can wait longer than a page
+
 
 @dataclass(frozen=True, slots=True)
 class Case:
@@ -66,7 +68,7 @@ def answer(raw: Any) -> Manifest:
     name = name if isinstance(name, str) else ""
     try:
         case = read_case(raw)
-        results = allocate(case.picture, case.node, case.claims, literal=True)
+        results = allocate(case.picture, case.node, case.claims, literal=True, steps=STEPS)
     except SearchGivenUp as given_up:
         return _failed(name, given_up.message) | {"gaveUp": True}
     except (Problem, AllocationError) as error:
