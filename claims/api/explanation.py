@@ -10,7 +10,7 @@ from claims.explain.stages import Stage
 
 NAMES = 20  # of pods in a group
 ACTORS = ("person", "you", "portal", "cluster", "admin", "nobody")
-MENDERS = ("you", "admin", "cluster")
+MENDERS = ("admin", "cluster", "you")
 
 
 class StepOut(serializers.Serializer[Any]):
