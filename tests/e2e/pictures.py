@@ -21,6 +21,7 @@ PICTURES = {  # name: (who, address or the claim to open, theme, width, height)
     "catalogue": ("engineer", "/catalogue/", "dark", 1440, 1000),
     "request": ("engineer", REQUEST, "light", 1440, 1000),
     "claim": ("engineer", "claim:sam2-finetune", "light", 1440, 1200),
+    "check": ("admin", "/profiles/lint/", "light", 1440, 760),
     "approvals": ("lead", "/approvals/", "light", 1440, 900),
     "fleet-dark": ("admin", "/fleet/", "dark", 1440, 1000),
     "cost": ("lead", "/teams/vision/cost/", "light", 1440, 1000),
