@@ -1,5 +1,6 @@
 """A program that runs in the background with its output in a file, and is gone when told so."""
 
+import os
 import random
 import shutil
 import signal
@@ -9,8 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 SECONDS_TO_END = 10
-# Linux can end a child with its parent, however that ended; elsewhere only `stop` does.
-DIE_WITH_PARENT = ["setpriv", "--pdeathsig", "KILL", "--"] if shutil.which("setpriv") else []
+# Linux can end a child with its parent, however that ended; elsewhere only `stop` does. A parent that ended
+# before `setpriv` had asked for this is not noticed by the kernel, so the child then looks whose it is.
+DIE_WITH_PARENT = (
+    ["setpriv", "--pdeathsig", "KILL", "--", "sh", "-c", 'test "$PPID" = "$0" && exec "$@"']
+    if shutil.which("setpriv")
+    else []
+)
 
 
 @dataclass(slots=True)
@@ -39,7 +45,7 @@ class Program:
     def start(self) -> None:
         with self.log.open("ab") as output:
             self._process = subprocess.Popen(
-                [*DIE_WITH_PARENT, *self.command],
+                [*DIE_WITH_PARENT, *([str(os.getpid())] if DIE_WITH_PARENT else []), *self.command],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -62,6 +62,24 @@ time.sleep(600)
     eventually(lambda: not alive(child), what="the end of the child")
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux ends a child with its parent")
+def test_a_program_ends_with_a_parent_that_ended_while_it_started(tmp_path):
+    script = f"""
+import os
+from pathlib import Path
+from tests.controlplane.process import Program
+program = Program("sleep", ["sleep", "600"], Path({str(tmp_path / "log")!r}))
+program.start()
+os.write(1, str(program.pid).encode())
+os.kill(os.getpid(), 9)
+"""
+    started = [
+        subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, check=False) for _ in range(5)
+    ]
+    children = [int(parent.stdout) for parent in started]
+    eventually(lambda: not any(alive(child) for child in children), what="the end of the children")
+
+
 def test_free_ports_are_free_and_different():
     ports = free_ports(5)
     assert len(set(ports)) == 5
