@@ -9,6 +9,7 @@ from django.utils.csp import CSP
 from django.utils.translation import gettext_lazy as _
 
 from portal import logs
+from portal.mailers import mailer
 
 django_stubs_ext.monkeypatch()  # generic base classes, as the type checker wants them: ModelAdmin[Claim]
 
@@ -136,6 +137,13 @@ ACCOUNT_EMAIL_VERIFICATION = "none"
 ACCOUNT_ADAPTER = "teams.adapter.AccountAdapter"
 ACCOUNT_RATE_LIMITS = {"login_failed": "10/m/ip,5/5m/key"}
 MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
+
+# Mail is sent where EMAIL_URL names a server: smtp+tls://user:password@mail.example.org:587
+MAIL_URL = env.str("EMAIL_URL", "")
+MAILERS = {"default": mailer(MAIL_URL)}
+DEFAULT_FROM_EMAIL = env.str("EMAIL_FROM", "dragoman@localhost")
+# Where people find the portal, without a slash at its end; mails have no links without it.
+PORTAL_URL = env.str("PORTAL_URL", "")
 
 LANGUAGE_CODE = "en"
 LANGUAGES = [("en", _("English"))]

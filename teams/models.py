@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Self
 from django.contrib.auth.models import AbstractUser
 from django.db import models
 from django.db.models.functions import Now
+from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from core.ids import uuid7
@@ -36,9 +37,15 @@ class User(AbstractUser):
         LIGHT = "light", _("light")
         DARK = "dark", _("dark")
 
+    class Mail(models.TextChoices):
+        ALL = "all", _("every notice")
+        IMPORTANT = "important", _("what needs me")
+        NONE = "none", _("nothing")
+
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     theme = models.CharField(max_length=6, choices=Theme, default=Theme.SYSTEM)
     timezone = models.CharField(max_length=64, blank=True, default="")
+    mail = models.CharField(max_length=9, choices=Mail, default=Mail.IMPORTANT)
 
     @property
     def is_platform_admin(self) -> bool:
@@ -90,6 +97,37 @@ class Membership(models.Model):
 
     def __str__(self) -> str:
         return f"{self.user} in {self.team}: {self.role}"
+
+
+class Notice(models.Model):
+    """
+    Something that a person should know: on the page behind the bell, and by mail if they want it.
+
+    `key` names the event, so that telling twice tells once. `important` asks the reader to do something.
+    `url` is a path of the portal.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    user = models.ForeignKey(User, models.CASCADE, related_name="notices")
+    key = models.CharField(max_length=200)
+    title = models.CharField(max_length=200)
+    body = models.TextField(blank=True, default="")
+    url = models.CharField(max_length=400, blank=True, default="")
+    important = models.BooleanField(default=False)
+    created_at = models.DateTimeField(default=timezone.now)
+    read_at = models.DateTimeField(null=True)
+    mailed_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ("-created_at", "-id")
+        constraints = (models.UniqueConstraint(fields=["user", "key"], name="notice_once"),)
+        indexes = (
+            models.Index(fields=["user"], condition=models.Q(read_at=None), name="notice_unread"),
+            models.Index(fields=["created_at"], condition=models.Q(mailed_at=None), name="notice_unmailed"),
+        )
+
+    def __str__(self) -> str:
+        return self.title
 
 
 class ApiToken(models.Model):

@@ -9,6 +9,7 @@ from django.db import models, transaction
 from django.db.models import F, Q
 from django.db.models.functions import Now
 from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
 
 from claims.models.profile import Delivery, ProfileVersion
 from claims.states import FINAL, NEXT, ClaimState
@@ -37,10 +38,18 @@ class Claim(models.Model):
     GPUs asked for by a team; delivered as one ResourceClaim, or as one ResourceClaimTemplate.
 
     `spec` is the ResourceClaim spec that was asked for, with the count filled in; approval is bound to
-    `spec_hash`. `parallel` is how many claims of a template may exist at once (1 for a named claim); quota is
-    charged for so many. `expires_at` is set when the claim is approved. `problem` is a sentence of the
-    cluster or of the reconciliation that somebody should read, empty while all is well.
+    `spec_hash`. `asked` is what the person first asked for, where an approver changed it. `parallel` is how
+    many claims of a template may exist at once (1 for a named claim); quota is charged for so many.
+    `expires_at` is set when the claim is approved. `problem` is a sentence of the cluster or of the
+    reconciliation that somebody should read, empty while all is well.
+
+    While the claim that it `replaces` still counts against the quota of the same profile, only what exceeds
+    `carried` devices counts of this one.
     """
+
+    class Origin(models.TextChoices):
+        PORTAL = "portal", _("made by the portal")
+        ADOPTED = "adopted", _("adopted")
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     name = models.CharField(max_length=63)  # of the object in the cluster: a DNS label
@@ -55,6 +64,7 @@ class Claim(models.Model):
     parallel = models.PositiveIntegerField(default=1)
     duration = models.DurationField()
     reason = models.TextField(blank=True, default="")
+    origin = models.CharField(max_length=7, choices=Origin, default=Origin.PORTAL)
     spec = models.JSONField()
     spec_hash = models.CharField(max_length=64)
     state = models.CharField(max_length=11, choices=ClaimState, default=ClaimState.REQUESTED)
@@ -62,10 +72,12 @@ class Claim(models.Model):
     version = models.PositiveIntegerField(default=1)  # grows whenever the page of the claim would change
     created_at = models.DateTimeField(default=timezone.now)
     decide_by = models.DateTimeField(null=True)  # a request that nobody decides expires then
+    escalated_at = models.DateTimeField(null=True)  # from then on platform admins are asked too
     decided_by = models.ForeignKey(User, models.SET_NULL, null=True, related_name="+")
     decided_at = models.DateTimeField(null=True)
     decision_note = models.TextField(blank=True, default="")
     approved_hash = models.CharField(max_length=64, blank=True, default="")
+    asked = models.JSONField(null=True)
     expires_at = models.DateTimeField(null=True)
     object_uid = models.CharField(
         max_length=64, blank=True, default=""
@@ -73,6 +85,7 @@ class Claim(models.Model):
     problem = models.TextField(blank=True, default="")
     sighting = models.CharField(max_length=64, blank=True, default="")  # hash of what reconciliation last saw
     replaces = models.ForeignKey("self", models.SET_NULL, null=True, related_name="successors")
+    carried = models.PositiveIntegerField(default=0)
 
     objects = ClaimQuerySet.as_manager()
 
@@ -145,13 +158,15 @@ class ClaimCharge(models.Model):
     `dra.quota`.
 
     `settled` is what it takes while devices are held and some alternatives are therefore not taken, never
-    more than `devices`; None while nothing is settled.
+    more than `devices`; None while nothing is settled. `carried` of them do not count, because the claim that
+    this one replaces still counts for them.
     """
 
     claim = models.ForeignKey(Claim, models.CASCADE, related_name="charges")
     device_class = models.CharField(max_length=253)
     devices = models.PositiveIntegerField()
     settled = models.PositiveIntegerField(null=True)
+    carried = models.PositiveIntegerField(default=0)
 
     class Meta:
         constraints = (
@@ -167,7 +182,8 @@ class ClaimCharge(models.Model):
 
 class Alternative(models.Model):
     """
-    One of the profiles of a claim that names several, in the order of preference from 0 on.
+    One of the profiles of a claim that names several: the first that fits is taken, in the order of
+    `position` from 0 on; or all are taken (`together`).
 
     `name` is what the scheduler calls it ("gpu/train-80"). `devices` is what it takes of the quota of its
     profile, devices × parallel; `settled` as in `ClaimCharge`.
@@ -179,6 +195,7 @@ class Alternative(models.Model):
     profile_version = models.ForeignKey(ProfileVersion, models.PROTECT, related_name="+")
     devices = models.PositiveIntegerField()
     settled = models.PositiveIntegerField(null=True)
+    together = models.BooleanField(default=False)
 
     class Meta:
         ordering = ("position",)

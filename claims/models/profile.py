@@ -24,6 +24,7 @@ class Approval(models.TextChoices):
     AUTOMATIC = "automatic", _("automatic")
     LEAD = "lead", _("lead")
     ADMIN = "admin", _("platform admin")
+    BOTH = "both", _("lead, then platform admin")
 
 
 class ProfileQuerySet(models.QuerySet["Profile"]):
@@ -65,6 +66,9 @@ class ProfileVersion(models.Model):
 
     `spec` is a ResourceClaim spec (resource.k8s.io/v1) for one portion. If `scalable` names a request of it,
     the number of devices asked for in the form replaces that request's count.
+
+    A claim is released `grace` after its end. Its owner may extend it by up to `extension` at a time without
+    asking anybody, while the whole stays within `max_duration`.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -76,6 +80,8 @@ class ProfileVersion(models.Model):
     max_devices = models.PositiveIntegerField(default=1)
     max_duration = models.DurationField(default=timedelta(days=14))
     default_duration = models.DurationField(default=timedelta(hours=24))
+    grace = models.DurationField(default=timedelta(0))
+    extension = models.DurationField(default=timedelta(0))
     deliveries = models.JSONField(default=list)  # of Delivery
     approval = models.CharField(max_length=9, choices=Approval, default=Approval.LEAD)
     automatic_devices = models.PositiveIntegerField(default=0)  # up to so many devices, and …

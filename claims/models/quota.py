@@ -7,7 +7,8 @@ from typing import Self
 
 from django.contrib.auth.models import AnonymousUser
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
+from django.utils.translation import gettext_lazy as _
 
 from claims.models.profile import Profile
 from core.ids import uuid7
@@ -49,14 +50,22 @@ class Quota(models.Model):
     profile.
 
     A team without a quota row for a device class may hold none of it. A profile's row limits further, if
-    there is one. The rows of a team are the lock under which its use is counted.
+    there is one; so does one that counts the team's claims, and then `devices` is a number of claims.
+    `guaranteed` devices are kept free for the team. The rows of a team are the lock under which its use is
+    counted.
     """
+
+    class Counts(models.TextChoices):
+        DEVICES = "devices", _("devices")
+        CLAIMS = "claims", _("claims")
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     team = models.ForeignKey(Team, models.CASCADE, related_name="quotas")
     device_class = models.CharField(max_length=253, blank=True, default="")
     profile = models.ForeignKey(Profile, models.CASCADE, null=True, blank=True, related_name="quotas")
+    counts = models.CharField(max_length=7, choices=Counts, default=Counts.DEVICES)
     devices = models.PositiveIntegerField()
+    guaranteed = models.PositiveIntegerField(default=0)
     self_approval = models.BooleanField(
         default=False
     )  # a lead may approve their own requests under this quota
@@ -67,14 +76,26 @@ class Quota(models.Model):
         ordering = ("team", "device_class", "profile")
         constraints = (
             models.CheckConstraint(
-                condition=Q(device_class="", profile__isnull=False) | (~Q(device_class="") & Q(profile=None)),
-                name="quota_of_class_or_profile",
+                condition=Q(counts="devices", device_class="", profile__isnull=False)
+                | (Q(counts="devices", profile=None) & ~Q(device_class=""))
+                | Q(counts="claims", device_class="", profile=None),
+                name="quota_of_class_profile_or_claims",
+            ),
+            models.CheckConstraint(
+                condition=Q(guaranteed__lte=F("devices")), name="quota_guaranteed_within_limit"
             ),
             models.UniqueConstraint(
-                fields=["team", "device_class"], condition=Q(profile=None), name="quota_once_per_class"
+                fields=["team"], condition=Q(counts="claims"), name="quota_of_claims_once"
             ),
             models.UniqueConstraint(
-                fields=["team", "profile"], condition=Q(device_class=""), name="quota_once_per_profile"
+                fields=["team", "device_class"],
+                condition=Q(profile=None, counts="devices"),
+                name="quota_once_per_class",
+            ),
+            models.UniqueConstraint(
+                fields=["team", "profile"],
+                condition=Q(device_class="", counts="devices"),
+                name="quota_once_per_profile",
             ),
         )
 

@@ -29,6 +29,7 @@ class Cluster(models.Model):
     simulated = models.BooleanField(default=False)
     read_only = models.BooleanField(default=False)
     enabled = models.BooleanField(default=True)
+    write_quotas = models.BooleanField(default=False)  # teams' quotas are kept there as ResourceQuota
     prometheus_url = models.URLField(blank=True, default="")
     metrics_url = models.URLField(blank=True, default="")  # of a dcgm-exporter, where there is no Prometheus
     halted_because = models.TextField(blank=True, default="", editable=False)

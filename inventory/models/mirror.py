@@ -131,7 +131,10 @@ class ResourceClaimTemplate(Namespaced):
 
 class Pod(Namespaced):
     """
-    A pod that names a ResourceClaim or template. `claims` are names of ResourceClaims in its namespace.
+    A pod that names a ResourceClaim or template, or asks for devices by extended resources.
+
+    `claims` are names of ResourceClaims in its namespace; `extended` maps each extended resource to how many
+    of it are asked for.
 
     `events_at` is when its Events were last read, see `inventory.events`.
     """
@@ -141,6 +144,7 @@ class Pod(Namespaced):
     message = models.TextField(blank=True, default="")  # of the PodScheduled condition while it waits
     claims = models.JSONField(default=list)
     templates = models.JSONField(default=list)
+    extended = models.JSONField(default=dict)
     deleting_since = models.DateTimeField(null=True)
     events_at = models.DateTimeField(null=True)
 

@@ -1,0 +1,26 @@
+"""Telling people what they should know. Whoever tells names the event, so that telling twice tells once."""
+
+from collections.abc import Iterable
+from functools import partial
+
+from django.db import transaction
+
+from teams import tasks
+from teams.models import Notice, User
+
+
+def tell(
+    people: Iterable[User], *, key: str, title: str, body: str = "", url: str = "", important: bool = False
+) -> None:
+    """
+    Tell each of `people` once per `key`: behind the bell, and by mail to those who want that.
+
+    `url` is a path of the portal; `important` asks the reader to do something.
+    """
+    rows = [
+        Notice(user=person, key=key, title=title[:200], body=body, url=url, important=important)
+        for person in {person.pk: person for person in people if person.is_active}.values()
+    ]
+    if rows:
+        Notice.objects.bulk_create(rows, ignore_conflicts=True)
+        transaction.on_commit(partial(tasks.mail_notices.delay))
