@@ -20,8 +20,9 @@ from claims.models import Claim
 from claims.models.profile import Delivery
 from claims.services.end import reason_not_to_end
 from claims.states import ClaimState
-from claims.views.detail import RELEASABLE, claim_for
+from claims.views.detail import RELEASABLE, again_url, claim_for
 from claims.views.facts import Facts, facts_of
+from core import undo
 from core.errors import Conflict, PortalError
 from teams.access import asker
 
@@ -126,8 +127,17 @@ def end(
         ending.service(claim=claim, by=asker(request), reason=form.cleaned_data["reason"])
     except Conflict as refusal:
         return render(request, "claims/end.html", page | {"refusal": refusal}, status=refusal.status)
-    messages.success(request, ending.done)
+    say_ended(request, facts, ending)
     return redirect("claims:detail", claim.pk)
+
+
+def say_ended(request: HttpRequest, facts: Facts, ending: Ending) -> None:
+    """A request that was withdrawn cannot come back; the next best thing is the same one again."""
+    if ending.service is services.withdraw:
+        again = again_url(facts.claim, facts.alternatives)
+        undo.offer(request, ending.done, again, _("Ask again"), post=False)
+    else:
+        messages.success(request, ending.done)
 
 
 def too_late(claim: Claim) -> PortalError:

@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from django import template
+from django.contrib.messages.storage.base import Message
 from django.forms import BoundField, CheckboxInput, CheckboxSelectMultiple, RadioSelect
 from django.templatetags.static import static
 from django.urls import NoReverseMatch, reverse
@@ -21,7 +22,7 @@ from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 
 from core import money as amounts
-from core import times
+from core import times, undo
 
 register = template.Library()
 
@@ -240,3 +241,9 @@ def url_or_empty(name: str, *args: object) -> str:
         return reverse(name, args=args)
     except NoReverseMatch:
         return ""
+
+
+@register.filter
+def offer(message: Message) -> undo.Offer | None:
+    """Return the button of a toast, None for one that only says something."""
+    return undo.offer_of(message)

@@ -110,6 +110,9 @@ const hideToasts = () => {
   }
 };
 
+// data-dismiss: closes the toast it stands in.
+document.addEventListener("click", (event) => event.target.closest("[data-dismiss]")?.closest(".dg-toast")?.remove());
+
 // What the server refuses to an htmx request is shown as a toast that stays: the sentence of its error page.
 document.addEventListener("htmx:responseError", (event) => {
   const answer = new DOMParser().parseFromString(event.detail.xhr.responseText, "text/html").querySelector("[data-error] p");
