@@ -9,6 +9,7 @@ from datetime import timedelta
 
 from claims import approvals, quotas
 from claims.approvals import Route
+from claims.cautions import cautions
 from claims.kinds import DeviceKind, kinds_for
 from claims.manifests import object_of_wish
 from claims.models import Delivery, Profile
@@ -36,6 +37,7 @@ class RequestPreview:
     manifest: str  # YAML
     kinds: frozenset[DeviceKind]  # of the devices that match, which is what a price depends on
     problems: tuple[str, ...]
+    cautions: tuple[str, ...]
     picture: Picture = field(repr=False)
     help: tuple[Relief, ...] = ()  # asked for only where it does not fit, or on demand
     offers: tuple[Offer, ...] = ()  # likewise
@@ -90,6 +92,7 @@ def preview(
         manifest=to_yaml(object_of_wish(wish)),
         kinds=kinds_for(cluster.pk, picture, wish.spec),
         problems=tuple(wish.problems),
+        cautions=() if wish.problems else tuple(cautions(wish.spec)),
         picture=picture,
     )
     if found.fits and not with_help:
