@@ -16,6 +16,7 @@ app.conf.beat_schedule = {
     "inventory.tasks.sync_all": {"task": "inventory.tasks.sync_all", "schedule": 20.0},
     "inventory.tasks.prune": {"task": "inventory.tasks.prune", "schedule": 3600.0},
     "teams.tasks.mail_notices": {"task": "teams.tasks.mail_notices", "schedule": 60.0},
+    "teams.tasks.forget_notices": {"task": "teams.tasks.forget_notices", "schedule": 86400.0},
     "claims.tasks.sweep": {"task": "claims.tasks.sweep", "schedule": 15.0},
     "claims.tasks.expire": {"task": "claims.tasks.expire", "schedule": 60.0},
     "usage.tasks.collect": {"task": "usage.tasks.collect", "schedule": 30.0},

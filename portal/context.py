@@ -14,6 +14,7 @@ from claims.approvals import waiting_count
 from claims.models import Claim
 from inventory.freshness import OF_DEVICES, Age, ages
 from teams.models import Membership, Role, Team, User
+from teams.notices import unread
 
 TEAM_COOKIE = "team"
 THEME_COOKIE = "theme"
@@ -117,6 +118,11 @@ class Shell:
     @cached_property
     def nav(self) -> Nav:
         return navigation(self)
+
+    @cached_property
+    def unread(self) -> int:
+        """How many notices the reader has not read."""
+        return unread(self.user) if isinstance(self.user, User) else 0
 
     def live_claims(self) -> int:
         """How many claims that are not over the reader has in sight: their own, all of them for an admin."""

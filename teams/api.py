@@ -4,14 +4,26 @@ from django.db.models import Count, OuterRef, QuerySet, Subquery
 from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import extend_schema
 from rest_framework import mixins, viewsets
+from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from core.paging import Cursor
 from teams.access import asker
-from teams.models import ApiToken, Membership, Team, User
-from teams.serializers import MeOut, TeamDetailOut, TeamOut, TokenIn, TokenMadeOut, TokenOut
+from teams.models import ApiToken, Membership, Notice, Team, User
+from teams.notices import mark_read
+from teams.serializers import (
+    MeOut,
+    NoticeOut,
+    NoticesReadIn,
+    NoticesReadOut,
+    TeamDetailOut,
+    TeamOut,
+    TokenIn,
+    TokenMadeOut,
+    TokenOut,
+)
 from teams.tokens import create_token, revoke_token
 
 
@@ -65,3 +77,22 @@ class TokenViewSet(mixins.ListModelMixin, viewsets.GenericViewSet[ApiToken]):
         """Revoke a token, at once."""
         revoke_token(by=asker(request), token=get_object_or_404(self.get_queryset(), pk=pk))
         return Response(status=204)
+
+
+class NoticeViewSet(mixins.ListModelMixin, viewsets.GenericViewSet[Notice]):
+    """What the portal had to tell the asker, newest first."""
+
+    queryset = Notice.objects.none()
+    serializer_class = NoticeOut
+    pagination_class = type("Newest", (Cursor,), {"ordering": ("-created_at", "-id")})
+
+    def get_queryset(self) -> QuerySet[Notice]:
+        return Notice.objects.filter(user=asker(self.request))
+
+    @extend_schema(request=NoticesReadIn, responses=NoticesReadOut)
+    @action(detail=False, methods=["post"])
+    def read(self, request: Request) -> Response:
+        """Mark notices as read. Those of other people are left alone."""
+        asked = NoticesReadIn(data=request.data)
+        asked.is_valid(raise_exception=True)
+        return Response({"read": mark_read(by=asker(request), ids=asked.validated_data["ids"])})

@@ -23,8 +23,13 @@ class ProfileForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic whi
 
     class Meta:
         model = User
-        fields = ("first_name", "last_name", "email", "timezone", "theme")
-        labels = {"first_name": _("First name"), "last_name": _("Last name"), "theme": _("Theme")}
+        fields = ("first_name", "last_name", "email", "mail", "timezone", "theme")
+        labels = {
+            "first_name": _("First name"),
+            "last_name": _("Last name"),
+            "theme": _("Theme"),
+            "mail": _("Sent to you by mail"),
+        }
 
 
 class MemberForm(forms.Form):

@@ -1,9 +1,11 @@
 """Telling people what they should know. Whoever tells names the event, so that telling twice tells once."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import partial
+from uuid import UUID
 
 from django.db import transaction
+from django.utils import timezone
 
 from teams import tasks
 from teams.models import Notice, User
@@ -24,3 +26,13 @@ def tell(
     if rows:
         Notice.objects.bulk_create(rows, ignore_conflicts=True)
         transaction.on_commit(partial(tasks.mail_notices.delay))
+
+
+def unread(user: User) -> int:
+    return Notice.objects.filter(user=user, read_at=None).count()
+
+
+def mark_read(*, by: User, ids: Collection[UUID] | None = None) -> int:
+    """Mark the notices of `by` with these ids as read, all of them for None; return how many were unread."""
+    mine = Notice.objects.filter(user=by, read_at=None)
+    return (mine if ids is None else mine.filter(pk__in=ids)).update(read_at=timezone.now())

@@ -2,7 +2,7 @@
 
 from rest_framework import serializers
 
-from teams.models import ApiToken, Membership, Team, User
+from teams.models import ApiToken, Membership, Notice, Team, User
 
 
 class MembershipOut(serializers.ModelSerializer[Membership]):
@@ -76,3 +76,19 @@ class TokenIn(serializers.Serializer[ApiToken]):
     expires_at = serializers.DateTimeField(
         allow_null=True, default=None, help_text="Null: until it is revoked."
     )
+
+
+class NoticeOut(serializers.ModelSerializer[Notice]):
+    class Meta:
+        model = Notice
+        fields = ("id", "title", "body", "url", "important", "created_at", "read_at")
+
+
+class NoticesReadIn(serializers.Serializer[Notice]):
+    ids = serializers.ListField(
+        child=serializers.UUIDField(), allow_null=True, default=None, help_text="Null: all of them."
+    )
+
+
+class NoticesReadOut(serializers.Serializer[Notice]):
+    read = serializers.IntegerField(help_text="How many of them were unread")

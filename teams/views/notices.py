@@ -1,0 +1,101 @@
+"""What the portal had to tell a person: the list, the bell above every page, and reading."""
+
+from uuid import UUID
+
+from django import forms
+from django.contrib import messages
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
+from django.views.decorators.http import require_POST, require_safe
+from django_filters import ChoiceFilter, FilterSet
+
+from core.listing import Column, Listing
+from teams.access import asker
+from teams.models import Notice
+from teams.notices import mark_read
+
+UNREAD, IMPORTANT = "unread", "important"
+
+
+class NoticeFilter(FilterSet):
+    show = ChoiceFilter(
+        label=gettext_lazy("Show"),
+        choices=[(UNREAD, gettext_lazy("unread")), (IMPORTANT, gettext_lazy("what needs me"))],
+        method="by_kind",
+        empty_label=gettext_lazy("All"),
+    )
+
+    class Meta:
+        model = Notice
+        fields: tuple[str, ...] = ()
+        form = forms.Form
+
+    def by_kind(self, notices: QuerySet[Notice], name: str, value: str) -> QuerySet[Notice]:
+        return notices.filter(read_at=None) if value == UNREAD else notices.filter(important=True)
+
+
+COLUMNS: list[Column[Notice]] = [
+    Column("title", gettext_lazy("Notice"), lambda notice: notice.title, fixed=True),
+    Column("created", gettext_lazy("When"), lambda notice: notice.created_at.isoformat(), sort="created_at"),
+    Column("body", gettext_lazy("What it says"), lambda notice: notice.body, shown=False),
+    Column("read", gettext_lazy("Read"), lambda notice: notice.read_at and notice.read_at.isoformat()),
+]
+
+
+@require_safe
+def notices(request: HttpRequest) -> HttpResponseBase:
+    """The notices of the reader, newest first."""
+    listing = Listing(
+        request,
+        Notice.objects.filter(user=asker(request)),
+        columns=COLUMNS,
+        title=_("Notices"),
+        filters=NoticeFilter,
+        search=("title", "body"),
+        sort="-created",
+    )
+    empty = _("What happens to your claims, and what waits for your decision, will stand here.")
+    return listing.respond(
+        "teams/notices.html",
+        {"empty_icon": "bell", "empty_title": _("Nothing to tell"), "empty_text": empty},
+    )
+
+
+@require_safe
+def bell(request: HttpRequest) -> HttpResponse:
+    """The bell alone, which renews itself."""
+    return render(request, "teams/_bell.html")
+
+
+@require_safe
+def follow(request: HttpRequest, notice_id: UUID) -> HttpResponse:
+    """Go to what a notice is about. It counts as read from then on, which is all that this changes."""
+    notice = get_object_or_404(Notice, pk=notice_id, user=asker(request))
+    mark_read(by=asker(request), ids=[notice.pk])
+    return redirect(notice.url or reverse("teams:notices"))
+
+
+@require_POST
+def read(request: HttpRequest) -> HttpResponse:
+    """Mark the notices that are named as read, or all of them where none is."""
+    chosen = IdsForm(request.POST)
+    if not chosen.is_valid():
+        return HttpResponse(_("A notice is named by its id."), status=422)
+    count = mark_read(by=asker(request), ids=chosen.cleaned_data["id"])
+    told = ngettext("%(count)d notice is read.", "%(count)d notices are read.", count)
+    messages.success(request, told % {"count": count})
+    return redirect("teams:notices")
+
+
+class IdsForm(forms.Form):
+    id = forms.TypedMultipleChoiceField(required=False, coerce=UUID, empty_value=None)
+
+    def __init__(self, data: object) -> None:
+        super().__init__(data)
+        ids = [(value, value) for value in getattr(data, "getlist", lambda _name: [])("id")]
+        self.fields["id"].choices = ids  # type: ignore[attr-defined]
