@@ -37,10 +37,14 @@ class RequestPreview:
     manifest: str  # YAML
     kinds: frozenset[DeviceKind]  # of the devices that match, which is what a price depends on
     problems: tuple[str, ...]
-    cautions: tuple[str, ...]
     picture: Picture = field(repr=False)
     help: tuple[Relief, ...] = ()  # asked for only where it does not fit, or on demand
     offers: tuple[Offer, ...] = ()  # likewise
+
+    @property
+    def cautions(self) -> list[str]:
+        """What the request needs of the driver that the portal cannot see."""
+        return [] if self.problems else cautions(self.wish.spec)
 
     @property
     def fits_quota(self) -> bool:
@@ -92,7 +96,6 @@ def preview(
         manifest=to_yaml(object_of_wish(wish)),
         kinds=kinds_for(cluster.pk, picture, wish.spec),
         problems=tuple(wish.problems),
-        cautions=() if wish.problems else tuple(cautions(wish.spec)),
         picture=picture,
     )
     if found.fits and not with_help:

@@ -17,10 +17,10 @@ from teams.access import is_platform_admin
 from teams.models import Team, User
 
 LIMITS = (
-    *("scalable", "max_devices", "max_duration", "default_duration", "deliveries"),
+    *("scalable", "max_devices", "max_duration", "default_duration", "grace", "extension", "deliveries"),
     *("approval", "automatic_devices", "automatic_duration"),
 )
-RESERVED = frozenset(("new", "lint", "match"))  # pages have these addresses
+RESERVED = frozenset(("new", "lint", "match", "export", "import", "presets"))  # pages have these addresses
 
 
 @transaction.atomic(durable=True)
@@ -37,6 +37,8 @@ def save_profile(
     max_devices: int = 1,
     max_duration: timedelta = timedelta(days=14),
     default_duration: timedelta = timedelta(hours=24),
+    grace: timedelta = timedelta(0),
+    extension: timedelta = timedelta(0),
     deliveries: Collection[str] = (Delivery.CLAIM, Delivery.TEMPLATE),
     approval: str = Approval.LEAD,
     automatic_devices: int = 0,
@@ -54,11 +56,34 @@ def save_profile(
         "max_devices": max_devices,
         "max_duration": max_duration,
         "default_duration": default_duration,
+        "grace": grace,
+        "extension": extension,
         "deliveries": [choice for choice in Delivery.values if choice in deliveries],
         "approval": approval,
         "automatic_devices": automatic_devices,
         "automatic_duration": automatic_duration,
     }
+    return write_profile(
+        by=by, profile=profile, slug=slug, title=title, use=use, teams=teams, spec=spec, limits=limits
+    )
+
+
+def write_profile(
+    *,
+    by: User,
+    profile: Profile | None,
+    slug: str,
+    title: str,
+    use: str,
+    teams: Collection[Team],
+    spec: dict[str, Any],
+    limits: dict[str, Any],
+) -> ProfileVersion:
+    """
+    Do what `save_profile` does inside the caller's transaction; `limits` has every name of LIMITS.
+
+    Raises Conflict for a taken slug, Invalid with all problems.
+    """
     problems = [*_page_problems(slug, title), *_limit_problems(spec, limits)]
     problems += [problem.message for problem in validation.problems(spec)]
     if problems:
@@ -176,6 +201,8 @@ def _limit_problems(spec: dict[str, Any], limits: dict[str, Any]) -> list[str]:
         )
     if not timedelta(0) < limits["default_duration"] <= limits["max_duration"]:
         problems.append(_("The usual duration must be longer than nothing and no longer than the longest."))
+    if limits["grace"] < timedelta(0) or limits["extension"] < timedelta(0):
+        problems.append(_("Neither the time after the end nor an extension can be less than nothing."))
     if not limits["deliveries"]:
         problems.append(_("A profile needs at least one kind of delivery."))
     if limits["approval"] not in Approval.values:
