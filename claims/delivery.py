@@ -94,7 +94,11 @@ def _write(claim: Claim, gateway: Gateway) -> None:
     try:
         standing = _find_or_create(claim, gateway, kind)
     except Refused as error:
-        if error.quota:
+        if error.mendable:
+            note(
+                claim, _("%(cluster)s refused it: %(error)s The portal goes on trying.") % _said(claim, error)
+            )
+        elif error.quota:
             _back_to_people(claim, _("%(cluster)s refused it: %(error)s") % _said(claim, error))
         else:
             _fail(claim, error)

@@ -46,7 +46,8 @@ def error_of(code: int, body: bytes, asked: Asked) -> ClusterError | Expired:
     message = str(status.get("message") or "").strip()
     match code:
         case 401:
-            return Refused(_("The cluster does not know the credentials: they are wrong, or have run out."))
+            told = _("The cluster does not know the credentials: they are wrong, or have run out.")
+            return Refused(told, mendable=True)
         case 403:
             return refusal(message, asked)
         case 404 | 405:
@@ -95,7 +96,10 @@ def refusal(message: str, asked: Asked) -> Refused:
         told = _("The credentials may not %(verb)s %(object)s: they lack “%(verb)s” on “%(resource)s”.")
         full = f"{resource}.{group}" if group else resource
         return Refused(
-            told % {"verb": verb, "object": asked.object, "resource": full}, verb=verb, resource=resource
+            told % {"verb": verb, "object": asked.object, "resource": full},
+            verb=verb,
+            resource=resource,
+            mendable=True,
         )
     told = _("The cluster does not allow to %(verb)s %(object)s: %(message)s.")
     names = {"verb": asked.verb, "object": asked.object, "message": message.rstrip(".") or "403"}

@@ -22,17 +22,22 @@ class Refused(ClusterError):
     """
     401 or 403. `verb` and `resource` are what the credentials lack.
 
-    `quota` is True for an exceeded ResourceQuota; the message is then the cluster's own sentence.
+    `quota` is True for an exceeded ResourceQuota; the message is then the cluster's own sentence. `mendable`
+    is True where the credentials lack something that a platform admin can give them, and also while an API
+    server starts, which refuses everybody until it has read its roles.
     """
 
     code = "cluster-refused"
     status = 502
 
-    def __init__(self, message: str, *, verb: str = "", resource: str = "", quota: bool = False) -> None:
+    def __init__(
+        self, message: str, *, verb: str = "", resource: str = "", quota: bool = False, mendable: bool = False
+    ) -> None:
         super().__init__(message)
         self.verb = verb
         self.resource = resource
         self.quota = quota
+        self.mendable = mendable
 
 
 class ClusterConflict(ClusterError):

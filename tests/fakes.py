@@ -227,7 +227,8 @@ class FakeGateway:
         if self._failures:
             raise self._failures.pop(0)
         if ("patch" if verb == "apply" else verb, plural) in self.denied:
-            raise Refused(f"The credentials may not {verb} {plural}.", verb=verb, resource=plural)
+            told = f"The credentials may not {verb} {plural}."
+            raise Refused(told, verb=verb, resource=plural, mendable=True)
 
     def _key(self, kind: Kind, manifest: Manifest) -> tuple[str, str, str]:
         return kind.plural, _namespace(manifest), str(manifest["metadata"]["name"])

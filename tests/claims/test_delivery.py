@@ -119,6 +119,21 @@ def test_what_the_cluster_refuses_fails_with_its_sentence(approved, gateway, ret
     assert claim.problem == claim.history.last().why == f"fra-1 refused it: {error}"
 
 
+def test_a_permission_that_is_missing_is_waited_for(approved, gateway):
+    """An API server that starts refuses everybody until it has read its roles."""
+    claim = approved()
+    gateway.fail(Refused("The credentials may not create resourceclaims.", mendable=True))
+    tasks.deliver(str(claim.pk))
+    claim.refresh_from_db()
+    assert claim.state == ClaimState.APPROVED
+    assert claim.problem == (
+        "fra-1 refused it: The credentials may not create resourceclaims. The portal goes on trying."
+    )
+    tasks.sweep()
+    claim.refresh_from_db()
+    assert (claim.state, claim.problem) == (ClaimState.PROVISIONED, "")
+
+
 def test_a_quota_of_the_cluster_sends_it_back_to_a_person_and_not_in_circles(approved, gateway):
     claim = approved()
     gateway.fail(Refused("exceeded quota: gpus, requested: 1, used: 4, limited: 4", quota=True))

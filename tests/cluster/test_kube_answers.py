@@ -160,6 +160,22 @@ def test_every_answer_becomes_one_of_four_errors_with_a_sentence(server, gateway
     assert problem.value.message.endswith(".")
 
 
+@pytest.mark.parametrize(
+    ("answer", "mendable"),
+    [
+        (status(401, "Unauthorized"), True),
+        (status(403, 'User "p" cannot create resource "pods" in API group ""'), True),
+        (status(403, "pods is forbidden: policy x"), False),
+        (status(403, "exceeded quota: q, requested: a=1, used: a=1, limited: a=1"), False),
+    ],
+)
+def test_only_what_the_credentials_lack_can_be_mended_by_waiting(server, gateway, answer, mendable):
+    server.answers = [answer]
+    with pytest.raises(Refused) as problem:
+        list(gateway.list(NODE))
+    assert problem.value.mendable == mendable
+
+
 def test_silence_is_unreachable(server, gateway, monkeypatch):
     monkeypatch.setitem(transport.Transport.send.__kwdefaults__, "read_seconds", 0.2)
     server.answers = [Answer(silent=True)]
