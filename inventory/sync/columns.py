@@ -16,6 +16,7 @@ from inventory.models import (
     ResourceClaimTemplate,
     ResourceSlice,
 )
+from inventory.sync.extended import asked_by
 from inventory.sync.trim import trim
 
 CLAIM_LABEL = "gpu.dragoman.dev/claim"
@@ -136,6 +137,7 @@ def _pod(pod: Manifest) -> Columns:
         "message": next((c.get("message") or "" for c in waiting), ""),
         "claims": sorted({*named, *made, *([extended] if extended else [])}),
         "templates": sorted({name for name in templates if name}),
+        "extended": asked_by(spec),
         "deleting_since": instant(pod["metadata"].get("deletionTimestamp")),
     }
 

@@ -1,82 +1,28 @@
 """Delivery and reconciliation on the real control plane: what is claimed about Kubernetes is seen there."""
 
-import itertools
-from contextlib import contextmanager
-
 import pytest
 
 from claims import manifests, tasks
 from claims.models import Claim, TeamNamespace
 from claims.services import approve, release
 from claims.states import ClaimState
-from cluster.credentials import from_kubeconfig
-from cluster.kinds import NAMESPACE, POD, RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE, RESOURCE_QUOTA
-from cluster.kube import KubeGateway
-from inventory.models import Cluster
+from cluster.kinds import POD, RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE, RESOURCE_QUOTA
 from inventory.sync.once import sync_once
 from tests.controlplane.client import eventually
 from tests.factories import make_spec
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.django_db(transaction=True)]
 CHARGED = "gpu.nvidia.com.deviceclass.resource.k8s.io/devices"
-_numbers = itertools.count(1)
 
 
-@pytest.fixture
-def admin(controlplane):
-    gateway = KubeGateway(from_kubeconfig(controlplane.kubeconfig("admin")))
-    yield gateway
-    gateway.close()
-
-
-@pytest.fixture
-def gateway(controlplane, admin, fra, vision, monkeypatch):
-    """`fra` is the control plane, through the portal's own account; vision has a new namespace."""
-    portal = KubeGateway(from_kubeconfig(controlplane.kubeconfig("portal")))
-    namespace = f"vision-{next(_numbers)}"
-    admin.create(NAMESPACE, {"metadata": {"name": namespace}})
-    TeamNamespace.objects.filter(team=vision, cluster=fra).update(namespace=namespace)
-    Cluster.objects.filter(pk=fra.pk).update(uid=portal.identity())
-
-    @contextmanager
-    def connected(cluster):
-        yield portal
-
-    monkeypatch.setattr("claims.delivery.gateway_for", connected)
-    yield portal
-    portal.close()
-
-
-@pytest.fixture
-def approved(ask, lena):
-    def make(**wish):
-        claim = ask(**wish)
-        approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
-        return Claim.objects.get(pk=claim.pk)
-
-    return make
-
-
-def until(claim, state, fra, gateway, *, seconds: float = 40) -> Claim:
-    """Follow the cluster until the claim is in this state."""
-
-    def reached():
-        sync_once(fra, gateway)
-        tasks.sweep()
-        found = Claim.objects.get(pk=claim.pk)
-        return found if found.state == state else None
-
-    return eventually(reached, seconds=seconds, what=f"{claim} {state}")
-
-
-def test_a_claim_is_held_by_a_pod_and_given_back(approved, gateway, admin, fra, alice):
+def test_a_claim_is_held_by_a_pod_and_given_back(approved, gateway, admin, fra, alice, until):
     claim = approved(devices=2)
     assert claim.state == ClaimState.PROVISIONED
     sync_once(fra, gateway)
     assert Claim.objects.get(pk=claim.pk).problem == ""  # the server's defaults make no other spec
 
     pod = admin.create(POD, manifests.pod_of(claim))
-    claim = until(claim, ClaimState.ALLOCATED, fra, gateway)
+    claim = until(claim, ClaimState.ALLOCATED)
     rows = list(claim.allocations.all())
     assert len(rows) == 2
     assert all(row.node_name and row.product and row.uuid for row in rows)
@@ -85,18 +31,18 @@ def test_a_claim_is_held_by_a_pod_and_given_back(approved, gateway, admin, fra, 
     tasks.sweep()
     assert Claim.objects.get(pk=claim.pk).state == ClaimState.RELEASING
     admin.delete(POD, pod["metadata"]["name"], namespace=claim.namespace)
-    claim = until(claim, ClaimState.RELEASED, fra, gateway)
+    claim = until(claim, ClaimState.RELEASED)
     assert gateway.get(RESOURCE_CLAIM, claim.name, namespace=claim.namespace) is None
     assert not claim.allocations.filter(ended_at=None).exists()
 
 
-def test_a_template_makes_a_claim_per_pod(approved, gateway, admin, fra, alice):
+def test_a_template_makes_a_claim_per_pod(approved, gateway, admin, fra, alice, until):
     claim = approved(delivery="template", parallel=2)
     for number in range(2):
         pod = manifests.pod_of(claim)
         pod["metadata"]["name"] = f"pod-{number}"
         admin.create(POD, pod)
-    claim = until(claim, ClaimState.ALLOCATED, fra, gateway)
+    claim = until(claim, ClaimState.ALLOCATED)
 
     def both_hold():
         sync_once(fra, gateway)
@@ -109,7 +55,7 @@ def test_a_template_makes_a_claim_per_pod(approved, gateway, admin, fra, alice):
     assert Claim.objects.get(pk=claim.pk).state == ClaimState.RELEASING
     for number in range(2):
         admin.delete(POD, f"pod-{number}", namespace=claim.namespace)
-    until(claim, ClaimState.RELEASED, fra, gateway)
+    until(claim, ClaimState.RELEASED)
 
 
 def test_a_foreign_claim_of_that_name_is_not_touched(approved, gateway, admin, vision, fra):

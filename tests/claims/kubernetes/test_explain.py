@@ -1,22 +1,18 @@
 """What a real control plane says, read through the portal's account, and explained."""
 
 import itertools
-from contextlib import contextmanager
 
 import pytest
 
 from claims import manifests
 from claims.explain import explain
 from claims.explain.stages import Stage
-from claims.models import Claim, TeamNamespace
+from claims.models import Claim
 from claims.services import approve
 from claims.states import ClaimState
-from cluster.credentials import from_kubeconfig
-from cluster.kinds import NAMESPACE, POD, RESOURCE_QUOTA
-from cluster.kube import KubeGateway
-from inventory import picture
+from cluster.kinds import POD, RESOURCE_QUOTA
 from inventory.events import read_events
-from inventory.models import Cluster, Pod
+from inventory.models import Pod
 from inventory.sync.once import sync_once
 from tests.controlplane.client import eventually
 from tests.factories import make_profile, make_spec
@@ -25,33 +21,6 @@ pytestmark = [pytest.mark.controlplane, pytest.mark.django_db(transaction=True)]
 CHARGED = "gpu.nvidia.com.deviceclass.resource.k8s.io/devices"
 PATIENCE = 90  # seconds
 _numbers = itertools.count(1)
-
-
-@pytest.fixture
-def admin(controlplane):
-    gateway = KubeGateway(from_kubeconfig(controlplane.kubeconfig("admin")))
-    yield gateway
-    gateway.close()
-
-
-@pytest.fixture
-def gateway(controlplane, admin, fra, vision, monkeypatch):
-    """`fra` is the control plane, through the portal's own account; vision has a new namespace."""
-    portal = KubeGateway(from_kubeconfig(controlplane.kubeconfig("portal")))
-    namespace = f"explained-{next(_numbers)}"
-    admin.create(NAMESPACE, {"metadata": {"name": namespace}})
-    TeamNamespace.objects.filter(team=vision, cluster=fra).update(namespace=namespace)
-    Cluster.objects.filter(pk=fra.pk).update(uid=portal.identity())
-    picture.forget()
-
-    @contextmanager
-    def connected(cluster):
-        yield portal
-
-    monkeypatch.setattr("claims.delivery.gateway_for", connected)
-    yield portal
-    portal.close()
-    picture.forget()
 
 
 @pytest.fixture

@@ -1,0 +1,76 @@
+"""The people of `tests.claims` on the real control plane, instead of a gateway in memory."""
+
+import itertools
+from contextlib import contextmanager
+
+import pytest
+
+from claims import tasks
+from claims.models import Claim, TeamNamespace
+from claims.services import approve
+from cluster.credentials import from_kubeconfig
+from cluster.kinds import NAMESPACE
+from cluster.kube import KubeGateway
+from inventory import picture
+from inventory.models import Cluster
+from inventory.sync.once import sync_once
+from tests.controlplane.client import eventually
+
+PATIENCE = 90  # seconds
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def admin(controlplane):
+    """A cluster admin; also whoever starts the pods."""
+    gateway = KubeGateway(from_kubeconfig(controlplane.kubeconfig("admin")))
+    yield gateway
+    gateway.close()
+
+
+@pytest.fixture
+def gateway(controlplane, admin, fra, vision, monkeypatch):
+    """`fra` is the control plane, through the portal's own account; vision has a new namespace."""
+    portal = KubeGateway(from_kubeconfig(controlplane.kubeconfig("portal")))
+    namespace = f"vision-{next(_numbers)}"
+    admin.create(NAMESPACE, {"metadata": {"name": namespace}})
+    TeamNamespace.objects.filter(team=vision, cluster=fra).update(namespace=namespace)
+    Cluster.objects.filter(pk=fra.pk).update(uid=portal.identity())
+    picture.forget()
+
+    @contextmanager
+    def connected(cluster):
+        yield portal
+
+    monkeypatch.setattr("claims.delivery.gateway_for", connected)
+    yield portal
+    portal.close()
+    picture.forget()
+
+
+@pytest.fixture
+def approved(ask, lena):
+    """Ask as alice, approve as lena; tasks run at once, so the object is written when this returns."""
+
+    def make(**wish):
+        claim = ask(**wish)
+        approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
+        return Claim.objects.get(pk=claim.pk)
+
+    return make
+
+
+@pytest.fixture
+def until(fra, gateway):
+    """Follow the cluster until a claim is in a state, and return it."""
+
+    def follow(claim, state):
+        def reached():
+            sync_once(fra, gateway)
+            tasks.sweep()
+            found = Claim.objects.get(pk=claim.pk)
+            return found if found.state == state else None
+
+        return eventually(reached, seconds=PATIENCE, what=f"{claim} {state}")
+
+    return follow
