@@ -3,7 +3,8 @@ Profiles as people choose them: what there is and is free now, who has to approv
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from uuid import UUID
 
 from django.utils.translation import gettext as _
@@ -11,6 +12,9 @@ from django.utils.translation import ngettext
 
 from claims.kinds import DeviceKind, kinds_among
 from claims.models import Approval, Profile, ProfileVersion, Quota, TeamNamespace
+from claims.pricing import prices_of
+from claims.sharing import Sharing, sharing_of
+from claims.waits import NO_WAITS, Waits, waits
 from core.times import duration
 from dra import quota
 from dra.cel import CelError
@@ -31,7 +35,8 @@ class CatalogueEntry:
     now.
 
     Both are None where a selector cannot be run here: unknown, not 0. `kinds` are those of the devices that
-    match, which is what a price depends on.
+    match, which is what a price depends on; `price` is the most that one of them costs an hour, None where
+    nobody knows.
     """
 
     profile: Profile
@@ -41,6 +46,33 @@ class CatalogueEntry:
     kinds: frozenset[DeviceKind]
     approval_sentence: str
     reason: str  # why it may not be requested, "" if it may
+    price: Decimal | None = None
+    waits: Waits = NO_WAITS
+
+    @property
+    def taken(self) -> int:
+        return (self.total or 0) - (self.free or 0)
+
+    @property
+    def memory(self) -> int | None:
+        """Bytes that every device that matches has at least; None where that cannot be told."""
+        sizes = [kind.memory_bytes for kind in self.kinds]
+        known = [size for size in sizes if size is not None]
+        return min(known) if known and len(known) == len(sizes) else None
+
+    @property
+    def memory_most(self) -> int | None:
+        """Bytes of the largest device that matches."""
+        return max((kind.memory_bytes or 0 for kind in self.kinds), default=0) or None
+
+    @property
+    def sharing(self) -> list[Sharing]:
+        return sharing_of(self.version.spec, [kind.fraction for kind in self.kinds])
+
+    @property
+    def asks_nobody(self) -> bool:
+        """Whether some requests need no approval."""
+        return self.version.approval == Approval.AUTOMATIC or self.version.automatic_devices > 0
 
     @property
     def products(self) -> list[str]:
@@ -76,7 +108,12 @@ def entries(user: User, profiles: Iterable[Profile]) -> list[CatalogueEntry]:
     by_id = {profile.pk: profile for profile in found}
     asker = _asker(user)
     pictures = {cluster.pk: picture_of(cluster) for cluster in asker.clusters}
-    return [_entry(by_id[pk], asker, pictures) for pk in ids if pk in by_id]
+    counted = [_entry(by_id[pk], asker, pictures) for pk in ids if pk in by_id]
+    prices, waited = prices_of([entry.kinds for entry in counted]), waits()
+    return [
+        replace(entry, price=price, waits=waited.get(entry.profile.pk, NO_WAITS))
+        for entry, price in zip(counted, prices, strict=True)
+    ]
 
 
 def approval_sentence(version: ProfileVersion) -> str:
@@ -86,6 +123,7 @@ def approval_sentence(version: ProfileVersion) -> str:
     who = {
         Approval.LEAD: _("A lead of your team approves."),
         Approval.ADMIN: _("A platform admin approves."),
+        Approval.BOTH: _("A lead of your team approves, then a platform admin."),
     }[Approval(version.approval)]
     if not version.automatic_devices:
         return who

@@ -19,12 +19,16 @@ NAMED_BY = ("productName", "model", "type", "profile", "accelerator", "partition
 
 @dataclass(frozen=True, slots=True)
 class DeviceKind:
-    """Devices that are alike in one cluster. `fraction` is the part of a whole one that each of them is."""
+    """
+    Devices that are alike in one cluster. `fraction` is the part of a whole one that each of them is;
+    `memory_bytes` is None where a device does not say.
+    """
 
     cluster_id: UUID
     driver: str
     product: str
     fraction: Fraction
+    memory_bytes: int | None = None
 
 
 def kinds_among(cluster_id: UUID, picture: Picture, devices: Column) -> frozenset[DeviceKind]:
@@ -35,7 +39,9 @@ def kinds_among(cluster_id: UUID, picture: Picture, devices: Column) -> frozense
         look = _look(device)
         if look not in found:
             known = describe(device.driver, device.raw)
-            found[look] = DeviceKind(cluster_id, device.driver, known.product, known.fraction)
+            found[look] = DeviceKind(
+                cluster_id, device.driver, known.product, known.fraction, known.memory_bytes
+            )
     return frozenset(found.values())
 
 
@@ -60,4 +66,5 @@ def kinds_for(cluster_id: UUID, picture: Picture, spec: Json) -> frozenset[Devic
 
 def _look(device: PoolDevice) -> Hashable:
     attributes = device.raw.get("attributes") or {}
-    return device.driver, tuple(str(attributes.get(name)) for name in NAMED_BY)
+    memory = str((device.raw.get("capacity") or {}).get("memory"))
+    return device.driver, memory, tuple(str(attributes.get(name)) for name in NAMED_BY)

@@ -5,6 +5,7 @@ from django.urls import URLPattern, URLResolver, path
 from claims.views import (
     approvals,
     catalogue,
+    compare,
     detail,
     ending,
     endings,
@@ -19,6 +20,7 @@ from claims.views import (
 app_name = "claims"
 urlpatterns: list[URLPattern | URLResolver] = [
     path("catalogue/", catalogue.catalogue_page, name="catalogue"),
+    path("catalogue/compare/", compare.catalogue_compare, name="catalogue_compare"),
     path("catalogue/<slug:slug>/", profiles.profile, name="profile"),
     path("claims/", listing.claims, name="list"),
     path("claims/request/", request.request_form, name="request"),

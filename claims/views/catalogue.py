@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.http import HttpRequest, HttpResponse
@@ -10,19 +12,17 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from claims.catalogue import CatalogueEntry, catalogue
-from claims.models import Approval, TeamNamespace
+from claims.catalogue_filter import narrowed
+from claims.forms.catalogue import CatalogueForm
+from claims.models import TeamNamespace
 from claims.models.profile import Delivery
 from claims.views.words import condition_of
+from core.listing import harmless
+from core.times import duration
 from dra.objects import asks
 from inventory.freshness import OF_DEVICES, Age, ages
 from teams.access import asker, is_platform_admin, teams_where
 from teams.models import Role
-
-SORTS = {
-    "title": lambda card: card.entry.profile.title.lower(),
-    "free": lambda card: -(card.entry.free or 0),
-    "devices": lambda card: -card.entry.version.max_devices,
-}
 
 
 @dataclass(frozen=True)
@@ -32,42 +32,28 @@ class Card:
     entry: CatalogueEntry
     asks_for: str
     deliveries: str
-
-    @property
-    def taken(self) -> int:
-        return (self.entry.total or 0) - (self.entry.free or 0)
-
-    def matches(self, words: list[str]) -> bool:
-        profile = self.entry.profile
-        text = " ".join(
-            [profile.title, profile.slug, profile.use, self.asks_for, *self.entry.products]
-        ).lower()
-        return all(word in text for word in words)
+    sharing: str
 
 
 @require_safe
 def catalogue_page(request: HttpRequest) -> HttpResponse:
-    """Cards, or a table to compare; every filter stands in the address and works without JavaScript."""
+    """
+    Cards or a table; every filter stands in the address and works without JavaScript. `format=csv` gives
+    what is shown as CSV.
+    """
     query = request.GET
-    cards = [card_of(entry) for entry in catalogue(asker(request)) if entry.profile.retired_at is None]
-    picked = set(query.getlist("pick"))
-    shown = [card for card in cards if card.matches(query.get("q", "").lower().split())]
-    if query.get("free"):
-        shown = [card for card in shown if card.entry.free]
-    if query.get("automatic"):
-        shown = [card for card in shown if asks_nobody(card.entry)]
-    if query.get("view") == "compare" and picked:
-        shown = [card for card in shown if card.entry.profile.slug in picked]
-    sort = query.get("sort") if query.get("sort") in SORTS else "title"
+    every = [entry for entry in catalogue(asker(request)) if entry.profile.retired_at is None]
+    form = CatalogueForm(query, models={product for entry in every for product in entry.products})
+    shown = [card_of(entry) for entry in narrowed(every, form.wanted, form.order)]
+    if query.get("format") == "csv":
+        return as_csv(shown)
     page = {
-        "cards": sorted(shown, key=SORTS[sort or "title"]),
-        "total": len(cards),
-        "open": sum(card.entry.may_request for card in cards),
-        "picked": picked,
-        "sort": sort,
-        "sorts": [("title", _("name")), ("free", _("free now")), ("devices", _("most devices"))],
-        "view": query.get("view"),
-        "as_table": query.get("view") in ("table", "compare"),
+        "cards": shown,
+        "form": form,
+        "total": len(every),
+        "open": sum(entry.may_request for entry in every),
+        "picked": set(query.getlist("profile")),
+        "as_table": query.get("view") == "table",
         "ages": ages_of(request),
         "is_admin": is_platform_admin(request.user),
     }
@@ -90,8 +76,32 @@ def card_of(entry: CatalogueEntry) -> Card:
         conditions = [condition_of(text) or _("a CEL selector") for text in ask.expressions]
         parts.append(", ".join([ask.class_name, *conditions]))
     deliveries = [str(label) for value, label in Delivery.choices if value in entry.version.deliveries]
-    return Card(entry, _(", or ").join(dict.fromkeys(parts)), ", ".join(deliveries))
+    sharing = _(" or ").join(str(mode.label) for mode in entry.sharing)
+    return Card(entry, _(", or ").join(dict.fromkeys(parts)), ", ".join(deliveries), sharing)
 
 
-def asks_nobody(entry: CatalogueEntry) -> bool:
-    return entry.version.approval == Approval.AUTOMATIC or entry.version.automatic_devices > 0
+def as_csv(cards: Sequence[Card]) -> HttpResponse:
+    """Return one line per profile; what is unknown is empty, memory in bytes, waits in words."""
+    response = HttpResponse(content_type="text/csv; charset=utf-8")
+    response["Content-Disposition"] = 'attachment; filename="catalogue.csv"'
+    writer = csv.writer(response)
+    names = (
+        *("profile", "title", "version", "use", "models", "memory at least", "sharing", "asks for"),
+        *("price per hour", "free", "total", "wait median", "wait 90 %", "decision median", "decision 90 %"),
+        *("most devices", "usual duration", "longest duration", "approval", "why not"),
+    )
+    writer.writerow(names)
+    for card in cards:
+        entry, version = card.entry, card.entry.version
+        waits = (entry.waits.device.median, entry.waits.device.most)
+        decisions = (entry.waits.decision.median, entry.waits.decision.most)
+        cells = (
+            *(entry.profile.slug, entry.profile.title, version.number, entry.profile.use),
+            *(", ".join(entry.products), entry.memory, card.sharing, card.asks_for),
+            *(entry.price, entry.free, entry.total),
+            *(None if span is None else duration(span) for span in (*waits, *decisions)),
+            *(version.max_devices, duration(version.default_duration), duration(version.max_duration)),
+            *(entry.approval_sentence, entry.reason),
+        )
+        writer.writerow([harmless(cell) for cell in cells])
+    return response

@@ -69,8 +69,6 @@ def test_a_profile_of_another_team_is_not_known(client, alice, vision, quota):
         ("free=1", False),
         ("automatic=1", False),
         ("view=table", True),
-        ("view=compare&pick=train-80", True),
-        ("view=compare&pick=other", False),
         ("sort=free", True),
         ("sort=nonsense", True),
     ],
