@@ -131,12 +131,40 @@ class Claim(models.Model):
             if not unmoved.update(state=to, state_since=Now(), version=F("version") + 1, **fields):
                 return False
             self.history.create(old=self.state, new=to, why=why, by=by)
+            if to == ClaimState.REQUESTED:
+                self.steps.all().delete()  # a request that goes back to people is consented to anew
+            if to in FINAL:
+                self._count_successors_whole()
         self.refresh_from_db(fields=["state", "state_since", "version", *fields])
         return True
 
+    def remark(self, why: str, *, by: User | None = None, **fields: object) -> None:
+        """
+        Write a line of history without a step, and set the columns that changed with it. Call it under the
+        lock of the row.
+        """
+        Claim.objects.filter(pk=self.pk).update(version=F("version") + 1, **fields)
+        self.history.create(old=self.state, new=self.state, why=why, by=by)
+        self.refresh_from_db(fields=["version", *fields])
+
+    def _count_successors_whole(self) -> None:
+        """
+        Nothing of what replaces this claim is carried by it any more.
+
+        It must be in the transaction in which this claim stops counting: the sum of both then never grows,
+        and nobody else can take in between what the successor was promised.
+        """
+        live = self.successors.live()
+        live.update(carried=0, version=F("version") + 1)
+        ClaimCharge.objects.filter(claim__in=live, carried__gt=0).update(carried=0)
+
 
 class Transition(models.Model):
-    """One step of a claim's life: from, to, why, and by whom (nobody: the portal or the cluster)."""
+    """
+    One step of a claim's life: from, to, why, and by whom (nobody: the portal or the cluster).
+
+    One from a state to itself is a remark: the claim was extended, say.
+    """
 
     claim = models.ForeignKey(Claim, models.CASCADE, related_name="history")
     old = models.CharField(max_length=11, blank=True, default="")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Self
 
 from django.contrib.auth.models import AnonymousUser
@@ -38,3 +39,18 @@ class Extension(Ask):
 
     def __str__(self) -> str:
         return f"{self.claim} until {self.until:%Y-%m-%d %H:%M}"
+
+    @property
+    def span(self) -> timedelta:
+        """How much longer than at the time of asking."""
+        return self.until - self.was
+
+    @property
+    def whole(self) -> timedelta:
+        """The whole time of the claim, from its approval on, if it is extended."""
+        return self.until - (self.claim.decided_at or self.claim.created_at)
+
+    @property
+    def is_beyond(self) -> bool:
+        """Tell whether that is longer than the profile allows a request to be."""
+        return self.whole > self.claim.profile_version.max_duration

@@ -1,0 +1,47 @@
+"""Ending earlier than granted. What was granted once can be had back without asking (`claims.extensions`)."""
+
+from datetime import datetime
+
+from django.db import transaction
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.translation import gettext as _
+
+from claims.models import Claim
+from claims.services.own import own, require_running, with_zone
+from core.errors import Invalid
+from core.templatetags.ui import moment
+from core.times import duration as in_words
+from teams.models import User
+from teams.notices import tell
+
+
+@transaction.atomic(durable=True)
+def shorten(*, claim: Claim, by: User, until: datetime) -> Claim:
+    """
+    Move the end of a claim forward to `until`. Twice is once.
+
+    Raises Http404, PermissionDenied, Forbidden, Conflict for a claim that is over, and Invalid for an end
+    that is past, which would be a release, or later than the one it has.
+    """
+    claim = own(claim, by)
+    end = require_running(claim)
+    if until == end:
+        return claim
+    values = {"claim": claim, "end": moment(end), "until": moment(until)}
+    if until <= timezone.now():
+        raise Invalid(_("%(until)s is in the past; to end %(claim)s now, release it.") % values)
+    if until > end:
+        raise Invalid(_("%(claim)s ends on %(end)s already; to keep it longer, extend it.") % values)
+    said = _("Shortened by %(span)s, until %(until)s.") % {**values, "span": in_words(end - until)}
+    claim.remark(said, by=by, expires_at=until)
+    if claim.requested_by != by:
+        tell(
+            [claim.requested_by],
+            key=f"shortened:{claim.pk}:{until.isoformat()}",
+            title=_("%(claim)s ends earlier") % values,
+            body=_("%(person)s has moved its end to %(until)s.")
+            % {"person": by.label, "until": with_zone(until)},
+            url=reverse("claims:detail", args=[claim.pk]),
+        )
+    return claim
