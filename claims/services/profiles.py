@@ -20,7 +20,7 @@ LIMITS = (
     *("scalable", "max_devices", "max_duration", "default_duration", "grace", "extension", "deliveries"),
     *("approval", "automatic_devices", "automatic_duration"),
 )
-RESERVED = frozenset(("new", "lint", "match", "export", "import", "presets"))  # pages have these addresses
+RESERVED = frozenset(("new", "lint", "match", "export", "import", "presets", "compare"))  # of pages
 
 
 @transaction.atomic(durable=True)
@@ -84,9 +84,7 @@ def write_profile(
 
     Raises Conflict for a taken slug, Invalid with all problems.
     """
-    problems = [*_page_problems(slug, title), *_limit_problems(spec, limits)]
-    problems += [problem.message for problem in validation.problems(spec)]
-    if problems:
+    if problems := problems_of(slug, title, spec, limits):
         raise Invalid(" ".join(problems), problems=problems)
     taken = Profile.objects.filter(slug=slug).first()
     if taken is not None and taken != profile:
@@ -127,6 +125,12 @@ def retire_profile(*, by: User, profile: Profile) -> Profile:
     Profile.objects.filter(pk=profile.pk, retired_at=None).update(retired_at=Now())
     profile.refresh_from_db(fields=["retired_at"])
     return profile
+
+
+def problems_of(slug: str, title: str, spec: dict[str, Any], limits: dict[str, Any]) -> list[str]:
+    """Return everything that is wrong with a profile on its own; teams and other profiles do not count."""
+    problems = [*_page_problems(slug, title), *_limit_problems(spec, limits)]
+    return problems + [problem.message for problem in validation.problems(spec)]
 
 
 def require_admin(by: User) -> None:
@@ -184,6 +188,8 @@ def _page_problems(slug: str, title: str) -> list[str]:
         problems.append(_("No profile can be called %(slug)s.") % {"slug": slug})
     if not title.strip():
         problems.append(_("A profile needs a title."))
+    elif len(title.strip()) > 80:
+        problems.append(_("A title has 80 characters at most."))
     return problems
 
 
