@@ -79,7 +79,7 @@ def _documents(text: str, name: str) -> list[_Document]:
 
 
 def _require_plain(text: str, name: str) -> None:
-    """Raise Invalid for what keeps a reader busy: aliases stand for more than they weigh, and so does depth."""
+    """Raise Invalid for what would keep a reader busy: an alias stands for more than it weighs."""
     depth = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
         values = {"file": name, "line": event.start_mark.line + 1, "most": MOST_LEVELS}
