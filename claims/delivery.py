@@ -15,7 +15,7 @@ from django.utils.translation import gettext as _
 
 from claims import manifests
 from claims.models import Claim, Delivery
-from claims.states import FINAL, ClaimState
+from claims.states import DELIVERED, FINAL, ClaimState
 from cluster.errors import ClusterConflict, ClusterInvalid, Refused, Unreachable
 from cluster.kinds import RESOURCE_CLAIM, Kind
 from cluster.protocol import Gateway, Manifest
@@ -65,6 +65,28 @@ def remove(claim_id: str) -> None:
         raise
     except Refused as error:
         note(claim, str(error))
+
+
+def label(claim_id: str) -> None:
+    """
+    Write the portal's labels on the object that a claim is known by; nothing else of it changes.
+
+    Raises Unreachable: try again. What stands there under another uid is left alone.
+    """
+    claim = _read(claim_id)
+    if claim is None or claim.state not in DELIVERED or not claim.object_uid or not _writable(claim):
+        return
+    kind = manifests.kind_of(claim.delivery)
+    try:
+        with gateway_for(claim.cluster) as gateway:
+            found = gateway.get(kind, claim.name, namespace=claim.namespace)
+            if found is not None and found["metadata"]["uid"] == claim.object_uid:
+                # Server-side apply of metadata alone; of an object made anew meanwhile the uid would differ.
+                gateway.apply(kind, manifests.labels_of(claim), force=True)
+    except (ClusterConflict, ClusterInvalid):
+        return  # replaced at this moment: the next look tells of it
+    except Refused as error:
+        note(claim, _("%(cluster)s refused to label it: %(error)s") % _said(claim, error))
 
 
 def note(claim: Claim, problem: str) -> None:
@@ -165,12 +187,12 @@ def _fail(claim: Claim, error: Refused | ClusterInvalid) -> None:
 def _delete(claim: Claim, gateway: Gateway) -> None:
     kind = manifests.kind_of(claim.delivery)
     found = gateway.get(kind, claim.name, namespace=claim.namespace)
-    ours = found is not None and manifests.owner_of(found) == str(claim.pk)
+    ours = _is_ours(claim, found)
     try:
         if found is not None and ours and "deletionTimestamp" not in found["metadata"]:
             gateway.delete(kind, claim.name, namespace=claim.namespace, uid=found["metadata"]["uid"])
             found = gateway.get(kind, claim.name, namespace=claim.namespace)
-            ours = found is not None and manifests.owner_of(found) == str(claim.pk)
+            ours = _is_ours(claim, found)
     except ClusterConflict:
         return  # replaced at this moment: the sweep looks again
     except (Refused, ClusterInvalid) as error:
@@ -183,6 +205,13 @@ def _delete(claim: Claim, gateway: Gateway) -> None:
         return
     why = _("%(kind)s %(name)s is gone from %(namespace)s of %(cluster)s.") % _where(claim, kind)
     claim.advance(ClaimState.RELEASED, why=why, problem="")
+
+
+def _is_ours(claim: Claim, found: Manifest | None) -> bool:
+    """Tell whether an object is the claim's: it carries its id, or is the one that the portal knows."""
+    if found is None:
+        return False
+    return manifests.owner_of(found) == str(claim.pk) or found["metadata"]["uid"] == claim.object_uid
 
 
 def _generated(claim: Claim, gateway: Gateway) -> bool:

@@ -25,12 +25,21 @@ def kind_of(delivery: str) -> Kind:
 
 def object_of(claim: Claim) -> Manifest:
     """Return the ResourceClaim or ResourceClaimTemplate that delivers `claim`."""
-    named = {
+    return MAKERS[claim.delivery](claim.name, claim.namespace, claim.spec, _labels(claim))
+
+
+def labels_of(claim: Claim) -> Manifest:
+    """Return what is applied to an object that is there already: its identity and the portal's labels."""
+    identity = {"name": claim.name, "namespace": claim.namespace, "uid": claim.object_uid}
+    return {"metadata": {**identity, "labels": _labels(claim)}}
+
+
+def _labels(claim: Claim) -> dict[str, str]:
+    return {
         CLAIM_LABEL: str(claim.pk),
         TEAM_LABEL: claim.team.slug,
         PROFILE_LABEL: claim.profile_version.profile.slug,
     }
-    return MAKERS[claim.delivery](claim.name, claim.namespace, claim.spec, named)
 
 
 def object_of_wish(wish: Wish) -> Manifest:

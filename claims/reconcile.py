@@ -16,12 +16,13 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from claims import holdings
+from claims.behind import Trouble, tell_of, trouble_of
 from claims.manifests import kind_of
 from claims.models import Allocation, Claim, Delivery
 from claims.settling import settle_charges
 from claims.sightings import Sighting, look, owners
 from claims.states import ClaimState
-from dra.canonical import spec_hash
+from inventory.models import ResourceClaim, ResourceClaimTemplate
 
 FOLLOWED = (ClaimState.APPROVED, ClaimState.PROVISIONED, ClaimState.ALLOCATED, ClaimState.RELEASING)
 BATCH = 200
@@ -66,14 +67,19 @@ def reconcile(claim_ids: Iterable[UUID]) -> None:
 def settle(claim_id: UUID) -> None:
     """Settle one claim under its lock, so that two sightings cannot overtake each other."""
     claim = (
-        Claim.objects.select_for_update(no_key=True, of=("self",)).select_related("cluster").get(pk=claim_id)
+        Claim.objects.select_for_update(no_key=True, of=("self",))
+        .select_related("cluster", "requested_by")
+        .get(pk=claim_id)
     )
     seen = look([claim])[claim.pk]
     holdings.follow(claim, seen)
     settle_charges(claim, seen)
     for to, why, fields in moves(claim, seen):
         claim.advance(to, why=why, **fields)
-    problem = problem_of(claim, seen)
+    trouble = trouble_of(claim, seen)
+    if trouble is not None and trouble.is_told:
+        tell_of(claim, trouble)
+    problem = problem_of(claim, seen, trouble)
     # Of what was looked at, not of what the mirror shows by now: that is for the next look.
     seen.open = list(claim.allocations.filter(ended_at=None))
     digest = seen.digest(claim)
@@ -94,72 +100,30 @@ def moves(claim: Claim, seen: Sighting) -> Iterator[Move]:
         yield ClaimState.PROVISIONED, _("Kubernetes took the devices back: no pod uses them."), {}
     if not seen.vanished() or seen.holders:
         return
-    if claim.state in (ClaimState.PROVISIONED, ClaimState.ALLOCATED):
-        why = _("%(kind)s %(name)s was deleted in %(cluster)s by somebody other than the portal.") % _named(
-            claim
-        )
-        yield ClaimState.FAILED, why, {}
+    if claim.state in (ClaimState.PROVISIONED, ClaimState.ALLOCATED) and seen.given_up():
+        yield ClaimState.FAILED, _deleted(claim), {}
     elif claim.state == ClaimState.RELEASING:
         yield ClaimState.RELEASED, _("%(kind)s %(name)s is gone from %(cluster)s.") % _named(claim), {}
 
 
-def problem_of(claim: Claim, seen: Sighting) -> str:
+def problem_of(claim: Claim, seen: Sighting, trouble: Trouble | None) -> str:
     """Return what somebody should know who looks at the claim, "" if all is well."""
+    if trouble is not None:
+        return trouble.text
     if claim.state == ClaimState.FAILED:
         last = claim.history.order_by("-at", "-pk").values_list("why", flat=True).first()
         return last or claim.problem
-    if claim.state not in (ClaimState.PROVISIONED, ClaimState.ALLOCATED) or seen.written is None:
-        return "" if claim.state == ClaimState.RELEASED else claim.problem
-    return _behind_the_back(claim, seen) or _over_use(claim, seen)
+    delivered = claim.state in (ClaimState.PROVISIONED, ClaimState.ALLOCATED) and seen.written is not None
+    return "" if delivered or claim.state == ClaimState.RELEASED else claim.problem
 
 
-def _behind_the_back(claim: Claim, seen: Sighting) -> str:
-    row, named = seen.written, _named(claim)
-    if row is None:
-        return ""
-    if row.gone_at is not None:
-        return (
-            _(
-                "%(kind)s %(name)s was deleted in %(cluster)s by somebody other than the portal; "
-                "its pods go on."
-            )
-            % named
-        )
-    if "deletionTimestamp" in row.raw.get("metadata", {}):
-        return (
-            _(
-                "Somebody other than the portal is deleting %(kind)s %(name)s; "
-                "it goes when its pods have ended."
-            )
-            % named
-        )
-    spec = row.raw.get("spec") or {}
-    seen_hash = spec_hash(spec.get("spec") or {} if claim.delivery == Delivery.TEMPLATE else spec)
-    if seen_hash != claim.spec_hash:
-        return _(
-            "%(kind)s %(name)s asks for something else than was approved: its spec is %(seen)s, "
-            "approved was %(mine)s. Release this claim and ask again."
-        ) % {**named, "seen": seen_hash[:8], "mine": claim.spec_hash[:8]}
-    if claim.object_uid and row.uid != claim.object_uid:
-        return (
-            _(
-                "%(kind)s %(name)s was deleted and made again by somebody other than the portal. "
-                "Release this claim and ask again."
-            )
-            % named
-        )
-    return ""
-
-
-def _over_use(claim: Claim, seen: Sighting) -> str:
-    count = len(seen.holders)
-    if claim.delivery != Delivery.TEMPLATE or count <= claim.parallel:
-        return ""
-    return ngettext(
-        "%(count)d claims exist at once; %(most)d was asked for and counts against the quota.",
-        "%(count)d claims exist at once; %(most)d were asked for and count against the quota.",
-        claim.parallel,
-    ) % {"count": count, "most": claim.parallel}
+def _deleted(claim: Claim) -> str:
+    why = _("%(kind)s %(name)s was deleted in %(cluster)s by somebody other than the portal.")
+    there = (ResourceClaimTemplate if claim.delivery == Delivery.TEMPLATE else ResourceClaim)._default_manager
+    where = {"cluster": claim.cluster_id, "namespace": claim.namespace, "name": claim.name}
+    if there.filter(**where, gone_at=None).exists():
+        why += " " + _("Another one of that name stands there now, which is not of this claim.")
+    return why % _named(claim)
 
 
 def _allocated(seen: Sighting) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db.models import F, Q
+from django.utils import timezone
 
 from claims.manifests import kind_of
 from claims.models import Allocation, Claim, Delivery
@@ -21,6 +22,8 @@ ENDED = ("Succeeded", "Failed")  # phases of a pod that uses no device any more
 
 # At most: a listing that ended later than this began when the object was there.
 LISTING_TAKES = timedelta(minutes=5)
+# Who deletes an object to make it again ("kubectl replace --force") does so within seconds.
+MADE_AGAIN_WITHIN = timedelta(seconds=20)
 GONE_FIRST = F("gone_at").asc(nulls_last=True)
 
 
@@ -79,9 +82,14 @@ class Sighting:
         """The object was seen and is gone, or was missed; one never seen may only not have been seen yet."""
         return self.missed or (self.written is not None and self.written.gone_at is not None)
 
+    def given_up(self) -> bool:
+        """It vanished, and so long ago that nobody is about to make it again."""
+        gone_at = self.written.gone_at if self.written is not None else None
+        return self.missed or (gone_at is not None and gone_at < timezone.now() - MADE_AGAIN_WITHIN)
+
     def digest(self, claim: Claim) -> str:
         """Return a hash of everything that the page of the claim and its reconciliation depend on."""
-        seen: list[Any] = [claim.state, self.written and _stamp(self.written), self.missed]
+        seen: list[Any] = [claim.state, self.written and _stamp(self.written), self.given_up()]
         seen += [sorted(_stamp(row) for row in self.holders)]
         seen += [sorted(_pod_stamp(pod) for pod in self.pods)]
         seen += [sorted((str(device.pk), device.condition, device.uuid) for device in self.devices)]
@@ -95,13 +103,16 @@ def look(claims: Sequence[Claim]) -> dict[UUID, Sighting]:
     by_id = {str(claim.pk): claim for claim in claims}
     for allocation in Allocation.objects.filter(claim__in=seen, ended_at=None).order_by("pk"):
         seen[allocation.claim_id].open.append(allocation)
-    uids = {claim.object_uid for claim in claims} | {row.object_uid for s in seen.values() for row in s.open}
-    mine = Q(owner__in=by_id, gone_at=None) | Q(owner__in=by_id, uid__in=uids - {""})
+    by_uid = {row.object_uid: claim for claim in claims for row in seen[claim.pk].open}
+    by_uid |= {claim.object_uid: claim for claim in claims if claim.object_uid}
+    # By its uid too: somebody may have taken the label away.
+    known = Q(cluster__in={claim.cluster_id for claim in claims}, uid__in=by_uid)
+    mine = Q(owner__in=by_id, gone_at=None) | known
     for row in ResourceClaim.objects.filter(mine).order_by(GONE_FIRST, "pk"):
-        _add_claim(seen, by_id[row.owner], row)
+        _add_claim(seen, by_uid.get(row.uid) or by_id[row.owner], row)
     if any(claim.delivery == Delivery.TEMPLATE for claim in claims):
         for template in ResourceClaimTemplate.objects.filter(mine).order_by(GONE_FIRST, "pk"):
-            _add_written(seen, by_id[template.owner], template)
+            _add_written(seen, by_uid.get(template.uid) or by_id[template.owner], template)
     _add_missed(seen, claims)
     _add_pods(seen, claims)
     _add_devices(seen)
@@ -221,6 +232,7 @@ def owners(cluster_id: str, names: Iterable[str]) -> set[str]:
     """
     pairs = [name.split("/", 1) for name in names if "/" in name]
     found: set[str] = set()
+    uids: set[str] = set()
     if not pairs:
         return found
     spaces, plain = {namespace for namespace, _ in pairs}, {name for _, name in pairs}
@@ -228,6 +240,9 @@ def owners(cluster_id: str, names: Iterable[str]) -> set[str]:
     for pod in Pod.objects.filter(**here, name__in=plain).only("claims", "templates"):
         plain.update(pod.claims, pod.templates)
     for model in (ResourceClaim, ResourceClaimTemplate):
-        rows = model._default_manager.filter(**here, name__in=plain).exclude(owner="")
-        found.update(rows.values_list("owner", flat=True))
-    return found
+        for owner, uid in model._default_manager.filter(**here, name__in=plain).values_list("owner", "uid"):
+            found.add(owner)
+            uids.add(uid)
+    known = Claim.objects.live().filter(cluster=cluster_id, object_uid__in=uids)
+    found.update(str(pk) for pk in known.values_list("pk", flat=True))
+    return found - {""}

@@ -9,12 +9,12 @@ from typing import Any
 from uuid import UUID
 
 from celery import Task, shared_task
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
 from claims import delivery, expiry, reconcile
 from claims.models import Claim
-from claims.states import FINAL, ClaimState
+from claims.states import DELIVERED, FINAL, ClaimState
 from cluster.errors import Unreachable
 from inventory.models import ResourceClaim, ResourceClaimTemplate
 
@@ -46,6 +46,12 @@ def remove(self: AnyTask, claim_id: str, *, patient: bool = True) -> None:
     retrying(self, delivery.remove, claim_id, patient=patient)
 
 
+@shared_task(bind=True)
+def label(self: AnyTask, claim_id: str, *, patient: bool = True) -> None:
+    """Write the portal's labels on the object of an adopted claim, or put them back."""
+    retrying(self, delivery.label, claim_id, patient=patient)
+
+
 @shared_task
 def sweep() -> None:
     """Queue again what a lost message or a dead worker left behind, and believe the mirror anew."""
@@ -53,6 +59,8 @@ def sweep() -> None:
         once(deliver, claim_id)
     for claim_id in {*to_remove(), *leftovers()}:
         once(remove, claim_id)
+    for claim_id in unlabelled():
+        once(label, claim_id)
     reconcile.reconcile_all()
 
 
@@ -73,6 +81,13 @@ def to_remove() -> set[UUID]:
     templates = ResourceClaimTemplate.objects.filter(gone_at=None).exclude(owner="")
     waited = {*leaving.values_list("owner", flat=True)} - {*templates.values_list("owner", flat=True)}
     return {*releasing} - {*reconcile.ids(waited)}
+
+
+def unlabelled() -> list[UUID]:
+    """Return ids of adopted claims on whose object the portal's label was never written."""
+    bare = ResourceClaim.objects.filter(gone_at=None, owner="", uid=OuterRef("object_uid"))
+    adopted = Claim.objects.filter(origin=Claim.Origin.ADOPTED, state__in=DELIVERED)
+    return list(adopted.filter(Exists(bare.filter(cluster=OuterRef("cluster")))).values_list("pk", flat=True))
 
 
 def leftovers() -> set[UUID]:

@@ -4,6 +4,7 @@ from django.urls import URLPattern, URLResolver, path
 
 from claims.views import (
     approvals,
+    behind,
     catalogue,
     compare,
     detail,
@@ -32,6 +33,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("claims/<uuid:claim_id>/snippets/<slug:key>/", detail.snippet, name="snippet"),
     path("claims/<uuid:claim_id>/withdraw/", ending.withdraw, name="withdraw"),
     path("claims/<uuid:claim_id>/release/", ending.release, name="release"),
+    path("claims/<uuid:claim_id>/accept/", behind.accept, name="accept"),
+    path("claims/<uuid:claim_id>/label/", behind.label, name="label"),
     path("approvals/", approvals.approvals, name="approvals"),
     path("approvals/<uuid:claim_id>/", approvals.approval, name="approval"),
     path("approvals/<uuid:claim_id>/approve/", approvals.approve, name="approve"),

@@ -92,6 +92,15 @@ def wrong_uid(resource: Resource, name: str, asked: str, found: str) -> ApiError
     return ApiError(409, "Conflict", message, _details(resource, name, kind=resource.kind))
 
 
+def no_such_uid(resource: Resource, name: str, uid: str) -> ApiError:
+    """Return what server-side apply answers that names an object which is not there."""
+    message = (
+        f'Operation cannot be fulfilled on {resource.qualified} "{name}": uid mismatch: the provided object '
+        f"specified uid {uid}, and no existing object was found"
+    )
+    return ApiError(409, "Conflict", message, _details(resource, name))
+
+
 def bad_request(message: str) -> ApiError:
     return ApiError(400, "BadRequest", message)
 

@@ -71,9 +71,13 @@ class Registry:
             raise errors.invalid_options(
                 "PatchOptions", Cause.required("fieldManager", "is required for apply patch")
             )
-        live = self.store.get(resource, namespace, name)
+        live, uid = self.store.get(resource, namespace, name), manifest["metadata"].get("uid")
+        if live is None and uid:
+            raise errors.no_such_uid(resource, name, uid)
         if live is None:
             return Written(self._insert(resource, manifest, options, "Apply"), created=True)
+        if uid and uid != live["metadata"]["uid"]:
+            raise errors.invalid(resource, name, [Cause.invalid("metadata.uid", uid, "field is immutable")])
         mine, theirs = _owners(live, options.manager)
         owned = fields.owned_paths(manifest)
         changed = {path for path in owned if fields.value_at(live, path) != fields.value_at(manifest, path)}

@@ -61,7 +61,9 @@ def check_required(kind: Kind, manifest: Manifest) -> None:
 
 
 def check_immutable(kind: Kind, before: Manifest, after: Manifest) -> None:
-    """Refuse another spec of a claim or template."""
+    """Refuse another spec of a claim or template, and another uid of anything."""
+    if before["metadata"]["uid"] != after["metadata"]["uid"]:
+        raise ClusterInvalid("metadata.uid: field is immutable.", (("metadata.uid", "field is immutable"),))
     if kind in FIELDS and before["spec"] != after["spec"]:
         raise ClusterInvalid(
             "The cluster refused spec: field is immutable.", (("spec", "field is immutable"),)

@@ -172,6 +172,8 @@ class FakeGateway:
         leaves = dict(leaves_of(manifest))
         before = self._objects.get(self._key(kind, manifest))
         if before is None:
+            if "uid" in manifest["metadata"]:
+                raise ClusterConflict(f"{kind.plural} “{name}” is not there.")
             made = self._write(kind, copy.deepcopy(manifest), dry_run=dry_run)
             if not dry_run:
                 self._applied[made["metadata"]["uid"]] = set(leaves)

@@ -25,6 +25,7 @@ from claims.states import LOOK, ClaimState
 from claims.views.facts import Facts, facts_of
 from claims.views.figures import figures_of
 from claims.views.funnel import funnel_of
+from claims.views.mending import mending_of
 from teams.access import asker
 from teams.models import Role, User
 
@@ -135,6 +136,7 @@ def page_of(facts: Facts, user: User) -> dict[str, Any]:
             for each in claim.history.select_related("by").order_by("-at", "-pk")
         ],
         "may_decide": claim.state == ClaimState.REQUESTED and may_decide(user, claim),
+        "mending": mending_of(facts, user),
         "can_withdraw": claim.state == ClaimState.REQUESTED and may_end,
         "can_release": claim.state in RELEASABLE and may_end,
         "again_url": again_url(claim, facts.alternatives) if may_ask else "",
