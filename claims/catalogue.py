@@ -10,6 +10,7 @@ from uuid import UUID
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from claims.admin_access import person_problems
 from claims.kinds import DeviceKind, kinds_among
 from claims.models import Approval, Profile, ProfileVersion, Quota, TeamNamespace
 from claims.pricing import prices_of
@@ -90,6 +91,7 @@ class _Asker:
     for.
     """
 
+    user: User
     teams: list[Team]
     clusters: list[Cluster]
     classes: dict[UUID, set[str]] = field(default_factory=dict)
@@ -139,7 +141,7 @@ def _asker(user: User) -> _Asker:
     rows = TeamNamespace.objects.filter(team__in=teams, cluster__enabled=True)
     pairs = list(rows.values_list("team", "cluster"))
     clusters = Cluster.objects.filter(pk__in={cluster for _team, cluster in pairs}).defer("credentials")
-    asker = _Asker(teams, list(clusters), placed={team for team, _cluster in pairs})
+    asker = _Asker(user, teams, list(clusters), placed={team for team, _cluster in pairs})
     quotas = Quota.objects.filter(team__in=teams, devices__gt=0).exclude(device_class="")
     for team, device_class in quotas.values_list("team", "device_class"):
         asker.classes.setdefault(team, set()).add(device_class)
@@ -168,6 +170,8 @@ def _reason(profile: Profile, version: ProfileVersion, asker: _Asker) -> str:
         return _("This profile is retired.")
     if not asker.teams:
         return _("You are a member of no team, so there is nobody you could ask for GPUs for.")
+    if problems := person_problems(asker.user, version.spec):
+        return problems[0]
     allowed = {team.pk for team in profile.teams.all()}
     teams = [team for team in asker.teams if not allowed or team.pk in allowed]
     if not teams:

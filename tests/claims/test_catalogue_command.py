@@ -1,0 +1,130 @@
+"""`manage.py catalogue`: export, import and presets, for a terminal and for a pipeline."""
+
+import io
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from claims.models import Profile
+from claims.presets import presets
+from tests.factories import make_profile, make_user
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def run(root):
+    """Run the command as the only platform admin; return what it writes."""
+
+    def run_command(*arguments):
+        out, err = io.StringIO(), io.StringIO()
+        call_command("catalogue", *arguments, stdout=out, stderr=err)
+        return out.getvalue()
+
+    return run_command
+
+
+@pytest.fixture
+def file(tmp_path, run, train):
+    path = tmp_path / "catalogue.yaml"
+    run("export", "--out", str(path))
+    return path
+
+
+def refusal(*arguments):
+    with pytest.raises(CommandError) as refused:
+        call_command("catalogue", *arguments, stdout=io.StringIO(), stderr=io.StringIO())
+    assert refused.value.returncode == 2
+    return str(refused.value)
+
+
+def test_what_is_exported_is_imported_as_nothing_to_do(run, file):
+    assert file.read_text() == run("export")
+    assert run("import", str(file)) == "Nothing to do.\n"
+    assert run("import", str(file), "--check") == "Nothing to do.\n"
+
+
+def test_a_dry_run_shows_each_difference_and_writes_nothing(run, file):
+    file.write_text(
+        file.read_text().replace("maxDevices: 8", "maxDevices: 4").replace("count: 1", "count: 2")
+    )
+    said = run("import", str(file), "--dry-run")
+    assert "~ train-80: changed" in said
+    assert "limits.maxDevices: 8 → 4" in said
+    assert "count: 2" in said
+    assert said.endswith("1 profile would change, 0 stay as they are.\n")
+    assert Profile.objects.get().current.number == 1
+
+
+def test_an_import_tells_what_it_has_done(run, file, root):
+    file.write_text(file.read_text().replace("maxDevices: 8", "maxDevices: 4"))
+    assert run("import", str(file)).endswith("1 profile changed, 0 stay as they are.\n")
+    version = Profile.objects.get().current
+    assert (version.number, version.max_devices, version.created_by) == (2, 4, root)
+
+
+def test_a_check_ends_with_1_when_something_would_change(run, file):
+    make_profile("other")
+    assert run("import", str(file), "--check") == "Nothing to do.\n"
+    with pytest.raises(SystemExit) as ended:
+        run("import", str(file), "--check", "--prune")
+    assert ended.value.code == 1
+    assert Profile.objects.get(slug="other").retired_at is None
+
+
+def test_a_dry_run_with_prune_names_what_would_be_retired(run, file):
+    make_profile("other")
+    assert "- other: retired" in run("import", str(file), "--prune", "--dry-run")
+    run("import", str(file), "--prune")
+    assert Profile.objects.get(slug="other").retired_at
+
+
+def test_a_file_that_is_wrong_ends_with_2_and_its_lines(run, file):
+    file.write_text(file.read_text().replace("maxDevices: 8", "maxDevices: 0"))
+    assert f"{file}, line " in refusal("import", str(file))
+    assert "No such file" in refusal("import", str(file.with_name("missing.yaml")))
+
+
+def test_the_author_is_the_first_platform_admin_or_who_is_named(file, run, root):
+    err = io.StringIO()
+    call_command("catalogue", "import", str(file), stdout=io.StringIO(), stderr=err)
+    assert err.getvalue() == "As root, the first platform admin.\n"
+    other = make_user("ada", admin=True)
+    file.write_text(file.read_text().replace("maxDevices: 8", "maxDevices: 4"))
+    run("import", str(file), "--by", "ada")
+    assert Profile.objects.get().current.created_by == other
+
+
+def test_somebody_else_may_not(file, alice):
+    assert refusal("import", str(file), "--by", "alice") == "alice is not a platform admin."
+    assert refusal("import", str(file), "--by", "nobody") == "nobody is not a platform admin."
+
+
+def test_without_a_platform_admin_nothing_is_written(db):
+    assert refusal("presets") == "There is no platform admin; make one first."
+
+
+def test_presets_are_listed_with_what_matches(run, fra):
+    said = run("presets", "--list", "--only", "mps", "tpu-host")
+    assert "GPU shared through MPS" in said
+    assert "TPU host" in said
+    assert "fra-1: 0" in said
+    assert "any-large" not in said
+    assert not Profile.objects.exists()
+
+
+def test_presets_are_added_once(run):
+    assert run("presets", "--only", "mps", "--dry-run").endswith(
+        "1 profile would change, 0 stay as they are.\n"
+    )
+    assert not Profile.objects.exists()
+    run("presets", "--only", "mps")
+    assert [profile.slug for profile in Profile.objects.all()] == ["mps"]
+    assert run("presets", "--only", "mps", "--dry-run") == "Nothing to do.\n"
+    run("presets")
+    assert Profile.objects.count() == len(presets())
+    assert run("presets") == "Nothing to do.\n"
+
+
+def test_an_unknown_preset_is_refused():
+    assert refusal("presets", "--only", "mbs").startswith("There is no preset mbs; there are amd-instinct, ")
