@@ -1,17 +1,15 @@
-"""Every manifest of a claim, made by `dra.manifests` from its row: what is written is what is shown."""
+"""Every manifest of a claim, made from its row by `dra`: what is written is what is shown."""
 
 from claims.models import Claim, Delivery
 from claims.wish import Wish
 from cluster.kinds import RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE, Kind
 from cluster.protocol import Manifest
-from dra import manifests
+from dra import manifests, workloads
+from dra.workloads import Options, Use, requests_of
 
 CLAIM_LABEL = "gpu.dragoman.dev/claim"
 TEAM_LABEL = "gpu.dragoman.dev/team"
 PROFILE_LABEL = "gpu.dragoman.dev/profile"
-# Small, public, with a shell and sleep; the driver mounts what a container needs to see its devices.
-IMAGE = "docker.io/library/ubuntu:24.04"
-COMMAND = ("sh", "-c", "nvidia-smi -L || ls -l /dev; sleep 600")
 
 MAKERS = {
     Delivery.CLAIM.value: manifests.resource_claim,
@@ -48,31 +46,22 @@ def object_of_wish(wish: Wish) -> Manifest:
     return MAKERS[wish.delivery](wish.name, wish.namespace, wish.spec, named)
 
 
+def use_of(claim: Claim, *, maker: str = "") -> Use:
+    """Return the claim as workloads use it; `maker` is that of the devices that match."""
+    return Use(
+        name=claim.name,
+        namespace=claim.namespace,
+        template=claim.delivery == Delivery.TEMPLATE,
+        parallel=claim.parallel,
+        requests=requests_of(claim.spec),
+        maker=maker,
+    )
+
+
 def pod_of(claim: Claim) -> Manifest:
     """Return a pod that uses the claim and shows what it got."""
-    template = claim.delivery == Delivery.TEMPLATE
-    return manifests.pod(
-        f"{claim.name[:59]}-pod",
-        claim.namespace,
-        claim="" if template else claim.name,
-        template=claim.name if template else "",
-        image=IMAGE,
-        command=COMMAND,
-    )
-
-
-def job_of(claim: Claim) -> Manifest:
-    """Return a Job with as many pods at once as the claim allows; pods of a named claim share its devices."""
-    template = claim.delivery == Delivery.TEMPLATE
-    return manifests.job(
-        f"{claim.name[:59]}-job",
-        claim.namespace,
-        claim="" if template else claim.name,
-        template=claim.name if template else "",
-        image=IMAGE,
-        command=COMMAND,
-        parallelism=claim.parallel if template else 1,
-    )
+    (made,) = workloads.pod(use_of(claim), Options())
+    return made
 
 
 def owner_of(manifest: Manifest) -> str:

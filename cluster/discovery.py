@@ -2,18 +2,20 @@
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from django.utils.translation import gettext as _
 
 from cluster.answers import Asked, error_of
-from cluster.errors import ClusterInvalid
-from cluster.kinds import DEVICE_TAINT_RULE_VERSIONS, DRA, RESOURCE_CLAIM, Kind
+from cluster.errors import ClusterInvalid, Refused
+from cluster.kinds import DEVICE_TAINT_RULE_VERSIONS, DRA, OPTIONAL, RESOURCE_CLAIM, Kind
 from cluster.protocol import Discovery
 from cluster.transport import Transport
 
 OLDEST = (1, 34)  # the first to serve resource.k8s.io/v1
 NUMBERS = re.compile(r"v?(\d+)\.(\d+)")
+NOTHING: dict[str, Any] = {"resources": []}
 VERSION = Kind("", "", "Version", "version", namespaced=False)
 
 
@@ -32,7 +34,8 @@ def discover(transport: Transport) -> Discovery:
     rules = next(
         (kind for kind in DEVICE_TAINT_RULE_VERSIONS if f"{kind.api_version}/{kind.plural}" in kinds), None
     )
-    return Discovery(version, minor, rules, kinds, simulated="simulated" in version)
+    optional = frozenset(_optional(transport))
+    return Discovery(version, minor, rules, kinds | optional, simulated="simulated" in version)
 
 
 def _served(transport: Transport) -> list[str]:
@@ -45,6 +48,21 @@ def _served(transport: Transport) -> list[str]:
         for version, root in roots.items()
         for resource in _get(transport, root)["resources"]
     ]
+
+
+def _optional(transport: Transport) -> Iterator[str]:
+    """
+    Yield those of `OPTIONAL` that are served; one request per group version.
+
+    What an operator brings is no condition of anything, so a refusal counts as not served.
+    """
+    for version in dict.fromkeys(kind.api_version for kind in OPTIONAL):
+        try:
+            found = _get(transport, f"/apis/{version}", missing=NOTHING)["resources"]
+        except Refused:
+            continue
+        wanted = {kind.plural for kind in OPTIONAL if kind.api_version == version}
+        yield from (f"{version}/{one['name']}" for one in found if one["name"] in wanted)
 
 
 def _get(transport: Transport, path: str, *, missing: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -36,6 +36,14 @@ RESOURCE_SLICE = Kind(DRA, "v1", "ResourceSlice", "resourceslices", namespaced=F
 RESOURCE_CLAIM = Kind(DRA, "v1", "ResourceClaim", "resourceclaims", namespaced=True)
 RESOURCE_CLAIM_TEMPLATE = Kind(DRA, "v1", "ResourceClaimTemplate", "resourceclaimtemplates", namespaced=True)
 
+# What operators bring. Nothing of them is mirrored; snippets are offered where they are served.
+NOTEBOOK = Kind("kubeflow.org", "v1", "Notebook", "notebooks", namespaced=True)
+PYTORCH_JOB = Kind("kubeflow.org", "v1", "PyTorchJob", "pytorchjobs", namespaced=True)
+INFERENCE_SERVICE = Kind(
+    "serving.kserve.io", "v1beta1", "InferenceService", "inferenceservices", namespaced=True
+)
+OPTIONAL = (NOTEBOOK, PYTORCH_JOB, INFERENCE_SERVICE)
+
 # The newest that the cluster serves is used; v1 from Kubernetes 1.37 on (KEP 5055).
 DEVICE_TAINT_RULE_VERSIONS = tuple(
     Kind(DRA, version, "DeviceTaintRule", "devicetaintrules", namespaced=False)

@@ -1,13 +1,13 @@
 """
-Manifests as plain dictionaries: what the portal applies, and what it hands out to be pasted.
+Manifests as plain dictionaries: what the portal applies, and how any manifest is written as YAML.
 
-Pure: the same input gives the same manifest. Pods satisfy the `restricted` Pod Security Standard.
+Pure: the same input gives the same manifest. What uses a claim is made by `dra.workloads`.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import yaml
@@ -15,13 +15,6 @@ import yaml
 from dra.objects import Json, Manifest
 
 API_VERSION = "resource.k8s.io/v1"
-POD_CLAIM = "gpu"  # what a container calls the claim
-SECURITY = {
-    "runAsNonRoot": True,
-    "runAsUser": 65532,
-    "seccompProfile": {"type": "RuntimeDefault"},
-}
-CONTAINER_SECURITY = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 
 def resource_claim(
@@ -46,83 +39,6 @@ def resource_claim_template(
         "kind": "ResourceClaimTemplate",
         "metadata": _metadata(name, namespace, labels),
         "spec": inner | {"spec": copy.deepcopy(dict(spec))},
-    }
-
-
-def pod(
-    name: str,
-    namespace: str,
-    *,
-    claim: str = "",
-    template: str = "",
-    image: str,
-    command: Sequence[str] = (),
-    requests: Sequence[str] = (),
-    labels: Mapping[str, str] | None = None,
-) -> Manifest:
-    """Return a pod that uses a named claim or a template, one of the two; see `pod_spec` for `requests`."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": _metadata(name, namespace, labels),
-        "spec": pod_spec(claim=claim, template=template, image=image, command=command, requests=requests),
-    }
-
-
-def job(
-    name: str,
-    namespace: str,
-    *,
-    claim: str = "",
-    template: str = "",
-    image: str,
-    command: Sequence[str] = (),
-    requests: Sequence[str] = (),
-    parallelism: int = 1,
-    labels: Mapping[str, str] | None = None,
-) -> Manifest:
-    """Return a Job of `parallelism` pods at a time; with a template each of them holds a claim."""
-    template_metadata: Manifest = {"metadata": {"labels": dict(labels)}} if labels else {}
-    inner = pod_spec(claim=claim, template=template, image=image, command=command, requests=requests)
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": _metadata(name, namespace, labels),
-        "spec": {
-            "completions": parallelism,
-            "parallelism": parallelism,
-            "backoffLimit": 2,
-            "template": template_metadata | {"spec": inner},
-        },
-    }
-
-
-def pod_spec(
-    *,
-    claim: str = "",
-    template: str = "",
-    image: str,
-    command: Sequence[str] = (),
-    requests: Sequence[str] = (),
-) -> Manifest:
-    """
-    Return the part of a pod that concerns the claim, fit for any workload.
-
-    `requests` are names of requests that the container is to see, without alternatives; none means all.
-    """
-    if bool(claim) == bool(template):
-        raise ValueError("A pod names either a claim or a template.")
-    source = {"resourceClaimName": claim} if claim else {"resourceClaimTemplateName": template}
-    wanted = [{"name": POD_CLAIM, "request": request} for request in requests] or [{"name": POD_CLAIM}]
-    container: Manifest = {"name": "main", "image": image}
-    if command:
-        container["command"] = list(command)
-    container |= {"resources": {"claims": wanted}, "securityContext": copy.deepcopy(CONTAINER_SECURITY)}
-    return {
-        "restartPolicy": "Never",
-        "securityContext": copy.deepcopy(SECURITY),
-        "resourceClaims": [{"name": POD_CLAIM, **source}],
-        "containers": [container],
     }
 
 

@@ -1,4 +1,4 @@
-"""Claims: list, ask, read, wait, and the four actions."""
+"""Claims: list, ask, read, wait, decide and end. What happens in between is in `claims.api.life`."""
 
 from typing import Any
 
@@ -6,23 +6,23 @@ from django.db.models import Prefetch, QuerySet
 from django.utils.translation import gettext as _
 from django_filters import rest_framework as filters
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework import mixins, status, viewsets
+from rest_framework import mixins, status
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
 
-from claims import manifests, services
+from claims import services
 from claims.alternatives import with_profiles
 from claims.api import inputs, outputs, waiting
 from claims.api.explanation import ExplainOut
+from claims.api.life import LifeActions
+from claims.api.manifest import ManifestIn, ManifestOut, manifest_of
 from claims.explain import explain
 from claims.models import Allocation, Claim
-from claims.snippets import snippets_of
 from claims.states import ClaimState
 from core import idempotency
 from core.errors import Invalid
-from dra.manifests import to_yaml
 from teams.access import asker, team_for
 from teams.models import Role
 
@@ -46,7 +46,7 @@ class ClaimFilter(filters.FilterSet):
         return queryset.filter(requested_by=self.request.user) if value else queryset
 
 
-class ClaimViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Claim]):
+class ClaimViewSet(LifeActions, mixins.ListModelMixin, mixins.RetrieveModelMixin):
     """GPUs asked for by a team, from request to release."""
 
     serializer_class: type[BaseSerializer[Any]] = outputs.ClaimOut
@@ -72,6 +72,7 @@ class ClaimViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.Ge
         wish["cluster"] = inputs.cluster_named(wish["cluster"])
         wish["profile"] = inputs.profile_named(wish["profile"], user)
         wish["alternatives"] = [inputs.profile_named(name, user) for name in wish["alternatives"]]
+        wish["together"] = inputs.further_named(wish["together"], user)
         claim = services.request_claim(by=user, key=idempotency.key_of(request), **wish)
         return self._answer(claim, status.HTTP_201_CREATED)
 
@@ -112,15 +113,11 @@ class ClaimViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.Ge
         said = self._said(inputs.EndIn)
         return self._answer(services.release(claim=self.get_object(), by=asker(request), **said))
 
-    @extend_schema(responses=outputs.ManifestOut)
+    @extend_schema(parameters=[ManifestIn], responses=ManifestOut, filters=False)
     @action(detail=True)
     def manifest(self, request: Request, pk: str) -> Response:
-        """The object that the portal writes, and snippets that use it."""
-        claim = self.get_object()
-        written = manifests.object_of(claim)
-        snippets = snippets_of(claim, base_url=request.build_absolute_uri("/").rstrip("/"))
-        shown = {"manifest": written, "yaml": to_yaml(written), "snippets": snippets}
-        return Response(outputs.ManifestOut(shown).data)
+        """The object that the portal writes, and snippets that use it, with the options of the query."""
+        return Response(manifest_of(self.get_object(), request))
 
     @extend_schema(responses=ExplainOut)
     @action(detail=True)

@@ -68,6 +68,9 @@ class AlternativeOut(serializers.Serializer[Any]):
         source="alternative.devices", help_text="That it takes of its quota, of all claims together"
     )
     held = serializers.IntegerField(help_text="Devices that the claim holds of it now")
+    together = serializers.BooleanField(
+        source="alternative.together", help_text="All profiles are taken, not the first that fits"
+    )
 
 
 class ClaimDetailOut(ClaimOut):
@@ -75,12 +78,12 @@ class ClaimDetailOut(ClaimOut):
 
     allocations = AllocationOut(many=True, source="held_now")
     alternatives = serializers.SerializerMethodField(
-        help_text="In the order of preference; empty for a claim of one profile"
+        help_text="In the order of preference, or all together; empty for a claim of one profile"
     )
 
     class Meta:
         model = Claim
-        fields = (*ClaimOut.Meta.fields, "spec", "object_uid", "allocations", "alternatives")
+        fields = (*ClaimOut.Meta.fields, "spec", "object_uid", "replaces", "allocations", "alternatives")
         read_only_fields = fields
 
     @extend_schema_field(AlternativeOut(many=True))
@@ -98,21 +101,6 @@ class TransitionOut(serializers.ModelSerializer[Transition]):
         read_only_fields = fields
 
 
-class SnippetOut(serializers.Serializer[Any]):
-    key = serializers.CharField()
-    title = serializers.CharField()
-    language = serializers.CharField()
-    text = serializers.CharField()
-
-
-class ManifestOut(serializers.Serializer[Any]):
-    """The object that the portal writes, and what a person pastes to use it."""
-
-    manifest = serializers.JSONField()
-    yaml = serializers.CharField()
-    snippets = SnippetOut(many=True)
-
-
 class QuotaOut(serializers.Serializer[Any]):
     """A quota and how it stands: `reserved` by pending requests, `over` beyond the limit."""
 
@@ -120,7 +108,6 @@ class QuotaOut(serializers.Serializer[Any]):
     team = serializers.CharField(source="team.slug")
     device_class = serializers.CharField(source="quota.device_class")
     profile = serializers.CharField(source="quota.profile.slug", allow_null=True, default=None)
-    self_approval = serializers.BooleanField(source="quota.self_approval")
     limit = serializers.IntegerField()
     held = serializers.IntegerField()
     reserved = serializers.IntegerField()

@@ -1,4 +1,4 @@
-"""The page of one claim, the part of it that polls, and its snippets."""
+"""The page of one claim, and the part of it that polls."""
 
 from __future__ import annotations
 
@@ -8,24 +8,25 @@ from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
 
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.urls import reverse
 from django.utils.cache import get_conditional_response, patch_cache_control
 from django.views.decorators.http import require_safe
 
-from claims.alternatives import Standing, with_profiles
+from claims.alternatives import Standing, wish_of, with_profiles
 from claims.approvals import may_decide
 from claims.explain import explain
-from claims.forms.durations import spell
 from claims.models import Claim
 from claims.services.end import reason_not_to_end
-from claims.snippets import Snippet, snippets_of
 from claims.states import LOOK, ClaimState
 from claims.views.facts import Facts, facts_of
 from claims.views.figures import figures_of
 from claims.views.funnel import funnel_of
 from claims.views.mending import mending_of
+from claims.views.options import options_of
+from claims.views.snippet_page import snippets_page
+from claims.views.talk import thread_of
 from teams.access import asker
 from teams.models import Role, User
 
@@ -62,7 +63,9 @@ def claim_for(request: HttpRequest, claim_id: UUID) -> Claim:
     """Return the claim with what its page names; 404 for somebody outside its team."""
     claims = (
         Claim.objects.visible_to(request.user)
-        .select_related("team", "cluster", "profile_version__profile", "requested_by", "decided_by")
+        .select_related(
+            "team", "cluster", "profile_version__profile", "requested_by", "decided_by", "replaces"
+        )
         .prefetch_related(with_profiles())
     )
     return get_object_or_404(claims, pk=claim_id)
@@ -72,9 +75,8 @@ def claim_for(request: HttpRequest, claim_id: UUID) -> Claim:
 def detail(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     claim = claim_for(request, claim_id)
     page = page_of(facts_of(claim, asker(request)), asker(request))
-    tabs = tabs_of(request, claim)
-    chosen = next((tab for tab in tabs if tab.key == request.GET.get("snippet")), tabs[0])
-    return render(request, "claims/detail.html", page | {"snippets": tabs, "snippet": chosen})
+    snippets = {} if claim.is_final else snippets_page(request, claim, request.GET.get("snippet", ""))
+    return render(request, "claims/detail.html", page | snippets)
 
 
 @require_safe
@@ -90,22 +92,6 @@ def detail_live(request: HttpRequest, claim_id: UUID) -> HttpResponse:
             response["HX-Trigger"] = MOVED
     patch_cache_control(response, private=True, no_cache=True)
     return response
-
-
-@require_safe
-def snippet(request: HttpRequest, claim_id: UUID, key: str) -> HttpResponse:
-    claim = claim_for(request, claim_id)
-    tabs = tabs_of(request, claim)
-    chosen = next((tab for tab in tabs if tab.key == key), None)
-    if chosen is None:
-        raise Http404
-    return render(
-        request, "claims/detail.html#snippets", {"claim": claim, "snippets": tabs, "snippet": chosen}
-    )
-
-
-def tabs_of(request: HttpRequest, claim: Claim) -> list[Snippet]:
-    return snippets_of(claim, base_url=request.build_absolute_uri("/").rstrip("/"))
 
 
 def page_of(facts: Facts, user: User) -> dict[str, Any]:
@@ -140,20 +126,12 @@ def page_of(facts: Facts, user: User) -> dict[str, Any]:
         "can_withdraw": claim.state == ClaimState.REQUESTED and may_end,
         "can_release": claim.state in RELEASABLE and may_end,
         "again_url": again_url(claim, facts.alternatives) if may_ask else "",
-    }
+        **thread_of(claim, user),
+    } | options_of(facts, user)
 
 
 def again_url(claim: Claim, alternatives: Sequence[Standing]) -> str:
     """Return the request form filled with what this claim asked for, except its name."""
-    asked: Sequence[tuple[str, object]] = (
-        ("profile", claim.profile_version.profile.slug),
-        *(("alternatives", one.alternative.profile_version.profile.slug) for one in alternatives[1:]),
-        ("team", claim.team.slug),
-        ("cluster", claim.cluster.name),
-        ("devices", claim.devices),
-        ("delivery", claim.delivery),
-        ("parallel", claim.parallel),
-        ("duration", spell(claim.duration)),
-        ("reason", claim.reason),
-    )
+    place = (("team", claim.team.slug), ("cluster", claim.cluster.name))
+    asked = (*wish_of(claim, list(alternatives)), *place)
     return f"{reverse('claims:request')}?{urlencode(asked)}"

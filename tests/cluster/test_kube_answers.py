@@ -222,6 +222,7 @@ def test_the_newest_taint_rules_are_used(server, gateway, versions, found):
             ["devicetaintrules"] if version in versions else []
         )
         server.answers.append(Answer(body={"resources": [{"name": name} for name in names]}))
+    server.answers += [status(404, "no Kubeflow"), status(404, "no KServe")]
     discovery = gateway.discover()
     assert (discovery.taint_rules and discovery.taint_rules.version) == found
     assert discovery.simulated

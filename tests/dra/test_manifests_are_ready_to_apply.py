@@ -1,16 +1,14 @@
-"""Manifests: what is applied and what people paste."""
+"""Manifests: what is applied, and YAML as people read it."""
 
 import copy
-from typing import Any
 
 import pytest
 import yaml
 
-from dra.manifests import job, pod, resource_claim, resource_claim_template, to_yaml, with_count
+from dra.manifests import resource_claim, resource_claim_template, to_yaml, with_count
 from tests.dra.clusters import ask, exactly, spec
 
 LABELS = {"gpu.dragoman.dev/claim": "0192", "gpu.dragoman.dev/team": "vision"}
-IMAGE = "images.example.org/train:1"
 
 
 def test_a_named_claim_carries_spec_and_labels(specs):
@@ -35,42 +33,6 @@ def test_a_manifest_shares_nothing_with_the_spec():
     made = resource_claim("a", "b", wish)
     made["spec"]["devices"]["requests"].clear()
     assert wish == spec(exactly(1))
-
-
-@pytest.mark.parametrize("source", ["claim", "template"])
-def test_a_pod_meets_the_restricted_pod_security_standard(source):
-    named: dict[str, Any] = {source: "big"}
-    made = pod("train", "team-a", **named, image=IMAGE, command=["python", "train.py"], requests=["gpu"])
-    inside, (container,) = made["spec"], made["spec"]["containers"]
-    assert inside["securityContext"]["runAsNonRoot"] is True
-    assert inside["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-    assert container["securityContext"] == {
-        "allowPrivilegeEscalation": False,
-        "capabilities": {"drop": ["ALL"]},
-    }
-    key = {"claim": "resourceClaimName", "template": "resourceClaimTemplateName"}[source]
-    assert inside["resourceClaims"] == [{"name": "gpu", key: "big"}]
-    assert container["resources"] == {"claims": [{"name": "gpu", "request": "gpu"}]}
-    assert container["command"] == ["python", "train.py"]
-
-
-def test_a_container_sees_all_requests_unless_some_are_named():
-    made = pod("train", "team-a", claim="big", image=IMAGE)
-    assert made["spec"]["containers"][0]["resources"] == {"claims": [{"name": "gpu"}]}
-
-
-@pytest.mark.parametrize("both", [{}, {"claim": "a", "template": "b"}])
-def test_a_pod_needs_one_source_of_its_claim(both):
-    with pytest.raises(ValueError, match="either a claim or a template"):
-        pod("train", "team-a", image=IMAGE, **both)
-
-
-def test_a_job_runs_as_many_pods_as_claims_are_granted():
-    made = job("train", "team-a", template="big", image=IMAGE, parallelism=4, labels=LABELS)
-    assert (made["kind"], made["apiVersion"]) == ("Job", "batch/v1")
-    assert (made["spec"]["parallelism"], made["spec"]["completions"]) == (4, 4)
-    assert made["spec"]["template"]["spec"]["restartPolicy"] == "Never"
-    assert made["spec"]["template"]["metadata"]["labels"] == LABELS
 
 
 def test_a_count_can_be_changed_and_nothing_else():

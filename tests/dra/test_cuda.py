@@ -1,0 +1,100 @@
+"""Whether an image runs on a GPU and its driver: NVIDIA's rules, one row each."""
+
+import pytest
+
+from dra.cuda import Gpu, Level, check, in_image, judge
+
+H100 = {"product": "NVIDIA H100 80GB HBM3", "capability": "9.0.0"}
+B200 = {"product": "NVIDIA B200", "capability": "10.0.0"}
+V100 = {"product": "Tesla V100", "capability": "7.0.0"}
+
+
+@pytest.mark.parametrize(
+    ("version", "gpu", "level", "words"),
+    [
+        ("12.9", {"cuda": "13.0.0", "driver": "580.95.5"}, "ok", "runs: the driver 580.95.5 knows CUDA 13.0"),
+        ("13.0", {"cuda": "13.0.0"}, "ok", "the driver knows CUDA 13.0"),
+        ("13.0.2", {"cuda": "13.0.0"}, "ok", "runs"),  # updates of one minor version need no newer driver
+        ("13.2", {"cuda": "13.0.0"}, "warning", "features newer than 13.0, fail"),
+        ("13.0", {"cuda": "12.9.0", "driver": "575.57.8"}, "error", "fails: the driver 575.57.8 knows"),
+        ("13.0", {"cuda": "12.9.0"}, "error", "cuda-compat"),
+        ("11.8", {"cuda": "13.0.0"}, "ok", "runs"),
+        # the driver's version alone
+        ("13.0", {"driver": "570.86.15"}, "error", "needs driver 580 or newer, and the device has 570.86.15"),
+        ("13.0", {"driver": "580.65.06"}, "ok", "came with driver 580.65.6"),
+        ("13.1", {"driver": "580.95.5"}, "warning", "came with driver 590.44.1, and the device has 580.95.5"),
+        ("12.9", {"driver": "535.54.3"}, "warning", "came with driver 575.51.3"),
+        ("12.9", {"driver": "525.60.12"}, "error", "needs driver 525.60.13"),
+        ("11.8", {"driver": "450.80.2"}, "warning", "came with driver 520.61.5"),
+        ("12.7", {"driver": "570.86.15"}, "unknown", "Which driver CUDA 12.7 needs is not known"),
+        ("14.0", {"driver": "600.1"}, "unknown", "CUDA 14.0 needs is not known"),
+        ("10.2", {"driver": "440.33"}, "unknown", "10.2"),
+        # nothing to go by
+        ("12.9", {}, "unknown", "publishes neither its driver nor"),
+        ("12.9", {"driver": "unknown"}, "unknown", "publishes neither"),
+        # architecture before driver
+        ("12.4", {**B200, "cuda": "13.0.0"}, "error", "Blackwell needs 12.8 or newer"),
+        ("12.8", {**B200, "cuda": "13.0.0"}, "ok", "runs"),
+        ("12.6", {"capability": "12.0.0", "cuda": "13.0.0"}, "error", "compute capability 12.0"),
+        ("11.7", {**H100, "cuda": "13.0.0"}, "error", "Hopper needs 11.8"),
+        ("11.8", {**H100, "cuda": "13.0.0"}, "ok", "runs"),
+        ("11.7", {"capability": "8.9.0", "cuda": "13.0.0"}, "error", "Ada Lovelace needs 11.8"),
+        ("11.0", {"capability": "8.6.0", "cuda": "13.0.0"}, "ok", "runs"),
+        ("10.2", {"capability": "8.0.0", "cuda": "13.0.0"}, "error", "Ampere needs 11.0"),
+        ("13.0", {**V100, "cuda": "13.0.0"}, "error", "version 13 dropped it"),
+        ("12.9", {**V100, "cuda": "13.0.0"}, "ok", "runs"),
+        ("13.0", {"capability": "7.5.0", "cuda": "13.0.0"}, "ok", "runs"),
+    ],
+)  # fmt: skip
+def test_the_rules(version, gpu, level, words):
+    verdict = judge(version, Gpu(**gpu))
+    assert (verdict.level, words in verdict.sentence) == (Level(level), True), verdict.sentence
+    assert verdict.sentence.endswith(".")
+    assert version in verdict.sentence or level == "unknown"
+
+
+def test_versions_are_compared_part_by_part():
+    """The driver publishes 595.58.03 as 595.58.3, and 100 is more than 99."""
+    assert judge("13.2", Gpu(driver="595.58.3")).level == judge("13.2", Gpu(driver="595.58.03")).level
+    assert judge("13.2", Gpu(driver="595.45.04")).level == Level.OK
+    assert judge("13.2", Gpu(driver="595.45.3")).level == Level.WARNING
+    assert judge("13.2", Gpu(driver="595.100.1")).level == Level.OK
+
+
+def test_the_worst_of_all_devices_counts_and_the_best_is_told_too():
+    old, new = Gpu(cuda="12.4.0", driver="550.54.14"), Gpu(cuda="13.0.0", driver="580.95.5")
+    found = check("13.0", [(new, 16), (old, 8), (Gpu(), 2)])
+    assert found.level == Level.ERROR
+    assert [(part.verdict.level, part.devices) for part in found.parts] == [
+        (Level.ERROR, 8),
+        (Level.UNKNOWN, 2),
+        (Level.OK, 16),
+    ]
+    assert found.devices == 26
+
+
+def test_the_same_verdict_is_told_once():
+    found = check("12.9", [(Gpu("A", "13.0.0", "580.1"), 4), (Gpu("B", "13.0.0", "580.1"), 4)])
+    assert [part.devices for part in found.parts] == [8]
+
+
+def test_without_devices_nothing_is_told():
+    found = check("12.9", [])
+    assert (found.level, found.parts, found.devices) == (Level.UNKNOWN, (), 0)
+
+
+@pytest.mark.parametrize(
+    ("image", "version"),
+    [
+        ("docker.io/nvidia/cuda:12.9.1-runtime-ubuntu22.04", "12.9"),
+        ("pytorch/pytorch:2.8.0-cuda12.8-cudnn9-runtime", "12.8"),
+        ("docker.io/vllm/vllm-openai:v0.14.1-cu130", "13.0"),
+        ("registry:5000/team/x:CUDA-11.8", "11.8"),
+        ("quay.io/jupyter/pytorch-notebook:cuda12-latest", ""),
+        ("docker.io/library/ubuntu:24.04", ""),
+        ("example.org/focus128:1", ""),
+        ("", ""),
+    ],
+)
+def test_the_version_in_the_tag(image, version):
+    assert in_image(image) == version

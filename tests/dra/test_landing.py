@@ -1,0 +1,139 @@
+"""Where pods of a claim may land: devices, nodes, their taints, and how the nodes are paid for."""
+
+import pytest
+
+from dra.capacity import Billing, Capacity, billing_of
+from dra.cuda import Gpu
+from dra.landing import landing
+from dra.picture import Picture
+from dra.workloads import requests_of
+from tests.controlplane import machines
+
+SPOT = {"karpenter.sh/capacity-type": "spot"}
+IS_H100 = "device.attributes['gpu.nvidia.com'].productName.contains('H100')"
+
+
+def any_of(device_class):
+    return {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": device_class}}]}}
+
+
+H100 = any_of("gpu.nvidia.com")
+H100["devices"]["requests"][0]["exactly"]["selectors"] = [{"cel": {"expression": IS_H100}}]
+
+
+def picture(*nodes, slices=None):
+    published = [*machines.h100("h100-a"), *machines.h100("h100-b"), *machines.a100("a100-a")]
+    return Picture(
+        classes=machines.device_classes(),
+        slices=slices or [*published, *machines.mi300x("mi300x-a")],
+        nodes=nodes,
+    )
+
+
+def node(name, labels=None, *taints, **spec):
+    made = machines.node(name, **(labels or {}))
+    return made | {"spec": {"taints": list(taints), **spec}}
+
+
+def taint(key, effect="NoSchedule", value=""):
+    return {"key": key, "effect": effect} | ({"value": value} if value else {})
+
+
+def test_only_nodes_with_matching_devices_count():
+    found = landing(picture(node("h100-a"), node("h100-b"), node("a100-a"), node("cpu-a")), H100)
+    assert found.nodes == 2
+    assert found.maker == "nvidia"
+    assert found.gpus == ((Gpu("NVIDIA H100 80GB HBM3", "13.0.0", "580.95.5", "9.0.0"), 16),)
+
+
+def test_taints_and_labels_are_counted_by_node():
+    found = landing(
+        picture(
+            node("h100-a", SPOT, taint("spot", value="yes"), taint("gpu", "NoExecute")),
+            node("h100-b", None, taint("gpu", "NoExecute"), taint("node.kubernetes.io/not-ready")),
+        ),
+        H100,
+    )
+    assert found.taints == [("gpu:NoExecute", 2), ("spot=yes:NoSchedule", 1)]
+    assert found.billings == [
+        (Billing(Capacity.ON_DEMAND, ""), 1),
+        (Billing(Capacity.SPOT, "karpenter.sh/capacity-type=spot"), 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("tolerated", "labels", "nodes"),
+    [
+        ([], None, 0),
+        (["gpu:NoExecute"], None, 1),
+        (["gpu:NoExecute", "spot=yes:NoSchedule"], None, 2),
+        (["gpu:NoExecute", "spot=yes:NoSchedule"], [""], 1),
+        (["gpu:NoExecute", "spot=yes:NoSchedule"], ["karpenter.sh/capacity-type=spot"], 1),
+        (["gpu:NoExecute"], ["karpenter.sh/capacity-type=spot"], 0),
+    ],
+)
+def test_nodes_that_take_the_pods(tolerated, labels, nodes):
+    found = landing(
+        picture(
+            node("h100-a", SPOT, taint("spot", value="yes"), taint("gpu", "NoExecute")),
+            node("h100-b", None, taint("gpu", "NoExecute"), taint("slow", "PreferNoSchedule")),
+        ),
+        H100,
+    )
+    assert found.open_to(tolerated, labels) == nodes
+
+
+def test_a_cordoned_node_takes_nothing():
+    assert landing(picture(node("h100-a", None, unschedulable=True), node("h100-b")), H100).nodes == 1
+
+
+def test_the_maker_is_that_of_the_devices_and_amd_says_nothing_of_cuda():
+    found = landing(picture(node("mi300x-a")), any_of("gpu.amd.com"))
+    assert (found.maker, found.gpus) == ("amd", ((Gpu(), 8),))
+
+
+def test_nothing_that_matches_is_no_maker():
+    found = landing(picture(slices=machines.example("example-a")), any_of("gpu.amd.com"))
+    assert (found.maker, found.gpus, found.nodes, found.problem) == ("", (), 0, "")
+
+
+def test_a_class_that_is_not_there_and_a_selector_that_cannot_be_run_are_told():
+    assert "no device class tpu.google.com" in landing(picture(), any_of("tpu.google.com")).problem
+    broken = any_of("gpu.amd.com")
+    broken["devices"]["requests"][0]["exactly"]["selectors"] = [{"cel": {"expression": "device.("}}]
+    assert landing(picture(), broken).problem
+
+
+@pytest.mark.parametrize(
+    ("label", "capacity"),
+    [
+        ("karpenter.sh/capacity-type=on-demand", Capacity.ON_DEMAND),
+        ("karpenter.sh/capacity-type=reserved", Capacity.RESERVED),
+        ("eks.amazonaws.com/capacityType=SPOT", Capacity.SPOT),
+        ("eks.amazonaws.com/capacityType=CAPACITY_BLOCK", Capacity.RESERVED),
+        ("cloud.google.com/gke-spot=true", Capacity.SPOT),
+        ("kubernetes.azure.com/scalesetpriority=spot", Capacity.SPOT),
+    ],
+)
+def test_what_labels_say_of_the_price(label, capacity):
+    key, _equals, value = label.partition("=")
+    assert billing_of({key: value, "other": "x"}) == Billing(capacity, label)
+
+
+@pytest.mark.parametrize("labels", [{}, {"cloud.google.com/gke-spot": "false"}, {"zone": "fra-1a"}])
+def test_on_demand_is_assumed_where_no_label_says_otherwise(labels):
+    assert billing_of(labels) == Billing(Capacity.ON_DEMAND, "")
+
+
+def test_the_devices_of_each_request_where_they_are_known():
+    spec = {
+        "devices": {
+            "requests": [
+                {"name": "gpu", "exactly": {"deviceClassName": "a", "count": 4}},
+                {"name": "nic", "exactly": {"deviceClassName": "b", "allocationMode": "All"}},
+                {"name": "one", "firstAvailable": [{"name": "x", "count": 2}, {"name": "y", "count": 2}]},
+                {"name": "two", "firstAvailable": [{"name": "x", "count": 2}, {"name": "y"}]},
+            ]
+        }
+    }
+    assert requests_of(spec) == (("gpu", 4), ("nic", None), ("one", 2), ("two", None))
