@@ -85,7 +85,7 @@ class ProfileAdmin(Looking, admin.ModelAdmin):  # type: ignore[type-arg]
 
 @admin.register(Quota)
 class QuotaAdmin(Looking, admin.ModelAdmin):  # type: ignore[type-arg]
-    list_display = ("team", "device_class", "profile", "devices", "self_approval")
+    list_display = ("team", "device_class", "profile", "devices")
     list_filter = ("team",)
     list_select_related = ("team", "profile")
 

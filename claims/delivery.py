@@ -13,7 +13,7 @@ from django.db.models import F
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from claims import manifests
+from claims import announce, manifests, quota_writing
 from claims.models import Claim, Delivery
 from claims.states import DELIVERED, FINAL, ClaimState
 from cluster.errors import ClusterConflict, ClusterInvalid, Refused, Unreachable
@@ -113,6 +113,7 @@ def _writable(claim: Claim) -> bool:
 
 def _write(claim: Claim, gateway: Gateway) -> None:
     kind = manifests.kind_of(claim.delivery)
+    quota_writing.before_delivery(claim, gateway)
     try:
         standing = _find_or_create(claim, gateway, kind)
     except Refused as error:
@@ -120,6 +121,8 @@ def _write(claim: Claim, gateway: Gateway) -> None:
             note(
                 claim, _("%(cluster)s refused it: %(error)s The portal goes on trying.") % _said(claim, error)
             )
+        elif error.quota and quota_writing.is_behind(claim, gateway):
+            raise Unreachable(_("The cluster still counts by the quota of a moment ago.")) from error
         elif error.quota:
             _back_to_people(claim, _("%(cluster)s refused it: %(error)s") % _said(claim, error))
         else:
@@ -167,7 +170,7 @@ def _back_to_people(claim: Claim, problem: str) -> None:
     """
     Let a person look: the approval is void, the quota stays reserved, and nothing is tried again by itself.
     """
-    claim.advance(
+    moved = claim.advance(
         ClaimState.REQUESTED,
         why=problem,
         problem=problem,
@@ -177,6 +180,8 @@ def _back_to_people(claim: Claim, problem: str) -> None:
         expires_at=None,
         decide_by=timezone.now() + settings.REQUEST_TTL,
     )
+    if moved:
+        announce.asked(claim)
 
 
 def _fail(claim: Claim, error: Refused | ClusterInvalid) -> None:

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
-from claims import approvals, quotas
+from claims import admin_access, approvals, quotas, succession
 from claims.approvals import Route
 from claims.cautions import cautions
+from claims.combining import Counted
 from claims.kinds import DeviceKind, kinds_for
 from claims.manifests import object_of_wish
-from claims.models import Delivery, Profile
+from claims.models import Claim, Delivery, Profile
 from claims.offers import Offer, offers_for
 from claims.quotas import QuotaLine
 from claims.wish import Wish, make_wish
@@ -27,6 +28,15 @@ from teams.models import Role, Team, User
 
 
 @dataclass(frozen=True, slots=True)
+class PricedOption:
+    """What of a request has a price of its own: a profile, kinds that match it, devices of all claims."""
+
+    profile: Profile
+    kinds: frozenset[DeviceKind]
+    devices: int
+
+
+@dataclass(frozen=True, slots=True)
 class RequestPreview:
     """Nothing here is a promise: devices may go and quota may be taken before the request is sent."""
 
@@ -36,6 +46,7 @@ class RequestPreview:
     approval: Route
     manifest: str  # YAML
     kinds: frozenset[DeviceKind]  # of the devices that match, which is what a price depends on
+    parts: tuple[PricedOption, ...]  # of profiles together, else empty
     problems: tuple[str, ...]
     picture: Picture = field(repr=False)
     help: tuple[Relief, ...] = ()  # asked for only where it does not fit, or on demand
@@ -63,6 +74,8 @@ def preview(
     duration: timedelta | None = None,
     name: str = "",
     alternatives: Sequence[Profile] = (),
+    together: Sequence[Counted] = (),
+    replaces: Claim | None = None,
     with_help: bool = False,
 ) -> RequestPreview:
     """
@@ -81,10 +94,11 @@ def preview(
         duration=duration,
         name=name,
         alternatives=alternatives,
+        together=together,
     )
     rows = quotas.rows_for(team=team, charge=wish.charge, profiles=wish.profiles)
-    lines = quotas.lines_for(rows, team=team, charge=wish.charge, profiles=wish.profiles)
-    route = approvals.route_for(by=by, team=team, asked=wish.asked, duration=wish.duration, quotas=rows)
+    lines = succession.lines_for(rows, wish, succession.carried_to(wish, replaces))
+    route = approvals.route_for(by=by, team=team, asked=wish.asked, duration=wish.duration)
     picture = picture_of(cluster)
     claims = max(parallel, 1)
     found = match.preview(picture, wish.spec, claims=claims)
@@ -95,7 +109,8 @@ def preview(
         approval=route,
         manifest=to_yaml(object_of_wish(wish)),
         kinds=kinds_for(cluster.pk, picture, wish.spec),
-        problems=tuple(wish.problems),
+        parts=_parts(wish, picture) if wish.together else (),
+        problems=(*admin_access.person_problems(by, wish.spec), *wish.problems),
         picture=picture,
     )
     if found.fits and not with_help:
@@ -111,3 +126,14 @@ def preview(
     )
     helps = what_would_help(picture, wish.spec, claims, found)
     return replace(seen, help=tuple(helps), offers=tuple(offers))
+
+
+def _parts(wish: Wish, picture: Picture) -> tuple[PricedOption, ...]:
+    return tuple(
+        PricedOption(
+            option.profile,
+            kinds_for(wish.cluster.pk, picture, option.spec),
+            option.devices * wish.parallel,
+        )
+        for option in wish.options
+    )

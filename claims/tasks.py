@@ -12,7 +12,7 @@ from celery import Task, shared_task
 from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
-from claims import delivery, expiry, reconcile
+from claims import delivery, drafts, escalation, expiry, reconcile, reminders, succession
 from claims.models import Claim
 from claims.states import DELIVERED, FINAL, ClaimState
 from cluster.errors import Unreachable
@@ -62,6 +62,13 @@ def sweep() -> None:
     for claim_id in unlabelled():
         once(label, claim_id)
     reconcile.reconcile_all()
+    release_replaced()
+
+
+def release_replaced() -> None:
+    """Delete the objects of claims whose successors hold devices; the sweep repairs what a message lost."""
+    for claim_id in succession.release_replaced():
+        remove.delay(str(claim_id))
 
 
 def once(task: AnyTask, claim_id: UUID) -> None:
@@ -108,12 +115,29 @@ def leftovers() -> set[UUID]:
 
 @shared_task
 def expire() -> None:
-    """End requests that nobody decided in time, and claims whose time is over."""
-    for claim_id in expiry.end_overdue(timezone.now()):
+    """
+    End requests that nobody decided in time and claims whose time is over; tell before of those that will.
+    """
+    now = timezone.now()
+    for claim_id in expiry.end_overdue(now):
         remove.delay(str(claim_id))
+    reminders.remind(now)
+
+
+@shared_task
+def escalate() -> None:
+    """Ask platform admins where leads have had their time. A lost one is made good by the next."""
+    escalation.escalate_overdue(timezone.now())
+
+
+@shared_task
+def forget_drafts() -> None:
+    """Forget drafts that nobody has touched for 30 days. A lost one is made good by the next."""
+    drafts.forget_drafts(timezone.now())
 
 
 @shared_task
 def reconcile_cluster(cluster_id: str, names: list[str]) -> None:
     """Believe what the mirror of a cluster says about these objects, each named "namespace/name"."""
     reconcile.reconcile_named(cluster_id, names)
+    release_replaced()

@@ -10,7 +10,7 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 
-from claims.approvals import waiting_count
+from claims.inbox import waiting_count
 from claims.models import Claim
 from inventory.freshness import OF_DEVICES, Age, ages
 from teams.models import Membership, Role, Team, User
@@ -169,8 +169,8 @@ def main(shell: Shell) -> list[NavItem]:
         NavItem(_("Claims"), "stack-2", address("claims:list"), count=shell.live_claims()),
         NavItem(_("Catalogue"), "layout-grid", address("claims:catalogue")),
     ]
-    if shell.is_admin or any(role.rank >= Role.LEAD.rank for role in shell.roles.values()):
-        waiting = shell.undecided()
+    waiting = shell.undecided()  # a member decides too while they stand in for a lead
+    if waiting or shell.is_admin or any(role.rank >= Role.LEAD.rank for role in shell.roles.values()):
         items.append(NavItem(_("Approvals"), "checks", address("claims:approvals"), count=waiting, due=True))
     return items
 

@@ -114,14 +114,12 @@ def make_quota(
     *,
     device_class: str = GPU_CLASS,
     profile: Profile | None = None,
-    self_approval: bool = False,
 ) -> Quota:
     return Quota.objects.create(
         team=team,
         device_class="" if profile else device_class,
         profile=profile,
         devices=devices,
-        self_approval=self_approval,
     )
 
 

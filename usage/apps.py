@@ -9,3 +9,4 @@ class UsageConfig(AppConfig):
     def ready(self) -> None:
         # Models must be loaded first.
         import_module("claims.pricing").register(import_module("usage.pricing").dearest)
+        import_module("claims.past_use").register(import_module("usage.past").activity_of)

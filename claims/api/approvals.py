@@ -1,36 +1,71 @@
-"""Requests that wait for a decision, and those decided."""
+"""What waits for a decision, of all kinds, and what is decided."""
 
-from django.db.models import QuerySet
+from typing import Any
+
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework import mixins, viewsets
+from rest_framework import serializers, viewsets
+from rest_framework.pagination import PageNumberPagination
+from rest_framework.request import Request
+from rest_framework.response import Response
 
 from claims.api import outputs
-from claims.approvals import inbox
+from claims.inbox import TABS, Inbox, Search, Tab
 from claims.models import Claim
-from core.paging import Cursor
 from teams.access import asker
 
 TAB = OpenApiParameter(
-    "tab", str, enum=["mine", "team", "decided"], default="mine", description="Whose decision is waited for."
+    "tab", str, enum=list(TABS), default="mine", description="Whose decision is waited for."
 )
+SEARCH = [
+    OpenApiParameter("q", str, description="Words in names, reasons and people."),
+    OpenApiParameter("team", str, description="Slug of the team."),
+    OpenApiParameter("profile", str, description="Slug of the profile."),
+]
 
 
-class OldestFirst(Cursor):
-    ordering = "id"
+class ApprovalOut(serializers.Serializer[Any]):
+    """One wish that somebody decides on; `claim` is there for requests for claims."""
+
+    id = serializers.UUIDField(source="pk")
+    kind = serializers.ChoiceField(
+        choices=[("claim", "claim"), ("extension", "extension"), ("quota", "quota")]
+    )
+    title = serializers.CharField()
+    what = serializers.CharField()
+    team = serializers.CharField(source="team.slug")
+    asked_by = serializers.CharField(source="asked_by.username")
+    asked_at = serializers.DateTimeField()
+    age = serializers.ChoiceField(choices=[("fresh", "fresh"), ("aging", "aging"), ("late", "late")])
+    mine = serializers.BooleanField(help_text="Whether it waits for you")
+    said = serializers.ListField(child=serializers.CharField(), help_text="What else is to know")
+    answer = serializers.CharField(help_text="Empty while it waits")
+    decided_by = serializers.CharField(source="decided_by.username", allow_null=True, default=None)
+    decided_at = serializers.DateTimeField(allow_null=True)
+    url = serializers.CharField(help_text="Path of its page")
+    claim = outputs.ClaimOut(allow_null=True)
 
 
-@extend_schema(parameters=[TAB])
-class ApprovalViewSet(mixins.ListModelMixin, viewsets.GenericViewSet[Claim]):
+class Numbered(PageNumberPagination):
+    page_size = 50
+    max_page_size = 500
+    page_size_query_param = "limit"
+
+
+class ApprovalViewSet(viewsets.GenericViewSet[Claim]):
     """
-    The inbox of those who decide, oldest first. Decide with `claims/{id}/approve/` and `claims/{id}/deny/`.
+    The inbox of those who decide, oldest first; what is decided newest first.
+
+    Decide with `claims/{id}/approve/` and `claims/{id}/deny/`, on others with the addresses of their kind.
     """
 
-    serializer_class = outputs.ClaimOut
-    pagination_class = OldestFirst
+    serializer_class = ApprovalOut
+    pagination_class = Numbered
     queryset = Claim.objects.none()
 
-    def get_queryset(self) -> QuerySet[Claim]:
-        asked = self.request.query_params.get("tab", "mine")
-        tab = asked if asked in ("team", "decided") else "mine"
-        found = inbox(asker(self.request), tab)  # type: ignore[arg-type]
-        return found.select_related("decided_by").for_list()
+    @extend_schema(parameters=[TAB, *SEARCH])
+    def list(self, request: Request) -> Response:
+        said = request.query_params
+        tab: Tab = next((known for known in TABS if known == said.get("tab")), "mine")
+        search = Search(*(said.get(name, "").strip()[:200] for name in ("q", "team", "profile")))
+        page = self.paginate_queryset(Inbox(asker(request), search).tab(tab))  # type: ignore[arg-type]
+        return self.get_paginated_response(ApprovalOut(page, many=True).data)

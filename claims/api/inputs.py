@@ -30,6 +30,13 @@ class SpelledDuration(serializers.DurationField):
             return super().to_internal_value(value)
 
 
+class FurtherIn(serializers.Serializer[Any]):
+    """A profile that the claim takes as well."""
+
+    profile = serializers.CharField(max_length=40, help_text="Slug of the profile")
+    devices = serializers.IntegerField(min_value=1, max_value=1024, default=1, help_text="Per claim")
+
+
 class WishIn(serializers.Serializer[Any]):
     """A request: `duration` is the usual one of the profile if left out."""
 
@@ -41,6 +48,12 @@ class WishIn(serializers.Serializer[Any]):
         max_length=7,
         default=list,
         help_text="Slugs of profiles to take, in this order, where the profile does not fit",
+    )
+    together = serializers.ListField(
+        child=FurtherIn(),
+        max_length=31,
+        default=list,
+        help_text="Profiles that the claim takes as well; not beside alternatives",
     )
     devices = serializers.IntegerField(min_value=1, max_value=1024, default=1, help_text="Per claim")
     parallel = serializers.IntegerField(
@@ -77,7 +90,6 @@ class QuotaIn(serializers.Serializer[Any]):
     device_class = serializers.CharField(max_length=253, allow_blank=True, default="")
     profile = serializers.CharField(max_length=40, allow_blank=True, default="")
     devices = serializers.IntegerField(min_value=0, max_value=1_000_000)
-    self_approval = serializers.BooleanField(default=False)
 
 
 def cluster_named(name: str) -> Cluster:
@@ -86,6 +98,11 @@ def cluster_named(name: str) -> Cluster:
     if cluster is None:
         raise Invalid(_("There is no cluster %(name)s.") % {"name": name})
     return cluster
+
+
+def further_named(rows: list[dict[str, Any]], user: User) -> list[tuple[Profile, int]]:
+    """Return the profiles of `together` with their devices. Raises as `profile_named`."""
+    return [(profile_named(row["profile"], user), row["devices"]) for row in rows]
 
 
 def profile_named(name: str, user: User) -> Profile:

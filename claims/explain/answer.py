@@ -12,6 +12,7 @@ from claims.explain.fit import Fit
 from claims.explain.groups import grouped, names_of
 from claims.explain.pods import PodView
 from claims.explain.stages import STARTED, WAITING, Stage
+from claims.extensions import deleted_at
 from claims.manifests import kind_of
 from claims.models import Claim, Transition
 from claims.sightings import Sighting
@@ -68,11 +69,7 @@ def answer(
 
 
 def _requested(claim: Claim) -> Answer:
-    version = claim.profile_version
-    people = approvals.deciders(claim.team, version.approval)
-    if not approvals.allows_self_approval(claim):
-        people = [person for person in people if person.pk != claim.requested_by_id]
-    who = approvals.names_of(people) or _("A platform admin")
+    who = approvals.names_of(approvals.deciders_on(claim)) or _("A platform admin")
     if claim.decide_by is None:
         return Answer("person", who, _("Until then its devices are reserved in the quota of the team."))
     sentence = _("The request expires if nobody decides by %(when)s. Until then it reserves quota.")
@@ -146,11 +143,11 @@ def _allocated(claim: Claim, pods: Sequence[PodView], lost: Sequence[PodView], f
     if starting and (not running or starting[0].told.actor != "cluster"):
         return _pod_first(claim, starting, fit)
     sentence = _("Release the claim when its work is done.")
-    if claim.expires_at is not None:
+    if (end := deleted_at(claim)) is not None:
         sentence = _(
             "Release the claim when its work is done. On %(when)s the portal deletes it; "
             "a pod that still runs keeps its devices until it ends."
-        ) % {"when": moment(claim.expires_at)}
+        ) % {"when": moment(end)}
     return Answer("you", claim.requested_by.label, " ".join(filter(None, (_ended(lost), sentence))))
 
 

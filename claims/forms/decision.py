@@ -2,26 +2,104 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django import forms
-from django.utils.translation import gettext_lazy as _
+from django.http import QueryDict
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from claims.changes import Wanted
+from claims.forms.durations import DurationText
+from claims.models import Claim, Profile
+from teams.models import User
 
 
 class ApproveForm(forms.Form):
     """`spec_hash` is of the specification that the approver has seen: approval is bound to it."""
 
     spec_hash = forms.CharField(max_length=64, widget=forms.HiddenInput)
-    note = forms.CharField(required=False, max_length=500, label=_("Note"))
+    note = forms.CharField(required=False, max_length=500, label=gettext_lazy("Note"))
 
 
 class DenyForm(forms.Form):
-    note = forms.CharField(
-        max_length=500,
-        label=_("Note"),
-        error_messages={"required": _("Say why: the person who asked sees this sentence.")},
+    """A note, or a `reason` that was ready to use, or both."""
+
+    note = forms.CharField(required=False, max_length=500, label=gettext_lazy("Note"))
+    reason = forms.CharField(required=False, max_length=2000)
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or self.cleaned_data
+        said = cleaned.get("note") or cleaned.get("reason")
+        if not said and "note" not in self.errors:
+            self.add_error("note", _("Say why: the person who asked sees this sentence."))
+        cleaned["note"] = said or ""
+        return cleaned
+
+
+class Titled(forms.ModelChoiceField):
+    """Profiles by their titles."""
+
+    def label_from_instance(self, obj: Any) -> str:
+        return str(obj.title)
+
+
+class Person(forms.ModelChoiceField):
+    """People as they are shown everywhere else."""
+
+    def label_from_instance(self, obj: Any) -> str:
+        return str(obj.label)
+
+
+class ChangeForm(forms.Form):
+    """What an approver would make of a request; what is left out stays as it is."""
+
+    devices = forms.IntegerField(
+        required=False, min_value=1, max_value=1024, label=gettext_lazy("Devices per claim")
     )
+    duration = DurationText(required=False, max_length=30, label=gettext_lazy("Duration"))
+    spec_hash = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
+    note = forms.CharField(required=False, max_length=500, label=gettext_lazy("Note"))
+
+    def __init__(self, data: QueryDict | None, *, claim: Claim) -> None:
+        super().__init__(data)
+        profiles = Profile.objects.open_to(claim.team).exclude(current=None).select_related("current")
+        self.fields["profile"] = Titled(
+            profiles.exclude(pk=claim.profile_version.profile_id),
+            required=False,
+            to_field_name="slug",
+            label=_("Profile"),
+            empty_label=_("as asked"),
+        )
+
+    @property
+    def wanted(self) -> Wanted:
+        said = self.cleaned_data
+        return Wanted(said.get("devices"), said.get("duration"), said.get("profile"))
 
 
 class EndForm(forms.Form):
     """Withdrawing or releasing; the reason is kept in the history."""
 
-    reason = forms.CharField(required=False, max_length=500, label=_("Reason"))
+    reason = forms.CharField(required=False, max_length=500, label=gettext_lazy("Reason"))
+
+
+class AwayForm(forms.Form):
+    """From when to when who stands in for a lead; `team` is known from the page."""
+
+    starts_at = forms.DateTimeField(
+        label=gettext_lazy("From"),
+        widget=forms.DateTimeInput({"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
+    )
+    ends_at = forms.DateTimeField(
+        label=gettext_lazy("To"),
+        widget=forms.DateTimeInput({"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
+    )
+
+    def __init__(
+        self, data: QueryDict | None, *, people: list[User], initial: dict[str, Any] | None = None
+    ) -> None:
+        super().__init__(data, initial=initial)
+        listed = User.objects.filter(pk__in=[person.pk for person in people]).order_by("username")
+        self.fields["to"] = Person(listed, to_field_name="username", label=_("Stand-in"))
+        self.order_fields(["to", "starts_at", "ends_at"])

@@ -7,7 +7,7 @@ from claims.models.comment import Comment
 from claims.models.decision import ApprovalRule, ApprovalStep, Delegation, ReasonTemplate
 from claims.models.draft import Draft
 from claims.models.extension import Extension
-from claims.models.profile import Approval, Delivery, Profile, ProfileVersion
+from claims.models.profile import Approval, Delivery, Profile, ProfileQuerySet, ProfileVersion
 from claims.models.quota import Quota, TeamNamespace
 from claims.models.quota_request import QuotaRaise, QuotaRequest
 from claims.models.written_quota import WrittenQuota
@@ -29,6 +29,7 @@ __all__ = [
     "Draft",
     "Extension",
     "Profile",
+    "ProfileQuerySet",
     "ProfileVersion",
     "Quota",
     "QuotaRaise",

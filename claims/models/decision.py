@@ -15,7 +15,7 @@ from teams.models import Team, User
 class ApprovalRule(models.Model):
     """
     How requests are decided for a profile and a team, for every profile of a team, or for every team with a
-    profile, in this order; without any, the version of the profile says it.
+    profile, in this order; without any, or where `approval` is empty, the version of the profile says it.
 
     Nobody is asked for up to `automatic_devices` devices (all claims at once together) for up to
     `automatic_duration`; None means however long. After `escalate_after` undecided, platform admins are asked
@@ -25,7 +25,7 @@ class ApprovalRule(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     team = models.ForeignKey(Team, models.CASCADE, null=True, blank=True, related_name="approval_rules")
     profile = models.ForeignKey(Profile, models.CASCADE, null=True, blank=True, related_name="approval_rules")
-    approval = models.CharField(max_length=9, choices=Approval, default=Approval.LEAD)
+    approval = models.CharField(max_length=9, choices=Approval, default=Approval.LEAD, blank=True)
     automatic_devices = models.PositiveIntegerField(default=0)
     automatic_duration = models.DurationField(null=True, blank=True)
     self_approval = models.BooleanField(default=False)  # who may decide may also decide on their own requests

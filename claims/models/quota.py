@@ -40,7 +40,7 @@ class QuotaQuerySet(models.QuerySet["Quota"]):
     def charged(self, *, team: Team, classes: Iterable[str], profiles: Iterable[Profile]) -> Self:
         """Return the rows of `team` that a claim of one or the other of `profiles` counts against."""
         return self.filter(team=team).filter(
-            Q(device_class__in=list(classes)) | Q(profile__in=list(profiles))
+            Q(device_class__in=list(classes)) | Q(profile__in=list(profiles)) | Q(counts="claims")
         )
 
 
@@ -66,9 +66,6 @@ class Quota(models.Model):
     counts = models.CharField(max_length=7, choices=Counts, default=Counts.DEVICES)
     devices = models.PositiveIntegerField()
     guaranteed = models.PositiveIntegerField(default=0)
-    self_approval = models.BooleanField(
-        default=False
-    )  # a lead may approve their own requests under this quota
 
     objects = QuotaQuerySet.as_manager()
 
@@ -100,4 +97,4 @@ class Quota(models.Model):
         )
 
     def __str__(self) -> str:
-        return f"{self.team}: {self.devices} × {self.device_class or self.profile}"
+        return f"{self.team}: {self.devices} × {self.device_class or self.profile or self.counts}"

@@ -9,9 +9,12 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from claims import approvals, quotas, tasks
-from claims.models import Alternative, Claim, ClaimCharge, Delivery, Profile, Quota
+from claims import admin_access, announce, approvals, quotas, succession, tasks
+from claims.combining import Counted
+from claims.models import Alternative, Claim, ClaimCharge, Delivery, Draft, Profile
+from claims.services.own import own
 from claims.states import ClaimState
+from claims.succession import Carried
 from claims.wish import Wish, make_wish, require_sound
 from core.errors import Conflict, Forbidden, Invalid, QuotaExceeded
 from inventory.models import Cluster
@@ -32,21 +35,27 @@ def request_claim(
     reason: str = "",
     name: str = "",
     alternatives: Sequence[Profile] = (),
+    together: Sequence[Counted] = (),
+    replaces: Claim | None = None,
     key: str,
 ) -> Claim:
     """
     Ask for GPUs; the same `key` of the same person always yields the same claim.
 
-    `alternatives` are profiles to take, in this order, where `profile` does not fit. A rule of the profiles
-    may approve it at once. Raises Http404 for an outsider, PermissionDenied for a viewer, Forbidden for a
-    profile not open to the team, Invalid for what is malformed, QuotaExceeded, Conflict.
+    `alternatives` are profiles to take, in this order, where `profile` does not fit; those in `together` are
+    taken as well, each with a number of devices of its own. While the claim that it `replaces` counts, only
+    what exceeds that one counts of this. A rule of the profiles may approve it at once. A draft with the same
+    key goes. Raises Http404 for an outsider, PermissionDenied for a viewer, Forbidden for
+    a profile not open to the team, Invalid for what is malformed, QuotaExceeded, Conflict.
     """
     require_role(by, team, at_least=Role.MEMBER)
     if not key or len(key) > 80:
         raise Invalid(_("A request needs a key of 1 to 80 characters, so that sending it twice asks once."))
     if earlier := _earlier(by, key):
         return _same(earlier, team=team, cluster=cluster, profile=profile)
-    profile, *others = _open_profiles(team, [profile, *alternatives])
+    further = [each for each, _count in together]
+    profile, *others = _open_profiles(team, [profile, *alternatives, *further])
+    counts = [count for _each, count in together]
     wish = make_wish(
         team=team,
         cluster=cluster,
@@ -56,11 +65,13 @@ def request_claim(
         delivery=delivery,
         duration=duration,
         name=name,
-        alternatives=others,
+        alternatives=others[: len(alternatives)],
+        together=list(zip(others[len(alternatives) :], counts, strict=True)),
     )
+    admin_access.require_person(by, wish.spec)
     require_sound(wish)
     try:
-        return _reserve(wish, by=by, reason=reason, key=key)
+        return _reserve(wish, by=by, reason=reason, key=key, replaces=replaces)
     except IntegrityError as error:
         if earlier := _earlier(by, key):  # the same message came twice at the same time
             return _same(earlier, team=team, cluster=cluster, profile=profile)
@@ -71,24 +82,26 @@ def request_claim(
 
 
 @transaction.atomic(durable=True)
-def _reserve(wish: Wish, *, by: User, reason: str, key: str) -> Claim:
+def _reserve(wish: Wish, *, by: User, reason: str, key: str, replaces: Claim | None) -> Claim:
     """
     Count and create under the lock of the quota rows.
 
     Everything that makes a quota less available takes these rows, in the order of their keys, last thing
     before counting. What frees devices needs no lock.
     """
-    locked = Quota.objects.charged(team=wish.team, classes=wish.charge, profiles=wish.profiles)
-    rows = list(
-        locked.select_related("team", "profile").select_for_update(no_key=True, of=("self",)).order_by("pk")
-    )
+    old = own(replaces, by) if replaces is not None else None
+    rows = quotas.lock_rows(team=wish.team, charge=wish.charge, profiles=wish.profiles)
     if earlier := _earlier(by, key):
         return _same(earlier, team=wish.team, cluster=wish.cluster, profile=wish.profile)
-    lines = quotas.lines_for(rows, team=wish.team, charge=wish.charge, profiles=wish.profiles)
+    carried = succession.carried_to(wish, old)
+    lines = succession.lines_for(rows, wish, carried)
     if refused := [line.sentence for line in lines if not line.fits]:
         raise QuotaExceeded(" ".join(refused))
-    claim = _create(wish, by=by, reason=reason, key=key)
-    rule = approvals.rule_for_all(wish.asked, duration=wish.duration)
+    claim = _create(wish, by=by, reason=reason, key=key, old=old, carried=carried)
+    Draft.objects.filter(by=by, key=key).delete()
+    if old is not None:
+        old.remark(_("%(successor)s was asked for to replace it.") % {"successor": claim}, by=by)
+    rule = approvals.rule_for_all(wish.asked, team=wish.team, duration=wish.duration)
     if rule:
         now = timezone.now()
         claim.advance(
@@ -100,10 +113,14 @@ def _reserve(wish: Wish, *, by: User, reason: str, key: str) -> Claim:
             expires_at=now + claim.duration,
         )
         transaction.on_commit(partial(tasks.deliver.delay, str(claim.pk)))
+    else:
+        announce.asked(claim)
     return claim
 
 
-def _create(wish: Wish, *, by: User, reason: str, key: str) -> Claim:
+def _create(
+    wish: Wish, *, by: User, reason: str, key: str, old: Claim | None, carried: Carried
+) -> Claim:
     claim = Claim.objects.create(
         name=wish.name,
         key=key,
@@ -120,9 +137,16 @@ def _create(wish: Wish, *, by: User, reason: str, key: str) -> Claim:
         spec=wish.spec,
         spec_hash=wish.spec_hash,
         decide_by=timezone.now() + settings.REQUEST_TTL,
+        replaces=old,
+        carried=carried.devices,
     )
     ClaimCharge.objects.bulk_create(
-        ClaimCharge(claim=claim, device_class=device_class, devices=count)
+        ClaimCharge(
+            claim=claim,
+            device_class=device_class,
+            devices=count,
+            carried=carried.classes.get(device_class, 0),
+        )
         for device_class, count in wish.charge.items()
         if count
     )
@@ -134,6 +158,7 @@ def _create(wish: Wish, *, by: User, reason: str, key: str) -> Claim:
                 name=option.name,
                 profile_version=option.version,
                 devices=option.devices * wish.parallel,
+                together=wish.together,
             )
             for position, option in enumerate(wish.options)
         )

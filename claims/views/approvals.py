@@ -1,4 +1,4 @@
-"""The inbox of those who decide: the list, the card of one request, and the two answers."""
+"""The inbox of those who decide: the list, the card of one request for a claim, and the two answers."""
 
 from __future__ import annotations
 
@@ -8,32 +8,44 @@ from uuid import UUID
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 from django.views.decorators.http import require_POST, require_safe
 
 from claims import services
-from claims.approvals import Tab, decision_on, inbox, reason_not_to_decide
+from claims.approvals import Desk, decision_on, stage_of
 from claims.forms import ApproveForm, DenyForm
+from claims.inbox import Item
 from claims.models import Claim
+from claims.reasons import reasons_for
 from claims.states import LOOK, ClaimState
-from claims.views.detail import claim_for
+from claims.views import asks
+from claims.views.detail import again_url, claim_for
 from claims.views.impact import impact_of
+from claims.views.inbox import as_csv, list_of
+from claims.views.talk import thread_of
 from core.errors import Conflict, PortalError
 from teams.access import asker
 
-TABS: tuple[Tab, ...] = ("mine", "team", "decided")
-SHOWN = 100  # rows of the list; more are counted, not drawn
-
 
 @require_safe
-def approvals(request: HttpRequest) -> HttpResponse:
-    """The list, and on wide screens the card of the request that has waited longest."""
-    rows = list_of(request)
-    first = rows["rows"][0].pk if rows["rows"] else None
-    card = card_of(request, claim_for(request, first)) if first else {}
-    return render(request, "claims/approvals.html", rows | card | {"on_list": True})
+def approvals(request: HttpRequest) -> HttpResponseBase:
+    """The list, and on wide screens the card of what has waited longest."""
+    if request.GET.get("format") == "csv":
+        return as_csv(request)
+    page = list_of(request)
+    card = first_card(request, page["rows"][0]) if page["rows"] else {}
+    return render(request, "claims/approvals.html", page | card | {"on_list": True})
+
+
+def first_card(request: HttpRequest, item: Item) -> dict[str, Any]:
+    if item.kind == "claim":
+        return card_of(request, claim_for(request, item.pk))
+    if item.kind == "extension":
+        return asks.extension_card(request, item.pk)
+    return asks.quota_request_card(request, item.pk)
 
 
 @require_safe
@@ -49,7 +61,7 @@ def approve(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     if not form.is_valid():
         return card_again(request, claim, status=422, note_errors=form.errors.get("note"))
     try:
-        services.approve(
+        claim = services.approve(
             claim=claim,
             by=asker(request),
             spec_hash=form.cleaned_data["spec_hash"],
@@ -57,10 +69,15 @@ def approve(request: HttpRequest, claim_id: UUID) -> HttpResponse:
         )
     except Conflict as refusal:
         return card_again(request, claim, refusal=refusal, status=refusal.status)
-    messages.success(
-        request, _("%(claim)s is approved; the portal writes the object now.") % {"claim": claim}
-    )
+    messages.success(request, said_of(claim))
     return redirect("claims:approvals")
+
+
+def said_of(claim: Claim) -> str:
+    """Say what an approval has come to."""
+    if claim.state == ClaimState.REQUESTED:
+        return _("You consented to %(claim)s; a platform admin decides now.") % {"claim": claim}
+    return _("%(claim)s is approved; the portal writes the object now.") % {"claim": claim}
 
 
 @require_POST
@@ -85,26 +102,10 @@ def card_again(
     refusal: PortalError | None = None,
     note_errors: Iterable[object] | None = None,
 ) -> HttpResponse:
-    claim.refresh_from_db(
-        fields=["state", "state_since", "version", "spec", "spec_hash", "decided_at", "decision_note"]
-    )
+    claim = claim_for(request, claim.pk)
     said = {"refusal": refusal, "note_errors": note_errors, "note": request.POST.get("note", "")}
     page = list_of(request) | card_of(request, claim) | said
     return render(request, "claims/approvals.html", page, status=status)
-
-
-def list_of(request: HttpRequest) -> dict[str, Any]:
-    """Return the rows of the chosen tab and how many each tab has."""
-    user = asker(request)
-    chosen: Tab = next((tab for tab in TABS if tab == request.GET.get("tab")), "mine")
-    waiting = {tab: inbox(user, tab).count() for tab in ("mine", "team")}
-    titles = {"mine": _("Mine"), "team": _("All waiting"), "decided": _("Decided")}
-    return {
-        "tab": chosen,
-        "tabs": [(tab, titles[tab], waiting.get(tab)) for tab in TABS],
-        "rows": list(inbox(user, chosen).for_list()[:SHOWN]),
-        "left_out": max(waiting.get(chosen, 0) - SHOWN, 0),
-    }
 
 
 def card_of(request: HttpRequest, claim: Claim) -> dict[str, Any]:
@@ -112,14 +113,25 @@ def card_of(request: HttpRequest, claim: Claim) -> dict[str, Any]:
     waiting = claim.state == ClaimState.REQUESTED
     family, icon = LOOK[claim.state]
     total = claim.devices * claim.parallel
+    user = asker(request)
+    desk = Desk(user, [claim.team])
+    _stage, consent = stage_of(claim, desk.rules.on(claim))
     values = {"n": total}
     return {
+        "card": "claims/_card.html",
+        "current": claim.pk,
+        "title": claim.name,
         "claim": claim,
         "look": {"family": family, "icon": icon},
         "impact": impact_of(claim) if waiting else None,
         "decision": None if waiting else decision_on(claim),
-        "reason_not": reason_not_to_decide(asker(request), claim) if waiting else "",
+        "reason_not": desk.reason_not_to_decide(claim) if waiting else "",
+        "instead": desk.in_place_of(claim),
+        "consent": consent,
         "waiting": waiting,
         "total": total,
+        "reasons": reasons_for(claim.team) if waiting else [],
+        "again_url": again_url(claim, ()) if user.pk == claim.requested_by_id and not waiting else "",
         "approve_label": ngettext("Approve %(n)d device", "Approve %(n)d devices", total) % values,
+        **thread_of(claim, user),
     }

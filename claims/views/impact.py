@@ -8,14 +8,17 @@ from django.db.models import Count, Q
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from claims.approvals import rule_for
+from claims.approvals import ruling_on
 from claims.kinds import DeviceKind, kinds_for
-from claims.models import Approval, Claim
+from claims.models import Claim
+from claims.offers import offers_for
+from claims.past_use import past_use
+from claims.pricing import prices_of
 from claims.quotas import Standing, rows_for, standing_of
 from claims.states import FINAL, ClaimState
 from claims.views.funnel import FunnelRow, funnel_of
-from core.times import duration
 from dra import match
+from dra.picture import Picture
 from inventory.freshness import OF_DEVICES, Age, ages
 from inventory.picture import picture_of
 
@@ -44,23 +47,32 @@ class Impact:
     share: str
     waiting: str
     past: str
-    why: tuple[str, str]
+    use: str
+    cheaper: str
+    cheaper_slug: str
+    why: tuple[str, str]  # in a word, and the sentence of the rule that asks
 
 
 def impact_of(claim: Claim) -> Impact:
     """Work out the rows of the card for a request that waits."""
     picture = picture_of(claim.cluster)
     found = match.preview(picture, claim.spec, claims=claim.parallel)
+    ruling = ruling_on(claim)
+    kinds = kinds_for(claim.cluster_id, picture, claim.spec)
+    cheaper, slug = cheaper_than(claim, picture, kinds)
     return Impact(
         quotas=quotas_of(claim),
         match=found,
         funnel=funnel_of(found),
-        kinds=kinds_for(claim.cluster_id, picture, claim.spec),
+        kinds=kinds,
         age=ages(OF_DEVICES, cluster=claim.cluster)[0],
         share=share_of(claim, found),
         waiting=others_waiting(claim),
         past=past_of(claim),
-        why=why_a_person(claim),
+        use=past_use(claim.requested_by, claim.team).sentence,
+        cheaper=cheaper,
+        cheaper_slug=slug,
+        why=(ruling.word or _("sent back"), ruling.sentence if ruling.word else _("The cluster refused it.")),
     )
 
 
@@ -93,6 +105,37 @@ def share_of(claim: Claim, found: match.Preview) -> str:
         "%(needs)d of %(free)d free devices that match; %(left)d stay free.",
         found.free,
     ) % {"needs": needs, "free": found.free, "left": left}
+
+
+def cheaper_than(claim: Claim, picture: Picture, kinds: frozenset[DeviceKind]) -> tuple[str, str]:
+    """Name the cheapest profile that fits now and costs less, and its slug; empty where none is known to."""
+    offers = offers_for(
+        team=claim.team,
+        cluster=claim.cluster,
+        picture=picture,
+        chosen=[claim.profile_version.profile],
+        devices=claim.devices,
+        parallel=claim.parallel,
+        delivery=claim.delivery,
+    )
+    own, *others = prices_of([kinds, *(offer.kinds for offer in offers)])
+    if own is None:
+        return "", ""
+    known = [
+        (price * offer.devices, offer)
+        for price, offer in zip(others, offers, strict=True)
+        if price is not None and offer.devices <= claim.devices
+    ]
+    best = min(known, key=lambda one: one[0], default=None)
+    if best is None or best[0] >= own * claim.devices:
+        return "", ""
+    values = {
+        "title": best[1].profile.title,
+        "percent": round(100 - 100 * best[0] / (own * claim.devices)),
+        "free": best[1].free,
+    }
+    said = _("%(title)s costs %(percent)d %% less and fits now; %(free)d of its devices are free.") % values
+    return said, best[1].profile.slug
 
 
 def others_waiting(claim: Claim) -> str:
@@ -140,17 +183,3 @@ def past_of(claim: Claim) -> str:
         "The last %(n)d claims of %(person)s: %(words)s.",
         len(states),
     ) % {"n": len(states), "person": claim.requested_by.label, "words": words}
-
-
-def why_a_person(claim: Claim) -> tuple[str, str]:
-    """Say in a word which rule did not let it through, and who decides by it."""
-    version = claim.profile_version
-    total = claim.devices * claim.parallel
-    who = _("a platform admin decides") if version.approval == Approval.ADMIN else _("a lead decides")
-    if rule_for(version, devices=total, duration=claim.duration):
-        return _("sent back"), _("the cluster refused it")
-    if version.automatic_devices and total > version.automatic_devices:
-        return _("> %(n)d devices") % {"n": version.automatic_devices}, who
-    if version.automatic_devices and version.automatic_duration is not None:
-        return f"> {duration(version.automatic_duration)}", who
-    return _("always"), who

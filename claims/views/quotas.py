@@ -15,11 +15,12 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
 
 from claims.forms import QuotaForm
-from claims.models import Profile, Quota
-from claims.quotas import Standing, contributions, standing, standing_of
+from claims.models import Answer, Profile, Quota, QuotaRequest
+from claims.quota_parts import parts_of
+from claims.quotas import Standing, label_of, standing, standing_of
 from claims.services import set_quota
 from inventory.models import DeviceClass
-from teams.access import asker, is_platform_admin, teams_where
+from teams.access import asker, is_platform_admin, role_in, teams_where
 from teams.models import Role, Team
 
 
@@ -38,7 +39,7 @@ def quotas_page(request: HttpRequest, form: QuotaForm) -> dict[str, Any]:
     teams = teams_where(request.user, at_least=Role.VIEWER)
     wanted = request.GET.get("team", "")
     shown = [team for team in teams if team.slug == wanted] if wanted else teams
-    rows = sorted(standing(shown), key=lambda row: (row.team.slug, bool(row.quota.profile_id), row.label))
+    rows = sorted(standing(shown), key=lambda row: (row.team.slug, *rank(row)))
     grouped = [TeamRows(team, list(group)) for team, group in groupby(rows, key=lambda row: row.team)]
     without = [team for team in shown if team not in {group.team for group in grouped}]
     return {
@@ -46,6 +47,9 @@ def quotas_page(request: HttpRequest, form: QuotaForm) -> dict[str, Any]:
         "teams": teams,
         "wanted": wanted,
         "is_admin": is_platform_admin(request.user),
+        "over": [row for row in rows if row.over],
+        "asking": {team.pk for team in teams_where(request.user, at_least=Role.MEMBER)},
+        "waiting": QuotaRequest.objects.visible_to(request.user).filter(answer=Answer.WAITING).count(),
         "form": form,
         "classes": DeviceClass.objects.filter(gone_at=None)
         .values_list("name", flat=True)
@@ -53,6 +57,18 @@ def quotas_page(request: HttpRequest, form: QuotaForm) -> dict[str, Any]:
         .order_by("name"),
         "profiles": Profile.objects.filter(retired_at=None),
     }
+
+
+def rank(row: Standing) -> tuple[int, str]:
+    """Order the quotas of a team: classes first, then profiles, then claims."""
+    if row.quota.counts == Quota.Counts.CLAIMS:
+        return 2, ""
+    return int(bool(row.quota.profile_id)), row.label
+
+
+def may_ask(request: HttpRequest, team: Team) -> bool:
+    role = role_in(request.user, team)
+    return role is not None and role.rank >= Role.MEMBER.rank
 
 
 @require_safe
@@ -63,9 +79,12 @@ def quota(request: HttpRequest, quota_id: UUID) -> HttpResponse:
     )
     page = {
         "row": standing_of([found])[0],
-        "parts": contributions(found),
+        "parts": parts_of(found),
         "is_admin": is_platform_admin(request.user),
-        "form": QuotaForm(initial={"devices": found.devices, "self_approval": found.self_approval}),
+        "form": QuotaForm(
+            initial={"devices": found.devices, "guaranteed": found.guaranteed, "counts": found.counts}
+        ),
+        "may_ask": may_ask(request, found.team),
     }
     return render(request, "claims/quota.html", page)
 
@@ -75,8 +94,8 @@ def quota_parts(request: HttpRequest, quota_id: UUID) -> HttpResponse:
     found = get_object_or_404(
         Quota.objects.visible_to(request.user).select_related("team", "profile"), pk=quota_id
     )
-    page = {"row": standing_of([found])[0], "parts": contributions(found)}
-    return render(request, "claims/quota.html#parts", page)
+    page = {"row": standing_of([found])[0], "parts": parts_of(found), "drawer": True}
+    return render(request, "claims/_quota_parts.html", page)
 
 
 @require_POST
@@ -91,6 +110,6 @@ def quota_set(request: HttpRequest) -> HttpResponse:
     messages.success(
         request,
         _("%(team)s may hold %(n)d × %(what)s.")
-        % {"team": saved.team, "n": saved.devices, "what": saved.device_class or saved.profile},
+        % {"team": saved.team, "n": saved.devices, "what": label_of(saved)},
     )
     return redirect("claims:quotas")

@@ -5,19 +5,18 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from django.db.models import Count, Min
 from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from claims.approvals import inbox
+from claims.inbox import Inbox
 from claims.lint import catalogue_report
 from claims.states import ClaimState
 from core.times import duration
 from dra.lint import Severity
 from portal.context import Shell
 from portal.home.mine import ClaimRow, Mine
-from teams.models import Role, User
+from teams.models import User
 from usage.templatetags.costs import priced
 
 SOON = timedelta(hours=24)  # a claim that ends within a day
@@ -59,26 +58,21 @@ def needs(shell: Shell, held: Mine, *, now: datetime) -> list[Need]:
 
 def to_decide(shell: Shell, *, now: datetime) -> Iterator[Need]:
     """Yield the inbox as one need: how many, and the age of the oldest."""
-    decides = shell.is_admin or any(role.rank >= Role.LEAD.rank for role in shell.roles.values())
-    if not decides or not isinstance(shell.user, User):
-        return
-    waiting = (
-        inbox(shell.user).order_by().aggregate(count=Count("pk", distinct=True), oldest=Min("created_at"))
-    )
-    if not waiting["count"]:
+    if not isinstance(shell.user, User) or not (waiting := Inbox(shell.user).waiting(for_reader=True)):
         return
     title = ngettext(
         "%(count)d request waits for your decision",
         "%(count)d requests wait for your decision",
-        waiting["count"],
+        len(waiting),
     )
-    age = duration(now - waiting["oldest"])
+    oldest = waiting[0].asked_at
+    age = duration(now - oldest)
     url = reverse("claims:approvals")
     yield Need(
-        f"inbox {waiting['count']} {waiting['oldest']}",
+        f"inbox {len(waiting)} {oldest}",
         "checks",
         "wait",
-        title % {"count": waiting["count"]},
+        title % {"count": len(waiting)},
         _("The oldest has waited for %(age)s. It keeps its quota reserved until it is decided.")
         % {"age": age},
         url,

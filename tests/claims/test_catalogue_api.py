@@ -5,8 +5,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
-from claims.approvals import waiting_count
-from claims.models import Approval, Quota
+from claims.inbox import waiting_count
+from claims.models import Approval, ApprovalRule, Quota
 from claims.services import deny
 from claims.states import ClaimState
 from tests.factories import make_claim, make_profile, make_quota, make_team
@@ -151,7 +151,8 @@ def waiting(vision, fra, train, alice, lena, quota):
     [
         ("lena", "mine", ["plain"]),
         ("lars", "mine", ["plain", "own"]),
-        ("root", "mine", ["plain", "own", "admins"]),
+        ("root", "mine", ["admins"]),
+        ("root", "all", ["plain", "own", "admins"]),
         ("alice", "mine", []),
         ("alice", "team", ["plain", "own", "admins"]),
         ("lena", "decided", ["decided"]),
@@ -165,8 +166,8 @@ def test_the_inbox_holds_what_waits_for_whom_oldest_first(waiting, request, pers
     assert [row["id"] for row in rows] == [str(waiting[name].pk) for name in found]
 
 
-def test_own_requests_wait_for_oneself_under_self_approval(waiting, lena, quota):
-    Quota.objects.filter(pk=quota.pk).update(self_approval=True)
+def test_own_requests_wait_for_oneself_under_self_approval(waiting, lena, vision):
+    ApprovalRule.objects.create(team=vision, approval="", self_approval=True)
     rows = client(lena).get("/api/v1/approvals/").json()["results"]
     assert {row["id"] for row in rows} == {str(waiting["plain"].pk), str(waiting["own"].pk)}
 

@@ -1,7 +1,7 @@
 import pytest
 from django.http import Http404
 
-from claims.models import Approval, Quota
+from claims.models import Approval, ApprovalRule
 from claims.services import approve, deny, withdraw
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid
@@ -54,8 +54,8 @@ def test_nobody_approves_their_own_request(ask, lena):
         approve(claim=own, by=lena, spec_hash=own.spec_hash)
 
 
-def test_nobody_approves_their_own_request_unless_the_quota_says_so(ask, lena, quota):
-    Quota.objects.filter(pk=quota.pk).update(self_approval=True)
+def test_nobody_approves_their_own_request_unless_a_rule_says_so(ask, lena, vision):
+    ApprovalRule.objects.create(team=vision, approval="", self_approval=True)
     own = ask(by=lena)
     assert approve(claim=own, by=lena, spec_hash=own.spec_hash).state == ClaimState.APPROVED
 

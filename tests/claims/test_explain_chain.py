@@ -4,7 +4,7 @@ import pytest
 from django.utils import timezone
 
 from claims.explain import explain
-from claims.models import Approval, Claim, Quota
+from claims.models import Approval, ApprovalRule, Claim
 from claims.services import approve, deny, release
 from claims.states import ClaimState
 from inventory.models import Pod
@@ -45,7 +45,7 @@ def test_a_request_waits_for_those_who_may_decide_and_not_for_its_asker(
     assert explain(claim).answer.headline == "lars or lena decides next."
     own = make_claim(vision, by=lena, cluster=fra, profile=train)
     assert explain(own).answer.who == "lars"
-    Quota.objects.update(self_approval=True)
+    ApprovalRule.objects.create(team=vision, approval="", self_approval=True)
     assert explain(own).answer.who == "lars or lena"
 
 

@@ -54,11 +54,11 @@ def test_an_outsider_sees_no_quota_of_the_team(client, eve, used):
 
 def test_an_admin_sets_and_changes_a_quota(client, root, vision):
     client.force_login(root)
-    sent = {"team": "vision", "device_class": "mig.nvidia.com", "devices": "4", "self_approval": "on"}
+    sent = {"team": "vision", "device_class": "mig.nvidia.com", "devices": "4"}
     assert "vision may hold 4 × mig.nvidia.com." in client.post(SET, sent, follow=True).text
     client.post(SET, sent | {"devices": "6"})
     quota = Quota.objects.get()
-    assert (quota.devices, quota.self_approval) == (6, True)
+    assert quota.devices == 6
 
 
 def test_a_quota_may_be_of_a_profile(client, root, vision, train):

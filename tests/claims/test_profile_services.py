@@ -90,8 +90,8 @@ def test_only_platform_admins_write_the_catalogue_and_quotas(save, lena):
 def test_a_quota_is_set_again_in_place(root):
     team = make_team()
     first = set_quota(by=root, team=team, device_class="gpu.nvidia.com", devices=1)
-    again = set_quota(by=root, team=team, device_class="gpu.nvidia.com", devices=2, self_approval=True)
-    assert (again.pk, again.devices, again.self_approval) == (first.pk, 2, True)
+    again = set_quota(by=root, team=team, device_class="gpu.nvidia.com", devices=2)
+    assert (again.pk, again.devices) == (first.pk, 2)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,197 @@
+"""
+Which rule a request falls under, what it lets through, and the sentence that says so.
+
+The most specific counts: of the profile for the team, of the team, of the profile for every team, and at last
+what the version of the profile says itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from uuid import UUID
+
+from django.db.models import Q
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from claims.models import Approval, ApprovalRule, Claim, ProfileVersion
+from core.times import duration as in_words
+from teams.models import Team
+
+STRICTNESS = {Approval.AUTOMATIC: 0, Approval.LEAD: 1, Approval.ADMIN: 2, Approval.BOTH: 3}
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What holds for one version and one team; `name` says whose rule it is."""
+
+    name: str
+    approval: Approval
+    automatic_devices: int = 0
+    automatic_duration: timedelta | None = None
+    self_approval: bool = False
+    escalate_after: timedelta | None = None
+
+    def lets_through(self, *, devices: int, duration: timedelta) -> bool:
+        if self.approval == Approval.AUTOMATIC:
+            return True
+        longest = self.automatic_duration
+        return devices <= self.automatic_devices and (longest is None or duration <= longest)
+
+    @property
+    def sentence(self) -> str:
+        """Say what needs no approval."""
+        values = {"rule": self.name, "most": self.automatic_devices}
+        if self.approval == Approval.AUTOMATIC:
+            return _("%(rule)s needs no approval.") % values
+        if self.automatic_duration is None:
+            return (
+                ngettext(
+                    "%(rule)s needs no approval for up to %(most)d device.",
+                    "%(rule)s needs no approval for up to %(most)d devices.",
+                    self.automatic_devices,
+                )
+                % values
+            )
+        return ngettext(
+            "%(rule)s needs no approval for up to %(most)d device and up to %(longest)s.",
+            "%(rule)s needs no approval for up to %(most)d devices and up to %(longest)s.",
+            self.automatic_devices,
+        ) % {**values, "longest": in_words(self.automatic_duration)}
+
+    def objection(self, *, devices: int, duration: timedelta) -> tuple[str, str]:
+        """Say, in a word and in a sentence, why a person has to decide; "" where the rule asks nobody."""
+        if self.lets_through(devices=devices, duration=duration):
+            return "", ""
+        values: dict[str, object] = {"rule": self.name, "who": whom(self.approval)}
+        most, longest = self.automatic_devices, self.automatic_duration
+        if not most:
+            return _("always"), _("%(rule)s asks %(who)s.") % values
+        if devices > most:
+            sentence = ngettext(
+                "%(rule)s asks %(who)s for more than %(most)d device.",
+                "%(rule)s asks %(who)s for more than %(most)d devices.",
+                most,
+            )
+            return _("> %(n)d devices") % {"n": most}, sentence % {**values, "most": most}
+        span = in_words(longest) if longest is not None else ""
+        return f"> {span}", _("%(rule)s asks %(who)s for more than %(longest)s.") % {
+            **values,
+            "longest": span,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """
+    What several profiles of one request come to together: the strictest counts.
+
+    `approval` is who decides, never automatic: where every rule lets it through and still a person has to
+    look, a lead does. `word` and `sentence` say which rule asks, or lets it through.
+    """
+
+    automatic: bool
+    approval: Approval
+    self_approval: bool
+    escalate_after: timedelta | None
+    word: str
+    sentence: str
+
+
+class Rules:
+    """The rules of some teams, read in one query; every rule for None."""
+
+    def __init__(self, teams: Iterable[Team | UUID] | None = None) -> None:
+        rows = ApprovalRule.objects.select_related("team", "profile")
+        if teams is not None:
+            rows = rows.filter(Q(team=None) | Q(team__in=list(teams)))
+        self._rows = {(row.team_id, row.profile_id): row for row in rows}
+
+    def put(self, row: ApprovalRule) -> None:
+        """Take a rule that is not saved as if it were."""
+        self._rows[row.team_id, row.profile_id] = row
+
+    def rule(self, team_id: UUID, version: ProfileVersion) -> Rule:
+        found = (
+            self._rows.get((team_id, version.profile_id))
+            or self._rows.get((team_id, None))
+            or self._rows.get((None, version.profile_id))
+        )
+        return rule_of(found, version)
+
+    def ruling(
+        self, team_id: UUID, asked: Sequence[tuple[ProfileVersion, int]], *, duration: timedelta
+    ) -> Ruling:
+        """`asked` is every profile of a request, each with its devices of all claims together."""
+        parts = [(self.rule(team_id, version), devices) for version, devices in asked]
+        objecting = [one for one in parts if not one[0].lets_through(devices=one[1], duration=duration)]
+        rule, devices = max(objecting or parts, key=lambda one: STRICTNESS[one[0].approval])
+        word, sentence = rule.objection(devices=devices, duration=duration)
+        spans = [one.escalate_after for one, _devices in parts if one.escalate_after is not None]
+        return Ruling(
+            automatic=not objecting,
+            approval=Approval.LEAD if rule.approval == Approval.AUTOMATIC else rule.approval,
+            self_approval=all(one.self_approval for one, _devices in parts),
+            escalate_after=min(spans, default=None),
+            word=word,
+            sentence=sentence or parts[0][0].sentence,
+        )
+
+    def on(self, claim: Claim) -> Ruling:
+        """Return what holds for a claim as it stands; reads its version, profile and alternatives."""
+        return self.ruling(claim.team_id, asked_of(claim), duration=claim.duration)
+
+
+def rule_of(row: ApprovalRule | None, version: ProfileVersion) -> Rule:
+    """Return what `row` makes of the version's own rule."""
+    name = f"{version.profile} v{version.number}"
+    own = Rule(name, Approval(version.approval), version.automatic_devices, version.automatic_duration)
+    if row is None:
+        return own
+    if not row.approval:
+        return Rule(
+            name,
+            own.approval,
+            own.automatic_devices,
+            own.automatic_duration,
+            row.self_approval,
+            row.escalate_after,
+        )
+    return Rule(
+        name_of(row),
+        Approval(row.approval),
+        row.automatic_devices,
+        row.automatic_duration,
+        row.self_approval,
+        row.escalate_after,
+    )
+
+
+def name_of(row: ApprovalRule) -> str:
+    values = {"team": row.team, "profile": row.profile}
+    if row.team_id and row.profile_id:
+        return _("The rule of %(team)s for %(profile)s") % values
+    return (_("The rule of %(team)s") if row.team_id else _("The rule for %(profile)s")) % values
+
+
+def whom(approval: str) -> str:
+    """Return whom a rule asks, in a sentence: "a lead"."""
+    return {
+        Approval.AUTOMATIC: _("nobody"),
+        Approval.LEAD: _("a lead"),
+        Approval.ADMIN: _("a platform admin"),
+        Approval.BOTH: _("a lead and then a platform admin"),
+    }[Approval(approval)]
+
+
+def asked_of(claim: Claim) -> list[tuple[ProfileVersion, int]]:
+    """Return every profile of a claim with its devices of all claims together."""
+    several = [(one.profile_version, one.devices) for one in claim.alternatives.all()]
+    return several or [(claim.profile_version, claim.devices * claim.parallel)]
+
+
+def ruling_for(team: Team, asked: Sequence[tuple[ProfileVersion, int]], *, duration: timedelta) -> Ruling:
+    """Return the ruling on one request; one query."""
+    return Rules([team]).ruling(team.pk, asked, duration=duration)
