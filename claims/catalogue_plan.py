@@ -49,6 +49,10 @@ class Change:
         return self.entry.title if self.entry else str(self.profile.title if self.profile else self.slug)
 
     @property
+    def diff(self) -> str:
+        return "\n".join(self.spec)
+
+    @property
     def changes_something(self) -> bool:
         return self.kind != SAME
 
