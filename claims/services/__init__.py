@@ -6,6 +6,7 @@ Each takes the person as `by`, refuses with a `PortalError` whose message is a s
 transaction.
 """
 
+from claims.services.adopt import adopt
 from claims.services.approval_rules import remove_rule, save_rule
 from claims.services.catalogue import add_profiles, import_profiles, plan_import
 from claims.services.change import approve_with_changes
@@ -32,6 +33,7 @@ from claims.services.transfer import transfer
 __all__ = [
     "accept_object",
     "add_profiles",
+    "adopt",
     "approve",
     "approve_extension",
     "approve_quota_request",
