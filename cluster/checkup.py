@@ -9,7 +9,7 @@ from django.utils.translation import gettext as _
 from cluster.credentials import Credentials
 from cluster.errors import ClusterError
 from cluster.protocol import Discovery, Gateway, Permission
-from cluster.rbac import permissions
+from cluster.rbac import READ, permissions
 
 
 class Verdict(StrEnum):
@@ -26,9 +26,18 @@ class Finding:
 
 
 def checkup(
-    credentials: Credentials, gateway: Gateway, *, uid: str = "", read_only: bool = False
+    credentials: Credentials,
+    gateway: Gateway,
+    *,
+    uid: str = "",
+    read_only: bool = False,
+    write_quotas: bool = True,
 ) -> Iterator[Finding]:
-    """Yield findings, the way there first. Ends early where nothing more can be known. Raises nothing."""
+    """
+    Yield findings, the way there first. Ends early where nothing more can be known. Raises nothing.
+
+    Without `write_quotas` it is only noted that the portal may not write quotas.
+    """
     yield from _way(credentials)
     try:
         found = gateway.discover()
@@ -36,7 +45,7 @@ def checkup(
         yield _identity(gateway.identity(), uid)
         yield _taint_rules(found)
         for permission in wanted(found, read_only=read_only):
-            yield _permission(gateway, permission)
+            yield _permission(gateway, permission, needed=write_quotas or not _writes_quotas(permission))
     except ClusterError as problem:
         yield Finding(Verdict.BAD, str(problem.title), problem.message)
 
@@ -76,9 +85,15 @@ def _taint_rules(found: Discovery) -> Finding:
     return Finding(Verdict.GOOD, what, found.taint_rules.api_version)
 
 
-def _permission(gateway: Gateway, permission: Permission) -> Finding:
+def _writes_quotas(permission: Permission) -> bool:
+    return permission.resource == "resourcequotas" and permission.verb not in READ
+
+
+def _permission(gateway: Gateway, permission: Permission, *, needed: bool) -> Finding:
     resource = ".".join(filter(None, (permission.resource, permission.group)))
     what = f"{permission.verb} {resource}"
     if gateway.allowed(permission):
         return Finding(Verdict.GOOD, what, _("allowed"))
+    if not needed:
+        return Finding(Verdict.NOTE, what, _("missing; needed where quotas are written to the cluster"))
     return Finding(Verdict.BAD, what, _("missing; “manage.py cluster rbac” prints the role that grants it"))

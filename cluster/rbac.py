@@ -20,9 +20,13 @@ WRITE = ("create", "patch", "delete")
 READS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (DRA, ("deviceclasses", "resourceslices", "devicetaintrules")),
     (DRA, ("resourceclaims", "resourceclaimtemplates")),
-    ("", ("namespaces", "nodes", "pods", "events", "resourcequotas")),
+    ("", ("namespaces", "nodes", "pods", "events")),
+    ("", ("resourcequotas",)),
 )
-WRITES: tuple[tuple[str, tuple[str, ...]], ...] = ((DRA, ("resourceclaims", "resourceclaimtemplates")),)
+WRITES: tuple[tuple[str, tuple[str, ...]], ...] = (
+    (DRA, ("resourceclaims", "resourceclaimtemplates")),
+    ("", ("resourcequotas",)),
+)
 
 HEAD = """\
 # What Dragoman needs in this cluster ({what}).
@@ -46,7 +50,11 @@ def manifest(*, read_only: bool = False, name: str = "dragoman", namespace: str 
     """Return the YAML that a cluster admin applies: namespace, service account, role and binding."""
     subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
-    what = "read-only: it shows what there is" if read_only else "full: it also makes and deletes claims"
+    what = (
+        "read-only: it shows what there is"
+        if read_only
+        else "full: it also makes and deletes claims, and keeps quotas"
+    )
     return HEAD.format(what=what, name=name, namespace=namespace) + yaml.safe_dump_all(
         [
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}},

@@ -83,6 +83,16 @@ def remove_cluster(*, name: str) -> None:
         raise Conflict(told % {"name": name, "count": held})
 
 
+def write_quotas(*, name: str, write: bool) -> Cluster:
+    """Have the quotas of teams kept in a cluster, or taken away. Raise Conflict where nothing is written."""
+    cluster = find_cluster(name)
+    if write and cluster.read_only:
+        raise Conflict(_("“%s” is read-only: the portal writes nothing there.") % name)
+    Cluster.objects.filter(pk=cluster.pk).update(write_quotas=write)
+    cluster.write_quotas = write
+    return cluster
+
+
 def find_cluster(name: str) -> Cluster:
     cluster = Cluster.objects.filter(name=name).first()
     if cluster is None:

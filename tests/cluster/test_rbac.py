@@ -31,9 +31,10 @@ def test_reading_is_get_list_and_watch():
     assert {permission.verb for permission in permissions(read_only=True)} == {"get", "list", "watch"}
 
 
-def test_only_claims_and_templates_are_written():
+def test_only_claims_templates_and_quotas_are_written():
     written = set(permissions()) - set(permissions(read_only=True))
-    assert {permission.resource for permission in written} == {"resourceclaims", "resourceclaimtemplates"}
+    resources = {"resourceclaims", "resourceclaimtemplates", "resourcequotas"}
+    assert {permission.resource for permission in written} == resources
     assert {permission.verb for permission in written} == {"create", "patch", "delete"}
 
 

@@ -1,7 +1,8 @@
-"""`manage.py cluster add|check|list|remove|rbac`: the clusters of the portal, from a terminal."""
+"""`manage.py cluster add|check|list|remove|set|rbac|policies`: clusters, from a terminal."""
 
 import shutil
 import sys
+from argparse import BooleanOptionalAction
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,16 @@ from rich.table import Table
 from cluster.checkup import Finding, Verdict, checkup
 from cluster.credentials import IN_CLUSTER, Credentials, from_kubeconfig, unseal
 from cluster.kube import KubeGateway
+from cluster.policies import ACCOUNT, POLICIES, Action, to_yaml
 from cluster.rbac import manifest
 from core.errors import Invalid, PortalError
-from inventory.enrolment import add_cluster, find_cluster, remove_cluster, renew_credentials
+from inventory.enrolment import (
+    add_cluster,
+    find_cluster,
+    remove_cluster,
+    renew_credentials,
+    write_quotas,
+)
 from inventory.models import Cluster
 
 # State is a word and a sign, never colour alone.
@@ -42,6 +50,9 @@ class Command(BaseCommand):
         add.add_argument("--in-cluster", action="store_true", help="the service account of this pod")
         add.add_argument("--title", default="")
         add.add_argument("--read-only", action="store_true", help="show it, and never deliver claims there")
+        add.add_argument(
+            "--write-quotas", action="store_true", help="keep the teams' quotas there as ResourceQuota"
+        )
         add.add_argument("--prometheus-url", default="")
         add.add_argument("--metrics-url", default="", help="of a dcgm-exporter, where there is no Prometheus")
         add.add_argument("--renew", action="store_true", help="new credentials for a cluster that is known")
@@ -57,6 +68,15 @@ class Command(BaseCommand):
         rights.add_argument("--full", action="store_true", help="to deliver claims as well; the default")
         rbac.add_argument("--name", default="dragoman", help="of the service account and its role")
         rbac.add_argument("--namespace", default="dragoman")
+        change = actions.add_parser("set", help="change how the portal treats a cluster")
+        change.add_argument("name")
+        change.add_argument("--write-quotas", action=BooleanOptionalAction, required=True)
+        policies = actions.add_parser(
+            "policies", help="print what a cluster admin applies"
+        )
+        policies.add_argument("--only", action="append", choices=list(POLICIES), help="some of them")
+        policies.add_argument("--warn", action="store_true", help="warn and let pass, to try them out")
+        policies.add_argument("--account", default=ACCOUNT, help="user name of the portal in the cluster")
 
     def handle(self, *args: Any, **options: Any) -> None:
         problem = ""
@@ -74,7 +94,7 @@ class Command(BaseCommand):
         if options["renew"]:
             cluster = renew_credentials(name=options["name"], credentials=credentials)
         else:
-            wanted = ("title", "read_only", "prometheus_url", "metrics_url")
+            wanted = ("title", "read_only", "write_quotas", "prometheus_url", "metrics_url")
             fields = {key: options[key] for key in wanted}
             cluster = add_cluster(name=options["name"], credentials=credentials, **fields)
         self.report(cluster)
@@ -108,12 +128,27 @@ class Command(BaseCommand):
         wanted = ("read_only", "name", "namespace")
         self.stdout.write(manifest(**{key: options[key] for key in wanted}), ending="")
 
+    def do_set(self, options: dict[str, Any]) -> None:
+        cluster = write_quotas(name=options["name"], write=options["write_quotas"])
+        told = (
+            _("Quotas are kept in %s within a minute.")
+            if cluster.write_quotas
+            else _("The portal's quotas are taken away from %s within a minute.")
+        )
+        self.stdout.write(told % cluster.name)
+
+    def do_policies(self, options: dict[str, Any]) -> None:
+        action = Action.WARN if options["warn"] else Action.DENY
+        names = options["only"] or list(POLICIES)
+        self.stdout.write(to_yaml(names, account=options["account"], action=action), ending="")
+
     def report(self, cluster: Cluster) -> int:
         """Show the findings as a table as they are made; return how many are bad."""
         credentials = unseal(cluster.credentials)
         gateway = KubeGateway(credentials)
         try:
-            findings = list(checkup(credentials, gateway, uid=cluster.uid, read_only=cluster.read_only))
+            modes = {"read_only": cluster.read_only, "write_quotas": cluster.write_quotas}
+            findings = list(checkup(credentials, gateway, uid=cluster.uid, **modes))
         finally:
             gateway.close()
         table = Table("", _("What"), _("Finding"), title=cluster.name)

@@ -1,0 +1,192 @@
+"""
+Admission policies that close the ways past the portal. Pure: a cluster admin reads and applies them.
+
+They act only in namespaces with the label `MODE`, so that they can be taken up one namespace after another.
+The portal's own account may not make policies, and needs not.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from enum import StrEnum
+from typing import Any
+
+import yaml
+from django.utils.translation import gettext as _
+
+from core.errors import Invalid
+
+ACCOUNT = "system:serviceaccount:dragoman:dragoman"
+MODE = ("gpu.dragoman.dev/gpu-mode", "dra-only")
+ADMISSION = "admissionregistration.k8s.io/v1"
+DRA = "resource.k8s.io"
+# What Kubernetes itself does with claims: it makes them from templates, adds finalizers, and cleans up.
+SYSTEM = (
+    "system:kube-scheduler",
+    "system:kube-controller-manager",
+    "system:serviceaccount:kube-system:resource-claim-controller",
+    "system:serviceaccount:kube-system:generic-garbage-collector",
+    "system:serviceaccount:kube-system:namespace-controller",
+)
+# Names by which device plugins hand GPUs out, and the implicit one of every class (Kubernetes 1.35).
+GPU_NAMES = ("nvidia.com/", "amd.com/gpu", "gpu.intel.com/", "deviceclass.resource.kubernetes.io/")
+EXTENDED_CLAIM = "resource.kubernetes.io/extended-resource-claim"
+
+USER_NAME = re.compile(r"[A-Za-z0-9:._@/-]{1,253}")  # nothing that could end the text in an expression
+
+type Manifest = dict[str, Any]
+
+
+class Action(StrEnum):
+    """What happens to what a policy does not allow; WARN lets it pass and tells whoever sent it."""
+
+    DENY = "Deny"
+    WARN = "Warn"
+
+
+def claims_only() -> Manifest:
+    """Pods get GPUs through ResourceClaims alone, not by the number of an extended resource."""
+    asks = " || ".join(f"k.startsWith('{name}')" for name in GPU_NAMES)
+    each = (
+        f"c.?resources.?limits.orValue({{}}).exists(k, {asks}) || "
+        f"c.?resources.?requests.orValue({{}}).exists(k, {asks})"
+    )
+    return {
+        "failurePolicy": "Fail",
+        "matchConstraints": _on("", ["v1"], ["CREATE"], ["pods"]),
+        "variables": [
+            {
+                "name": "containers",
+                "expression": "object.spec.containers + object.spec.?initContainers.orValue([])",
+            },
+            {"name": "extended", "expression": f"variables.containers.exists(c, {each})"},
+        ],
+        "validations": [
+            {
+                "expression": "!variables.extended",
+                "message": "This namespace takes GPUs through ResourceClaims only: remove the GPU from the "
+                "resources of the container and ask the GPU portal for a claim.",
+                "reason": "Forbidden",
+            }
+        ],
+    }
+
+
+def from_portal(account: str) -> Manifest:
+    """ResourceClaims and templates are made by the portal, and by Kubernetes from the portal's templates."""
+    made_by_controller = (
+        "!(request.resource.resource == 'resourceclaims' && request.userInfo.username in "
+        "['system:serviceaccount:kube-system:resource-claim-controller', 'system:kube-controller-manager'])"
+    )
+    made_by_scheduler = (
+        "!(request.resource.resource == 'resourceclaims' && "
+        "request.userInfo.username == 'system:kube-scheduler' && "
+        f"object.metadata.?annotations[?'{EXTENDED_CLAIM}'].orValue('') == 'true')"
+    )
+    return {
+        "failurePolicy": "Fail",
+        "matchConstraints": _on(DRA, ["*"], ["CREATE"], ["resourceclaims", "resourceclaimtemplates"]),
+        "matchConditions": [
+            {"name": "not-the-portal", "expression": f"request.userInfo.username != '{account}'"},
+            {"name": "not-the-claim-controller", "expression": made_by_controller},
+            {"name": "not-the-scheduler", "expression": made_by_scheduler},
+        ],
+        "validations": [
+            {
+                "expression": "false",
+                "messageExpression": "'ResourceClaims and templates are made by the GPU portal, not by ' + "
+                "request.userInfo.username",
+                "reason": "Forbidden",
+            }
+        ],
+    }
+
+
+def portal_labels(account: str) -> Manifest:
+    """Only the portal changes or deletes what carries its labels, or puts its labels on something."""
+    known = ", ".join(f"'{name}'" for name in (account, *SYSTEM))
+    labels = "{}.metadata.?labels.orValue({{}}).exists(k, k.startsWith('gpu.dragoman.dev/'))"
+    before = labels.format("oldObject")
+    after = labels.format("object")
+    return {
+        "failurePolicy": "Fail",
+        "matchConstraints": _on(
+            DRA,
+            ["*"],
+            ["CREATE", "UPDATE", "DELETE"],
+            ["resourceclaims", "resourceclaimtemplates"],
+        ),
+        "matchConditions": [
+            {
+                "name": "not-the-portal-or-kubernetes",
+                "expression": f"!(request.userInfo.username in [{known}])",
+            }
+        ],
+        "variables": [
+            {"name": "before", "expression": f"request.operation != 'CREATE' && {before}"},
+            {"name": "after", "expression": f"request.operation != 'DELETE' && {after}"},
+        ],
+        "validations": [
+            {
+                "expression": "!variables.before && !variables.after",
+                "messageExpression": "'What carries labels of gpu.dragoman.dev/ belongs to the GPU portal; '"
+                " + request.userInfo.username + ' may not change it. Release the claim in the portal.'",
+                "reason": "Forbidden",
+            }
+        ],
+    }
+
+
+POLICIES: dict[str, Callable[[str], Manifest]] = {
+    "gpu-claims-only": lambda _account: claims_only(),
+    "gpu-claims-from-portal": from_portal,
+    "gpu-portal-labels": portal_labels,
+}
+
+
+def manifests(
+    names: Iterable[str] = tuple(POLICIES), *, account: str = ACCOUNT, action: Action = Action.DENY
+) -> list[Manifest]:
+    """Return a policy and its binding for each of `names`. Raise Invalid for what is no user name."""
+    if not USER_NAME.fullmatch(account):
+        raise Invalid(_("“%s” is not the name of a user or service account.") % account)
+    found = []
+    for name in names:
+        found += [
+            {**_head("ValidatingAdmissionPolicy", name), "spec": POLICIES[name](account)},
+            {**_head("ValidatingAdmissionPolicyBinding", name), "spec": _binding(name, action)},
+        ]
+    return found
+
+
+def to_yaml(names: Iterable[str], *, account: str = ACCOUNT, action: Action = Action.DENY) -> str:
+    """Return the manifests as the file that a cluster admin applies."""
+    head = (
+        f"# Acts in namespaces with the label {MODE[0]}={MODE[1]}:\n"
+        f"#   kubectl label namespace NAME {MODE[0]}={MODE[1]}\n"
+    )
+    return head + yaml.safe_dump_all(
+        manifests(names, account=account, action=action), sort_keys=False, width=110
+    )
+
+
+def _on(group: str, versions: list[str], operations: list[str], resources: list[str]) -> Manifest:
+    rule = {
+        "apiGroups": [group],
+        "apiVersions": versions,
+        "operations": operations,
+        "resources": resources,
+    }
+    return {"resourceRules": [rule]}
+
+
+def _binding(name: str, action: Action) -> Manifest:
+    selector = {"matchLabels": dict([MODE])}
+    return {
+        "policyName": name,
+        "validationActions": [str(action)],
+        "matchResources": {"namespaceSelector": selector},
+    }
+
+
+def _head(kind: str, name: str) -> Manifest:
+    return {"apiVersion": ADMISSION, "kind": kind, "metadata": {"name": name}}

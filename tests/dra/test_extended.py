@@ -1,0 +1,34 @@
+"""Which class an extended resource stands for."""
+
+import pytest
+
+from dra.extended import class_of, names_of, served_by_claim
+
+
+@pytest.mark.parametrize(
+    ("resource", "device_class"),
+    [
+        ("nvidia.com/gpu", "gpu.nvidia.com"),
+        ("nvidia.com/gpu.shared", "gpu.nvidia.com"),
+        ("nvidia.com/mig-1g.10gb.me", "mig.nvidia.com"),
+        ("amd.com/gpu", "gpu.amd.com"),
+        ("gpu.intel.com/xe", "gpu.intel.com"),
+        ("deviceclass.resource.kubernetes.io/part.example.com", "part.example.com"),
+        ("example.com/card", "card.example.com"),
+        ("vpc.amazonaws.com/pod-eni", ""),
+    ],
+)
+def test_a_resource_stands_for_a_class(resource, device_class):
+    assert class_of(resource, {"example.com/card": "card.example.com"}) == device_class
+
+
+def test_of_classes_that_share_a_name_the_newest_is_taken_and_of_one_age_the_first():
+    old, new = "2026-01-01T00:00:00", "2026-02-01T00:00:00"
+    assert names_of([("b", "x/y", old), ("a", "x/y", old)]) == {"x/y": "a"}
+    assert names_of([("a", "x/y", old), ("b", "x/y", new), ("c", "", new)]) == {"x/y": "b"}
+
+
+def test_what_the_scheduler_made_a_claim_for_is_known():
+    mapped = {"requestMappings": [{"containerName": "c", "resourceName": "x/y", "requestName": "r"}]}
+    assert served_by_claim({"status": {"extendedResourceClaimStatus": mapped}}) == {"x/y"}
+    assert served_by_claim({"status": None}) == frozenset()
