@@ -115,17 +115,23 @@ def preview(
     )
     if found.fits and not with_help:
         return seen
-    offers = offers_for(
-        team=team,
-        cluster=cluster,
-        picture=picture,
-        chosen=[profile, *alternatives],
-        devices=devices,
-        parallel=claims,
-        delivery=delivery,
-    )
     helps = what_would_help(picture, wish.spec, claims, found)
-    return replace(seen, help=tuple(helps), offers=tuple(offers))
+    return replace(seen, help=tuple(helps), offers=tuple(_offers(wish, picture)))
+
+
+def _offers(wish: Wish, picture: Picture) -> list[Offer]:
+    """Return other profiles that fit; none beside profiles together, which have no alternatives."""
+    if wish.together:
+        return []
+    return offers_for(
+        team=wish.team,
+        cluster=wish.cluster,
+        picture=picture,
+        chosen=[option.profile for option in wish.options],
+        devices=wish.options[0].asked,
+        parallel=max(wish.parallel, 1),
+        delivery=wish.delivery,
+    )
 
 
 def _parts(wish: Wish, picture: Picture) -> tuple[PricedOption, ...]:

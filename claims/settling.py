@@ -29,7 +29,7 @@ def settle_charges(claim: Claim, seen: Sighting) -> None:
     held = [sorted({one.request for one in held_by(row)}) for row in seen.holders]
     taken = [names for names in held if names]
     classes = _classes(claim, taken)
-    charges, options = list(claim.charges.all()), list(claim.alternatives.all())
+    charges, options = list(claim.charges.all()), list(claim.alternatives.filter(together=False))
     counts: list[tuple[ClaimCharge | Alternative, int | None]] = [
         *((row, classes.get(row.device_class)) for row in charges),
         *((row, _devices(claim, row, taken)) for row in options),

@@ -14,40 +14,25 @@ from typing import Any
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from claims.models import Approval, Claim, Delivery, Profile, ProfileVersion, TeamNamespace
-from core.errors import Conflict, Invalid
+from claims import admin_access
+from claims.combining import Counted, Option, combined
+from claims.models import Claim, Delivery, Profile, ProfileVersion, TeamNamespace
+from core.errors import Invalid
 from core.times import duration as in_words
 from dra import quota, validation
 from dra.canonical import spec_hash
-from dra.help.fallback import CannotCombineError, alternative_name, first_available
-from dra.manifests import with_count
-from dra.objects import requests
 from inventory.models import Cluster, DeviceClass, ResourceClaim, ResourceClaimTemplate
 from teams.models import Team
 
 DNS_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-STRICTNESS = {Approval.AUTOMATIC: 0, Approval.LEAD: 1, Approval.ADMIN: 2}
 MAX_PARALLEL = 1000  # keeps devices × parallel within the column; quota is the limit that people meet
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """
-    One of the profiles that a wish names, the preferred one first. `name` is what the scheduler calls it
-    ("gpu/train-80"), "" where there are no others; `devices` is per ResourceClaim.
-    """
-
-    profile: Profile
-    version: ProfileVersion
-    name: str
-    devices: int
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
     """
     A request with everything worked out. `charge` is devices per class for all `parallel` claims together,
-    of alternatives the worst.
+    of alternatives the worst. With `together` all of `options` are taken, else the first that fits.
     """
 
     team: Team
@@ -64,6 +49,7 @@ class Wish:
     devices: int  # per ResourceClaim, worst case
     charge: dict[str, int]
     options: tuple[Option, ...] = ()
+    together: bool = False
     problems: list[str] = field(default_factory=list)
 
     @property
@@ -93,25 +79,16 @@ def make_wish(
     duration: timedelta | None,
     name: str,
     alternatives: Sequence[Profile] = (),
+    together: Sequence[Counted] = (),
 ) -> Wish:
     """
-    Work a request out; `alternatives` are tried in their order where `profile` does not fit.
+    Work a request out; `alternatives` are tried in their order where `profile` does not fit, those in
+    `together` are taken as well, each with a number of devices of its own.
 
     Raise Conflict for a profile that cannot be asked for at all.
     """
-    named = [profile, *alternatives]
-    versions = [current_of(each) for each in named]
-    specs = [_sized(version, devices) for version in versions]
-    spec, request, refused = _combined(named, specs)
-    options = [
-        Option(
-            each,
-            version,
-            name=f"{request}/{alternative_name(each.slug)}" if request else "",
-            devices=quota.devices(one),
-        )
-        for each, version, one in zip(named, versions, specs, strict=True)
-    ]
+    made = combined((profile, devices), alternatives=alternatives, further=together)
+    spec, version = made.spec, made.options[0].version
     namespace = (
         TeamNamespace.objects.filter(team=team, cluster=cluster).values_list("namespace", flat=True).first()
     )
@@ -120,59 +97,29 @@ def make_wish(
         cluster=cluster,
         namespace=namespace or "",
         profile=profile,
-        version=versions[0],
+        version=version,
         name=name or new_name(profile),
         delivery=delivery,
         parallel=parallel,
-        duration=versions[0].default_duration if duration is None else duration,
+        duration=version.default_duration if duration is None else duration,
         spec=spec,
         spec_hash=spec_hash(spec),
         devices=quota.devices(spec),
         charge={name: count * max(parallel, 0) for name, count in quota.charge(spec).items()},
-        options=tuple(options),
+        options=made.options,
+        together=bool(together),
     )
     wish.problems.extend(
-        refused
+        list(made.problems)
         + _place_problems(wish)
-        + _size_problems(wish, devices)
-        + _approval_problems(wish)
+        + _admin_problems(wish)
+        + _size_problems(wish)
         + _name_problems(wish, given=bool(name))
     )
     classes = DeviceClass.objects.filter(cluster=cluster, gone_at=None).values_list("name", flat=True)
     found = validation.problems(spec, set(classes) or None)  # None: the mirror knows of no classes yet
     wish.problems.extend(problem.message for problem in found)
     return wish
-
-
-def current_of(profile: Profile) -> ProfileVersion:
-    """Return the version that a request gets. Raise Conflict for a profile that cannot be asked for."""
-    if profile.retired_at is not None or profile.current is None:
-        raise Conflict(
-            _("The profile %(profile)s is retired and cannot be asked for.") % {"profile": profile}
-        )
-    return profile.current
-
-
-def _combined(
-    named: Sequence[Profile], specs: Sequence[dict[str, Any]]
-) -> tuple[dict[str, Any], str, list[str]]:
-    """
-    Return one spec of all, the name of its request with alternatives, and why they cannot be combined.
-
-    Of one profile it is its own spec; so is the first where they cannot be combined.
-    """
-    if len(specs) == 1:
-        return specs[0], "", []
-    try:
-        spec = first_available([(each.slug, one) for each, one in zip(named, specs, strict=True)])
-    except CannotCombineError as error:
-        return specs[0], "", [error.message]
-    return spec, str(requests(spec)[0]["name"]), []
-
-
-def _sized(version: ProfileVersion, devices: int) -> dict[str, Any]:
-    scalable = bool(version.scalable) and devices > 0
-    return with_count(version.spec, version.scalable, devices) if scalable else version.spec
 
 
 def require_sound(wish: Wish) -> None:
@@ -197,18 +144,23 @@ def _place_problems(wish: Wish) -> list[str]:
     return []
 
 
-def _size_problems(wish: Wish, asked: int) -> list[str]:
-    problems = [] if asked >= 1 else [_("At least 1 device must be asked for.")]
-    first = wish.options[0]
-    if asked >= 1 and not first.version.scalable and asked not in (1, first.devices):
-        problems.append(
-            ngettext(
-                "A claim of %(profile)s is always for %(count)d device.",
-                "A claim of %(profile)s is always for %(count)d devices.",
-                first.devices,
-            )
-            % {"profile": first.profile, "count": first.devices}
+def _admin_problems(wish: Wish) -> list[str]:
+    return admin_access.place_problems(wish.spec, wish.cluster, wish.namespace)
+
+
+def _size_problems(wish: Wish) -> list[str]:
+    typed = wish.options if wish.together else wish.options[:1]  # alternatives take the number of the first
+    problems = [_("At least 1 device must be asked for.")] if any(one.asked < 1 for one in typed) else []
+    problems += [
+        ngettext(
+            "A claim of %(profile)s is always for %(count)d device.",
+            "A claim of %(profile)s is always for %(count)d devices.",
+            one.devices,
         )
+        % {"profile": one.profile, "count": one.devices}
+        for one in typed
+        if one.asked >= 1 and not one.version.scalable and one.asked not in (1, one.devices)
+    ]
     problems += [
         ngettext(
             "%(profile)s allows %(most)d device per claim; this request needs %(count)d.",
@@ -252,19 +204,6 @@ def _duration_problems(wish: Wish) -> list[str]:
         }
         for option in wish.options
         if wish.duration > option.version.max_duration
-    ]
-
-
-def _approval_problems(wish: Wish) -> list[str]:
-    """
-    Refuse an alternative that needs a stricter approval than the first profile, which says who decides.
-    """
-    first, *others = wish.options
-    return [
-        _("%(other)s needs a stricter approval than %(first)s; ask for %(other)s first, or apart.")
-        % {"other": option.profile, "first": first.profile}
-        for option in others
-        if STRICTNESS[Approval(option.version.approval)] > STRICTNESS[Approval(first.version.approval)]
     ]
 
 

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any, cast
 
 from django import forms
+from django.core.exceptions import ValidationError
 from django.core.validators import RegexValidator
 from django.db.models import QuerySet
 from django.http import QueryDict
@@ -14,7 +15,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from claims.forms.durations import DurationText, parse, spell
-from claims.models import Profile
+from claims.forms.several import Counted, InOrder, pairs_in
+from claims.models import Claim, Profile
 from claims.models.profile import Delivery
 from inventory.models import Cluster
 from teams.access import teams_where
@@ -22,6 +24,11 @@ from teams.models import Role, Team, User
 
 PRESETS = ("4h", "24h", "3d", "7d")
 OTHER = "other"
+UNKNOWN_PROFILE = {
+    "invalid_choice": gettext_lazy(
+        "“%(value)s” cannot be asked for: there is no such profile, it is retired, or not open to your teams."
+    )
+}
 # RFC 1123 label: what the API server accepts as the name of the object.
 DNS_LABEL = RegexValidator(
     r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
@@ -31,24 +38,19 @@ DNS_LABEL = RegexValidator(
 )
 
 
-class InOrder(forms.ModelMultipleChoiceField[Profile]):
-    """Profiles by their slugs in the order in which they were sent; cleaned, a list without repetitions."""
-
-    def clean(self, value: Any) -> Any:
-        slugs = list(dict.fromkeys(value or ()))
-        found = {profile.slug: profile for profile in super().clean(slugs)}
-        return [found[slug] for slug in slugs]
-
-
 class RequestForm(forms.Form):
     """
-    A wish: which profile and which alternatives to it, how many, for whom, where, how long, why.
+    A wish: which profile, which alternatives to it or which others as well, how many, for whom, where, how
+    long, why.
 
     `duration` is one of the presets or "other"; then `duration_other` says it. Cleaned, it is one timedelta.
     """
 
     profile = forms.ModelChoiceField(
-        Profile.objects.none(), to_field_name="slug", label=gettext_lazy("Profile")
+        Profile.objects.none(),
+        to_field_name="slug",
+        label=gettext_lazy("Profile"),
+        error_messages=UNKNOWN_PROFILE,
     )
     alternatives = InOrder(
         Profile.objects.none(),
@@ -56,6 +58,14 @@ class RequestForm(forms.Form):
         required=False,
         widget=forms.MultipleHiddenInput,
         label=gettext_lazy("Alternatives"),
+        error_messages=UNKNOWN_PROFILE,
+    )
+    together = Counted(
+        Profile.objects.none(),
+        to_field_name="slug",
+        required=False,
+        label=gettext_lazy("And also"),
+        error_messages=UNKNOWN_PROFILE,
     )
     devices = forms.IntegerField(min_value=1, max_value=1024, initial=1, label=gettext_lazy("Devices"))
     delivery = forms.ChoiceField(
@@ -66,15 +76,26 @@ class RequestForm(forms.Form):
     )
     duration = forms.CharField(required=False, label=gettext_lazy("How long"))
     duration_other = DurationText(required=False, label=gettext_lazy("Other duration"))
-    team = forms.ModelChoiceField(Team.objects.none(), to_field_name="slug", label=gettext_lazy("Team"))
+    team = forms.ModelChoiceField(
+        Team.objects.none(),
+        to_field_name="slug",
+        label=gettext_lazy("Team"),
+        error_messages={"invalid_choice": gettext_lazy("This is no team that you can ask for.")},
+    )
     cluster = forms.ModelChoiceField(
-        Cluster.objects.none(), to_field_name="name", label=gettext_lazy("Cluster")
+        Cluster.objects.none(),
+        to_field_name="name",
+        label=gettext_lazy("Cluster"),
+        error_messages={"invalid_choice": gettext_lazy("This is no cluster in which your teams work.")},
     )
     name = forms.CharField(
         required=False, max_length=63, validators=[DNS_LABEL], label=gettext_lazy("Claim name")
     )
     reason = forms.CharField(required=False, max_length=500, label=gettext_lazy("Purpose"))
     key = forms.CharField(required=False, max_length=80, widget=forms.HiddenInput)
+    replaces = forms.ModelChoiceField(
+        Claim.objects.none(), required=False, widget=forms.HiddenInput, label=gettext_lazy("Replaces")
+    )
 
     def __init__(
         self, data: QueryDict | None = None, *, user: User, prefill: QueryDict | None = None, team: str = ""
@@ -86,8 +107,12 @@ class RequestForm(forms.Form):
         choices: dict[str, Any] = {
             "profile": profiles.select_related("current"),
             "alternatives": profiles.select_related("current"),
+            "together": profiles.select_related("current"),
             "team": Team.objects.filter(pk__in=teams),
             "cluster": Cluster.objects.filter(enabled=True, team_namespaces__team__in=teams).distinct(),
+            "replaces": Claim.objects.filter(team__in=teams).select_related(
+                "team", "profile_version__profile"
+            ),
         }
         for name, queryset in choices.items():
             field_of(self, name).queryset = queryset
@@ -99,9 +124,11 @@ class RequestForm(forms.Form):
         initial: dict[str, Any] = {name: prefill[name] for name in self.fields if name in prefill}
         if "alternatives" in initial:
             initial["alternatives"] = prefill.getlist("alternatives")
+        if "together" in initial:
+            initial["together"] = pairs_in(prefill, "together")
         if "team" not in initial and choices_of(self, "team").filter(slug=team).exists():
             initial["team"] = team
-        if "duration" in initial and initial["duration"] not in PRESETS:
+        if "duration" in initial and initial["duration"] not in (*PRESETS, OTHER):
             initial |= {"duration_other": initial["duration"], "duration": OTHER}
         first = choices_of(self, "team").first()
         if first is not None:
@@ -111,6 +138,15 @@ class RequestForm(forms.Form):
             initial.setdefault("cluster", where.name)
         initial.setdefault("key", str(uuid.uuid4()))
         return initial
+
+    @property
+    def replaced(self) -> Claim | None:
+        """The claim that this one is to replace, if it is one of the reader's teams."""
+        try:
+            found: Claim | None = self.fields["replaces"].clean(self["replaces"].value())
+        except ValidationError:
+            return None
+        return found
 
     def clean_delivery(self) -> str:
         return self.cleaned_data["delivery"] or Delivery.CLAIM

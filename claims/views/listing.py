@@ -11,11 +11,13 @@ from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_safe
 from django_filters import ChoiceFilter, FilterSet, ModelChoiceFilter
 
+from claims.drafts import unsent
 from claims.models import Claim, ClaimQuerySet, Profile
 from claims.states import FINAL, LOOK, ClaimState
 from core.listing import Column, Listing
 from core.times import duration
 from inventory.models import Cluster
+from teams.access import asker
 from teams.models import Team
 
 LIVE, OVER = "live", "over"
@@ -115,6 +117,7 @@ def claims(request: HttpRequest) -> HttpResponseBase:
         {
             "look": {state: {"family": family, "icon": icon} for state, (family, icon) in LOOK.items()},
             "final": FINAL,
+            "drafts": unsent(asker(request)).count(),
             "empty_icon": "stack-2",
             "empty_title": _("No claims yet"),
             "empty_text": _("Pick a profile, see what is free and who must approve before you ask."),

@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any
+from uuid import UUID
 
 from django.contrib import messages
+from django.contrib.auth.decorators import login_not_required
+from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
-from django.shortcuts import redirect, render
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_safe
 
 from claims.catalogue import CatalogueEntry, catalogue
+from claims.drafts import unsent
 from claims.forms import RequestForm
-from claims.models import Profile
+from claims.forms.prefill import complaints
+from claims.models import Draft, Profile
 from claims.preview import RequestPreview, preview
 from claims.services import request_claim
 from claims.states import ClaimState
+from claims.views.drafts import address_of, prefill_of, remember, take_over
 from claims.views.funnel import dropped_page, funnel_of, helps_of
 from core.errors import Forbidden, PortalError
 from inventory.freshness import OF_DEVICES, ages
 from teams.access import asker, team_for, teams_where
 from teams.models import Role
 
+SAID = ("reason",)  # what a link to the request says beside what the panel depends on
+ONLY_SHOWN = ("check", "more", "drop")  # buttons that show the form again and send nothing
 TEAM_COOKIE = "team"  # the team that the reader has chosen to see
 # What the panel depends on: changing anything else asks for nothing.
 WORKED_OUT = (
@@ -30,40 +41,66 @@ WORKED_OUT = (
     "cluster",
     "profile",
     "alternatives",
+    "together",
     "devices",
     "parallel",
     "delivery",
     "duration",
     "name",
+    "replaces",
 )
 
 
+@login_not_required
 @require_http_methods(["GET", "HEAD", "POST"])
 def request_form(request: HttpRequest) -> HttpResponse:
     """
-    Show the form, filled from the address; check it without JavaScript (`check`), or send it.
+    Show the form, filled from the address or a draft; check it without JavaScript (`check`), or send it.
 
-    A viewer may not ask at all, and hears so before filling it in.
+    A viewer may not ask at all, and hears so before filling it in. What somebody sends whose session has
+    ended meanwhile is there again after they have signed in.
     """
+    if not request.user.is_authenticated:
+        if request.method == "POST":
+            remember(request)
+        return redirect_to_login(reverse("claims:request") if request.POST else request.get_full_path())
     user = asker(request)
     if not teams_where(user, at_least=Role.MEMBER):
         raise PermissionDenied(
             _("You are a member of no team, so there is nobody you could ask for GPUs for.")
         )
     if request.method != "POST":
-        form = RequestForm(user=user, prefill=request.GET, team=request.COOKIES.get(TEAM_COOKIE, ""))
-        data = as_data(form)
-        if "help" in request.GET:
-            data["help"] = "1"
-        return form_page(request, form, data=data)
+        if (kept := take_over(request)) is not None:
+            return redirect(address_of(kept))
+        return fresh_page(request)
     if request.POST.get("team"):
         team_for(user, request.POST["team"], at_least=Role.MEMBER)
-    form = RequestForm(request.POST, user=user)
-    if "check" in request.POST:
-        return form_page(request, form, data=request.POST)
+    form = RequestForm(data := without_dropped(request.POST), user=user)
+    if any(name in data for name in ONLY_SHOWN):
+        return form_page(request, form, data=data)
     if not form.is_valid():
         return form_page(request, form, data=request.POST, status=422)
     return send(request, form)
+
+
+def fresh_page(request: HttpRequest) -> HttpResponse:
+    """Show the form as the address fills it, or the draft that the address names."""
+    user, prefill, draft = asker(request), request.GET, None
+    if "draft" in prefill:
+        draft = get_object_or_404(unsent(user), pk=uuid_or_404(prefill["draft"]))
+        prefill = prefill_of(draft)
+    form = RequestForm(user=user, prefill=prefill, team=request.COOKIES.get(TEAM_COOKIE, ""))
+    data = as_data(form)
+    if "help" in request.GET:
+        data["help"] = "1"
+    return form_page(request, form, data=data, told=complaints(prefill, user=user), draft=draft)
+
+
+def uuid_or_404(text: str) -> UUID:
+    try:
+        return UUID(text)
+    except ValueError:
+        raise Http404 from None
 
 
 def send(request: HttpRequest, form: RequestForm) -> HttpResponse:
@@ -87,6 +124,17 @@ def send(request: HttpRequest, form: RequestForm) -> HttpResponse:
 def request_preview(request: HttpRequest) -> HttpResponse:
     """The panel alone, for what has been typed so far."""
     return render(request, "claims/request.html#panel", panel_of(request, request.GET))
+
+
+@require_safe
+def request_further(request: HttpRequest) -> HttpResponse:
+    """The rows of further profiles alone: with one more, or with one less."""
+    data = without_dropped(request.GET)
+    form = RequestForm(data, user=asker(request))
+    page = {"form": form, "further": further_of(form, data)}
+    answer = render(request, "claims/_request_further.html", page)
+    answer["HX-Trigger-After-Settle"] = "further-changed"
+    return answer
 
 
 @require_safe
@@ -119,14 +167,49 @@ def without_page(data: QueryDict) -> str:
     return query.urlencode()
 
 
-def form_page(request: HttpRequest, form: RequestForm, *, data: QueryDict, status: int = 200) -> HttpResponse:
-    page = {"form": form, "cards": offered(request), **panel_of(request, data)}
+def form_page(
+    request: HttpRequest,
+    form: RequestForm,
+    *,
+    data: QueryDict,
+    status: int = 200,
+    told: Sequence[str] = (),
+    draft: Draft | None = None,
+) -> HttpResponse:
+    """`told` is what the form could not take; `draft` the one that is open."""
+    page = {
+        "form": form,
+        "draft": draft,
+        "other_drafts": unsent(asker(request)).exclude(key=form["key"].value() or "").count(),
+        "told": told,
+        "cards": offered(request),
+        "further": further_of(form, data),
+        **panel_of(request, data),
+    }
     return render(request, "claims/request.html", page, status=status)
 
 
 def offered(request: HttpRequest) -> list[CatalogueEntry]:
     """Return the cards of profiles; retired ones are for the editor alone."""
     return [entry for entry in catalogue(asker(request)) if entry.profile.retired_at is None]
+
+
+def further_of(form: RequestForm, data: QueryDict) -> list[tuple[str, str]]:
+    """Return the rows of further profiles as they are shown: those that were chosen, and an empty one."""
+    chosen: list[tuple[str, str]] = list(form["together"].value() or ())
+    return [*chosen, ("", "1")] if "more" in data else chosen
+
+
+def without_dropped(data: QueryDict) -> QueryDict:
+    """Return what was sent, without the further profile whose button `drop` was pressed."""
+    kept = data.copy()
+    rows = list(zip_longest(data.getlist("together"), data.getlist("together_devices"), fillvalue=""))
+    place = data.get("drop", "")
+    if place.isascii() and place.isdigit() and int(place[:4]) < len(rows):
+        del rows[int(place[:4])]
+        kept.setlist("together", [slug for slug, _count in rows])
+        kept.setlist("together_devices", [count for _slug, count in rows])
+    return kept
 
 
 def as_data(form: RequestForm) -> QueryDict:
@@ -136,6 +219,9 @@ def as_data(form: RequestForm) -> QueryDict:
         value = bound.value()
         if bound.name == "alternatives":
             data.setlist(bound.name, value or [])
+        elif bound.name == "together":
+            data.setlist(bound.name, [slug for slug, _count in value or ()])
+            data.setlist("together_devices", [count for _slug, count in value or ()])
         elif value not in (None, ""):
             data[bound.name] = str(value)
     return data
@@ -169,6 +255,7 @@ def panel_of(request: HttpRequest, data: QueryDict) -> dict[str, Any]:
         "helps": helps_of(found.help),
         "asked_for_more": "help" in data,
         "query": query_of(data),
+        "link": f"{request.build_absolute_uri(reverse('claims:request'))}?{query_of(data, *SAID)}",
         "age": age,
     } | named
 
@@ -179,10 +266,10 @@ def chosen_alternatives(form: RequestForm) -> list[Profile]:
     return list(form.cleaned_data.get("alternatives") or ())
 
 
-def query_of(data: QueryDict) -> str:
-    """Return the wish as the query of an address."""
+def query_of(data: QueryDict, *more: str) -> str:
+    """Return the wish, and `more` fields, as the query of an address."""
     query = QueryDict(mutable=True)
-    for name in (*WORKED_OUT, "duration_other"):
-        if name in data:
+    for name in (*WORKED_OUT, "together_devices", "duration_other", *more):
+        if any(data.getlist(name)):
             query.setlist(name, data.getlist(name))
     return query.urlencode()

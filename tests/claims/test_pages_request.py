@@ -76,7 +76,7 @@ def test_any_duration_can_be_written_out(client, alice, wish, text, hours):
         ({"devices": "many"}, "Enter a whole number"),
         ({"name": "Not A Name"}, "Use lower-case letters"),
         ({"profile": ""}, "This field is required"),
-        ({"profile": "no-such"}, "not one of the available choices"),
+        ({"profile": "no-such"}, "“no-such” cannot be asked for"),
         ({"duration": "soon"}, "Write a duration like 24h"),
         ({"duration": "other", "duration_other": ""}, "Say how long"),
         ({"duration": "other", "duration_other": "a while"}, "Write a duration like 24h"),

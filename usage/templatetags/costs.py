@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from datetime import timedelta
 from decimal import Decimal
+from typing import Protocol
 
 from django import template
 from django.utils import timezone
@@ -19,6 +20,15 @@ from usage.rates import RateCard
 SMALL = Decimal("0.1")  # below it cents are too coarse for a price per hour
 
 register = template.Library()
+
+
+class PricedSeveral(Protocol):
+    """So many devices of some kinds."""
+
+    @property
+    def kinds(self) -> Iterable[PricedPart]: ...
+    @property
+    def devices(self) -> int: ...
 
 
 @register.filter
@@ -82,6 +92,21 @@ def price_of_request(kinds: Iterable[PricedPart], card: RateCard, devices: int, 
         )
         % values
     )
+
+
+@register.simple_tag
+def price_together(parts: Iterable[PricedSeveral], card: RateCard, duration: timedelta) -> str:
+    """Say what the parts of one request come to at most; "" unless each has a price in one currency."""
+    total: dict[str, Decimal] = {}
+    now = timezone.now()
+    for part in parts:
+        most = prices_of(part.kinds, card, at=now).at_most(part.devices, duration)
+        if len(most) != 1:
+            return ""
+        for currency, amount in most.items():
+            total[currency] = total.get(currency, Decimal(0)) + amount
+    words = " + ".join(money(amount, currency) for currency, amount in sorted(total.items()))
+    return _("Together at most %(most)s") % {"most": words}
 
 
 def span_of(prices: Prices) -> str:

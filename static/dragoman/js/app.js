@@ -101,6 +101,15 @@ document.addEventListener("click", (event) => {
   input.dispatchEvent(new Event("change", { bubbles: true }));
 });
 
+// form[data-send]: Ctrl or Cmd + Enter sends it by its main button.
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
+  const form = event.target.closest("form[data-send]");
+  if (!form) return;
+  event.preventDefault();
+  form.requestSubmit(form.querySelector(".btn-primary"));
+});
+
 // data-toast: goes away after six seconds, unless the pointer rests on it.
 const hideToasts = () => {
   for (const toast of document.querySelectorAll("[data-toast]:not([data-seen])")) {

@@ -1,0 +1,153 @@
+"""Drafts of requests: saved while one types, listed, deleted, and taken over after signing in."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth.decorators import login_not_required
+from django.contrib.auth.views import redirect_to_login
+from django.db.models import F, OuterRef, Subquery
+from django.db.models.fields.json import KeyTextTransform, KeyTransform
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.http.response import HttpResponseBase
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+from django.views.decorators.http import require_POST, require_safe
+
+from claims.drafts import unsent
+from claims.forms import RequestForm
+from claims.models import Draft, Profile
+from claims.services import delete_draft, save_draft
+from core import undo
+from core.listing import Column, Listing
+from teams.access import asker
+
+TYPED = (*RequestForm.base_fields, "together_devices")  # what a draft keeps of what the form sends
+UNSENT, DELETED = "unsent_request", "deleted_draft"  # in the session
+
+
+def fields_of(data: QueryDict) -> dict[str, list[str]]:
+    """Return what was typed, without fields that are empty and without the key."""
+    return {name: data.getlist(name) for name in TYPED if name != "key" and any(data.getlist(name))}
+
+
+def prefill_of(draft: Draft) -> QueryDict:
+    """Return a draft as the address that would fill the form the same."""
+    data = QueryDict(mutable=True)
+    for name, texts in draft.fields.items():
+        if name in TYPED:
+            data.setlist(name, texts)
+    data["key"] = draft.key
+    return data
+
+
+@login_not_required
+@require_POST
+def draft_save(request: HttpRequest) -> HttpResponse:
+    """
+    Keep what is typed. Answers htmx with a word beside the button; without it the form opens again.
+
+    Somebody whose session has ended meanwhile finds it after signing in.
+    """
+    if not request.user.is_authenticated:
+        remember(request)
+        if request.headers.get("HX-Request"):
+            return render(request, "claims/_draft_said.html", {"signed_out": True})
+        return redirect_to_login(reverse("claims:request"))
+    key = request.POST.get("key", "")
+    draft = save_draft(by=asker(request), key=key, fields=fields_of(request.POST))
+    if not request.headers.get("HX-Request"):
+        return redirect(address_of(draft) if draft else reverse("claims:list"))
+    answer = render(request, "claims/_draft_said.html", {"draft": draft})
+    if draft is not None:
+        answer["HX-Replace-Url"] = address_of(draft)  # so that loading the page again shows the draft
+    return answer
+
+
+def remember(request: HttpRequest) -> None:
+    """
+    Keep in the session what somebody sent whose own session has ended; `whose` is who they were.
+
+    Only the same person gets it back (`take_over`).
+    """
+    typed = fields_of(request.POST)
+    if sum(len(text) for texts in typed.values() for text in texts) > 4000:  # more than the form takes
+        return
+    request.session[UNSENT] = {
+        "whose": request.POST.get("whose", ""),
+        "key": request.POST.get("key", "")[:80],
+        "fields": typed,
+    }
+
+
+def take_over(request: HttpRequest) -> Draft | None:
+    """Make a draft of what was sent while nobody was signed in; None if there is nothing."""
+    kept: dict[str, Any] | None = request.session.pop(UNSENT, None)
+    if kept is None or kept["whose"] != str(request.user.pk) or not kept["key"]:
+        return None
+    return save_draft(by=asker(request), key=kept["key"], fields=kept["fields"])
+
+
+def address_of(draft: Draft) -> str:
+    return f"{reverse('claims:request')}?draft={draft.pk}"
+
+
+COLUMNS: list[Column[Any]] = [
+    Column("profile", gettext_lazy("Profile"), lambda draft: draft.title or draft.slug or "", fixed=True),
+    Column("name", gettext_lazy("Claim name"), lambda draft: draft.claim_name or ""),
+    Column("devices", gettext_lazy("Devices"), lambda draft: draft.devices or "", numeric=True),
+    Column("team", gettext_lazy("Team"), lambda draft: draft.team or ""),
+    Column("saved", gettext_lazy("Saved"), lambda draft: draft.updated_at.isoformat(), sort=("updated_at",)),
+    Column("begun", gettext_lazy("Begun"), lambda draft: draft.created_at.isoformat(), sort=("created_at",)),
+]
+
+
+@require_safe
+def drafts(request: HttpRequest) -> HttpResponseBase:
+    user = asker(request)
+
+    def typed(name: str) -> Any:
+        return KeyTextTransform("0", KeyTransform(name, F("fields")))
+
+    visible = Profile.objects.visible_to(user).filter(retired_at=None, slug=OuterRef("slug"))
+    rows = unsent(user).annotate(
+        slug=typed("profile"),
+        devices=typed("devices"),
+        claim_name=typed("name"),
+        team=typed("team"),
+        title=Subquery(visible.values("title")[:1]),
+    )
+    listing = Listing(request, rows, columns=COLUMNS, title=gettext_lazy("Drafts"), sort="-saved")
+    return listing.respond(
+        "claims/drafts.html",
+        {
+            "empty_icon": "pencil",
+            "empty_title": _("No drafts"),
+            "empty_text": _(
+                "What you type into a request is kept here until you send it, for up to 30 days."
+            ),
+            "empty_url": reverse("claims:request"),
+            "empty_action": _("New request"),
+        },
+    )
+
+
+@require_POST
+def draft_delete(request: HttpRequest, draft_id: UUID) -> HttpResponse:
+    draft = get_object_or_404(unsent(asker(request)), pk=draft_id)
+    request.session[DELETED] = {"key": draft.key, "fields": draft.fields}
+    delete_draft(by=asker(request), draft=draft)
+    undo.offer(request, _("The draft is deleted."), reverse("claims:draft_restore"))
+    return redirect("claims:drafts")
+
+
+@require_POST
+def draft_restore(request: HttpRequest) -> HttpResponse:
+    """Bring back the draft that was deleted last in this session."""
+    kept = request.session.pop(DELETED, None)
+    if kept:
+        save_draft(by=asker(request), key=kept["key"], fields=kept["fields"])
+    return redirect("claims:drafts")

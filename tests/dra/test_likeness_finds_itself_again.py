@@ -1,0 +1,117 @@
+"""A spec is recognised whatever its requests are called, at every count; what differs is said in words."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from claims.presets import presets
+from dra.likeness import likeness, same_names
+from dra.manifests import with_count
+from dra.objects import requests
+from tests.dra.clusters import NVIDIA, PCIE, exactly, spec
+
+EXPRESSIONS = ("device.driver == 'a'", 'device.capacity["a"].x.isLessThan(quantity("2"))', "true")
+TOLERATIONS = ({"key": "a", "operator": "Exists"}, {"key": "b", "value": "x", "effect": "NoExecute"})
+asked = st.fixed_dictionaries(
+    {"deviceClassName": st.sampled_from((NVIDIA, "mig.nvidia.com"))},
+    optional={
+        "count": st.integers(1, 8),
+        "selectors": st.lists(st.sampled_from(EXPRESSIONS), max_size=3, unique=True).map(
+            lambda texts: [{"cel": {"expression": text}} for text in texts]
+        ),
+        "tolerations": st.lists(st.sampled_from(TOLERATIONS), max_size=2, unique_by=lambda one: one["key"]),
+        "capacity": st.just({"requests": {"memory": "10Gi"}}),
+    },
+)
+SPECS = {entry.slug: entry.spec for entry in presets()}
+
+
+@st.composite
+def specs(draw):
+    asks = draw(st.lists(asked, min_size=1, max_size=3))
+    devices = {"requests": [{"name": f"r{at}", "exactly": one} for at, one in enumerate(asks)]}
+    if draw(st.booleans()):
+        devices["constraints"] = [PCIE | draw(st.sampled_from(({}, {"requests": ["r0"]})))]
+    if draw(st.booleans()):
+        opaque = {"driver": NVIDIA, "parameters": {"kind": "GpuConfig"}}
+        devices["config"] = [{"opaque": opaque, "requests": ["r0"]}]
+    return {"devices": devices}
+
+
+def renamed(one, prefix):
+    """The same with other names, and with selectors in another order."""
+    names = {request["name"]: f"{prefix}-{request['name']}" for request in requests(one)}
+    made = []
+    for request in requests(one):
+        exactly = dict(request["exactly"])
+        if "selectors" in exactly:
+            exactly["selectors"] = exactly["selectors"][::-1]
+        made.append({"name": names[request["name"]], "exactly": exactly})
+    devices = dict(one["devices"], requests=made)
+    for kind in ("constraints", "config"):
+        if kind in devices:
+            devices[kind] = [
+                each
+                | ({"requests": [names[name] for name in each["requests"]]} if "requests" in each else {})
+                for each in devices[kind]
+            ]
+    return {"devices": devices}
+
+
+@given(specs(), st.integers(1, 8), st.integers(0, 2))
+def test_every_spec_finds_itself_again_at_every_count(one, count, at):
+    scalable = f"r{at}" if at < len(requests(one)) else ""
+    written = with_count(one, scalable, count) if scalable else one
+    found = likeness(one, scalable, renamed(written, "x"))
+    assert found.exact
+    assert found.count == (count if scalable else 1)
+    assert same_names(found.spec) == same_names(written)
+
+
+@given(specs(), specs())
+def test_only_what_asks_for_the_same_is_exact(one, other):
+    assert likeness(one, "", other).exact == (same_names(one) == same_names(other))
+
+
+@pytest.mark.parametrize("entry", presets(), ids=lambda entry: entry.slug)
+def test_every_preset_finds_itself_and_those_that_ask_for_the_same(entry):
+    scalable, most = entry.limits["scalable"], entry.limits["max_devices"]
+    for count in range(1, most + 1) if scalable else (1,):
+        written = with_count(entry.spec, scalable, count) if scalable else entry.spec
+        found = {
+            one.slug: like.count
+            for one in presets()
+            if (like := likeness(one.spec, one.limits["scalable"], written)).exact
+        }
+        assert found.pop(entry.slug) == count
+        assert all(same_names(SPECS[slug]) == same_names(entry.spec) for slug in found)
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        (spec(exactly(3)), ["The file has number of devices 3, the profile 2."]),
+        (
+            spec(exactly(2, class_name="mig.nvidia.com")),
+            [f"The file has device class mig.nvidia.com, the profile {NVIDIA}."],
+        ),
+        (spec(exactly(2, "true")), ["Only the file has the selector true"]),
+        (spec(exactly(2, adminAccess=True)), ["The file has admin access yes, the profile none."]),
+        (
+            spec(exactly(2), exactly(1, name="b")),
+            ["The file makes 2 requests, the profile 1 request."],
+        ),
+        (
+            spec(exactly(2), constraints=[PCIE]),
+            ['Only the file has the constraint {"matchAttribute": "resource.kubernetes.io/pcieRoot"}'],
+        ),
+    ],
+)
+def test_what_differs_is_said(other, said):
+    assert list(likeness(spec(exactly(2)), "", other).differences) == said
+
+
+def test_more_than_a_profile_allows_is_a_difference():
+    found = likeness(spec(exactly(1)), "gpu", spec(exactly(9)), most=8)
+    assert found.count == 8
+    assert found.differences == ("The file has number of devices 9, the profile 8.",)
