@@ -3,8 +3,12 @@
 from django.urls import URLPattern, URLResolver, path
 from rest_framework.routers import SimpleRouter
 
+from claims.api.approval_rules import ApprovalRuleViewSet
 from claims.api.approvals import ApprovalViewSet
 from claims.api.claims import ClaimViewSet
+from claims.api.comments import CommentsView
+from claims.api.delegations import DelegationViewSet
+from claims.api.life import ExtensionViewSet
 from claims.api.lint import LintView
 from claims.api.match import MatchView
 from claims.api.profiles import ProfileViewSet
@@ -12,12 +16,16 @@ from claims.api.quotas import QuotaViewSet
 
 router = SimpleRouter()
 router.register("claims", ClaimViewSet, "api-claim")
+router.register("extensions", ExtensionViewSet, "api-extension")
 router.register("approvals", ApprovalViewSet, "api-approval")
+router.register("approval-rules", ApprovalRuleViewSet, "api-approval-rule")
+router.register("delegations", DelegationViewSet, "api-delegation")
 router.register("profiles", ProfileViewSet, "api-profile")
 router.register("quotas", QuotaViewSet, "api-quota")
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("profiles/lint/", LintView.as_view(), name="api-lint"),  # before the profile of that name
+    path("claims/<uuid:claim_id>/comments/", CommentsView.as_view(), name="api-claim-comments"),
     *router.urls,
     path("match/", MatchView.as_view(), name="api-match"),
 ]

@@ -18,6 +18,7 @@ from claims.api import inputs, outputs, waiting
 from claims.api.explanation import ExplainOut
 from claims.api.life import LifeActions
 from claims.api.manifest import ManifestIn, ManifestOut, manifest_of
+from claims.changes import Wanted
 from claims.explain import explain
 from claims.models import Allocation, Claim
 from claims.states import ClaimState
@@ -88,9 +89,19 @@ class ClaimViewSet(LifeActions, mixins.ListModelMixin, mixins.RetrieveModelMixin
     @extend_schema(request=inputs.ApproveIn, responses=outputs.ClaimDetailOut)
     @action(detail=True, methods=["post"])
     def approve(self, request: Request, pk: str) -> Response:
-        """Approve the spec with this hash."""
-        said = self._said(inputs.ApproveIn)
-        return self._answer(services.approve(claim=self.get_object(), by=asker(request), **said))
+        """
+        Approve the spec with this hash; or less of it, where devices, duration or a profile are given.
+
+        Where a lead and a platform admin have to agree, the claim stays requested after the first consent.
+        """
+        said, user = self._said(inputs.ApproveIn), asker(request)
+        slug = said.pop("profile")
+        profile = inputs.profile_named(slug, user) if slug else None
+        wanted = Wanted(said.pop("devices"), said.pop("duration"), profile)
+        claim = self.get_object()
+        if wanted == Wanted():
+            return self._answer(services.approve(claim=claim, by=user, **said))
+        return self._answer(services.approve_with_changes(claim=claim, by=user, wanted=wanted, **said))
 
     @extend_schema(request=inputs.DenyIn, responses=outputs.ClaimDetailOut)
     @action(detail=True, methods=["post"])

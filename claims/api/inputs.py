@@ -71,8 +71,17 @@ class ClaimIn(WishIn):
 
 
 class ApproveIn(serializers.Serializer[Any]):
+    """With `devices`, `duration` or `profile`, less is approved than was asked for."""
+
     spec_hash = serializers.CharField(max_length=64, help_text="Of the claim as you read it")
     note = serializers.CharField(max_length=2000, allow_blank=True, default="")
+    devices = serializers.IntegerField(
+        min_value=1, max_value=1024, required=False, allow_null=True, default=None, help_text="Per claim"
+    )
+    duration = SpelledDuration(required=False, allow_null=True, default=None, help_text="36h, PT36H, seconds")
+    profile = serializers.CharField(
+        max_length=40, allow_blank=True, default="", help_text="Slug of another profile"
+    )
 
 
 class DenyIn(serializers.Serializer[Any]):
