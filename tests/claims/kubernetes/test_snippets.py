@@ -1,0 +1,249 @@
+"""What the portal hands out to be pasted, before the real API server, its admission and its scheduler."""
+
+import copy
+import itertools
+
+import httpx
+import pytest
+import yaml
+
+from claims.snippets.kinds import KINDS
+from cluster.credentials import from_kubeconfig
+from cluster.kinds import OPTIONAL
+from cluster.kube import KubeGateway
+from dra.manifests import resource_claim, resource_claim_template, to_yaml
+from dra.workloads import ASSUMED, Options, Use
+from tests.controlplane.client import eventually, path_of
+from tests.factories import make_spec
+
+pytestmark = pytest.mark.controlplane
+
+_numbers = itertools.count(1)
+PLURALS = {"NetworkPolicy": "networkpolicies"}
+PRIORITY = "dragoman-low"
+OPTIONS = {
+    "usual": Options(),
+    "as the image wants": Options(restricted=False),
+    "all": Options(
+        image="registry.example.org:5000/team/train:1.2",
+        request="gpu",
+        pods=2,
+        completions=5,
+        port=9000,
+        priority=PRIORITY,
+        tolerate=("nvidia.com/gpu=present:NoSchedule", "spot:NoExecute"),
+        capacity="karpenter.sh/capacity-type=spot",
+        isolated=True,
+        weights_claim="models",
+        cuda="12.9",
+    ),
+    "weights from an image": Options(
+        capacity=ASSUMED, weights_image="registry.example.org/qwen:1", isolated=True
+    ),
+}
+USES = {
+    "named": {"template": False},
+    "template": {"template": True, "parallel": 2},
+}
+MADE = [kind for kind in KINDS if kind.made and kind.key != "jupyterhub"]
+CORE = [kind for kind in MADE if not kind.served]
+
+
+def use_in(namespace, *, template, parallel=1):
+    return Use("grant", namespace, template, parallel, (("gpu", 1),), "nvidia")
+
+
+def pasted(kind, use, options):
+    """Return the documents as somebody gets them who pastes the YAML."""
+    return list(yaml.safe_load_all(to_yaml(*kind.made(use, options))))
+
+
+def create(admin, content, *, dry):
+    kind, namespace = content["kind"], content["metadata"]["namespace"]
+    path = path_of(kind, namespace, version=content["apiVersion"])
+    plural = PLURALS.get(kind)
+    if plural:
+        path = path.rpartition("/")[0] + f"/{plural}"
+    params = {"fieldValidation": "Strict"} | ({"dryRun": "All"} if dry else {})
+    answer = admin.raw("POST", path, json=content, params=params)
+    if answer.is_error:
+        raise httpx.HTTPStatusError(answer.text, request=answer.request, response=answer)
+    return answer.json()
+
+
+def pod_specs(content):
+    if isinstance(content, dict):
+        if "containers" in content:
+            yield content
+        for inner in content.values():
+            yield from pod_specs(inner)
+
+
+@pytest.fixture(scope="module")
+def admin(controlplane):
+    return controlplane.client()
+
+
+@pytest.fixture
+def namespace(admin):
+    name = f"pasted-{next(_numbers)}"
+    admin.create({"kind": "Namespace", "metadata": {"name": name}})
+    yield name
+    for pod in admin.list("Pod", name):
+        admin.delete("Pod", pod["metadata"]["name"], name)
+
+
+@pytest.fixture(scope="module")
+def priority(admin):
+    """Pods may name a PriorityClass only if there is one."""
+    path = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    made = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": PRIORITY},
+        "value": 1,
+    }
+    admin.raw("POST", path, json=made).raise_for_status()
+    yield
+    admin.raw("DELETE", f"{path}/{PRIORITY}").raise_for_status()
+
+
+@pytest.fixture
+def restricted(admin, namespace):
+    """The namespace takes pods of the standard “restricted” alone."""
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    admin.patch("Namespace", namespace, {"metadata": {"labels": labels}})
+    return namespace
+
+
+@pytest.mark.parametrize("named", USES)
+@pytest.mark.parametrize("chosen", OPTIONS)
+def test_the_api_server_takes_every_core_snippet_strictly(admin, namespace, priority, chosen, named):
+    use = use_in(namespace, **USES[named])
+    for kind in CORE:
+        for content in pasted(kind, use, OPTIONS[chosen]):
+            answer = create(admin, content, dry=True)
+            assert answer["kind"] == content["kind"], kind.key
+            for spec in pod_specs(answer):
+                assert spec["resourceClaims"][0]["name"] == "gpu"
+                assert spec["containers"][0]["resources"]["claims"]
+
+
+@pytest.mark.parametrize("chosen", [name for name, one in OPTIONS.items() if one.restricted])
+def test_every_restricted_pod_is_admitted_where_only_such_are(admin, restricted, priority, chosen):
+    for named in USES.values():
+        for kind in MADE:
+            for content in pasted(kind, use_in(restricted, **named), OPTIONS[chosen]):
+                for number, spec in enumerate(pod_specs(content)):
+                    known = {
+                        name: value
+                        for name, value in spec.items()
+                        if name not in ("minReplicas", "maxReplicas")
+                    }
+                    pod = {
+                        "apiVersion": "v1",
+                        "kind": "Pod",
+                        "metadata": {"name": f"{kind.key}-{number}", "namespace": restricted},
+                        "spec": copy.deepcopy(known),
+                    }
+                    assert create(admin, pod, dry=True)["kind"] == "Pod"
+
+
+def test_a_pod_that_is_not_restricted_is_refused_there(admin, restricted):
+    """The test above could pass for want of the admission plugin."""
+    (pod,) = pasted(KINDS[0], use_in(restricted, template=False), Options(restricted=False))
+    with pytest.raises(httpx.HTTPStatusError, match="violates PodSecurity"):
+        create(admin, pod, dry=True)
+
+
+@pytest.mark.parametrize("key", ["pod", "job", "deployment"])
+@pytest.mark.parametrize("named", USES)
+def test_a_pasted_snippet_runs_until_its_devices_are_allocated(admin, restricted, key, named):
+    use = use_in(restricted, **USES[named])
+    granted = resource_claim_template if use.template else resource_claim
+    create(admin, granted("grant", restricted, make_spec(1)), dry=False)
+    kind = next(one for one in KINDS if one.key == key)
+    for content in pasted(kind, use, Options()):
+        create(admin, content, dry=False)
+    pods = use.parallel if use.template and key != "pod" else 1
+
+    def allocated():
+        claims = admin.list("ResourceClaim", restricted)
+        return len([one for one in claims if one.get("status", {}).get("allocation")]) == pods
+
+    def running():
+        phases = [one["status"].get("phase") for one in admin.list("Pod", restricted)]
+        return len(phases) == pods and set(phases) <= {"Running", "Succeeded"}
+
+    eventually(allocated, what=f"{pods} allocated claims of the {key}")
+    eventually(running, what=f"{pods} running pods of the {key}")
+    if key != "pod":
+        version, plural = ("batch/v1", "jobs") if key == "job" else ("apps/v1", "deployments")
+        name = f"grant-{key}"
+        admin.raw(
+            "DELETE",
+            f"/apis/{version}/namespaces/{restricted}/{plural}/{name}",
+            params={"propagationPolicy": "Background", "gracePeriodSeconds": "0"},
+        ).raise_for_status()
+
+
+def definition(kind):
+    """Return a CustomResourceDefinition of that name that takes anything below spec."""
+    whatever = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {
+        "name": kind.version,
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": whatever}}},
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{kind.plural}.{kind.group}"},
+        "spec": {
+            "group": kind.group,
+            "scope": "Namespaced",
+            "names": {"plural": kind.plural, "singular": kind.kind.lower(), "kind": kind.kind},
+            "versions": [version],
+        },
+    }
+
+
+def test_kinds_of_operators_are_offered_where_the_cluster_serves_them_and_taken_there(
+    admin, namespace, controlplane, priority
+):
+    gateway = KubeGateway(from_kubeconfig(controlplane.kubeconfig("portal")))
+    keys = {f"{kind.api_version}/{kind.plural}" for kind in OPTIONAL}
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+    def offered():
+        served = gateway.discover().kinds
+        return {one.key for one in MADE if one.served and one.offered(use, Options(), sorted(served))}
+
+    use = use_in(namespace, template=True, parallel=2)
+    try:
+        assert not keys & gateway.discover().kinds
+        assert offered() == set()
+        for kind in OPTIONAL:
+            admin.raw("POST", path, json=definition(kind)).raise_for_status()
+        eventually(lambda: keys <= gateway.discover().kinds, what="the kinds of operators")
+        assert offered() == {"kubeflow-notebook", "kserve", "pytorchjob"}
+        for kind in (one for one in MADE if one.served):
+            for options in OPTIONS.values():
+                for content in pasted(kind, use, options):
+                    assert eventually(lambda content=content: taken(admin, content), what=kind.key)
+    finally:
+        for kind in OPTIONAL:
+            admin.raw("DELETE", f"{path}/{kind.plural}.{kind.group}")
+        gateway.close()
+    eventually(lambda: not admin.raw("GET", path).json()["items"], what="the end of the definitions")
+
+
+def taken(admin, content):
+    """None while the server does not serve a new definition yet, which it may say it does a moment before."""
+    try:
+        return create(admin, content, dry=True)
+    except httpx.HTTPStatusError as refusal:
+        if refusal.response.status_code == 404:
+            return None
+        raise

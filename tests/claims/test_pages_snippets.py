@@ -1,0 +1,335 @@
+"""The manifests on the page of a claim, with tabs, options, checks and files; the same over the API."""
+
+import ast
+
+import pytest
+import yaml
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+from rest_framework.test import APIClient
+
+from claims.models import Delivery
+from claims.states import ClaimState
+from cluster.kinds import OPTIONAL
+from inventory import picture
+from inventory.models import Cluster, DeviceClass, Node, ResourceSlice
+from tests.controlplane import machines
+from tests.factories import make_claim, make_spec
+
+pytestmark = pytest.mark.django_db
+
+SPOT = {"karpenter.sh/capacity-type": "spot"}
+TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
+
+
+def mirrored(cluster, *published, nodes=()):
+    """Write classes, slices and nodes into the mirror of a cluster."""
+    for number, one in enumerate(machines.device_classes()):
+        DeviceClass.objects.create(cluster=cluster, uid=f"c{number}", name=one["metadata"]["name"], raw=one)
+    for number, one in enumerate(published):
+        spec = one["spec"]
+        ResourceSlice.objects.create(
+            cluster=cluster, uid=f"s{number}", name=one["metadata"]["name"], raw=one,
+            driver=spec["driver"], pool=spec["pool"]["name"], generation=1, pool_slices=1,
+            node_name=spec["nodeName"],
+        )  # fmt: skip
+    for name, labels, taints in nodes:
+        raw = {"metadata": {"name": name}, "spec": {"taints": taints}}
+        Node.objects.create(cluster=cluster, uid=name, name=name, labels=labels, raw=raw, ready=True)
+    picture.forget()
+
+
+@pytest.fixture
+def fleet(fra):
+    """Eight H100 on a tainted spot node, eight on another, and four A100."""
+    mirrored(
+        fra,
+        *machines.h100("h100-a"),
+        *machines.h100("h100-b"),
+        *machines.a100("a100-a"),
+        nodes=[("h100-a", SPOT, [TAINT]), ("h100-b", {}, []), ("a100-a", {}, [])],
+    )
+    yield fra
+    picture.forget()
+
+
+@pytest.fixture
+def claim(vision, fra, train, alice):
+    return make_claim(vision, by=alice, cluster=fra, name="sam2", devices=2)
+
+
+@pytest.fixture
+def shown(client, alice, claim):
+    """Return what alice sees of the claim with these options."""
+    client.force_login(alice)
+
+    def get(query="", of=claim):
+        return client.get(reverse("claims:detail", args=[of.pk]) + query).text
+
+    return get
+
+
+def part(claim, key):
+    return reverse("claims:snippet", args=[claim.pk, key])
+
+
+def served(cluster):
+    kinds = [f"{kind.api_version}/{kind.plural}" for kind in OPTIONAL]
+    Cluster.objects.filter(pk=cluster.pk).update(discovery={"kinds": kinds})
+
+
+def document(client, claim, key, **options):
+    answer = client.get(reverse("claims:snippet_file", args=[claim.pk, key]), options)
+    assert answer.status_code == 200
+    return list(yaml.safe_load_all(answer.text))
+
+
+def test_the_tabs_are_uses_and_each_offers_its_kinds(shown, fleet):
+    page = shown()
+    for title in ("Run", "Notebook", "Serve", "Command line", "Pod", "Job", "Deployment", "StatefulSet"):
+        assert f">{title}</a>" in page
+    assert ">vLLM</a>" not in page
+    assert ">Triton</a>" in shown("?snippet=vllm")
+
+
+def test_kinds_of_operators_are_offered_only_where_the_cluster_serves_them(shown, fleet):
+    assert ">Train</a>" not in shown()
+    served(fleet)
+    assert ">Train</a>" in shown()
+    assert ">KServe InferenceService</a>" in shown("?snippet=vllm")
+    assert ">Kubeflow Notebook</a>" in shown("?snippet=jupyter")
+
+
+def test_options_change_every_manifest_and_stay_in_every_address(client, shown, claim, fleet):
+    options = {
+        "image": "example.org/own:1",
+        "priority": "low",
+        "tolerate": "nvidia.com/gpu=present:NoSchedule",
+    }
+    page = shown(
+        "?snippet=job&image=example.org/own:1&priority=low&tolerate=nvidia.com/gpu%3Dpresent:NoSchedule"
+    )
+    assert "?snippet=pod&amp;image=example.org%2Fown%3A1&amp;" in page
+    assert 'value="example.org/own:1"' in page
+    (job,) = document(client, claim, "job", **options)
+    inside = job["spec"]["template"]["spec"]
+    assert inside["containers"][0]["image"] == "example.org/own:1"
+    assert inside["priorityClassName"] == "low"
+    assert inside["tolerations"][0]["value"] == "present"
+
+
+def test_a_part_brings_the_address_along_and_nothing_that_was_left_empty(client, shown, claim, fleet):
+    shown()
+    answer = client.get(
+        reverse("claims:snippet_options", args=[claim.pk]),
+        {"snippet": "job", "image": "a/b:1", "priority": "", "security": "restricted", "network": "open"},
+    )
+    assert "<html" not in answer.text
+    assert answer.headers["HX-Replace-Url"] == f"/claims/{claim.pk}/?snippet=job&image=a%2Fb%3A1"
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("image=a%22b", "Write an image like"),
+        ("image=a%0Ab", "Write an image like"),
+        ("priority=Not+A+Name", "Use lower-case letters"),
+        ("cuda=twelve", "Write a version like 12.9."),
+        ("pods=0", "greater than or equal to 1"),
+        ("port=70000", "less than or equal to 65535"),
+        ("capacity=nonsense", "Select a valid choice"),
+        ("tolerate=nonsense", "Select a valid choice"),
+        ("weights_claim=a&weights_image=b", "not from both"),
+    ],
+)
+def test_an_option_that_cannot_be_is_told_with_its_sentence_and_none_is_taken(
+    client, shown, claim, fleet, query, words
+):
+    page = shown(f"?{query}")
+    assert "Shown without options:" in page
+    assert words in page
+    address = reverse("claims:snippet_file", args=[claim.pk, "pod"])
+    assert client.get(f"{address}?{query}").status_code == 404
+
+
+def test_a_template_is_for_so_many_pods_and_not_for_more(vision, fra, train, alice, shown, fleet):
+    sweep = make_claim(vision, by=alice, cluster=fra, delivery=Delivery.TEMPLATE, parallel=3, name="sweep")
+    assert "The claim is for 3 pods at once; 4 would wait" in shown("?pods=4", of=sweep)
+    page = shown("?snippet=deployment", of=sweep)
+    assert "Template: each pod gets a claim of its own, and 3 may exist at once." in page
+
+
+def test_a_named_claim_says_that_its_pods_share(shown, fleet):
+    page = shown("?snippet=deployment")
+    assert "all pods share the devices of sam2; more pods get no" in page
+
+
+def test_nodes_are_offered_by_label_and_taint_with_their_number(shown, fleet):
+    page = shown()
+    assert "Spot, karpenter.sh/capacity-type=spot: 1 node" in page
+    assert "On-demand (assumed), no label says otherwise: 2 nodes" in page
+    assert "nvidia.com/gpu=present:NoSchedule on 1 of 3 nodes" in page
+    assert "2 of 3 nodes with matching devices take these pods" in page
+    assert "3 of 3 nodes" in shown("?tolerate=nvidia.com/gpu%3Dpresent:NoSchedule")
+    assert "0 of 3 nodes" in shown("?capacity=karpenter.sh/capacity-type%3Dspot")
+
+
+def test_on_demand_by_assumption_is_said_in_the_manifest(shown, fleet):
+    page = shown("?capacity=assumed")
+    assert "On-demand is an assumption" in page
+    assert "nodeAffinity" in page
+
+
+def test_cuda_is_read_from_the_tag_and_judged_over_the_devices_that_match(shown, fleet):
+    assert "CUDA 12.9 runs: the driver 580.95.5 knows CUDA 13.0." in shown("?image=nvidia/cuda:12.9.1-base")
+    page = shown("?image=a/b:1&cuda=14.0")
+    assert "CUDA 14.0 likely fails" in page
+    assert "20 matching devices" in page
+    assert "minor version compatibility" in shown("?cuda=13.2")
+    assert "likely fails" not in shown("?image=a/b:1")
+
+
+def test_a_mixed_fleet_tells_the_worst_and_the_best(shown, fra):
+    old = machines.a100("a100-a")
+    for device in old[0]["spec"]["devices"]:
+        device["attributes"]["cudaDriverVersion"] = {"version": "12.4.0"}
+    mirrored(fra, *machines.h100("h100-a"), *old, nodes=[("h100-a", {}, []), ("a100-a", {}, [])])
+    page = shown("?cuda=13.0")
+    assert page.index("CUDA 13.0 likely fails") < page.index("CUDA 13.0 runs")
+    assert "4 matching devices" in page
+    assert "8 matching devices" in page
+
+
+def test_devices_without_the_attributes_cannot_be_told(shown, fra):
+    bare = machines.h100("h100-a")
+    for device in bare[0]["spec"]["devices"]:
+        for name in ("cudaDriverVersion", "driverVersion", "cudaComputeCapability"):
+            del device["attributes"][name]
+    mirrored(fra, *bare, nodes=[("h100-a", {}, [])])
+    assert "publishes neither its driver nor the CUDA version" in shown("?cuda=13.0")
+
+
+def test_devices_of_another_maker_get_other_images_and_no_word_of_cuda(
+    client, vision, fra, train, alice, shown
+):
+    mirrored(fra, *machines.mi300x("mi300x-a"), nodes=[("mi300x-a", {}, [])])
+    spec = make_spec(1, "gpu.amd.com")
+    amd = make_claim(vision, by=alice, cluster=fra, name="amd", spec=spec)
+    page = shown("?snippet=vllm&cuda=13.0", of=amd)
+    assert "docker.io/rocm/vllm" in page
+    assert "likely fails" not in page
+    assert ">Triton</a>" not in page
+    assert "rocm-smi" in document(client, amd, "pod")[0]["spec"]["containers"][0]["command"][2]
+
+
+def test_without_a_matching_device_the_image_is_called_a_guess(shown):
+    assert "sees no device that matches now" in shown()
+
+
+def test_one_request_of_several_can_be_chosen(client, vision, fra, train, alice, shown, fleet):
+    spec = make_spec(1)
+    spec["devices"]["requests"].append(
+        {"name": "nic", "exactly": {"deviceClassName": "gpu.nvidia.com", "count": 1}}
+    )
+    both = make_claim(vision, by=alice, cluster=fra, name="both", spec=spec)
+    assert "Devices of the container" in shown(of=both)
+    (pod,) = document(client, both, "pod", request="nic")
+    assert pod["spec"]["containers"][0]["resources"]["claims"] == [{"name": "gpu", "request": "nic"}]
+    assert "Devices of the container" not in shown()
+
+
+@pytest.mark.parametrize("key", ["pod", "vllm", "jupyterhub", "jupyterhub-config", "kubectl", "notebook"])
+def test_a_file_has_the_name_and_the_text_that_the_page_shows(client, shown, claim, fleet, key):
+    shown()
+    answer = client.get(reverse("claims:snippet_file", args=[claim.pk, key]))
+    ending = {"kubectl": "sh", "notebook": "py", "jupyterhub-config": "py"}.get(key, "yaml")
+    assert answer.headers["Content-Disposition"] == f'attachment; filename="sam2-{key}.{ending}"'
+    if ending == "py":
+        ast.parse(answer.text)
+    if ending == "yaml":
+        assert list(yaml.safe_load_all(answer.text))
+
+
+@pytest.mark.parametrize("name", ["snippet", "snippet_file"])
+def test_an_unknown_snippet_an_outsider_and_a_post_get_nothing(client, alice, eve, bob, claim, fleet, name):
+    address = reverse(f"claims:{name}", args=[claim.pk, "pod"])
+    client.force_login(alice)
+    assert client.get(reverse(f"claims:{name}", args=[claim.pk, "cobol"])).status_code == 404
+    assert client.get(reverse(f"claims:{name}", args=[claim.pk, "pytorchjob"])).status_code == 404
+    assert client.post(address).status_code == 405
+    client.force_login(bob)  # a viewer reads
+    assert client.get(address).status_code == 200
+    client.force_login(eve)
+    assert client.get(address).status_code == 404
+    assert client.get(reverse("claims:snippet_options", args=[claim.pk])).status_code == 404
+
+
+def test_a_claim_that_is_over_offers_nothing(vision, fra, alice, shown, fleet):
+    over = make_claim(vision, by=alice, cluster=fra, name="over", state=ClaimState.RELEASED)
+    assert 'id="snippets"' not in shown(of=over)
+
+
+def test_a_part_costs_the_same_for_one_device_and_for_many(client, alice, claim, fra):
+    client.force_login(alice)
+
+    def cost():
+        client.get(part(claim, "pod"))
+        with CaptureQueriesContext(
+            connection,
+        ) as queries:
+            client.get(part(claim, "pod"))
+        return len(queries)
+
+    mirrored(fra, *machines.example("example-a"))
+    few = cost()
+    for number in range(20):
+        name = f"node-{number}"
+        one = machines.h100(name)[0]
+        ResourceSlice.objects.create(
+            cluster=fra, uid=name, name=name, raw=one, driver=machines.NVIDIA, pool=name,
+            generation=1, pool_slices=1, node_name=name,
+        )  # fmt: skip
+    picture.forget()
+    assert cost() == few
+
+
+class TestApi:
+    @pytest.fixture
+    def get(self, alice, claim, fleet):
+        made = APIClient()
+        made.force_authenticate(alice)
+        return lambda **query: made.get(f"/api/v1/claims/{claim.pk}/manifest/", query)
+
+    def test_one_kind_with_the_options_of_the_page(self, get):
+        answer = get(kind="job", image="nvidia/cuda:14.0-base", pods=2, network="isolated")
+        assert answer.status_code == 200, answer.json()
+        (snippet,) = answer.json()["snippets"]
+        assert (snippet["key"], snippet["group"], snippet["filename"]) == ("job", "run", "sam2-job.yaml")
+        job, policy = yaml.safe_load_all(snippet["text"])
+        assert job["spec"]["parallelism"] == 2
+        assert policy["kind"] == "NetworkPolicy"
+        assert snippet["cuda"]["level"] == "error"
+        assert snippet["cuda"]["parts"][0]["devices"] == 20
+
+    def test_without_options_all_kinds_come(self, get):
+        found = {one["key"]: one for one in get().json()["snippets"]}
+        assert {"pod", "job", "deployment", "jupyter", "vllm", "triton", "kubectl", "notebook"} <= set(found)
+        assert "pytorchjob" not in found
+        assert found["pod"]["cuda"] is None
+
+    @pytest.mark.parametrize(
+        ("query", "words"),
+        [
+            ({"colour": "red"}, "There is no option colour"),
+            ({"kind": "cobol"}, "cobol"),
+            ({"image": 'a"b'}, "Write an image like"),
+            ({"pods": "many"}, "integer"),
+            ({"tolerate": "unknown:NoSchedule"}, "unknown:NoSchedule"),
+            ({"security": "none at all"}, "not a valid choice"),
+        ],
+    )
+    def test_what_cannot_be_is_422_with_its_sentence(self, get, query, words):
+        answer = get(**query)
+        assert answer.status_code == 422
+        assert words in answer.text
