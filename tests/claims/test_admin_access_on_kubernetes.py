@@ -1,0 +1,115 @@
+"""Admin access on the real control plane: the portal foresees what server and scheduler do."""
+
+import itertools
+from contextlib import contextmanager
+
+import pytest
+
+from claims import manifests, tasks
+from claims.admin_access import LABEL, VALUE, place_problems
+from claims.models import Approval, Claim, TeamNamespace
+from claims.presets import presets
+from claims.services import request_claim, save_profile
+from claims.states import ClaimState
+from cluster.credentials import from_kubeconfig
+from cluster.kinds import NAMESPACE, POD, RESOURCE_CLAIM
+from cluster.kube import KubeGateway
+from core.errors import Invalid
+from inventory.models import Cluster
+from inventory.sync.once import sync_once
+from tests.controlplane.client import eventually
+from tests.factories import make_quota
+
+pytestmark = [pytest.mark.controlplane, pytest.mark.django_db(transaction=True)]
+_numbers = itertools.count(1)
+(PRESET,) = (entry for entry in presets() if entry.slug == "gpu-monitoring")
+TAINT = {"key": "example.com/broken", "effect": "NoSchedule"}
+
+
+@pytest.fixture
+def admin(controlplane):
+    gateway = KubeGateway(from_kubeconfig(controlplane.kubeconfig("admin")))
+    yield gateway
+    gateway.close()
+
+
+@pytest.fixture
+def namespace(controlplane, admin, fra, vision, monkeypatch):
+    """A new namespace of vision, without the label; `fra` is the control plane, as the portal reaches it."""
+    portal = KubeGateway(from_kubeconfig(controlplane.kubeconfig("portal")))
+    name = f"watch-{next(_numbers)}"
+    admin.create(NAMESPACE, {"metadata": {"name": name}})
+    TeamNamespace.objects.filter(team=vision, cluster=fra).update(namespace=name)
+    Cluster.objects.filter(pk=fra.pk).update(uid=portal.identity())
+
+    @contextmanager
+    def connected(cluster):
+        yield portal
+
+    monkeypatch.setattr("claims.delivery.gateway_for", connected)
+    yield name
+    portal.close()
+
+
+@pytest.fixture
+def monitoring(root, vision):
+    make_quota(vision, 40)
+    words = {"slug": PRESET.slug, "title": PRESET.title, "spec": PRESET.spec}
+    limits = PRESET.limits | {"approval": Approval.AUTOMATIC}
+    return save_profile(by=root, profile=None, **words, **limits).profile
+
+
+def test_the_server_refuses_what_the_portal_refuses(
+    controlplane, admin, namespace, fra, monitoring, root, vision
+):
+    sync_once(fra, admin)
+    with pytest.raises(Invalid, match=f"kubectl label namespace {namespace} {LABEL}={VALUE}"):
+        request_claim(by=root, team=vision, cluster=fra, profile=monitoring, key="one")
+    claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "spec": PRESET.spec}
+    answer = controlplane.client().raw(
+        "POST",
+        f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims",
+        json=claim | {"metadata": {"name": "watch"}},
+    )
+    assert answer.status_code == 422
+    assert f"{LABEL}: {VALUE}" in answer.json()["message"]
+
+
+def test_with_the_label_it_sees_every_device_and_takes_none(
+    controlplane, admin, namespace, fra, monitoring, root, vision
+):
+    client = controlplane.client()
+    client.patch("Namespace", namespace, {"metadata": {"labels": {LABEL: VALUE}}})
+    client.create(
+        {
+            "kind": "DeviceTaintRule",
+            "metadata": {"name": namespace},
+            "spec": {
+                "deviceSelector": {"driver": "gpu.nvidia.com", "pool": "h100-a", "device": "gpu-7"},
+                "taint": TAINT,
+            },
+        }
+    )
+    try:
+        sync_once(fra, admin)
+        assert place_problems(PRESET.spec, fra, namespace) == []
+        claim = request_claim(by=root, team=vision, cluster=fra, profile=monitoring, key="one")
+        pod = manifests.pod_of(claim)
+        pod["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "h100-a"}
+        admin.create(POD, pod)
+
+        def allocated():
+            sync_once(fra, admin)
+            tasks.sweep()
+            return Claim.objects.filter(pk=claim.pk, state=ClaimState.ALLOCATED).first()
+
+        found = eventually(allocated, what=f"{claim} allocated")
+        assert not found.allocations.exists()  # it takes nothing, so nobody pays for it
+        results = admin.get(RESOURCE_CLAIM, claim.name, namespace=namespace)["status"]["allocation"][
+            "devices"
+        ]
+        assert [one["device"] for one in results["results"]] == [f"gpu-{number}" for number in range(8)]
+        assert all(one["adminAccess"] for one in results["results"])
+        admin.delete(POD, pod["metadata"]["name"], namespace=namespace)
+    finally:
+        client.delete("DeviceTaintRule", namespace)
