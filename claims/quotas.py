@@ -1,39 +1,34 @@
 """
-What teams hold and reserve, against what they may.
+What teams hold and reserve, against what they may, and what a request would do to it.
 
-One way of counting for the check under lock, the quota page and the preview: every claim that is not over
-counts, as `reserved` while nobody has decided on it and as `held` from then on. A claim with alternatives
-counts with the worst of them, or while it is allocated with the one that was taken (`claims.settling`).
+`claims.quota_counts` does the counting, for the check under lock, the quota pages and the preview alike.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import chain
-from typing import Any
 
-from django.db.models import F, Q, Sum
-from django.db.models.functions import Coalesce
+from django.db.models import Q
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from claims.models import Alternative, Claim, ClaimCharge, Profile, Quota
-from claims.states import HOLDING, ClaimState
+from claims.guarantees import capacity_of, kept_classes, shares_of, why_kept
+from claims.models import Profile, Quota
+from claims.quota_counts import figures_of
 from teams.models import Team
-
-COUNTED = Coalesce("settled", "devices")
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
     """
-    One quota and how it stands. `free` is never negative; `over` is what is held or reserved beyond the
-    limit.
+    One quota and how it stands. `outside` is used past the portal, `raised` is what raises add to the limit
+    now. `free` is never negative; `over` is what is used or reserved beyond the limit.
     """
 
     quota: Quota
     held: int
     reserved: int
+    outside: int = 0
+    raised: int = 0
 
     @property
     def team(self) -> Team:
@@ -45,11 +40,15 @@ class Standing:
 
     @property
     def limit(self) -> int:
-        return self.quota.devices
+        return self.quota.devices + self.raised
+
+    @property
+    def guaranteed(self) -> int:
+        return self.quota.guaranteed
 
     @property
     def used(self) -> int:
-        return self.held + self.reserved
+        return self.held + self.reserved + self.outside
 
     @property
     def free(self) -> int:
@@ -60,22 +59,26 @@ class Standing:
         return max(self.used - self.limit, 0)
 
     @property
+    def within(self) -> int:
+        """Devices held within the guarantee; without one, all that are held."""
+        return min(self.held, self.guaranteed) if self.guaranteed else self.held
+
+    @property
+    def beyond(self) -> int:
+        """Devices held beyond the guarantee."""
+        return self.held - self.within
+
+    @property
     def sentence(self) -> str:
         """Say it as "vision holds 6 of 8 gpu.nvidia.com devices and 1 is reserved by pending requests"."""
         values = {"team": self.team, "held": self.held, "limit": self.limit, "what": self.label}
-        said = (
-            ngettext(
-                "%(team)s holds %(held)d of %(limit)d device of profile %(what)s",
-                "%(team)s holds %(held)d of %(limit)d devices of profile %(what)s",
-                self.limit,
-            )
-            if self.quota.profile_id
-            else ngettext(
-                "%(team)s holds %(held)d of %(limit)d %(what)s device",
-                "%(team)s holds %(held)d of %(limit)d %(what)s devices",
-                self.limit,
-            )
-        ) % values
+        said = _held_sentence(self.quota, self.limit) % values
+        if self.outside:
+            said = ngettext(
+                "%(said)s, uses %(count)d outside the portal",
+                "%(said)s, uses %(count)d outside the portal",
+                self.outside,
+            ) % {"said": said, "count": self.outside}
         if not self.reserved:
             return said
         return ngettext(
@@ -83,15 +86,6 @@ class Standing:
             "%(said)s and %(count)d are reserved by pending requests",
             self.reserved,
         ) % {"said": said, "count": self.reserved}
-
-
-@dataclass(frozen=True, slots=True)
-class Contribution:
-    """One claim in the figure of a quota."""
-
-    claim: Claim
-    devices: int
-    reserved: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,67 +112,30 @@ class QuotaLine:
     def limit(self) -> int:
         return self.standing.limit if self.standing else 0
 
+    @property
+    def lacks(self) -> int:
+        """How much more the limit would have to be, 0 where the limit is not what stands in the way."""
+        return max(self.after - self.limit, 0)
+
 
 def label_of(quota: Quota) -> str:
+    if quota.counts == Quota.Counts.CLAIMS:
+        return _("claims")
     return quota.device_class or str(quota.profile)
 
 
 def standing(teams: Iterable[Team]) -> list[Standing]:
-    """Return every quota of these teams with its use, in four queries however many there are."""
+    """Return every quota of these teams with its use; the number of queries does not grow with them."""
     rows = Quota.objects.filter(team__in=list(teams)).select_related("team", "profile")
     return standing_of(rows)
 
 
 def standing_of(quotas: Iterable[Quota]) -> list[Standing]:
-    """
-    Count what stands against these quota rows, in three queries. Under their lock the figures cannot grow.
-    """
+    """Count what stands against these quota rows. Under their lock the figures cannot grow."""
     rows = list(quotas)
-    teams = {row.team_id for row in rows}
-    by_class: dict[tuple[object, str, bool], int] = defaultdict(int)
-    charges = ClaimCharge.objects.filter(claim__team__in=teams, claim__state__in=HOLDING)
-    for team, device_class, state, count in charges.values_list(
-        "claim__team", "device_class", "claim__state"
-    ).annotate(total=Sum(COUNTED)):
-        by_class[team, device_class, state == ClaimState.REQUESTED] += count
-    by_profile: dict[tuple[object, object, bool], int] = defaultdict(int)
-    if any(row.profile_id for row in rows):
-        claims = Claim.objects.filter(team__in=teams, state__in=HOLDING, alternatives=None).order_by()
-        one_of = Alternative.objects.filter(claim__team__in=teams, claim__state__in=HOLDING).order_by()
-        for team, profile, state, count in chain(
-            claims.values_list("team", "profile_version__profile", "state").annotate(
-                total=Sum(F("devices") * F("parallel"))
-            ),
-            one_of.values_list("claim__team", "profile_version__profile", "claim__state").annotate(
-                total=Sum(COUNTED)
-            ),
-        ):
-            by_profile[team, profile, state == ClaimState.REQUESTED] += count
-
-    def counted(row: Quota, *, reserved: bool) -> int:
-        if row.profile_id:
-            return by_profile[row.team_id, row.profile_id, reserved]
-        return by_class[row.team_id, row.device_class, reserved]
-
     return [
-        Standing(row, held=counted(row, reserved=False), reserved=counted(row, reserved=True)) for row in rows
-    ]
-
-
-def contributions(quota: Quota) -> list[Contribution]:
-    """Return every claim that adds up to the figure of `quota`, oldest first, in one query."""
-    claims = Claim.objects.filter(team=quota.team_id, state__in=HOLDING).order_by("created_at", "id")
-    if quota.profile_id:
-        alone = Q(alternatives=None, profile_version__profile=quota.profile_id)
-        own = claims.filter(alone | Q(alternatives__profile_version__profile=quota.profile_id)).for_list()
-        amount = Coalesce("alternatives__settled", "alternatives__devices", F("devices") * F("parallel"))
-    else:
-        own = claims.filter(charges__device_class=quota.device_class).for_list()
-        amount = Coalesce("charges__settled", "charges__devices")
-    counted: Iterable[Any] = own.annotate(counted=amount).filter(counted__gt=0)
-    return [
-        Contribution(claim, devices=claim.counted, reserved=claim.state == ClaimState.REQUESTED)
-        for claim in counted
+        Standing(row, each.held, each.reserved, each.outside, each.raised)
+        for row, each in zip(rows, figures_of(rows), strict=True)
     ]
 
 
@@ -191,15 +148,37 @@ def rows_for(*, team: Team, charge: Mapping[str, int], profiles: Iterable[Profil
     )
 
 
+def lock_rows(*, team: Team, charge: Mapping[str, int], profiles: Iterable[Profile]) -> list[Quota]:
+    """
+    Lock what makes the quota of a request scarcer and return the team's own rows of it, see docs/locking.md.
+
+    Where some team has a guarantee of a class that is charged, the rows of all teams are locked: what one of
+    them takes is what another may no longer. Called in a transaction, last thing before counting.
+    """
+    own = Quota.objects.charged(team=team, classes=charge, profiles=profiles)
+    kept = kept_classes(Quota.objects.filter(device_class__in=list(charge)))
+    rows = Quota.objects.filter(Q(pk__in=own.values("pk")) | Q(pk__in=kept.values("pk")))
+    locked = list(
+        rows.select_related("team", "profile").select_for_update(no_key=True, of=("self",)).order_by("pk")
+    )
+    return [row for row in locked if row.team_id == team.pk]
+
+
 def lines_for(
-    rows: Iterable[Quota], *, team: Team, charge: Mapping[str, int], profiles: Mapping[Profile, int]
+    rows: Iterable[Quota],
+    *,
+    team: Team,
+    charge: Mapping[str, int],
+    profiles: Mapping[Profile, int],
+    claims: int = 1,
 ) -> list[QuotaLine]:
     """
     Return what a request does to each quota it counts against; a class without a row of the team does not
-    fit. `charge` is devices per class, `profiles` devices per profile.
+    fit. `charge` is devices per class, `profiles` devices per profile, `claims` how many claims it may make.
     """
     standings = standing_of(rows)
-    by_class = {each.quota.device_class: each for each in standings if not each.quota.profile_id}
+    of_claims = [each for each in standings if each.quota.counts == Quota.Counts.CLAIMS]
+    by_class = {each.quota.device_class: each for each in standings if each.quota.device_class}
     lines = [_line(name, by_class.get(name), team, needs) for name, needs in sorted(charge.items()) if needs]
     by_profile = {each.quota.profile_id: each for each in standings if each.quota.profile_id}
     lines += [
@@ -207,7 +186,38 @@ def lines_for(
         for profile, needs in profiles.items()
         if profile.pk in by_profile
     ]
+    lines += [_line(each.label, each, team, claims) for each in of_claims if claims]
+    return [*lines, *_kept_for_others(team, charge)]
+
+
+def _kept_for_others(team: Team, charge: Mapping[str, int]) -> list[QuotaLine]:
+    """Return a line for each class of which the request would take what is guaranteed to other teams."""
+    shares = shares_of([name for name, needs in charge.items() if needs])
+    capacity = capacity_of(shares) if shares else {}
+    lines = []
+    for name, of_class in shares.items():
+        said = why_kept(team, name, charge[name], of_class, capacity.get(name))
+        if said:
+            lines.append(QuotaLine(name, None, charge[name], fits=False, sentence=said))
     return lines
+
+
+def _held_sentence(quota: Quota, limit: int) -> str:
+    if quota.counts == Quota.Counts.CLAIMS:
+        return ngettext(
+            "%(team)s has %(held)d of %(limit)d claim", "%(team)s has %(held)d of %(limit)d claims", limit
+        )
+    if quota.profile_id:
+        return ngettext(
+            "%(team)s holds %(held)d of %(limit)d device of profile %(what)s",
+            "%(team)s holds %(held)d of %(limit)d devices of profile %(what)s",
+            limit,
+        )
+    return ngettext(
+        "%(team)s holds %(held)d of %(limit)d %(what)s device",
+        "%(team)s holds %(held)d of %(limit)d %(what)s devices",
+        limit,
+    )
 
 
 def _line(label: str, standing: Standing | None, team: Team, needs: int) -> QuotaLine:

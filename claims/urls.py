@@ -12,6 +12,7 @@ from claims.views import (
     catalogue,
     catalogue_files,
     change,
+    cluster_quotas,
     compare,
     detail,
     drafts,
@@ -24,6 +25,7 @@ from claims.views import (
     profile_edit,
     profile_match,
     profiles,
+    quota_requests,
     quotas,
     request,
     snippets,
@@ -103,6 +105,22 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("approvals/<uuid:claim_id>/deny/", approvals.deny, name="deny"),
     path("quotas/", quotas.quotas, name="quotas"),
     path("quotas/set/", quotas.quota_set, name="quota_set"),
+    path("quotas/ask/", quota_requests.quota_ask, name="quota_ask"),
+    path("quotas/requests/", quota_requests.quota_requests, name="quota_requests"),
+    path(
+        "quotas/requests/<uuid:request_id>/withdraw/",
+        quota_requests.quota_request_withdraw,
+        name="quota_request_withdraw",
+    ),
+    path("clusters/<slug:name>/quotas/", cluster_quotas.cluster_quotas, name="cluster_quotas"),
+    path(
+        "clusters/<slug:name>/quotas/write/", cluster_quotas.cluster_quotas_write, name="cluster_quotas_write"
+    ),
+    path(
+        "clusters/<slug:name>/quotas/repair/",
+        cluster_quotas.cluster_quotas_repair,
+        name="cluster_quotas_repair",
+    ),
     path("quotas/<uuid:quota_id>/", quotas.quota, name="quota"),
     path("quotas/<uuid:quota_id>/claims/", quotas.quota_parts, name="quota_parts"),
     path("profiles/", profiles.profiles, name="profiles"),

@@ -11,7 +11,8 @@ from rest_framework.response import Response
 from claims import services
 from claims.api import inputs, outputs
 from claims.models import Quota
-from claims.quotas import contributions, standing_of
+from claims.quota_parts import contributions
+from claims.quotas import standing_of
 from teams.access import asker, team_for
 
 

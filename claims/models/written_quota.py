@@ -21,8 +21,9 @@ class WrittenQuota(models.Model):
     What a namespace's ResourceQuota should say (`hard`), and said when the portal last looked (`seen_hard`,
     `seen_used`).
 
-    Each maps a key of `spec.hard` to a quantity as text. `drift` is a sentence on what somebody else changed,
-    `problem` one on why it could not be written; both are empty while all is well.
+    Each maps a key of `spec.hard` to a quantity as text. `drift` is a sentence on what somebody else changed
+    last, and `repaired_at` says when it was put right (None while it is not). `problem` is a sentence on why
+    it could not be written, empty while all is well.
     """
 
     place = models.OneToOneField(TeamNamespace, models.CASCADE, related_name="written_quota")
@@ -33,7 +34,7 @@ class WrittenQuota(models.Model):
     problem = models.TextField(blank=True, default="")
     written_at = models.DateTimeField(null=True)
     checked_at = models.DateTimeField(null=True)
-    repaired_at = models.DateTimeField(null=True)  # when a drift was last put right
+    repaired_at = models.DateTimeField(null=True)
 
     objects = WrittenQuotaQuerySet.as_manager()
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from cluster.protocol import Manifest
 from inventory.models import Mirrored, Node, Pod
+from inventory.sync.extended import asked_by
 
 NOISE = "kubectl.kubernetes.io/last-applied-configuration"
 POD_STATUS = (
@@ -23,9 +24,13 @@ POD_STATUS = (
 
 
 def uses_claims(pod: Manifest) -> bool:
-    """Only such pods are mirrored."""
+    """
+    Only such pods are mirrored: those with claims, and those that ask for devices by extended resources.
+
+    Which of those resources are GPUs is asked when they are counted: a class may take up a name later.
+    """
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
-    return bool(spec.get("resourceClaims") or status.get("extendedResourceClaimStatus"))
+    return bool(spec.get("resourceClaims") or status.get("extendedResourceClaimStatus") or asked_by(spec))
 
 
 def trim(model: type[Mirrored], manifest: Manifest) -> Manifest:

@@ -2,7 +2,8 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from claims.quotas import contributions, standing
+from claims.quota_parts import contributions
+from claims.quotas import standing
 from claims.states import HOLDING, ClaimState
 from tests.factories import make_claim, make_profile, make_quota, make_spec, make_team
 

@@ -1,0 +1,111 @@
+"""
+Devices that a team's namespaces use without the portal: they count against its quota all the same.
+
+Three ways lead past the portal: a ResourceClaim made by hand or from a foreign template, a claim that the
+scheduler makes for a pod with an extended resource, and a pod that a device plugin serves, which has no claim
+at all. What the mirror shows of them is counted by the rules of Kubernetes' own quota.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from uuid import UUID
+
+from django.db.models import CharField, Exists, OuterRef, Q, QuerySet
+from django.db.models.functions import Cast
+
+from claims.models import Claim, Delivery, TeamNamespace
+from dra.extended import class_of, names_of, served_by_claim
+from dra.quota import charge
+from inventory.models import DeviceClass, Pod, ResourceClaim
+
+ENDED = ("Succeeded", "Failed")  # phases in which a pod holds nothing
+
+type Place = tuple[UUID, str]  # cluster, namespace
+
+
+@dataclass(frozen=True, slots=True)
+class OutsideUse:
+    """
+    One object past the portal and the devices per class that it counts for; `claims` is 1 for a
+    ResourceClaim.
+    """
+
+    kind: str  # "ResourceClaim" or "Pod"
+    cluster: UUID
+    cluster_name: str
+    namespace: str
+    name: str
+    origin: str  # of a ResourceClaim, as in the mirror; "device-plugin" for a pod
+    charge: dict[str, int]
+
+    @property
+    def claims(self) -> int:
+        return int(self.kind == "ResourceClaim")
+
+
+def outside_use(teams: Collection[UUID]) -> dict[UUID, list[OutsideUse]]:
+    """Return what each team uses past the portal, in four queries however much that is."""
+    spaces = TeamNamespace.objects.filter(team__in=teams).values_list("cluster", "namespace", "team")
+    owners: dict[Place, UUID] = {(cluster, namespace): team for cluster, namespace, team in spaces}
+    found: dict[UUID, list[OutsideUse]] = defaultdict(list)
+    if not owners:
+        return found
+    for use in (*_claims(teams, owners), *_pods(owners)):
+        found[owners[use.cluster, use.namespace]].append(use)
+    return found
+
+
+def foreign_claims(teams: Collection[UUID]) -> QuerySet[ResourceClaim]:
+    """
+    Return the ResourceClaims in the namespaces of these teams that no claim of the portal stands for.
+
+    A label can be written by anybody: it makes an object the portal's only in the claim's own place, and
+    under the claim's own name unless a template makes the names.
+    """
+    ours = Claim.objects.filter(team__in=teams, cluster=OuterRef("cluster"), namespace=OuterRef("namespace"))
+    named = Q(name=OuterRef("name")) | Q(delivery=Delivery.TEMPLATE)
+    labelled = ours.annotate(label=Cast("pk", CharField())).filter(named, label=OuterRef("owner"))
+    adopted = ours.live().filter(object_uid=OuterRef("uid"))
+    here = TeamNamespace.objects.filter(
+        team__in=teams, cluster=OuterRef("cluster"), namespace=OuterRef("namespace")
+    )
+    return ResourceClaim.objects.filter(Exists(here), ~Exists(labelled), ~Exists(adopted), gone_at=None)
+
+
+def _claims(teams: Collection[UUID], owners: dict[Place, UUID]) -> Iterable[OutsideUse]:
+    columns = ("cluster", "cluster__name", "namespace", "name", "origin", "raw__spec")
+    for cluster, title, namespace, name, origin, spec in foreign_claims(teams).values_list(*columns):
+        counted = charge(spec or {})
+        yield OutsideUse("ResourceClaim", cluster, title, namespace, name, origin, counted)
+
+
+def _pods(owners: dict[Place, UUID]) -> list[OutsideUse]:
+    clusters = {cluster for cluster, _ in owners}
+    here = Q(cluster__in=clusters, namespace__in={namespace for _, namespace in owners})
+    asking = Pod.objects.filter(here, gone_at=None).exclude(extended={}).exclude(phase__in=ENDED)
+    columns = ("cluster", "cluster__name", "namespace", "name", "extended", "raw__status")
+    rows = [row for row in asking.values_list(*columns) if (row[0], row[2]) in owners]
+    carried = _extended_names({row[0] for row in rows}) if rows else {}
+    found = []
+    for cluster, title, namespace, name, extended, status in rows:
+        served = served_by_claim({"status": status})
+        counted: Counter[str] = Counter()
+        for resource, count in extended.items():
+            device_class = class_of(resource, carried.get(cluster, {}))
+            if device_class and resource not in served:
+                counted[device_class] += count
+        if counted:
+            use = OutsideUse("Pod", cluster, title, namespace, name, "device-plugin", dict(counted))
+            found.append(use)
+    return found
+
+
+def _extended_names(clusters: Collection[UUID]) -> dict[UUID, dict[str, str]]:
+    classes: dict[UUID, list[tuple[str, str, str]]] = defaultdict(list)
+    rows = DeviceClass.objects.filter(cluster__in=clusters, gone_at=None).exclude(extended_resource="")
+    for cluster, name, extended, created in rows.values_list(
+        "cluster", "name", "extended_resource", "created_at"
+    ):
+        classes[cluster].append((name, extended, created.isoformat() if created else ""))
+    return {cluster: names_of(found) for cluster, found in classes.items()}
