@@ -139,6 +139,16 @@ def waiting_on(claim: Claim) -> Extension | None:
     return claim.extensions.filter(answer=Answer.WAITING).select_related("asked_by").first()
 
 
+def reason_not_to_extend(claim: Claim) -> str:
+    """Return why a claim whose time runs may not be extended by anybody, "" if it may."""
+    if successor := claim.successors.live().first():
+        return _("%(claim)s is being replaced by %(successor)s, so it may not be extended.") % {
+            "claim": claim,
+            "successor": successor,
+        }
+    return ""
+
+
 def deciders_on(claim: Claim, *, asked_by: User) -> list[User]:
     """Return who is asked about an extension: who decides on the claim, without whoever asks."""
     ruling = approvals.ruling_on(claim)

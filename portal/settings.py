@@ -204,6 +204,7 @@ SPECTACULAR_SETTINGS = {
         "ClaimState": "claims.states.ClaimState",
         "DeviceState": "inventory.states.DeviceState",
         "Delivery": "claims.models.Delivery",
+        "Answer": "claims.models.Answer",
         "Approval": "claims.models.Approval",
         "Actor": "claims.api.explanation.ACTORS",
         "Mender": "claims.api.explanation.MENDERS",

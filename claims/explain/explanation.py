@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from django.db.models import F
+
 from claims.explain import answer
 from claims.explain.answer import Answer
 from claims.explain.chain import Step, chain
@@ -78,7 +80,7 @@ def explain(claim: Claim, seen: Sighting | None = None, age: Age | None = None) 
     over = claim.state in FINAL
     if age is None and not over:
         age = ages((*OF_DEVICES, "pods"), cluster=claim.cluster)[0]
-    history = list(claim.history.select_related("by"))
+    history = list(claim.history.exclude(old=F("new")).select_related("by"))  # steps, without remarks
     pods = views(claim, [] if over else seen.users)
     queued = next((view for view in pods if view.stage == Stage.SCHEDULER), None)
     open_claim = claim.state in DELIVERED and (claim.delivery == Delivery.TEMPLATE or not seen.held)

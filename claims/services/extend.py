@@ -1,6 +1,7 @@
 """More time for a claim: at once where a rule allows it, else by those who decide on the claim."""
 
 from datetime import datetime
+from typing import Any
 
 from django.db import IntegrityError, transaction
 from django.urls import reverse
@@ -8,11 +9,18 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from claims import approvals
-from claims.extensions import RUNNING, Terms, deciders_on, deleted_at, waiting_on
+from claims.extensions import (
+    RUNNING,
+    Terms,
+    deciders_on,
+    deleted_at,
+    reason_not_to_extend,
+    waiting_on,
+)
 from claims.models import Answer, Claim, Extension
-from claims.services.own import locked, own, require_running, with_zone
+from claims.services.own import locked, own, require_running
 from core.errors import Conflict, Forbidden, Invalid
-from core.templatetags.ui import moment
+from core.templatetags.ui import moment, moment_with_zone
 from core.times import duration as in_words
 from teams.access import require_role
 from teams.models import Role, User
@@ -40,6 +48,9 @@ def extend(*, claim: Claim, by: User, until: datetime, reason: str = "", key: st
         raise Conflict(
             _("%(person)s has asked to keep %(claim)s until %(when)s; that is decided first.") % values
         )
+    granted: dict[str, Any] = {}
+    if way.at_once:
+        granted = {"answer": Answer.APPROVED, "decided_at": timezone.now(), "decision_note": way.why}
     try:
         with transaction.atomic():
             extension = Extension.objects.create(
@@ -50,11 +61,11 @@ def extend(*, claim: Claim, by: User, until: datetime, reason: str = "", key: st
                 was=end,
                 until=until,
                 decide_by=deleted_at(claim),
+                **granted,
             )
     except IntegrityError as error:  # at this moment, for another claim
         raise Conflict(_("This key was already used to extend another claim.")) from error
     if way.at_once:
-        extension.decide(Answer.APPROVED, by=None, note=way.why)
         _move_end(claim, until, why=way.why, by=by)
     else:
         claim.remark(_("Asked to keep it until %(when)s.") % {"when": moment(until)}, by=by)
@@ -105,16 +116,6 @@ def withdraw_extension(*, extension: Extension, by: User) -> Extension:
         claim.remark(_("The wish to keep it longer was withdrawn."), by=by)
         return extension
     return _decided_already(extension, by, Answer.WITHDRAWN)
-
-
-def reason_not_to_extend(claim: Claim) -> str:
-    """Return why a claim whose time runs may not be extended by anybody, "" if it may."""
-    if successor := claim.successors.live().first():
-        return _("%(claim)s is being replaced by %(successor)s, so it may not be extended.") % {
-            "claim": claim,
-            "successor": successor,
-        }
-    return ""
 
 
 def _require_sound(claim: Claim, end: datetime, until: datetime) -> None:
@@ -171,8 +172,8 @@ def _tell_deciders(extension: Extension) -> None:
     values = {
         "person": extension.asked_by.label,
         "claim": claim,
-        "until": with_zone(extension.until),
-        "was": with_zone(extension.was),
+        "until": moment_with_zone(extension.until),
+        "was": moment_with_zone(extension.was),
     }
     tell(
         deciders_on(claim, asked_by=extension.asked_by),
@@ -195,12 +196,12 @@ def _tell_deciders(extension: Extension) -> None:
 def _tell_asker(extension: Extension, by: User) -> None:
     """Tell who asked, and whose claim it is, unless they have just decided themselves."""
     claim = extension.claim
-    values = {"claim": claim, "until": with_zone(extension.until), "person": by.label}
+    values = {"claim": claim, "until": moment_with_zone(extension.until), "person": by.label}
     if extension.answer == Answer.APPROVED:
         title = _("%(claim)s is extended") % values
         body = _("%(person)s approved: it ends on %(until)s.") % values
     else:
-        end = {"end": with_zone(claim.expires_at)} if claim.expires_at else {"end": ""}
+        end = {"end": moment_with_zone(claim.expires_at)} if claim.expires_at else {"end": ""}
         title = _("%(claim)s is not extended") % values
         body = _("%(person)s said no. It ends on %(end)s.") % {**values, **end}
     people = [person for person in (extension.asked_by, claim.requested_by) if person != by]

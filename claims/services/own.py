@@ -2,14 +2,12 @@
 
 from datetime import datetime
 
-from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from claims.extensions import RUNNING
 from claims.models import Claim
 from claims.services.end import reason_not_to_end
 from core.errors import Conflict, Forbidden
-from core.templatetags.ui import moment
 from teams.access import require_role
 from teams.models import Role, User
 
@@ -44,8 +42,3 @@ def require_running(claim: Claim) -> datetime:
     if claim.expires_at is None:
         raise Conflict(_("%(claim)s has no end.") % {"claim": claim})
     return claim.expires_at
-
-
-def with_zone(value: datetime) -> str:
-    """Return "Fri 20 Nov 2026, 18:00 CET": a notice is read by people of several zones."""
-    return f"{moment(value)} {timezone.localtime(value).tzname()}"

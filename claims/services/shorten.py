@@ -8,9 +8,9 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from claims.models import Claim
-from claims.services.own import own, require_running, with_zone
+from claims.services.own import own, require_running
 from core.errors import Invalid
-from core.templatetags.ui import moment
+from core.templatetags.ui import moment, moment_with_zone
 from core.times import duration as in_words
 from teams.models import User
 from teams.notices import tell
@@ -41,7 +41,7 @@ def shorten(*, claim: Claim, by: User, until: datetime) -> Claim:
             key=f"shortened:{claim.pk}:{until.isoformat()}",
             title=_("%(claim)s ends earlier") % values,
             body=_("%(person)s has moved its end to %(until)s.")
-            % {"person": by.label, "until": with_zone(until)},
+            % {"person": by.label, "until": moment_with_zone(until)},
             url=reverse("claims:detail", args=[claim.pk]),
         )
     return claim

@@ -8,14 +8,17 @@ from functools import cached_property
 from typing import Any
 
 from claims.alternatives import Standing, standing_of
+from claims.extensions import in_grace
 from claims.models import Allocation, Claim
 from claims.sightings import Sighting, look
+from claims.states import ClaimState
 from core.templatetags.ui import url_or_empty
 from inventory.freshness import OF_DEVICES, Age, ages
 from inventory.models import Device, Pod
 from teams.access import role_in
 from teams.models import Role, User
 
+NEVER_APPROVED = (ClaimState.DENIED, ClaimState.WITHDRAWN, ClaimState.EXPIRED)
 AGE_STEP = 30  # seconds by which the mirror may grow newer before the page says so
 
 
@@ -54,6 +57,13 @@ class Facts:
     def alternatives(self) -> list[Standing]:
         return standing_of(self.claim, self.seen.open)
 
+    @cached_property
+    def successor(self) -> Claim | None:
+        """The claim that is to replace this one, or has; none that came to nothing."""
+        if self.claim.state == ClaimState.REQUESTED:
+            return None
+        return self.claim.successors.exclude(state__in=NEVER_APPROVED).order_by("-created_at").first()
+
     @property
     def consumers(self) -> list[Pod]:
         return self.seen.users
@@ -67,6 +77,7 @@ class Facts:
         """
         claim = self.claim
         parts = f"{claim.pk} {claim.version} {self.role} {claim.problem} {self.seen.digest(claim)}"
+        parts += f" {in_grace(claim)} {self.successor and self.successor.state}"
         if self.age is not None:
             seen_at = self.age.seen_at
             parts += f" {seen_at and seen_at.timestamp() // AGE_STEP} {self.age.is_stale} {self.age.why}"

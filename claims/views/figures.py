@@ -12,6 +12,7 @@ from django.utils.html import format_html
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from claims.extensions import deleted_at, in_grace
 from claims.models import Claim
 from claims.models.profile import Delivery
 from claims.states import FINAL, ClaimState
@@ -43,6 +44,9 @@ def since(claim: Claim) -> Figure:
 def ends(claim: Claim) -> Figure:
     if claim.state in FINAL:
         return Figure(_("Ended"), duration(claim.state_since - claim.created_at), _("after it was asked for"))
+    if in_grace(claim):
+        sub = format_html(_("its time ended {when}"), when=at(claim.expires_at))
+        return Figure(_("Grace ends"), ago(deleted_at(claim)), sub)
     if claim.expires_at is not None:
         return Figure(_("Ends"), ago(claim.expires_at), at(claim.expires_at))
     if claim.decide_by is not None and claim.state == ClaimState.REQUESTED:

@@ -99,6 +99,11 @@ def moment(value: datetime) -> str:
     return date_format(timezone.localtime(value), "DATETIME_FORMAT")
 
 
+def moment_with_zone(value: datetime) -> str:
+    """Return "Fri 20 Nov 2026, 18:00 CET": for what is read by people of several zones."""
+    return f"{moment(value)} {timezone.localtime(value).tzname()}"
+
+
 def time_tag(value: datetime, shown: str, kind: str = "") -> SafeString:
     local = timezone.localtime(value)
     return format_html(
