@@ -1,7 +1,9 @@
-"""A catalogue entry: words, limits, and the claim specification either as fields or as YAML."""
+"""A catalogue entry: words, limits, and its specification as fields or YAML, and from one to the other."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 import yaml
@@ -12,13 +14,15 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from claims.forms.durations import DurationText
-from claims.forms.selectors import Conditions, from_spec, to_spec
+from claims.forms.selectors import Conditions, fresh, read, written
 from claims.models import Profile
 from claims.models.profile import Approval, Delivery
+from dra import validation
 from dra.manifests import to_yaml
 from teams.models import Team
 
 FIELDS, YAML = "fields", "yaml"
+NAME = "gpu"  # of the request of a new profile
 CONDITIONS = ("device_class", "count", "domain", "product", "memory_gib", "compute")
 LIMITS = (
     "scalable",
@@ -26,6 +30,8 @@ LIMITS = (
     "deliveries",
     "default_duration",
     "max_duration",
+    "grace",
+    "extension",
     "approval",
     "automatic_devices",
     "automatic_duration",
@@ -35,7 +41,8 @@ SOURCES = ((FIELDS, gettext_lazy("Fields")), (YAML, "YAML"))
 
 class ProfileForm(forms.Form):
     """
-    `source` says which of the two descriptions counts; the other is shown, never merged.
+    `source` says which description is being written. Fields are written into the spec of `spec_yaml`, which
+    keeps all that they cannot show; YAML is taken as it stands.
 
     Cleaned, `spec` is the ResourceClaim spec whichever way it was written.
     """
@@ -64,7 +71,12 @@ class ProfileForm(forms.Form):
         label=gettext_lazy("Device class"),
     )
     count = forms.IntegerField(
-        required=False, min_value=1, max_value=32, initial=1, label=gettext_lazy("Devices")
+        required=False,
+        min_value=1,
+        max_value=32,
+        initial=1,
+        label=gettext_lazy("Devices"),
+        help_text=gettext_lazy("Without a request that scales, every claim gets so many."),
     )
     domain = forms.CharField(
         required=False,
@@ -74,7 +86,11 @@ class ProfileForm(forms.Form):
     )
     product = forms.CharField(required=False, max_length=120, label=gettext_lazy("Product begins with"))
     memory_gib = forms.IntegerField(
-        required=False, min_value=0, max_value=4096, label=gettext_lazy("Memory per device, at least")
+        required=False,
+        min_value=0,
+        max_value=4096,
+        label=gettext_lazy("Memory per device, at least"),
+        help_text=gettext_lazy("GiB. A GPU of 80 GB publishes a little less than 80 GiB: 79 finds it."),
     )
     compute = forms.CharField(
         required=False,
@@ -83,6 +99,7 @@ class ProfileForm(forms.Form):
     )
     spec_yaml = forms.CharField(
         required=False,
+        strip=False,
         max_length=64_000,
         widget=forms.Textarea(attrs={"rows": 14, "spellcheck": "false", "class": "dg-code"}),
         label=gettext_lazy("ResourceClaim spec"),
@@ -90,9 +107,18 @@ class ProfileForm(forms.Form):
             "The spec of a ResourceClaim (resource.k8s.io/v1), with the count for one portion."
         ),
     )
-    scalable = forms.CharField(required=False, max_length=63, label=gettext_lazy("Request that scales"))
+    scalable = forms.CharField(
+        required=False,
+        max_length=63,
+        label=gettext_lazy("Request that scales"),
+        help_text=gettext_lazy("Its name. People choose its number of devices; empty: the number is fixed."),
+    )
     max_devices = forms.IntegerField(
-        min_value=1, max_value=1024, initial=1, label=gettext_lazy("Most devices")
+        min_value=1,
+        max_value=1024,
+        initial=1,
+        label=gettext_lazy("Most devices"),
+        help_text=gettext_lazy("In one claim, all of its requests together."),
     )
     deliveries = forms.MultipleChoiceField(
         choices=Delivery,
@@ -102,19 +128,62 @@ class ProfileForm(forms.Form):
     )
     default_duration = DurationText(initial="24h", label=gettext_lazy("Usual duration"))
     max_duration = DurationText(initial="14d", label=gettext_lazy("Longest duration"))
-    approval = forms.ChoiceField(choices=Approval, initial=Approval.LEAD, label=gettext_lazy("Who approves"))
-    automatic_devices = forms.IntegerField(
-        required=False, min_value=0, max_value=1024, initial=0, label=gettext_lazy("Nobody is asked up to")
+    grace = DurationText(
+        required=False,
+        initial="0min",
+        label=gettext_lazy("Grace after the end"),
+        help_text=gettext_lazy("A claim is released so long after its end; its people are told in between."),
     )
-    automatic_duration = DurationText(required=False, label=gettext_lazy("… and as long as"))
+    extension = DurationText(
+        required=False,
+        initial="0min",
+        label=gettext_lazy("Extension without asking"),
+        help_text=gettext_lazy(
+            "So much at a time, while the whole stays within the longest duration. None: somebody decides."
+        ),
+    )
+    approval = forms.ChoiceField(
+        choices=Approval,
+        initial=Approval.LEAD,
+        label=gettext_lazy("Who approves"),
+        help_text=gettext_lazy("A rule for the team or for this profile goes before it."),
+    )
+    automatic_devices = forms.IntegerField(
+        required=False,
+        min_value=0,
+        max_value=1024,
+        initial=0,
+        label=gettext_lazy("Nobody is asked up to"),
+        help_text=gettext_lazy("Devices of all pods together; 0: somebody is always asked."),
+    )
+    automatic_duration = DurationText(
+        required=False,
+        label=gettext_lazy("… and as long as"),
+        help_text=gettext_lazy("Empty: however long."),
+    )
 
-    def __init__(self, data: QueryDict | None = None, *, profile: Profile | None = None) -> None:
-        super().__init__(data, initial=None if profile is None else begin(profile))
+    def __init__(
+        self,
+        data: QueryDict | None = None,
+        *,
+        profile: Profile | None = None,
+        initial: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Without `initial` the form starts with the current version of `profile`."""
+        self.profile = profile
+        super().__init__(data, initial=initial or (None if profile is None else begin(profile)))
         if profile is not None:
             self.fields["slug"].disabled = True
+            self.initial["slug"] = profile.slug
 
     def clean_automatic_devices(self) -> int:
         return int(self.cleaned_data["automatic_devices"] or 0)
+
+    def clean_grace(self) -> timedelta:
+        return self.cleaned_data["grace"] or timedelta(0)
+
+    def clean_extension(self) -> timedelta:
+        return self.cleaned_data["extension"] or timedelta(0)
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
@@ -122,25 +191,31 @@ class ProfileForm(forms.Form):
         if default and longest and default > longest:
             self.add_error("default_duration", _("The usual duration is longer than the longest."))
         cleaned["spec"] = self.from_yaml() if cleaned.get("source") == YAML else self.from_fields()
-        if not cleaned.get("scalable") and cleaned.get("source") == FIELDS:
-            cleaned["scalable"] = Conditions.request
+        if self.profile is None and not cleaned.get("scalable") and cleaned.get("source") == FIELDS:
+            cleaned["scalable"] = NAME
         return cleaned
 
     def from_fields(self) -> dict[str, Any]:
+        """Return the spec of `spec_yaml` with the fields written into it; a new one where there is none."""
         cleaned = self.cleaned_data
         if not cleaned.get("device_class"):
             self.add_error("device_class", _("Name the device class, for example gpu.nvidia.com."))
             return {}
-        return to_spec(
-            Conditions(
-                device_class=cleaned["device_class"],
-                count=cleaned.get("count") or 1,
-                domain=cleaned.get("domain") or driver_of(cleaned["device_class"]),
-                product=cleaned.get("product") or "",
-                memory_gib=cleaned.get("memory_gib") or 0,
-                compute=cleaned.get("compute") or "",
-            )
+        conditions = Conditions(
+            device_class=cleaned["device_class"],
+            count=cleaned.get("count"),
+            domain=cleaned.get("domain") or "",
+            product=cleaned.get("product") or "",
+            memory_gib=cleaned.get("memory_gib") or 0,
+            compute=cleaned.get("compute") or "",
         )
+        if not (cleaned.get("spec_yaml") or "").strip():
+            return fresh(conditions, NAME)
+        spec = self.from_yaml()
+        if read(spec) is None:
+            self.add_error(None, _("Fields cannot show this specification; write it as YAML."))
+            return spec
+        return written(conditions, spec)
 
     def from_yaml(self) -> dict[str, Any]:
         try:
@@ -159,11 +234,6 @@ class ProfileForm(forms.Form):
         )
 
 
-def driver_of(device_class: str) -> str:
-    """Guess whose attributes a class is about: NVIDIA publishes all of its classes as gpu.nvidia.com."""
-    return "gpu.nvidia.com" if device_class.endswith(".nvidia.com") else device_class
-
-
 def begin(profile: Profile) -> dict[str, Any]:
     """Return what the editor of an existing profile starts with: its current version."""
     words = {
@@ -176,8 +246,38 @@ def begin(profile: Profile) -> dict[str, Any]:
     if version is None:
         return words
     limits = {name: getattr(version, name) for name in LIMITS}
-    spec = {"source": YAML, "spec_yaml": to_yaml(version.spec)}
-    conditions = from_spec(version.spec)
-    if conditions is not None:
-        spec |= {"source": FIELDS} | {name: getattr(conditions, name) for name in CONDITIONS}
-    return words | limits | spec
+    return words | limits | described(version.spec, FIELDS, to_yaml(version.spec))
+
+
+def described(spec: dict[str, Any], source: str, text: str) -> dict[str, Any]:
+    """
+    Return the fields of the form for a spec, `text` being its YAML; as YAML alone where fields cannot show
+    it.
+    """
+    conditions = read(spec)
+    if conditions is None:
+        return {"source": YAML, "spec_yaml": text}
+    return {"source": source, "spec_yaml": text} | {name: getattr(conditions, name) for name in CONDITIONS}
+
+
+def switched(form: ProfileForm, to: str) -> dict[str, Any] | None:
+    """
+    Return what a form starts with that shows what was typed in `form` the other way, `to` FIELDS or YAML.
+
+    None where what was typed is no specification; then the form says why. The text of YAML stays as it was
+    typed, comments and all, unless a field has changed what it says.
+    """
+    form.is_valid()
+    typed = {name: form[name].data for name in form.fields if not form.fields[name].disabled}
+    if not any(typed[name] for name in ("device_class", "spec_yaml")):
+        return typed | {"source": to}
+    if any(name in form.errors for name in ("source", "spec_yaml", *CONDITIONS)):
+        return None
+    spec, text = form.cleaned_data["spec"], form.cleaned_data.get("spec_yaml") or ""
+    if to == FIELDS and (problems := validation.problems(spec)):
+        for problem in problems:
+            form.add_error("spec_yaml", problem.message)
+        return None
+    if not text.strip() or spec != form.from_yaml():
+        text = to_yaml(spec)
+    return typed | described(spec, to, text)

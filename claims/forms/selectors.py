@@ -1,5 +1,8 @@
 """
-The usual conditions of a profile as fields, and as the CEL they stand for, both ways.
+The usual conditions of a profile as fields, and as the CEL they stand for, both ways without loss.
+
+Fields show the first request of a spec, of its alternatives the first. Writing them changes only what was
+changed; everything that fields cannot show stays as it is.
 
 Every expression uses `.?x.orValue(…)`: an expression that touches an attribute that a device lacks is an
 error for the scheduler, which then allocates nothing at all (KEP-4381, "Allocation").
@@ -8,99 +11,157 @@ error for the scheduler, which then allocates nothing at all (KEP-4381, "Allocat
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
+from dra import validation
 from dra.cel.idioms import comparison, quoted
+from dra.objects import Json
 
-GIB = re.compile(r"\d{1,9}Gi", re.ASCII)
-MINOR = re.compile(r"\d+\.\d+\.0", re.ASCII)  # of a version
+GIB = re.compile(r"[1-9]\d{0,3}Gi", re.ASCII)
+MINOR = re.compile(r"\d{1,2}\.\d{1,2}\.0", re.ASCII)  # of a version
+MOST_GIB, LONGEST_PRODUCT, LONGEST_DOMAIN = 4096, 120, 253  # what the fields of the form take
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """One request of a claim by its usual conditions; 0 and "" are not asked for."""
+    """
+    One request of a claim by its usual conditions; 0 and "" are not asked for.
+
+    `count` is None where it takes every device that matches. `domain` is the driver whose attributes are
+    read; "" where none is read, and then the one that the class is named after.
+    """
 
     device_class: str
-    count: int = 1
-    domain: str = "gpu.nvidia.com"  # the driver whose attributes are read
+    count: int | None = 1
+    domain: str = ""
     product: str = ""  # the name begins so
     memory_gib: int = 0
     compute: str = ""  # "8.0"
-    request: str = "gpu"
+
+    @property
+    def driver(self) -> str:
+        """NVIDIA publishes devices of all its classes as gpu.nvidia.com."""
+        of_class = "gpu.nvidia.com" if self.device_class.endswith(".nvidia.com") else self.device_class
+        return self.domain or of_class
 
 
-def expressions(conditions: Conditions) -> list[str]:
-    """Return one CEL expression per condition that is asked for."""
-    domain = quoted(conditions.domain)
-    found = []
-    if conditions.product:
-        found.append(
-            f'device.attributes[{domain}].?productName.orValue("").startsWith({quoted(conditions.product)})'
-        )
-    if conditions.memory_gib:
-        found.append(
-            f'device.capacity[{domain}].?memory.orValue(quantity("0"))'
-            f'.compareTo(quantity("{conditions.memory_gib}Gi")) >= 0'
-        )
-    if conditions.compute:
-        found.append(
-            f'device.attributes[{domain}].?cudaComputeCapability.orValue(semver("0.0.0"))'
-            f'.compareTo(semver("{conditions.compute}.0")) >= 0'
-        )
-    return found
+EXPRESSIONS: dict[str, Callable[[str, Any], str]] = {
+    "product": lambda domain, value: (
+        f'device.attributes[{domain}].?productName.orValue("").startsWith({quoted(value)})'
+    ),
+    "memory_gib": lambda domain, value: (
+        f'device.capacity[{domain}].?memory.orValue(quantity("0")).compareTo(quantity("{value}Gi")) >= 0'
+    ),
+    "compute": lambda domain, value: (
+        f'device.attributes[{domain}].?cudaComputeCapability.orValue(semver("0.0.0"))'
+        f'.compareTo(semver("{value}.0")) >= 0'
+    ),
+}
 
 
-def to_spec(conditions: Conditions) -> dict[str, Any]:
-    """Return the ResourceClaim spec (resource.k8s.io/v1) with one `exactly` request."""
+def fresh(conditions: Conditions, request: str = "gpu") -> dict[str, Any]:
+    """Return a ResourceClaim spec (resource.k8s.io/v1) with one `exactly` request of these conditions."""
     exactly: dict[str, Any] = {
         "deviceClassName": conditions.device_class,
         "allocationMode": "ExactCount",
-        "count": conditions.count,
+        "count": conditions.count or 1,
     }
-    selectors = [{"cel": {"expression": expression}} for expression in expressions(conditions)]
-    if selectors:
-        exactly["selectors"] = selectors
-    return {"devices": {"requests": [{"name": conditions.request, "exactly": exactly}]}}
+    spec = {"devices": {"requests": [{"name": request, "exactly": exactly}]}}
+    return written(conditions, spec)
 
 
-def from_spec(spec: dict[str, Any]) -> Conditions | None:
-    """Return the conditions that `spec` was made of, None if it says more than fields can."""
-    requests = spec.get("devices", {}).get("requests", [])
-    exactly = requests[0].get("exactly") if len(requests) == 1 else None
-    if exactly is None:
+def read(spec: Json) -> Conditions | None:
+    """Return what fields can show of a spec; None for one that is malformed."""
+    if validation.problems(spec):
         return None
-    read = _fields([selector["cel"]["expression"] for selector in exactly.get("selectors", [])])
-    if read is None:
-        return None
-    conditions = Conditions(
-        device_class=exactly["deviceClassName"],
-        count=exactly.get("count", 1),
-        request=requests[0]["name"],
-        **read,
-    )
-    # The way back must give the same, or fields would silently drop what only YAML can say.
-    filled = {"allocationMode": "ExactCount", "count": 1} | exactly
-    same = spec | {"devices": spec["devices"] | {"requests": [requests[0] | {"exactly": filled}]}}
-    return conditions if to_spec(conditions) == same else None
+    ask = _shown(spec)
+    count = None if ask.get("allocationMode") == "All" else ask.get("count") or 1
+    domain, found = _conditions(ask)
+    values = {name: value for name, (_place, value) in found.items()}
+    return Conditions(ask["deviceClassName"], count, domain, **values)
 
 
-def _fields(texts: Sequence[str]) -> dict[str, Any] | None:
-    """Return the fields that the expressions may stand for, None if one of them stands for none."""
-    fields: dict[str, Any] = {}
-    for text in texts:
-        asked = comparison(text)
-        if asked is None or asked.ref is None:
-            return None
-        part, fields["domain"], name = asked.ref
-        match part, name, asked.sign:
-            case "attributes", "productName", "begins":
-                fields["product"] = asked.wanted
-            case "capacity", "memory", ">=" if GIB.fullmatch(asked.wanted):
-                fields["memory_gib"] = int(asked.wanted[:-2])
-            case "attributes", "cudaComputeCapability", ">=" if MINOR.fullmatch(asked.wanted):
-                fields["compute"] = asked.wanted.removesuffix(".0")
-            case _:
-                return None
-    return fields
+def written(conditions: Conditions, spec: Json) -> dict[str, Any]:
+    """
+    Return `spec` with the conditions that are not those it has; what is the same stays letter by letter.
+
+    `spec` is one that `read` can show.
+    """
+    made: dict[str, Any] = deepcopy(dict(spec))
+    ask = _shown(made)
+    domain, found = _conditions(ask)
+    ask["deviceClassName"] = conditions.device_class
+    if ask.get("allocationMode") != "All" and conditions.count not in (None, ask.get("count") or 1):
+        ask["count"] = conditions.count
+    moved = bool(domain) and conditions.driver != domain
+    selectors = list(ask.get("selectors") or ())
+    gone = set()
+    for name, expression in EXPRESSIONS.items():
+        place, had = found.get(name, (None, None))
+        wanted = getattr(conditions, name)
+        if wanted == (had or type(wanted)()) and not (wanted and moved):
+            continue
+        selector = {"cel": {"expression": expression(quoted(conditions.driver), wanted)}}
+        if place is None:
+            selectors.append(selector)
+        elif wanted:
+            selectors[place] = selector
+        else:
+            gone.add(place)
+    kept = [one for place, one in enumerate(selectors) if place not in gone]
+    if kept != list(ask.get("selectors") or ()):
+        ask["selectors"] = kept
+        if not kept:
+            del ask["selectors"]
+    return made
+
+
+def shown_places(spec: Json) -> list[int]:
+    """Return which selectors of the shown request have a field, by their places."""
+    return [place for place, _value in _conditions(_shown(spec))[1].values()]
+
+
+def _shown(spec: Json) -> Any:
+    """Return what the fields are about: the first request, of its alternatives the first."""
+    request = spec["devices"]["requests"][0]
+    return request["firstAvailable"][0] if request.get("firstAvailable") else request["exactly"]
+
+
+def _conditions(ask: Json) -> tuple[str, dict[str, tuple[int, Any]]]:
+    """
+    Return the driver whose attributes are read, and per field the place of its selector and its value.
+
+    One selector stands for a field: the first, if several ask for the same or read another driver.
+    """
+    domain = ""
+    found: dict[str, tuple[int, Any]] = {}
+    for place, selector in enumerate(ask.get("selectors") or ()):
+        asked = comparison(selector["cel"]["expression"])
+        if asked is None or asked.ref is None or domain not in ("", asked.ref[1]):
+            continue
+        if not _typable(asked.ref[1], LONGEST_DOMAIN):
+            continue
+        one = _field(asked.ref[0], asked.ref[2], asked.sign, asked.wanted)
+        if one is not None and one[0] not in found:
+            domain, found[one[0]] = asked.ref[1], (place, one[1])
+    return domain, found
+
+
+def _field(part: str, name: str, sign: str, wanted: str) -> tuple[str, Any] | None:
+    """Return the field that shows a comparison, and its value; None where no field can."""
+    match part, name, sign:
+        case "attributes", "productName", "begins" if _typable(wanted, LONGEST_PRODUCT):
+            return "product", wanted
+        case "capacity", "memory", ">=" if GIB.fullmatch(wanted) and int(wanted[:-2]) <= MOST_GIB:
+            return "memory_gib", int(wanted[:-2])
+        case "attributes", "cudaComputeCapability", ">=" if MINOR.fullmatch(wanted):
+            return "compute", wanted.removesuffix(".0")
+    return None
+
+
+def _typable(text: str, most: int) -> bool:
+    """Say whether a text field gives it back as it is: browsers and forms take spaces and breaks away."""
+    return 0 < len(text) <= most and text == text.strip() and text.isprintable()

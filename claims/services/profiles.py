@@ -43,12 +43,14 @@ def save_profile(
     approval: str = Approval.LEAD,
     automatic_devices: int = 0,
     automatic_duration: timedelta | None = None,
+    base: int | None = None,
 ) -> ProfileVersion:
     """
     Make or change a profile; return its current version, which is a new one only if spec or limits changed.
 
-    Requests keep the version they asked for. Raises Forbidden, Conflict for a taken slug, Invalid with all
-    problems.
+    Requests keep the version they asked for. `base` is the number of the version that was changed. Raises
+    Forbidden, Invalid with all problems, and Conflict for a taken slug or if somebody else has saved another
+    version than `base` meanwhile.
     """
     require_admin(by)
     limits = {
@@ -63,6 +65,8 @@ def save_profile(
         "automatic_devices": automatic_devices,
         "automatic_duration": automatic_duration,
     }
+    if profile is not None and base is not None:
+        _require_unmoved(profile, base, spec, limits)
     return write_profile(
         by=by, profile=profile, slug=slug, title=title, use=use, teams=teams, spec=spec, limits=limits
     )
@@ -127,6 +131,15 @@ def retire_profile(*, by: User, profile: Profile) -> Profile:
     return profile
 
 
+@transaction.atomic(durable=True)
+def restore_profile(*, by: User, profile: Profile) -> Profile:
+    """Put a retired profile back into the catalogue with the version it had. Twice is once."""
+    require_admin(by)
+    Profile.objects.filter(pk=profile.pk).update(retired_at=None)
+    profile.refresh_from_db(fields=["retired_at"])
+    return profile
+
+
 def problems_of(slug: str, title: str, spec: dict[str, Any], limits: dict[str, Any]) -> list[str]:
     """Return everything that is wrong with a profile on its own; teams and other profiles do not count."""
     problems = [*_page_problems(slug, title), *_limit_problems(spec, limits)]
@@ -136,6 +149,33 @@ def problems_of(slug: str, title: str, spec: dict[str, Any], limits: dict[str, A
 def require_admin(by: User) -> None:
     if not is_platform_admin(by):
         raise Forbidden(_("Only a platform admin may do this."))
+
+
+def _require_unmoved(profile: Profile, base: int, spec: dict[str, Any], limits: dict[str, Any]) -> None:
+    """
+    Lock the profile; raise Conflict unless its version is still `base`, or already what is to be saved.
+    """
+    current = _locked(profile).current
+    if current is None or current.number == base or _says(current, spec, limits):
+        return
+    who = current.created_by.label if current.created_by else _("Somebody")
+    raise Conflict(
+        _("%(person)s has saved version %(number)d of %(profile)s since you read version %(base)d.")
+        % {"person": who, "number": current.number, "profile": profile.slug, "base": base},
+        current=current.number,
+    )
+
+
+def _locked(profile: Profile) -> Profile:
+    rows = Profile.objects.select_for_update(no_key=True, of=("self",))
+    return rows.select_related("current__created_by").get(pk=profile.pk)
+
+
+def _says(version: ProfileVersion, spec: dict[str, Any], limits: dict[str, Any]) -> bool:
+    """Say whether a version is already what is to be saved."""
+    return version.spec_hash == spec_hash(spec) and all(
+        getattr(version, name) == limits[name] for name in limits
+    )
 
 
 def _save_page(profile: Profile | None, **fields: str) -> Profile:
@@ -152,23 +192,14 @@ def _save_version(
     profile: Profile, *, by: User, spec: dict[str, Any], limits: dict[str, Any]
 ) -> ProfileVersion:
     """Add a version under the lock of the profile's row, so that two admins do not take one number."""
-    locked = (
-        Profile.objects.select_for_update(no_key=True, of=("self",))
-        .select_related("current")
-        .get(pk=profile.pk)
-    )
-    current, digest = locked.current, spec_hash(spec)
-    if (
-        current
-        and current.spec_hash == digest
-        and all(getattr(current, name) == limits[name] for name in limits)
-    ):
+    current = _locked(profile).current
+    if current and _says(current, spec, limits):
         return current
     version = ProfileVersion.objects.create(
         profile=profile,
         number=current.number + 1 if current else 1,
         spec=spec,
-        spec_hash=digest,
+        spec_hash=spec_hash(spec),
         created_by=by,
         **limits,
     )
@@ -195,12 +226,13 @@ def _page_problems(slug: str, title: str) -> list[str]:
 
 def _limit_problems(spec: dict[str, Any], limits: dict[str, Any]) -> list[str]:
     problems = []
-    if limits["scalable"] and limits["scalable"] not in _countable(spec):
+    sound = not validation.problems(spec)  # what is malformed cannot be counted
+    if sound and limits["scalable"] and limits["scalable"] not in _countable(spec):
         problems.append(
             _("No request named %(name)s asks for an exact count, so it cannot be scaled.")
             % {"name": limits["scalable"]}
         )
-    if limits["max_devices"] < quota.devices(spec):
+    if sound and limits["max_devices"] < quota.devices(spec):
         problems.append(
             _("The spec asks for %(asked)d devices, more than the %(most)d that a claim may have.")
             % {"asked": quota.devices(spec), "most": limits["max_devices"]}

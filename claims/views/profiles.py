@@ -1,28 +1,102 @@
-"""The editor of the catalogue, for platform admins, and the page of one profile, for all who may see it."""
+"""The profiles of the catalogue for those who keep it, and the page of one profile for all who may see it."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from django import forms
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.db.models import Count, F, Q
 from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
 from django.utils.translation import gettext as _
-from django.views.decorators.http import require_http_methods, require_safe
+from django.utils.translation import gettext_lazy
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django_filters import ChoiceFilter, FilterSet
 
 from claims import services
-from claims.forms import ProfileForm
+from claims.catalogue import entries
+from claims.cautions import cautions
 from claims.lint import catalogue_report
-from claims.models import Profile
-from claims.states import FINAL
-from claims.views.profile_match import match_page, spec_of
-from core.errors import PortalError
+from claims.models import Approval, Profile, ProfileVersion
+from claims.models.profile import ProfileQuerySet
+from claims.profile_change import between, drafts_with, live_claims
+from claims.sharing import isolation_of
+from claims.states import FINAL, ClaimState
+from claims.views.catalogue import card_of
+from core import undo
+from core.listing import Column, Listing
+from core.times import duration
 from dra.manifests import to_yaml
-from dra.objects import Json
+from dra.objects import asks
 from inventory.models import DeviceClass
 from teams.access import asker, is_platform_admin
+
+OFFERED, RETIRED = "offered", "retired"
+NAMED = 20  # claims that the page of retiring names; a link leads to all
+
+
+class ProfileFilter(FilterSet):
+    state = ChoiceFilter(
+        label=gettext_lazy("State"),
+        choices=[(OFFERED, gettext_lazy("In the catalogue")), (RETIRED, gettext_lazy("Retired"))],
+        method="by_state",
+        empty_label=gettext_lazy("Any state"),
+    )
+    approval = ChoiceFilter(
+        label=gettext_lazy("Approval"),
+        field_name="current__approval",
+        choices=Approval.choices,
+        empty_label=gettext_lazy("Any approval"),
+    )
+
+    class Meta:
+        model = Profile
+        fields: tuple[str, ...] = ()
+        form = forms.Form
+
+    def by_state(self, rows: ProfileQuerySet, name: str, value: str) -> ProfileQuerySet:
+        return rows.filter(retired_at__isnull=value == OFFERED)
+
+
+def of_version(name: str) -> Any:
+    """Return what reads a column of the current version; nothing where there is no version yet."""
+    return lambda profile: getattr(profile.current, name, None)
+
+
+COLUMNS: list[Column[Profile]] = [
+    Column("profile", gettext_lazy("Profile"), lambda profile: profile.slug, sort="title", fixed=True),
+    Column("title", gettext_lazy("Title"), lambda profile: profile.title, sort="title", shown=False),
+    Column("version", gettext_lazy("Version"), of_version("number"), sort="current__number"),
+    Column("approval", gettext_lazy("Approval"), of_version("approval"), sort="current__approval"),
+    Column(
+        "delivered",
+        gettext_lazy("Delivered as"),
+        lambda profile: ", ".join(profile.current.deliveries) if profile.current else None,
+    ),
+    Column(
+        "most", gettext_lazy("Most devices"), of_version("max_devices"), "current__max_devices", numeric=True
+    ),
+    Column(
+        "longest",
+        gettext_lazy("Longest"),
+        lambda profile: duration(profile.current.max_duration) if profile.current else None,
+        sort="current__max_duration",
+        numeric=True,
+    ),
+    Column("live", gettext_lazy("Live claims"), lambda profile: profile.live, sort="live", numeric=True),  # type: ignore[attr-defined]
+    Column(
+        "retired",
+        gettext_lazy("Retired"),
+        lambda profile: profile.retired_at and profile.retired_at.isoformat(),
+        sort="retired_at",
+        shown=False,
+    ),
+    Column("restore", "", lambda profile: None, fixed=True),
+]
 
 
 def require_admin(request: HttpRequest) -> None:
@@ -31,103 +105,101 @@ def require_admin(request: HttpRequest) -> None:
 
 
 @require_safe
-def profiles(request: HttpRequest) -> HttpResponse:
+def profiles(request: HttpRequest) -> HttpResponseBase:
     """Every profile, retired ones last, with how many claims live on it."""
     require_admin(request)
     live = Count("versions__claims", filter=~Q(versions__claims__state__in=FINAL), distinct=True)
-    rows = Profile.objects.select_related("current").annotate(
-        live=live, made=Count("versions", distinct=True)
-    )
-    return render(
+    rows = Profile.objects.select_related("current").annotate(live=live)
+    listing = Listing(
         request,
-        "claims/profiles.html",
-        {
-            "profiles": rows.order_by(F("retired_at").desc(nulls_first=True), "title"),
-            "report": catalogue_report(),
-        },
+        rows.order_by(F("retired_at").desc(nulls_first=True), "title"),
+        columns=COLUMNS,
+        title=_("Profiles"),
+        filters=ProfileFilter,
+        search=("slug", "title", "use"),
     )
+    page = {
+        "report": catalogue_report(),
+        "empty_icon": "layout-grid",
+        "empty_title": _("No profile yet"),
+        "empty_text": _("People ask for GPUs by profile: a claim specification with a title and limits."),
+        "empty_url": reverse("claims:profile_new"),
+        "empty_action": _("New profile"),
+    }
+    return listing.respond("claims/profiles.html", page)
 
 
 @require_safe
 def profile(request: HttpRequest, slug: str) -> HttpResponse:
-    """What a profile asks of the cluster, in full: its specification and its versions."""
+    """What a profile asks of the cluster, in full: its specification, its classes and its versions."""
     found = get_object_or_404(Profile.objects.visible_to(request.user).select_related("current"), slug=slug)
-    page = {"profile": found, "version": found.current, "is_admin": is_platform_admin(request.user)}
+    page: dict[str, Any] = {
+        "profile": found,
+        "version": found.current,
+        "is_admin": is_platform_admin(request.user),
+    }
+    if found.current:
+        (entry,) = entries(asker(request), [found])
+        page |= {
+            "card": card_of(entry),
+            "entry": entry,
+            "isolation": isolation_of(entry.sharing),
+            "cautions": cautions(found.current.spec),
+            "classes": classes_of(found.current, {kind.cluster_id for kind in entry.kinds}),
+        }
     return render(request, "claims/profile.html", page | versions_page(found))
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-def profile_new(request: HttpRequest) -> HttpResponse:
-    require_admin(request)
-    return edit(request, None)
-
-
-@require_http_methods(["GET", "HEAD", "POST"])
-def profile_edit(request: HttpRequest, slug: str) -> HttpResponse:
-    require_admin(request)
-    return edit(request, get_object_or_404(Profile.objects.select_related("current"), slug=slug))
+@require_safe
+def profile_diff(request: HttpRequest, slug: str, before: int, after: int) -> HttpResponse:
+    """What version `after` has other than version `before`, whichever is the newer."""
+    found = get_object_or_404(Profile.objects.visible_to(request.user).select_related("current"), slug=slug)
+    versions = found.versions.select_related("created_by")
+    old, new = (get_object_or_404(versions, number=number) for number in (before, after))
+    page = {
+        "profile": found,
+        "old": old,
+        "new": new,
+        "names": (f"v{before}", f"v{after}"),
+        "difference": between(old, new),
+        "numbers": list(found.versions.values_list("number", flat=True)),
+    }
+    return render(request, "claims/profile_diff.html", page)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def profile_retire(request: HttpRequest, slug: str) -> HttpResponse:
-    """Ask on GET, with how many claims keep running on it; retire on POST."""
+    """Ask on GET, with who has claims and requests on it that go on; retire on POST, with an undo."""
     require_admin(request)
     found = get_object_or_404(Profile, slug=slug)
     if request.method == "POST":
         services.retire_profile(by=asker(request), profile=found)
-        messages.success(
-            request, _("%(profile)s is retired; nobody can ask for it any more.") % {"profile": found}
+        undo.offer(
+            request,
+            _("%(profile)s is retired; nobody can ask for it any more.") % {"profile": found},
+            reverse("claims:profile_restore", args=[found.slug]),
         )
         return redirect("claims:profiles")
-    live = found.versions.filter(~Q(claims__state__in=FINAL), claims__isnull=False).count()
-    return render(request, "claims/profile_retire.html", {"profile": found, "live": live})
+    live = live_claims(found).select_related("team", "requested_by")
+    counts = live.aggregate(all=Count("pk"), waiting=Count("pk", filter=Q(state=ClaimState.REQUESTED)))
+    page = {
+        "profile": found,
+        "live": counts["all"] - counts["waiting"],
+        "waiting": counts["waiting"],
+        "drafts": drafts_with(found),
+        "claims": live[:NAMED],
+        "more": max(counts["all"] - NAMED, 0),
+    }
+    return render(request, "claims/profile_retire.html", page)
 
 
-def edit(request: HttpRequest, found: Profile | None) -> HttpResponse:
-    """
-    Show, check without JavaScript (`check`), or save; what the service refuses stands above the form, and
-    nothing that was typed is lost.
-    """
-    form = ProfileForm(request.POST if request.method == "POST" else None, profile=found)
-    status = 200
-    if request.method == "POST" and "check" not in request.POST:
-        status = 422
-        if form.is_valid():
-            try:
-                version = services.save_profile(
-                    by=asker(request), profile=found, **fields_of(form.cleaned_data)
-                )
-            except PortalError as refusal:
-                status = refusal.status
-                for problem in refusal.extra.get("problems", [refusal.message]):
-                    form.add_error(None, problem)
-            else:
-                values = {"profile": version.profile, "number": version.number}
-                messages.success(request, _("%(profile)s is saved; its version is %(number)d.") % values)
-                return redirect("claims:profile_edit", version.profile.slug)
-    page = editor_page(form, found) | match_page(described_by(form, found), request.POST)
-    return render(request, "claims/profile_edit.html", page, status=status)
-
-
-def described_by(form: ProfileForm, found: Profile | None) -> tuple[Json | None, list[str]]:
-    """Return the spec that is being written, or that of the current version; None, and why, if none."""
-    if form.is_bound:
-        return spec_of(form)
-    return (found.current.spec if found and found.current else None), []
-
-
-def fields_of(cleaned: dict[str, Any]) -> dict[str, Any]:
-    """Return what the service takes: the specification instead of the two ways to write it."""
-    only_form = {"source", "device_class", "count", "domain", "product", "memory_gib", "compute", "spec_yaml"}
-    return {name: value for name, value in cleaned.items() if name not in only_form}
-
-
-def editor_page(form: ProfileForm, found: Profile | None) -> dict[str, Any]:
-    classes = (
-        DeviceClass.objects.filter(gone_at=None).order_by("name").values_list("name", flat=True).distinct()
-    )
-    page: dict[str, Any] = {"form": form, "profile": found, "classes": classes}
-    return page | (versions_page(found) | {"findings": catalogue_report().of(found)} if found else {})
+@require_POST
+def profile_restore(request: HttpRequest, slug: str) -> HttpResponse:
+    """Put a retired profile back into the catalogue."""
+    require_admin(request)
+    found = services.restore_profile(by=asker(request), profile=get_object_or_404(Profile, slug=slug))
+    messages.success(request, _("%(profile)s is in the catalogue again.") % {"profile": found})
+    return redirect("claims:profiles")
 
 
 def versions_page(found: Profile) -> dict[str, Any]:
@@ -138,3 +210,14 @@ def versions_page(found: Profile) -> dict[str, Any]:
         "versions": versions,
         "spec_yaml": to_yaml(spec) if spec else "",
     }
+
+
+def classes_of(version: ProfileVersion, clusters: set[Any]) -> list[tuple[str, str]]:
+    """
+    Return the device classes that a version names, each as a cluster of the reader has it: its spec as YAML,
+    with the CEL that its devices have to meet.
+    """
+    names = {ask.class_name for ask in asks(version.spec)}
+    rows = DeviceClass.objects.filter(name__in=names, cluster__in=clusters, gone_at=None)
+    found = {row.name: to_yaml({"spec": row.raw.get("spec") or {}}) for row in rows.order_by("-name")}
+    return sorted(found.items())

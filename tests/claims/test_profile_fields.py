@@ -1,0 +1,229 @@
+"""Fields of the editor and specifications, both ways: what fields cannot show is not lost."""
+
+from dataclasses import replace
+
+import pytest
+from django.http import QueryDict
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from claims.forms.outside import outside_fields
+from claims.forms.profile import FIELDS, YAML, ProfileForm, described, switched
+from claims.forms.selectors import Conditions, fresh, read, written
+from dra import validation
+from dra.cel import compile_selector
+from dra.manifests import to_yaml
+from tests.factories import make_spec
+
+NVIDIA = "gpu.nvidia.com"
+UNHURRIED = settings(deadline=None, max_examples=60)
+CONDITIONS = st.builds(
+    Conditions,
+    device_class=st.sampled_from([NVIDIA, "mig.nvidia.com", "gpu.amd.com"]),
+    count=st.integers(1, 8),
+    domain=st.just(NVIDIA),
+    product=st.from_regex(r"[A-Za-z][ \w\"\\'-]{0,18}\w", fullmatch=True),
+    memory_gib=st.integers(1, 1024),
+    compute=st.sampled_from(["8.0", "12.1"]),
+)
+EXPRESSIONS = [
+    f'device.attributes["{NVIDIA}"].?productName.orValue("").startsWith("NVIDIA H100")',
+    f'device.attributes["{NVIDIA}"].productName.startsWith("NVIDIA H100")',
+    f'device.attributes["{NVIDIA}"].?productName.orValue("").startsWith(" led by a space")',
+    'device.attributes["gpu.amd.com"].?productName.orValue("").startsWith("AMD")',
+    f'device.capacity["{NVIDIA}"].?memory.orValue(quantity("0")).compareTo(quantity("79Gi")) >= 0',
+    f'device.capacity["{NVIDIA}"].?memory.orValue(quantity("0")).compareTo(quantity("80G")) >= 0',
+    f'device.capacity["{NVIDIA}"].?memory.orValue(quantity("0")).compareTo(quantity("9999Gi")) >= 0',
+    f'device.capacity["{NVIDIA}"].memory.isGreaterThan(quantity("40Gi"))',
+    f'device.attributes["{NVIDIA}"].?cudaComputeCapability.orValue(semver("0.0.0"))'
+    '.compareTo(semver("9.0.0")) >= 0',
+    f'device.driver == "{NVIDIA}" &&\n  // a comment\n  !has(device.attributes["{NVIDIA}"].sliced)',
+]
+SELECTORS = st.lists(st.sampled_from(EXPRESSIONS), max_size=4).map(
+    lambda texts: [{"cel": {"expression": text}} for text in texts]
+)
+TOLERATIONS = st.lists(
+    st.sampled_from(
+        [{"key": "a.io/b", "operator": "Exists", "effect": "NoSchedule"}, {"operator": "Exists"}]
+    ),
+    max_size=2,
+)
+
+
+def optional(**fields):
+    """Some of the fields, in any combination."""
+    return st.fixed_dictionaries({}, optional=fields)
+
+
+ASKS = st.tuples(
+    st.sampled_from([NVIDIA, "mig.nvidia.com", "gpu.amd.com"]),
+    optional(
+        selectors=SELECTORS,
+        tolerations=TOLERATIONS,
+        capacity=st.just({"requests": {"memory": "10Gi"}}),
+    ),
+    st.one_of(
+        optional(count=st.integers(0, 8), allocationMode=st.just("ExactCount")),
+        st.just({"allocationMode": "All"}),
+    ),
+).map(lambda parts: {"deviceClassName": parts[0]} | parts[1] | parts[2])
+EXACTLY = st.tuples(ASKS, optional(adminAccess=st.booleans())).map(lambda parts: parts[0] | parts[1])
+
+
+@st.composite
+def specs(draw):
+    """Specs that the API takes: several requests, alternatives, constraints, settings, all kinds of asks."""
+    requests = []
+    for number in range(draw(st.integers(1, 3))):
+        if draw(st.booleans()):
+            alternatives = draw(st.lists(ASKS, min_size=1, max_size=3))
+            offered = [{"name": f"way-{place}"} | one for place, one in enumerate(alternatives)]
+            requests.append({"name": f"r{number}", "firstAvailable": offered})
+        else:
+            requests.append({"name": f"r{number}", "exactly": draw(EXACTLY)})
+    devices = {"requests": requests}
+    devices |= draw(
+        optional(
+            constraints=st.just([{"matchAttribute": "resource.kubernetes.io/pcieRoot"}]),
+            config=st.just(
+                [{"opaque": {"driver": NVIDIA, "parameters": {"kind": "GpuConfig", "n": [1, None, {}]}}}]
+            ),
+        )
+    )
+    return {"devices": devices}
+
+
+def posted(spec, source, **changed):
+    """What a browser sends of the part of the form that describes devices."""
+    shown = described(spec, source, to_yaml(spec)) | changed
+    data = QueryDict(mutable=True)
+    for name, value in shown.items():
+        data[name] = "" if value is None else str(value).replace("\n", "\r\n")
+    return data
+
+
+def spec_after(data):
+    form = ProfileForm(data)
+    form.is_valid()
+    assert not {"device_class", "spec_yaml", "product", "domain", "count"} & set(form.errors)
+    return form.cleaned_data["spec"]
+
+
+@UNHURRIED
+@given(specs())
+def test_any_valid_spec_comes_through_the_form_as_it_was(spec):
+    assert validation.problems(spec) == []
+    assert spec_after(posted(spec, FIELDS)) == spec
+    assert spec_after(posted(spec, YAML)) == spec
+
+
+@UNHURRIED
+@given(specs())
+def test_switching_there_and_back_keeps_the_text(spec):
+    text = "# why it is so\n" + to_yaml(spec)
+    fields = switched(ProfileForm(QueryDict(mutable=True) | {"source": YAML, "spec_yaml": text}), FIELDS)
+    assert fields["source"] == FIELDS
+    back = switched(ProfileForm(posted(spec, FIELDS, spec_yaml=text)), YAML)
+    assert back["spec_yaml"].replace("\r\n", "\n") == text
+
+
+@UNHURRIED
+@given(specs(), CONDITIONS)
+def test_what_is_written_is_what_is_read_and_the_rest_stays(spec, conditions):
+    # Of another driver there may be selectors already, which fields would then show.
+    conditions = replace(conditions, domain=read(spec).domain or NVIDIA)
+    after = written(conditions, spec)
+    seen = read(after)
+    wanted = conditions if read(spec).count is not None else replace(conditions, count=None)
+    assert seen == wanted
+    assert after["devices"]["requests"][1:] == spec["devices"]["requests"][1:]
+    assert {**after["devices"], "requests": 0} == {**spec["devices"], "requests": 0}
+    assert written(wanted, after) == after
+
+
+@given(CONDITIONS)
+def test_every_condition_is_cel_that_compiles(conditions):
+    exactly = fresh(conditions)["devices"]["requests"][0]["exactly"]
+    assert len(exactly["selectors"]) == 3
+    for selector in exactly["selectors"]:
+        compile_selector(selector["cel"]["expression"])
+
+
+def test_a_condition_that_is_taken_away_takes_its_selector_along():
+    spec = fresh(Conditions(NVIDIA, memory_gib=79, compute="9.0"))
+    less = written(Conditions(NVIDIA, memory_gib=79), spec)
+    assert len(less["devices"]["requests"][0]["exactly"]["selectors"]) == 1
+    assert "selectors" not in written(Conditions(NVIDIA), spec)["devices"]["requests"][0]["exactly"]
+
+
+def test_another_driver_is_read_by_all_conditions():
+    spec = written(
+        Conditions(NVIDIA, domain="gpu.example.com", memory_gib=79), fresh(Conditions(NVIDIA, memory_gib=79))
+    )
+    (selector,) = spec["devices"]["requests"][0]["exactly"]["selectors"]
+    assert selector["cel"]["expression"].startswith('device.capacity["gpu.example.com"]')
+
+
+EVERY = {"deviceClassName": NVIDIA, "allocationMode": "All"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        (make_spec(), []),
+        (make_spec(selectors=[{"cel": {"expression": EXPRESSIONS[-1]}}]), ["1 selector"]),
+        (make_spec(selectors=[{"cel": {"expression": EXPRESSIONS[0]}}]), []),
+        (make_spec(tolerations=[{"operator": "Exists"}], adminAccess=True), ["1 toleration", "admin access"]),
+        (make_spec(capacity={"requests": {"memory": "10Gi"}}), ["1 amount of capacity"]),
+        (
+            {"devices": {"requests": [{"name": "all", "exactly": EVERY}]}},
+            ["every device that matches"],
+        ),
+        (
+            {
+                "devices": {
+                    **make_spec()["devices"],
+                    "constraints": [{"matchAttribute": "a.io/b"}, {"matchAttribute": "a.io/c"}],
+                    "config": [{"opaque": {"driver": NVIDIA, "parameters": {}}}],
+                }
+            },
+            ["2 constraints", "1 config"],
+        ),
+        (
+            {
+                "devices": {
+                    "requests": [
+                        {
+                            "name": "either",
+                            "firstAvailable": [
+                                {"name": "big", "deviceClassName": NVIDIA},
+                                {"name": "small", "deviceClassName": "mig.nvidia.com"},
+                            ],
+                        },
+                        {"name": "nic", "exactly": {"deviceClassName": "rdma.example.com"}},
+                    ]
+                }
+            },
+            ["1 more alternative", "1 more request"],
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_outside_the_fields_is_counted(spec, words):
+    assert outside_fields(spec) == words
+
+
+@pytest.mark.parametrize("text", ["a: [b", "- a list", "devices: {}", "devices: {requests: all}"])
+def test_what_is_no_spec_stays_yaml_and_says_why(text):
+    form = ProfileForm(QueryDict(mutable=True) | {"source": YAML, "spec_yaml": text})
+    assert switched(form, FIELDS) is None
+    assert form.errors["spec_yaml"]
+
+
+def test_an_empty_form_switches_without_a_word():
+    form = ProfileForm(QueryDict(mutable=True) | {"source": FIELDS, "device_class": "", "title": "T"})
+    assert switched(form, YAML)["title"] == "T"
+
+
+def test_a_malformed_spec_is_left_to_yaml():
+    assert read({"devices": {"requests": "all"}}) is None
+    assert described({"devices": {}}, FIELDS, "devices: {}")["source"] == YAML
