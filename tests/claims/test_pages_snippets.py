@@ -1,4 +1,4 @@
-"""The manifests on the page of a claim, with tabs, options, checks and files; the same over the API."""
+"""The manifests on the page of a claim, with tabs, options, checks and files."""
 
 import ast
 
@@ -7,13 +7,13 @@ import yaml
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
-from rest_framework.test import APIClient
 
 from claims.models import Delivery
 from claims.states import ClaimState
 from cluster.kinds import OPTIONAL
 from inventory import picture
-from inventory.models import Cluster, DeviceClass, Node, ResourceSlice
+from inventory.models import Cluster, ResourceSlice
+from tests.claims.published import mirrored
 from tests.controlplane import machines
 from tests.factories import make_claim, make_spec
 
@@ -21,23 +21,6 @@ pytestmark = pytest.mark.django_db
 
 SPOT = {"karpenter.sh/capacity-type": "spot"}
 TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
-
-
-def mirrored(cluster, *published, nodes=()):
-    """Write classes, slices and nodes into the mirror of a cluster."""
-    for number, one in enumerate(machines.device_classes()):
-        DeviceClass.objects.create(cluster=cluster, uid=f"c{number}", name=one["metadata"]["name"], raw=one)
-    for number, one in enumerate(published):
-        spec = one["spec"]
-        ResourceSlice.objects.create(
-            cluster=cluster, uid=f"s{number}", name=one["metadata"]["name"], raw=one,
-            driver=spec["driver"], pool=spec["pool"]["name"], generation=1, pool_slices=1,
-            node_name=spec["nodeName"],
-        )  # fmt: skip
-    for name, labels, taints in nodes:
-        raw = {"metadata": {"name": name}, "spec": {"taints": taints}}
-        Node.objects.create(cluster=cluster, uid=name, name=name, labels=labels, raw=raw, ready=True)
-    picture.forget()
 
 
 @pytest.fixture
@@ -292,44 +275,3 @@ def test_a_part_costs_the_same_for_one_device_and_for_many(client, alice, claim,
         )  # fmt: skip
     picture.forget()
     assert cost() == few
-
-
-class TestApi:
-    @pytest.fixture
-    def get(self, alice, claim, fleet):
-        made = APIClient()
-        made.force_authenticate(alice)
-        return lambda **query: made.get(f"/api/v1/claims/{claim.pk}/manifest/", query)
-
-    def test_one_kind_with_the_options_of_the_page(self, get):
-        answer = get(kind="job", image="nvidia/cuda:14.0-base", pods=2, network="isolated")
-        assert answer.status_code == 200, answer.json()
-        (snippet,) = answer.json()["snippets"]
-        assert (snippet["key"], snippet["group"], snippet["filename"]) == ("job", "run", "sam2-job.yaml")
-        job, policy = yaml.safe_load_all(snippet["text"])
-        assert job["spec"]["parallelism"] == 2
-        assert policy["kind"] == "NetworkPolicy"
-        assert snippet["cuda"]["level"] == "error"
-        assert snippet["cuda"]["parts"][0]["devices"] == 20
-
-    def test_without_options_all_kinds_come(self, get):
-        found = {one["key"]: one for one in get().json()["snippets"]}
-        assert {"pod", "job", "deployment", "jupyter", "vllm", "triton", "kubectl", "notebook"} <= set(found)
-        assert "pytorchjob" not in found
-        assert found["pod"]["cuda"] is None
-
-    @pytest.mark.parametrize(
-        ("query", "words"),
-        [
-            ({"colour": "red"}, "There is no option colour"),
-            ({"kind": "cobol"}, "cobol"),
-            ({"image": 'a"b'}, "Write an image like"),
-            ({"pods": "many"}, "integer"),
-            ({"tolerate": "unknown:NoSchedule"}, "unknown:NoSchedule"),
-            ({"security": "none at all"}, "not a valid choice"),
-        ],
-    )
-    def test_what_cannot_be_is_422_with_its_sentence(self, get, query, words):
-        answer = get(**query)
-        assert answer.status_code == 422
-        assert words in answer.text
