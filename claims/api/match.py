@@ -39,6 +39,12 @@ class MatchIn(inputs.WishIn):
     )
 
 
+class MatchQuery(MatchIn):
+    """The same in an address, which has no room for profiles with numbers of their own."""
+
+    together = None
+
+
 class QuotaLineOut(serializers.Serializer[Any]):
     label = serializers.CharField()  # type: ignore[assignment]
     before = serializers.IntegerField()
@@ -136,16 +142,15 @@ class MatchView(APIView):
     @extend_schema(request=MatchIn, responses=PreviewOut)
     def post(self, request: Request) -> Response:
         """Work a request out; nothing is made."""
-        return self._answer(request, request.data)
+        return self._answer(request, MatchIn(data=request.data))
 
-    @extend_schema(parameters=[MatchIn], responses=PreviewOut)
+    @extend_schema(parameters=[MatchQuery], responses=PreviewOut)
     def get(self, request: Request) -> Response:
         """Work a request out; nothing is made."""
-        return self._answer(request, request.query_params)
+        return self._answer(request, MatchQuery(data=request.query_params))
 
-    def _answer(self, request: Request, data: Any) -> Response:
+    def _answer(self, request: Request, asked: MatchIn) -> Response:
         user = asker(request)
-        asked = MatchIn(data=data)
         asked.is_valid(raise_exception=True)
         wish = dict(asked.validated_data)
         step, offset = wish.pop("step"), wish.pop("offset")
@@ -153,6 +158,7 @@ class MatchView(APIView):
         wish["cluster"] = inputs.cluster_named(wish["cluster"])
         wish["profile"] = inputs.profile_named(wish["profile"], user)
         wish["alternatives"] = [inputs.profile_named(name, user) for name in wish["alternatives"]]
+        wish["together"] = inputs.further_named(wish.get("together", []), user)
         with_help = wish.pop("help")
         found = preview(by=user, **wish, with_help=with_help)
         left = None if step is None else dropped_of(user, found, step, offset)

@@ -1,0 +1,106 @@
+"""From a manifest back to the request form: which profile asks for the same, or how the nearest differ."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_http_methods
+
+from claims.forms.manifest import ManifestForm
+from claims.forms.profile import YAML
+from claims.importing import Imported, Near, imported
+from claims.models import Approval, Delivery, Profile
+from core.errors import Invalid
+from dra.manifests import to_yaml
+from dra.quota import devices
+from teams.access import asker, teams_where
+from teams.models import Role
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A profile, and the address of the form that it fills."""
+
+    near: Near
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One claim of the file with the ways to ask for it; `editor` are the fields of a new profile."""
+
+    claim: Imported
+    exact: list[Way]
+    nearest: list[Way]
+    editor: list[tuple[str, object]]
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def request_import(request: HttpRequest) -> HttpResponse:
+    """Show where to put the manifest; on POST what is found for it. Nothing is made."""
+    user = asker(request)
+    if not teams_where(user, at_least=Role.MEMBER):
+        raise PermissionDenied(
+            _("You are a member of no team, so there is nobody you could ask for GPUs for.")
+        )
+    if request.method != "POST":
+        return render(request, "claims/request_import.html", {"form": ManifestForm()})
+    form = ManifestForm(request.POST, request.FILES)
+    page: dict[str, Any] = {"form": form}
+    if form.is_valid():
+        known = Profile.objects.visible_to(user).filter(retired_at=None, current__isnull=False)
+        try:
+            claims = imported(
+                form.cleaned_data["manifest"], form.cleaned_data["source"], known.select_related("current")
+            )
+        except Invalid as refusal:
+            form.add_error(None, refusal.message)
+        else:
+            page["found"] = [found_of(one) for one in claims]
+    return render(request, "claims/request_import.html", page, status=200 if form.is_valid() else 422)
+
+
+def found_of(claim: Imported) -> Found:
+    return Found(
+        claim,
+        exact=[Way(near, form_url(claim, near)) for near in claim.exact],
+        nearest=[Way(near, form_url(claim, near)) for near in claim.nearest],
+        editor=editor_fields(claim),
+    )
+
+
+def form_url(claim: Imported, near: Near) -> str:
+    fields: list[tuple[str, object]] = [
+        ("profile", near.profile.slug),
+        ("devices", near.likeness.count),
+        ("delivery", claim.delivery),
+    ]
+    if claim.name:
+        fields.append(("name", claim.name))
+    return f"{reverse('claims:request')}?{urlencode(fields)}"
+
+
+def editor_fields(claim: Imported) -> list[tuple[str, object]]:
+    """Return what fills the editor of profiles with the spec of the file, for somebody to finish."""
+    return [
+        ("edit", "1"),
+        ("source", YAML),
+        ("spec_yaml", to_yaml(claim.spec)),
+        ("slug", claim.name[:40]),
+        ("title", claim.name[:80]),
+        ("max_devices", devices(claim.spec) or 1),
+        ("approval", Approval.LEAD.value),
+        ("default_duration", "24h"),
+        ("max_duration", "14d"),
+        ("grace", "0h"),
+        ("extension", "0h"),
+        ("automatic_devices", 0),
+        *(("deliveries", value) for value in Delivery.values),
+    ]
