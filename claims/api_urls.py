@@ -12,6 +12,7 @@ from claims.api.life import ExtensionViewSet
 from claims.api.lint import LintView
 from claims.api.match import MatchView
 from claims.api.profiles import ProfileViewSet
+from claims.api.quota_requests import QuotaRequestViewSet
 from claims.api.quotas import QuotaViewSet
 
 router = SimpleRouter()
@@ -21,6 +22,7 @@ router.register("approvals", ApprovalViewSet, "api-approval")
 router.register("approval-rules", ApprovalRuleViewSet, "api-approval-rule")
 router.register("delegations", DelegationViewSet, "api-delegation")
 router.register("profiles", ProfileViewSet, "api-profile")
+router.register("quotas/requests", QuotaRequestViewSet, "api-quota-request")  # before the quota of that name
 router.register("quotas", QuotaViewSet, "api-quota")
 
 urlpatterns: list[URLPattern | URLResolver] = [

@@ -26,7 +26,7 @@ def end_overdue(now: datetime) -> None:
                 key=f"quota-request-decided-{asked.pk}",
                 title=_("Nobody decided on more quota for %(team)s") % {"team": asked.team},
                 body=_("Ask again if it is still needed."),
-                url=reverse("claims:quota_request", args=[asked.pk]),
+                url=reverse("claims:quota_request_decision", args=[asked.pk]),
             )
 
 

@@ -8,7 +8,7 @@ from django.utils.translation import gettext_lazy
 from rest_framework import serializers
 
 from claims.forms.durations import parse
-from claims.models import Delivery, Profile
+from claims.models import Delivery, Profile, Quota
 from core.errors import Invalid
 from inventory.models import Cluster
 from teams.models import User
@@ -93,12 +93,36 @@ class EndIn(serializers.Serializer[Any]):
 
 
 class QuotaIn(serializers.Serializer[Any]):
-    """A limit for one device class or for one profile."""
+    """A limit for one device class, for one profile, or (`counts`: claims) for the number of claims."""
 
     team = serializers.CharField(max_length=40)
     device_class = serializers.CharField(max_length=253, allow_blank=True, default="")
     profile = serializers.CharField(max_length=40, allow_blank=True, default="")
-    devices = serializers.IntegerField(min_value=0, max_value=1_000_000)
+    counts = serializers.ChoiceField(choices=Quota.Counts.choices, default=Quota.Counts.DEVICES)
+    devices = serializers.IntegerField(min_value=0, max_value=1_000_000, help_text="The limit")
+    guaranteed = serializers.IntegerField(
+        min_value=0, max_value=1_000_000, default=0, help_text="Of a device class: kept free for the team"
+    )
+
+
+class QuotaRequestIn(serializers.Serializer[Any]):
+    """A wish for a limit of so many `devices` in all, until a moment or for good."""
+
+    team = serializers.CharField(max_length=40)
+    device_class = serializers.CharField(max_length=253, allow_blank=True, default="")
+    profile = serializers.CharField(max_length=40, allow_blank=True, default="")
+    counts = serializers.ChoiceField(choices=Quota.Counts.choices, default=Quota.Counts.DEVICES)
+    devices = serializers.IntegerField(min_value=1, max_value=1_000_000, help_text="The limit in all")
+    until = serializers.DateTimeField(allow_null=True, default=None, help_text="Left out: for good")
+    reason = serializers.CharField(max_length=2000)
+
+
+class QuotaGrantIn(serializers.Serializer[Any]):
+    """What is left out is given as it was asked for."""
+
+    devices = serializers.IntegerField(min_value=1, max_value=1_000_000, allow_null=True, default=None)
+    until = serializers.DateTimeField(allow_null=True, default=None)
+    note = serializers.CharField(max_length=2000, allow_blank=True, default="")
 
 
 def cluster_named(name: str) -> Cluster:

@@ -101,30 +101,6 @@ class TransitionOut(serializers.ModelSerializer[Transition]):
         read_only_fields = fields
 
 
-class QuotaOut(serializers.Serializer[Any]):
-    """A quota and how it stands: `reserved` by pending requests, `over` beyond the limit."""
-
-    id = serializers.UUIDField(source="quota.id")
-    team = serializers.CharField(source="team.slug")
-    device_class = serializers.CharField(source="quota.device_class")
-    profile = serializers.CharField(source="quota.profile.slug", allow_null=True, default=None)
-    limit = serializers.IntegerField()
-    held = serializers.IntegerField()
-    reserved = serializers.IntegerField()
-    free = serializers.IntegerField()
-    over = serializers.IntegerField()
-
-
-class ContributionOut(serializers.Serializer[Any]):
-    claim = ClaimOut()
-    devices = serializers.IntegerField()
-    reserved = serializers.BooleanField()
-
-
-class QuotaDetailOut(QuotaOut):
-    contributions = ContributionOut(many=True)
-
-
 class ProfileOut(serializers.Serializer[Any]):
     """
     A catalogue entry: what it asks of a cluster, its limits, what is free, and whether the asker may request

@@ -9,9 +9,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from claims import services
-from claims.api import inputs, outputs
+from claims.api import inputs, quota_outputs
 from claims.models import Quota
-from claims.quota_parts import contributions
+from claims.quota_parts import parts_of
 from claims.quotas import standing_of
 from teams.access import asker, team_for
 
@@ -19,7 +19,7 @@ from teams.access import asker, team_for
 class QuotaViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Quota]):
     """Quotas of the asker's teams."""
 
-    serializer_class = outputs.QuotaOut
+    serializer_class = quota_outputs.QuotaOut
     queryset = Quota.objects.none()
 
     def get_queryset(self) -> QuerySet[Quota]:
@@ -27,19 +27,26 @@ class QuotaViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.Ge
 
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         page = self.paginate_queryset(self.filter_queryset(self.get_queryset()))
-        return self.get_paginated_response(outputs.QuotaOut(standing_of(page or []), many=True).data)
+        return self.get_paginated_response(quota_outputs.QuotaOut(standing_of(page or []), many=True).data)
 
-    @extend_schema(responses=outputs.QuotaDetailOut)
+    @extend_schema(responses=quota_outputs.QuotaDetailOut)
     def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """One quota with every claim that adds up to its figure."""
+        """One quota with everything that adds up to its figure."""
         quota = self.get_object()
-        shown = outputs.QuotaOut(standing_of([quota])[0]).data
-        parts = outputs.ContributionOut(contributions(quota), many=True).data
-        return Response({**shown, "contributions": parts})
+        shown = quota_outputs.QuotaOut(standing_of([quota])[0]).data
+        parts = parts_of(quota)
+        return Response(
+            {
+                **shown,
+                "contributions": quota_outputs.ContributionOut(parts.claims, many=True).data,
+                "outside_parts": quota_outputs.OutsidePartOut(parts.outside, many=True).data,
+                "raises": quota_outputs.RaiseOut(parts.raises, many=True).data,
+            }
+        )
 
-    @extend_schema(request=inputs.QuotaIn, responses=outputs.QuotaOut)
+    @extend_schema(request=inputs.QuotaIn, responses=quota_outputs.QuotaOut)
     def create(self, request: Request) -> Response:
-        """Set the limit of a team for a device class or a profile. Platform admins only."""
+        """Set a limit of a team: of a device class, a profile, or its claims. Platform admins only."""
         user = asker(request)
         asked = inputs.QuotaIn(data=request.data)
         asked.is_valid(raise_exception=True)
@@ -47,4 +54,4 @@ class QuotaViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.Ge
         said["team"] = team_for(user, said["team"])
         said["profile"] = inputs.profile_named(said["profile"], user) if said["profile"] else None
         quota = services.set_quota(by=user, **said)
-        return Response(outputs.QuotaOut(standing_of([quota])[0]).data, status=status.HTTP_200_OK)
+        return Response(quota_outputs.QuotaOut(standing_of([quota])[0]).data, status=status.HTTP_200_OK)

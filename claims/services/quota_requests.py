@@ -186,7 +186,7 @@ def _tell_admins(asked: QuotaRequest) -> None:
         key=f"quota-request-{asked.pk}",
         title=_("%(person)s asks for more quota of %(team)s: %(what)s") % values,
         body=asked.reason,
-        url=reverse("claims:quota_request", args=[asked.pk]),
+        url=reverse("claims:quota_request_decision", args=[asked.pk]),
         important=True,
     )
 
@@ -208,5 +208,5 @@ def _tell_asker(asked: QuotaRequest) -> None:
         key=f"quota-request-decided-{asked.pk}",
         title=said % values,
         body=asked.decision_note,
-        url=reverse("claims:quota_request", args=[asked.pk]),
+        url=reverse("claims:quota_request_decision", args=[asked.pk]),
     )

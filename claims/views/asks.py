@@ -13,7 +13,9 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
 
 from claims import approvals
+from claims.forms.quota_ask import QuotaGrantForm
 from claims.models import Answer, Extension, QuotaRequest
+from claims.quota_asks import impact_of
 from claims.reasons import reasons_for
 from claims.services.extend import approve_extension, deny_extension
 from claims.services.quota_requests import approve_quota_request, deny_quota_request
@@ -58,6 +60,8 @@ def quota_request_card(request: HttpRequest, request_id: UUID) -> dict[str, Any]
     return ask_card(one, "claims/_quota_request_card.html", reason) | {
         "title": _("More quota for %(team)s") % {"team": one.team},
         "quota_request": one,
+        "quota_impact": impact_of(one),
+        "grant": QuotaGrantForm(initial={"devices": one.devices, "until": one.until}),
         "reasons": reasons_for(one.team) if one.answer == Answer.WAITING else [],
         **thread_of(one, asker(request)),
     }
@@ -116,7 +120,11 @@ def quota_request_approve(request: HttpRequest, request_id: UUID) -> HttpRespons
     one = quota_request_for(request, request_id)
 
     def act() -> str:
-        approve_quota_request(quota_request=one, by=asker(request), note=request.POST.get("note", "")[:500])
+        grant = QuotaGrantForm(request.POST)
+        if not grant.is_valid():
+            raise Invalid(" ".join(message for errors in grant.errors.values() for message in errors))
+        note = request.POST.get("note", "")[:500]
+        approve_quota_request(quota_request=one, by=asker(request), note=note, **grant.cleaned_data)
         return _("%(team)s has the quota that it asked for.") % {"team": one.team}
 
     return answered(request, act, lambda: quota_request_card(request, request_id))

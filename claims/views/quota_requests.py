@@ -57,7 +57,7 @@ def quota_ask(request: HttpRequest) -> HttpResponse:
         page = ask_page(request, form) | {"refusal": refusal}
         return render(request, "claims/quota_ask.html", page, status=refusal.status)
     messages.success(request, _("You have asked for %(n)d more. Platform admins decide.") % {"n": more})
-    return redirect("claims:quota_request", asked.pk)
+    return redirect("claims:quota_request_decision", asked.pk)
 
 
 @require_safe
@@ -91,7 +91,7 @@ def quota_request_withdraw(request: HttpRequest, request_id: UUID) -> HttpRespon
         messages.success(request, _("The request for more quota is withdrawn."))
     except PortalError as refusal:
         messages.error(request, refusal.message)
-    return redirect("claims:quota_request", one.pk)
+    return redirect("claims:quota_request_decision", one.pk)
 
 
 def form_for(request: HttpRequest, **more: object) -> QuotaAskForm:
