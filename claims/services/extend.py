@@ -81,10 +81,10 @@ def approve_extension(*, extension: Extension, by: User, note: str = "") -> Exte
     Raises Forbidden for somebody who may not decide, Conflict if somebody else was first or it is too late.
     """
     claim, extension = _to_decide(extension, by)
-    if extension.answer == Answer.WAITING:
-        if claim.state not in RUNNING or extension.until <= timezone.now():
-            raise Conflict(_("%(claim)s has ended; there is nothing left to extend.") % {"claim": claim})
-        extension.decide(Answer.APPROVED, by=by, note=note.strip())
+    over = claim.state not in RUNNING or extension.until <= timezone.now()
+    if extension.answer == Answer.WAITING and over:
+        raise Conflict(_("%(claim)s has ended; there is nothing left to extend.") % {"claim": claim})
+    if extension.decide(Answer.APPROVED, by=by, note=note.strip()):
         _move_end(claim, extension.until, why=note.strip(), by=by)
         _tell_asker(extension, by)
         return extension

@@ -31,7 +31,8 @@ def test_a_claim_that_has_had_its_time_is_released(ask, lena, gateway):
     claim = ask()
     approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
     tasks.deliver(str(claim.pk))
-    Claim.objects.filter(pk=claim.pk).update(expires_at=timezone.now())
+    now = timezone.now()
+    Claim.objects.filter(pk=claim.pk).update(decided_at=now - claim.duration, expires_at=now)
     tasks.expire()
     claim.refresh_from_db()
     assert claim.state == ClaimState.RELEASED
