@@ -12,13 +12,14 @@ from django.views.decorators.http import require_safe
 from django_filters import ChoiceFilter, FilterSet, ModelChoiceFilter
 
 from claims.drafts import unsent
+from claims.many import Action
 from claims.models import Claim, ClaimQuerySet, Profile
 from claims.states import FINAL, LOOK, ClaimState
 from core.listing import Column, Listing
 from core.times import duration
 from inventory.models import Cluster
-from teams.access import asker
-from teams.models import Team
+from teams.access import asker, teams_where
+from teams.models import Role, Team
 
 LIVE, OVER = "live", "over"
 STATES = [(LIVE, _("Not over")), (OVER, _("Over")), *ClaimState.choices]
@@ -101,9 +102,9 @@ COLUMNS: list[Column[Claim]] = [
 ]
 
 
-@require_safe
-def claims(request: HttpRequest) -> HttpResponseBase:
-    listing = Listing(
+def listing_of(request: HttpRequest) -> Listing[Claim]:
+    """Return the list that the address asks for."""
+    return Listing(
         request,
         Claim.objects.visible_to(request.user).for_list(),
         columns=COLUMNS,
@@ -112,9 +113,16 @@ def claims(request: HttpRequest) -> HttpResponseBase:
         search=("name", "reason", "requested_by__username", "profile_version__profile__title"),
         sort="-created",
     )
-    return listing.respond(
+
+
+@require_safe
+def claims(request: HttpRequest) -> HttpResponseBase:
+    return listing_of(request).respond(
         "claims/list.html",
         {
+            "may_act": bool(teams_where(asker(request), at_least=Role.MEMBER)),
+            "actions": Action.choices,
+            "query": [(name, value) for name, values in request.GET.lists() for value in values],
             "look": {state: {"family": family, "icon": icon} for state, (family, icon) in LOOK.items()},
             "final": FINAL,
             "drafts": unsent(asker(request)).count(),
