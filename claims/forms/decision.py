@@ -57,7 +57,7 @@ class ChangeForm(forms.Form):
     devices = forms.IntegerField(
         required=False, min_value=1, max_value=1024, label=gettext_lazy("Devices per claim")
     )
-    duration = DurationText(required=False, max_length=30, label=gettext_lazy("Duration"))
+    duration = DurationText(required=False, label=gettext_lazy("Duration"))
     spec_hash = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
     note = forms.CharField(required=False, max_length=500, label=gettext_lazy("Note"))
 

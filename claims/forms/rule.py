@@ -45,13 +45,11 @@ class RuleForm(forms.Form):
     )
     automatic_duration = DurationText(
         required=False,
-        max_length=30,
         label=gettext_lazy("And for up to"),
         help_text=gettext_lazy("Like 24h or 3d. Empty: however long."),
     )
     escalate_after = DurationText(
         required=False,
-        max_length=30,
         label=gettext_lazy("Ask platform admins too after"),
         help_text=gettext_lazy("Undecided for so long, like 24h. Empty: never."),
     )

@@ -81,6 +81,10 @@ def to_decide(claim: Claim, by: User, *, spec_hash: str = "") -> tuple[Claim, Ru
     ruling = desk.rules.on(claim)
     if ruling.approval == Approval.BOTH:
         claim = claims.select_for_update(no_key=True, of=("self",)).get(pk=claim.pk)
+    # A lead of two who comes late hears what became of it.
+    late = claim.state != ClaimState.REQUESTED and ruling.approval == Approval.BOTH
+    if late and claim.team_id in desk.teams:
+        return claim, ruling, desk.in_place_of(claim)
     if reason := desk.reason_not_to_decide(claim):
         _stage, consent = approvals.stage_of(claim, ruling)
         if consent is not None and consent.by != by and claim.team_id in desk.teams:

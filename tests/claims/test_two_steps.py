@@ -52,7 +52,7 @@ def test_a_lead_alone_does_not_approve(wish, lena):
 
 def test_the_second_lead_hears_who_consented_first(wish, lena, lars):
     approve(wish, lena)
-    with pytest.raises(Conflict, match="lena consented to sam2 first, on .*; now a platform admin decides"):
+    with pytest.raises(Conflict, match=r"lena consented to sam2 first, on .*; now a platform admin decides"):
         approve(wish, lars)
 
 

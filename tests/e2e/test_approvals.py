@@ -1,0 +1,138 @@
+"""Deciding in Chromium: a question and its answer, less than was asked for, several at once, away, by keys."""
+
+import re
+from datetime import datetime, timedelta
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.e2e.person import Person
+
+pytestmark = [pytest.mark.browser]
+
+
+@pytest.fixture
+def people(simulated, browser):
+    """Return a function that seats somebody of the demo at a browser of their own."""
+    seated = []
+
+    def seat(name):
+        seated.append(Person(browser, simulated.url, name).sign_in())
+        return seated[-1]
+
+    yield seat
+    for person in seated:
+        person.leaves()
+
+
+def test_a_question_is_answered_before_it_is_decided(people):
+    mira, aylin = people("engineer"), people("lead")
+    mira.ask("train-80g", "asked-about", devices=1)
+    aylin.opens_request("asked-about")
+    aylin.page.get_by_text("Ask a question", exact=True).click()
+    aylin.page.get_by_label(re.compile("^Question to")).fill("Would a smaller one do?")
+    aylin.page.get_by_role("button", name="Ask", exact=True).click()
+    expect(aylin.page.get_by_text("nothing is held up by it")).to_be_visible()
+
+    expect(mira.page.locator("#thread-lines").get_by_text("Would a smaller one do?")).to_be_visible()
+    mira.page.reload()
+    mira.page.get_by_label(re.compile("^Text")).fill("No, the batch does not fit.")
+    mira.page.get_by_role("button", name="Send", exact=True).click()
+    expect(mira.page.get_by_text("nothing is held up by it")).to_have_count(0)
+
+    aylin.page.reload()
+    expect(aylin.page.get_by_text("No, the batch does not fit.")).to_be_visible()
+    aylin.approve("asked-about")
+    mira.release()
+
+
+def test_less_is_given_than_was_asked_for(people):
+    mira, aylin = people("engineer"), people("lead")
+    mira.ask("train-80g", "give-less", devices=2)
+    aylin.opens_request("give-less")
+    aylin.page.get_by_role("link", name="With changes…").click()
+    aylin.page.get_by_label("Devices per claim").fill("1")
+    expect(aylin.page.locator("#preview").get_by_text("2 → 1 device")).to_be_visible()
+    aylin.page.get_by_role("button", name="Approve with these changes").click()
+    expect(aylin.page.get_by_text("give-less is approved")).to_be_visible()
+    history = mira.page.locator("#claim-side")
+    expect(history.get_by_text("Approved with changes: 2 → 1 device.")).to_be_visible()
+    mira.release()
+
+
+def test_several_are_decided_at_once(people):
+    mira, aylin = people("engineer"), people("lead")
+    for name in ("bulk-one", "bulk-two"):
+        mira.ask("train-80g", name)
+        mira.sees_state("Waiting for approval")
+    aylin.page.goto("/approvals/?q=bulk-")
+    for name in ("bulk-one", "bulk-two"):
+        aylin.page.get_by_label(f"Choose {name}").check()
+    aylin.page.get_by_role("button", name="Decide on the chosen…").click()
+    expect(aylin.page.get_by_text("2 requests, 2 devices")).to_be_visible()
+    aylin.page.get_by_label(re.compile("^Note")).fill("Not this week.")
+    aylin.page.get_by_role("button", name="Deny 2 requests").click()
+    expect(aylin.page.get_by_text("2 of 2 are denied.")).to_be_visible()
+    mira.page.reload()
+    mira.sees_state("Denied")
+    expect(mira.page.get_by_role("link", name="Ask again")).to_be_visible()
+
+
+def test_a_member_decides_while_the_lead_is_away(people):
+    aylin, jonas, mira = people("lead"), people("jonas"), people("engineer")
+    mira.ask("train-80g", "while-away")
+    aylin.page.goto("/approvals/away/")
+    form = (
+        aylin.page.locator("form", has_text="in Vision")
+        .or_(aylin.page.locator("form", has_text="in vision"))
+        .first
+    )
+    now = datetime.now()  # noqa: DTZ005 - what a person types into a field of local time
+    form.get_by_label("Stand-in").select_option("jonas")
+    form.get_by_label("From").fill(f"{now - timedelta(days=1):%Y-%m-%dT%H:%M}")
+    form.get_by_label("To", exact=True).fill(f"{now + timedelta(days=2):%Y-%m-%dT%H:%M}")
+    form.get_by_role("button", name="Let them decide").click()
+    expect(aylin.page.get_by_text("stands in for you.")).to_be_visible()
+
+    jonas.opens_request("while-away")
+    expect(jonas.page.get_by_text(re.compile("^You decide for"))).to_be_visible()
+    jonas.approve("while-away")
+    history = mira.page.locator("#claim-side")
+    expect(history.get_by_text(re.compile("Approved. For "))).to_be_visible()
+    mira.release()
+    aylin.page.get_by_role("button", name="End it").first.click()
+    expect(aylin.page.get_by_text("does not decide for")).to_be_visible()
+
+
+def test_the_inbox_is_used_by_keys_alone(people):
+    mira, aylin = people("engineer"), people("lead")
+    mira.ask("train-80g", "by-keys")
+    mira.sees_state("Waiting for approval")
+    aylin.page.goto("/approvals/?q=by-keys")
+    aylin.page.keyboard.press("x")
+    expect(aylin.page.get_by_label("Choose by-keys")).to_be_checked()
+    aylin.page.keyboard.press("q")
+    expect(aylin.page.get_by_label(re.compile("^Question to"))).to_be_focused()
+    aylin.page.goto("/approvals/?q=by-keys")
+    aylin.page.keyboard.press("j")
+    expect(aylin.page).to_have_url(re.compile("/approvals/[0-9a-f-]{36}/"))
+    aylin.page.keyboard.press("d")
+    expect(aylin.page.get_by_label(re.compile("^Note"))).to_be_focused()
+    aylin.page.keyboard.type("By keys.")
+    aylin.page.keyboard.press("Escape")
+    aylin.page.locator("body").click(position={"x": 5, "y": 5})
+    aylin.page.keyboard.press("d")
+    expect(aylin.page.get_by_role("button", name="Deny", exact=True)).to_be_focused()
+    aylin.page.keyboard.press("Enter")
+    expect(aylin.page.get_by_text("by-keys is denied")).to_be_visible()
+
+
+def test_a_rule_says_what_it_would_do(people):
+    root = people("admin")
+    root.page.goto("/approvals/rules/new/")
+    root.page.get_by_label("Profile").select_option("train-80g")
+    root.page.get_by_label("Nobody is asked up to").fill("2")
+    effect = root.page.locator("#effect")
+    expect(effect.get_by_text("What this rule would do")).to_be_visible()
+    expect(effect.get_by_role("cell", name="nobody").first).to_be_visible()
+    expect(effect.get_by_text(re.compile("of the last 30 days"))).to_be_visible()
