@@ -101,7 +101,7 @@ def _distance(own: Json, other: Json, like: Likeness) -> tuple[int, int]:
 
 
 def _require_plain(text: str, file: str) -> None:
-    """Refuse what would keep the reader busy: aliases, of which a few make a huge object, and deep nesting."""
+    """Refuse what would keep the reader busy: aliases, a few of which make a huge object, and depth."""
     depth = 0
     try:
         for event in yaml.parse(text, Loader=yaml.SafeLoader):
