@@ -27,6 +27,7 @@ from dra.quantity import Quantity, QuantityError
 from inventory.models import DeviceClass
 
 NAME = "dragoman"
+TOLD = 3  # changed lines that a sentence names
 MARK = ("gpu.dragoman.dev/quota", "team")  # only objects with this label are ever changed or deleted
 
 
@@ -144,7 +145,8 @@ def _look(row: WrittenQuota, found: Manifest | None, before: dict[str, str]) -> 
         if row.seen_hard and not any(_equal(value, known.get(key, "")) for known in (row.seen_hard, before))
     ]
     if changed:
-        row.drift = _("Somebody changed %(what)s.") % {"what": ", ".join(changed)}
+        said = _("Somebody changed %(what)s.") if len(changed) <= TOLD else _("Somebody changed %(what)s, …")
+        row.drift = said % {"what": ", ".join(changed[:TOLD])}
         row.repaired_at = None
 
 
