@@ -49,8 +49,9 @@ class Change:
         return self.entry.title if self.entry else str(self.profile.title if self.profile else self.slug)
 
     @property
-    def diff(self) -> str:
-        return "\n".join(self.spec)
+    def yaml(self) -> str:
+        """The specification of the file."""
+        return to_yaml(in_reading_order(self.entry.spec)) if self.entry else ""
 
     @property
     def changes_something(self) -> bool:

@@ -16,7 +16,9 @@ PASTED = "catalogue.yaml"  # what a text without a file is called in messages
 class CatalogueFileForm(forms.Form):
     """Cleaned, `text` is what stands in the file, and `name` what messages call it."""
 
-    file = forms.FileField(required=False, label=gettext_lazy("File"), widget=forms.FileInput)
+    file = forms.FileField(
+        required=False, label=gettext_lazy("File"), widget=forms.FileInput(attrs={"class": "form-control"})
+    )
     text = forms.CharField(
         required=False,
         strip=False,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from claims.catalogue_files import Entry
 from claims.lint import enabled_clusters
@@ -11,7 +11,7 @@ from claims.models import Profile
 from claims.presets import presets
 from dra.cel import CelError
 from dra.match.funnel import funnel
-from dra.objects import Json, alternatives, requests
+from dra.objects import Ask, Json, alternatives, constraints, requests
 from dra.picture import Picture
 from inventory.picture import picture_of
 
@@ -28,12 +28,6 @@ class Served:
     entry: Entry
     is_there: bool
     counts: Mapping[str, int | None]
-
-    @property
-    def matching(self) -> int | None:
-        """Devices of all clusters; None if any of the counts is."""
-        known = [count for count in self.counts.values() if count is not None]
-        return sum(known) if len(known) == len(self.counts) else None
 
 
 def served(only: Iterable[str] = ()) -> list[Served]:
@@ -57,17 +51,41 @@ def served(only: Iterable[str] = ()) -> list[Served]:
 
 
 def matching(picture: Picture, spec: Json) -> int | None:
-    """Return how many devices of the picture the requests of `spec` could take, constraints aside."""
-    all_of_them = 0
+    """
+    Return how many devices of the picture the requests of `spec` could take.
+
+    A device without the attribute of a constraint is never chosen; whether enough of them agree on its value
+    is not looked at.
+    """
+    taken = 0
     try:
         for request in requests(spec):
             accepted = 0
             for ask in alternatives(request):
-                if ask.class_name in picture.class_by_name:
-                    accepted |= funnel(picture, ask).accepted
+                if ask.class_name not in picture.class_by_name:
+                    continue
+                found = funnel(picture, with_attributes(ask, spec))
+                if found.failing:
+                    return None
+                accepted |= found.accepted
             if not accepted:
                 return 0
-            all_of_them |= accepted
+            taken |= accepted
     except CelError:
         return None
-    return all_of_them.bit_count()
+    return taken.bit_count()
+
+
+def with_attributes(ask: Ask, spec: Json) -> Ask:
+    """Return what is asked for, and that the devices have the attributes that constraints compare."""
+    names = {ask.request, ask.result_name}
+    compared = [
+        str(one["matchAttribute"])
+        for one in constraints(spec)
+        if one.get("matchAttribute") and (not one.get("requests") or names & set(one["requests"]))
+    ]
+    more = [
+        {"cel": {"expression": f'"{name}" in device.attributes["{domain}"]'}}
+        for domain, _slash, name in (one.partition("/") for one in compared)
+    ]
+    return replace(ask, raw={**ask.raw, "selectors": [*(ask.raw.get("selectors") or ()), *more]})

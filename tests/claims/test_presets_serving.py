@@ -1,0 +1,49 @@
+"""How many devices a preset would find, whatever is free now."""
+
+import pytest
+
+from claims.presets import presets
+from claims.presets.serving import matching
+from dra.picture import Picture
+from tests.factories import make_spec
+from tests.scheduler.hardware import CASES, every_class
+
+SPECS = {entry.slug: entry.spec for entry in presets()}
+
+
+def picture(*presets_of_machines):
+    slices = [one for case in CASES if case.preset in presets_of_machines for one in case.machine(case.name)]
+    return Picture(classes=every_class(), slices=slices)
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_what_a_preset_was_made_for_is_counted(case):
+    assert matching(picture(case.preset), SPECS[case.preset]) >= len(case.gets)
+
+
+@pytest.mark.parametrize(
+    ("preset", "machine", "count"),
+    [
+        ("train-nvswitch", "train-nvswitch", 8),
+        ("train-nvswitch", "whole-node", 0),  # no device has the attribute of the constraint
+        ("gpu-with-nic", "gpu-with-nic", 5),  # four GPUs, and the NIC with RDMA
+        ("gpu-with-nic", "whole-node", 0),  # no NIC at all
+        ("mig-mix", "mig-mix", 4),
+        ("real-time-share", "whole-node", 0),
+        ("tpu-host", "whole-node", 0),
+    ],
+)
+def test_a_request_without_a_device_leaves_nothing(preset, machine, count):
+    assert matching(picture(machine), SPECS[preset]) == count
+
+
+def test_a_class_that_is_missing_matches_nothing():
+    assert matching(Picture(classes=[], slices=[]), SPECS["mps"]) == 0
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["cidr('10.0.0.0/8').containsIP(device.driver)", 'device.attributes["gpu.nvidia.com"].missing == "x"'],
+)
+def test_a_selector_that_cannot_be_run_or_fails_is_unknown(expression):
+    assert matching(picture("mps"), make_spec(selectors=[{"cel": {"expression": expression}}])) is None
