@@ -12,6 +12,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from claims.catalogue_files import in_reading_order
 from claims.models import Approval, ProfileVersion
 from core.times import duration
 from dra.canonical import canonical
@@ -39,6 +40,9 @@ class Line:
     sign: str
     text: str
 
+    def __str__(self) -> str:
+        return self.text if self.sign == "@" else self.sign + self.text
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
@@ -55,9 +59,14 @@ def spec_lines(before: Json, after: Json, *, old: str = "", new: str = "") -> li
 
     `old` and `new` name the two sides.
     """
-    sides = [to_yaml(canonical(spec)).splitlines() for spec in (before, after)]
+    sides = [text_of(spec).splitlines() for spec in (before, after)]
     lines = list(unified_diff(*sides, fromfile=old, tofile=new, n=3, lineterm=""))
     return [Line(line[:1], line[1:]) if line[:1] in "+- " else Line("@", line) for line in lines[2:]]
+
+
+def text_of(spec: Json) -> str:
+    """Return a spec as YAML so that two which mean the same read the same, names before what they name."""
+    return to_yaml(in_reading_order(canonical(spec)))
 
 
 def limit_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]:

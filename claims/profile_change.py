@@ -44,6 +44,12 @@ def proposed(old: ProfileVersion, spec: dict[str, Any], limits: Mapping[str, Any
     return _difference(old, spec, limits, to=f"v{old.number + 1}")
 
 
+def versions_of(profile: Profile) -> QuerySet[ProfileVersion]:
+    """Return all versions, newest first, each with how many claims have it (`used`), over or not."""
+    rows = profile.versions.select_related("created_by").annotate(used=Count("claims"))
+    return rows.order_by("-number")  # grouped rows have no order of their own
+
+
 def opens(profile: Profile, teams: Collection[Team]) -> tuple[list[str], list[str]]:
     """Return the slugs of the teams that it is open to, and would be; none: everybody."""
     return sorted(team.slug for team in profile.teams.all()), sorted(team.slug for team in teams)

@@ -7,8 +7,10 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from claims.alternatives import standing_of
+from claims.behind import trouble_of
 from claims.manifests import kind_of
-from claims.models import Allocation, Approval, Claim, Delivery, Transition
+from claims.models import Allocation, Claim, Delivery, Transition
+from claims.sightings import look
 from claims.states import ClaimState
 
 
@@ -76,6 +78,9 @@ class AlternativeOut(serializers.Serializer[Any]):
 class ClaimDetailOut(ClaimOut):
     """A claim with its spec and the devices that it holds now."""
 
+    problem_code = serializers.SerializerMethodField(
+        help_text="Of what others did to its object: deleted, replaced …; empty for any other problem"
+    )
     allocations = AllocationOut(many=True, source="held_now")
     alternatives = serializers.SerializerMethodField(
         help_text="In the order of preference, or all together; empty for a claim of one profile"
@@ -83,8 +88,22 @@ class ClaimDetailOut(ClaimOut):
 
     class Meta:
         model = Claim
-        fields = (*ClaimOut.Meta.fields, "spec", "object_uid", "replaces", "allocations", "alternatives")
+        fields = (
+            *ClaimOut.Meta.fields,
+            "problem_code",
+            "spec",
+            "object_uid",
+            "replaces",
+            "allocations",
+            "alternatives",
+        )
         read_only_fields = fields
+
+    def get_problem_code(self, claim: Claim) -> str:
+        if not claim.problem:
+            return ""
+        trouble = trouble_of(claim, look([claim])[claim.pk])
+        return trouble.code if trouble else ""
 
     @extend_schema_field(AlternativeOut(many=True))
     def get_alternatives(self, claim: Any) -> Any:  # Any: a query has set `held_now`
@@ -99,35 +118,6 @@ class TransitionOut(serializers.ModelSerializer[Transition]):
         model = Transition
         fields = ("old", "new", "why", "by", "at")
         read_only_fields = fields
-
-
-class ProfileOut(serializers.Serializer[Any]):
-    """
-    A catalogue entry: what it asks of a cluster, its limits, what is free, and whether the asker may request
-    it.
-    """
-
-    id = serializers.UUIDField(source="profile.id")
-    slug = serializers.CharField(source="profile.slug")
-    title = serializers.CharField(source="profile.title")
-    use = serializers.CharField(source="profile.use")
-    version = serializers.IntegerField(source="version.number")
-    spec = serializers.JSONField(source="version.spec")
-    spec_hash = serializers.CharField(source="version.spec_hash")
-    scalable = serializers.CharField(source="version.scalable")
-    max_devices = serializers.IntegerField(source="version.max_devices")
-    max_duration = SecondsField(source="version.max_duration")
-    default_duration = SecondsField(source="version.default_duration")
-    deliveries = serializers.ListField(
-        child=serializers.ChoiceField(choices=Delivery.choices), source="version.deliveries"
-    )
-    approval = serializers.ChoiceField(choices=Approval.choices, source="version.approval")
-    approval_sentence = serializers.CharField()
-    free = serializers.IntegerField(allow_null=True, help_text="Devices that match and are free now")
-    total = serializers.IntegerField(allow_null=True, help_text="Devices that match")
-    products = serializers.ListField(child=serializers.CharField())
-    may_request = serializers.BooleanField()
-    reason = serializers.CharField(help_text="Why it may not be requested")
 
 
 class MatchStepOut(serializers.Serializer[Any]):

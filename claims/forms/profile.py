@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-import yaml
 from django import forms
 from django.core.validators import RegexValidator
 from django.http import QueryDict
@@ -15,6 +14,7 @@ from django.utils.translation import gettext_lazy
 
 from claims.forms.durations import DurationText
 from claims.forms.selectors import Conditions, fresh, read, written
+from claims.forms.spec_text import spec_in
 from claims.models import Profile
 from claims.models.profile import Approval, Delivery
 from dra import validation
@@ -219,19 +219,10 @@ class ProfileForm(forms.Form):
 
     def from_yaml(self) -> dict[str, Any]:
         try:
-            spec = yaml.safe_load(self.cleaned_data.get("spec_yaml") or "")
-        except yaml.YAMLError as error:
-            self.add_error("spec_yaml", _("This is not YAML: %(why)s") % {"why": error})
+            return spec_in(self.cleaned_data.get("spec_yaml") or "")
+        except ValueError as error:
+            self.add_error("spec_yaml", str(error))
             return {}
-        if not isinstance(spec, dict):
-            self.add_error("spec_yaml", _("Write the spec of a ResourceClaim, which begins with devices."))
-            return {}
-        # A whole ResourceClaim pasted from a manifest means its spec.
-        return (
-            spec["spec"]
-            if spec.get("kind") == "ResourceClaim" and isinstance(spec.get("spec"), dict)
-            else spec
-        )
 
 
 def begin(profile: Profile) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """The catalogue is written by platform admins; a version, once made, never changes."""
 
+import json
 from collections.abc import Collection
 from datetime import timedelta
 from typing import Any
@@ -44,9 +45,11 @@ def save_profile(
     automatic_devices: int = 0,
     automatic_duration: timedelta | None = None,
     base: int | None = None,
+    dry_run: bool = False,
 ) -> ProfileVersion:
     """
     Make or change a profile; return its current version, which is a new one only if spec or limits changed.
+    With `dry_run` everything is checked and nothing is kept.
 
     Requests keep the version they asked for. `base` is the number of the version that was changed. Raises
     Forbidden, Invalid with all problems, and Conflict for a taken slug or if somebody else has saved another
@@ -67,9 +70,11 @@ def save_profile(
     }
     if profile is not None and base is not None:
         _require_unmoved(profile, base, spec, limits)
-    return write_profile(
+    version = write_profile(
         by=by, profile=profile, slug=slug, title=title, use=use, teams=teams, spec=spec, limits=limits
     )
+    transaction.set_rollback(dry_run)
+    return version
 
 
 def write_profile(
@@ -143,6 +148,8 @@ def restore_profile(*, by: User, profile: Profile) -> Profile:
 def problems_of(slug: str, title: str, spec: dict[str, Any], limits: dict[str, Any]) -> list[str]:
     """Return everything that is wrong with a profile on its own; teams and other profiles do not count."""
     problems = [*_page_problems(slug, title), *_limit_problems(spec, limits)]
+    if "\\u0000" in json.dumps(spec):
+        problems.append(_("The spec has a character that cannot be stored."))
     return problems + [problem.message for problem in validation.problems(spec)]
 
 

@@ -11,12 +11,11 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from claims.catalogue import entries
+from claims.differences import text_of
 from claims.models import Profile
 from claims.sharing import isolation_of
 from claims.views.catalogue import Card, ages_of, card_of
 from core.times import duration
-from dra.canonical import canonical
-from dra.manifests import to_yaml
 from dra.objects import Json
 from teams.access import asker
 
@@ -77,6 +76,6 @@ def rows_of(cards: Sequence[Card]) -> list[Row]:
 
 def spec_columns(specs: Sequence[Json]) -> list[list[SpecLine]]:
     """Return the lines of each spec as YAML; marked are those that some other spec does not have."""
-    texts = [to_yaml(canonical(spec)).splitlines() for spec in specs]
+    texts = [text_of(spec).splitlines() for spec in specs]
     common = set(texts[0]).intersection(*texts[1:]) if texts else set()
     return [[SpecLine(line, line not in common) for line in lines] for lines in texts]

@@ -23,7 +23,7 @@ from claims.cautions import cautions
 from claims.lint import catalogue_report
 from claims.models import Approval, Profile, ProfileVersion
 from claims.models.profile import ProfileQuerySet
-from claims.profile_change import between, drafts_with, live_claims
+from claims.profile_change import between, drafts_with, live_claims, versions_of
 from claims.sharing import isolation_of
 from claims.states import FINAL, ClaimState
 from claims.views.catalogue import card_of
@@ -205,9 +205,8 @@ def profile_restore(request: HttpRequest, slug: str) -> HttpResponse:
 def versions_page(found: Profile) -> dict[str, Any]:
     """Return every version, newest first, and the current specification as YAML."""
     spec = found.current.spec if found.current else {}
-    versions = found.versions.select_related("created_by").annotate(used=Count("claims"))
     return {
-        "versions": versions,
+        "versions": versions_of(found),
         "spec_yaml": to_yaml(spec) if spec else "",
     }
 

@@ -45,8 +45,7 @@ def test_a_profile_of_other_teams_is_not_found(alice, vision):
     assert client(alice).get("/api/v1/profiles/theirs/").status_code == 404
 
 
-def test_profiles_are_read_only(root, train):
-    assert client(root).post("/api/v1/profiles/", {}).status_code == 405
+def test_profiles_are_retired_not_deleted(root, train):
     assert client(root).delete("/api/v1/profiles/train-80/").status_code == 405
 
 

@@ -1,0 +1,186 @@
+"""What the API takes and gives of the catalogue."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from django.utils.translation import gettext as _
+from rest_framework import serializers
+
+from claims.api.inputs import SpelledDuration
+from claims.api.outputs import SecondsField
+from claims.catalogue_filter import SORTS, Wanted
+from claims.models import Approval, Delivery
+from claims.sharing import Sharing
+from teams.models import Team
+
+
+class ProfilesIn(serializers.Serializer[Any]):
+    """The filters of the catalogue; what is unknown of a profile meets no condition."""
+
+    q = serializers.CharField(max_length=200, default="", allow_blank=True, help_text="Words")
+    memory = serializers.IntegerField(
+        min_value=1, required=False, help_text="GB that every matching device has at least"
+    )
+    model = serializers.CharField(max_length=120, default="", allow_blank=True, help_text="Product, in full")
+    sharing = serializers.ChoiceField(choices=Sharing.choices, required=False)
+    price = serializers.DecimalField(
+        max_digits=9, decimal_places=4, min_value=0, required=False, help_text="Per device and hour at most"
+    )
+    free = serializers.BooleanField(default=False, help_text="A device is free now")
+    mine = serializers.BooleanField(default=False, help_text="The asker may request it")
+    automatic = serializers.BooleanField(default=False, help_text="Some requests need no approval")
+    sort = serializers.ChoiceField(choices=list(SORTS), required=False)
+
+    @property
+    def wanted(self) -> Wanted:
+        said = self.validated_data
+        return Wanted(
+            words=said["q"],
+            memory_gb=said.get("memory"),
+            model=said["model"],
+            sharing=said.get("sharing", ""),
+            price=said.get("price"),
+            free=said["free"],
+            mine=said["mine"],
+            automatic=said["automatic"],
+        )
+
+
+class LimitsOut(serializers.Serializer[Any]):
+    """The limits of a version; durations in seconds."""
+
+    scalable = serializers.CharField(help_text="Name of the request whose count the asker chooses")
+    max_devices = serializers.IntegerField()
+    max_duration = SecondsField()
+    default_duration = SecondsField()
+    grace = SecondsField()
+    extension = SecondsField()
+    deliveries = serializers.ListField(child=serializers.ChoiceField(choices=Delivery.choices))
+    approval = serializers.ChoiceField(choices=Approval.choices)
+    automatic_devices = serializers.IntegerField(help_text="Up to so many nobody is asked")
+    automatic_duration = SecondsField(allow_null=True)
+
+
+class TypicalOut(serializers.Serializer[Any]):
+    """Waits of the past 30 days; median and nine of ten in seconds, null while there are fewer than 5."""
+
+    count = serializers.IntegerField()
+    median = SecondsField(allow_null=True)
+    most = SecondsField(allow_null=True, help_text="Nine of ten waited no longer")
+
+
+class WaitsOut(serializers.Serializer[Any]):
+    decision = TypicalOut(help_text="From the request to what a person decided")
+    device = TypicalOut(help_text="From the approval to the first device")
+
+
+class ProfileOut(serializers.Serializer[Any]):
+    """
+    A catalogue entry: what it asks of a cluster, its limits, what is free, and whether the asker may request
+    it.
+    """
+
+    id = serializers.UUIDField(source="profile.id")
+    slug = serializers.CharField(source="profile.slug")
+    title = serializers.CharField(source="profile.title")
+    use = serializers.CharField(source="profile.use")
+    retired_at = serializers.DateTimeField(source="profile.retired_at", allow_null=True)
+    version = serializers.IntegerField(source="version.number")
+    spec = serializers.JSONField(source="version.spec")
+    spec_hash = serializers.CharField(source="version.spec_hash")
+    scalable = serializers.CharField(source="version.scalable")
+    max_devices = serializers.IntegerField(source="version.max_devices")
+    max_duration = SecondsField(source="version.max_duration")
+    default_duration = SecondsField(source="version.default_duration")
+    grace = SecondsField(source="version.grace")
+    extension = SecondsField(source="version.extension")
+    deliveries = serializers.ListField(
+        child=serializers.ChoiceField(choices=Delivery.choices), source="version.deliveries"
+    )
+    approval = serializers.ChoiceField(choices=Approval.choices, source="version.approval")
+    approval_sentence = serializers.CharField()
+    automatic_devices = serializers.IntegerField(source="version.automatic_devices")
+    automatic_duration = SecondsField(source="version.automatic_duration", allow_null=True)
+    free = serializers.IntegerField(allow_null=True, help_text="Devices that match and are free now")
+    total = serializers.IntegerField(allow_null=True, help_text="Devices that match")
+    products = serializers.ListField(child=serializers.CharField())
+    memory = serializers.IntegerField(
+        allow_null=True, help_text="Bytes that every matching device has at least"
+    )
+    sharing = serializers.ListField(child=serializers.ChoiceField(choices=Sharing.choices))
+    price = serializers.DecimalField(
+        max_digits=12, decimal_places=4, allow_null=True, help_text="Of one device and hour at most"
+    )
+    waits = WaitsOut()
+    may_request = serializers.BooleanField()
+    reason = serializers.CharField(help_text="Why it may not be requested")
+
+
+class VersionOut(LimitsOut):
+    """A version; it never changes."""
+
+    number = serializers.IntegerField()
+    spec = serializers.JSONField()
+    spec_hash = serializers.CharField()
+    created_by = serializers.CharField(source="created_by.username", allow_null=True, default=None)
+    created_at = serializers.DateTimeField()
+    current = serializers.BooleanField()
+    claims = serializers.IntegerField(source="used", help_text="Claims that have it, over or not")
+
+
+class ChangeOut(serializers.Serializer[Any]):
+    limit = serializers.CharField(source="label")
+    before = serializers.CharField()
+    after = serializers.CharField()
+
+
+class PlanOut(serializers.Serializer[Any]):
+    """What saving would change; `version` is the number that the profile would then have."""
+
+    version = serializers.IntegerField()
+    makes_version = serializers.BooleanField()
+    spec_diff = serializers.CharField(help_text="Unified diff of the specs as YAML; empty: the same")
+    limits = ChangeOut(many=True)
+    live_claims = serializers.IntegerField(help_text="Claims that are not over and keep their version")
+
+
+class ChangeProfileIn(serializers.Serializer[Any]):
+    """The whole of a profile: what is left out gets its default, not what it was."""
+
+    title = serializers.CharField(max_length=80)
+    use = serializers.CharField(max_length=1000, default="", allow_blank=True)
+    teams = serializers.SlugRelatedField(
+        slug_field="slug", queryset=Team.objects.all(), many=True, default=list, help_text="None: everybody"
+    )
+    spec = serializers.DictField(help_text="Of a ResourceClaim, resource.k8s.io/v1")
+    scalable = serializers.CharField(max_length=63, default="", allow_blank=True)
+    max_devices = serializers.IntegerField(min_value=1, max_value=1024, default=1)
+    max_duration = SpelledDuration(default=timedelta(days=14))
+    default_duration = SpelledDuration(default=timedelta(hours=24))
+    grace = SpelledDuration(default=timedelta(0))
+    extension = SpelledDuration(default=timedelta(0))
+    deliveries = serializers.ListField(
+        child=serializers.ChoiceField(choices=Delivery.choices), default=list(Delivery.values)
+    )
+    approval = serializers.ChoiceField(choices=Approval.choices, default=Approval.LEAD)
+    automatic_devices = serializers.IntegerField(min_value=0, max_value=1024, default=0)
+    automatic_duration = SpelledDuration(default=None, allow_null=True)
+    base = serializers.IntegerField(
+        min_value=1, required=False, help_text="Number of the version that was changed; another one: 409"
+    )
+
+    def validate_deliveries(self, value: list[str]) -> list[str]:
+        return [one for one in Delivery.values if one in value]
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if attrs["default_duration"] > attrs["max_duration"]:
+            raise serializers.ValidationError(
+                {"default_duration": _("The usual duration is longer than the longest.")}
+            )
+        return attrs
+
+
+class NewProfileIn(ChangeProfileIn):
+    slug = serializers.CharField(max_length=40)
