@@ -50,6 +50,12 @@ class PodView:
         return str(stages.LOOKS[self.stage].label)
 
     @property
+    def workload(self) -> str:
+        """Return what made the pod, as "Job train"; "" for a pod that somebody made by hand."""
+        owners = (self.pod.raw.get("metadata") or {}).get("ownerReferences") or []
+        return next((f"{one['kind']} {one['name']}" for one in owners if one.get("controller")), "")
+
+    @property
     def look(self) -> stages.StageLook:
         return stages.LOOKS[self.stage]
 

@@ -18,6 +18,7 @@ from claims.alternatives import Standing, wish_of, with_profiles
 from claims.approvals import may_decide
 from claims.explain import explain
 from claims.models import Claim
+from claims.room import room_of
 from claims.services.end import reason_not_to_end
 from claims.states import LOOK, ClaimState
 from claims.views.facts import Facts, facts_of
@@ -117,6 +118,7 @@ def page_of(facts: Facts, user: User) -> dict[str, Any]:
         "age": facts.age,
         "past_count": 0 if facts.held else claim.allocations.count(),
         "consumers": found.pods,
+        "room": room_of(claim, facts.seen),
         "history": [
             (each, Look(*LOOK[each.new]))
             for each in claim.history.select_related("by").order_by("-at", "-pk")

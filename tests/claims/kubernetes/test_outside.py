@@ -72,7 +72,8 @@ def test_deleted_by_somebody_else_it_fails_and_its_owner_hears_of_it(
     found, code = seen(claim)
     assert (found.state, code) == (ClaimState.FAILED, behind.DELETED)
     assert found.problem.startswith(f"ResourceClaim {claim.name} was deleted in fra-1 by somebody other")
-    assert {notice.user for notice in Notice.objects.filter(important=True)} == {alice, root}
+    told = Notice.objects.filter(title=f"{claim.name} was deleted by somebody else", important=True)
+    assert {notice.user for notice in told} == {alice, root}
 
 
 def test_made_again_as_it_was_it_can_be_accepted(approved, admin, kubectl, seen, root):
