@@ -6,6 +6,7 @@ What teams hold and reserve, against what they may, and what a request would do 
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from urllib.parse import urlencode
 
 from django.db.models import Q
 from django.utils.translation import gettext as _
@@ -92,6 +93,8 @@ class Standing:
 class QuotaLine:
     """
     What a request of `needs` devices does to one quota. `standing` is None where the team has no such quota.
+
+    `ask` is the query of the page on which more of it is asked for, "" where more would not help.
     """
 
     label: str
@@ -99,6 +102,7 @@ class QuotaLine:
     needs: int
     fits: bool
     sentence: str  # with the numbers, whether it fits or not
+    ask: str = ""
 
     @property
     def before(self) -> int:
@@ -228,7 +232,10 @@ def _line(label: str, standing: Standing | None, team: Team, needs: int) -> Quot
             "what": label,
             "need": need,
         }
-        return QuotaLine(label, None, needs, fits=False, sentence=sentence)
+        ask = urlencode({"team": team.slug, "device_class": label, "more": needs})
+        return QuotaLine(label, None, needs, fits=False, sentence=sentence, ask=ask)
     fits = standing.used + needs <= standing.limit
     sentence = _("%(standing)s; %(need)s.") % {"standing": standing.sentence, "need": need}
-    return QuotaLine(label, standing, needs, fits=fits, sentence=sentence)
+    lacks = standing.used + needs - standing.limit
+    ask = "" if fits else urlencode({"quota": standing.quota.pk, "more": lacks})
+    return QuotaLine(label, standing, needs, fits=fits, sentence=sentence, ask=ask)

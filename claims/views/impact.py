@@ -88,7 +88,9 @@ def quotas_of(claim: Claim) -> list[QuotaImpact]:
             each,
             by_profile[each.quota.profile_id]
             if each.quota.profile_id
-            else charge.get(each.quota.device_class, 0),
+            else charge.get(each.quota.device_class, 0)
+            if each.quota.device_class
+            else claim.parallel,
         )
         for each in standing_of(rows)
     ]

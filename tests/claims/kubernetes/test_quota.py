@@ -1,0 +1,145 @@
+"""Quotas that the portal keeps, on the real control plane: Kubernetes refuses at exactly the limit."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from claims import delivery, manifests, quota_tasks, services, tasks, written_quotas
+from claims.models import Quota, QuotaRaise, TeamNamespace, WrittenQuota
+from claims.states import ClaimState
+from cluster.errors import Refused
+from cluster.kinds import POD, RESOURCE_CLAIM, RESOURCE_QUOTA
+from core.errors import QuotaExceeded
+from inventory.models import Cluster
+from inventory.sync.once import sync_once
+from tests.claims.kubernetes.conftest import PATIENCE
+from tests.controlplane.client import eventually
+from tests.factories import GPU_CLASS, make_spec
+
+pytestmark = [pytest.mark.controlplane, pytest.mark.django_db(transaction=True)]
+DEVICES = f"{GPU_CLASS}.deviceclass.resource.k8s.io/devices"
+
+
+@pytest.fixture
+def namespace(vision, fra):
+    return TeamNamespace.objects.get(team=vision, cluster=fra).namespace
+
+
+@pytest.fixture
+def kept(gateway, fra, namespace, monkeypatch):
+    """`fra` keeps quotas; call it to bring them in line, and to wait until Kubernetes counts by them."""
+    Cluster.objects.filter(pk=fra.pk).update(write_quotas=True)
+    monkeypatch.setattr("claims.quota_writing.gateway_for", delivery.gateway_for)
+    sync_once(fra, gateway)
+
+    def keep():
+        quota_tasks.tend()
+        row = WrittenQuota.objects.select_related("place__team", "place__cluster").get()
+        assert row.problem == ""
+
+        def counted():
+            found = gateway.get(RESOURCE_QUOTA, "dragoman", namespace=namespace)
+            status = found.get("status") or {}
+            return status.get("used") is not None and not written_quotas.is_behind(row.place, gateway)
+
+        eventually(counted, seconds=PATIENCE, what="Kubernetes counts by the quota")
+        return row
+
+    return keep
+
+
+def by_hand(admin, namespace, name, count):
+    wish = {"metadata": {"name": name, "namespace": namespace}, "spec": make_spec(count)}
+    return admin.create(RESOURCE_CLAIM, wish)
+
+
+def used(gateway, namespace):
+    found = gateway.get(RESOURCE_QUOTA, "dragoman", namespace=namespace)
+    return (found.get("status") or {}).get("used", {}).get(DEVICES)
+
+
+def test_past_the_portal_the_cluster_refuses_at_exactly_the_limit(
+    approved, kept, admin, gateway, namespace, quota
+):
+    Quota.objects.update(devices=4)
+    kept()
+    claim = approved(devices=2)
+    assert claim.state == ClaimState.PROVISIONED
+    with pytest.raises(Refused, match="exceeded quota: dragoman"):
+        by_hand(admin, namespace, "too-much", 3)
+    by_hand(admin, namespace, "just-fits", 2)
+    with pytest.raises(Refused, match="exceeded quota: dragoman"):
+        by_hand(admin, namespace, "one-more", 1)
+    eventually(lambda: used(gateway, namespace) == "4", seconds=PATIENCE, what="four counted")
+
+
+def test_a_class_without_a_quota_may_be_held_by_nobody(kept, admin, namespace, quota):
+    kept()
+    wish = {"metadata": {"name": "mig", "namespace": namespace}, "spec": make_spec(1, "mig.nvidia.com")}
+    with pytest.raises(Refused, match="exceeded quota: dragoman"):
+        admin.create(RESOURCE_CLAIM, wish)
+
+
+def test_what_is_made_by_hand_counts_in_the_portal(kept, admin, gateway, namespace, fra, quota, ask):
+    kept()
+    by_hand(admin, namespace, "by-hand", 6)
+    sync_once(fra, gateway)
+    with pytest.raises(QuotaExceeded, match="uses 6 outside the portal"):
+        ask(devices=3)
+
+
+def test_a_limit_that_somebody_changed_or_deleted_is_put_right(kept, admin, gateway, namespace, root, quota):
+    kept()
+    hard = gateway.get(RESOURCE_QUOTA, "dragoman", namespace=namespace)["spec"]["hard"]
+    names = {"name": "dragoman", "namespace": namespace, "labels": dict([written_quotas.MARK])}
+    wild = {"metadata": names, "spec": {"hard": hard | {DEVICES: "99"}}}
+    admin.apply(RESOURCE_QUOTA, wild, force=True)
+    row = kept()
+    assert row.drift == f"Somebody changed {DEVICES} from 8 to 99."
+    assert gateway.get(RESOURCE_QUOTA, "dragoman", namespace=namespace)["spec"]["hard"][DEVICES] == "8"
+    admin.delete(RESOURCE_QUOTA, "dragoman", namespace=namespace)
+    assert kept().drift == "Somebody deleted the ResourceQuota."
+
+
+def test_a_raise_ends_and_what_is_held_stays(kept, approved, admin, gateway, namespace, quota, fra, until):
+    Quota.objects.update(devices=2)
+    given = QuotaRaise.objects.create(quota=quota, devices=2, ends_at=timezone.now() + timedelta(hours=1))
+    kept()
+    claim = approved(devices=4)
+    pod = admin.create(POD, manifests.pod_of(claim))
+    until(claim, ClaimState.ALLOCATED)
+    start = timezone.now() - timedelta(hours=1)
+    QuotaRaise.objects.filter(pk=given.pk).update(starts_at=start, ends_at=timezone.now())
+    kept()
+    assert gateway.get(RESOURCE_QUOTA, "dragoman", namespace=namespace)["spec"]["hard"][DEVICES] == "2"
+    found = gateway.get(RESOURCE_CLAIM, claim.name, namespace=namespace)
+    assert found["status"]["reservedFor"][0]["uid"] == pod["metadata"]["uid"]
+    with pytest.raises(Refused, match="exceeded quota: dragoman"):
+        by_hand(admin, namespace, "one-more", 1)
+
+
+def test_a_limit_raised_a_moment_ago_does_not_send_a_claim_back(kept, ask, lena, quota):
+    """Kubernetes admits by what its controller copied to the status: the delivery waits for it."""
+    Quota.objects.update(devices=2)
+    kept()
+    Quota.objects.update(devices=6)
+    claim = ask(devices=6)
+    services.approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
+
+    def delivered():
+        tasks.sweep()
+        claim.refresh_from_db()
+        assert claim.state in (ClaimState.APPROVED, ClaimState.PROVISIONED)
+        return claim.state == ClaimState.PROVISIONED
+
+    eventually(delivered, seconds=PATIENCE, what="the claim delivered")
+
+
+def test_switched_off_the_object_is_gone_and_the_claims_stay(kept, approved, gateway, namespace, fra, quota):
+    kept()
+    claim = approved(devices=2)
+    Cluster.objects.filter(pk=fra.pk).update(write_quotas=False)
+    quota_tasks.tend()
+    assert gateway.get(RESOURCE_QUOTA, "dragoman", namespace=namespace) is None
+    assert gateway.get(RESOURCE_CLAIM, claim.name, namespace=namespace) is not None
