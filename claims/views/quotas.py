@@ -11,6 +11,7 @@ from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.utils.text import slugify
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
 
@@ -19,6 +20,7 @@ from claims.models import Answer, Profile, Quota, QuotaRequest
 from claims.quota_parts import parts_of
 from claims.quotas import Standing, label_of, standing, standing_of
 from claims.services import set_quota
+from core.sheets import sheet, wants_sheet
 from inventory.models import DeviceClass
 from teams.access import asker, is_platform_admin, role_in, teams_where
 from teams.models import Role, Team
@@ -32,7 +34,43 @@ class TeamRows:
 
 @require_safe
 def quotas(request: HttpRequest) -> HttpResponse:
-    return render(request, "claims/quotas.html", quotas_page(request, QuotaForm()))
+    page = quotas_page(request, QuotaForm())
+    if wants_sheet(request):
+        return quotas_sheet([row for group in page["groups"] for row in group.rows])
+    return render(request, "claims/quotas.html", page)
+
+
+def quotas_sheet(rows: list[Standing]) -> HttpResponse:
+    heads = (
+        *(_("Team"), _("Quota of"), _("Counts"), _("Limit"), _("Held"), _("Reserved")),
+        *(_("Outside the portal"), _("Free"), _("Over"), _("Guaranteed")),
+    )
+    cells = (
+        (
+            *(row.team.slug, row.label, row.quota.get_counts_display(), row.limit, row.held, row.reserved),
+            *(row.outside, row.free, row.over, row.quota.guaranteed),
+        )
+        for row in rows
+    )
+    return sheet("quotas", heads, cells)
+
+
+def parts_sheet(found: Quota) -> HttpResponse:
+    """Every claim and every object outside the portal in the figure of a quota."""
+    parts = parts_of(found)
+    heads = (_("Claim"), _("State"), _("Who"), _("Counts as"), _("Devices"))
+    cells: list[tuple[object, ...]] = [
+        (
+            *(part.claim.name, part.claim.get_state_display(), part.claim.requested_by.username),
+            *(_("reserved") if part.reserved else _("held"), part.devices),
+        )
+        for part in parts.claims
+    ]
+    cells += [
+        (part.use.name, part.use.kind, part.use.namespace, _("outside the portal"), part.devices)
+        for part in parts.outside
+    ]
+    return sheet(f"quota-{found.team.slug}-{slugify(label_of(found)) or found.counts}", heads, cells)
 
 
 def quotas_page(request: HttpRequest, form: QuotaForm) -> dict[str, Any]:
@@ -77,6 +115,8 @@ def quota(request: HttpRequest, quota_id: UUID) -> HttpResponse:
     found = get_object_or_404(
         Quota.objects.visible_to(request.user).select_related("team", "profile"), pk=quota_id
     )
+    if wants_sheet(request):
+        return parts_sheet(found)
     page = {
         "row": standing_of([found])[0],
         "parts": parts_of(found),

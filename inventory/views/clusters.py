@@ -3,8 +3,10 @@
 from django.db.models import Count, Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
+from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
+from core.sheets import sheet, wants_sheet
 from inventory.fleet import totals
 from inventory.freshness import ages, is_stale
 from inventory.history import LINES, line_of
@@ -18,6 +20,10 @@ def clusters(request: HttpRequest) -> HttpResponse:
         device_count=Count("devices", filter=Q(devices__gone_at=None)),
         held_count=Count("devices", filter=Q(devices__gone_at=None, devices__held_by__isnull=False)),
     )
+    if wants_sheet(request):
+        heads = (_("Cluster"), _("Version"), _("Devices"), _("In use"), _("Simulated"))
+        cells = ((one.name, one.version, one.device_count, one.held_count, one.simulated) for one in rows)
+        return sheet("clusters", heads, cells)
     by_cluster = {age.cluster.pk: age for age in ages(("resourceslices", "resourceclaims", "deviceclasses"))}
     context = {"rows": [(cluster, by_cluster.get(cluster.pk)) for cluster in rows]}
     return render(request, "inventory/clusters.html", context)

@@ -11,6 +11,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from core.errors import PortalError
+from core.sheets import sheet, wants_sheet
 from teams import services
 from teams.access import asker, is_platform_admin, role_in, team_for
 from teams.forms import MemberForm, RoleForm
@@ -22,6 +23,9 @@ def teams(request: HttpRequest) -> HttpResponse:
     if not is_platform_admin(request.user):
         raise PermissionDenied(_("Only a platform admin sees every team."))
     every = Team.objects.annotate(people=Count("memberships"))
+    if wants_sheet(request):
+        heads = (_("Team"), _("Name"), _("People"))
+        return sheet("teams", heads, ((team.slug, team.title, team.people) for team in every))
     return render(request, "teams/list.html", {"teams": every})
 
 
@@ -29,6 +33,8 @@ def teams(request: HttpRequest) -> HttpResponse:
 def people(request: HttpRequest, slug: str) -> HttpResponse:
     """Show the members; POST adds one."""
     team = team_for(request.user, slug)
+    if request.method == "GET" and wants_sheet(request):
+        return people_sheet(team)
     form = MemberForm(request.POST or None)
     if request.method == "POST":
         team_for(request.user, slug, at_least=Role.OWNER)
@@ -42,6 +48,13 @@ def people(request: HttpRequest, slug: str) -> HttpResponse:
         "may_change": role_in(request.user, team) == Role.OWNER,
     }
     return render(request, "teams/people.html", page, status=422 if form.errors else 200)
+
+
+def people_sheet(team: Team) -> HttpResponse:
+    rows = team.memberships.select_related("user").order_by("user__username")
+    heads = (_("User name"), _("Name"), _("Role"))
+    cells = ((one.user.username, one.user.label, one.get_role_display()) for one in rows)
+    return sheet(f"people-{team.slug}", heads, cells)
 
 
 def add(request: HttpRequest, team: Team, form: MemberForm) -> HttpResponse | None:

@@ -10,9 +10,10 @@ from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
+from core.sheets import sheet, wants_sheet
 from teams.access import asker
 from teams.forms import TokenForm
-from teams.models import ApiToken
+from teams.models import ApiToken, User
 from teams.tokens import create_token, revoke_token
 
 
@@ -20,6 +21,8 @@ from teams.tokens import create_token, revoke_token
 @require_http_methods(["GET", "POST"])
 def tokens(request: HttpRequest) -> HttpResponse:
     person = asker(request)
+    if request.method == "GET" and wants_sheet(request):
+        return tokens_sheet(person)
     form = TokenForm(request.POST or None)
     made, text = None, ""
     if request.method == "POST" and form.is_valid():
@@ -34,6 +37,13 @@ def tokens(request: HttpRequest) -> HttpResponse:
         "api": request.build_absolute_uri("/api/v1/me"),
     }
     return render(request, "teams/tokens.html", page, status=422 if form.errors else 200)
+
+
+def tokens_sheet(person: User) -> HttpResponse:
+    heads = (_("Token"), _("Begins with"), _("Made"), _("Runs out"), _("Last used"))
+    rows = ApiToken.objects.filter(user=person, revoked_at=None)
+    cells = ((one.title, one.start, one.created_at, one.expires_at, one.last_used_at) for one in rows)
+    return sheet("tokens", heads, cells)
 
 
 @require_POST

@@ -10,6 +10,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from core.errors import PortalError
+from core.sheets import sheet, wants_sheet
 from teams.access import asker, is_platform_admin
 from usage.forms import RateForm
 from usage.models import Rate
@@ -20,6 +21,22 @@ from usage.services import remove_rate, require_admin, save_rate
 def rates(request: HttpRequest) -> HttpResponse:
     now = timezone.now()
     every = Rate.objects.select_related("cluster")
+    if wants_sheet(request):
+        heads = (
+            _("Rate"),
+            _("Product"),
+            _("Driver"),
+            _("Cluster"),
+            _("Applies from"),
+            _("Per hour"),
+            _("Currency"),
+        )
+        cells = (
+            (one.title, one.product, one.driver, one.cluster and one.cluster.name, one.valid_from, one.per_hour,
+             one.currency)
+            for one in every
+        )  # fmt: skip
+        return sheet("rates", heads, cells)
     page = {"rates": every, "now": now, "may_change": is_platform_admin(request.user)}
     return render(request, "usage/rates.html", page)
 
