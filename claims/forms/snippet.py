@@ -170,16 +170,13 @@ class SnippetForm(forms.Form):
 
 
 def capacity_choices(landing: Landing) -> list[tuple[str, str]]:
-    """Return how the nodes with matching devices are paid for, each with its label and number of nodes."""
+    """Return how the nodes with matching devices are paid for, with number and label."""
     return [
         (
             billing.label or ASSUMED,
-            _("%(kind)s, %(why)s: %(nodes)s")
-            % {
-                "kind": CAPACITIES[billing.capacity] if billing.label else _("On-demand (assumed)"),
-                "why": billing.label or _("no label says otherwise"),
-                "nodes": in_nodes(number),
-            },
+            f"{CAPACITIES[billing.capacity]}: {in_nodes(number)}, {billing.label}"
+            if billing.label
+            else _("On-demand (assumed): %(nodes)s") % {"nodes": in_nodes(number)},
         )
         for billing, number in landing.billings
     ]

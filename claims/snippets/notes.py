@@ -63,6 +63,6 @@ def _choices(kind: SnippetKind, use: Use, options: Options) -> Iterator[str]:
     if options.isolated and kind.key in HUB:
         yield _("The network of its pods is closed by the chart (singleuser.networkPolicy), not here.")
     elif options.isolated:
-        yield _("Isolated: it reaches DNS and nothing else, so all that it loads has to be mounted.")
+        yield _("Isolated: of all outside it reaches DNS alone, so what it loads has to be mounted.")
     if not use.maker:
         yield _("The portal sees no device that matches now; the image suits NVIDIA's.")

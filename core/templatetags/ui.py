@@ -197,7 +197,7 @@ def yaml(text: str) -> SafeString:
     """Colour keys, values and comments of YAML."""
     lines = []
     for line in text.splitlines():
-        body, hash_sign, comment = line.partition(" #")
+        body, hash_sign, comment = ("", "#", line[1:]) if line[:1] == "#" else line.partition(" #")
         if found := YAML_LINE.match(body):
             lead, key, colon, value = map(escape, found.groups())
             coloured = f'{lead}<span class="k">{key}</span>{colon}' + (

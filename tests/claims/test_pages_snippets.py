@@ -145,13 +145,13 @@ def test_a_template_is_for_so_many_pods_and_not_for_more(vision, fra, train, ali
 
 def test_a_named_claim_says_that_its_pods_share(shown, fleet):
     page = shown("?snippet=deployment")
-    assert "all pods share the devices of sam2; more pods get no" in page
+    assert '<span class="c"># Named claim: all pods share the devices of sam2; more pods get no' in page
 
 
 def test_nodes_are_offered_by_label_and_taint_with_their_number(shown, fleet):
     page = shown()
-    assert "Spot, karpenter.sh/capacity-type=spot: 1 node" in page
-    assert "On-demand (assumed), no label says otherwise: 2 nodes" in page
+    assert "Spot: 1 node, karpenter.sh/capacity-type=spot" in page
+    assert "On-demand (assumed): 2 nodes" in page
     assert "nvidia.com/gpu=present:NoSchedule on 1 of 3 nodes" in page
     assert "2 of 3 nodes with matching devices take these pods" in page
     assert "3 of 3 nodes" in shown("?tolerate=nvidia.com/gpu%3Dpresent:NoSchedule")
