@@ -16,6 +16,7 @@ from claims.forms.durations import spell
 from claims.models import Approval, Delivery, Profile
 from dra.manifests import to_yaml
 from dra.objects import Json
+from dra.reading_order import in_reading_order
 
 API_VERSION, KIND = "dragoman.dev/v1", "Profile"
 DEFAULTS: Mapping[str, Any] = {
@@ -30,14 +31,6 @@ DEFAULTS: Mapping[str, Any] = {
     "automatic_devices": 0,
     "automatic_duration": None,
 }
-# The database keeps no order of keys, so a specification is written in the one that people use; what is not
-# named here follows by name.
-READING_ORDER = (
-    *("apiVersion", "kind", "name", "requests", "constraints", "config", "exactly", "firstAvailable"),
-    *("deviceClassName", "allocationMode", "count", "adminAccess", "selectors", "tolerations", "capacity"),
-    *("driver", "parameters", "key", "operator", "value", "effect", "strategy"),
-)
-RANKS = {key: (rank, "") for rank, key in enumerate(READING_ORDER)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +94,6 @@ def document_of(entry: Entry) -> Json:
     }
     said = {key: value for key, value in document.items() if value}
     return said | {"limits": _limits(entry.limits), "spec": in_reading_order(entry.spec)}
-
-
-def in_reading_order(part: Any) -> Any:
-    """Return a part of a specification with its keys in the order in which people write them."""
-    if isinstance(part, dict):
-        keys = sorted(part, key=lambda key: RANKS.get(key, (len(RANKS), key)))
-        return {key: in_reading_order(part[key]) for key in keys}
-    return [in_reading_order(one) for one in part] if isinstance(part, list) else part
 
 
 def _limits(limits: Mapping[str, Any]) -> Json:

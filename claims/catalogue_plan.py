@@ -9,12 +9,13 @@ from dataclasses import dataclass
 
 from django.utils.translation import gettext as _
 
-from claims.catalogue_files import Entry, document_of, entry_of, in_reading_order
+from claims.catalogue_files import Entry, document_of, entry_of
 from claims.models import Profile
 from core.errors import Invalid
 from dra.canonical import spec_hash
 from dra.manifests import to_yaml
 from dra.objects import Json
+from dra.reading_order import in_reading_order
 from teams.models import Team
 
 NEW, CHANGED, RETURNS, RETIRED, SAME = "new", "changed", "returns", "retired", "same"

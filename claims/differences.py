@@ -12,12 +12,12 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from claims.catalogue_files import in_reading_order
 from claims.models import Approval, ProfileVersion
 from core.times import duration
 from dra.canonical import canonical
 from dra.manifests import to_yaml
 from dra.objects import Json
+from dra.reading_order import in_reading_order
 
 LABELS: dict[str, str | Promise] = {
     "scalable": gettext_lazy("Request that scales"),
@@ -59,8 +59,8 @@ def spec_lines(before: Json, after: Json, *, old: str = "", new: str = "") -> li
 
     `old` and `new` name the two sides.
     """
-    sides = [text_of(spec).splitlines() for spec in (before, after)]
-    lines = list(unified_diff(*sides, fromfile=old, tofile=new, n=3, lineterm=""))
+    was, becomes = text_of(before).splitlines(), text_of(after).splitlines()
+    lines = list(unified_diff(was, becomes, fromfile=old, tofile=new, n=3, lineterm=""))
     return [Line(line[:1], line[1:]) if line[:1] in "+- " else Line("@", line) for line in lines[2:]]
 
 

@@ -54,9 +54,15 @@ def namespace(controlplane, admin, fra, vision, monkeypatch):
 @pytest.fixture
 def monitoring(root, vision):
     make_quota(vision, 40)
-    words = {"slug": PRESET.slug, "title": PRESET.title, "spec": PRESET.spec}
-    limits = PRESET.limits | {"approval": Approval.AUTOMATIC}
-    return save_profile(by=root, profile=None, **words, **limits).profile
+    made = save_profile(
+        by=root,
+        profile=None,
+        slug=PRESET.slug,
+        title=PRESET.title,
+        spec=dict(PRESET.spec),
+        **PRESET.limits | {"approval": Approval.AUTOMATIC},
+    )
+    return made.profile
 
 
 def test_the_server_refuses_what_the_portal_refuses(

@@ -2,6 +2,7 @@
 
 import copy
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -187,7 +188,7 @@ def test_adding_leaves_alone_what_is_there(root, teams):
 
 
 def test_every_limit_survives_the_file(root):
-    limits = {
+    limits: dict[str, Any] = {
         "max_devices": 3,
         "default_duration": timedelta(hours=25),
         "max_duration": timedelta(days=30),

@@ -95,7 +95,7 @@ class Command(BaseCommand):
                 returncode=REFUSED,
             )
         if options["list"]:
-            self.list(options["only"])
+            self.offer(options["only"])
             return
         by = self.person(options["by"])
         entries = [known[slug] for slug in dict.fromkeys(options["only"] or known)]
@@ -106,7 +106,7 @@ class Command(BaseCommand):
         else:
             self.tell(services.add_profiles(by=by, entries=entries), only_look=False)
 
-    def list(self, only: list[str]) -> None:
+    def offer(self, only: list[str]) -> None:
         table = Table(_("Preset"), _("Title"), _("Devices that match"), _("In the catalogue"))
         for one in served(only):
             counts = [
