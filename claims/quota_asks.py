@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from uuid import UUID
 
 from django.utils.translation import gettext as _
 
@@ -39,7 +40,7 @@ class QuotaImpact:
         return max(self.granted - self.capacity, 0)
 
 
-def named_quota(team: Team, *, device_class: str, profile_id: object, counts: str) -> Quota | None:
+def named_quota(team: Team, *, device_class: str, profile_id: UUID | None, counts: str) -> Quota | None:
     """Return the team's row for this thing, if there is one."""
     rows = Quota.objects.select_related("team", "profile").filter(
         team=team, device_class=device_class, profile=profile_id, counts=counts

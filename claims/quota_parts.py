@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import F, Q
+from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce, Greatest
 from django.utils import timezone
 
@@ -46,6 +47,8 @@ def parts_of(quota: Quota) -> Parts:
 def contributions(quota: Quota) -> list[Contribution]:
     """Return every claim that adds up to the figure of `quota`, oldest first, in one query."""
     claims = Claim.objects.filter(team=quota.team_id, state__in=HOLDING).order_by("created_at", "id")
+    whole: Combinable
+    counted: Combinable
     if quota.counts == Quota.Counts.CLAIMS:
         own, whole, counted = claims.for_list(), F("parallel"), NUMBER
     elif quota.profile_id:
@@ -57,7 +60,7 @@ def contributions(quota: Quota) -> list[Contribution]:
     else:
         own = claims.filter(charges__device_class=quota.device_class).for_list()
         whole = Coalesce("charges__settled", "charges__devices")
-        counted = Greatest(whole - F("charges__carried"), 0)
+        counted = Greatest(Coalesce("charges__settled", "charges__devices") - F("charges__carried"), 0)
     found: Iterable[Any] = own.annotate(whole=whole, counted=counted).filter(whole__gt=0)
     return [
         Contribution(

@@ -2,6 +2,8 @@
 Celery entry points of quotas. Beat starts `tend` every minute, which repairs whatever message was lost.
 """
 
+from uuid import UUID
+
 from celery import shared_task
 from django.utils import timezone
 
@@ -12,7 +14,7 @@ from inventory.models import Cluster
 @shared_task
 def write_team(team_id: str) -> None:
     """Bring the ResourceQuotas of a team in line with its quota, which has just changed."""
-    quota_writing.write_team(team_id)
+    quota_writing.write_team(UUID(team_id))
 
 
 @shared_task

@@ -1,6 +1,7 @@
 """Bringing the ResourceQuotas of clusters in line: after a change, for a cluster, and all over."""
 
 from collections.abc import Iterable
+from uuid import UUID
 
 from django.urls import reverse
 from django.utils.translation import gettext as _
@@ -16,7 +17,7 @@ from teams.models import User
 from teams.notices import tell
 
 
-def write_team(team_id: str) -> None:
+def write_team(team_id: UUID) -> None:
     """Keep the ResourceQuotas of one team in every cluster that has them."""
     places = TeamNamespace.objects.filter(team=team_id, cluster__write_quotas=True)
     for place in places.select_related("team", "cluster"):

@@ -24,6 +24,7 @@ from claims.views import (
     manifest_import,
     many,
     outside,
+    policies,
     profile_edit,
     profile_match,
     profiles,
@@ -116,6 +117,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
         quota_requests.quota_request_withdraw,
         name="quota_request_withdraw",
     ),
+    path("clusters/<slug:name>/policies/", policies.policies, name="policies"),
     path("clusters/<slug:name>/quotas/", cluster_quotas.cluster_quotas, name="cluster_quotas"),
     path(
         "clusters/<slug:name>/quotas/write/", cluster_quotas.cluster_quotas_write, name="cluster_quotas_write"

@@ -68,4 +68,4 @@ def policies(request: HttpRequest, name: str) -> HttpResponse:
             cluster=cluster, gone_at=None, **{f"labels__{MODE[0]}": MODE[1]}
         ).values_list("name", flat=True),
     }
-    return render(request, "inventory/policies.html", page, status=422 if problem else 200)
+    return render(request, "claims/policies.html", page, status=422 if problem else 200)
