@@ -118,6 +118,7 @@ def drafts(request: HttpRequest) -> HttpResponseBase:
         devices=typed("devices"),
         claim_name=typed("name"),
         team=typed("team"),
+        reason=typed("reason"),
         title=Subquery(visible.values("title")[:1]),
     )
     listing = Listing(request, rows, columns=COLUMNS, title=gettext_lazy("Drafts"), sort="-saved")

@@ -21,7 +21,7 @@ from claims.catalogue import CatalogueEntry, catalogue
 from claims.drafts import unsent
 from claims.forms import RequestForm
 from claims.forms.prefill import complaints
-from claims.models import Draft, Profile
+from claims.models import Claim, Draft, Profile
 from claims.preview import RequestPreview, preview
 from claims.services import request_claim
 from claims.states import ClaimState
@@ -105,6 +105,7 @@ def uuid_or_404(text: str) -> UUID:
 
 def send(request: HttpRequest, form: RequestForm) -> HttpResponse:
     wish = {name: value for name, value in form.cleaned_data.items() if name != "duration_other"}
+    sent = Claim.objects.filter(requested_by=asker(request), key=wish["key"]).exists()
     try:
         claim = request_claim(by=asker(request), **wish)
     except Forbidden:
@@ -113,7 +114,11 @@ def send(request: HttpRequest, form: RequestForm) -> HttpResponse:
         for problem in refusal.extra.get("problems", [refusal.message]):
             form.add_error(None, problem)
         return form_page(request, form, data=request.POST, status=refusal.status)
-    if claim.state == ClaimState.REQUESTED:
+    if sent:  # a double click, or the button of the browser that leads back
+        messages.info(
+            request, _("This form had been sent already, and nothing is asked twice: here is its claim.")
+        )
+    elif claim.state == ClaimState.REQUESTED:
         messages.success(request, _("%(claim)s is requested.") % {"claim": claim})
     else:
         messages.success(request, _("%(claim)s is approved by a rule.") % {"claim": claim})

@@ -53,6 +53,7 @@ def test_sending_twice_asks_once(client, alice, wish):
     client.force_login(alice)
     assert client.post(FORM, wish).url == client.post(FORM, wish).url
     assert Claim.objects.count() == 1
+    assert "This form had been sent already" in client.get(FORM).text
 
 
 def test_a_template_says_how_many_pods(client, alice, wish):
