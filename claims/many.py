@@ -150,9 +150,10 @@ def _will(claim: Claim, order: Order, devices: int, pods: int) -> str:
             )
             return said % {"n": count, "team": claim.team}
         case Action.EXTEND:
+            end = claim.expires_at
             values = {
-                "now": moment(claim.expires_at),
-                "until": moment(claim.expires_at + order.by) if claim.expires_at and order.by else "",
+                "now": moment(end) if end else "",
+                "until": moment(end + order.by) if end and order.by else "",
             }
             return (
                 _("Kept until %(until)s instead of %(now)s: at once where a rule allows it, else asked for.")

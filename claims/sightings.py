@@ -243,6 +243,6 @@ def owners(cluster_id: str, names: Iterable[str]) -> set[str]:
         for owner, uid in model._default_manager.filter(**here, name__in=plain).values_list("owner", "uid"):
             found.add(owner)
             uids.add(uid)
-    known = Claim.objects.live().filter(cluster=cluster_id, object_uid__in=uids)
+    known = Claim.objects.live().filter(cluster=UUID(cluster_id), object_uid__in=uids)
     found.update(str(pk) for pk in known.values_list("pk", flat=True))
     return found - {""}

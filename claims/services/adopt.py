@@ -85,8 +85,32 @@ def fitting_profiles(row: ResourceClaim, team: Team) -> list[Profile]:
 def charge_lines(row: ResourceClaim, team: Team, profile: Profile) -> list[quotas.QuotaLine]:
     """Return what adopting does to each quota, to show; the service counts again under lock."""
     charge, counted = _charge(row, profile)
-    rows = quotas.rows_for(team=team, charge=charge, profiles=counted)
-    return quotas.lines_for(rows, team=team, charge=charge, profiles=counted)
+    return _lines(row, team, profile, quotas.rows_for(team=team, charge=charge, profiles=counted))
+
+
+def _lines(row: ResourceClaim, team: Team, profile: Profile, rows: list[Quota]) -> list[quotas.QuotaLine]:
+    """
+    Hold the standing of each quota to its limit.
+
+    Against classes and the number of claims the object counts already, as use outside the portal; only the
+    quota of the profile has it anew.
+    """
+    charge, counted = _charge(row, profile)
+    lines = []
+    for each in quotas.standing_of(rows):
+        needs = counted[profile] if each.quota.profile_id else 0
+        sentence = each.sentence + "."
+        if needs:
+            sentence = _("%(standing)s; this claim needs %(needs)d.") % {
+                "standing": each.sentence, "needs": needs,
+            }  # fmt: skip
+        fits = each.used + needs <= each.limit
+        lines.append(quotas.QuotaLine(each.label, each, needs, fits=fits, sentence=sentence))
+    known = {each.device_class for each in rows}
+    for name in sorted(name for name, count in charge.items() if count and name not in known):
+        said = _("%(team)s has no quota for %(what)s devices.") % {"team": team, "what": name}
+        lines.append(quotas.QuotaLine(name, None, charge[name], fits=False, sentence=said))
+    return lines
 
 
 def _charge(row: ResourceClaim, profile: Profile) -> tuple[dict[str, int], dict[Profile, int]]:
@@ -142,11 +166,8 @@ def _adopt(
 ) -> Claim:
     """Count and create under the lock of the quota rows, as a request does."""
     charge, counted = _charge(row, version.profile)
-    locked = Quota.objects.charged(team=team, classes=charge, profiles=counted)
-    rows = list(
-        locked.select_related("team", "profile").select_for_update(no_key=True, of=("self",)).order_by("pk")
-    )
-    lines = quotas.lines_for(rows, team=team, charge=charge, profiles=counted)
+    rows = quotas.lock_rows(team=team, charge=charge, profiles=counted)
+    lines = _lines(row, team, version.profile, rows)
     over = [line.sentence for line in lines if not line.fits]
     if over and not over_quota:
         raise QuotaExceeded(" ".join(over))

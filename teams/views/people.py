@@ -25,7 +25,7 @@ def teams(request: HttpRequest) -> HttpResponse:
     every = Team.objects.annotate(people=Count("memberships"))
     if wants_sheet(request):
         heads = (_("Team"), _("Name"), _("People"))
-        return sheet("teams", heads, ((team.slug, team.title, team.people) for team in every))
+        return sheet("teams", heads, every.values_list("slug", "title", "people"))
     return render(request, "teams/list.html", {"teams": every})
 
 

@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from claims import services, tasks
 from claims.models import Claim
+from claims.quotas import standing_of
 from claims.states import ClaimState
 from cluster.kinds import RESOURCE_CLAIM
 from core.errors import Conflict, Forbidden, Invalid, QuotaExceeded
@@ -169,10 +170,10 @@ def test_a_lost_message_is_made_good_by_the_sweep(row, root, alice, train, gatew
 def test_over_quota_is_refused_with_numbers_unless_it_is_known(row, root, alice, train, vision, quota):
     quota.devices = 1
     quota.save(update_fields=["devices"])
-    with pytest.raises(QuotaExceeded, match="this request needs 2"):
+    with pytest.raises(QuotaExceeded, match="uses 2 outside the portal"):
         adopt(row, root, alice, train)
     claim = adopt(row, root, alice, train, over_quota=True)
-    assert "this request needs 2" in claim.history.get().why
+    assert "uses 2 outside the portal" in claim.history.get().why
 
 
 def test_who_and_what_does_not_fit_is_refused(row, root, alice, eve, lena, train, fra):
@@ -195,7 +196,7 @@ def test_an_admin_adopts_by_page(client, row, root, alice, vision, train):
     address = reverse("claims:adopt", args=[row.uid])
     text = page_of(client, root, address).text
     assert "It counts as 2 devices against the quota of the team." in text
-    assert "0 → <b>2</b> of 8" in text
+    assert "uses 2 outside the portal" in text
     assert not Claim.objects.exists()
     wrong = client.post(address, {"owner": "eve", "profile": "train-80", "duration": "1d"})
     assert wrong.status_code == 422
@@ -233,5 +234,13 @@ def test_released_it_is_deleted_as_any_claim(row, root, alice, train, gateway):
 
 def test_two_quotas_of_the_team_are_counted(row, root, alice, train, vision):
     make_quota(vision, 1, profile=train)
-    with pytest.raises(QuotaExceeded, match="of profile train-80"):
+    with pytest.raises(QuotaExceeded, match="of profile train-80; this claim needs 2"):
         adopt(row, root, alice, train)
+
+
+def test_what_counts_as_outside_already_is_not_counted_twice(row, root, alice, train, quota):
+    quota.devices = 2
+    quota.save(update_fields=["devices"])
+    adopt(row, root, alice, train)
+    (now,) = standing_of([quota])
+    assert (now.held, now.outside, now.over) == (2, 0, 0)

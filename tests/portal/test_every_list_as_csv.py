@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from claims.models import Draft
+from claims.models import Claim, Draft
 from claims.states import ClaimState
 from inventory.models import Node, ResourceClaim, ResourceClaimTemplate
 from teams.models import Notice
@@ -63,9 +63,9 @@ def quota(client):
     vision = make_team("vision", members=(alice,), leads=(root,))
     fra = make_cluster("fra-1", teams=(vision,))
     make_profile("train-80")
-    made = {"by": alice, "cluster": fra, "reason": EVIL}
-    make_claim(vision, **made)
-    make_claim(vision, state=ClaimState.PROVISIONED, decided_by=root, decided_at=timezone.now(), **made)
+    make_claim(vision, by=alice, cluster=fra, reason=EVIL)
+    decided = {"state": ClaimState.PROVISIONED, "decided_by": root, "decided_at": timezone.now()}
+    Claim.objects.filter(pk=make_claim(vision, by=alice, cluster=fra, reason=EVIL).pk).update(**decided)
     raw = {"metadata": {"name": EVIL}, "spec": make_spec(1)}
     ResourceClaim.objects.create(cluster=fra, uid="c", name=EVIL, namespace="vision", raw=raw)
     ResourceClaimTemplate.objects.create(cluster=fra, uid="t", name=EVIL, namespace="vision", raw=raw)

@@ -32,10 +32,12 @@ def rates(request: HttpRequest) -> HttpResponse:
             _("Currency"),
         )
         cells = (
-            (one.title, one.product, one.driver, one.cluster and one.cluster.name, one.valid_from, one.per_hour,
-             one.currency)
+            (
+                *(one.title, one.product, one.driver, one.cluster and one.cluster.name),
+                *(one.valid_from, one.per_hour, one.currency),
+            )
             for one in every
-        )  # fmt: skip
+        )
         return sheet("rates", heads, cells)
     page = {"rates": every, "now": now, "may_change": is_platform_admin(request.user)}
     return render(request, "usage/rates.html", page)

@@ -81,7 +81,14 @@ document.addEventListener("click", (event) => {
   const opener = event.target.closest("[data-dialog]");
   if (opener) {
     event.preventDefault();
-    document.getElementById(opener.dataset.dialog)?.showModal();
+    const dialog = document.getElementById(opener.dataset.dialog);
+    dialog?.showModal();
+    // A page that updates itself may have replaced what opened the dialog: focus goes back to its like.
+    dialog?.addEventListener("close", () => {
+      const href = opener.getAttribute("href");
+      const like = opener.isConnected ? opener : href && document.querySelector(`[data-dialog][href="${CSS.escape(href)}"]`);
+      like?.focus();
+    }, { once: true });
   }
   const closer = event.target.closest("[data-close]");
   if (closer) {
