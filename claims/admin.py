@@ -16,6 +16,7 @@ from claims.models import (
     Profile,
     ProfileVersion,
     Quota,
+    ReasonTemplate,
     TeamNamespace,
     Transition,
 )
@@ -97,3 +98,12 @@ class TeamNamespaceAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     list_display = ("team", "cluster", "namespace")
     list_filter = ("cluster", "team")
     list_select_related = ("team", "cluster")
+
+
+@admin.register(ReasonTemplate)
+class ReasonTemplateAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """Reasons to deny, ready to use; there is no other page for them."""
+
+    list_display = ("title", "team", "text")
+    list_filter = ("team",)
+    list_select_related = ("team",)

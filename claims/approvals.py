@@ -47,9 +47,9 @@ class Desk:
         return Rules(self._of_teams)
 
     @cached_property
-    def _leads(self) -> dict[UUID, set[int]]:
+    def _leads(self) -> dict[UUID, set[UUID]]:
         """Who leads which team; read for platform admins alone, who are asked where no lead can decide."""
-        found: dict[UUID, set[int]] = {}
+        found: dict[UUID, set[UUID]] = {}
         leads = Membership.objects.filter(role__in=LEADS, user__is_active=True)
         for team, person in leads.values_list("team", "user"):
             found.setdefault(team, set()).add(person)
@@ -65,7 +65,7 @@ class Desk:
         """Tell whether the person is of the team, in whatever role."""
         return team in self._roles
 
-    def reason_not_to_decide(self, claim: Claim, *, asked_by: int | None = None) -> str:
+    def reason_not_to_decide(self, claim: Claim, *, asked_by: UUID | None = None) -> str:
         """
         Return why the person may not decide on the claim, "" if they may. `asked_by` is who asks, where it is
         not who asked for the claim.
@@ -77,10 +77,10 @@ class Desk:
             return self._not_as_admin(claim, ruling, consent, asker)
         return self._not_as_lead(claim, ruling, asker)
 
-    def may_decide(self, claim: Claim, *, asked_by: int | None = None) -> bool:
+    def may_decide(self, claim: Claim, *, asked_by: UUID | None = None) -> bool:
         return not self.reason_not_to_decide(claim, asked_by=asked_by)
 
-    def is_asked(self, claim: Claim, *, asked_by: int | None = None) -> bool:
+    def is_asked(self, claim: Claim, *, asked_by: UUID | None = None) -> bool:
         """
         Tell whether the claim waits for this person: platform admins may decide on more than they are asked.
         """
@@ -99,7 +99,7 @@ class Desk:
             return None
         return next(iter(self._stands_for.get(claim.team_id, ())), None)
 
-    def _not_as_admin(self, claim: Claim, ruling: Ruling, consent: ApprovalStep | None, asker: int) -> str:
+    def _not_as_admin(self, claim: Claim, ruling: Ruling, consent: ApprovalStep | None, asker: UUID) -> str:
         if not self.user.is_superuser:
             if consent is not None:
                 return _("%(person)s has consented; now a platform admin decides.") % {
@@ -112,7 +112,7 @@ class Desk:
             return _("You have consented as a lead; another platform admin has to decide.")
         return self._not_own(asker, allowed=ruling.self_approval)
 
-    def _not_as_lead(self, claim: Claim, ruling: Ruling, asker: int) -> str:
+    def _not_as_lead(self, claim: Claim, ruling: Ruling, asker: UUID) -> str:
         if self._leads_team(claim.team_id):
             return self._not_own(asker, allowed=ruling.self_approval)
         if self.user.is_superuser:
@@ -135,14 +135,14 @@ class Desk:
         role = self._roles.get(team)
         return role is not None and role.rank >= Role.LEAD.rank
 
-    def _stands_in_as_admin(self, claim: Claim, ruling: Ruling, asker: int) -> bool:
+    def _stands_in_as_admin(self, claim: Claim, ruling: Ruling, asker: UUID) -> bool:
         """Tell whether leads have had their time, or none of them can decide."""
         if not self.user.is_superuser:
             return False
         leads = self._leads.get(claim.team_id, set())
         return claim.escalated_at is not None or not (leads if ruling.self_approval else leads - {asker})
 
-    def _not_own(self, asker: int, *, allowed: bool) -> str:
+    def _not_own(self, asker: UUID, *, allowed: bool) -> str:
         if asker == self.user.pk and not allowed:
             return _("This is your own request; somebody else has to decide on it.")
         return ""

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, overload
 from uuid import UUID
 
-from django.db.models import CharField, F, Model, Prefetch, Q, QuerySet, Value
+from django.db.models import CharField, F, Prefetch, Q, QuerySet, Value
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
@@ -251,7 +251,8 @@ class Decided(Sequence[Item]):
         return [items[pk] for _kind, pk, _when in keys if pk in items]
 
 
-def _keys(rows: QuerySet[Any, Any], kind: str) -> QuerySet[Model, tuple[str, UUID, datetime]]:
+def _keys(rows: QuerySet[Any, Any], kind: str) -> QuerySet[Any, Any]:
+    """Return (kind, id, when it was decided) of each row."""
     named = rows.order_by().annotate(kind=Value(kind, CharField()), row=F("pk"), when=F("decided_at"))
     return named.values_list("kind", "row", "when")
 

@@ -67,5 +67,5 @@ class ApprovalViewSet(viewsets.GenericViewSet[Claim]):
         said = request.query_params
         tab: Tab = next((known for known in TABS if known == said.get("tab")), "mine")
         search = Search(*(said.get(name, "").strip()[:200] for name in ("q", "team", "profile")))
-        page = self.paginate_queryset(Inbox(asker(request), search).tab(tab))  # type: ignore[arg-type]
+        page = self.paginate_queryset(Inbox(asker(request), search).tab(tab))
         return self.get_paginated_response(ApprovalOut(page, many=True).data)

@@ -37,14 +37,14 @@ class DenyForm(forms.Form):
         return cleaned
 
 
-class Titled(forms.ModelChoiceField):
+class Titled(forms.ModelChoiceField):  # type: ignore[type-arg]
     """Profiles by their titles."""
 
     def label_from_instance(self, obj: Any) -> str:
         return str(obj.title)
 
 
-class Person(forms.ModelChoiceField):
+class Person(forms.ModelChoiceField):  # type: ignore[type-arg]
     """People as they are shown everywhere else."""
 
     def label_from_instance(self, obj: Any) -> str:

@@ -122,7 +122,7 @@ def quota_request_approve(request: HttpRequest, request_id: UUID) -> HttpRespons
     def act() -> str:
         grant = QuotaGrantForm(request.POST)
         if not grant.is_valid():
-            raise Invalid(" ".join(message for errors in grant.errors.values() for message in errors))
+            raise Invalid(" ".join(str(message) for errors in grant.errors.values() for message in errors))
         note = request.POST.get("note", "")[:500]
         approve_quota_request(quota_request=one, by=asker(request), note=note, **grant.cleaned_data)
         return _("%(team)s has the quota that it asked for.") % {"team": one.team}

@@ -15,6 +15,7 @@ from claims.offers import offers_for
 from claims.past_use import past_use
 from claims.pricing import prices_of
 from claims.quotas import Standing, rows_for, standing_of
+from claims.rules import whom
 from claims.states import FINAL, ClaimState
 from claims.views.funnel import FunnelRow, funnel_of
 from dra import match
@@ -51,6 +52,7 @@ class Impact:
     cheaper: str
     cheaper_slug: str
     why: tuple[str, str]  # in a word, and the sentence of the rule that asks
+    who: str  # decides by it
 
 
 def impact_of(claim: Claim) -> Impact:
@@ -73,6 +75,7 @@ def impact_of(claim: Claim) -> Impact:
         cheaper=cheaper,
         cheaper_slug=slug,
         why=(ruling.word or _("sent back"), ruling.sentence if ruling.word else _("The cluster refused it.")),
+        who=whom(ruling.approval),
     )
 
 

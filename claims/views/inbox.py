@@ -27,7 +27,7 @@ def list_of(request: HttpRequest) -> dict[str, Any]:
     inbox = Inbox(user, sought)
     waiting = inbox.waiting()
     chosen = tab_of(request)
-    counts = {tab: len(inbox.of_tab(tab, waiting)) for tab in TABS if tab != "decided"}
+    counts: dict[Tab, int] = {tab: len(inbox.of_tab(tab, waiting)) for tab in TABS if tab != "decided"}
     titles = {"mine": _("Mine"), "team": _("My teams"), "all": _("All"), "decided": _("Decided")}
     rows = inbox.tab("decided") if chosen == "decided" else inbox.of_tab(chosen, waiting)
     page = Paginator(rows, PER_PAGE).get_page(request.GET.get("page"))

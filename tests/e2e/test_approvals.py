@@ -130,7 +130,7 @@ def test_the_inbox_is_used_by_keys_alone(people):
 def test_a_rule_says_what_it_would_do(people):
     root = people("admin")
     root.page.goto("/approvals/rules/new/")
-    root.page.get_by_label("Profile").select_option("train-80g")
+    root.page.get_by_label(re.compile("^Profile")).select_option("train-80g")
     root.page.get_by_label("Nobody is asked up to").fill("2")
     effect = root.page.locator("#effect")
     expect(effect.get_by_text("What this rule would do")).to_be_visible()
