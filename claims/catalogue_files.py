@@ -15,7 +15,7 @@ from typing import Any
 from claims.forms.durations import spell
 from claims.models import Approval, Delivery, Profile
 from dra.manifests import to_yaml
-from dra.objects import Json
+from dra.objects import Json, Manifest
 from dra.reading_order import in_reading_order
 
 API_VERSION, KIND = "dragoman.dev/v1", "Profile"
@@ -47,7 +47,7 @@ class Entry:
     use: str
     teams: tuple[str, ...]
     limits: dict[str, Any]
-    spec: Json
+    spec: Manifest
     places: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def place(self, key: str = "") -> str:
@@ -96,8 +96,8 @@ def document_of(entry: Entry) -> Json:
     return said | {"limits": _limits(entry.limits), "spec": in_reading_order(entry.spec)}
 
 
-def _limits(limits: Mapping[str, Any]) -> Json:
-    found: Json = {
+def _limits(limits: Mapping[str, Any]) -> Manifest:
+    found: Manifest = {
         "maxDevices": limits["max_devices"],
         "defaultDuration": spell(limits["default_duration"]),
         "maxDuration": spell(limits["max_duration"]),

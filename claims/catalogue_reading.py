@@ -17,7 +17,7 @@ from claims.forms.durations import parse
 from claims.models import Approval, Delivery
 from core.errors import Invalid
 from dra import validation
-from dra.objects import Json
+from dra.objects import Json, Manifest
 
 MOST_DEVICES = 1024
 MOST_BYTES = 1 << 20
@@ -82,7 +82,8 @@ def _require_plain(text: str, name: str) -> None:
     """Raise Invalid for what would keep a reader busy: an alias stands for more than it weighs."""
     depth = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
-        values = {"file": name, "line": event.start_mark.line + 1, "most": MOST_LEVELS}
+        line = event.start_mark.line + 1 if event.start_mark else 1
+        values = {"file": name, "line": line, "most": MOST_LEVELS}
         if isinstance(event, yaml.AliasEvent):
             raise _refused(_("%(file)s, line %(line)d: write it out; aliases are not followed.") % values)
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
@@ -219,7 +220,7 @@ class _Document:
                 self.say(_("there is no %(value)s; there are %(known)s.") % values, (*path, number))
         return [one for one in given if one in choices]
 
-    def _spec(self, raw: Any) -> Json:
+    def _spec(self, raw: Any) -> Manifest:
         if not isinstance(raw, dict):
             self.say(_("a profile needs the spec of a ResourceClaim, which begins with devices."), ("spec",))
             return {}

@@ -59,7 +59,7 @@ def monitoring(root, vision):
         profile=None,
         slug=PRESET.slug,
         title=PRESET.title,
-        spec=dict(PRESET.spec),
+        spec=PRESET.spec,
         **PRESET.limits | {"approval": Approval.AUTOMATIC},
     )
     return made.profile

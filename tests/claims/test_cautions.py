@@ -1,23 +1,25 @@
 """What a specification needs of a driver that the portal cannot see."""
 
+from typing import Any
+
 import pytest
 
 from claims.cautions import cautions
 from tests.factories import make_spec
 
 
-def with_sharing(kind: str, **sharing: object) -> dict[str, object]:
+def with_sharing(kind: str, **sharing: object) -> dict[str, Any]:
     spec = make_spec()
     parameters = {"apiVersion": "resource.nvidia.com/v1beta1", "kind": kind, "sharing": sharing}
     spec["devices"]["config"] = [{"opaque": {"driver": "gpu.nvidia.com", "parameters": parameters}}]
     return spec
 
 
-def with_selector(expression: str) -> dict[str, object]:
+def with_selector(expression: str) -> dict[str, Any]:
     return make_spec(selectors=[{"cel": {"expression": expression}}])
 
 
-def with_constraint(attribute: str) -> dict[str, object]:
+def with_constraint(attribute: str) -> dict[str, Any]:
     spec = make_spec(2)
     spec["devices"]["constraints"] = [{"matchAttribute": attribute}]
     return spec
@@ -66,7 +68,7 @@ def test_time_slicing_of_a_mig_device_is_said_to_do_nothing():
 
 
 def test_the_same_is_not_said_of_each_alternative():
-    either = [
+    either: list[dict[str, Any]] = [
         {"name": name, "deviceClassName": "mig.nvidia.com", "selectors": []} for name in ("large", "small")
     ]
     spec = {"devices": {"requests": [{"name": "gpu", "firstAvailable": either}]}}

@@ -14,14 +14,8 @@ def shuffled(part):
 
 
 def test_the_order_of_the_database_is_undone():
-    stored = {
-        "count": 1,
-        "zone": 1,
-        "area": 2,
-        "selectors": [],
-        "allocationMode": "All",
-        "deviceClassName": "a",
-    }
+    keys = ("count", "zone", "area", "selectors", "allocationMode", "deviceClassName")
+    stored = dict.fromkeys(keys, 1)
     assert list(in_reading_order(stored)) == [
         *("deviceClassName", "allocationMode", "count", "selectors", "area", "zone")
     ]
