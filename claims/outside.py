@@ -145,8 +145,8 @@ class Outsider:
                     "before this portal's data were restored."
                 ) % {"id": self.row.owner}
         return _(
-            "Somebody made it with kubectl or another tool. Its devices count against no quota of the "
-            "portal, and it has no end."
+            "Somebody made it with kubectl or another tool. Its devices count against the quota of the team "
+            "as use outside the portal, and it has no end."
         )
 
     @property
