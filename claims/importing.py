@@ -105,7 +105,8 @@ def _require_plain(text: str, file: str) -> None:
     depth = 0
     try:
         for event in yaml.parse(text, Loader=yaml.SafeLoader):
-            where = {"file": file, "line": event.start_mark.line + 1, "most": DEEPEST}
+            line = event.start_mark.line + 1 if event.start_mark else 1
+            where = {"file": file, "line": line, "most": DEEPEST}
             if isinstance(event, yaml.AliasEvent):
                 raise Invalid(
                     _("%(file)s, line %(line)d: aliases are not read; write the object out.") % where

@@ -42,7 +42,7 @@ class MatchIn(inputs.WishIn):
 class MatchQuery(MatchIn):
     """The same in an address, which has no room for profiles with numbers of their own."""
 
-    together = None
+    together = None  # type: ignore[assignment]  # how a serializer leaves out a field that it inherits
 
 
 class QuotaLineOut(serializers.Serializer[Any]):
@@ -58,6 +58,7 @@ class QuotaLineOut(serializers.Serializer[Any]):
 class RouteOut(serializers.Serializer[Any]):
     automatic = serializers.BooleanField()
     sentence = serializers.CharField()
+    rule = serializers.CharField(help_text="Which rule asks for a person, or lets it through")
     who = serializers.SerializerMethodField(help_text="User names of those who may decide")
 
     def get_who(self, route: Route) -> list[str]:

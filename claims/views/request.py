@@ -85,7 +85,8 @@ def request_form(request: HttpRequest) -> HttpResponse:
 
 def fresh_page(request: HttpRequest) -> HttpResponse:
     """Show the form as the address fills it, or the draft that the address names."""
-    user, prefill, draft = asker(request), request.GET, None
+    user, draft = asker(request), None
+    prefill: QueryDict = request.GET
     if "draft" in prefill:
         draft = get_object_or_404(unsent(user), pk=uuid_or_404(prefill["draft"]))
         prefill = prefill_of(draft)

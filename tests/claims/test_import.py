@@ -123,7 +123,7 @@ def test_an_admin_makes_a_profile_of_it(client, root, fra, vision, train):
     page = client.post(PAGE, {"text": to_yaml(resource_claim("mine", "default", spec))})
     assert "Make a profile of it" in page.text
     (found,) = page.context["found"]
-    fields = {}
+    fields: dict[str, list[object]] = {}
     for name, value in found.editor:
         fields.setdefault(name, []).append(value)
     editor = client.post(reverse("claims:profile_new"), fields)

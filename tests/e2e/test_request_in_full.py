@@ -33,7 +33,7 @@ def engineer(simulated, browser):
 
 def test_a_draft_outlives_a_reload_and_goes_when_it_is_sent(engineer):
     page = engineer.page
-    page.goto("/claims/request/?profile=train-80g&cluster=fra-1")
+    page.goto("/claims/request/?profile=slice-10g&cluster=fra-1")
     page.get_by_label("Claim name").fill("half-written")
     page.get_by_label("Purpose").fill("Not finished yet")
     expect(page.locator("#draft-saved")).to_contain_text("Draft saved", timeout=WAIT)
