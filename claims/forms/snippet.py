@@ -112,6 +112,7 @@ class SnippetForm(forms.Form):
         """Without any of its fields in `data` the form is unbound, and shows what is usual."""
         given = data if data is not None and any(name in data for name in self.base_fields) else None
         super().__init__(given, auto_id="snippet_%s")
+        self.sent = given or QueryDict()
         self.use = use
         names = [name for name, _count in use.requests]
         whole = [("", gettext_lazy("All requests of the claim")), *((name, name) for name in names)]
@@ -163,9 +164,7 @@ class SnippetForm(forms.Form):
 
     def chosen(self) -> dict[str, list[str]]:
         """Return what is sent and says something, for the addresses of links."""
-        if not self.is_bound:
-            return {}
-        sent = {name: [text for text in self.data.getlist(name) if text] for name in self.fields}
+        sent = {name: [text for text in self.sent.getlist(name) if text] for name in self.fields}
         return {name: texts for name, texts in sent.items() if texts and texts not in ([RESTRICTED], [OPEN])}
 
 

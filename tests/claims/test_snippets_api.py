@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def get(alice, vision, fra, train):
     """Return what alice reads of a claim on eight H100 and four A100."""
-    nodes = [(name, {}, []) for name in ("h100-a", "a100-a")]
+    nodes = [(name, dict[str, str](), list[object]()) for name in ("h100-a", "a100-a")]
     mirrored(fra, *machines.h100("h100-a"), *machines.a100("a100-a"), nodes=nodes)
     claim = make_claim(vision, by=alice, cluster=fra, name="sam2", devices=2)
     client = APIClient()

@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+from functools import partial
 
 import httpx
 import pytest
@@ -42,14 +43,14 @@ OPTIONS = {
     ),
 }
 USES = {
-    "named": {"template": False},
-    "template": {"template": True, "parallel": 2},
+    "named": (False, 1),
+    "template": (True, 2),
 }
 MADE = [kind for kind in KINDS if kind.made and kind.key != "jupyterhub"]
 CORE = [kind for kind in MADE if not kind.served]
 
 
-def use_in(namespace, *, template, parallel=1):
+def use_in(namespace, template, parallel):
     return Use("grant", namespace, template, parallel, (("gpu", 1),), "nvidia")
 
 
@@ -119,7 +120,7 @@ def restricted(admin, namespace):
 @pytest.mark.parametrize("named", USES)
 @pytest.mark.parametrize("chosen", OPTIONS)
 def test_the_api_server_takes_every_core_snippet_strictly(admin, namespace, priority, chosen, named):
-    use = use_in(namespace, **USES[named])
+    use = use_in(namespace, *USES[named])
     for kind in CORE:
         for content in pasted(kind, use, OPTIONS[chosen]):
             answer = create(admin, content, dry=True)
@@ -133,7 +134,7 @@ def test_the_api_server_takes_every_core_snippet_strictly(admin, namespace, prio
 def test_every_restricted_pod_is_admitted_where_only_such_are(admin, restricted, priority, chosen):
     for named in USES.values():
         for kind in MADE:
-            for content in pasted(kind, use_in(restricted, **named), OPTIONS[chosen]):
+            for content in pasted(kind, use_in(restricted, *named), OPTIONS[chosen]):
                 for number, spec in enumerate(pod_specs(content)):
                     known = {
                         name: value
@@ -151,7 +152,7 @@ def test_every_restricted_pod_is_admitted_where_only_such_are(admin, restricted,
 
 def test_a_pod_that_is_not_restricted_is_refused_there(admin, restricted):
     """The test above could pass for want of the admission plugin."""
-    (pod,) = pasted(KINDS[0], use_in(restricted, template=False), Options(restricted=False))
+    (pod,) = pasted(KINDS[0], use_in(restricted, *USES["named"]), Options(restricted=False))
     with pytest.raises(httpx.HTTPStatusError, match="violates PodSecurity"):
         create(admin, pod, dry=True)
 
@@ -159,7 +160,7 @@ def test_a_pod_that_is_not_restricted_is_refused_there(admin, restricted):
 @pytest.mark.parametrize("key", ["pod", "job", "deployment"])
 @pytest.mark.parametrize("named", USES)
 def test_a_pasted_snippet_runs_until_its_devices_are_allocated(admin, restricted, key, named):
-    use = use_in(restricted, **USES[named])
+    use = use_in(restricted, *USES[named])
     granted = resource_claim_template if use.template else resource_claim
     create(admin, granted("grant", restricted, make_spec(1)), dry=False)
     kind = next(one for one in KINDS if one.key == key)
@@ -220,7 +221,7 @@ def test_kinds_of_operators_are_offered_where_the_cluster_serves_them_and_taken_
         served = gateway.discover().kinds
         return {one.key for one in MADE if one.served and one.offered(use, Options(), sorted(served))}
 
-    use = use_in(namespace, template=True, parallel=2)
+    use = use_in(namespace, *USES["template"])
     try:
         assert not keys & gateway.discover().kinds
         assert offered() == set()
@@ -228,10 +229,10 @@ def test_kinds_of_operators_are_offered_where_the_cluster_serves_them_and_taken_
             admin.raw("POST", path, json=definition(kind)).raise_for_status()
         eventually(lambda: keys <= gateway.discover().kinds, what="the kinds of operators")
         assert offered() == {"kubeflow-notebook", "kserve", "pytorchjob"}
-        for kind in (one for one in MADE if one.served):
+        for made in (one for one in MADE if one.served):
             for options in OPTIONS.values():
-                for content in pasted(kind, use, options):
-                    assert eventually(lambda content=content: taken(admin, content), what=kind.key)
+                for content in pasted(made, use, options):
+                    eventually(partial(taken, admin, content), what=made.key)
     finally:
         for kind in OPTIONAL:
             admin.raw("DELETE", f"{path}/{kind.plural}.{kind.group}")
