@@ -34,8 +34,11 @@ def asked(claim: Claim) -> None:
     )
 
 
-def decided(claim: Claim, *, changes: Iterable[str] = ()) -> None:
-    """Tell the asker what was decided, by whom, why, and what they can do now."""
+def decided(claim: Claim, *, changes: Iterable[str] = (), note: str = "") -> None:
+    """
+    Tell the asker what was decided, by whom, why, and what they can do now; `note` is what the approver adds
+    to the changes.
+    """
     said = list(changes)
     values = {"claim": claim, "person": approvals.label_of(claim.decided_by), "changes": "; ".join(said)}
     if claim.state == ClaimState.DENIED:
@@ -45,7 +48,7 @@ def decided(claim: Claim, *, changes: Iterable[str] = ()) -> None:
         title = _("%(claim)s is approved with changes") % values
         body = [
             _("%(person)s changed it: %(changes)s.") % values,
-            claim.decision_note,
+            note,
             _("If it is of no use so, release it: nothing is billed before a pod holds its devices."),
         ]
     else:

@@ -61,7 +61,7 @@ def approve_with_changes(*, claim: Claim, by: User, spec_hash: str, wanted: Want
         raise Conflict(_("%(claim)s has changed in the meantime; read it again.") % {"claim": claim})
     claim = _again(claim)
     _require_still(claim, by)
-    announce.decided(claim, changes=change.said)
+    announce.decided(claim, changes=change.said, note=note.strip())
     return claim
 
 
