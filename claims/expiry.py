@@ -44,7 +44,7 @@ def _end(claim: Claim, move: Callable[[Claim], bool]) -> bool:
     with transaction.atomic():
         locked = Claim.objects.select_for_update(no_key=True).filter(pk=claim.pk)
         same = locked.filter(state=claim.state, expires_at=claim.expires_at, decide_by=claim.decide_by)
-        return same.exists() and move(claim)
+        return same.first() is not None and move(claim)
 
 
 def _expire(claim: Claim, now: datetime) -> bool:

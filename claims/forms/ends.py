@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 from django import forms
 from django.core.exceptions import ValidationError
@@ -60,8 +60,13 @@ class ShortenForm(forms.Form):
     )
 
 
+class PersonField(forms.ModelChoiceField[User]):
+    def label_from_instance(self, obj: User) -> str:
+        return obj.label
+
+
 class TransferForm(forms.Form):
-    to = forms.ModelChoiceField(
+    to = PersonField(
         User.objects.none(),
         to_field_name="username",
         label=gettext_lazy("New owner"),
@@ -71,7 +76,5 @@ class TransferForm(forms.Form):
 
     def __init__(self, data: Any = None, *, heirs: list[User]) -> None:
         super().__init__(data)
-        field = self.fields["to"]
-        assert isinstance(field, forms.ModelChoiceField)  # as declared above  # noqa: S101
+        field = cast(PersonField, self.fields["to"])
         field.queryset = User.objects.filter(pk__in=[person.pk for person in heirs]).order_by("username")
-        field.label_from_instance = lambda person: person.label  # type: ignore[method-assign]

@@ -84,6 +84,8 @@ def approve_extension(*, extension: Extension, by: User, note: str = "") -> Exte
     over = claim.state not in RUNNING or extension.until <= timezone.now()
     if extension.answer == Answer.WAITING and over:
         raise Conflict(_("%(claim)s has ended; there is nothing left to extend.") % {"claim": claim})
+    if extension.answer == Answer.WAITING and (reason := reason_not_to_extend(claim)):
+        raise Conflict(reason)
     if extension.decide(Answer.APPROVED, by=by, note=note.strip()):
         _move_end(claim, extension.until, why=note.strip(), by=by)
         _tell_asker(extension, by)

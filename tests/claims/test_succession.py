@@ -5,7 +5,7 @@ import pytest
 from claims import quotas, succession, tasks
 from claims.models import Claim
 from claims.services import approve, deny, release, withdraw
-from claims.services.extend import extend
+from claims.services.extend import approve_extension, extend
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid, QuotaExceeded
 from inventory.models import ResourceClaim
@@ -113,6 +113,13 @@ def test_what_is_being_replaced_is_neither_extended_nor_replaced_again(ask, old,
     Claim.objects.get(pk=new.pk).advance(ClaimState.APPROVED, why="Yes.")
     with pytest.raises(Conflict, match="itself replaces old"):
         ask(devices=8, name="newer", replaces=Claim.objects.get(pk=new.pk))
+
+
+def test_a_wish_for_more_time_is_not_granted_once_something_replaces_the_claim(ask, old, alice, lena):
+    wish = extend(claim=old, by=alice, until=old.expires_at + old.duration, key="k")
+    ask(devices=7, name="new", replaces=old)
+    with pytest.raises(Conflict, match="is being replaced by new"):
+        approve_extension(extension=wish, by=lena)
 
 
 def test_only_a_claim_of_the_same_team_that_runs_can_be_replaced(ask, old, vision, fra, alice, bob, lena):
