@@ -71,9 +71,7 @@ class Command(BaseCommand):
         change = actions.add_parser("set", help="change how the portal treats a cluster")
         change.add_argument("name")
         change.add_argument("--write-quotas", action=BooleanOptionalAction, required=True)
-        policies = actions.add_parser(
-            "policies", help="print what a cluster admin applies"
-        )
+        policies = actions.add_parser("policies", help="print what a cluster admin applies")
         policies.add_argument("--only", action="append", choices=list(POLICIES), help="some of them")
         policies.add_argument("--warn", action="store_true", help="warn and let pass, to try them out")
         policies.add_argument("--account", default=ACCOUNT, help="user name of the portal in the cluster")
