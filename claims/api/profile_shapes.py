@@ -152,7 +152,7 @@ class ChangeProfileIn(serializers.Serializer[Any]):
     title = serializers.CharField(max_length=80)
     use = serializers.CharField(max_length=1000, default="", allow_blank=True)
     teams = serializers.SlugRelatedField(
-        slug_field="slug", queryset=Team.objects.all(), many=True, default=list, help_text="None: everybody"
+        slug_field="slug", queryset=Team.objects.all(), many=True, required=False, help_text="None: everybody"
     )
     spec = serializers.DictField(help_text="Of a ResourceClaim, resource.k8s.io/v1")
     scalable = serializers.CharField(max_length=63, default="", allow_blank=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -19,6 +18,7 @@ from claims.models import Profile
 from claims.models.profile import Approval, Delivery
 from dra import validation
 from dra.manifests import to_yaml
+from dra.reading_order import in_reading_order
 from teams.models import Team
 
 FIELDS, YAML = "fields", "yaml"
@@ -167,7 +167,7 @@ class ProfileForm(forms.Form):
         data: QueryDict | None = None,
         *,
         profile: Profile | None = None,
-        initial: Mapping[str, Any] | None = None,
+        initial: dict[str, Any] | None = None,
     ) -> None:
         """Without `initial` the form starts with the current version of `profile`."""
         self.profile = profile
@@ -225,6 +225,10 @@ class ProfileForm(forms.Form):
             return {}
 
 
+def text_of(spec: dict[str, Any]) -> str:
+    return to_yaml(in_reading_order(spec))
+
+
 def begin(profile: Profile) -> dict[str, Any]:
     """Return what the editor of an existing profile starts with: its current version."""
     words = {
@@ -237,7 +241,7 @@ def begin(profile: Profile) -> dict[str, Any]:
     if version is None:
         return words
     limits = {name: getattr(version, name) for name in LIMITS}
-    return words | limits | described(version.spec, FIELDS, to_yaml(version.spec))
+    return words | limits | described(version.spec, FIELDS, text_of(version.spec))
 
 
 def described(spec: dict[str, Any], source: str, text: str) -> dict[str, Any]:
@@ -270,5 +274,5 @@ def switched(form: ProfileForm, to: str) -> dict[str, Any] | None:
             form.add_error("spec_yaml", problem.message)
         return None
     if not text.strip() or spec != form.from_yaml():
-        text = to_yaml(spec)
+        text = text_of(spec)
     return typed | described(spec, to, text)

@@ -25,11 +25,12 @@ def spec_in(text: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ValueError(_("Write the spec of a ResourceClaim, which begins with devices."))
     if found.get("kind") == "ResourceClaim" and isinstance(found.get("spec"), dict):
-        found = found["spec"]
+        found = found["spec"]  # the rest of the manifest is not a profile's to say
+    spec: dict[str, Any] = found
     try:
-        written = json.dumps(found, allow_nan=False)
+        written = json.dumps(spec, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise ValueError(_("It has a value that JSON does not know, such as a date.")) from error
     if "\\u0000" in written:
         raise ValueError(_("It has a character that cannot be stored."))
-    return found
+    return spec

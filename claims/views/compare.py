@@ -15,6 +15,7 @@ from claims.differences import text_of
 from claims.models import Profile
 from claims.sharing import isolation_of
 from claims.views.catalogue import Card, ages_of, card_of
+from core.templatetags.ui import gib
 from core.times import duration
 from dra.objects import Json
 from teams.access import asker
@@ -51,6 +52,7 @@ def catalogue_compare(request: HttpRequest) -> HttpResponse:
         "cards": shown,
         "rows": rows_of(shown),
         "specs": spec_columns([card.entry.version.spec for card in shown]),
+        "price_differs": len({card.entry.price for card in shown}) > 1,
         "left_out": [card.entry.profile.title for card in cards[MOST:]],
         "ages": ages_of(request),
     }
@@ -61,6 +63,7 @@ def rows_of(cards: Sequence[Card]) -> list[Row]:
     """Return the facts that are words; what is free, price and waits the page draws itself."""
     facts: list[tuple[str, Callable[[Card], str]]] = [
         (_("Model"), lambda card: ", ".join(card.entry.products) or "—"),
+        (_("Memory"), memory_of),
         (_("Sharing"), lambda card: card.sharing),
         (_("Isolation"), lambda card: " ".join(isolation_of(card.entry.sharing))),
         (_("Asks for"), lambda card: card.asks_for),
@@ -72,6 +75,12 @@ def rows_of(cards: Sequence[Card]) -> list[Row]:
     ]
     rows = [(label, [read(card) for card in cards]) for label, read in facts]
     return [Row(label, cells, len(set(cells)) > 1) for label, cells in rows]
+
+
+def memory_of(card: Card) -> str:
+    """Return "45 GiB", or "79.2 GiB – 80 GiB" where devices differ."""
+    least, most = gib(card.entry.memory), gib(card.entry.memory_most)
+    return least if least == most or card.entry.memory is None else f"{least} – {most}"
 
 
 def spec_columns(specs: Sequence[Json]) -> list[list[SpecLine]]:

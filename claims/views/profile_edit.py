@@ -55,8 +55,8 @@ def edit(request: HttpRequest, found: Profile | None) -> HttpResponse:
         other = switched(form, YAML if to == YAML else FIELDS)
         if other is None:
             return editor(request, form, found, status=422)
-        page = ProfileForm(profile=found, initial=other)
-        return editor(request, page, found, described=spec_of(form))
+        turned = ProfileForm(profile=found, initial=other)
+        return editor(request, turned, found, described=spec_of(form))
     if "check" in request.POST:
         return editor(request, form, found)
     if not form.is_valid():

@@ -32,6 +32,7 @@ from core.listing import Column, Listing
 from core.times import duration
 from dra.manifests import to_yaml
 from dra.objects import asks
+from dra.reading_order import in_reading_order
 from inventory.models import DeviceClass
 from teams.access import asker, is_platform_admin
 
@@ -207,7 +208,7 @@ def versions_page(found: Profile) -> dict[str, Any]:
     spec = found.current.spec if found.current else {}
     return {
         "versions": versions_of(found),
-        "spec_yaml": to_yaml(spec) if spec else "",
+        "spec_yaml": to_yaml(in_reading_order(spec)) if spec else "",
     }
 
 

@@ -57,7 +57,7 @@ def versions(profile):
 def typed(page):
     """The hidden fields of the question, as a browser would send them back."""
     found = re.findall(r'<textarea name="(\w+)" hidden>\n(.*?)</textarea>', page, re.S)
-    data = {}
+    data: dict[str, list[str]] = {}
     for name, value in found:
         data.setdefault(name, []).append(value.replace("&#x27;", "'").replace("&quot;", '"'))
     data["base"] = re.findall(r'name="base" value="(\d+)"', page)

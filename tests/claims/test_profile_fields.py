@@ -96,9 +96,13 @@ def specs(draw):
 def posted(spec, source, **changed):
     """What a browser sends of the part of the form that describes devices."""
     shown = described(spec, source, to_yaml(spec)) | changed
+    return sent(**{name: "" if value is None else str(value) for name, value in shown.items()})
+
+
+def sent(**fields):
     data = QueryDict(mutable=True)
-    for name, value in shown.items():
-        data[name] = "" if value is None else str(value).replace("\n", "\r\n")
+    for name, value in fields.items():
+        data[name] = value.replace("\n", "\r\n")
     return data
 
 
@@ -121,7 +125,7 @@ def test_any_valid_spec_comes_through_the_form_as_it_was(spec):
 @given(specs())
 def test_switching_there_and_back_keeps_the_text(spec):
     text = "# why it is so\n" + to_yaml(spec)
-    fields = switched(ProfileForm(QueryDict(mutable=True) | {"source": YAML, "spec_yaml": text}), FIELDS)
+    fields = switched(ProfileForm(sent(source=YAML, spec_yaml=text)), FIELDS)
     assert fields["source"] == FIELDS
     back = switched(ProfileForm(posted(spec, FIELDS, spec_yaml=text)), YAML)
     assert back["spec_yaml"].replace("\r\n", "\n") == text
@@ -214,13 +218,13 @@ def test_what_is_outside_the_fields_is_counted(spec, words):
 
 @pytest.mark.parametrize("text", ["a: [b", "- a list", "devices: {}", "devices: {requests: all}"])
 def test_what_is_no_spec_stays_yaml_and_says_why(text):
-    form = ProfileForm(QueryDict(mutable=True) | {"source": YAML, "spec_yaml": text})
+    form = ProfileForm(sent(source=YAML, spec_yaml=text))
     assert switched(form, FIELDS) is None
     assert form.errors["spec_yaml"]
 
 
 def test_an_empty_form_switches_without_a_word():
-    form = ProfileForm(QueryDict(mutable=True) | {"source": FIELDS, "device_class": "", "title": "T"})
+    form = ProfileForm(sent(source=FIELDS, device_class="", title="T"))
     assert switched(form, YAML)["title"] == "T"
 
 

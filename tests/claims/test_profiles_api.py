@@ -15,6 +15,7 @@ from tests.factories import make_claim, make_profile, make_spec, make_team
 pytestmark = pytest.mark.django_db
 
 URL = "/api/v1/profiles/"
+COUNTED_IN_WORDS = {"name": "a", "exactly": {"deviceClassName": "a", "count": "two"}}
 
 
 def client(user) -> APIClient:
@@ -141,7 +142,7 @@ def test_a_version_that_somebody_else_saved_is_a_conflict(root, new):
         {"slug": "Not One"},
         {"title": ""},
         {"spec": {"devices": {"requests": "all"}}},
-        {"spec": make_spec(count="two")},
+        {"spec": {"devices": {"requests": [COUNTED_IN_WORDS]}}},
         {"spec": []},
         {"spec": make_spec() | {"more": "\u0000"}},
         {"scalable": "other"},

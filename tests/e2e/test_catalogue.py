@@ -1,0 +1,97 @@
+"""The catalogue and the editor of profiles in a browser: narrowed, compared, edited, retired, restored."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.e2e.person import WAIT, Person
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture
+def people(simulated, browser):
+    """Return a function that seats somebody of the demo at a browser of their own."""
+    seated = []
+
+    def seat(name, **options):
+        seated.append(Person(browser, simulated.url, name, **options).sign_in())
+        return seated[-1]
+
+    yield seat
+    for person in seated:
+        person.leaves()
+
+
+def test_filters_stand_in_the_address_and_survive_the_toggle(people):
+    page = people("engineer").page
+    page.goto("/catalogue/")
+    expect(page.get_by_role("heading", level=2, name="Small 16 GB")).to_be_visible()
+    page.get_by_label("Memory at least, GB").fill("80")
+    page.get_by_label("Memory at least, GB").press("Tab")
+    expect(page).to_have_url(re.compile(r"memory=80"), timeout=WAIT)
+    expect(page.get_by_role("heading", level=2, name="Small 16 GB")).to_have_count(0)
+    expect(page.get_by_role("heading", level=2, name="Train 80 GB")).to_be_visible()
+    page.get_by_role("link", name="Table", exact=True).click()
+    expect(page).to_have_url(re.compile(r"memory=80.*view=table"))
+    expect(page.get_by_role("row", name=re.compile("Train 80 GB"))).to_be_visible()
+    page.reload()
+    expect(page.get_by_label("Memory at least, GB")).to_have_value("80")
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download as CSV").click()
+    assert download.value.suggested_filename == "catalogue.csv"
+
+
+@pytest.mark.parametrize("javascript", [True, False])
+def test_two_profiles_are_ticked_and_compared(people, javascript):
+    page = people("engineer", java_script_enabled=javascript).page
+    page.goto("/catalogue/")
+    for title in ("Train 80 GB", "Small 16 GB"):
+        page.get_by_label(f"Compare {title}").check()
+    page.get_by_role("button", name="Compare").click()
+    expect(page.get_by_role("heading", level=1, name="Compare profiles")).to_be_visible()
+    table = page.get_by_role("table")
+    expect(table.get_by_role("columnheader", name=re.compile("Train 80 GB"))).to_be_visible()
+    expect(table.get_by_role("row", name=re.compile("^Model differs"))).to_be_visible()
+    expect(page.locator("pre mark").first).to_be_visible()
+
+
+def test_a_profile_is_edited_in_yaml_compared_saved_retired_and_restored(people):
+    page = people("admin").page
+    page.goto("/profiles/small-16g/")
+    page.get_by_role("button", name="YAML").click()
+    text = page.get_by_label("ResourceClaim spec")
+    expect(text).to_be_visible(timeout=WAIT)
+    written = text.input_value()
+    text.fill(
+        written.replace(
+            "devices:\n", "devices:\n  constraints:\n    - matchAttribute: resource.kubernetes.io/pcieRoot\n"
+        )
+    )
+    page.get_by_role("button", name="Fields").click()
+    expect(page.locator("#outside")).to_contain_text("Also in YAML: 1 constraint", timeout=WAIT)
+    page.get_by_label("Most devices").fill("6")
+    page.get_by_role("button", name="Save…").click()
+    expect(page.get_by_role("heading", level=1, name=re.compile("^Save version 2"))).to_be_visible()
+    expect(page.locator(".dg-diff .plus").first).to_contain_text("constraints:")
+    expect(page.get_by_role("row", name=re.compile("Most devices"))).to_contain_text("6")
+    page.get_by_role("button", name="Save version 2").click()
+    expect(page.get_by_text("small-16g is saved; its version is 2.")).to_be_visible()
+    expect(page.locator("#outside")).to_contain_text("1 constraint")
+    page.get_by_role("link", name="v1 to v2").click()
+    expect(page.locator(".dg-diff .plus").first).to_contain_text("constraints:")
+
+    page.goto("/profiles/small-16g/retire/")
+    page.get_by_role("button", name="Retire the profile").click()
+    toast = page.locator(".dg-toast", has_text="small-16g is retired")
+    expect(toast).to_be_visible()
+    page.goto("/catalogue/")
+    expect(page.get_by_role("heading", level=2, name="Small 16 GB")).to_have_count(0)
+    page.goto("/profiles/")
+    page.get_by_role("button", name="Restore Small 16 GB").click()
+    expect(page.get_by_text("small-16g is in the catalogue again.")).to_be_visible()
+    page.goto("/profiles/small-16g/retire/")
+    page.get_by_role("button", name="Retire the profile").click()
+    page.locator(".dg-toast", has_text="small-16g is retired").get_by_role("button", name="Undo").click()
+    expect(page.get_by_text("small-16g is in the catalogue again.")).to_be_visible()
