@@ -44,7 +44,8 @@ def several(request: HttpRequest) -> HttpResponse:
         page["results"] = results = many.do(asker(request), claims, order)
         page["done"] = sum(not result.refusal for result in results)
         return render(request, "claims/many.html", page)
-    page["lines"] = lines = many.preview(asker(request), claims, order)
+    lines = sorted(many.preview(asker(request), claims, order), key=lambda line: bool(line.reason_not))
+    page["lines"] = lines  # what can be done comes first
     page["ready"] = ready = [line for line in lines if not line.reason_not]
     page["devices"], page["pods"] = sum(line.devices for line in ready), sum(line.pods for line in ready)
     return render(request, "claims/many.html", page)

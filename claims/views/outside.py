@@ -153,13 +153,19 @@ def claim_of(request: HttpRequest, uid: str) -> ResourceClaim:
     return row
 
 
+def yaml_of(row: ResourceClaim | ResourceClaimTemplate) -> str:
+    """Return the object as kubectl would show it; the database keeps no order of keys."""
+    order = ("apiVersion", "kind", "metadata", "spec", "status")
+    return to_yaml({key: row.raw[key] for key in order if key in row.raw})
+
+
 @require_safe
 def claim(request: HttpRequest, uid: str) -> HttpResponse:
     row = claim_of(request, uid)
     page = {
         "row": row,
         "found": Outsider(row),
-        "yaml": to_yaml(row.raw),
+        "yaml": yaml_of(row),
         "may_adopt": asker(request).is_platform_admin and Outsider(row).is_adoptable,
         "ages": ages(("resourceclaims", "pods"), cluster=row.cluster),
     }
@@ -174,7 +180,7 @@ def template(request: HttpRequest, uid: str) -> HttpResponse:
     page = {
         "row": row,
         "asked": asked_of(row),
-        "yaml": to_yaml(row.raw),
+        "yaml": yaml_of(row),
         "ages": ages(("resourceclaimtemplates",), cluster=row.cluster),
     }
     return render(request, "claims/outside_template.html", page)
@@ -203,7 +209,9 @@ def adopt(request: HttpRequest, uid: str) -> HttpResponse:
         "found": Outsider(row),
         "team": team,
         "form": form,
-        "fitting": [(profile, _same(row, profile)) for profile in fitting],
+        "fitting": fitting,
+        "same": [profile for profile in fitting if _same(row, profile)],
+        "alike": [profile for profile in fitting if not _same(row, profile)],
         "lines": charge_lines(row, team, first) if first else [],
         "people": people,
     }
