@@ -8,6 +8,8 @@ from typing import Any
 import yaml
 from playwright.sync_api import Browser, Page, expect
 
+# What htmx says where somebody leaves a page while it fetches something; what fails is said otherwise.
+LEFT = ("htmx:sendAbort", "htmx:afterRequest")
 WAIT = 60_000  # milliseconds for what a person waits for without reloading
 
 
@@ -22,7 +24,9 @@ class Person:
         self.page.on("console", self._hear)
 
     def _hear(self, message) -> None:
-        if message.type == "error" and "status of 4" not in message.text:  # refusals are meant
+        refused = "status of 4" in message.text  # refusals are meant
+        left = message.text.startswith(LEFT)
+        if message.type == "error" and not refused and not left:
             self.errors.append(message.text)
 
     def sign_in(self) -> Person:

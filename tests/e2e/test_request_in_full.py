@@ -73,7 +73,8 @@ def test_two_profiles_become_one_claim_and_are_asked_for_again(engineer):
     page.get_by_role("link", name="Ask again").click()
     expect(page.get_by_label("Further profile 1", exact=True)).to_have_value("train-80g", timeout=WAIT)
     expect(page.get_by_label("Devices of further profile 1")).to_have_value("2")
-    page.get_by_role("button", name="Remove further profile 1").click()
+    with page.expect_response("**/claims/request/preview/**"), page.expect_response("**/drafts/save/"):
+        page.get_by_role("button", name="Remove further profile 1").click()
     expect(page.get_by_label("Further profile 1", exact=True)).to_have_count(0, timeout=WAIT)
 
 
