@@ -101,7 +101,8 @@ def manifest_of(claim: Claim, request: Request) -> Any:
     found = landing_of(claim)
     form = SnippetForm(request.query_params, use=manifests.use_of(claim, maker=found.maker), landing=found)
     if form.is_bound and not form.is_valid():
-        raise serializers.ValidationError({name: list(told) for name, told in form.errors.items()})
+        told = {name: [str(one) for one in errors] for name, errors in form.errors.items()}
+        raise serializers.ValidationError(told)
     options = form.options()
     base_url = request.build_absolute_uri("/").rstrip("/")
     every = snippets_of(claim, base_url=base_url, options=options, maker=found.maker)
