@@ -39,6 +39,8 @@ PAGES = {
         "{device}",
         "/profiles/",
         "/profiles/lint/",
+        "/profiles/import/",
+        "/profiles/presets/",
         "{fix}",
         "/profiles/train-80g/",
         "/rates/",
