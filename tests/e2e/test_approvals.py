@@ -98,7 +98,7 @@ def test_a_member_decides_while_the_lead_is_away(people):
     expect(aylin.page.get_by_text("Jonas decides for Aylin in vision")).to_be_visible()
 
     jonas.opens_request("while-away")
-    expect(jonas.page.get_by_text(re.compile("^You decide for"))).to_be_visible()
+    expect(jonas.page.get_by_text("You decide for Aylin, who is away.")).to_be_visible()
     jonas.approve("while-away")
     history = mira.page.locator("#claim-side")
     expect(history.get_by_text(re.compile("Approved. For "))).to_be_visible()
