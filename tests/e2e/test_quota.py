@@ -70,7 +70,7 @@ def test_a_request_that_does_not_fit_leads_to_asking_for_what_it_lacks(people):
 def test_a_quota_is_asked_for_without_javascript(people):
     page = people("engineer", java_script_enabled=False).page
     page.goto("/quotas/?team=vision")
-    page.locator("[data-quota='vision/gpu.nvidia.com']").get_by_role("link", name="Ask for more").click()
+    page.locator("[data-quota='vision/mig.nvidia.com']").get_by_role("link", name="Ask for more").click()
     page.get_by_label("How many more").fill("1")
     page.get_by_label("What is it for?").fill("One more run.")
     page.get_by_role("button", name="Ask", exact=True).click()
