@@ -43,7 +43,7 @@ def delegate(*, by: User, team: Team, to: User, starts_at: datetime, ends_at: da
         values = {"longest": duration(LONGEST), "span": duration(ends_at - starts_at)}
         raise Invalid(_("Somebody may stand in for %(longest)s at most; this is %(span)s.") % values)
     standing = Delegation.objects.filter(
-        team=team, lead=by, starts_at__lt=ends_at, ends_at__gt=starts_at
+        team=team, lead=by, starts_at__lt=ends_at, ends_at__gt=max(starts_at, timezone.now())
     ).select_related("to")
     for row in standing:
         if (row.to_id, row.starts_at, row.ends_at) == (to.pk, starts_at, ends_at):
