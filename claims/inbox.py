@@ -254,7 +254,8 @@ class Decided(Sequence[Item]):
 def _keys(rows: QuerySet[Any, Any], kind: str) -> QuerySet[Any, Any]:
     """Return (kind, id, when it was decided) of each row."""
     named = rows.order_by().annotate(kind=Value(kind, CharField()), row=F("pk"), when=F("decided_at"))
-    return named.values_list("kind", "row", "when")
+    found: QuerySet[Any, Any] = named.values_list("kind", "row", "when")
+    return found
 
 
 def size_of(claim: Claim) -> str:

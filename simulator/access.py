@@ -55,6 +55,7 @@ IDENTITIES: Mapping[str, Identity] = {
             CORE_READ,
             DRA_READ,
             Rule(DRA, ("resourceclaims", "resourceclaimtemplates"), WRITE),
+            Rule("", ("resourcequotas",), WRITE),
         ),
     ),
     "simulator-viewer": Identity("viewer", (CORE_READ, DRA_READ)),

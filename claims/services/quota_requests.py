@@ -1,6 +1,7 @@
 """Asking for more quota, for a time or for good; platform admins decide."""
 
 from datetime import datetime
+from typing import Any
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
@@ -48,7 +49,9 @@ def ask_for_quota(
         raise Invalid(_("Say what it is for: whoever decides has nothing else to go by."))
     _require_future(until)
     named = {"device_class": device_class, "profile": profile, "counts": counts}
-    row = named_quota(team, device_class=device_class, profile_id=profile and profile.pk, counts=counts)
+    row = named_quota(
+        team, device_class=device_class, profile_id=profile.pk if profile else None, counts=counts
+    )
     limit = standing_of([row])[0].limit if row else 0
     if devices <= limit:
         raise Invalid(
@@ -111,7 +114,11 @@ def approve_quota_request(
     if not asked.decide(Answer.APPROVED, by=by, note=note.strip()):
         return _decided_already(asked, by, Answer.APPROVED)
     asked.save(update_fields=["devices", "until"])
-    named = {"device_class": asked.device_class, "profile": asked.profile, "counts": asked.counts}
+    named: dict[str, Any] = {
+        "device_class": asked.device_class,
+        "profile": asked.profile,
+        "counts": asked.counts,
+    }
     if asked.until is None:
         row = save_quota(team=asked.team, values={"devices": asked.devices}, **named)
         row.raises.filter(ends_at__gt=timezone.now()).delete()  # the new limit holds what they gave

@@ -118,9 +118,7 @@ def _reserve(wish: Wish, *, by: User, reason: str, key: str, replaces: Claim | N
     return claim
 
 
-def _create(
-    wish: Wish, *, by: User, reason: str, key: str, old: Claim | None, carried: Carried
-) -> Claim:
+def _create(wish: Wish, *, by: User, reason: str, key: str, old: Claim | None, carried: Carried) -> Claim:
     claim = Claim.objects.create(
         name=wish.name,
         key=key,

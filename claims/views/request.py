@@ -88,7 +88,7 @@ def fresh_page(request: HttpRequest) -> HttpResponse:
     user, draft = asker(request), None
     prefill: QueryDict = request.GET
     if "draft" in prefill:
-        draft = get_object_or_404(unsent(user), pk=uuid_or_404(prefill["draft"]))
+        draft = get_object_or_404(unsent(user), pk=uuid_or_404(request.GET.get("draft", "")))
         prefill = prefill_of(draft)
     form = RequestForm(user=user, prefill=prefill, team=request.COOKIES.get(TEAM_COOKIE, ""))
     data = as_data(form)

@@ -6,7 +6,8 @@ from typing import Any
 
 from claims.models import Profile, Quota
 from claims.models.profile import Approval, Delivery
-from claims.services import save_profile
+from claims.presets import presets
+from claims.services import add_profiles, save_profile
 from teams.models import Team, User
 from usage.models import Rate
 
@@ -49,6 +50,8 @@ CATALOGUE: list[dict[str, Any]] = [
         "spec": asking("gpu.nvidia.com", memory_of("gpu.nvidia.com", "79Gi")),
         "max_devices": 8,
         "approval": Approval.LEAD,
+        "extension": 24 * HOURS,
+        "grace": 2 * HOURS,
     },
     {
         "slug": "train-48g",
@@ -121,6 +124,10 @@ CATALOGUE: list[dict[str, Any]] = [
     },
 ]
 
+# Of those that come with the product: together they show alternatives, several requests of one claim,
+# settings of a driver, whole nodes and admin access.
+PRESETS = frozenset(("any-large", "mig-mix", "mps", "whole-node", "gpu-monitoring"))
+
 QUOTAS = {  # vision is nearly full; only nlp may use MI300X
     "vision": {"gpu.nvidia.com": 16, "mig.nvidia.com": 8},
     "nlp": {"gpu.nvidia.com": 32, "mig.nvidia.com": 8, "gpu.amd.com": 16},
@@ -152,6 +159,7 @@ def load_catalogue(by: User) -> None:
             default_duration=24 * HOURS,
             **{"automatic_devices": 0, "automatic_duration": None, **entry},
         )
+    add_profiles(by=by, entries=[entry for entry in presets() if entry.slug in PRESETS])
     for slug, limits in QUOTAS.items():
         for device_class, devices in limits.items():
             Quota.objects.get_or_create(

@@ -5,7 +5,7 @@ from uuid import UUID
 from django import forms
 from django.contrib import messages
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
@@ -95,7 +95,7 @@ def read(request: HttpRequest) -> HttpResponse:
 class IdsForm(forms.Form):
     id = forms.TypedMultipleChoiceField(required=False, coerce=UUID, empty_value=None)
 
-    def __init__(self, data: object) -> None:
+    def __init__(self, data: QueryDict) -> None:
         super().__init__(data)
-        ids = [(value, value) for value in getattr(data, "getlist", lambda _name: [])("id")]
+        ids = [(value, value) for value in data.getlist("id")]
         self.fields["id"].choices = ids  # type: ignore[attr-defined]

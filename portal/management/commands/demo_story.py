@@ -6,12 +6,14 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from portal.demo import past, story
+from portal.demo import desks, past, story
 
 
 class Command(BaseCommand):
     help = "Fill the demo with claims in every state."
 
     def handle(self, *args: Any, **options: Any) -> None:
-        story.play(Path(os.environ["DEMO_KUBECONFIGS"]), self.stdout.write)
+        folder = Path(os.environ["DEMO_KUBECONFIGS"])
+        story.play(folder, self.stdout.write)
+        desks.lay_out(folder)
         past.load_past()
