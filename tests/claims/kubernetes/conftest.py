@@ -49,6 +49,12 @@ def gateway(controlplane, admin, fra, vision, monkeypatch):
 
 
 @pytest.fixture
+def namespace(gateway, vision, fra):
+    """Where vision works in the control plane; new for every test."""
+    return TeamNamespace.objects.get(team=vision, cluster=fra).namespace
+
+
+@pytest.fixture
 def approved(ask, lena):
     """Ask as alice, approve as lena; tasks run at once, so the object is written when this returns."""
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from claims import behind, manifests, services, sightings, tasks
-from claims.models import Claim, TeamNamespace
+from claims.models import Claim
 from claims.sightings import look
 from claims.states import ClaimState
 from cluster.kinds import POD, RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE
@@ -24,11 +24,6 @@ LABEL = "gpu.dragoman.dev/claim"
 def kubectl(controlplane):
     client: Client = controlplane.client("admin")
     return client
-
-
-@pytest.fixture
-def namespace(gateway, vision, fra):
-    return TeamNamespace.objects.get(team=vision, cluster=fra).namespace
 
 
 @pytest.fixture

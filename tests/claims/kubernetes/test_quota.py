@@ -6,7 +6,7 @@ import pytest
 from django.utils import timezone
 
 from claims import delivery, manifests, quota_tasks, services, tasks, written_quotas
-from claims.models import Quota, QuotaRaise, TeamNamespace, WrittenQuota
+from claims.models import Quota, QuotaRaise, WrittenQuota
 from claims.states import ClaimState
 from cluster.errors import Refused
 from cluster.kinds import POD, RESOURCE_CLAIM, RESOURCE_QUOTA
@@ -19,11 +19,6 @@ from tests.factories import GPU_CLASS, make_spec
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.django_db(transaction=True)]
 DEVICES = f"{GPU_CLASS}.deviceclass.resource.k8s.io/devices"
-
-
-@pytest.fixture
-def namespace(vision, fra):
-    return TeamNamespace.objects.get(team=vision, cluster=fra).namespace
 
 
 @pytest.fixture

@@ -1,54 +1,21 @@
 """Admin access on the real control plane: the portal foresees what server and scheduler do."""
 
-import itertools
-from contextlib import contextmanager
-
 import pytest
 
-from claims import manifests, tasks
+from claims import manifests
 from claims.admin_access import LABEL, VALUE, place_problems
-from claims.models import Approval, Claim, TeamNamespace
+from claims.models import Approval
 from claims.presets import presets
 from claims.services import request_claim, save_profile
 from claims.states import ClaimState
-from cluster.credentials import from_kubeconfig
-from cluster.kinds import NAMESPACE, POD, RESOURCE_CLAIM
-from cluster.kube import KubeGateway
+from cluster.kinds import POD, RESOURCE_CLAIM
 from core.errors import Invalid
-from inventory.models import Cluster
 from inventory.sync.once import sync_once
-from tests.controlplane.client import eventually
 from tests.factories import make_quota
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.django_db(transaction=True)]
-_numbers = itertools.count(1)
 (PRESET,) = (entry for entry in presets() if entry.slug == "gpu-monitoring")
 TAINT = {"key": "example.com/broken", "effect": "NoSchedule"}
-
-
-@pytest.fixture
-def admin(controlplane):
-    gateway = KubeGateway(from_kubeconfig(controlplane.kubeconfig("admin")))
-    yield gateway
-    gateway.close()
-
-
-@pytest.fixture
-def namespace(controlplane, admin, fra, vision, monkeypatch):
-    """A new namespace of vision, without the label; `fra` is the control plane, as the portal reaches it."""
-    portal = KubeGateway(from_kubeconfig(controlplane.kubeconfig("portal")))
-    name = f"watch-{next(_numbers)}"
-    admin.create(NAMESPACE, {"metadata": {"name": name}})
-    TeamNamespace.objects.filter(team=vision, cluster=fra).update(namespace=name)
-    Cluster.objects.filter(pk=fra.pk).update(uid=portal.identity())
-
-    @contextmanager
-    def connected(cluster):
-        yield portal
-
-    monkeypatch.setattr("claims.delivery.gateway_for", connected)
-    yield name
-    portal.close()
 
 
 @pytest.fixture
@@ -82,7 +49,7 @@ def test_the_server_refuses_what_the_portal_refuses(
 
 
 def test_with_the_label_it_sees_every_device_and_takes_none(
-    controlplane, admin, namespace, fra, monitoring, root, vision
+    controlplane, admin, namespace, fra, monitoring, root, vision, until
 ):
     client = controlplane.client()
     client.patch("Namespace", namespace, {"metadata": {"labels": {LABEL: VALUE}}})
@@ -104,12 +71,7 @@ def test_with_the_label_it_sees_every_device_and_takes_none(
         pod["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "h100-a"}
         admin.create(POD, pod)
 
-        def allocated():
-            sync_once(fra, admin)
-            tasks.sweep()
-            return Claim.objects.filter(pk=claim.pk, state=ClaimState.ALLOCATED).first()
-
-        found = eventually(allocated, what=f"{claim} allocated")
+        found = until(claim, ClaimState.ALLOCATED)
         assert not found.allocations.exists()  # it takes nothing, so nobody pays for it
         results = admin.get(RESOURCE_CLAIM, claim.name, namespace=namespace)["status"]["allocation"][
             "devices"
