@@ -72,6 +72,7 @@ def test_a_match_says_quota_approval_manifest_and_problems(alice, wish):
     }  # fmt: skip
     assert shown["approval"] == {
         "automatic": False, "sentence": "A lead of vision decides: lars or lena.", "who": ["lars", "lena"],
+        "rule": "train-80 v1 asks a lead.",
     }  # fmt: skip
     assert "kind: ResourceClaim" in shown["manifest"]
     assert (shown["problems"], shown["match"]["fits"]) == ([], False)

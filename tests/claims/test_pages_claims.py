@@ -221,7 +221,8 @@ def test_an_unknown_snippet_is_404(client, alice, claim):
 def test_asking_again_starts_from_what_the_claim_asked_for(client, alice, bob, claim):
     client.force_login(alice)
     page = client.get(detail(claim)).text
-    assert "profile=train-80&amp;team=vision&amp;cluster=fra-1&amp;devices=1" in page
+    asked = "profile=train-80&amp;devices=1&amp;delivery=claim&amp;parallel=1&amp;duration=24h"
+    assert f"{asked}&amp;reason=&amp;team=vision&amp;cluster=fra-1" in page
     client.force_login(bob)
     assert "Ask again" not in client.get(detail(claim)).text
 

@@ -4,16 +4,19 @@ from datetime import UTC, datetime
 from decimal import Decimal
 
 import pytest
+from django.db.models import F
 
+from claims import tasks
 from claims.catalogue import catalogue
 from claims.manifests import object_of, pod_of
 from claims.models import Claim, Delivery
 from claims.preview import preview
 from claims.quotas import standing
 from claims.services import approve, release
+from claims.sightings import MADE_AGAIN_WITHIN
 from claims.states import ClaimState
 from cluster.kinds import DEVICE_CLASS, NODE, POD, RESOURCE_CLAIM, RESOURCE_SLICE
-from inventory.models import Cluster
+from inventory.models import Cluster, ResourceClaim
 from inventory.sync.once import sync_once
 from tests.dra.clusters import device_class, gpu, node, resource_slice
 from tests.factories import make_profile, make_spec
@@ -87,6 +90,9 @@ def test_an_object_deleted_by_hand_is_noticed_by_the_mirror(ask, fleet, fra, len
     assert Claim.objects.get(pk=claim.pk).problem == ""
     fleet.remove(RESOURCE_CLAIM, claim.name, namespace="vision")
     sync_once(fra, fleet)
+    assert state(claim) == ClaimState.PROVISIONED  # it may be made again at this moment
+    ResourceClaim.objects.update(gone_at=F("gone_at") - MADE_AGAIN_WITHIN)
+    tasks.sweep()
     assert state(claim) == ClaimState.FAILED
 
 

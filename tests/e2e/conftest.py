@@ -1,11 +1,15 @@
 """A browser, and people who sit in front of it."""
 
+import shutil
+
 import pytest
 import pytest_socket
 from playwright.sync_api import sync_playwright
 
 from tests.e2e.chromium import ARGUMENTS, executable
 from tests.e2e.running import RunningDemo
+
+PATIENCE = 400  # seconds, of a machine that does much else
 
 
 @pytest.fixture(scope="module")
@@ -17,12 +21,24 @@ def browser():
         chromium.close()
 
 
+@pytest.fixture(scope="session")
+def told(tmp_path_factory):
+    """The folder of a demo that was started once: a copy of it starts without telling the story again."""
+    pytest_socket.enable_socket()
+    demo = RunningDemo(tmp_path_factory.mktemp("told"), "sim")
+    demo.start(PATIENCE)
+    assert demo.stop() == []
+    return demo.home
+
+
 @pytest.fixture(scope="module")
-def simulated(tmp_path_factory):
+def simulated(told, tmp_path_factory):
     """`make demo`, once for the browser tests of a file that make no claim about Kubernetes."""
     pytest_socket.enable_socket()
-    demo = RunningDemo(tmp_path_factory.mktemp("demo"), "sim")
-    demo.start(180)
+    home = tmp_path_factory.mktemp("demo") / "home"
+    shutil.copytree(told, home, symlinks=True)
+    demo = RunningDemo(home, "sim")
+    demo.start(PATIENCE)
     yield demo
     assert demo.stop() == []
 
@@ -32,6 +48,6 @@ def real(controlplane_ready, tmp_path_factory):
     """`make demo CLUSTER=real`."""
     pytest_socket.enable_socket()
     demo = RunningDemo(tmp_path_factory.mktemp("demo"), "real")
-    demo.start(240)
+    demo.start(PATIENCE)
     yield demo
     assert demo.stop() == []
