@@ -160,7 +160,7 @@ def test_a_check_of_a_real_cluster_with_the_printed_role_finds_nothing_missing(r
 def test_a_check_with_the_read_only_role_names_what_is_missing(run, controlplane):
     table = run("add", "fra-1", kubeconfig=controlplane.kubeconfig("reader"))
     lines = [line for line in table.splitlines() if "missing" in line]
-    assert len(lines) == 6  # create, patch, delete of claims and of templates
+    assert len(lines) == 9  # create, patch, delete of claims, of templates and of quotas
     assert any("delete resourceclaimtemplates.resource.k8s.io" in line for line in lines)
     with pytest.raises(CommandError, match="6 of the checks failed"):
         run("check", "fra-1")

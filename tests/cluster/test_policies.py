@@ -87,24 +87,18 @@ def refused(call, manifest: dict[str, object]) -> str:
 
 
 @pytest.fixture(scope="module")
-def admin(controlplane: ControlPlane) -> Iterator[Client]:
-    client = controlplane.client()
-    yield client
-    client.close()
+def admin(controlplane: ControlPlane) -> Client:
+    return controlplane.client()
 
 
 @pytest.fixture(scope="module")
-def portal(controlplane: ControlPlane) -> Iterator[Client]:
-    client = controlplane.client(PORTAL)
-    yield client
-    client.close()
+def portal(controlplane: ControlPlane) -> Client:
+    return controlplane.client(PORTAL)
 
 
 @pytest.fixture(scope="module")
-def alice(controlplane: ControlPlane) -> Iterator[Client]:
-    client = controlplane.client(ALICE)
-    yield client
-    client.close()
+def alice(controlplane: ControlPlane) -> Client:
+    return controlplane.client(ALICE)
 
 
 @pytest.fixture(scope="module")
