@@ -1,6 +1,6 @@
 """A browser, and people who sit in front of it."""
 
-import shutil
+import subprocess
 
 import pytest
 import pytest_socket
@@ -36,7 +36,8 @@ def simulated(told, tmp_path_factory):
     """`make demo`, once for the browser tests of a file that make no claim about Kubernetes."""
     pytest_socket.enable_socket()
     home = tmp_path_factory.mktemp("demo") / "home"
-    shutil.copytree(told, home, symlinks=True)
+    # With owners and modes: PostgreSQL serves no folder but its own user's.
+    subprocess.run(["cp", "-a", str(told), str(home)], check=True)
     demo = RunningDemo(home, "sim")
     demo.start(PATIENCE)
     yield demo
