@@ -46,6 +46,7 @@ def gateway(controlplane, admin, fra, vision, monkeypatch):
     yield portal
     portal.close()
     picture.forget()
+    admin.delete(NAMESPACE, namespace)  # with its pods, so that their devices are free for other tests
 
 
 @pytest.fixture

@@ -90,8 +90,7 @@ def namespace(admin):
     name = f"pasted-{next(_numbers)}"
     admin.create({"kind": "Namespace", "metadata": {"name": name}})
     yield name
-    for pod in admin.list("Pod", name):
-        admin.delete("Pod", pod["metadata"]["name"], name)
+    admin.delete("Namespace", name)  # with its Deployments, which would start their pods again
 
 
 @pytest.fixture(scope="module")
