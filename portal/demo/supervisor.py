@@ -104,6 +104,8 @@ class Supervisor:
         """Stop what speaks to people first and the database last; leave no process behind."""
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)  # once is enough
+        for child in self.children:
+            child.quiet = True  # how each of them says good-bye stands in its log
         storage = [child for child in self.children if child.name in {"database", "redis"}]
         others = [child for child in self.children if child not in storage]
         for group in (others, storage):
