@@ -109,9 +109,7 @@ def main():
         say("No Python 3.12 found; uv downloads one …")
         environment["UV_PYTHON_DOWNLOADS"] = "automatic"
         python = "3.12"
-    say(
-        "Installing and compiling the packages of uv.lock into .venv; the first time it takes up to a minute …"
-    )
+    say("Installing and compiling the packages of uv.lock into .venv, which takes up to a minute …")
     # Compiled once here: where Python may write no bytecode, each process would spend seconds on it.
     # Quiet: a line for each of them helps nobody, and what goes wrong is printed all the same.
     sync = [uv, "sync", "--quiet", "--frozen", "--compile-bytecode", "--python", python]
