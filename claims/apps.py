@@ -8,4 +8,4 @@ class ClaimsConfig(AppConfig):
 
     def ready(self) -> None:
         import_module("claims.receivers")  # connects itself; models must be loaded first
-        import_module("claims.quota_tasks")  # Celery looks into modules named `tasks` alone
+        import_module("claims.quota.tasks")  # Celery looks into modules named `tasks` alone

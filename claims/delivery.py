@@ -13,8 +13,10 @@ from django.db.models import F
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from claims import announce, manifests, quota_writing
+from claims import manifests
+from claims.approval import announce
 from claims.models import Claim, Delivery
+from claims.quota import writing as quota_writing
 from claims.states import DELIVERED, FINAL, ClaimState
 from cluster.errors import ClusterConflict, ClusterInvalid, Refused, Unreachable
 from cluster.kinds import RESOURCE_CLAIM, Kind

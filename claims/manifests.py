@@ -1,7 +1,7 @@
 """Every manifest of a claim, made from its row by `dra`: what is written is what is shown."""
 
 from claims.models import Claim, Delivery
-from claims.wish import Wish
+from claims.request.wish import Wish
 from cluster.kinds import RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE, Kind
 from cluster.protocol import Manifest
 from dra import manifests, workloads

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from django.dispatch import receiver
 
-from claims.holders import holders_of
+from claims.observed.holders import holders_of
 from claims.tasks import reconcile_cluster
 from inventory import masking
 from inventory.signals import mirror_changed

@@ -15,12 +15,12 @@ from django.db.models import F
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from claims import holdings
-from claims.behind import Trouble, tell_of, trouble_of
 from claims.manifests import kind_of
 from claims.models import Allocation, Claim, Delivery
-from claims.settling import settle_charges
-from claims.sightings import Sighting, look, owners
+from claims.observed import holdings
+from claims.observed.behind import Trouble, tell_of, trouble_of
+from claims.observed.settling import settle_charges
+from claims.observed.sightings import Sighting, look, owners
 from claims.states import ClaimState
 from inventory.models import ResourceClaim, ResourceClaimTemplate
 

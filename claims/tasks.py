@@ -12,8 +12,11 @@ from celery import Task, shared_task
 from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
-from claims import delivery, drafts, escalation, expiry, reconcile, reminders, succession
+from claims import delivery, reconcile
+from claims.approval import escalation
+from claims.life import expiry, reminders, succession
 from claims.models import Claim
+from claims.request import drafts
 from claims.states import DELIVERED, FINAL, ClaimState
 from cluster.errors import Unreachable
 from inventory.models import ResourceClaim, ResourceClaimTemplate

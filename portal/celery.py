@@ -19,7 +19,7 @@ app.conf.beat_schedule = {
     "teams.tasks.forget_notices": {"task": "teams.tasks.forget_notices", "schedule": 86400.0},
     "claims.tasks.sweep": {"task": "claims.tasks.sweep", "schedule": 15.0},
     "claims.tasks.escalate": {"task": "claims.tasks.escalate", "schedule": 300.0},
-    "claims.quota_tasks.tend": {"task": "claims.quota_tasks.tend", "schedule": 60.0},
+    "claims.quota.tasks.tend": {"task": "claims.quota.tasks.tend", "schedule": 60.0},
     "claims.tasks.forget_drafts": {"task": "claims.tasks.forget_drafts", "schedule": 86400.0},
     "claims.tasks.expire": {"task": "claims.tasks.expire", "schedule": 60.0},
     "usage.tasks.collect": {"task": "usage.tasks.collect", "schedule": 30.0},

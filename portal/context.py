@@ -10,7 +10,7 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 
-from claims.inbox import waiting_count
+from claims.approval.inbox import waiting_count
 from claims.models import Claim
 from inventory.freshness import OF_DEVICES, Age, ages
 from teams.models import Membership, Role, Team, User

@@ -207,7 +207,7 @@ SPECTACULAR_SETTINGS = {
         "Delivery": "claims.models.Delivery",
         "Answer": "claims.models.Answer",
         "Approval": "claims.models.Approval",
-        "Sharing": "claims.sharing.Sharing",
+        "Sharing": "claims.catalogue.sharing.Sharing",
         "Actor": "claims.api.explanation.ACTORS",
         "Mender": "claims.api.explanation.MENDERS",
     },

@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from claims.api import outputs
-from claims.inbox import TABS, Inbox, Search, Tab
+from claims.approval.inbox import TABS, Inbox, Search, Tab
 from claims.models import Claim
 from teams.access import asker
 

@@ -13,14 +13,14 @@ from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
 
 from claims import services
-from claims.alternatives import with_profiles
 from claims.api import inputs, outputs, waiting
 from claims.api.explanation import ExplainOut
 from claims.api.life import LifeActions
 from claims.api.manifest import ManifestIn, ManifestOut, manifest_of
-from claims.changes import Wanted
 from claims.explain import explain
 from claims.models import Allocation, Claim
+from claims.request.alternatives import with_profiles
+from claims.request.changes import Wanted
 from claims.states import ClaimState
 from core import idempotency
 from core.errors import Invalid

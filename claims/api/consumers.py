@@ -11,9 +11,9 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from claims.explain.pods import views
+from claims.life.room import room_of
 from claims.models import Claim
-from claims.room import room_of
-from claims.sightings import look
+from claims.observed.sightings import look
 from teams.access import asker
 
 

@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from claims.lint import catalogue_report
+from claims.catalogue.lint import catalogue_report
 from dra.lint import Code, Severity, Subject
 from teams.access import is_platform_admin
 

@@ -9,8 +9,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from claims import many
 from claims.api.inputs import SpelledDuration
+from claims.life import many
 from core import idempotency
 from core.errors import Invalid
 from teams.access import asker

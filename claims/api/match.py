@@ -12,9 +12,9 @@ from rest_framework.views import APIView
 
 from claims.api import inputs
 from claims.api.outputs import MatchOut
-from claims.approvals import Route
-from claims.dropped import PER_PAGE, devices_of
-from claims.preview import RequestPreview, preview
+from claims.approval.approvals import Route
+from claims.request.dropped import PER_PAGE, devices_of
+from claims.request.preview import RequestPreview, preview
 from core.errors import Invalid
 from dra.help import Way
 from dra.match import Cause, Drop, dropped

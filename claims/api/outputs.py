@@ -6,11 +6,11 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from claims.alternatives import standing_of
-from claims.behind import trouble_of
 from claims.manifests import kind_of
 from claims.models import Allocation, Claim, Delivery, Transition
-from claims.sightings import look
+from claims.observed.behind import trouble_of
+from claims.observed.sightings import look
+from claims.request.alternatives import standing_of
 from claims.states import ClaimState
 
 

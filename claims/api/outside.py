@@ -14,7 +14,7 @@ from rest_framework.views import APIView
 from claims import services
 from claims.api import inputs, outputs
 from claims.models import Claim
-from claims.outside import Outsider, outside
+from claims.observed.outside import Outsider, outside
 from core.errors import Invalid
 from inventory.models import ResourceClaim
 from teams.access import asker

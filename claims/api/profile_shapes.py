@@ -10,9 +10,9 @@ from rest_framework import serializers
 
 from claims.api.inputs import SpelledDuration
 from claims.api.outputs import SecondsField
-from claims.catalogue_filter import SORTS, Wanted
+from claims.catalogue.filter import SORTS, Wanted
+from claims.catalogue.sharing import Sharing
 from claims.models import Approval, Delivery
-from claims.sharing import Sharing
 from teams.models import Team
 
 

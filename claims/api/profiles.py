@@ -14,10 +14,10 @@ from rest_framework.response import Response
 
 from claims import services
 from claims.api import profile_shapes as shapes
-from claims.catalogue import catalogue, entries
-from claims.catalogue_filter import narrowed
+from claims.catalogue.entries import catalogue, entries
+from claims.catalogue.filter import narrowed
+from claims.catalogue.profile_change import held, proposed, versions_of
 from claims.models import Profile
-from claims.profile_change import held, proposed, versions_of
 from claims.services.profiles import LIMITS, require_admin
 from teams.access import asker
 

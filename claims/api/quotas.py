@@ -11,8 +11,8 @@ from rest_framework.response import Response
 from claims import services
 from claims.api import inputs, quota_outputs
 from claims.models import Quota
-from claims.quota_parts import parts_of
-from claims.quotas import standing_of
+from claims.quota.parts import parts_of
+from claims.quota.quotas import standing_of
 from teams.access import asker, team_for
 
 

@@ -7,15 +7,15 @@ from typing import Literal
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from claims import approvals
+from claims.approval import approvals
 from claims.explain.fit import Fit
 from claims.explain.groups import grouped, names_of
 from claims.explain.pods import PodView
 from claims.explain.stages import STARTED, WAITING, Stage
-from claims.extensions import deleted_at
+from claims.life.extensions import deleted_at
 from claims.manifests import kind_of
 from claims.models import Claim, Transition
-from claims.sightings import Sighting
+from claims.observed.sightings import Sighting
 from claims.states import ClaimState
 from core.templatetags.ui import moment
 

@@ -12,7 +12,7 @@ from claims.explain.answer import Actor, Answer
 from claims.explain.pods import PodView
 from claims.explain.stages import STARTED, WAITING, Stage
 from claims.models import Claim, Delivery, Transition
-from claims.sightings import Sighting
+from claims.observed.sightings import Sighting
 from claims.states import FINAL, ClaimState
 
 type Status = Literal["done", "now", "ahead", "skipped", "bad"]

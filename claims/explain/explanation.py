@@ -12,7 +12,7 @@ from claims.explain.groups import PodGroup, grouped
 from claims.explain.pods import PodView, lost, views
 from claims.explain.stages import WAITING, Stage
 from claims.models import Claim, Delivery
-from claims.sightings import Sighting, look
+from claims.observed.sightings import Sighting, look
 from claims.states import FINAL, ClaimState
 from inventory.freshness import OF_DEVICES, Age, ages
 

@@ -8,8 +8,8 @@ from django import forms
 from django.http import QueryDict
 from django.utils.translation import gettext_lazy as _
 
-from claims.catalogue_filter import SORTS, Wanted
-from claims.sharing import Sharing
+from claims.catalogue.filter import SORTS, Wanted
+from claims.catalogue.sharing import Sharing
 
 SORT_LABELS = {
     "title": _("by name"),

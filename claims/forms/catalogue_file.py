@@ -8,7 +8,7 @@ from django import forms
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from claims.catalogue_reading import MOST_BYTES
+from claims.catalogue.reading import MOST_BYTES
 
 PASTED = "catalogue.yaml"  # what a text without a file is called in messages
 

@@ -9,9 +9,9 @@ from django.http import QueryDict
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from claims.changes import Wanted
 from claims.forms.durations import DurationText
 from claims.models import Claim, Profile
+from claims.request.changes import Wanted
 from teams.models import User
 
 

@@ -8,7 +8,7 @@ from django import forms
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from claims.importing import LONGEST
+from claims.request.importing import LONGEST
 
 MOST_BYTES = 4 * LONGEST  # of UTF-8, in the worst case
 

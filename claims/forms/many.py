@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from claims.forms.durations import DurationText
-from claims.many import Action
+from claims.life.many import Action
 from teams.models import User
 
 

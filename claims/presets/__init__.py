@@ -10,8 +10,8 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from claims.catalogue_files import Entry
-from claims.catalogue_reading import entries_in
+from claims.catalogue.files import Entry
+from claims.catalogue.reading import entries_in
 
 FOLDER = Path(__file__).parent
 

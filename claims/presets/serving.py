@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from claims.catalogue_files import Entry
-from claims.lint import enabled_clusters
+from claims.catalogue.files import Entry
+from claims.catalogue.lint import enabled_clusters
 from claims.models import Profile
 from claims.presets import presets
 from dra.cel import CelError

@@ -8,11 +8,12 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from claims import quotas, tasks
+from claims import tasks
 from claims.models import Claim, ClaimCharge, Profile, ProfileVersion, Quota, TeamNamespace
-from claims.outside import Outsider
+from claims.observed.outside import Outsider
+from claims.quota import quotas
+from claims.request.wish import DNS_LABEL
 from claims.states import ClaimState
-from claims.wish import DNS_LABEL
 from core.errors import Conflict, Forbidden, Invalid, QuotaExceeded
 from core.times import duration as in_words
 from dra import quota

@@ -8,8 +8,8 @@ from django.db import IntegrityError, transaction
 from django.db.models.functions import Now
 from django.utils.translation import gettext as _
 
-from claims.catalogue_files import Entry
-from claims.catalogue_plan import RETIRED, Change, digest_of, plan_of
+from claims.catalogue.files import Entry
+from claims.catalogue.plan import RETIRED, Change, digest_of, plan_of
 from claims.models import Profile
 from claims.services.profiles import problems_of, require_admin, write_profile
 from core.errors import Conflict, Invalid

@@ -5,9 +5,11 @@ from __future__ import annotations
 from django.db import transaction
 from django.utils.translation import gettext as _
 
-from claims import admin_access, announce, approvals, quotas
-from claims.changes import Change, Wanted, change_of, growth
+from claims.approval import announce, approvals
 from claims.models import Approval, Claim, ClaimCharge
+from claims.quota import quotas
+from claims.request import admin_access
+from claims.request.changes import Change, Wanted, change_of, growth
 from claims.services.decide import consent, decided_already, grant, same_spec, to_decide
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid, QuotaExceeded

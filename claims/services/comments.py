@@ -6,9 +6,9 @@ from django.db import IntegrityError, transaction
 from django.db.models import F
 from django.utils.translation import gettext as _
 
-from claims import announce
-from claims.approvals import deciders_on, may_decide
-from claims.inbox import question_of
+from claims.approval import announce
+from claims.approval.approvals import deciders_on, may_decide
+from claims.approval.inbox import question_of
 from claims.models import Answer, Claim, Comment, QuotaRequest
 from claims.states import ClaimState
 from core.errors import Invalid

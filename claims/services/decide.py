@@ -8,9 +8,10 @@ from django.db.models.functions import Now
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from claims import announce, approvals, tasks
+from claims import tasks
+from claims.approval import announce, approvals
+from claims.approval.rules import Ruling
 from claims.models import Approval, Claim
-from claims.rules import Ruling
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid
 from core.templatetags.ui import moment

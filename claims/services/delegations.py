@@ -8,7 +8,7 @@ from django.db import transaction
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from claims import announce
+from claims.approval import announce
 from claims.models import Delegation
 from core.errors import Conflict, Forbidden, Invalid
 from core.templatetags.ui import moment

@@ -11,8 +11,8 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from claims.drafts import unsent
 from claims.models import Claim, Draft
+from claims.request.drafts import unsent
 from core.errors import Conflict, Invalid
 from teams.models import User
 

@@ -8,8 +8,8 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from claims import approvals
-from claims.extensions import (
+from claims.approval import approvals
+from claims.life.extensions import (
     RUNNING,
     Terms,
     deciders_on,

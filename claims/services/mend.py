@@ -5,10 +5,11 @@ from functools import partial
 from django.db import transaction
 from django.utils.translation import gettext as _
 
-from claims import behind, tasks
+from claims import tasks
 from claims.models import Claim
+from claims.observed import behind
+from claims.observed.sightings import look
 from claims.services.end import reason_not_to_end
-from claims.sightings import look
 from core.errors import Conflict, Forbidden
 from teams.access import require_role
 from teams.models import Role, User

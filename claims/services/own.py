@@ -4,7 +4,7 @@ from datetime import datetime
 
 from django.utils.translation import gettext as _
 
-from claims.extensions import RUNNING
+from claims.life.extensions import RUNNING
 from claims.models import Claim
 from claims.services.end import reason_not_to_end
 from core.errors import Conflict, Forbidden

@@ -10,8 +10,8 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from claims.models import Answer, Profile, Quota, QuotaRaise, QuotaRequest
-from claims.quota_asks import impact_of, named_quota, until_words, what_of
-from claims.quotas import standing_of
+from claims.quota.asks import impact_of, named_quota, until_words, what_of
+from claims.quota.quotas import standing_of
 from claims.services.profiles import require_admin
 from claims.services.quotas import require_quota, save_quota
 from core.errors import Conflict, Invalid

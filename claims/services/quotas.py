@@ -5,8 +5,8 @@ from functools import partial
 from django.db import transaction
 from django.utils.translation import gettext as _
 
-from claims import quota_tasks
 from claims.models import Profile, Quota
+from claims.quota import tasks as quota_tasks
 from claims.services.profiles import require_admin
 from core.errors import Invalid
 from dra.quota_keys import why_no_class

@@ -9,13 +9,17 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from claims import admin_access, announce, approvals, quotas, succession, tasks
-from claims.combining import Counted
+from claims import tasks
+from claims.approval import announce, approvals
+from claims.life import succession
+from claims.life.succession import Carried
 from claims.models import Alternative, Claim, ClaimCharge, Delivery, Draft, Profile
+from claims.quota import quotas
+from claims.request import admin_access
+from claims.request.combining import Counted
+from claims.request.wish import Wish, make_wish, require_sound
 from claims.services.own import own
 from claims.states import ClaimState
-from claims.succession import Carried
-from claims.wish import Wish, make_wish, require_sound
 from core.errors import Conflict, Forbidden, Invalid, QuotaExceeded
 from inventory.models import Cluster
 from teams.access import require_role

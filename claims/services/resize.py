@@ -1,9 +1,9 @@
-"""Asking for another count, profile or duration: a new claim that replaces the old (`claims.succession`)."""
+"""Asking for another count, profile or duration: a claim that replaces the old (`claims.life.succession`)."""
 
 from datetime import timedelta
 
-from claims.alternatives import standing_of, typed_of
 from claims.models import Claim, Profile
+from claims.request.alternatives import standing_of, typed_of
 from claims.services.request import request_claim
 from dra.objects import requests
 from teams.models import User

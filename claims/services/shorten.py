@@ -1,4 +1,4 @@
-"""Ending earlier than granted. What was granted once can be had back without asking (`claims.extensions`)."""
+"""Ending earlier than granted. What was granted can be had back without asking (`claims.life.extensions`)."""
 
 from datetime import datetime
 

@@ -7,7 +7,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from claims.extensions import RUNNING
+from claims.life.extensions import RUNNING
 from claims.models import Claim
 from claims.services.end import reason_not_to_end
 from claims.services.own import locked

@@ -15,10 +15,10 @@ from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_http_methods, require_safe
 
 from claims import services
+from claims.approval.rule_effect import effect_of
+from claims.approval.rules import name_of
 from claims.forms.rule import RuleForm
 from claims.models import ApprovalRule
-from claims.rule_effect import effect_of
-from claims.rules import name_of
 from core.errors import Invalid
 from core.listing import Column, Listing
 from core.times import duration

@@ -15,11 +15,11 @@ from django.utils.translation import ngettext
 from django.views.decorators.http import require_POST, require_safe
 
 from claims import services
-from claims.approvals import Desk, decision_on, stage_of
+from claims.approval.approvals import Desk, decision_on, stage_of
+from claims.approval.inbox import Item
+from claims.approval.reasons import reasons_for
 from claims.forms import ApproveForm, DenyForm
-from claims.inbox import Item
 from claims.models import Claim
-from claims.reasons import reasons_for
 from claims.states import LOOK, ClaimState
 from claims.views import asks
 from claims.views.detail import again_url, claim_for

@@ -12,11 +12,11 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
 
-from claims import approvals
+from claims.approval import approvals
+from claims.approval.reasons import reasons_for
 from claims.forms.quota_ask import QuotaGrantForm
 from claims.models import Answer, Extension, QuotaRequest
-from claims.quota_asks import impact_of
-from claims.reasons import reasons_for
+from claims.quota.asks import impact_of
 from claims.services.extend import approve_extension, deny_extension
 from claims.services.quota_requests import approve_quota_request, deny_quota_request
 from claims.views.inbox import list_of

@@ -12,10 +12,10 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods
 
 from claims import services
-from claims.approvals import Desk
+from claims.approval.approvals import Desk
 from claims.forms import ApproveForm, DenyForm
 from claims.models import Claim
-from claims.quotas import Standing, standing
+from claims.quota.quotas import Standing, standing
 from claims.states import ClaimState
 from claims.views.impact import Impact, impact_of
 from core.errors import PortalError

@@ -11,8 +11,8 @@ from django.shortcuts import render
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
-from claims.catalogue import CatalogueEntry, catalogue
-from claims.catalogue_filter import narrowed
+from claims.catalogue.entries import CatalogueEntry, catalogue
+from claims.catalogue.filter import narrowed
 from claims.forms.catalogue import CatalogueForm
 from claims.models import TeamNamespace
 from claims.models.profile import Delivery

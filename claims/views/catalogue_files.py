@@ -12,10 +12,10 @@ from django.utils.translation import ngettext
 from django.views.decorators.http import require_http_methods, require_safe
 
 from claims import services
-from claims.catalogue_files import exported, written
-from claims.catalogue_plan import digest_of
-from claims.catalogue_reading import entries_in
-from claims.cautions import cautions
+from claims.catalogue.cautions import cautions
+from claims.catalogue.files import exported, written
+from claims.catalogue.plan import digest_of
+from claims.catalogue.reading import entries_in
 from claims.forms.catalogue_file import CatalogueFileForm
 from claims.presets import presets
 from claims.presets.serving import served

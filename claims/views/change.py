@@ -11,13 +11,14 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 
-from claims import quotas, services
-from claims.approvals import reason_not_to_decide
-from claims.changes import Change, Wanted, change_of, growth
+from claims import services
+from claims.approval.approvals import reason_not_to_decide
+from claims.catalogue.kinds import DeviceKind, kinds_for
 from claims.forms import ChangeForm
-from claims.kinds import DeviceKind, kinds_for
 from claims.models import Claim
-from claims.quotas import QuotaLine
+from claims.quota import quotas
+from claims.quota.quotas import QuotaLine
+from claims.request.changes import Change, Wanted, change_of, growth
 from claims.states import ClaimState
 from claims.views.approvals import said_of
 from claims.views.detail import claim_for

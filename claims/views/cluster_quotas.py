@@ -12,8 +12,8 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
 
 from claims.models import TeamNamespace, WrittenQuota
-from claims.quota_tasks import write_cluster
-from claims.quotas import Standing, standing
+from claims.quota.quotas import Standing, standing
+from claims.quota.tasks import write_cluster
 from core.errors import PortalError
 from dra import quota_keys
 from inventory.enrolment import write_quotas

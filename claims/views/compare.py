@@ -10,10 +10,10 @@ from django.shortcuts import render
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
-from claims.catalogue import entries
-from claims.differences import text_of
+from claims.catalogue.differences import text_of
+from claims.catalogue.entries import entries
+from claims.catalogue.sharing import isolation_of
 from claims.models import Profile
-from claims.sharing import isolation_of
 from claims.views.catalogue import Card, ages_of, card_of
 from core.templatetags.ui import gib
 from core.times import duration

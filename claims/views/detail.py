@@ -14,11 +14,11 @@ from django.urls import reverse
 from django.utils.cache import get_conditional_response, patch_cache_control
 from django.views.decorators.http import require_safe
 
-from claims.alternatives import Standing, wish_of, with_profiles
-from claims.approvals import may_decide
+from claims.approval.approvals import may_decide
 from claims.explain import explain
+from claims.life.room import room_of
 from claims.models import Claim
-from claims.room import room_of
+from claims.request.alternatives import Standing, wish_of, with_profiles
 from claims.services.end import reason_not_to_end
 from claims.states import LOOK, ClaimState
 from claims.views.facts import Facts, facts_of

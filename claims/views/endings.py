@@ -6,8 +6,8 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from claims.endings import endings_for
-from claims.preview import RequestPreview
+from claims.request.endings import endings_for
+from claims.request.preview import RequestPreview
 from claims.views.request import panel_of
 
 

@@ -18,9 +18,9 @@ from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST
 
-from claims.extensions import RUNNING, Terms, reason_not_to_extend, waiting_on
 from claims.forms.durations import spell
 from claims.forms.ends import ExtendForm, ShortenForm, TransferForm
+from claims.life.extensions import RUNNING, Terms, reason_not_to_extend, waiting_on
 from claims.models import Answer, Claim, Extension
 from claims.services.end import reason_not_to_end
 from claims.services.extend import extend as extend_claim

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from claims.alternatives import Standing, standing_of
-from claims.extensions import in_grace
+from claims.life.extensions import in_grace
 from claims.models import Allocation, Claim
-from claims.sightings import Sighting, look
+from claims.observed.sightings import Sighting, look
+from claims.request.alternatives import Standing, standing_of
 from claims.states import ClaimState
 from core.templatetags.ui import url_or_empty
 from inventory.freshness import OF_DEVICES, Age, ages

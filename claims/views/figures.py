@@ -12,7 +12,7 @@ from django.utils.html import format_html
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from claims.extensions import deleted_at, in_grace
+from claims.life.extensions import deleted_at, in_grace
 from claims.models import Claim
 from claims.models.profile import Delivery
 from claims.states import FINAL, ClaimState

@@ -9,7 +9,7 @@ from django.core.paginator import Page, Paginator
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from claims.dropped import PER_PAGE, devices_of
+from claims.request.dropped import PER_PAGE, devices_of
 from claims.views.words import condition_words, drop_words, gain_words, relief_words, together_words
 from dra.help import Relief
 from dra.match import Cause, Condition, Dropped, Kind, Preview, Step, condition, dropped

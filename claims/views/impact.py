@@ -8,14 +8,14 @@ from django.db.models import Count, Q
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from claims.approvals import ruling_on
-from claims.kinds import DeviceKind, kinds_for
+from claims.approval.approvals import ruling_on
+from claims.approval.past_use import past_use
+from claims.approval.rules import whom
+from claims.catalogue.kinds import DeviceKind, kinds_for
+from claims.catalogue.pricing import prices_of
 from claims.models import Claim
-from claims.offers import offers_for
-from claims.past_use import past_use
-from claims.pricing import prices_of
-from claims.quotas import Standing, rows_for, standing_of
-from claims.rules import whom
+from claims.quota.quotas import Standing, rows_for, standing_of
+from claims.request.offers import offers_for
 from claims.states import FINAL, ClaimState
 from claims.views.funnel import FunnelRow, funnel_of
 from dra import match

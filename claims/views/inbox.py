@@ -10,7 +10,7 @@ from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
-from claims.inbox import TABS, Inbox, Item, Search, Tab
+from claims.approval.inbox import TABS, Inbox, Item, Search, Tab
 from claims.models import Profile
 from core.listing import Echo, harmless
 from teams.access import asker

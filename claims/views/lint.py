@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_safe
 
 from claims import services
-from claims.lint import CatalogueFinding, catalogue_report, enabled_clusters, named
+from claims.catalogue.lint import CatalogueFinding, catalogue_report, enabled_clusters, named
 from claims.models import Profile, ProfileVersion
 from claims.views.profiles import require_admin
 from core.errors import Conflict

@@ -11,9 +11,9 @@ from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_safe
 from django_filters import ChoiceFilter, FilterSet, ModelChoiceFilter
 
-from claims.drafts import unsent
-from claims.many import Action
+from claims.life.many import Action
 from claims.models import Claim, ClaimQuerySet, Profile
+from claims.request.drafts import unsent
 from claims.states import FINAL, LOOK, ClaimState
 from core.listing import Column, Listing
 from core.times import duration

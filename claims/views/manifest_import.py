@@ -15,8 +15,8 @@ from django.views.decorators.http import require_http_methods
 
 from claims.forms.manifest import ManifestForm
 from claims.forms.profile import YAML
-from claims.importing import Imported, Near, imported
 from claims.models import Approval, Delivery, Profile
+from claims.request.importing import Imported, Near, imported
 from core.errors import Invalid
 from dra.manifests import to_yaml
 from dra.quota import devices

@@ -12,8 +12,8 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_http_methods
 
-from claims import many
 from claims.forms.many import ManyForm
+from claims.life import many
 from claims.models import Claim
 from claims.reconcile import ids as ids_of
 from claims.views.listing import listing_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from claims import behind
+from claims.observed import behind
 from claims.services.end import reason_not_to_end
 from claims.views.facts import Facts
 from teams.models import User

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from claims.extensions import RUNNING, Terms, deleted_at, in_grace, waiting_on
+from claims.life.extensions import RUNNING, Terms, deleted_at, in_grace, waiting_on
 from claims.models import Claim
 from claims.services.end import reason_not_to_end
 from claims.states import ClaimState

@@ -19,9 +19,9 @@ from django_filters import ChoiceFilter, FilterSet, ModelChoiceFilter
 from claims import services
 from claims.forms.adopt import AdoptForm
 from claims.models import Profile
-from claims.outside import ORIGINS, Outsider, asked_of, outside, reserved_for
+from claims.observed.outside import ORIGINS, Outsider, asked_of, outside, reserved_for
+from claims.observed.sightings import held_by
 from claims.services.adopt import charge_lines, fitting_profiles, team_of
-from claims.sightings import held_by
 from claims.views.listing import clusters_of, teams_of
 from core.errors import PortalError
 from core.listing import Column, Listing

@@ -11,13 +11,13 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods
 
 from claims import services
+from claims.catalogue.lint import catalogue_report
+from claims.catalogue.profile_change import between, held, opens, proposed
 from claims.forms import ProfileForm
 from claims.forms.outside import outside_fields
 from claims.forms.profile import CONDITIONS, FIELDS, YAML, switched
 from claims.forms.selectors import read
-from claims.lint import catalogue_report
 from claims.models import Delivery, Profile
-from claims.profile_change import between, held, opens, proposed
 from claims.services.profiles import LIMITS, problems_of
 from claims.views.profile_match import match_page, spec_of
 from claims.views.profiles import require_admin, versions_page

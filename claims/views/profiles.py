@@ -18,13 +18,13 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from django_filters import ChoiceFilter, FilterSet
 
 from claims import services
-from claims.catalogue import entries
-from claims.cautions import cautions
-from claims.lint import catalogue_report
+from claims.catalogue.cautions import cautions
+from claims.catalogue.entries import entries
+from claims.catalogue.lint import catalogue_report
+from claims.catalogue.profile_change import between, drafts_with, live_claims, versions_of
+from claims.catalogue.sharing import isolation_of
 from claims.models import Approval, Profile, ProfileVersion
 from claims.models.profile import ProfileQuerySet
-from claims.profile_change import between, drafts_with, live_claims, versions_of
-from claims.sharing import isolation_of
 from claims.states import FINAL, ClaimState
 from claims.views.catalogue import card_of
 from core import undo

@@ -16,8 +16,8 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from claims.forms.quota_ask import QuotaAskForm
 from claims.models import Profile, Quota, QuotaRequest
-from claims.quota_asks import named_quota, until_words, what_of
-from claims.quotas import Standing, standing_of
+from claims.quota.asks import named_quota, until_words, what_of
+from claims.quota.quotas import Standing, standing_of
 from claims.services import ask_for_quota, withdraw_quota_request
 from core.errors import PortalError
 from core.listing import Column, Listing

@@ -17,8 +17,8 @@ from django.views.decorators.http import require_POST, require_safe
 
 from claims.forms import QuotaForm
 from claims.models import Answer, Profile, Quota, QuotaRequest
-from claims.quota_parts import parts_of
-from claims.quotas import Standing, label_of, standing, standing_of
+from claims.quota.parts import parts_of
+from claims.quota.quotas import Standing, label_of, standing, standing_of
 from claims.services import set_quota
 from core.sheets import sheet, wants_sheet
 from inventory.models import DeviceClass

@@ -17,12 +17,12 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_safe
 
-from claims.catalogue import CatalogueEntry, catalogue
-from claims.drafts import unsent
+from claims.catalogue.entries import CatalogueEntry, catalogue
 from claims.forms import RequestForm
 from claims.forms.prefill import complaints
 from claims.models import Claim, Draft, Profile
-from claims.preview import RequestPreview, preview
+from claims.request.drafts import unsent
+from claims.request.preview import RequestPreview, preview
 from claims.services import request_claim
 from claims.states import ClaimState
 from claims.views.drafts import address_of, prefill_of, remember, take_over

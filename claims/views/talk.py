@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import uuid4
 
-from claims.inbox import question_of
+from claims.approval.inbox import question_of
 from claims.models import Answer, Claim, QuotaRequest
 from claims.states import ClaimState
 from teams.access import role_in

@@ -9,8 +9,8 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from claims.inbox import Inbox
-from claims.lint import catalogue_report
+from claims.approval.inbox import Inbox
+from claims.catalogue.lint import catalogue_report
 from claims.states import ClaimState
 from core.times import duration
 from dra.lint import Severity

@@ -8,7 +8,7 @@ from django.utils import timezone
 from django.utils.cache import get_conditional_response, patch_cache_control
 from django.views.decorators.http import require_safe
 
-from claims.quotas import standing
+from claims.quota.quotas import standing
 from inventory.fleet import totals
 from inventory.models import Device
 from portal.context import Shell

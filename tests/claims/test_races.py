@@ -6,8 +6,10 @@ from threading import Event
 import pytest
 from django.db.models import QuerySet
 
-from claims import delivery, quotas, reconcile, services, settling, sightings
+from claims import delivery, reconcile, services
 from claims.models import Claim, Quota, Transition
+from claims.observed import settling, sightings
+from claims.quota import quotas
 from claims.states import ClaimState
 from cluster.kinds import RESOURCE_CLAIM
 from core.errors import Conflict, QuotaExceeded

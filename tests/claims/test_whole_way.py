@@ -7,13 +7,13 @@ import pytest
 from django.db.models import F
 
 from claims import tasks
-from claims.catalogue import catalogue
+from claims.catalogue.entries import catalogue
 from claims.manifests import object_of, pod_of
 from claims.models import Claim, Delivery
-from claims.preview import preview
-from claims.quotas import standing
+from claims.observed.sightings import MADE_AGAIN_WITHIN
+from claims.quota.quotas import standing
+from claims.request.preview import preview
 from claims.services import approve, release
-from claims.sightings import MADE_AGAIN_WITHIN
 from claims.states import ClaimState
 from cluster.kinds import DEVICE_CLASS, NODE, POD, RESOURCE_CLAIM, RESOURCE_SLICE
 from inventory.models import Cluster, ResourceClaim

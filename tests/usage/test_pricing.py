@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from claims import pricing
+from claims.catalogue import pricing
 from tests.usage.test_prices import A100, CARD, L4, SLICE, kind, rate
 from usage.pricing import dearest
 from usage.rates import RateCard

@@ -18,12 +18,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from claims import services
-from claims.catalogue_files import exported, written
-from claims.catalogue_plan import CHANGED, NEW, RETIRED, RETURNS, Change
-from claims.catalogue_reading import entries_in
+from claims.catalogue.files import exported, written
+from claims.catalogue.plan import CHANGED, NEW, RETIRED, RETURNS, Change
+from claims.catalogue.reading import entries_in
+from claims.management.terminal import show
 from claims.presets import presets
 from claims.presets.serving import served
-from claims.terminal import show
 from core.errors import PortalError
 from teams.access import is_platform_admin
 from teams.models import User

@@ -19,10 +19,10 @@ from django.utils.translation import gettext as _
 from rich.markup import escape
 from rich.table import Table
 
-from claims.lint import enabled_clusters
-from claims.manifest_files import CLAIM, Finder, Wanted, documents_in, wanted_in
-from claims.spec_report import SpecReport, report_on, why
-from claims.terminal import show
+from claims.catalogue.lint import enabled_clusters
+from claims.management.terminal import show
+from claims.request.manifest_files import CLAIM, Finder, Wanted, documents_in, wanted_in
+from claims.request.spec_report import SpecReport, report_on, why
 from core.errors import Invalid, PortalError
 from dra.objects import Json
 from dra.picture import Picture

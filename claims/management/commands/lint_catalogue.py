@@ -18,8 +18,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from claims.api.lint import LintOut
-from claims.lint import CatalogueFinding, CatalogueReport, catalogue_report
-from claims.terminal import show
+from claims.catalogue.lint import CatalogueFinding, CatalogueReport, catalogue_report
+from claims.management.terminal import show
 from core.errors import PortalError
 from dra.lint import Severity
 from inventory.enrolment import find_cluster

@@ -3,9 +3,9 @@
 import pytest
 
 from claims import manifests
-from claims.admin_access import LABEL, VALUE, place_problems
 from claims.models import Approval
 from claims.presets import presets
+from claims.request.admin_access import LABEL, VALUE, place_problems
 from claims.services import request_claim, save_profile
 from claims.states import ClaimState
 from cluster.kinds import POD, RESOURCE_CLAIM

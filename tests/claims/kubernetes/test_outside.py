@@ -4,9 +4,10 @@ from datetime import timedelta
 
 import pytest
 
-from claims import behind, manifests, services, sightings, tasks
+from claims import manifests, services, tasks
 from claims.models import Claim
-from claims.sightings import look
+from claims.observed import behind, sightings
+from claims.observed.sightings import look
 from claims.states import ClaimState
 from cluster.kinds import POD, RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE
 from inventory.models import ResourceClaim

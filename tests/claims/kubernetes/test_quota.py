@@ -5,8 +5,10 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from claims import delivery, manifests, quota_tasks, services, tasks, written_quotas
+from claims import delivery, manifests, services, tasks
 from claims.models import Quota, QuotaRaise, WrittenQuota
+from claims.quota import tasks as quota_tasks
+from claims.quota import written as written_quotas
 from claims.states import ClaimState
 from cluster.errors import Refused
 from cluster.kinds import POD, RESOURCE_CLAIM, RESOURCE_QUOTA
@@ -25,7 +27,7 @@ DEVICES = f"{GPU_CLASS}.deviceclass.resource.k8s.io/devices"
 def kept(gateway, fra, namespace, monkeypatch):
     """`fra` keeps quotas; call it to bring them in line, and to wait until Kubernetes counts by them."""
     Cluster.objects.filter(pk=fra.pk).update(write_quotas=True)
-    monkeypatch.setattr("claims.quota_writing.gateway_for", delivery.gateway_for)
+    monkeypatch.setattr("claims.quota.writing.gateway_for", delivery.gateway_for)
     sync_once(fra, gateway)
 
     def keep():

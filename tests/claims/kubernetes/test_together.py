@@ -2,9 +2,10 @@
 
 import pytest
 
-from claims import manifests, quotas
-from claims.alternatives import standing_of
+from claims import manifests
 from claims.models import Quota
+from claims.quota import quotas
+from claims.request.alternatives import standing_of
 from claims.states import ClaimState
 from cluster.kinds import POD, RESOURCE_SLICE
 from tests.controlplane import machines

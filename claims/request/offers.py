@@ -1,0 +1,135 @@
+"""Profiles that a team could ask for instead, or as alternatives: those that fit now, the cheapest first."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from claims.catalogue import pricing
+from claims.catalogue.kinds import DeviceKind, kinds_for
+from claims.models import Profile, ProfileVersion
+from claims.quota import quotas
+from dra import match, quota
+from dra.columns import places
+from dra.devices import describe
+from dra.help.fallback import CannotCombineError, first_available
+from dra.manifests import with_count
+from dra.match.funnel import funnel
+from dra.objects import Json, asks
+from dra.picture import Picture
+from inventory.models import Cluster
+from teams.models import Team
+
+TRIED, SHOWN = 40, 5  # profiles
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """
+    A profile that fits now, for `devices` per claim. `problem` says why it cannot be an alternative of the
+    profile that was chosen, "" if it can.
+    """
+
+    profile: Profile
+    version: ProfileVersion
+    devices: int
+    free: int
+    kinds: frozenset[DeviceKind]
+    memory: int  # bytes that one claim takes, of the smallest device that is free; 0 if unknown
+    problem: str
+
+
+def offers_for(
+    *,
+    team: Team,
+    cluster: Cluster,
+    picture: Picture,
+    chosen: Sequence[Profile],
+    devices: int,
+    parallel: int,
+    delivery: str,
+) -> list[Offer]:
+    """
+    Return profiles open to `team`, other than those `chosen`, whose claims would all fit the cluster and the
+    team's quota now: cheapest first where all of them have a price, else smallest first.
+
+    The number of queries does not depend on the number of profiles.
+    """
+    rows = (
+        Profile.objects.open_to(team)
+        .filter(current__isnull=False)
+        .exclude(pk__in=[profile.pk for profile in chosen])
+        .select_related("current")
+        .order_by("title")[:TRIED]
+    )
+    room = _Room(team)
+    found = []
+    for profile in rows:
+        version = profile.current
+        if version is None or delivery not in version.deliveries:
+            continue
+        spec = with_count(version.spec, version.scalable, devices) if version.scalable else version.spec
+        count = quota.devices(spec)
+        if count > version.max_devices or not room.fits(profile, spec, count, parallel):
+            continue
+        seen = match.preview(picture, spec, claims=parallel)
+        if seen.fits and seen.free is not None:
+            memory = _smallest(picture, spec) * count
+            kinds = kinds_for(cluster.pk, picture, spec)
+            problem = _problem(chosen, profile, spec)
+            found.append(Offer(profile, version, count, seen.free, kinds, memory, problem))
+    return _ordered(found)[:SHOWN]
+
+
+class _Room:
+    """What is left of the quotas of a team."""
+
+    def __init__(self, team: Team) -> None:
+        self.by_class: dict[str, int] = {}
+        self.by_profile: dict[object, int] = {}
+        for standing in quotas.standing([team]):
+            if standing.quota.profile_id:
+                self.by_profile[standing.quota.profile_id] = standing.free
+            else:
+                self.by_class[standing.quota.device_class] = standing.free
+
+    def fits(self, profile: Profile, spec: Json, devices: int, parallel: int) -> bool:
+        charge = quota.charge(spec)
+        return self.by_profile.get(profile.pk, devices * parallel) >= devices * parallel and all(
+            self.by_class.get(name, -1) >= count * parallel for name, count in charge.items()
+        )
+
+
+def _ordered(found: Iterable[Offer]) -> list[Offer]:
+    offers = list(found)
+    prices = pricing.prices_of([offer.kinds for offer in offers])
+    known = [price for price in prices if price is not None]
+    if offers and len(known) == len(offers):
+        cost: dict[object, Decimal] = {
+            offer.profile.pk: price * offer.devices for offer, price in zip(offers, known, strict=True)
+        }
+        return sorted(offers, key=lambda offer: (cost[offer.profile.pk], offer.memory, offer.profile.title))
+    return sorted(offers, key=lambda offer: (offer.memory, offer.devices, offer.profile.title))
+
+
+def _smallest(picture: Picture, spec: Json) -> int:
+    """Return the memory of the smallest free device that the spec could take, 0 if none tells."""
+    free = 0
+    for ask in asks(spec):
+        free |= funnel(picture, ask).free
+    seen: dict[str, int] = {}
+    for place in places(free, len(picture.devices)):
+        device = picture.devices[place]
+        look = repr(device.raw.get("capacity"))
+        if look not in seen:
+            seen[look] = describe(device.driver, device.raw).memory_bytes or 0
+    return min(seen.values(), default=0)
+
+
+def _problem(chosen: Sequence[Profile], profile: Profile, spec: Json) -> str:
+    """Say why the profile cannot stand beside those chosen."""
+    try:
+        named = [(each.slug, each.current.spec) for each in chosen if each.current is not None]
+        first_available([*named, (profile.slug, spec)])
+    except CannotCombineError as error:
+        return error.message
+    return ""

@@ -1,0 +1,169 @@
+"""Which rule counts, what it lets through, and whom it asks."""
+
+from datetime import timedelta
+
+import pytest
+
+from claims import services
+from claims.approval.approvals import route_for, ruling_on
+from claims.approval.rules import Rules, ruling_for
+from claims.models import Approval, ApprovalRule
+from claims.states import ClaimState
+from core.errors import Forbidden, Invalid
+from tests.factories import make_claim, make_profile, make_quota, make_spec, make_team
+
+pytestmark = pytest.mark.django_db
+
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+
+
+@pytest.fixture
+def big(db):
+    return make_profile("big", approval=Approval.ADMIN)
+
+
+@pytest.fixture
+def rules(vision, train):
+    """A rule of each kind, from the most specific to the least."""
+    return {
+        "both": ApprovalRule.objects.create(team=vision, profile=train, automatic_devices=1),
+        "team": ApprovalRule.objects.create(team=vision, automatic_devices=2),
+        "profile": ApprovalRule.objects.create(profile=train, automatic_devices=4),
+    }
+
+
+@pytest.mark.parametrize(
+    ("removed", "name", "most"),
+    [
+        ((), "The rule of vision for train-80", 1),
+        (("both",), "The rule of vision", 2),
+        (("both", "team"), "The rule for train-80", 4),
+        (("both", "team", "profile"), "train-80 v1", 0),
+    ],
+)
+def test_the_most_specific_rule_counts(rules, vision, train, removed, name, most):
+    for which in removed:
+        rules[which].delete()
+    rule = Rules([vision]).rule(vision.pk, train.current)
+    assert (rule.name, rule.automatic_devices) == (name, most)
+
+
+def test_a_rule_of_another_team_does_not_count(train, vision):
+    ApprovalRule.objects.create(team=make_team("nlp"), approval=Approval.AUTOMATIC)
+    assert Rules([vision]).rule(vision.pk, train.current).approval == Approval.LEAD
+
+
+@pytest.mark.parametrize(
+    ("approval", "most", "longest", "devices", "span", "automatic", "sentence"),
+    [
+        ("automatic", 0, None, 9, DAY, True, "The rule of vision needs no approval."),
+        ("lead", 2, None, 2, DAY, True, "The rule of vision needs no approval for up to 2 devices."),
+        ("lead", 2, None, 3, DAY, False, "The rule of vision asks a lead for more than 2 devices."),
+        ("lead", 0, None, 1, HOUR, False, "The rule of vision asks a lead."),
+        ("admin", 2, DAY, 1, 2 * DAY, False, "The rule of vision asks a platform admin for more than 24 h."),
+        ("both", 0, None, 1, DAY, False, "The rule of vision asks a lead and then a platform admin."),
+        ("", 0, None, 1, DAY, False, "train-80 v1 asks a lead."),
+    ],
+)
+def test_a_rule_says_what_it_does(vision, train, approval, most, longest, devices, span, automatic, sentence):
+    ApprovalRule.objects.create(
+        team=vision, approval=approval, automatic_devices=most, automatic_duration=longest
+    )
+    ruling = ruling_for(vision, [(train.current, devices)], duration=span)
+    assert ruling.automatic is automatic
+    assert ruling.sentence.replace("1 d.", "24 h.") == sentence
+
+
+def test_of_several_profiles_the_strictest_counts(vision, train, big):
+    free = make_profile("free", approval=Approval.AUTOMATIC)
+    asked = [(free.current, 1), (train.current, 1), (big.current, 1)]
+    ruling = ruling_for(vision, asked, duration=DAY)
+    assert (ruling.automatic, ruling.approval) == (False, Approval.ADMIN)
+    assert ruling.sentence == "big v1 asks a platform admin."
+    assert ruling_for(vision, asked[:1], duration=DAY).automatic
+
+
+def test_a_stricter_alternative_is_asked_for_and_decided_by_the_stricter(ask, big, lena, root):
+    claim = ask(alternatives=[big])
+    with pytest.raises(Forbidden, match="Only a platform admin"):
+        services.approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
+    assert services.approve(claim=claim, by=root, spec_hash=claim.spec_hash).state == ClaimState.APPROVED
+
+
+def test_a_rule_approves_at_once_what_the_profile_would_ask_for(ask, vision):
+    ApprovalRule.objects.create(team=vision, automatic_devices=2)
+    claim = ask(devices=2)
+    assert claim.state == ClaimState.APPROVED
+    assert claim.decision_note == "The rule of vision needs no approval for up to 2 devices."
+    assert ask(devices=3).state == ClaimState.REQUESTED
+
+
+def test_all_claims_of_a_template_count_together(ask, vision):
+    ApprovalRule.objects.create(team=vision, automatic_devices=2)
+    assert ask(devices=1, parallel=3, delivery="template").state == ClaimState.REQUESTED
+
+
+@pytest.mark.parametrize(
+    ("approval", "sentence"),
+    [
+        ("lead", "A lead of vision decides: lars or lena."),
+        ("admin", "A platform admin decides: root."),
+        ("both", "A lead of vision decides first: lars or lena; then a platform admin: root."),
+    ],
+)
+def test_who_asks_hears_before_who_decides(vision, train, alice, root, approval, sentence):
+    ApprovalRule.objects.create(team=vision, approval=approval)
+    route = route_for(by=alice, team=vision, asked=[(train.current, 1)], duration=DAY)
+    assert (route.automatic, route.sentence) == (False, sentence)
+    assert route.rule.startswith("The rule of vision asks")
+
+
+def test_a_rule_holds_for_what_waits_already(ask, vision):
+    claim = ask()
+    assert ruling_on(claim).approval == Approval.LEAD
+    ApprovalRule.objects.create(team=vision, approval=Approval.ADMIN)
+    assert ruling_on(claim).approval == Approval.ADMIN
+
+
+def test_only_platform_admins_set_rules(lena, root, vision):
+    with pytest.raises(Forbidden):
+        services.save_rule(by=lena, team=vision)
+    rule = services.save_rule(by=root, team=vision, automatic_devices=2)
+    again = services.save_rule(by=root, team=vision, approval="", self_approval=True)
+    assert (again.pk, again.approval, again.automatic_devices, again.self_approval) == (rule.pk, "", 0, True)
+    services.remove_rule(by=root, rule=rule)
+    assert not ApprovalRule.objects.exists()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"team": None},
+        {"approval": "nobody"},
+        {"approval": "", "automatic_devices": 2},
+        {"automatic_duration": DAY},
+        {"automatic_devices": 1, "automatic_duration": timedelta(0)},
+        {"escalate_after": timedelta(0)},
+    ],
+)
+def test_a_rule_that_cannot_be_is_refused(root, vision, wrong):
+    with pytest.raises(Invalid):
+        services.save_rule(by=root, **{"team": vision, **wrong})
+
+
+def test_a_whole_list_is_ruled_on_in_one_query(vision, fra, train, alice, django_assert_num_queries):
+    make_quota(vision, 8)
+    claims = [make_claim(vision, by=alice, cluster=fra, profile=train) for _ in range(3)]
+    versions = [claim.profile_version for claim in claims]
+    assert all(version.profile for version in versions)
+    with django_assert_num_queries(1):
+        rules = Rules()
+        assert all(rules.ruling(vision.pk, [(each, 1)], duration=DAY) for each in versions)
+
+
+def test_two_requests_in_one_claim_fall_under_one_rule(ask, vision):
+    pair = make_profile("pair", spec={"devices": {"requests": [
+        {**make_spec()["devices"]["requests"][0], "name": name} for name in ("a", "b")
+    ]}})  # fmt: skip
+    ApprovalRule.objects.create(team=vision, profile=pair, automatic_devices=1)
+    assert ask(profile=pair, devices=2).state == ClaimState.REQUESTED

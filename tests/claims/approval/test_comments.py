@@ -1,0 +1,128 @@
+"""Questions about a request, and answers."""
+
+import pytest
+from django.core.exceptions import PermissionDenied
+from django.http import Http404
+from django.urls import reverse
+from rest_framework.test import APIClient
+
+from claims import services
+from claims.approval.inbox import Inbox, question_of
+from claims.models import Comment, QuotaRequest
+from claims.states import ClaimState
+from core.errors import Invalid
+from teams.models import Notice
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def wish(ask):
+    return ask(name="sam2", devices=2)
+
+
+def say(wish, by, text, key=""):
+    return services.comment_on_claim(claim=wish, by=by, text=text, key=key or text)
+
+
+def test_a_question_waits_for_the_answer_of_who_asked(wish, lena, alice):
+    assert say(wish, lena, "Would one device do?").question
+    assert question_of(wish.comments.all()).text == "Would one device do?"
+    (item,) = Inbox(lena).waiting(for_reader=True)
+    assert item.said == ("waits for alice's answer",)
+    notice = Notice.objects.get(user=alice)
+    assert (notice.title, notice.body, notice.important) == (
+        "lena asks about sam2",
+        "Would one device do?",
+        True,
+    )
+
+
+def test_the_answer_reaches_who_asked_and_nothing_waits_any_more(wish, lena, lars, alice):
+    say(wish, lena, "Would one device do?")
+    Notice.objects.all().delete()
+    assert not say(wish, alice, "No, the batch does not fit.").question
+    assert [notice.user for notice in Notice.objects.all()] == [lena]
+    assert question_of(wish.comments.all()) is None
+
+
+def test_a_question_pauses_nothing(wish, lena, lars):
+    say(wish, lena, "Would one device do?")
+    claim = services.approve(claim=wish, by=lars, spec_hash=wish.spec_hash)
+    assert claim.state == ClaimState.APPROVED
+
+
+def test_what_the_asker_adds_reaches_those_who_decide(wish, alice, lena, lars):
+    Notice.objects.all().delete()
+    say(wish, alice, "Two hours would do as well.")
+    assert {notice.user for notice in Notice.objects.all()} == {lena, lars}
+
+
+def test_the_page_of_the_claim_hears_of_a_line(wish, lena):
+    before = wish.version
+    say(wish, lena, "Would one device do?")
+    wish.refresh_from_db()
+    assert wish.version == before + 1
+
+
+def test_the_same_key_says_it_once(wish, lena):
+    first = say(wish, lena, "Would one device do?", key="k")
+    assert say(wish, lena, "Would one device do?", key="k") == first
+    assert Comment.objects.count() == 1
+
+
+def test_viewers_and_outsiders_write_nothing(wish, bob, eve):
+    with pytest.raises(PermissionDenied):
+        say(wish, bob, "Hm.")
+    with pytest.raises(Http404):
+        say(wish, eve, "Hm.")
+
+
+@pytest.mark.parametrize("text", ["", "   ", "x" * 2001])
+def test_a_line_has_some_characters_and_not_too_many(wish, lena, text):
+    with pytest.raises(Invalid):
+        say(wish, lena, text, key="k")
+
+
+def test_a_request_for_quota_has_a_thread_too(vision, alice, root):
+    asked = QuotaRequest.objects.create(
+        team=vision, asked_by=alice, key="q", device_class="gpu.nvidia.com", devices=9
+    )
+    line = services.comment_on_quota_request(quota_request=asked, by=root, text="For how long?", key="k")
+    assert line.question
+    assert Notice.objects.get(user=alice).body == "For how long?"
+
+
+def test_the_page_takes_a_line_and_goes_back(client, wish, lena, alice, bob, eve):
+    address = reverse("claims:comment", args=[wish.pk])
+    card = reverse("claims:approval", args=[wish.pk])
+    client.force_login(lena)
+    page = client.post(address, {"text": "Would one do?", "key": "a", "next": card}, follow=True)
+    assert page.redirect_chain == [(card, 302)]
+    assert "alice is asked." in page.text
+    assert "Waits for alice's answer" in page.text
+    client.force_login(alice)
+    page = client.post(
+        address, {"text": "No.", "key": "b", "next": "https://elsewhere.example/"}, follow=True
+    )
+    assert page.redirect_chain == [(reverse("claims:detail", args=[wish.pk]), 302)]
+    assert "answer; nothing is held up" not in page.text
+    assert client.get(address).status_code == 405
+    for person, status in ((bob, 403), (eve, 404)):
+        client.force_login(person)
+        assert client.post(address, {"text": "Hm.", "key": "c"}).status_code == status
+    assert Comment.objects.count() == 2
+
+
+def test_the_api_says_and_reads_lines(wish, lena, alice, eve):
+    api = APIClient()
+    address = f"/api/v1/claims/{wish.pk}/comments/"
+    api.force_login(lena)
+    for _ in range(2):
+        said = api.post(address, {"text": "Why two?"}, format="json", headers={"Idempotency-Key": "k"})
+    assert (said.status_code, said.json()["question"]) == (201, True)
+    api.force_login(alice)
+    assert [line["text"] for line in api.get(address).json()] == ["Why two?"]
+    assert api.post(address, {"text": ""}, format="json").status_code == 422
+    api.force_login(eve)
+    assert api.get(address).status_code == 404

@@ -1,0 +1,137 @@
+"""Deciding in the place of a lead who is away."""
+
+from datetime import timedelta
+
+import pytest
+import time_machine
+from django.core.exceptions import PermissionDenied
+from django.http import Http404
+from django.utils import timezone
+
+from claims import services
+from claims.approval.approvals import reason_not_to_decide
+from claims.approval.inbox import Inbox, waiting_count
+from claims.models import ApprovalRule, Delegation
+from claims.states import ClaimState
+from core.errors import Conflict, Forbidden, Invalid
+from teams.models import Notice
+from tests.factories import make_user
+
+pytestmark = pytest.mark.django_db
+
+DAY = timedelta(days=1)
+
+
+@pytest.fixture
+def mira(vision):
+    mira = make_user("mira")
+    vision.memberships.create(user=mira, role="member")
+    return mira
+
+
+@pytest.fixture
+def away(vision, lena, mira):
+    """Lena is away from tomorrow on for a week; mira decides for her."""
+    begin = timezone.now() + DAY
+    return services.delegate(by=lena, team=vision, to=mira, starts_at=begin, ends_at=begin + 7 * DAY)
+
+
+def test_a_stand_in_decides_while_the_lead_is_away_and_not_before_or_after(ask, mira, away):
+    claim = ask()
+    for days, may in ((0, False), (2, True), (9, False)):
+        with time_machine.travel(timezone.now() + days * DAY, tick=False):
+            assert (reason_not_to_decide(mira, claim) == "") is may
+            assert waiting_count(mira) == may
+
+
+def test_the_history_says_for_whom_it_was_decided(ask, mira, away):
+    claim = ask()
+    with time_machine.travel(timezone.now() + 2 * DAY, tick=False):
+        services.approve(claim=claim, by=mira, spec_hash=claim.spec_hash, note="Fine.")
+    step = claim.history.last()
+    assert (step.new, step.by, step.why) == (ClaimState.APPROVED, mira, "Fine. For lena.")
+
+
+def test_the_stand_in_hears_of_requests_like_a_lead(ask, mira, away):
+    with time_machine.travel(timezone.now() + 2 * DAY, tick=False):
+        claim = ask(name="sam2")
+    assert Notice.objects.filter(user=mira, title__startswith="sam2 waits").exists()
+    assert claim.state == ClaimState.REQUESTED
+
+
+def test_nobody_decides_on_their_own_request_in_the_place_of_another(ask, mira, vision, away):
+    ApprovalRule.objects.create(team=vision, approval="", self_approval=True)
+    own = ask(by=mira)
+    with time_machine.travel(timezone.now() + 2 * DAY, tick=False):
+        assert "your own request" in reason_not_to_decide(mira, own)
+        assert not waiting_count(mira)
+
+
+def test_a_stand_in_may_not_do_what_the_lead_may_not(ask, mira, lena, away):
+    of_lead = ask(by=lena)
+    with time_machine.travel(timezone.now() + 2 * DAY, tick=False):
+        assert reason_not_to_decide(mira, of_lead).startswith("lena may not decide on this request")
+
+
+def test_a_lead_who_leads_no_more_has_no_stand_in(ask, mira, lena, vision, away):
+    claim = ask()
+    vision.memberships.filter(user=lena).update(role="member")
+    with time_machine.travel(timezone.now() + 2 * DAY, tick=False):
+        assert reason_not_to_decide(mira, claim)
+
+
+def test_the_lead_goes_on_deciding(ask, lena, away):
+    claim = ask()
+    with time_machine.travel(timezone.now() + 2 * DAY, tick=False):
+        assert [item.pk for item in Inbox(lena).waiting(for_reader=True)] == [claim.pk]
+
+
+def test_it_can_be_ended_by_both_and_by_nobody_else(ask, mira, lena, lars, away):
+    with pytest.raises(Forbidden):
+        services.end_delegation(by=lars, delegation=away)
+    for person in (mira, lena):
+        services.end_delegation(by=person, delegation=away)
+    claim = ask()
+    with time_machine.travel(timezone.now() + 2 * DAY, tick=False):
+        assert reason_not_to_decide(mira, claim)
+
+
+@pytest.mark.parametrize(
+    ("person", "error"), [("alice", PermissionDenied), ("bob", PermissionDenied), ("eve", Http404)]
+)
+def test_only_leads_let_somebody_decide_for_them(request, vision, mira, person, error):
+    with pytest.raises(error):
+        services.delegate(
+            by=request.getfixturevalue(person),
+            team=vision,
+            to=mira,
+            starts_at=timezone.now(),
+            ends_at=timezone.now() + DAY,
+        )
+
+
+@pytest.mark.parametrize("person", ["bob", "eve", "lena", "root"])
+def test_only_another_member_can_stand_in(request, vision, lena, person):
+    with pytest.raises(Invalid, match="member of vision"):
+        services.delegate(
+            by=lena,
+            team=vision,
+            to=request.getfixturevalue(person),
+            starts_at=timezone.now(),
+            ends_at=timezone.now() + DAY,
+        )
+
+
+@pytest.mark.parametrize(("begin", "end"), [(2, 1), (-3, -1), (0, 100)])
+def test_a_time_that_is_none_is_refused(vision, lena, mira, begin, end):
+    now = timezone.now()
+    with pytest.raises(Invalid):
+        services.delegate(by=lena, team=vision, to=mira, starts_at=now + begin * DAY, ends_at=now + end * DAY)
+
+
+def test_one_lead_has_one_stand_in_at_a_time(vision, lena, alice, mira, away):
+    span = {"starts_at": away.starts_at, "ends_at": away.ends_at}
+    assert services.delegate(by=lena, team=vision, to=mira, **span) == away
+    with pytest.raises(Conflict, match="mira stands in for you"):
+        services.delegate(by=lena, team=vision, to=alice, **span)
+    assert Delegation.objects.count() == 1

@@ -1,0 +1,77 @@
+"""What leads leave undecided for too long goes to platform admins too."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from claims import services, tasks
+from claims.approval.escalation import escalate_overdue
+from claims.approval.inbox import Inbox
+from claims.models import Approval, ApprovalRule, Claim
+from claims.states import ClaimState
+from teams.models import Notice
+
+pytestmark = pytest.mark.django_db
+
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+def rule(vision):
+    return ApprovalRule.objects.create(team=vision, approval="", escalate_after=4 * HOUR)
+
+
+@pytest.fixture
+def wish(ask, rule):
+    return ask(name="sam2")
+
+
+def test_it_waits_for_admins_when_leads_had_their_time(wish, root, lena):
+    now = wish.state_since
+    assert escalate_overdue(now + 3 * HOUR) == 0
+    assert not Inbox(root).waiting(for_reader=True)
+    assert escalate_overdue(now + 5 * HOUR) == 1
+    (item,) = Inbox(root).waiting(for_reader=True)
+    assert "escalated to platform admins" in item.said
+    assert Inbox(lena).waiting(for_reader=True)
+    notice = Notice.objects.get(user=root)
+    assert notice.title == "sam2 of vision is undecided for 5 h"
+    assert services.approve(claim=wish, by=root, spec_hash=wish.spec_hash).state == ClaimState.APPROVED
+
+
+def test_it_is_told_once_however_often_it_runs(wish, root):
+    for hours in (5, 6, 7):
+        escalate_overdue(wish.state_since + hours * HOUR)
+    assert Notice.objects.filter(user=root).count() == 1
+
+
+def test_without_a_time_in_the_rule_nothing_is_escalated(ask, root):
+    claim = ask()
+    assert escalate_overdue(claim.state_since + timedelta(days=6)) == 0
+
+
+def test_what_admins_decide_anyway_is_not_escalated(ask, rule, root):
+    ApprovalRule.objects.filter(pk=rule.pk).update(approval=Approval.ADMIN)
+    claim = ask()
+    assert escalate_overdue(claim.state_since + timedelta(days=6)) == 0
+
+
+def test_decided_requests_are_left_alone(wish, lena):
+    services.deny(claim=wish, by=lena, reason="no")
+    assert escalate_overdue(timezone.now() + timedelta(days=1)) == 0
+
+
+def test_the_first_of_two_consents_may_come_from_an_admin_then(wish, rule, root):
+    ApprovalRule.objects.filter(pk=rule.pk).update(approval=Approval.BOTH)
+    escalate_overdue(wish.state_since + 5 * HOUR)
+    claim = services.approve(claim=wish, by=root, spec_hash=wish.spec_hash)
+    assert claim.state == ClaimState.REQUESTED
+    assert claim.steps.get().by == root
+
+
+def test_the_periodic_task_escalates(wish, root):
+    Claim.objects.update(state_since=timezone.now() - 5 * HOUR)
+    tasks.escalate()
+    wish.refresh_from_db()
+    assert wish.escalated_at is not None

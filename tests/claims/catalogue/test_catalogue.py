@@ -1,0 +1,238 @@
+"""The catalogue: filters, sort, CSV, typical waits, and profiles side by side."""
+
+import csv
+import io
+from datetime import timedelta
+from decimal import Decimal
+from fractions import Fraction
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+from django.utils import timezone
+
+from claims.catalogue.filter import Wanted
+from claims.catalogue.sharing import Sharing, sharing_of
+from claims.catalogue.waits import waits
+from claims.models import Allocation
+from claims.states import ClaimState
+from tests.claims.request.test_pages_match import TAINT, mirrored
+from tests.dra.clusters import gpu
+from tests.factories import make_claim, make_profile, make_spec, make_team
+
+pytestmark = pytest.mark.django_db
+
+CATALOGUE, COMPARE = reverse("claims:catalogue"), reverse("claims:catalogue_compare")
+L4 = 'device.attributes["gpu.nvidia.com"].?productName.orValue("") == "NVIDIA L4"'
+
+
+def selecting(expression):
+    return make_spec(selectors=[{"cel": {"expression": expression}}])
+
+
+def page_of(profile):
+    return reverse("claims:profile", args=[profile.slug])
+
+
+@pytest.fixture
+def shelf(client, alice, fra, quota, train):
+    """`small` gives an L4 of 24 GB, `closed` belongs to others' quota, `train` gives anything."""
+    mirrored(fra, [gpu(0, product="NVIDIA L4", memory="23034Mi"), gpu(1), gpu(2, taints=[TAINT])])
+    small = make_profile("small", spec=selecting(L4), automatic_devices=1, max_devices=2)
+    closed = make_profile("closed", spec=make_spec(device_class="gpu.amd.com"))
+    client.force_login(alice)
+    return {"train": train, "small": small, "closed": closed}
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("", ["closed", "small", "train"]),
+        ("memory=24", ["small", "train"]),
+        ("memory=25", []),
+        ("model=NVIDIA+L4", ["small", "train"]),
+        ("model=nothing", ["closed", "small", "train"]),  # malformed: no model of the catalogue
+        ("sharing=exclusive", ["closed", "small", "train"]),
+        ("sharing=partition", []),
+        ("price=100", []),
+        ("free=1", ["small", "train"]),
+        ("mine=1", ["small", "train"]),
+        ("automatic=1", ["small"]),
+        ("q=sma", ["small"]),
+        ("q=l4+tests&free=1", ["small", "train"]),
+        ("view=table&mine=1", ["small", "train"]),
+    ],
+)
+def test_filters_stand_in_the_address(client, shelf, query, found):
+    page = client.get(f"{CATALOGUE}?{query}").text
+    assert [name for name in sorted(shelf) if page_of(shelf[name]) in page] == found
+
+
+def test_a_malformed_filter_is_said_and_asks_for_nothing(client, shelf):
+    answer = client.get(f"{CATALOGUE}?memory=much")
+    assert answer.status_code == 200
+    assert "Enter a whole number" in answer.text
+    assert page_of(shelf["train"]) in answer.text
+
+
+@pytest.mark.parametrize(
+    ("sort", "first"), [("title", "closed"), ("free", "train"), ("devices", "closed"), ("memory", "small")]
+)
+def test_the_order_is_asked_for(client, shelf, sort, first):
+    rows = csv.DictReader(io.StringIO(client.get(f"{CATALOGUE}?sort={sort}&format=csv").text))
+    assert next(rows)["profile"].startswith(first)
+
+
+def test_the_csv_has_what_is_shown(client, shelf):
+    answer = client.get(f"{CATALOGUE}?model=NVIDIA+L4&format=csv")
+    assert answer["Content-Type"].startswith("text/csv")
+    rows = {row["profile"]: row for row in csv.DictReader(io.StringIO(answer.text))}
+    assert set(rows) == {"small", "train-80"}
+    small = rows["small"]
+    assert (small["free"], small["total"], small["memory at least"]) == ("1", "1", str(23034 * 2**20))
+    assert small["price per hour"] == ""  # no rate is set: unknown, not 0
+
+
+def test_what_is_not_known_meets_no_condition(shelf, alice):
+    from claims.catalogue.entries import catalogue
+
+    entries = {entry.profile.slug: entry for entry in catalogue(alice)}
+    assert entries["closed"].memory is None
+    assert not Wanted(memory_gb=1).keeps(entries["closed"])
+    assert not Wanted(price=Decimal(10**6)).keeps(entries["train-80"])
+
+
+def past(claim, *, decided_after, device_after=None, by=None, ago=timedelta(days=1)):
+    """Let the claim have been asked for, decided on, and have got a device, so many minutes apart."""
+    asked = timezone.now() - ago
+    decided = asked + timedelta(minutes=decided_after)
+    type(claim).objects.filter(pk=claim.pk).update(created_at=asked, decided_at=decided, decided_by=by)
+    if device_after is not None:
+        Allocation.objects.create(
+            claim=claim, object_uid=str(claim.pk), object_name=claim.name, request="gpu", driver="d",
+            pool="p", device="d", started_at=decided + timedelta(minutes=device_after),
+        )  # fmt: skip
+
+
+def test_waits_are_medians_and_nine_of_ten_of_the_past_month(vision, fra, train, alice, lena):
+    for minutes in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 100):
+        claim = make_claim(vision, cluster=fra, profile=train, state=ClaimState.ALLOCATED)
+        past(claim, decided_after=minutes, device_after=2 * minutes, by=lena)
+    past(make_claim(vision, cluster=fra), decided_after=1000, by=lena, ago=timedelta(days=40))
+    found = waits()[train.pk]
+    assert (found.decision.count, found.device.count) == (11, 11)
+    assert (found.decision.median, found.decision.most) == (timedelta(minutes=6), timedelta(minutes=10))
+    assert (found.device.median, found.device.most) == (timedelta(minutes=12), timedelta(minutes=20))
+
+
+def test_a_rule_decides_at_once_and_does_not_count_as_a_decision(vision, fra, train, lena):
+    for _ in range(5):
+        past(make_claim(vision, cluster=fra), decided_after=0, device_after=-1)
+    found = waits()[train.pk]
+    assert (found.decision.count, found.decision.median) == (0, None)
+    assert found.device.median == timedelta(0)  # the cluster's clock was behind
+
+
+def test_a_little_history_is_no_history(client, shelf, vision, fra, lena):
+    for _ in range(4):
+        past(make_claim(vision, cluster=fra, profile=shelf["train"]), decided_after=3, by=lena)
+    page = " ".join(client.get(CATALOGUE).text.split())
+    assert "no history yet (4 in 30 d)" in page
+    past(make_claim(vision, cluster=fra, profile=shelf["train"]), decided_after=3, by=lena)
+    page = " ".join(client.get(CATALOGUE).text.split())
+    assert '3 min<span class="dg-3">, 9 of 10 within 3 min</span>' in page
+
+
+def test_two_or_three_stand_side_by_side_with_what_differs(client, shelf):
+    answer = client.get(f"{COMPARE}?profile=train-80&profile=small")
+    page = " ".join(answer.text.split())
+    assert "Train 80" in page
+    assert "Small" in page
+    assert "<mark> selectors:</mark>" in page
+    assert [row.label for row in answer.context["rows"] if row.differs] == [
+        "Model",
+        "Memory",
+        "Asks for",
+        "Most devices",
+        "Approval",
+    ]
+
+
+def test_what_cannot_be_compared_is_left_out(client, shelf, alice):
+    secret = make_profile("secret", teams=(make_team("nlp"),))
+    more = make_profile("more")
+    page = client.get(f"{COMPARE}?profile=secret&profile=train-80&profile=none").text
+    assert "Pick two or three profiles" in page
+    assert secret.title not in page
+    four = "&".join(f"profile={one}" for one in ("train-80", "small", "closed", "more"))
+    page = client.get(f"{COMPARE}?{four}").text
+    assert f"Three fit side by side; left out: {more.title}." in page
+    assert client.post(COMPARE).status_code == 405
+
+
+def test_cards_tick_for_the_comparison_without_javascript(client, shelf):
+    page = client.get(f"{CATALOGUE}?profile=small").text
+    assert f'id="compare" action="{COMPARE}"' in page
+    assert 'form="compare" name="profile" value="small" checked' in page
+
+
+@pytest.mark.parametrize("view", ["", "table"])
+def test_one_profile_and_a_hundred_cost_the_same(client, shelf, view):
+    client.get(f"{CATALOGUE}?view={view}")
+    with CaptureQueriesContext(connection) as few:
+        client.get(f"{CATALOGUE}?view={view}")
+    for number in range(100):
+        make_profile(f"more-{number}")
+    with CaptureQueriesContext(connection) as many:
+        client.get(f"{CATALOGUE}?view={view}")
+    assert len(many) == len(few)
+
+
+def with_strategy(strategy, *requests, kind="GpuConfig"):
+    spec = make_spec()
+    parameters = {"kind": kind, "sharing": {"strategy": strategy}}
+    config = {"opaque": {"driver": "gpu.nvidia.com", "parameters": parameters}}
+    spec["devices"]["config"] = [config | ({"requests": list(requests)} if requests else {})]
+    return spec
+
+
+IS_MIG = 'device.attributes["gpu.nvidia.com"].type == "mig"'
+
+
+@pytest.mark.parametrize(
+    ("spec", "fractions", "found"),
+    [
+        (make_spec(), [], [Sharing.EXCLUSIVE]),
+        (make_spec(), [Fraction(1)], [Sharing.EXCLUSIVE]),
+        (make_spec(), [Fraction(1, 7)], [Sharing.PARTITION]),
+        (make_spec(), [Fraction(1, 7), Fraction(1)], [Sharing.EXCLUSIVE]),
+        (make_spec(device_class="mig.nvidia.com"), [], [Sharing.PARTITION]),
+        (selecting(IS_MIG), [], [Sharing.PARTITION]),
+        (selecting(IS_MIG.replace("mig", "gpu")), [], [Sharing.EXCLUSIVE]),
+        (make_spec(capacity={"requests": {"memory": "10Gi"}}), [], [Sharing.SHARE]),
+        (selecting("device.allowMultipleAllocations == true"), [], [Sharing.SHARE]),
+        (with_strategy("MPS"), [], [Sharing.MPS]),
+        (with_strategy("TimeSlicing", "gpu"), [], [Sharing.TIME_SLICED]),
+        (with_strategy("TimeSlicing", "other"), [], [Sharing.EXCLUSIVE]),
+        (
+            {
+                "devices": {
+                    "requests": [
+                        {
+                            "name": "gpu",
+                            "firstAvailable": [
+                                {"name": "slice", "deviceClassName": "mig.nvidia.com"},
+                                {"name": "whole", "deviceClassName": "gpu.nvidia.com"},
+                            ],
+                        }
+                    ]
+                }
+            },
+            [],
+            [Sharing.EXCLUSIVE, Sharing.PARTITION],
+        ),
+    ],
+)
+def test_how_devices_are_shared_is_read_off_the_specification(spec, fractions, found):
+    assert sharing_of(spec, fractions) == found

@@ -1,0 +1,191 @@
+"""Profiles, match, quotas and approvals over the API."""
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from rest_framework.test import APIClient
+
+from claims.approval.inbox import waiting_count
+from claims.models import Approval, ApprovalRule, Quota
+from claims.services import deny
+from claims.states import ClaimState
+from tests.factories import make_claim, make_profile, make_quota, make_team
+
+pytestmark = pytest.mark.django_db
+
+
+def client(user) -> APIClient:
+    made = APIClient()
+    made.force_authenticate(user)
+    return made
+
+
+@pytest.fixture
+def wish(vision, fra, train, quota):
+    return {"team": "vision", "cluster": "fra-1", "profile": "train-80", "devices": 2}
+
+
+@pytest.mark.parametrize("path", ["profiles/", "match/", "quotas/", "approvals/"])
+def test_who_is_not_signed_in_is_asked_who_they_are(path):
+    assert APIClient().get(f"/api/v1/{path}").status_code == 401
+
+
+def test_profiles_say_what_they_ask_for_and_whether_one_may(alice, bob, vision, fra, train, quota):
+    entry = client(alice).get("/api/v1/profiles/").json()["results"][0]
+    assert (entry["slug"], entry["may_request"], entry["reason"]) == ("train-80", True, "")
+    assert (entry["free"], entry["total"], entry["max_duration"]) == (0, 0, 14 * 86_400)
+    assert entry == client(alice).get("/api/v1/profiles/train-80/").json()
+    entry = client(bob).get("/api/v1/profiles/train-80/").json()
+    assert (entry["may_request"], entry["reason"].split(",")[0]) == (False, "You are a member of no team")
+
+
+def test_a_profile_of_other_teams_is_not_found(alice, vision):
+    make_profile("theirs", teams=(make_team("nlp"),))
+    assert client(alice).get("/api/v1/profiles/").json()["results"] == []
+    assert client(alice).get("/api/v1/profiles/theirs/").status_code == 404
+
+
+def test_profiles_are_retired_not_deleted(root, train):
+    assert client(root).delete("/api/v1/profiles/train-80/").status_code == 405
+
+
+def test_profiles_cost_the_same_for_one_and_for_many(
+    alice, vision, fra, train, quota, django_assert_num_queries
+):
+    asker = client(alice)
+    asker.get("/api/v1/profiles/")
+    with CaptureQueriesContext(connection) as one:
+        asker.get("/api/v1/profiles/")
+    for number in range(10):
+        make_profile(f"more-{number}", teams=(vision,))
+    with django_assert_num_queries(len(one)):
+        asker.get("/api/v1/profiles/")
+
+
+def test_a_match_says_quota_approval_manifest_and_problems(alice, wish):
+    answer = client(alice).post("/api/v1/match/", wish | {"name": "sam"}, format="json")
+    assert answer.status_code == 200, answer.json()
+    shown = answer.json()
+    assert shown["quota"][0] | {"sentence": ""} == {
+        "label": "gpu.nvidia.com", "before": 0, "needs": 2, "after": 2, "limit": 8, "fits": True,
+        "sentence": "",
+    }  # fmt: skip
+    assert shown["approval"] == {
+        "automatic": False, "sentence": "A lead of vision decides: lars or lena.", "who": ["lars", "lena"],
+        "rule": "train-80 v1 asks a lead.",
+    }  # fmt: skip
+    assert "kind: ResourceClaim" in shown["manifest"]
+    assert (shown["problems"], shown["match"]["fits"]) == ([], False)
+
+
+def test_a_match_shows_every_problem_at_once(alice, wish):
+    shown = (
+        client(alice)
+        .post("/api/v1/match/", wish | {"devices": 9, "parallel": 2, "name": "Upper"}, format="json")
+        .json()
+    )
+    assert len(shown["problems"]) == 3
+    assert shown["fits_quota"] is False
+
+
+def test_a_match_writes_nothing(alice, wish):
+    with CaptureQueriesContext(connection) as queries:
+        client(alice).post("/api/v1/match/", wish, format="json")
+    assert not [query for query in queries if query["sql"].startswith(("INSERT", "UPDATE", "DELETE"))]
+
+
+def test_a_match_is_for_those_who_may_ask(alice, bob, eve, wish):
+    assert client(bob).post("/api/v1/match/", wish, format="json").status_code == 403
+    assert client(eve).post("/api/v1/match/", wish, format="json").status_code == 404
+    assert client(alice).put("/api/v1/match/").status_code == 405
+    assert client(alice).post("/api/v1/match/", {"team": "vision"}, format="json").status_code == 422
+
+
+def test_quotas_show_how_they_stand_and_what_adds_up_to_it(alice, eve, vision, fra, train, quota):
+    held = make_claim(vision, cluster=fra, profile=train, devices=6, state=ClaimState.ALLOCATED)
+    make_claim(vision, cluster=fra, profile=train, devices=3)
+    row = client(alice).get("/api/v1/quotas/").json()["results"][0]
+    assert (row["limit"], row["held"], row["reserved"], row["free"], row["over"]) == (8, 6, 3, 0, 1)
+    shown = client(alice).get(f"/api/v1/quotas/{quota.pk}/").json()
+    parts = [(part["claim"]["id"], part["devices"], part["reserved"]) for part in shown["contributions"]]
+    assert parts[0] == (str(held.pk), 6, False)
+    assert sum(devices for _id, devices, _reserved in parts) == row["held"] + row["reserved"]
+    assert client(eve).get("/api/v1/quotas/").json()["results"] == []
+    assert client(eve).get(f"/api/v1/quotas/{quota.pk}/").status_code == 404
+
+
+def test_only_a_platform_admin_sets_a_quota(alice, lena, eve, root, vision):
+    limit = {"team": "vision", "device_class": "gpu.nvidia.com", "devices": 4}
+    for user, status in ((alice, 403), (lena, 403), (eve, 404), (root, 200)):
+        assert client(user).post("/api/v1/quotas/", limit, format="json").status_code == status
+    assert Quota.objects.get().devices == 4
+    for wrong in ({"devices": -1}, {"device_class": ""}, {"profile": "nothing"}):
+        assert client(root).post("/api/v1/quotas/", limit | wrong, format="json").status_code == 422
+
+
+def test_quotas_cost_the_same_for_one_and_for_many(root, vision, train, quota, django_assert_num_queries):
+    make_quota(vision, 4, profile=train)
+    asker = client(root)
+    with CaptureQueriesContext(connection) as one:
+        asker.get("/api/v1/quotas/")
+    for number in range(10):
+        make_quota(make_team(f"team-{number}"), 4)
+    with django_assert_num_queries(len(one)):
+        asker.get("/api/v1/quotas/")
+
+
+@pytest.fixture
+def waiting(vision, fra, train, alice, lena, quota):
+    """One request that leads decide, one by a lead herself, one for platform admins, one that is decided."""
+    big = make_profile("big", approval=Approval.ADMIN)
+    named = {"cluster": fra, "profile": train}
+    plain = make_claim(vision, by=alice, **named)
+    own = make_claim(vision, by=lena, **named)
+    admins = make_claim(vision, by=alice, cluster=fra, profile=big)
+    decided = deny(claim=make_claim(vision, by=alice, **named), by=lena, reason="no")
+    return {"plain": plain, "own": own, "admins": admins, "decided": decided}
+
+
+@pytest.mark.parametrize(
+    ("person", "tab", "found"),
+    [
+        ("lena", "mine", ["plain"]),
+        ("lars", "mine", ["plain", "own"]),
+        ("root", "mine", ["admins"]),
+        ("root", "all", ["plain", "own", "admins"]),
+        ("alice", "mine", []),
+        ("alice", "team", ["plain", "own", "admins"]),
+        ("lena", "decided", ["decided"]),
+        ("eve", "team", []),
+        ("eve", "decided", []),
+    ],
+)
+def test_the_inbox_holds_what_waits_for_whom_oldest_first(waiting, request, person, tab, found):
+    user = request.getfixturevalue(person)
+    rows = client(user).get(f"/api/v1/approvals/?tab={tab}").json()["results"]
+    assert [row["id"] for row in rows] == [str(waiting[name].pk) for name in found]
+
+
+def test_own_requests_wait_for_oneself_under_self_approval(waiting, lena, vision):
+    ApprovalRule.objects.create(team=vision, approval="", self_approval=True)
+    rows = client(lena).get("/api/v1/approvals/").json()["results"]
+    assert {row["id"] for row in rows} == {str(waiting["plain"].pk), str(waiting["own"].pk)}
+
+
+def test_the_inbox_costs_the_same_for_one_and_for_many(
+    waiting, lars, alice, vision, django_assert_num_queries
+):
+    asker = client(lars)
+    with CaptureQueriesContext(connection) as one:
+        asker.get("/api/v1/approvals/")
+    for _ in range(10):
+        make_claim(vision, by=alice)
+    with django_assert_num_queries(len(one)):
+        asker.get("/api/v1/approvals/")
+
+
+@pytest.mark.parametrize("person", ["lena", "lars", "root", "alice", "eve"])
+def test_the_number_beside_approvals_is_that_of_the_inbox(waiting, request, person):
+    user = request.getfixturevalue(person)
+    rows = client(user).get("/api/v1/approvals/").json()["results"]
+    assert waiting_count(user) == len(rows)

@@ -1,0 +1,81 @@
+"""What a specification needs of a driver that the portal cannot see."""
+
+from typing import Any
+
+import pytest
+
+from claims.catalogue.cautions import cautions
+from tests.factories import make_spec
+
+
+def with_sharing(kind: str, **sharing: object) -> dict[str, Any]:
+    spec = make_spec()
+    parameters = {"apiVersion": "resource.nvidia.com/v1beta1", "kind": kind, "sharing": sharing}
+    spec["devices"]["config"] = [{"opaque": {"driver": "gpu.nvidia.com", "parameters": parameters}}]
+    return spec
+
+
+def with_selector(expression: str) -> dict[str, Any]:
+    return make_spec(selectors=[{"cel": {"expression": expression}}])
+
+
+def with_constraint(attribute: str) -> dict[str, Any]:
+    spec = make_spec(2)
+    spec["devices"]["constraints"] = [{"matchAttribute": attribute}]
+    return spec
+
+
+@pytest.mark.parametrize(
+    ("spec", "gate"),
+    [
+        (with_sharing("GpuConfig", strategy="TimeSlicing"), "TimeSlicingSettings"),
+        (with_sharing("GpuConfig", strategy="MPS"), "MPSSupport"),
+        (with_sharing("MigDeviceConfig", strategy="MPS"), "MPSSupport"),
+        (make_spec(capacity={"requests": {"memory": "10Gi"}}), "ConsumableShares"),
+        (with_selector("device.allowMultipleAllocations"), "ConsumableShares"),
+        (with_constraint("gpu.nvidia.com/partition2"), "FabricManagerPartitioning"),
+        (
+            with_selector('device.attributes["gpu.nvidia.com"].?partition8.orValue("") == "3"'),
+            "FabricManager",
+        ),
+        (make_spec(device_class="mig.nvidia.com"), "DynamicMIG"),
+        (make_spec(device_class="vfio.gpu.nvidia.com"), "PassthroughSupport"),
+    ],
+)
+def test_a_gate_that_the_portal_cannot_see_is_named(spec, gate):
+    (sentence,) = cautions(spec)
+    assert gate in sentence
+    assert "alpha, off by default" in sentence
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        make_spec(),
+        with_constraint("resource.kubernetes.io/pcieRoot"),
+        make_spec(device_class="gpu.amd.com", capacity={"requests": {"memory": "10Gi"}}),
+        with_selector('device.attributes["gpu.nvidia.com"].?productName.orValue("") == "NVIDIA L4"'),
+    ],
+)
+def test_what_needs_no_gate_has_no_caution(spec):
+    assert cautions(spec) == []
+
+
+def test_time_slicing_of_a_mig_device_is_said_to_do_nothing():
+    assert cautions(with_sharing("MigDeviceConfig", strategy="TimeSlicing")) == [
+        "Time-slicing settings have no effect on MIG devices."
+    ]
+
+
+def test_the_same_is_not_said_of_each_alternative():
+    either: list[dict[str, Any]] = [
+        {"name": name, "deviceClassName": "mig.nvidia.com", "selectors": []} for name in ("large", "small")
+    ]
+    spec = {"devices": {"requests": [{"name": "gpu", "firstAvailable": either}]}}
+    assert len(cautions(spec)) == 1
+
+
+def test_a_setting_of_another_driver_is_not_judged():
+    spec = with_sharing("GpuConfig", strategy="MPS")
+    spec["devices"]["config"][0]["opaque"]["driver"] = "gpu.example.com"
+    assert cautions(spec) == []

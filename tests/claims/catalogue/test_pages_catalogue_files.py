@@ -1,0 +1,158 @@
+"""Export, import and presets on the web, for platform admins."""
+
+import html
+import re
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from claims.catalogue.files import exported, written
+from claims.models import Profile
+from claims.presets import presets
+from tests.factories import make_profile
+
+pytestmark = pytest.mark.django_db
+
+EXPORT, IMPORT, PRESETS = (
+    reverse(f"claims:{name}") for name in ("catalogue_export", "catalogue_import", "presets")
+)
+
+
+@pytest.fixture
+def admin(client, root):
+    client.force_login(root)
+    return client
+
+
+@pytest.fixture
+def text(train):
+    """The catalogue as it is, with fewer devices."""
+    return written(exported()).replace("maxDevices: 8", "maxDevices: 4")
+
+
+def carried(page):
+    """Return what the confirmation sends, as a browser does."""
+    found = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', page)
+    (text,) = re.findall(r'<textarea name="text" hidden>\n(.*?)</textarea>', page, re.DOTALL)
+    sent = {name: html.unescape(value) for name, value in found if name != "csrfmiddlewaretoken"}
+    return sent | {"text": html.unescape(text).replace("\n", "\r\n")}
+
+
+@pytest.mark.parametrize("address", [EXPORT, IMPORT, PRESETS])
+def test_only_platform_admins_see_it(client, lena, vision, address):
+    assert client.get(address).status_code == 302
+    client.force_login(lena)
+    assert client.get(address).status_code == 403
+
+
+@pytest.mark.parametrize("address", [IMPORT, PRESETS])
+def test_nobody_else_writes(client, lena, vision, address, text):
+    client.force_login(lena)
+    assert client.post(address, {"text": text, "preset": "mps"}).status_code == 403
+    assert Profile.objects.get().current.number == 1
+
+
+def test_an_export_is_a_file_and_is_only_read(admin, train):
+    answer = admin.get(EXPORT)
+    assert answer.headers["Content-Disposition"] == 'attachment; filename="catalogue.yaml"'
+    assert answer.text == written(exported())
+    assert admin.post(EXPORT).status_code == 405
+
+
+def test_an_import_shows_what_changes_and_then_changes_it(admin, text):
+    page = admin.post(IMPORT, {"file": SimpleUploadedFile("ours.yaml", text.encode())}).text
+    assert "ours.yaml" in page
+    assert "<td><code>limits.maxDevices</code></td><td>8</td><td>4</td>" in page
+    assert Profile.objects.get().current.number == 1
+    assert admin.post(IMPORT, carried(page)).url == reverse("claims:profiles")
+    assert (Profile.objects.get().current.number, Profile.objects.get().current.max_devices) == (2, 4)
+
+
+def test_a_pasted_text_is_read_too(admin, text):
+    page = admin.post(IMPORT, {"text": text, "prune": "on"}).text
+    assert "limits.maxDevices" in page
+    assert carried(page)["prune"] == "on"
+
+
+def test_what_the_file_lacks_is_shown_before_it_is_retired(admin, text):
+    other = make_profile("other")
+    page = admin.post(IMPORT, {"text": text, "prune": "on"}).text
+    assert "It is not in the file" in page
+    admin.post(IMPORT, carried(page))
+    other.refresh_from_db()
+    assert other.retired_at
+
+
+def test_nothing_is_done_that_was_not_shown(admin, text, train):
+    sent = carried(admin.post(IMPORT, {"text": text}).text)
+    train.title = "Other"
+    train.save(update_fields=["title"])
+    answer = admin.post(IMPORT, sent)
+    assert answer.status_code == 409
+    assert "has changed since you looked" in answer.text
+    assert Profile.objects.get().current.number == 1
+    admin.post(IMPORT, carried(answer.text))
+    assert Profile.objects.get().current.number == 2
+
+
+def test_the_same_again_is_nothing_to_do(admin, train):
+    page = admin.post(IMPORT, {"text": written(exported())}).text
+    assert "there is nothing to do" in page
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        ({}, "Choose a file, or paste its text."),
+        ({"text": "slug: [", "name": "a.yaml"}, "a.yaml, line 1: this is not YAML"),
+        ({"text": "slug: a"}, "catalogue.yaml, line 1: kind must be Profile."),
+        ({"file": SimpleUploadedFile("a.yaml", b"\xff\xfe")}, "This is not a text in UTF-8."),
+        ({"file": SimpleUploadedFile("a.yaml", b"a" * (1 << 20 | 1))}, "1024 are read at most."),
+    ],
+)
+def test_a_file_that_is_wrong_is_refused_with_its_lines(admin, sent, said):
+    answer = admin.post(IMPORT, sent)
+    assert answer.status_code == 422
+    assert said in answer.text
+
+
+def test_what_was_pasted_is_not_lost(admin):
+    assert "slug: mine" in admin.post(IMPORT, {"text": "slug: mine"}).text
+
+
+def test_presets_say_what_matches_and_what_they_depend_on(admin, fra):
+    page = admin.get(PRESETS).text
+    assert all(entry.title in page for entry in presets())
+    assert "fra-1: none" in page
+    assert "MPSSupport" in page
+
+
+def test_ticked_presets_are_added_once(admin):
+    assert admin.post(PRESETS, {"preset": ["mps", "whole-node"]}).url == reverse("claims:profiles")
+    assert [profile.slug for profile in Profile.objects.order_by("slug")] == ["mps", "whole-node"]
+    page = admin.get(PRESETS).text
+    assert 'value="mps"' not in page
+    assert 'value="mig-mix"' in page
+    admin.post(PRESETS, {"preset": ["mps"]})
+    assert Profile.objects.get(slug="mps").versions.count() == 1
+
+
+@pytest.mark.parametrize("preset", [[], ["no-such"]])
+def test_nothing_ticked_is_said(admin, preset):
+    answer = admin.post(PRESETS, {"preset": preset})
+    assert answer.status_code == 422
+    assert "Tick the presets that you want to add." in answer.text
+
+
+def test_presets_cost_the_same_whatever_the_catalogue_holds(admin, fra):
+    admin.get(PRESETS)
+    with CaptureQueriesContext(connection) as one:
+        admin.get(PRESETS)
+    for number in range(10):
+        make_profile(f"more-{number}")
+    with CaptureQueriesContext(connection) as many:
+        admin.get(PRESETS)
+    assert len(many) == len(one)

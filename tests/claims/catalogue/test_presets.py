@@ -1,0 +1,29 @@
+"""The profiles that come with the portal, each on its own; what the scheduler does with them is elsewhere."""
+
+import pytest
+
+from claims.catalogue.files import exported, written
+from claims.catalogue.reading import entries_in
+from claims.presets import FOLDER, presets
+from claims.services import add_profiles, import_profiles
+
+SLUGS = [entry.slug for entry in presets()]
+
+
+def test_each_stands_in_a_file_of_its_name():
+    assert [file.stem for file in sorted(FOLDER.glob("*.yaml"))] == SLUGS
+    assert len(SLUGS) >= 15
+
+
+@pytest.mark.parametrize("entry", presets(), ids=SLUGS)
+def test_each_reads_back_as_it_is_written(entry):
+    assert entries_in(written([entry]), "again.yaml") == [entry]
+
+
+@pytest.mark.django_db
+def test_all_can_be_added_once_and_exported(root):
+    assert [change.kind for change in add_profiles(by=root, entries=presets())] == ["new"] * len(SLUGS)
+    assert add_profiles(by=root, entries=presets()) == []
+    again = entries_in(written(exported()), "catalogue.yaml")
+    assert again == list(presets())
+    assert {change.kind for change in import_profiles(by=root, entries=again)} == {"same"}

@@ -1,0 +1,185 @@
+"""The catalogue over the API: filters for all, and what platform admins write."""
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from rest_framework.test import APIClient
+
+from claims.models import Profile
+from claims.services import retire_profile
+from claims.states import ClaimState
+from tests.claims.request.test_pages_match import mirrored
+from tests.dra.clusters import gpu
+from tests.factories import make_claim, make_profile, make_spec, make_team
+
+pytestmark = pytest.mark.django_db
+
+URL = "/api/v1/profiles/"
+COUNTED_IN_WORDS = {"name": "a", "exactly": {"deviceClassName": "a", "count": "two"}}
+
+
+def client(user) -> APIClient:
+    made = APIClient()
+    made.force_authenticate(user)
+    return made
+
+
+@pytest.fixture
+def new():
+    return {
+        "slug": "slice",
+        "title": "Slice",
+        "use": "Small work.",
+        "teams": [],
+        "spec": make_spec(),
+        "scalable": "gpu",
+        "max_devices": 4,
+        "default_duration": "24h",
+        "max_duration": "7d",
+        "grace": "30min",
+        "extension": "1d",
+        "approval": "both",
+    }
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("memory=24", {"train-80"}),
+        ("memory=86", set()),
+        ("model=nvidia+h100+80gb+hbm3", {"train-80"}),
+        ("sharing=exclusive", {"train-80", "closed"}),
+        ("sharing=mps", set()),
+        ("price=5", set()),
+        ("free=true", {"train-80"}),
+        ("mine=true", {"train-80"}),
+        ("automatic=true", {"closed"}),
+        ("q=clo", {"closed"}),
+        ("sort=free", {"train-80", "closed"}),
+    ],
+)
+def test_the_list_has_the_filters_of_the_page(alice, vision, fra, train, quota, query, found):
+    mirrored(fra, [gpu(0)])
+    make_profile("closed", spec=make_spec(device_class="gpu.amd.com"), automatic_devices=1)
+    assert {row["slug"] for row in client(alice).get(f"{URL}?{query}").json()["results"]} == found
+
+
+def test_a_malformed_filter_is_422(alice):
+    for wrong in ("memory=much", "sharing=some", "sort=colour", "price=-1"):
+        assert client(alice).get(f"{URL}?{wrong}").status_code == 422, wrong
+
+
+def test_filters_cost_the_same_for_one_profile_and_for_many(alice, vision, fra, train, quota):
+    asker = client(alice)
+    asker.get(f"{URL}?mine=true")
+    with CaptureQueriesContext(connection) as one:
+        asker.get(f"{URL}?mine=true")
+    for number in range(20):
+        make_profile(f"more-{number}")
+    with CaptureQueriesContext(connection) as many:
+        asker.get(f"{URL}?mine=true")
+    assert len(many) == len(one)
+
+
+def test_an_entry_tells_waits_sharing_and_limits(alice, vision, fra, train, quota):
+    mirrored(fra, [gpu(0)])
+    entry = client(alice).get(f"{URL}train-80/").json()
+    assert entry["waits"] == {
+        "decision": {"count": 0, "median": None, "most": None},
+        "device": {"count": 0, "median": None, "most": None},
+    }
+    assert (entry["sharing"], entry["memory"]) == (["exclusive"], 81559 * 2**20)
+    assert (entry["grace"], entry["extension"], entry["price"]) == (0, 0, None)
+
+
+def test_an_admin_makes_changes_and_reads_versions(root, new, fra):
+    admin = client(root)
+    made = admin.post(URL, new, format="json")
+    assert made.status_code == 201, made.json()
+    assert (made.json()["version"], made.json()["grace"], made.json()["approval"]) == (1, 1800, "both")
+    assert admin.post(URL, new, format="json").status_code == 409
+    assert admin.put(f"{URL}slice/", new, format="json").json()["version"] == 1
+    assert admin.put(f"{URL}slice/", new | {"max_devices": 8}, format="json").json()["version"] == 2
+    rows = admin.get(f"{URL}slice/versions/").json()
+    assert [(row["number"], row["max_devices"], row["current"]) for row in rows] == [
+        (2, 8, True),
+        (1, 4, False),
+    ]
+
+
+def test_a_dry_run_says_what_would_change_and_keeps_nothing(root, new, vision, fra):
+    admin = client(root)
+    plan = admin.post(f"{URL}?dry_run=true", new, format="json")
+    assert (plan.status_code, plan.json()["version"]) == (200, 1)
+    assert not Profile.objects.exists()
+    assert admin.post(f"{URL}?dry_run=true", new | {"max_devices": 0}, format="json").status_code == 422
+    admin.post(URL, new, format="json")
+    make_claim(vision, cluster=fra, profile=Profile.objects.get(), state=ClaimState.ALLOCATED)
+    changed = new | {"spec": make_spec(device_class="gpu.amd.com"), "max_devices": 8}
+    plan = admin.put(f"{URL}slice/?dry_run=true", changed, format="json").json()
+    assert (plan["version"], plan["makes_version"], plan["live_claims"]) == (2, True, 1)
+    assert plan["limits"] == [{"limit": "Most devices", "before": "4", "after": "8"}]
+    diff = [line.replace(" ", "") for line in plan["spec_diff"].splitlines()]
+    assert {"-deviceClassName:gpu.nvidia.com", "+deviceClassName:gpu.amd.com"} <= set(diff)
+    assert diff[0].startswith("@@-")
+    assert Profile.objects.get().current.number == 1
+    assert admin.put(f"{URL}slice/?dry_run=true", new, format="json").json()["makes_version"] is False
+
+
+def test_a_version_that_somebody_else_saved_is_a_conflict(root, new):
+    admin = client(root)
+    admin.post(URL, new, format="json")
+    admin.put(f"{URL}slice/", new | {"max_devices": 5, "base": 1}, format="json")
+    answer = admin.put(f"{URL}slice/", new | {"max_devices": 6, "base": 1}, format="json")
+    assert (answer.status_code, answer.json()["current"]) == (409, 2)
+    again = admin.put(f"{URL}slice/", new | {"max_devices": 5, "base": 1}, format="json")
+    assert (again.status_code, again.json()["version"]) == (200, 2)  # the same message twice
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"slug": "Not One"},
+        {"title": ""},
+        {"spec": {"devices": {"requests": "all"}}},
+        {"spec": {"devices": {"requests": [COUNTED_IN_WORDS]}}},
+        {"spec": []},
+        {"spec": make_spec() | {"more": "\u0000"}},
+        {"scalable": "other"},
+        {"default_duration": "9d"},
+        {"grace": "-1h"},
+        {"approval": "nobody"},
+        {"teams": ["none"]},
+    ],
+)
+def test_what_is_wrong_is_422(root, new, wrong):
+    answer = client(root).post(URL, new | wrong, format="json")
+    assert answer.status_code == 422, answer.json()
+    assert not Profile.objects.exists()
+
+
+def test_retired_and_restored(root, alice, vision, train):
+    admin = client(root)
+    assert admin.post(f"{URL}train-80/retire/").json()["retired_at"]
+    assert client(alice).get(f"{URL}train-80/").status_code == 404
+    assert admin.post(f"{URL}train-80/restore/").json()["retired_at"] is None
+    assert client(alice).get(f"{URL}train-80/").status_code == 200
+    assert admin.post(f"{URL}none/restore/").status_code == 404
+
+
+def test_only_platform_admins_write(lena, eve, vision, train, new):
+    for user in (lena, eve):
+        asker = client(user)
+        assert asker.post(URL, new, format="json").status_code == 403
+        assert asker.put(f"{URL}train-80/", new, format="json").status_code == 403
+        assert asker.post(f"{URL}train-80/retire/").status_code == 403
+        assert asker.post(f"{URL}train-80/restore/").status_code == 403
+
+
+def test_versions_of_a_profile_of_other_teams_are_not_found(alice, vision, root):
+    make_profile("theirs", teams=(make_team("nlp"),))
+    assert client(alice).get(f"{URL}theirs/versions/").status_code == 404
+    old = make_profile("old")
+    retire_profile(by=root, profile=old)
+    assert client(alice).get(f"{URL}old/versions/").status_code == 404
+    assert client(root).get(f"{URL}old/versions/").status_code == 200

@@ -1,0 +1,132 @@
+"""What is guaranteed to one team is not given to another, at any moment."""
+
+from functools import partial
+
+import pytest
+from django.db.models import QuerySet
+
+from claims import services
+from claims.models import Claim, Quota
+from claims.quota import guarantees, quotas
+from claims.states import ClaimState
+from core.errors import Invalid, QuotaExceeded
+from inventory.models import Device, DeviceClass, ResourceSlice
+from tests.claims.threads import Meeting, at_once
+from tests.factories import GPU_CLASS, make_claim, make_cluster, make_quota, make_team, make_user
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def publish(fra):
+    """Publish so many devices of the class in `fra`."""
+
+    def devices(count):
+        DeviceClass.objects.get_or_create(cluster=fra, uid="c", defaults={"name": GPU_CLASS})
+        fields = {"name": "s", "driver": "d", "pool": "p", "generation": 1, "pool_slices": 1}
+        piece, _ = ResourceSlice.objects.get_or_create(cluster=fra, uid="s", defaults=fields)
+        for number in range(count):
+            Device.objects.create(
+                cluster=fra, slice=piece, driver="d", pool="p", name=f"gpu-{number}", classes=[GPU_CLASS]
+            )
+
+    return devices
+
+
+def guarantee(team, devices, limit=20):
+    quota, _ = Quota.objects.update_or_create(
+        team=team, device_class=GPU_CLASS, defaults={"devices": limit, "guaranteed": devices}
+    )
+    return quota
+
+
+def test_a_request_beyond_the_own_guarantee_leaves_others_theirs(ask, vision, quota, fra, publish):
+    publish(14)
+    guarantee(vision, 8)
+    guarantee(make_team("nlp"), 4)
+    make_claim(vision, cluster=fra, devices=8, state=ClaimState.ALLOCATED)
+    with pytest.raises(QuotaExceeded) as refused:
+        ask(devices=3)
+    assert refused.value.message == (
+        "4 of the 6 free gpu.nvidia.com devices are guaranteed to nlp; "
+        "this request needs 3 beyond vision's own guarantee of 8."
+    )
+    assert ask(devices=2).state == ClaimState.REQUESTED
+
+
+def test_a_team_without_a_guarantee_takes_what_is_left(ask, quota, publish):
+    publish(6)
+    guarantee(make_team("nlp"), 4)
+    with pytest.raises(QuotaExceeded, match="this request needs 3, and vision has no guarantee of its own"):
+        ask(devices=3)
+    ask(devices=2)
+
+
+def test_within_its_own_guarantee_a_team_is_never_refused_for_others(ask, vision, quota, publish):
+    publish(2)  # fewer than are promised: the promises are the admin's to keep
+    guarantee(vision, 4)
+    guarantee(make_team("nlp"), 4)
+    ask(devices=4)
+
+
+def test_what_a_team_uses_of_its_guarantee_is_not_kept_twice(ask, quota, publish, fra):
+    publish(6)
+    nlp = make_team("nlp")
+    guarantee(nlp, 4)
+    make_claim(nlp, cluster=fra, devices=3, state=ClaimState.ALLOCATED)
+    ask(devices=2)
+    with pytest.raises(QuotaExceeded, match=r"^1 of the 1 free gpu.nvidia.com device is guaranteed to nlp"):
+        ask(devices=1)
+
+
+def test_capacity_that_nobody_shows_is_not_checked(ask, quota):
+    guarantee(make_team("nlp"), 4)
+    assert guarantees.capacity_of([GPU_CLASS]) == {}
+    ask(devices=8)
+
+
+def test_devices_of_clusters_that_are_not_in_use_are_no_capacity(fra, publish):
+    publish(3)
+    assert guarantees.capacity_of([GPU_CLASS]) == {GPU_CLASS: 3}
+    type(fra).objects.filter(pk=fra.pk).update(enabled=False)
+    assert guarantees.capacity_of([GPU_CLASS]) == {}
+
+
+def test_a_guarantee_is_never_more_than_the_limit(root, vision):
+    with pytest.raises(Invalid, match="guarantee of 9 is more than the limit of 8"):
+        services.set_quota(by=root, team=vision, device_class=GPU_CLASS, devices=8, guaranteed=9)
+    saved = services.set_quota(by=root, team=vision, device_class=GPU_CLASS, devices=8, guaranteed=8)
+    assert (saved.devices, saved.guaranteed) == (8, 8)
+
+
+@pytest.mark.parametrize("locked", [True, False])
+def test_two_teams_at_once_cannot_share_what_is_left_beyond_a_guarantee(
+    ask, fra, train, quota, publish, monkeypatch, locked
+):
+    publish(10)
+    guarantee(make_team("nlp"), 4)
+    eve = make_user("eve")
+    speech = make_team("speech", members=(eve,))
+    make_cluster("fra-1", teams=(speech,))
+    make_quota(speech, 8)
+    meeting, count = Meeting(guarded=locked), quotas.standing_of
+
+    def count_and_wait(rows):
+        counted = count(rows)
+        meeting.wait()
+        return counted
+
+    shares, waits = quotas.shares_of, Meeting(guarded=locked)
+
+    def share_and_wait(classes):
+        found = shares(classes)
+        waits.wait()
+        return found
+
+    monkeypatch.setattr(quotas, "standing_of", count_and_wait)
+    monkeypatch.setattr(quotas, "shares_of", share_and_wait)
+    if not locked:
+        monkeypatch.setattr(QuerySet, "select_for_update", lambda self, **_: self)
+    answers = at_once(partial(ask, devices=5), partial(ask, devices=5, by=eve, team=speech, name="of-speech"))
+    granted = [answer for answer in answers if isinstance(answer, Claim)]
+    assert len(granted) == (1 if locked else 2)

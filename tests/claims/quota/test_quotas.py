@@ -1,0 +1,88 @@
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from claims.quota.parts import contributions
+from claims.quota.quotas import standing
+from claims.states import HOLDING, ClaimState
+from tests.factories import make_claim, make_profile, make_quota, make_spec, make_team
+
+pytestmark = pytest.mark.django_db
+
+
+def test_every_state_that_is_not_over_counts_once(vision, fra, train, quota):
+    for state in ClaimState:
+        make_claim(vision, cluster=fra, profile=train, state=state)
+    row = standing([vision])[0]
+    assert (row.held, row.reserved) == (len(HOLDING) - 1, 1)
+    assert (row.free, row.over) == (3, 0)
+
+
+def test_a_quota_lowered_below_what_is_held_shows_as_over(vision, fra, train):
+    make_claim(vision, cluster=fra, profile=train, devices=6, state=ClaimState.ALLOCATED)
+    make_quota(vision, 4)
+    row = standing([vision])[0]
+    assert (row.free, row.over) == (0, 2)
+
+
+def test_each_class_of_a_claim_counts_against_its_own_quota(vision, fra, quota):
+    mig = make_quota(vision, 4, device_class="mig.nvidia.com")
+    spec = make_spec(2)
+    spec["devices"]["requests"] += [
+        {"name": "part", "exactly": {"deviceClassName": "mig.nvidia.com", "count": 3}}
+    ]
+    profile = make_profile("mixed", spec=spec)
+    make_claim(vision, cluster=fra, profile=profile, devices=2, parallel=1)
+    used = {row.label: row.used for row in standing([vision])}
+    assert used == {"gpu.nvidia.com": 2, mig.device_class: 3}
+
+
+def test_a_quota_of_a_profile_counts_all_pods_of_its_templates(vision, fra, train, quota):
+    own = make_quota(vision, 10, profile=train)
+    make_claim(vision, cluster=fra, profile=train, devices=2, parallel=3, delivery="template")
+    make_claim(vision, cluster=fra, profile=make_profile("other"), devices=1)
+    rows = {row.label: row.used for row in standing([vision])}
+    assert rows == {"gpu.nvidia.com": 7, "train-80": 6}
+    assert [part.devices for part in contributions(own)] == [6]
+
+
+def test_teams_do_not_share(vision, fra, train, quota):
+    nlp = make_team("nlp")
+    make_quota(nlp, 2)
+    make_claim(nlp, cluster=fra, profile=train, devices=2)
+    assert {row.team.slug: row.used for row in standing([vision, nlp])} == {"vision": 0, "nlp": 2}
+
+
+def test_contributions_add_up_to_the_figure_and_cost_one_query(
+    vision, fra, train, quota, django_assert_num_queries
+):
+    for count in (1, 2, 3):
+        make_claim(vision, cluster=fra, profile=train, devices=count)
+    with django_assert_num_queries(1):
+        parts = contributions(quota)
+        assert all(part.claim.requested_by.username == "alice" for part in parts)
+    assert sum(part.devices for part in parts) == standing([vision])[0].used == 6
+
+
+def test_standing_costs_the_same_for_one_and_for_many(vision, train, quota, django_assert_num_queries):
+    make_quota(vision, 1, profile=train)
+    with CaptureQueriesContext(connection) as one:
+        standing([vision])
+    teams = [make_team(f"team-{number}") for number in range(10)]
+    for team in teams:
+        make_quota(team, 2)
+        make_claim(team, profile=train)
+    with django_assert_num_queries(len(one)):
+        standing([vision, *teams])
+
+
+def test_the_sentence_knows_one_and_many(vision, fra, train):
+    quota = make_quota(vision, 1)
+    assert standing([vision])[0].sentence == "vision holds 0 of 1 gpu.nvidia.com device"
+    quota.devices = 8
+    quota.save(update_fields=["devices"])
+    for _ in range(2):
+        make_claim(vision, cluster=fra, profile=train)
+    assert standing([vision])[0].sentence == (
+        "vision holds 0 of 8 gpu.nvidia.com devices and 2 are reserved by pending requests"
+    )

@@ -1,0 +1,239 @@
+"""What stands in a namespace as ResourceQuota, and what becomes of what others make of it."""
+
+from contextlib import contextmanager
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+from django.utils import timezone
+
+from claims import services
+from claims.models import Quota, QuotaRaise, TeamNamespace, WrittenQuota
+from claims.quota import tasks as quota_tasks
+from claims.quota import written as written_quotas
+from claims.states import ClaimState
+from cluster.errors import Unreachable
+from cluster.kinds import NAMESPACE, RESOURCE_QUOTA
+from inventory.models import Cluster, DeviceClass
+from teams.models import Notice
+from tests.factories import GPU_CLASS, make_claim, make_profile, make_quota, make_spec, make_team
+
+pytestmark = pytest.mark.django_db(transaction=True)
+DEVICES = f"{GPU_CLASS}.deviceclass.resource.k8s.io/devices"
+IMPLICIT = f"requests.deviceclass.resource.kubernetes.io/{GPU_CLASS}"
+CLAIMS = "count/resourceclaims.resource.k8s.io"
+PAGE = reverse("claims:cluster_quotas", args=["fra-1"])
+
+
+@pytest.fixture
+def written(gateway, fra, monkeypatch):
+    """`fra` keeps quotas; returns how to read what stands in a namespace."""
+    Cluster.objects.filter(pk=fra.pk).update(write_quotas=True)
+    fra.refresh_from_db()
+
+    @contextmanager
+    def connected(cluster):
+        yield gateway
+
+    monkeypatch.setattr("claims.quota.writing.gateway_for", connected)
+
+    def read(namespace="vision"):
+        found = gateway.get(RESOURCE_QUOTA, "dragoman", namespace=namespace)
+        return found and found["spec"]["hard"]
+
+    return read
+
+
+def place_of(team):
+    return TeamNamespace.objects.select_related("team", "cluster").get(team=team)
+
+
+def rewrite(gateway, **hard):
+    found = gateway.get(RESOURCE_QUOTA, "dragoman", namespace="vision")
+    found["spec"]["hard"] |= hard
+    gateway.put(RESOURCE_QUOTA, found)
+
+
+def test_the_limit_is_written_with_raises_and_nothing_for_other_classes(vision, fra, quota):
+    for name, extended in ((GPU_CLASS, "nvidia.com/gpu"), ("mig.nvidia.com", "")):
+        DeviceClass.objects.create(cluster=fra, uid=name, name=name, extended_resource=extended)
+    ends = timezone.now() + timedelta(days=1)
+    QuotaRaise.objects.create(quota=quota, devices=2, ends_at=ends)
+    Quota.objects.create(team=vision, counts="claims", devices=5)
+    assert written_quotas.hard_for(place_of(vision)) == {
+        DEVICES: "10",
+        IMPLICIT: "10",
+        "requests.nvidia.com/gpu": "10",
+        "mig.nvidia.com.deviceclass.resource.k8s.io/devices": "0",
+        "requests.deviceclass.resource.kubernetes.io/mig.nvidia.com": "0",
+        CLAIMS: "5",
+        "count/resourceclaimtemplates.resource.k8s.io": "5",
+    }
+
+
+def test_what_the_cluster_counts_and_the_portal_does_not_is_added(vision, fra, train, quota):
+    """A successor beside the claim that it replaces, and a claim that holds its smaller alternative."""
+    Quota.objects.create(team=vision, counts="claims", devices=5)
+    old = make_claim(vision, cluster=fra, profile=train, devices=2, state=ClaimState.ALLOCATED)
+    new = make_claim(vision, cluster=fra, profile=train, devices=3, replaces=old, carried=2)
+    new.charges.update(carried=2)
+    settled = make_claim(vision, cluster=fra, profile=train, devices=4, state=ClaimState.ALLOCATED)
+    settled.charges.update(settled=1)
+    hard = written_quotas.hard_for(place_of(vision))
+    assert (hard[DEVICES], hard[CLAIMS]) == (str(8 + 2 + 3), "6")
+
+
+def test_a_change_of_the_quota_is_written_at_once(root, vision, quota, written):
+    services.set_quota(by=root, team=vision, device_class=GPU_CLASS, devices=6)
+    assert written()[DEVICES] == "6"
+    row = WrittenQuota.objects.get()
+    assert (row.problem, row.drift, row.seen_hard[DEVICES]) == ("", "", "6")
+    services.set_quota(by=root, team=vision, device_class=GPU_CLASS, devices=7)
+    assert written()[DEVICES] == "7"
+    assert WrittenQuota.objects.get().drift == ""
+
+
+def test_what_somebody_changed_is_told_and_put_right(root, gateway, quota, written):
+    quota_tasks.tend()
+    rewrite(gateway, **{DEVICES: "100"})
+    quota_tasks.tend()
+    assert written()[DEVICES] == "8"
+    row = WrittenQuota.objects.get()
+    assert row.drift == f"Somebody changed {DEVICES} from 8 to 100."
+    assert row.repaired_at is not None
+    quota_tasks.tend()
+    (notice,) = Notice.objects.filter(user=root)
+    assert notice.title == "The quota of vision in fra-1 was changed past the portal"
+
+
+def test_a_deleted_one_is_made_again_and_told(root, gateway, quota, written):
+    quota_tasks.tend()
+    gateway.remove(RESOURCE_QUOTA, "dragoman", namespace="vision")
+    quota_tasks.tend()
+    assert written()[DEVICES] == "8"
+    assert WrittenQuota.objects.get().drift == "Somebody deleted the ResourceQuota."
+    assert Notice.objects.filter(user=root).count() == 1
+
+
+def test_an_amount_in_other_words_is_no_change(gateway, quota, written):
+    Quota.objects.update(devices=1000)
+    quota_tasks.tend()
+    rewrite(gateway, **{DEVICES: "1k"})
+    quota_tasks.tend()
+    assert WrittenQuota.objects.get().drift == ""
+
+
+def test_lines_of_others_stay_and_those_without_effect_are_named(client, root, gateway, quota, written):
+    quota_tasks.tend()
+    rewrite(gateway, **{"pods": "10", "limits.nvidia.com/gpu": "2"})
+    quota_tasks.tend()
+    assert written()["pods"] == "10"
+    assert WrittenQuota.objects.get().drift == ""
+    client.force_login(root)
+    assert "limits.nvidia.com/gpu counts nothing" in client.get(PAGE).text
+
+
+def test_an_object_of_that_name_that_is_not_ours_is_left_alone(gateway, quota, written):
+    other = {"metadata": {"name": "dragoman", "namespace": "vision"}, "spec": {"hard": {"pods": "3"}}}
+    gateway.put(RESOURCE_QUOTA, other)
+    quota_tasks.tend()
+    assert written() == {"pods": "3"}
+    assert "that is not the portal's" in WrittenQuota.objects.get().problem
+
+
+def test_what_the_cluster_refuses_is_a_sentence(gateway, quota, written):
+    gateway.denied.add(("patch", "resourcequotas"))
+    quota_tasks.tend()
+    assert "may not apply resourcequotas" in WrittenQuota.objects.get().problem
+    gateway.denied.clear()
+    quota_tasks.tend()
+    assert WrittenQuota.objects.get().problem == ""
+    gateway.fail(Unreachable("no answer"), times=9)
+    quota_tasks.tend()
+    assert "no answer" in WrittenQuota.objects.get().problem
+
+
+def test_switched_off_it_is_deleted_and_nothing_else(gateway, fra, quota, written):
+    quota_tasks.tend()
+    other = {"metadata": {"name": "own", "namespace": "vision"}, "spec": {"hard": {"pods": "3"}}}
+    gateway.put(RESOURCE_QUOTA, other)
+    Cluster.objects.filter(pk=fra.pk).update(write_quotas=False)
+    quota_tasks.tend()
+    assert written() is None
+    assert gateway.get(RESOURCE_QUOTA, "own", namespace="vision")
+    assert not WrittenQuota.objects.exists()
+
+
+def test_that_of_a_namespace_that_a_team_left_is_deleted(gateway, vision, fra, quota, written):
+    quota_tasks.tend()
+    gateway.put(NAMESPACE, {"metadata": {"name": "new"}})
+    TeamNamespace.objects.filter(team=vision).delete()
+    TeamNamespace.objects.create(team=vision, cluster=fra, namespace="new")
+    quota_tasks.tend()
+    assert written() is None
+    assert written("new")[DEVICES] == "8"
+
+
+def test_nothing_is_written_to_a_cluster_that_is_read_only_or_not_in_use(gateway, fra, quota, written):
+    for state in ({"read_only": True}, {"enabled": False}, {"halted_because": "another cluster"}):
+        Cluster.objects.filter(pk=fra.pk).update(**{"read_only": False, "enabled": True} | state)
+        quota_tasks.tend()
+        assert written() is None
+
+
+def test_a_delivery_writes_the_limit_first(ask, lena, vision, quota, written):
+    Quota.objects.update(devices=8)
+    quota_tasks.tend()
+    Quota.objects.update(devices=9)
+    claim = ask(devices=8)
+    services.approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
+    assert written()[DEVICES] == "9"
+
+
+def test_an_admin_switches_it_on_and_off_and_repairs(client, root, gateway, fra, quota, written):
+    Cluster.objects.filter(pk=fra.pk).update(write_quotas=False)
+    client.force_login(root)
+    assert "Not written" in client.get(PAGE).text
+    write, repair = (reverse(f"claims:cluster_quotas_{name}", args=["fra-1"]) for name in ("write", "repair"))
+    assert "are kept in fra-1" in client.post(write, {"write": "on"}, follow=True).text
+    assert written()[DEVICES] == "8"
+    rewrite(gateway, **{DEVICES: "100"})
+    client.post(repair)
+    assert written()[DEVICES] == "8"
+    assert "Put right" in client.get(PAGE).text
+    client.post(write)
+    assert written() is None
+    assert client.get(write).status_code == client.get(repair).status_code == 405
+    Cluster.objects.filter(pk=fra.pk).update(read_only=True)
+    assert "is read-only" in client.post(write, {"write": "on"}, follow=True).text
+
+
+def test_only_platform_admins_see_the_page(client, lena, fra, quota):
+    client.force_login(lena)
+    assert client.get(PAGE).status_code == 403
+    assert client.post(reverse("claims:cluster_quotas_write", args=["fra-1"])).status_code == 403
+    assert client.get(reverse("claims:cluster_quotas", args=["nowhere"])).status_code == 404
+
+
+def test_the_page_costs_the_same_for_one_team_and_for_many(client, root, fra, quota, written):
+    quota_tasks.tend()
+    client.force_login(root)
+    client.get(PAGE)
+    with CaptureQueriesContext(connection) as one:
+        client.get(PAGE)
+    for number in range(8):
+        team = make_team(f"team-{number}")
+        make_quota(team, 3)
+        place = TeamNamespace.objects.create(team=team, cluster=fra, namespace=team.slug)
+        WrittenQuota.objects.create(place=place, hard={DEVICES: "3"}, seen_hard={DEVICES: "3"})
+    with CaptureQueriesContext(connection) as many:
+        page = client.get(PAGE).text
+    assert len(many) == len(one)
+    assert "team-7" in page
+
+
+def test_profiles_are_no_matter_of_the_cluster(vision, fra):
+    make_quota(vision, 2, profile=make_profile("other", spec=make_spec()))
+    assert written_quotas.hard_for(place_of(vision)) == {}

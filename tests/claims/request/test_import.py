@@ -1,0 +1,188 @@
+"""A manifest finds the profile that asks for the same; or the nearest are compared with it."""
+
+from html import unescape
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+import yaml
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from claims.manifests import object_of
+from claims.models import Claim, Profile
+from claims.presets import presets
+from claims.request.importing import imported
+from dra.manifests import resource_claim, to_yaml, with_count
+from tests.factories import make_profile, make_spec, make_team
+
+pytestmark = pytest.mark.django_db
+
+PAGE = reverse("claims:request_import")
+
+
+def profiles():
+    return Profile.objects.filter(retired_at=None).select_related("current")
+
+
+def way_of(page, kind="exact", at=0):
+    return page.context["found"][0].__getattribute__(kind)[at]
+
+
+def fields_of(url):
+    return {name: values[0] for name, values in parse_qs(urlsplit(url).query).items()}
+
+
+def test_what_the_portal_writes_fills_the_form_again(client, ask, alice):
+    claim = ask(devices=3, delivery="template", parallel=2, name="sam2")
+    client.force_login(alice)
+    page = client.post(PAGE, {"text": to_yaml(object_of(claim))})
+    assert page.status_code == 200
+    assert "3 devices give exactly what the file asks for." in page.text
+    url = way_of(page).url
+    assert fields_of(url) == {
+        "profile": "train-80",
+        "devices": "3",
+        "delivery": "template",
+        "name": "sam2",
+    }
+    assert 'value="train-80" checked' in client.get(url).text
+
+
+@pytest.mark.parametrize("entry", presets(), ids=lambda entry: entry.slug)
+def test_every_preset_is_found_again_at_its_largest(entry):
+    for one in presets():
+        make_profile(
+            one.slug, spec=one.spec, scalable=one.limits["scalable"], max_devices=one.limits["max_devices"]
+        )
+    most = entry.limits["max_devices"] if entry.limits["scalable"] else 1
+    spec = with_count(entry.spec, entry.limits["scalable"], most) if entry.limits["scalable"] else entry.spec
+    (found,) = imported(to_yaml(resource_claim("mine", "default", spec)), "claim.yaml", profiles())
+    assert (entry.slug, most) in [(near.profile.slug, near.likeness.count) for near in found.exact]
+
+
+def test_names_of_requests_do_not_matter(client, alice, vision, train):
+    spec = make_spec(2)
+    spec["devices"]["requests"][0]["name"] = "anything"
+    client.force_login(alice)
+    page = client.post(PAGE, {"text": to_yaml(resource_claim("mine", "default", spec))})
+    assert fields_of(way_of(page).url)["devices"] == "2"
+
+
+def test_a_pod_brings_its_template(client, alice, vision, train):
+    pod = {
+        "kind": "Pod",
+        "metadata": {"name": "p"},
+        "spec": {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one"}]},
+    }
+    template = {
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": "one"},
+        "spec": {"spec": make_spec()},
+    }
+    client.force_login(alice)
+    page = client.post(PAGE, {"text": yaml.safe_dump_all([pod, template])})
+    assert fields_of(way_of(page).url)["delivery"] == "template"
+    refused = client.post(PAGE, {"text": yaml.safe_dump(pod)})
+    assert refused.status_code == 422
+    assert "there is no ResourceClaimTemplate one" in refused.text
+
+
+def test_a_file_is_read_too(client, alice, vision, train):
+    upload = SimpleUploadedFile("mine.yaml", to_yaml(resource_claim("mine", "x", make_spec())).encode())
+    client.force_login(alice)
+    assert "exactly what the file asks for" in client.post(PAGE, {"file": upload}).text
+
+
+def test_where_nothing_matches_the_nearest_three_say_what_differs(client, alice, vision, train):
+    for number in range(4):
+        make_profile(f"part-{number}", spec=make_spec(device_class=f"mig-{number}.nvidia.com"))
+    spec = make_spec(2, selectors=[{"cel": {"expression": "true"}}])
+    client.force_login(alice)
+    page = client.post(PAGE, {"text": to_yaml(resource_claim("mine", "default", spec))})
+    assert "No profile asks for this." in page.text
+    assert "Make a profile of it" not in page.text
+    (found,) = page.context["found"]
+    assert [way.near.profile.slug for way in found.nearest] == ["train-80", "part-0", "part-1"]
+    first = found.nearest[0].near
+    assert first.likeness.differences == ("Only the file has the selector true",)
+    assert [line.text.strip() for line in first.lines if line.sign == "+"][-1] == "expression: 'true'"
+    assert fields_of(found.nearest[0].url)["devices"] == "2"
+
+
+def test_more_than_the_profile_allows_is_told(client, alice, vision, train):
+    client.force_login(alice)
+    page = client.post(PAGE, {"text": to_yaml(resource_claim("mine", "default", make_spec(9)))})
+    assert "The file has number of devices 9, the profile 8." in page.text
+
+
+def test_an_admin_makes_a_profile_of_it(client, root, fra, vision, train):
+    spec = make_spec(2, device_class="tpu.google.com")
+    client.force_login(root)
+    page = client.post(PAGE, {"text": to_yaml(resource_claim("mine", "default", spec))})
+    assert "Make a profile of it" in page.text
+    (found,) = page.context["found"]
+    fields: dict[str, list[object]] = {}
+    for name, value in found.editor:
+        fields.setdefault(name, []).append(value)
+    editor = client.post(reverse("claims:profile_new"), fields)
+    assert editor.status_code == 200
+    assert "tpu.google.com" in editor.text
+    assert not Profile.objects.filter(slug="mine").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "Paste a manifest or choose a file."),
+        ("kind: [", "The text, line 1: this is not YAML"),
+        ("kind: Service", "Service is not a kind that asks for devices"),
+        ("kind: ResourceClaim\nspec: {devices: {requests: []}}", "is malformed."),
+        ("a: &a {}\nb: *a", "The text, line 2: aliases are not read"),
+        ("[" * 5000, "The text, line 1: more than 40 levels are not read."),
+        ("x" * 64_001, "The text has 64001 characters; 64000 are read at most."),
+    ],
+)
+def test_what_cannot_be_read_is_422_with_its_place(client, alice, vision, text, said):
+    client.force_login(alice)
+    answer = client.post(PAGE, {"text": text})
+    assert answer.status_code == 422
+    assert said in unescape(answer.text)
+
+
+def test_a_file_that_is_no_text_is_refused(client, alice, vision):
+    client.force_login(alice)
+    answer = client.post(PAGE, {"file": SimpleUploadedFile("a.png", b"\x89PNG\xff")})
+    assert answer.status_code == 422
+    assert "a.png is not text." in answer.text
+
+
+def test_a_profile_of_another_team_is_not_told(client, alice, vision):
+    make_profile("closed", teams=(make_team("nlp"),))
+    client.force_login(alice)
+    page = client.post(PAGE, {"text": to_yaml(resource_claim("mine", "default", make_spec()))})
+    assert "Closed" not in page.text
+    assert "No profile is open to you yet" in page.text
+
+
+def test_a_viewer_may_not_ask_and_other_methods_are_refused(client, alice, bob, vision):
+    client.force_login(bob)
+    assert client.get(PAGE).status_code == 403
+    client.force_login(alice)
+    assert client.get(PAGE).status_code == 200
+    assert client.put(PAGE).status_code == 405
+    assert not Claim.objects.exists()
+
+
+def test_it_costs_the_same_for_one_profile_and_for_many(client, alice, vision, train):
+    client.force_login(alice)
+    text = {"text": to_yaml(resource_claim("mine", "default", make_spec(device_class="a.b")))}
+    client.post(PAGE, text)
+    with CaptureQueriesContext(connection) as one:
+        client.post(PAGE, text)
+    for number in range(8):
+        make_profile(f"more-{number}")
+    with CaptureQueriesContext(connection) as many:
+        client.post(PAGE, text)
+    assert len(many) == len(one)
