@@ -6,7 +6,7 @@ from django.db import transaction
 from django.utils.translation import gettext as _
 
 from claims.approval import announce, approvals
-from claims.models import Approval, Claim, ClaimCharge
+from claims.models import Alternative, Approval, Claim, ClaimCharge
 from claims.quota import quotas
 from claims.request import admin_access
 from claims.request.changes import Change, Wanted, change_of, growth
@@ -73,11 +73,19 @@ def require_sound(claim: Claim, change: Change) -> None:
         raise Invalid(" ".join(change.problems), problems=list(change.problems))
     if not change.said:
         raise Invalid(_("Nothing is changed: %(claim)s can be approved as it is.") % {"claim": claim})
-    if change.reshaped and claim.replaces_id and claim.carried:
-        raise Invalid(
-            _("%(claim)s replaces another claim that still holds devices; only its duration can be changed.")
-            % {"claim": claim}
-        )
+    if change.reshaped and (reason := _counted_together(claim)):
+        raise Invalid(reason)
+
+
+def _counted_together(claim: Claim) -> str:
+    """Return why the size of a claim may not change that shares what it counts for with another one."""
+    if claim.carried or claim.charges.filter(carried__gt=0).exists():
+        said = _("%(claim)s replaces another claim that still holds devices; only its duration can be changed.")
+        return said % {"claim": claim}
+    if successor := claim.successors.live().first():
+        said = _("%(new)s replaces %(claim)s and counts together with it; only its duration can be changed.")
+        return said % {"claim": claim, "new": successor}
+    return ""
 
 
 def _require_quota(claim: Claim, change: Change) -> None:
@@ -99,6 +107,8 @@ def _fields(claim: Claim, change: Change) -> dict[str, object]:
         "seconds": int(claim.duration.total_seconds()),
         "spec_hash": claim.spec_hash,
     }
+    if claim.alternatives.exists():
+        first["what"] = claim.sizes
     return {
         "profile_version": change.version,
         "spec": change.spec,
@@ -114,6 +124,18 @@ def _rewrite(claim: Claim, change: Change) -> None:
     if not change.reshaped:
         return
     claim.alternatives.all().delete()
+    if len(change.parts) > 1:
+        Alternative.objects.bulk_create(
+            Alternative(
+                claim=claim,
+                position=position,
+                name=part.name,
+                profile_version=part.version,
+                devices=part.devices * claim.parallel,
+                together=True,
+            )
+            for position, part in enumerate(change.parts)
+        )
     claim.charges.all().delete()
     ClaimCharge.objects.bulk_create(
         ClaimCharge(claim=claim, device_class=name, devices=count)
