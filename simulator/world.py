@@ -51,6 +51,10 @@ RACKS: dict[str, tuple[Rack, ...]] = {
         Rack("lab2-h100", 1, 2, models.H100, 96, 1024, mig="dynamic"),
     ),
 }
+# Cheap nodes that may be taken away at any time: pods have to tolerate that.
+SPOT = frozenset(("fra1-l4-05", "fra1-l4-06", "fra1-l4-07", "fra1-l4-08"))
+SPOT_TAINT = {"key": "example.org/spot", "value": "true", "effect": "NoSchedule"}
+OLD_DRIVER = "fra1-a100-08"  # the node that nobody has updated
 SICK = ("fra1-a100-02", "gpu-2")  # an uncorrectable error: XID 79, the GPU has fallen off the bus
 IN_MAINTENANCE = "fra1-h100-06"
 SILENT_NODES = frozenset({"lab2-t4-04"})  # no exporter runs there
@@ -77,7 +81,7 @@ def populate(registry: Registry, cluster: str) -> None:
 
 def _node(rack: Rack, name: str, cluster: str) -> Manifest:
     size = {"cpu": str(rack.cores), "memory": f"{rack.memory_gib}Gi", "pods": "110"}
-    spec: dict[str, Any] = {}
+    spec: dict[str, Any] = {"taints": [SPOT_TAINT]} if name in SPOT else {}
     if name == IN_MAINTENANCE:
         taint = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
         spec = {"unschedulable": True, "taints": [taint]}
@@ -96,6 +100,7 @@ def _node(rack: Rack, name: str, cluster: str) -> Manifest:
                 "kubernetes.io/arch": "amd64",
                 "node.kubernetes.io/instance-type": rack.prefix.partition("-")[2],
                 "topology.kubernetes.io/zone": cluster,
+                **_capacity_type(cluster, name),
             },
         },
         "spec": spec,
@@ -106,6 +111,13 @@ def _node(rack: Rack, name: str, cluster: str) -> Manifest:
             "nodeInfo": {"kubeletVersion": "v1.37.1+simulated", "osImage": "Simulated Linux"},
         },
     }
+
+
+def _capacity_type(cluster: str, node: str) -> dict[str, str]:
+    """Return the label that says how a node is paid for; nothing says so in the laboratory."""
+    if cluster != "fra-1":
+        return {}
+    return {"karpenter.sh/capacity-type": "spot" if node in SPOT else "on-demand"}
 
 
 def _slices(registry: Registry, rack: Rack, node: Manifest) -> list[Manifest]:
@@ -145,6 +157,8 @@ def _gpus(rack: Rack, node: str, at: str) -> list[Device]:
         return [models.amd_gpu(rack.model, index) for index in range(rack.gpus)]
     devices = [models.nvidia_gpu(rack.model, node, index) for index in range(rack.gpus)]
     for device in devices:
+        if node == OLD_DRIVER:
+            device["attributes"] |= models.OLD_DRIVER
         if (node, device["name"]) == SICK:
             device["taints"] = [
                 {"key": "gpu.nvidia.com/xid", "value": "79", "effect": "NoSchedule", "timeAdded": at}

@@ -31,6 +31,7 @@ L40S = Model("NVIDIA L40S", "Nvidia", "Ada Lovelace", "8.9.0", 46068, 350, 34, "
 L4 = Model("NVIDIA L4", "Nvidia", "Ada Lovelace", "8.9.0", 23034, 72, 12, "0x27b8")
 T4 = Model("Tesla T4", "Tesla", "Turing", "7.5.0", 15360, 70, 10, "0x1eb8")
 MI300X = Model("AMD Instinct MI300X", "Instinct", "CDNA 3", "", 196592, 750, 140, "0x74a1")
+OLD_DRIVER = {"driverVersion": {"version": "550.54.15"}, "cudaDriverVersion": {"version": "12.4.0"}}
 MODELS = {model.product: model for model in (H100, A100, L40S, L4, T4, MI300X)}
 
 

@@ -16,6 +16,7 @@ from simulator.controllers.context import (
     terminal,
     with_status,
 )
+from simulator.controllers.extended import ANNOTATION as EXTENDED
 from simulator.errors import ApiError
 from simulator.resources import CLAIMS, PODS, TEMPLATES, Manifest
 
@@ -105,7 +106,8 @@ class ClaimController:
         elif deleting(claim) and not left and FINALIZER in (claim["metadata"].get("finalizers") or []):
             claim = self._write(claim, free=True)
         owner = pods.get(owner_uid(claim))
-        generated = POD_CLAIM in (claim["metadata"].get("annotations") or {})
+        annotations = claim["metadata"].get("annotations") or {}
+        generated = POD_CLAIM in annotations or EXTENDED in annotations
         if generated and owner is not None and terminal(owner) and not deleting(claim):
             metadata = claim["metadata"]
             self.context.registry.delete(CLAIMS, metadata["namespace"], metadata["name"], {}, CONTROLLER)

@@ -14,6 +14,8 @@ from typing import Any
 from dra.allocator import AllocationError, AllocationResult, NodeFailed, allocate
 from dra.nodes import selects
 from dra.picture import Picture
+from dra.taints import Taint, untolerated
+from simulator.controllers import extended
 from simulator.controllers.claims import FINALIZER
 from simulator.controllers.context import (
     Context,
@@ -24,9 +26,12 @@ from simulator.controllers.context import (
     with_condition,
     with_status,
 )
+from simulator.errors import ApiError
+from simulator.registry import Options
 from simulator.resources import CLAIMS, CLASSES, NODES, PODS, SLICES, TAINT_RULES, Manifest
 
 SOURCE = "default-scheduler"
+BY_SCHEDULER = Options(manager="kube-scheduler")
 MOST_USERS = 256  # of one claim
 MOST_DEVICES = 32
 FAILS = re.compile(
@@ -70,6 +75,7 @@ class Scheduler(Reacting):
         if claims is None:
             return
         uid, picture = pod["metadata"]["uid"], self._look()
+        wanted = extended.wanted_by(pod, picture.classes)
         seen = (
             self._drawn[:-1],
             frozenset(picture.held.holders),
@@ -77,13 +83,26 @@ class Scheduler(Reacting):
         )
         if self._failed.get(uid) == seen:
             return
+        made = [extended.claim_for(pod, wanted)] if wanted else []
         try:
-            node, results = self._place(pod, claims, picture)
+            node, results = self._place(pod, [*claims, *made], picture)
+            made = [self._written(claim) for claim in made]
         except Refusal as refusal:
             self._failed[uid] = seen
             self._refuse(pod, refusal)
             return
+        for claim in made:
+            claims.append(claim)
+            pod = extended.recorded(pod, claim, wanted)
         self._bind(pod, claims, node, results)
+
+    def _written(self, claim: Manifest) -> Manifest:
+        """Write the claim of a pod that asks for devices by number."""
+        try:
+            namespace = claim["metadata"]["namespace"]
+            return self.context.registry.create(CLAIMS, namespace, claim, BY_SCHEDULER).object
+        except ApiError as refusal:
+            raise Refusal("SchedulerError", _plugin(f"create claim: {refusal.message}")) from refusal
 
     def _claims_of(self, pod: Manifest) -> list[Manifest] | None:
         """Return the claims of a pod; None while one is missing or going away: the pod is not queued."""
@@ -199,7 +218,8 @@ def _age(pod: Manifest) -> tuple[str, int]:
 
 
 def _claim(claim: Manifest) -> str:
-    return f"claim {claim['metadata']['namespace']}/{claim['metadata']['name']}"
+    metadata = claim["metadata"]
+    return f"claim {metadata['namespace']}/{metadata.get('name') or metadata['generateName']}"
 
 
 def _waits(pod: Manifest) -> bool:
@@ -210,6 +230,9 @@ def _unfit(pod: Manifest, node: Mapping[str, Any], claims: list[Manifest]) -> st
     """Return why the node is out of the question, in the words of the scheduler; "" if it is not."""
     if (node.get("spec") or {}).get("unschedulable"):
         return "node(s) were unschedulable"
+    taints = (Taint.read(taint) for taint in (node.get("spec") or {}).get("taints") or ())
+    if untolerated(pod["spec"].get("tolerations") or (), taints):
+        return "node(s) had untolerated taint(s)"
     labels = node["metadata"].get("labels") or {}
     wanted = pod["spec"].get("nodeSelector") or {}
     if not wanted.items() <= labels.items():

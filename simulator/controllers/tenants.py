@@ -7,6 +7,7 @@ from simulator.controllers.kubelet import RUN_SECONDS
 from simulator.errors import ApiError
 from simulator.registry import Options
 from simulator.resources import CLAIMS, NAMESPACES, PODS, TEMPLATES, Manifest
+from simulator.world import SPOT_TAINT
 from simulator.world_tenants import Round, Seat, drawn
 
 TENANT = Options(manager="kubectl-create")
@@ -121,6 +122,7 @@ def _pod(seat: Seat, name: str, reference: dict[str, str], run: int) -> Manifest
         "restartPolicy": "Never",
         "containers": [container],
         "resourceClaims": [{"name": "gpu", **reference}],
+        "tolerations": [{"key": SPOT_TAINT["key"], "operator": "Exists"}],  # they know what may happen
     }
     if seat.node:
         spec["nodeSelector"] = {"kubernetes.io/hostname": seat.node}

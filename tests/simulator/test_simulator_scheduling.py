@@ -119,7 +119,8 @@ def test_what_fits_nowhere_says_so(engineer):
     _claim, pod = start(engineer, "a", count=9)
     assert scheduled(pod)["reason"] == "Unschedulable"
     assert scheduled(pod)["message"] == (
-        "0/30 nodes are available: 1 node(s) were unschedulable, 29 cannot allocate all claims. "
+        "0/30 nodes are available: 1 node(s) were unschedulable, 25 cannot allocate all claims, "
+        "4 node(s) had untolerated taint(s). "
         "preemption: 0/30 nodes are available: 30 Preemption is not helpful for scheduling."
     )
     events = engineer.get("/api/v1/namespaces/vision/events").json()["items"]
