@@ -19,8 +19,8 @@ COLOURS = (36, 35, 33, 32, 34, 95, 96, 93)
 NEEDED_MIB = 500
 
 
-class Stopped(Exception):
-    """Somebody pressed Ctrl-C or sent SIGTERM."""
+class Stopped(BaseException):
+    """Somebody pressed Ctrl-C or sent SIGTERM. Not an Exception: nobody who tries something may catch it."""
 
 
 class Supervisor:
@@ -29,12 +29,14 @@ class Supervisor:
         self.children: list[Child] = []
         self.environment = dict(os.environ)
         self.began = time.monotonic()
+        self.stopping = False  # said again by `check_children`: Python drops what is raised in a finalizer
 
     def say(self, text: str) -> None:
         write("demo", 1, text)
 
     def trap_signals(self) -> None:
         def stop(_number: int, _frame: FrameType | None) -> None:
+            self.stopping = True
             raise Stopped
 
         signal.signal(signal.SIGTERM, stop)
@@ -84,6 +86,9 @@ class Supervisor:
             time.sleep(0.05)
 
     def check_children(self) -> None:
+        """Raise Stopped if somebody asked for it, and DemoFailure if a process has ended."""
+        if self.stopping:
+            raise Stopped
         for child in self.children:
             if child.exit_code is not None:
                 said = "\n".join(f"    {line}" for line in child.last)

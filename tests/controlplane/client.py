@@ -96,11 +96,11 @@ def path_of(kind: str, namespace: str = "", name: str = "", *, version: str | No
     return f"{root}{inside}/{plural}" + (f"/{name}" if name else "")
 
 
-def eventually[T](ask: Callable[[], T], *, seconds: float = 90, what: str = "it") -> T:
+def eventually[T](ask: Callable[[], T], *, seconds: float = 240, what: str = "it") -> T:
     """
     Return the first true answer; fail with `what` and the last answer when there is none in time.
 
-    The time is long because controllers wait up to half a minute before they look for a restarted API server.
+    It is long: controllers wait up to a minute before they look for a restarted API server, each time anew.
     """
     ends = time.monotonic() + seconds
     while True:

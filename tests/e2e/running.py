@@ -37,7 +37,9 @@ class RunningDemo:
             **environment,
         }
 
-    def start(self, seconds: float) -> None:
+    def start(self, seconds: float, until: str = "Dragoman is ready") -> None:
+        """Start it, and return when a line says `until`."""
+        self.lines = []
         self.process = subprocess.Popen(
             [sys.executable, "-m", "portal.demo"],
             cwd=ROOT,
@@ -49,7 +51,7 @@ class RunningDemo:
         self.reader = Thread(target=self._read, daemon=True)
         self.reader.start()
         deadline = time.monotonic() + seconds
-        while not any("Dragoman is ready" in line for line in self.lines):
+        while not any(until in line for line in self.lines):
             if self.process.poll() is not None or time.monotonic() > deadline:
                 self.stop()
                 raise AssertionError("The demo did not become ready:\n" + "".join(self.lines[-40:]))

@@ -57,7 +57,7 @@ def test_a_full_disk_is_one_sentence(tmp_path, monkeypatch):
 @pytest.fixture
 def demo(tmp_path):
     running = RunningDemo(tmp_path, "sim")
-    running.start(180)
+    running.start(400)
     yield running
     running.stop()
 
@@ -69,8 +69,17 @@ def test_ctrl_c_leaves_no_process_behind_and_starting_again_keeps_the_data(demo)
     assert demo.stop() == []
     assert demo.process.returncode == 0
 
-    demo.start(60)
+    demo.start(400)
     assert demo.stop() == []
+    assert demo.process.returncode == 0
+
+
+def test_ctrl_c_while_it_starts_leaves_no_process_behind(tmp_path):
+    running = RunningDemo(tmp_path, "sim")
+    running.start(120, until="Redis: ")
+    assert len(running.family()) >= 3  # itself, the database, the simulator
+    assert running.stop() == []
+    assert running.process.returncode == 0
 
 
 def test_a_dead_process_stops_the_others_with_its_name(demo):

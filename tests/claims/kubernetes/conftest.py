@@ -16,7 +16,7 @@ from inventory.models import Cluster
 from inventory.sync.once import sync_once
 from tests.controlplane.client import eventually
 
-PATIENCE = 90  # seconds
+PATIENCE = 240  # seconds
 _numbers = itertools.count(1)
 
 

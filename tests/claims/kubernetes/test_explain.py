@@ -19,7 +19,7 @@ from tests.factories import make_profile, make_spec
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.django_db(transaction=True)]
 CHARGED = "gpu.nvidia.com.deviceclass.resource.k8s.io/devices"
-PATIENCE = 90  # seconds
+PATIENCE = 240  # seconds
 _numbers = itertools.count(1)
 
 

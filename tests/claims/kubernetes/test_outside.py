@@ -17,7 +17,7 @@ from tests.controlplane.client import Client, eventually
 from tests.factories import make_spec
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.django_db(transaction=True)]
-PATIENCE = 90
+PATIENCE = 240  # seconds
 LABEL = "gpu.dragoman.dev/claim"
 
 
