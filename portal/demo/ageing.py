@@ -7,24 +7,17 @@ Only a simulated cluster lets anybody rewrite when it allocated; on a real one t
 from datetime import datetime, timedelta
 from pathlib import Path
 
-import httpx
-
 from claims.models import Claim
 from cluster.kinds import RESOURCE_CLAIM
-from portal.demo.clusters import read_credentials
-
-MERGE = {"Content-Type": "application/merge-patch+json"}
+from portal.demo.clusters import people_get, people_patch
 
 
 def age_in_cluster(claim: Claim, by: timedelta, folder: Path) -> None:
     """Move the allocation of a named claim into the past."""
-    who = read_credentials(folder, f"{claim.cluster.name}.people")
     address = RESOURCE_CLAIM.path(claim.namespace, claim.name)
-    headers = {"Authorization": f"Bearer {who.token}"}
-    with httpx.Client(base_url=who.server, headers=headers, timeout=60) as api:
-        status = api.get(address).raise_for_status().json().get("status", {})
-        if "allocation" not in status:
-            return
-        then = datetime.fromisoformat(status["allocation"]["allocationTimestamp"]) - by
-        body = {"status": {"allocation": {"allocationTimestamp": then.strftime("%Y-%m-%dT%H:%M:%SZ")}}}
-        api.patch(f"{address}/status", json=body, headers=MERGE).raise_for_status()
+    status = people_get(folder, claim.cluster.name, address).get("status", {})
+    if "allocation" not in status:
+        return
+    then = datetime.fromisoformat(status["allocation"]["allocationTimestamp"]) - by
+    body = {"status": {"allocation": {"allocationTimestamp": then.strftime("%Y-%m-%dT%H:%M:%SZ")}}}
+    people_patch(folder, claim.cluster.name, f"{address}/status", body)

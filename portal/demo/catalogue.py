@@ -4,10 +4,12 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from claims.models import Profile, Quota
+from django.utils import timezone
+
+from claims.models import Profile, ProfileVersion, Quota
 from claims.models.profile import Approval, Delivery
 from claims.presets import presets
-from claims.services import add_profiles, save_profile
+from claims.services import add_profiles, retire_profile, save_profile
 from teams.models import Team, User
 from usage.models import Rate
 
@@ -52,6 +54,13 @@ CATALOGUE: list[dict[str, Any]] = [
         "approval": Approval.LEAD,
         "extension": 24 * HOURS,
         "grace": 2 * HOURS,
+        # How it was until twelve days ago: the H100 by its name, no extension, no grace.
+        "before": {
+            "spec": asking("gpu.nvidia.com", product("NVIDIA H100")),
+            "max_devices": 4,
+            "extension": 0 * HOURS,
+            "grace": 0 * HOURS,
+        },
     },
     {
         "slug": "train-48g",
@@ -122,14 +131,24 @@ CATALOGUE: list[dict[str, Any]] = [
         "max_devices": 8,
         "approval": Approval.ADMIN,
     },
+    {
+        "slug": "train-32g",
+        "title": "Train 32 GB",
+        "use": "The V100 nodes, which left in summer. Ask for Train 48 GB instead.",
+        "spec": asking("gpu.nvidia.com", product("Tesla V100")),
+        "max_devices": 8,
+        "approval": Approval.LEAD,
+        "retired": True,
+    },
 ]
+OLD, CHANGED = timedelta(days=60), timedelta(days=12)  # how long ago profiles were made, and one changed
 
 # Of those that come with the product: together they show alternatives, several requests of one claim,
 # settings of a driver, whole nodes and admin access.
 PRESETS = frozenset(("any-large", "mig-mix", "mps", "whole-node", "gpu-monitoring"))
 
 QUOTAS = {  # vision is nearly full; only nlp may use MI300X
-    "vision": {"gpu.nvidia.com": 16, "mig.nvidia.com": 8},
+    "vision": {"gpu.nvidia.com": 16, "mig.nvidia.com": 12},
     "nlp": {"gpu.nvidia.com": 32, "mig.nvidia.com": 8, "gpu.amd.com": 16},
     "speech": {"gpu.nvidia.com": 12, "mig.nvidia.com": 12},
     "robotics": {"gpu.nvidia.com": 8},
@@ -147,18 +166,8 @@ PRICES = {
 
 def load_catalogue(by: User) -> None:
     for entry in CATALOGUE:
-        if Profile.objects.filter(slug=entry["slug"]).exists():
-            continue
-        save_profile(
-            by=by,
-            profile=None,
-            teams=[],
-            scalable="gpu",
-            deliveries=[Delivery.CLAIM, Delivery.TEMPLATE],
-            max_duration=14 * 24 * HOURS,
-            default_duration=24 * HOURS,
-            **{"automatic_devices": 0, "automatic_duration": None, **entry},
-        )
+        if not Profile.objects.filter(slug=entry["slug"]).exists():
+            load_profile(by, **entry)
     add_profiles(by=by, entries=[entry for entry in presets() if entry.slug in PRESETS])
     for slug, limits in QUOTAS.items():
         for device_class, devices in limits.items():
@@ -174,3 +183,25 @@ def load_catalogue(by: User) -> None:
                 "valid_from": datetime(2026, 1, 1, tzinfo=UTC),
             },
         )
+
+
+def load_profile(
+    by: User, *, before: dict[str, Any] | None = None, retired: bool = False, **entry: Any
+) -> None:
+    """Make a profile as it is now, after the version that it had `before`, if any."""
+    usual = {
+        "teams": [],
+        "scalable": "gpu",
+        "deliveries": [Delivery.CLAIM, Delivery.TEMPLATE],
+        "max_duration": 14 * 24 * HOURS,
+        "default_duration": 24 * HOURS,
+        "automatic_devices": 0,
+        "automatic_duration": None,
+    }
+    first = save_profile(by=by, profile=None, **(usual | entry | (before or {})))
+    ProfileVersion.objects.filter(pk=first.pk).update(created_at=timezone.now() - OLD)
+    if before:
+        second = save_profile(by=by, profile=first.profile, **(usual | entry))
+        ProfileVersion.objects.filter(pk=second.pk).update(created_at=timezone.now() - CHANGED)
+    if retired:
+        retire_profile(by=by, profile=first.profile)

@@ -1,12 +1,16 @@
 """The clusters of the demo as rows of the portal, from the kubeconfigs that their servers wrote."""
 
 from pathlib import Path
+from typing import Any
+
+import httpx
 
 from cluster.connect import connect
 from cluster.credentials import Credentials, from_kubeconfig, seal, unseal
-from cluster.protocol import Gateway
+from cluster.protocol import Gateway, Manifest
 from inventory.models import Cluster
 
+MERGE = {"Content-Type": "application/merge-patch+json"}
 TITLES = {"fra-1": "Frankfurt", "lab-2": "Laboratory"}
 
 
@@ -27,6 +31,25 @@ def load_cluster(name: str, folder: Path, metrics: str = "") -> Cluster:
 def people_gateway(folder: Path, name: str) -> Gateway:
     """The way in of the people who start pods: the portal's own account may not."""
     return connect(seal(read_credentials(folder, f"{name}.people")))
+
+
+def people_patch(folder: Path, name: str, address: str, body: dict[str, Any]) -> None:
+    """Merge `body` into the object at this path, as kubectl patch does."""
+    with _people_api(folder, name) as api:
+        api.patch(address, json=body, headers=MERGE).raise_for_status()
+
+
+def people_get(folder: Path, name: str, address: str) -> Manifest:
+    """Return the object at this path."""
+    with _people_api(folder, name) as api:
+        found: Manifest = api.get(address).raise_for_status().json()
+        return found
+
+
+def _people_api(folder: Path, name: str) -> httpx.Client:
+    who = read_credentials(folder, f"{name}.people")
+    headers = {"Authorization": f"Bearer {who.token}"}
+    return httpx.Client(base_url=who.server, headers=headers, timeout=60)
 
 
 def read_credentials(folder: Path, name: str) -> Credentials:

@@ -6,22 +6,33 @@ Everything has a key or is made only where it is missing, so that starting again
 """
 
 import contextlib
-from datetime import timedelta
 from pathlib import Path
 
+from django.db.models import F
 from django.utils import timezone
 
 from claims import services
-from claims.models import Approval, ApprovalRule, Claim, Draft, Extension, Profile, Quota, QuotaRequest
+from claims.models import (
+    Approval,
+    ApprovalRule,
+    Claim,
+    Delegation,
+    Draft,
+    Extension,
+    Profile,
+    Quota,
+    QuotaRaise,
+    QuotaRequest,
+)
 from claims.states import ClaimState
 from cluster.errors import ClusterConflict
 from cluster.kinds import RESOURCE_CLAIM
 from inventory.enrolment import write_quotas
 from inventory.models import Cluster
 from portal.demo.clusters import people_gateway
+from portal.demo.scene import DAY, HOUR
 from teams.models import Team, User
 
-HOUR = timedelta(hours=1)
 FOREIGN = {
     "apiVersion": RESOURCE_CLAIM.api_version,
     "kind": RESOURCE_CLAIM.kind,
@@ -43,15 +54,39 @@ DRAFT = {
 }
 
 
+def make_room() -> None:
+    """
+    Raise the quota of vision for a time, as it was asked for and approved: the story needs the room.
+    """
+    if QuotaRequest.objects.filter(key="demo-raise").exists():
+        return
+    admin = User.objects.get(username="admin")
+    asked = services.ask_for_quota(
+        by=User.objects.get(username="noor"),
+        team=Team.objects.get(slug="vision"),
+        device_class="gpu.nvidia.com",
+        devices=26,
+        until=timezone.now() + 9 * DAY,
+        reason="The networks for the October review are trained side by side until it is over.",
+        key="demo-raise",
+    )
+    services.approve_quota_request(quota_request=asked, by=admin, note="Until the review, not longer.")
+    QuotaRequest.objects.filter(pk=asked.pk).update(
+        asked_at=F("asked_at") - 6 * DAY, decided_at=F("decided_at") - 5 * DAY
+    )
+    QuotaRaise.objects.filter(request=asked).update(starts_at=F("starts_at") - 5 * DAY)
+
+
 def lay_out(folder: Path) -> None:
     """Lay out what the story did not: it needs the claims of the story."""
     people = {person.username: person for person in User.objects.filter(is_active=True)}
     vision = Team.objects.get(slug="vision")
     _rules(people["admin"])
     _guarantees(people["admin"], vision)
-    _more_time(people["engineer"])
+    _more_time(people["engineer"], people["lead"])
     _more_quota(people["lead"], vision)
     _question(people["lead"])
+    _away(people["ines"], people["outsider"])
     if not Draft.objects.filter(by=people["engineer"]).exists():
         services.save_draft(by=people["engineer"], key="demo-draft", fields=DRAFT)
     for cluster in Cluster.objects.filter(name="lab-2", simulated=True):
@@ -73,17 +108,38 @@ def _rules(admin: User) -> None:
 def _guarantees(admin: User, vision: Team) -> None:
     if Quota.objects.filter(team=vision, counts=Quota.Counts.CLAIMS).exists():
         return
-    services.set_quota(by=admin, team=vision, counts=Quota.Counts.CLAIMS, devices=20)
+    services.set_quota(by=admin, team=vision, counts=Quota.Counts.CLAIMS, devices=32)
     services.set_quota(by=admin, team=vision, device_class="gpu.nvidia.com", devices=16, guaranteed=12)
 
 
-def _more_time(engineer: User) -> None:
+def _more_time(engineer: User, lead: User) -> None:
+    """One extension that was decided yesterday, and one that waits."""
     claim = Claim.objects.filter(key="demo-sam2-finetune", state=ClaimState.ALLOCATED).first()
     if claim is None or claim.expires_at is None or Extension.objects.filter(claim=claim).exists():
         return
-    until = claim.expires_at + timedelta(days=3)
-    why = "The last two epochs need three more days."
-    services.extend(claim=claim, by=engineer, until=until, reason=why, key="demo-more-time")
+    asked = services.extend(
+        claim=claim,
+        by=engineer,
+        until=claim.expires_at + 2 * DAY,
+        reason="The data loader was slow on the first day.",
+        key="demo-first-extension",
+    )
+    services.approve_extension(extension=asked, by=lead, note="Fine, the loader is fixed by now.")
+    ago = DAY + 4 * HOUR
+    Extension.objects.filter(pk=asked.pk).update(
+        asked_at=F("asked_at") - ago, decided_at=F("decided_at") - ago + HOUR
+    )
+    remarks = claim.history.filter(old=F("new"))
+    remarks.update(at=F("at") - ago)
+    remarks.filter(by=lead).update(at=F("at") + HOUR)
+    claim.refresh_from_db()
+    services.extend(
+        claim=claim,
+        by=engineer,
+        until=(claim.expires_at or timezone.now()) + 3 * DAY,
+        reason="The last two epochs need three more days.",
+        key="demo-more-time",
+    )
 
 
 def _more_quota(lead: User, vision: Team) -> None:
@@ -93,8 +149,8 @@ def _more_quota(lead: User, vision: Team) -> None:
         by=lead,
         team=vision,
         device_class="gpu.nvidia.com",
-        devices=20,
-        until=timezone.now() + timedelta(days=7),
+        devices=30,
+        until=timezone.now() + 7 * DAY,
         reason="The occupancy network for the review on Friday does not fit beside what runs.",
         key="demo-more-quota",
     )
@@ -105,6 +161,15 @@ def _question(lead: User) -> None:
     if claim is not None:
         asked = "Could it start on two devices? Then it would not have to wait for the end of sam2-finetune."
         services.comment_on_claim(claim=claim, by=lead, text=asked, key="demo-question")
+
+
+def _away(lead: User, to: User) -> None:
+    """Somebody decides for a lead who is away this week."""
+    if Delegation.objects.exists():
+        return
+    now = timezone.now()
+    nlp = Team.objects.get(slug="nlp")
+    services.delegate(by=lead, team=nlp, to=to, starts_at=now - 2 * DAY, ends_at=now + 5 * DAY)
 
 
 def _past_the_portal(folder: Path, cluster: Cluster) -> None:

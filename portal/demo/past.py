@@ -4,29 +4,36 @@ import math
 import random
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from decimal import Decimal
 
-from django.db.models import F
+from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
 from claims.models import Allocation, Claim, Profile, Transition
 from claims.states import ClaimState
+from dra.devices import describe
 from inventory.models import Device
-from teams.models import Team, User
+from portal.demo.ended import ENDED, Ended
+from portal.demo.people import DECIDERS
+from teams.models import Membership, Team, User
 from usage.models import Rollup
 
 BUCKET = timedelta(minutes=5)
 
-# name, profile, owner, began days ago, lasted hours, mean activity (None: no telemetry)
-ENDED = (
-    ("bev-train", "train-80g", "engineer", 17, 61, 0.83),
-    ("lidar-voxels", "train-48g", "jonas", 15, 30, 0.64),
-    ("clip-probe", "notebook-24g", "engineer", 12, 9, 0.22),
-    ("panoptic-v2", "train-80g", "jonas", 9, 44, 0.77),
-    ("gan-restore", "train-48g", "engineer", 6, 19, 0.58),
-    ("label-notebook", "notebook-24g", "noor", 4, 26, None),
-    ("mt-adapters", "train-80g", "ines", 13, 72, 0.69),
-    ("asr-small", "train-48g", "sofia", 8, 36, 0.71),
-)
+# Power limits of the boards, in watts.
+WATTS = {"H100": 700, "A100": 400, "L40S": 350, "L4": 72, "T4": 70, "MI300X": 750}
+IDLE = 0.12  # the part of it that a board draws without work
+
+# What the portal's clusters have of each profile, so that the past is one that they could have had.
+DEVICES = {
+    "train-80g": Q(product__startswith="NVIDIA H100", partition=""),
+    "train-48g": Q(product="NVIDIA L40S"),
+    "notebook-24g": Q(product="NVIDIA L4"),
+    "small-16g": Q(product="Tesla T4"),
+    "slice-40g": Q(product__startswith="NVIDIA A100", partition="3g.40gb"),
+    "slice-20g": Q(product__startswith="NVIDIA A100", partition="1g.20gb"),
+    "slice-10g": Q(product__startswith="NVIDIA A100", partition="1g.10gb"),
+}
 
 
 def curve(seed: str, start: datetime, end: datetime, mean: float) -> Iterator[tuple[datetime, float]]:
@@ -43,6 +50,8 @@ def curve(seed: str, start: datetime, end: datetime, mean: float) -> Iterator[tu
 
 def rollups(claim: Claim, allocation: Allocation, end: datetime, mean: float) -> list[Rollup]:
     memory = allocation.memory_bytes or 16 * 2**30
+    words = allocation.product.replace("-", " ").split()
+    watts = next((WATTS[word] for word in words if word in WATTS), 300)
     return [
         Rollup(
             claim=claim,
@@ -53,71 +62,107 @@ def rollups(claim: Claim, allocation: Allocation, end: datetime, mean: float) ->
             samples=10,
             activity=activity,
             memory_bytes=int(memory * (0.35 + 0.45 * mean)),
-            power_watts=80 + 520 * activity,
+            power_watts=watts * (IDLE + (1 - IDLE) * activity),
         )
         for at, activity in curve(f"{claim.name}/{allocation.device}", allocation.started_at, end, mean)
     ]
 
 
 def load_past() -> None:
-    """Claims that ended before the demo began."""
+    """Claims that ended before the demo began, written at once."""
     now = timezone.now()
-    for name, slug, username, days, hours, mean in ENDED:
-        owner = User.objects.get(username=username)
-        if Claim.objects.filter(requested_by=owner, key=f"demo-{name}").exists():
+    told = set(Claim.objects.filter(key__startswith="demo-").values_list("key", flat=True))
+    people = {user.username: user for user in User.objects.filter(is_active=True)}
+    teams = {row.user_id: row.team for row in Membership.objects.select_related("team")}
+    profiles = {profile.slug: profile for profile in Profile.objects.prefetch_related("versions")}
+    devices = {slug: list(_devices(wanted)) for slug, wanted in DEVICES.items()}
+    claims: list[Claim] = []
+    steps: list[Transition] = []
+    held: list[tuple[Allocation, float | None]] = []
+    for number, ended in enumerate(ENDED):
+        there = devices[ended.profile]
+        if f"demo-{ended.name}" in told or not there:
             continue
-        profile = Profile.objects.select_related("current").get(slug=slug)
-        device = device_for(slug)
-        if profile.current is None or device is None:
-            continue
-        start = now - timedelta(days=days)
-        end = start + timedelta(hours=hours)
-        claim = Claim.objects.create(
-            name=name,
-            key=f"demo-{name}",
-            team=Team.objects.get(memberships__user=owner),
-            cluster=device.cluster,
-            namespace=Team.objects.get(memberships__user=owner).slug,
-            profile_version=profile.current,
-            requested_by=owner,
-            devices=1,
-            duration=timedelta(hours=hours + 12),
-            reason="Sample of a claim that ended before this demo began.",
-            spec=profile.current.spec,
-            spec_hash=profile.current.spec_hash,
-            state=ClaimState.RELEASED,
-            state_since=end,
-            created_at=start - timedelta(minutes=9),
-        )
-        tell_history(claim, start, end)
-        allocation = hold(claim, device, start, end)
-        if mean is not None:
-            Rollup.objects.bulk_create(rollups(claim, allocation, end, mean), batch_size=2000)
+        owner = people[ended.by]
+        claim = _claim(ended, owner, teams[owner.pk], profiles[ended.profile], now)
+        device = there[number % len(there)]
+        claim.cluster = device.cluster
+        claim.decided_by = people[_decider(claim)] if ended.decided else None
+        start = now - timedelta(days=ended.days)
+        claims.append(claim)
+        steps.extend(history(claim, start, claim.state_since))
+        held.append((hold(claim, device, start, claim.state_since), ended.activity))
+    Claim.objects.bulk_create(claims)
+    Transition.objects.bulk_create(steps)
+    Allocation.objects.bulk_create(allocation for allocation, _mean in held)
+    seen = [
+        rollup
+        for allocation, mean in held
+        if mean is not None and allocation.ended_at is not None
+        for rollup in rollups(allocation.claim, allocation, allocation.ended_at, mean)
+    ]
+    Rollup.objects.bulk_create(seen, batch_size=2000)
 
 
-def device_for(slug: str) -> Device | None:
-    starts = {"train-80g": "NVIDIA H100", "train-48g": "NVIDIA L40S", "notebook-24g": "NVIDIA L4"}
-    devices = Device.objects.filter(product__startswith=starts[slug], gone_at=None).select_related("cluster")
-    return devices.exclude(product="NVIDIA L40S").first() if slug == "notebook-24g" else devices.first()
+def _devices(wanted: Q) -> QuerySet[Device]:
+    return Device.objects.filter(wanted, gone_at=None).select_related("cluster")
 
 
-def tell_history(claim: Claim, start: datetime, end: datetime) -> None:
+def _claim(ended: Ended, owner: User, team: Team, profile: Profile, now: datetime) -> Claim:
+    start = now - timedelta(days=ended.days)
+    decided_at = start - ended.started
+    created_at = decided_at - (ended.decided or timedelta(0))
+    # Newest first: the version that was current then, or the first.
+    versions = list(profile.versions.all())
+    version = next((each for each in versions if each.created_at <= created_at), versions[-1])
+    return Claim(
+        name=ended.name,
+        key=f"demo-{ended.name}",
+        team=team,
+        namespace=team.slug,
+        profile_version=version,
+        requested_by=owner,
+        devices=1,
+        duration=timedelta(hours=ended.asked),
+        reason="Sample of a claim that ended before this demo began.",
+        spec=version.spec,
+        spec_hash=version.spec_hash,
+        approved_hash=version.spec_hash,
+        state=ClaimState.RELEASED,
+        state_since=start + timedelta(hours=ended.hours),
+        created_at=created_at,
+        decided_at=decided_at,
+        expires_at=decided_at + timedelta(hours=ended.asked),
+    )
+
+
+def _decider(claim: Claim) -> str:
+    """Return who decided: the lead of the team, but nobody on their own request."""
+    lead = DECIDERS.get(claim.team.slug, "admin")
+    return "admin" if claim.requested_by.username == lead else lead
+
+
+def history(claim: Claim, start: datetime, end: datetime) -> Iterator[Transition]:
+    decided_at = claim.decided_at or claim.created_at
+    owner = claim.requested_by
     steps = (
-        (ClaimState.REQUESTED, start - timedelta(minutes=9), "requested"),
-        (ClaimState.APPROVED, start - timedelta(minutes=4), "approved"),
-        (ClaimState.PROVISIONED, start - timedelta(minutes=3), "written to the cluster"),
-        (ClaimState.ALLOCATED, start, "the scheduler has allocated devices"),
-        (ClaimState.RELEASING, end - timedelta(minutes=1), "released"),
-        (ClaimState.RELEASED, end, "gone from the cluster"),
+        (ClaimState.REQUESTED, claim.created_at, claim.reason, owner),
+        (ClaimState.APPROVED, decided_at, "Approved.", claim.decided_by),
+        (ClaimState.PROVISIONED, decided_at + timedelta(seconds=2), "It is in the cluster.", None),
+        (ClaimState.ALLOCATED, start, "The scheduler allocated a device.", None),
+        (ClaimState.RELEASING, end - timedelta(minutes=1), "Released.", owner),
+        (ClaimState.RELEASED, end, "It is gone from the cluster.", None),
     )
     old = ""
-    for state, at, why in steps:
-        Transition.objects.create(claim=claim, old=old, new=state, why=why, at=at)
+    for state, at, why, by in steps:
+        yield Transition(claim=claim, old=old, new=state, why=why, at=at, by=by)
         old = state
 
 
 def hold(claim: Claim, device: Device, start: datetime, end: datetime) -> Allocation:
-    return Allocation.objects.create(
+    raw = {"name": device.name, "attributes": device.attributes, "capacity": device.capacity}
+    part = describe(device.driver, raw).fraction
+    return Allocation(
         claim=claim,
         object_uid=f"sample-{claim.pk}",
         object_name=claim.name,
@@ -130,20 +175,32 @@ def hold(claim: Claim, device: Device, start: datetime, end: datetime) -> Alloca
         partition=device.partition,
         uuid=device.uuid,
         memory_bytes=device.memory_bytes,
+        fraction=Decimal(part.numerator) / part.denominator,
         started_at=start,
         ended_at=end,
     )
 
 
 def backdate(claim: Claim, by: timedelta, mean: float | None) -> None:
-    """Let a living claim have begun earlier than it did, with the telemetry of that time."""
+    """
+    Let a living claim have begun earlier than it did, with the telemetry of that time.
+
+    What somebody decided was asked for some while before that: nobody decides in no time.
+    """
+    claim.refresh_from_db()
+    thought = timedelta(0)
+    if claim.decided_by_id is not None:
+        thought = timedelta(minutes=random.Random(claim.name).randint(6, 150))  # noqa: S311, not for secrets
     Claim.objects.filter(pk=claim.pk).update(
-        created_at=F("created_at") - by,
+        created_at=F("created_at") - by - thought,
         state_since=F("state_since") - by,
-        expires_at=F("expires_at") - by / 2,
+        decide_by=F("decide_by") - by - thought,
+        decided_at=F("decided_at") - by,
+        expires_at=F("expires_at") - by,
         version=F("version") + 1,
     )
-    claim.history.update(at=F("at") - by)
+    claim.history.filter(old="").update(at=F("at") - by - thought)
+    claim.history.exclude(old="").update(at=F("at") - by)
     Allocation.objects.filter(claim=claim, ended_at=None).update(started_at=F("started_at") - by)
     if mean is None:
         return

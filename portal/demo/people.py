@@ -23,6 +23,7 @@ PEOPLE: dict[str, tuple[str, dict[str, Role]]] = {
     "sofia": ("Sofia", {"speech": Role.MEMBER}),
     "kenji": ("Kenji", {"robotics": Role.OWNER}),
 }
+DECIDERS = {"vision": "lead", "nlp": "ines", "speech": "ravi"}  # team → who decides on its requests
 
 
 def load_people() -> None:

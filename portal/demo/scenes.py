@@ -1,31 +1,7 @@
-"""What happens in the demo: who asks for what, and what becomes of it."""
+"""What happens in the demo whatever its cluster is: who asks for what, and what becomes of it."""
 
-from dataclasses import dataclass
-from datetime import timedelta
+from portal.demo.scene import DAY, HOUR, Scene
 
-
-@dataclass(frozen=True, slots=True)
-class Scene:
-    """One claim: who asks for what, who decides how, whether its pod starts, how long ago it began."""
-
-    name: str
-    by: str
-    team: str
-    cluster: str
-    profile: str
-    reason: str
-    devices: int = 1
-    parallel: int = 1
-    delivery: str = "claim"
-    hours: int = 24
-    decision: str = ""  # "approve" or a reason to deny
-    pod: bool = False
-    then: str = ""  # release, withdraw or expire
-    ago: timedelta = timedelta(0)
-    activity: float | None = None
-
-
-DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 SCENES = (
     Scene(
         "sam2-finetune",
@@ -37,7 +13,7 @@ SCENES = (
         devices=2,
         hours=120,
         decision="approve",
-        pod=True,
+        pods=1,
         ago=2 * DAY + 3 * HOUR,
         activity=0.74,
     ),
@@ -49,7 +25,7 @@ SCENES = (
         "notebook-24g",
         "Look at the failures of the last run.",
         hours=36,
-        pod=True,
+        pods=1,
         ago=DAY + HOUR,
         activity=0.03,
     ),
@@ -117,7 +93,7 @@ SCENES = (
         "fra-1",
         "train-48g",
         "Embeddings of the new data set.",
-        pod=True,
+        pods=1,
         then="release",
         ago=9 * HOUR,
         activity=0.61,
@@ -143,7 +119,7 @@ SCENES = (
         devices=8,
         hours=168,
         decision="approve",
-        pod=True,
+        pods=1,
         ago=4 * DAY,
         activity=0.81,
     ),
@@ -157,7 +133,7 @@ SCENES = (
         devices=2,
         hours=96,
         decision="approve",
-        pod=True,
+        pods=1,
         ago=DAY,
         activity=0.66,
     ),
@@ -169,7 +145,6 @@ SCENES = (
         "fra-1",
         "train-80g",
         "Asked for before the corpus was ready.",
-        then="expire",
-        ago=9 * DAY,
+        ago=7 * DAY,  # so long a request may wait: it expires as soon as somebody looks
     ),
 )

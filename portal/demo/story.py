@@ -23,26 +23,43 @@ from inventory.picture import picture_of
 from portal.demo.ageing import age_in_cluster
 from portal.demo.clusters import people_gateway
 from portal.demo.past import backdate
-from portal.demo.scenes import SCENES, Scene
+from portal.demo.people import DECIDERS
+from portal.demo.scene import Scene
+from portal.demo.scenes import SCENES
+from portal.demo.turns import TURNS
 from teams.models import Team, User
 
 PATIENCE = 25.0  # seconds for the workers and the cluster to do their part
 
 
 def play(folder: Path, say: Callable[[str], None]) -> None:
-    """Tell every scene whose cluster is there and that has not been told before."""
+    """
+    Tell every scene whose cluster is there and that has not been told before.
+
+    What the workers and the clusters do is begun for all before it is waited for.
+    """
     wait_until(synchronised, PATIENCE * 2)
     clusters = {cluster.name: cluster for cluster in Cluster.objects.all()}
+    simulated = all(cluster.simulated for cluster in clusters.values())
     fresh: list[tuple[Scene, Claim]] = []
-    for scene in SCENES:
-        by = User.objects.get(username=scene.by)
-        told = Claim.objects.filter(requested_by=by, key=f"demo-{scene.name}").exists()
+    for scene in (*SCENES, *(TURNS if simulated else ())):
+        # By its key alone: a claim may have been handed over since.
+        told = Claim.objects.filter(key=f"demo-{scene.name}").exists()
         if scene.cluster in clusters and not told and exists(scene, clusters[scene.cluster]):
-            fresh.append((scene, begin(scene, by, clusters[scene.cluster])))
+            fresh.append((scene, begin(scene, clusters[scene.cluster])))
     for scene, claim in fresh:
-        start_pod(scene, claim, folder)
+        start_pods(scene, claim, folder)
     for scene, claim in fresh:
-        finish(scene, claim, folder)
+        if scene.pods:
+            wait_until(claim.allocations.filter(ended_at=None).exists, PATIENCE)
+    for scene, claim in fresh:
+        finish(scene, claim)
+    for scene, claim in fresh:
+        if scene.ago and scene.pods and claim.cluster.simulated:
+            age_in_cluster(claim, scene.ago, folder)
+    for scene, claim in fresh:
+        if scene.ago and (not scene.pods or grown_old(scene, claim)):
+            backdate(claim, scene.ago, scene.activity)
     say(f"{len(fresh)} claims told" if fresh else "The story was told before")
 
 
@@ -52,13 +69,14 @@ def exists(scene: Scene, cluster: Cluster) -> bool:
     return version is not None and bool(preview(picture_of(cluster), version.spec).matching)
 
 
-def begin(scene: Scene, by: User, cluster: Cluster) -> Claim:
+def begin(scene: Scene, cluster: Cluster) -> Claim:
     claim = services.request_claim(
-        by=by,
+        by=User.objects.get(username=scene.by),
         team=Team.objects.get(slug=scene.team),
         cluster=cluster,
         profile=Profile.objects.get(slug=scene.profile),
         devices=scene.devices,
+        together=[(Profile.objects.get(slug=slug), count) for slug, count in scene.together],
         parallel=scene.parallel,
         delivery=scene.delivery,
         duration=timedelta(hours=scene.hours),
@@ -72,42 +90,40 @@ def begin(scene: Scene, by: User, cluster: Cluster) -> Claim:
 
 
 def decide(scene: Scene, claim: Claim) -> None:
-    lead = User.objects.get(username={"vision": "lead", "nlp": "ines", "speech": "ravi"}[scene.team])
+    lead = User.objects.get(username=DECIDERS[scene.team])
     if scene.decision == "approve":
         services.approve(claim=claim, by=lead, spec_hash=claim.spec_hash, note="Fine until then.")
     else:
         services.deny(claim=claim, by=lead, reason=scene.decision)
 
 
-def start_pod(scene: Scene, claim: Claim, folder: Path) -> None:
-    """Start the Pod of the page's own snippet, as the person would, and wait until it holds its devices."""
-    if not scene.pod:
+def start_pods(scene: Scene, claim: Claim, folder: Path) -> None:
+    """Start the Pod of the page's own snippet as the person would, and others beside it."""
+    if not scene.pods:
         return
     claim.refresh_from_db()
-    wait_until(lambda: ResourceClaim.objects.filter(owner=str(claim.pk), gone_at=None).exists(), PATIENCE)
-    with contextlib.suppress(ClusterConflict):  # of an earlier, interrupted start
-        people_gateway(folder, claim.cluster.name).create(POD, manifests.pod_of(claim))
-    wait_until(lambda: claim.allocations.filter(ended_at=None).exists(), PATIENCE)
+    wait_until(ResourceClaim.objects.filter(owner=str(claim.pk), gone_at=None).exists, PATIENCE)
+    pod = manifests.pod_of(claim)
+    for number in range(scene.pods):
+        name = pod["metadata"]["name"] + (f"-{number + 1}" if number else "")
+        named = pod | {"metadata": pod["metadata"] | {"name": name}}
+        with contextlib.suppress(ClusterConflict):  # of an earlier, interrupted start
+            people_gateway(folder, claim.cluster.name).create(POD, named)
 
 
-def finish(scene: Scene, claim: Claim, folder: Path) -> None:
+def finish(scene: Scene, claim: Claim) -> None:
     claim.refresh_from_db()
     owner = claim.requested_by
     if scene.then == "withdraw" and claim.state == ClaimState.REQUESTED:
         services.withdraw(claim=claim, by=owner)
     elif scene.then in {"withdraw", "release"} and not claim.is_final:
         services.release(claim=claim, by=owner)
-    elif scene.then == "expire":  # the next round of `expire` sees it
-        Claim.objects.filter(pk=claim.pk).update(decide_by=claim.created_at)
-    if scene.ago and (not scene.pod or grown_old(scene, claim, folder)):
-        backdate(claim, scene.ago, scene.activity)
 
 
-def grown_old(scene: Scene, claim: Claim, folder: Path) -> bool:
+def grown_old(scene: Scene, claim: Claim) -> bool:
     """Whether the cluster, too, says by now that the devices are held for that long."""
     if not claim.cluster.simulated:
         return False
-    age_in_cluster(claim, scene.ago, folder)
     old = ResourceClaim.objects.filter(
         owner=str(claim.pk), gone_at=None, allocated_at__lt=timezone.now() - scene.ago / 2
     )

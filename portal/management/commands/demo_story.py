@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from portal.demo import desks, past, story
+from portal.demo import deeds, desks, past, story
 
 
 class Command(BaseCommand):
@@ -14,6 +14,8 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         folder = Path(os.environ["DEMO_KUBECONFIGS"])
+        desks.make_room()
         story.play(folder, self.stdout.write)
         desks.lay_out(folder)
+        deeds.do(folder)
         past.load_past()
