@@ -77,11 +77,14 @@ class Listing[M: Model]:
         columns: Sequence[Column[M]],
         title: str | Promise,
         filters: type[FilterSet] | None = None,
-        search: Sequence[str] = (),
+        search: Sequence[str | Callable[[str], Q]] = (),
         sort: str = "",
         per_page: int = PER_PAGE,
     ) -> None:
-        """`sort` is the column to sort by, with "-" for descending; "" keeps the queryset's order."""
+        """
+        `sort` is the column to sort by, with "-" for descending; "" keeps the queryset's order. `search` are
+        the fields that a word may stand in, and functions that make a condition of it.
+        """
         self.request = request
         self.query: QueryDict = request.GET
         self.every = queryset
@@ -120,7 +123,7 @@ class Listing[M: Model]:
     def rows(self) -> QuerySet[M]:
         """What is searched, filtered and sorted; the primary key settles ties, so that no page overlaps."""
         rows: QuerySet[M] = self.filterset.qs if self.filterset else self.every
-        words = [[Q((f"{field}__icontains", word)) for field in self.search] for word in self.q.split()]
+        words = [[_holds(where, word) for where in self.search] for word in self.q.split()]
         if words:
             rows = rows.filter(reduce(and_, (reduce(or_, word) for word in words)))
         return rows.order_by(*self.ordering()) if self.sort else rows
@@ -226,6 +229,10 @@ class Listing[M: Model]:
 
 
 def harmless(value: object) -> object:
+def _holds(where: str | Callable[[str], Q], word: str) -> Q:
+    return Q((f"{where}__icontains", word)) if isinstance(where, str) else where(word)
+
+
     """Return the cell so that no spreadsheet takes it for a formula."""
     if value is None:
         return ""

@@ -107,11 +107,12 @@ class Report:
 
 
 def report(team: Team, month: Month, *, now: datetime) -> Report:
-    """Add up a team's month in three queries: what was held, the prices, the claims."""
+    """Add up a team's month in four queries: what was held, the prices, the claims, their profiles."""
     span = month.span
     found = list(lines(held_by(team, span), RateCard.load(), until=now, within=span))
     claims = Claim.objects.filter(pk__in={line.claim_id for line in found})
-    named = claims.select_related("requested_by", "profile_version__profile", "cluster").in_bulk()
+    related = ("requested_by", "profile_version__profile", "cluster")
+    named = claims.select_related(*related).with_profiles().in_bulk()
     billed = [Billed(named[line.claim_id], line.product, line.partition, line.cost) for line in found]
     return Report(
         team=team,

@@ -18,8 +18,7 @@ from claims.api.explanation import ExplainOut
 from claims.api.life import LifeActions
 from claims.api.manifest import ManifestIn, ManifestOut, manifest_of
 from claims.explain import explain
-from claims.models import Allocation, Claim
-from claims.request.alternatives import with_profiles
+from claims.models import Allocation, Claim, ClaimQuerySet
 from claims.request.changes import Wanted
 from claims.states import ClaimState
 from core import idempotency
@@ -40,8 +39,11 @@ class ClaimFilter(filters.FilterSet):
     state = filters.MultipleChoiceFilter(choices=ClaimState.choices)
     team = filters.CharFilter(field_name="team__slug")
     cluster = filters.CharFilter(field_name="cluster__name")
-    profile = filters.CharFilter(field_name="profile_version__profile__slug")
+    profile = filters.CharFilter(method="filter_profile", label="Named alone or among others")
     mine = filters.BooleanFilter(method="filter_mine")
+
+    def filter_profile(self, queryset: ClaimQuerySet, name: str, value: str) -> QuerySet[Claim]:
+        return queryset.of_profile(value)
 
     def filter_mine(self, queryset: QuerySet[Claim], name: str, value: bool) -> QuerySet[Claim]:  # noqa: FBT001
         return queryset.filter(requested_by=self.request.user) if value else queryset
@@ -60,7 +62,7 @@ class ClaimViewSet(LifeActions, mixins.ListModelMixin, mixins.RetrieveModelMixin
         if self.action == "list":
             return visible
         held_now = Prefetch("allocations", Allocation.objects.filter(ended_at=None), to_attr="held_now")
-        return visible.prefetch_related(held_now, with_profiles())
+        return visible.prefetch_related(held_now)
 
     @extend_schema(request=inputs.ClaimIn, responses={201: outputs.ClaimDetailOut}, parameters=[KEY])
     def create(self, request: Request) -> Response:
@@ -90,14 +92,15 @@ class ClaimViewSet(LifeActions, mixins.ListModelMixin, mixins.RetrieveModelMixin
     @action(detail=True, methods=["post"])
     def approve(self, request: Request, pk: str) -> Response:
         """
-        Approve the spec with this hash; or less of it, where devices, duration or a profile are given.
+        Approve the spec with this hash; or less of it, where anything else but a note is given.
 
         Where a lead and a platform admin have to agree, the claim stays requested after the first consent.
         """
         said, user = self._said(inputs.ApproveIn), asker(request)
         slug = said.pop("profile")
         profile = inputs.profile_named(slug, user) if slug else None
-        wanted = Wanted(said.pop("devices"), said.pop("duration"), profile)
+        parts = tuple((row["profile"], row["devices"]) for row in said.pop("together"))
+        wanted = Wanted(said.pop("devices"), said.pop("duration"), profile, parts)
         claim = self.get_object()
         if wanted == Wanted():
             return self._answer(services.approve(claim=claim, by=user, **said))

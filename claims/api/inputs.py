@@ -40,6 +40,15 @@ class FurtherIn(serializers.Serializer[Any]):
 class WishIn(serializers.Serializer[Any]):
     """A request: `duration` is the usual one of the profile if left out."""
 
+class PartIn(serializers.Serializer[Any]):
+    """A profile of a claim that takes several, and how many devices of it there shall be."""
+
+    profile = serializers.CharField(max_length=40, help_text="Slug of the profile")
+    devices = serializers.IntegerField(
+        min_value=0, max_value=1024, help_text="Per claim; 0 leaves the profile out"
+    )
+
+
     team = serializers.CharField(max_length=40, help_text="Slug of the team")
     cluster = serializers.CharField(max_length=40, help_text="Name of the cluster")
     profile = serializers.CharField(max_length=40, help_text="Slug of the profile")
@@ -71,7 +80,7 @@ class ClaimIn(WishIn):
 
 
 class ApproveIn(serializers.Serializer[Any]):
-    """With `devices`, `duration` or `profile`, less is approved than was asked for."""
+    """With `devices`, `duration`, `profile` or `together`, less is approved than was asked for."""
 
     spec_hash = serializers.CharField(max_length=64, help_text="Of the claim as you read it")
     note = serializers.CharField(max_length=2000, allow_blank=True, default="")
@@ -85,6 +94,12 @@ class ApproveIn(serializers.Serializer[Any]):
 
 
 class DenyIn(serializers.Serializer[Any]):
+    together = serializers.ListField(
+        child=PartIn(),
+        max_length=32,
+        default=list,
+        help_text="Of a claim that takes several profiles: those of which less is approved",
+    )
     reason = serializers.CharField(max_length=2000, allow_blank=True, help_text="Seen by the team; required")
 
 

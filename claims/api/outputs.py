@@ -27,6 +27,10 @@ class ClaimOut(serializers.ModelSerializer[Claim]):
     cluster = serializers.CharField(source="cluster.name")
     profile = serializers.CharField(source="profile_version.profile.slug")
     profile_version = serializers.IntegerField(source="profile_version.number")
+    profiles = serializers.SerializerMethodField(help_text="Slugs of all profiles that it names")
+    together = serializers.SerializerMethodField(
+        help_text="All of `profiles` are taken, not the first that fits"
+    )
     requested_by = serializers.CharField(source="requested_by.username")
     decided_by = serializers.CharField(source="decided_by.username", allow_null=True, default=None)
     kind = serializers.SerializerMethodField(help_text="Of the object in the cluster")
@@ -38,11 +42,17 @@ class ClaimOut(serializers.ModelSerializer[Claim]):
         model = Claim
         fields = (
             "id", "name", "team", "cluster", "namespace", "kind", "profile", "profile_version",
-            "requested_by", "delivery", "devices", "parallel", "duration", "reason", "state", "state_since",
-            "version", "created_at", "decide_by", "decided_by", "decided_at", "decision_note", "expires_at",
-            "spec_hash", "problem",
+            "profiles", "together", "requested_by", "delivery", "devices", "parallel", "duration", "reason",
+            "state", "state_since", "version", "created_at", "decide_by", "decided_by", "decided_at",
+            "decision_note", "expires_at", "spec_hash", "problem",
         )  # fmt: skip
         read_only_fields = fields
+
+    def get_profiles(self, claim: Claim) -> list[str]:
+        return [version.profile.slug for version in claim.versions]
+
+    def get_together(self, claim: Claim) -> bool:
+        return any(one.together for one in claim.alternatives.all())
 
     def get_kind(self, claim: Claim) -> str:
         return kind_of(claim.delivery).kind

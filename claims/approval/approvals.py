@@ -105,9 +105,7 @@ class Desk:
                 return _("%(person)s has consented; now a platform admin decides.") % {
                     "person": label_of(consent.by)
                 }
-            return _("Only a platform admin decides on requests for %(profile)s.") % {
-                "profile": claim.profile_version.profile
-            }
+            return _("Only a platform admin decides on requests for %(profile)s.") % {"profile": claim.slugs}
         if consent is not None and consent.by_id == self.user.pk:
             return _("You have consented as a lead; another platform admin has to decide.")
         return self._not_own(asker, allowed=ruling.self_approval)

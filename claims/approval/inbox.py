@@ -15,7 +15,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from claims.approval.approvals import Desk, stage_of
-from claims.models import Answer, Claim, Comment, Extension, QuotaRequest
+from claims.models import Answer, Claim, Comment, Extension, QuotaRequest, names_profile
 from claims.states import ClaimState
 from core.times import duration
 from teams.models import Team, User
@@ -69,16 +69,16 @@ class Search:
     team: str = ""
     profile: str = ""
 
-    def of(self, fields: Sequence[str], team: str, profiles: Sequence[str]) -> Q:
-        """Return the condition: every word in one of `fields`, the team, and one of `profiles`."""
+    def of(self, fields: Sequence[str], team: str, *, titled: bool = False) -> Q:
+        """
+        Return the condition: every word in one of `fields`, where rows are claims and `titled` also in the
+        title of a profile that they name; and the team.
+        """
         found = Q()
         for word in self.words.split():
-            found &= Q(*[(f"{field}__icontains", word) for field in fields], _connector=Q.OR)
-        if self.team:
-            found &= Q((team, self.team))
-        if self.profile:
-            found &= Q(*[(field, self.profile) for field in profiles], _connector=Q.OR)
-        return found
+            places = Q(*[(f"{field}__icontains", word) for field in fields], _connector=Q.OR)
+            found &= (places | names_profile(title__icontains=word)) if titled else places
+        return found & Q((team, self.team)) if self.team else found
 
 
 class Inbox:
@@ -111,16 +111,17 @@ class Inbox:
         return [item for item in waiting if tab != "team" or self.desk.is_of(item.team.pk)]
 
     def claims(self) -> QuerySet[Claim]:
-        fields = ("name", "reason", "requested_by__username", "profile_version__profile__title")
-        profiles = ("profile_version__profile__slug", "alternatives__profile_version__profile__slug")
-        sought = self.search.of(fields, "team__slug", profiles)
+        fields = ("name", "reason", "requested_by__username")
+        sought = self.search.of(fields, "team__slug", titled=True)
         related = ("team", "cluster", "profile_version__profile", "requested_by", "decided_by")
-        found = Claim.objects.visible_to(self.user).filter(sought).select_related(*related)
-        return found.distinct() if self.search.profile else found
+        found = Claim.objects.visible_to(self.user).filter(sought).select_related(*related).with_profiles()
+        return found.of_profile(self.search.profile) if self.search.profile else found
 
     def extensions(self) -> QuerySet[Extension]:
         fields = ("claim__name", "reason", "asked_by__username")
-        sought = self.search.of(fields, "claim__team__slug", ["claim__profile_version__profile__slug"])
+        sought = self.search.of(fields, "claim__team__slug")
+        if slug := self.search.profile:
+            sought &= Q(claim__in=Claim.objects.of_profile(slug))
         related = (
             *("claim__team", "claim__profile_version__profile", "claim__requested_by"),
             *("asked_by", "decided_by"),
@@ -129,14 +130,15 @@ class Inbox:
 
     def quota_requests(self) -> QuerySet[QuotaRequest]:
         fields = ("device_class", "profile__slug", "team__slug", "reason", "asked_by__username")
-        sought = self.search.of(fields, "team__slug", ["profile__slug"])
+        sought = self.search.of(fields, "team__slug")
+        if slug := self.search.profile:
+            sought &= Q(profile__slug=slug)
         related = ("team", "profile", "asked_by", "decided_by")
         return QuotaRequest.objects.visible_to(self.user).filter(sought).select_related(*related)
 
     def _claims(self) -> list[Item]:
         thread = Prefetch("comments", Comment.objects.select_related("by"))
-        parts = ("alternatives__profile_version__profile", "steps__by", thread)
-        waiting = self.claims().filter(state=ClaimState.REQUESTED).prefetch_related(*parts)
+        waiting = self.claims().filter(state=ClaimState.REQUESTED).prefetch_related("steps__by", thread)
         return [self.of_claim(claim) for claim in waiting]
 
     def _extensions(self) -> list[Item]:
@@ -259,12 +261,8 @@ def _keys(rows: QuerySet[Any, Any], kind: str) -> QuerySet[Any, Any]:
 
 
 def size_of(claim: Claim) -> str:
-    """Say "2 × Train 80 GB, 5 d", of a template for how many pods."""
-    said = _("%(n)d × %(title)s, %(span)s") % {
-        "n": claim.devices,
-        "title": claim.profile_version.profile.title,
-        "span": duration(claim.duration),
-    }
+    """Say "2 × Train 80 GB + 1 × NIC, 5 d", of a template for how many pods."""
+    said = f"{claim.sizes}, {duration(claim.duration)}"
     if claim.parallel == 1:
         return said
     pods = ngettext("%(n)d pod", "%(n)d pods", claim.parallel) % {"n": claim.parallel}

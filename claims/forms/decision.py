@@ -7,11 +7,12 @@ from typing import Any
 from django import forms
 from django.http import QueryDict
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, ngettext
 
 from claims.forms.durations import DurationText
-from claims.models import Claim, Profile
+from claims.models import Claim, Profile, ProfileVersion
 from claims.request.changes import Wanted
+from claims.request.parts import parts_of
 from teams.models import User
 
 
@@ -52,7 +53,12 @@ class Person(forms.ModelChoiceField):  # type: ignore[type-arg]
 
 
 class ChangeForm(forms.Form):
-    """What an approver would make of a request; what is left out stays as it is."""
+    """
+    What an approver would make of a request; what is left out stays as it is.
+
+    For a claim that takes several profiles there is a field for each of them, `part_` and its slug; then
+    `devices` are those of another profile in their place.
+    """
 
     devices = forms.IntegerField(
         required=False, min_value=1, max_value=1024, label=gettext_lazy("Devices per claim")
@@ -71,11 +77,47 @@ class ChangeForm(forms.Form):
             label=_("Profile"),
             empty_label=_("as asked"),
         )
+        self.typed: dict[str, int] = {}  # slug of each of several profiles → the number that was asked for
+        for one in parts_of(claim):
+            version = one.alternative.profile_version
+            self.typed[version.profile.slug] = one.typed
+            self.fields[f"part_{version.profile.slug}"] = part_field(version, one.typed)
+
+    @property
+    def parts(self) -> list[forms.BoundField]:
+        return [self[f"part_{slug}"] for slug in self.typed]
 
     @property
     def wanted(self) -> Wanted:
         said = self.cleaned_data
-        return Wanted(said.get("devices"), said.get("duration"), said.get("profile"))
+        counts = [(slug, said.get(f"part_{slug}")) for slug in self.typed]
+        changed = tuple(
+            (slug, int(count))
+            for slug, count in counts
+            if count not in (None, "") and int(count) != self.typed[slug]
+        )
+        return Wanted(said.get("devices"), said.get("duration"), said.get("profile"), changed)
+
+
+def part_field(version: ProfileVersion, typed: int) -> forms.Field:
+    """Return the field for one of several profiles: how many of it, where it has a number, or whether."""
+    title = version.profile.title
+    if not version.scalable:
+        choices = [("", _("as asked")), ("0", _("left out"))]
+        return forms.ChoiceField(required=False, choices=choices, label=title)
+    return forms.IntegerField(
+        required=False,
+        min_value=0,
+        max_value=typed,
+        widget=forms.NumberInput({"placeholder": typed}),
+        label=title,
+        help_text=ngettext(
+            "%(n)d device is asked for; 0 leaves it out.",
+            "%(n)d devices are asked for; 0 leaves it out.",
+            typed,
+        )
+        % {"n": typed},
+    )
 
 
 class EndForm(forms.Form):

@@ -2,7 +2,14 @@
 
 from claims.models.allocation import Allocation
 from claims.models.ask import Answer, Ask
-from claims.models.claim import Alternative, Claim, ClaimCharge, ClaimQuerySet, Transition
+from claims.models.claim import (
+    Alternative,
+    Claim,
+    ClaimCharge,
+    ClaimQuerySet,
+    Transition,
+    names_profile,
+)
 from claims.models.comment import Comment
 from claims.models.decision import ApprovalRule, ApprovalStep, Delegation, ReasonTemplate
 from claims.models.draft import Draft
@@ -38,4 +45,5 @@ __all__ = [
     "TeamNamespace",
     "Transition",
     "WrittenQuota",
+    "names_profile",
 ]

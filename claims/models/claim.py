@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Self
 
 from django.contrib.auth.models import AnonymousUser
 from django.db import models, transaction
-from django.db.models import F, Q
+from django.db.models import F, Prefetch, Q
 from django.db.models.functions import Now
 from django.utils import timezone
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from claims.models.profile import Delivery, ProfileVersion
@@ -25,9 +27,18 @@ class ClaimQuerySet(models.QuerySet["Claim"]):
 
     def for_list(self) -> Self:
         """Load all that a row shows; reading anything else raises instead of querying."""
-        return self.select_related("team", "cluster", "profile_version__profile", "requested_by").fetch_mode(
-            models.FETCH_RAISE
+        related = ("team", "cluster", "profile_version__profile", "requested_by")
+        return self.select_related(*related).with_profiles().fetch_mode(models.FETCH_RAISE)
+
+    def with_profiles(self) -> Self:
+        """Load the profiles of claims that name several, in one query for all claims."""
+        return self.prefetch_related(
+            Prefetch("alternatives", Alternative.objects.select_related("profile_version__profile"))
         )
+
+    def of_profile(self, slug: str) -> Self:
+        """Return those that name the profile, alone or among others."""
+        return self.filter(names_profile(slug=slug))
 
     def live(self) -> Self:
         return self.exclude(state__in=FINAL)
@@ -115,6 +126,33 @@ class Claim(models.Model):
     @property
     def is_final(self) -> bool:
         return self.state in FINAL
+
+    @property
+    def versions(self) -> list[ProfileVersion]:
+        """The versions of all profiles that it names, in their order; `with_profiles` loads them."""
+        return [one.profile_version for one in self.alternatives.all()] or [self.profile_version]
+
+    @property
+    def titles(self) -> str:
+        """ "Train 80 GB + NIC" of profiles that it takes together, "… or else …" of alternatives."""
+        return self.joined(version.profile.title for version in self.versions)
+
+    @property
+    def slugs(self) -> str:
+        """ "train-80 + nic", joined as `titles`."""
+        return self.joined(version.profile.slug for version in self.versions)
+
+    @property
+    def sizes(self) -> str:
+        """ "2 × Train 80 GB + 1 × NIC": devices per ResourceClaim of each profile, joined as `titles`."""
+        several = [(one.per_claim, one.profile_version.profile) for one in self.alternatives.all()]
+        named = several or [(self.devices, self.profile_version.profile)]
+        return self.joined(f"{count} × {profile.title}" for count, profile in named)
+
+    def joined(self, texts: Iterable[str]) -> str:
+        """Join what is said of each of `versions`."""
+        together = any(one.together for one in self.alternatives.all())
+        return (" + " if together else gettext(" or else ")).join(texts)
 
     def advance(self, to: ClaimState, *, why: str, by: User | None = None, **fields: object) -> bool:
         """
@@ -208,6 +246,16 @@ class ClaimCharge(models.Model):
         return f"{self.devices} × {self.device_class}"
 
 
+def names_profile(**lookups: object) -> Q:
+    """
+    Return the condition that one of the profiles of a claim is such: `slug="nic"`, `title__icontains="nic"`.
+
+    No claim comes twice, whichever of its profiles are.
+    """
+    prefixed = {f"profile_version__profile__{name}": value for name, value in lookups.items()}
+    return Q(**prefixed) | Q(pk__in=Alternative.objects.filter(**prefixed).values("claim"))
+
+
 class Alternative(models.Model):
     """
     One of the profiles of a claim that names several: the first that fits is taken, in the order of
@@ -236,3 +284,8 @@ class Alternative(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def per_claim(self) -> int:
+        """Devices per ResourceClaim."""
+        return self.devices // self.claim.parallel

@@ -45,7 +45,7 @@ def parts_of(quota: Quota) -> Parts:
 
 
 def contributions(quota: Quota) -> list[Contribution]:
-    """Return every claim that adds up to the figure of `quota`, oldest first, in one query."""
+    """Return every claim that adds up to the figure of `quota`, oldest first, in two queries."""
     claims = Claim.objects.filter(team=quota.team_id, state__in=HOLDING).order_by("created_at", "id")
     whole: Combinable
     counted: Combinable

@@ -5,8 +5,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Prefetch
-
 from claims.forms.durations import spell
 from claims.models import Allocation, Alternative, Claim, ProfileVersion
 from dra.objects import Json, alternatives, requests
@@ -23,11 +21,6 @@ class Standing:
     alternative: Alternative
     held: int
     typed: int
-
-
-def with_profiles() -> Prefetch[str]:
-    """Return what a query of claims fetches beforehand for `standing_of`."""
-    return Prefetch("alternatives", Alternative.objects.select_related("profile_version__profile"))
 
 
 def standing_of(claim: Claim, held: Iterable[Allocation]) -> list[Standing]:

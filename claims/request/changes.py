@@ -1,7 +1,11 @@
-"""What an approver would make of a request: shorter, fewer devices, another profile. Less, never more."""
+"""
+What an approver would make of a request: shorter, fewer devices, another profile, without one of several.
+Less, never more.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
@@ -10,6 +14,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from claims.models import Claim, Profile, ProfileVersion
+from claims.request.parts import Part, fewer, parts_of
 from claims.request.wish import make_wish
 from core.times import duration as in_words
 from dra import quota
@@ -19,11 +24,17 @@ from dra.manifests import with_count
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the approver wants; None leaves it as it is. `devices` is per claim."""
+    """
+    What the approver wants; None leaves it as it is. `devices` is per claim.
+
+    `parts` are for a claim that takes several profiles together: the slugs of those that change, each with
+    its number of devices as it would be typed; 0 leaves the profile out.
+    """
 
     devices: int | None = None
     duration: timedelta | None = None
     profile: Profile | None = None
+    parts: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +53,8 @@ class Change:
     reshaped: bool  # whether the spec is another one, not only the duration
     said: tuple[str, ...]
     problems: tuple[str, ...]
+    parts: tuple[Part, ...] = ()  # the profiles that it is left with, of those that it takes together
+    of_parts: tuple[str, ...] = ()  # what becomes of each, in words
 
 
 def change_of(claim: Claim, wanted: Wanted) -> Change:
@@ -62,7 +75,12 @@ def change_of(claim: Claim, wanted: Wanted) -> Change:
         said=(),
         problems=tuple(_too_much(claim, devices, duration)),
     )
-    if other is not None:
+    if wanted.parts and (other is not None or wanted.devices is not None):
+        problem = _("Choose either another profile or fewer devices of those that are asked for, not both.")
+        changed = replace(as_it_is, problems=(*as_it_is.problems, problem))
+    elif wanted.parts:
+        changed = _other_parts(claim, as_it_is, dict(wanted.parts))
+    elif other is not None:
         changed = _other_profile(claim, as_it_is, other, devices)
     elif devices != claim.devices:
         changed = _other_count(claim, as_it_is, devices)
@@ -109,6 +127,8 @@ def _other_count(claim: Claim, change: Change, devices: int) -> Change:
     version = claim.profile_version
     if not version.scalable or claim.alternatives.exists():
         problem = _("The number of devices of %(claim)s is fixed by what it asks for.") % {"claim": claim}
+        if parts_of(claim):
+            problem = _("%(claim)s takes several profiles: say how many of each.") % {"claim": claim}
         return replace(change, problems=(*change.problems, problem))
     if devices < 1:
         return change
@@ -121,6 +141,23 @@ def _other_count(claim: Claim, change: Change, devices: int) -> Change:
         devices=quota.devices(spec),
         charge=charge,
         reshaped=True,
+    )
+
+
+def _other_parts(claim: Claim, change: Change, wanted: Mapping[str, int]) -> Change:
+    left = fewer(claim, wanted)
+    if left.problems or not left.said:
+        return replace(change, problems=(*change.problems, *left.problems))
+    return replace(
+        change,
+        version=left.parts[0].version,
+        spec=left.spec,
+        spec_hash=spec_hash(left.spec),
+        devices=quota.devices(left.spec),
+        charge={name: count * claim.parallel for name, count in quota.charge(left.spec).items()},
+        reshaped=True,
+        parts=left.parts,
+        of_parts=left.said,
     )
 
 
@@ -145,9 +182,11 @@ def _too_much(claim: Claim, devices: int, duration: timedelta) -> list[str]:
 
 def _differences(claim: Claim, change: Change) -> list[str]:
     said = []
-    if change.version != claim.profile_version:
+    if change.version != claim.profile_version and not change.parts:
         said.append(f"{claim.profile_version} → {change.version}")
-    if change.devices != claim.devices:
+    if change.parts:
+        said.extend(change.of_parts)
+    elif change.devices != claim.devices:
         said.append(
             ngettext("%(was)d → %(now)d device", "%(was)d → %(now)d devices", change.devices)
             % {"was": claim.devices, "now": change.devices}
@@ -161,12 +200,14 @@ def growth(claim: Claim, change: Change) -> tuple[dict[str, int], dict[Profile, 
     """Return what the change takes beyond what the request already reserves, per class and per profile."""
     has = {row.device_class: row.devices for row in claim.charges.all()}
     classes = {name: count - has.get(name, 0) for name, count in change.charge.items()}
-    profile = change.version.profile
+    taken = {part.version.profile: part.devices for part in change.parts} or {
+        change.version.profile: change.devices
+    }
     reserved = {one.profile_version.profile_id: one.devices for one in claim.alternatives.all()} or {
         claim.profile_version.profile_id: claim.devices * claim.parallel
     }
-    more = change.devices * claim.parallel - reserved.get(profile.pk, 0) if change.reshaped else 0
+    more = {profile: count * claim.parallel - reserved.get(profile.pk, 0) for profile, count in taken.items()}
     return (
         {name: count for name, count in classes.items() if count > 0},
-        {profile: more} if more > 0 else {},
+        {profile: count for profile, count in more.items() if count > 0} if change.reshaped else {},
     )

@@ -16,10 +16,10 @@ from claims.catalogue.filter import narrowed
 from claims.forms.catalogue import CatalogueForm
 from claims.models import TeamNamespace
 from claims.models.profile import Delivery
-from claims.views.words import condition_of
+from claims.views.words import asks_in_words
 from core.listing import harmless
 from core.times import duration
-from dra.objects import asks
+from dra.objects import alternatives, requests
 from inventory.freshness import OF_DEVICES, Age, ages
 from teams.access import asker, is_platform_admin, teams_where
 from teams.models import Role
@@ -71,13 +71,10 @@ def ages_of(request: HttpRequest) -> list[Age]:
 
 
 def card_of(entry: CatalogueEntry) -> Card:
-    parts = []
-    for ask in asks(entry.version.spec):
-        conditions = [condition_of(text) or _("a CEL selector") for text in ask.expressions]
-        parts.append(", ".join([ask.class_name, *conditions]))
     deliveries = [str(label) for value, label in Delivery.choices if value in entry.version.deliveries]
-    sharing = _(" or ").join(str(mode.label) for mode in entry.sharing)
-    return Card(entry, _(", or ").join(dict.fromkeys(parts)), ", ".join(deliveries), sharing)
+    either = any(len(alternatives(request)) > 1 for request in requests(entry.version.spec))
+    sharing = (_(" or ") if either else _(" and ")).join(str(mode.label) for mode in entry.sharing)
+    return Card(entry, asks_in_words(entry.version.spec), ", ".join(deliveries), sharing)
 
 
 def as_csv(cards: Sequence[Card]) -> HttpResponse:

@@ -18,7 +18,7 @@ from claims.approval.approvals import may_decide
 from claims.explain import explain
 from claims.life.room import room_of
 from claims.models import Claim
-from claims.request.alternatives import Standing, wish_of, with_profiles
+from claims.request.alternatives import Standing, wish_of
 from claims.services.end import reason_not_to_end
 from claims.states import LOOK, ClaimState
 from claims.views.facts import Facts, facts_of
@@ -67,7 +67,7 @@ def claim_for(request: HttpRequest, claim_id: UUID) -> Claim:
         .select_related(
             "team", "cluster", "profile_version__profile", "requested_by", "decided_by", "replaces"
         )
-        .prefetch_related(with_profiles())
+        .with_profiles()
     )
     return get_object_or_404(claims, pk=claim_id)
 

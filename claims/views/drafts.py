@@ -95,8 +95,15 @@ def address_of(draft: Draft) -> str:
     return f"{reverse('claims:request')}?draft={draft.pk}"
 
 
+def profiles_in(draft: Any) -> str:
+    """Return what a draft asks for so far: "Train 80 GB + nic"; the further profiles by their slugs."""
+    first = draft.title or draft.slug or ""
+    together, others = (draft.fields.get(name, []) for name in ("together", "alternatives"))
+    return _(" or else ").join(filter(None, [" + ".join(filter(None, [first, *together])), *others]))
+
+
 COLUMNS: list[Column[Any]] = [
-    Column("profile", gettext_lazy("Profile"), lambda draft: draft.title or draft.slug or "", fixed=True),
+    Column("profile", gettext_lazy("Profile"), profiles_in, fixed=True),
     Column("name", gettext_lazy("Claim name"), lambda draft: draft.claim_name or ""),
     Column("devices", gettext_lazy("Devices"), lambda draft: draft.devices or "", numeric=True),
     Column("team", gettext_lazy("Team"), lambda draft: draft.team or ""),
@@ -122,9 +129,11 @@ def drafts(request: HttpRequest) -> HttpResponseBase:
         title=Subquery(visible.values("title")[:1]),
     )
     listing = Listing(request, rows, columns=COLUMNS, title=gettext_lazy("Drafts"), sort="-saved")
+    is_csv = request.GET.get("format") == "csv"
     return listing.respond(
         "claims/drafts.html",
         {
+            "drafts": [] if is_csv else [(draft, profiles_in(draft)) for draft in listing.page.object_list],
             "empty_icon": "pencil",
             "empty_title": _("No drafts"),
             "empty_text": _(

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_safe
 from django_filters import ChoiceFilter, FilterSet, ModelChoiceFilter
 
 from claims.life.many import Action
-from claims.models import Claim, ClaimQuerySet, Profile
+from claims.models import Claim, ClaimQuerySet, Profile, names_profile
 from claims.request.drafts import unsent
 from claims.states import FINAL, LOOK, ClaimState
 from core.listing import Column, Listing
@@ -48,7 +48,7 @@ class ClaimFilter(FilterSet):
     )
     profile = ModelChoiceFilter(
         label=_("Profile"),
-        field_name="profile_version__profile",
+        method="by_profile",
         queryset=profiles_of,
         to_field_name="slug",
         empty_label=_("Any profile"),
@@ -67,6 +67,9 @@ class ClaimFilter(FilterSet):
             return claims.live()
         return claims.filter(state__in=FINAL) if value == OVER else claims.filter(state=value)
 
+    def by_profile(self, claims: ClaimQuerySet, name: str, value: Profile) -> ClaimQuerySet:
+        return claims.of_profile(value.slug)
+
     def by_person(self, claims: ClaimQuerySet, name: str, value: str) -> ClaimQuerySet:
         return claims.filter(requested_by=self.request.user)
 
@@ -78,7 +81,7 @@ COLUMNS: list[Column[Claim]] = [
     Column(
         "profile",
         _("Profile"),
-        lambda claim: str(claim.profile_version),
+        lambda claim: claim.joined(map(str, claim.versions)),
         sort="profile_version__profile__title",
     ),
     Column(
@@ -110,7 +113,12 @@ def listing_of(request: HttpRequest) -> Listing[Claim]:
         columns=COLUMNS,
         title=_("Claims"),
         filters=ClaimFilter,
-        search=("name", "reason", "requested_by__username", "profile_version__profile__title"),
+        search=(
+            "name",
+            "reason",
+            "requested_by__username",
+            lambda word: names_profile(title__icontains=word),
+        ),
         sort="-created",
     )
 

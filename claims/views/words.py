@@ -1,6 +1,8 @@
-"""What matching says of conditions and devices, in words for people."""
+"""What a specification asks for, and what matching says of conditions and devices, in words for people."""
 
 from __future__ import annotations
+
+from collections import Counter
 
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
@@ -9,6 +11,7 @@ from dra.cel.idioms import conjuncts
 from dra.help import Relief, Way
 from dra.match import Cause, Condition, Difference, Drop, Together, condition, taint_text
 from dra.match.conditions import in_words
+from dra.objects import Ask, Json, alternatives, requests
 
 # Attributes that everybody speaks of by another name; others are called as the driver calls them.
 NAMES = {
@@ -68,6 +71,28 @@ def condition_of(expression: str) -> str:
     """Return all conditions of a selector in words, "" if one of them is of no usual form."""
     words = [condition_words(condition(part)) for part in conjuncts(expression)]
     return ", ".join(words) if all(words) else ""
+
+
+def asks_in_words(spec: Json) -> str:
+    """
+    Return everything that a claim of `spec` takes, joined by "and"; ways to meet one request are joined by
+    "or", the preferred one first. Says a number only where it is not 1.
+    """
+    parts = Counter(_request_words(request) for request in requests(spec))
+    return _(", and ").join(part if count == 1 else f"{count} × ({part})" for part, count in parts.items())
+
+
+def _request_words(request: Json) -> str:
+    ways = list(dict.fromkeys(_ask_words(ask) for ask in alternatives(request)))
+    if len(ways) < 2:
+        return "".join(ways)
+    return _("either %(ways)s") % {"ways": _(", or ").join(ways)}
+
+
+def _ask_words(ask: Ask) -> str:
+    conditions = [condition_of(text) or _("a CEL selector") for text in ask.expressions]
+    count = _("every %(name)s of a node") if ask.all else "%(name)s" if ask.count == 1 else "%(n)d × %(name)s"
+    return ", ".join([count % {"name": ask.class_name, "n": ask.count}, *conditions])
 
 
 def difference_words(found: Difference | None) -> str:

@@ -65,7 +65,7 @@ def csv_lines(found: Report) -> Iterator[str]:
             claim.name,
             str(claim.pk),
             claim.requested_by.username,
-            claim.profile_version.profile.slug,
+            claim.slugs,
             claim.cluster.name,
             line.product,
             line.partition,
