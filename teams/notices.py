@@ -1,12 +1,11 @@
 """Telling people what they should know. Whoever tells names the event, so that telling twice tells once."""
 
 from collections.abc import Collection, Iterable
-from functools import partial
 from uuid import UUID
 
-from django.db import transaction
 from django.utils import timezone
 
+from core.queueing import after_commit
 from teams import tasks
 from teams.models import Notice, User
 
@@ -25,7 +24,7 @@ def tell(
     ]
     if rows:
         Notice.objects.bulk_create(rows, ignore_conflicts=True)
-        transaction.on_commit(partial(tasks.mail_notices.delay))
+        after_commit(tasks.mail_notices)
 
 
 def unread(user: User) -> int:

@@ -1,7 +1,6 @@
 """Making a claim of the portal of a ResourceClaim that somebody made by hand."""
 
 from datetime import timedelta
-from functools import partial
 
 from django.db import IntegrityError, transaction
 from django.urls import reverse
@@ -15,6 +14,7 @@ from claims.quota import quotas
 from claims.request.wish import DNS_LABEL
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid, QuotaExceeded
+from core.queueing import after_commit
 from core.times import duration as in_words
 from dra import quota
 from dra.canonical import spec_hash
@@ -201,8 +201,8 @@ def _adopt(
     claim.history.create(new=ClaimState.PROVISIONED, why=" ".join([why, *over]), by=by)
     _tell(claim, by)
     names = [f"{row.namespace}/{row.name}"]
-    transaction.on_commit(partial(tasks.label.delay, str(claim.pk)))
-    transaction.on_commit(partial(tasks.reconcile_cluster.delay, str(claim.cluster_id), names))
+    after_commit(tasks.label, str(claim.pk))
+    after_commit(tasks.reconcile_cluster, str(claim.cluster_id), names)
     return claim
 
 

@@ -1,7 +1,5 @@
 """Deciding on a request. Whoever is second hears who was first."""
 
-from functools import partial
-
 from django.contrib.auth.models import AnonymousUser
 from django.db import transaction
 from django.db.models.functions import Now
@@ -14,6 +12,7 @@ from claims.approval.rules import Ruling
 from claims.models import Approval, Claim
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid
+from core.queueing import after_commit
 from core.templatetags.ui import moment
 from teams.access import require_role
 from teams.models import Role, User
@@ -123,7 +122,7 @@ def grant(claim: Claim, by: User, instead: User | None, note: str, **fields: obj
         **{"approved_hash": claim.spec_hash, **fields},
     )
     if moved:
-        transaction.on_commit(partial(tasks.deliver.delay, str(claim.pk)))
+        after_commit(tasks.deliver, str(claim.pk))
     return moved
 
 

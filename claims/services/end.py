@@ -1,7 +1,5 @@
 """Giving back: a request before it is decided, or a claim after."""
 
-from functools import partial
-
 from django.db import transaction
 from django.utils.translation import gettext as _
 
@@ -9,6 +7,7 @@ from claims import tasks
 from claims.models import Claim
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, IllegalTransition
+from core.queueing import after_commit
 from teams.access import require_role
 from teams.models import Role, User
 
@@ -50,7 +49,7 @@ def release(*, claim: Claim, by: User, reason: str = "") -> Claim:
         )
     if not claim.advance(ClaimState.RELEASING, why=reason.strip() or _("Released by its team."), by=by):
         raise _moved(claim)
-    transaction.on_commit(partial(tasks.remove.delay, str(claim.pk)))
+    after_commit(tasks.remove, str(claim.pk))
     return claim
 
 
@@ -70,8 +69,13 @@ def reason_not_to_end(user: User, claim: Claim, role: Role | None) -> str:
 
 
 def _own(claim: Claim, by: User) -> Claim:
+    """
+    Read the claim under its lock: whoever gives it back means it, whether a pod has got the devices at this
+    moment or not.
+    """
     role = require_role(by, claim.team, at_least=Role.MEMBER)
-    claim = Claim.objects.select_related("team", "requested_by").get(pk=claim.pk)
+    rows = Claim.objects.select_for_update(no_key=True, of=("self",))
+    claim = rows.select_related("team", "requested_by").get(pk=claim.pk)
     if reason := reason_not_to_end(by, claim, role):
         raise Forbidden(reason)
     return claim

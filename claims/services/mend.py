@@ -1,7 +1,5 @@
 """Putting right what others did to the object of a claim."""
 
-from functools import partial
-
 from django.db import transaction
 from django.utils.translation import gettext as _
 
@@ -11,6 +9,7 @@ from claims.observed import behind
 from claims.observed.sightings import look
 from claims.services.end import reason_not_to_end
 from core.errors import Conflict, Forbidden
+from core.queueing import after_commit
 from teams.access import require_role
 from teams.models import Role, User
 
@@ -53,7 +52,7 @@ def label_again(*, claim: Claim, by: User) -> Claim:
         raise Conflict(
             _("%(claim)s has no object in %(cluster)s.") % {"claim": claim, "cluster": claim.cluster}
         )
-    transaction.on_commit(partial(tasks.label.delay, str(claim.pk)))
+    after_commit(tasks.label, str(claim.pk))
     return claim
 
 
@@ -65,4 +64,4 @@ def _locked(claim: Claim) -> Claim:
 def _look_again(claim: Claim) -> None:
     """Have the mirror believed anew; a lost message costs the seconds to the next sweep."""
     names = [f"{claim.namespace}/{claim.name}"]
-    transaction.on_commit(partial(tasks.reconcile_cluster.delay, str(claim.cluster_id), names))
+    after_commit(tasks.reconcile_cluster, str(claim.cluster_id), names)

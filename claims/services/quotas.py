@@ -1,7 +1,5 @@
 """What a team may hold at once, set by platform admins."""
 
-from functools import partial
-
 from django.db import transaction
 from django.utils.translation import gettext as _
 
@@ -9,6 +7,7 @@ from claims.models import Profile, Quota
 from claims.quota import tasks as quota_tasks
 from claims.services.profiles import require_admin
 from core.errors import Invalid
+from core.queueing import after_commit
 from dra.quota_keys import why_no_class
 from teams.models import Team, User
 
@@ -75,5 +74,5 @@ def save_quota(
         defaults=values,
         create_defaults={"devices": 0, **values},
     )
-    transaction.on_commit(partial(quota_tasks.write_team.delay, str(team.pk)))
+    after_commit(quota_tasks.write_team, str(team.pk))
     return quota

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
-from functools import partial
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
@@ -21,6 +20,7 @@ from claims.request.wish import Wish, make_wish, require_sound
 from claims.services.own import own
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid, QuotaExceeded
+from core.queueing import after_commit
 from inventory.models import Cluster
 from teams.access import require_role
 from teams.models import Role, Team, User
@@ -116,7 +116,7 @@ def _reserve(wish: Wish, *, by: User, reason: str, key: str, replaces: Claim | N
             approved_hash=claim.spec_hash,
             expires_at=now + claim.duration,
         )
-        transaction.on_commit(partial(tasks.deliver.delay, str(claim.pk)))
+        after_commit(tasks.deliver, str(claim.pk))
     else:
         announce.asked(claim)
     return claim
