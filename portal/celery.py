@@ -24,3 +24,6 @@ app.conf.beat_schedule = {
     "claims.tasks.expire": {"task": "claims.tasks.expire", "schedule": 60.0},
     "usage.tasks.collect": {"task": "usage.tasks.collect", "schedule": 30.0},
 }
+for entry in app.conf.beat_schedule.values():
+    # Void when the next is due: what was queued while no worker ran is not to be done a thousand times over.
+    entry["options"] = {"expires": entry["schedule"]}
