@@ -97,7 +97,8 @@ class Desk:
         """Return the lead in whose place the person would decide, None if they do it in their own right."""
         if self.user.is_superuser or self._leads_team(claim.team_id):
             return None
-        return next(iter(self._stands_for.get(claim.team_id, ())), None)
+        leads = self._stands_for.get(claim.team_id, [])
+        return next((one for one in leads if one.pk != claim.requested_by_id), next(iter(leads), None))
 
     def _not_as_admin(self, claim: Claim, ruling: Ruling, consent: ApprovalStep | None, asker: UUID) -> str:
         if not self.user.is_superuser:
@@ -118,9 +119,9 @@ class Desk:
                 return _("A lead of %(team)s consents first.") % {"team": claim.team}
             return self._not_own(asker, allowed=ruling.self_approval)
         if leads := self._stands_for.get(claim.team_id):
-            if asker != self.user.pk and not ruling.self_approval and asker in {one.pk for one in leads}:
+            if not ruling.self_approval and all(one.pk == asker for one in leads):
                 return _("%(lead)s may not decide on this request, so neither may you in their place.") % {
-                    "lead": next(one for one in leads if one.pk == asker).label
+                    "lead": leads[0].label
                 }
             return self._not_own(asker, allowed=False)
         role = self._roles.get(claim.team_id)

@@ -8,7 +8,7 @@ from django.db import transaction
 from django.db.models import F
 
 from claims.approval import announce
-from claims.approval.approvals import able, deciders
+from claims.approval.approvals import able, deciders, stage_of
 from claims.approval.rules import Rules
 from claims.models import Approval, Claim
 from claims.states import ClaimState
@@ -24,7 +24,7 @@ def escalate_overdue(now: datetime) -> int:
     waiting = (
         Claim.objects.filter(state=ClaimState.REQUESTED, escalated_at=None)
         .select_related("team", "profile_version__profile", "requested_by")
-        .prefetch_related("alternatives__profile_version__profile")
+        .prefetch_related("alternatives__profile_version__profile", "steps")
     )
     return sum(_escalate(claim, rules, now) for claim in waiting)
 
@@ -32,7 +32,8 @@ def escalate_overdue(now: datetime) -> int:
 def _escalate(claim: Claim, rules: Rules, now: datetime) -> bool:
     ruling = rules.on(claim)
     span = ruling.escalate_after
-    if span is None or ruling.approval == Approval.ADMIN or claim.state_since + span > now:
+    stage, _consent = stage_of(claim, ruling)
+    if span is None or stage == Approval.ADMIN or claim.state_since + span > now:
         return False
     with transaction.atomic():
         mine = Claim.objects.filter(pk=claim.pk, state=ClaimState.REQUESTED, escalated_at=None)

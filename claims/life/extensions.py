@@ -153,5 +153,5 @@ def deciders_on(claim: Claim, *, asked_by: User) -> list[User]:
     """Return who is asked about an extension: who decides on the claim, without whoever asks."""
     ruling = approvals.ruling_on(claim)
     stage, _consent = approvals.stage_of(claim, ruling)
-    people = approvals.able(approvals.deciders(claim.team, stage), asked_by, ruling)
+    people = approvals.able(approvals.deciders(claim.team, stage, asked_by), asked_by, ruling)
     return people or approvals.able(approvals.deciders(claim.team, Approval.ADMIN), asked_by, ruling)

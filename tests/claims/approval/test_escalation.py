@@ -57,6 +57,14 @@ def test_what_admins_decide_anyway_is_not_escalated(ask, rule, root):
     assert escalate_overdue(claim.state_since + timedelta(days=6)) == 0
 
 
+def test_what_waits_for_admins_since_a_lead_consented_is_not_escalated(wish, rule, lena, root):
+    """The leads have decided: to say that they have not would be wrong."""
+    ApprovalRule.objects.filter(pk=rule.pk).update(approval=Approval.BOTH)
+    services.approve(claim=wish, by=lena, spec_hash=wish.spec_hash)
+    assert escalate_overdue(wish.state_since + 5 * HOUR) == 0
+    assert [notice.title for notice in Notice.objects.filter(user=root)] == ["sam2 waits for your decision"]
+
+
 def test_decided_requests_are_left_alone(wish, lena):
     services.deny(claim=wish, by=lena, reason="no")
     assert escalate_overdue(timezone.now() + timedelta(days=1)) == 0
