@@ -154,7 +154,8 @@ def _of_generated(claim: Claim, seen: Sighting) -> Trouble | None:
     """Look at the claims that Kubernetes made from a template."""
     if claim.delivery != Delivery.TEMPLATE:
         return None
-    if others := sorted(row.name for row in seen.holders if hash_of(row) != claim.spec_hash):
+    strange = {row.name: hash_of(row)[:8] for row in seen.holders if hash_of(row) != claim.spec_hash}
+    if others := sorted(strange):
         text = ngettext(
             "%(count)d claim of this template asks for something else than was approved: %(names)s. It was "
             "made while another template had its name; it goes with its pod.",
@@ -163,7 +164,9 @@ def _of_generated(claim: Claim, seen: Sighting) -> Trouble | None:
             len(others),
         )
         names = ", ".join(others[:3]) + (" …" if len(others) > 3 else "")
-        return Trouble(STRANGERS, text % {"count": len(others), "names": names}, ",".join(others)[:80])
+        # Told once for each specification: pods, and with them names, come and go all the time.
+        about = ",".join(sorted(set(strange.values())))
+        return Trouble(STRANGERS, text % {"count": len(others), "names": names}, about[:80])
     count = len(seen.holders)
     if count <= claim.parallel:
         return None

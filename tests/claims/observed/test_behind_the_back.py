@@ -206,3 +206,15 @@ def test_an_object_that_lost_its_label_is_deleted_on_release(claim, gateway, ali
     tasks.remove(str(claim.pk))
     assert gateway.get(RESOURCE_CLAIM, "sam", namespace="vision") is None
     assert fresh(claim).state == ClaimState.RELEASED
+
+
+def test_pods_that_come_and_go_are_not_told_of_again_and_again(mirror, template, alice, root):
+    """A job makes and ends pods all day while another template has the name of the claim's."""
+    mirror.template(template)
+    for number in range(3):
+        mirror.claim(f"batch-{number}", template, spec=make_spec(4), uid=f"p{number}", origin="template")
+        mirror.gone(f"p{number}", NINE)
+    assert Notice.objects.filter(user=alice).count() == 1
+    assert Notice.objects.filter(user=root).count() == 1
+    mirror.claim("batch-9", template, spec=make_spec(5), uid="p9", origin="template")
+    assert Notice.objects.filter(user=alice).count() == 2  # this is news
