@@ -54,13 +54,24 @@ def ids(texts: Iterable[str]) -> list[UUID]:
 
 
 def reconcile(claim_ids: Iterable[UUID]) -> None:
-    """Bring these claims up to date with the mirror, however often it is done."""
+    """
+    Bring these claims up to date with the mirror, however often it is done.
+
+    One that cannot be settled holds up no other; what was wrong is raised in the end.
+    """
+    failed: list[Exception] = []
     for batch in batched(claim_ids, BATCH):
         claims = list(Claim.objects.filter(pk__in=batch))
         seen = look(claims)
         for claim in claims:
             if seen[claim.pk].digest(claim) != claim.sighting:
-                settle(claim.pk)
+                try:
+                    settle(claim.pk)
+                except Exception as error:
+                    error.add_note(f"claim {claim.pk}")
+                    failed.append(error)
+    if failed:
+        raise ExceptionGroup("Claims could not be settled", failed)
 
 
 @transaction.atomic

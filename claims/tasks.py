@@ -9,13 +9,14 @@ from typing import Any
 from uuid import UUID
 
 from celery import Task, shared_task
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, OuterRef, Q, TextField
+from django.db.models.functions import Cast
 from django.utils import timezone
 
 from claims import delivery, reconcile
 from claims.approval import escalation
 from claims.life import expiry, reminders, succession
-from claims.models import Claim
+from claims.models import Claim, Delivery
 from claims.request import drafts
 from claims.states import DELIVERED, FINAL, ClaimState
 from cluster.errors import Unreachable
@@ -64,8 +65,10 @@ def sweep() -> None:
         once(remove, claim_id)
     for claim_id in unlabelled():
         once(label, claim_id)
-    reconcile.reconcile_all()
-    release_replaced()
+    try:
+        reconcile.reconcile_all()
+    finally:
+        release_replaced()
 
 
 def release_replaced() -> None:
@@ -83,14 +86,19 @@ def to_remove() -> set[UUID]:
     """
     Return ids of claims that are releasing, but not those for whose pods the cluster only waits.
 
-    Those are released by what the mirror sees; to ask the cluster about them for days would be of no use.
+    Those are released by what the mirror sees; to ask the cluster about them for days would be of no use. A
+    label can be written by anybody: only objects in the claim's own place are waited for.
     """
-    releasing = Claim.objects.filter(state=ClaimState.RELEASING).values_list("pk", flat=True)
-    present = ResourceClaim.objects.filter(gone_at=None).exclude(owner="")
-    leaving = present.filter(Q(deleting_since__isnull=False) | Q(origin=ResourceClaim.Origin.TEMPLATE))
-    templates = ResourceClaimTemplate.objects.filter(gone_at=None).exclude(owner="")
-    waited = {*leaving.values_list("owner", flat=True)} - {*templates.values_list("owner", flat=True)}
-    return {*releasing} - {*reconcile.ids(waited)}
+    place = {"cluster": OuterRef("cluster"), "namespace": OuterRef("namespace")}
+    own = {**place, "owner": OuterRef("label"), "gone_at": None}
+    leaving = ResourceClaim.objects.filter(**own, name=OuterRef("name"), deleting_since__isnull=False)
+    generated = ResourceClaim.objects.filter(**own, origin=ResourceClaim.Origin.TEMPLATE)
+    template = ResourceClaimTemplate.objects.filter(**own, name=OuterRef("name"))
+    waited = Q(Exists(leaving), delivery=Delivery.CLAIM) | Q(
+        Exists(generated), ~Exists(template), delivery=Delivery.TEMPLATE
+    )
+    releasing = Claim.objects.filter(state=ClaimState.RELEASING).annotate(label=Cast("pk", TextField()))
+    return {*releasing.filter(~waited).values_list("pk", flat=True)}
 
 
 def unlabelled() -> list[UUID]:
@@ -122,9 +130,11 @@ def expire() -> None:
     End requests that nobody decided in time and claims whose time is over; tell before of those that will.
     """
     now = timezone.now()
-    for claim_id in expiry.end_overdue(now):
-        remove.delay(str(claim_id))
-    reminders.remind(now)
+    try:
+        for claim_id in expiry.end_overdue(now):
+            remove.delay(str(claim_id))
+    finally:
+        reminders.remind(now)
 
 
 @shared_task

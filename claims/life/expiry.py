@@ -25,18 +25,34 @@ RELATED = ("team", "cluster", "requested_by", "profile_version__profile")
 
 
 def end_overdue(now: datetime) -> list[UUID]:
-    """Move everything overdue on; return the ids of the claims whose objects are now to be deleted."""
+    """
+    Move everything overdue on; return the ids of the claims whose objects are now to be deleted.
+
+    One that cannot be ended holds up no other; what was wrong is raised in the end.
+    """
+    failed: list[Exception] = []
     undecided = Claim.objects.filter(state=ClaimState.REQUESTED, decide_by__lte=now)
     for claim in undecided.select_related(*RELATED):
-        _end(claim, lambda claim: _expire(claim, now))
+        _ended(claim, lambda claim: _expire(claim, now), failed)
     ended = []
     for claim in Claim.objects.filter(state__in=RUNNING, expires_at__lte=now).select_related(*RELATED):
         deleted = deleted_at(claim)
-        if deleted is not None and deleted <= now and _end(claim, _release):
+        if deleted is not None and deleted <= now and _ended(claim, _release, failed):
             ended.append(claim.pk)
     for extension in Extension.objects.filter(answer=Answer.WAITING).exclude(claim__state__in=RUNNING):
         extension.decide(Answer.EXPIRED, by=None, note=_("The claim has ended."))
+    if failed:
+        raise ExceptionGroup("Claims could not be ended", failed)
     return ended
+
+
+def _ended(claim: Claim, move: Callable[[Claim], bool], failed: list[Exception]) -> bool:
+    try:
+        return _end(claim, move)
+    except Exception as error:
+        error.add_note(f"claim {claim.pk}")
+        failed.append(error)
+        return False
 
 
 def _end(claim: Claim, move: Callable[[Claim], bool]) -> bool:

@@ -252,3 +252,20 @@ def test_the_sweep_does_not_ask_for_ever_about_what_pods_still_use(approved, ali
     gateway.calls.clear()
     tasks.sweep()
     assert gateway.calls == []
+
+
+@pytest.mark.parametrize("elsewhere", [{"namespace": "audio"}, {"name": "copy"}])
+def test_a_label_on_an_object_of_others_does_not_keep_the_sweep_from_removing(
+    approved, alice, gateway, fra, elsewhere
+):
+    """Somebody has copied a manifest with all its labels, and pods make claims of that."""
+    claim = approved(name="mine")
+    tasks.deliver(str(claim.pk))
+    release(claim=claim, by=alice)
+    place = {"namespace": "vision", "name": "mine", **elsewhere}
+    for number, columns in enumerate(({"origin": "template"}, {"deleting_since": timezone.now()})):
+        ResourceClaim.objects.create(
+            cluster=fra, uid=f"copy-{number}", owner=str(claim.pk), raw={}, **{**place, **columns}
+        )
+    tasks.sweep()
+    assert gateway.get(RESOURCE_CLAIM, "mine", namespace="vision") is None

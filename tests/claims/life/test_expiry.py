@@ -49,3 +49,24 @@ def test_what_is_over_or_ending_is_left_alone(vision, fra, train, gateway, state
     tasks.expire()
     claim.refresh_from_db()
     assert claim.state == state
+
+
+def test_one_that_cannot_be_ended_holds_up_no_other(vision, fra, train, gateway, monkeypatch):
+    past = timezone.now() - timedelta(hours=1)
+    first, second = (
+        make_claim(vision, cluster=fra, profile=train, state=ClaimState.PROVISIONED, expires_at=past)
+        for _ in range(2)
+    )
+    advance = Claim.advance
+
+    def advance_but_the_first(self, to, **fields):
+        if self.pk == first.pk:
+            raise RuntimeError("A fault of ours.")
+        return advance(self, to, **fields)
+
+    monkeypatch.setattr(Claim, "advance", advance_but_the_first)
+    with pytest.raises(ExceptionGroup) as failed:
+        tasks.expire()
+    assert [error.__notes__ for error in failed.value.exceptions] == [[f"claim {first.pk}"]]
+    second.refresh_from_db()
+    assert second.state == ClaimState.RELEASING

@@ -255,3 +255,22 @@ def test_the_sweep_costs_the_same_for_one_and_for_many(
         mirror.claim(more.name, more, uid=more.object_uid)
     with django_assert_num_queries(len(one)):
         tasks.sweep()
+
+
+def test_one_that_cannot_be_settled_holds_up_no_other(mirror, claim, template, monkeypatch):
+    settle_charges = reconcile.settle_charges
+
+    def settle_but_one(one, seen):
+        if one.pk == claim.pk:
+            raise RuntimeError("A fault of ours.")
+        settle_charges(one, seen)
+
+    monkeypatch.setattr(reconcile, "settle_charges", settle_but_one)
+    monkeypatch.setattr("claims.receivers.reconcile_cluster.delay", lambda *_: None)
+    mirror.claim("sam", claim, result("gpu-0"))
+    mirror.template(template)
+    mirror.claim("batch-a", template, result("gpu-1"), uid="a", origin="template")
+    with pytest.raises(ExceptionGroup) as failed:
+        reconcile.reconcile_all()
+    assert [error.__notes__ for error in failed.value.exceptions] == [[f"claim {claim.pk}"]]
+    assert fresh(template).state == ClaimState.ALLOCATED
