@@ -228,11 +228,11 @@ class Listing[M: Model]:
             yield writer.writerow([harmless(column.value(row)) for column in self.columns])
 
 
-def harmless(value: object) -> object:
 def _holds(where: str | Callable[[str], Q], word: str) -> Q:
     return Q((f"{where}__icontains", word)) if isinstance(where, str) else where(word)
 
 
+def harmless(value: object) -> object:
     """Return the cell so that no spreadsheet takes it for a formula."""
     if value is None:
         return ""

@@ -37,9 +37,6 @@ class FurtherIn(serializers.Serializer[Any]):
     devices = serializers.IntegerField(min_value=1, max_value=1024, default=1, help_text="Per claim")
 
 
-class WishIn(serializers.Serializer[Any]):
-    """A request: `duration` is the usual one of the profile if left out."""
-
 class PartIn(serializers.Serializer[Any]):
     """A profile of a claim that takes several, and how many devices of it there shall be."""
 
@@ -48,6 +45,9 @@ class PartIn(serializers.Serializer[Any]):
         min_value=0, max_value=1024, help_text="Per claim; 0 leaves the profile out"
     )
 
+
+class WishIn(serializers.Serializer[Any]):
+    """A request: `duration` is the usual one of the profile if left out."""
 
     team = serializers.CharField(max_length=40, help_text="Slug of the team")
     cluster = serializers.CharField(max_length=40, help_text="Name of the cluster")
@@ -91,15 +91,15 @@ class ApproveIn(serializers.Serializer[Any]):
     profile = serializers.CharField(
         max_length=40, allow_blank=True, default="", help_text="Slug of another profile"
     )
-
-
-class DenyIn(serializers.Serializer[Any]):
     together = serializers.ListField(
         child=PartIn(),
         max_length=32,
         default=list,
         help_text="Of a claim that takes several profiles: those of which less is approved",
     )
+
+
+class DenyIn(serializers.Serializer[Any]):
     reason = serializers.CharField(max_length=2000, allow_blank=True, help_text="Seen by the team; required")
 
 
