@@ -51,7 +51,9 @@ def chain(
     claim: Claim, seen: Sighting, pods: Sequence[PodView], history: Sequence[Transition], answer: Answer
 ) -> tuple[Step, ...]:
     """Return the steps of `ORDER`; a claim that ended early has none after the one at which it ended."""
-    asker = claim.requested_by.label
+    # Who asked, though somebody else may own it by now.
+    asked = next((step.by for step in history if not step.old and step.by), claim.requested_by)
+    asker = asked.label
     steps = [
         Step("requested", _("Requested"), "done", claim.created_at, asker, _size(claim), "you"),
         Step("quota", _("Quota"), "done", claim.created_at, "", _quota(claim), "portal"),

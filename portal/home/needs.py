@@ -137,6 +137,11 @@ def ends_soon(row: ClaimRow, now: datetime) -> Need | None:
     sentence = _(
         "Then the portal deletes the claim; a running pod keeps its devices until it ends. Save your work."
     )
+    if left <= timedelta(0):
+        sentence = _(
+            "Its grace ends in %(left)s; then the portal deletes the claim, and a running pod keeps its "
+            "devices until it ends."
+        ) % {"left": duration(max(left + claim.profile_version.grace, timedelta(0)))}
     url = page_of(row)
     actions = (Action(_("Open"), url), release(row))
     return Need(f"ends {claim.pk}", "calendar-clock", "wait", title, sentence, url, actions)
