@@ -1,5 +1,6 @@
 """The physical GPUs of a cluster, who uses them or their partitions, and how hard."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -10,14 +11,22 @@ from simulator.store import Store
 from simulator.world import SILENT_NODES
 from simulator.world_models import MODELS, Device, Model
 
+SHARE = re.compile(r"[01](\.[0-9]{1,6})?", re.ASCII)
+ACTIVITY = "simulator.dragoman.dev/activity"  # annotation of a pod: the mean of what it does, 0 to 1
+
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A claim that has a device, and one container that uses it; without a pod, both names are empty."""
+    """
+    A claim that has a device, and one container that uses it; without a pod, both names are empty.
+
+    `activity` is what the pod says of itself, None if it says nothing.
+    """
 
     claim: Manifest
     pod: str = ""
     container: str = ""
+    activity: float | None = None
 
     @property
     def namespace(self) -> str:
@@ -109,7 +118,7 @@ def _users(store: Store) -> dict[tuple[str, str, str], list[User]]:
         if not results:
             continue
         mine = [
-            User(claim, user["name"], container["name"])
+            User(claim, user["name"], container["name"], _activity(pods[user["uid"]]))
             for user in (claim.get("status") or {}).get("reservedFor") or []
             if user["uid"] in pods
             for container in pods[user["uid"]]["spec"]["containers"]
@@ -122,7 +131,13 @@ def _users(store: Store) -> dict[tuple[str, str, str], list[User]]:
 def _load(device: Device, users: list[User], seed: int, now: float) -> curves.Load:
     if not users:
         return curves.NOTHING
-    return curves.load_at(f"{seed}/{users[0].claim['metadata']['uid']}", device["name"], now)
+    key = f"{seed}/{users[0].claim['metadata']['uid']}"
+    return curves.load_at(key, device["name"], now, asked=users[0].activity)
+
+
+def _activity(pod: Manifest) -> float | None:
+    said = str((pod["metadata"].get("annotations") or {}).get(ACTIVITY, ""))
+    return min(1.0, float(said)) if SHARE.fullmatch(said) else None
 
 
 def _key(device: Device, node: str) -> str:

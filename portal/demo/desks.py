@@ -31,7 +31,7 @@ from inventory.enrolment import write_quotas
 from inventory.models import Cluster
 from portal.demo.clusters import people_gateway
 from portal.demo.scene import DAY, HOUR
-from teams.models import Team, User
+from teams.models import Notice, Team, User
 
 FOREIGN = {
     "apiVersion": RESOURCE_CLAIM.api_version,
@@ -132,6 +132,8 @@ def _more_time(engineer: User, lead: User) -> None:
     remarks = claim.history.filter(old=F("new"))
     remarks.update(at=F("at") - ago)
     remarks.filter(by=lead).update(at=F("at") + HOUR)
+    told = Notice.objects.filter(key__startswith=f"extension:{asked.pk}:")
+    told.update(created_at=F("created_at") - ago, read_at=F("created_at") - ago + HOUR)
     claim.refresh_from_db()
     services.extend(
         claim=claim,

@@ -15,10 +15,11 @@ from dra.devices import describe
 from inventory.models import Device
 from portal.demo.ended import ENDED, Ended
 from portal.demo.people import DECIDERS
-from teams.models import Membership, Team, User
+from teams.models import Membership, Notice, Team, User
 from usage.models import Rollup
 
 BUCKET = timedelta(minutes=5)
+READ_BY_NOW = timedelta(hours=20)  # notices older than that have been read
 
 # Power limits of the boards, in watts.
 WATTS = {"H100": 700, "A100": 400, "L40S": 350, "L4": 72, "T4": 70, "MI300X": 750}
@@ -202,6 +203,9 @@ def backdate(claim: Claim, by: timedelta, mean: float | None) -> None:
     claim.history.filter(old="").update(at=F("at") - by - thought)
     claim.history.exclude(old="").update(at=F("at") - by)
     Allocation.objects.filter(claim=claim, ended_at=None).update(started_at=F("started_at") - by)
+    told = Notice.objects.filter(url__contains=str(claim.pk))
+    told.update(created_at=F("created_at") - by)
+    told.filter(created_at__lt=timezone.now() - READ_BY_NOW).update(read_at=F("created_at") + BUCKET)
     if mean is None:
         return
     for allocation in Allocation.objects.filter(claim=claim, ended_at=None):

@@ -19,6 +19,7 @@ PEOPLE: dict[str, tuple[str, dict[str, Role]]] = {
     "jonas": ("Jonas", {"vision": Role.MEMBER}),
     "emil": ("Emil", {"vision": Role.VIEWER}),
     "ines": ("Ines", {"nlp": Role.LEAD}),
+    "lena": ("Lena", {"nlp": Role.MEMBER}),
     "ravi": ("Ravi", {"speech": Role.LEAD}),
     "sofia": ("Sofia", {"speech": Role.MEMBER}),
     "kenji": ("Kenji", {"robotics": Role.OWNER}),

@@ -29,6 +29,7 @@ from portal.demo.scenes import SCENES
 from portal.demo.turns import TURNS
 from teams.models import Team, User
 
+ACTIVITY = "simulator.dragoman.dev/activity"
 PATIENCE = 25.0  # seconds for the workers and the cluster to do their part
 
 
@@ -106,7 +107,9 @@ def start_pods(scene: Scene, claim: Claim, folder: Path) -> None:
     pod = manifests.pod_of(claim)
     for number in range(scene.pods):
         name = pod["metadata"]["name"] + (f"-{number + 1}" if number else "")
-        named = pod | {"metadata": pod["metadata"] | {"name": name}}
+        # Its telemetry goes on as what is invented of its past.
+        said = {} if scene.activity is None else {"annotations": {ACTIVITY: str(scene.activity)}}
+        named = pod | {"metadata": pod["metadata"] | {"name": name} | said}
         with contextlib.suppress(ClusterConflict):  # of an earlier, interrupted start
             people_gateway(folder, claim.cluster.name).create(POD, named)
 

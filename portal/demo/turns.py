@@ -121,6 +121,17 @@ TURNS = (
         ago=8 * HOUR,
     ),
     Scene(
+        "mt-distill",
+        "lena",
+        "nlp",
+        "fra-1",
+        "train-80g",
+        "Distil the translation model to a tenth of its size.",
+        devices=2,
+        hours=96,
+        ago=4 * HOUR,  # Theo decides, while Ines is away
+    ),
+    Scene(
         "arm-policy",
         "kenji",
         "robotics",

@@ -158,3 +158,22 @@ def test_curves_are_smooth_seeded_and_some_claims_are_idle():
     assert max(abs(one - other) for run in runs for one, other in pairwise(run)) < 0.12
     idle = sum(max(run) == 0 for run in runs)
     assert 10 <= idle <= 45
+
+
+@pytest.mark.parametrize("mean", [0.03, 0.5, 0.93])
+def test_work_that_says_how_busy_it_is_is_as_busy_in_the_mean(mean):
+    seen = [
+        curves.load_at("one", "gpu-0", float(second), asked=mean).activity for second in range(0, 7200, 15)
+    ]
+    assert sum(seen) / len(seen) == pytest.approx(mean, abs=0.05)
+    assert max(seen) - min(seen) < 0.45
+
+
+def test_a_pod_says_so_in_an_annotation(fleet, engineer):
+    created(engineer.post(CLAIMS_PATH, json=make_claim("calm", selectors=on_product("NVIDIA L4"))))
+    pod = make_pod("calm", claim="calm")
+    pod["metadata"]["annotations"]["simulator.dragoman.dev/activity"] = "0.03"
+    created(engineer.post(PODS, json=pod))
+    eventually(lambda: of_claim(scrape(fleet), "calm"))
+    _labels, activity = of_claim(scrape(fleet), "calm")["DCGM_FI_PROF_GR_ENGINE_ACTIVE"]
+    assert 0 < activity < 0.1
