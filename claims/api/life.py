@@ -44,7 +44,15 @@ class ResizeIn(serializers.Serializer[Any]):
     """What is left out stays as the claim has it; the name is a new one in any case."""
 
     profile = serializers.CharField(max_length=40, required=False, help_text="Slug of the profile")
-    devices = serializers.IntegerField(min_value=1, max_value=1024, required=False, help_text="Per claim")
+    devices = serializers.IntegerField(
+        min_value=1, max_value=1024, required=False, help_text="Per claim, of the profile named first"
+    )
+    together = serializers.ListField(
+        child=inputs.PartIn(),
+        max_length=32,
+        required=False,
+        help_text="Of a claim that takes several profiles: those whose numbers change; 0 leaves one out",
+    )
     parallel = serializers.IntegerField(min_value=1, max_value=1000, required=False)
     duration = inputs.SpelledDuration(required=False, help_text="36h, 1d 12h, PT36H, or seconds")
     name = serializers.CharField(max_length=63, allow_blank=True, default="", help_text="Of the new object")
@@ -113,6 +121,8 @@ class LifeActions(viewsets.GenericViewSet[Claim]):
         said, user = said_in(request, ResizeIn), asker(request)
         if "profile" in said:
             said["profile"] = inputs.profile_named(said["profile"], user)
+        if "together" in said:
+            said["parts"] = {row["profile"]: row["devices"] for row in said.pop("together")}
         key = idempotency.key_of(request)
         return self._shown(resize(claim=self.get_object(), by=user, key=key, **said), status.HTTP_201_CREATED)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import yaml
@@ -13,6 +13,7 @@ from claims.catalogue.differences import Line, spec_lines
 from claims.models import Delivery, Profile, ProfileVersion
 from claims.request.manifest_files import TEMPLATE, Wanted, documents_in, wanted_in
 from core.errors import Invalid
+from dra.help.apart import Known, taken_apart
 from dra.likeness import Likeness, likeness, same_names
 from dra.objects import Json, asks
 
@@ -32,10 +33,27 @@ class Near:
 
 
 @dataclass(frozen=True, slots=True)
+class Several:
+    """
+    Profiles that together ask for what a file asks for, or nearly; `differences` are sentences on what the
+    file has otherwise, `lines` the diff from the profiles to the file.
+    """
+
+    parts: tuple[Near, ...]
+    differences: tuple[str, ...]
+    lines: tuple[Line, ...]
+
+    @property
+    def exact(self) -> bool:
+        return not self.differences
+
+
+@dataclass(frozen=True, slots=True)
 class Imported:
     """
-    One claim of a file. `exact` are the profiles that ask for the same; where there are none, `nearest` are
-    those that differ least.
+    One claim of a file. `exact` are the profiles that ask for the same; where there are none, `several` are
+    those that do so together or come near it, and `nearest` those single ones that differ least. Of profiles
+    that do so exactly, no others are named.
     """
 
     title: str
@@ -43,6 +61,7 @@ class Imported:
     delivery: str
     spec: Json
     exact: tuple[Near, ...]
+    several: Several | None
     nearest: tuple[Near, ...]
 
 
@@ -73,14 +92,16 @@ def _imported(wanted: Wanted, profiles: list[Profile]) -> Imported:
         near.append((_distance(version.spec, wanted.spec, like), profile.title, profile, version, like))
     near.sort(key=lambda row: row[:2])
     exact = [row for row in near if row[4].exact]
+    several = None if exact else several_in(wanted.spec, profiles)
     return Imported(
         title=wanted.title,
         name=name,
         delivery=Delivery.TEMPLATE if kind == TEMPLATE else Delivery.CLAIM,
         spec=wanted.spec,
         exact=tuple(Near(profile, version, like, ()) for *_rank, profile, version, like in exact),
+        several=several,
         nearest=()
-        if exact
+        if exact or (several is not None and several.exact)
         else tuple(
             Near(
                 profile,
@@ -91,6 +112,28 @@ def _imported(wanted: Wanted, profiles: list[Profile]) -> Imported:
             for *_rank, profile, version, like in near[:NEAREST]
         ),
     )
+
+
+def several_in(spec: Json, profiles: Sequence[Profile]) -> Several | None:
+    """Return the profiles that a claim takes together, None where it is not made of several."""
+    known = [(profile, profile.current) for profile in profiles if profile.current is not None]
+    found = taken_apart(
+        spec,
+        [
+            Known(profile.slug, version.spec, version.scalable, version.max_devices)
+            for profile, version in known
+        ],
+    )
+    if found is None:
+        return None
+    parts = tuple(Near(*known[part.at], part.likeness, ()) for part in found.parts)
+    said = [
+        _("%(profile)s: %(difference)s") % {"profile": part.profile.title, "difference": sentence}
+        for part in parts
+        for sentence in part.likeness.differences
+    ]
+    lines = spec_lines(same_names(found.whole.spec), same_names(spec))
+    return Several(parts, tuple(said) or found.whole.differences, tuple(lines))
 
 
 def _distance(own: Json, other: Json, like: Likeness) -> tuple[int, int]:

@@ -20,6 +20,7 @@ from claims.approval.inbox import Item
 from claims.approval.reasons import reasons_for
 from claims.forms import ApproveForm, DenyForm
 from claims.models import Claim
+from claims.request.alternatives import standing_of
 from claims.states import LOOK, ClaimState
 from claims.views import asks
 from claims.views.detail import again_url, claim_for
@@ -131,7 +132,9 @@ def card_of(request: HttpRequest, claim: Claim) -> dict[str, Any]:
         "waiting": waiting,
         "total": total,
         "reasons": reasons_for(claim.team) if waiting else [],
-        "again_url": again_url(claim, ()) if user.pk == claim.requested_by_id and not waiting else "",
+        "again_url": again_url(claim, standing_of(claim, ()))
+        if user.pk == claim.requested_by_id and not waiting
+        else "",
         "approve_label": ngettext("Approve %(n)d device", "Approve %(n)d devices", total) % values,
         **thread_of(claim, user),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -38,6 +39,7 @@ class Found:
 
     claim: Imported
     exact: list[Way]
+    several_url: str  # "" where the file is not made of several profiles
     nearest: list[Way]
     editor: list[tuple[str, object]]
 
@@ -70,18 +72,23 @@ def request_import(request: HttpRequest) -> HttpResponse:
 def found_of(claim: Imported) -> Found:
     return Found(
         claim,
-        exact=[Way(near, form_url(claim, near)) for near in claim.exact],
-        nearest=[Way(near, form_url(claim, near)) for near in claim.nearest],
+        exact=[Way(near, form_url(claim, [near])) for near in claim.exact],
+        several_url=form_url(claim, claim.several.parts) if claim.several else "",
+        nearest=[Way(near, form_url(claim, [near])) for near in claim.nearest],
         editor=editor_fields(claim),
     )
 
 
-def form_url(claim: Imported, near: Near) -> str:
+def form_url(claim: Imported, parts: Sequence[Near]) -> str:
+    """Return the form with these profiles, all of which the claim takes."""
+    first, *others = parts
     fields: list[tuple[str, object]] = [
-        ("profile", near.profile.slug),
-        ("devices", near.likeness.count),
+        ("profile", first.profile.slug),
+        ("devices", first.likeness.count),
         ("delivery", claim.delivery),
     ]
+    for near in others:
+        fields += [("together", near.profile.slug), ("together_devices", near.likeness.count)]
     if claim.name:
         fields.append(("name", claim.name))
     return f"{reverse('claims:request')}?{urlencode(fields)}"
