@@ -10,6 +10,7 @@ A list costs one query for the count and one for the page (and one per prefetch)
 import csv
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property, reduce
 from operator import and_, or_
 from typing import Any
@@ -24,7 +25,7 @@ from django.utils.text import slugify
 from django_filters import FilterSet
 
 PER_PAGE = 50
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would run: OWASP, CSV injection
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # what a spreadsheet would run: OWASP, CSV injection
 
 
 @dataclass(frozen=True)
@@ -234,6 +235,7 @@ def _holds(where: str | Callable[[str], Q], word: str) -> Q:
 
 def harmless(value: object) -> object:
     """Return the cell so that no spreadsheet takes it for a formula."""
-    if value is None:
-        return ""
-    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
+    if value is None or isinstance(value, int | float | Decimal):
+        return "" if value is None else value
+    text = str(value)
+    return f"'{text}" if text.startswith(FORMULA) else text

@@ -1,10 +1,16 @@
-"""What stands between every request and its view: refusals become pages, API addresses get their slash."""
+"""
+What stands between every request and its view: refusals become pages, API addresses get their slash, and no
+cache mixes up what people see.
+"""
 
 from collections.abc import Callable
 
+from django.db import DataError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.utils.cache import patch_cache_control, patch_vary_headers
 
+from core.data_errors import refusal_of
 from core.errors import PortalError
 
 
@@ -16,9 +22,10 @@ class PortalErrorMiddleware:
         return self.get_response(request)
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
-        if not isinstance(exception, PortalError):
+        refusal = refusal_of(exception) if isinstance(exception, DataError) else exception
+        if not isinstance(refusal, PortalError):
             return None
-        return render(request, "error.html", {"error": exception}, status=exception.status)
+        return render(request, "error.html", {"error": refusal}, status=refusal.status)
 
 
 class ApiSlashMiddleware:
@@ -35,3 +42,22 @@ class ApiSlashMiddleware:
         if request.path_info.startswith("/api/") and not request.path_info.endswith("/"):
             request.path_info += "/"
         return self.get_response(request)
+
+
+class CachingMiddleware:
+    """
+    Keep pages apart in caches: those of one reader from others, a fragment from the page of the same address.
+
+    Without it a browser that goes back would show the part that htmx has fetched as if it were the page.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        response = self.get_response(request)
+        if response.headers.get("Content-Type", "").startswith("text/html"):
+            patch_vary_headers(response, ["HX-Request"])
+        if not response.has_header("Cache-Control") and request.user.is_authenticated:
+            patch_cache_control(response, private=True)
+        return response

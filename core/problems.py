@@ -9,8 +9,9 @@ from http import HTTPStatus
 from math import ceil
 from typing import Any
 
-from django.core.exceptions import PermissionDenied
+from django.core.exceptions import PermissionDenied, RequestDataTooBig
 from django.core.exceptions import ValidationError as ModelInvalid
+from django.db import DataError
 from django.http import Http404
 from django.utils.translation import gettext as _
 from rest_framework import exceptions
@@ -21,7 +22,9 @@ from rest_framework.serializers import as_serializer_error
 from rest_framework.views import exception_handler as drf_handler
 from rest_framework.views import set_rollback
 
+from core.data_errors import refusal_of
 from core.errors import PortalError
+from core.parsers import TooLarge
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -44,6 +47,11 @@ def exception_handler(exception: Exception, context: dict[str, Any]) -> Response
             **exception.extra,
         )
         return as_response(problem, request)
+    if isinstance(exception, DataError):
+        refusal = refusal_of(exception)
+        return None if refusal is None else exception_handler(refusal, context)
+    if isinstance(exception, RequestDataTooBig):  # where something has read the body before the parser
+        exception = TooLarge()
     if isinstance(exception, ModelInvalid):
         exception = exceptions.ValidationError(as_serializer_error(exception))
     response = drf_handler(exception, context)

@@ -5,6 +5,9 @@ from datetime import datetime, timedelta
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
+from core.errors import Invalid
+
+FIRST_YEAR, LAST_YEAR = 1970, 2200
 # The symbols of the SI brochure, which are the same in every language.
 UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
@@ -38,3 +41,15 @@ def relative(moment: datetime, *, now: datetime | None = None) -> str:
         if span > timedelta(0)
         else _("%(duration)s ago") % {"duration": words}
     )
+
+
+def require_date(moment: datetime | None) -> None:
+    """
+    Raise Invalid for an instant that nobody means.
+
+    At the ends of the calendar there is none in another zone, nor one a day later: what keeps such an instant
+    cannot be shown any more.
+    """
+    if moment is not None and not FIRST_YEAR <= moment.year <= LAST_YEAR:
+        values = {"year": moment.year, "first": FIRST_YEAR, "last": LAST_YEAR}
+        raise Invalid(_("A date lies between %(first)d and %(last)d; the year %(year)d was sent.") % values)

@@ -17,7 +17,8 @@ env = environ.Env()
 BASE_DIR = Path(__file__).resolve().parent.parent
 
 DEBUG = env.bool("DEBUG", False)
-SECRET_KEY = env.str("SECRET_KEY", "insecure-development-key-do-not-use-in-production-0123456789")
+DEVELOPMENT_KEY = "insecure-development-key-do-not-use-in-production-0123456789"
+SECRET_KEY = env.str("SECRET_KEY", DEVELOPMENT_KEY)
 # Keys that encrypt cluster credentials at rest, newest first; old ones still decrypt.
 CREDENTIAL_KEYS: list[str] = env.list("CREDENTIAL_KEYS", default=[])
 ALLOWED_HOSTS: list[str] = env.list("ALLOWED_HOSTS", default=["127.0.0.1", "localhost", "[::1]"])
@@ -59,6 +60,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.auth.middleware.LoginRequiredMiddleware",
+    "core.middleware.CachingMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
@@ -187,13 +189,15 @@ REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["teams.authentication.BearerToken", "teams.authentication.Session"],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_PARSER_CLASSES": ["core.parsers.BoundedJSON"],
     "DEFAULT_PAGINATION_CLASS": "core.paging.Cursor",
-    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_SCHEMA_CLASS": "core.schema.Schema",
     "EXCEPTION_HANDLER": "core.problems.exception_handler",
     "DEFAULT_THROTTLE_CLASSES": ["rest_framework.throttling.UserRateThrottle"],
     "DEFAULT_THROTTLE_RATES": {"user": env.str("API_RATE", "600/min")},
 }
+# How many may wait for a change of a claim at once in one process, of its eight threads.
+LONG_POLLS = env.int("LONG_POLLS", 4)
 SPECTACULAR_SETTINGS = {
     "TITLE": "Dragoman",
     "DESCRIPTION": "Ask for GPUs, follow a claim from request to release, read the fleet, usage and cost.",

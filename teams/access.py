@@ -5,6 +5,7 @@ from typing import cast
 from django.contrib.auth.models import AnonymousUser
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest
+from django.utils.translation import gettext as _
 
 from teams.models import Membership, Role, Team, User
 
@@ -45,7 +46,8 @@ def require_role(user: User | AnonymousUser, team: Team, *, at_least: Role) -> R
     if role is None:
         raise Http404
     if role.rank < at_least.rank:
-        raise PermissionDenied(f"You are {role} of {team}; this needs {at_least}.")
+        values = {"role": role.label, "team": team, "least": at_least.label}
+        raise PermissionDenied(_("You are %(role)s of %(team)s; this needs %(least)s.") % values)
     return role
 
 

@@ -7,4 +7,5 @@ class TeamsConfig(AppConfig):
     name = "teams"
 
     def ready(self) -> None:
-        import_module("teams.schema")  # registers itself; settings must be there first
+        for name in ("teams.schema", "teams.zones"):  # register themselves; settings must be there first
+            import_module(name)

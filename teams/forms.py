@@ -14,9 +14,9 @@ class ProfileForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic whi
     timezone = forms.ChoiceField(
         label=_("Time zone"),
         required=False,
-        help_text=_("Times are shown in this zone."),
+        help_text=_("Times are shown in this zone, on pages and in mails."),
         choices=lambda: [
-            ("", _("As the portal")),
+            ("", _("As the browser")),
             *((name, name.replace("_", " ")) for name in sorted(zoneinfo.available_timezones())),
         ],
     )

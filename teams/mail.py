@@ -1,5 +1,6 @@
 """Notices by mail, to those who want them. Without a mail server nothing is sent and nothing is lost."""
 
+import smtplib
 from datetime import timedelta
 
 import structlog
@@ -13,6 +14,12 @@ from teams.models import Notice, User
 
 BATCH = 100
 TOO_OLD = timedelta(days=1)  # a mail server that was away for longer should not send a flood
+
+# What is wrong with one mail, not with the server. SMTP errors are OSErrors.
+REFUSED = (
+    *(smtplib.SMTPRecipientsRefused, smtplib.SMTPDataError, smtplib.SMTPNotSupportedError),
+    ValueError,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -28,6 +35,8 @@ def send_unsent() -> None:
     Send each unsent notice once, oldest first.
 
     A notice is marked before it is sent: a worker that dies in between costs one mail, never sends it twice.
+    A server that is away is tried again; a mail that it refuses for good, as to an address that nobody has,
+    is not.
     """
     if not settings.MAIL_URL:
         return
@@ -38,10 +47,22 @@ def send_unsent() -> None:
             continue
         try:
             message(notice).send()
+        except REFUSED as error:
+            # Only this one: those behind it have readers too.
+            if is_for_now(error):
+                Notice.objects.filter(pk=notice.pk).update(mailed_at=None)
+            log.warning("mail_refused", notice=str(notice.pk), error=str(error))
         except OSError as error:
             Notice.objects.filter(pk=notice.pk).update(mailed_at=None)
             log.warning("mail_failed", notice=str(notice.pk), error=str(error))
             return
+
+
+def is_for_now(error: Exception) -> bool:
+    """Tell whether a server refuses a mail only for now: its reply begins with 4 (RFC 5321 §4.2.1)."""
+    if isinstance(error, smtplib.SMTPRecipientsRefused):
+        return any(400 <= code < 500 for code, _said in error.recipients.values())
+    return isinstance(error, smtplib.SMTPResponseException) and 400 <= error.smtp_code < 500
 
 
 def message(notice: Notice) -> EmailMessage:

@@ -1,10 +1,11 @@
 """Times are stored in UTC and shown in the zone of the reader."""
 
-import zoneinfo
 from collections.abc import Callable
 
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
+
+from teams.zones import COOKIE, zone_named
 
 
 class TimezoneMiddleware:
@@ -12,11 +13,8 @@ class TimezoneMiddleware:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        name = getattr(request.user, "timezone", "") or request.COOKIES.get("timezone", "")
-        try:
-            zone = zoneinfo.ZoneInfo(name) if name else None
-        except (ValueError, zoneinfo.ZoneInfoNotFoundError):
-            zone = None
+        chosen = zone_named(getattr(request.user, "timezone", ""))
+        zone = chosen or zone_named(request.COOKIES.get(COOKIE, ""))
         if zone is None:
             return self.get_response(request)
         with timezone.override(zone):

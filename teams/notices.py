@@ -1,6 +1,6 @@
 """Telling people what they should know. Whoever tells names the event, so that telling twice tells once."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from uuid import UUID
 
 from django.utils import timezone
@@ -8,20 +8,27 @@ from django.utils import timezone
 from core.queueing import after_commit
 from teams import tasks
 from teams.models import Notice, User
+from teams.zones import zone_of
+
+# A sentence with a moment in it is a function: it is called for each reader, in their time zone.
+type Text = str | Callable[[], str]
 
 
 def tell(
-    people: Iterable[User], *, key: str, title: str, body: str = "", url: str = "", important: bool = False
+    people: Iterable[User], *, key: str, title: Text, body: Text = "", url: str = "", important: bool = False
 ) -> None:
     """
     Tell each of `people` once per `key`: behind the bell, and by mail to those who want that.
 
     `url` is a path of the portal; `important` asks the reader to do something.
     """
-    rows = [
-        Notice(user=person, key=key, title=title[:200], body=body, url=url, important=important)
-        for person in {person.pk: person for person in people if person.is_active}.values()
-    ]
+    rows = []
+    for person in {person.pk: person for person in people if person.is_active}.values():
+        with timezone.override(zone_of(person)):
+            said = (title if isinstance(title, str) else title(), body if isinstance(body, str) else body())
+        rows.append(
+            Notice(user=person, key=key, title=said[0][:200], body=said[1], url=url, important=important)
+        )
     if rows:
         Notice.objects.bulk_create(rows, ignore_conflicts=True)
         after_commit(tasks.mail_notices)

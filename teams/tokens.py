@@ -9,6 +9,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from core.errors import Invalid
+from core.times import require_date
 from teams.models import ApiToken, User
 
 PREFIX = "drg_"
@@ -22,6 +23,7 @@ def digest(token: str) -> str:
 
 def create_token(*, by: User, title: str, expires_at: datetime | None) -> tuple[ApiToken, str]:
     """Make a token; return its row and the text that is shown this once."""
+    require_date(expires_at)
     if expires_at is not None and expires_at <= timezone.now():
         raise Invalid(_("A token that expires in the past is of no use."), field="expires_at")
     text = PREFIX + secrets.token_urlsafe(32)

@@ -9,6 +9,7 @@ from django.utils.formats import date_format
 from django.utils.translation import gettext as _
 
 from core.errors import Conflict, Forbidden, Invalid
+from core.times import require_date
 from inventory.models import Cluster
 from teams.access import is_platform_admin
 from teams.models import User
@@ -35,6 +36,7 @@ def save_rate(
     everybody but platform admins; Conflict for a rate that applies already.
     """
     require_admin(by)
+    require_date(valid_from)
     if per_hour < 0:
         raise Invalid(_("A price is not negative; %(price)s was sent.") % {"price": per_hour})
     fields = {

@@ -7,7 +7,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from rest_framework import serializers
 
-from claims.forms.durations import parse
+from claims.forms.durations import LONGEST, parse
 from claims.models import Delivery, Profile, Quota
 from core.errors import Invalid
 from inventory.models import Cluster
@@ -27,7 +27,10 @@ class SpelledDuration(serializers.DurationField):
         try:
             return parse(str(value))
         except ValueError:
-            return super().to_internal_value(value)
+            found: timedelta = super().to_internal_value(value)
+            if abs(found) > LONGEST:
+                self.fail("invalid")
+            return found
 
 
 class FurtherIn(serializers.Serializer[Any]):

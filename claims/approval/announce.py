@@ -11,7 +11,7 @@ from claims.approval import approvals
 from claims.approval.inbox import size_of
 from claims.models import Claim, Comment, Delegation, QuotaRequest
 from claims.states import ClaimState
-from core.templatetags.ui import moment
+from core.templatetags.ui import moment_with_zone
 from teams.models import User
 from teams.notices import tell
 
@@ -114,17 +114,18 @@ def said(comment: Comment, people: Iterable[User]) -> None:
 
 def delegated(row: Delegation) -> None:
     """Tell the stand-in for whom they decide, and until when."""
-    values = {
-        "lead": row.lead.label,
-        "team": row.team,
-        "from": moment(row.starts_at),
-        "to": moment(row.ends_at),
-    }
+    values = {"lead": row.lead.label, "team": row.team}
+
+    def body() -> str:
+        when = {"from": moment_with_zone(row.starts_at), "to": moment_with_zone(row.ends_at)}
+        said = _("From %(from)s to %(to)s requests of %(team)s wait for you too, save your own.")
+        return said % (values | when)
+
     tell(
         [row.to],
         key=f"delegated:{row.pk}",
         title=_("You decide for %(lead)s in %(team)s") % values,
-        body=_("From %(from)s to %(to)s requests of %(team)s wait for you too, save your own.") % values,
+        body=body,
         url=reverse("claims:away"),
         important=True,
     )

@@ -13,14 +13,18 @@ from django.utils.translation import gettext_lazy as _
 MINUTES = {"m": 1, "min": 1, "h": 60, "d": 24 * 60, "w": 7 * 24 * 60}
 PART = re.compile(r"(\d{1,5})\s*(min|[mhdw])")
 WHOLE = re.compile(rf"(?:\s*{PART.pattern}\s*)+")
+LONGEST = timedelta(days=36_500)  # beyond a hundred years the end of a claim would be no date
 
 
 def parse(text: str) -> timedelta:
-    """Return the duration that `text` spells; ValueError if it spells none."""
+    """Return the duration that `text` spells; ValueError if it spells none, or one beyond LONGEST."""
     lower = text.lower()
     if not WHOLE.fullmatch(lower):
         raise ValueError(text)
-    return timedelta(minutes=sum(int(number) * MINUTES[unit] for number, unit in PART.findall(lower)))
+    minutes = sum(int(number) * MINUTES[unit] for number, unit in PART.findall(lower))
+    if minutes > LONGEST // timedelta(minutes=1):
+        raise ValueError(text)
+    return timedelta(minutes=minutes)
 
 
 def spell(duration: timedelta) -> str:

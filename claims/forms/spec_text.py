@@ -8,6 +8,8 @@ from typing import Any
 import yaml
 from django.utils.translation import gettext as _
 
+MOST_LEVELS = 50  # a spec has about ten
+
 
 def spec_in(text: str) -> dict[str, Any]:
     """
@@ -16,9 +18,7 @@ def spec_in(text: str) -> dict[str, Any]:
     Raises ValueError with a sentence for what is no YAML, no spec, or cannot be written as JSON.
     """
     try:
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=yaml.SafeLoader)):
-            # An alias stands for more than it weighs: some lines could fill the memory.
-            raise ValueError(_("Write it out: aliases are not followed."))
+        _require_plain(text)
         found = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise ValueError(_("This is not YAML: %(why)s") % {"why": error}) from error
@@ -34,3 +34,14 @@ def spec_in(text: str) -> dict[str, Any]:
     if "\\u0000" in written:
         raise ValueError(_("It has a character that cannot be stored."))
     return spec
+
+
+def _require_plain(text: str) -> None:
+    """Raise ValueError for what would keep the reader busy: an alias stands for more than it weighs."""
+    depth = 0
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        if isinstance(event, yaml.AliasEvent):
+            raise ValueError(_("Write it out: aliases are not followed."))
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MOST_LEVELS:
+            raise ValueError(_("More than %(most)d levels are not read.") % {"most": MOST_LEVELS})

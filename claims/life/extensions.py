@@ -20,7 +20,7 @@ from claims.approval import approvals
 from claims.approval.rules import asked_of, ruling_for
 from claims.models import Answer, Approval, Claim, Extension, ProfileVersion
 from claims.states import ClaimState
-from core.templatetags.ui import moment
+from core.templatetags.ui import moment, moment_with_zone
 from core.times import duration as in_words
 from teams.models import User
 
@@ -81,7 +81,7 @@ class Terms:
     def way(self, until: datetime) -> Way:
         """Return how the claim gets to end then."""
         if until <= self.granted_until:
-            why = _("It was granted until %(when)s before.") % {"when": moment(self.granted_until)}
+            why = _("It was granted until %(when)s before.") % {"when": moment_with_zone(self.granted_until)}
             return Way(until, at_once=True, why=why)
         rule, objection = self._rule_for(until)
         if rule:

@@ -66,22 +66,13 @@ def _tell_of_end(claim: Claim, key: str, pods: list[str]) -> None:
     end = claim.expires_at
     if end is None:
         return
-    grace = claim.profile_version.grace
     values = {
         "claim": claim,
         "kind": kind_of(claim.delivery).kind,
         "cluster": claim.cluster,
-        "end": moment_with_zone(end),
-        "deleted": moment_with_zone(end + grace),
         "pods": ", ".join(sorted(pods)),
-        "grace": in_words(grace),
     }
-    said = [
-        _("On %(end)s its time is over; after a grace of %(grace)s, on %(deleted)s,") % values
-        if grace
-        else _("On %(end)s") % values,
-        _("the portal deletes the %(kind)s %(claim)s in %(cluster)s.") % values,
-    ]
+    said = [_("the portal deletes the %(kind)s %(claim)s in %(cluster)s.") % values]
     if pods:
         said.append(
             ngettext(
@@ -97,11 +88,20 @@ def _tell_of_end(claim: Claim, key: str, pods: list[str]) -> None:
     tell(
         [claim.requested_by],
         key=key,
-        title=_("%(claim)s ends on %(end)s") % values,
-        body=" ".join(said),
+        title=lambda: _("%(claim)s ends on %(end)s") % {"claim": claim, "end": moment_with_zone(end)},
+        body=lambda: " ".join([_when(end, claim.profile_version.grace), *said]),
         url=reverse("claims:extend", args=[claim.pk]),
         important=True,
     )
+
+
+def _when(end: datetime, grace: timedelta) -> str:
+    """Return the beginning of "On … the portal deletes …"."""
+    if not grace:
+        return _("On %(end)s") % {"end": moment_with_zone(end)}
+    said = _("On %(end)s its time is over; after a grace of %(grace)s, on %(deleted)s,")
+    deleted = moment_with_zone(end + grace)
+    return said % {"end": moment_with_zone(end), "grace": in_words(grace), "deleted": deleted}
 
 
 def _how_to_extend(claim: Claim) -> str:
@@ -114,19 +114,21 @@ def _how_to_extend(claim: Claim) -> str:
 
 def _tell_of_wait(claim: Claim, key: str) -> None:
     """Tell who asked and those who decide that the request is about to expire."""
-    if claim.decide_by is None:
+    end = claim.decide_by
+    if end is None:
         return
     deciders = approvals.deciders_on(claim)
     values = {
         "claim": claim,
-        "when": moment_with_zone(claim.decide_by),
         "person": claim.requested_by.label,
         "names": approvals.names_of(deciders) or _("a platform admin"),
     }
     tell(
         [claim.requested_by],
         key=key,
-        title=_("%(claim)s expires undecided on %(when)s") % values,
+        title=lambda: (
+            _("%(claim)s expires undecided on %(when)s") % {"claim": claim, "when": moment_with_zone(end)}
+        ),
         body=_("Nobody has decided on it yet; ask %(names)s.") % values,
         url=reverse("claims:detail", args=[claim.pk]),
         important=True,
@@ -134,7 +136,10 @@ def _tell_of_wait(claim: Claim, key: str) -> None:
     tell(
         deciders,
         key=key,
-        title=_("%(claim)s expires on %(when)s if nobody decides") % values,
+        title=lambda: (
+            _("%(claim)s expires on %(when)s if nobody decides")
+            % {"claim": claim, "when": moment_with_zone(end)}
+        ),
         body=_("%(person)s waits for your decision.") % values,
         url=reverse("claims:approval", args=[claim.pk]),
         important=True,

@@ -1,5 +1,6 @@
 """What a request for more quota would change: the team's limit, and what all teams together may hold."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -79,5 +80,5 @@ def impact_of(asked: QuotaRequest) -> QuotaImpact:
     )
 
 
-def until_words(until: datetime | None) -> str:
-    return _("until %(when)s") % {"when": moment(until)} if until else _("for good")
+def until_words(until: datetime | None, say: Callable[[datetime], str] = moment) -> str:
+    return _("until %(when)s") % {"when": say(until)} if until else _("for good")

@@ -1,13 +1,15 @@
 """What ends by the clock: raises of a quota, and requests for more that nobody decides on."""
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
+from functools import partial
 
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from claims.models import Answer, QuotaRaise, QuotaRequest
 from claims.quota.quotas import label_of
-from core.templatetags.ui import moment
+from core.templatetags.ui import moment_with_zone
 from teams.access import people_in
 from teams.models import Role, User
 from teams.notices import tell
@@ -41,21 +43,23 @@ def tell_of_ends(now: datetime) -> None:
             "what": label_of(quota),
             "more": one.devices,
             "limit": quota.devices,
-            "when": moment(one.ends_at),
         }
-        if over:
-            title = _("The %(more)d more %(what)s of %(team)s have ended") % values
-        else:
-            title = _("The %(more)d more %(what)s of %(team)s end on %(when)s") % values
         tell(
             _people(one),
             key=f"quota-raise-{'ended' if over else 'ends'}-{one.pk}",
-            title=title,
+            title=partial(_title, one, values, over=over),
             body=_("The limit is then %(limit)d. What is held beyond it stays, and is shown as over.")
             % values,
             url=reverse("claims:quota", args=[quota.pk]),
             important=not over,
         )
+
+
+def _title(one: QuotaRaise, values: Mapping[str, object], *, over: bool) -> str:
+    if over:
+        return _("The %(more)d more %(what)s of %(team)s have ended") % values
+    said = _("The %(more)d more %(what)s of %(team)s end on %(when)s")
+    return said % {**values, "when": moment_with_zone(one.ends_at)}
 
 
 def _people(one: QuotaRaise) -> list[User]:

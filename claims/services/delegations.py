@@ -12,7 +12,7 @@ from claims.approval import announce
 from claims.models import Delegation
 from core.errors import Conflict, Forbidden, Invalid
 from core.templatetags.ui import moment
-from core.times import duration
+from core.times import duration, require_date
 from teams.access import require_role, role_in
 from teams.models import Membership, Role, Team, User
 
@@ -37,6 +37,8 @@ def delegate(*, by: User, team: Team, to: User, starts_at: datetime, ends_at: da
         raise Invalid(
             _("Somebody else who is a member of %(team)s has to stand in for you.") % {"team": team}
         )
+    require_date(starts_at)
+    require_date(ends_at)
     if ends_at <= max(starts_at, timezone.now()):
         raise Invalid(_("It has to end after it begins, and not in the past."))
     if ends_at - starts_at > LONGEST:

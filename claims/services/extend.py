@@ -22,6 +22,7 @@ from claims.services.own import locked, own, require_running
 from core.errors import Conflict, Forbidden, Invalid
 from core.templatetags.ui import moment, moment_with_zone
 from core.times import duration as in_words
+from core.times import require_date
 from teams.access import require_role
 from teams.models import Role, User
 from teams.notices import tell
@@ -41,6 +42,7 @@ def extend(*, claim: Claim, by: User, until: datetime, reason: str = "", key: st
     if earlier := Extension.objects.filter(asked_by=by, key=key).first():
         return _same(earlier, claim)
     end = require_running(claim)
+    require_date(until)
     _require_sound(claim, end, until)
     way = Terms(claim, by=by).way(until)
     if not way.at_once and (waiting := waiting_on(claim)):
@@ -68,7 +70,7 @@ def extend(*, claim: Claim, by: User, until: datetime, reason: str = "", key: st
     if way.at_once:
         _move_end(claim, until, why=way.why, by=by)
     else:
-        claim.remark(_("Asked to keep it until %(when)s.") % {"when": moment(until)}, by=by)
+        claim.remark(_("Asked to keep it until %(when)s.") % {"when": moment_with_zone(until)}, by=by)
         _tell_deciders(extension)
     return extension
 
@@ -102,7 +104,7 @@ def deny_extension(*, extension: Extension, by: User, reason: str) -> Extension:
             _("%(person)s needs to know why: give a reason.") % {"person": extension.asked_by.label}
         )
     if extension.decide(Answer.DENIED, by=by, note=reason.strip()):
-        values = {"when": moment(extension.until), "reason": reason.strip()}
+        values = {"when": moment_with_zone(extension.until), "reason": reason.strip()}
         claim.remark(_("Not extended until %(when)s: %(reason)s") % values, by=by)
         _tell_asker(extension, by)
         return extension
@@ -164,32 +166,25 @@ def _move_end(claim: Claim, until: datetime, *, why: str, by: User) -> None:
     end = claim.expires_at
     if end is not None and until <= end:
         return
-    values = {"span": in_words(until - end) if end else "", "when": moment(until), "why": why}
+    values = {"span": in_words(until - end) if end else "", "when": moment_with_zone(until), "why": why}
     said = _("Extended by %(span)s, until %(when)s. %(why)s") % values
     claim.remark(said.strip(), by=by, expires_at=until)
 
 
 def _tell_deciders(extension: Extension) -> None:
     claim = extension.claim
-    values = {
-        "person": extension.asked_by.label,
-        "claim": claim,
-        "until": moment_with_zone(extension.until),
-        "was": moment_with_zone(extension.was),
-    }
+    values = {"person": extension.asked_by.label, "claim": claim}
+
+    def body() -> str:
+        when = {"until": moment_with_zone(extension.until), "was": moment_with_zone(extension.was)}
+        said = _("Until %(until)s; it ends on %(was)s if nobody decides before.") % when
+        return " ".join(filter(None, (said, extension.reason)))
+
     tell(
         deciders_on(claim, asked_by=extension.asked_by),
         key=f"extension:{extension.pk}:asked",
         title=_("%(person)s asks to keep %(claim)s longer") % values,
-        body=" ".join(
-            filter(
-                None,
-                (
-                    _("Until %(until)s; it ends on %(was)s if nobody decides before.") % values,
-                    extension.reason,
-                ),
-            )
-        ),
+        body=body,
         url=reverse("claims:extension", args=[extension.pk]),
         important=True,
     )
@@ -198,19 +193,23 @@ def _tell_deciders(extension: Extension) -> None:
 def _tell_asker(extension: Extension, by: User) -> None:
     """Tell who asked, and whose claim it is, unless they have just decided themselves."""
     claim = extension.claim
-    values = {"claim": claim, "until": moment_with_zone(extension.until), "person": by.label}
-    if extension.answer == Answer.APPROVED:
-        title = _("%(claim)s is extended") % values
-        body = _("%(person)s approved: it ends on %(until)s.") % values
-    else:
-        end = {"end": moment_with_zone(claim.expires_at)} if claim.expires_at else {"end": ""}
-        title = _("%(claim)s is not extended") % values
-        body = _("%(person)s said no. It ends on %(end)s.") % {**values, **end}
+    granted = extension.answer == Answer.APPROVED
+    end = extension.until if granted else claim.expires_at
+
+    def body() -> str:
+        values = {"person": by.label, "end": moment_with_zone(end) if end else ""}
+        said = (
+            _("%(person)s approved: it ends on %(end)s.")
+            if granted
+            else _("%(person)s said no. It ends on %(end)s.")
+        )
+        return " ".join(filter(None, (said % values, extension.decision_note)))
+
     people = [person for person in (extension.asked_by, claim.requested_by) if person != by]
     tell(
         people,
         key=f"extension:{extension.pk}:answer",
-        title=title,
-        body=" ".join(filter(None, (body, extension.decision_note))),
+        title=(_("%(claim)s is extended") if granted else _("%(claim)s is not extended")) % {"claim": claim},
+        body=body,
         url=reverse("claims:detail", args=[claim.pk]),
     )

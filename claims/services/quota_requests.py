@@ -15,7 +15,8 @@ from claims.quota.quotas import standing_of
 from claims.services.profiles import require_admin
 from claims.services.quotas import require_quota, save_quota
 from core.errors import Conflict, Invalid
-from core.templatetags.ui import moment
+from core.templatetags.ui import moment, moment_with_zone
+from core.times import require_date
 from teams.access import require_role
 from teams.models import Role, Team, User
 from teams.notices import tell
@@ -161,6 +162,7 @@ def _earlier(by: User, key: str) -> QuotaRequest | None:
 
 
 def _require_future(until: datetime | None) -> None:
+    require_date(until)
     if until is not None and until <= timezone.now():
         raise Invalid(_("%(when)s is in the past.") % {"when": moment(until)})
 
@@ -199,21 +201,18 @@ def _tell_admins(asked: QuotaRequest) -> None:
 
 
 def _tell_asker(asked: QuotaRequest) -> None:
-    values = {
-        "team": asked.team,
-        "what": what_of(asked),
-        "count": asked.devices,
-        "until": until_words(asked.until),
-    }
-    said = (
-        _("%(team)s may have %(count)d × %(what)s %(until)s")
-        if asked.answer == Answer.APPROVED
-        else _("%(team)s gets no more %(what)s")
-    )
+    values = {"team": asked.team, "what": what_of(asked), "count": asked.devices}
+
+    def title() -> str:
+        if asked.answer != Answer.APPROVED:
+            return _("%(team)s gets no more %(what)s") % values
+        said = _("%(team)s may have %(count)d × %(what)s %(until)s")
+        return said % {**values, "until": until_words(asked.until, moment_with_zone)}
+
     tell(
         [asked.asked_by],
         key=f"quota-request-decided-{asked.pk}",
-        title=said % values,
+        title=title,
         body=asked.decision_note,
         url=reverse("claims:quota_request_decision", args=[asked.pk]),
     )

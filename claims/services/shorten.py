@@ -12,6 +12,7 @@ from claims.services.own import own, require_running
 from core.errors import Invalid
 from core.templatetags.ui import moment, moment_with_zone
 from core.times import duration as in_words
+from core.times import require_date
 from teams.models import User
 from teams.notices import tell
 
@@ -25,6 +26,7 @@ def shorten(*, claim: Claim, by: User, until: datetime) -> Claim:
     that is past, which would be a release, or later than the one it has.
     """
     claim = own(claim, by)
+    require_date(until)
     end = require_running(claim)
     if until == end:
         return claim
@@ -33,15 +35,18 @@ def shorten(*, claim: Claim, by: User, until: datetime) -> Claim:
         raise Invalid(_("%(until)s is in the past; to end %(claim)s now, release it.") % values)
     if until > end:
         raise Invalid(_("%(claim)s ends on %(end)s already; to keep it longer, extend it.") % values)
-    said = _("Shortened by %(span)s, until %(until)s.") % {**values, "span": in_words(end - until)}
+    kept = {"span": in_words(end - until), "until": moment_with_zone(until)}
+    said = _("Shortened by %(span)s, until %(until)s.") % kept
     claim.remark(said, by=by, expires_at=until)
     if claim.requested_by != by:
         tell(
             [claim.requested_by],
             key=f"shortened:{claim.pk}:{until.isoformat()}",
             title=_("%(claim)s ends earlier") % values,
-            body=_("%(person)s has moved its end to %(until)s.")
-            % {"person": by.label, "until": moment_with_zone(until)},
+            body=lambda: (
+                _("%(person)s has moved its end to %(until)s.")
+                % {"person": by.label, "until": moment_with_zone(until)}
+            ),
             url=reverse("claims:detail", args=[claim.pk]),
         )
     return claim

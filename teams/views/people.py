@@ -8,7 +8,7 @@ from django.db.models import Count
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils.translation import gettext as _
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from core.errors import PortalError
 from core.sheets import sheet, wants_sheet
@@ -18,7 +18,7 @@ from teams.forms import MemberForm, RoleForm
 from teams.models import Role, Team
 
 
-@require_GET
+@require_safe
 def teams(request: HttpRequest) -> HttpResponse:
     if not is_platform_admin(request.user):
         raise PermissionDenied(_("Only a platform admin sees every team."))
@@ -29,7 +29,7 @@ def teams(request: HttpRequest) -> HttpResponse:
     return render(request, "teams/list.html", {"teams": every})
 
 
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 def people(request: HttpRequest, slug: str) -> HttpResponse:
     """Show the members; POST adds one."""
     team = team_for(request.user, slug)

@@ -15,9 +15,9 @@ YEAR = 365 * 24 * 3600
 def back(request: HttpRequest) -> HttpResponse:
     """Redirect to where the form stood, if that is an address of ours."""
     there = request.POST.get("next", "")
-    if not url_has_allowed_host_and_scheme(there, {request.get_host()}, require_https=request.is_secure()):
-        there = "home"
-    return redirect(there)
+    allowed = url_has_allowed_host_and_scheme(there, {request.get_host()}, require_https=request.is_secure())
+    # Without a slash it would be taken for the name of a view.
+    return redirect(there if allowed and "/" in there else "home")
 
 
 def remember(request: HttpRequest, response: HttpResponse, name: str, value: str) -> HttpResponse:

@@ -12,7 +12,7 @@ from teams.models import Membership
 from teams.views.preferences import remember
 
 
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 def profile(request: HttpRequest) -> HttpResponse:
     person = asker(request)
     form = ProfileForm(request.POST or None, instance=person)

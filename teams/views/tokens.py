@@ -18,7 +18,7 @@ from teams.tokens import create_token, revoke_token
 
 
 @never_cache
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 def tokens(request: HttpRequest) -> HttpResponse:
     person = asker(request)
     if request.method == "GET" and wants_sheet(request):

@@ -45,6 +45,12 @@ const refreshTimes = () => {
 };
 setInterval(refreshTimes, 5000);
 
+// The zone of this browser, in which the server writes times for those who have chosen none.
+const zone = `timezone=${Intl.DateTimeFormat().resolvedOptions().timeZone}`;
+if (!document.cookie.split("; ").includes(zone)) {
+  document.cookie = `${zone}; path=/; max-age=31536000; samesite=lax${location.protocol === "https:" ? "; secure" : ""}`;
+}
+
 // "/" goes to the search, Esc closes what is open; a menu closes when one clicks beside it.
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape") for (const menu of document.querySelectorAll("details.dg-menu[open]")) {

@@ -1,0 +1,24 @@
+"""What caches may keep of a page: nobody else's, and no fragment in the place of a page."""
+
+import pytest
+
+from tests.factories import make_user
+
+pytestmark = pytest.mark.django_db
+
+
+def test_a_page_is_its_readers_alone_and_is_kept_apart_from_its_fragments(client):
+    client.force_login(make_user("alice"))
+    page = client.get("/claims/")
+    assert page["Cache-Control"] == "private"
+    assert {"Cookie", "HX-Request"} <= set(page["Vary"].split(", "))
+
+
+def test_what_says_itself_how_long_it_may_be_kept_is_left_alone(client):
+    client.force_login(make_user("alice"))
+    assert "no-store" in client.get("/me/tokens/")["Cache-Control"]
+    assert client.get("/home/live/")["Cache-Control"] == "private, no-cache"
+
+
+def test_what_strangers_see_is_nobodys(client):
+    assert "Cache-Control" not in client.get("/api/v1/schema/")

@@ -1,0 +1,99 @@
+"""Dates and durations at the ends of the calendar are refused before anything keeps them."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from claims.forms.durations import LONGEST, parse
+from claims.forms.spec_text import spec_in
+from claims.models import Extension, QuotaRequest
+from claims.states import ClaimState
+from core.errors import Invalid
+from core.times import require_date
+from teams.models import ApiToken
+from tests.factories import make_claim, make_cluster, make_quota, make_team, make_user
+
+pytestmark = pytest.mark.django_db
+LAST, FIRST = "9999-12-31T23:59", "0001-01-01T00:00"
+CENTURIES = " ".join(["99999w"] * 6)
+
+
+@pytest.fixture
+def alice():
+    """A member east of Greenwich, where the last day of the calendar is no day any more."""
+    return make_user("alice", timezone="Asia/Tokyo")
+
+
+@pytest.fixture
+def vision(alice):
+    return make_team("vision", members=(alice,), leads=(make_user("lena", timezone="Asia/Tokyo"),))
+
+
+@pytest.fixture
+def claim(alice, vision):
+    end = timezone.now() + timedelta(days=1)
+    fra = make_cluster("fra-1", teams=(vision,))
+    return make_claim(vision, by=alice, cluster=fra, state=ClaimState.PROVISIONED, expires_at=end)
+
+
+@pytest.fixture
+def browser(alice):
+    browser = Client()
+    browser.force_login(alice)
+    return browser
+
+
+@pytest.mark.parametrize("year", [1, 1969, 2201, 9999])
+def test_a_year_that_nobody_means_is_refused_with_a_sentence(year):
+    with pytest.raises(Invalid, match=f"between 1970 and 2200; the year {year} was sent"):
+        require_date(datetime(year, 6, 1, tzinfo=UTC))
+
+
+def test_any_other_year_is_taken():
+    require_date(datetime(1970, 1, 1, tzinfo=UTC))
+    require_date(datetime(2200, 12, 31, tzinfo=UTC))
+    require_date(None)
+
+
+@pytest.mark.parametrize("until", [LAST, FIRST])
+def test_nobody_asks_for_an_end_that_cannot_be_shown(browser, claim, until):
+    for name in ("extend", "shorten"):
+        page = browser.post(f"/claims/{claim.pk}/{name}/", {"until": until, "span": "other"})
+        assert page.status_code == 422, name
+    api = browser.post(f"/api/v1/claims/{claim.pk}/extend/", {"until": f"{LAST}Z"}, "application/json")
+    assert (api.status_code, Extension.objects.count()) == (422, 0)
+
+
+def test_nobody_asks_for_quota_until_then(browser, vision):
+    make_quota(vision, 8)
+    asked = {"team": "vision", "device_class": "gpu.nvidia.com", "reason": "r", "key": "k"}
+    page = browser.post("/quotas/ask/", {**asked, "more": 1, "until": LAST})
+    api = browser.post(
+        "/api/v1/quotas/requests/", {**asked, "devices": 9, "until": f"{LAST}Z"}, "application/json"
+    )
+    assert (page.status_code, api.status_code, QuotaRequest.objects.count()) == (422, 422, 0)
+
+
+def test_no_token_lasts_until_then(browser):
+    answer = browser.post("/api/v1/tokens/", {"title": "t", "expires_at": f"{LAST}Z"}, "application/json")
+    assert (answer.status_code, ApiToken.objects.count()) == (422, 0)
+
+
+def test_a_duration_of_centuries_is_no_duration(browser, claim):
+    assert parse("36500d") == LONGEST
+    with pytest.raises(ValueError, match="99999w"):
+        parse(CENTURIES)
+    page = browser.post(f"/claims/{claim.pk}/extend/", {"span": CENTURIES})
+    assert page.status_code == 422
+    body = {"action": "extend", "claims": [str(claim.pk)]}
+    for by in (CENTURIES, "99999999999", "P99999999D"):
+        api = browser.post("/api/v1/claims/bulk/", {**body, "by": by}, "application/json")
+        assert api.status_code == 422, by
+    assert browser.get("/claims/many/", {**body, "claim": claim.pk, "by": CENTURIES}).status_code == 200
+
+
+def test_a_deep_specification_is_refused():
+    with pytest.raises(ValueError, match="More than 50 levels are not read"):
+        spec_in("[" * 20_000)

@@ -1,0 +1,52 @@
+"""One mail that a server will not take keeps nobody else's back."""
+
+import smtplib
+
+import pytest
+from django.core import mail
+from django.core.mail.backends.locmem import EmailBackend
+
+from teams import tasks
+from teams.models import Notice, User
+from teams.notices import tell
+
+
+@pytest.fixture
+def send(alice, bob, settings, monkeypatch):
+    """Tell both, the mail of alice first; `error` is what comes of hers."""
+    settings.MAIL_URL = "smtp://mail.example.org"
+    User.objects.filter(pk=alice.pk).update(mail="all", email="alice@example.org")
+    User.objects.filter(pk=bob.pk).update(mail="all", email="bob@example.org")
+    taken = EmailBackend.send_messages
+
+    def send(error):
+        def refuse(backend, messages):
+            if messages[0].to == ["alice@example.org"]:
+                raise error
+            return taken(backend, messages)
+
+        for person in (alice, bob):
+            tell([person], key="k", title="t")
+        with monkeypatch.context() as refusing:
+            refusing.setattr(EmailBackend, "send_messages", refuse)
+            tasks.mail_notices()
+        return [one.to[0] for one in mail.outbox]
+
+    return send
+
+
+def nobody(code):
+    return smtplib.SMTPRecipientsRefused({"alice@example.org": (code, b"no")})
+
+
+@pytest.mark.parametrize("error", [nobody(550), smtplib.SMTPDataError(554, b"spam"), ValueError("header")])
+def test_what_is_refused_for_good_is_not_sent_again(send, error):
+    assert send(error) == ["bob@example.org"]
+    assert not Notice.objects.filter(mailed_at=None).exists()
+
+
+@pytest.mark.parametrize("error", [nobody(450), smtplib.SMTPDataError(451, b"later")])
+def test_what_is_refused_for_now_is_tried_again(send, error):
+    assert send(error) == ["bob@example.org"]
+    tasks.mail_notices()
+    assert [one.to[0] for one in mail.outbox] == ["bob@example.org", "alice@example.org"]
