@@ -10,6 +10,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+from django.db.models import F
 from django.utils import timezone
 
 from claims import services
@@ -67,6 +68,7 @@ def _replace(claim: Claim, by: User) -> None:
         key="demo-lidar-seg-2",
     )
     backdate(successor, 3 * HOUR, None)
+    claim.history.filter(old=F("new")).update(at=F("at") - 3 * HOUR)  # the remark that it was asked for
 
 
 def _consent(claim: Claim, by: User) -> None:
