@@ -76,6 +76,16 @@ class WaitsOut(serializers.Serializer[Any]):
     device = TypicalOut(help_text="From the approval to the first device")
 
 
+class TeamApprovalOut(serializers.Serializer[Any]):
+    """Who approves requests of one team, by its approval rules and what the version says itself."""
+
+    team = serializers.CharField(source="team.slug")
+    approval = serializers.ChoiceField(choices=Approval.choices)
+    automatic_devices = serializers.IntegerField(help_text="Up to so many nobody is asked")
+    automatic_duration = SecondsField(allow_null=True)
+    sentence = serializers.CharField()
+
+
 class ProfileOut(serializers.Serializer[Any]):
     """
     A catalogue entry: what it asks of a cluster, its limits, what is free, and whether the asker may request
@@ -99,8 +109,13 @@ class ProfileOut(serializers.Serializer[Any]):
     deliveries = serializers.ListField(
         child=serializers.ChoiceField(choices=Delivery.choices), source="version.deliveries"
     )
-    approval = serializers.ChoiceField(choices=Approval.choices, source="version.approval")
-    approval_sentence = serializers.CharField()
+    approval = serializers.ChoiceField(
+        choices=Approval.choices, source="version.approval", help_text="By the version alone"
+    )
+    approval_sentence = serializers.CharField(help_text="Who approves requests of the asker's teams")
+    approval_of_teams = TeamApprovalOut(
+        many=True, source="who.of_teams", help_text="The same for each team of the asker that may request it"
+    )
     automatic_devices = serializers.IntegerField(source="version.automatic_devices")
     automatic_duration = SecondsField(source="version.automatic_duration", allow_null=True)
     free = serializers.IntegerField(allow_null=True, help_text="Devices that match and are free now")

@@ -41,6 +41,11 @@ class Rule:
         return devices <= self.automatic_devices and (longest is None or duration <= longest)
 
     @property
+    def asks_nobody_at_times(self) -> bool:
+        """Tell whether there are requests that need no approval."""
+        return self.approval == Approval.AUTOMATIC or self.automatic_devices > 0
+
+    @property
     def sentence(self) -> str:
         """Say what needs no approval."""
         values = {"rule": self.name, "most": self.automatic_devices}
@@ -120,6 +125,10 @@ class Rules:
             or self._rows.get((None, version.profile_id))
         )
         return rule_of(found, version)
+
+    def for_any_team(self, version: ProfileVersion) -> Rule:
+        """Return what holds for a team that has no rule of its own."""
+        return rule_of(self._rows.get((None, version.profile_id)), version)
 
     def ruling(
         self, team_id: UUID, asked: Sequence[tuple[ProfileVersion, int]], *, duration: timedelta

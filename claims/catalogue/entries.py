@@ -8,15 +8,15 @@ from decimal import Decimal
 from uuid import UUID
 
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
 
+from claims.approval.rules import Rules
 from claims.catalogue.kinds import DeviceKind, kinds_among
 from claims.catalogue.pricing import prices_of
 from claims.catalogue.sharing import Sharing, sharing_of
 from claims.catalogue.waits import NO_WAITS, Waits, waits
-from claims.models import Approval, Profile, ProfileVersion, Quota, TeamNamespace
+from claims.catalogue.who_approves import WhoApproves, who_approves
+from claims.models import Profile, ProfileVersion, Quota, TeamNamespace
 from claims.request.admin_access import person_problems
-from core.times import duration
 from dra import quota
 from dra.cel import CelError
 from dra.columns import Column
@@ -45,7 +45,7 @@ class CatalogueEntry:
     free: int | None
     total: int | None
     kinds: frozenset[DeviceKind]
-    approval_sentence: str
+    who: WhoApproves
     reason: str  # why it may not be requested, "" if it may
     price: Decimal | None = None
     waits: Waits = NO_WAITS
@@ -72,8 +72,13 @@ class CatalogueEntry:
 
     @property
     def asks_nobody(self) -> bool:
-        """Whether some requests need no approval."""
-        return self.version.approval == Approval.AUTOMATIC or self.version.automatic_devices > 0
+        """Whether some requests of the asker's teams need no approval."""
+        return self.who.asks_nobody
+
+    @property
+    def approval_sentence(self) -> str:
+        """Who approves requests of the asker's teams."""
+        return self.who.sentence
 
     @property
     def products(self) -> list[str]:
@@ -94,8 +99,14 @@ class _Asker:
     user: User
     teams: list[Team]
     clusters: list[Cluster]
+    rules: Rules
     classes: dict[UUID, set[str]] = field(default_factory=dict)
     placed: set[UUID] = field(default_factory=set)  # teams with a namespace somewhere
+
+    def teams_open_to(self, profile: Profile) -> list[Team]:
+        """Return those of the teams that may ask for the profile."""
+        allowed = {team.pk for team in profile.teams.all()}
+        return [team for team in self.teams if not allowed or team.pk in allowed]
 
 
 def catalogue(user: User) -> list[CatalogueEntry]:
@@ -106,7 +117,7 @@ def catalogue(user: User) -> list[CatalogueEntry]:
 def entries(user: User, profiles: Iterable[Profile]) -> list[CatalogueEntry]:
     """Return the entries of these profiles."""
     ids = [profile.pk for profile in profiles]
-    found = Profile.objects.filter(pk__in=ids).select_related("current").prefetch_related("teams")
+    found = Profile.objects.filter(pk__in=ids).select_related("current__profile").prefetch_related("teams")
     by_id = {profile.pk: profile for profile in found}
     asker = _asker(user)
     pictures = {cluster.pk: picture_of(cluster) for cluster in asker.clusters}
@@ -118,30 +129,12 @@ def entries(user: User, profiles: Iterable[Profile]) -> list[CatalogueEntry]:
     ]
 
 
-def approval_sentence(version: ProfileVersion) -> str:
-    """Say who approves, for anybody who might ask."""
-    if version.approval == Approval.AUTOMATIC:
-        return _("No approval needed.")
-    who = {
-        Approval.LEAD: _("A lead of your team approves."),
-        Approval.ADMIN: _("A platform admin approves."),
-        Approval.BOTH: _("A lead of your team approves, then a platform admin."),
-    }[Approval(version.approval)]
-    if not version.automatic_devices:
-        return who
-    most = version.automatic_devices
-    size = ngettext("%d device", "%d devices", most) % most
-    if version.automatic_duration is not None:
-        size = _("%(size)s for %(span)s") % {"size": size, "span": duration(version.automatic_duration)}
-    return _("%(who)s Up to %(size)s needs no approval.") % {"who": who, "size": size}
-
-
 def _asker(user: User) -> _Asker:
     teams = teams_where(user, at_least=Role.MEMBER)
     rows = TeamNamespace.objects.filter(team__in=teams, cluster__enabled=True)
     pairs = list(rows.values_list("team", "cluster"))
     clusters = Cluster.objects.filter(pk__in={cluster for _team, cluster in pairs}).defer("credentials")
-    asker = _Asker(user, teams, list(clusters), placed={team for team, _cluster in pairs})
+    asker = _Asker(user, teams, list(clusters), Rules(teams), placed={team for team, _cluster in pairs})
     quotas = Quota.objects.filter(team__in=teams, devices__gt=0).exclude(device_class="")
     for team, device_class in quotas.values_list("team", "device_class"):
         asker.classes.setdefault(team, set()).add(device_class)
@@ -160,7 +153,7 @@ def _entry(profile: Profile, asker: _Asker, pictures: Mapping[UUID, Picture]) ->
         free=None if unknown else sum(free for free, _total, _kinds in known),
         total=None if unknown else sum(total for _free, total, _kinds in known),
         kinds=frozenset().union(*(kinds for _free, _total, kinds in known)),
-        approval_sentence=approval_sentence(version),
+        who=who_approves(version, asker.teams_open_to(profile), asker.rules),
         reason=_reason(profile, version, asker),
     )
 
@@ -172,8 +165,7 @@ def _reason(profile: Profile, version: ProfileVersion, asker: _Asker) -> str:
         return _("You are a member of no team, so there is nobody you could ask for GPUs for.")
     if problems := person_problems(asker.user, version.spec):
         return problems[0]
-    allowed = {team.pk for team in profile.teams.all()}
-    teams = [team for team in asker.teams if not allowed or team.pk in allowed]
+    teams = asker.teams_open_to(profile)
     if not teams:
         return _("This profile is not open to your teams.")
     teams = [team for team in teams if team.pk in asker.placed]
