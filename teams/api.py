@@ -11,6 +11,7 @@ from rest_framework.views import APIView
 
 from core.paging import Cursor
 from teams.access import asker
+from teams.keyed import KeyedWrites
 from teams.models import ApiToken, Membership, Notice, Team, User
 from teams.notices import mark_read
 from teams.serializers import (
@@ -54,9 +55,10 @@ class TeamViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.Gen
         return TeamDetailOut if self.action == "retrieve" else TeamOut
 
 
-class TokenViewSet(mixins.ListModelMixin, viewsets.GenericViewSet[ApiToken]):
+class TokenViewSet(KeyedWrites, mixins.ListModelMixin, viewsets.GenericViewSet[ApiToken]):
     """The asker's own tokens. There is no way to read the token of somebody else, for anybody."""
 
+    shown_once = frozenset(("token",))
     queryset = ApiToken.objects.none()
     serializer_class = TokenOut
 
@@ -79,7 +81,7 @@ class TokenViewSet(mixins.ListModelMixin, viewsets.GenericViewSet[ApiToken]):
         return Response(status=204)
 
 
-class NoticeViewSet(mixins.ListModelMixin, viewsets.GenericViewSet[Notice]):
+class NoticeViewSet(KeyedWrites, mixins.ListModelMixin, viewsets.GenericViewSet[Notice]):
     """What the portal had to tell the asker, newest first."""
 
     queryset = Notice.objects.none()

@@ -15,6 +15,7 @@ from claims.models import Approval, ApprovalRule
 from claims.services.profiles import require_admin
 from core.paging import Cursor
 from teams.access import asker, team_for
+from teams.keyed import KeyedWrites
 
 
 class ApprovalRuleIn(serializers.Serializer[Any]):
@@ -48,7 +49,7 @@ class ApprovalRuleOut(serializers.ModelSerializer[ApprovalRule]):
 
 
 class ApprovalRuleViewSet(
-    mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[ApprovalRule]
+    KeyedWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[ApprovalRule]
 ):
     """The most specific rule counts; without one, what the version of the profile says."""
 

@@ -14,6 +14,7 @@ from claims.models import Delegation
 from core.errors import Invalid
 from core.paging import Cursor
 from teams.access import asker, people_in, team_for
+from teams.keyed import KeyedWrites
 from teams.models import Role
 
 
@@ -37,7 +38,7 @@ class DelegationOut(serializers.ModelSerializer[Delegation]):
         read_only_fields = fields
 
 
-class DelegationViewSet(mixins.ListModelMixin, viewsets.GenericViewSet[Delegation]):
+class DelegationViewSet(KeyedWrites, mixins.ListModelMixin, viewsets.GenericViewSet[Delegation]):
     """Those that you gave and those that you hold."""
 
     serializer_class = DelegationOut

@@ -21,6 +21,7 @@ from core import idempotency
 from core.errors import Invalid
 from core.paging import Cursor
 from teams.access import asker
+from teams.keyed import KeyedWrites
 
 KEY = OpenApiParameter(
     idempotency.HEADER, str, OpenApiParameter.HEADER, description="The same key always asks once."
@@ -80,8 +81,10 @@ class ApproveExtensionIn(serializers.Serializer[Any]):
     note = serializers.CharField(max_length=500, allow_blank=True, default="")
 
 
-class LifeActions(viewsets.GenericViewSet[Claim]):
+class LifeActions(KeyedWrites, viewsets.GenericViewSet[Claim]):
     """The part of the claims' API that this file is about."""
+
+    keyed_by_service = frozenset(("create", "extend", "resize"))
 
     @extend_schema(request=ExtendIn, responses={201: ExtensionOut}, parameters=[KEY])
     @action(detail=True, methods=["post"])
@@ -142,7 +145,9 @@ class OldestFirst(Cursor):
 
 
 @extend_schema_view(list=extend_schema(description="Wishes for more time that wait for a decision."))
-class ExtensionViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Extension]):
+class ExtensionViewSet(
+    KeyedWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Extension]
+):
     """Wishes for more time. Ask with `claims/{id}/extend/`."""
 
     serializer_class: type[BaseSerializer[Any]] = ExtensionOut

@@ -13,6 +13,7 @@ from claims.api.inputs import SpelledDuration
 from claims.life import many
 from core import idempotency
 from core.errors import Invalid
+from core.schema import KEY
 from teams.access import asker
 from teams.models import User
 
@@ -41,7 +42,7 @@ class OutcomeOut(serializers.Serializer[Any]):
 class ManyView(APIView):
     """Release, withdraw, extend or hand over several claims, each by itself; 200 at most."""
 
-    @extend_schema(request=ManyIn, responses=OutcomeOut(many=True))
+    @extend_schema(request=ManyIn, responses=OutcomeOut(many=True), parameters=[KEY])
     def post(self, request: Request) -> Response:
         user = asker(request)
         asked = ManyIn(data=request.data)

@@ -9,7 +9,6 @@ from rest_framework import serializers, status
 from rest_framework.generics import ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from claims import services
 from claims.api import inputs, outputs
@@ -18,6 +17,7 @@ from claims.observed.outside import Outsider, outside
 from core.errors import Invalid
 from inventory.models import ResourceClaim
 from teams.access import asker
+from teams.keyed import KeyedWrites
 from teams.models import User
 
 
@@ -80,7 +80,7 @@ class OutsideView(ListAPIView[ResourceClaim]):
         return self.get_paginated_response(OutsiderOut(shown, many=True).data)
 
 
-class AdoptView(APIView):
+class AdoptView(KeyedWrites):
     """Make a claim of the portal of one that somebody made by hand. Platform admins only."""
 
     @extend_schema(request=AdoptIn, responses={201: outputs.ClaimOut})

@@ -20,6 +20,7 @@ from claims.catalogue.profile_change import held, proposed, versions_of
 from claims.models import Profile
 from claims.services.profiles import LIMITS, require_admin
 from teams.access import asker
+from teams.keyed import KeyedWrites
 
 DRY_RUN = OpenApiParameter("dry_run", bool, description="Only say what would change.")
 
@@ -30,7 +31,9 @@ SAVED = PolymorphicProxySerializer(
 )
 
 
-class ProfileViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Profile]):
+class ProfileViewSet(
+    KeyedWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Profile]
+):
     """Profiles that the asker may see."""
 
     serializer_class = shapes.ProfileOut

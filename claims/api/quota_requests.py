@@ -15,6 +15,7 @@ from claims.api.quota_outputs import QuotaRequestOut
 from claims.models import QuotaRequest
 from core import idempotency
 from teams.access import asker, team_for
+from teams.keyed import KeyedWrites
 from teams.models import Role
 
 KEY = OpenApiParameter(
@@ -26,10 +27,11 @@ KEY = OpenApiParameter(
 
 
 class QuotaRequestViewSet(
-    mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[QuotaRequest]
+    KeyedWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[QuotaRequest]
 ):
     """Requests for more quota of the asker's teams, with their answers."""
 
+    keyed_by_service = frozenset(("create",))
     serializer_class = QuotaRequestOut
     queryset = QuotaRequest.objects.none()
 

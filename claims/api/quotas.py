@@ -14,9 +14,12 @@ from claims.models import Quota
 from claims.quota.parts import parts_of
 from claims.quota.quotas import standing_of
 from teams.access import asker, team_for
+from teams.keyed import KeyedWrites
 
 
-class QuotaViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Quota]):
+class QuotaViewSet(
+    KeyedWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Quota]
+):
     """Quotas of the asker's teams."""
 
     serializer_class = quota_outputs.QuotaOut

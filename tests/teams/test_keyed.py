@@ -1,0 +1,136 @@
+"""What an Idempotency-Key does to a write of the API."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+from rest_framework.test import APIClient
+
+from teams import keyed
+from teams.models import ApiToken, KeptAnswer
+from tests.factories import make_user
+from usage.models import Rate
+
+pytestmark = pytest.mark.django_db
+
+RATES, TOKENS = "/api/v1/rates/", "/api/v1/tokens/"
+RATE = {"title": "H100", "per_hour": "2.5", "currency": "EUR", "valid_from": "2026-12-01T00:00:00Z"}
+
+
+def api_of(user):
+    api = APIClient()
+    api.force_login(user)
+    return api
+
+
+@pytest.fixture
+def root():
+    return make_user("root", admin=True)
+
+
+@pytest.fixture
+def api(root):
+    return api_of(root)
+
+
+def send(api, body=RATE, key="k", address=RATES):
+    return api.post(address, body, format="json", headers={"Idempotency-Key": key})
+
+
+def test_sent_twice_it_is_done_once_and_answered_twice(api):
+    first, second = send(api), send(api)
+    assert (first.status_code, second.status_code) == (201, 201)
+    assert first.json() == second.json()
+    assert Rate.objects.count() == 1
+
+
+def test_without_a_key_it_is_done_twice(api):
+    for _ in range(2):
+        assert api.post(RATES, RATE, format="json").status_code == 201
+    assert Rate.objects.count() == 2
+    assert not KeptAnswer.objects.exists()
+
+
+def test_another_key_and_another_person_are_others(api, root):
+    send(api)
+    send(api, key="other")
+    send(api_of(make_user("second", admin=True)))
+    assert Rate.objects.count() == 3
+
+
+def test_the_same_key_at_another_address_is_another_write(api):
+    assert send(api).status_code == 201
+    assert send(api, {"title": "ci"}, address=TOKENS).status_code == 201
+
+
+def test_something_else_under_the_same_key_is_422(api):
+    send(api)
+    refused = send(api, RATE | {"title": "A100"})
+    assert refused.status_code == 422
+    assert "Something else was sent with this Idempotency-Key before" in refused.json()["detail"]
+    assert Rate.objects.get().title == "H100"
+
+
+def test_a_key_that_cannot_be_kept_is_422(api):
+    assert send(api, key="k" * 81).status_code == 422
+    assert not Rate.objects.exists()
+
+
+def test_what_was_refused_may_be_sent_again(api, root):
+    bad = RATE | {"currency": "euros"}
+    assert send(api, bad).status_code == 422
+    assert not KeptAnswer.objects.exists()
+    assert send(api).status_code == 201
+
+
+def test_what_is_being_worked_on_is_not_begun_again(api, monkeypatch):
+    send(api)
+    KeptAnswer.objects.update(status=None, answer="")
+    assert send(api).status_code == 409
+    assert Rate.objects.count() == 1
+
+
+def test_what_was_given_up_is_taken_over(api):
+    send(api)
+    Rate.objects.all().delete()
+    KeptAnswer.objects.update(
+        status=None, answer="", at=timezone.now() - keyed.ABANDONED - timedelta(seconds=1)
+    )
+    assert send(api).status_code == 201
+    assert Rate.objects.count() == 1
+
+
+def test_a_day_later_the_key_is_free(api):
+    send(api)
+    KeptAnswer.objects.update(at=timezone.now() - keyed.KEPT - timedelta(seconds=1))
+    assert send(api).status_code == 201
+    assert Rate.objects.count() == 2
+    assert KeptAnswer.objects.count() == 1
+
+
+def test_a_token_is_made_once_and_its_text_is_kept_nowhere(api, root):
+    made = send(api, {"title": "ci"}, address=TOKENS).json()
+    again = send(api, {"title": "ci"}, address=TOKENS)
+    assert again.status_code == 409
+    assert again.json()["answered"]["id"] == made["id"]
+    assert "token" not in again.json()["answered"]
+    assert ApiToken.objects.filter(user=root).count() == 1
+    assert made["token"] not in KeptAnswer.objects.get().answer
+
+
+def test_a_profile_is_made_once_and_answered_twice(api):
+    spec = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}]}}
+    body = {"slug": "new-one", "title": "New one", "spec": spec}
+    first, second = (send(api, body, address="/api/v1/profiles/") for _ in range(2))
+    assert (first.status_code, second.status_code) == (201, 201)
+    assert first.json() == second.json()
+    assert send(api, body, key="other", address="/api/v1/profiles/").status_code == 409
+
+
+def test_a_retired_profile_is_not_retired_again_by_an_old_message(api):
+    spec = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}]}}
+    send(api, {"slug": "new-one", "title": "New one", "spec": spec}, address="/api/v1/profiles/")
+    assert send(api, {}, address="/api/v1/profiles/new-one/retire/").status_code == 200
+    assert send(api, {}, address="/api/v1/profiles/new-one/restore/").status_code == 200
+    assert send(api, {}, address="/api/v1/profiles/new-one/retire/").status_code == 200
+    assert api.get("/api/v1/profiles/new-one/").json()["retired_at"] is None
