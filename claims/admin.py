@@ -1,7 +1,8 @@
 """
 Django admin for platform admins. Claims and their history can be looked at, no more: the services move them.
 
-Profiles and quotas are changed on their pages, which check what is saved; here is what they have no page for.
+Profiles, quotas, rules and reasons are changed on their pages, which check what is saved; here is what has no
+page.
 """
 
 from typing import Any
@@ -16,7 +17,6 @@ from claims.models import (
     Profile,
     ProfileVersion,
     Quota,
-    ReasonTemplate,
     TeamNamespace,
     Transition,
 )
@@ -98,12 +98,3 @@ class TeamNamespaceAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     list_display = ("team", "cluster", "namespace")
     list_filter = ("cluster", "team")
     list_select_related = ("team", "cluster")
-
-
-@admin.register(ReasonTemplate)
-class ReasonTemplateAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """Reasons to deny, ready to use; there is no other page for them."""
-
-    list_display = ("title", "team", "text")
-    list_filter = ("team",)
-    list_select_related = ("team",)

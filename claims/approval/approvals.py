@@ -56,10 +56,14 @@ class Desk:
         return found
 
     @property
+    def leads(self) -> set[UUID]:
+        """The teams that the person leads."""
+        return {team for team, role in self._roles.items() if role.rank >= Role.LEAD.rank}
+
+    @property
     def teams(self) -> set[UUID]:
         """The teams in which the person decides as a lead, or in the place of one."""
-        led = {team for team, role in self._roles.items() if role.rank >= Role.LEAD.rank}
-        return led | set(self._stands_for)
+        return self.leads | set(self._stands_for)
 
     def is_of(self, team: UUID) -> bool:
         """Tell whether the person is of the team, in whatever role."""

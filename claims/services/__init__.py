@@ -25,6 +25,7 @@ from claims.services.quota_requests import (
     withdraw_quota_request,
 )
 from claims.services.quotas import set_quota
+from claims.services.reasons import remove_reason, save_reason
 from claims.services.request import request_claim
 from claims.services.resize import resize
 from claims.services.shorten import shorten
@@ -52,6 +53,7 @@ __all__ = [
     "label_again",
     "plan_import",
     "release",
+    "remove_reason",
     "remove_rule",
     "replace_spec",
     "request_claim",
@@ -60,6 +62,7 @@ __all__ = [
     "retire_profile",
     "save_draft",
     "save_profile",
+    "save_reason",
     "save_rule",
     "set_quota",
     "shorten",

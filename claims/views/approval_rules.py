@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
@@ -74,6 +75,7 @@ def approval_rules(request: HttpRequest) -> HttpResponseBase:
         sort="team",
     )
     empty = {
+        "undecided": settings.REQUEST_TTL,
         "empty_icon": "route",
         "empty_title": _("No rules"),
         "empty_text": _("0 rules: every profile says itself who decides on it."),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from django.db.models import Count, Q
 from django.utils.translation import gettext as _
@@ -10,11 +10,11 @@ from django.utils.translation import ngettext
 
 from claims.approval.approvals import ruling_on
 from claims.approval.past_use import past_use
+from claims.approval.reserved import Reserved, reserved_in
 from claims.approval.rules import whom
 from claims.catalogue.kinds import DeviceKind, kinds_for
 from claims.catalogue.pricing import prices_of
 from claims.models import Claim
-from claims.quota.quotas import Standing, rows_for, standing_of
 from claims.request.offers import offers_for
 from claims.states import FINAL, ClaimState
 from claims.views.funnel import FunnelRow, funnel_of
@@ -27,20 +27,8 @@ REMEMBERED = 5  # earlier claims of the person that are looked at
 
 
 @dataclass(frozen=True)
-class QuotaImpact:
-    """A quota in which this request already counts as reserved: `this` of it is the request."""
-
-    standing: Standing
-    this: int
-
-    @property
-    def others(self) -> Standing:
-        return replace(self.standing, reserved=self.standing.reserved - self.this)
-
-
-@dataclass(frozen=True)
 class Impact:
-    quotas: list[QuotaImpact]
+    quotas: list[Reserved]
     match: match.Preview
     funnel: list[FunnelRow]
     kinds: frozenset[DeviceKind]
@@ -63,7 +51,7 @@ def impact_of(claim: Claim) -> Impact:
     kinds = kinds_for(claim.cluster_id, picture, claim.spec)
     cheaper, slug = cheaper_than(claim, picture, kinds)
     return Impact(
-        quotas=quotas_of(claim),
+        quotas=reserved_in(claim),
         match=found,
         funnel=funnel_of(found),
         kinds=kinds,
@@ -77,26 +65,6 @@ def impact_of(claim: Claim) -> Impact:
         why=(ruling.word or _("sent back"), ruling.sentence if ruling.word else _("The cluster refused it.")),
         who=whom(ruling.approval),
     )
-
-
-def quotas_of(claim: Claim) -> list[QuotaImpact]:
-    charge = {row.device_class: row.devices for row in claim.charges.all()}
-    named = claim.alternatives.select_related("profile_version__profile")
-    profiles = {one.profile_version.profile: one.devices for one in named}
-    profiles = profiles or {claim.profile_version.profile: claim.devices * claim.parallel}
-    rows = rows_for(team=claim.team, charge=charge, profiles=profiles)
-    by_profile = {profile.pk: devices for profile, devices in profiles.items()}
-    return [
-        QuotaImpact(
-            each,
-            by_profile[each.quota.profile_id]
-            if each.quota.profile_id
-            else charge.get(each.quota.device_class, 0)
-            if each.quota.device_class
-            else claim.parallel,
-        )
-        for each in standing_of(rows)
-    ]
 
 
 def share_of(claim: Claim, found: match.Preview) -> str:
@@ -139,8 +107,12 @@ def cheaper_than(claim: Claim, picture: Picture, kinds: frozenset[DeviceKind]) -
         "percent": round(100 - 100 * best[0] / (own * claim.devices)),
         "free": best[1].free,
     }
-    said = _("%(title)s costs %(percent)d %% less and fits now; %(free)d of its devices are free.") % values
-    return said, best[1].profile.slug
+    said = ngettext(
+        "%(title)s costs %(percent)d %% less and fits now; %(free)d of its devices is free.",
+        "%(title)s costs %(percent)d %% less and fits now; %(free)d of its devices are free.",
+        best[1].free,
+    )
+    return said % values, best[1].profile.slug
 
 
 def others_waiting(claim: Claim) -> str:

@@ -44,6 +44,7 @@ def list_of(request: HttpRequest) -> dict[str, Any]:
         "sought": any((sought.words, sought.team, sought.profile)),
         "teams": Team.objects.visible_to(user),
         "profiles": Profile.objects.visible_to(user),
+        "keeps_reasons": user.is_superuser or bool(inbox.desk.leads),
     }
 
 

@@ -1,0 +1,174 @@
+"""Reasons to deny that are ready to use: who keeps which, their pages, their API."""
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+from rest_framework.test import APIClient
+
+from claims import services
+from claims.approval.reasons import reasons_for
+from claims.models import ReasonTemplate
+from core.errors import Forbidden, Invalid
+from tests.factories import make_team
+
+pytestmark = pytest.mark.django_db
+
+LIST, NEW, API = reverse("claims:reasons"), reverse("claims:reason_new"), "/api/v1/approval-reasons/"
+SENT = {"title": "Move", "text": "The cluster moves that week.", "team": "vision"}
+
+
+def page(name, row):
+    return reverse(f"claims:{name}", args=[row.pk])
+
+
+@pytest.fixture
+def everybody(db):
+    return ReasonTemplate.objects.create(title="Budget", text="The budget of the year is spent.")
+
+
+@pytest.fixture
+def own(vision):
+    return ReasonTemplate.objects.create(title="Move", text="The cluster moves that week.", team=vision)
+
+
+@pytest.fixture
+def theirs(db):
+    return ReasonTemplate.objects.create(title="Theirs", text="No.", team=make_team("nlp"))
+
+
+def titles(team):
+    return [one.title for one in reasons_for(team)][:-4]  # the last four come with the product
+
+
+def test_what_a_team_is_offered(vision, everybody, own, theirs):
+    assert titles(vision) == ["Budget", "Move"]
+    assert titles(None) == ["Budget"]
+
+
+def test_a_lead_keeps_those_of_the_team(client, lena, vision, everybody, own, theirs):
+    client.force_login(lena)
+    shown = client.get(LIST).text
+    assert page("reason", own) in shown
+    assert page("reason", everybody) not in shown
+    assert page("reason", theirs) not in shown
+    assert "Smaller devices do" in shown
+    sent = SENT | {"title": "Full", "text": "No node has room that week."}
+    assert "“Full” is saved." in client.post(NEW, sent, follow=True).text
+    assert titles(vision) == ["Budget", "Full", "Move"]
+    client.post(page("reason", own), SENT | {"text": "It moves."})
+    own.refresh_from_db()
+    assert own.text == "It moves."
+    assert (
+        "It is no longer offered to those who decide in vision."
+        in client.get(page("reason_remove", own)).text
+    )
+    assert "“Move” is removed." in client.post(page("reason_remove", own), follow=True).text
+    assert titles(vision) == ["Budget", "Full"]
+
+
+def test_a_lead_keeps_none_for_everybody_and_none_of_others(client, lena, everybody, own, theirs):
+    client.force_login(lena)
+    for row in (everybody, theirs):
+        assert client.get(page("reason", row)).status_code == 404
+        assert client.post(page("reason_remove", row)).status_code == 404
+    assert client.post(NEW, SENT | {"team": "nlp"}).status_code == 422
+    assert client.post(NEW, SENT | {"team": ""}).status_code == 422
+    assert ReasonTemplate.objects.count() == 3
+    with pytest.raises(Forbidden):
+        services.save_reason(by=lena, title="All", text="No.", reason=everybody)
+    with pytest.raises(Forbidden):
+        services.save_reason(by=lena, title="Mine", text="No.", team=own.team, reason=everybody)
+
+
+def test_platform_admins_keep_every_one(client, root, vision, everybody, own, theirs):
+    client.force_login(root)
+    shown = client.get(LIST).text
+    assert all(page("reason", row) in shown for row in (everybody, own, theirs))
+    client.post(NEW, {"title": "Holiday", "text": "Nobody watches it.", "team": ""})
+    assert titles(vision) == ["Budget", "Holiday", "Move"]
+
+
+def test_who_leads_no_team_keeps_none(client, alice, bob, eve, own):
+    for person in (alice, bob, eve):
+        client.force_login(person)
+        for address in (LIST, NEW, page("reason", own), page("reason_remove", own)):
+            assert client.get(address).status_code == 403
+        assert "approvals/reasons/" not in client.get(reverse("claims:approvals")).text
+
+
+def test_those_who_keep_them_find_them_from_the_inbox(client, root, lena, vision):
+    for person in (root, lena):
+        client.force_login(person)
+        assert f'href="{LIST}"' in client.get(reverse("claims:approvals")).text
+    client.force_login(root)
+    rules = client.get(reverse("claims:approval_rules")).text
+    assert f'href="{LIST}"' in rules
+    assert "stops reserving quota after 7 d" in rules
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"title": ""}, {"text": " "}, {"title": "x" * 81}, {"text": "x" * 501}, {"team": "nowhere"}]
+)
+def test_what_is_wrong_is_said_and_kept_in_the_form(client, lena, vision, wrong):
+    client.force_login(lena)
+    assert client.post(NEW, SENT | wrong).status_code == 422
+    assert not ReasonTemplate.objects.exists()
+
+
+def test_one_title_stands_for_one_reason_of_a_team(client, lena, own, theirs):
+    client.force_login(lena)
+    again = client.post(NEW, SENT | {"text": "Something else."})
+    assert again.status_code == 422
+    assert "There is a reason “Move” already." in again.text
+    same = services.save_reason(by=lena, title="Move", text=own.text, team=own.team)
+    assert same == own  # a double click makes one
+    other = services.save_reason(by=lena, title="Theirs", text="Ours.", team=own.team)
+    with pytest.raises(Invalid, match="already"):
+        services.save_reason(by=lena, title="Move", text=own.text, team=own.team, reason=other)
+
+
+def test_the_list_costs_the_same_for_one_and_for_many(client, lena, vision, own):
+    client.force_login(lena)
+    client.get(LIST)
+    with CaptureQueriesContext(connection) as one:
+        client.get(LIST)
+    for number in range(20):
+        ReasonTemplate.objects.create(title=f"r{number}", text="No.", team=vision)
+    with CaptureQueriesContext(connection) as many:
+        client.get(LIST)
+    assert len(many) == len(one)
+
+
+def test_the_list_is_taken_along_as_csv(client, lena, own):
+    client.force_login(lena)
+    answer = client.get(LIST, {"format": "csv"})
+    assert answer["Content-Type"].startswith("text/csv")
+    assert "Move,vision,The cluster moves that week." in b"".join(answer).decode()
+
+
+def test_removing_asks_first_and_only_a_post_does_it(client, lena, own):
+    client.force_login(lena)
+    assert client.get(page("reason_remove", own)).status_code == 200
+    assert client.put(page("reason_remove", own)).status_code == 405
+    assert ReasonTemplate.objects.filter(pk=own.pk).exists()
+
+
+def test_the_api_keeps_them_too(root, lena, bob, eve, vision, theirs):
+    def api(user):
+        made = APIClient()
+        made.force_login(user)
+        return made
+
+    made = api(lena).post(API, SENT, format="json")
+    assert (made.status_code, made.json()["team"]) == (201, "vision")
+    address = f"{API}{made.json()['id']}/"
+    assert [one["title"] for one in api(lena).get(API).json()["results"]] == ["Move"]
+    assert [one["title"] for one in api(root).get(API).json()["results"]] == ["Move", "Theirs"]
+    assert api(lena).put(address, SENT | {"text": "It moves."}, format="json").json()["text"] == "It moves."
+    assert api(lena).post(API, SENT | {"team": ""}, format="json").status_code == 403
+    assert api(bob).post(API, SENT, format="json").status_code == 403
+    assert api(eve).post(API, SENT, format="json").status_code == 404
+    assert api(bob).get(address).status_code == 404
+    assert api(lena).delete(f"{API}{theirs.pk}/").status_code == 404
+    assert api(lena).delete(address).status_code == 204

@@ -1,0 +1,259 @@
+"""Several wishes of every kind at once: the page, the API, and that each is decided by itself."""
+
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+from django.utils import timezone
+from rest_framework.test import APIClient
+
+from claims import services
+from claims.models import Answer, Approval, ApprovalRule, Extension, Quota, QuotaRequest
+from claims.states import ClaimState
+from tests.factories import make_claim
+
+pytestmark = pytest.mark.django_db
+
+BULK, INBOX = reverse("claims:bulk"), reverse("claims:approvals")
+API = "/api/v1/approvals/decide/"
+DAY = timedelta(days=1)
+
+
+@pytest.fixture
+def claim(ask):
+    return ask(name="sam2", devices=2)
+
+
+@pytest.fixture
+def held(vision, fra, train, alice):
+    return make_claim(
+        vision, by=alice, cluster=fra, profile=train, devices=2, name="held",
+        state=ClaimState.PROVISIONED, expires_at=timezone.now() + DAY, decided_at=timezone.now(),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def longer(held, alice):
+    return Extension.objects.create(
+        claim=held, asked_by=alice, key="x", was=held.expires_at, until=held.expires_at + 2 * DAY
+    )
+
+
+@pytest.fixture
+def more(vision, alice, quota):
+    return QuotaRequest.objects.create(
+        team=vision, asked_by=alice, key="q", device_class="gpu.nvidia.com", devices=12
+    )
+
+
+@pytest.fixture
+def mixed(claim, longer, more):
+    return {"claim": [claim.pk], "extension": [longer.pk], "quota": [more.pk]}
+
+
+def sent(mixed, claim, answer="approve", **more):
+    return mixed | {"answer": answer, f"spec_hash_{claim.pk}": claim.spec_hash} | more
+
+
+def answers(claim, longer, more):
+    for row in (claim, longer, more):
+        row.refresh_from_db()
+    return claim.state, longer.answer, more.answer
+
+
+def test_the_inbox_lets_every_kind_be_chosen_that_waits_for_the_reader(client, root, lena, mixed):
+    client.force_login(lena)
+    page = client.get(INBOX).text
+    assert f'name="claim" value="{mixed["claim"][0]}"' in page
+    assert f'name="extension" value="{mixed["extension"][0]}"' in page
+    assert 'name="quota"' not in page  # platform admins decide on quota
+    client.force_login(root)
+    assert f'name="quota" value="{mixed["quota"][0]}"' in client.get(INBOX).text
+
+
+def test_the_preview_says_of_each_what_will_happen_and_what_they_come_to(client, root, mixed, longer):
+    client.force_login(root)
+    page = " ".join(client.get(BULK, mixed).text.split())
+    assert "gpu.nvidia.com: 2 → 4 of 8 taken" in page
+    assert "2 d longer" in page
+    assert "Limit of gpu.nvidia.com: 8 → 12, for good." in page
+    assert "3 requests, 2 devices" in page
+    assert "vision: 2 of the 4 taken of 8 gpu.nvidia.com are these." in page
+    assert "vision: 2 devices of gpu.nvidia.com are kept longer, 96 device-hours in all." in page
+    assert "vision: the limit of gpu.nvidia.com goes from 8 to 12." in page
+
+
+def test_the_preview_says_who_cannot_be_decided_and_why(client, lena, mixed):
+    client.force_login(lena)
+    page = client.get(BULK, mixed).text
+    assert "Only a platform admin decides on quota." in page
+    assert 'name="quota"' not in page
+    assert "3 are chosen; on the others you cannot decide." in page
+
+
+def test_one_s_own_wish_is_not_decided(client, lena, held, claim):
+    own = Extension.objects.create(
+        claim=held, asked_by=lena, key="o", was=held.expires_at, until=held.expires_at + DAY
+    )
+    client.force_login(lena)
+    chosen = {"claim": [claim.pk], "extension": [own.pk]}
+    assert "This is your own request; somebody else has to decide on it." in client.get(BULK, chosen).text
+    answer = client.post(BULK, sent(chosen, claim))
+    assert answer.status_code == 409
+    assert "1 of 2 is decided." in answer.text
+    own.refresh_from_db()
+    assert own.answer == Answer.WAITING
+
+
+def test_the_preview_warns_of_what_cannot_be_approved(client, root, quota, longer, more):
+    Quota.objects.filter(pk=quota.pk).update(devices=20)
+    type(longer.claim).objects.filter(pk=longer.claim_id).update(state=ClaimState.RELEASED)
+    client.force_login(root)
+    page = client.get(BULK, {"extension": [longer.pk], "quota": [more.pk]}).text
+    assert "It has ended; there is nothing left to extend." in page
+    assert "The team may have 20 already; there is nothing left to approve." in page
+
+
+def test_the_preview_says_of_two_steps_that_one_follows(client, lena, vision, claim):
+    ApprovalRule.objects.create(team=vision, approval=Approval.BOTH)
+    client.force_login(lena)
+    assert "You consent; then a platform admin decides." in client.get(BULK, {"claim": [claim.pk]}).text
+    answer = client.post(BULK, sent({"claim": [claim.pk]}, claim))
+    assert "You consented; a platform admin decides now." in answer.text
+    claim.refresh_from_db()
+    assert claim.state == ClaimState.REQUESTED
+
+
+def test_every_kind_is_approved_and_sent_twice_it_is_decided_once(client, root, mixed, claim, longer, more):
+    client.force_login(root)
+    first = client.post(BULK, sent(mixed, claim, note="Fine."))
+    assert first.status_code == 200
+    assert "3 of 3 are decided." in first.text
+    assert answers(claim, longer, more) == (ClaimState.APPROVED, Answer.APPROVED, Answer.APPROVED)
+    assert (longer.decision_note, longer.claim.expires_at) == ("Fine.", longer.until)
+    assert Quota.objects.get().devices == 12
+    steps = claim.history.count()
+    assert client.post(BULK, sent(mixed, claim, note="Fine.")).status_code == 200
+    claim.refresh_from_db()
+    assert claim.history.count() == steps
+    assert Quota.objects.get().devices == 12
+
+
+def test_every_kind_is_denied_with_one_reason(client, root, mixed, claim, longer, more):
+    client.force_login(root)
+    assert client.post(BULK, sent(mixed, claim, "deny")).status_code == 422
+    assert answers(claim, longer, more) == (ClaimState.REQUESTED, Answer.WAITING, Answer.WAITING)
+    answer = client.post(BULK, sent(mixed, claim, "deny", note="The cluster moves."))
+    assert "3 of 3 are denied." in answer.text
+    assert answers(claim, longer, more) == (ClaimState.DENIED, Answer.DENIED, Answer.DENIED)
+    assert {row.decision_note for row in (claim, longer, more)} == {"The cluster moves."}
+
+
+def test_one_that_is_refused_does_not_stop_the_others(client, root, lena, mixed, claim, longer, more):
+    services.deny(claim=claim, by=lena, reason="No.")
+    client.force_login(root)
+    answer = client.post(BULK, sent(mixed, claim))
+    assert answer.status_code == 409
+    assert "lena was first and denied sam2" in answer.text
+    assert "2 of 3 are decided." in answer.text
+    assert answers(claim, longer, more) == (ClaimState.DENIED, Answer.APPROVED, Answer.APPROVED)
+
+
+def test_outsiders_know_of_none_and_viewers_decide_on_none(client, eve, bob, mixed, claim, longer, more):
+    client.force_login(eve)
+    page = client.get(BULK, mixed).text
+    assert "Nothing is chosen" in page
+    assert "held" not in page
+    client.post(BULK, sent(mixed, claim))
+    client.force_login(bob)
+    assert client.post(BULK, sent(mixed, claim)).status_code == 409
+    assert answers(claim, longer, more) == (ClaimState.REQUESTED, Answer.WAITING, Answer.WAITING)
+
+
+def test_what_is_no_id_is_left_out_and_too_many_are_refused(client, root, claim):
+    client.force_login(root)
+    assert "sam2" in client.get(BULK, {"claim": ["x", claim.pk], "quota": ["…"]}).text
+    many = [f"00000000-0000-0000-0000-{number:012}" for number in range(51)]
+    refused = client.get(BULK, {"extension": many})
+    assert refused.status_code == 422
+    assert "51 are chosen; at most 50 can be decided at once." in refused.text
+    assert client.put(BULK).status_code == 405
+
+
+def test_a_reason_of_the_team_is_ready_to_use(client, lena, mixed):
+    client.force_login(lena)
+    assert "Smaller devices do" in client.get(BULK, mixed).text
+
+
+def test_extensions_cost_the_same_number_of_queries_each_time(client, root, vision, fra, train, alice):
+    def extensions(count):
+        return [
+            Extension.objects.create(
+                claim=claim, asked_by=alice, key=str(claim.pk), was=claim.expires_at,
+                until=claim.expires_at + DAY,
+            ).pk
+            for claim in (
+                make_claim(vision, by=alice, cluster=fra, profile=train, state=ClaimState.PROVISIONED,
+                           expires_at=timezone.now() + DAY)
+                for _ in range(count)
+            )
+        ]  # fmt: skip
+
+    client.force_login(root)
+    few, many = extensions(1), extensions(9)
+    client.get(BULK, {"extension": few})
+    with CaptureQueriesContext(connection) as one:
+        client.get(BULK, {"extension": few})
+    with CaptureQueriesContext(connection) as nine:
+        client.get(BULK, {"extension": many})
+    assert len(nine) - len(one) <= 8  # whether each is being replaced
+
+
+# The API
+
+
+def api_of(user):
+    api = APIClient()
+    api.force_login(user)
+    return api
+
+
+def wishes(mixed, claim):
+    return [
+        {"kind": "claim", "id": str(claim.pk), "spec_hash": claim.spec_hash},
+        {"kind": "extension", "id": str(mixed["extension"][0])},
+        {"kind": "quota", "id": str(mixed["quota"][0])},
+    ]
+
+
+def test_the_api_previews_and_decides(root, mixed, claim, longer, more):
+    body = {"answer": "approve", "wishes": wishes(mixed, claim)}
+    shown = api_of(root).post(API, body | {"preview": True}, format="json").json()
+    assert {one["kind"] for one in shown["results"]} == {"claim", "extension", "quota"}
+    assert "vision: the limit of gpu.nvidia.com goes from 8 to 12." in shown["together"]
+    assert answers(claim, longer, more) == (ClaimState.REQUESTED, Answer.WAITING, Answer.WAITING)
+    done = api_of(root).post(API, body, format="json", headers={"Idempotency-Key": "k"})
+    assert done.status_code == 200
+    assert [one["done"] for one in done.json()["results"]] == [True, True, True]
+    again = api_of(root).post(API, body, format="json", headers={"Idempotency-Key": "k"})
+    assert again.json() == done.json()
+
+
+def test_the_api_says_of_each_why_not(lena, eve, mixed, claim, longer, more):
+    body = {"answer": "approve", "wishes": wishes(mixed, claim)}
+    body["wishes"][0]["spec_hash"] = "0" * 64
+    told = {one["kind"]: one for one in api_of(lena).post(API, body, format="json").json()["results"]}
+    assert (told["claim"]["done"], told["claim"]["code"]) == (False, "conflict")
+    assert (told["quota"]["done"], told["quota"]["code"]) == (False, "forbidden")
+    assert told["extension"]["done"]
+    assert api_of(eve).post(API, body, format="json").json()["results"] == []
+
+
+def test_the_api_denies_only_with_a_reason(lena, mixed, claim, longer, more):
+    body = {"answer": "deny", "wishes": wishes(mixed, claim)}
+    assert api_of(lena).post(API, body, format="json").status_code == 422
+    assert api_of(lena).post(API, body | {"note": "No."}, format="json").status_code == 200
+    assert answers(claim, longer, more) == (ClaimState.DENIED, Answer.DENIED, Answer.WAITING)
+    assert api_of(lena).post(API, {"answer": "perhaps", "wishes": []}, format="json").status_code == 422
