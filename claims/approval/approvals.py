@@ -170,20 +170,27 @@ def ruling_on(claim: Claim) -> Ruling:
     return Rules([claim.team_id]).on(claim)
 
 
-def rule_for_all(asked: Sequence[tuple[ProfileVersion, int]], *, team: Team, duration: timedelta) -> str:
+def rule_for_all(
+    asked: Sequence[tuple[ProfileVersion, int]], *, team: Team, duration: timedelta, together: bool = False
+) -> str:
     """
     Return the sentence of the rule that approves all of these profiles, each with so many devices, for so
     long at once; "" if a person decides.
     """
-    ruling = ruling_for(team, asked, duration=duration)
+    ruling = ruling_for(team, asked, duration=duration, together=together)
     return ruling.sentence if ruling.automatic else ""
 
 
 def route_for(
-    *, by: User, team: Team, asked: Sequence[tuple[ProfileVersion, int]], duration: timedelta
+    *,
+    by: User,
+    team: Team,
+    asked: Sequence[tuple[ProfileVersion, int]],
+    duration: timedelta,
+    together: bool = False,
 ) -> Route:
     """Return how a request of `by` would be decided, and by whom; `asked` as in `rule_for_all`."""
-    ruling = ruling_for(team, asked, duration=duration)
+    ruling = ruling_for(team, asked, duration=duration, together=together)
     if ruling.automatic:
         return Route(automatic=True, sentence=ruling.sentence, rule=ruling.sentence)
     leads = able(deciders(team, Approval.LEAD, by), by, ruling)

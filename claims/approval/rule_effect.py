@@ -90,7 +90,7 @@ def _past(rule: ApprovalRule) -> tuple[Counter[Approval], Counter[Approval]]:
         if rule.profile_id and not _names(parts, rule.profile_id):
             continue
         for known, counted in ((rules, now), (changed, then)):
-            ruling = known.ruling(claim.team_id, parts, duration=claim.duration)
+            ruling = known.on(claim)
             counted[Approval.AUTOMATIC if ruling.automatic else ruling.approval] += 1
     return now, then
 

@@ -7,6 +7,7 @@ what the version of the profile says itself.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -131,10 +132,23 @@ class Rules:
         return rule_of(self._rows.get((None, version.profile_id)), version)
 
     def ruling(
-        self, team_id: UUID, asked: Sequence[tuple[ProfileVersion, int]], *, duration: timedelta
+        self,
+        team_id: UUID,
+        asked: Sequence[tuple[ProfileVersion, int]],
+        *,
+        duration: timedelta,
+        together: bool = False,
     ) -> Ruling:
-        """`asked` is every profile of a request, each with its devices of all claims together."""
+        """
+        `asked` is every profile of a request, each with its devices of all claims. Where all of them are
+        taken `together`, a rule for several of them lets through so many devices of these in all.
+        """
         parts = [(self.rule(team_id, version), devices) for version, devices in asked]
+        if together:
+            of_rule: Counter[Rule] = Counter()
+            for rule, devices in parts:
+                of_rule[rule] += devices
+            parts = [(rule, of_rule[rule]) for rule, _devices in parts]
         objecting = [one for one in parts if not one[0].lets_through(devices=one[1], duration=duration)]
         rule, devices = max(objecting or parts, key=lambda one: STRICTNESS[one[0].approval])
         word, sentence = rule.objection(devices=devices, duration=duration)
@@ -150,7 +164,9 @@ class Rules:
 
     def on(self, claim: Claim) -> Ruling:
         """Return what holds for a claim as it stands; reads its version, profile and alternatives."""
-        return self.ruling(claim.team_id, asked_of(claim), duration=claim.duration)
+        return self.ruling(
+            claim.team_id, asked_of(claim), duration=claim.duration, together=are_together(claim)
+        )
 
 
 def rule_of(row: ApprovalRule | None, version: ProfileVersion) -> Rule:
@@ -201,6 +217,17 @@ def asked_of(claim: Claim) -> list[tuple[ProfileVersion, int]]:
     return several or [(claim.profile_version, claim.devices * claim.parallel)]
 
 
-def ruling_for(team: Team, asked: Sequence[tuple[ProfileVersion, int]], *, duration: timedelta) -> Ruling:
+def are_together(claim: Claim) -> bool:
+    """Tell whether the claim takes all of its profiles, and not the first that fits."""
+    return any(one.together for one in claim.alternatives.all())
+
+
+def ruling_for(
+    team: Team,
+    asked: Sequence[tuple[ProfileVersion, int]],
+    *,
+    duration: timedelta,
+    together: bool = False,
+) -> Ruling:
     """Return the ruling on one request; one query."""
-    return Rules([team]).ruling(team.pk, asked, duration=duration)
+    return Rules([team]).ruling(team.pk, asked, duration=duration, together=together)

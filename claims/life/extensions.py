@@ -17,7 +17,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from claims.approval import approvals
-from claims.approval.rules import asked_of, ruling_for
+from claims.approval.rules import are_together, asked_of, ruling_for
 from claims.models import Answer, Approval, Claim, Extension, ProfileVersion
 from claims.states import ClaimState
 from core.templatetags.ui import moment, moment_with_zone
@@ -110,7 +110,8 @@ class Terms:
             return "", _("%(profile)s allows %(longest)s in all; it would be %(whole)s.") % values
         if span <= free:
             return _("%(profile)s may be extended by up to %(most)s at a time without asking.") % values, ""
-        ruling = ruling_for(claim.team, self.asked, duration=whole)
+        together = are_together(claim)
+        ruling = ruling_for(claim.team, self.asked, duration=whole, together=together)
         if ruling.automatic:
             return ruling.sentence, ""
         if free:

@@ -101,7 +101,9 @@ def preview(
     )
     rows = quotas.rows_for(team=team, charge=wish.charge, profiles=wish.profiles)
     lines = succession.lines_for(rows, wish, succession.carried_to(wish, replaces))
-    route = approvals.route_for(by=by, team=team, asked=wish.asked, duration=wish.duration)
+    route = approvals.route_for(
+        by=by, team=team, asked=wish.asked, duration=wish.duration, together=wish.together
+    )
     picture = picture_of(cluster)
     claims = max(parallel, 1)
     found = match.preview(picture, wish.spec, claims=claims)

@@ -105,7 +105,7 @@ def _reserve(wish: Wish, *, by: User, reason: str, key: str, replaces: Claim | N
     Draft.objects.filter(by=by, key=key).delete()
     if old is not None:
         old.remark(_("%(successor)s was asked for to replace it.") % {"successor": claim}, by=by)
-    rule = approvals.rule_for_all(wish.asked, team=wish.team, duration=wish.duration)
+    rule = approvals.rule_for_all(wish.asked, team=wish.team, duration=wish.duration, together=wish.together)
     if rule:
         now = timezone.now()
         claim.advance(

@@ -1,0 +1,52 @@
+"""A rule for a whole team is not got around by asking for several profiles at once."""
+
+from datetime import timedelta
+
+import pytest
+
+from claims.approval.approvals import ruling_on
+from claims.models import Approval, ApprovalRule
+from claims.services.extend import extend
+from claims.states import ClaimState
+from tests.factories import make_profile, make_quota, make_spec
+
+pytestmark = pytest.mark.django_db
+
+PART = "mig.nvidia.com"
+DAY = timedelta(days=1)
+
+
+@pytest.fixture
+def rule(vision):
+    make_quota(vision, 8, device_class=PART)
+    return ApprovalRule.objects.create(team=vision, approval=Approval.LEAD, automatic_devices=4)
+
+
+@pytest.fixture
+def part(db):
+    return make_profile("slice-10", spec=make_spec(device_class=PART))
+
+
+@pytest.mark.parametrize(("devices", "state"), [(1, ClaimState.APPROVED), (2, ClaimState.REQUESTED)])
+def test_what_is_taken_together_counts_together_against_a_rule_of_the_team(ask, rule, part, devices, state):
+    claim = ask(devices=3, together=[(part, devices)])
+    assert claim.state == state
+    assert ruling_on(claim).automatic is (state == ClaimState.APPROVED)
+
+
+def test_alternatives_do_not_add_up_for_only_one_is_taken(ask, rule, part):
+    assert ask(devices=3, alternatives=[part]).state == ClaimState.APPROVED
+
+
+def test_a_rule_for_each_profile_counts_its_own_devices(ask, vision, train, part):
+    make_quota(vision, 8, device_class=PART)
+    for profile in (train, part):
+        ApprovalRule.objects.create(team=vision, profile=profile, automatic_devices=3)
+    assert ask(devices=3, together=[(part, 3)]).state == ClaimState.APPROVED
+
+
+def test_more_time_for_it_goes_the_same_way(ask, rule, part, alice):
+    claim = ask(devices=2, together=[(part, 2)], duration=DAY)
+    ApprovalRule.objects.filter(pk=rule.pk).update(automatic_devices=3)
+    asked = extend(claim=claim, by=alice, until=claim.expires_at + DAY, key="k")
+    assert asked.decided_at is None
