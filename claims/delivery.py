@@ -15,7 +15,7 @@ from django.utils.translation import gettext as _
 
 from claims import manifests
 from claims.approval import announce
-from claims.models import Claim, Delivery
+from claims.models import Claim, Delivery, TeamNamespace
 from claims.quota import writing as quota_writing
 from claims.states import DELIVERED, FINAL, ClaimState
 from cluster.errors import ClusterConflict, ClusterInvalid, Refused, Unreachable
@@ -32,6 +32,11 @@ def deliver(claim_id: str) -> None:
     """
     claim = _read(claim_id)
     if claim is None or claim.state != ClaimState.APPROVED or not _writable(claim):
+        return
+    if not _is_place_of_team(claim):
+        taken = _("%(namespace)s of %(cluster)s is no namespace of %(team)s any more; ask again.")
+        where = {"namespace": claim.namespace, "cluster": claim.cluster, "team": claim.team}
+        _back_to_people(claim, taken % where)
         return
     try:
         with gateway_for(claim.cluster) as gateway:
@@ -113,6 +118,12 @@ def _writable(claim: Claim) -> bool:
     return False
 
 
+def _is_place_of_team(claim: Claim) -> bool:
+    """Tell whether the namespace still is the team's; it may have been given to another since the request."""
+    places = TeamNamespace.objects.filter(team=claim.team_id, cluster=claim.cluster_id)
+    return places.filter(namespace=claim.namespace).exists()
+
+
 def _write(claim: Claim, gateway: Gateway) -> None:
     kind = manifests.kind_of(claim.delivery)
     quota_writing.before_delivery(claim, gateway)
@@ -123,6 +134,8 @@ def _write(claim: Claim, gateway: Gateway) -> None:
             note(
                 claim, _("%(cluster)s refused it: %(error)s The portal goes on trying.") % _said(claim, error)
             )
+        elif error.quota and (mine := _own_object(claim, gateway, kind)):
+            _written(claim, gateway, kind, mine)  # it is full of this very claim: another worker was faster
         elif error.quota and quota_writing.is_behind(claim, gateway):
             raise Unreachable(_("The cluster still counts by the quota of a moment ago.")) from error
         elif error.quota:
@@ -158,13 +171,19 @@ def _find_or_create(claim: Claim, gateway: Gateway, kind: Kind) -> Manifest:
         return found
 
 
+def _own_object(claim: Claim, gateway: Gateway, kind: Kind) -> Manifest | None:
+    found = gateway.get(kind, claim.name, namespace=claim.namespace)
+    return found if found is not None and manifests.owner_of(found) == str(claim.pk) else None
+
+
 def _written(claim: Claim, gateway: Gateway, kind: Kind, standing: Manifest) -> None:
     uid = standing["metadata"]["uid"]
     why = _("%(kind)s %(name)s was written to %(namespace)s of %(cluster)s.") % _where(claim, kind)
     if claim.advance(ClaimState.PROVISIONED, why=why, object_uid=uid, problem=""):
         return
     claim.refresh_from_db(fields=["state"])
-    if claim.state in (ClaimState.RELEASING, *FINAL):  # released while it was being written
+    # Released or sent back to people while it was being written: only what is approved may stand there.
+    if claim.state in (ClaimState.REQUESTED, ClaimState.RELEASING, *FINAL):
         gateway.delete(kind, claim.name, namespace=claim.namespace, uid=uid)
 
 
