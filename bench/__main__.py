@@ -20,6 +20,8 @@ MEMORY = 300.0  # MiB that the picture of the largest cluster may take
 def main(arguments: list[str] | None = None) -> int:
     """Return 0 whatever the figures: a budget is a ratio to look at, not a test."""
     asked = _parser().parse_args(arguments)
+    if asked.only.startswith("pages"):
+        return _portal(asked)
     results: list[Result] = []
     skipped = []
     reason = "asked not to" if asked.no_upstream else upstream.why_not()
@@ -38,6 +40,23 @@ def main(arguments: list[str] | None = None) -> int:
                 results.append(_memory(kind, made, devices))
     report.show(results, skipped)
     report.write(asked.out, results, skipped)
+    return 0
+
+
+def _portal(asked: argparse.Namespace) -> int:
+    """Measure what needs a database; Django reads its settings when it is imported, so that is done here."""
+    from bench.portal.server import portal
+
+    say = Console(stderr=True)
+    with portal(asked.keep):
+        from bench.portal import pages
+        from bench.portal.build import build
+        from bench.portal.size import Size
+
+        build(Size(), say.print)
+        results = list(pages.results(Size().devices, asked.repeat, asked.only))
+    report.show(results, [])
+    report.write(asked.out, results, [])
     return 0
 
 
@@ -62,6 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--only", default="", metavar="TEXT", help="paths whose name has this in it")
     parser.add_argument("--devices", type=int, nargs="+", default=SIZES, help="sizes of the clusters")
     parser.add_argument("--repeat", type=int, default=40, help="samples of each warm path")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="where the portal's database stays")
     parser.add_argument("--no-upstream", action="store_true", help="leave Kubernetes' allocator out")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results.json")
     return parser

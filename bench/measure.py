@@ -14,7 +14,7 @@ class Result:
     """
     One line of the table. `samples` are in `unit`, `budget` is for their 95th percentile, `upstream` the
     median of Kubernetes' own allocator doing the same. `processor` is the time that the thread ran, which
-    other work on the machine lengthens less.
+    other work on the machine lengthens less. `queries` are those to the database.
     """
 
     path: str
@@ -25,6 +25,7 @@ class Result:
     budget: float | None = None
     upstream: float | None = None
     processor: Sequence[float] = ()
+    queries: int | None = None
     notes: list[str] = field(default_factory=list)
 
     @property

@@ -47,6 +47,7 @@ def write(path: Path, results: Sequence[Result], skipped: Sequence[str]) -> None
             "of_budget": _rounded(one.of_budget),
             "upstream": _rounded(one.upstream),
             "of_upstream": _rounded(one.of_upstream),
+            "queries": one.queries,
             "notes": one.notes,
         }
         for one in results
@@ -70,6 +71,7 @@ def show(results: Sequence[Result], skipped: Sequence[str], console: Console | N
         "CPU p95",
         "budget",
         "upstream",
+        "queries",
     ):
         table.add_column(name, justify="left" if name in ("path", "state") else "right", no_wrap=True)
     for one in results:
@@ -85,6 +87,7 @@ def show(results: Sequence[Result], skipped: Sequence[str], console: Console | N
             f"{percentile(one.processor):,.1f} ms" if one.processor else "",
             "" if one.budget is None else f"{one.budget:,.0f} {one.unit}",
             "" if one.upstream is None else f"{one.upstream:,.1f} {one.unit}",
+            "" if one.queries is None else str(one.queries),
             style="red" if over else "",
         )
     console = console or Console()

@@ -7,7 +7,7 @@ Slices change seldom and claims all the time, so this part is kept from picture 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, count, groupby
@@ -23,6 +23,8 @@ from dra.pools import CounterKey, DeviceKey, Pool, PoolDevice, pools_of
 from dra.verdicts import Verdicts, judge
 
 type PoolKey = tuple[str, str]
+type Look = Callable[[PoolDevice], Hashable]
+type Alike = Sequence[tuple[PoolDevice, Column]]
 
 KEPT = 200  # expressions and attributes per stock; each takes some bytes per device
 STATES = 100_000  # that are remembered, of what is left of devices and pools
@@ -39,7 +41,7 @@ class Stock:
     _verdicts: dict[tuple[str, Features], Verdicts] = field(default_factory=dict, repr=False, compare=False)
     _values: dict[str, array[int]] = field(default_factory=dict, repr=False, compare=False)
     _read: dict[tuple[str, ...], array[int]] = field(default_factory=dict, repr=False, compare=False)
-
+    _alike: dict[Look, Alike] = field(default_factory=dict, repr=False, compare=False)
     _states: dict[Hashable, int] = field(default_factory=dict, repr=False, compare=False)
     _numbers: Iterator[int] = field(default_factory=count, repr=False, compare=False)
 
@@ -194,6 +196,19 @@ class Stock:
     @cached_property
     def pool_keys(self) -> list[PoolKey]:
         return list(dict.fromkeys((one.driver, one.pool) for one in self.devices))
+
+    def alike(self, look: Look) -> Alike:
+        """Return one device of each look, and all that share it; worked out once for each function."""
+        if look not in self._alike:
+            places_by_look: dict[Hashable, bytearray] = {}
+            first: dict[Hashable, PoolDevice] = {}
+            for place, device in enumerate(self.devices):
+                seen = look(device)
+                if seen not in first:
+                    first[seen], places_by_look[seen] = device, bytearray(len(self.devices))
+                places_by_look[seen][place] = 1
+            self._alike[look] = [(first[seen], pack(flags)) for seen, flags in places_by_look.items()]
+        return self._alike[look]
 
     def values(self, attribute: str) -> Sequence[int]:
         """

@@ -1,6 +1,7 @@
 """What every page shows around itself: who is asking, their teams, counts, and the age of the data."""
 
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import cached_property
 from typing import Any, cast
 
@@ -10,7 +11,7 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 
-from claims.approval.inbox import waiting_count
+from claims.approval.undecided import asked_at
 from claims.models import Claim
 from inventory.freshness import OF_DEVICES, Age, ages
 from teams.models import Membership, Role, Team, User
@@ -51,6 +52,15 @@ class Shell:
     def __init__(self, request: HttpRequest) -> None:
         self.request = request
         self.user: User | AnonymousUser = cast(User, getattr(request, "user", None)) or AnonymousUser()
+
+    @classmethod
+    def of(cls, request: HttpRequest) -> "Shell":
+        """Return the one of this request: view and templates read together what takes a while to find."""
+        known: Shell | None = getattr(request, "shell", None)
+        if known is None:
+            known = cls(request)
+            request.shell = known  # type: ignore[attr-defined]
+        return known
 
     @property
     def frame(self) -> str:
@@ -129,9 +139,10 @@ class Shell:
         live = Claim.objects.live()
         return (live if self.is_admin else live.filter(requested_by=self.user.pk)).count()
 
-    def undecided(self) -> int:
-        """How many requests wait for the reader's decision: as many as their inbox shows."""
-        return waiting_count(self.user) if isinstance(self.user, User) else 0
+    @cached_property
+    def undecided(self) -> list[datetime]:
+        """Since when each request waits that the reader has to decide on, oldest first: their inbox."""
+        return asked_at(self.user) if isinstance(self.user, User) else []
 
 
 def address(name: str, *args: object) -> str:
@@ -169,7 +180,7 @@ def main(shell: Shell) -> list[NavItem]:
         NavItem(_("Claims"), "stack-2", address("claims:list"), count=shell.live_claims()),
         NavItem(_("Catalogue"), "layout-grid", address("claims:catalogue")),
     ]
-    waiting = shell.undecided()  # a member decides too while they stand in for a lead
+    waiting = len(shell.undecided)  # a member decides too while they stand in for a lead
     if waiting or shell.is_admin or any(role.rank >= Role.LEAD.rank for role in shell.roles.values()):
         items.append(NavItem(_("Approvals"), "checks", address("claims:approvals"), count=waiting, due=True))
     return items
@@ -213,4 +224,4 @@ def current_url(items: list[NavItem], path: str) -> str:
 
 
 def shell(request: HttpRequest) -> dict[str, Any]:
-    return {"shell": Shell(request)}
+    return {"shell": Shell.of(request)}

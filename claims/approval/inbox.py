@@ -278,8 +278,3 @@ def question_of(thread: Iterable[Comment]) -> Comment | None:
         elif waits is not None and comment.by_id != waits.by_id:
             waits = None
     return waits
-
-
-def waiting_count(user: User) -> int:
-    """Return how much waits for this person: the number beside Approvals."""
-    return len(Inbox(user).waiting(for_reader=True))

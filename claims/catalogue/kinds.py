@@ -6,7 +6,7 @@ from fractions import Fraction
 from uuid import UUID
 
 from dra.cel import CelError
-from dra.columns import Column, places
+from dra.columns import Column
 from dra.devices import describe
 from dra.match.funnel import funnel
 from dra.objects import Json, asks
@@ -33,16 +33,14 @@ class DeviceKind:
 
 def kinds_among(cluster_id: UUID, picture: Picture, devices: Column) -> frozenset[DeviceKind]:
     """Return the kinds among some devices of a picture; each kind is described once, not each device."""
-    found: dict[Hashable, DeviceKind] = {}
-    for place in places(devices, len(picture.devices)):
-        device = picture.devices[place]
-        look = _look(device)
-        if look not in found:
+    found = set()
+    for device, alike in picture.stock.alike(_look):
+        if alike & devices:
             known = describe(device.driver, device.raw)
-            found[look] = DeviceKind(
-                cluster_id, device.driver, known.product, known.fraction, known.memory_bytes
+            found.add(
+                DeviceKind(cluster_id, device.driver, known.product, known.fraction, known.memory_bytes)
             )
-    return frozenset(found.values())
+    return frozenset(found)
 
 
 def kinds_for(cluster_id: UUID, picture: Picture, spec: Json) -> frozenset[DeviceKind]:

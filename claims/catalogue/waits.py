@@ -4,11 +4,13 @@ How long people waited for a profile of late: until somebody decided, and from t
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.db.models import Aggregate, Count, DurationField, F, Min, OuterRef, Q, Subquery, Value
 from django.db.models.functions import Greatest
@@ -49,6 +51,8 @@ class Waits:
 
 
 NO_WAITS = Waits(Typical(), Typical())
+# Of this process: the time on the monotonic clock at which it was worked out, and what came of it.
+_kept: dict[timedelta, tuple[float, dict[UUID, Waits]]] = {}
 
 
 class Percentiles(Aggregate):
@@ -68,8 +72,16 @@ def waits() -> dict[UUID, Waits]:
     """
     Return the waits of every profile on which something was decided in the past 30 days, in one query.
 
-    All teams count together: it tells nobody who asked.
+    All teams count together: it tells nobody who asked. What a month came to is worked out anew no more often
+    than settings.WAITS_KEPT_FOR says.
     """
+    kept = _kept.get(WINDOW)
+    if kept is None or time.monotonic() - kept[0] >= settings.WAITS_KEPT_FOR.total_seconds():
+        kept = _kept[WINDOW] = (time.monotonic(), _worked_out())
+    return kept[1]
+
+
+def _worked_out() -> dict[UUID, Waits]:
     first = (
         Allocation.objects.filter(claim=OuterRef("pk"))
         .order_by()

@@ -117,6 +117,7 @@ class Claim(models.Model):
             models.Index(fields=["team"], condition=~Q(state__in=FINAL), name="claim_live"),
             models.Index(fields=["state", "expires_at"], condition=~Q(state__in=FINAL), name="claim_expiry"),
             models.Index(fields=["-created_at", "-id"], name="claim_newest"),
+            models.Index(fields=["object_uid"], name="claim_object"),
             models.Index(fields=["-decided_at"], condition=~Q(decided_at=None), name="claim_decided"),
         )
 
@@ -131,6 +132,11 @@ class Claim(models.Model):
     def versions(self) -> list[ProfileVersion]:
         """The versions of all profiles that it names, in their order; `with_profiles` loads them."""
         return [one.profile_version for one in self.alternatives.all()] or [self.profile_version]
+
+    @property
+    def together(self) -> bool:
+        """Whether it takes several profiles at once, not the first that fits."""
+        return any(one.together for one in self.alternatives.all())
 
     @property
     def titles(self) -> str:
@@ -151,8 +157,7 @@ class Claim(models.Model):
 
     def joined(self, texts: Iterable[str]) -> str:
         """Join what is said of each of `versions`."""
-        together = any(one.together for one in self.alternatives.all())
-        return (" + " if together else gettext(" or else ")).join(texts)
+        return (" + " if self.together else gettext(" or else ")).join(texts)
 
     def advance(self, to: ClaimState, *, why: str, by: User | None = None, **fields: object) -> bool:
         """

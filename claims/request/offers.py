@@ -5,12 +5,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from claims.catalogue import pricing
-from claims.catalogue.kinds import DeviceKind, kinds_for
+from claims.catalogue.kinds import DeviceKind, kinds_among, kinds_for
 from claims.models import Profile, ProfileVersion
 from claims.quota import quotas
 from dra import match, quota
-from dra.columns import places
-from dra.devices import describe
 from dra.help.fallback import CannotCombineError, first_available
 from dra.manifests import with_count
 from dra.match.funnel import funnel
@@ -73,7 +71,7 @@ def offers_for(
             continue
         seen = match.preview(picture, spec, claims=parallel)
         if seen.fits and seen.free is not None:
-            memory = _smallest(picture, spec) * count
+            memory = _smallest(cluster, picture, spec) * count
             kinds = kinds_for(cluster.pk, picture, spec)
             problem = _problem(chosen, profile, spec)
             found.append(Offer(profile, version, count, seen.free, kinds, memory, problem))
@@ -111,18 +109,13 @@ def _ordered(found: Iterable[Offer]) -> list[Offer]:
     return sorted(offers, key=lambda offer: (offer.memory, offer.devices, offer.profile.title))
 
 
-def _smallest(picture: Picture, spec: Json) -> int:
+def _smallest(cluster: Cluster, picture: Picture, spec: Json) -> int:
     """Return the memory of the smallest free device that the spec could take, 0 if none tells."""
     free = 0
     for ask in asks(spec):
         free |= funnel(picture, ask).free
-    seen: dict[str, int] = {}
-    for place in places(free, len(picture.devices)):
-        device = picture.devices[place]
-        look = repr(device.raw.get("capacity"))
-        if look not in seen:
-            seen[look] = describe(device.driver, device.raw).memory_bytes or 0
-    return min(seen.values(), default=0)
+    kinds = kinds_among(cluster.pk, picture, free)
+    return min((kind.memory_bytes or 0 for kind in kinds), default=0)
 
 
 def _problem(chosen: Sequence[Profile], profile: Profile, spec: Json) -> str:

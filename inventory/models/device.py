@@ -111,6 +111,7 @@ class Device(models.Model):
         )
         indexes = (
             models.Index(fields=["cluster", "node_name"], condition=Q(gone_at=None), name="device_node"),
+            models.Index(fields=["node_name", "name"], condition=Q(gone_at=None), name="device_in_order"),
             models.Index(fields=["product"], condition=Q(gone_at=None), name="device_product"),
             models.Index(fields=["uuid"], condition=~Q(uuid=""), name="device_uuid"),
             GinIndex(fields=["classes"], name="device_classes"),

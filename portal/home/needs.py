@@ -9,14 +9,12 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from claims.approval.inbox import Inbox
 from claims.catalogue.lint import catalogue_report
 from claims.states import ClaimState
 from core.times import duration
 from dra.lint import Severity
 from portal.context import Shell
 from portal.home.mine import ClaimRow, Mine
-from teams.models import User
 from usage.templatetags.costs import priced
 
 SOON = timedelta(hours=24)  # a claim that ends within a day
@@ -58,14 +56,14 @@ def needs(shell: Shell, held: Mine, *, now: datetime) -> list[Need]:
 
 def to_decide(shell: Shell, *, now: datetime) -> Iterator[Need]:
     """Yield the inbox as one need: how many, and the age of the oldest."""
-    if not isinstance(shell.user, User) or not (waiting := Inbox(shell.user).waiting(for_reader=True)):
+    if not (waiting := shell.undecided):
         return
     title = ngettext(
         "%(count)d request waits for your decision",
         "%(count)d requests wait for your decision",
         len(waiting),
     )
-    oldest = waiting[0].asked_at
+    oldest = waiting[0]
     age = duration(now - oldest)
     url = reverse("claims:approvals")
     yield Need(

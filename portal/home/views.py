@@ -24,7 +24,7 @@ from teams.models import Role
 @require_safe
 def home(request: HttpRequest) -> HttpResponse:
     """Show the page of the current team; an admin without one sees the fleet in its place."""
-    shell = Shell(request)
+    shell = Shell.of(request)
     user, now = asker(request), timezone.now()
     held = mine(user, now=now)
     seen = clusters()
@@ -46,7 +46,7 @@ def home(request: HttpRequest) -> HttpResponse:
 def live(request: HttpRequest) -> HttpResponse:
     """What moves by itself: 304 until something in it has. Relative times are kept current by the page."""
     held = mine(asker(request), now=timezone.now())
-    page = live_of(request, Shell(request), held)
+    page = live_of(request, Shell.of(request), held)
     response = get_conditional_response(request, etag=page["etag"])
     if response is None:
         response = render(request, "home.html#live", page)

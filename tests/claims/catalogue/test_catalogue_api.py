@@ -5,7 +5,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
-from claims.approval.inbox import waiting_count
+from claims.approval.undecided import asked_at
 from claims.models import Approval, ApprovalRule, Quota
 from claims.services import deny
 from claims.states import ClaimState
@@ -188,4 +188,4 @@ def test_the_inbox_costs_the_same_for_one_and_for_many(
 def test_the_number_beside_approvals_is_that_of_the_inbox(waiting, request, person):
     user = request.getfixturevalue(person)
     rows = client(user).get("/api/v1/approvals/").json()["results"]
-    assert waiting_count(user) == len(rows)
+    assert len(asked_at(user)) == len(rows)
