@@ -52,7 +52,7 @@ class ClaimOut(serializers.ModelSerializer[Claim]):
         return [version.profile.slug for version in claim.versions]
 
     def get_together(self, claim: Claim) -> bool:
-        return any(one.together for one in claim.alternatives.all())
+        return claim.together
 
     def get_kind(self, claim: Claim) -> str:
         return kind_of(claim.delivery).kind

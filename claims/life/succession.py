@@ -4,7 +4,7 @@ A claim that replaces another: another count, profile or duration, asked for as 
 While both count, only what exceeds the old one counts of the new (`Claim.carried`, `ClaimCharge.carried`);
 `Claim.advance` ends that in the transaction in which the old one stops counting. When the new one holds its
 devices, the portal releases the old. Nothing is carried where alternatives make what a claim counts for move
-up and down by itself.
+up and down by itself; where one of them takes several profiles together, devices per class alone are.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,7 +29,7 @@ class Carried:
     """
     What does not count twice: devices of the profile that both are of, devices per class, and claims.
 
-    Where something is carried, the wish names one profile.
+    Where `devices` are carried, both name one profile.
     """
 
     devices: int = 0
@@ -65,11 +65,13 @@ def carried_to(wish: Wish, old: Claim | None) -> Carried:
         raise Invalid(
             _("%(claim)s is of %(team)s; what replaces it has to be too.") % {"claim": old, "team": old.team}
         )
+    several = len(wish.options) > 1
     settles = any(request.get("firstAvailable") for request in requests(old.spec))
-    if settles or len(wish.options) > 1 or old.alternatives.exists():
+    if settles or (several and not wish.together):
         return NOTHING
     counted = dict(old.charges.values_list("device_class", "devices"))
-    same = old.profile_version.profile_id == wish.profile.pk
+    alone = not several and not old.alternatives.exists()
+    same = alone and old.profile_version.profile_id == wish.profile.pk
     devices = min(old.devices * old.parallel, wish.total) if same else 0
     return Carried(
         devices=devices,

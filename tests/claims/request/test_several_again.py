@@ -7,10 +7,10 @@ from django.urls import reverse
 
 from claims import services
 from claims.models import Claim, Draft
-from claims.quota.quotas import standing
+from claims.quota.quotas import standing, standing_of
 from claims.services.resize import resize
 from claims.states import ClaimState
-from core.errors import Invalid
+from core.errors import Invalid, QuotaExceeded
 from tests.factories import make_profile, make_quota, make_spec
 
 pytestmark = pytest.mark.django_db
@@ -85,11 +85,29 @@ def test_what_replaces_it_takes_the_same_profiles(held, alice, vision):
     new = resize(claim=held, by=alice, parallel=1, key="r-1")
     assert rows_of(new) == rows_of(held)
     assert (new.spec, new.replaces) == (held.spec, held)
-    # Both count whole: nothing is carried from a claim of several profiles.
-    assert {row.label: (row.held, row.reserved) for row in standing([vision])} == {
-        "gpu.nvidia.com": (2, 2),
-        PART: (3, 3),
-    }
+
+
+def test_of_a_device_class_only_what_is_more_counts_and_of_a_profile_both(
+    held, alice, lena, vision, slice_10
+):
+    of_profile = make_quota(vision, 20, profile=slice_10)
+    new = resize(claim=held, by=alice, parts={"slice-10": 5}, key="r-1")
+    assert new.carried == 0
+    counted = {row.label: (row.held, row.reserved) for row in standing([vision])}
+    assert counted["gpu.nvidia.com"] == (2, 0)
+    assert counted[PART] == (3, 2)
+    assert [(row.held, row.reserved) for row in standing_of([of_profile])] == [(3, 5)]
+    held.advance(ClaimState.RELEASING, why="Replaced.")
+    held.advance(ClaimState.RELEASED, why="Gone.")
+    assert {row.label: row.reserved for row in standing([vision])}[PART] == 5
+
+
+def test_nothing_is_carried_to_or_from_alternatives(ask, alice, held, slice_10, quota):
+    quota.devices = 3
+    quota.save(update_fields=["devices"])
+    with pytest.raises(QuotaExceeded):
+        ask(devices=2, alternatives=[slice_10], replaces=held)
+    assert ask(devices=3, replaces=held).charges.get().carried == 2
 
 
 @pytest.mark.parametrize(
@@ -142,10 +160,9 @@ def test_the_form_that_replaces_it_is_filled_with_all_and_says_that_both_count(c
     address = client.get(reverse("claims:detail", args=[held.pk])).context["again_url"]
     page = client.get(f"{address}&replaces={held.pk}").text
     assert '<option value="slice-10" selected>' in page
-    assert "Until then both count against the quota." in page
+    assert "that of a profile counts both" in page
     client.post(reverse("claims:request"), fields_of(address) | {"replaces": str(held.pk), "key": "k"})
     new = Claim.objects.get(key="k")
     assert (rows_of(new), new.replaces) == (rows_of(held), held)
-    assert (
-        "Until then both count against the quota." in client.get(reverse("claims:detail", args=[new.pk])).text
-    )
+    page = client.get(reverse("claims:detail", args=[new.pk])).text
+    assert "both whole for that of a profile" in page
