@@ -47,7 +47,7 @@ class KeyedWrites(APIView):
         handler = getattr(self, "post", None)
         by_service = getattr(self, "action", None) in self.keyed_by_service
         if request.method == "POST" and handler and not by_service and idempotency.HEADER in request.headers:
-            self.post = partial(once, handler, self.shown_once)
+            vars(self)["post"] = partial(once, handler, self.shown_once)
 
 
 def once(

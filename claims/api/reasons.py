@@ -35,17 +35,13 @@ class ReasonOut(serializers.ModelSerializer[ReasonTemplate]):
         read_only_fields = fields
 
 
-class ByTitle(Cursor):
-    ordering = ("title", "id")
-
-
 class ReasonViewSet(
     KeyedWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[ReasonTemplate]
 ):
     """Those of the teams that the asker leads; for platform admins every one."""
 
     serializer_class = ReasonOut
-    pagination_class = ByTitle
+    pagination_class = type("ByTitle", (Cursor,), {"ordering": ("title", "id")})
     queryset = ReasonTemplate.objects.none()
 
     def get_queryset(self) -> QuerySet[ReasonTemplate]:

@@ -45,7 +45,7 @@ class Chosen:
     items: dict[UUID, Item] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[Wish]:
-        every = [*self.claims, *self.extensions, *self.quota_requests]
+        every: list[Wish] = [*self.claims, *self.extensions, *self.quota_requests]
         return iter(sorted(every, key=lambda one: (self.items[one.pk].asked_at, one.pk)))
 
 
