@@ -60,6 +60,10 @@ def ask_for_quota(
         )
     try:
         with transaction.atomic(durable=True):
+            # Of two who ask for the same at once the second hears of the first.
+            Team.objects.select_for_update(no_key=True).get(pk=team.pk)
+            if earlier := _earlier(by, key):
+                return earlier
             waiting = QuotaRequest.objects.filter(team=team, answer=Answer.WAITING, **named)
             if other := waiting.select_related("asked_by").first():
                 raise Conflict(

@@ -186,8 +186,12 @@ def _earlier(by: User, key: str) -> Claim | None:
 
 
 def _same(earlier: Claim, *, team: Team, cluster: Cluster, profile: Profile) -> Claim:
-    """Return the claim that this key has already made; refuse a key that asked for something else."""
-    asked = (earlier.team_id, earlier.cluster_id, earlier.profile_version.profile_id)
-    if asked != (team.pk, cluster.pk, profile.pk):
+    """
+    Return the claim that this key has already made; refuse a key that asked for something else.
+
+    Of a claim that an approver has changed, the profile may be another one than was asked for.
+    """
+    same = earlier.asked is not None or earlier.profile_version.profile_id == profile.pk
+    if not same or (earlier.team_id, earlier.cluster_id) != (team.pk, cluster.pk):
         raise Invalid(_("This key was already used to ask for %(claim)s.") % {"claim": earlier})
     return earlier

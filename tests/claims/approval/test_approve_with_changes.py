@@ -170,3 +170,10 @@ def test_working_a_change_out_writes_nothing(wish, small):
     assert found.said == ("train-80 v1 → slice-20 v1", "4 → 2 devices")
     wish.refresh_from_db()
     assert (wish.devices, wish.charges.get().devices) == (4, 4)
+
+
+def test_the_request_that_is_sent_again_is_still_the_same(ask, lena, vision, small):
+    """A program that was cut off sends it again with its key; the approver has chosen another profile."""
+    make_quota(vision, 4, device_class=SLICE)
+    claim = change(ask(devices=2, key="nightly"), lena, profile=small)
+    assert ask(devices=2, key="nightly") == claim
