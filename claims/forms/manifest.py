@@ -30,7 +30,7 @@ class ManifestForm(forms.Form):
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
         upload = cleaned.get("file")
-        if upload is None:
+        if not upload:  # False where somebody sends the box that clears a file
             cleaned |= {"manifest": cleaned.get("text", ""), "source": _("The text")}
         elif upload.size > MOST_BYTES:
             raise forms.ValidationError(

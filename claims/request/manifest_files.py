@@ -67,6 +67,8 @@ def documents_in(text: str, name: str) -> list[Document]:
             _("%(file)s, line %(line)d: this is not YAML: %(why)s.")
             % {"file": name, "line": line, "why": why}
         ) from None
+    except ValueError as error:  # 2026-02-31 looks like a date to YAML
+        raise Invalid(_("%(file)s cannot be read: %(why)s.") % {"file": name, "why": error}) from None
     if not found:
         raise Invalid(_("%(file)s is empty.") % {"file": name})
     return found

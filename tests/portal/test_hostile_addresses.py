@@ -1,0 +1,198 @@
+"""Whatever somebody puts into an address or a form, the portal answers it: never with a fault of its own."""
+
+import re
+from datetime import timedelta
+from urllib.parse import urlencode
+
+import pytest
+from django.http import QueryDict
+from django.test import Client
+from django.urls import URLResolver, get_resolver
+from django.utils import timezone
+
+from claims.models import ApprovalRule, Comment, Delegation, Draft, Extension, QuotaRequest
+from claims.states import ClaimState
+from inventory.models import Device, Node, ResourceClaim, ResourceClaimTemplate, ResourceSlice
+from teams.models import Notice
+from teams.tokens import create_token
+from tests.factories import (
+    make_claim,
+    make_cluster,
+    make_profile,
+    make_quota,
+    make_spec,
+    make_team,
+    make_user,
+)
+from usage.models import Rate
+
+pytestmark = pytest.mark.django_db
+# What no column keeps, and the end of the calendar.
+HOSTILE = ("\0", "9999-12-31T23:59")
+SKIPPED = ("admin/", "accounts/", "readyz")  # of others; 503 where there is no broker
+PLACE = re.compile(r"<(?:\w+:)?(\w+)>|\(\?P<(\w+)>[^)]*\)")
+FORM = "application/x-www-form-urlencoded"
+SOME = "01a1fd0e-cd81-741b-ad1f-8943d5325f9e"
+
+
+class Noting(QueryDict):
+    """A query that notes which names it is asked for."""
+
+    asked: set[str]
+
+    def __getitem__(self, key):
+        self.asked.add(key)
+        return super().__getitem__(key)
+
+    def __contains__(self, key):
+        self.asked.add(str(key))
+        return super().__contains__(key)
+
+    def get(self, key, default=None):
+        self.asked.add(key)
+        return super().get(key, default)
+
+    def getlist(self, key, default=None):
+        self.asked.add(key)
+        return super().getlist(key, default)
+
+
+@pytest.fixture
+def asked(settings):
+    """The names that views have read from queries and forms; a test empties it before a request."""
+    settings.MIDDLEWARE = [f"{__name__}.noting", *settings.MIDDLEWARE]
+    Noting.asked = set()
+    return Noting.asked
+
+
+def noting(get_response):
+    def middleware(request):
+        request.GET = Noting(request.META.get("QUERY_STRING", ""))
+        if request.method == "POST" and not request.path.startswith("/api/"):
+            request.POST = Noting(request.body)
+        return get_response(request)
+
+    return middleware
+
+
+def routes(resolver=None, before=""):
+    """Yield every address of the URL conf, as "claims/<uuid:claim_id>/"."""
+    for entry in (resolver or get_resolver()).url_patterns:
+        path = before + str(entry.pattern).removeprefix("^").removesuffix("$")
+        if path.startswith(SKIPPED):
+            continue
+        if isinstance(entry, URLResolver):
+            yield from routes(entry, path)
+        else:
+            yield path
+
+
+@pytest.fixture
+def known():
+    """One row of everything; the values of places in addresses, by the place or the word before it."""
+    root, alice = make_user("root", admin=True), make_user("alice")
+    vision = make_team("vision", members=(alice,), leads=(root,))
+    fra = make_cluster("fra-1", teams=(vision,))
+    make_profile("train-80")
+    claim = make_claim(vision, by=alice, cluster=fra)
+    soon = timezone.now() + timedelta(days=1)
+    running = make_claim(vision, by=alice, cluster=fra, state=ClaimState.PROVISIONED, expires_at=soon)
+    ask = {"asked_by": alice, "key": "k"}
+    span = {"starts_at": timezone.now(), "ends_at": soon}
+    raw = {"metadata": {"name": "mine", "namespace": "vision"}, "spec": make_spec(1)}
+    mirrored = {"cluster": fra, "name": "mine", "namespace": "vision", "raw": raw}
+    ResourceClaim.objects.create(uid="uid-c", **mirrored)
+    ResourceClaimTemplate.objects.create(uid="uid-t", **mirrored)
+    Node.objects.create(cluster=fra, uid="uid-n", name="node-1")
+    piece = ResourceSlice.objects.create(
+        cluster=fra,
+        uid="uid-s",
+        name="s",
+        driver="gpu.nvidia.com",
+        pool="node-1",
+        generation=1,
+        pool_slices=1,
+    )
+    device = Device.objects.create(
+        cluster=fra, slice=piece, driver="gpu.nvidia.com", pool="node-1", name="gpu-0", node_name="node-1"
+    )
+    extension = Extension.objects.create(claim=running, was=soon, until=soon + timedelta(days=1), **ask)
+    asked = QuotaRequest.objects.create(team=vision, device_class="gpu.nvidia.com", devices=9, **ask)
+    Comment.objects.create(claim=claim, by=root, key="k", text="Why?", question=True)
+    token, _text = create_token(by=alice, title="t", expires_at=soon)
+    quota, rule = make_quota(vision, 8), ApprovalRule.objects.create(team=vision)
+    row = Delegation.objects.create(team=vision, lead=root, to=alice, **span)
+    rate = Rate.objects.create(title="r", per_hour=1, valid_from=soon)
+    notice, draft = Notice.objects.create(user=root, key="n"), Draft.objects.create(by=root, key="d")
+    return {
+        "claim_id": running.pk, "claims": running.pk, "draft_id": draft.pk, "notice_id": notice.pk,
+        "extension_id": extension.pk, "extensions": extension.pk, "request_id": asked.pk,
+        "requests": asked.pk, "quota_id": quota.pk, "quotas": quota.pk, "rule_id": rule.pk,
+        "approval-rules": rule.pk, "delegation_id": row.pk, "delegations": row.pk, "rate_id": rate.pk,
+        "rates": rate.pk, "token_id": token.pk, "tokens": token.pk, "user_id": alice.pk,
+        "devices": device.pk, "uid": "uid-c", "templates": "uid-t", "nodes": "node-1", "name": "fra-1",
+        "cluster": "fra-1", "slug": "train-80", "teams": "vision", "key": "pod",
+    }  # fmt: skip
+
+
+def address(route, known, **places):
+    """Return the address with what its places stand for, `places` first; what nobody knows is made up."""
+    path, rest = "", route
+    while found := PLACE.search(rest):
+        name = found[1] or found[2]
+        word = (path + rest[: found.start()]).rstrip("/").rpartition("/")[2]
+        made_up = 1 if "<int:" in found[0] else SOME
+        value = places.get(name) or known.get(word) or known.get(name) or made_up
+        path += rest[: found.start()] + str(value)
+        rest = rest[found.end() :]
+    return f"/{path}{rest}"
+
+
+@pytest.fixture
+def root(known):
+    """A platform admin, whom no page turns away."""
+    client = Client(raise_request_exception=False)
+    client.force_login(make_user("root"))
+    return client
+
+
+def test_no_value_in_a_query_breaks_a_page(root, known, asked):
+    broken = []
+    for route in routes():
+        path = address(route, known)
+        asked.clear()
+        plain = root.get(path)
+        found = {"": plain.status_code}
+        names = sorted(asked - {"wait", "format"})
+        for value in HOSTILE if names and plain.status_code != 405 else ():
+            found[value[:20]] = root.get(path, dict.fromkeys(names, value)).status_code
+        broken += [f"{path} {names}: {value!r} {code}" for value, code in found.items() if code >= 500]
+    assert broken == []
+
+
+def test_no_part_of_an_address_breaks_a_page(root, known):
+    texts = [route for route in routes() if "<str:" in route or "(?P<" in route]
+    found = {}
+    for route in texts:
+        hostile = dict.fromkeys((one or other for one, other in PLACE.findall(route)), "%00")
+        path = address(route, known, **{name: text for name, text in hostile.items() if name != "claim_id"})
+        found[path] = root.get(path).status_code
+    assert [path for path, code in found.items() if code >= 500] == []
+    assert any(code == 404 for code in found.values())
+
+
+def test_nothing_sent_to_a_form_breaks_its_page(root, known, asked):
+    broken, answered = [], 0
+    for route in routes():
+        path = address(route, known)
+        if path.startswith("/api/"):
+            continue
+        asked.clear()
+        root.post(path, "", content_type=FORM)
+        names = sorted(asked - {"csrfmiddlewaretoken"})
+        for value in HOSTILE:
+            answer = root.post(path, urlencode(dict.fromkeys(names, value)), content_type=FORM)
+            answered += answer.status_code == 422
+            broken += [f"{path} {names}: {value!r}"] if answer.status_code >= 500 else []
+    assert broken == []
+    assert answered > 20
