@@ -82,6 +82,8 @@ def share_of(claim: Claim, found: match.Preview) -> str:
 
 def cheaper_than(claim: Claim, picture: Picture, kinds: frozenset[DeviceKind]) -> tuple[str, str]:
     """Name the cheapest profile that fits now and costs less, and its slug; empty where none is known to."""
+    if claim.together:
+        return "", ""  # no single profile gives what several do
     offers = offers_for(
         team=claim.team,
         cluster=claim.cluster,

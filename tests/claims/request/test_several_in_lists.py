@@ -111,6 +111,16 @@ def test_approvers_see_all_of_them_in_list_card_and_notice(client, lena, both):
     assert asked_for in client.get(reverse("claims:change", args=[both.pk])).text
 
 
+def test_no_single_profile_is_offered_in_the_place_of_several(client, lena, ask, both, monkeypatch):
+    asked = []
+    monkeypatch.setattr("claims.views.impact.offers_for", lambda **wish: asked.append(wish["chosen"]) or [])
+    client.force_login(lena)
+    alone = ask(name="alone")
+    for claim in (both, alone):
+        assert client.get(reverse("claims:approval", args=[claim.pk])).status_code == 200
+    assert asked == [[alone.profile_version.profile]]
+
+
 def test_who_may_not_decide_reads_which_profiles_ask_for_an_admin(ask, lena, slice_10):
     strict = make_profile("strict", spec=make_spec(device_class=PART), approval=Approval.ADMIN)
     claim = ask(together=[(strict, 1)])
