@@ -41,6 +41,8 @@ def deliver(claim_id: str) -> None:
     try:
         with gateway_for(claim.cluster) as gateway:
             _write(claim, gateway)
+    except quota_writing.Behind:
+        raise  # it takes a moment: nothing for people to read
     except Unreachable as error:
         note(
             claim,
@@ -136,8 +138,8 @@ def _write(claim: Claim, gateway: Gateway) -> None:
             )
         elif error.quota and (mine := _own_object(claim, gateway, kind)):
             _written(claim, gateway, kind, mine)  # it is full of this very claim: another worker was faster
-        elif error.quota and quota_writing.is_behind(claim, gateway):
-            raise Unreachable(_("The cluster still counts by the quota of a moment ago.")) from error
+        elif error.quota and quota_writing.is_behind(claim, gateway, error):
+            raise quota_writing.Behind(_("The cluster still counts by the quota of a moment ago.")) from error
         elif error.quota:
             _back_to_people(claim, _("%(cluster)s refused it: %(error)s") % _said(claim, error))
         else:

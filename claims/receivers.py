@@ -1,11 +1,16 @@
 """What `claims` does when something below it tells that it has changed, or asks what it does not know."""
 
+from functools import partial
 from typing import Any
 from uuid import UUID
 
+from django.db import transaction
+from django.db.models.signals import post_save
 from django.dispatch import receiver
 
+from claims.models import Transition
 from claims.observed.holders import holders_of
+from claims.quota.tasks import write_team
 from claims.tasks import reconcile_cluster
 from inventory import masking
 from inventory.signals import mirror_changed
@@ -23,3 +28,13 @@ def look_again(*, cluster_id: UUID, kind: str, names: frozenset[str], **_: Any) 
     """
     if kind in WATCHED:
         reconcile_cluster.delay(str(cluster_id), sorted(names))
+
+
+@receiver(post_save, sender=Transition, dispatch_uid="claims.quota.write")
+def write_quotas(*, instance: Transition, **_: Any) -> None:
+    """
+    Have the clusters told what the team may hold in each of them now that a claim was made or has moved. A
+    lost message costs the time to the next `claims.quota.tasks.tend`.
+    """
+    if instance.old != instance.new:
+        transaction.on_commit(partial(write_team.delay, str(instance.claim.team_id)))

@@ -17,6 +17,7 @@ from claims import delivery, reconcile
 from claims.approval import escalation
 from claims.life import expiry, reminders, succession
 from claims.models import Claim, Delivery
+from claims.quota import writing as quota_writing
 from claims.request import drafts
 from claims.states import DELIVERED, FINAL, ClaimState
 from cluster.errors import Unreachable
@@ -154,3 +155,4 @@ def reconcile_cluster(cluster_id: str, names: list[str]) -> None:
     """Believe what the mirror of a cluster says about these objects, each named "namespace/name"."""
     reconcile.reconcile_named(cluster_id, names)
     release_replaced()
+    quota_writing.write_after(UUID(cluster_id), names)

@@ -127,6 +127,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path(
         "clusters/<slug:name>/quotas/write/", cluster_quotas.cluster_quotas_write, name="cluster_quotas_write"
     ),
+    path("clusters/<slug:name>/quotas/stop/", cluster_quotas.cluster_quotas_stop, name="cluster_quotas_stop"),
     path(
         "clusters/<slug:name>/quotas/repair/",
         cluster_quotas.cluster_quotas_repair,

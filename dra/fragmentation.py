@@ -7,14 +7,13 @@ left in all. Taints are another matter, so they are left aside here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dra.at_once import most_at_once
 from dra.devices import describe
 from dra.picture import Picture
-from dra.pools import CounterKey, PoolDevice
-
-STEPS = 20_000  # ways to place partitions that are tried; seven places of MIG have 128
+from dra.pools import PoolDevice
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,27 +83,4 @@ def _most(picture: Picture, devices: Sequence[PoolDevice]) -> int:
     if not devices:
         return 0
     left = picture.left_in((devices[0].driver, devices[0].pool))
-    return 0 if left is None else _Packing(devices, left).best
-
-
-class _Packing:
-    """The largest set of devices that counters allow, found by taking or leaving one after the other."""
-
-    def __init__(self, devices: Sequence[PoolDevice], left: Mapping[CounterKey, int]) -> None:
-        self.devices, self.left = devices, dict(left)
-        self.best = self.steps = 0
-        self._from(0, 0)
-
-    def _from(self, at: int, taken: int) -> None:
-        self.best = max(self.best, taken)
-        self.steps += 1
-        if taken + len(self.devices) - at <= self.best or self.steps > STEPS:
-            return
-        counters = self.devices[at].counters
-        if all(amount.nano <= self.left.get(counter, 0) for counter, amount in counters):
-            for counter, amount in counters:
-                self.left[counter] -= amount.nano
-            self._from(at + 1, taken + 1)
-            for counter, amount in counters:
-                self.left[counter] += amount.nano
-        self._from(at + 1, taken)
+    return 0 if left is None else most_at_once([device.counters for device in devices], left)

@@ -41,6 +41,7 @@ class OutsidePartOut(serializers.Serializer[Any]):
     namespace = serializers.CharField(source="use.namespace")
     name = serializers.CharField(source="use.name")
     origin = serializers.CharField(source="use.origin")
+    uid = serializers.CharField(source="use.uid")
     devices = serializers.IntegerField()
 
 

@@ -5,8 +5,10 @@ A request that stays within its team's guarantee is never refused here. One that
 what is left once every other team has had its guarantee.
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from uuid import UUID
 
 from django.db.models import Exists, OuterRef, QuerySet
 from django.utils.translation import gettext as _
@@ -14,8 +16,12 @@ from django.utils.translation import ngettext
 
 from claims.models import Quota
 from claims.quota.counts import figures_of
-from inventory.models import Cluster, Device, DeviceClass
+from dra.at_once import most_at_once
+from dra.pools import Amounts, CounterKey, amounts
+from inventory.models import Cluster, Device, DeviceClass, ResourceSlice
 from teams.models import Team
+
+type Pool = tuple[UUID, str, str, int]  # cluster, driver, name, generation
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +55,36 @@ def shares_of(classes: Collection[str]) -> dict[str, list[Share]]:
 
 def capacity_of(classes: Iterable[str]) -> dict[str, int]:
     """
-    Return how many devices of each class the clusters in use publish; a class that none of them shows is left
-    out: unknown, which is not none.
+    Return how many devices of each class could be held at once in the clusters in use; a class that none of
+    them shows is left out: unknown, which is not none. Of partitions that exclude one another only so many
+    count as fit beside each other (`dra.at_once`), on GPUs that nothing else holds.
     """
     wanted = list(classes)
     known = DeviceClass.objects.filter(name__in=wanted, gone_at=None, cluster__enabled=True)
+    return {name: _at_once(name) for name in sorted(set(known.values_list("name", flat=True)))}
+
+
+def _at_once(name: str) -> int:
     clusters = Cluster.objects.filter(enabled=True)
-    return {
-        name: Device.objects.present().filter(cluster__in=clusters, classes__contains=[name]).count()
-        for name in sorted(set(known.values_list("name", flat=True)))
-    }
+    devices = Device.objects.present().filter(cluster__in=clusters, classes__contains=[name])
+    cut: dict[Pool, list[Amounts]] = defaultdict(list)
+    columns = ("cluster", "driver", "pool", "slice__generation", "counters")
+    for cluster, driver, pool, generation, counters in devices.exclude(counters=[]).values_list(*columns):
+        cut[cluster, driver, pool, generation].append(amounts(counters, "counterSet"))
+    sets = _counter_sets(cut) if cut else {}
+    packed = sum(most_at_once(takes, sets.get(pool, {})) for pool, takes in cut.items())
+    return devices.filter(counters=[]).count() + packed
+
+
+def _counter_sets(pools: Collection[Pool]) -> dict[Pool, dict[CounterKey, int]]:
+    """Return the counters that these pools publish, in billionths."""
+    clusters, _drivers, names, _generations = (set(column) for column in zip(*pools, strict=True))
+    slices = ResourceSlice.objects.filter(gone_at=None, cluster__in=clusters, pool__in=names)
+    columns = ("cluster", "driver", "pool", "generation", "raw__spec__sharedCounters")
+    found: dict[Pool, dict[CounterKey, int]] = defaultdict(dict)
+    for *pool, sets in slices.filter(raw__spec__has_key="sharedCounters").values_list(*columns):
+        found[tuple(pool)].update((key, amount.nano) for key, amount in amounts(sets))
+    return found
 
 
 def why_kept(team: Team, device_class: str, needs: int, shares: Iterable[Share], capacity: int | None) -> str:

@@ -8,14 +8,14 @@ at all. What the mirror shows of them is counted by the rules of Kubernetes' own
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from django.db.models import CharField, Exists, OuterRef, Q, QuerySet
 from django.db.models.functions import Cast
 
 from claims.models import Claim, Delivery, TeamNamespace
-from dra.extended import class_of, names_of, served_by_claim
+from dra.extended import IMPLICIT, class_of, names_of, served_by_claim
 from dra.quota import charge
 from inventory.models import DeviceClass, Pod, ResourceClaim
 
@@ -28,7 +28,8 @@ type Place = tuple[UUID, str]  # cluster, namespace
 class OutsideUse:
     """
     One object past the portal and the devices per class that it counts for; `claims` is 1 for a
-    ResourceClaim.
+    ResourceClaim, and `node` is that of a pod. Of `charge`, no line of a ResourceQuota counts `unseen`: a pod
+    asks for it by a name that no class carries.
     """
 
     kind: str  # "ResourceClaim" or "Pod"
@@ -38,6 +39,9 @@ class OutsideUse:
     name: str
     origin: str  # of a ResourceClaim, as in the mirror; "device-plugin" for a pod
     charge: dict[str, int]
+    uid: str = ""
+    unseen: dict[str, int] = field(default_factory=dict)
+    node: str = ""
 
     @property
     def claims(self) -> int:
@@ -74,30 +78,32 @@ def foreign_claims(teams: Collection[UUID]) -> QuerySet[ResourceClaim]:
 
 
 def _claims(teams: Collection[UUID], owners: dict[Place, UUID]) -> Iterable[OutsideUse]:
-    columns = ("cluster", "cluster__name", "namespace", "name", "origin", "raw__spec")
-    for cluster, title, namespace, name, origin, spec in foreign_claims(teams).values_list(*columns):
+    columns = ("cluster", "cluster__name", "namespace", "name", "origin", "raw__spec", "uid")
+    for cluster, title, namespace, name, origin, spec, uid in foreign_claims(teams).values_list(*columns):
         counted = charge(spec or {})
-        yield OutsideUse("ResourceClaim", cluster, title, namespace, name, origin, counted)
+        yield OutsideUse("ResourceClaim", cluster, title, namespace, name, origin, counted, uid)
 
 
 def _pods(owners: dict[Place, UUID]) -> list[OutsideUse]:
     clusters = {cluster for cluster, _ in owners}
     here = Q(cluster__in=clusters, namespace__in={namespace for _, namespace in owners})
     asking = Pod.objects.filter(here, gone_at=None).exclude(extended={}).exclude(phase__in=ENDED)
-    columns = ("cluster", "cluster__name", "namespace", "name", "extended", "raw__status")
+    columns = ("cluster", "cluster__name", "namespace", "name", "extended", "raw__status", "uid", "node_name")
     rows = [row for row in asking.values_list(*columns) if (row[0], row[2]) in owners]
     carried = _extended_names({row[0] for row in rows}) if rows else {}
     found = []
-    for cluster, title, namespace, name, extended, status in rows:
-        served = served_by_claim({"status": status})
-        counted: Counter[str] = Counter()
+    for cluster, title, namespace, name, extended, status, uid, node in rows:
+        served, names = served_by_claim({"status": status}), carried.get(cluster, {})
+        counted, unseen = Counter[str](), Counter[str]()
         for resource, count in extended.items():
-            device_class = class_of(resource, carried.get(cluster, {}))
+            device_class = class_of(resource, names)
             if device_class and resource not in served:
                 counted[device_class] += count
+                if resource not in names and not resource.startswith(IMPLICIT):
+                    unseen[device_class] += count
         if counted:
-            use = OutsideUse("Pod", cluster, title, namespace, name, "device-plugin", dict(counted))
-            found.append(use)
+            what = ("Pod", cluster, title, namespace, name, "device-plugin", dict(counted), uid)
+            found.append(OutsideUse(*what, dict(unseen), node))
     return found
 
 

@@ -1,18 +1,23 @@
 """Every contribution to the figure of a quota, so that anybody can add it up again."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from django.contrib.auth.models import AnonymousUser
 from django.db.models import F, Q
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce, Greatest
+from django.urls import reverse
 from django.utils import timezone
 
 from claims.models import Claim, Quota, QuotaRaise
+from claims.observed.outside import outside
 from claims.quota.counts import NUMBER, outside_count
 from claims.quota.outside_use import OutsideUse, outside_use
 from claims.states import HOLDING, ClaimState
+from inventory.models import ResourceClaim
+from teams.models import User
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +32,14 @@ class Contribution:
 
 @dataclass(frozen=True, slots=True)
 class OutsidePart:
-    """One object past the portal in the figure of a quota."""
+    """
+    One object past the portal in the figure of a quota. `url` leads to its page, for a pod to that of its
+    node; "" if the reader may not see it or there is none.
+    """
 
     use: OutsideUse
     devices: int
+    url: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +49,10 @@ class Parts:
     raises: list[QuotaRaise]  # what the limit is more than the quota says
 
 
-def parts_of(quota: Quota) -> Parts:
-    return Parts(contributions(quota), outside_parts(quota), running_raises(quota))
+def parts_of(quota: Quota, reader: User | AnonymousUser | None = None) -> Parts:
+    """Return all that adds up to the figure of `quota`, with links that `reader` may follow."""
+    parts = outside_parts(quota)
+    return Parts(contributions(quota), linked(parts, reader) if reader else parts, running_raises(quota))
 
 
 def contributions(quota: Quota) -> list[Contribution]:
@@ -78,6 +89,20 @@ def outside_parts(quota: Quota) -> list[OutsidePart]:
     uses = outside_use([quota.team_id])[quota.team_id]
     parts = [OutsidePart(use, outside_count(quota, use)) for use in uses]
     return [part for part in parts if part.devices]
+
+
+def linked(parts: Iterable[OutsidePart], reader: User | AnonymousUser) -> list[OutsidePart]:
+    """Return the parts with links to what `reader` may see, in one query."""
+    parts = list(parts)
+    uids = [part.use.uid for part in parts if part.use.kind == "ResourceClaim"]
+    seen = set(outside(ResourceClaim, reader).filter(uid__in=uids).values_list("uid", flat=True))
+    return [replace(part, url=_url(part.use, seen)) for part in parts]
+
+
+def _url(use: OutsideUse, seen: set[str]) -> str:
+    if use.uid in seen:
+        return reverse("claims:outside_claim", args=[use.uid])
+    return reverse("inventory:node", args=[use.cluster_name, use.node]) if use.node else ""
 
 
 def running_raises(quota: Quota) -> list[QuotaRaise]:

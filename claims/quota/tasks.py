@@ -14,8 +14,8 @@ from inventory.models import Cluster
 
 @shared_task
 def write_team(team_id: str) -> None:
-    """Bring the ResourceQuotas of a team in line with its quota, which has just changed."""
-    quota_writing.write_team(UUID(team_id))
+    """Bring the ResourceQuotas of a team in line: its quota, or what counts against it, has changed."""
+    quota_writing.write_teams([UUID(team_id)])
 
 
 @shared_task

@@ -2,23 +2,21 @@
 What a team may hold, kept in its namespaces as a ResourceQuota, so that the cluster refuses what goes past
 the portal.
 
-The limit is written with what Kubernetes counts and the portal does not: it charges a claim with its worst
-alternative always, and both of two claims of which one replaces the other. So it refuses at exactly the limit
-of the portal. A class of which the team has no quota is written as 0.
+What is written is what stands there and what the team has free over all clusters (`claims.quota.room`). A
+class of which the team has no quota is written as what stands there of it, 0 as a rule.
 """
 
+import json
 from collections import defaultdict
-from typing import Any
+from collections.abc import Collection, Iterable
 
-from django.db.models import F, Sum
+from django.db import transaction
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from claims.manifests import TEAM_LABEL
-from claims.models import Claim, ClaimCharge, Quota, TeamNamespace, WrittenQuota
-from claims.quota.counts import CHARGED, NUMBER
-from claims.quota.quotas import standing
-from claims.states import HOLDING
+from claims.models import TeamNamespace, WrittenQuota
+from claims.quota.room import Room, rooms
 from cluster.errors import ClusterConflict, ClusterError
 from cluster.kinds import RESOURCE_QUOTA
 from cluster.protocol import Gateway, Manifest
@@ -27,24 +25,40 @@ from dra.quantity import Quantity, QuantityError
 from inventory.models import DeviceClass
 
 NAME = "dragoman"
+NAMED = f"exceeded quota: {NAME},"  # in the sentence with which Kubernetes refuses
 TOLD = 3  # changed lines that a sentence names
 MARK = ("gpu.dragoman.dev/quota", "team")  # only objects with this label are ever changed or deleted
+SAID = "gpu.dragoman.dev/written"  # annotation: the lines as the portal wrote them, to know others' by
+AGAIN = 5  # times that a limit which changed while it was written is written at once
 
 
 def hard_for(place: TeamNamespace) -> dict[str, str]:
     """Return `spec.hard` for the namespace: whole numbers as text, by key."""
-    limits, claims = _limits(place)
-    for name, extra in _uncounted(place).items():
-        limits[name] += extra
-    hard = {quota_keys.of_class(name): limit for name, limit in limits.items()}
-    hard |= {quota_keys.of_implicit(name): limit for name, limit in limits.items()}
-    extended = DeviceClass.objects.filter(cluster=place.cluster_id, gone_at=None)
-    for name, resource in extended.exclude(extended_resource="").values_list("name", "extended_resource"):
+    return hards([place])[place.pk]
+
+
+def hards(places: Collection[TeamNamespace]) -> dict[int, dict[str, str]]:
+    """Return `spec.hard` for each of these namespaces, by primary key, in as many queries as for one."""
+    extended: dict[object, list[tuple[str, str]]] = defaultdict(list)
+    carried = DeviceClass.objects.filter(cluster__in={place.cluster_id for place in places}, gone_at=None)
+    for cluster, *names in carried.exclude(extended_resource="").values_list(
+        "cluster", "name", "extended_resource"
+    ):
+        extended[cluster].append((names[0], names[1]))
+    found = rooms(places)
+    return {place.pk: _hard(found[place.pk], extended[place.cluster_id]) for place in places}
+
+
+def _hard(room: Room, extended: Iterable[tuple[str, str]]) -> dict[str, str]:
+    devices = room.devices
+    hard = {quota_keys.of_class(name): count for name, count in devices.items()}
+    hard |= {quota_keys.of_implicit(name): count for name, count in devices.items()}
+    for name, resource in extended:
         key = quota_keys.of_extended(resource)
-        hard[key] = hard.get(key, 0) + limits[name]
-    if claims is not None:
-        hard |= dict.fromkeys((quota_keys.CLAIMS, quota_keys.TEMPLATES), claims + _overlap(place))
-    return {key: str(value) for key, value in sorted(hard.items())}
+        hard[key] = hard.get(key, 0) + devices[name]
+    if room.claims is not None and room.templates is not None:
+        hard |= {quota_keys.CLAIMS: room.claims, quota_keys.TEMPLATES: room.templates}
+    return {key: str(count) for key, count in sorted(hard.items())}
 
 
 def manifest_for(place: TeamNamespace, hard: dict[str, str]) -> Manifest:
@@ -52,7 +66,12 @@ def manifest_for(place: TeamNamespace, hard: dict[str, str]) -> Manifest:
     return {
         "apiVersion": RESOURCE_QUOTA.api_version,
         "kind": RESOURCE_QUOTA.kind,
-        "metadata": {"name": NAME, "namespace": place.namespace, "labels": labels},
+        "metadata": {
+            "name": NAME,
+            "namespace": place.namespace,
+            "labels": labels,
+            "annotations": {SAID: json.dumps(hard)},
+        },
         "spec": {"hard": hard},
     }
 
@@ -61,39 +80,56 @@ def keep(place: TeamNamespace, gateway: Gateway) -> WrittenQuota:
     """
     Make the ResourceQuota of the namespace say what it should, and note what somebody else made of it.
 
-    What the cluster answers ends as a sentence in `problem`. Safe to race and to repeat: what should stand
-    there is noted before it is written, so that nobody takes the portal's own change for another's.
+    What the cluster answers ends as a sentence in `problem`. Safe to race and to repeat: of two at once both
+    end with what was counted last.
     """
-    row, _made = WrittenQuota.objects.get_or_create(place=place)
-    before, hard = row.hard, hard_for(place)
-    if hard != before:
-        WrittenQuota.objects.filter(pk=row.pk).update(hard=hard)
+    row = _counted(place)
     try:
         found = gateway.get(RESOURCE_QUOTA, NAME, namespace=place.namespace)
-        row.refresh_from_db()
         if found is not None and not is_ours(found) and not row.seen_hard:
             row.problem = _(
                 "%(namespace)s has a ResourceQuota “%(name)s” that is not the portal's. It is left alone; "
                 "rename it, or give it the label %(label)s."
             ) % {"namespace": place.namespace, "name": NAME, "label": "=".join(MARK)}
         else:
-            _look(row, found, before)
-            if found is None or not is_ours(found) or differing(found, row.hard):
-                found = gateway.apply(RESOURCE_QUOTA, manifest_for(place, row.hard), force=True)
-                row.written_at = timezone.now()
-                row.repaired_at = row.written_at if row.drift and not row.repaired_at else row.repaired_at
+            _look(row, found)
+            found = _write(row, place, found, gateway)
+            row.repaired_at = row.written_at if row.drift and not row.repaired_at else row.repaired_at
             row.problem = ""
             row.seen_hard = (found.get("spec") or {}).get("hard") or {}
             row.seen_used = (found.get("status") or {}).get("used") or {}
     except ClusterError as error:
         row.problem = _("%(cluster)s: %(error)s") % {"cluster": place.cluster, "error": error}
     row.checked_at = timezone.now()
-    row.save(
-        update_fields=[
-            "seen_hard", "seen_used", "drift", "problem", "written_at", "repaired_at", "checked_at",
-        ]
-    )  # fmt: skip
+    seen = ("seen_hard", "seen_used", "drift", "problem", "written_at", "repaired_at", "checked_at")
+    WrittenQuota.objects.filter(pk=row.pk).update(**{name: getattr(row, name) for name in seen})
     return row
+
+
+@transaction.atomic
+def _counted(place: TeamNamespace) -> WrittenQuota:
+    """
+    Count and note what should stand there, one after the other: whoever notes last has counted last.
+    """
+    WrittenQuota.objects.get_or_create(place=place)
+    row = WrittenQuota.objects.select_for_update(no_key=True, of=("self",)).get(place=place)
+    row.hard = hard_for(place)
+    row.save(update_fields=["hard"])
+    return row
+
+
+def _write(
+    row: WrittenQuota, place: TeamNamespace, found: Manifest | None, gateway: Gateway, again: int = AGAIN
+) -> Manifest:
+    """Write what is noted, and again while somebody else notes something newer. Raises ClusterError."""
+    if found is None or not is_ours(found) or said_of(found) != row.hard or differing(found, row.hard):
+        found = gateway.apply(RESOURCE_QUOTA, manifest_for(place, row.hard), force=True)
+        row.written_at = timezone.now()
+    newest = WrittenQuota.objects.filter(pk=row.pk).values_list("hard", flat=True).first()
+    if again and newest not in (None, row.hard):
+        row.hard = newest
+        return _write(row, place, found, gateway, again - 1)
+    return found
 
 
 def remove(row: WrittenQuota, gateway: Gateway) -> None:
@@ -116,10 +152,32 @@ def is_ours(found: Manifest) -> bool:
     return (found["metadata"].get("labels") or {}).get(MARK[0]) == MARK[1]
 
 
+def said_of(found: Manifest) -> dict[str, str]:
+    """Return the lines as the portal wrote them last, {} where the object does not tell."""
+    try:
+        said = json.loads((found["metadata"].get("annotations") or {}).get(SAID, "{}"))
+    except ValueError:
+        return {}
+    return {key: str(value) for key, value in said.items()} if isinstance(said, dict) else {}
+
+
 def differing(found: Manifest, hard: dict[str, str], part: str = "spec") -> dict[str, str]:
     """Return what the object says of our keys where it is something else ("" where it says nothing)."""
     said = (found.get(part) or {}).get("hard") or {}
     return {key: said.get(key, "") for key, value in hard.items() if not _equal(said.get(key, ""), value)}
+
+
+def is_noted(row: WrittenQuota | None, hard: dict[str, str]) -> bool:
+    """Tell whether the object said just this when the portal last looked."""
+    if row is None or row.problem or row.hard != hard:
+        return False
+    return all(_equal(row.seen_hard.get(key, ""), value) for key, value in hard.items())
+
+
+def rises(row: WrittenQuota | None, hard: dict[str, str]) -> bool:
+    """Tell whether some line would allow more than the one that was written last."""
+    before = row.hard if row else {}
+    return any(int(value) > int(before.get(key, 0)) for key, value in hard.items())
 
 
 def is_behind(place: TeamNamespace, gateway: Gateway) -> bool:
@@ -132,51 +190,22 @@ def is_behind(place: TeamNamespace, gateway: Gateway) -> bool:
     return found is not None and is_ours(found) and bool(differing(found, found["spec"]["hard"], "status"))
 
 
-def _look(row: WrittenQuota, found: Manifest | None, before: dict[str, str]) -> None:
-    """Note as drift what is neither what should stand there, now or before, nor what was seen last."""
+def _look(row: WrittenQuota, found: Manifest | None) -> None:
+    """Note as drift where the object says something else than the portal wrote into it last."""
     if found is None:
         if row.seen_hard:
             row.drift, row.repaired_at = _("Somebody deleted the ResourceQuota."), None
         return
+    # An object that does not tell was written by an older release: what was seen last is known of it.
+    was = said_of(found) or {key: value for key, value in row.seen_hard.items() if key in row.hard}
     changed = [
-        _("%(key)s from %(was)s to %(now)s")
-        % {"key": key, "was": row.seen_hard.get(key, "—"), "now": value or _("nothing")}
-        for key, value in differing(found, row.hard).items()
-        if row.seen_hard and not any(_equal(value, known.get(key, "")) for known in (row.seen_hard, before))
+        _("%(key)s from %(was)s to %(now)s") % {"key": key, "was": was[key], "now": value or _("nothing")}
+        for key, value in differing(found, was).items()
     ]
     if changed:
         said = _("Somebody changed %(what)s.") if len(changed) <= TOLD else _("Somebody changed %(what)s, …")
         row.drift = said % {"what": ", ".join(changed[:TOLD])}
         row.repaired_at = None
-
-
-def _limits(place: TeamNamespace) -> tuple[dict[str, int], int | None]:
-    """Return the limit of each class that the cluster or a quota knows, and that of claims if any."""
-    known = DeviceClass.objects.filter(cluster=place.cluster_id, gone_at=None).values_list("name", flat=True)
-    limits: dict[str, int] = defaultdict(int, dict.fromkeys(known, 0))
-    claims = None
-    for each in standing([place.team]):
-        if each.quota.counts == Quota.Counts.CLAIMS:
-            claims = each.limit
-        elif each.quota.device_class:
-            limits[each.quota.device_class] = each.limit
-    return limits, claims
-
-
-def _uncounted(place: TeamNamespace) -> dict[str, int]:
-    """Return devices per class that the cluster charges for the portal's claims beyond what it counts."""
-    here = ClaimCharge.objects.filter(
-        claim__team=place.team_id, claim__cluster=place.cluster_id, claim__state__in=HOLDING
-    )
-    sums = here.order_by().values_list("device_class").annotate(extra=Sum(F("devices") - CHARGED))
-    return {name: extra for name, extra in sums if extra}
-
-
-def _overlap(place: TeamNamespace) -> int:
-    """Return how many claims are there beside the ones that they replace."""
-    here = Claim.objects.filter(team=place.team_id, cluster=place.cluster_id, state__in=HOLDING)
-    found: dict[str, Any] = here.aggregate(extra=Sum(F("parallel") - NUMBER))
-    return found["extra"] or 0
 
 
 def _equal(one: str, other: str) -> bool:

@@ -9,11 +9,13 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils.translation import gettext as _
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from claims.models import TeamNamespace, WrittenQuota
 from claims.quota.quotas import Standing, standing
+from claims.quota.room import Room, rooms
 from claims.quota.tasks import write_cluster
+from claims.quota.writing import is_writable
 from core.errors import PortalError
 from dra import quota_keys
 from inventory.enrolment import write_quotas
@@ -23,9 +25,14 @@ from teams.access import is_platform_admin
 
 @dataclass(frozen=True)
 class Line:
-    """One class of one team: the limit there, what the cluster counts and what the portal does."""
+    """
+    One class of one team: `stands` devices there and `free` over all clusters, and what the cluster says that
+    it allows and counts.
+    """
 
     label: str
+    stands: int
+    free: int
     written: str
     used: str
     standing: Standing
@@ -39,6 +46,14 @@ class PlaceRow:
     ignored: list[str]
 
 
+@dataclass(frozen=True)
+class Going:
+    """An object that is deleted, with the lines in it that are not the portal's."""
+
+    place: TeamNamespace
+    others: list[str]
+
+
 @require_safe
 def cluster_quotas(request: HttpRequest, name: str) -> HttpResponse:
     cluster = cluster_for(request, name)
@@ -48,7 +63,11 @@ def cluster_quotas(request: HttpRequest, name: str) -> HttpResponse:
     for each in standing([place.team for place in places]):
         if each.quota.device_class:
             by_team.setdefault(each.team.pk, []).append(each)
-    rows = [row_of(place, written.get(place.pk), by_team.get(place.team_id, [])) for place in places]
+    found = rooms(places)
+    rows = [
+        row_of(place, written.get(place.pk), found[place.pk], by_team.get(place.team_id, []))
+        for place in places
+    ]
     page = {
         "cluster": cluster,
         "rows": rows,
@@ -60,21 +79,37 @@ def cluster_quotas(request: HttpRequest, name: str) -> HttpResponse:
 
 @require_POST
 def cluster_quotas_write(request: HttpRequest, name: str) -> HttpResponse:
-    """Switch the writing on or off."""
+    """Have quotas kept there from now on."""
     cluster = cluster_for(request, name)
     try:
-        write = request.POST.get("write") == "on"
-        write_quotas(name=cluster.name, write=write)
+        write_quotas(name=cluster.name, write=True)
         write_cluster.delay(str(cluster.pk))
-        told = (
-            _("Quotas are kept in %(cluster)s from now on.")
-            if write
-            else _("The portal's quotas are taken away from %(cluster)s.")
-        )
-        messages.success(request, told % {"cluster": cluster})
+        messages.success(request, _("Quotas are kept in %(cluster)s from now on.") % {"cluster": cluster})
     except PortalError as refusal:
         messages.error(request, refusal.message)
     return redirect("claims:cluster_quotas", cluster.name)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def cluster_quotas_stop(request: HttpRequest, name: str) -> HttpResponse:
+    """Say which objects go and which stay, and take the quotas away."""
+    cluster = cluster_for(request, name)
+    if request.method == "POST":
+        write_quotas(name=cluster.name, write=False)
+        write_cluster.delay(str(cluster.pk))
+        messages.success(
+            request, _("The portal's quotas are taken away from %(cluster)s.") % {"cluster": cluster}
+        )
+        return redirect("claims:cluster_quotas", cluster.name)
+    rows = WrittenQuota.objects.filter(place__cluster=cluster).select_related("place__team")
+    written = list(rows.exclude(seen_hard={}).order_by("place__namespace"))
+    page = {
+        "cluster": cluster,
+        "going": [Going(row.place, others_of(row)) for row in written],
+        "staying": rows.filter(seen_hard={}).exclude(problem="").order_by("place__namespace"),
+        "writable": is_writable(cluster),
+    }
+    return render(request, "claims/cluster_quotas_stop.html", page)
 
 
 @require_POST
@@ -94,13 +129,20 @@ def cluster_for(request: HttpRequest, name: str) -> Cluster:
     return cluster
 
 
-def row_of(place: TeamNamespace, written: WrittenQuota | None, standings: list[Standing]) -> PlaceRow:
+def row_of(
+    place: TeamNamespace, written: WrittenQuota | None, room: Room, standings: list[Standing]
+) -> PlaceRow:
+    seen_hard, seen_used = (written.seen_hard, written.seen_used) if written else ({}, {})
     lines = []
     for each in standings:
-        key = quota_keys.of_class(each.quota.device_class)
-        seen = written.seen_hard.get(key, "") if written else ""
-        used = written.seen_used.get(key, "") if written else ""
-        lines.append(Line(each.label, seen, used, each))
-    seen_hard = written.seen_hard if written else {}
+        name = each.quota.device_class
+        key = quota_keys.of_class(name)
+        seen = (seen_hard.get(key, ""), seen_used.get(key, ""))
+        lines.append(Line(each.label, room.stands[name], room.free[name], *seen, each))
     ignored = [said for key, value in seen_hard.items() if (said := quota_keys.why_ignored(key, value))]
     return PlaceRow(place, written, lines, ignored)
+
+
+def others_of(row: WrittenQuota) -> list[str]:
+    """Return the lines in the portal's object that somebody else has written, as "pods: 10"."""
+    return [f"{key}: {value}" for key, value in row.seen_hard.items() if key not in row.hard]

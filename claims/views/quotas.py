@@ -119,7 +119,7 @@ def quota(request: HttpRequest, quota_id: UUID) -> HttpResponse:
         return parts_sheet(found)
     page = {
         "row": standing_of([found])[0],
-        "parts": parts_of(found),
+        "parts": parts_of(found, request.user),
         "is_admin": is_platform_admin(request.user),
         "form": QuotaForm(
             initial={"devices": found.devices, "guaranteed": found.guaranteed, "counts": found.counts}
@@ -134,7 +134,7 @@ def quota_parts(request: HttpRequest, quota_id: UUID) -> HttpResponse:
     found = get_object_or_404(
         Quota.objects.visible_to(request.user).select_related("team", "profile"), pk=quota_id
     )
-    page = {"row": standing_of([found])[0], "parts": parts_of(found), "drawer": True}
+    page = {"row": standing_of([found])[0], "parts": parts_of(found, request.user), "drawer": True}
     return render(request, "claims/_quota_parts.html", page)
 
 

@@ -57,18 +57,30 @@ def used(gateway, namespace):
 
 
 def test_past_the_portal_the_cluster_refuses_at_exactly_the_limit(
-    approved, kept, admin, gateway, namespace, quota
+    approved, kept, admin, gateway, namespace, quota, until
 ):
     Quota.objects.update(devices=4)
     kept()
-    claim = approved(devices=2)
-    assert claim.state == ClaimState.PROVISIONED
+    until(approved(devices=2), ClaimState.PROVISIONED)
+    kept()
     with pytest.raises(Refused, match="exceeded quota: dragoman"):
         by_hand(admin, namespace, "too-much", 3)
     by_hand(admin, namespace, "just-fits", 2)
     with pytest.raises(Refused, match="exceeded quota: dragoman"):
         by_hand(admin, namespace, "one-more", 1)
     eventually(lambda: used(gateway, namespace) == "4", seconds=PATIENCE, what="four counted")
+
+
+def test_what_a_request_reserves_cannot_be_taken_by_hand(ask, kept, admin, namespace, quota, lena, until):
+    Quota.objects.update(devices=4)
+    kept()
+    claim = ask(devices=3)
+    kept()
+    with pytest.raises(Refused, match="exceeded quota: dragoman"):
+        by_hand(admin, namespace, "too-much", 2)
+    by_hand(admin, namespace, "just-fits", 1)
+    services.approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
+    until(claim, ClaimState.PROVISIONED)
 
 
 def test_a_class_without_a_quota_may_be_held_by_nobody(kept, admin, namespace, quota):
@@ -109,7 +121,7 @@ def test_a_raise_ends_and_what_is_held_stays(kept, approved, admin, gateway, nam
     start = timezone.now() - timedelta(hours=1)
     QuotaRaise.objects.filter(pk=given.pk).update(starts_at=start, ends_at=timezone.now())
     kept()
-    assert gateway.get(RESOURCE_QUOTA, "dragoman", namespace=namespace)["spec"]["hard"][DEVICES] == "2"
+    assert gateway.get(RESOURCE_QUOTA, "dragoman", namespace=namespace)["spec"]["hard"][DEVICES] == "4"
     found = gateway.get(RESOURCE_CLAIM, claim.name, namespace=namespace)
     assert found["status"]["reservedFor"][0]["uid"] == pod["metadata"]["uid"]
     with pytest.raises(Refused, match="exceeded quota: dragoman"):
@@ -133,9 +145,11 @@ def test_a_limit_raised_a_moment_ago_does_not_send_a_claim_back(kept, ask, lena,
     eventually(delivered, seconds=PATIENCE, what="the claim delivered")
 
 
-def test_switched_off_the_object_is_gone_and_the_claims_stay(kept, approved, gateway, namespace, fra, quota):
+def test_switched_off_the_object_is_gone_and_the_claims_stay(
+    kept, approved, gateway, namespace, fra, quota, until
+):
     kept()
-    claim = approved(devices=2)
+    claim = until(approved(devices=2), ClaimState.PROVISIONED)
     Cluster.objects.filter(pk=fra.pk).update(write_quotas=False)
     quota_tasks.tend()
     assert gateway.get(RESOURCE_QUOTA, "dragoman", namespace=namespace) is None

@@ -130,3 +130,39 @@ def test_two_teams_at_once_cannot_share_what_is_left_beyond_a_guarantee(
     answers = at_once(partial(ask, devices=5), partial(ask, devices=5, by=eve, team=speech, name="of-speech"))
     granted = [answer for answer in answers if isinstance(answer, Claim)]
     assert len(granted) == (1 if locked else 2)
+
+
+def test_partitions_that_exclude_one_another_are_no_capacity_twice(fra, publish):
+    """Of three partitions of a GPU one or the other two can be held, beside a plain device."""
+    publish(1)
+    publish_cut(fra, {"whole": ["a", "b"], "left": ["a"], "right": ["b"]})
+    assert guarantees.capacity_of([GPU_CLASS]) == {GPU_CLASS: 1 + 2}
+    Device.objects.filter(name="right").update(classes=[])
+    assert guarantees.capacity_of([GPU_CLASS]) == {GPU_CLASS: 1 + 1}
+
+
+def test_counters_of_an_older_generation_count_for_nothing(fra, publish):
+    publish(1)
+    publish_cut(fra, {"left": ["a"], "right": ["b"]})
+    ResourceSlice.objects.filter(name="cut").update(generation=2)
+    assert guarantees.capacity_of([GPU_CLASS]) == {GPU_CLASS: 1}
+
+
+def publish_cut(cluster, partitions):
+    """Publish devices that take one of each of these counters of one GPU."""
+    counters = [{"name": "gpu-0", "counters": {"a": {"value": "1"}, "b": {"value": "1"}}}]
+    fields = {"cluster": cluster, "driver": "d", "pool": "cut", "pool_slices": 2, "generation": 1}
+    raw = {"spec": {"sharedCounters": counters}}
+    ResourceSlice.objects.create(uid="counters", name="counters", raw=raw, **fields)
+    piece = ResourceSlice.objects.create(uid="cut", name="cut", raw={"spec": {}}, **fields)
+    for name, takes in partitions.items():
+        taken = [{"counterSet": "gpu-0", "counters": {one: {"value": "1"} for one in takes}}]
+        Device.objects.create(
+            cluster=cluster,
+            slice=piece,
+            driver="d",
+            pool="cut",
+            name=name,
+            classes=[GPU_CLASS],
+            counters=taken,
+        )

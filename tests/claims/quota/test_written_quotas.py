@@ -13,18 +13,18 @@ from claims import services
 from claims.models import Quota, QuotaRaise, TeamNamespace, WrittenQuota
 from claims.quota import tasks as quota_tasks
 from claims.quota import written as written_quotas
-from claims.states import ClaimState
 from cluster.errors import Unreachable
 from cluster.kinds import NAMESPACE, RESOURCE_QUOTA
 from inventory.models import Cluster, DeviceClass
 from teams.models import Notice
-from tests.factories import GPU_CLASS, make_claim, make_profile, make_quota, make_spec, make_team
+from tests.factories import GPU_CLASS, make_profile, make_quota, make_spec, make_team
 
 pytestmark = pytest.mark.django_db(transaction=True)
 DEVICES = f"{GPU_CLASS}.deviceclass.resource.k8s.io/devices"
 IMPLICIT = f"requests.deviceclass.resource.kubernetes.io/{GPU_CLASS}"
 CLAIMS = "count/resourceclaims.resource.k8s.io"
 PAGE = reverse("claims:cluster_quotas", args=["fra-1"])
+STOP = reverse("claims:cluster_quotas_stop", args=["fra-1"])
 
 
 @pytest.fixture
@@ -71,18 +71,6 @@ def test_the_limit_is_written_with_raises_and_nothing_for_other_classes(vision, 
         CLAIMS: "5",
         "count/resourceclaimtemplates.resource.k8s.io": "5",
     }
-
-
-def test_what_the_cluster_counts_and_the_portal_does_not_is_added(vision, fra, train, quota):
-    """A successor beside the claim that it replaces, and a claim that holds its smaller alternative."""
-    Quota.objects.create(team=vision, counts="claims", devices=5)
-    old = make_claim(vision, cluster=fra, profile=train, devices=2, state=ClaimState.ALLOCATED)
-    new = make_claim(vision, cluster=fra, profile=train, devices=3, replaces=old, carried=2)
-    new.charges.update(carried=2)
-    settled = make_claim(vision, cluster=fra, profile=train, devices=4, state=ClaimState.ALLOCATED)
-    settled.charges.update(settled=1)
-    hard = written_quotas.hard_for(place_of(vision))
-    assert (hard[DEVICES], hard[CLAIMS]) == (str(8 + 2 + 3), "6")
 
 
 def test_a_change_of_the_quota_is_written_at_once(root, vision, quota, written):
@@ -203,16 +191,48 @@ def test_an_admin_switches_it_on_and_off_and_repairs(client, root, gateway, fra,
     client.post(repair)
     assert written()[DEVICES] == "8"
     assert "Put right" in client.get(PAGE).text
-    client.post(write)
+    assert "are taken away from fra-1" in client.post(STOP, follow=True).text
     assert written() is None
     assert client.get(write).status_code == client.get(repair).status_code == 405
     Cluster.objects.filter(pk=fra.pk).update(read_only=True)
     assert "is read-only" in client.post(write, {"write": "on"}, follow=True).text
 
 
+def test_before_it_is_switched_off_a_page_says_what_goes_and_what_stays(client, root, gateway, fra, written):
+    nlp, other = make_team("nlp"), make_team("speech")
+    for team in (nlp, other):
+        TeamNamespace.objects.create(team=team, cluster=fra, namespace=team.slug)
+        gateway.put(NAMESPACE, {"metadata": {"name": team.slug}})
+    own = {"metadata": {"name": "dragoman", "namespace": "speech"}, "spec": {"hard": {"pods": "3"}}}
+    gateway.put(RESOURCE_QUOTA, own)
+    make_quota(TeamNamespace.objects.get(namespace="vision").team, 8)
+    make_quota(nlp, 4)
+    quota_tasks.tend()
+    rewrite(gateway, pods="10")
+    quota_tasks.tend()
+    client.force_login(root)
+    page = client.get(STOP).text
+    assert "is deleted in 2 namespaces" in page
+    assert '<code class="dg-break">vision/dragoman</code>' in page
+    assert "with lines that are not the portal's: pods: 10" in page
+    assert "speech/dragoman" not in page
+    assert "It is left alone" in page
+    assert "may not write" not in page
+    assert written()[DEVICES] == "8"  # a look changes nothing
+    client.post(STOP)
+    assert (written(), written("nlp"), written("speech")) == (None, None, {"pods": "3"})
+
+
+def test_the_page_before_it_is_switched_off_tells_if_nothing_can_be_deleted_now(client, root, fra, written):
+    Cluster.objects.filter(pk=fra.pk).update(read_only=True)
+    client.force_login(root)
+    assert "The portal may not write to fra-1 now." in client.get(STOP).text
+
+
 def test_only_platform_admins_see_the_page(client, lena, fra, quota):
     client.force_login(lena)
     assert client.get(PAGE).status_code == 403
+    assert client.get(STOP).status_code == client.post(STOP).status_code == 403
     assert client.post(reverse("claims:cluster_quotas_write", args=["fra-1"])).status_code == 403
     assert client.get(reverse("claims:cluster_quotas", args=["nowhere"])).status_code == 404
 
