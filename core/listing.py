@@ -15,6 +15,7 @@ from functools import cached_property, reduce
 from operator import and_, or_
 from typing import Any
 
+from django.core.exceptions import FieldDoesNotExist
 from django.core.paginator import Page, Paginator
 from django.db.models import F, Model, Q, QuerySet
 from django.db.models.expressions import OrderBy
@@ -130,14 +131,15 @@ class Listing[M: Model]:
         return rows.order_by(*self.ordering()) if self.sort else rows
 
     def ordering(self) -> Iterator[OrderBy]:
+        """
+        What is missing comes last, both ways. Only said where something may be missing: no index that goes
+        down has it at its end, and without an index every row is sorted to show fifty.
+        """
         name = self.sort.removeprefix("-")
         fields = next(column.sort for column in self.all_columns if column.name == name)
-        for field in (fields,) if isinstance(fields, str) else fields:
-            if self.sort.startswith("-"):
-                yield F(field).desc(nulls_last=True)
-            else:
-                yield F(field).asc(nulls_last=True)
-        yield F("pk").asc()
+        for field in (*((fields,) if isinstance(fields, str) else fields), "pk"):
+            last = True if may_be_missing(self.every.model, field) else None
+            yield OrderBy(F(field), descending=self.sort.startswith("-"), nulls_last=last)
 
     @cached_property
     def page(self) -> Page[M]:
@@ -231,6 +233,21 @@ class Listing[M: Model]:
 
 def _holds(where: str | Callable[[str], Q], word: str) -> Q:
     return Q((f"{where}__icontains", word)) if isinstance(where, str) else where(word)
+
+
+def may_be_missing(model: type[Model], path: str) -> bool:
+    """Tell whether rows may have nothing at the end of a path of fields, which an annotation may not."""
+    options: Any = model._meta
+    *ways, last = (options.pk.name if path == "pk" and options.pk else path).split("__")
+    try:
+        for way in ways:
+            field = options.get_field(way)
+            if getattr(field, "null", True) or field.related_model is None:
+                return True
+            options = field.related_model._meta
+        return bool(getattr(options.get_field(last), "null", True))
+    except FieldDoesNotExist:
+        return True
 
 
 def harmless(value: object) -> object:

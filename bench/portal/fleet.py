@@ -31,6 +31,9 @@ FOREIGN = 12  # one claim in so many is of nobody in the portal
 UID = str(uuid.uuid5(uuid.NAMESPACE_DNS, "bench"))
 RULES = DEVICE_TAINT_RULE_VERSIONS[0]
 
+type Pages = dict[str, list[bytes]]
+type Owners = list[tuple[UUID, int]]
+
 
 @dataclass(slots=True)
 class Shelf:
@@ -41,9 +44,9 @@ class Shelf:
     and the number of the team.
     """
 
-    pages: dict[str, list[bytes]]
-    holding: list[tuple[UUID, int]] = field(default_factory=list)
-    waiting: list[tuple[UUID, int]] = field(default_factory=list)
+    pages: Pages
+    holding: Owners = field(default_factory=list)
+    waiting: Owners = field(default_factory=list)
 
     def identity(self) -> str:
         return UID
@@ -93,7 +96,7 @@ def shelf_of(size: Size) -> Shelf:
     return shelf
 
 
-def _give(claim: Manifest, team: int, ours: list[tuple[UUID, int]] | None, chance: random.Random) -> None:
+def _give(claim: Manifest, team: int, ours: Owners | None, chance: random.Random) -> None:
     metadata = claim["metadata"]
     metadata["namespace"] = slug_of(team)
     metadata.pop("labels", None)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from django.db import connection
 from django.test import Client
@@ -51,6 +52,7 @@ def _asking(client: Client, address: Address) -> Callable[[], int]:
     headers = {"HX-Request": "true"} if address.part else None
 
     def ask() -> int:
+        response: Any
         if address.body is not None:
             response = client.post(address.url, address.body, content_type="application/json")
         else:
@@ -58,7 +60,7 @@ def _asking(client: Client, address: Address) -> Callable[[], int]:
         if response.streaming:
             list(islice(response.streaming_content, 2))  # the head and the first row
             response.close()
-        return response.status_code
+        return int(response.status_code)
 
     return ask
 

@@ -11,13 +11,13 @@ from functools import cached_property
 from typing import Any
 
 from django.contrib.auth.models import AnonymousUser
-from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery, TextField
-from django.db.models.functions import Cast
+from django.db.models import Exists, OuterRef, QuerySet, Subquery
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from claims.models import Claim, TeamNamespace
+from claims.observed.labels import named_claim
 from claims.observed.sightings import ENDED, Held, held_by
 from dra import quota
 from inventory.models import Pod, ResourceClaim, ResourceClaimTemplate
@@ -46,15 +46,14 @@ def outside[M: (ResourceClaim, ResourceClaimTemplate)](
     """
     here = {"cluster": OuterRef("cluster"), "namespace": OuterRef("namespace")}
     places = TeamNamespace.objects.filter(team__in=Team.objects.visible_to(user), **here)
-    owned = (
-        Claim.objects.filter(**here)
-        .annotate(text=Cast("pk", TextField()))
-        .filter(Q(object_uid=OuterRef("uid")) | Q(text=OuterRef("owner")))
-    )
+    claims = Claim.objects.filter(**here)
+    # Two conditions and not one with OR, for which no index would do.
+    written, named = claims.filter(object_uid=OuterRef("uid")), claims.filter(pk=OuterRef("named"))
     return (
         model._default_manager.filter(gone_at=None)
+        .alias(named=named_claim())
         .annotate(team=Subquery(places.values("team__slug")[:1]))
-        .filter(~Exists(owned), team__isnull=False)
+        .filter(~Exists(written), ~Exists(named), team__isnull=False)
         .select_related("cluster")
         .defer("cluster__credentials")
     )

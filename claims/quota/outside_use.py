@@ -11,10 +11,10 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from django.db.models import CharField, Exists, OuterRef, Q, QuerySet
-from django.db.models.functions import Cast
+from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from claims.models import Claim, Delivery, TeamNamespace
+from claims.observed.labels import named_claim
 from dra.extended import IMPLICIT, class_of, names_of, served_by_claim
 from dra.quota import charge
 from inventory.models import DeviceClass, Pod, ResourceClaim
@@ -68,13 +68,14 @@ def foreign_claims(teams: Collection[UUID]) -> QuerySet[ResourceClaim]:
     under the claim's own name unless a template makes the names.
     """
     ours = Claim.objects.filter(team__in=teams, cluster=OuterRef("cluster"), namespace=OuterRef("namespace"))
-    named = Q(name=OuterRef("name")) | Q(delivery=Delivery.TEMPLATE)
-    labelled = ours.annotate(label=Cast("pk", CharField())).filter(named, label=OuterRef("owner"))
+    same_name = Q(name=OuterRef("name")) | Q(delivery=Delivery.TEMPLATE)
+    labelled = ours.filter(same_name, pk=OuterRef("named"))
     adopted = ours.live().filter(object_uid=OuterRef("uid"))
     here = TeamNamespace.objects.filter(
         team__in=teams, cluster=OuterRef("cluster"), namespace=OuterRef("namespace")
     )
-    return ResourceClaim.objects.filter(Exists(here), ~Exists(labelled), ~Exists(adopted), gone_at=None)
+    standing = ResourceClaim.objects.filter(gone_at=None).alias(named=named_claim())
+    return standing.filter(Exists(here), ~Exists(labelled), ~Exists(adopted))
 
 
 def _claims(teams: Collection[UUID], owners: dict[Place, UUID]) -> Iterable[OutsideUse]:

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from django.db.models import Case, CharField, Count, Q, QuerySet, Value, When
+from django.db.models import Case, CharField, Count, OuterRef, Q, QuerySet, Subquery, Value, When
+from django.db.models.functions import Coalesce
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, render
@@ -30,19 +31,22 @@ COLUMNS: list[Column[Any]] = [  # rows carry the annotations of `nodes_for_list`
 ]
 
 
+def _devices(which: Q) -> Coalesce:
+    here = Device.objects.present().filter(which, node=OuterRef("pk")).order_by()
+    return Coalesce(Subquery(here.values("node").annotate(count=Count("pk")).values("count")), 0)
+
+
 def nodes_for_list() -> QuerySet[Node]:
-    here = Q(devices__gone_at=None)
-    usable = here & Q(
-        devices__held_by=None, devices__condition=Device.Condition.GOOD, devices__pool_complete=True
-    )
+    """Return nodes with the figures of their devices, which are counted of no more nodes than are shown."""
+    usable = Q(held_by=None, condition=Device.Condition.GOOD, pool_complete=True)
     return (
         Node.objects.filter(gone_at=None)
         .select_related("cluster")
         .defer("raw", "cluster__credentials")
         .annotate(
-            device_count=Count("devices", filter=here),
-            held_count=Count("devices", filter=here & Q(devices__held_by__isnull=False)),
-            free_count=Count("devices", filter=usable & Q(ready=True, unschedulable=False)),
+            device_count=_devices(Q()),
+            held_count=_devices(Q(held_by__isnull=False)),
+            free_count=Case(When(ready=True, unschedulable=False, then=_devices(usable)), default=Value(0)),
             condition=Case(
                 When(ready=False, then=Value("not-ready")),
                 When(unschedulable=True, then=Value("cordoned")),

@@ -1,0 +1,22 @@
+"""Lists say that what is missing comes last only where something may be: an index has it at one end alone."""
+
+import pytest
+
+from claims.models import Claim
+from core.listing import may_be_missing
+from inventory.models import Device
+
+
+@pytest.mark.parametrize(
+    "path", ["pk", "created_at", "name", "team__slug", "profile_version__profile__title"]
+)
+def test_what_every_row_has_is_never_missing(path):
+    assert not may_be_missing(Claim, path)
+
+
+@pytest.mark.parametrize(
+    ("model", "path"),
+    [(Claim, "expires_at"), (Claim, "decided_by__username"), (Device, "state"), (Device, "node__name")],
+)
+def test_an_empty_column_a_way_that_may_end_and_an_annotation_may_be_missing(model, path):
+    assert may_be_missing(model, path)
