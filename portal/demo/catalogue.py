@@ -189,7 +189,7 @@ def load_profile(
     by: User, *, before: dict[str, Any] | None = None, retired: bool = False, **entry: Any
 ) -> None:
     """Make a profile as it is now, after the version that it had `before`, if any."""
-    usual = {
+    usual: dict[str, Any] = {
         "teams": [],
         "scalable": "gpu",
         "deliveries": [Delivery.CLAIM, Delivery.TEMPLATE],

@@ -1,5 +1,6 @@
 """The clusters of the demo as rows of the portal, from the kubeconfigs that their servers wrote."""
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,17 +36,16 @@ def people_gateway(folder: Path, name: str) -> Gateway:
 
 def people_patch(folder: Path, name: str, address: str, body: dict[str, Any]) -> None:
     """Merge `body` into the object at this path, as kubectl patch does."""
-    with _people_api(folder, name) as api:
-        api.patch(address, json=body, headers=MERGE).raise_for_status()
+    _people_api(folder, name).patch(address, json=body, headers=MERGE).raise_for_status()
 
 
 def people_get(folder: Path, name: str, address: str) -> Manifest:
     """Return the object at this path."""
-    with _people_api(folder, name) as api:
-        found: Manifest = api.get(address).raise_for_status().json()
-        return found
+    found: Manifest = _people_api(folder, name).get(address).raise_for_status().json()
+    return found
 
 
+@cache
 def _people_api(folder: Path, name: str) -> httpx.Client:
     who = read_credentials(folder, f"{name}.people")
     headers = {"Authorization": f"Bearer {who.token}"}
