@@ -21,7 +21,7 @@ from teams.models import User
 DECIDE = (LEAD, ADMIN)
 TEAM = slug_of(0)
 WISH = {"team": TEAM, "cluster": NAME, "profile": "profile-01", "devices": 2, "duration": "24h"}
-TOO_MUCH = WISH | {"devices": 8, "profile": "profile-29"}
+TOO_MUCH = WISH | {"devices": 8}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ def _approvals() -> Iterator[Address]:
     waiting = Claim.objects.filter(team__slug=TEAM, state=ClaimState.REQUESTED).first()
     if waiting is not None:
         yield Address("approval card", of("claims:approval", waiting.pk), DECIDE)
-    extension = Extension.objects.filter(answer="waiting", claim__team__slug=TEAM).first()
+    extension = Extension.objects.filter(answer="waiting", claim__team__members__username=LEAD).first()
     if extension is not None:
         yield Address("extension card", of("claims:extension", extension.pk), DECIDE)
     yield Address("approval rules", of("claims:approval_rules"), DECIDE)
