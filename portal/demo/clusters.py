@@ -49,7 +49,9 @@ def people_get(folder: Path, name: str, address: str) -> Manifest:
 def _people_api(folder: Path, name: str) -> httpx.Client:
     who = read_credentials(folder, f"{name}.people")
     headers = {"Authorization": f"Bearer {who.token}"}
-    return httpx.Client(base_url=who.server, headers=headers, timeout=60)
+    # A connection that is kept may be closed by the server at the moment in which it is used again.
+    none_kept = httpx.Limits(max_keepalive_connections=0)
+    return httpx.Client(base_url=who.server, headers=headers, timeout=60, limits=none_kept)
 
 
 def read_credentials(folder: Path, name: str) -> Credentials:
