@@ -1,4 +1,4 @@
-"""The portal that is measured can be built, and its pages are measured. How fast they are is not judged here."""
+"""The portal that is measured can be built, and its pages are measured; how fast they are is not judged."""
 
 import pytest
 
