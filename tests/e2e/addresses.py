@@ -1,0 +1,175 @@
+"""
+Every address of the portal: who visits it in the browser and how they get there, or why nobody does.
+
+A page is named as in the URL conf. `Way(start, link, then)` follows the link of that name on the page `start`
+and goes on to `then`: below where it leads, or, with a slash first, to an address in which {id} is the id of
+what the link leads to. A text is the address itself.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+ASKED = "profile=train-80g&cluster=fra-1&devices=2"
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    start: str
+    link: str | re.Pattern[str]
+    then: str = ""
+
+
+MINE = Way("/claims/?q=sam2-finetune", "sam2-finetune")
+INBOX = "/approvals/?q="
+
+
+# person: [(name of the address, address or way)]
+PAGES: dict[str, list[tuple[str, str | Way]]] = {
+    "engineer": [
+        ("home", "/"),
+        ("claims:catalogue", "/catalogue/"),
+        ("claims:profile", "/catalogue/train-80g/"),
+        ("claims:list", "/claims/"),
+        ("claims:request", f"/claims/request/?{ASKED}"),
+        (
+            "claims:request",
+            "/claims/request/?profile=train-48g&together=train-80g&together_devices=2&colour=red",
+        ),
+        ("claims:request_import", "/claims/request/import/"),
+        ("claims:drafts", "/claims/drafts/"),
+        ("claims:detail", MINE),
+        ("claims:quotas", "/quotas/"),
+        ("inventory:fleet", "/fleet/"),
+        ("inventory:devices", "/devices/"),
+        ("usage:rates", "/rates/"),
+        ("usage:team", "/teams/vision/cost/"),
+        ("teams:people", "/teams/vision/people/"),
+        ("teams:tokens", "/me/tokens/"),
+    ],
+    "lead": [
+        ("home", "/"),
+        ("claims:approvals", "/approvals/"),
+        ("claims:approval", Way(f"{INBOX}occ-pretrain", re.compile("occ-pretrain"))),
+        ("claims:change", Way(f"{INBOX}occ-pretrain", re.compile("occ-pretrain"), "change/")),
+        ("claims:extension", Way(f"{INBOX}sam2-finetune", re.compile("sam2-finetune"))),
+        (
+            "claims:bulk",
+            Way(f"{INBOX}occ-pretrain", re.compile("occ-pretrain"), "/approvals/bulk/?claim={id}"),
+        ),
+        ("claims:away", "/approvals/away/"),
+        ("claims:quotas", "/quotas/"),
+    ],
+    "admin": [
+        ("home", "/"),
+        ("inventory:fleet", "/fleet/"),
+        ("inventory:clusters", "/clusters/"),
+        ("claims:cluster_quotas", "/clusters/lab-2/quotas/"),
+        ("claims:cluster_quotas_stop", "/clusters/lab-2/quotas/stop/"),
+        ("claims:policies", "/clusters/lab-2/policies/"),
+        ("inventory:nodes", "/nodes/"),
+        ("inventory:node", Way("/nodes/", re.compile("^fra1-"))),
+        ("inventory:devices", "/devices/"),
+        ("inventory:device", Way("/devices/?q=gpu-1", re.compile("^gpu-1"))),
+        ("teams:list", "/teams/"),
+        ("claims:profiles", "/profiles/"),
+        ("claims:profile_edit", "/profiles/train-80g/"),
+        ("claims:lint", "/profiles/lint/"),
+        ("claims:lint_mend", Way("/profiles/lint/", re.compile("^Show the fix"))),
+        ("claims:catalogue_import", "/profiles/import/"),
+        ("claims:presets", "/profiles/presets/"),
+        ("usage:rates", "/rates/"),
+    ],
+}
+
+POST_ONLY = {
+    "claims:approve",
+    "claims:deny",
+    "claims:extension_approve",
+    "claims:extension_deny",
+    "claims:extension_withdraw",
+    "claims:quota_request_approve",
+    "claims:quota_request_deny",
+    "claims:quota_request_withdraw",
+    "claims:quota_request_comment",
+    "claims:quota_set",
+    "claims:away_end",
+    "claims:label",
+    "claims:cluster_quotas_write",
+    "claims:cluster_quotas_repair",
+    "claims:draft_save",
+    "claims:draft_delete",
+    "claims:draft_restore",
+    "claims:extend_back",
+    "claims:transfer_back",
+    "claims:profile_match",
+    "claims:profile_restore",
+    "claims:comment",
+    "teams:notices_read",
+    "teams:role",
+    "teams:remove",
+    "teams:theme",
+    "teams:switch",
+    "teams:token-revoke",
+    "usage:rate_remove",
+}
+PART_OF_ANOTHER_PAGE = {
+    "home_live": "home fetches it again",
+    "claims:detail_live": "the page of a claim fetches it again",
+    "claims:request_further": "the rows of further profiles of the request form",
+    "claims:request_preview": "the panel of the request form",
+    "claims:snippet": "a tab on the page of a claim",
+    "claims:snippet_options": "the options of that tab",
+    "claims:quota_parts": "opens below a row of the quotas",
+    "usage:claim_fragment": "the utilization on the page of a claim",
+    "teams:bell": "the number in the frame of every page",
+}
+NO_PAGE = {
+    "claims:catalogue_export": "a file",
+    "claims:snippet_file": "a file",
+    "usage:team_csv": "a file",
+    "teams:notice": "leads on to what the notice is about",
+    "api-schema": "for programs",
+    "healthz": "for programs",
+    "readyz": "for programs",
+    "metrics": "for programs",
+}
+OF_A_CLAIM = "its page without a browser: tests/claims/life; as a dialog: tests/e2e/test_life.py"
+WITHOUT_AXE = {  # what shows such a page instead
+    "claims:accept": "tests/claims/observed",
+    "claims:adopt": "tests/claims/observed, tests/e2e/test_outside.py",
+    "claims:approval_rule": "tests/claims/approval",
+    "claims:approval_rule_new": "tests/claims/approval, tests/e2e/test_approvals.py",
+    "claims:approval_rule_remove": "tests/claims/approval",
+    "claims:approval_rules": "tests/claims/approval",
+    "claims:catalogue_compare": "tests/claims/catalogue, tests/e2e/test_catalogue.py",
+    "claims:extend": OF_A_CLAIM,
+    "claims:many": "tests/claims/life, tests/e2e/test_outside.py",
+    "claims:outside": "tests/claims/observed, tests/e2e/test_outside.py",
+    "claims:outside_claim": "tests/claims/observed, tests/e2e/test_outside.py",
+    "claims:outside_template": "tests/claims/observed",
+    "claims:outside_templates": "tests/claims/observed",
+    "claims:profile_diff": "tests/claims/catalogue, tests/e2e/test_catalogue.py",
+    "claims:profile_new": "tests/claims/catalogue",
+    "claims:profile_retire": "tests/claims/catalogue, tests/e2e/test_catalogue.py",
+    "claims:quota": "tests/claims/quota",
+    "claims:quota_ask": "tests/claims/quota, tests/e2e/test_quota.py",
+    "claims:quota_request_decision": "tests/claims/approval, tests/e2e/test_quota.py",
+    "claims:quota_requests": "tests/claims/quota",
+    "claims:reason": "tests/claims/approval",
+    "claims:reason_new": "tests/claims/approval",
+    "claims:reason_remove": "tests/claims/approval",
+    "claims:reasons": "tests/claims/approval",
+    "claims:release": OF_A_CLAIM,
+    "claims:request_dropped": "tests/claims/request, tests/e2e/test_funnel.py",
+    "claims:request_endings": "tests/claims/request",
+    "claims:shorten": OF_A_CLAIM,
+    "claims:transfer": OF_A_CLAIM,
+    "claims:withdraw": OF_A_CLAIM,
+    "inventory:cluster": "tests/inventory",
+    "teams:notices": "tests/teams",
+    "teams:profile": "tests/teams",
+    "usage:rate_edit": "tests/usage",
+    "usage:rate_new": "tests/usage",
+}
