@@ -49,7 +49,7 @@ def ask_for_quota(
     if not reason.strip():
         raise Invalid(_("Say what it is for: whoever decides has nothing else to go by."))
     _require_future(until)
-    named = {"device_class": device_class, "profile": profile, "counts": counts}
+    named: dict[str, Any] = {"device_class": device_class, "profile": profile, "counts": counts}
     row = named_quota(
         team, device_class=device_class, profile_id=profile.pk if profile else None, counts=counts
     )
@@ -64,12 +64,7 @@ def ask_for_quota(
             Team.objects.select_for_update(no_key=True).get(pk=team.pk)
             if earlier := _earlier(by, key):
                 return earlier
-            waiting = QuotaRequest.objects.filter(team=team, answer=Answer.WAITING, **named)
-            if other := waiting.select_related("asked_by").first():
-                raise Conflict(
-                    _("%(person)s has asked for %(count)d of this already; that is decided first.")
-                    % {"person": other.asked_by.label, "count": other.devices}
-                )
+            _require_none_waiting(team, named)
             asked = QuotaRequest.objects.create(
                 key=key,
                 team=team,
@@ -154,6 +149,15 @@ def withdraw_quota_request(*, quota_request: QuotaRequest, by: User) -> QuotaReq
     if asked.decide(Answer.WITHDRAWN, by=by):
         return asked
     return _decided_already(asked, by, Answer.WITHDRAWN)
+
+
+def _require_none_waiting(team: Team, named: dict[str, Any]) -> None:
+    waiting = QuotaRequest.objects.filter(team=team, answer=Answer.WAITING, **named)
+    if other := waiting.select_related("asked_by").first():
+        raise Conflict(
+            _("%(person)s has asked for %(count)d of this already; that is decided first.")
+            % {"person": other.asked_by.label, "count": other.devices}
+        )
 
 
 def _read(asked: QuotaRequest) -> QuotaRequest:
