@@ -25,7 +25,7 @@ S = ClaimState
 PAST = 730 * DAY
 RECENT = 14 * DAY  # how old the oldest claim is that still holds something
 # Of a hundred claims that are over: how they ended.
-ENDED = ((S.RELEASED, 78), (S.EXPIRED, 8), (S.DENIED, 5), (S.WITHDRAWN, 5), (S.FAILED, 4))
+ENDED = {S.RELEASED: 78, S.EXPIRED: 8, S.DENIED: 5, S.WITHDRAWN: 5, S.FAILED: 4}  # percent
 WAYS = {
     S.REQUESTED: (S.REQUESTED,),
     S.APPROVED: (S.REQUESTED, S.APPROVED),
@@ -130,8 +130,7 @@ class _Author:
         live += [(S.REQUESTED, uuid7(), n % len(self.teams)) for n in range(self.size.requested)]
         for state, pk, team in live:
             yield self.claim(pk, self.teams[team], state)
-        states, weights = zip(*ENDED, strict=True)
-        for state in self.chance.choices(states, weights, k=max(self.size.claims - len(live), 0)):
+        for state in self.chance.choices([*ENDED], [*ENDED.values()], k=max(self.size.claims - len(live), 0)):
             yield self.claim(uuid7(), self.chance.choice(self.teams), state)
 
     def claim(self, pk: UUID, team: Team, state: ClaimState) -> Claim:
@@ -196,9 +195,10 @@ def _asked(author: _Author, claims: Sequence[Claim]) -> None:
     waiting = len(asked) // 3
     extensions = []
     for number, claim in enumerate(asked):
-        until = (claim.expires_at or author.now) + DAY
+        end = claim.expires_at or author.now
+        until = end + DAY
         extension = Extension(
-            claim=claim, key=claim.key, asked_by_id=claim.requested_by_id, was=claim.expires_at, until=until
+            claim=claim, key=claim.key, asked_by_id=claim.requested_by_id, was=end, until=until
         )
         if number >= waiting:
             extension.answer, extension.decided_at = "approved", author.now - number * DAY / 10

@@ -25,16 +25,14 @@ PATIENCE = 3.0  # … is not asked for longer than so many seconds
 def results(devices: int, repeat: int, only: str) -> Iterator[Result]:
     """Yield a line per address and reader; the first request of each is not counted, it warms the process."""
     set_script_prefix("/")
-    clients = {}
+    clients: dict[str, Client] = {}
     for address in addresses():
         name = f"pages: {address.name}"
         for who in address.who if only in name else ():
             client = clients.setdefault(who, _signed_in(who))
             ask = _asking(client, address)
             status = ask()
-            with CaptureQueriesContext(
-                connection,
-            ) as queries:
+            with CaptureQueriesContext(connection) as queries:
                 ask()
                 count = len(queries)
             walls, ours = _sampled(ask, repeat)
@@ -71,7 +69,8 @@ def _sampled(ask: Callable[[], object], repeat: int) -> tuple[list[float], list[
 
     The latter are 0 of the database where the system does not tell (other than Linux).
     """
-    walls, ran = [], []
+    walls: list[float] = []
+    ran: list[float] = []
     schedule = Path(f"/proc/{_backend()}/schedstat")
     until = time.perf_counter() + PATIENCE
     while len(walls) < repeat and (len(walls) < ENOUGH or time.perf_counter() < until):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from django.db import connection, models
 from psycopg import sql
@@ -17,7 +18,7 @@ def copy(model: type[models.Model], rows: Iterable[models.Model]) -> None:
     ]
     statement = sql.SQL("COPY {} ({}) FROM STDIN").format(
         sql.Identifier(model._meta.db_table),
-        sql.SQL(", ").join(sql.Identifier(field.column) for field in fields),
+        sql.SQL(", ").join(sql.Identifier(str(field.column)) for field in fields),
     )
     with connection.cursor() as cursor, cursor.copy(statement) as target:
         for row in rows:
@@ -26,7 +27,7 @@ def copy(model: type[models.Model], rows: Iterable[models.Model]) -> None:
             )
 
 
-def execute(statement: str, values: Iterable[object] = ()) -> None:
+def execute(statement: str, values: Iterable[Any] = ()) -> None:
     with connection.cursor() as cursor:
         cursor.execute(statement, list(values))
 

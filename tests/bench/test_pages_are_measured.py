@@ -17,7 +17,7 @@ SMALL = Size(devices=80, claims=240, teams=3, people=4, profiles=8, requested=9,
 
 @pytest.fixture
 def built(db):
-    said = []
+    said: list[str] = []
     build(SMALL, said.append)
     return said
 

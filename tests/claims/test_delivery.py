@@ -262,10 +262,10 @@ def test_a_label_on_an_object_of_others_does_not_keep_the_sweep_from_removing(
     claim = approved(name="mine")
     tasks.deliver(str(claim.pk))
     release(claim=claim, by=alice)
-    place = {"namespace": "vision", "name": "mine", **elsewhere}
-    for number, columns in enumerate(({"origin": "template"}, {"deleting_since": timezone.now()})):
-        ResourceClaim.objects.create(
-            cluster=fra, uid=f"copy-{number}", owner=str(claim.pk), raw={}, **{**place, **columns}
-        )
+    place: dict[str, object] = {"namespace": "vision", "name": "mine", **elsewhere}
+    states: list[dict[str, object]] = [{"origin": "template"}, {"deleting_since": timezone.now()}]
+    for number, state in enumerate(states):
+        columns = {**place, **state, "owner": str(claim.pk)}
+        ResourceClaim.objects.create(cluster=fra, uid=f"copy-{number}", raw={}, **columns)
     tasks.sweep()
     assert gateway.get(RESOURCE_CLAIM, "mine", namespace="vision") is None

@@ -5,7 +5,7 @@ import re
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from django.urls import URLPattern, get_resolver, resolve
-from playwright.sync_api import expect
+from playwright.sync_api import ViewportSize, expect
 
 from tests.e2e.addresses import NO_PAGE, PAGES, PART_OF_ANOTHER_PAGE, POST_ONLY, WITHOUT_AXE
 from tests.e2e.person import Person
@@ -13,7 +13,8 @@ from tests.e2e.person import Person
 pytestmark = pytest.mark.browser
 
 SERIOUS = {"serious", "critical"}
-PHONE, DESK = {"width": 390, "height": 844}, {"width": 1440, "height": 900}
+PHONE = ViewportSize(width=390, height=844)
+DESK = ViewportSize(width=1440, height=900)
 
 
 def names_of(patterns, space=""):
