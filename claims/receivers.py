@@ -1,10 +1,8 @@
 """What `claims` does when something below it tells that it has changed, or asks what it does not know."""
 
-from functools import partial
 from typing import Any
 from uuid import UUID
 
-from django.db import transaction
 from django.db.models.signals import post_save
 from django.dispatch import receiver
 
@@ -12,6 +10,7 @@ from claims.models import Transition
 from claims.observed.holders import holders_of
 from claims.quota.tasks import write_team
 from claims.tasks import reconcile_cluster
+from core.queueing import after_commit
 from inventory import masking
 from inventory.signals import mirror_changed
 
@@ -37,4 +36,4 @@ def write_quotas(*, instance: Transition, **_: Any) -> None:
     lost message costs the time to the next `claims.quota.tasks.tend`.
     """
     if instance.old != instance.new:
-        transaction.on_commit(partial(write_team.delay, str(instance.claim.team_id)))
+        after_commit(write_team, str(instance.claim.team_id))

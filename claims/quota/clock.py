@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from functools import partial
 
+from django.db import transaction
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
@@ -22,14 +23,19 @@ def end_overdue(now: datetime) -> None:
     """Let requests expire that nobody decided on in time."""
     overdue = QuotaRequest.objects.filter(answer=Answer.WAITING, decide_by__lte=now)
     for asked in overdue.select_related("team", "asked_by"):
-        if asked.decide(Answer.EXPIRED, by=None, note=_("Nobody decided in time.")):
-            tell(
-                [asked.asked_by],
-                key=f"quota-request-decided-{asked.pk}",
-                title=_("Nobody decided on more quota for %(team)s") % {"team": asked.team},
-                body=_("Ask again if it is still needed."),
-                url=reverse("claims:quota_request_decision", args=[asked.pk]),
-            )
+        with transaction.atomic():  # nobody is left untold
+            if asked.decide(Answer.EXPIRED, by=None, note=_("Nobody decided in time.")):
+                _tell_of_silence(asked)
+
+
+def _tell_of_silence(asked: QuotaRequest) -> None:
+    tell(
+        [asked.asked_by],
+        key=f"quota-request-decided-{asked.pk}",
+        title=_("Nobody decided on more quota for %(team)s") % {"team": asked.team},
+        body=_("Ask again if it is still needed."),
+        url=reverse("claims:quota_request_decision", args=[asked.pk]),
+    )
 
 
 def tell_of_ends(now: datetime) -> None:

@@ -92,12 +92,12 @@ def is_writable(cluster: Cluster) -> bool:
 
 
 def keep(place: TeamNamespace, gateway: Gateway) -> WrittenQuota:
-    """Keep one, and tell platform admins what somebody else made of it."""
+    """Keep one, and tell platform admins what somebody else made of it, once a day. Raises Unreachable."""
     row = written_quotas.keep(place, gateway)
     if row.drift and row.repaired_at and row.repaired_at == row.written_at:
         tell(
             User.objects.filter(is_superuser=True, is_active=True),
-            key=f"quota-drift-{row.pk}-{row.repaired_at.timestamp()}",
+            key=f"quota-drift-{row.pk}-{row.repaired_at:%Y-%m-%d}",
             title=_("The quota of %(team)s in %(cluster)s was changed past the portal")
             % {"team": place.team, "cluster": place.cluster},
             body=_("%(drift)s The portal put it right.") % {"drift": row.drift},

@@ -17,7 +17,7 @@ from django.utils.translation import gettext as _
 from claims.manifests import TEAM_LABEL
 from claims.models import TeamNamespace, WrittenQuota
 from claims.quota.room import Room, rooms
-from cluster.errors import ClusterConflict, ClusterError
+from cluster.errors import ClusterConflict, ClusterError, Unreachable
 from cluster.kinds import RESOURCE_QUOTA
 from cluster.protocol import Gateway, Manifest
 from dra import quota_keys
@@ -81,9 +81,10 @@ def keep(place: TeamNamespace, gateway: Gateway) -> WrittenQuota:
     Make the ResourceQuota of the namespace say what it should, and note what somebody else made of it.
 
     What the cluster answers ends as a sentence in `problem`. Safe to race and to repeat: of two at once both
-    end with what was counted last.
+    end with what was counted last. Raises Unreachable when that is noted: the next would wait as long.
     """
     row = _counted(place)
+    lost: Unreachable | None = None
     try:
         found = gateway.get(RESOURCE_QUOTA, NAME, namespace=place.namespace)
         if found is not None and not is_ours(found) and not row.seen_hard:
@@ -100,9 +101,12 @@ def keep(place: TeamNamespace, gateway: Gateway) -> WrittenQuota:
             row.seen_used = (found.get("status") or {}).get("used") or {}
     except ClusterError as error:
         row.problem = _("%(cluster)s: %(error)s") % {"cluster": place.cluster, "error": error}
+        lost = error if isinstance(error, Unreachable) else None
     row.checked_at = timezone.now()
     seen = ("seen_hard", "seen_used", "drift", "problem", "written_at", "repaired_at", "checked_at")
     WrittenQuota.objects.filter(pk=row.pk).update(**{name: getattr(row, name) for name in seen})
+    if lost:
+        raise lost
     return row
 
 
@@ -133,7 +137,7 @@ def _write(
 
 
 def remove(row: WrittenQuota, gateway: Gateway) -> None:
-    """Delete the object if it is the portal's, and forget the row. Raises nothing: it is tried again."""
+    """Delete the object if it is the portal's, and forget the row. It is tried again. Raises Unreachable."""
     place = row.place
     try:
         found = gateway.get(RESOURCE_QUOTA, NAME, namespace=place.namespace)
@@ -144,6 +148,8 @@ def remove(row: WrittenQuota, gateway: Gateway) -> None:
     except ClusterError as error:
         problem = _("%(cluster)s: %(error)s") % {"cluster": place.cluster, "error": error}
         WrittenQuota.objects.filter(pk=row.pk).update(problem=problem, checked_at=timezone.now())
+        if isinstance(error, Unreachable):
+            raise
         return
     row.delete()
 

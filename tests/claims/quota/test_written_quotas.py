@@ -143,6 +143,17 @@ def test_what_the_cluster_refuses_is_a_sentence(gateway, quota, written):
     assert "no answer" in WrittenQuota.objects.get().problem
 
 
+def test_a_cluster_that_does_not_answer_is_asked_once_and_all_its_rows_say_so(gateway, fra, quota, written):
+    gateway.put(NAMESPACE, {"metadata": {"name": "more"}})
+    TeamNamespace.objects.create(team=make_team("more"), cluster=fra, namespace="more")
+    quota_tasks.tend()
+    gateway.calls.clear()
+    gateway.fail(Unreachable("no answer"), times=9)
+    quota_tasks.tend()
+    assert len(gateway.calls) == 1
+    assert ["no answer" in row.problem for row in WrittenQuota.objects.all()] == [True, True]
+
+
 def test_switched_off_it_is_deleted_and_nothing_else(gateway, fra, quota, written):
     quota_tasks.tend()
     other = {"metadata": {"name": "own", "namespace": "vision"}, "spec": {"hard": {"pods": "3"}}}
