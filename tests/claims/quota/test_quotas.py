@@ -53,12 +53,12 @@ def test_teams_do_not_share(vision, fra, train, quota):
     assert {row.team.slug: row.used for row in standing([vision, nlp])} == {"vision": 0, "nlp": 2}
 
 
-def test_contributions_add_up_to_the_figure_and_cost_one_query(
+def test_contributions_add_up_to_the_figure_and_cost_two_queries(
     vision, fra, train, quota, django_assert_num_queries
 ):
     for count in (1, 2, 3):
         make_claim(vision, cluster=fra, profile=train, devices=count)
-    with django_assert_num_queries(1):
+    with django_assert_num_queries(2):
         parts = contributions(quota)
         assert all(part.claim.requested_by.username == "alice" for part in parts)
     assert sum(part.devices for part in parts) == standing([vision])[0].used == 6
