@@ -17,6 +17,7 @@ from django.utils.translation import ngettext
 from claims.approval.approvals import Desk, stage_of
 from claims.models import Answer, Claim, Comment, Extension, QuotaRequest, names_profile
 from claims.states import ClaimState
+from core.templatetags.ui import moment
 from core.times import duration
 from teams.models import Team, User
 
@@ -163,7 +164,7 @@ class Inbox:
             reverse("claims:approval", args=[claim.pk]),
             mine=waits and self.desk.is_asked(claim),
             said=tuple(self._said(claim)) if waits else (),
-            answer="" if waits else claim.get_state_display(),
+            answer="" if waits else str(_answer_to(claim).label),
             decided_at=claim.decided_at,
             decided_by=claim.decided_by,
             claim=claim,
@@ -172,7 +173,7 @@ class Inbox:
     def of_extension(self, one: Extension, *, waits: bool) -> Item:
         by = _("%(span)s more, until %(when)s") % {
             "span": duration(one.until - one.was),
-            "when": f"{timezone.localtime(one.until):%Y-%m-%d %H:%M}",
+            "when": moment(one.until),
         }
         return Item(
             "extension",
@@ -267,6 +268,11 @@ def size_of(claim: Claim) -> str:
         return said
     pods = ngettext("%(n)d pod", "%(n)d pods", claim.parallel) % {"n": claim.parallel}
     return f"{said} · {pods}"
+
+
+def _answer_to(claim: Claim) -> Answer:
+    """Return what was decided, whatever has become of the claim since."""
+    return Answer.DENIED if claim.state == ClaimState.DENIED else Answer.APPROVED
 
 
 def question_of(thread: Iterable[Comment]) -> Comment | None:

@@ -87,8 +87,14 @@ def test_decided_things_of_all_kinds_stand_newest_first(every_kind, lena, root):
     decided = Inbox(lena).tab("decided")
     assert len(decided) == 3
     assert names(decided[:3]) == [("extension", "held"), ("claim", "sam2"), ("quota", "vision")]
-    assert [item.answer for item in decided[:3]] == ["denied", "Denied", "approved"]
+    assert [item.answer for item in decided[:3]] == ["denied", "denied", "approved"]
     assert names(decided[1:2]) == [("claim", "sam2")]
+
+
+def test_what_was_approved_stays_so_whatever_has_become_of_it(vision, lena):
+    claim = make_claim(vision, name="over", state=ClaimState.RELEASED)
+    Claim.objects.filter(pk=claim.pk).update(decided_at=timezone.now(), decided_by=lena)
+    assert [(item.answer, item.decided_by) for item in Inbox(lena).tab("decided")] == [("approved", lena)]
 
 
 @pytest.mark.parametrize(
