@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import re
 from typing import Any
+from urllib.parse import urlsplit
 
 import yaml
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Response, expect
 
 # What htmx says where somebody leaves a page while it fetches something; what fails is said otherwise.
 LEFT = ("htmx:sendAbort", "htmx:afterRequest")
 WAIT = 60_000  # milliseconds for what a person waits for without reloading
+
+
+def _answers_a_request(response: Response) -> bool:
+    return response.request.method == "POST" and urlsplit(response.url).path == "/claims/request/"
 
 
 class Person:
@@ -40,7 +45,7 @@ class Person:
     def ask(
         self, profile: str, name: str, *, devices: int = 1, template: int = 0, reason: str = "A test."
     ) -> None:
-        """Fill the request form and send it."""
+        """Fill the request form, send it, and wait for the answer: then somebody else can see it."""
         self.page.goto(f"/claims/request/?profile={profile}&cluster=fra-1")
         self.page.get_by_label("Devices", exact=True).fill(str(devices))
         if template:
@@ -48,7 +53,8 @@ class Person:
             self.page.get_by_label("Pods at once").fill(str(template))
         self.page.get_by_label("Claim name").fill(name)
         self.page.get_by_label("Purpose").fill(reason)
-        self.page.get_by_role("button", name="Send request").click()
+        with self.page.expect_response(_answers_a_request):
+            self.page.get_by_role("button", name="Send request").click()
 
     def open_claim(self, name: str) -> None:
         self.page.goto("/claims/")
