@@ -129,7 +129,6 @@ def main() -> None:
         build()
     except (AssetsMissing, OSError) as problem:
         sys.exit(str(problem))
-    say(f"{VENDOR}: {len(icon_names())} icons in the sprite.\n")
 
 
 if __name__ == "__main__":

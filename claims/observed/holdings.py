@@ -2,7 +2,7 @@
 Allocation rows: opened and closed by the times of the cluster, so that cost stands on what was really held.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from decimal import Decimal
@@ -80,14 +80,14 @@ def _open(claim: Claim, held: Iterable[Held]) -> list[Allocation]:
             device=each.device,
             share_id=each.share_id,
             started_at=each.since,
-            **_copied(devices.get((each.driver, each.pool, each.device)), each),
+            **copied(devices.get((each.driver, each.pool, each.device)), each.consumed),
         )
         for each in wanted
     ]
 
 
-def _copied(device: Device | None, held: Held) -> dict[str, Any]:
-    """Return what is kept of a device that may change or vanish later."""
+def copied(device: Device | None, consumed: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return the columns of an Allocation that are kept of a device, which may change or vanish later."""
     if device is None:
         return {}
     raw = {"name": device.name, "attributes": device.attributes, "capacity": device.capacity}
@@ -97,13 +97,13 @@ def _copied(device: Device | None, held: Held) -> dict[str, Any]:
         "partition": device.partition,
         "uuid": device.uuid,
         "memory_bytes": device.memory_bytes,
-        "fraction": _fraction(device.driver, raw, held),
+        "fraction": _fraction(device.driver, raw, consumed),
     }
 
 
-def _fraction(driver: str, raw: dict[str, Any], held: Held) -> Decimal:
+def _fraction(driver: str, raw: dict[str, Any], consumed: Mapping[str, str] | None) -> Decimal:
     part = describe(driver, raw).fraction
-    if held.consumed:
+    if consumed:
         with suppress(QuantityError):
-            part *= share(raw, held.consumed)
+            part *= share(raw, consumed)
     return max(round(Decimal(part.numerator) / part.denominator, PLACES), SMALLEST)

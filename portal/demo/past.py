@@ -4,14 +4,13 @@ import math
 import random
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from decimal import Decimal
 
 from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
 from claims.models import Allocation, Claim, Profile, Transition
+from claims.observed.holdings import copied
 from claims.states import ClaimState
-from dra.devices import describe
 from inventory.models import Device
 from portal.demo.ended import ENDED, Ended
 from portal.demo.people import DECIDERS
@@ -161,8 +160,6 @@ def history(claim: Claim, start: datetime, end: datetime) -> Iterator[Transition
 
 
 def hold(claim: Claim, device: Device, start: datetime, end: datetime) -> Allocation:
-    raw = {"name": device.name, "attributes": device.attributes, "capacity": device.capacity}
-    part = describe(device.driver, raw).fraction
     return Allocation(
         claim=claim,
         object_uid=f"sample-{claim.pk}",
@@ -171,14 +168,9 @@ def hold(claim: Claim, device: Device, start: datetime, end: datetime) -> Alloca
         driver=device.driver,
         pool=device.pool,
         device=device.name,
-        node_name=device.node_name,
-        product=device.product,
-        partition=device.partition,
-        uuid=device.uuid,
-        memory_bytes=device.memory_bytes,
-        fraction=Decimal(part.numerator) / part.denominator,
         started_at=start,
         ended_at=end,
+        **copied(device),
     )
 
 

@@ -120,9 +120,14 @@ def portal(supervisor: Supervisor) -> Wait:
     # An idle watch costs a thread, not a process; deliveries are never behind one.
     start_worker(supervisor, "sync", queues="sync", threads=32)
     start_worker(supervisor, "worker", queues="delivery,default", threads=4)
-    beat = ("beat", "-s", str(config.home / "beat"), "--pidfile=", "--loglevel", "WARNING")
-    supervisor.start("beat", sys.executable, "-m", "celery", "-A", "portal", *beat)
-    return lambda: supervisor.wait("The portal", lambda: is_healthy(f"{config.url}/healthz"), 60)
+
+    def wait() -> None:
+        supervisor.wait("The portal", lambda: is_healthy(f"{config.url}/healthz"), 60)
+        # Nobody waits for beat: it leaves the processor to those that somebody waits for.
+        beat = ("beat", "-s", str(config.home / "beat"), "--pidfile=", "--loglevel", "WARNING")
+        supervisor.start("beat", sys.executable, "-m", "celery", "-A", "portal", *beat)
+
+    return wait
 
 
 def start_worker(supervisor: Supervisor, name: str, *, queues: str, threads: int) -> None:

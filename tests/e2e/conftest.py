@@ -4,12 +4,21 @@ import subprocess
 
 import pytest
 import pytest_socket
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import expect, sync_playwright
 
 from tests.e2e.chromium import ARGUMENTS, executable
+from tests.e2e.person import WAIT, Person
 from tests.e2e.running import RunningDemo
 
 PATIENCE = 400  # seconds, of a machine that does much else
+
+
+@pytest.fixture(autouse=True)
+def _patient():
+    """What a page says is waited for, however slow the machine is."""
+    expect.set_options(timeout=WAIT)
+    yield
+    expect.set_options(timeout=5_000)
 
 
 @pytest.fixture(scope="module")
@@ -52,3 +61,17 @@ def real(controlplane_ready, tmp_path_factory):
     demo.start(PATIENCE)
     yield demo
     assert demo.stop() == []
+
+
+@pytest.fixture
+def people(simulated, browser):
+    """Return a function that seats somebody of the demo at a browser of their own."""
+    seated = []
+
+    def seat(name, **options):
+        seated.append(Person(browser, simulated.url, name, **options).sign_in())
+        return seated[-1]
+
+    yield seat
+    for person in seated:
+        person.leaves()

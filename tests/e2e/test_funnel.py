@@ -5,24 +5,10 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.e2e.person import WAIT, Person
+from tests.e2e.person import WAIT
 
 pytestmark = pytest.mark.browser
 ASKED = "/claims/request/?profile=train-48g&cluster=fra-1"
-
-
-@pytest.fixture
-def people(simulated, browser):
-    """Return a function that seats somebody of the demo at a browser of their own."""
-    seated = []
-
-    def seat(name, **options):
-        seated.append(Person(browser, simulated.url, name, **options).sign_in())
-        return seated[-1]
-
-    yield seat
-    for person in seated:
-        person.leaves()
 
 
 def step(page, words):

@@ -5,31 +5,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.e2e.person import WAIT, Person
-
 pytestmark = [pytest.mark.browser]
-
-
-@pytest.fixture(autouse=True)
-def patience():
-    """What a page says is waited for, however slow the machine is."""
-    expect.set_options(timeout=WAIT)
-    yield
-    expect.set_options(timeout=5_000)
-
-
-@pytest.fixture
-def people(simulated, browser):
-    """Return a function that seats somebody of the demo at a browser of their own."""
-    seated = []
-
-    def seat(name):
-        seated.append(Person(browser, simulated.url, name).sign_in())
-        return seated[-1]
-
-    yield seat
-    for person in seated:
-        person.leaves()
 
 
 def asked(mira, *names):

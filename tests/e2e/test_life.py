@@ -6,23 +6,9 @@ from datetime import datetime, timedelta
 import pytest
 from playwright.sync_api import expect
 
-from tests.e2e.person import WAIT, Person
+from tests.e2e.person import WAIT
 
 pytestmark = pytest.mark.browser
-
-
-@pytest.fixture
-def people(simulated, browser):
-    """Return a function that seats somebody of the demo at a browser of their own."""
-    seated = []
-
-    def seat(name):
-        seated.append(Person(browser, simulated.url, name).sign_in())
-        return seated[-1]
-
-    yield seat
-    for person in seated:
-        person.leaves()
 
 
 def chooses(person, name):

@@ -8,23 +8,9 @@ from playwright.sync_api import expect
 from cluster.connect import connect
 from cluster.credentials import from_kubeconfig, seal
 from cluster.kinds import RESOURCE_CLAIM
-from tests.e2e.person import WAIT, Person
+from tests.e2e.person import WAIT
 
 pytestmark = pytest.mark.browser
-
-
-@pytest.fixture
-def people(simulated, browser):
-    """Return a function that seats somebody of the demo at a browser of their own."""
-    seated = []
-
-    def seat(name, **options):
-        seated.append(Person(browser, simulated.url, name, **options).sign_in())
-        return seated[-1]
-
-    yield seat
-    for person in seated:
-        person.leaves()
 
 
 def tick(person, *names):

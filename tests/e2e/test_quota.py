@@ -5,24 +5,10 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.e2e.person import WAIT, Person
+from tests.e2e.person import WAIT
 
 pytestmark = pytest.mark.browser
 MORE = "/quotas/ask/?team=vision&device_class=mig.nvidia.com&more=3"
-
-
-@pytest.fixture
-def people(simulated, browser):
-    """Return a function that seats somebody of the demo at a browser of their own."""
-    seated = []
-
-    def seat(name, **options):
-        seated.append(Person(browser, simulated.url, name, **options).sign_in())
-        return seated[-1]
-
-    yield seat
-    for person in seated:
-        person.leaves()
 
 
 def test_the_parts_open_below_their_quota_and_add_up(people):

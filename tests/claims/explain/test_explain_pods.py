@@ -13,36 +13,13 @@ from inventory.models import Pod, PodEvent, ResourceClaim
 from tests.claims.explained import (
     AT,
     conditions,
-    delivered,
     event,
     hold,
     now,
     waits_for_claim,
 )
-from tests.claims.mirror import Mirror
-from tests.factories import make_claim
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def mirror(fra):
-    return Mirror(fra)
-
-
-@pytest.fixture
-def claim(vision, fra, train, alice, quota):
-    """A named claim for one device, written, and used by nobody."""
-    return delivered(make_claim(vision, by=alice, cluster=fra, profile=train, name="sam"))
-
-
-@pytest.fixture
-def template(vision, fra, train, alice, quota):
-    return delivered(
-        make_claim(
-            vision, by=alice, cluster=fra, profile=train, name="batch", delivery="template", parallel=4
-        )
-    )
 
 
 def test_nobody_uses_the_claim(claim):

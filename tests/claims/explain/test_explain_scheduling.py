@@ -11,9 +11,8 @@ from claims.models import Claim
 from claims.states import ClaimState
 from inventory import picture
 from inventory.models import Freshness, ResourceClaim
-from tests.claims.explained import NOTHING_FITS, delivered, have_devices, hold, now
-from tests.claims.mirror import Mirror, result
-from tests.factories import make_claim
+from tests.claims.explained import NOTHING_FITS, have_devices, hold, now
+from tests.claims.mirror import result
 
 pytestmark = pytest.mark.django_db
 
@@ -23,26 +22,6 @@ def fresh_picture():
     picture.forget()
     yield
     picture.forget()
-
-
-@pytest.fixture
-def mirror(fra):
-    return Mirror(fra)
-
-
-@pytest.fixture
-def claim(vision, fra, train, alice, quota):
-    """A named claim for one device, written, and used by nobody."""
-    return delivered(make_claim(vision, by=alice, cluster=fra, profile=train, name="sam"))
-
-
-@pytest.fixture
-def template(vision, fra, train, alice, quota):
-    return delivered(
-        make_claim(
-            vision, by=alice, cluster=fra, profile=train, name="batch", delivery="template", parallel=4
-        )
-    )
 
 
 def test_a_pod_waits_for_the_scheduler_and_the_picture_shows_the_same(claim, mirror, fra):

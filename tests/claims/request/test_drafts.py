@@ -23,21 +23,6 @@ LIST = reverse("claims:drafts")
 HTMX = {"HX-Request": "true"}
 
 
-@pytest.fixture
-def wish(vision, fra, train, quota, gateway):
-    return {
-        "profile": "train-80",
-        "devices": "2",
-        "delivery": "claim",
-        "duration": "24h",
-        "team": "vision",
-        "cluster": "fra-1",
-        "name": "sam2",
-        "reason": "Fine-tuning.",
-        "key": "k-1",
-    }
-
-
 def open_form(client, draft):
     return client.get(f"{FORM}?draft={draft.pk}")
 

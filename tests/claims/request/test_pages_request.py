@@ -15,22 +15,6 @@ FORM = reverse("claims:request")
 PANEL = reverse("claims:request_preview")
 
 
-@pytest.fixture
-def wish(vision, fra, train, quota, gateway):
-    """What alice sends."""
-    return {
-        "profile": "train-80",
-        "devices": "2",
-        "delivery": "claim",
-        "duration": "24h",
-        "team": "vision",
-        "cluster": "fra-1",
-        "name": "sam2",
-        "reason": "Fine-tuning.",
-        "key": "k-1",
-    }
-
-
 def test_the_form_starts_with_what_the_address_says(client, alice, wish):
     client.force_login(alice)
     page = client.get(FORM + "?profile=train-80&devices=4&duration=36h&name=mine&reason=Why").text
