@@ -5,6 +5,7 @@ import os
 import pytest
 import pytest_socket
 
+from tests import postgres
 from tests.controlplane.binaries import why_unusable
 from tests.controlplane.build import ensure
 
@@ -22,6 +23,28 @@ def pytest_collection_modifyitems(items):
         with_processes = "portal/test_demo" in item.nodeid or "tests/controlplane/" in item.nodeid
         if with_processes or item.get_closest_marker("controlplane") or item.get_closest_marker("browser"):
             item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_test_environment, django_db_blocker, worker_id):
+    """A database of this process, copied from the one that has every migration."""
+    from django.core.management import call_command
+    from django.db import connection
+
+    def migrate(name):
+        connection.settings_dict["NAME"] = name
+        call_command("migrate", verbosity=0)
+        connection.close()
+
+    with django_db_blocker.unblock():
+        template = postgres.template(migrate)
+        name = postgres.own(worker_id)
+        postgres.clone(template, name)
+        connection.settings_dict["NAME"] = name
+    yield
+    with django_db_blocker.unblock():
+        connection.close()
+        postgres.drop(name)
 
 
 @pytest.fixture(autouse=True)
