@@ -82,7 +82,7 @@ def drop(name: str) -> None:
 
 
 def own(suffix: str) -> str:
-    """Return the name of a database of this process; `sweep` drops it if the process dies without doing so."""
+    """Return the name of a database of this process; `sweep` drops it if the process dies first."""
     return f"test_{os.getpid()}_{suffix}"
 
 
@@ -116,7 +116,7 @@ def sweep(server: Any, *, keep: str) -> None:
 
 
 def _fingerprint() -> str:
-    """Return a hash of what decides how an empty database is filled: migrations, ours and those of packages."""
+    """Return a hash of what fills an empty database: our migrations, and the versions of packages."""
     content = hashlib.sha256((ROOT / "uv.lock").read_bytes())
     for path in sorted(ROOT.glob("*/migrations/*.py")):
         content.update(path.name.encode() + path.read_bytes())
