@@ -9,7 +9,7 @@ from tests import postgres
 from tests.controlplane.binaries import why_unusable
 from tests.controlplane.build import ensure
 
-pytest_plugins = ["tests.controlplane.fixtures"]
+pytest_plugins = ["tests.controlplane.fixtures", "tests.demo.fixtures"]
 
 
 def pytest_collection_modifyitems(items):
