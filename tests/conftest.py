@@ -10,7 +10,7 @@ from tests import postgres
 from tests.controlplane.binaries import why_unusable
 from tests.controlplane.build import ensure
 
-pytest_plugins = ["tests.controlplane.fixtures"]
+pytest_plugins = ["tests.controlplane.fixtures", "tests.demo.fixtures"]
 
 
 # In CI these have a second try: Kubernetes' controllers answer when they like, and a busy machine stands

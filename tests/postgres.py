@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / ".tools" / "test-postgres"
@@ -81,9 +82,20 @@ def drop(name: str) -> None:
         server.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
 
 
+def url(name: str) -> str:
+    """Return the address of the database `name`, for a program that is told by DATABASE_URL where to work."""
+    return urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{name}").geturl()
+
+
 def own(suffix: str) -> str:
     """Return the name of a database of this process; `sweep` drops it if the process dies first."""
     return f"test_{os.getpid()}_{suffix}"
+
+
+def of_run(suffix: str) -> str:
+    """Return the name of a database that the processes of a run share; `sweep` spares it until the run ends."""
+    run = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
+    return f"test_{run}_{suffix}"
 
 
 def template(migrate: Callable[[str], None]) -> str:
