@@ -112,6 +112,7 @@ class RateViewSet(
         asked.is_valid(raise_exception=True)
         return Response(RateOut(save_rate(by=asker(request), **asked.validated_data)).data, status=201)
 
+    @refuses(409)
     @extend_schema(request=RateIn, responses=RateOut)
     def update(self, request: Request, pk: str) -> Response:
         """Change a rate that does not apply yet; 409 for one that does."""
@@ -120,6 +121,7 @@ class RateViewSet(
         asked.is_valid(raise_exception=True)
         return Response(RateOut(save_rate(by=asker(request), rate=rate, **asked.validated_data)).data)
 
+    @refuses(409)
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:
         """Take back a rate that does not apply yet."""

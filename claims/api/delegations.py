@@ -66,7 +66,6 @@ class DelegationViewSet(KeyedWrites, mixins.ListModelMixin, viewsets.GenericView
         row = services.delegate(by=user, **{**said, "to": members[name]})
         return Response(DelegationOut(row).data, status=201)
 
-    @refuses(409)
     @extend_schema(responses={200: DelegationOut})
     def destroy(self, request: Request, pk: str) -> Response:
         """End it now."""

@@ -16,7 +16,7 @@ from inventory.models import Cluster
 from teams.models import User
 
 
-@extend_schema_field({"oneOf": [{"type": "string", "minLength": 1}, {"type": "integer"}]})
+@extend_schema_field({"oneOf": [{"type": "string", "minLength": 1}, {"type": "integer", "minimum": 0}]})
 class SpelledDuration(serializers.DurationField):
     """As people write it in the form, "36h" or "1d 12h"; or seconds, or ISO 8601."""
 
@@ -105,8 +105,13 @@ class ApproveIn(Input):
     )
 
 
+@extend_schema_field({"type": "string", "minLength": 1, "maxLength": 2000})
+class Why(serializers.CharField):
+    """A text that has to be there; the service says so in a sentence of its own where it is empty."""
+
+
 class DenyIn(Input):
-    reason = serializers.CharField(max_length=2000, allow_blank=True, help_text="Seen by the team; required")
+    reason = Why(max_length=2000, allow_blank=True, help_text="Seen by the team")
 
 
 class EndIn(Input):

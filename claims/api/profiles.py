@@ -20,6 +20,7 @@ from claims.catalogue.profile_change import held, proposed, versions_of
 from claims.models import Profile
 from claims.services.profiles import LIMITS, require_admin
 from core.inputs import is_true
+from core.schema import refuses
 from teams.access import asker
 from teams.keyed import KeyedWrites
 
@@ -75,6 +76,7 @@ class ProfileViewSet(
             return Response(plan_of(fields["slug"], fields))
         return self._answer(version.profile, status.HTTP_201_CREATED)
 
+    @refuses(409)
     @extend_schema(request=shapes.ChangeProfileIn, parameters=[DRY_RUN], responses=SAVED)
     def update(self, request: Request, slug: str) -> Response:
         """Write a profile anew; a new version is made if spec or limits differ. Platform admins only."""
