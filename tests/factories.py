@@ -5,6 +5,7 @@ typed.
 
 import itertools
 from datetime import timedelta
+from math import ceil
 from typing import Any
 
 from django.utils import timezone
@@ -26,6 +27,7 @@ from dra.quota import charge
 from dra.quota import devices as devices_of
 from inventory.models import Cluster
 from teams.models import Membership, Role, Team, User
+from tests.lives import Life
 
 GPU_CLASS = "gpu.nvidia.com"
 _numbers = itertools.count(1)
@@ -89,11 +91,13 @@ def make_profile(
     max_devices: int = 8,
     **limits: Any,
 ) -> Profile:
-    """Make a profile with one version, scalable if its spec has a request named `gpu`."""
+    """Make a profile with one version, scalable if its spec has a request named `gpu` with a count."""
     spec = spec or make_spec()
     profile = Profile.objects.create(slug=slug, title=slug.replace("-", " ").title(), use="Tests")
     profile.teams.set(teams)
-    names = {request["name"] for request in spec["devices"]["requests"]}
+    names = {
+        request["name"] for request in spec["devices"]["requests"] if "count" in request.get("exactly", {})
+    }
     fields = {
         "scalable": "gpu" if "gpu" in names else "",
         "deliveries": list(Delivery.values),
@@ -132,9 +136,16 @@ def make_claim(
     devices: int = 1,
     parallel: int = 1,
     state: ClaimState = ClaimState.REQUESTED,
+    held: bool = True,
     **fields: Any,
 ) -> Claim:
-    """Make a claim straight in the database, in any state, with one line of history and its charges."""
+    """
+    Make a claim in any state, with the decision, history, charges and devices of a claim that the services
+    brought there by a usual way; `fields` are columns that a test wants otherwise.
+
+    Where the team has nobody who may decide, somebody did who is gone since. A claim that is allocated holds
+    devices of its own; without them (`held=False`) a test opens the allocations itself. Nobody is told.
+    """
     number = next(_numbers)
     team = team or make_team()
     by = by or make_user()
@@ -142,31 +153,54 @@ def make_claim(
     profile = profile or Profile.objects.filter(slug="train-80").first() or make_profile()
     version = profile.current
     assert version is not None
-    spec = with_count(version.spec, version.scalable, devices) if version.scalable else version.spec
-    name = fields.pop("name", f"{profile.slug}-{number}")
+    scaled = with_count(version.spec, version.scalable, devices) if version.scalable else version.spec
+    spec = fields.pop("spec", scaled)
     values = {
-        "name": name,
+        "name": f"{profile.slug}-{number}",
         "key": f"key-{number}",
         "namespace": team.slug,
-        "duration": timedelta(hours=24),
+        "delivery": Delivery.CLAIM if parallel == 1 else Delivery.TEMPLATE,
+        "duration": _duration(version, fields),
         "spec": spec,
         "spec_hash": spec_hash(spec),
         "devices": devices_of(spec),
-        "decide_by": timezone.now() + timedelta(days=7),
+        "parallel": parallel,
         **fields,
     }
-    claim = Claim.objects.create(
-        team=team,
-        cluster=cluster,
-        profile_version=version,
-        requested_by=by,
-        parallel=parallel,
-        state=state,
-        **values,
-    )
-    claim.history.create(new=state, why="made for a test", by=by)
+    lent: dict[str, int] = {}
+    if (old := fields.get("replaces")) and not old.is_final:
+        lent = dict(old.charges.values_list("device_class", "devices"))
+        same = old.profile_version.profile_id == profile.pk
+        carried = min(old.devices * old.parallel, values["devices"] * parallel) if same else 0
+        fields.setdefault("carried", carried)
+    claim = Claim(team=team, cluster=cluster, profile_version=version, requested_by=by, **values)
+    life = Life(claim, fields)
+    life.lead_to(state)
+    if not held:
+        life.held, life.settled = [], {}
+    life.save()
+    if lent:
+        old.remark(f"{claim} was asked for to replace it.", by=by)
     ClaimCharge.objects.bulk_create(
-        ClaimCharge(claim=claim, device_class=name, devices=count * parallel)
+        ClaimCharge(
+            claim=claim,
+            device_class=name,
+            devices=count * parallel,
+            settled=life.settled.get(name),
+            carried=min(count * parallel, lent.get(name, 0)),
+        )
         for name, count in charge(spec).items()
+        if count
     )
     return claim
+
+
+def _duration(version: ProfileVersion, fields: dict[str, Any]) -> timedelta:
+    """Return for how long it is asked, so that it was approved by now if it ends when `fields` say."""
+    end, decided_at = fields.get("expires_at"), fields.get("decided_at")
+    if end is None:
+        return version.default_duration
+    if decided_at is not None:
+        return end - decided_at
+    left = end - timezone.now()
+    return max(version.default_duration, timedelta(minutes=ceil(left / timedelta(minutes=1))))
