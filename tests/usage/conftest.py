@@ -58,7 +58,9 @@ def fra(vision: Team) -> Cluster:
 
 @pytest.fixture
 def claim(vision: Team, alice: User, fra: Cluster) -> Claim:
-    return make_claim(vision, by=alice, cluster=fra, state=ClaimState.ALLOCATED, name="sam2-finetune")
+    return make_claim(
+        vision, by=alice, cluster=fra, state=ClaimState.ALLOCATED, held=False, name="sam2-finetune"
+    )
 
 
 _devices = count()

@@ -50,7 +50,11 @@ def test_the_cost_of_a_claim_is_strings_with_a_currency(as_alice, claim):
         "amounts": [{"currency": "EUR", "amount": "14.50"}],
     }
     assert body["per_hour"]["amounts"] == [{"currency": "EUR", "amount": "1.45"}]
-    assert body["projected"] is None
+    assert body["projected"] == {  # to its end, in 24 hours
+        "device_hours": "17.00",
+        "hours_without_rate": "0.00",
+        "amounts": [{"currency": "EUR", "amount": "49.30"}],
+    }
     assert body["lines"][0]["product"] == "NVIDIA H100 80GB HBM3"
 
 
