@@ -4,23 +4,29 @@ typed.
 """
 
 import itertools
-from datetime import timedelta
+from datetime import datetime, timedelta
 from math import ceil
 from typing import Any
 
+from django.conf import settings
 from django.utils import timezone
 
+from claims.life.extensions import RUNNING, deleted_at
 from claims.models import (
+    Allocation,
     Approval,
     Claim,
     ClaimCharge,
     Delivery,
+    Extension,
     Profile,
     ProfileVersion,
     Quota,
+    QuotaRequest,
     TeamNamespace,
 )
 from claims.states import ClaimState
+from core.templatetags.ui import moment_with_zone
 from dra.canonical import spec_hash
 from dra.manifests import with_count
 from dra.quota import charge
@@ -204,3 +210,64 @@ def _duration(version: ProfileVersion, fields: dict[str, Any]) -> timedelta:
         return end - decided_at
     left = end - timezone.now()
     return max(version.default_duration, timedelta(minutes=ceil(left / timedelta(minutes=1))))
+
+
+def make_allocation(
+    claim: Claim, started_at: datetime, ended_at: datetime | None = None, **fields: Any
+) -> Allocation:
+    """Let `claim` hold a device of its own, from an instant to an instant, or until now."""
+    device = f"gpu-{next(_numbers)}"
+    values = {
+        "object_uid": claim.object_uid or f"uid-of-{claim.pk}",
+        "object_name": claim.name,
+        "request": "gpu",
+        "driver": GPU_CLASS,
+        "pool": "node-1",
+        "device": device,
+        "node_name": "node-1",
+        **fields,
+    }
+    return Allocation.objects.create(claim=claim, started_at=started_at, ended_at=ended_at, **values)
+
+
+def make_extension(
+    claim: Claim, *, by: User | None = None, until: datetime | None = None, **fields: Any
+) -> Extension:
+    """Ask to keep a claim that runs until `until`, or for a day longer; it waits for a decision."""
+    end, asked_by = claim.expires_at, by or claim.requested_by
+    if claim.state not in RUNNING or end is None:
+        raise ValueError(f"No service extends a claim that is {claim.state}.")
+    until = until or end + timedelta(days=1)
+    values = {"key": f"key-{next(_numbers)}", "decide_by": deleted_at(claim), **fields}
+    extension = Extension.objects.create(claim=claim, asked_by=asked_by, was=end, until=until, **values)
+    claim.remark(f"Asked to keep it until {moment_with_zone(until)}.", by=asked_by)
+    return extension
+
+
+def make_quota_request(
+    team: Team,
+    devices: int = 9,
+    *,
+    by: User,
+    device_class: str = GPU_CLASS,
+    profile: Profile | None = None,
+    counts: str = Quota.Counts.DEVICES,
+    **fields: Any,
+) -> QuotaRequest:
+    """Ask for a limit of `devices` for a team, for good unless `until` is given; it waits for a decision."""
+    values = {
+        "key": f"key-{next(_numbers)}",
+        "reason": "A paper is due.",
+        "decide_by": timezone.now() + settings.REQUEST_TTL,
+        **fields,
+    }
+    of_class = profile is None and counts == Quota.Counts.DEVICES
+    return QuotaRequest.objects.create(
+        team=team,
+        asked_by=by,
+        devices=devices,
+        device_class=device_class if of_class else "",
+        profile=profile,
+        counts=counts,
+        **values,
+    )

@@ -18,7 +18,7 @@ from inventory.models import ResourceClaim, ResourceClaimTemplate
 from teams.access import role_in
 from teams.models import Role
 from tests.claims.mirror import Mirror, result
-from tests.factories import make_claim, make_profile, make_spec
+from tests.factories import make_claim, make_extension, make_profile, make_quota_request, make_spec
 from tests.lives import REASON_TO_DENY, REFUSAL, WAYS
 
 pytestmark = pytest.mark.django_db
@@ -310,3 +310,46 @@ def test_a_claim_costs_a_handful_of_queries(vision, fra, train, alice):
         make_claim(vision, by=alice, cluster=fra, profile=train, state=S.ALLOCATED)
     writes = [one for one in seen if "INSERT" in one["sql"]]
     assert (len(writes), len(seen)) == (4, 6)
+
+
+def facts_of_ask(row):
+    """Return the columns of a wish that waits, without what is of this one alone."""
+    values = {field.attname: getattr(row, field.attname) for field in row._meta.concrete_fields}
+    own = ("id", "key", "asked_at", "decide_by", "claim_id")
+    return {name: bool(value) if name in own else value for name, value in values.items()}
+
+
+def test_a_wish_for_more_time_is_as_the_service_would_have_made_it(vision, fra, train, alice):
+    end = timezone.now() + timedelta(hours=20)
+    of_team = {"by": alice, "cluster": fra, "state": S.PROVISIONED, "expires_at": end}
+    grace = make_profile("kept", grace=timedelta(hours=2))
+    first, second = [make_claim(vision, profile=grace, **of_team) for _ in range(2)]
+    until = end + timedelta(days=1)
+    theirs = services.extend(claim=first, by=alice, until=until, key="k")
+    ours = make_extension(second)
+    assert facts_of_ask(ours) == facts_of_ask(theirs)
+    assert ours.decide_by == theirs.decide_by
+    assert facts(second)["history"] == facts(first)["history"]
+    assert facts(second)["columns"] == facts(first)["columns"]
+
+
+@pytest.mark.parametrize("state", [S.REQUESTED, S.RELEASING, S.FAILED])
+def test_no_wish_for_more_time_is_made_that_the_service_refuses(vision, fra, alice, state):
+    with pytest.raises(ValueError, match="No service extends a claim that is"):
+        make_extension(make_claim(vision, by=alice, cluster=fra, state=state))
+
+
+@pytest.mark.parametrize("what", ["class", "profile", "claims"])
+def test_a_wish_for_more_quota_is_as_the_service_would_have_made_it(vision, alice, train, quota, what):
+    named = {
+        "class": {"device_class": "gpu.nvidia.com"},
+        "profile": {"profile": train},
+        "claims": {"counts": "claims"},
+    }[what]
+    theirs = services.ask_for_quota(
+        by=alice, team=vision, devices=12, reason="A paper is due.", key="k", **named
+    )
+    known = facts_of_ask(theirs)
+    theirs.delete()
+    ours = make_quota_request(vision, 12, by=alice, **named)
+    assert facts_of_ask(ours) == known
