@@ -84,6 +84,18 @@ def test_a_rule_of_the_team_may_let_it_be_extended_at_once(running, vision, alic
     assert asked(claim, alice).answer == Answer.APPROVED
 
 
+def test_of_several_profiles_the_least_extension_holds(running, alice):
+    claim = running(extension=DAY)
+    other = make_profile("short", extension=4 * HOUR, max_duration=14 * DAY)
+    for position, version in enumerate((claim.profile_version, other.current)):
+        claim.alternatives.create(
+            position=position, name=f"p{position}", profile_version=version, devices=1, together=True
+        )
+    assert Terms(claim, by=alice).at_a_time == 4 * HOUR
+    assert Terms(claim, by=alice).way(claim.expires_at + 4 * HOUR).at_once
+    assert not Terms(claim, by=alice).way(claim.expires_at + 5 * HOUR).at_once
+
+
 def test_a_lead_decides_and_both_sides_hear_of_it(running, alice, lena, lars):
     claim = running()
     extension = asked(claim, alice, reason="One more epoch.")
