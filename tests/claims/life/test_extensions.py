@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 from django.core.exceptions import PermissionDenied
+from django.db import IntegrityError, transaction
 from django.http import Http404
 from django.utils import timezone
 
@@ -150,6 +151,16 @@ def test_one_waits_at_a_time_but_what_needs_nobody_goes_on(running, alice):
     with pytest.raises(Conflict, match="alice has asked to keep sam until"):
         asked(claim, alice, 3 * DAY, key="other")
     assert asked(claim, alice, HOUR, key="short").answer == Answer.APPROVED
+
+
+def test_the_database_holds_one_that_waits_for_each_claim(running, alice):
+    claim = running()
+    first = asked(claim, alice)
+    fields = {"claim": claim, "asked_by": alice, "was": first.was, "until": first.until}
+    with pytest.raises(IntegrityError, match="extension_one_waits"), transaction.atomic():
+        Extension.objects.create(key="second", **fields)
+    withdraw_extension(extension=first, by=alice)
+    assert Extension.objects.create(key="second", **fields).answer == Answer.WAITING
 
 
 def test_the_same_key_asks_once(running, alice):
