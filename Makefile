@@ -21,8 +21,8 @@ demo: install ## Run the whole portal on this machine: PORT=8000, DEMO_HOME=.dem
 demo-reset: ## Forget the data of the demo
 	@$(PYTHON3) scripts/demo_reset.py
 
-test: install ## Run every test; with CI=true a missing part is a failure, never a skip
-	@$(BIN)/python -m pytest $(ARGS)
+test: install ## Run every test in two processes, or some of them: ARGS="tests/claims -k race"; with CI=true a missing part is a failure
+	@$(BIN)/python -m pytest $(or $(ARGS),-n 2 --dist loadgroup)
 
 check: install ## Static checks
 	@$(BIN)/python scripts/check.py

@@ -14,7 +14,7 @@ from cluster.rbac import manifest
 from inventory.models import Cluster
 from tests.cluster.conftest import simulated_kubeconfig
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db
 
 type Run = Callable[..., str]
 

@@ -14,7 +14,7 @@ from inventory.models import Device, DeviceClass, ResourceSlice
 from tests.claims.threads import Meeting, at_once
 from tests.factories import GPU_CLASS, make_claim, make_cluster, make_quota, make_team, make_user
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
@@ -116,6 +116,7 @@ def test_a_guarantee_is_never_more_than_the_limit(root, vision):
     assert (saved.devices, saved.guaranteed) == (8, 8)
 
 
+@pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("locked", [True, False])
 def test_two_teams_at_once_cannot_share_what_is_left_beyond_a_guarantee(
     ask, fra, train, quota, publish, monkeypatch, locked

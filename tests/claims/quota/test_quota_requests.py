@@ -40,7 +40,6 @@ def limit_of(quota):
     return standing_of([Quota.objects.select_related("team").get(pk=quota.pk)])[0].limit
 
 
-@pytest.mark.django_db(transaction=True)
 def test_for_good_is_a_new_limit(want, root, quota):
     asked = services.approve_quota_request(quota_request=want(), by=root)
     assert asked.answer == Answer.APPROVED
@@ -49,7 +48,6 @@ def test_for_good_is_a_new_limit(want, root, quota):
     assert limit_of(quota) == 10
 
 
-@pytest.mark.django_db(transaction=True)
 def test_for_a_time_is_a_raise_that_ends_by_itself_and_kills_nothing(want, root, quota, alice, lena, vision):
     until = timezone.now() + timedelta(days=3)
     asked = want(until=until)
@@ -75,7 +73,6 @@ def test_for_a_time_is_a_raise_that_ends_by_itself_and_kills_nothing(want, root,
         assert one.state == ClaimState.ALLOCATED
 
 
-@pytest.mark.django_db(transaction=True)
 def test_a_new_limit_for_good_holds_what_a_raise_gave(want, root, quota):
     services.approve_quota_request(quota_request=want(until=timezone.now() + timedelta(days=3)), by=root)
     services.approve_quota_request(quota_request=want(devices=12), by=root)
@@ -83,7 +80,6 @@ def test_a_new_limit_for_good_holds_what_a_raise_gave(want, root, quota):
     assert not QuotaRaise.objects.exists()
 
 
-@pytest.mark.django_db(transaction=True)
 def test_an_admin_gives_less_and_shorter(want, root, quota):
     until = timezone.now() + timedelta(days=1)
     services.approve_quota_request(quota_request=want(devices=20), by=root, devices=9, until=until)
@@ -91,7 +87,6 @@ def test_an_admin_gives_less_and_shorter(want, root, quota):
     assert QuotaRaise.objects.get().ends_at == until
 
 
-@pytest.mark.django_db(transaction=True)
 def test_a_class_without_a_quota_and_a_number_of_claims_can_be_asked_for(want, root, vision):
     services.approve_quota_request(quota_request=want(device_class="mig.nvidia.com", devices=4), by=root)
     services.approve_quota_request(quota_request=want(device_class="", counts="claims", devices=5), by=root)
@@ -100,7 +95,6 @@ def test_a_class_without_a_quota_and_a_number_of_claims_can_be_asked_for(want, r
     }  # fmt: skip
 
 
-@pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize(
     ("wish", "said"),
     [
@@ -118,7 +112,6 @@ def test_what_cannot_be_asked_for(want, wish, said):
     assert not QuotaRequest.objects.exists()
 
 
-@pytest.mark.django_db(transaction=True)
 def test_the_same_thing_is_asked_for_once_at_a_time_and_a_key_asks_once(want, alice):
     first = want(key="same")
     assert want(key="same") == first
@@ -128,7 +121,6 @@ def test_the_same_thing_is_asked_for_once_at_a_time_and_a_key_asks_once(want, al
     assert want(devices=11) != first
 
 
-@pytest.mark.django_db(transaction=True)
 def test_only_platform_admins_decide_and_a_no_needs_a_reason(want, lena, root, alice):
     asked = want()
     with pytest.raises(Forbidden):
@@ -141,7 +133,6 @@ def test_only_platform_admins_decide_and_a_no_needs_a_reason(want, lena, root, a
         services.withdraw_quota_request(quota_request=asked, by=alice)
 
 
-@pytest.mark.django_db(transaction=True)
 def test_admins_are_told_and_what_nobody_decides_on_expires(want, root, alice):
     asked = want()
     assert Notice.objects.get(user=root).important
@@ -169,7 +160,6 @@ def test_the_impact_adds_up_what_all_teams_may_hold(vision, quota, alice):
     assert (impact.capacity, impact.overcommitted) == (None, 0)
 
 
-@pytest.mark.django_db(transaction=True)
 def test_the_page_asks_for_what_did_not_fit(client, alice, quota):
     client.force_login(alice)
     page = client.get(ASK, {"team": "vision", "device_class": GPU_CLASS, "more": "2"}).text
@@ -182,7 +172,6 @@ def test_the_page_asks_for_what_did_not_fit(client, alice, quota):
     assert asked.devices == 10
 
 
-@pytest.mark.django_db(transaction=True)
 def test_who_may_ask_and_how(client, alice, bob, eve, quota):
     sent = {"team": "vision", "device_class": GPU_CLASS, "more": "2", "reason": "a paper", "key": "k"}
     for stranger in (bob, eve):  # a viewer, and an outsider: the team is none that they may choose
@@ -197,7 +186,6 @@ def test_who_may_ask_and_how(client, alice, bob, eve, quota):
     assert "vision" not in client.get(ASK, {"quota": str(quota.pk)}).text
 
 
-@pytest.mark.django_db(transaction=True)
 def test_the_inbox_shows_and_decides_it(client, root, alice, want, quota):
     asked = want()
     client.force_login(root)
@@ -210,7 +198,6 @@ def test_the_inbox_shows_and_decides_it(client, root, alice, want, quota):
     assert "Approved" in client.get(reverse("claims:quota_request_decision", args=[asked.pk])).text
 
 
-@pytest.mark.django_db(transaction=True)
 def test_a_member_withdraws_on_the_page_and_strangers_may_not(client, alice, bob, eve, want):
     asked = want()
     url = reverse("claims:quota_request_withdraw", args=[asked.pk])
@@ -224,7 +211,6 @@ def test_a_member_withdraws_on_the_page_and_strangers_may_not(client, alice, bob
     assert asked.answer == Answer.WITHDRAWN
 
 
-@pytest.mark.django_db(transaction=True)
 def test_the_list_is_the_teams_own_has_a_csv_and_costs_the_same_for_many(client, alice, eve, want, vision):
     want()
     client.force_login(alice)
@@ -242,7 +228,6 @@ def test_the_list_is_the_teams_own_has_a_csv_and_costs_the_same_for_many(client,
     assert "a paper" not in client.get(LIST).text
 
 
-@pytest.mark.django_db(transaction=True)
 def test_the_api_asks_decides_and_shows(client, alice, root, eve, vision, quota):
     client.force_login(alice)
     body = {"team": "vision", "device_class": GPU_CLASS, "devices": 12, "reason": "a paper"}

@@ -19,7 +19,7 @@ from inventory.models import Cluster, DeviceClass
 from teams.models import Notice
 from tests.factories import GPU_CLASS, make_profile, make_quota, make_spec, make_team
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db
 DEVICES = f"{GPU_CLASS}.deviceclass.resource.k8s.io/devices"
 IMPLICIT = f"requests.deviceclass.resource.kubernetes.io/{GPU_CLASS}"
 CLAIMS = "count/resourceclaims.resource.k8s.io"
@@ -73,6 +73,7 @@ def test_the_limit_is_written_with_raises_and_nothing_for_other_classes(vision, 
     }
 
 
+@pytest.mark.django_db(transaction=True)
 def test_a_change_of_the_quota_is_written_at_once(root, vision, quota, written):
     services.set_quota(by=root, team=vision, device_class=GPU_CLASS, devices=6)
     assert written()[DEVICES] == "6"
@@ -182,6 +183,7 @@ def test_nothing_is_written_to_a_cluster_that_is_read_only_or_not_in_use(gateway
         assert written() is None
 
 
+@pytest.mark.django_db(transaction=True)
 def test_a_delivery_writes_the_limit_first(ask, lena, vision, quota, written):
     Quota.objects.update(devices=8)
     quota_tasks.tend()
