@@ -7,6 +7,8 @@ BIN := .venv/bin
 export PORT ?= 8000
 export DEMO_HOME ?= .demo
 export CLUSTER ?= sim
+# Compiled modules are kept: without them each process of the demo and each start of the tests compiles all again.
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
