@@ -17,8 +17,8 @@ from core.errors import Conflict, Forbidden, Invalid
 from dra.canonical import spec_hash
 from dra.validation import problems
 from teams.models import Notice
-from tests.claims.threads import at_once
 from tests.factories import make_profile, make_quota, make_spec
+from tests.threads import at_once
 
 pytestmark = pytest.mark.django_db
 
