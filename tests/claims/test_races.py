@@ -188,3 +188,15 @@ def test_a_quota_set_while_a_request_is_counted_does_not_deadlock(ask, vision, r
     assert race.waited
     assert isinstance(asked, Claim)
     assert saved == Quota.objects.get(devices=6)
+
+
+def test_a_request_that_waits_for_a_lower_quota_is_held_to_it(ask, vision, root, quota, monkeypatch):
+    race = Race(monkeypatch)
+    race.hold_after(services.quotas, "save_quota")
+    saved, asked = race.run(
+        partial(services.set_quota, by=root, team=vision, device_class=quota.device_class, devices=6),
+        partial(ask, devices=7),
+    )
+    assert race.waited
+    assert saved.devices == 6
+    assert isinstance(asked, QuotaExceeded)
