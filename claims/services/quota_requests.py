@@ -15,11 +15,14 @@ from claims.quota.quotas import standing_of
 from claims.services.profiles import require_admin
 from claims.services.quotas import require_quota, save_quota
 from core.errors import Conflict, Invalid
+from core.locking import lock_row
 from core.templatetags.ui import moment, moment_with_zone
 from core.times import require_date
 from teams.access import require_role
 from teams.models import Role, Team, User
 from teams.notices import tell
+
+RELATED = ("team", "profile", "asked_by", "decided_by")
 
 
 def ask_for_quota(
@@ -161,8 +164,7 @@ def _require_none_waiting(team: Team, named: dict[str, Any]) -> None:
 
 
 def _read(asked: QuotaRequest) -> QuotaRequest:
-    related = ("team", "profile", "asked_by", "decided_by")
-    return QuotaRequest.objects.select_related(*related).get(pk=asked.pk)
+    return QuotaRequest.objects.select_related(*RELATED).get(pk=asked.pk)
 
 
 def _earlier(by: User, key: str) -> QuotaRequest | None:
@@ -178,8 +180,7 @@ def _require_future(until: datetime | None) -> None:
 def _to_decide(quota_request: QuotaRequest, by: User) -> QuotaRequest:
     """Read it anew under the lock of its row: of two who approve, the second sees what the first did."""
     require_admin(by)
-    QuotaRequest.objects.select_for_update(no_key=True).get(pk=quota_request.pk)
-    return _read(quota_request)
+    return lock_row(QuotaRequest.objects.select_related(*RELATED), quota_request.pk)
 
 
 def _decided_already(asked: QuotaRequest, by: User, wanted: Answer) -> QuotaRequest:

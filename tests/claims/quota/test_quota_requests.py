@@ -1,7 +1,6 @@
 """Asking for more quota: who may, what it becomes, when it ends, and what page and API say of it."""
 
 from datetime import timedelta
-from functools import partial
 
 import pytest
 import time_machine
@@ -18,7 +17,6 @@ from claims.quota.quotas import standing_of
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid
 from teams.models import Notice
-from tests.claims.threads import at_once
 from tests.factories import GPU_CLASS, make_claim, make_quota, make_team
 
 ASK, LIST = reverse("claims:quota_ask"), reverse("claims:quota_requests")
@@ -141,14 +139,6 @@ def test_admins_are_told_and_what_nobody_decides_on_expires(want, root, alice):
     asked.refresh_from_db()
     assert asked.answer == Answer.EXPIRED
     assert "Nobody decided" in Notice.objects.get(user=alice).title
-
-
-@pytest.mark.django_db(transaction=True)
-def test_two_admins_at_once_raise_it_once(want, root, quota):
-    asked = want(until=timezone.now() + timedelta(days=1))
-    approve = partial(services.approve_quota_request, quota_request=asked, by=root)
-    at_once(approve, approve)
-    assert limit_of(quota) == 10
 
 
 @pytest.mark.django_db
