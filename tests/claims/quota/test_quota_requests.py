@@ -164,9 +164,11 @@ def test_the_page_asks_for_what_did_not_fit(client, alice, quota):
 
 def test_who_may_ask_and_how(client, alice, bob, eve, quota):
     sent = {"team": "vision", "device_class": GPU_CLASS, "more": "2", "reason": "a paper", "key": "k"}
-    for stranger in (bob, eve):  # a viewer, and an outsider: the team is none that they may choose
+    for stranger in (bob, eve):  # a viewer, and somebody of no team
         client.force_login(stranger)
-        assert client.post(ASK, sent).status_code == 422
+        assert (client.get(ASK).status_code, client.post(ASK, sent).status_code) == (403, 403)
+    make_team("nlp", members=(eve,))
+    assert client.post(ASK, sent).status_code == 422  # vision is none of the teams that eve may choose
     client.force_login(alice)
     for wrong in ({"more": "0"}, {"reason": ""}, {"device_class": ""}, {"until": "2020-01-01T10:00"}):
         assert client.post(ASK, sent | wrong).status_code == 422
