@@ -95,6 +95,39 @@ def test_two_extensions_at_once_are_not_two(held, alice, monkeypatch, locked):
     assert Extension.objects.filter(answer=Answer.APPROVED).count() == (1 if locked else 2)
 
 
+@pytest.mark.parametrize("locked", [True, False])
+def test_of_two_wishes_at_once_one_waits_and_the_other_hears_of_it(held, alice, monkeypatch, locked):
+    """Where both get past the lock, the database keeps the second out, and the sentence is the same."""
+    claim = held(1, "sam")
+    race = Race(monkeypatch)
+    race.hold_before(Extension.objects, "create")
+    if not locked:
+        without_lock(monkeypatch, "claims.services.own.locked")
+    until = claim.expires_at + timedelta(days=3)
+    answers = race.run(*(partial(extend, claim=claim, by=alice, until=until, key=key) for key in "ab"))
+    assert race.waited is locked
+    made, refused = answers if locked else reversed(answers)
+    assert made == Extension.objects.get()
+    assert made.answer == Answer.WAITING
+    assert isinstance(refused, Conflict)
+    assert refused.message.split(" until ")[0] == "alice has asked to keep sam"
+
+
+def test_one_key_for_two_claims_at_once_extends_one(held, alice, monkeypatch):
+    ProfileVersion.objects.update(extension=timedelta(days=1))
+    race = Race(monkeypatch)
+    race.hold_before(Extension.objects, "create")
+    refused, made = race.run(
+        *(
+            partial(extend, claim=one, by=alice, until=one.expires_at + timedelta(hours=1), key="k")
+            for one in (held(1, "sam"), held(1, "tom"))
+        )
+    )
+    assert made == Extension.objects.get()
+    assert isinstance(refused, Conflict)
+    assert refused.message == "This key was already used to extend another claim."
+
+
 @pytest.mark.parametrize("guarded", [True, False])
 def test_of_two_who_decide_on_an_extension_one_is_first(held, alice, lena, lars, monkeypatch, guarded):
     """Here the guard is the compare-and-set of `Ask.decide`: under the lock the second comes after all."""
