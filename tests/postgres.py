@@ -93,7 +93,7 @@ def own(suffix: str) -> str:
 
 
 def of_run(suffix: str) -> str:
-    """Return the name of a database that the processes of a run share; `sweep` spares it until the run ends."""
+    """Return the name of a database that the processes of a run share; `sweep` drops it after the run."""
     run = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
     return f"test_{run}_{suffix}"
 
