@@ -88,12 +88,12 @@ def url(name: str) -> str:
 
 
 def own(suffix: str) -> str:
-    """Return the name of a database of this process; `sweep` drops it if the process dies without doing so."""
+    """Return the name of a database of this process; `sweep` drops it if the process dies first."""
     return f"test_{os.getpid()}_{suffix}"
 
 
 def of_run(suffix: str) -> str:
-    """Return the name of a database that the processes of a run share; `sweep` drops it after the run."""
+    """Return the name of a database that all processes of a run share; `sweep` spares it meanwhile."""
     run = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
     return f"test_{run}_{suffix}"
 
@@ -128,7 +128,7 @@ def sweep(server: Any, *, keep: str) -> None:
 
 
 def _fingerprint() -> str:
-    """Return a hash of what decides how an empty database is filled: migrations, ours and those of packages."""
+    """Return a hash of what fills an empty database: our migrations, and the versions of packages."""
     content = hashlib.sha256((ROOT / "uv.lock").read_bytes())
     for path in sorted(ROOT.glob("*/migrations/*.py")):
         content.update(path.name.encode() + path.read_bytes())

@@ -11,6 +11,7 @@ from django.test import Client
 from django.urls import URLResolver, get_resolver
 from django.utils import timezone
 
+<<<<<<< HEAD
 from claims.models import (
     ApprovalRule,
     Comment,
@@ -20,6 +21,9 @@ from claims.models import (
     QuotaRequest,
     ReasonTemplate,
 )
+=======
+from claims.models import ApprovalRule, Comment, Delegation, Draft
+>>>>>>> main
 from claims.states import ClaimState
 from inventory.models import Device, DeviceClass, Node, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from teams.models import Notice
@@ -27,8 +31,10 @@ from teams.tokens import create_token
 from tests.factories import (
     make_claim,
     make_cluster,
+    make_extension,
     make_profile,
     make_quota,
+    make_quota_request,
     make_spec,
     make_team,
     make_user,
@@ -120,7 +126,6 @@ def known():
     claim = make_claim(vision, by=alice, cluster=fra)
     soon = timezone.now() + timedelta(days=1)
     running = make_claim(vision, by=alice, cluster=fra, state=ClaimState.PROVISIONED, expires_at=soon)
-    ask = {"asked_by": alice, "key": "k"}
     span = {"starts_at": timezone.now(), "ends_at": soon}
     raw = {"metadata": {"name": "mine", "namespace": "vision"}, "spec": make_spec(1)}
     mirrored = {"cluster": fra, "name": "mine", "namespace": "vision", "raw": raw}
@@ -141,8 +146,8 @@ def known():
     device = Device.objects.create(
         cluster=fra, slice=piece, driver="gpu.nvidia.com", pool="node-1", name="gpu-0", node_name="node-1"
     )
-    extension = Extension.objects.create(claim=running, was=soon, until=soon + timedelta(days=1), **ask)
-    asked = QuotaRequest.objects.create(team=vision, device_class="gpu.nvidia.com", devices=9, **ask)
+    extension = make_extension(running)
+    asked = make_quota_request(vision, by=alice)
     Comment.objects.create(claim=claim, by=root, key="k", text="Why?", question=True)
     token, _text = create_token(by=alice, title="t", expires_at=soon)
     quota, rule = make_quota(vision, 8), ApprovalRule.objects.create(team=vision)

@@ -101,19 +101,51 @@ def test_what_is_carried_is_given_up_however_late_the_old_claim_was_read(ask, he
 def test_two_extensions_at_once_are_not_two(held, alice, monkeypatch, locked):
     ProfileVersion.objects.update(extension=timedelta(days=1))
     claim = held(1, "sam")
-    meeting, create = Meeting(guarded=locked), Extension.objects.create
-
-    def wait_and_create(**fields):
-        meeting.wait()
-        return create(**fields)
-
-    monkeypatch.setattr(Extension.objects, "create", wait_and_create)
+    wait_before_creating(monkeypatch, guarded=locked)
     if not locked:
         without_row_locks(monkeypatch)
     until = claim.expires_at + timedelta(days=1)
     longer = [partial(extend, claim=claim, by=alice, until=until, key=key) for key in "ab"]
     at_once(*longer)
     assert Extension.objects.filter(answer=Answer.APPROVED).count() == (1 if locked else 2)
+
+
+@pytest.mark.parametrize("locked", [True, False])
+def test_of_two_wishes_at_once_one_waits_and_the_other_hears_of_it(held, alice, monkeypatch, locked):
+    """Where both get past the lock, the database keeps the second out, and the sentence is the same."""
+    claim = held(1, "sam")
+    wait_before_creating(monkeypatch, guarded=locked)
+    if not locked:
+        without_row_locks(monkeypatch)
+    until = claim.expires_at + timedelta(days=3)
+    wishes = [partial(extend, claim=claim, by=alice, until=until, key=key) for key in "ab"]
+    refused = [answer for answer in at_once(*wishes) if isinstance(answer, Conflict)]
+    assert [one.message.split(" until ")[0] for one in refused] == ["alice has asked to keep sam"]
+    assert Extension.objects.get().answer == Answer.WAITING
+
+
+def test_one_key_for_two_claims_at_once_extends_one(held, alice, monkeypatch):
+    ProfileVersion.objects.update(extension=timedelta(days=1))
+    claims = [held(1, "sam"), held(1, "tom")]
+    wait_before_creating(monkeypatch, guarded=False)
+    longer = [
+        partial(extend, claim=one, by=alice, until=one.expires_at + timedelta(hours=1), key="k")
+        for one in claims
+    ]
+    refused = [answer for answer in at_once(*longer) if isinstance(answer, Conflict)]
+    assert [one.message for one in refused] == ["This key was already used to extend another claim."]
+    assert Extension.objects.count() == 1
+
+
+def wait_before_creating(monkeypatch, *, guarded):
+    """Whoever is about to write an extension waits for the other, who is about to as well."""
+    meeting, create = Meeting(guarded=guarded), Extension.objects.create
+
+    def wait_and_create(**fields):
+        meeting.wait()
+        return create(**fields)
+
+    monkeypatch.setattr(Extension.objects, "create", wait_and_create)
 
 
 @pytest.mark.parametrize("guarded", [True, False])

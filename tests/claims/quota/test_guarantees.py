@@ -54,6 +54,23 @@ def test_a_request_beyond_the_own_guarantee_leaves_others_theirs(ask, vision, qu
     assert ask(devices=2).state == ClaimState.REQUESTED
 
 
+def test_a_request_takes_the_rest_of_its_own_guarantee_before_what_is_beyond_it(
+    ask, vision, quota, fra, publish
+):
+    """Of 8 free devices 4 are kept for nlp and 2 are what vision has left of its guarantee: 2 are for all."""
+    publish(10)
+    guarantee(vision, 4)
+    guarantee(make_team("nlp"), 4)
+    make_claim(vision, cluster=fra, devices=2, state=ClaimState.ALLOCATED)
+    with pytest.raises(QuotaExceeded) as refused:
+        ask(devices=5)
+    assert refused.value.message == (
+        "4 of the 8 free gpu.nvidia.com devices are guaranteed to nlp; "
+        "this request needs 3 beyond vision's own guarantee of 4."
+    )
+    assert ask(devices=4).state == ClaimState.REQUESTED
+
+
 def test_a_team_without_a_guarantee_takes_what_is_left(ask, quota, publish):
     publish(6)
     guarantee(make_team("nlp"), 4)
