@@ -7,6 +7,8 @@ BIN := .venv/bin
 export PORT ?= 8000
 export DEMO_HOME ?= .demo
 export CLUSTER ?= sim
+# Compiled modules are kept: without them each process of the demo and each start of the tests compiles all again.
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -21,8 +23,8 @@ demo: install ## Run the whole portal on this machine: PORT=8000, DEMO_HOME=.dem
 demo-reset: ## Forget the data of the demo
 	@$(PYTHON3) scripts/demo_reset.py
 
-test: install ## Run every test; with CI=true a missing part is a failure, never a skip
-	@$(BIN)/python -m pytest $(ARGS)
+test: install ## Run every test in two processes, or some of them: ARGS="tests/claims -k race"; with CI=true a missing part is a failure
+	@$(BIN)/python -m pytest $(or $(ARGS),-n 2 --dist loadgroup)
 
 check: install ## Static checks
 	@$(BIN)/python scripts/check.py

@@ -4,25 +4,47 @@ import os
 
 import pytest
 import pytest_socket
+from xdist.scheduler import LoadGroupScheduling
 
 from tests import postgres
 from tests.controlplane.binaries import why_unusable
 from tests.controlplane.build import ensure
 
-pytest_plugins = ["tests.controlplane.fixtures"]
+pytest_plugins = ["tests.controlplane.fixtures", "tests.demo.fixtures"]
 
 
-def pytest_collection_modifyitems(items):
-    """
-    Give a test with real processes a second try in CI, where a machine may stand still for longer than any
-    patience. The summary names each test that needed it; everything else has one try.
-    """
-    if os.environ.get("CI", "").lower() != "true":
-        return
-    for item in items:
-        with_processes = "portal/test_demo" in item.nodeid or "tests/controlplane/" in item.nodeid
-        if with_processes or item.get_closest_marker("controlplane") or item.get_closest_marker("browser"):
-            item.add_marker(pytest.mark.flaky(reruns=1))
+# In CI these have a second try: Kubernetes' controllers answer when they like, and a busy machine stands
+# still now and then. The summary names each test that needed it. Nothing else is ever tried again.
+RETRIED = {
+    "tests/claims/kubernetes/": "the quota controller and the scheduler back off for up to a minute",
+    "tests/cluster/test_real_cluster.py": "restarts the API server; controllers come back after a back-off",
+    "tests/controlplane/test_controlplane.py": "restarts each program; the scheduler backs off",
+    "tests/scheduler/": "the scheduler tries a pod again after a back-off of up to five minutes",
+}
+
+
+def pytest_itemcollected(item):
+    """Name what a test shares with others, and give those of `RETRIED` their second try."""
+    real = item.get_closest_marker("controlplane") is not None
+    if real:
+        item.add_marker(pytest.mark.xdist_group("controlplane"))
+    elif "simulated" in item.fixturenames:
+        item.add_marker(pytest.mark.xdist_group("demo"))
+    in_ci = os.environ.get("CI", "").lower() == "true"
+    if in_ci and real and item.nodeid.startswith(tuple(RETRIED)):
+        item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+class ByGroupOrFile(LoadGroupScheduling):
+    """All tests of the control plane go to one worker, as do those of the demo; the rest go file by file."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return super()._split_scope(nodeid).partition("::")[0]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    return ByGroupOrFile(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / ".tools" / "test-postgres"
@@ -81,9 +82,20 @@ def drop(name: str) -> None:
         server.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
 
 
+def url(name: str) -> str:
+    """Return the address of the database `name`, for a program that is told by DATABASE_URL where to work."""
+    return urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{name}").geturl()
+
+
 def own(suffix: str) -> str:
-    """Return the name of a database of this process; `sweep` drops it if the process dies without doing so."""
+    """Return the name of a database of this process; `sweep` drops it if the process dies first."""
     return f"test_{os.getpid()}_{suffix}"
+
+
+def of_run(suffix: str) -> str:
+    """Return the name of a database that all processes of a run share; `sweep` spares it meanwhile."""
+    run = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
+    return f"test_{run}_{suffix}"
 
 
 def template(migrate: Callable[[str], None]) -> str:
@@ -116,7 +128,7 @@ def sweep(server: Any, *, keep: str) -> None:
 
 
 def _fingerprint() -> str:
-    """Return a hash of what decides how an empty database is filled: migrations, ours and those of packages."""
+    """Return a hash of what fills an empty database: our migrations, and the versions of packages."""
     content = hashlib.sha256((ROOT / "uv.lock").read_bytes())
     for path in sorted(ROOT.glob("*/migrations/*.py")):
         content.update(path.name.encode() + path.read_bytes())

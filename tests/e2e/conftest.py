@@ -1,16 +1,15 @@
 """A browser, and people who sit in front of it."""
 
-import subprocess
+import shutil
 
 import pytest
 import pytest_socket
 from playwright.sync_api import expect, sync_playwright
 
+from tests import patience, postgres
+from tests.demo.running import RunningDemo
 from tests.e2e.chromium import ARGUMENTS, executable
 from tests.e2e.person import WAIT, Person
-from tests.e2e.running import RunningDemo
-
-PATIENCE = 400  # seconds, of a machine that does much else
 
 
 @pytest.fixture(autouse=True)
@@ -30,27 +29,18 @@ def browser():
         chromium.close()
 
 
-@pytest.fixture(scope="session")
-def told(tmp_path_factory):
-    """The folder of a demo that was started once: a copy of it starts without telling the story again."""
-    pytest_socket.enable_socket()
-    demo = RunningDemo(tmp_path_factory.mktemp("told"), "sim")
-    demo.start(PATIENCE)
-    assert demo.stop() == []
-    return demo.home
-
-
 @pytest.fixture(scope="module")
 def simulated(told, tmp_path_factory):
     """`make demo`, once for the browser tests of a file that make no claim about Kubernetes."""
     pytest_socket.enable_socket()
-    home = tmp_path_factory.mktemp("demo") / "home"
-    # With owners and modes: PostgreSQL serves no folder but its own user's.
-    subprocess.run(["cp", "-a", str(told), str(home)], check=True)
-    demo = RunningDemo(home, "sim")
-    demo.start(PATIENCE)
+    home, database = tmp_path_factory.mktemp("demo") / "home", postgres.own("simulated")
+    shutil.copytree(told.home, home)
+    postgres.clone(told.database, database)
+    demo = RunningDemo(home, "sim", DATABASE_URL=postgres.url(database))
+    demo.start(patience.DEMO_READY)
     yield demo
     assert demo.stop() == []
+    postgres.drop(database)
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +48,7 @@ def real(controlplane_ready, tmp_path_factory):
     """`make demo CLUSTER=real`."""
     pytest_socket.enable_socket()
     demo = RunningDemo(tmp_path_factory.mktemp("demo"), "real")
-    demo.start(PATIENCE)
+    demo.start(patience.DEMO_READY)
     yield demo
     assert demo.stop() == []
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, sync_playwright
 
+from tests.demo.running import ROOT, RunningDemo
 from tests.e2e.chromium import ARGUMENTS, executable
 from tests.e2e.person import Person
-from tests.e2e.running import ROOT, RunningDemo
 
 REQUEST = "/claims/request/?profile=train-80g&cluster=fra-1&devices=2"
 PICTURES = {  # name: (who, address or the claim to open, theme, width, height)

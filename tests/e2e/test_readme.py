@@ -5,7 +5,7 @@ import re
 import httpx
 import pytest
 
-from tests.e2e.running import ROOT
+from tests.demo.running import ROOT
 
 pytestmark = pytest.mark.browser
 

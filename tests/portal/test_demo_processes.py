@@ -8,7 +8,7 @@ import urllib.request
 
 import pytest
 
-from tests.e2e.running import ROOT, RunningDemo
+from tests.demo.running import ROOT, RunningDemo
 
 
 def run_demo(**environment):

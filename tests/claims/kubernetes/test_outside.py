@@ -111,7 +111,10 @@ def test_labels_and_annotations_of_others_are_no_trouble(approved, kubectl, seen
     claim = approved()
     note = {"metadata": {"labels": {"project": "x"}, "annotations": {"note": "mine"}}}
     kubectl.patch("ResourceClaim", claim.name, note, claim.namespace)
-    assert seen(claim)[1] is None
+    found, code = seen(claim)
+    mirrored = ResourceClaim.objects.get(uid=found.object_uid).raw["metadata"]
+    assert (mirrored["labels"]["project"], mirrored["annotations"]["note"]) == ("x", "mine")
+    assert (found.state, found.problem, code) == (ClaimState.PROVISIONED, "", None)
 
 
 def test_a_template_made_again_with_another_spec_is_an_alarm(approved, admin, kubectl, seen, namespace):

@@ -90,6 +90,19 @@ def test_a_longer_one_waits_and_the_page_of_the_claim_tells_of_it(client, alice,
     assert Extension.objects.get().answer == Answer.WITHDRAWN
 
 
+def test_who_may_not_change_the_end_is_not_offered_to_take_the_wish_back(
+    client, alice, bob, lena, mona, claim
+):
+    extend(claim=claim, by=alice, until=claim.expires_at + 3 * DAY, key="k")
+    offered = {}
+    for person in (alice, lena, mona, bob):
+        client.force_login(person)
+        page = client.get(url("detail", claim)).text
+        assert "alice asks to keep it until" in page
+        offered[person.username] = "Do not ask any more" in page
+    assert offered == {"alice": True, "lena": True, "mona": False, "bob": False}
+
+
 @pytest.mark.parametrize(
     ("wish", "said"),
     [

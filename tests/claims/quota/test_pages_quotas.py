@@ -94,6 +94,17 @@ def test_only_a_platform_admin_sets_quotas(client, lena, used):
     assert client.post(PAGE).status_code == 405
 
 
+def test_only_a_platform_admin_is_offered_to_change_the_limit(client, alice, lena, root, used):
+    page = reverse("claims:quota", args=[used.pk])
+    client.force_login(root)
+    assert f'action="{SET}"' in client.get(page).text
+    for person in (alice, lena):
+        client.force_login(person)
+        text = client.get(page).text
+        assert "3 held + 2 reserved of 8" in text
+        assert SET not in text
+
+
 def test_a_team_in_the_address_narrows_the_page(client, root, used):
     make_quota(make_team("nlp"), 5, device_class="mig.nvidia.com")
     client.force_login(root)
