@@ -250,6 +250,7 @@ def test_an_unknown_snippet_an_outsider_and_a_post_get_nothing(client, alice, ev
 
 def test_a_claim_that_is_over_offers_nothing(vision, fra, alice, shown, fleet):
     over = make_claim(vision, by=alice, cluster=fra, name="over", state=ClaimState.RELEASED)
+    assert 'id="snippets"' in shown()
     assert 'id="snippets"' not in shown(of=over)
 
 
