@@ -206,7 +206,7 @@ def test_the_history_names_actors_oldest_first(alice, lena, claim):
     approve(claim=claim, by=lena, spec_hash=claim.spec_hash, note="fine")
     shown = client(alice).get(f"{CLAIMS}{claim.pk}/history/").json()
     assert [(step["new"], step["by"], step["why"]) for step in shown] == [
-        ("requested", "alice", "made for a test"),
+        ("requested", "alice", "Fine-tune"),
         ("approved", "lena", "fine"),
     ]
 

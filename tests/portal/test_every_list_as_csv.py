@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from claims.models import ApprovalRule, Claim, Draft, Profile, QuotaRequest
+from claims.models import ApprovalRule, Draft, Profile, QuotaRequest
 from claims.states import ClaimState
 from inventory.models import Device, DeviceClass, Node, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from teams.models import Notice
@@ -68,8 +68,7 @@ def quota(client):
     train = make_profile("train-80")
     Profile.objects.filter(pk=train.pk).update(title=EVIL, use=EVIL)
     make_claim(vision, by=alice, cluster=fra, reason=EVIL)
-    decided = {"state": ClaimState.PROVISIONED, "decided_by": root, "decided_at": timezone.now()}
-    Claim.objects.filter(pk=make_claim(vision, by=alice, cluster=fra, reason=EVIL).pk).update(**decided)
+    make_claim(vision, by=alice, cluster=fra, reason=EVIL, state=ClaimState.PROVISIONED)
     raw = {"metadata": {"name": EVIL}, "spec": make_spec(1)}
     ResourceClaim.objects.create(cluster=fra, uid="c", name=EVIL, namespace="vision", raw=raw)
     ResourceClaimTemplate.objects.create(cluster=fra, uid="t", name=EVIL, namespace="vision", raw=raw)
