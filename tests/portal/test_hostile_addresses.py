@@ -11,19 +11,7 @@ from django.test import Client
 from django.urls import URLResolver, get_resolver
 from django.utils import timezone
 
-<<<<<<< HEAD
-from claims.models import (
-    ApprovalRule,
-    Comment,
-    Delegation,
-    Draft,
-    Extension,
-    QuotaRequest,
-    ReasonTemplate,
-)
-=======
-from claims.models import ApprovalRule, Comment, Delegation, Draft
->>>>>>> main
+from claims.models import ApprovalRule, Comment, Delegation, Draft, ReasonTemplate
 from claims.states import ClaimState
 from inventory.models import Device, DeviceClass, Node, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from teams.models import Notice
