@@ -4,6 +4,7 @@ from typing import Any
 
 from rest_framework import serializers
 
+from core.inputs import Input
 from core.money import DEFAULT
 from inventory.models import Cluster
 from usage.models import Rate
@@ -104,7 +105,7 @@ class RateOut(serializers.ModelSerializer[Rate]):
         fields = ("id", "title", "product", "driver", "cluster", "per_hour", "currency", "valid_from")
 
 
-class RateIn(serializers.Serializer[Any]):
+class RateIn(Input):
     """The fields of `usage.services.save_rate`. Empty `product` and `driver`, no `cluster`: everything."""
 
     title = serializers.CharField(max_length=80)
