@@ -151,7 +151,7 @@ def known():
         "reason_id": reason.pk, "approval-reasons": reason.pk, "devices": device.pk, "uid": "uid-c",
         "templates": "uid-t", "nodes": "node-1", "v1/nodes": "uid-n", "device-classes": "uid-d",
         "name": "fra-1", "cluster": "fra-1", "slug": "train-80", "teams": "vision", "key": "pod",
-        "step": 0,
+        "step": "0",
     }  # fmt: skip
 
 
