@@ -19,6 +19,8 @@ CONDITIONS = {"filter", "exclude", "get", "Q"}  # of a query: each keyword narro
 UNTOLD = {"_", "gettext", "ngettext", "gettext_lazy", "log", "logger"}  # words for people and for logs
 NEVER = {"__str__", "__repr__"}
 
+Placed = ast.expr | ast.stmt | ast.keyword  # what says where it stands
+
 
 @dataclass(frozen=True)
 class Mutant:
@@ -84,12 +86,12 @@ class _Finder:
 
     def _of(self, node: ast.AST, function: str) -> Iterator[Mutant]:
         for old, new, what in self._changes(node):
-            start, end = self._span(old) if isinstance(old, ast.AST) else old
+            start, end = old if isinstance(old, tuple) else self._span(old)
             text = self.text[start:end]
             line = self.text.count("\n", 0, start) + 1
             yield Mutant(self.path, function, line, start, text, new, what)
 
-    def _changes(self, node: ast.AST) -> Iterator[tuple[ast.AST | tuple[int, int], str, str]]:
+    def _changes(self, node: ast.AST) -> Iterator[tuple[Placed | tuple[int, int], str, str]]:
         match node:
             case ast.Compare(left=left, ops=ops, comparators=others):
                 for before, op, after in zip([left, *others], ops, others, strict=False):
@@ -120,7 +122,7 @@ class _Finder:
             case ast.Call():
                 yield from self._of_call(node)
 
-    def _of_call(self, node: ast.Call) -> Iterator[tuple[ast.AST | tuple[int, int], str, str]]:
+    def _of_call(self, node: ast.Call) -> Iterator[tuple[Placed | tuple[int, int], str, str]]:
         match node.func:
             case ast.Name(id=name) if name in SWAPPED:
                 yield node.func, SWAPPED[name], name
@@ -128,13 +130,13 @@ class _Finder:
                 yield node, self._text(rows), "lock removed"
         name = getattr(node.func, "attr", getattr(node.func, "id", ""))
         if name in CONDITIONS:
-            parts = [*node.args, *node.keywords]
+            parts: list[Placed] = [*node.args, *node.keywords]
             for one in node.keywords:
                 if one.arg is not None:
                     kept = ", ".join(self._text(part) for part in parts if part is not one)
                     yield node, f"{self._text(node.func)}({kept})", f"condition {one.arg} removed"
 
-    def _between(self, before: ast.AST, after: ast.AST) -> tuple[int, int]:
+    def _between(self, before: Placed, after: Placed) -> tuple[int, int]:
         """Return where the operator between two operands stands, without parentheses of theirs."""
         start, end = self._span(before)[1], self._span(after)[0]
         while (close := self.text.find(")", start, end)) >= 0:
@@ -143,16 +145,17 @@ class _Finder:
             end = opened
         return start, end
 
-    def _span(self, node: ast.AST) -> tuple[int, int]:
+    def _span(self, node: Placed) -> tuple[int, int]:
         return self._at(node.lineno, node.col_offset), self._at(node.end_lineno, node.end_col_offset)
 
-    def _at(self, line: int, column: int) -> int:
+    def _at(self, line: int | None, column: int | None) -> int:
         """Return the place in the text; `ast` counts columns in bytes."""
+        assert line is not None and column is not None  # noqa: S101, PT018  # of what was parsed
         begin = self.begins[line - 1]
         raw = self.text[begin : self.begins[line]].encode()
         return begin + len(raw[:column].decode())
 
-    def _text(self, node: ast.AST) -> str:
+    def _text(self, node: Placed) -> str:
         start, end = self._span(node)
         return self.text[start:end]
 

@@ -37,12 +37,9 @@ KEPT = ROOT / ".tools" / "mutate"
 APPS = ("portal", "usage", "claims", "inventory", "teams", "cluster", "dra", "core")
 SKIPPED = ("*/migrations/*", "*/apps.py", "*/admin.py", "portal/settings.py", "portal/demo/*")
 # Tests with processes of their own: no code in this process runs in them.
-ELSEWHERE = ("tests/e2e", "tests/scheduler", "tests/controlplane", "tests/claims/kubernetes", "tests/oracle")
-ELSEWHERE += (
-    "tests/portal/test_demo_processes.py",
-    "tests/simulator",
-    "tests/bench",
-    "tests/core/test_look.py",
+ELSEWHERE = (
+    *("tests/e2e", "tests/scheduler", "tests/controlplane", "tests/claims/kubernetes", "tests/oracle"),
+    *("tests/portal/test_demo_processes.py", "tests/simulator", "tests/bench", "tests/core/test_look.py"),
 )
 LIMIT = 60.0  # seconds of the clock for a mutant, beside ten times what its tests took
 
@@ -71,7 +68,8 @@ class Watch:
     tool = sys.monitoring.COVERAGE_ID
 
     def __init__(self, files: Iterable[str]) -> None:
-        self.files, self.seen = set(files), set()
+        self.files = set(files)
+        self.seen: set[tuple[str, int]] = set()
         sys.monitoring.use_tool_id(self.tool, "mutate")
         sys.monitoring.register_callback(self.tool, sys.monitoring.events.LINE, self.note)
         sys.monitoring.set_events(self.tool, sys.monitoring.events.LINE)
@@ -120,13 +118,15 @@ class Runner:
             KEPT.mkdir(parents=True, exist_ok=True)
             child = fork(lambda: kept.write_bytes(pickle.dumps(run_once(session, self.files))))
             os.waitpid(child, 0)
-        return pickle.loads(kept.read_bytes())  # noqa: S301  # written by ourselves
+        known: Known = pickle.loads(kept.read_bytes())  # noqa: S301  # written by ourselves
+        return known
 
     def judge(
         self, session: pytest.Session, mutants: list[Mutant], texts: dict[Path, str], known: Known
     ) -> Iterator[Outcome]:
         """Yield what became of each mutant, `jobs` at a time."""
-        waiting, running = list(mutants), {}
+        waiting = list(mutants)
+        running: dict[int, tuple[int, Mutant, int, float]] = {}  # by the pipe that it answers to
         while waiting or running:
             while waiting and len(running) < self.options.jobs:
                 mutant = waiting.pop(0)
