@@ -22,6 +22,7 @@ from claims.observed.behind import Trouble, tell_of, trouble_of
 from claims.observed.settling import settle_charges
 from claims.observed.sightings import Sighting, look, owners
 from claims.states import ClaimState
+from core.locking import lock_row
 from inventory.models import ResourceClaim, ResourceClaimTemplate
 
 FOLLOWED = (ClaimState.APPROVED, ClaimState.PROVISIONED, ClaimState.ALLOCATED, ClaimState.RELEASING)
@@ -77,11 +78,7 @@ def reconcile(claim_ids: Iterable[UUID]) -> None:
 @transaction.atomic
 def settle(claim_id: UUID) -> None:
     """Settle one claim under its lock, so that two sightings cannot overtake each other."""
-    claim = (
-        Claim.objects.select_for_update(no_key=True, of=("self",))
-        .select_related("cluster", "requested_by")
-        .get(pk=claim_id)
-    )
+    claim = lock_row(Claim.objects.select_related("cluster", "requested_by"), claim_id)
     seen = look([claim])[claim.pk]
     holdings.follow(claim, seen)
     settle_charges(claim, seen)

@@ -141,8 +141,8 @@ def waiting_on(claim: Claim) -> Extension | None:
 
 
 def reason_not_to_extend(claim: Claim) -> str:
-    """Return why a claim whose time runs may not be extended by anybody, "" if it may."""
-    if successor := claim.successors.live().first():
+    """Return why a claim whose time runs may not be extended by anybody, "" if it may; reads `successors`."""
+    if successor := next((one for one in claim.successors.all() if not one.is_final), None):
         return _("%(claim)s is being replaced by %(successor)s, so it may not be extended.") % {
             "claim": claim,
             "successor": successor,

@@ -7,6 +7,7 @@ from claims import tasks
 from claims.models import Claim
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, IllegalTransition
+from core.locking import lock_row
 from core.queueing import after_commit
 from teams.access import require_role
 from teams.models import Role, User
@@ -74,8 +75,7 @@ def _own(claim: Claim, by: User) -> Claim:
     moment or not.
     """
     role = require_role(by, claim.team, at_least=Role.MEMBER)
-    rows = Claim.objects.select_for_update(no_key=True, of=("self",))
-    claim = rows.select_related("team", "requested_by").get(pk=claim.pk)
+    claim = lock_row(Claim.objects.select_related("team", "requested_by"), claim.pk)
     if reason := reason_not_to_end(by, claim, role):
         raise Forbidden(reason)
     return claim

@@ -8,6 +8,7 @@ from claims.life.extensions import RUNNING
 from claims.models import Claim
 from claims.services.end import reason_not_to_end
 from core.errors import Conflict, Forbidden
+from core.locking import lock_row
 from teams.access import require_role
 from teams.models import Role, User
 
@@ -16,8 +17,7 @@ RELATED = ("team", "cluster", "requested_by", "profile_version__profile")
 
 def locked(claim: Claim) -> Claim:
     """Read the claim anew and lock its row, so that what is decided on it stays true until the commit."""
-    rows = Claim.objects.select_for_update(no_key=True, of=("self",)).select_related(*RELATED)
-    return rows.get(pk=claim.pk)
+    return lock_row(Claim.objects.select_related(*RELATED), claim.pk)
 
 
 def own(claim: Claim, by: User) -> Claim:

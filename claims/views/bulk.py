@@ -74,6 +74,8 @@ def impact_of_line(line: Line) -> Impact | None:
 
 def decide(request: HttpRequest, inbox: Inbox, wishes: several.Chosen) -> HttpResponse:
     """Decide on each by itself: one that cannot be does not keep the others from it."""
+    if not list(wishes):  # what somebody may not know of is not among them
+        return render(request, "claims/bulk.html", page_of(inbox, wishes), status=422)
     answer = request.POST.get("answer")
     denies = answer == several.Decision.DENY
     form = DenyForm(request.POST) if denies else ApproveForm({**request.POST.dict(), "spec_hash": "each"})

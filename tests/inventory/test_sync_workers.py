@@ -159,6 +159,9 @@ def test_a_cluster_that_is_switched_off_or_halted_is_not_followed(mirrored, monk
     tasks.sync_all()
     assert queued == []
     assert turn.take_turn(mirrored.pk, "nodes") is None
+    type(mirrored).objects.update(enabled=True)
+    tasks.sync_all()
+    assert queued
 
 
 def test_a_turn_queues_the_next_one_after_its_pause(mirrored, fake, monkeypatch):
