@@ -15,13 +15,13 @@ MOST = 500
 class Bounded:
     """A page has as many rows as `limit` says, and never more than MOST; 422 for no number of rows."""
 
-    page_size = 50
-    max_page_size = MOST
-    page_size_query_param = "limit"
+    page_size: int | None = 50
+    max_page_size: int | None = MOST
+    page_size_query_param: str | None = "limit"
 
-    def get_page_size(self, request: Request) -> int:
-        asked = positive(request, self.page_size_query_param)
-        return self.page_size if asked is None else min(asked, self.max_page_size)
+    def get_page_size(self, request: Request) -> int | None:
+        asked = positive(request, "limit")
+        return self.page_size if asked is None else min(asked, MOST)
 
     def get_schema_operation_parameters(self, view: object) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = super().get_schema_operation_parameters(view)  # type: ignore[misc]

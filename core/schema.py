@@ -112,7 +112,7 @@ class Schema(AutoSchema):
             yield from getattr(declared, "refuses", ())
 
     def _is_keyed(self) -> bool:
-        return self.method == "POST" and getattr(self.view, "is_keyed", False)
+        return bool(self.method == "POST" and getattr(self.view, "is_keyed", False))
 
     def _problem(self, status: int) -> dict[str, str]:
         """Return a reference to the answer, which stands among the components once."""
@@ -128,7 +128,8 @@ class Schema(AutoSchema):
         )
 
     def _component(self, name: str, kind: str, said: dict[str, Any]) -> dict[str, str]:
-        component = ResolvedComponent(name, kind, schema=said, object=ComponentIdentity(name))
+        same = ComponentIdentity(name)  # type: ignore[no-untyped-call]
+        component = ResolvedComponent(name, kind, said, same)  # type: ignore[no-untyped-call]
         self.registry.register_on_missing(component)
         reference: dict[str, str] = component.ref
         return reference

@@ -32,7 +32,7 @@ class DecideIn(Input):
     """With `preview` nothing is decided. To deny, `note` is the reason."""
 
     answer = serializers.ChoiceField(choices=several.Decision.choices)
-    wishes = WishIn(
+    wishes = WishIn(  # type: ignore[call-arg]  # of the list that `many` makes
         many=True,
         max_length=several.MOST,
         error_messages={"max_length": gettext_lazy("At most {max_length} can be decided at once.")},

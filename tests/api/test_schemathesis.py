@@ -74,7 +74,7 @@ def described(api):
 
 
 @pytest.fixture
-def told(demo_database, db):
+def known(demo_database, db):
     return story.read(User.objects.get(username="admin"))
 
 
@@ -119,14 +119,14 @@ def random_cases(operation: Any, mode: GenerationMode, count: int) -> list[Any]:
     return found[:count]
 
 
-def of_the_story(case: Any, told: story.Story, random: Random) -> Any:
+def of_the_story(case: Any, known: story.Story, random: Random) -> Any:
     """Send the case to an object there is, with names that there are; what was made wrong stays wrong."""
     if not case.meta.is_negative_at(ParameterLocation.PATH) and case.path_parameters:
-        case.path_parameters = told.place(case.path, random)
+        case.path_parameters = known.place(case.path, random)
     if case.query:
-        case.query = told.told(case.query, random)
+        case.query = known.told(case.query, random)
     if case.body is not NOT_SET:
-        case.body = told.told(case.body, random)
+        case.body = known.told(case.body, random)
     return case
 
 
@@ -181,7 +181,7 @@ MEANINGLESS = {
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_every_answer_is_as_described(role, described, told):
+def test_every_answer_is_as_described(role, described, known):
     """What is wrong with a request is sent as the admin, whom no missing role hides its refusal from."""
     headers, findings = sent_by(role), Findings()
     for made in described.get_all_operations():
@@ -194,7 +194,7 @@ def test_every_answer_is_as_described(role, described, told):
             cases += random_cases(operation, mode, EXAMPLES)
         unfit = [checks.positive_data_acceptance] if operation.label in MEANINGLESS else []
         for case in cases:
-            findings.hold(of_the_story(case, told, random), headers, [checks.ignored_auth, *unfit])
+            findings.hold(of_the_story(case, known, random), headers, [checks.ignored_auth, *unfit])
     assert str(findings) == ""
 
 
@@ -203,9 +203,10 @@ def test_exceptions_are_operations_that_there_are(described):
     assert {*MEANINGLESS, *WRITES} - labels == set()
 
 
-def test_every_operation_succeeds_for_somebody(described, told):
+def test_every_operation_succeeds_for_somebody(described, known):
     """Each is answered with 2xx, as described, and refused to who sends no token or a wrong one."""
-    findings, failed = Findings(), {}
+    findings = Findings()
+    failed: dict[str, Any] = {}
     for made in described.get_all_operations():
         operation = made.ok()
         wish = wish_for(operation)
@@ -213,7 +214,7 @@ def test_every_operation_succeeds_for_somebody(described, told):
             failed[operation.label] = "is not in WRITES"
             continue
         answers = []
-        for place in told.places(operation.path):
+        for place in known.places(operation.path):
             of = next(iter(place.values()), "")
             for body in wish.bodies(of):
                 sent = {} if body is None else {"body": body, "media_type": "application/json"}
@@ -228,22 +229,23 @@ def test_every_operation_succeeds_for_somebody(described, told):
     assert (failed, str(findings)) == ({}, "")
 
 
-def test_nobody_is_told_to_sign_in(described, told):
+def test_nobody_is_told_to_sign_in(described, known):
     findings, random = Findings(), Random(0)
     for made in described.get_all_operations():
         operation = made.ok()
-        case = operation.Case(path_parameters=told.place(operation.path, random))
+        case = operation.Case(path_parameters=known.place(operation.path, random))
         for headers in ({}, {"Authorization": "Bearer drg_unknown"}):
             findings.hold(case, headers, [])
     assert str(findings) == ""
     assert {*sum(findings.statuses.values(), Counter())} == {401}
 
 
-def test_outsiders_never_get_an_object_of_another_team(described, told):
+def test_outsiders_never_get_an_object_of_another_team(described, known):
     """Whoever asks well is told 404, as of what there is not; nothing that is sent gets 2xx."""
     headers, random = sent_by("outsider"), Random(0)
     theirs = story.of_others("vision", User.objects.get(username="outsider"))
-    wrong, asked = [], Counter()
+    wrong: list[Any] = []
+    asked: Counter[str] = Counter()
     for made in described.get_all_operations():
         operation = made.ok()
         collection, name = story.collection_of(operation.path)
@@ -256,7 +258,7 @@ def test_outsiders_never_get_an_object_of_another_team(described, told):
                 for body in wish.bodies(private)[:1]
             ]
             for case in covering(operation, P)[:3]:
-                case.body = case.body if case.body is NOT_SET else told.told(case.body, random)
+                case.body = case.body if case.body is NOT_SET else known.told(case.body, random)
                 case.path_parameters = {name: private}
                 cases.append(case)
             statuses = [case.call(headers=headers).status_code for case in cases]
@@ -272,12 +274,12 @@ def test_lists_and_answers_on_several_name_nothing_of_other_teams(described, api
     theirs = story.of_others("vision", User.objects.get(username="outsider"))
     private = {one for name in ("claims", "extensions", "quotas", "quotas/requests") for one in theirs[name]}
     claims = theirs["claims"][:20]
-    told = {}
+    answers = {}
     for made in described.get_all_operations():
         operation = made.ok()
         query = {} if operation.path not in READS else {**READS[operation.path].query, "team": "nlp"}
         if operation.method.upper() == "GET" and "{" not in operation.path:
-            told[operation.label] = operation.Case(query=query).call(headers=headers)
+            answers[operation.label] = operation.Case(query=query).call(headers=headers)
     several = {
         "/api/v1/claims/bulk/": {"action": "release", "claims": claims},
         "/api/v1/approvals/decide/": {
@@ -286,11 +288,11 @@ def test_lists_and_answers_on_several_name_nothing_of_other_teams(described, api
     }  # fmt: skip
     for path, body in several.items():
         case = described[path]["POST"].Case(body=body, media_type="application/json")
-        told[path] = case.call(headers=headers)
-        assert told[path].status_code == 200
-    assert len(told) > 20
+        answers[path] = case.call(headers=headers)
+        assert answers[path].status_code == 200
+    assert len(answers) > 20
     assert {
-        path: found for path, one in told.items() if (found := [key for key in private if key in one.text])
+        path: found for path, one in answers.items() if (found := [key for key in private if key in one.text])
     } == {}
 
 
