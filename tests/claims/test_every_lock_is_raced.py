@@ -12,9 +12,8 @@ from core.locking import lock_row
 ROOT = Path(__file__).resolve().parents[2]
 APPS = ("claims", "cluster", "core", "dra", "inventory", "portal", "teams", "usage")
 CALLS = {"select_for_update", "lock_row", "lock_rows"}
-# What a file without a lock does not contain, so that only few are parsed.
-LIKELY = re.compile(r"select_for_update|lock_row|pg_\w*advisory|UPDATE\b|LOCK TABLE", re.IGNORECASE)
 SQL = re.compile(r"\bpg_(try_)?advisory|\bFOR (NO KEY )?UPDATE\b|\bLOCK TABLE\b", re.IGNORECASE)
+LIKELY = re.compile(f"{'|'.join(CALLS)}|{SQL.pattern}", re.IGNORECASE)  # so that only few files are parsed
 ITSELF = f"{lock_row.__module__}.{lock_row.__name__}"  # whoever calls it has a row in the table
 ROW = re.compile(r"^\| `([\w.]+)` \| [^|]+ \| (`tests/[^|]+) \|$", re.MULTILINE)
 

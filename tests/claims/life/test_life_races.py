@@ -96,9 +96,7 @@ def test_two_extensions_at_once_are_not_two(held, alice, monkeypatch, locked):
 
 
 @pytest.mark.parametrize("locked", [True, False])
-def test_of_two_extensions_asked_for_at_once_one_waits_and_the_other_hears_of_it(
-    held, alice, monkeypatch, locked
-):
+def test_of_two_wishes_at_once_one_waits_and_the_other_hears_of_it(held, alice, monkeypatch, locked):
     """Where both get past the lock, the database keeps the second out, and the sentence is the same."""
     claim = held(1, "sam")
     race = Race(monkeypatch)
@@ -108,25 +106,26 @@ def test_of_two_extensions_asked_for_at_once_one_waits_and_the_other_hears_of_it
     until = claim.expires_at + timedelta(days=3)
     answers = race.run(*(partial(extend, claim=claim, by=alice, until=until, key=key) for key in "ab"))
     assert race.waited is locked
-    refused = [answer for answer in answers if isinstance(answer, Conflict)]
-    assert [one.message.split(" until ")[0] for one in refused] == ["alice has asked to keep sam"]
-    assert Extension.objects.get().answer == Answer.WAITING
+    made, refused = answers if locked else reversed(answers)
+    assert made == Extension.objects.get()
+    assert made.answer == Answer.WAITING
+    assert isinstance(refused, Conflict)
+    assert refused.message.split(" until ")[0] == "alice has asked to keep sam"
 
 
 def test_one_key_for_two_claims_at_once_extends_one(held, alice, monkeypatch):
     ProfileVersion.objects.update(extension=timedelta(days=1))
-    claims = [held(1, "sam"), held(1, "tom")]
     race = Race(monkeypatch)
     race.hold_before(Extension.objects, "create")
-    answers = race.run(
+    refused, made = race.run(
         *(
             partial(extend, claim=one, by=alice, until=one.expires_at + timedelta(hours=1), key="k")
-            for one in claims
+            for one in (held(1, "sam"), held(1, "tom"))
         )
     )
-    refused = [answer for answer in answers if isinstance(answer, Conflict)]
-    assert [one.message for one in refused] == ["This key was already used to extend another claim."]
-    assert Extension.objects.count() == 1
+    assert made == Extension.objects.get()
+    assert isinstance(refused, Conflict)
+    assert refused.message == "This key was already used to extend another claim."
 
 
 @pytest.mark.parametrize("guarded", [True, False])

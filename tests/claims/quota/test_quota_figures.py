@@ -95,7 +95,9 @@ def test_what_an_adopted_claim_stands_for_is_not_outside(vision, fra, train, quo
 
 def test_claims_generated_from_a_template_of_the_portal_are_its_own(vision, fra, train, quota):
     own = make_claim(vision, cluster=fra, profile=train, delivery="template", parallel=2)
-    foreign(fra, "pod-1-gpu-x", 1, owner=str(own.pk), origin="template")
+    row = foreign(fra, "pod-1-gpu-x", 1, origin="template")
+    assert standing_of([quota])[0].outside == 1
+    ResourceClaim.objects.filter(pk=row.pk).update(owner=str(own.pk))
     assert standing_of([quota])[0].outside == 0
 
 

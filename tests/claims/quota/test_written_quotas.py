@@ -181,6 +181,9 @@ def test_nothing_is_written_to_a_cluster_that_is_read_only_or_not_in_use(gateway
         Cluster.objects.filter(pk=fra.pk).update(**{"read_only": False, "enabled": True} | state)
         quota_tasks.tend()
         assert written() is None
+    Cluster.objects.filter(pk=fra.pk).update(halted_because="")
+    quota_tasks.tend()
+    assert written()[DEVICES] == "8"
 
 
 @pytest.mark.django_db(transaction=True)

@@ -44,12 +44,18 @@ def mirrored(cluster, devices, *claims):
             node_name="node-a",
         )  # fmt: skip
     for claim in claims:
-        meta = claim["metadata"]
-        row = ResourceClaim.objects.create(
-            cluster=cluster, uid=meta["name"], name=meta["name"], namespace=meta["namespace"], raw=claim
-        )
-        for held in claim["status"]["allocation"]["devices"]["results"]:
-            Device.objects.filter(name=held["device"]).update(held_by=row)
+        take(cluster, claim)
+    picture.forget()
+
+
+def take(cluster, claim):
+    """Write an allocated claim into the mirror, with its devices."""
+    meta = claim["metadata"]
+    row = ResourceClaim.objects.create(
+        cluster=cluster, uid=meta["name"], name=meta["name"], namespace=meta["namespace"], raw=claim
+    )
+    for held in claim["status"]["allocation"]["devices"]["results"]:
+        Device.objects.filter(name=held["device"]).update(held_by=row)
     picture.forget()
 
 
