@@ -7,8 +7,11 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
+from typing import Self
 
 import httpx
 import psutil
@@ -67,6 +70,13 @@ class RunningDemo:
             for line in lines:
                 self.lines.append(line)
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Leave nothing behind, whatever a test has come to."""
+        self.stop()
+
     def family(self) -> list[psutil.Process]:
         """Every process that the demo has started, itself included."""
         try:
@@ -87,15 +97,16 @@ class RunningDemo:
         self.reader.join(5)
         return alive
 
-    def client(self, name: str) -> httpx.Client:
-        """Return a client that has signed in as a browser does."""
-        client = httpx.Client(base_url=self.url, follow_redirects=True, timeout=patience.PAGE)
-        form = client.get("/accounts/login/").text
-        csrf = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', form)
-        assert csrf is not None, form
-        said = {"csrfmiddlewaretoken": csrf[1], "login": name, "password": "demo"}
-        client.post("/accounts/login/", data=said)
-        return client
+    @contextmanager
+    def client(self, name: str) -> Iterator[httpx.Client]:
+        """Yield a client that has signed in as a browser does."""
+        with httpx.Client(base_url=self.url, follow_redirects=True, timeout=patience.PAGE) as client:
+            form = client.get("/accounts/login/").text
+            csrf = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', form)
+            assert csrf is not None, form
+            said = {"csrfmiddlewaretoken": csrf[1], "login": name, "password": "demo"}
+            client.post("/accounts/login/", data=said)
+            yield client
 
     def kubeconfig(self, user: str, cluster: str = "fra-1") -> str:
         return (self.home / self.cluster / "clusters" / f"{cluster}.{user}.kubeconfig").read_text()

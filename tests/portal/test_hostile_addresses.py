@@ -11,19 +11,7 @@ from django.test import Client
 from django.urls import URLResolver, get_resolver
 from django.utils import timezone
 
-<<<<<<< HEAD
-from claims.models import (
-    ApprovalRule,
-    Comment,
-    Delegation,
-    Draft,
-    Extension,
-    QuotaRequest,
-    ReasonTemplate,
-)
-=======
-from claims.models import ApprovalRule, Comment, Delegation, Draft
->>>>>>> main
+from claims.models import ApprovalRule, Comment, Delegation, Draft, ReasonTemplate
 from claims.states import ClaimState
 from inventory.models import Device, DeviceClass, Node, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from teams.models import Notice
@@ -163,7 +151,7 @@ def known():
         "reason_id": reason.pk, "approval-reasons": reason.pk, "devices": device.pk, "uid": "uid-c",
         "templates": "uid-t", "nodes": "node-1", "v1/nodes": "uid-n", "device-classes": "uid-d",
         "name": "fra-1", "cluster": "fra-1", "slug": "train-80", "teams": "vision", "key": "pod",
-        "step": 0,
+        "step": "0",
     }  # fmt: skip
 
 
