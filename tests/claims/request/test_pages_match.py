@@ -256,7 +256,8 @@ def api(user):
 
 
 def test_the_api_answers_the_same(alice, wish):
-    shown = api(alice).post(API, wish | {"step": STEPS["free"]}, format="json").json()
+    numbers = {"devices": 1, "step": STEPS["free"]}
+    shown = api(alice).post(API, wish | numbers, format="json").json()
     assert [step["kind"] for step in shown["match"]["steps"]] == [
         "total", "class", "selector", "selector", "untainted", "free", "nodes",
     ]  # fmt: skip
@@ -271,11 +272,12 @@ def test_the_api_answers_the_same(alice, wish):
 
 
 def test_the_api_takes_alternatives_in_order(alice, wish):
-    shown = api(alice).post(API, wish | {"alternatives": ["any-gpu"]}, format="json").json()
+    wish = wish | {"devices": 1, "alternatives": ["any-gpu"]}
+    shown = api(alice).post(API, wish, format="json").json()
     assert (shown["match"]["fits"], shown["problems"]) == (True, [])
     made = api(alice).post(
         "/api/v1/claims/",
-        wish | {"alternatives": ["any-gpu"]},
+        wish,
         format="json",
         headers={"Idempotency-Key": "k"},
     )
