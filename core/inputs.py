@@ -49,9 +49,9 @@ FITTING: tuple[tuple[type[Any], Callable[[Any], bool], str | Promise], ...] = (
 )  # fmt: skip
 
 
+# Without a docstring, which would describe to readers of the API what has none of its own. In a query
+# everything is text, and is read as DRF reads it.
 class Input(serializers.Serializer[Any]):
-    """A serializer of what is sent. In a query everything is text, and is read as DRF reads it."""
-
     def to_internal_value(self, data: Any) -> Any:
         if isinstance(data, Mapping) and not isinstance(data, QueryDict):
             sent = {name: field for name, field in self.fields.items() if name in data}

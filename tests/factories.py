@@ -14,6 +14,7 @@ from django.utils import timezone
 from claims.life.extensions import RUNNING, deleted_at
 from claims.models import (
     Allocation,
+    Answer,
     Approval,
     Claim,
     ClaimCharge,
@@ -22,6 +23,7 @@ from claims.models import (
     Profile,
     ProfileVersion,
     Quota,
+    QuotaRaise,
     QuotaRequest,
     TeamNamespace,
 )
@@ -33,7 +35,7 @@ from dra.quota import charge
 from dra.quota import devices as devices_of
 from inventory.models import Cluster
 from teams.models import Membership, Role, Team, User
-from tests.lives import Life
+from tests.lives import Life, admin_for
 
 GPU_CLASS = "gpu.nvidia.com"
 _numbers = itertools.count(1)
@@ -270,4 +272,33 @@ def make_quota_request(
         profile=profile,
         counts=counts,
         **values,
+    )
+
+
+def make_raise(
+    quota: Quota,
+    devices: int,
+    *,
+    ends_at: datetime,
+    starts_at: datetime | None = None,
+    by: User | None = None,
+) -> QuotaRaise:
+    """Give so many devices more than the quota says for a time, as a platform admin does who is asked."""
+    since, admin = starts_at or timezone.now(), by or admin_for(None)
+    request = make_quota_request(
+        quota.team,
+        quota.devices + devices,
+        by=make_user(),
+        device_class=quota.device_class,
+        profile=quota.profile,
+        counts=quota.counts,
+        until=ends_at,
+        asked_at=since,
+        decide_by=since + settings.REQUEST_TTL,
+        answer=Answer.APPROVED,
+        decided_by=admin,
+        decided_at=since,
+    )
+    return QuotaRaise.objects.create(
+        quota=quota, devices=devices, starts_at=since, ends_at=ends_at, request=request, by=admin
     )

@@ -3,6 +3,7 @@
 from typing import Any
 
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -31,7 +32,11 @@ class DecideIn(Input):
     """With `preview` nothing is decided. To deny, `note` is the reason."""
 
     answer = serializers.ChoiceField(choices=several.Decision.choices)
-    wishes = WishIn(many=True, max_length=several.MOST)
+    wishes = WishIn(
+        many=True,
+        max_length=several.MOST,
+        error_messages={"max_length": gettext_lazy("At most {max_length} can be decided at once.")},
+    )
     note = serializers.CharField(max_length=500, allow_blank=True, default="")
     preview = serializers.BooleanField(default=False)
 

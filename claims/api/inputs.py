@@ -105,13 +105,12 @@ class ApproveIn(Input):
     )
 
 
-@extend_schema_field({"type": "string", "minLength": 1, "maxLength": 2000})
-class Why(serializers.CharField):
-    """A text that has to be there; the service says so in a sentence of its own where it is empty."""
-
-
 class DenyIn(Input):
-    reason = Why(max_length=2000, allow_blank=True, help_text="Seen by the team")
+    reason = serializers.CharField(
+        max_length=2000,
+        help_text="Seen by the team",
+        error_messages={"blank": gettext_lazy("Say why: the person who asked sees this sentence.")},
+    )
 
 
 class EndIn(Input):

@@ -113,10 +113,13 @@ def is_word(value: Any) -> bool:
 
 
 def read(admin: User) -> Story:
-    """Read the story; what it does not tell of, a reason to deny and a coming price, is added."""
+    """Read the story; what it does not tell of is added."""
     vision = Team.objects.get(slug="vision")
     create_token(by=admin, title="Old", expires_at=None)
     services.save_reason(by=admin, reason=None, title="Weekend", text="Ask again on Monday.", team=vision)
+    lead, deputy = (User.objects.get(username=name) for name in ("lead", "jonas"))
+    start = timezone.now() + timedelta(days=20)
+    services.delegate(by=lead, team=vision, to=deputy, starts_at=start, ends_at=start + timedelta(days=1))
     coming = timezone.now() + timedelta(days=9)
     save_rate(by=admin, title="Coming", per_hour=Decimal(3), currency="EUR", valid_from=coming)
     claims = Claim.objects.order_by("pk")
@@ -172,7 +175,7 @@ def of_others(team: str, outsider: User) -> dict[str, list[str]]:
     return {
         "approval-reasons": keys(ReasonTemplate.objects.filter(team__slug=team)),
         "claims": keys(Claim.objects.filter(team__slug=team)),
-        "delegations": keys(Delegation.objects.exclude(lead=outsider).exclude(to=outsider)),
+        "delegations": keys(Delegation.objects.filter(team__slug=team)),
         "extensions": keys(Extension.objects.filter(claim__team__slug=team)),
         "quotas": keys(Quota.objects.filter(team__slug=team)),
         "quotas/requests": keys(QuotaRequest.objects.filter(team__slug=team)),

@@ -18,7 +18,14 @@ from inventory.models import ResourceClaim, ResourceClaimTemplate
 from teams.access import role_in
 from teams.models import Role
 from tests.claims.mirror import Mirror, result
-from tests.factories import make_claim, make_extension, make_profile, make_quota_request, make_spec
+from tests.factories import (
+    make_claim,
+    make_extension,
+    make_profile,
+    make_quota_request,
+    make_raise,
+    make_spec,
+)
 from tests.lives import REASON_TO_DENY, REFUSAL, WAYS
 
 pytestmark = pytest.mark.django_db
@@ -353,3 +360,20 @@ def test_a_wish_for_more_quota_is_as_the_service_would_have_made_it(vision, alic
     theirs.delete()
     ours = make_quota_request(vision, 12, by=alice, **named)
     assert facts_of_ask(ours) == known
+
+
+def test_a_raise_is_as_the_service_would_have_made_it(vision, alice, root, quota):
+    until = timezone.now() + timedelta(days=1)
+    asked = services.ask_for_quota(
+        by=alice, team=vision, device_class="gpu.nvidia.com", devices=12, until=until,
+        reason="A paper is due.", key="k",
+    )  # fmt: skip
+    services.approve_quota_request(quota_request=asked, by=root)
+    theirs = quota.raises.get()
+    ours = make_raise(quota, 4, ends_at=until)
+    columns = ("quota_id", "devices", "ends_at", "by_id")
+    assert [getattr(ours, name) for name in columns] == [getattr(theirs, name) for name in columns]
+    made, known = facts_of_ask(ours.request), facts_of_ask(theirs.request)
+    for own in (made, known):
+        assert own.pop("decided_at") <= timezone.now()
+    assert made == known

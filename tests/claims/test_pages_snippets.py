@@ -1,12 +1,14 @@
 """The manifests on the page of a claim, with tabs, options, checks and files."""
 
 import ast
+from html import unescape
 
 import pytest
 import yaml
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
+from django.utils.html import strip_tags
 
 from claims.models import Delivery
 from claims.states import ClaimState
@@ -134,6 +136,8 @@ def test_an_option_that_cannot_be_is_told_with_its_sentence_and_none_is_taken(
     assert words in page
     address = reverse("claims:snippet_file", args=[claim.pk, "pod"])
     assert client.get(f"{address}?{query}").status_code == 404
+    assert f'href="{address}"' in page  # the file that is shown, without options
+    assert client.get(address).status_code == 200
 
 
 def test_a_template_is_for_so_many_pods_and_not_for_more(vision, fra, train, alice, shown, fleet):
@@ -229,9 +233,11 @@ def test_a_file_has_the_name_and_the_text_that_the_page_shows(client, shown, cla
     ending = {"kubectl": "sh", "notebook": "py", "jupyterhub-config": "py"}.get(key, "yaml")
     assert answer.headers["Content-Disposition"] == f'attachment; filename="sam2-{key}.{ending}"'
     if ending == "py":
-        ast.parse(answer.text)
+        assert ast.parse(answer.text).body
     if ending == "yaml":
-        assert list(yaml.safe_load_all(answer.text))
+        assert all(yaml.safe_load_all(answer.text))
+    page = client.get(part(claim, key)).text
+    assert answer.text.strip() in unescape(strip_tags(page))
 
 
 @pytest.mark.parametrize("name", ["snippet", "snippet_file"])
@@ -250,6 +256,7 @@ def test_an_unknown_snippet_an_outsider_and_a_post_get_nothing(client, alice, ev
 
 def test_a_claim_that_is_over_offers_nothing(vision, fra, alice, shown, fleet):
     over = make_claim(vision, by=alice, cluster=fra, name="over", state=ClaimState.RELEASED)
+    assert 'id="snippets"' in shown()
     assert 'id="snippets"' not in shown(of=over)
 
 

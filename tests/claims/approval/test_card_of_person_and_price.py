@@ -8,7 +8,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from claims.states import ClaimState
-from tests.claims.request.test_pages_match import mirrored
+from tests.claims.request.test_pages_match import mirrored, take
 from tests.dra.clusters import gpu, holds
 from tests.factories import make_allocation, make_claim, make_profile, make_spec, make_team
 from usage.models import Rate, Rollup
@@ -129,9 +129,11 @@ def test_nothing_is_offered_that_is_not_known_to_cost_less(
 
 
 def test_nothing_is_offered_that_does_not_fit_now(client, lena, fra, claim, small):
-    mirrored(fra, DEVICES, holds("gpu-2", name="theirs"))
     rate("H100", "4.00")
     rate("L4", "1.00")
+    mirrored(fra, DEVICES)
+    assert "less and fits now" in card(client, lena, claim)
+    take(fra, holds("gpu-2", name="theirs"))
     assert "less and fits now" not in card(client, lena, claim)
 
 
@@ -139,5 +141,6 @@ def test_nothing_is_offered_that_is_closed_to_the_team(client, lena, fra, claim,
     mirrored(fra, DEVICES)
     rate("H100", "4.00")
     rate("L4", "1.00")
+    assert "less and fits now" in card(client, lena, claim)
     small.teams.add(make_team("nlp"))
     assert "less and fits now" not in card(client, lena, claim)

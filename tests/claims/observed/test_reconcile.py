@@ -166,6 +166,8 @@ def test_the_defaults_that_the_server_fills_in_are_no_change(mirror, claim):
             "requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com", "count": 2}}]
         }
     }
+    mirror.claim("sam", claim, spec=make_spec(3))
+    assert "asks for something else than was approved" in fresh(claim).problem
     mirror.claim("sam", claim, spec=spec)
     assert fresh(claim).problem == ""
 
@@ -182,6 +184,7 @@ def test_a_label_that_is_no_id_harms_nothing(mirror, claim, fra):
     ResourceClaim.objects.create(cluster=fra, uid="x", namespace="vision", name="sam", owner="nonsense")
     mirror.tell("sam")
     tasks.sweep()
+    assert (fresh(claim).state, fresh(claim).problem) == (ClaimState.PROVISIONED, "")
 
 
 def test_all_claims_of_a_template_belong_to_it(mirror, template):

@@ -82,7 +82,9 @@ def test_within_its_own_guarantee_a_team_is_never_refused_for_others(ask, vision
     publish(2)  # fewer than are promised: the promises are the admin's to keep
     guarantee(vision, 4)
     guarantee(make_team("nlp"), 4)
-    ask(devices=4)
+    assert ask(devices=4).state == ClaimState.REQUESTED
+    with pytest.raises(QuotaExceeded, match="1 beyond vision's own guarantee of 4"):
+        ask(devices=1)
 
 
 def test_what_a_team_uses_of_its_guarantee_is_not_kept_twice(ask, quota, publish, fra):
