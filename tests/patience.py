@@ -17,3 +17,4 @@ CONTROLLERS = 240 * SCALE  # they look for a restarted API server once a minute,
 SCHEDULER = 120 * SCALE  # the real one says of a pod what is expected
 EVENT = 30 * SCALE  # a change is told to who watches
 PAGE = 60 * SCALE  # what somebody waits for in front of a page, without reloading it
+LOCK = 60 * SCALE  # one of two threads, until the other has gone on

@@ -13,8 +13,9 @@ from django.db import connection
 from django.db.models import QuerySet
 
 from core.errors import PortalError
+from tests import patience
 
-PATIENCE = 60  # seconds; only a test that fails waits so long
+PATIENCE = patience.LOCK  # only a test that fails waits so long
 
 
 def at_once[T](*calls: Callable[[], T]) -> list[T | PortalError]:

@@ -46,5 +46,11 @@ def asked_at(user: User) -> list[datetime]:
     return sorted(found)
 
 
+def undecided() -> int:
+    """Return how many wishes of all kinds and teams nobody has decided yet."""
+    waiting = (model.objects.filter(answer=Answer.WAITING).count() for model in (Extension, QuotaRequest))
+    return Claim.objects.filter(state=ClaimState.REQUESTED).count() + sum(waiting)
+
+
 def _of_claim(names: Iterable[str]) -> list[str]:
     return [f"claim__{name}" for name in names]

@@ -73,7 +73,8 @@ def contributions(quota: Quota) -> list[Contribution]:
         own = claims.filter(charges__device_class=quota.device_class).for_list()
         whole = Coalesce("charges__settled", "charges__devices")
         counted = Greatest(Coalesce("charges__settled", "charges__devices") - F("charges__carried"), 0)
-    found: Iterable[Any] = own.annotate(whole=whole, counted=counted).filter(whole__gt=0)
+    told = own.select_related("decided_by")  # the API names them
+    found: Iterable[Any] = told.annotate(whole=whole, counted=counted).filter(whole__gt=0)
     return [
         Contribution(
             claim,

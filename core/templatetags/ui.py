@@ -174,12 +174,17 @@ def percent(value: float | None) -> str:
 
 @register.simple_tag
 def copy_button(text: str, label: str = "") -> SafeString:
-    """Draw a button that copies `text`; hidden where there is no JavaScript to do it."""
+    """
+    Draw a button that copies `text`; hidden where there is no JavaScript to do it.
+
+    It is called by what it copies, which nobody wants to hear of a whole file.
+    """
+    name = _("Copy") if "\n" in text.strip() else _("Copy %(text)s") % {"text": text}
     return format_html(
         '<button type="button" class="btn btn-ghost btn-sm btn-icon" data-copy="{}" aria-label="{}" hidden>'
         "{}</button>",
         text,
-        label or _("Copy %(text)s") % {"text": text},
+        label or name,
         icon("copy"),
     )
 

@@ -50,7 +50,7 @@ class ClaimRow:
 
 @dataclass(frozen=True, slots=True)
 class Mine:
-    """`count` are the live ones, of which `rows` shows the first."""
+    """`count` are those that live or have ended lately, of which `rows` shows the first."""
 
     rows: list[ClaimRow]
     count: int
@@ -77,12 +77,8 @@ def mine(user: User, *, now: datetime) -> Mine:
     """Return the claims of `user` in six queries, however many there are."""
     own = Claim.objects.visible_to(user).filter(requested_by=user)
     over = Case(When(state__in=FINAL, then=Value(1)), default=Value(0), output_field=IntegerField())
-    shown = list(
-        own.filter(~Q(state__in=FINAL) | Q(state_since__gte=now - RECENT))
-        .annotate(over=over)
-        .order_by("over", "-created_at", "-id")
-        .for_list()[:SHOWN]
-    )
+    listed = own.filter(~Q(state__in=FINAL) | Q(state_since__gte=now - RECENT))
+    shown = list(listed.annotate(over=over).order_by("over", "-created_at", "-id").for_list()[:SHOWN])
     held: dict[UUID, list[Allocation]] = defaultdict(list)
     ids = [claim.pk for claim in shown]
     for one in Allocation.objects.filter(claim__in=ids).order_by("started_at", "device"):
@@ -101,7 +97,7 @@ def mine(user: User, *, now: datetime) -> Mine:
         )
         for claim in shown
     ]
-    return Mine(rows, own.live().count(), now)
+    return Mine(rows, listed.count(), now)
 
 
 def recent_activity(claims: list[Claim], *, now: datetime) -> dict[UUID, list[float | None]]:

@@ -8,6 +8,7 @@ from django.utils import timezone
 from django.utils.cache import get_conditional_response, patch_cache_control
 from django.views.decorators.http import require_safe
 
+from claims.approval.undecided import undecided
 from claims.quota.quotas import standing
 from inventory.fleet import totals
 from inventory.models import Device
@@ -38,7 +39,11 @@ def home(request: HttpRequest) -> HttpResponse:
         page["quotas"] = standing([shell.team])
         page["spend"] = spend(shell.team, user, now=now)
     if shell.is_admin:
-        page |= {"totals": totals(Device.objects.present()), "clusters": seen}
+        page |= {
+            "totals": totals(Device.objects.present()),
+            "clusters": seen,
+            "undecided": undecided(),
+        }
     return render(request, "home.html", page)
 
 

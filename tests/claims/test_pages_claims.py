@@ -274,3 +274,10 @@ def test_the_page_hears_that_the_mirror_is_newer(client, alice, claim):
     assert client.get(live(claim), headers=tag).status_code == 304
     claim.cluster.freshness.update(seen_at=timezone.now())
     assert client.get(live(claim), headers=tag).status_code == 200
+
+
+def test_a_viewer_is_not_offered_to_request_beside_the_list(client, claim, alice, bob):
+    offer = f'<a class="btn btn-primary" href="{reverse("claims:request")}">'
+    for person, offered in ((alice, True), (bob, False)):
+        client.force_login(person)
+        assert (offer in client.get(reverse("claims:list")).text) is offered

@@ -136,6 +136,8 @@ def test_an_option_that_cannot_be_is_told_with_its_sentence_and_none_is_taken(
     assert words in page
     address = reverse("claims:snippet_file", args=[claim.pk, "pod"])
     assert client.get(f"{address}?{query}").status_code == 404
+    assert f'href="{address}"' in page  # the file that is shown, without options
+    assert client.get(address).status_code == 200
 
 
 def test_a_template_is_for_so_many_pods_and_not_for_more(vision, fra, train, alice, shown, fleet):

@@ -104,6 +104,11 @@ def test_yaml_is_coloured_and_escaped():
     assert "<script>" not in html
 
 
+def test_a_button_that_copies_is_called_by_a_word_and_not_by_a_whole_file():
+    assert 'aria-label="Copy gpu-0"' in shown("{% copy_button text %}", text="gpu-0")
+    assert 'aria-label="Copy"' in shown("{% copy_button text %}", text="kind: Pod\nmetadata: {}\n")
+
+
 HOSTILE = '"><script>alert(1)</script>'
 
 

@@ -1,6 +1,7 @@
 """What the README tells a stranger to do works as it is written there."""
 
 import re
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ def test_the_notebook_cell_asks_for_a_gpu_and_waits_for_it(simulated, capsys):
     cell = cell.replace("http://127.0.0.1:8000", simulated.url).replace(
         "drg_…", token_of(simulated, "engineer")
     )
-    names = {}
+    names: dict[str, Any] = {}
     exec(compile(cell, "README.md", "exec"), names)
     said = capsys.readouterr().out
     assert said.startswith("provisioned ")

@@ -147,7 +147,7 @@ def posts_of(name: str, engine: Engine) -> list[Post]:
 @pytest.fixture(scope="module")
 def posts() -> list[Post]:
     """What every template posts that no other includes."""
-    engine: Engine = engines["django"].engine  # type: ignore[attr-defined]
+    engine: Engine = engines["django"].engine
     return [post for name in sorted(SOURCES.keys() - INCLUDED) for post in posts_of(name, engine)]
 
 

@@ -1,3 +1,4 @@
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -6,7 +7,7 @@ import pytest
 from django.urls import reverse
 from django.utils import timezone
 
-from claims.models import Claim
+from claims.models import Answer, Claim, Extension, QuotaRequest
 from claims.states import ClaimState
 from inventory.freshness import OF_DEVICES
 from inventory.models import Freshness
@@ -133,6 +134,7 @@ def test_claims_of_others_and_long_past_ones_are_not_mine(make, page, alice, len
     assert "not-mine" not in text
     assert "long-past" not in text
     assert "of-late" in text
+    assert 'My claims</h2><span class="dg-count">1</span>' in text
 
 
 def test_a_lead_sees_the_inbox_on_top_with_the_age_of_the_oldest(make, page, lena, alice):
@@ -185,6 +187,26 @@ def test_an_admin_sees_the_fleet_and_which_cluster_is_silent(page, fra, make):
     ):
         assert said in text
     assert "fra-1 has said nothing" not in text
+
+
+def test_an_admin_sees_how_many_requests_of_all_teams_are_undecided(make, page, alice, lena):
+    """A lead decides on them: nothing waits for the admin."""
+    make(ClaimState.REQUESTED)
+    running = make(ClaimState.ALLOCATED, expires_at=timezone.now() + HOUR)
+    ask = {"claim": running, "was": running.expires_at, "until": running.expires_at + HOUR, "asked_by": alice}
+    Extension.objects.create(**ask, key="waits")
+    Extension.objects.create(
+        **ask, key="over", answer=Answer.DENIED, decided_at=timezone.now(), decided_by=lena
+    )
+    QuotaRequest.objects.create(
+        team=running.team, device_class="gpu.nvidia.com", devices=9, asked_by=alice, key="more"
+    )
+    tile = re.search(
+        r'<a href="([^"]*)"><div class="lab">Undecided requests</div>(.*?)</a>',
+        page(make_user("root", admin=True)),
+    )
+    assert tile[1] == f"{reverse('claims:approvals')}?tab=all"
+    assert '<div class="dg-fig m">3</div>' in tile[2]
 
 
 def test_strangers_are_sent_to_sign_in_and_nobody_posts(client, alice):

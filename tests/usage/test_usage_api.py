@@ -58,6 +58,13 @@ def test_the_cost_of_a_claim_is_strings_with_a_currency(as_alice, claim):
     assert body["lines"][0]["product"] == "NVIDIA H100 80GB HBM3"
 
 
+def test_the_cost_of_a_claim_that_holds_nothing_is_not_projected(as_alice, claim):
+    price("2.9")
+    hold(claim, NOON - timedelta(hours=10), NOON - timedelta(hours=9))
+    body = as_alice.get(f"/api/v1/claims/{claim.pk}/cost/").json()
+    assert (body["so_far"]["device_hours"], body["projected"]) == ("1.00", None)
+
+
 def test_without_a_rate_there_are_hours_and_no_amounts(as_alice, claim):
     hold(claim, NOON - timedelta(hours=1))
     body = as_alice.get(f"/api/v1/claims/{claim.pk}/cost/").json()

@@ -82,7 +82,7 @@ def wish(cluster, vision, quota, gateway):
     spec = {"devices": {"requests": [{"name": "gpu", "exactly": exactly | {"selectors": selectors}}]}}
     make_profile("train-80", spec=spec)
     make_profile("any-gpu", spec={"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}})
-    return {"profile": "train-80", "devices": "1", "team": "vision", "cluster": "fra-1", "name": "sam2"}
+    return {"profile": "train-80", "devices": 1, "team": "vision", "cluster": "fra-1", "name": "sam2"}
 
 
 def test_each_condition_is_a_step_that_opens(client, alice, wish):

@@ -1,0 +1,40 @@
+"""The crawls: each person's is made once in a module, over a copy of the demo's database."""
+
+from collections.abc import Callable
+from functools import cache
+
+import pytest
+from django.core.cache import cache as shared_cache
+from django.test import Client
+
+from tests.crawl.crawler import Crawl
+
+# Who tries every choice of every form. The others see the same forms and send them as they stand.
+THOROUGH = ("engineer", "admin")
+VISITOR = "visitor"  # nobody is signed in
+
+
+@pytest.fixture(scope="module")
+def signed_in(demo_database: None, django_db_blocker) -> Callable[[str], Client]:
+    """Return a client for one person of the demo. What a page writes stays in the copy of the database."""
+    from teams.models import User
+
+    shared_cache.clear()  # of what other tests have worked out
+
+    def client_of(who: str) -> Client:
+        client = Client(raise_request_exception=False)
+        if who != VISITOR:
+            client.force_login(User.objects.get(username=who))
+        return client
+
+    with django_db_blocker.unblock():
+        yield client_of
+
+
+@pytest.fixture(scope="module")
+def crawl(signed_in) -> Callable[[str], Crawl]:
+    @cache
+    def crawl_of(who: str) -> Crawl:
+        return Crawl(who, signed_in(who), choices=who in THOROUGH).run()
+
+    return crawl_of

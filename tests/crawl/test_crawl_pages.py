@@ -1,0 +1,41 @@
+"""Every page that somebody in the demo reaches by links and GET forms, over data that the services made."""
+
+import pytest
+from django.urls import URLResolver, get_resolver
+
+from tests.crawl import known
+
+EVERYBODY = ("engineer", "lead", "emil", "admin", "outsider", "visitor")
+
+
+@pytest.mark.parametrize("who", EVERYBODY)
+def test_nothing_is_wrong_with_any_page(crawl, who):
+    found = crawl(who)
+    assert not found.faults, "\n".join(found.faults)
+    assert len(found.seen) > (2 if who == "visitor" else 150)
+    assert found.compared > (0 if who == "visitor" else 10)
+
+
+def routes(resolver=None, before=""):
+    for entry in (resolver or get_resolver()).url_patterns:
+        route = before + str(entry.pattern)
+        if isinstance(entry, URLResolver):
+            yield from routes(entry, route)
+        else:
+            yield route
+
+
+def test_each_address_of_the_portal_is_reached_or_it_is_said_why_not(crawl):
+    crawls = [crawl(who) for who in EVERYBODY]
+    reached = set().union(*(one.routes | one.posted for one in crawls))
+    every = {route for route in routes() if not route.startswith(known.NOT_BY_LINKS)}
+    assert sorted(every - reached - set(known.UNREACHED)) == []
+    assert sorted(set(known.UNREACHED) & reached) == [], "somebody is led there now"
+
+
+def test_the_outsider_finds_nothing_of_another_team(crawl, signed_in):
+    outsider = signed_in("outsider")
+    seen = [one.visit.path for one in crawl("engineer").seen if one.match and known.is_of_a_team(one.match)]
+    assert len(seen) > 60
+    found = {path: outsider.get(path).status_code for path in seen}
+    assert {path: status for path, status in found.items() if status != 404} == {}
