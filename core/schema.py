@@ -137,6 +137,6 @@ class Schema(AutoSchema):
 
 def _may_be_malformed(parameter: dict[str, Any]) -> bool:
     """Say whether some value gets 422. What stands in a path and is no id there is 404, but for a NUL."""
-    kind = parameter["schema"]
+    kind: dict[str, Any] = parameter["schema"]
     is_text = kind.get("type") == "string" and kind.get("format") != "uuid"
-    return parameter["in"] != "path" or is_text
+    return bool(parameter["in"] != "path" or is_text)

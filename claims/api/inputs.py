@@ -31,7 +31,7 @@ class SpelledDuration(serializers.DurationField):
             return parse(str(value))
         except ValueError:
             found: timedelta = super().to_internal_value(value)
-            if abs(found) > LONGEST:
+            if not timedelta(0) <= found <= LONGEST:
                 self.fail("invalid")
             return found
 

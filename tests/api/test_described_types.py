@@ -78,6 +78,8 @@ def test_what_is_no_switch_does_not_save_a_profile(root, word):
         ("approval-rules/", {"team": "vision", "approval": 0}, "approval"),
         ("approvals/decide/", {"answer": "approve", "wishes": [{"kind": "claim", "id": 3}]}, "wishes.0.id"),
         ("claims/bulk/", {"action": "release", "claims": [3]}, "claims.0"),
+        ("claims/bulk/", {"action": "extend", "claims": [], "by": -1}, "by"),
+        ("claims/bulk/", {"action": "extend", "claims": [], "by": "-PT1H"}, "by"),
         ("rates/", {"title": "t", "per_hour": 2.5, "valid_from": "2100-01-01T00:00:00Z"}, "per_hour"),
     ],
 )
