@@ -74,7 +74,7 @@ class Crawl:
         return {one.match.route for one in self.seen if one.match and one.status != 404}
 
     def _is_wanted(self, visit: Visit) -> bool:
-        """Tell whether the address is new, and not enough was seen of its route and the names in its query."""
+        """Tell whether the address is new, and its route and the names in its query are not seen enough."""
         place = (visit.path, visit.htmx)
         if place in self._known:
             return False
