@@ -123,11 +123,13 @@ class _Finder:
                 yield from self._of_call(node)
 
     def _of_call(self, node: ast.Call) -> Iterator[tuple[Placed | tuple[int, int], str, str]]:
-        match node.func:
-            case ast.Name(id=name) if name in SWAPPED:
+        match node:
+            case ast.Call(func=ast.Name(id=name)) if name in SWAPPED:
                 yield node.func, SWAPPED[name], name
-            case ast.Attribute(value=rows, attr="select_for_update"):
+            case ast.Call(func=ast.Attribute(value=rows, attr="select_for_update")):
                 yield node, self._text(rows), "lock removed"
+            case ast.Call(func=ast.Name(id="lock_row"), args=[rows, pk]):  # core.locking
+                yield node, f"{self._text(rows)}.get(pk={self._text(pk)})", "lock removed"
         name = getattr(node.func, "attr", getattr(node.func, "id", ""))
         if name in CONDITIONS:
             parts: list[Placed] = [*node.args, *node.keywords]

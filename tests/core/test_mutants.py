@@ -39,6 +39,7 @@ def made(body):
         ("raise a", "refusal removed", "pass"),
         ("return a", "nothing returned", "return None"),
         ("a = b.select_for_update(no_key=a).get()", "lock removed", "a = b.get()"),
+        ("a = lock_row(b.all(), a.pk)", "lock removed", "a = b.all().get(pk=a.pk)"),
         ("a = b.filter(a, x=1, y=b)", "condition x removed", "a = b.filter(a, y=b)"),
     ],
 )
