@@ -1,6 +1,8 @@
 from contextlib import suppress
+from datetime import timedelta
 
 import pytest
+import time_machine
 from django.utils import timezone
 
 from claims import delivery, tasks
@@ -10,7 +12,9 @@ from claims.services import approve, release
 from claims.states import ClaimState
 from cluster.errors import ClusterInvalid, Refused, Unreachable
 from cluster.kinds import RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE
+from cluster.protocol import Page
 from inventory.models import Cluster, ResourceClaim
+from teams.models import Notice
 from tests.factories import make_spec
 
 pytestmark = pytest.mark.django_db
@@ -85,6 +89,33 @@ def test_a_foreign_object_of_that_name_is_never_touched(approved, gateway):
     assert "already has a ResourceClaim named taken that is not of this claim" in claim.problem
     assert (claim.decided_by, claim.approved_hash, claim.expires_at) == (None, "", None)
     assert gateway.get(RESOURCE_CLAIM, "taken", namespace="vision") == foreign
+
+
+def test_of_a_claim_that_comes_back_from_the_cluster_its_deciders_are_told_again(approved, lena, gateway):
+    full = Refused("exceeded quota: gpus, requested: 1, used: 4, limited: 4", quota=True)
+    with time_machine.travel(timezone.now() - timedelta(hours=1)):
+        claim = approved()
+    told = Notice.objects.filter(user=lena, title=f"{claim} waits for your decision")
+    assert told.count() == 1
+    gateway.fail(full)
+    tasks.deliver(str(claim.pk))
+    assert told.count() == 2
+
+
+def test_of_a_claim_that_was_released_before_the_cluster_refused_it_nobody_is_told(
+    approved, alice, lena, gateway, monkeypatch
+):
+    claim = approved()
+    before = Notice.objects.filter(user=lena).count()
+
+    def refuse_late(kind, manifest):
+        release(claim=claim, by=alice)
+        raise Refused("exceeded quota: gpus, requested: 1, used: 4, limited: 4", quota=True)
+
+    monkeypatch.setattr(gateway, "create", refuse_late)
+    tasks.deliver(str(claim.pk))
+    assert Notice.objects.filter(user=lena).count() == before
+    assert Claim.objects.get(pk=claim.pk).state == ClaimState.RELEASING
 
 
 def test_an_unreachable_cluster_is_tried_again(approved, gateway, retrying):
@@ -239,6 +270,21 @@ def test_a_template_is_released_when_its_generated_claims_are_gone(approved, ali
     tasks.sweep()
     claim.refresh_from_db()
     assert claim.state == ClaimState.RELEASED
+
+
+@pytest.mark.parametrize("empty", ["first", "last"])
+def test_generated_claims_are_waited_for_on_whichever_page_they_are_listed(
+    approved, alice, gateway, monkeypatch, empty
+):
+    """A page may be empty though others are not: what it had was filtered out."""
+    claim = approved(delivery="template", parallel=2)
+    tasks.deliver(str(claim.pk))
+    release(claim=claim, by=alice)
+    pages = [Page([], "7", None), Page([{"metadata": {"name": "job-1-gpu-x"}}], "7", None)]
+    listed = pages if empty == "first" else pages[::-1]
+    monkeypatch.setattr(gateway, "list", lambda *args, **kwargs: iter(listed))
+    tasks.remove(str(claim.pk))
+    assert Claim.objects.get(pk=claim.pk).state == ClaimState.RELEASING
 
 
 def test_released_while_it_was_being_written_leaves_nothing_behind(approved, alice, gateway, monkeypatch):

@@ -7,14 +7,16 @@ from datetime import timedelta
 
 import pytest
 from celery import Celery
+from django.db import connection
 from django.utils import timezone
 from kombu.exceptions import OperationalError
 
 from cluster.errors import Unreachable
 from cluster.kinds import NODE
+from cluster.protocol import Event
 from inventory import tasks
-from inventory.models import Freshness
-from inventory.sync import stream, turn
+from inventory.models import Freshness, Node
+from inventory.sync import stream, turn, watching
 from inventory.sync.lease import take
 from tests import patience
 from tests.inventory.conftest import node
@@ -93,6 +95,25 @@ def test_after_a_silence_the_first_watch_is_short(mirrored, fake, monkeypatch, s
     Freshness.objects.update(seen_at=timezone.now() - timedelta(seconds=silent_for))
     assert turn.take_turn(mirrored.pk, "nodes") == timedelta(0)
     assert asked == [seconds]
+
+
+def test_no_connection_to_the_database_is_held_while_a_cluster_has_nothing_to_tell(
+    mirrored, fake, monkeypatch
+):
+    held = []
+    lease = take(mirrored.pk, "nodes")
+
+    def slow(*args, **options):
+        for batch in ([Event("ADDED", fake.put(NODE, node("node-c")), "900")], []):
+            held.append(connection.connection is not None)
+            yield batch
+        held.append(connection.connection is not None)
+
+    monkeypatch.setattr(watching, "batches", slow)
+    assert connection.connection is not None  # of the lease
+    assert watching.follow(lease, fake, NODE, version="800", seconds=1) == "900"
+    assert held == [False, False, False]
+    assert Node.objects.filter(name="node-c").exists()
 
 
 def test_a_worker_that_starts_queues_again_what_the_last_one_had_queued(mirrored, monkeypatch):

@@ -92,9 +92,11 @@ def test_the_lead_goes_on_deciding(ask, lena, away):
         assert [item.pk for item in Inbox(lena).waiting(for_reader=True)] == [claim.pk]
 
 
-def test_it_can_be_ended_by_both_and_by_nobody_else(ask, mira, lena, lars, away):
+def test_it_can_be_ended_by_both_and_by_nobody_else(ask, mira, lena, lars, eve, away):
     with pytest.raises(Forbidden):
         services.end_delegation(by=lars, delegation=away)
+    with pytest.raises(Http404):  # who it is between is no matter of an outsider
+        services.end_delegation(by=eve, delegation=away)
     for person in (mira, lena):
         services.end_delegation(by=person, delegation=away)
     claim = ask()

@@ -1,6 +1,7 @@
 """What others did to the objects of a claim: found, told once, and put right."""
 
 from datetime import timedelta
+from uuid import uuid4
 
 import pytest
 from django.urls import reverse
@@ -190,6 +191,21 @@ def test_another_object_of_that_name_gets_no_label(claim, gateway):
     tasks.label(str(claim.pk))
     assert ("get", "resourceclaims", "sam") in gateway.calls
     assert "labels" not in gateway.get(RESOURCE_CLAIM, "sam", namespace="vision")["metadata"]
+
+
+@pytest.mark.parametrize("why", ["it is over", "it has no object", "its cluster is read-only", "no claim"])
+def test_no_cluster_is_asked_to_label_what_it_should_not(claim, gateway, fra, why):
+    known = str(claim.pk)
+    if why == "it is over":
+        Claim.objects.filter(pk=claim.pk).update(state=ClaimState.RELEASED)
+    elif why == "it has no object":
+        Claim.objects.filter(pk=claim.pk).update(object_uid="")
+    elif why == "its cluster is read-only":
+        type(fra).objects.filter(pk=fra.pk).update(read_only=True)
+    else:
+        known = str(uuid4())
+    tasks.label(known)
+    assert gateway.calls == []
 
 
 def test_viewers_and_outsiders_put_no_label_back(client, claim, bob, eve):

@@ -81,6 +81,15 @@ def test_given_back_and_taken_again_while_nobody_looked_is_two_allocations(mirro
     assert spans == [(NINE, later), (later, None)]
 
 
+def test_a_message_of_one_claim_settles_no_other(mirror, claim, template, monkeypatch):
+    """Else every message would cost as much as a look at all claims."""
+    asked = []
+    monkeypatch.setattr(reconcile, "settle", asked.append)
+    reconcile.reconcile([claim.pk])
+    reconcile.reconcile([template.pk])
+    assert asked == [claim.pk, template.pk]
+
+
 def test_the_same_message_again_changes_nothing(mirror, claim):
     mirror.claim("sam", claim, result("gpu-0"))
     before = fresh(claim)

@@ -3,13 +3,15 @@
 from functools import partial
 
 import pytest
+from django.utils import timezone
 
 from claims import services
 from claims.models import Claim, Quota
 from claims.quota import guarantees, quotas
 from claims.states import ClaimState
 from core.errors import Invalid, QuotaExceeded
-from inventory.models import Device, DeviceClass, ResourceSlice
+from inventory.models import Cluster, Device, DeviceClass, ResourceSlice
+from tests.claims.quota.test_quota_figures import foreign
 from tests.factories import GPU_CLASS, make_claim, make_cluster, make_quota, make_team, make_user
 from tests.threads import Race, without_lock
 
@@ -87,11 +89,17 @@ def test_within_its_own_guarantee_a_team_is_never_refused_for_others(ask, vision
         ask(devices=1)
 
 
-def test_what_a_team_uses_of_its_guarantee_is_not_kept_twice(ask, quota, publish, fra):
+@pytest.mark.parametrize("use", ["held", "reserved", "outside"])
+def test_what_a_team_uses_of_its_guarantee_is_not_kept_twice(ask, quota, publish, fra, use):
     publish(6)
     nlp = make_team("nlp")
+    make_cluster("fra-1", teams=(nlp,))
     guarantee(nlp, 4)
-    make_claim(nlp, cluster=fra, devices=3, state=ClaimState.ALLOCATED)
+    if use == "outside":
+        foreign(fra, "by-hand", 3, namespace="nlp")
+    else:
+        state = ClaimState.ALLOCATED if use == "held" else ClaimState.REQUESTED
+        make_claim(nlp, cluster=fra, devices=3, state=state)
     ask(devices=2)
     with pytest.raises(QuotaExceeded, match=r"^1 of the 1 free gpu.nvidia.com device is guaranteed to nlp"):
         ask(devices=1)
@@ -103,11 +111,22 @@ def test_capacity_that_nobody_shows_is_not_checked(ask, quota):
     ask(devices=8)
 
 
-def test_devices_of_clusters_that_are_not_in_use_are_no_capacity(fra, publish):
+@pytest.mark.parametrize(
+    ("shown", "change"), [(Cluster, {"enabled": False}), (DeviceClass, {"gone_at": timezone.now()})]
+)
+def test_the_capacity_of_a_class_that_no_cluster_in_use_shows_is_unknown(fra, publish, shown, change):
     publish(3)
     assert guarantees.capacity_of([GPU_CLASS]) == {GPU_CLASS: 3}
-    type(fra).objects.filter(pk=fra.pk).update(enabled=False)
+    shown.objects.update(**change)
     assert guarantees.capacity_of([GPU_CLASS]) == {}
+
+
+def test_the_capacity_of_one_class_is_no_look_at_the_others(fra, publish, django_assert_num_queries):
+    publish(3)
+    for name in ("mig.nvidia.com", "vfio.nvidia.com"):
+        DeviceClass.objects.create(cluster=fra, uid=name, name=name)
+    with django_assert_num_queries(3):  # which are shown, those that are cut, and the number of the others
+        assert guarantees.capacity_of([GPU_CLASS]) == {GPU_CLASS: 3}
 
 
 def test_a_guarantee_is_never_more_than_the_limit(root, vision):
@@ -149,10 +168,14 @@ def test_partitions_that_exclude_one_another_are_no_capacity_twice(fra, publish)
     assert guarantees.capacity_of([GPU_CLASS]) == {GPU_CLASS: 1 + 1}
 
 
-def test_counters_of_an_older_generation_count_for_nothing(fra, publish):
+@pytest.mark.parametrize(
+    ("name", "change"), [("cut", {"generation": 2}), ("counters", {"gone_at": timezone.now()})]
+)
+def test_counters_that_are_older_or_gone_count_for_nothing(fra, publish, name, change):
     publish(1)
     publish_cut(fra, {"left": ["a"], "right": ["b"]})
-    ResourceSlice.objects.filter(name="cut").update(generation=2)
+    assert guarantees.capacity_of([GPU_CLASS]) == {GPU_CLASS: 1 + 2}
+    ResourceSlice.objects.filter(name=name).update(**change)
     assert guarantees.capacity_of([GPU_CLASS]) == {GPU_CLASS: 1}
 
 

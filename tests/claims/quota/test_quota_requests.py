@@ -11,13 +11,14 @@ from django.utils import timezone
 
 from claims import services
 from claims.models import Answer, Quota, QuotaRaise, QuotaRequest
+from claims.quota import clock
 from claims.quota import tasks as quota_tasks
 from claims.quota.asks import impact_of
 from claims.quota.quotas import standing_of
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid
 from teams.models import Notice
-from tests.factories import GPU_CLASS, make_claim, make_quota, make_team
+from tests.factories import GPU_CLASS, make_claim, make_quota, make_raise, make_team
 
 ASK, LIST = reverse("claims:quota_ask"), reverse("claims:quota_requests")
 API = "/api/v1/quotas/requests/"
@@ -69,6 +70,27 @@ def test_for_a_time_is_a_raise_that_ends_by_itself_and_kills_nothing(want, root,
     for one in (claim, other):
         one.refresh_from_db()
         assert one.state == ClaimState.ALLOCATED
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "told"),
+    [
+        (-5, -3, []),  # so long ago that nobody needs to hear of it
+        (-5, -1, ["have ended"]),
+        (-1, 0, ["have ended"]),
+        (-1, 1, ["end on"]),
+        (-1, 2, []),  # not yet
+        (0.2, 0.8, []),  # it has not begun
+    ],
+)
+def test_leads_hear_of_the_end_of_a_raise_a_day_before_it_and_when_it_has_ended(
+    lena, quota, since, until, told
+):
+    now = timezone.now()
+    make_raise(quota, 2, starts_at=now + timedelta(days=since), ends_at=now + timedelta(days=until))
+    clock.tell_of_ends(now)
+    titles = Notice.objects.filter(user=lena).values_list("title", flat=True)
+    assert [" ".join(title.partition(" of vision ")[2].split()[:2]) for title in titles] == told
 
 
 def test_a_new_limit_for_good_holds_what_a_raise_gave(want, root, quota):

@@ -2,10 +2,13 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from claims.models import Quota
 from claims.quota.parts import contributions
 from claims.quota.quotas import standing
+from claims.services.quotas import MOST, set_quota
 from claims.states import HOLDING, ClaimState
-from tests.factories import make_claim, make_profile, make_quota, make_spec, make_team
+from core.errors import Forbidden, Invalid
+from tests.factories import GPU_CLASS, make_claim, make_profile, make_quota, make_spec, make_team
 
 pytestmark = pytest.mark.django_db
 
@@ -44,6 +47,34 @@ def test_a_quota_of_a_profile_counts_all_pods_of_its_templates(vision, fra, trai
     rows = {row.label: row.used for row in standing([vision])}
     assert rows == {"gpu.nvidia.com": 7, "train-80": 6}
     assert [part.devices for part in contributions(own)] == [6]
+
+
+@pytest.mark.parametrize("person", ["lena", "alice", "bob", "eve"])
+def test_a_quota_is_set_by_platform_admins_alone_whoever_calls_the_service(request, vision, quota, person):
+    with pytest.raises(Forbidden):
+        set_quota(by=request.getfixturevalue(person), team=vision, device_class=GPU_CLASS, devices=9)
+    assert Quota.objects.get().devices == 8
+
+
+@pytest.mark.parametrize(
+    ("wish", "said"),
+    [
+        ({"devices": 4}, "for one device class, for one profile, or"),
+        ({"device_class": GPU_CLASS, "counts": "claims", "devices": 4}, "for one device class"),
+        ({"device_class": "limits.nvidia.com/gpu", "devices": 4}, "counts nothing"),
+        ({"device_class": GPU_CLASS, "devices": -1}, "from 0 to 1000000 devices; it is -1"),
+        ({"device_class": GPU_CLASS, "devices": MOST + 1}, "it is 1000001"),
+    ],
+)
+def test_a_quota_that_kubernetes_could_not_count_is_not_set(root, vision, wish, said):
+    with pytest.raises(Invalid, match=said):
+        set_quota(by=root, team=vision, **wish)
+    assert not Quota.objects.exists()
+
+
+def test_the_largest_and_the_smallest_quota_can_be_set(root, vision):
+    for count in (MOST, 0):
+        assert set_quota(by=root, team=vision, device_class=GPU_CLASS, devices=count).devices == count
 
 
 def test_teams_do_not_share(vision, fra, train, quota):

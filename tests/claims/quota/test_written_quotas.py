@@ -12,12 +12,23 @@ from django.utils import timezone
 from claims import services
 from claims.models import Quota, TeamNamespace, WrittenQuota
 from claims.quota import tasks as quota_tasks
+from claims.quota import writing
 from claims.quota import written as written_quotas
+from claims.states import ClaimState
 from cluster.errors import Unreachable
 from cluster.kinds import NAMESPACE, RESOURCE_QUOTA
 from inventory.models import Cluster, DeviceClass
 from teams.models import Notice
-from tests.factories import GPU_CLASS, make_profile, make_quota, make_raise, make_spec, make_team
+from tests.factories import (
+    GPU_CLASS,
+    make_claim,
+    make_cluster,
+    make_profile,
+    make_quota,
+    make_raise,
+    make_spec,
+    make_team,
+)
 
 pytestmark = pytest.mark.django_db
 DEVICES = f"{GPU_CLASS}.deviceclass.resource.k8s.io/devices"
@@ -194,6 +205,20 @@ def test_a_delivery_writes_the_limit_first(ask, lena, vision, quota, written):
     claim = ask(devices=8)
     services.approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
     assert written()[DEVICES] == "9"
+
+
+def test_a_delivery_looks_at_what_is_written_for_its_own_team(vision, fra, gateway, quota, written):
+    """In both orders, whichever row the database returns first."""
+    teams = {"vision": vision, "nlp": make_team("nlp")}
+    make_cluster("fra-1", teams=(teams["nlp"],))
+    make_quota(teams["nlp"], 8)
+    gateway.put(NAMESPACE, {"metadata": {"name": "nlp"}})
+    quota_tasks.tend()
+    for slug, limit in (("vision", 9), ("nlp", 9), ("nlp", 10), ("vision", 10)):
+        Quota.objects.filter(team=teams[slug]).update(devices=limit)  # and the message is lost
+        claim = make_claim(teams[slug], cluster=fra, state=ClaimState.APPROVED)
+        writing.before_delivery(claim, gateway)
+        assert written(slug)[DEVICES] == str(limit)
 
 
 def test_an_admin_switches_it_on_and_off_and_repairs(client, root, gateway, fra, quota, written):
