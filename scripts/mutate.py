@@ -90,7 +90,7 @@ class Runner:
     def __init__(self, options: argparse.Namespace, files: list[Path]) -> None:
         self.options, self.files = options, files
         self.outcomes: list[Outcome] = []
-        self.skipped = 0
+        self.done = False
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -109,6 +109,7 @@ class Runner:
             self.outcomes.append(outcome)
             say("." if outcome.killer else "S", end="")
         report(self.outcomes, texts, self.options.paths)
+        self.done = True
         return True
 
     def known(self, session: pytest.Session) -> Known:
@@ -357,13 +358,16 @@ def main() -> int:
     options = parser.parse_args()
     options.lines = Lines(options.changed)
     files = files_in(options.paths, options.lines)
+    if not files and options.changed:
+        say(f"No code of the portal differs from {options.changed}: nothing to mutate.")
+        return 0
     if not files:
-        parser.error("name a folder or a file of the portal, or --changed BASE with changes in one")
+        parser.error("name a folder or a file of the portal, or --changed BASE")
     skipped = [f"--ignore={path}" for path in ELSEWHERE]
     tests = options.tests or tests_of(files)
     runner = Runner(options, files)
     found = pytest.main([*tests, *skipped, "-qq", "-s", "-r", "", "-p", "no:cacheprovider"], plugins=[runner])
-    return 0 if runner.outcomes else int(found) or 1
+    return 0 if runner.done else int(found) or 1
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from scripts.mutants import mutants_of
-from scripts.mutate import changed_lines, replace_code
+from scripts.mutate import changed_lines, main, replace_code
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -98,3 +98,10 @@ def test_the_lines_of_a_change_are_those_of_its_diff(monkeypatch):
     answer = type("Answer", (), {"stdout": said})
     monkeypatch.setattr("scripts.mutate.subprocess.run", lambda *args, **options: answer)
     assert changed_lines("main") == {"a.py": {5, 6}, "b.py": {1}}
+
+
+def test_a_change_without_code_of_the_portal_is_nothing_to_mutate_and_no_error(monkeypatch, capsys):
+    monkeypatch.setattr("scripts.mutate.changed_lines", lambda base: {"tests/core/test_mutants.py": {1}})
+    monkeypatch.setattr("sys.argv", ["make mutate", "--changed", "main"])
+    assert main() == 0
+    assert capsys.readouterr().out == "No code of the portal differs from main: nothing to mutate.\n"
