@@ -176,5 +176,5 @@ def route_of(path: str, *, kinds: bool = False) -> str:
 
 
 def body(answer: HttpResponseBase) -> str:
-    content = b"".join(answer) if answer.streaming else answer.content  # type: ignore[attr-defined]
+    content = b"".join(answer) if answer.streaming else answer.content
     return str(content.decode(answer.charset or "utf-8"))
