@@ -19,9 +19,11 @@ from claims.manifests import kind_of
 from claims.models import Allocation, Claim, Delivery
 from claims.observed import holdings
 from claims.observed.behind import Trouble, tell_of, trouble_of
+from claims.observed.labels import ids
 from claims.observed.settling import settle_charges
 from claims.observed.sightings import Sighting, look, owners
 from claims.states import ClaimState
+from core.locking import lock_row
 from inventory.models import ResourceClaim, ResourceClaimTemplate
 
 FOLLOWED = (ClaimState.APPROVED, ClaimState.PROVISIONED, ClaimState.ALLOCATED, ClaimState.RELEASING)
@@ -40,17 +42,6 @@ def reconcile_all() -> None:
 def reconcile_named(cluster_id: str, names: Iterable[str]) -> None:
     """Look at the claims that these objects of a cluster have to do with."""
     reconcile(ids(owners(cluster_id, names)))
-
-
-def ids(texts: Iterable[str]) -> list[UUID]:
-    """Return the ids among the values of a label that anybody can write."""
-    found = []
-    for text in texts:
-        try:
-            found.append(UUID(text))
-        except ValueError:
-            continue
-    return found
 
 
 def reconcile(claim_ids: Iterable[UUID]) -> None:
@@ -77,11 +68,7 @@ def reconcile(claim_ids: Iterable[UUID]) -> None:
 @transaction.atomic
 def settle(claim_id: UUID) -> None:
     """Settle one claim under its lock, so that two sightings cannot overtake each other."""
-    claim = (
-        Claim.objects.select_for_update(no_key=True, of=("self",))
-        .select_related("cluster", "requested_by")
-        .get(pk=claim_id)
-    )
+    claim = lock_row(Claim.objects.select_related("cluster", "requested_by"), claim_id)
     seen = look([claim])[claim.pk]
     holdings.follow(claim, seen)
     settle_charges(claim, seen)

@@ -20,7 +20,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import as_serializer_error
 from rest_framework.views import exception_handler as drf_handler
-from rest_framework.views import set_rollback
 
 from core.data_errors import refusal_of
 from core.errors import PortalError
@@ -37,7 +36,6 @@ def exception_handler(exception: Exception, context: dict[str, Any]) -> Response
     """Return the problem document; None for a fault of ours, which Django then answers with 500."""
     request: Request = context["request"]
     if isinstance(exception, PortalError):
-        set_rollback()
         problem = document(
             exception.status,
             exception.code,

@@ -1,23 +1,142 @@
-"""How the API is described: writes say that they take an Idempotency-Key."""
+"""
+How the API is described: what an operation answers with when it refuses, and which writes are keyed.
 
+Most refusals follow from the operation itself: who may call it, what it takes, where it looks. What does not
+follow, an operation or its view declares with `@refuses(409)`.
+"""
+
+from collections.abc import Callable, Iterator
+from http import HTTPStatus
 from typing import Any
 
 from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.plumbing import ComponentIdentity, ResolvedComponent
 from drf_spectacular.utils import OpenApiParameter
 
 from core import idempotency
+from core.problems import MEDIA_TYPE
 
 KEY = OpenApiParameter(
     idempotency.HEADER,
-    str,
+    {"type": "string", "maxLength": idempotency.LONGEST},
     OpenApiParameter.HEADER,
     description="The same key does it once: what is sent again within a day is answered as before.",
 )
+WRITES = frozenset(("POST", "PUT", "PATCH", "DELETE"))
+TEXT = {"type": "string"}
+PROBLEM = {
+    "type": "object",
+    "description": "What went wrong (RFC 9457). A refusal may add members of its own, such as the numbers.",
+    "properties": {
+        "type": {"type": "string", "enum": ["about:blank"]},
+        "title": TEXT,
+        "status": {"type": "integer", "minimum": 400, "maximum": 599},
+        "detail": {**TEXT, "description": "The sentence that the pages show"},
+        "code": {**TEXT, "description": "For programs; it does not change"},
+        "instance": {**TEXT, "description": "The address that was asked"},
+        "errors": {
+            "type": "array",
+            "description": "The fields of a malformed request",
+            "items": {
+                "type": "object",
+                "properties": {"field": {**TEXT, "description": "As a.b.0"}, "message": TEXT, "code": TEXT},
+                "required": ["field", "message", "code"],
+            },
+        },
+        "retry_after": {"type": "integer", "minimum": 0, "description": "Seconds; of 429"},
+    },
+    "required": ["type", "title", "status", "detail", "code", "instance"],
+}
+MEANING = {
+    401: "Nobody is signed in, or the token is unknown, expired or revoked.",
+    403: "Your role does not allow this, or a write with a session came without its CSRF token.",
+    404: "There is nothing here, or you may not know of it.",
+    406: "This is not given in the media type that was asked for.",
+    409: "This is taken, used up, or has changed in the meantime.",
+    413: "The body is too large.",
+    415: "The body has a media type other than application/json.",
+    422: "What was sent is malformed, or names something that there is not.",
+    429: "Too many requests; try again after so many seconds.",
+}
+HEADERS = {
+    401: {"WWW-Authenticate": {"schema": TEXT, "required": True}},
+    429: {"Retry-After": {"schema": {"type": "integer", "minimum": 0}, "required": True}},
+}
+
+
+def refuses[T: Callable[..., Any]](*statuses: int) -> Callable[[T], T]:
+    """Declare that an operation, or every operation of a view, may refuse with these as well."""
+    unknown = set(statuses) - MEANING.keys()
+    if unknown:
+        raise ValueError(f"No meaning is written for {sorted(unknown)}.")
+
+    def declared(of: T) -> T:
+        of.refuses = frozenset(statuses)  # type: ignore[attr-defined]
+        return of
+
+    return declared
 
 
 class Schema(AutoSchema):
     """`is_keyed` of a view tells that its POST honours the key."""
 
     def get_override_parameters(self) -> list[Any]:
-        keyed = self.method == "POST" and getattr(self.view, "is_keyed", False)
-        return [*super().get_override_parameters(), *([KEY] if keyed else [])]
+        return [*super().get_override_parameters(), *([KEY] if self._is_keyed() else [])]
+
+    def get_operation(self, *args: Any, **kwargs: Any) -> dict[str, Any] | None:
+        operation: dict[str, Any] | None = super().get_operation(*args, **kwargs)
+        if operation is not None:
+            for status in sorted({*self._refusals(operation)}):
+                operation["responses"][str(status)] = self._problem(status)
+        return operation
+
+    def _refusals(self, operation: dict[str, Any]) -> Iterator[int]:
+        parameters = operation.get("parameters", [])
+        yield 406
+        if operation.get("security"):
+            yield 401
+        if self.view.throttle_classes:
+            yield 429
+        if self.method in WRITES:
+            yield 403
+        if any(one["in"] == "path" for one in parameters):
+            yield 404
+        if any(_may_be_malformed(one) for one in parameters):
+            yield 422
+        if "requestBody" in operation:
+            yield from (413, 415, 422)
+        if any(one["name"] == idempotency.HEADER for one in parameters):
+            yield 409
+        handler = getattr(self.view, getattr(self.view, "action", None) or self.method.lower(), None)
+        for declared in (handler, self.view):
+            yield from getattr(declared, "refuses", ())
+
+    def _is_keyed(self) -> bool:
+        return bool(self.method == "POST" and getattr(self.view, "is_keyed", False))
+
+    def _problem(self, status: int) -> dict[str, str]:
+        """Return a reference to the answer, which stands among the components once."""
+        self._component("Problem", ResolvedComponent.SCHEMA, PROBLEM)
+        return self._component(
+            HTTPStatus(status).phrase.title().replace(" ", ""),
+            ResolvedComponent.RESPONSE,
+            {
+                "description": MEANING[status],
+                "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+                **({"headers": HEADERS[status]} if status in HEADERS else {}),
+            },
+        )
+
+    def _component(self, name: str, kind: str, said: dict[str, Any]) -> dict[str, str]:
+        same = ComponentIdentity(name)  # type: ignore[no-untyped-call]
+        component = ResolvedComponent(name, kind, said, same)  # type: ignore[no-untyped-call]
+        self.registry.register_on_missing(component)
+        reference: dict[str, str] = component.ref
+        return reference
+
+
+def _may_be_malformed(parameter: dict[str, Any]) -> bool:
+    """Say whether some value gets 422. What stands in a path and is no id there is 404, but for a NUL."""
+    kind: dict[str, Any] = parameter["schema"]
+    is_text = kind.get("type") == "string" and kind.get("format") != "uuid"
+    return bool(parameter["in"] != "path" or is_text)

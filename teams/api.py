@@ -58,6 +58,7 @@ class TeamViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.Gen
 class TokenViewSet(KeyedWrites, mixins.ListModelMixin, viewsets.GenericViewSet[ApiToken]):
     """The asker's own tokens. There is no way to read the token of somebody else, for anybody."""
 
+    lookup_value_converter = "uuid"
     shown_once = frozenset(("token",))
     queryset = ApiToken.objects.none()
     serializer_class = TokenOut

@@ -2,6 +2,7 @@
 
 from rest_framework import serializers
 
+from core.inputs import Input
 from teams.models import ApiToken, Membership, Notice, Team, User
 
 
@@ -71,7 +72,7 @@ class TokenMadeOut(serializers.ModelSerializer[ApiToken]):
         fields = (*TokenOut.Meta.fields, "token")
 
 
-class TokenIn(serializers.Serializer[ApiToken]):
+class TokenIn(Input):
     title = serializers.CharField(max_length=80)
     expires_at = serializers.DateTimeField(
         allow_null=True, default=None, help_text="Null: until it is revoked."
@@ -84,7 +85,7 @@ class NoticeOut(serializers.ModelSerializer[Notice]):
         fields = ("id", "title", "body", "url", "important", "created_at", "read_at")
 
 
-class NoticesReadIn(serializers.Serializer[Notice]):
+class NoticesReadIn(Input):
     ids = serializers.ListField(
         child=serializers.UUIDField(), allow_null=True, default=None, help_text="Null: all of them."
     )

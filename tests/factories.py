@@ -4,28 +4,38 @@ typed.
 """
 
 import itertools
-from datetime import timedelta
+from datetime import datetime, timedelta
+from math import ceil
 from typing import Any
 
+from django.conf import settings
 from django.utils import timezone
 
+from claims.life.extensions import deleted_at
 from claims.models import (
+    Allocation,
+    Answer,
     Approval,
     Claim,
     ClaimCharge,
     Delivery,
+    Extension,
     Profile,
     ProfileVersion,
     Quota,
+    QuotaRaise,
+    QuotaRequest,
     TeamNamespace,
 )
-from claims.states import ClaimState
+from claims.states import RUNNING, ClaimState
+from core.templatetags.ui import moment_with_zone
 from dra.canonical import spec_hash
 from dra.manifests import with_count
 from dra.quota import charge
 from dra.quota import devices as devices_of
 from inventory.models import Cluster
 from teams.models import Membership, Role, Team, User
+from tests.lives import Life, admin_for
 
 GPU_CLASS = "gpu.nvidia.com"
 _numbers = itertools.count(1)
@@ -89,11 +99,13 @@ def make_profile(
     max_devices: int = 8,
     **limits: Any,
 ) -> Profile:
-    """Make a profile with one version, scalable if its spec has a request named `gpu`."""
+    """Make a profile with one version, scalable if its spec has a request named `gpu` with a count."""
     spec = spec or make_spec()
     profile = Profile.objects.create(slug=slug, title=slug.replace("-", " ").title(), use="Tests")
     profile.teams.set(teams)
-    names = {request["name"] for request in spec["devices"]["requests"]}
+    names = {
+        request["name"] for request in spec["devices"]["requests"] if "count" in request.get("exactly", {})
+    }
     fields = {
         "scalable": "gpu" if "gpu" in names else "",
         "deliveries": list(Delivery.values),
@@ -132,9 +144,16 @@ def make_claim(
     devices: int = 1,
     parallel: int = 1,
     state: ClaimState = ClaimState.REQUESTED,
+    held: bool = True,
     **fields: Any,
 ) -> Claim:
-    """Make a claim straight in the database, in any state, with one line of history and its charges."""
+    """
+    Make a claim in any state, with the decision, history, charges and devices of a claim that the services
+    brought there by a usual way; `fields` are columns that a test wants otherwise.
+
+    Where the team has nobody who may decide, somebody did who is gone since. A claim that is allocated holds
+    devices of its own; without them (`held=False`) a test opens the allocations itself. Nobody is told.
+    """
     number = next(_numbers)
     team = team or make_team()
     by = by or make_user()
@@ -142,31 +161,144 @@ def make_claim(
     profile = profile or Profile.objects.filter(slug="train-80").first() or make_profile()
     version = profile.current
     assert version is not None
-    spec = with_count(version.spec, version.scalable, devices) if version.scalable else version.spec
-    name = fields.pop("name", f"{profile.slug}-{number}")
+    scaled = with_count(version.spec, version.scalable, devices) if version.scalable else version.spec
+    spec = fields.pop("spec", scaled)
     values = {
-        "name": name,
+        "name": f"{profile.slug}-{number}",
         "key": f"key-{number}",
         "namespace": team.slug,
-        "duration": timedelta(hours=24),
+        "delivery": Delivery.CLAIM if parallel == 1 else Delivery.TEMPLATE,
+        "duration": _duration(version, fields),
         "spec": spec,
         "spec_hash": spec_hash(spec),
         "devices": devices_of(spec),
-        "decide_by": timezone.now() + timedelta(days=7),
+        "parallel": parallel,
         **fields,
     }
-    claim = Claim.objects.create(
-        team=team,
-        cluster=cluster,
-        profile_version=version,
-        requested_by=by,
-        parallel=parallel,
-        state=state,
-        **values,
-    )
-    claim.history.create(new=state, why="made for a test", by=by)
+    lent: dict[str, int] = {}
+    if (old := fields.get("replaces")) and not old.is_final:
+        lent = dict(old.charges.values_list("device_class", "devices"))
+        same = old.profile_version.profile_id == profile.pk
+        carried = min(old.devices * old.parallel, values["devices"] * parallel) if same else 0
+        fields.setdefault("carried", carried)
+    claim = Claim(team=team, cluster=cluster, profile_version=version, requested_by=by, **values)
+    life = Life(claim, fields)
+    life.lead_to(state)
+    if not held:
+        life.held, life.settled = [], {}
+    life.save()
+    if lent:
+        old.remark(f"{claim} was asked for to replace it.", by=by)
     ClaimCharge.objects.bulk_create(
-        ClaimCharge(claim=claim, device_class=name, devices=count * parallel)
+        ClaimCharge(
+            claim=claim,
+            device_class=name,
+            devices=count * parallel,
+            settled=life.settled.get(name),
+            carried=min(count * parallel, lent.get(name, 0)),
+        )
         for name, count in charge(spec).items()
+        if count
     )
     return claim
+
+
+def _duration(version: ProfileVersion, fields: dict[str, Any]) -> timedelta:
+    """Return for how long it is asked, so that it was approved by now if it ends when `fields` say."""
+    end, decided_at = fields.get("expires_at"), fields.get("decided_at")
+    if end is None:
+        return version.default_duration
+    if decided_at is not None:
+        return end - decided_at
+    left = end - timezone.now()
+    return max(version.default_duration, timedelta(minutes=ceil(left / timedelta(minutes=1))))
+
+
+def make_allocation(
+    claim: Claim, started_at: datetime, ended_at: datetime | None = None, **fields: Any
+) -> Allocation:
+    """Let `claim` hold a device of its own, from an instant to an instant, or until now."""
+    device = f"gpu-{next(_numbers)}"
+    values = {
+        "object_uid": claim.object_uid or f"uid-of-{claim.pk}",
+        "object_name": claim.name,
+        "request": "gpu",
+        "driver": GPU_CLASS,
+        "pool": "node-1",
+        "device": device,
+        "node_name": "node-1",
+        **fields,
+    }
+    return Allocation.objects.create(claim=claim, started_at=started_at, ended_at=ended_at, **values)
+
+
+def make_extension(
+    claim: Claim, *, by: User | None = None, until: datetime | None = None, **fields: Any
+) -> Extension:
+    """Ask to keep a claim that runs until `until`, or for a day longer; it waits for a decision."""
+    end, asked_by = claim.expires_at, by or claim.requested_by
+    if claim.state not in RUNNING or end is None:
+        raise ValueError(f"No service extends a claim that is {claim.state}.")
+    until = until or end + timedelta(days=1)
+    values = {"key": f"key-{next(_numbers)}", "decide_by": deleted_at(claim), **fields}
+    extension = Extension.objects.create(claim=claim, asked_by=asked_by, was=end, until=until, **values)
+    claim.remark(f"Asked to keep it until {moment_with_zone(until)}.", by=asked_by)
+    return extension
+
+
+def make_quota_request(
+    team: Team,
+    devices: int = 9,
+    *,
+    by: User,
+    device_class: str = GPU_CLASS,
+    profile: Profile | None = None,
+    counts: str = Quota.Counts.DEVICES,
+    **fields: Any,
+) -> QuotaRequest:
+    """Ask for a limit of `devices` for a team, for good unless `until` is given; it waits for a decision."""
+    values = {
+        "key": f"key-{next(_numbers)}",
+        "reason": "A paper is due.",
+        "decide_by": timezone.now() + settings.REQUEST_TTL,
+        **fields,
+    }
+    of_class = profile is None and counts == Quota.Counts.DEVICES
+    return QuotaRequest.objects.create(
+        team=team,
+        asked_by=by,
+        devices=devices,
+        device_class=device_class if of_class else "",
+        profile=profile,
+        counts=counts,
+        **values,
+    )
+
+
+def make_raise(
+    quota: Quota,
+    devices: int,
+    *,
+    ends_at: datetime,
+    starts_at: datetime | None = None,
+    by: User | None = None,
+) -> QuotaRaise:
+    """Give so many devices more than the quota says for a time, as a platform admin does who is asked."""
+    since, admin = starts_at or timezone.now(), by or admin_for(None)
+    request = make_quota_request(
+        quota.team,
+        quota.devices + devices,
+        by=make_user(),
+        device_class=quota.device_class,
+        profile=quota.profile,
+        counts=quota.counts,
+        until=ends_at,
+        asked_at=since,
+        decide_by=since + settings.REQUEST_TTL,
+        answer=Answer.APPROVED,
+        decided_by=admin,
+        decided_at=since,
+    )
+    return QuotaRaise.objects.create(
+        quota=quota, devices=devices, starts_at=since, ends_at=ends_at, request=request, by=admin
+    )

@@ -15,6 +15,7 @@ from rest_framework.views import APIView
 from claims.models import Claim
 from core.errors import Invalid
 from core.paging import Cursor
+from core.schema import refuses
 from teams.access import asker, team_for
 from teams.keyed import KeyedWrites
 from usage.models import Rate
@@ -74,6 +75,7 @@ class ClaimCost(APIView):
 
 
 class Costs(APIView):
+    @refuses(404)
     @extend_schema(operation_id="costs", parameters=[TEAM, MONTH], responses=TeamCostOut)
     def get(self, request: Request) -> Response:
         """The month of a team: hours and cost by claim, person and product."""
@@ -95,6 +97,7 @@ class RateViewSet(
 ):
     """Prices. Everybody reads them; platform admins add one, and change one that does not apply yet."""
 
+    lookup_value_converter = "uuid"
     queryset = Rate.objects.none()
     serializer_class = RateOut
     pagination_class = NewestFirst
@@ -109,6 +112,7 @@ class RateViewSet(
         asked.is_valid(raise_exception=True)
         return Response(RateOut(save_rate(by=asker(request), **asked.validated_data)).data, status=201)
 
+    @refuses(409)
     @extend_schema(request=RateIn, responses=RateOut)
     def update(self, request: Request, pk: str) -> Response:
         """Change a rate that does not apply yet; 409 for one that does."""
@@ -117,6 +121,7 @@ class RateViewSet(
         asked.is_valid(raise_exception=True)
         return Response(RateOut(save_rate(by=asker(request), rate=rate, **asked.validated_data)).data)
 
+    @refuses(409)
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:
         """Take back a rate that does not apply yet."""

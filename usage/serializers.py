@@ -2,8 +2,10 @@
 
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from core.inputs import Input
 from core.money import DEFAULT
 from inventory.models import Cluster
 from usage.models import Rate
@@ -104,7 +106,12 @@ class RateOut(serializers.ModelSerializer[Rate]):
         fields = ("id", "title", "product", "driver", "cluster", "per_hour", "currency", "valid_from")
 
 
-class RateIn(serializers.Serializer[Any]):
+@extend_schema_field({"type": "string", "format": "decimal", "pattern": r"^[0-9]{1,8}(\.[0-9]{1,4})?$"})
+class Price(serializers.DecimalField):
+    """A decimal that is there: the pattern that drf-spectacular derives matches an empty text too."""
+
+
+class RateIn(Input):
     """The fields of `usage.services.save_rate`. Empty `product` and `driver`, no `cluster`: everything."""
 
     title = serializers.CharField(max_length=80)
@@ -113,6 +120,6 @@ class RateIn(serializers.Serializer[Any]):
     cluster = serializers.SlugRelatedField(
         slug_field="name", queryset=Cluster.objects.all(), allow_null=True, default=None
     )
-    per_hour = serializers.DecimalField(max_digits=12, decimal_places=4, min_value=0)
+    per_hour = Price(max_digits=12, decimal_places=4, min_value=0)
     currency = serializers.RegexField(r"^[A-Z]{3}$", default=DEFAULT)
     valid_from = serializers.DateTimeField()

@@ -1,7 +1,5 @@
 """Rules that say who decides, for platform admins."""
 
-from typing import Any
-
 from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
 from rest_framework import mixins, serializers, viewsets
@@ -12,13 +10,14 @@ from claims import services
 from claims.api import inputs
 from claims.api.outputs import SecondsField
 from claims.models import Approval, ApprovalRule
-from claims.services.profiles import require_admin
+from core.inputs import Input
 from core.paging import Cursor
-from teams.access import asker, team_for
+from core.schema import refuses
+from teams.access import asker, require_admin, team_for
 from teams.keyed import KeyedWrites
 
 
-class ApprovalRuleIn(serializers.Serializer[Any]):
+class ApprovalRuleIn(Input):
     """For a team, a profile, or a profile of a team; without `approval` the profile says who decides."""
 
     team = serializers.CharField(max_length=40, allow_blank=True, default="")
@@ -48,6 +47,7 @@ class ApprovalRuleOut(serializers.ModelSerializer[ApprovalRule]):
         read_only_fields = fields
 
 
+@refuses(403)
 class ApprovalRuleViewSet(
     KeyedWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[ApprovalRule]
 ):
@@ -61,6 +61,7 @@ class ApprovalRuleViewSet(
         require_admin(asker(self.request))
         return ApprovalRule.objects.select_related("team", "profile")
 
+    @refuses(404)
     @extend_schema(request=ApprovalRuleIn, responses={201: ApprovalRuleOut})
     def create(self, request: Request) -> Response:
         """Make the rule for this team and profile, or change the one there is."""

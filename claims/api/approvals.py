@@ -2,15 +2,18 @@
 
 from typing import Any
 
+from django.utils.translation import gettext as _
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers, viewsets
-from rest_framework.pagination import PageNumberPagination
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from claims.api import outputs
 from claims.approval.inbox import TABS, Inbox, Search, Tab
 from claims.models import Claim
+from core.errors import Invalid
+from core.paging import Numbered
+from core.schema import refuses
 from teams.access import asker
 
 TAB = OpenApiParameter(
@@ -45,12 +48,6 @@ class ApprovalOut(serializers.Serializer[Any]):
     claim = outputs.ClaimOut(allow_null=True)
 
 
-class Numbered(PageNumberPagination):
-    page_size = 50
-    max_page_size = 500
-    page_size_query_param = "limit"
-
-
 class ApprovalViewSet(viewsets.GenericViewSet[Claim]):
     """
     The inbox of those who decide, oldest first; what is decided newest first.
@@ -62,10 +59,13 @@ class ApprovalViewSet(viewsets.GenericViewSet[Claim]):
     pagination_class = Numbered
     queryset = Claim.objects.none()
 
+    @refuses(404)
     @extend_schema(parameters=[TAB, *SEARCH])
     def list(self, request: Request) -> Response:
         said = request.query_params
-        tab: Tab = next((known for known in TABS if known == said.get("tab")), "mine")
+        tab: Tab | None = next((known for known in TABS if known == said.get("tab", "mine")), None)
+        if tab is None:
+            raise Invalid(_("tab is one of %(tabs)s.") % {"tabs": ", ".join(TABS)}, field="tab")
         search = Search(*(said.get(name, "").strip()[:200] for name in ("q", "team", "profile")))
         page = self.paginate_queryset(Inbox(asker(request), search).tab(tab))
         return self.get_paginated_response(ApprovalOut(page, many=True).data)

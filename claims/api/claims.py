@@ -23,6 +23,8 @@ from claims.request.changes import Wanted
 from claims.states import ClaimState
 from core import idempotency
 from core.errors import Invalid
+from core.inputs import BooleanFilter
+from core.schema import refuses
 from teams.access import asker, team_for
 from teams.models import Role
 
@@ -40,7 +42,7 @@ class ClaimFilter(filters.FilterSet):
     team = filters.CharFilter(field_name="team__slug")
     cluster = filters.CharFilter(field_name="cluster__name")
     profile = filters.CharFilter(method="filter_profile", label="Named alone or among others")
-    mine = filters.BooleanFilter(method="filter_mine")
+    mine = BooleanFilter(method="filter_mine")
 
     def filter_profile(self, queryset: ClaimQuerySet, name: str, value: str) -> QuerySet[Claim]:
         return queryset.of_profile(value)
@@ -64,6 +66,7 @@ class ClaimViewSet(LifeActions, mixins.ListModelMixin, mixins.RetrieveModelMixin
         held_now = Prefetch("allocations", Allocation.objects.filter(ended_at=None), to_attr="held_now")
         return visible.prefetch_related(held_now)
 
+    @refuses(404)
     @extend_schema(request=inputs.ClaimIn, responses={201: outputs.ClaimDetailOut}, parameters=[KEY])
     def create(self, request: Request) -> Response:
         """Ask for GPUs. A rule of the profile may approve the request at once."""

@@ -1,6 +1,5 @@
 """Questions about a claim, and answers."""
 
-from typing import Any
 from uuid import UUID
 
 from django.shortcuts import get_object_or_404
@@ -13,6 +12,7 @@ from rest_framework.views import APIView
 from claims import services
 from claims.models import Claim, Comment
 from core import idempotency
+from core.inputs import Input
 from teams.access import asker
 
 KEY = OpenApiParameter(
@@ -20,7 +20,7 @@ KEY = OpenApiParameter(
 )
 
 
-class CommentIn(serializers.Serializer[Any]):
+class CommentIn(Input):
     text = serializers.CharField(max_length=2000)
 
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -12,13 +13,14 @@ from claims.approval import several
 from claims.approval.inbox import Inbox, Item, Kind
 from claims.approval.several_preview import preview, together
 from core.errors import Invalid
+from core.inputs import Input
 from teams.access import asker
 from teams.keyed import KeyedWrites
 
 KIND_CHOICES = [("claim", "claim"), ("extension", "extension"), ("quota", "quota")]
 
 
-class WishIn(serializers.Serializer[Any]):
+class WishIn(Input):
     """One wish of the inbox; of a claim that is approved also the hash of the spec that was read."""
 
     kind = serializers.ChoiceField(choices=KIND_CHOICES)
@@ -26,11 +28,15 @@ class WishIn(serializers.Serializer[Any]):
     spec_hash = serializers.CharField(max_length=64, allow_blank=True, default="")
 
 
-class DecideIn(serializers.Serializer[Any]):
+class DecideIn(Input):
     """With `preview` nothing is decided. To deny, `note` is the reason."""
 
     answer = serializers.ChoiceField(choices=several.Decision.choices)
-    wishes = WishIn(many=True)
+    wishes = WishIn(  # type: ignore[call-arg]  # of the list that `many` makes
+        many=True,
+        max_length=several.MOST,
+        error_messages={"max_length": gettext_lazy("At most {max_length} can be decided at once.")},
+    )
     note = serializers.CharField(max_length=500, allow_blank=True, default="")
     preview = serializers.BooleanField(default=False)
 

@@ -1,7 +1,5 @@
 """Who decides for whom, and until when."""
 
-from typing import Any
-
 from django.db.models import Q, QuerySet
 from django.utils.translation import gettext as _
 from drf_spectacular.utils import extend_schema
@@ -12,13 +10,15 @@ from rest_framework.response import Response
 from claims import services
 from claims.models import Delegation
 from core.errors import Invalid
+from core.inputs import Input
 from core.paging import Cursor
+from core.schema import refuses
 from teams.access import asker, people_in, team_for
 from teams.keyed import KeyedWrites
 from teams.models import Role
 
 
-class DelegationIn(serializers.Serializer[Any]):
+class DelegationIn(Input):
     """You lead the team; `to` decides in your place."""
 
     team = serializers.CharField(max_length=40, help_text="Slug of the team")
@@ -50,6 +50,7 @@ class DelegationViewSet(KeyedWrites, mixins.ListModelMixin, viewsets.GenericView
         mine = Delegation.objects.filter(Q(lead=user) | Q(to=user))
         return mine.select_related("team", "lead", "to")
 
+    @refuses(404)
     @extend_schema(request=DelegationIn, responses={201: DelegationOut})
     def create(self, request: Request) -> Response:
         """Let somebody decide in your place."""
@@ -65,7 +66,7 @@ class DelegationViewSet(KeyedWrites, mixins.ListModelMixin, viewsets.GenericView
         row = services.delegate(by=user, **{**said, "to": members[name]})
         return Response(DelegationOut(row).data, status=201)
 
-    @extend_schema(responses=DelegationOut)
+    @extend_schema(responses={200: DelegationOut})
     def destroy(self, request: Request, pk: str) -> Response:
         """End it now."""
         row = services.end_delegation(by=asker(request), delegation=self.get_object())

@@ -5,15 +5,18 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from claims.forms.durations import LONGEST, parse
 from claims.models import Delivery, Profile, Quota
 from core.errors import Invalid
+from core.inputs import Input
 from inventory.models import Cluster
 from teams.models import User
 
 
+@extend_schema_field({"oneOf": [{"type": "string", "minLength": 1}, {"type": "integer", "minimum": 0}]})
 class SpelledDuration(serializers.DurationField):
     """As people write it in the form, "36h" or "1d 12h"; or seconds, or ISO 8601."""
 
@@ -28,19 +31,19 @@ class SpelledDuration(serializers.DurationField):
             return parse(str(value))
         except ValueError:
             found: timedelta = super().to_internal_value(value)
-            if abs(found) > LONGEST:
+            if not timedelta(0) <= found <= LONGEST:
                 self.fail("invalid")
             return found
 
 
-class FurtherIn(serializers.Serializer[Any]):
+class FurtherIn(Input):
     """A profile that the claim takes as well."""
 
     profile = serializers.CharField(max_length=40, help_text="Slug of the profile")
     devices = serializers.IntegerField(min_value=1, max_value=1024, default=1, help_text="Per claim")
 
 
-class PartIn(serializers.Serializer[Any]):
+class PartIn(Input):
     """A profile of a claim that takes several, and how many devices of it there shall be."""
 
     profile = serializers.CharField(max_length=40, help_text="Slug of the profile")
@@ -49,7 +52,7 @@ class PartIn(serializers.Serializer[Any]):
     )
 
 
-class WishIn(serializers.Serializer[Any]):
+class WishIn(Input):
     """A request: `duration` is the usual one of the profile if left out."""
 
     team = serializers.CharField(max_length=40, help_text="Slug of the team")
@@ -82,7 +85,7 @@ class ClaimIn(WishIn):
     reason = serializers.CharField(max_length=2000, allow_blank=True, default="")
 
 
-class ApproveIn(serializers.Serializer[Any]):
+class ApproveIn(Input):
     """With `devices`, `duration`, `profile` or `together`, less is approved than was asked for."""
 
     spec_hash = serializers.CharField(max_length=64, help_text="Of the claim as you read it")
@@ -102,15 +105,19 @@ class ApproveIn(serializers.Serializer[Any]):
     )
 
 
-class DenyIn(serializers.Serializer[Any]):
-    reason = serializers.CharField(max_length=2000, allow_blank=True, help_text="Seen by the team; required")
+class DenyIn(Input):
+    reason = serializers.CharField(
+        max_length=2000,
+        help_text="Seen by the team",
+        error_messages={"blank": gettext_lazy("Say why: the person who asked sees this sentence.")},
+    )
 
 
-class EndIn(serializers.Serializer[Any]):
+class EndIn(Input):
     reason = serializers.CharField(max_length=2000, allow_blank=True, default="")
 
 
-class QuotaIn(serializers.Serializer[Any]):
+class QuotaIn(Input):
     """A limit for one device class, for one profile, or (`counts`: claims) for the number of claims."""
 
     team = serializers.CharField(max_length=40)
@@ -123,7 +130,7 @@ class QuotaIn(serializers.Serializer[Any]):
     )
 
 
-class QuotaRequestIn(serializers.Serializer[Any]):
+class QuotaRequestIn(Input):
     """A wish for a limit of so many `devices` in all, until a moment or for good."""
 
     team = serializers.CharField(max_length=40)
@@ -135,7 +142,7 @@ class QuotaRequestIn(serializers.Serializer[Any]):
     reason = serializers.CharField(max_length=2000)
 
 
-class QuotaGrantIn(serializers.Serializer[Any]):
+class QuotaGrantIn(Input):
     """What is left out is given as it was asked for."""
 
     devices = serializers.IntegerField(min_value=1, max_value=1_000_000, allow_null=True, default=None)

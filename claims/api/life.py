@@ -19,6 +19,7 @@ from claims.services.shorten import shorten
 from claims.services.transfer import heirs, transfer
 from core import idempotency
 from core.errors import Invalid
+from core.inputs import Input
 from core.paging import Cursor
 from teams.access import asker
 from teams.keyed import KeyedWrites
@@ -28,20 +29,20 @@ KEY = OpenApiParameter(
 )
 
 
-class ExtendIn(serializers.Serializer[Any]):
+class ExtendIn(Input):
     until = serializers.DateTimeField()
     reason = serializers.CharField(max_length=500, allow_blank=True, default="")
 
 
-class ShortenIn(serializers.Serializer[Any]):
+class ShortenIn(Input):
     until = serializers.DateTimeField(help_text="Not past, and before the end of the claim")
 
 
-class TransferIn(serializers.Serializer[Any]):
+class TransferIn(Input):
     to = serializers.CharField(max_length=150, help_text="User name of a member of the team")
 
 
-class ResizeIn(serializers.Serializer[Any]):
+class ResizeIn(Input):
     """What is left out stays as the claim has it; the name is a new one in any case."""
 
     profile = serializers.CharField(max_length=40, required=False, help_text="Slug of the profile")
@@ -77,7 +78,7 @@ class ExtensionOut(serializers.ModelSerializer[Extension]):
         read_only_fields = fields
 
 
-class ApproveExtensionIn(serializers.Serializer[Any]):
+class ApproveExtensionIn(Input):
     note = serializers.CharField(max_length=500, allow_blank=True, default="")
 
 

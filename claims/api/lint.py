@@ -11,6 +11,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from claims.catalogue.lint import catalogue_report
+from core.schema import refuses
 from dra.lint import Code, Severity, Subject
 from teams.access import is_platform_admin
 
@@ -49,6 +50,7 @@ class LintOut(serializers.Serializer[Any]):
     findings = LintFindingOut(many=True)
 
 
+@refuses(403)
 class LintView(APIView):
     """Profiles and device classes that match nothing, fail, or miss by a rounding; for platform admins."""
 

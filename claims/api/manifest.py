@@ -14,35 +14,49 @@ from claims.forms.snippet import ISOLATED, OPEN, PLAIN, RESTRICTED, SnippetForm
 from claims.models import Claim
 from claims.snippets import KINDS, Snippet, check_of, landing_of, snippets_of
 from core.errors import Invalid
+from core.inputs import Input
 from dra import cuda
 from dra.landing import Landing
 from dra.manifests import to_yaml
 from dra.workloads import Options
 
 
-class ManifestIn(serializers.Serializer[Any]):
+class ManifestIn(Input):
     """Options of the snippets, as on the page of the claim; `SnippetForm` says what they may be."""
 
     kind = serializers.ChoiceField(
-        [one.key for one in KINDS], required=False, help_text="Only this snippet; all without it"
+        [one.key for one in KINDS],
+        required=False,
+        allow_blank=True,
+        help_text="Only this snippet; all without it",
     )
-    image = serializers.CharField(required=False, help_text="That the containers run")
-    cuda = serializers.CharField(required=False, help_text="Version in the image, for the check: 12.9")
-    request = serializers.CharField(required=False, help_text="The only request that the container sees")
+    image = serializers.CharField(required=False, allow_blank=True, help_text="That the containers run")
+    cuda = serializers.CharField(
+        required=False, allow_blank=True, help_text="Version in the image, for the check: 12.9"
+    )
+    request = serializers.CharField(
+        required=False, allow_blank=True, help_text="The only request that the container sees"
+    )
     pods = serializers.IntegerField(required=False, min_value=1, help_text="At once")
     completions = serializers.IntegerField(required=False, min_value=1, help_text="Pods of a Job in all")
     port = serializers.IntegerField(required=False, min_value=1)
-    priority = serializers.CharField(required=False, help_text="PriorityClass")
+    priority = serializers.CharField(required=False, allow_blank=True, help_text="PriorityClass")
     capacity = serializers.CharField(
-        required=False, help_text="Label of the nodes, as karpenter.sh/capacity-type=spot, or assumed"
+        required=False,
+        allow_blank=True,
+        help_text="Label of the nodes, as karpenter.sh/capacity-type=spot, or assumed",
     )
     tolerate = serializers.ListField(
         child=serializers.CharField(), required=False, help_text="Taints of nodes: key=value:NoSchedule"
     )
-    security = serializers.ChoiceField([RESTRICTED, PLAIN], required=False)
-    network = serializers.ChoiceField([OPEN, ISOLATED], required=False)
-    weights_claim = serializers.CharField(required=False, help_text="PersistentVolumeClaim with the model")
-    weights_image = serializers.CharField(required=False, help_text="OCI image with the model")
+    security = serializers.ChoiceField([RESTRICTED, PLAIN], required=False, allow_blank=True)
+    network = serializers.ChoiceField([OPEN, ISOLATED], required=False, allow_blank=True)
+    weights_claim = serializers.CharField(
+        required=False, allow_blank=True, help_text="PersistentVolumeClaim with the model"
+    )
+    weights_image = serializers.CharField(
+        required=False, allow_blank=True, help_text="OCI image with the model"
+    )
 
 
 class CudaPartOut(serializers.Serializer[Any]):

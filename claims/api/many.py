@@ -3,6 +3,7 @@
 from typing import Any
 
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -13,16 +14,21 @@ from claims.api.inputs import SpelledDuration
 from claims.life import many
 from core import idempotency
 from core.errors import Invalid
+from core.inputs import Input
 from core.schema import KEY
 from teams.access import asker
 from teams.models import User
 
 
-class ManyIn(serializers.Serializer[Any]):
+class ManyIn(Input):
     """`by` goes with an extension, `to` with handing over. With `preview` nothing is done."""
 
     action = serializers.ChoiceField(choices=many.Action.choices)
-    claims = serializers.ListField(child=serializers.UUIDField(), max_length=1000)
+    claims = serializers.ListField(
+        child=serializers.UUIDField(),
+        max_length=many.MOST,
+        error_messages={"max_length": gettext_lazy("At most {max_length} can be changed at once.")},
+    )
     by = SpelledDuration(required=False, allow_null=True, default=None, help_text="36h, 1d 12h, or seconds")
     to = serializers.CharField(max_length=150, allow_blank=True, default="", help_text="User name")
     reason = serializers.CharField(max_length=500, allow_blank=True, default="")

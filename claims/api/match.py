@@ -16,6 +16,7 @@ from claims.approval.approvals import Route
 from claims.request.dropped import PER_PAGE, devices_of
 from claims.request.preview import RequestPreview, preview
 from core.errors import Invalid
+from core.schema import refuses
 from dra.help import Way
 from dra.match import Cause, Drop, dropped
 from teams.access import asker, team_for
@@ -140,11 +141,13 @@ class PreviewOut(serializers.Serializer[Any]):
 class MatchView(APIView):
     """What matches now, quota, who decides, the manifest, and what is wrong with the request."""
 
+    @refuses(404)
     @extend_schema(request=MatchIn, responses=PreviewOut)
     def post(self, request: Request) -> Response:
         """Work a request out; nothing is made."""
         return self._answer(request, MatchIn(data=request.data))
 
+    @refuses(403, 404)
     @extend_schema(parameters=[MatchQuery], responses=PreviewOut)
     def get(self, request: Request) -> Response:
         """Work a request out; nothing is made."""

@@ -15,6 +15,7 @@ from claims.api import inputs, outputs
 from claims.models import Claim
 from claims.observed.outside import Outsider, outside
 from core.errors import Invalid
+from core.inputs import Input
 from inventory.models import ResourceClaim
 from teams.access import asker
 from teams.keyed import KeyedWrites
@@ -50,7 +51,7 @@ class OutsiderOut(serializers.Serializer[Any]):
     adoptable = serializers.BooleanField(source="is_adoptable")
 
 
-class AdoptIn(serializers.Serializer[Any]):
+class AdoptIn(Input):
     owner = serializers.CharField(max_length=150, help_text="User name of a member of the team")
     profile = serializers.CharField(max_length=40, help_text="Slug of a profile with the same classes")
     duration = inputs.SpelledDuration(help_text="From now on: 36h, 1d 12h, PT36H, or seconds")

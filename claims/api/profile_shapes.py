@@ -13,10 +13,11 @@ from claims.api.outputs import SecondsField
 from claims.catalogue.filter import SORTS, Wanted
 from claims.catalogue.sharing import Sharing
 from claims.models import Approval, Delivery
+from core.inputs import Input
 from teams.models import Team
 
 
-class ProfilesIn(serializers.Serializer[Any]):
+class ProfilesIn(Input):
     """The filters of the catalogue; what is unknown of a profile meets no condition."""
 
     q = serializers.CharField(max_length=200, default="", allow_blank=True, help_text="Words")
@@ -24,14 +25,14 @@ class ProfilesIn(serializers.Serializer[Any]):
         min_value=1, required=False, help_text="GB that every matching device has at least"
     )
     model = serializers.CharField(max_length=120, default="", allow_blank=True, help_text="Product, in full")
-    sharing = serializers.ChoiceField(choices=Sharing.choices, required=False)
+    sharing = serializers.ChoiceField(choices=Sharing.choices, required=False, allow_blank=True)
     price = serializers.DecimalField(
         max_digits=9, decimal_places=4, min_value=0, required=False, help_text="Per device and hour at most"
     )
     free = serializers.BooleanField(default=False, help_text="A device is free now")
     mine = serializers.BooleanField(default=False, help_text="The asker may request it")
     automatic = serializers.BooleanField(default=False, help_text="Some requests need no approval")
-    sort = serializers.ChoiceField(choices=list(SORTS), required=False)
+    sort = serializers.ChoiceField(choices=list(SORTS), required=False, allow_blank=True)
 
     @property
     def wanted(self) -> Wanted:
@@ -161,7 +162,7 @@ class PlanOut(serializers.Serializer[Any]):
     live_claims = serializers.IntegerField(help_text="Claims that are not over and keep their version")
 
 
-class ChangeProfileIn(serializers.Serializer[Any]):
+class ChangeProfileIn(Input):
     """The whole of a profile: what is left out gets its default, not what it was."""
 
     title = serializers.CharField(max_length=80)

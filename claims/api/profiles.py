@@ -18,8 +18,10 @@ from claims.catalogue.entries import catalogue, entries
 from claims.catalogue.filter import narrowed
 from claims.catalogue.profile_change import held, proposed, versions_of
 from claims.models import Profile
-from claims.services.profiles import LIMITS, require_admin
-from teams.access import asker
+from claims.services.profiles import LIMITS
+from core.inputs import is_true
+from core.schema import refuses
+from teams.access import asker, require_admin
 from teams.keyed import KeyedWrites
 
 DRY_RUN = OpenApiParameter("dry_run", bool, description="Only say what would change.")
@@ -52,7 +54,7 @@ class ProfileViewSet(
             page = self.paginate_queryset(self.filter_queryset(self.get_queryset()))
             found = entries(asker(request), page or [])
             return self.get_paginated_response(shapes.ProfileOut(found, many=True).data)
-        sort = asked.validated_data.get("sort", "title")
+        sort = asked.validated_data.get("sort") or "title"
         kept = narrowed(catalogue(asker(request)), asked.wanted, sort)
         answer = {"next": None, "previous": None, "results": shapes.ProfileOut(kept, many=True).data}
         return Response(answer)
@@ -68,17 +70,18 @@ class ProfileViewSet(
     def create(self, request: Request) -> Response:
         """Make a profile with its first version. Platform admins only."""
         fields = self._said(shapes.NewProfileIn)
-        dry = wants_dry_run(request)
+        dry = is_true(request, "dry_run")
         version = services.save_profile(by=asker(request), profile=None, dry_run=dry, **fields)
         if dry:
             return Response(plan_of(fields["slug"], fields))
         return self._answer(version.profile, status.HTTP_201_CREATED)
 
+    @refuses(409)
     @extend_schema(request=shapes.ChangeProfileIn, parameters=[DRY_RUN], responses=SAVED)
     def update(self, request: Request, slug: str) -> Response:
         """Write a profile anew; a new version is made if spec or limits differ. Platform admins only."""
         fields = self._said(shapes.ChangeProfileIn) | {"slug": slug}
-        dry, profile = wants_dry_run(request), self._profile(slug)
+        dry, profile = is_true(request, "dry_run"), self._profile(slug)
         version = services.save_profile(by=asker(request), profile=profile, dry_run=dry, **fields)
         return Response(plan_of(slug, fields)) if dry else self._answer(version.profile)
 
@@ -121,10 +124,6 @@ class ProfileViewSet(
     def _answer(self, profile: Profile, code: int = status.HTTP_200_OK) -> Response:
         (entry,) = entries(asker(self.request), [profile])
         return Response(shapes.ProfileOut(entry).data, status=code)
-
-
-def wants_dry_run(request: Request) -> bool:
-    return request.query_params.get("dry_run", "").lower() in ("1", "true", "yes")
 
 
 def plan_of(slug: str, fields: dict[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from claims.api import inputs
 from claims.api.quota_outputs import QuotaRequestOut
 from claims.models import QuotaRequest
 from core import idempotency
+from core.schema import refuses
 from teams.access import asker, team_for
 from teams.keyed import KeyedWrites
 from teams.models import Role
@@ -39,6 +40,7 @@ class QuotaRequestViewSet(
         visible = QuotaRequest.objects.visible_to(asker(self.request))
         return visible.select_related("team", "profile", "asked_by", "decided_by")
 
+    @refuses(404)
     @extend_schema(request=inputs.QuotaRequestIn, responses={201: QuotaRequestOut}, parameters=[KEY])
     def create(self, request: Request) -> Response:
         """Ask that the limit of a team be so many devices, until a moment or for good."""

@@ -13,6 +13,7 @@ from claims.api import inputs, quota_outputs
 from claims.models import Quota
 from claims.quota.parts import parts_of
 from claims.quota.quotas import standing_of
+from core.schema import refuses
 from teams.access import asker, team_for
 from teams.keyed import KeyedWrites
 
@@ -47,7 +48,8 @@ class QuotaViewSet(
             }
         )
 
-    @extend_schema(request=inputs.QuotaIn, responses=quota_outputs.QuotaOut)
+    @refuses(404)
+    @extend_schema(request=inputs.QuotaIn, responses={200: quota_outputs.QuotaOut})
     def create(self, request: Request) -> Response:
         """Set a limit of a team: of a device class, a profile, or its claims. Platform admins only."""
         user = asker(request)

@@ -1,7 +1,5 @@
 """Reasons to deny that are ready to use, for those who keep them."""
 
-from typing import Any
-
 from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
 from rest_framework import mixins, serializers, viewsets
@@ -12,13 +10,15 @@ from claims import services
 from claims.approval.reasons import kept_by
 from claims.models import ReasonTemplate
 from claims.services.reasons import LONGEST, LONGEST_TITLE
+from core.inputs import Input
 from core.paging import Cursor
+from core.schema import refuses
 from teams.access import asker, team_for
 from teams.keyed import KeyedWrites
 from teams.models import Role
 
 
-class ReasonIn(serializers.Serializer[Any]):
+class ReasonIn(Input):
     """Without `team` it is offered in every team, which platform admins alone may say."""
 
     title = serializers.CharField(max_length=LONGEST_TITLE)
@@ -47,6 +47,7 @@ class ReasonViewSet(
     def get_queryset(self) -> QuerySet[ReasonTemplate]:
         return kept_by(asker(self.request)).select_related("team")
 
+    @refuses(404)
     @extend_schema(request=ReasonIn, responses={201: ReasonOut})
     def create(self, request: Request) -> Response:
         """Write a reason down."""

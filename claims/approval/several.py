@@ -71,7 +71,7 @@ def chosen(inbox: Inbox, ids: Mapping[Kind, Collection[UUID]]) -> Chosen:
             % {"count": count, "most": MOST}
         )
     parts = ("charges", "alternatives__profile_version__profile", "steps__by", "comments__by")
-    of_claim = [f"claim__{part}" for part in parts[:3]]
+    of_claim = [f"claim__{part}" for part in (*parts[:3], "successors")]
     claims = inbox.claims().filter(pk__in=ids.get("claim", ())).prefetch_related(*parts)
     extensions = inbox.extensions().filter(pk__in=ids.get("extension", ())).prefetch_related(*of_claim)
     requests = inbox.quota_requests().filter(pk__in=ids.get("quota", ()))

@@ -19,12 +19,11 @@ from django.utils.translation import gettext as _
 from claims.approval import approvals
 from claims.approval.rules import are_together, asked_of, ruling_for
 from claims.models import Answer, Approval, Claim, Extension, ProfileVersion
-from claims.states import ClaimState
+from claims.states import RUNNING
 from core.templatetags.ui import moment, moment_with_zone
 from core.times import duration as in_words
 from teams.models import User
 
-RUNNING = (ClaimState.APPROVED, ClaimState.PROVISIONED, ClaimState.ALLOCATED)
 STEPS = (timedelta(hours=4), timedelta(hours=24), timedelta(days=3), timedelta(days=7))
 
 
@@ -141,8 +140,8 @@ def waiting_on(claim: Claim) -> Extension | None:
 
 
 def reason_not_to_extend(claim: Claim) -> str:
-    """Return why a claim whose time runs may not be extended by anybody, "" if it may."""
-    if successor := claim.successors.live().first():
+    """Return why a claim whose time runs may not be extended by anybody, "" if it may; reads `successors`."""
+    if successor := next((one for one in claim.successors.all() if not one.is_final), None):
         return _("%(claim)s is being replaced by %(successor)s, so it may not be extended.") % {
             "claim": claim,
             "successor": successor,

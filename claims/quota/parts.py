@@ -57,7 +57,8 @@ def parts_of(quota: Quota, reader: User | AnonymousUser | None = None) -> Parts:
 
 def contributions(quota: Quota) -> list[Contribution]:
     """Return every claim that adds up to the figure of `quota`, oldest first, in two queries."""
-    claims = Claim.objects.filter(team=quota.team_id, state__in=HOLDING).order_by("created_at", "id")
+    claims = Claim.objects.select_related("decided_by").order_by("created_at", "id")
+    claims = claims.filter(team=quota.team_id, state__in=HOLDING)
     whole: Combinable
     counted: Combinable
     if quota.counts == Quota.Counts.CLAIMS:

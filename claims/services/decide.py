@@ -12,6 +12,7 @@ from claims.approval.rules import Ruling
 from claims.models import Approval, Claim
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid
+from core.locking import lock_row
 from core.queueing import after_commit
 from core.templatetags.ui import moment
 from teams.access import require_role
@@ -80,7 +81,7 @@ def to_decide(claim: Claim, by: User, *, spec_hash: str = "") -> tuple[Claim, Ru
     claim = claims.get(pk=claim.pk)
     ruling = desk.rules.on(claim)
     if ruling.approval == Approval.BOTH:
-        claim = claims.select_for_update(no_key=True, of=("self",)).get(pk=claim.pk)
+        claim = lock_row(claims, claim.pk)
     # A lead of two who comes late hears what became of it.
     late = claim.state != ClaimState.REQUESTED and ruling.approval == Approval.BOTH
     if late and claim.team_id in desk.teams:

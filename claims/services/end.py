@@ -4,9 +4,11 @@ from django.db import transaction
 from django.utils.translation import gettext as _
 
 from claims import tasks
+from claims.access import reason_not_to_end
 from claims.models import Claim
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, IllegalTransition
+from core.locking import lock_row
 from core.queueing import after_commit
 from teams.access import require_role
 from teams.models import Role, User
@@ -53,29 +55,13 @@ def release(*, claim: Claim, by: User, reason: str = "") -> Claim:
     return claim
 
 
-def reason_not_to_end(user: User, claim: Claim, role: Role | None) -> str:
-    """
-    Return why somebody with this role in the team may not withdraw or release the claim, "" if they may.
-    """
-    if role is None or role.rank < Role.MEMBER.rank:
-        return _("Only members of %(team)s may do this.") % {"team": claim.team}
-    if user.pk != claim.requested_by_id and role.rank < Role.LEAD.rank:
-        return _("%(claim)s belongs to %(person)s; they or a lead of %(team)s may do this.") % {
-            "claim": claim,
-            "person": claim.requested_by.label,
-            "team": claim.team,
-        }
-    return ""
-
-
 def _own(claim: Claim, by: User) -> Claim:
     """
     Read the claim under its lock: whoever gives it back means it, whether a pod has got the devices at this
     moment or not.
     """
     role = require_role(by, claim.team, at_least=Role.MEMBER)
-    rows = Claim.objects.select_for_update(no_key=True, of=("self",))
-    claim = rows.select_related("team", "requested_by").get(pk=claim.pk)
+    claim = lock_row(Claim.objects.select_related("team", "requested_by"), claim.pk)
     if reason := reason_not_to_end(by, claim, role):
         raise Forbidden(reason)
     return claim

@@ -8,17 +8,11 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
+from claims.access import locked, own, require_running
 from claims.approval import approvals
-from claims.life.extensions import (
-    RUNNING,
-    Terms,
-    deciders_on,
-    deleted_at,
-    reason_not_to_extend,
-    waiting_on,
-)
+from claims.life.extensions import Terms, deciders_on, deleted_at, reason_not_to_extend, waiting_on
 from claims.models import Answer, Claim, Extension
-from claims.services.own import locked, own, require_running
+from claims.states import RUNNING
 from core.errors import Conflict, Forbidden, Invalid
 from core.templatetags.ui import moment, moment_with_zone
 from core.times import duration as in_words
@@ -45,11 +39,8 @@ def extend(*, claim: Claim, by: User, until: datetime, reason: str = "", key: st
     require_date(until)
     _require_sound(claim, end, until)
     way = Terms(claim, by=by).way(until)
-    if not way.at_once and (waiting := waiting_on(claim)):
-        values = {"claim": claim, "person": waiting.asked_by.label, "when": moment(waiting.until)}
-        raise Conflict(
-            _("%(person)s has asked to keep %(claim)s until %(when)s; that is decided first.") % values
-        )
+    if not way.at_once:
+        _require_none_waiting(claim)
     granted: dict[str, Any] = {}
     if way.at_once:
         granted = {"answer": Answer.APPROVED, "decided_at": timezone.now(), "decision_note": way.why}
@@ -65,8 +56,11 @@ def extend(*, claim: Claim, by: User, until: datetime, reason: str = "", key: st
                 decide_by=deleted_at(claim),
                 **granted,
             )
-    except IntegrityError as error:  # at this moment, for another claim
-        raise Conflict(_("This key was already used to extend another claim.")) from error
+    except IntegrityError:
+        if earlier := Extension.objects.filter(asked_by=by, key=key).first():  # at this moment
+            return _same(earlier, claim)
+        _require_none_waiting(claim)
+        raise
     if way.at_once:
         _move_end(claim, until, why=way.why, by=by)
     else:
@@ -130,6 +124,14 @@ def _require_sound(claim: Claim, end: datetime, until: datetime) -> None:
         raise Invalid(said % {"claim": claim, "when": moment(end)})
     if until <= timezone.now():
         raise Invalid(_("%(when)s is in the past.") % {"when": moment(until)})
+
+
+def _require_none_waiting(claim: Claim) -> None:
+    if waiting := waiting_on(claim):
+        values = {"claim": claim, "person": waiting.asked_by.label, "when": moment(waiting.until)}
+        raise Conflict(
+            _("%(person)s has asked to keep %(claim)s until %(when)s; that is decided first.") % values
+        )
 
 
 def _same(earlier: Extension, claim: Claim) -> Extension:

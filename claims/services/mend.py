@@ -4,10 +4,10 @@ from django.db import transaction
 from django.utils.translation import gettext as _
 
 from claims import tasks
+from claims.access import locked, reason_not_to_end
 from claims.models import Claim
 from claims.observed import behind
 from claims.observed.sightings import look
-from claims.services.end import reason_not_to_end
 from core.errors import Conflict, Forbidden
 from core.queueing import after_commit
 from teams.access import require_role
@@ -26,7 +26,7 @@ def accept_object(*, claim: Claim, by: User, reason: str = "") -> Claim:
         raise Forbidden(
             _("Only a platform admin may accept another object for %(claim)s.") % {"claim": claim}
         )
-    claim = _locked(claim)
+    claim = locked(claim)
     seen = look([claim])[claim.pk]
     trouble = behind.trouble_of(claim, seen)
     if trouble is None or trouble.code != behind.REPLACED or seen.written is None:
@@ -45,7 +45,7 @@ def label_again(*, claim: Claim, by: User) -> Claim:
     Raises Forbidden, Conflict for a claim that has no object.
     """
     role = require_role(by, claim.team, at_least=Role.MEMBER)
-    claim = _locked(claim)
+    claim = Claim.objects.select_related("team", "cluster", "requested_by").get(pk=claim.pk)
     if reason := reason_not_to_end(by, claim, role):
         raise Forbidden(reason)
     if not look([claim])[claim.pk].there():
@@ -54,11 +54,6 @@ def label_again(*, claim: Claim, by: User) -> Claim:
         )
     after_commit(tasks.label, str(claim.pk))
     return claim
-
-
-def _locked(claim: Claim) -> Claim:
-    locked = Claim.objects.select_for_update(no_key=True, of=("self",))
-    return locked.select_related("team", "cluster", "requested_by").get(pk=claim.pk)
 
 
 def _look_again(claim: Claim) -> None:

@@ -11,10 +11,11 @@ from django.utils.text import slugify
 from django.utils.translation import gettext as _
 
 from claims.models import Approval, Delivery, Profile, ProfileVersion
-from core.errors import Conflict, Forbidden, Invalid
+from core.errors import Conflict, Invalid
+from core.locking import lock_row
 from dra import quota, validation
 from dra.canonical import spec_hash
-from teams.access import is_platform_admin
+from teams.access import require_admin
 from teams.models import Team, User
 
 LIMITS = (
@@ -118,7 +119,7 @@ def replace_spec(
     problems += [problem.message for problem in validation.problems(spec)]
     if problems:
         raise Invalid(" ".join(problems), problems=problems)
-    locked = Profile.objects.select_for_update(no_key=True).get(pk=profile.pk)
+    locked = _locked(profile)
     if locked.current_id != version.pk or locked.retired_at is not None:
         raise Conflict(
             _("%(profile)s has changed since you read version %(number)d. Look at it again.")
@@ -153,11 +154,6 @@ def problems_of(slug: str, title: str, spec: dict[str, Any], limits: dict[str, A
     return problems + [problem.message for problem in validation.problems(spec)]
 
 
-def require_admin(by: User) -> None:
-    if not is_platform_admin(by):
-        raise Forbidden(_("Only a platform admin may do this."))
-
-
 def _require_unmoved(profile: Profile, base: int, spec: dict[str, Any], limits: dict[str, Any]) -> None:
     """
     Lock the profile; raise Conflict unless its version is still `base`, or already what is to be saved.
@@ -174,8 +170,7 @@ def _require_unmoved(profile: Profile, base: int, spec: dict[str, Any], limits: 
 
 
 def _locked(profile: Profile) -> Profile:
-    rows = Profile.objects.select_for_update(no_key=True, of=("self",))
-    return rows.select_related("current__created_by").get(pk=profile.pk)
+    return lock_row(Profile.objects.select_related("current__created_by"), profile.pk)
 
 
 def _says(version: ProfileVersion, spec: dict[str, Any], limits: dict[str, Any]) -> bool:
@@ -198,8 +193,11 @@ def _save_page(profile: Profile | None, **fields: str) -> Profile:
 def _save_version(
     profile: Profile, *, by: User, spec: dict[str, Any], limits: dict[str, Any]
 ) -> ProfileVersion:
-    """Add a version under the lock of the profile's row, so that two admins do not take one number."""
-    current = _locked(profile).current
+    """
+    Add a version. The row of the profile is locked by then, by `_save_page`, which has written it, or by
+    `replace_spec`: two admins do not take one number.
+    """
+    current = Profile.objects.select_related("current").get(pk=profile.pk).current
     if current and _says(current, spec, limits):
         return current
     version = ProfileVersion.objects.create(

@@ -12,14 +12,16 @@ from django.utils.translation import gettext as _
 from claims.models import Answer, Profile, Quota, QuotaRaise, QuotaRequest
 from claims.quota.asks import impact_of, named_quota, until_words, what_of
 from claims.quota.quotas import standing_of
-from claims.services.profiles import require_admin
 from claims.services.quotas import require_quota, save_quota
-from core.errors import Conflict, Invalid
+from core.errors import Conflict, Forbidden, Invalid
+from core.locking import lock_row
 from core.templatetags.ui import moment, moment_with_zone
 from core.times import require_date
-from teams.access import require_role
+from teams.access import require_admin, require_role
 from teams.models import Role, Team, User
 from teams.notices import tell
+
+RELATED = ("team", "profile", "asked_by", "decided_by")
 
 
 def ask_for_quota(
@@ -143,12 +145,28 @@ def deny_quota_request(*, quota_request: QuotaRequest, by: User, reason: str) ->
 
 @transaction.atomic(durable=True)
 def withdraw_quota_request(*, quota_request: QuotaRequest, by: User) -> QuotaRequest:
-    """Take a request back before it is decided. Raises Http404, PermissionDenied, Conflict."""
-    require_role(by, quota_request.team, at_least=Role.MEMBER)
+    """
+    Take a request back before it is decided: who asked, or a lead.
+
+    Raises Http404, PermissionDenied, Forbidden, Conflict.
+    """
+    role = require_role(by, quota_request.team, at_least=Role.MEMBER)
     asked = _read(quota_request)
+    if reason := reason_not_to_withdraw(by, asked, role):
+        raise Forbidden(reason)
     if asked.decide(Answer.WITHDRAWN, by=by):
         return asked
     return _decided_already(asked, by, Answer.WITHDRAWN)
+
+
+def reason_not_to_withdraw(user: User, asked: QuotaRequest, role: Role | None) -> str:
+    """Return why somebody with this role in the team may not withdraw the request, "" if they may."""
+    if role is None or role.rank < Role.MEMBER.rank:
+        return _("Only members of %(team)s may do this.") % {"team": asked.team}
+    if user.pk != asked.asked_by_id and role.rank < Role.LEAD.rank:
+        values = {"person": asked.asked_by.label, "team": asked.team}
+        return _("%(person)s asked for this; they or a lead of %(team)s may withdraw it.") % values
+    return ""
 
 
 def _require_none_waiting(team: Team, named: dict[str, Any]) -> None:
@@ -161,8 +179,7 @@ def _require_none_waiting(team: Team, named: dict[str, Any]) -> None:
 
 
 def _read(asked: QuotaRequest) -> QuotaRequest:
-    related = ("team", "profile", "asked_by", "decided_by")
-    return QuotaRequest.objects.select_related(*related).get(pk=asked.pk)
+    return QuotaRequest.objects.select_related(*RELATED).get(pk=asked.pk)
 
 
 def _earlier(by: User, key: str) -> QuotaRequest | None:
@@ -178,8 +195,7 @@ def _require_future(until: datetime | None) -> None:
 def _to_decide(quota_request: QuotaRequest, by: User) -> QuotaRequest:
     """Read it anew under the lock of its row: of two who approve, the second sees what the first did."""
     require_admin(by)
-    QuotaRequest.objects.select_for_update(no_key=True).get(pk=quota_request.pk)
-    return _read(quota_request)
+    return lock_row(QuotaRequest.objects.select_related(*RELATED), quota_request.pk)
 
 
 def _decided_already(asked: QuotaRequest, by: User, wanted: Answer) -> QuotaRequest:

@@ -18,11 +18,15 @@ from claims.forms.quota_ask import QuotaGrantForm
 from claims.models import Answer, Extension, QuotaRequest
 from claims.quota.asks import impact_of
 from claims.services.extend import approve_extension, deny_extension
-from claims.services.quota_requests import approve_quota_request, deny_quota_request
+from claims.services.quota_requests import (
+    approve_quota_request,
+    deny_quota_request,
+    reason_not_to_withdraw,
+)
 from claims.views.inbox import list_of
 from claims.views.talk import thread_of
 from core.errors import Conflict, Invalid, PortalError
-from teams.access import asker
+from teams.access import asker, role_in
 
 
 def extension_for(request: HttpRequest, extension_id: UUID) -> Extension:
@@ -61,6 +65,7 @@ def quota_request_card(request: HttpRequest, request_id: UUID) -> dict[str, Any]
         "title": _("More quota for %(team)s") % {"team": one.team},
         "quota_request": one,
         "quota_impact": impact_of(one),
+        "may_withdraw": not reason_not_to_withdraw(asker(request), one, role_in(asker(request), one.team)),
         "grant": QuotaGrantForm(initial={"devices": one.devices, "until": one.until}),
         "reasons": reasons_for(one.team) if one.answer == Answer.WAITING else [],
         **thread_of(one, asker(request)),

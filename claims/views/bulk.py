@@ -17,7 +17,7 @@ from claims.approval.reasons import reasons_for
 from claims.approval.several_preview import Line, preview, together
 from claims.forms import ApproveForm, DenyForm
 from claims.models import Claim
-from claims.reconcile import ids as ids_of
+from claims.observed.labels import ids as ids_of
 from claims.views.impact import Impact, impact_of
 from core.errors import Invalid
 from teams.access import asker
@@ -74,6 +74,8 @@ def impact_of_line(line: Line) -> Impact | None:
 
 def decide(request: HttpRequest, inbox: Inbox, wishes: several.Chosen) -> HttpResponse:
     """Decide on each by itself: one that cannot be does not keep the others from it."""
+    if not list(wishes):  # what somebody may not know of is not among them
+        return render(request, "claims/bulk.html", page_of(inbox, wishes), status=422)
     answer = request.POST.get("answer")
     denies = answer == several.Decision.DENY
     form = DenyForm(request.POST) if denies else ApproveForm({**request.POST.dict(), "spec_hash": "each"})

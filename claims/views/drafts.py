@@ -17,6 +17,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_POST, require_safe
 
+from claims.access import may_ask, require_member
 from claims.forms import RequestForm
 from claims.models import Draft, Profile
 from claims.request.drafts import unsent
@@ -58,7 +59,7 @@ def draft_save(request: HttpRequest) -> HttpResponse:
             return render(request, "claims/_draft_said.html", {"signed_out": True})
         return redirect_to_login(reverse("claims:request"))
     key = request.POST.get("key", "")
-    draft = save_draft(by=asker(request), key=key, fields=fields_of(request.POST))
+    draft = save_draft(by=require_member(request), key=key, fields=fields_of(request.POST))
     if not request.headers.get("HX-Request"):
         return redirect(address_of(draft) if draft else reverse("claims:list"))
     answer = render(request, "claims/_draft_said.html", {"draft": draft})
@@ -130,6 +131,7 @@ def drafts(request: HttpRequest) -> HttpResponseBase:
     )
     listing = Listing(request, rows, columns=COLUMNS, title=gettext_lazy("Drafts"), sort="-saved")
     is_csv = request.GET.get("format") == "csv"
+    asks = may_ask(request)
     return listing.respond(
         "claims/drafts.html",
         {
@@ -139,7 +141,8 @@ def drafts(request: HttpRequest) -> HttpResponseBase:
             "empty_text": _(
                 "What you type into a request is kept here until you send it, for up to 30 days."
             ),
-            "empty_url": reverse("claims:request"),
+            "may_ask": asks,
+            "empty_url": reverse("claims:request") if asks else "",
             "empty_action": _("New request"),
         },
     )

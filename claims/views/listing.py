@@ -11,6 +11,7 @@ from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_safe
 from django_filters import ChoiceFilter, FilterSet, ModelChoiceFilter
 
+from claims.access import may_ask
 from claims.life.many import Action
 from claims.models import Claim, ClaimQuerySet, Profile, names_profile
 from claims.request.drafts import unsent
@@ -18,8 +19,8 @@ from claims.states import FINAL, LOOK, ClaimState
 from core.listing import Column, Listing
 from core.times import duration
 from inventory.models import Cluster
-from teams.access import asker, teams_where
-from teams.models import Role, Team
+from teams.access import asker
+from teams.models import Team
 
 LIVE, OVER = "live", "over"
 STATES = [(LIVE, _("Not over")), (OVER, _("Over")), *ClaimState.choices]
@@ -128,7 +129,7 @@ def claims(request: HttpRequest) -> HttpResponseBase:
     return listing_of(request).respond(
         "claims/list.html",
         {
-            "may_act": bool(teams_where(asker(request), at_least=Role.MEMBER)),
+            "may_act": may_ask(request),
             "actions": Action.choices,
             "query": [(name, value) for name, values in request.GET.lists() for value in values],
             "look": {state: {"family": family, "icon": icon} for state, (family, icon) in LOOK.items()},

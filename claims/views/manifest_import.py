@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
-from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods
 
+from claims.access import require_member
 from claims.forms.manifest import ManifestForm
 from claims.forms.profile import YAML
 from claims.models import Approval, Delivery, Profile
@@ -21,8 +20,6 @@ from claims.request.importing import Imported, Near, imported
 from core.errors import Invalid
 from dra.manifests import to_yaml
 from dra.quota import devices
-from teams.access import asker, teams_where
-from teams.models import Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +44,7 @@ class Found:
 @require_http_methods(["GET", "HEAD", "POST"])
 def request_import(request: HttpRequest) -> HttpResponse:
     """Show where to put the manifest; on POST what is found for it. Nothing is made."""
-    user = asker(request)
-    if not teams_where(user, at_least=Role.MEMBER):
-        raise PermissionDenied(
-            _("You are a member of no team, so there is nobody you could ask for GPUs for.")
-        )
+    user = require_member(request)
     if request.method != "POST":
         return render(request, "claims/request_import.html", {"form": ManifestForm()})
     form = ManifestForm(request.POST, request.FILES)

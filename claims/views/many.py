@@ -15,7 +15,7 @@ from django.views.decorators.http import require_http_methods
 from claims.forms.many import ManyForm
 from claims.life import many
 from claims.models import Claim
-from claims.reconcile import ids as ids_of
+from claims.observed.labels import ids as ids_of
 from claims.views.listing import listing_of
 from core.errors import Invalid
 from teams.access import asker
@@ -42,8 +42,8 @@ def several(request: HttpRequest) -> HttpResponse:
     page |= {"order": order, "label": order.action.label}
     if request.method == "POST":
         page["results"] = results = many.do(asker(request), claims, order)
-        page["done"] = sum(not result.refusal for result in results)
-        return render(request, "claims/many.html", page)
+        page["done"] = done = sum(not result.refusal for result in results)
+        return render(request, "claims/many.html", page, status=200 if done == len(results) else 409)
     lines = sorted(many.preview(asker(request), claims, order), key=lambda line: bool(line.reason_not))
     page["lines"] = lines  # what can be done comes first
     page["ready"] = ready = [line for line in lines if not line.reason_not]

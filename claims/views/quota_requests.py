@@ -14,12 +14,13 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from claims.access import may_ask, require_member
 from claims.forms.quota_ask import QuotaAskForm
 from claims.models import Profile, Quota, QuotaRequest
 from claims.quota.asks import named_quota, until_words, what_of
 from claims.quota.quotas import Standing, standing_of
 from claims.services import ask_for_quota, withdraw_quota_request
-from core.errors import PortalError
+from core.errors import Conflict, PortalError
 from core.listing import Column, Listing
 from inventory.models import DeviceClass
 from teams.access import asker, role_in, teams_where
@@ -41,7 +42,12 @@ COLUMNS: list[Column[QuotaRequest]] = [
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def quota_ask(request: HttpRequest) -> HttpResponse:
-    """The form, filled in from the address: a quota, or what a request did not find room for."""
+    """
+    The form, filled in from the address: a quota, or what a request did not find room for.
+
+    A viewer may not ask at all, and hears so before filling it in.
+    """
+    require_member(request)
     if request.method != "POST":
         form = form_for(request, initial=initial_of(request) | {"key": str(uuid4())})
         return render(request, "claims/quota_ask.html", ask_page(request, form))
@@ -73,6 +79,7 @@ def quota_requests(request: HttpRequest) -> HttpResponseBase:
         sort="-asked",
     )
     context = {
+        "may_ask": may_ask(request),
         "empty_icon": "gauge",
         "empty_title": _("Nobody has asked for more quota"),
         "empty_text": _("What a team may hold stands on the quota page; you can ask for more from there."),
@@ -89,7 +96,7 @@ def quota_request_withdraw(request: HttpRequest, request_id: UUID) -> HttpRespon
     try:
         withdraw_quota_request(quota_request=one, by=asker(request))
         messages.success(request, _("The request for more quota is withdrawn."))
-    except PortalError as refusal:
+    except Conflict as refusal:
         messages.error(request, refusal.message)
     return redirect("claims:quota_request_decision", one.pk)
 

@@ -10,13 +10,13 @@ from uuid import UUID
 from django.contrib import messages
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.views import redirect_to_login
-from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_safe
 
+from claims.access import require_member
 from claims.catalogue.entries import CatalogueEntry, catalogue
 from claims.forms import RequestForm
 from claims.forms.prefill import complaints
@@ -29,7 +29,7 @@ from claims.views.drafts import address_of, prefill_of, remember, take_over
 from claims.views.funnel import dropped_page, funnel_of, helps_of
 from core.errors import Forbidden, PortalError
 from inventory.freshness import OF_DEVICES, ages
-from teams.access import asker, team_for, teams_where
+from teams.access import asker, team_for
 from teams.models import Role
 
 SAID = ("reason",)  # what a link to the request says beside what the panel depends on
@@ -64,11 +64,7 @@ def request_form(request: HttpRequest) -> HttpResponse:
         if request.method == "POST":
             remember(request)
         return redirect_to_login(reverse("claims:request") if request.POST else request.get_full_path())
-    user = asker(request)
-    if not teams_where(user, at_least=Role.MEMBER):
-        raise PermissionDenied(
-            _("You are a member of no team, so there is nobody you could ask for GPUs for.")
-        )
+    user = require_member(request)
     if request.method != "POST":
         if (kept := take_over(request)) is not None:
             return redirect(address_of(kept))

@@ -118,9 +118,11 @@ def dropped(picture: Picture, spec: Json, step: int, offset: int = 0, limit: int
     """
     if step == 0:
         return Dropped([], 0)
-    funnels = [funnel(picture, ask) for ask in asks(spec)]
+    funnels: list[Funnel] = []
     at = step - 1
-    for one in funnels:
+    for ask in asks(spec):  # one after another: a later one may have a class that there is not
+        one = funnel(picture, ask)
+        funnels.append(one)
         if at < len(one.steps):
             found = islice(columns.places(one.lost[at], len(picture.devices)), offset, offset + limit)
             drops = [drop for place in found if (drop := reason_of(picture, one.ask, place))]

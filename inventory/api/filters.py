@@ -3,6 +3,7 @@
 from django.db.models import QuerySet
 from django_filters import rest_framework as filters
 
+from core.inputs import BooleanFilter
 from inventory.filters import GIB
 from inventory.models import Device
 from inventory.models.device import DeviceQuerySet
@@ -11,7 +12,7 @@ from inventory.states import DeviceState
 
 class ClusterFilter(filters.FilterSet):
     name = filters.CharFilter()
-    enabled = filters.BooleanFilter()
+    enabled = BooleanFilter()
 
 
 class OfCluster(filters.FilterSet):
@@ -20,8 +21,8 @@ class OfCluster(filters.FilterSet):
 
 
 class NodeFilter(OfCluster):
-    ready = filters.BooleanFilter()
-    unschedulable = filters.BooleanFilter()
+    ready = BooleanFilter()
+    unschedulable = BooleanFilter()
 
 
 class DeviceFilter(OfCluster):

@@ -7,6 +7,7 @@ from claims.models import Claim
 from claims.states import ClaimState
 from inventory.models import DeviceClass, Node, Pod, PodEvent, ResourceSlice
 from tests.claims.mirror import Mirror, result
+from tests.factories import make_claim
 
 NOTHING_FITS = (
     "0/1 nodes are available: 1 cannot allocate all claims. preemption: 0/1 nodes are available: 1 "
@@ -15,9 +16,10 @@ NOTHING_FITS = (
 AT = "2026-11-21T10:00:00Z"
 
 
-def delivered(claim):
-    claim.advance(ClaimState.APPROVED, why="ok")
-    claim.advance(ClaimState.PROVISIONED, why="written")
+def delivered(*args, **fields):
+    """Make a claim that is written, and let the mirror show its object."""
+    uid = "uid-t" if fields.get("delivery") == "template" else "uid-1"
+    claim = make_claim(*args, state=ClaimState.PROVISIONED, object_uid=uid, **fields)
     mirror = Mirror(claim.cluster)
     if claim.delivery == "template":
         mirror.template(claim)

@@ -29,7 +29,7 @@ def test_nothing_is_added_by_hand(as_root, model):
 
 
 def test_a_claim_is_shown_with_its_history_and_cannot_be_changed(as_root, vision, fra, train):
-    claim = make_claim(vision, cluster=fra, profile=train)
+    claim = make_claim(vision, cluster=fra, profile=train, reason="made for a test")
     url = reverse("admin:claims_claim_change", args=[claim.pk])
     assert "made for a test" in as_root.get(url).content.decode()
     assert as_root.post(url, {"state": "allocated"}).status_code == 403

@@ -206,7 +206,7 @@ def test_the_history_names_actors_oldest_first(alice, lena, claim):
     approve(claim=claim, by=lena, spec_hash=claim.spec_hash, note="fine")
     shown = client(alice).get(f"{CLAIMS}{claim.pk}/history/").json()
     assert [(step["new"], step["by"], step["why"]) for step in shown] == [
-        ("requested", "alice", "made for a test"),
+        ("requested", "alice", "Fine-tune"),
         ("approved", "lena", "fine"),
     ]
 
@@ -224,7 +224,8 @@ def test_the_list_is_filtered_by_state_team_and_cluster(root, vision, fra, train
     assert client(root).get(f"{CLAIMS}?state=nonsense").status_code == 422
 
 
-def test_others_do_not_see_it_in_their_list(eve, claim):
+def test_others_do_not_see_it_in_their_list(alice, eve, claim):
+    assert [row["id"] for row in client(alice).get(CLAIMS).json()["results"]] == [str(claim.pk)]
     assert client(eve).get(CLAIMS).json()["results"] == []
 
 

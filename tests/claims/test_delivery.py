@@ -1,7 +1,9 @@
+from contextlib import suppress
+
 import pytest
 from django.utils import timezone
 
-from claims import tasks
+from claims import delivery, tasks
 from claims.manifests import CLAIM_LABEL, object_of
 from claims.models import Claim
 from claims.services import approve, release
@@ -196,6 +198,32 @@ def test_a_foreign_object_is_not_deleted(approved, alice, gateway):
     assert gateway.get(RESOURCE_CLAIM, "mine", namespace="vision")
 
 
+def test_an_object_made_anew_between_look_and_deletion_is_not_deleted(approved, alice, gateway, monkeypatch):
+    claim = approved(name="mine")
+    tasks.deliver(str(claim.pk))
+    release(claim=claim, by=alice)
+    other = {"metadata": {"name": "mine", "namespace": "vision"}, "spec": make_spec()}
+    look = gateway.get
+
+    def look_and_replace(*args, **kwargs):
+        found = look(*args, **kwargs)
+        monkeypatch.setattr(gateway, "get", look)
+        gateway.remove(RESOURCE_CLAIM, "mine", namespace="vision")
+        gateway.create(RESOURCE_CLAIM, other)
+        return found
+
+    monkeypatch.setattr(gateway, "get", look_and_replace)
+    tasks.remove(str(claim.pk))
+    claim.refresh_from_db()
+    assert claim.state == ClaimState.RELEASING
+    standing = gateway.get(RESOURCE_CLAIM, "mine", namespace="vision")
+    assert standing["metadata"]["uid"] != claim.object_uid
+    tasks.sweep()
+    claim.refresh_from_db()
+    assert claim.state == ClaimState.RELEASED
+    assert gateway.get(RESOURCE_CLAIM, "mine", namespace="vision") == standing
+
+
 def test_a_template_is_released_when_its_generated_claims_are_gone(approved, alice, gateway):
     claim = approved(delivery="template", parallel=2)
     tasks.deliver(str(claim.pk))
@@ -239,6 +267,21 @@ def test_the_sweep_removes_what_a_dead_worker_left_of_a_claim_that_is_over(appro
     )  # fmt: skip
     tasks.sweep()
     assert gateway.get(RESOURCE_CLAIM, claim.name, namespace="vision") is None
+
+
+@pytest.mark.parametrize("error", [Unreachable("The connection timed out."), Refused("You may not look.")])
+def test_a_claim_that_is_over_has_no_problem_any_more(approved, alice, gateway, error):
+    """Its object is looked for as long as the cluster shows one; what goes wrong there troubles nobody."""
+    claim = approved()
+    release(claim=claim, by=alice)
+    Claim.objects.get(pk=claim.pk).advance(ClaimState.RELEASED, why="nothing was there yet")
+    claim.refresh_from_db()
+    gateway.fail(error)
+    with suppress(Unreachable):  # which the task tries again
+        delivery.remove(str(claim.pk))
+    assert gateway.calls  # it was looked for
+    after = Claim.objects.get(pk=claim.pk)
+    assert (after.state, after.problem, after.version) == (ClaimState.RELEASED, "", claim.version)
 
 
 def test_the_sweep_does_not_ask_for_ever_about_what_pods_still_use(approved, alice, gateway, fra):

@@ -9,9 +9,10 @@ from django.urls import reverse
 from django.utils import timezone
 
 from claims.models import Allocation
+from claims.services import approve, deny
 from claims.states import FINAL, ClaimState
 from inventory.models import Device, Pod, ResourceClaim, ResourceSlice
-from tests.factories import make_claim
+from tests.factories import make_allocation, make_claim
 
 pytestmark = pytest.mark.django_db
 
@@ -22,10 +23,12 @@ def claim(vision, fra, train, alice):
 
 
 @pytest.fixture
-def held(claim):
-    """The claim holds a healthy device, by a pod."""
-    claim.advance(ClaimState.APPROVED, why="ok")
-    claim.advance(ClaimState.ALLOCATED, why="a pod came", expires_at=timezone.now() + timedelta(days=3))
+def held(vision, fra, train, alice):
+    """A claim that holds a healthy device, by a pod, for three days."""
+    claim = make_claim(
+        vision, by=alice, cluster=fra, name="sam2", object_uid="rc-1", state=ClaimState.ALLOCATED, held=False,
+        duration=timedelta(days=3),
+    )  # fmt: skip
     hold(claim, "gpu-0")
     return claim
 
@@ -44,16 +47,7 @@ def hold(claim, *names):
     for name in names:
         where = {"driver": "d", "pool": "node-a", "node_name": "node-a", "uuid": f"GPU-{name}"}
         Device.objects.create(cluster=claim.cluster, slice=piece, name=name, held_by=seen, **where)
-        Allocation.objects.create(
-            claim=claim,
-            object_uid="rc-1",
-            object_name=claim.name,
-            request="gpu",
-            device=name,
-            product="NVIDIA H100",
-            started_at=at,
-            **where,
-        )
+        make_allocation(claim, at, device=name, product="NVIDIA H100", **where)
 
 
 def detail(claim):
@@ -181,10 +175,10 @@ def test_polling_answers_304_until_something_moves(client, alice, held):
     assert client.get(live(held), headers=tag).status_code == 200
 
 
-def test_polling_sees_a_transition_and_tells_it_once(client, alice, claim):
+def test_polling_sees_a_transition_and_tells_it_once(client, alice, lena, claim):
     client.force_login(alice)
     tag = {"If-None-Match": client.get(live(claim))["ETag"]}
-    claim.advance(ClaimState.APPROVED, why="ok")
+    approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
     moved = client.get(live(claim) + "?seen=requested", headers=tag)
     assert 'id="claim-said"' in moved.text
     assert 'id="claim-said"' not in client.get(live(claim) + "?seen=approved").text
@@ -238,19 +232,19 @@ def test_the_page_says_how_old_it_is(client, alice, claim):
     assert "6 min" in page
 
 
-def test_use_and_cost_come_without_a_reload_once_the_claim_is_approved(client, alice, claim):
+def test_use_and_cost_come_without_a_reload_once_the_claim_is_approved(client, alice, lena, claim):
     client.force_login(alice)
     usage = f'hx-get="{reverse("usage:claim_fragment", args=[claim.pk])}" hx-trigger="'
     assert f'{usage}claim-moved from:body"' in client.get(detail(claim)).text  # waits, and loads nothing yet
     assert "HX-Trigger" not in client.get(live(claim) + "?seen=requested")
-    claim.advance(ClaimState.APPROVED, why="ok")
+    approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
     assert client.get(live(claim) + "?seen=requested")["HX-Trigger"] == "claim-moved"
     assert "HX-Trigger" not in client.get(live(claim) + "?seen=approved")
     assert f'{usage}load, claim-moved from:body"' in client.get(detail(claim)).text
 
 
-def test_a_request_that_was_refused_loads_no_use_and_cost(client, alice, claim):
-    claim.advance(ClaimState.DENIED, why="no")
+def test_a_request_that_was_refused_loads_no_use_and_cost(client, alice, lena, claim):
+    deny(claim=claim, by=lena, reason="no")
     client.force_login(alice)
     assert 'hx-trigger="load' not in client.get(detail(claim)).text
     assert "HX-Trigger" not in client.get(live(claim) + "?seen=requested")

@@ -1,12 +1,14 @@
 """The manifests on the page of a claim, with tabs, options, checks and files."""
 
 import ast
+from html import unescape
 
 import pytest
 import yaml
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
+from django.utils.html import strip_tags
 
 from claims.models import Delivery
 from claims.states import ClaimState
@@ -231,9 +233,11 @@ def test_a_file_has_the_name_and_the_text_that_the_page_shows(client, shown, cla
     ending = {"kubectl": "sh", "notebook": "py", "jupyterhub-config": "py"}.get(key, "yaml")
     assert answer.headers["Content-Disposition"] == f'attachment; filename="sam2-{key}.{ending}"'
     if ending == "py":
-        ast.parse(answer.text)
+        assert ast.parse(answer.text).body
     if ending == "yaml":
-        assert list(yaml.safe_load_all(answer.text))
+        assert all(yaml.safe_load_all(answer.text))
+    page = client.get(part(claim, key)).text
+    assert answer.text.strip() in unescape(strip_tags(page))
 
 
 @pytest.mark.parametrize("name", ["snippet", "snippet_file"])
@@ -252,6 +256,7 @@ def test_an_unknown_snippet_an_outsider_and_a_post_get_nothing(client, alice, ev
 
 def test_a_claim_that_is_over_offers_nothing(vision, fra, alice, shown, fleet):
     over = make_claim(vision, by=alice, cluster=fra, name="over", state=ClaimState.RELEASED)
+    assert 'id="snippets"' in shown()
     assert 'id="snippets"' not in shown(of=over)
 
 

@@ -40,7 +40,9 @@ def test_only_claims_templates_and_quotas_are_written():
 
 @pytest.mark.parametrize("text", [manifest(), manifest(read_only=True)])
 def test_nothing_is_granted_that_would_be_too_much(text):
-    for permission in granted(text):
+    permissions_of_text = list(granted(text))
+    assert permissions_of_text
+    for permission in permissions_of_text:
         assert "*" not in (permission.verb, permission.resource, permission.group)
         assert "/" not in permission.resource  # status, binding and driver belong to others
         assert permission.resource not in {"secrets", "serviceaccounts", "clusterroles"}

@@ -24,6 +24,7 @@ from cluster.kinds import (
 from cluster.kube import KubeGateway
 from cluster.protocol import Manifest
 from cluster.rbac import permissions
+from tests import patience
 from tests.controlplane.client import eventually
 from tests.controlplane.harness import ControlPlane
 
@@ -114,7 +115,9 @@ def test_a_restarted_api_server_is_found_again_and_a_watch_goes_on(controlplane,
     version = next(portal.list(RESOURCE_CLAIM, namespace="vision")).resource_version
     assert int(version) > int(before)
     portal.delete(RESOURCE_CLAIM, "after-restart", namespace="vision")
-    events = portal.watch(RESOURCE_CLAIM, resource_version=version, seconds=50, namespace="vision")
+    events = portal.watch(
+        RESOURCE_CLAIM, resource_version=version, seconds=int(patience.PROGRAM_READY), namespace="vision"
+    )
     event = next(events)
     events.close()
     assert (event.type, event.object["metadata"]["uid"]) == ("DELETED", made["metadata"]["uid"])
@@ -126,14 +129,14 @@ def test_an_api_server_that_dies_ends_a_watch(controlplane, portal):
 
     def watch() -> None:
         try:
-            list(portal.watch(NODE, resource_version=version, seconds=60))
+            list(portal.watch(NODE, resource_version=version, seconds=int(patience.PROGRAM_READY)))
         except Unreachable as problem:
             problems.append(problem)
 
     watching = threading.Thread(target=watch)
     watching.start()
     controlplane.pause("kube-apiserver")
-    watching.join(90)
+    watching.join(patience.PROGRAM_READY)
     assert not watching.is_alive()
     with pytest.raises(Unreachable, match="refuses connections"):
         portal.get(NODE, "h100-a")
@@ -149,7 +152,7 @@ def test_a_watch_from_before_a_restart_and_compaction_has_expired(controlplane, 
     controlplane.compact()
     controlplane.restart("kube-apiserver")
     with pytest.raises(Expired):
-        list(portal.watch(RESOURCE_CLAIM, resource_version=old, seconds=5))
+        list(portal.watch(RESOURCE_CLAIM, resource_version=old, seconds=int(patience.EVENT)))
 
 
 def test_a_listing_that_is_overtaken_by_a_compaction_has_expired(controlplane, portal):

@@ -1,5 +1,6 @@
 """Credentials are read, kept and used, and appear nowhere."""
 
+import base64
 import logging
 import pickle
 import socket
@@ -7,6 +8,7 @@ import traceback
 from types import TracebackType
 
 import pytest
+import yaml
 from cryptography.fernet import Fernet
 
 from cluster.connect import connect, forget
@@ -126,6 +128,27 @@ def test_no_error_of_a_damaged_kubeconfig_quotes_it(text):
     assert TOKEN not in problem.value.message
     assert TOKEN not in "".join(traceback.format_exception(problem.value))
     assert problem.value.__context__ is None
+
+
+@pytest.mark.parametrize("data", [f"%{TOKEN}", base64.b64encode(f"{TOKEN}\xff".encode("latin-1")).decode()])
+def test_no_error_of_a_damaged_certificate_holds_its_text(data):
+    """Neither of what is no base64 nor of what is base64 of something else than a PEM text."""
+    user = {"client-certificate-data": data, "client-key-data": data}
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "fra", "cluster": {"server": "https://cluster.example:6443"}}],
+        "users": [{"name": "portal", "user": user}],
+        "contexts": [{"name": "fra-1", "context": {"cluster": "fra", "user": "portal"}}],
+        "current-context": "fra-1",
+    }
+    with pytest.raises(
+        Invalid, match="client-certificate-data of the kubeconfig is not a PEM text"
+    ) as problem:
+        from_kubeconfig(yaml.safe_dump(document))
+    assert TOKEN not in "".join(traceback.format_exception(problem.value))
+    assert problem.value.__context__ is None
+    assert problem.value.__cause__ is None
 
 
 def test_one_connection_serves_a_process():

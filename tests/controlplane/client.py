@@ -7,6 +7,8 @@ from typing import Any
 
 import httpx
 
+from tests import patience
+
 type Json = dict[str, Any]
 
 PLURALS = {"DeviceClass": "deviceclasses"}
@@ -96,11 +98,9 @@ def path_of(kind: str, namespace: str = "", name: str = "", *, version: str | No
     return f"{root}{inside}/{plural}" + (f"/{name}" if name else "")
 
 
-def eventually[T](ask: Callable[[], T], *, seconds: float = 240, what: str = "it") -> T:
+def eventually[T](ask: Callable[[], T], *, seconds: float = patience.CONTROLLERS, what: str = "it") -> T:
     """
     Return the first true answer; fail with `what` and the last answer when there is none in time.
-
-    It is long: controllers wait up to a minute before they look for a restarted API server, each time anew.
     """
     ends = time.monotonic() + seconds
     while True:

@@ -14,13 +14,13 @@ import httpx
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from tests import patience
 from tests.controlplane import components, machines
 from tests.controlplane.binaries import folder as folder_of_binaries
 from tests.controlplane.client import Client, eventually
 from tests.controlplane.identities import ADMIN, Identity, everybody, kubeconfig, rights, tokens_csv
 from tests.controlplane.process import Program, free_ports
 
-SECONDS_TO_START = 90
 NAMESPACES = ("vision", "speech")
 
 
@@ -87,7 +87,7 @@ class ControlPlane:
         self._populate()
         for name in (components.CONTROLLERS, components.SCHEDULER, components.KWOK):
             self._start(name)
-        eventually(self._machines_ready, seconds=SECONDS_TO_START, what="ready nodes")
+        eventually(self._machines_ready, seconds=patience.PROGRAM_READY, what="ready nodes")
         self.say(f"Kubernetes is ready on {self.server}")
 
     def stop(self) -> None:
@@ -186,7 +186,7 @@ class ControlPlane:
         self.programs[name] = program
 
     def _wait(self, name: str, address: str) -> None:
-        ends = time.monotonic() + SECONDS_TO_START
+        ends = time.monotonic() + patience.PROGRAM_READY
         program = self.programs[name]
         while not self._answers(address):
             if not program.running or time.monotonic() > ends:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import patience
 from tests.controlplane.client import eventually
 from tests.controlplane.harness import ControlPlane, NotReady
 from tests.controlplane.process import Program, free_ports
@@ -129,7 +130,7 @@ def test_by_hand_it_ends_with_a_signal_and_leaves_no_process(controlplane, tmp_p
         "lab-2",
     ]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as running:
-        eventually((tmp_path / "lab-2.ready").exists, seconds=90, what="readiness")
+        eventually((tmp_path / "lab-2.ready").exists, seconds=patience.PROGRAM_READY, what="readiness")
         children = children_of(running.pid)
         running.send_signal(signal.SIGTERM)
         assert running.wait(90) == 0

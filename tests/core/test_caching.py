@@ -21,4 +21,6 @@ def test_what_says_itself_how_long_it_may_be_kept_is_left_alone(client):
 
 
 def test_what_strangers_see_is_nobodys(client):
-    assert "Cache-Control" not in client.get("/api/v1/schema/")
+    answer = client.get("/api/v1/schema/")
+    assert answer.status_code == 200
+    assert "Cache-Control" not in answer

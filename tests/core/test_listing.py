@@ -51,6 +51,8 @@ def test_every_word_of_a_search_must_be_found_somewhere(listed):
 
 def test_a_search_for_a_wildcard_is_a_search_for_that_sign(listed):
     assert listed(q="%") == []
+    make_user("heidi", first_name="50 %")
+    assert listed(q="%") == ["heidi"]
 
 
 def test_a_filter_is_shown_as_a_sentence_with_a_way_out(browse, people, alice):

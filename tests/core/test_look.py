@@ -7,12 +7,21 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_play
 
 from core import assets
 from teams.models import User
+from tests import patience
 from tests.e2e.chromium import ARGUMENTS, executable
 from tests.factories import make_team, make_user
 
 DESK, PHONE, TABLET = (1440, 900), (390, 844), (1024, 768)
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+
+@pytest.fixture(autouse=True)
+def _patient():
+    """What a page shows is waited for, however slow the machine is."""
+    expect.set_options(timeout=patience.PAGE * 1000)
+    yield
+    expect.set_options(timeout=5_000)  # Playwright's own
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +63,7 @@ def window(chromium: Browser, live_server, look, mira):
             [{"name": "sessionid", "value": client.session.session_key, "url": live_server.url}]
         )
         page = context.new_page()
-        page.set_default_timeout(10_000)
+        page.set_default_timeout(patience.PAGE * 1000)
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
         return page

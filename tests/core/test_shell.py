@@ -76,6 +76,8 @@ def test_a_cluster_that_refuses_what_is_optional_is_not_stale(browse, alice):
         Freshness.objects.create(cluster=cluster, resource=resource, seen_at=timezone.now())
     Freshness.objects.create(cluster=cluster, resource="nodes", error="nodes may not be listed", failures=9)
     assert not browse(alice).get(ME).context["shell"].is_stale
+    Freshness.objects.filter(resource=OF_DEVICES[0]).update(seen_at=timezone.now() - timedelta(minutes=6))
+    assert browse(alice).get(ME).context["shell"].is_stale
 
 
 @pytest.mark.parametrize("simulated", [True, False])

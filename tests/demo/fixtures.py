@@ -16,13 +16,24 @@ import pytest
 import pytest_socket
 from django.test import override_settings
 
-from tests import patience, postgres
-from tests.demo.running import RunningDemo
+from tests import postgres
+from tests.demo.running import RunningDemo, free_port
 
 
 class Told(NamedTuple):
     home: Path  # DEMO_HOME
     database: str  # its name, on the server of the tests
+
+    def copy(self, home: Path, database: str) -> RunningDemo:
+        """Return a demo, not started yet, that goes on in copies of the folder and of the database."""
+        shutil.copytree(self.home, home)
+        # Its simulator would take the port of last time, which another copy may hold.
+        clusters = home / "sim" / "clusters"
+        old, new = (clusters / "port").read_text(), str(free_port())
+        for file in (clusters / "port", *clusters.glob("*.kubeconfig")):
+            file.write_text(file.read_text().replace(old, new))
+        postgres.clone(self.database, database)
+        return RunningDemo(home, "sim", DATABASE_URL=postgres.url(database))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -54,7 +65,7 @@ def _tell(told: Told) -> None:
     with postgres.connect() as server:
         server.execute(f'CREATE DATABASE "{told.database}"')
     demo = RunningDemo(told.home, "sim", DATABASE_URL=postgres.url(told.database))
-    demo.start(patience.DEMO_READY)
+    demo.start()
     assert demo.stop() == []
     with postgres.connect() as server:
         server.execute(f'ALTER DATABASE "{told.database}" ALLOW_CONNECTIONS false')

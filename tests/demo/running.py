@@ -1,15 +1,22 @@
 """A running demo for browser tests: the processes of `make demo`, in a folder and on a port of their own."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
+from typing import Self
 
+import httpx
 import psutil
+
+from tests import patience
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -26,7 +33,7 @@ class RunningDemo:
         clean = {
             k: v
             for k, v in os.environ.items()
-            if k not in {"DATABASE_URL", "REDIS_URL", "DJANGO_SETTINGS_MODULE"}
+            if k not in {"DATABASE_URL", "REDIS_URL", "DJANGO_SETTINGS_MODULE", "PYTHONDONTWRITEBYTECODE"}
         }
         self.environment = {
             **clean,
@@ -37,7 +44,7 @@ class RunningDemo:
             **environment,
         }
 
-    def start(self, seconds: float, until: str = "Dragoman is ready") -> None:
+    def start(self, until: str = "Dragoman is ready") -> None:
         """Start it, and return when a line says `until`."""
         self.lines = []
         self.process = subprocess.Popen(
@@ -50,7 +57,7 @@ class RunningDemo:
         )
         self.reader = Thread(target=self._read, daemon=True)
         self.reader.start()
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + patience.DEMO_READY
         while not any(until in line for line in self.lines):
             if self.process.poll() is not None or time.monotonic() > deadline:
                 self.stop()
@@ -62,6 +69,13 @@ class RunningDemo:
         with self.process.stdout as lines:
             for line in lines:
                 self.lines.append(line)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Leave nothing behind, whatever a test has come to."""
+        self.stop()
 
     def family(self) -> list[psutil.Process]:
         """Every process that the demo has started, itself included."""
@@ -76,12 +90,23 @@ class RunningDemo:
         family = self.family()
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
-            self.process.wait(60)
+            self.process.wait(patience.EXIT)
         _gone, alive = psutil.wait_procs(family, timeout=3)
         for process in alive:
             process.kill()
         self.reader.join(5)
         return alive
+
+    @contextmanager
+    def client(self, name: str) -> Iterator[httpx.Client]:
+        """Yield a client that has signed in as a browser does."""
+        with httpx.Client(base_url=self.url, follow_redirects=True, timeout=patience.PAGE) as client:
+            form = client.get("/accounts/login/").text
+            csrf = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', form)
+            assert csrf is not None, form
+            said = {"csrfmiddlewaretoken": csrf[1], "login": name, "password": "demo"}
+            client.post("/accounts/login/", data=said)
+            yield client
 
     def kubeconfig(self, user: str, cluster: str = "fra-1") -> str:
         return (self.home / self.cluster / "clusters" / f"{cluster}.{user}.kubeconfig").read_text()

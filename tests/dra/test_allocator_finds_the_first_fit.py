@@ -39,6 +39,20 @@ def test_what_is_not_there_is_not_given():
     assert given(picture([resource_slice(devices=[gpu(0)], slices=2)]), spec(exactly())) is None
 
 
+@pytest.mark.parametrize(
+    "wish",
+    [
+        spec(exactly(32)),
+        spec(exactly(20), exactly(12, name="more")),
+        spec(exactly(0, allocationMode="All")),
+    ],
+)
+def test_one_claim_gets_as_many_devices_as_one_can_hold(wish):
+    """32; of 33 see below."""
+    (names,) = given(picture([resource_slice(devices=[gpu(number) for number in range(32)])]), wish)
+    assert len(names) == 32
+
+
 def test_a_selector_narrows_the_choice():
     slices = [resource_slice(devices=[gpu(0), gpu(1, product="NVIDIA L40S")])]
     wish = 'device.attributes["gpu.nvidia.com"].productName == "NVIDIA L40S"'

@@ -167,6 +167,15 @@ def test_each_step_shows_the_devices_it_drops_and_why():
         dropped(seen, wish, 7)
 
 
+def test_devices_dropped_before_an_unknown_class_is_reached_are_shown():
+    seen = picture([resource_slice(devices=[gpu(0)])])
+    unknown = exactly(1, name="other")
+    unknown["exactly"]["deviceClassName"] = "nobody.example.com"
+    wish = spec(exactly(1, "false"), unknown)
+    assert preview(seen, wish).steps[2].dropped == 1
+    assert dropped(seen, wish, 2).total == 1
+
+
 def test_devices_are_shown_a_page_at_a_time():
     seen, wish = (
         picture([resource_slice(devices=[gpu(number) for number in range(9)])]),

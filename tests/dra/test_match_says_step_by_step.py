@@ -88,8 +88,9 @@ def test_steps_name_their_request():
 def test_the_first_thing_in_the_way_is_said_with_numbers(wish, claims, reason, said):
     seen = preview(cluster(), wish, claims)
     assert seen.reason == reason
-    assert said in seen.problem
     assert seen.fits == (reason == Reason.NONE)
+    assert said in seen.problem
+    assert bool(seen.problem) == bool(said)
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,30 @@ TEXTS = ["image", "weights_image", "request", "priority", "weights_claim", "cuda
 HOSTILE = st.text(st.sampled_from("ab\n\r\t\"'`$(){}[]#:&*!|>%@\\ é;,=/-._0"), min_size=1, max_size=20)
 
 
+@pytest.mark.parametrize(
+    ("field", "good", "among"),
+    [
+        ("image", "registry.example/own:1", "="),
+        ("weights_image", "registry.example/weights:1", "="),
+        ("request", "gpu", "="),
+        ("priority", "high", "="),
+        ("weights_claim", "models", "="),
+        ("cuda", "12.9", "="),
+        ("tolerate", "nvidia.com/gpu=present:NoSchedule", "@"),
+        ("capacity", "karpenter.sh/capacity-type=spot", "@"),
+    ],
+)
+def test_one_character_that_could_break_out_is_enough_to_be_refused(field, good, among):
+    def options(text):
+        return Options(**{field: (text,) if field == "tolerate" else text})
+
+    assert options(good)
+    for character in f"\n\r\t\"'`$(){{}}[]#&*!|>%\\ é;,{among}":
+        for text in (character + good, f"{good[0]}{character}{good[1:]}", good + character):
+            with pytest.raises(ValueError, match=r"\.$"):
+                options(text)
+
+
 @given(text=HOSTILE, field=st.sampled_from(TEXTS))
 def test_what_could_break_out_is_refused(text, field):
     try:

@@ -1,12 +1,10 @@
-"""A browser, and people who sit in front of it."""
-
-import shutil
+"""A browser, a running demo, and people who sit in front of them."""
 
 import pytest
 import pytest_socket
 from playwright.sync_api import expect, sync_playwright
 
-from tests import patience, postgres
+from tests import postgres
 from tests.demo.running import RunningDemo
 from tests.e2e.chromium import ARGUMENTS, executable
 from tests.e2e.person import WAIT, Person
@@ -20,7 +18,7 @@ def _patient():
     expect.set_options(timeout=5_000)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser():
     pytest_socket.enable_socket()
     with sync_playwright() as playwright:
@@ -29,15 +27,19 @@ def browser():
         chromium.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def simulated(told, tmp_path_factory):
-    """`make demo`, once for the browser tests of a file that make no claim about Kubernetes."""
+    """
+    `make demo`, one for all browser tests that make no claim about Kubernetes.
+
+    A test leaves the story as it found it: it makes claims of its own, which are given back when it ends, and
+    what it changes otherwise is named by no other test.
+    """
     pytest_socket.enable_socket()
-    home, database = tmp_path_factory.mktemp("demo") / "home", postgres.own("simulated")
-    shutil.copytree(told.home, home)
-    postgres.clone(told.database, database)
-    demo = RunningDemo(home, "sim", DATABASE_URL=postgres.url(database))
-    demo.start(patience.DEMO_READY)
+    database = postgres.own("simulated")
+    demo = told.copy(tmp_path_factory.mktemp("demo") / "home", database)
+    demo.environment["DJANGO_SETTINGS_MODULE"] = "tests.demo.settings"
+    demo.start()
     yield demo
     assert demo.stop() == []
     postgres.drop(database)
@@ -48,20 +50,37 @@ def real(controlplane_ready, tmp_path_factory):
     """`make demo CLUSTER=real`."""
     pytest_socket.enable_socket()
     demo = RunningDemo(tmp_path_factory.mktemp("demo"), "real")
-    demo.start(patience.DEMO_READY)
+    demo.start()
     yield demo
     assert demo.stop() == []
 
 
+@pytest.fixture(scope="package")
+def signed_in(simulated, browser):
+    """Return a function that gives the cookies of somebody who has signed in, once for all tests."""
+    cookies = {}
+
+    def of(name):
+        if name not in cookies:
+            person = Person(browser, simulated.url, name).sign_in()
+            cookies[name] = person.context.storage_state()
+            person.leaves()
+        return cookies[name]
+
+    return of
+
+
 @pytest.fixture
-def people(simulated, browser):
-    """Return a function that seats somebody of the demo at a browser of their own."""
+def people(simulated, browser, signed_in):
+    """Return a function that seats somebody of the demo, signed in, at a browser of their own."""
     seated = []
 
     def seat(name, **options):
-        seated.append(Person(browser, simulated.url, name, **options).sign_in())
+        seated.append(Person(browser, simulated.url, name, storage_state=signed_in(name), **options))
         return seated[-1]
 
     yield seat
+    for person in seated:
+        person.gives_back()
     for person in seated:
         person.leaves()

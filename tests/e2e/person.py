@@ -9,9 +9,13 @@ from urllib.parse import urlsplit
 import yaml
 from playwright.sync_api import Browser, Page, Response, expect
 
+from claims.states import HOLDING, ClaimState
+from tests import patience
+from tests.controlplane.client import eventually
+
 # What htmx says where somebody leaves a page while it fetches something; what fails is said otherwise.
 LEFT = ("htmx:sendAbort", "htmx:afterRequest")
-WAIT = 60_000  # milliseconds for what a person waits for without reloading
+WAIT = patience.PAGE * 1000  # as Playwright counts, in milliseconds
 
 
 def _answers_a_request(response: Response) -> bool:
@@ -24,6 +28,7 @@ class Person:
         self.context = browser.new_context(base_url=url, viewport={"width": 1440, "height": 900}, **options)
         self.context.set_default_timeout(WAIT)
         self.page: Page = self.context.new_page()
+        self.asked: list[str] = []  # names of the claims that `gives_back` ends
         self.errors: list[str] = []
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
         self.page.on("console", self._hear)
@@ -53,17 +58,18 @@ class Person:
             self.page.get_by_label("Pods at once").fill(str(template))
         self.page.get_by_label("Claim name").fill(name)
         self.page.get_by_label("Purpose").fill(reason)
+        self.asked.append(name)
         with self.page.expect_response(_answers_a_request):
             self.page.get_by_role("button", name="Send request").click()
 
     def open_claim(self, name: str) -> None:
-        self.page.goto("/claims/")
+        self.page.goto(f"/claims/?q={name}")
         self.page.get_by_role("link", name=name, exact=True).click()
         expect(self.page.get_by_role("heading", level=1, name=name)).to_be_visible()
 
     def sees_state(self, text: str) -> None:
         """The badge says so, without a reload."""
-        expect(self.page.locator("h1 + .dg-badge")).to_have_text(re.compile(text), timeout=WAIT)
+        expect(self.page.locator("h1 + .dg-badge")).to_have_text(re.compile(text))
 
     def snippet(self, title: str) -> dict:
         """Return what the tab of that title shows, as its reader would paste it."""
@@ -93,6 +99,25 @@ class Person:
     def release(self) -> None:
         self.page.get_by_role("link", name="Release…").click()
         self.page.get_by_role("button", name=re.compile("^Release ")).click()
+
+    def gives_back(self) -> None:
+        """Withdraw or release what was asked for, and wait until nothing of it counts against a quota."""
+        for claim in self._held():
+            end = "withdraw" if claim["state"] == ClaimState.REQUESTED else "release"
+            if claim["state"] != ClaimState.RELEASING:
+                token = next(one["value"] for one in self.context.cookies() if one["name"] == "csrftoken")
+                address = f"/api/v1/claims/{claim['id']}/{end}/"
+                answer = self.context.request.post(address, data={}, headers={"X-CSRFToken": token})
+                assert answer.ok, answer.text()
+        eventually(lambda: not self._held(), seconds=patience.PAGE, what=f"the end of {self.asked}")
+
+    def _held(self) -> list[dict[str, Any]]:
+        if not self.asked:
+            return []
+        states = "&".join(f"state={state}" for state in HOLDING)
+        answer = self.context.request.get(f"/api/v1/claims/?limit=500&{states}")
+        assert answer.ok, answer.text()
+        return [claim for claim in answer.json()["results"] if claim["name"] in self.asked]
 
     def leaves(self) -> None:
         self.context.close()

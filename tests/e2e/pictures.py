@@ -46,7 +46,7 @@ def main(folder: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="dragoman-pictures-") as home:
         Path(home).chmod(0o755)  # the embedded PostgreSQL runs as another user when root takes the pictures
         demo = RunningDemo(Path(home), "sim")
-        demo.start(180)
+        demo.start()
         try:
             with sync_playwright() as playwright:
                 browser = playwright.chromium.launch(executable_path=executable(), args=ARGUMENTS)

@@ -27,7 +27,6 @@ def test_a_question_is_answered_before_it_is_decided(people):
     aylin.page.reload()
     expect(aylin.page.get_by_text("No, the batch does not fit.")).to_be_visible()
     aylin.approve("asked-about")
-    mira.release()
 
 
 def test_less_is_given_than_was_asked_for(people):
@@ -40,7 +39,6 @@ def test_less_is_given_than_was_asked_for(people):
     aylin.page.get_by_role("button", name="Approve with these changes").click()
     history = mira.page.locator("#claim-side")
     expect(history.get_by_text("Approved with changes: 2 → 1 device.")).to_be_visible()
-    mira.release()
 
 
 def test_several_are_decided_at_once(people):
@@ -78,7 +76,6 @@ def test_a_member_decides_while_the_lead_is_away(people):
     jonas.approve("while-away")
     history = mira.page.locator("#claim-side")
     expect(history.get_by_text(re.compile("Approved. For "))).to_be_visible()
-    mira.release()
     aylin.page.get_by_role("button", name="End it").first.click()
     expect(aylin.page.get_by_text("Nobody stands in for you")).to_be_visible()
 

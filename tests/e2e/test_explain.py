@@ -8,7 +8,6 @@ from playwright.sync_api import expect
 from cluster.connect import connect
 from cluster.credentials import from_kubeconfig, seal
 from cluster.kinds import POD
-from tests.e2e.person import WAIT, Person
 
 pytestmark = pytest.mark.browser
 
@@ -19,8 +18,8 @@ def alice(simulated):
     return connect(seal(from_kubeconfig(simulated.kubeconfig("people"))))
 
 
-def test_a_page_says_why_a_pod_waits_and_who_can_do_what(simulated, browser, alice):
-    mira = Person(browser, simulated.url, "engineer").sign_in()
+def test_a_page_says_why_a_pod_waits_and_who_can_do_what(people, alice):
+    mira = people("engineer")
     mira.ask("slice-10g", "why-not")
     mira.sees_state("Waiting for a pod")  # the profile needs nobody's approval
     panel = mira.page.locator("#claim-explain")
@@ -30,29 +29,22 @@ def test_a_page_says_why_a_pod_waits_and_who_can_do_what(simulated, browser, ali
     name = pod["metadata"]["name"]
     pod["spec"]["nodeSelector"] = {"nobody": "has-this"}
     alice.create(POD, pod)
-    expect(panel.get_by_text("Waits for the scheduler")).to_be_visible(timeout=WAIT)
-    expect(panel.get_by_text("The pod wants other nodes").first).to_be_visible(timeout=WAIT)
+    expect(panel.get_by_text("Waits for the scheduler")).to_be_visible()
+    expect(panel.get_by_text("The pod wants other nodes").first).to_be_visible()
     expect(panel.get_by_text(re.compile("the claim fits on|portal's picture")).first).to_be_visible()
     now = mira.page.locator(".dg-chain [aria-current='step']")
     expect(now).to_contain_text("Scheduler")
 
-    plain = Person(browser, simulated.url, "engineer", java_script_enabled=False)
-    plain.page.goto("/accounts/login/")
-    plain.page.get_by_label("User name or email address").fill("engineer")
-    plain.page.get_by_label("Password").fill("demo")
-    plain.page.get_by_role("button", name="Sign in").click()
+    plain = people("engineer", java_script_enabled=False)
     plain.page.goto(mira.page.url)
     expect(plain.page.locator("#claim-explain")).to_contain_text("The scheduler says:")
-    plain.leaves()
 
     alice.delete(POD, name, namespace="vision")
-    expect(panel.get_by_text("Waits for the scheduler")).to_have_count(0, timeout=WAIT)
+    expect(panel.get_by_text("Waits for the scheduler")).to_have_count(0)
     del pod["spec"]["nodeSelector"]
     pod["spec"]["resourceClaims"].append({"name": "data", "resourceClaimName": "not-there"})
     alice.create(POD, pod)
-    expect(panel.get_by_text("Names a claim that is missing")).to_be_visible(timeout=WAIT)
+    expect(panel.get_by_text("Names a claim that is missing")).to_be_visible()
     expect(mira.page.get_by_text("You act next.")).to_be_visible()
 
     alice.delete(POD, name, namespace="vision")
-    mira.release()
-    mira.leaves()

@@ -6,17 +6,13 @@ import pytest
 import yaml
 from playwright.sync_api import expect
 
-from tests.e2e.person import WAIT, Person
-
 pytestmark = pytest.mark.browser
 
 
 @pytest.fixture
-def page(simulated, browser):
+def page(people):
     """The page of an admin."""
-    admin = Person(browser, simulated.url, "admin").sign_in()
-    yield admin.page
-    admin.leaves()
+    return people("admin").page
 
 
 def test_a_catalogue_is_changed_by_its_own_file_after_the_difference_was_seen(page):
@@ -26,17 +22,17 @@ def test_a_catalogue_is_changed_by_its_own_file_after_the_difference_was_seen(pa
         page.get_by_role("link", name="Export", exact=True).click()
     written = download.value.path().read_text()
     profiles = list(yaml.safe_load_all(written))
-    (profile,) = [one for one in profiles if one["slug"] == "small-16g"]
-    profile["title"] = "Small, 16 GB, from a file"
+    (profile,) = [one for one in profiles if one["slug"] == "slice-40g"]
+    profile["title"] = "Slice, 40 GB, from a file"
 
     page.goto("/profiles/import/")
     page.get_by_label("… or its text").fill(yaml.safe_dump_all(profiles, sort_keys=False))
     page.get_by_role("button", name="Show what changes").click()
-    expect(page.get_by_role("heading", name="1 profile changes")).to_be_visible(timeout=WAIT)
-    expect(page.get_by_role("row", name=re.compile("^title"))).to_contain_text("Small, 16 GB, from a file")
+    expect(page.get_by_role("heading", name="1 profile changes")).to_be_visible()
+    expect(page.get_by_role("row", name=re.compile("^title"))).to_contain_text("Slice, 40 GB, from a file")
     page.get_by_role("button", name="Change 1 profile").click()
-    expect(page.get_by_text("1 profile is as in the file now.")).to_be_visible(timeout=WAIT)
-    expect(page.get_by_role("row", name=re.compile("Small, 16 GB, from a file"))).to_be_visible()
+    expect(page.get_by_text("1 profile is as in the file now.")).to_be_visible()
+    expect(page.get_by_role("row", name=re.compile("Slice, 40 GB, from a file"))).to_be_visible()
 
 
 def test_policies_are_chosen_and_downloaded(page):

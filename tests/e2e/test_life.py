@@ -6,8 +6,6 @@ from datetime import datetime, timedelta
 import pytest
 from playwright.sync_api import expect
 
-from tests.e2e.person import WAIT
-
 pytestmark = pytest.mark.browser
 
 
@@ -27,52 +25,61 @@ def end_of(person):
     return figure.get_attribute("datetime")
 
 
+def asks_for_three_days(person, reason):
+    dialog = chooses(person, "Extend…")
+    dialog.get_by_role("radio", name=re.compile("^3 d ")).check()
+    dialog.get_by_label(re.compile("^Reason")).fill(reason)
+    dialog.get_by_role("button", name="Extend").click()
+    expect(person.page.get_by_text("Nobody has decided yet")).to_be_visible()
+
+
 def test_an_engineer_extends_a_claim_at_once(people):
     mira = people("engineer")
-    mira.open_claim("notebook-mira")
+    mira.ask("notebook-24g", "kept-longer")
+    mira.sees_state("Waiting for a pod")
     before = end_of(mira)
     dialog = chooses(mira, "Extend…")
     expect(dialog.get_by_text(re.compile("at once"))).not_to_have_count(0)
     dialog.get_by_role("radio", name=re.compile("^4 h ")).check()
     dialog.get_by_role("button", name="Extend").click()
-    expect(mira.page.get_by_text(re.compile("notebook-mira now ends on"))).to_be_visible()
+    expect(mira.page.get_by_text(re.compile("kept-longer now ends on"))).to_be_visible()
     assert end_of(mira) > before
     expect(mira.page.locator("#claim-side").get_by_text(re.compile("Extended by 4 h"))).to_be_visible()
 
 
 def test_a_longer_extension_waits_for_a_lead_and_the_page_follows(people):
     mira, aylin = people("engineer"), people("lead")
-    mira.open_claim("sam2-finetune")
+    mira.ask("train-80g", "two-epochs")
+    aylin.approve("two-epochs")
+    mira.sees_state("Waiting for a pod")
     before = end_of(mira)
-    mira.page.get_by_role("button", name="Do not ask any more").click()  # of what the demo asked for
+    asks_for_three_days(mira, "One more epoch.")
+    mira.page.get_by_role("button", name="Do not ask any more").click()
     expect(mira.page.get_by_text("Nobody has decided yet")).to_have_count(0)
-    dialog = chooses(mira, "Extend…")
-    dialog.get_by_role("radio", name=re.compile("^3 d ")).check()
-    dialog.get_by_label(re.compile("^Reason")).fill("Two more epochs.")
-    dialog.get_by_role("button", name="Extend").click()
-    expect(mira.page.get_by_text("Nobody has decided yet")).to_be_visible()
+    asks_for_three_days(mira, "Two more epochs.")
     assert end_of(mira) == before
 
-    aylin.open_claim("sam2-finetune")
+    aylin.open_claim("two-epochs")
     aylin.page.get_by_role("link", name="Nobody has decided yet").click()
     expect(aylin.page.get_by_text("Two more epochs.").first).to_be_visible()
     aylin.page.get_by_role("button", name=re.compile("^Approve")).click()
-    expect(aylin.page.get_by_text("sam2-finetune may be kept longer.")).to_be_visible()
+    expect(aylin.page.get_by_text("two-epochs may be kept longer.")).to_be_visible()
 
-    expect(mira.page.get_by_text("Nobody has decided yet")).to_have_count(0, timeout=WAIT)  # without a reload
+    expect(mira.page.get_by_text("Nobody has decided yet")).to_have_count(0)  # without a reload
     assert end_of(mira) > before
 
 
 def test_a_claim_is_shortened_and_the_toast_takes_it_back(people):
     mira = people("engineer")
-    mira.open_claim("sam2-finetune")
+    mira.ask("notebook-24g", "given-back-early")
+    mira.sees_state("Waiting for a pod")
     before = end_of(mira)
     dialog = chooses(mira, "Shorten…")
     field = dialog.get_by_label("New end")
     earlier = datetime.fromisoformat(field.input_value()) - timedelta(hours=6)
     field.fill(earlier.strftime("%Y-%m-%dT%H:%M"))
     dialog.get_by_role("button", name="Shorten").click()
-    expect(mira.page.get_by_text(re.compile("sam2-finetune now ends on"))).to_be_visible()
+    expect(mira.page.get_by_text(re.compile("given-back-early now ends on"))).to_be_visible()
     assert end_of(mira) < before
     mira.page.get_by_role("button", name="Undo").click()
     expect(mira.page.get_by_text(re.compile("ends on .* again"))).to_be_visible()
@@ -81,13 +88,14 @@ def test_a_claim_is_shortened_and_the_toast_takes_it_back(people):
 
 def test_a_claim_is_handed_over_and_taken_back(people):
     mira = people("engineer")
-    mira.open_claim("notebook-mira")
+    mira.ask("notebook-24g", "handed-over")
+    mira.sees_state("Waiting for a pod")
     dialog = chooses(mira, "Hand over…")
     choice = dialog.get_by_label("New owner")
     heir = choice.locator("option").nth(1).inner_text()
     choice.select_option(label=heir)
     dialog.get_by_role("button", name="Hand over").click()
-    expect(mira.page.get_by_text(f"notebook-mira is {heir}'s now.")).to_be_visible()
+    expect(mira.page.get_by_text(f"handed-over is {heir}'s now.")).to_be_visible()
     expect(mira.page.get_by_role("link", name="Release…")).to_have_count(0)
     mira.page.get_by_role("button", name="Undo").click()
     expect(mira.page.get_by_role("link", name="Release…")).to_be_visible()

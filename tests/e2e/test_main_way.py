@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 from cluster.connect import connect
 from cluster.credentials import from_kubeconfig, seal
 from cluster.kinds import POD, RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE, Kind
-from tests.e2e.person import WAIT, Person
+from tests.e2e.person import Person
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.browser]
 JOB = Kind("batch", "v1", "Job", "jobs", namespaced=True)
@@ -90,7 +90,7 @@ def test_a_template_serves_a_job_of_two_pods(people, alice):
     assert job["spec"]["parallelism"] == 2
     alice.create(JOB, job)
     mira.sees_state("Allocated")
-    expect(mira.page.locator("#claim-devices tbody tr")).to_have_count(2, timeout=WAIT)
+    expect(mira.page.locator("#claim-devices tbody tr")).to_have_count(2)
 
     mira.sees_state("Waiting for a pod")  # the pods of the Job have ended, and with them their claims
     mira.release()

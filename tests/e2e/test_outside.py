@@ -8,7 +8,8 @@ from playwright.sync_api import expect
 from cluster.connect import connect
 from cluster.credentials import from_kubeconfig, seal
 from cluster.kinds import RESOURCE_CLAIM
-from tests.e2e.person import WAIT
+from tests import patience
+from tests.controlplane.client import eventually
 
 pytestmark = pytest.mark.browser
 
@@ -75,16 +76,14 @@ def test_an_admin_adopts_what_somebody_made_by_hand(people, simulated):
     made = kubectl.create(RESOURCE_CLAIM, {"metadata": metadata, "spec": spec})
     ada = people("admin")
 
+    ada.asked.append("made-by-hand")
+    link = ada.page.get_by_role("link", name="made-by-hand", exact=True)
+
     def listed():
         ada.page.goto("/claims/outside/?q=made-by-hand")
-        return ada.page.get_by_role("link", name="made-by-hand", exact=True)
+        return link.count()
 
-    link = listed()
-    for _ in range(30):  # the mirror hears of it within seconds
-        if link.count():
-            break
-        ada.page.wait_for_load_state("networkidle")
-        link = listed()
+    eventually(listed, seconds=patience.PAGE, what="the portal's sight of the claim")
     link.click()
     expect(ada.page.get_by_text("Somebody made it with kubectl or another tool.")).to_be_visible()
     ada.page.get_by_role("link", name="Adopt…").click()
@@ -120,4 +119,4 @@ def test_a_dialog_is_opened_closed_and_confirmed_by_keyboard(people):
     dialog.get_by_label(re.compile("^Reason")).fill("Done by keyboard.")
     mira.page.keyboard.press("Enter")
     mira.sees_state("Releas(ing|ed)")
-    expect(mira.page.get_by_text("Done by keyboard.").first).to_be_visible(timeout=WAIT)
+    expect(mira.page.get_by_text("Done by keyboard.").first).to_be_visible()

@@ -5,8 +5,6 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.e2e.person import WAIT
-
 pytestmark = pytest.mark.browser
 MORE = "/quotas/ask/?team=vision&device_class=mig.nvidia.com&more=3"
 
@@ -17,7 +15,7 @@ def test_the_parts_open_below_their_quota_and_add_up(people):
     row = page.locator("[data-quota='vision/gpu.nvidia.com']")
     row.get_by_role("link", name="How is this computed?").click()
     parts = row.locator("[data-parts]")
-    expect(parts).to_be_visible(timeout=WAIT)
+    expect(parts).to_be_visible()
     counted = [int(one) for one in parts.locator("[data-part]").all_inner_texts()]
     assert sum(counted) == int(parts.locator("[data-sum]").inner_text())
     assert sum(counted) == int(row.get_attribute("data-taken"))
@@ -32,9 +30,7 @@ def test_more_is_asked_for_and_given_for_good(people):
     expect(engineer.get_by_text("You have asked for 3 more.")).to_be_visible()
     address = engineer.url
     admin.goto(address)
-    before, after = (
-        int(one) for one in re.findall(r"\d+", admin.locator("[data-limit]").inner_text(timeout=WAIT))
-    )
+    before, after = (int(one) for one in re.findall(r"\d+", admin.locator("[data-limit]").inner_text()))
     assert after == before + 3
     admin.get_by_role("button", name="Approve", exact=True).click()
     expect(admin.get_by_text("vision has the quota that it asked for.")).to_be_visible()
@@ -47,7 +43,7 @@ def test_a_request_that_does_not_fit_leads_to_asking_for_what_it_lacks(people):
     page = people("engineer").page
     page.goto("/claims/request/?profile=train-80g&cluster=fra-1&devices=30")
     link = page.locator("#panel").get_by_role("link", name=re.compile(r"^Ask for \d+ more gpu.nvidia.com"))
-    lacks = re.search(r"\d+", link.inner_text(timeout=WAIT)).group()
+    lacks = re.search(r"\d+", link.inner_text()).group()
     link.click()
     expect(page.get_by_label("How many more")).to_have_value(lacks)
     expect(page.get_by_role("heading", name="vision: gpu.nvidia.com")).to_be_visible()

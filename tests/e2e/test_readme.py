@@ -1,8 +1,8 @@
 """What the README tells a stranger to do works as it is written there."""
 
 import re
+from typing import Any
 
-import httpx
 import pytest
 
 from tests.demo.running import ROOT
@@ -11,11 +11,8 @@ pytestmark = pytest.mark.browser
 
 
 def token_of(demo, name):
-    """Sign in as a browser does and make a token, which is shown once."""
-    with httpx.Client(base_url=demo.url, follow_redirects=True, timeout=90) as client:
-        form = client.get("/accounts/login/").text
-        csrf = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', form).group(1)
-        client.post("/accounts/login/", data={"csrfmiddlewaretoken": csrf, "login": name, "password": "demo"})
+    """Make a token as a browser does; it is shown once."""
+    with demo.client(name) as client:
         headers = {"X-CSRFToken": client.cookies["csrftoken"], "Referer": demo.url}
         answer = client.post("/api/v1/tokens/", json={"title": "README"}, headers=headers)
         assert answer.status_code == 201, answer.text
@@ -29,10 +26,13 @@ def test_the_notebook_cell_asks_for_a_gpu_and_waits_for_it(simulated, capsys):
     cell = cell.replace("http://127.0.0.1:8000", simulated.url).replace(
         "drg_…", token_of(simulated, "engineer")
     )
-    exec(compile(cell, "README.md", "exec"), {})
+    names: dict[str, Any] = {}
+    exec(compile(cell, "README.md", "exec"), names)
     said = capsys.readouterr().out
     assert said.startswith("provisioned ")
     assert "kind: ResourceClaim" in said
+    claim = f"{names['portal']}/claims/{names['claim']['id']}/"
+    assert names["me"].post(f"{claim}release/").json()["state"] == "releasing"
 
 
 def test_every_picture_of_the_readme_is_there():

@@ -6,24 +6,18 @@ import pytest
 import yaml
 from playwright.sync_api import expect
 
-from tests.e2e.person import Person
-
 pytestmark = pytest.mark.browser
 
 
 @pytest.fixture
-def mira(simulated, browser):
-    person = Person(browser, simulated.url, "engineer", permissions=["clipboard-read", "clipboard-write"])
-    yield person.sign_in()
-    person.leaves()
+def mira(people):
+    return people("engineer", permissions=["clipboard-read", "clipboard-write"])
 
 
 @pytest.fixture
-def plain(simulated, browser):
+def plain(people):
     """Somebody whose browser runs no scripts."""
-    person = Person(browser, simulated.url, "engineer", java_script_enabled=False)
-    yield person.sign_in()
-    person.leaves()
+    return people("engineer", java_script_enabled=False)
 
 
 def code(person):

@@ -48,9 +48,13 @@ def test_the_page_of_the_node_tells_too(client, cut):
 
 
 def test_whole_gpus_say_nothing_of_the_kind(client, cut):
-    whole = Device.objects.get(pool="node-a", name="gpu-0")
-    assert "can still be cut" not in client.get(reverse("inventory:device", args=[whole.pk])).text
-    assert "can still be cut" not in client.get(reverse("inventory:node", args=["fra-1", "node-a"])).text
+    pages = {}
+    for pool in ("node-a", "node-c"):
+        device = Device.objects.get(pool=pool, name="gpu-0")
+        of_device = client.get(reverse("inventory:device", args=[device.pk])).text
+        of_node = client.get(reverse("inventory:node", args=["fra-1", pool])).text
+        pages[pool] = ["can still be cut" in text for text in (of_device, of_node)]
+    assert pages == {"node-a": [False, False], "node-c": [True, True]}
 
 
 def test_two_gpus_cost_as_many_queries_as_one(client, cut, fake, take_turn):

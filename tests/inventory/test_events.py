@@ -109,6 +109,7 @@ def test_only_the_latest_few_are_kept(fra, fake, waiting):
 def test_what_is_no_longer_said_is_forgotten(fra, fake, waiting):
     fake.put(EVENT, event("train"))
     read_events(fra, fake)
+    assert PodEvent.objects.count() == 1
     fake.remove(EVENT, "train.no room.None", namespace="vision")
     later(waiting, minutes=6)
     read_events(fra, fake)
@@ -132,7 +133,8 @@ def test_a_pod_is_asked_about_again_after_a_pause_that_grows(fra, fake, waiting)
 
 
 @pytest.mark.parametrize("phase", ["Running", "Succeeded", "Failed"])
-def test_a_pod_that_does_not_wait_is_not_asked_about(fra, fake, phase):
+def test_a_pod_that_does_not_wait_is_not_asked_about(fra, fake, waiting, phase):
+    assert has_due(fra)
     fake.put(POD, pod("train", phase=phase))
     sync_once(fra, fake)
     assert not has_due(fra)
@@ -217,6 +219,9 @@ def test_a_halted_cluster_is_not_asked(fra, fake, waiting, monkeypatch):
     type(fra).objects.update(halted_because="another cluster")
     tasks.read_pod_events(str(fra.pk))
     assert not listings(fake)
+    type(fra).objects.update(halted_because="")
+    tasks.read_pod_events(str(fra.pk))
+    assert listings(fake)
 
 
 def test_no_more_namespaces_than_the_bound_are_asked_in_one_go(fra, fake, monkeypatch):

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+import time_machine
 from django.utils import timezone
 
 from cluster.errors import Unreachable
@@ -120,6 +121,33 @@ def test_a_change_that_arrives_after_the_deletion_does_not_bring_the_object_back
     apply_events(lease, NODE, [stale], version="5000")
 
     assert Node.objects.get(name="node-a").gone_at
+
+
+def test_a_deletion_that_comes_twice_keeps_when_it_was_gone(mirrored, fake):
+    """Of an object that was never seen, too: it is gone since the first time."""
+    lease = take(mirrored.pk, "nodes")
+    unseen = node("node-x")
+    unseen["metadata"] |= {"uid": "never-seen", "resourceVersion": "5000"}
+    for manifest, version in ((fake.get(NODE, "node-a"), "5000"), (unseen, "5001")):
+        with time_machine.travel(timezone.now(), tick=False) as clock:
+            deletion = Event("DELETED", manifest, version)
+            apply_events(lease, NODE, [deletion], version=version)
+            gone = Node.objects.get(name=manifest["metadata"]["name"]).gone_at
+            clock.shift(timedelta(minutes=5))
+            lease.renew()
+            apply_events(lease, NODE, [deletion], version=version)
+        assert gone is not None
+        assert Node.objects.get(name=manifest["metadata"]["name"]).gone_at == gone
+
+
+def test_a_listing_opens_again_what_was_closed_by_mistake(mirrored, fake):
+    """The object has not changed in the cluster: its version is the one that was mirrored."""
+    Node.objects.filter(name="node-a").update(gone_at=timezone.now())
+    version = Node.objects.get(name="node-a").resource_version
+    assert fake.get(NODE, "node-a")["metadata"]["resourceVersion"] == version
+    list_all(take(mirrored.pk, "nodes"), fake, NODE)
+    assert Node.objects.get(name="node-a").gone_at is None
+    assert ObjectEvent.objects.filter(kind="Node", name="node-a", what="appeared").exists()
 
 
 def test_an_object_made_again_under_its_name_is_another_row(mirrored, fake, take_turn):

@@ -129,6 +129,7 @@ def test_an_allocated_claim_holds_its_devices_until_it_lets_go(mirrored, fake, t
 def test_a_claim_that_is_gone_holds_nothing(mirrored, fake, take_turn):
     fake.put(RESOURCE_CLAIM, resource_claim("mine", "gpu-0", "gpu-1"))
     take_turn("resourceclaims")
+    assert Device.objects.exclude(held_by=None).count() == 2
     fake.remove(RESOURCE_CLAIM, "mine", namespace="default")
     take_turn("resourceclaims")
     assert not Device.objects.exclude(held_by=None).exists()
@@ -169,10 +170,13 @@ def test_a_shared_device_is_held_until_the_last_claim_has_let_go(mirrored, fake,
 
 def test_admin_access_holds_nothing(mirrored, fake, take_turn):
     watcher = resource_claim("watcher", "gpu-0")
-    watcher["status"]["allocation"]["devices"]["results"][0]["adminAccess"] = True
-    fake.put(RESOURCE_CLAIM, watcher)
-    take_turn("resourceclaims")
-    assert device().held_by is None
+    (seen,) = watcher["status"]["allocation"]["devices"]["results"]
+    for is_admin, holder in ((False, "watcher"), (True, None)):
+        seen["adminAccess"] = is_admin
+        fake.put(RESOURCE_CLAIM, watcher)
+        take_turn("resourceclaims")
+        held_by = device().held_by
+        assert (held_by and held_by.name) == holder
 
 
 @pytest.mark.parametrize("now", [node("node-a", ready=False), node("node-a", unschedulable=True)])

@@ -4,19 +4,21 @@ import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from django.db import connection
 from django.utils import timezone
 
-from cluster.kinds import NODE
-from inventory.models import Freshness, Node
+from cluster.kinds import DEVICE_CLASS, NODE, RESOURCE_SLICE
+from inventory.models import Device, Freshness, Node, ObjectEvent
 from inventory.sync import turn
 from inventory.sync.lease import Lease, LeaseLost, take
 from inventory.sync.listing import list_all
 from inventory.sync.watching import apply_events
-from tests.inventory.conftest import node
+from tests.inventory.conftest import DRIVER, device_class, gpu, node, slice_of
 from tests.inventory.gateways import Silent, use
+from tests.threads import Race, without_lock
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -64,6 +66,28 @@ def test_a_holder_that_slept_too_long_cannot_undo_what_its_successor_has_seen(
     else:
         list_all(sleeper, fake, NODE)
     assert Node.objects.filter(name="node-c", gone_at=None).exists() is fenced
+
+
+@pytest.mark.parametrize("locked", [True, False])
+def test_a_device_published_while_a_class_is_made_is_of_that_class(mirrored, fake, monkeypatch, locked):
+    """Two holders write: the device is joined with the classes of before, the class with the devices."""
+    start = str(fake._now())
+    fake.put(RESOURCE_SLICE, slice_of("node-c", [gpu(0)]))
+    fake.put(DEVICE_CLASS, device_class("all"))
+    race = Race(monkeypatch)
+    race.hold_before(ObjectEvent.objects, "bulk_create")
+    if not locked:
+        without_lock(monkeypatch, "inventory.sync.write.writing")
+
+    def follow(kind):
+        lease = take(mirrored.pk, kind.plural)
+        events = [event for event in fake.watch(kind, resource_version=start) if event.type != "BOOKMARK"]
+        apply_events(lease, kind, events, version=str(fake._now()))
+
+    race.run(partial(follow, RESOURCE_SLICE), partial(follow, DEVICE_CLASS))
+    assert race.waited is locked
+    classes = Device.objects.get(pool="node-c").classes
+    assert classes == (["all", DRIVER] if locked else [DRIVER])
 
 
 @pytest.mark.parametrize("seed", range(5))

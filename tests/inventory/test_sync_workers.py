@@ -16,6 +16,7 @@ from inventory import tasks
 from inventory.models import Freshness
 from inventory.sync import stream, turn
 from inventory.sync.lease import take
+from tests import patience
 from tests.inventory.conftest import node
 from tests.inventory.gateways import Silent, use
 
@@ -43,7 +44,7 @@ def test_a_worker_that_stops_ends_its_turns_at_once_and_gives_them_back(
         following = threads.submit(turn.take_turn, mirrored.pk, "nodes")
         assert silent.waiting.wait(60)
         stopping.set()
-        assert following.result(timeout=60) is None
+        assert following.result(timeout=patience.LOCK) is None
         silent.speak.set()
     assert is_free(mirrored, "nodes")
     assert turn.take_turn(mirrored.pk, "nodes") is None  # its last messages are left to others
@@ -159,6 +160,9 @@ def test_a_cluster_that_is_switched_off_or_halted_is_not_followed(mirrored, monk
     tasks.sync_all()
     assert queued == []
     assert turn.take_turn(mirrored.pk, "nodes") is None
+    type(mirrored).objects.update(enabled=True)
+    tasks.sync_all()
+    assert queued
 
 
 def test_a_turn_queues_the_next_one_after_its_pause(mirrored, fake, monkeypatch):

@@ -5,6 +5,8 @@ import re
 import pytest
 from django.urls import resolve
 
+from core.schema import refuses
+
 PROMISED = (
     *("me", "clusters", "nodes", "devices", "device-classes", "profiles", "match", "claims"),
     *("approvals", "quotas", "teams", "rates", "costs", "tokens"),
@@ -37,3 +39,54 @@ def test_every_described_address_is_served(schema):
 def test_a_bearer_token_is_the_way_in(schema):
     schemes = schema["components"]["securitySchemes"].values()
     assert any(scheme.get("scheme") == "bearer" for scheme in schemes)
+
+
+def refusals(schema, method, path):
+    return {int(code) for code in schema["paths"][path][method]["responses"] if code >= "400"}
+
+
+def test_every_operation_says_what_it_refuses_with(schema):
+    silent = [
+        (method, path)
+        for path, methods in schema["paths"].items()
+        for method in methods
+        if not refusals(schema, method, path) >= {401, 406, 429}
+    ]
+    assert silent == []
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "more"),
+    [
+        ("get", "/api/v1/me/", set()),
+        ("get", "/api/v1/claims/", {422}),
+        ("get", "/api/v1/claims/{id}/explain/", {404}),
+        ("get", "/api/v1/profiles/lint/", {403}),
+        ("get", "/api/v1/costs/", {404, 422}),
+        ("get", "/api/v1/match/", {403, 404, 422}),
+        ("post", "/api/v1/match/", {403, 404, 413, 415, 422}),
+        ("post", "/api/v1/claims/", {403, 404, 409, 413, 415, 422}),
+        ("post", "/api/v1/claims/{id}/approve/", {403, 404, 409, 413, 415, 422}),
+        ("put", "/api/v1/profiles/{slug}/", {403, 404, 409, 413, 415, 422}),
+        ("delete", "/api/v1/tokens/{id}/", {403, 404}),
+        ("delete", "/api/v1/rates/{id}/", {403, 404, 409}),
+    ],
+)
+def test_refusals_follow_from_the_operation_and_what_it_declares(schema, method, path, more):
+    assert refusals(schema, method, path) == {401, 406, 429} | more
+
+
+def test_a_refusal_is_described_as_a_problem(schema, client):
+    answers = schema["components"]["responses"]
+    problem = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    assert {name for name, one in answers.items() if one["content"] != problem} == set()
+    assert answers["Unauthorized"]["headers"]["WWW-Authenticate"]["required"]
+    assert answers["TooManyRequests"]["headers"]["Retry-After"]["required"]
+    told = client.get("/api/v1/me/")
+    assert told.json().keys() >= set(schema["components"]["schemas"]["Problem"]["required"])
+    assert "WWW-Authenticate" in told.headers
+
+
+def test_a_status_without_a_meaning_cannot_be_declared():
+    with pytest.raises(ValueError, match="418"):
+        refuses(418)

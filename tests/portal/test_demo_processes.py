@@ -8,6 +8,7 @@ import urllib.request
 
 import pytest
 
+from tests import patience, postgres
 from tests.demo.running import ROOT, RunningDemo
 
 
@@ -18,7 +19,7 @@ def run_demo(**environment):
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=patience.COMMAND,
     )
 
 
@@ -54,39 +55,46 @@ def test_a_full_disk_is_one_sentence(tmp_path, monkeypatch):
     assert "Make room or set DEMO_HOME." in said[-1]
 
 
-@pytest.fixture
-def demo(tmp_path):
-    running = RunningDemo(tmp_path, "sim")
-    running.start(400)
-    yield running
-    running.stop()
+def test_first_start_tells_the_story_and_starting_again_keeps_it(tmp_path):
+    """In an empty folder, with a database of its own."""
+    with RunningDemo(tmp_path, "sim") as demo:
+        demo.start()
+        assert any("claims of the story" in line for line in demo.lines)
+        with urllib.request.urlopen(f"{demo.url}/healthz") as answer:
+            assert answer.read() == b"ok\n"
+        assert len(demo.family()) >= 8  # itself, database, redis, simulator, web, two workers, beat
+        assert "sam2-finetune" in claims_of_the_engineer(demo)
+        assert demo.stop() == []
+        assert demo.process.returncode == 0
+
+        demo.start()
+        assert not any("claims of the story" in line for line in demo.lines)
+        assert "sam2-finetune" in claims_of_the_engineer(demo)
+        assert demo.stop() == []
+        assert demo.process.returncode == 0
 
 
-def test_ctrl_c_leaves_no_process_behind_and_starting_again_keeps_the_data(demo):
-    with urllib.request.urlopen(f"{demo.url}/healthz") as answer:
-        assert answer.read() == b"ok\n"
-    assert len(demo.family()) >= 7  # database, redis, simulator, web, two workers, beat
-    assert demo.stop() == []
-    assert demo.process.returncode == 0
-
-    demo.start(400)
-    assert demo.stop() == []
-    assert demo.process.returncode == 0
+def claims_of_the_engineer(demo):
+    with demo.client("engineer") as client:
+        return client.get("/claims/").text
 
 
 def test_ctrl_c_while_it_starts_leaves_no_process_behind(tmp_path):
-    running = RunningDemo(tmp_path, "sim")
-    running.start(120, until="Redis: ")
-    assert len(running.family()) >= 3  # itself, the database, the simulator
-    assert running.stop() == []
-    assert running.process.returncode == 0
+    with RunningDemo(tmp_path, "sim") as demo:
+        demo.start(until="Redis: ")
+        assert len(demo.family()) >= 3  # itself, the database, the simulator
+        assert demo.stop() == []
+        assert demo.process.returncode == 0
 
 
-def test_a_dead_process_stops_the_others_with_its_name(demo):
-    web = next(process for process in demo.family() if "portal.wsgi" in " ".join(process.cmdline()))
-    family = demo.family()
-    web.kill()
-    demo.process.wait(60)
-    assert demo.process.returncode == 1
-    assert any("web has ended with exit code" in line for line in demo.lines)
-    assert [process for process in family if process.is_running() and process.status() != "zombie"] == []
+def test_a_dead_process_stops_the_others_with_its_name(told, tmp_path):
+    with told.copy(tmp_path / "home", postgres.own("dead_process")) as demo:
+        demo.start()
+        family = demo.family()
+        web = next(process for process in family if "portal.wsgi" in " ".join(process.cmdline()))
+        web.kill()
+        demo.process.wait(patience.EXIT)
+        assert demo.process.returncode == 1
+        assert any("web has ended with exit code" in line for line in demo.lines)
+        assert [one for one in family if one.is_running() and one.status() != "zombie"] == []
+    postgres.drop(postgres.own("dead_process"))

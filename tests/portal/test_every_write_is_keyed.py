@@ -1,16 +1,29 @@
 """Every POST of the API honours the Idempotency-Key; a new one is found by its address."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
+from django.apps import apps
 from django.urls import URLPattern, URLResolver, get_resolver
+from django.utils import timezone
 from rest_framework.response import Response
-from rest_framework.test import APIRequestFactory, force_authenticate
+from rest_framework.test import APIClient, APIRequestFactory, force_authenticate
 
+from claims import services
+from claims.states import ClaimState
 from teams.keyed import KeyedWrites
-from tests.factories import make_user
+from teams.models import KeptAnswer
+from tests.factories import (
+    make_claim,
+    make_cluster,
+    make_profile,
+    make_quota,
+    make_team,
+    make_user,
+)
 
 # These keep the key with what they make, in their service.
 BY_SERVICE = {
@@ -89,3 +102,117 @@ def test_the_description_says_so(client, db):
         and "Idempotency-Key" not in {one["name"] for one in methods["post"].get("parameters", [])}
     ]
     assert silent == ["/api/v1/match/"]
+
+
+class Write(NamedTuple):
+    """A POST as somebody sends it; `{claim}` is a request of alice, and `{held}` a claim that she holds."""
+
+    by: str
+    address: str
+    body: dict[str, Any]
+    status: int
+
+
+NOW = timezone.now().replace(microsecond=0)
+SENT = {
+    "ask": Write("alice", "claims/", {"team": "vision", "cluster": "fra-1", "profile": "train-80"}, 201),
+    "approve": Write("lena", "claims/{claim}/approve/", {"spec_hash": "{spec_hash}"}, 200),
+    "deny": Write("lena", "claims/{claim}/deny/", {"reason": "No."}, 200),
+    "withdraw": Write("alice", "claims/{claim}/withdraw/", {}, 200),
+    "comment": Write("alice", "claims/{claim}/comments/", {"text": "For the review."}, 201),
+    "decide": Write(
+        "lena",
+        "approvals/decide/",
+        {"answer": "deny", "note": "No.", "wishes": [{"kind": "claim", "id": "{claim}"}]},
+        200,
+    ),
+    "extend": Write("alice", "claims/{held}/extend/", {"until": NOW + timedelta(days=3)}, 201),
+    "shorten": Write("alice", "claims/{held}/shorten/", {"until": NOW + timedelta(hours=9)}, 200),
+    "hand over": Write("alice", "claims/{held}/transfer/", {"to": "mona"}, 200),
+    "release": Write("alice", "claims/{held}/release/", {}, 200),
+    "quota": Write(
+        "root", "quotas/", {"team": "vision", "device_class": "mig.nvidia.com", "devices": 4}, 200
+    ),
+    "more quota": Write(
+        "alice",
+        "quotas/requests/",
+        {"team": "vision", "device_class": "gpu.nvidia.com", "devices": 12, "reason": "More."},
+        201,
+    ),
+    "rule": Write("root", "approval-rules/", {"team": "vision", "approval": "lead"}, 201),
+    "stand-in": Write(
+        "lena",
+        "delegations/",
+        {
+            "team": "vision",
+            "to": "mona",
+            "starts_at": NOW + timedelta(hours=1),
+            "ends_at": NOW + timedelta(days=1),
+        },
+        201,
+    ),
+    "rate": Write(
+        "root", "rates/", {"title": "H100", "per_hour": "2.5", "currency": "EUR", "valid_from": NOW}, 201
+    ),
+}
+
+
+@pytest.fixture
+def places(db: None) -> dict[str, str]:
+    """What addresses and bodies name: a request of alice, and a claim that she holds."""
+    alice, lena, mona = (make_user(name) for name in ("alice", "lena", "mona"))
+    make_user("root", admin=True)
+    vision = make_team("vision", members=(alice, mona), leads=(lena,))
+    fra = make_cluster("fra-1", teams=(vision,))
+    train = make_profile("train-80")
+    make_quota(vision, 8)
+    claim = services.request_claim(by=alice, team=vision, cluster=fra, profile=train, key="of the test")
+    held = make_claim(
+        vision,
+        by=alice,
+        cluster=fra,
+        profile=train,
+        state=ClaimState.PROVISIONED,
+        decided_at=NOW,
+        expires_at=NOW + timedelta(days=1),
+    )
+    return {"{claim}": str(claim.pk), "{held}": str(held.pk), "{spec_hash}": claim.spec_hash}
+
+
+def filled(value: Any, places: dict[str, str]) -> Any:
+    if isinstance(value, dict):
+        return {name: filled(each, places) for name, each in value.items()}
+    if isinstance(value, list):
+        return [filled(each, places) for each in value]
+    return places.get(value, value) if isinstance(value, str) else value
+
+
+def everything() -> dict[str, list[dict[str, Any]]]:
+    """Return every row of the portal, but for the answers that are kept."""
+    return {
+        model.__name__: list(model._default_manager.order_by("pk").values())
+        for app in ("claims", "teams", "usage")
+        for model in apps.get_app_config(app).get_models()
+        if model is not KeptAnswer
+    }
+
+
+@pytest.mark.parametrize("write", SENT.values(), ids=SENT)
+def test_what_is_really_sent_twice_is_done_once_and_answered_alike(write, places):
+    api = APIClient()
+    api.force_login(make_user(write.by))
+    address = f"/api/v1/{write.address}"
+    for name, value in places.items():
+        address = address.replace(name, value)
+
+    def send() -> Any:
+        body = filled(write.body, places)
+        return api.post(address, body, format="json", headers={"Idempotency-Key": "k"})
+
+    before, first = everything(), send()
+    assert first.status_code == write.status, first.content
+    after = everything()
+    assert after != before
+    second = send()
+    assert (second.status_code, second.json()) == (first.status_code, first.json())
+    assert everything() == after

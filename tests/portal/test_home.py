@@ -88,7 +88,7 @@ def test_an_engineer_sees_what_waits_for_them_with_what_to_do(make, page, alice)
 
 def test_an_idle_claim_says_since_when_and_what_it_costs(make, page, alice):
     price("0.55")
-    claim = make(ClaimState.ALLOCATED, name="notebook", expires_at=timezone.now() + 90 * HOUR)
+    claim = make(ClaimState.ALLOCATED, held=False, name="notebook", expires_at=timezone.now() + 90 * HOUR)
     held = hold(claim, timezone.now() - 3 * HOUR)
     measure(held, bucket_of(timezone.now()) - 24 * BUCKET, [0.01] * 24)
     text = page(alice)
@@ -97,7 +97,7 @@ def test_an_idle_claim_says_since_when_and_what_it_costs(make, page, alice):
 
 
 def test_a_claim_needs_the_reader_once_for_its_most_urgent_reason(make, page, alice):
-    claim = make(ClaimState.ALLOCATED, name="notebook", expires_at=timezone.now() + HOUR)
+    claim = make(ClaimState.ALLOCATED, held=False, name="notebook", expires_at=timezone.now() + HOUR)
     measure(hold(claim, timezone.now() - 3 * HOUR), bucket_of(timezone.now()) - 24 * BUCKET, [0.01] * 24)
     text = page(alice)
     assert "notebook ends in" in text
@@ -118,7 +118,7 @@ def test_somebody_without_a_team_learns_how_to_get_into_one(page, db):
 
 
 def test_silence_of_the_exporter_is_no_telemetry_and_a_missing_price_no_rate(make, page, alice):
-    hold(make(ClaimState.ALLOCATED, expires_at=timezone.now() + 90 * HOUR), timezone.now() - HOUR)
+    hold(make(ClaimState.ALLOCATED, held=False, expires_at=timezone.now() + 90 * HOUR), timezone.now() - HOUR)
     text = page(alice)
     assert "No telemetry" in text
     assert "no rate" in text
@@ -155,7 +155,7 @@ def test_a_viewer_is_not_offered_to_request(make, page, vision):
 def test_spend_and_quota_of_the_current_team_are_links(make, page, alice, vision):
     price("3")
     make_quota(vision, 8)
-    hold(make(ClaimState.ALLOCATED, devices=2), timezone.now() - timedelta(minutes=20))
+    hold(make(ClaimState.ALLOCATED, held=False, devices=2), timezone.now() - timedelta(minutes=20))
     text = page(alice)
     assert "Quota of Vision" in text
     assert "2 held" in text
@@ -243,7 +243,7 @@ def test_home_costs_the_same_for_one_claim_and_for_many(
     make, client, alice, address, django_assert_max_num_queries
 ):
     def one_more() -> None:
-        claim = make(ClaimState.ALLOCATED, expires_at=timezone.now() + HOUR)
+        claim = make(ClaimState.ALLOCATED, held=False, expires_at=timezone.now() + HOUR)
         measure(hold(claim, timezone.now() - HOUR), bucket_of(timezone.now()) - 3 * BUCKET, [0.5] * 3)
 
     one_more()

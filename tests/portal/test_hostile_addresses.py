@@ -1,6 +1,7 @@
 """Whatever somebody puts into an address or a form, the portal answers it: never with a fault of its own."""
 
 import re
+import sys
 from datetime import timedelta
 from urllib.parse import urlencode
 
@@ -10,16 +11,18 @@ from django.test import Client
 from django.urls import URLResolver, get_resolver
 from django.utils import timezone
 
-from claims.models import ApprovalRule, Comment, Delegation, Draft, Extension, QuotaRequest
+from claims.models import ApprovalRule, Comment, Delegation, Draft, ReasonTemplate
 from claims.states import ClaimState
-from inventory.models import Device, Node, ResourceClaim, ResourceClaimTemplate, ResourceSlice
+from inventory.models import Device, DeviceClass, Node, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from teams.models import Notice
 from teams.tokens import create_token
 from tests.factories import (
     make_claim,
     make_cluster,
+    make_extension,
     make_profile,
     make_quota,
+    make_quota_request,
     make_spec,
     make_team,
     make_user,
@@ -32,28 +35,45 @@ HOSTILE = ("\0", "9999-12-31T23:59")
 SKIPPED = ("admin/", "accounts/", "readyz")  # of others; 503 where there is no broker
 PLACE = re.compile(r"<(?:\w+:)?(\w+)>|\(\?P<(\w+)>[^)]*\)")
 FORM = "application/x-www-form-urlencoded"
+# What an address needs beside a row, to get to the work that it does.
+ASKED = {"profile": "train-80", "cluster": "fra-1", "team": "vision", "devices": "1", "duration": "24h"}
+ENOUGH = {
+    "claims/<uuid:claim_id>/snippets/": {"snippet": "pod"},
+    "claims/request/dropped/<int:step>/": ASKED,
+    "claims/request/endings/": ASKED,
+    "api/v1/match/": ASKED,
+    "api/v1/costs/": {"team": "vision"},
+}
+WITHOUT_A_ROW = [
+    "claims/request/dropped/<int:step>/",  # the profile asks for no condition that could leave a device out
+    "profiles/<slug:slug>/lint/<slug:key>/",  # nothing is wrong with the profile
+]
 SOME = "01a1fd0e-cd81-741b-ad1f-8943d5325f9e"
 
 
 class Noting(QueryDict):
-    """A query that notes which names it is asked for."""
+    """A query that notes which names its view asks for; what the frame of every page asks for is no news."""
 
     asked: set[str]
 
+    def _note(self, key):
+        if sys._getframe(2).f_globals["__name__"] != "portal.context":
+            self.asked.add(str(key))
+
     def __getitem__(self, key):
-        self.asked.add(key)
+        self._note(key)
         return super().__getitem__(key)
 
     def __contains__(self, key):
-        self.asked.add(str(key))
+        self._note(key)
         return super().__contains__(key)
 
     def get(self, key, default=None):
-        self.asked.add(key)
+        self._note(key)
         return super().get(key, default)
 
     def getlist(self, key, default=None):
-        self.asked.add(key)
+        self._note(key)
         return super().getlist(key, default)
 
 
@@ -97,13 +117,14 @@ def known():
     claim = make_claim(vision, by=alice, cluster=fra)
     soon = timezone.now() + timedelta(days=1)
     running = make_claim(vision, by=alice, cluster=fra, state=ClaimState.PROVISIONED, expires_at=soon)
-    ask = {"asked_by": alice, "key": "k"}
     span = {"starts_at": timezone.now(), "ends_at": soon}
     raw = {"metadata": {"name": "mine", "namespace": "vision"}, "spec": make_spec(1)}
     mirrored = {"cluster": fra, "name": "mine", "namespace": "vision", "raw": raw}
     ResourceClaim.objects.create(uid="uid-c", **mirrored)
     ResourceClaimTemplate.objects.create(uid="uid-t", **mirrored)
     Node.objects.create(cluster=fra, uid="uid-n", name="node-1")
+    DeviceClass.objects.create(cluster=fra, uid="uid-d", name="gpu.nvidia.com")
+    reason = ReasonTemplate.objects.create(title="Full", text="There is no room this week.")
     piece = ResourceSlice.objects.create(
         cluster=fra,
         uid="uid-s",
@@ -116,8 +137,8 @@ def known():
     device = Device.objects.create(
         cluster=fra, slice=piece, driver="gpu.nvidia.com", pool="node-1", name="gpu-0", node_name="node-1"
     )
-    extension = Extension.objects.create(claim=running, was=soon, until=soon + timedelta(days=1), **ask)
-    asked = QuotaRequest.objects.create(team=vision, device_class="gpu.nvidia.com", devices=9, **ask)
+    extension = make_extension(running)
+    asked = make_quota_request(vision, by=alice)
     Comment.objects.create(claim=claim, by=root, key="k", text="Why?", question=True)
     token, _text = create_token(by=alice, title="t", expires_at=soon)
     quota, rule = make_quota(vision, 8), ApprovalRule.objects.create(team=vision)
@@ -130,8 +151,9 @@ def known():
         "requests": asked.pk, "quota_id": quota.pk, "quotas": quota.pk, "rule_id": rule.pk,
         "approval-rules": rule.pk, "delegation_id": row.pk, "delegations": row.pk, "rate_id": rate.pk,
         "rates": rate.pk, "token_id": token.pk, "tokens": token.pk, "user_id": alice.pk,
-        "devices": device.pk, "uid": "uid-c", "templates": "uid-t", "nodes": "node-1", "name": "fra-1",
-        "cluster": "fra-1", "slug": "train-80", "teams": "vision", "key": "pod",
+        "reason_id": reason.pk, "approval-reasons": reason.pk, "devices": device.pk, "uid": "uid-c",
+        "templates": "uid-t", "nodes": "node-1", "v1/nodes": "uid-n", "device-classes": "uid-d",
+        "name": "fra-1", "cluster": "fra-1", "slug": "train-80", "teams": "vision", "key": "pod",
     }  # fmt: skip
 
 
@@ -140,7 +162,8 @@ def address(route, known, **places):
     path, rest = "", route
     while found := PLACE.search(rest):
         name = found[1] or found[2]
-        word = (path + rest[: found.start()]).rstrip("/").rpartition("/")[2]
+        before = (path + rest[: found.start()]).rstrip("/")
+        word = "v1/nodes" if before.endswith("v1/nodes") else before.rpartition("/")[2]
         made_up = 1 if "<int:" in found[0] else SOME
         value = places.get(name) or known.get(word) or known.get(name) or made_up
         path += rest[: found.start()] + str(value)
@@ -157,17 +180,27 @@ def root(known):
 
 
 def test_no_value_in_a_query_breaks_a_page(root, known, asked):
-    broken = []
+    broken, unknown, refused, tried = [], [], [], 0
     for route in routes():
-        path = address(route, known)
+        path, enough = address(route, known), ENOUGH.get(route, {})
         asked.clear()
-        plain = root.get(path)
-        found = {"": plain.status_code}
-        names = sorted(asked - {"wait", "format"})
-        for value in HOSTILE if names and plain.status_code != 405 else ():
-            found[value[:20]] = root.get(path, dict.fromkeys(names, value)).status_code
-        broken += [f"{path} {names}: {value!r} {code}" for value, code in found.items() if code >= 500]
+        plain = root.get(path, enough)
+        unknown += [route] if plain.status_code == 404 else []
+        refused += [route] if plain.status_code == 422 else []
+        names = sorted(asked - {"wait", "format"}) if plain.status_code != 405 else []
+        queries = [dict.fromkeys(names, value) for value in HOSTILE if names]
+        queries += [query | enough for query in queries if enough]
+        tried += len(queries)
+        found = {"": plain.status_code} | {str(query): root.get(path, query).status_code for query in queries}
+        broken += [f"{path}?{query} {code}" for query, code in found.items() if code >= 500]
     assert broken == []
+    assert (unknown, refused) == (WITHOUT_A_ROW, [])
+    assert tried > 100
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+def test_no_team_in_a_query_breaks_the_frame_of_a_page(root, value):
+    assert root.get("/rates/", {"team": value}).status_code == 200
 
 
 def test_no_part_of_an_address_breaks_a_page(root, known):
@@ -188,9 +221,10 @@ def test_nothing_sent_to_a_form_breaks_its_page(root, known, asked):
         if path.startswith("/api/"):
             continue
         asked.clear()
-        root.post(path, "", content_type=FORM)
+        plain = root.post(path, "", content_type=FORM)
         names = sorted(asked - {"csrfmiddlewaretoken"})
-        for value in HOSTILE:
+        broken += [f"{path}: {plain.status_code}"] if plain.status_code >= 500 else []
+        for value in HOSTILE if names and plain.status_code != 405 else ():
             answer = root.post(path, urlencode(dict.fromkeys(names, value)), content_type=FORM)
             answered += answer.status_code == 422
             broken += [f"{path} {names}: {value!r}"] if answer.status_code >= 500 else []

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dra.picture import Picture
+from tests import patience
 from tests.controlplane.client import Client, eventually, path_of
 from tests.controlplane.harness import is_ready
 from tests.scheduler.foresight import Foretold, foretell
 from tests.scheduler.stage import COMMON, PLAIN, PRIVILEGED, Json, Pod, Stage, devices
 
-SECONDS = 120
 OURS = {"labelSelector": "situation"}
 _curtains = itertools.count(1)
 
@@ -52,7 +52,9 @@ def play(client: Client, stages: Sequence[Stage]) -> dict[str, list[Act]]:
 def prepare(client: Client, stages: Sequence[Stage]) -> None:
     """Make everything but the pods that are to be looked at, and wait until the scheduler knows it."""
     make(client, stages)
-    eventually(lambda: all(map(is_ready, client.list("Node"))), seconds=SECONDS, what="ready nodes")
+    eventually(
+        lambda: all(map(is_ready, client.list("Node"))), seconds=patience.SCHEDULER, what="ready nodes"
+    )
     wait_for_the_scheduler(client)
     run(client, [pod for stage in stages for pod in stage.pods if pod.earlier])
 
@@ -86,7 +88,11 @@ def strike(client: Client) -> None:
             client.raw("DELETE", path_of(kind, namespace), params=ours).raise_for_status()
     for kind in ("ResourceSlice", "DeviceClass", "DeviceTaintRule", "Node"):
         client.raw("DELETE", path_of(kind), params=ours).raise_for_status()
-    eventually(lambda: not client.list("ResourceClaim", **OURS), seconds=SECONDS, what="the last claim's end")
+    eventually(
+        lambda: not client.list("ResourceClaim", **OURS),
+        seconds=patience.SCHEDULER,
+        what="the last claim's end",
+    )
 
 
 def picture_of(client: Client) -> Picture:
@@ -110,7 +116,7 @@ def run(client: Client, cast: Sequence[Pod]) -> list[Json]:
     for pod in cast:
         if pod.binds:
             report_bound(client, pod)
-    ends = time.monotonic() + SECONDS
+    ends = time.monotonic() + patience.SCHEDULER
     while True:
         seen = {(one["metadata"]["namespace"], one["metadata"]["name"]): one for one in client.list("Pod")}
         gone: Json = {"status": {}}
@@ -138,7 +144,7 @@ def report(client: Client, pod: Pod, which: str) -> None:
         claim = client.get("ResourceClaim", name, namespace) or {}
         return (claim.get("status") or {}).get("allocation")
 
-    found = eventually(allocation, seconds=SECONDS, what=f"an allocation of claim {name}")
+    found = eventually(allocation, seconds=patience.SCHEDULER, what=f"an allocation of claim {name}")
     bound = [
         {key: result[key] for key in ("driver", "pool", "device")}
         | {"conditions": [is_true(kind) for kind in result[which]]}

@@ -25,6 +25,7 @@ from simulator.registry import Options
 from simulator.resources import QUOTAS as QUOTA_KIND
 from simulator.resources import Manifest
 from simulator.world import populate
+from tests import patience
 
 NOW = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
 DRA = "/apis/resource.k8s.io/v1"
@@ -202,7 +203,7 @@ def events_of(client: httpx.Client, path: str, **query: Any) -> list[dict[str, A
         return [json.loads(line) for line in response.iter_lines()]
 
 
-def eventually[Result](look: Callable[[], Result], seconds: float = 5.0) -> Result:
+def eventually[Result](look: Callable[[], Result], seconds: float = patience.EVENT) -> Result:
     """Return what `look` sees as soon as that is something."""
     ends = time.monotonic() + seconds
     while not (seen := look()) and time.monotonic() < ends:

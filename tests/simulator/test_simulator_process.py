@@ -19,6 +19,7 @@ from simulator.cluster import Cluster
 from simulator.resources import CLAIMS as CLAIM_KIND
 from simulator.resources import NODES
 from simulator.runner import opened_clusters
+from tests import patience
 from tests.simulator.conftest import CLAIMS, NOW, PODS, QUOTAS, created, eventually, make_claim, make_pod
 
 ROOT = Path(__file__).parents[2]
@@ -83,7 +84,7 @@ def test_it_serves_both_clusters_keeps_their_state_and_ends_when_told(port, tmp_
         with client_of(kubeconfig(port, "lab-2", "viewer")) as viewer:
             assert len(viewer.get("/api/v1/nodes").json()["items"]) == 12
         process.send_signal(signal.SIGTERM)
-        _out, errors = process.communicate(timeout=90)
+        _out, errors = process.communicate(timeout=patience.EXIT)
     assert errors == b""
     with running(run) as process:
         try:
@@ -105,7 +106,7 @@ def test_an_open_watch_does_not_keep_it_from_ending(port):
         ):
             assert response.status_code == 200
             process.terminate()
-            _out, errors = process.communicate(timeout=90)
+            _out, errors = process.communicate(timeout=patience.EXIT)
     assert errors == b""
 
 

@@ -35,9 +35,10 @@ def test_telling_twice_tells_once(alice, bob):
 
 
 def test_nobody_is_told_who_cannot_sign_in(alice):
-    alice.is_active = False
-    tell([alice], key="k", title="t")
-    assert not Notice.objects.exists()
+    for is_active, told in ((False, 0), (True, 1)):
+        alice.is_active = is_active
+        tell([alice], key="k", title="t")
+        assert Notice.objects.count() == told
 
 
 @pytest.mark.parametrize(
@@ -93,6 +94,9 @@ def test_what_is_more_than_a_day_old_is_not_sent_any_more(alice, mailed):
     Notice.objects.update(created_at=timezone.now() - timedelta(hours=25))
     tasks.mail_notices()
     assert mail.outbox == []
+    Notice.objects.update(created_at=timezone.now() - timedelta(hours=23))
+    tasks.mail_notices()
+    assert len(mail.outbox) == 1
 
 
 def test_the_bell_counts_and_the_list_shows_what_is_unread(browse, alice):

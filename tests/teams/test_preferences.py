@@ -19,6 +19,7 @@ def test_the_cookie_of_a_browser_goes_before_the_choice_of_the_person(browse, al
 
 
 def test_a_stranger_may_choose_a_theme_too(client, db):
+    assert "data-bs-theme" not in client.get("/accounts/login/").text
     client.post("/me/theme", {"theme": "dark", "next": "/accounts/login/"})
     assert 'data-bs-theme="dark"' in client.get("/accounts/login/").text
 
@@ -27,6 +28,8 @@ def test_a_stranger_may_choose_a_theme_too(client, db):
 def test_an_unknown_theme_is_refused_and_never_written_into_a_page(browse, alice, theme):
     person = browse(alice)
     assert person.post("/me/theme", {"theme": theme}).status_code == 400
+    person.cookies["theme"] = "dark"
+    assert "data-bs-theme" in person.get("/me/").text
     person.cookies["theme"] = theme
     assert "data-bs-theme" not in person.get("/me/").text
 
@@ -45,7 +48,10 @@ def test_the_current_team_is_kept_in_a_cookie(browse, vision, alice):
     assert person.cookies["team"].value == "vision"
 
 
-def test_an_outsider_cannot_choose_a_team_and_learns_nothing_by_trying(browse, vision, eve):
+def test_an_outsider_cannot_choose_a_team_and_learns_nothing_by_trying(browse, vision, alice, eve):
+    member = browse(alice)
+    member.cookies["team"] = "vision"
+    assert "vision" in member.get("/me/").text
     outsider = browse(eve)
     assert outsider.post("/me/team", {"team": "vision"}).status_code == 404
     outsider.cookies["team"] = "vision"

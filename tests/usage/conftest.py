@@ -14,7 +14,7 @@ from claims.models import Allocation, Claim
 from claims.states import ClaimState
 from inventory.models import Cluster
 from teams.models import Team, User
-from tests.factories import make_claim, make_cluster, make_team, make_user
+from tests.factories import make_allocation, make_claim, make_cluster, make_team, make_user
 from usage.models import Rate, Rollup
 
 NOON = datetime(2026, 11, 17, 12, 0, tzinfo=UTC)
@@ -58,7 +58,9 @@ def fra(vision: Team) -> Cluster:
 
 @pytest.fixture
 def claim(vision: Team, alice: User, fra: Cluster) -> Claim:
-    return make_claim(vision, by=alice, cluster=fra, state=ClaimState.ALLOCATED, name="sam2-finetune")
+    return make_claim(
+        vision, by=alice, cluster=fra, state=ClaimState.ALLOCATED, held=False, name="sam2-finetune"
+    )
 
 
 _devices = count()
@@ -69,9 +71,6 @@ def hold(claim: Claim, started: datetime, ended: datetime | None = None, **field
     number = next(_devices)
     values = {
         "object_uid": f"uid-{claim.pk}",
-        "object_name": claim.name,
-        "request": "gpu",
-        "driver": "gpu.nvidia.com",
         "pool": "fra1-h100-03",
         "device": f"gpu-{number}",
         "node_name": "fra1-h100-03",
@@ -80,7 +79,7 @@ def hold(claim: Claim, started: datetime, ended: datetime | None = None, **field
         "memory_bytes": 80 * 2**30,
         **fields,
     }
-    return Allocation.objects.create(claim=claim, started_at=started, ended_at=ended, **values)
+    return make_allocation(claim, started, ended, **values)
 
 
 def price(per_hour: str, *, since: datetime = datetime(2026, 1, 1, tzinfo=UTC), **fields: Any) -> Rate:

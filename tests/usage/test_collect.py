@@ -131,7 +131,9 @@ def test_the_number_of_queries_does_not_grow_with_the_claims(
         collect(fra.pk)
     exporter[:] = []
     for number in range(10):
-        another = make_claim(vision, by=alice, cluster=fra, state=ClaimState.ALLOCATED, name=f"more-{number}")
+        another = make_claim(
+            vision, by=alice, cluster=fra, state=ClaimState.ALLOCATED, held=False, name=f"more-{number}"
+        )
         hold(another, NOON, device=f"gpu-{number}")
         exporter.append(
             line("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.5, another.name, f"gpu-{number}", f"GPU-x{number}")

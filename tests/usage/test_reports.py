@@ -33,7 +33,7 @@ def test_a_month_knows_its_neighbours_and_ends_where_the_next_begins():
 def test_hours_and_cost_add_up_by_claim_person_and_product(vision, alice, lena, fra):
     price("3", product="H100")
     price("1", product="L40S")
-    mine = make_claim(vision, by=alice, cluster=fra, state=ClaimState.ALLOCATED)
+    mine = make_claim(vision, by=alice, cluster=fra, state=ClaimState.ALLOCATED, held=False)
     hers = make_claim(vision, by=lena, cluster=fra, state=ClaimState.RELEASED)
     hold(mine, NOON - timedelta(hours=10))
     hold(mine, NOON - timedelta(hours=1), product="NVIDIA L40S")
@@ -49,15 +49,18 @@ def test_hours_and_cost_add_up_by_claim_person_and_product(vision, alice, lena, 
 
 def test_only_the_month_and_only_the_team_count(vision, alice, fra):
     price("1")
-    claim = make_claim(vision, by=alice, cluster=fra, state=ClaimState.ALLOCATED)
+    claim = make_claim(vision, by=alice, cluster=fra, state=ClaimState.ALLOCATED, held=False)
     hold(claim, datetime(2026, 10, 31, 22, tzinfo=UTC), datetime(2026, 11, 1, 3, tzinfo=UTC))
     hold(claim, datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 11, 1, tzinfo=UTC))
-    hold(make_claim(make_team("nlp"), by=alice, cluster=fra), NOON - timedelta(hours=1))
+    hold(
+        make_claim(make_team("nlp"), by=alice, cluster=fra, state=ClaimState.RELEASED),
+        NOON - timedelta(hours=1),
+    )
     assert report(vision, NOVEMBER, now=NOON).total.hours == Decimal("3.00")
 
 
 def test_a_month_without_a_rate_has_hours_and_no_amount(vision, alice, fra):
-    hold(make_claim(vision, by=alice, cluster=fra), NOON - timedelta(hours=1))
+    hold(make_claim(vision, by=alice, cluster=fra, state=ClaimState.RELEASED), NOON - timedelta(hours=1))
     found = report(vision, NOVEMBER, now=NOON)
     assert found.total.is_unknown
     assert found.total.hours == Decimal("1.00")
@@ -66,7 +69,7 @@ def test_a_month_without_a_rate_has_hours_and_no_amount(vision, alice, fra):
 def test_the_number_of_queries_is_fixed(vision, alice, fra, django_assert_num_queries):
     price("1")
     for _ in range(5):
-        hold(make_claim(vision, by=alice, cluster=fra), NOON - timedelta(hours=1))
+        hold(make_claim(vision, by=alice, cluster=fra, state=ClaimState.RELEASED), NOON - timedelta(hours=1))
     with django_assert_num_queries(4):
         found = report(vision, NOVEMBER, now=NOON)
         assert len(found.by_claim) == 5

@@ -98,8 +98,11 @@ def test_metrics_that_are_not_wanted_are_not_parsed():
 
 @pytest.mark.parametrize("blank", [9223372036854775792, 1.40737488355328e14, 2147483632, -1, float("nan")])
 def test_blanks_of_dcgm_are_no_measurement(blank):
-    found = readings([series("DCGM_FI_DEV_POWER_USAGE", blank, UUID="GPU-a")])
-    assert found == {}
+    def of_power(watts):
+        return readings([series("DCGM_FI_DEV_POWER_USAGE", watts, UUID="GPU-a")])
+
+    assert of_power(blank) == {}
+    assert len(of_power(250.0)) == 1
 
 
 def test_utilization_stands_in_for_activity_on_a_board_but_not_beside_it_nor_on_a_partition():
@@ -135,6 +138,7 @@ def test_two_claims_on_one_device_each_get_the_series_with_their_name():
 
 def test_a_claim_of_another_namespace_with_the_same_name_gets_nothing():
     found = readings(exporter.parse(SHARED.splitlines()))
+    assert attribute([held(namespace="vision", uuid="")], found) != []
     assert attribute([held(namespace="nlp", uuid="")], found) == []
 
 

@@ -66,7 +66,10 @@ def test_a_claim_that_holds_nothing_is_not_observed(vision, alice):
 
 
 def test_many_claims_cost_one_query(claim, vision, alice, django_assert_num_queries):
-    claims = [claim, *(make_claim(vision, by=alice, state=ClaimState.ALLOCATED) for _ in range(4))]
+    claims = [
+        claim,
+        *(make_claim(vision, by=alice, state=ClaimState.ALLOCATED, held=False) for _ in range(4)),
+    ]
     for one in claims:
         measure(hold(one, NOON - timedelta(hours=1)), NOON - FIVE, [0.3])
     with django_assert_num_queries(1):

@@ -50,8 +50,19 @@ def test_the_cost_of_a_claim_is_strings_with_a_currency(as_alice, claim):
         "amounts": [{"currency": "EUR", "amount": "14.50"}],
     }
     assert body["per_hour"]["amounts"] == [{"currency": "EUR", "amount": "1.45"}]
-    assert body["projected"] is None
+    assert body["projected"] == {  # to its end, in 24 hours
+        "device_hours": "17.00",
+        "hours_without_rate": "0.00",
+        "amounts": [{"currency": "EUR", "amount": "49.30"}],
+    }
     assert body["lines"][0]["product"] == "NVIDIA H100 80GB HBM3"
+
+
+def test_the_cost_of_a_claim_that_holds_nothing_is_not_projected(as_alice, claim):
+    price("2.9")
+    hold(claim, NOON - timedelta(hours=10), NOON - timedelta(hours=9))
+    body = as_alice.get(f"/api/v1/claims/{claim.pk}/cost/").json()
+    assert (body["so_far"]["device_hours"], body["projected"]) == ("1.00", None)
 
 
 def test_without_a_rate_there_are_hours_and_no_amounts(as_alice, claim):
@@ -63,7 +74,11 @@ def test_without_a_rate_there_are_hours_and_no_amounts(as_alice, claim):
 def test_the_month_of_a_team_adds_up_in_every_grouping(as_alice, claim, lena, vision, fra):
     price("3")
     hold(claim, NOON - timedelta(hours=10))
-    hold(make_claim(vision, by=lena, cluster=fra), NOON - timedelta(hours=2), NOON - timedelta(hours=1))
+    hold(
+        make_claim(vision, by=lena, cluster=fra, state=ClaimState.RELEASED),
+        NOON - timedelta(hours=2),
+        NOON - timedelta(hours=1),
+    )
     body = as_alice.get("/api/v1/costs/?team=vision&month=2026-11").json()
     assert body["total"]["amounts"] == [{"currency": "EUR", "amount": "33.00"}]
     for grouping in ("by_claim", "by_person", "by_product"):

@@ -134,7 +134,11 @@ def cost(slug="vision", **query):
 def test_the_month_of_a_team_adds_up_on_its_page(as_alice, claim, lena, vision, fra):
     price("3")
     hold(claim, NOON - timedelta(hours=10))
-    hold(make_claim(vision, by=lena, cluster=fra), NOON - timedelta(hours=2), NOON - timedelta(hours=1))
+    hold(
+        make_claim(vision, by=lena, cluster=fra, state=ClaimState.RELEASED),
+        NOON - timedelta(hours=2),
+        NOON - timedelta(hours=1),
+    )
     page = as_alice.get(cost()).content.decode()
     assert page.count("€33.00") == 5  # the headline, the foot of three tables, the only product
     assert "€30.00" in page

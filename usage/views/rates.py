@@ -73,7 +73,9 @@ def edit(request: HttpRequest, form: RateForm, rate: Rate | None) -> HttpRespons
             else:
                 messages.success(request, _("“%(title)s” is saved.") % {"title": saved.title})
                 return redirect("usage:rates")
-    return render(request, "usage/rate_edit.html", {"form": form, "rate": rate}, status=status)
+    applies = rate is not None and rate.valid_from <= timezone.now()
+    page = {"form": form, "rate": rate, "applies": applies}
+    return render(request, "usage/rate_edit.html", page, status=status)
 
 
 @require_POST

@@ -7,11 +7,10 @@ import pytest
 from django.urls import reverse
 from django.utils import timezone
 
-from claims.models import Allocation, Claim
 from claims.states import ClaimState
-from tests.claims.request.test_pages_match import mirrored
+from tests.claims.request.test_pages_match import mirrored, take
 from tests.dra.clusters import gpu, holds
-from tests.factories import make_claim, make_profile, make_spec, make_team
+from tests.factories import make_allocation, make_claim, make_profile, make_spec, make_team
 from usage.models import Rate, Rollup
 
 pytestmark = pytest.mark.django_db
@@ -36,13 +35,8 @@ def card(client, lena, claim):
 def held(team, cluster, by, *, begun, ended=None, fraction=1):
     """A claim that held one device, or a fraction of it, from one time before now to another."""
     now = timezone.now()
-    over = make_claim(team, by=by, cluster=cluster, state=ClaimState.RELEASED)
-    Claim.objects.filter(pk=over.pk).update(created_at=now - begun)
-    Allocation.objects.create(
-        claim=over, object_uid=str(over.pk), object_name=over.name, request="gpu", driver="gpu.nvidia.com",
-        pool="node-a", device=over.name, started_at=now - begun, ended_at=ended and now - ended,
-        fraction=fraction,
-    )  # fmt: skip
+    over = make_claim(team, by=by, cluster=cluster, state=ClaimState.RELEASED, created_at=now - begun)
+    make_allocation(over, now - begun, ended and now - ended, fraction=fraction)
     return over
 
 
@@ -135,9 +129,11 @@ def test_nothing_is_offered_that_is_not_known_to_cost_less(
 
 
 def test_nothing_is_offered_that_does_not_fit_now(client, lena, fra, claim, small):
-    mirrored(fra, DEVICES, holds("gpu-2", name="theirs"))
     rate("H100", "4.00")
     rate("L4", "1.00")
+    mirrored(fra, DEVICES)
+    assert "less and fits now" in card(client, lena, claim)
+    take(fra, holds("gpu-2", name="theirs"))
     assert "less and fits now" not in card(client, lena, claim)
 
 
@@ -145,5 +141,6 @@ def test_nothing_is_offered_that_is_closed_to_the_team(client, lena, fra, claim,
     mirrored(fra, DEVICES)
     rate("H100", "4.00")
     rate("L4", "1.00")
+    assert "less and fits now" in card(client, lena, claim)
     small.teams.add(make_team("nlp"))
     assert "less and fits now" not in card(client, lena, claim)

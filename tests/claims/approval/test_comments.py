@@ -8,10 +8,11 @@ from rest_framework.test import APIClient
 
 from claims import services
 from claims.approval.inbox import Inbox, question_of
-from claims.models import Comment, QuotaRequest
+from claims.models import Comment
 from claims.states import ClaimState
 from core.errors import Invalid
 from teams.models import Notice
+from tests.factories import make_quota_request
 
 pytestmark = pytest.mark.django_db
 
@@ -85,9 +86,7 @@ def test_a_line_has_some_characters_and_not_too_many(wish, lena, text):
 
 
 def test_a_request_for_quota_has_a_thread_too(vision, alice, root):
-    asked = QuotaRequest.objects.create(
-        team=vision, asked_by=alice, key="q", device_class="gpu.nvidia.com", devices=9
-    )
+    asked = make_quota_request(vision, by=alice)
     line = services.comment_on_quota_request(quota_request=asked, by=root, text="For how long?", key="k")
     assert line.question
     assert Notice.objects.get(user=alice).body == "For how long?"

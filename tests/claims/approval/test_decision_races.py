@@ -5,23 +5,34 @@ from datetime import timedelta
 from functools import partial
 
 import pytest
-from django.db import IntegrityError
-from django.db.models import QuerySet
 from django.utils import timezone
 
 from claims import services
-from claims.approval.approvals import Desk
-from claims.models import Approval, ApprovalRule, Claim
+from claims.models import Approval, ApprovalRule, Claim, Delegation
 from claims.quota import quotas
 from claims.request.changes import Wanted
+from claims.services import decide
 from claims.states import ClaimState
 from core.errors import Conflict, QuotaExceeded
-from tests.claims.threads import Meeting, at_once
 from tests.factories import make_profile, make_quota, make_spec, make_user
+from tests.threads import Race, at_once, without_lock
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 SLICE = "mig.nvidia.com"
+
+
+@pytest.fixture
+def mira(vision):
+    mira = make_user("mira")
+    vision.memberships.create(user=mira, role="member")
+    return mira
+
+
+def change(claim, by, **wanted):
+    return services.approve_with_changes(
+        claim=claim, by=by, spec_hash=claim.spec_hash, wanted=Wanted(**wanted)
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -30,61 +41,65 @@ def quiet(monkeypatch):
     monkeypatch.setattr("claims.tasks.deliver.delay", lambda _id: None)
 
 
-def without_row_locks(monkeypatch):
-    monkeypatch.setattr(QuerySet, "select_for_update", lambda self, **_: self)
-
-
 @pytest.mark.parametrize("locked", [True, False])
 def test_a_change_to_another_profile_cannot_share_the_last_devices(ask, lena, vision, monkeypatch, locked):
     """One slice is left. A lead gives it instead of a GPU while somebody asks for it."""
     make_quota(vision, 1, device_class=SLICE)
     small = make_profile("slice-20", spec=make_spec(device_class=SLICE))
     claim = ask()
-    meeting, count = Meeting(guarded=locked), quotas.standing_of
-
-    def count_and_wait(rows):
-        counted = count(rows)
-        meeting.wait()
-        return counted
-
-    monkeypatch.setattr(quotas, "standing_of", count_and_wait)
+    race = Race(monkeypatch)
+    race.hold_after(quotas, "standing_of")
     if not locked:
-        without_row_locks(monkeypatch)
-    change = partial(
-        services.approve_with_changes,
-        claim=claim,
-        by=lena,
-        spec_hash=claim.spec_hash,
-        wanted=Wanted(profile=small),
+        without_lock(monkeypatch, "claims.services.change._require_quota")
+    changed, asked = race.run(
+        partial(change, claim, lena, profile=small),
+        partial(ask, profile=small),
     )
-    answers = at_once(change, partial(ask, profile=small))
-    assert len([answer for answer in answers if isinstance(answer, Claim)]) == (1 if locked else 2)
-    assert len([answer for answer in answers if isinstance(answer, QuotaExceeded)]) == (1 if locked else 0)
+    assert race.waited is locked
+    assert isinstance(changed, Claim)
+    assert isinstance(asked, QuotaExceeded if locked else Claim)
 
 
 @pytest.mark.parametrize("locked", [True, False])
 def test_of_two_leads_one_consents_and_the_other_hears_of_it(ask, lena, lars, train, monkeypatch, locked):
     ApprovalRule.objects.create(profile=train, approval=Approval.BOTH)
     claim = ask()
-    meeting, reasons = Meeting(guarded=locked), Desk.reason_not_to_decide
-
-    def look_and_wait(self, claim, **asked_by):
-        found = reasons(self, claim, **asked_by)
-        meeting.wait()
-        return found
-
-    monkeypatch.setattr(Desk, "reason_not_to_decide", look_and_wait)
-    approve = partial(services.approve, claim=claim, spec_hash=claim.spec_hash)
-    leads = partial(approve, by=lena), partial(approve, by=lars)
+    race = Race(monkeypatch)
+    race.hold_before(decide, "consent")
     if not locked:
-        without_row_locks(monkeypatch)
-        with pytest.raises(IntegrityError, match="approvalstep_once"):  # what the database is left to refuse
-            at_once(*leads)
-        return
-    refused = [answer for answer in at_once(*leads) if isinstance(answer, Conflict)]
+        without_lock(monkeypatch, "claims.services.decide.to_decide")
+    approve = partial(services.approve, claim=claim, spec_hash=claim.spec_hash)
+    first, second = race.run(partial(approve, by=lena), partial(approve, by=lars))
+    assert race.waited is locked
+    assert isinstance(first, Claim)
     claim.refresh_from_db()
     assert claim.state == ClaimState.REQUESTED
-    assert [refusal.message.split(" to ")[0] for refusal in refused] == [f"{claim.steps.get().by} consented"]
+    if locked:
+        assert isinstance(second, Conflict)
+        assert second.message.startswith("lena consented to ")
+    else:  # both were thanked for it, and the consent of lars is overwritten
+        assert isinstance(second, Claim)
+    assert claim.steps.get().by == lena
+
+
+@pytest.mark.parametrize("locked", [True, False])
+def test_who_changes_a_request_that_another_decides_hears_who_was_first(ask, lena, lars, monkeypatch, locked):
+    """And who sends the same change twice is answered twice."""
+    claim = ask(devices=4)
+    race = Race(monkeypatch)
+    race.hold_before(services.change, "change_of")
+    if not locked:
+        without_lock(monkeypatch, "claims.services.change.approve_with_changes")
+    first, second = race.run(partial(change, claim, lena, devices=2), partial(change, claim, lars, devices=3))
+    assert race.waited is locked
+    claim.refresh_from_db()
+    assert claim.charges.get().devices == claim.devices == (2 if locked else 3)
+    if locked:
+        assert isinstance(first, Claim)
+        assert second.message.startswith("lena was first and approved")
+        assert change(claim, lena, devices=2) == claim
+    else:
+        assert first.message.endswith("has changed in the meantime; read it again.")
 
 
 def test_a_lead_and_two_admins_at_once_come_to_one_approval(ask, lena, train, root):
@@ -104,29 +119,48 @@ def test_a_lead_and_two_admins_at_once_come_to_one_approval(ask, lena, train, ro
     assert claim.steps.get().by == lena
 
 
-def test_a_change_and_an_approval_at_once_have_one_winner(ask, lena, lars):
+def test_a_change_and_an_approval_at_once_have_one_winner(ask, lena, lars, monkeypatch):
     claim = ask(devices=4)
-    answers = at_once(
+    race = Race(monkeypatch)
+    race.hold_before(services.change, "change_of")
+    changed, approved = race.run(
+        partial(change, claim, lena, devices=2),
         partial(services.approve, claim=claim, by=lars, spec_hash=claim.spec_hash),
-        partial(
-            services.approve_with_changes,
-            claim=claim,
-            by=lena,
-            spec_hash=claim.spec_hash,
-            wanted=Wanted(devices=2),
-        ),
     )
-    assert len([answer for answer in answers if isinstance(answer, Conflict)]) == 1
+    assert race.waited
+    assert isinstance(changed, Claim)
+    assert isinstance(approved, Conflict)
     claim.refresh_from_db()
-    assert (claim.decided_by, claim.devices) in ((lars, 4), (lena, 2))
+    assert (claim.decided_by, claim.devices) == (lena, 2)
     assert claim.approved_hash == claim.spec_hash
     assert claim.charges.get().devices == claim.devices
 
 
-def test_two_stand_ins_at_once_are_one(vision, lena, alice):
-    mira = make_user("mira")
-    vision.memberships.create(user=mira, role="member")
+@pytest.mark.parametrize("locked", [True, False])
+def test_two_stand_ins_at_once_are_one(vision, lena, alice, mira, monkeypatch, locked):
     now = timezone.now()
     give = partial(services.delegate, by=lena, team=vision, starts_at=now, ends_at=now + timedelta(days=1))
-    answers = at_once(partial(give, to=alice), partial(give, to=mira))
-    assert len([answer for answer in answers if isinstance(answer, Conflict)]) == 1
+    race = Race(monkeypatch)
+    race.hold_before(Delegation.objects, "create")
+    if not locked:
+        without_lock(monkeypatch, "claims.services.delegations.delegate")
+    first, second = race.run(partial(give, to=alice), partial(give, to=mira))
+    assert race.waited is locked
+    assert isinstance(first, Delegation)
+    assert isinstance(second, Conflict if locked else Delegation)
+
+
+@pytest.mark.parametrize("locked", [True, False])
+def test_a_delegation_that_both_end_at_once_ends_once(vision, lena, mira, monkeypatch, locked):
+    now = timezone.now()
+    row = services.delegate(by=lena, team=vision, to=mira, starts_at=now, ends_at=now + timedelta(days=1))
+    race = Race(monkeypatch)
+    race.hold_before(Delegation, "save")
+    if not locked:
+        without_lock(monkeypatch, "claims.services.delegations.end_delegation")
+    end = partial(services.end_delegation, delegation=row)
+    first, second = race.run(partial(end, by=lena), partial(end, by=mira))
+    assert race.waited is locked
+    row.refresh_from_db()
+    assert row.ends_at == first.ends_at
+    assert (second.ends_at == row.ends_at) is locked  # else mira was told a later end than it had

@@ -15,7 +15,7 @@ from claims.approval.undecided import asked_at
 from claims.models import ApprovalRule, Delegation
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid
-from teams.models import Notice
+from teams.models import Notice, User
 from tests.factories import make_user
 
 pytestmark = pytest.mark.django_db
@@ -74,11 +74,16 @@ def test_a_stand_in_may_not_do_what_the_lead_may_not(ask, mira, lena, away):
         assert reason_not_to_decide(mira, of_lead).startswith("lena may not decide on this request")
 
 
-def test_a_lead_who_leads_no_more_has_no_stand_in(ask, mira, lena, vision, away):
+@pytest.mark.parametrize("gone", ["leads no more", "cannot sign in"])
+def test_a_lead_who_leads_no_more_or_cannot_sign_in_has_no_stand_in(ask, mira, lena, vision, away, gone):
     claim = ask()
-    vision.memberships.filter(user=lena).update(role="member")
     with time_machine.travel(timezone.now() + 2 * DAY, tick=False):
-        assert reason_not_to_decide(mira, claim)
+        assert reason_not_to_decide(mira, claim) == ""
+        if gone == "leads no more":
+            vision.memberships.filter(user=lena).update(role="member")
+        else:
+            User.objects.filter(pk=lena.pk).update(is_active=False)
+        assert reason_not_to_decide(mira, claim).startswith("Only a lead of vision")
 
 
 def test_the_lead_goes_on_deciding(ask, lena, away):

@@ -49,12 +49,16 @@ def test_it_is_told_once_however_often_it_runs(wish, root):
 def test_without_a_time_in_the_rule_nothing_is_escalated(ask, root):
     claim = ask()
     assert escalate_overdue(claim.state_since + timedelta(days=6)) == 0
+    ApprovalRule.objects.create(profile=claim.profile_version.profile, approval="", escalate_after=4 * HOUR)
+    assert escalate_overdue(claim.state_since + timedelta(days=6)) == 1
 
 
 def test_what_admins_decide_anyway_is_not_escalated(ask, rule, root):
     ApprovalRule.objects.filter(pk=rule.pk).update(approval=Approval.ADMIN)
     claim = ask()
     assert escalate_overdue(claim.state_since + timedelta(days=6)) == 0
+    ApprovalRule.objects.filter(pk=rule.pk).update(approval=Approval.LEAD)
+    assert escalate_overdue(claim.state_since + timedelta(days=6)) == 1
 
 
 def test_what_waits_for_admins_since_a_lead_consented_is_not_escalated(wish, rule, lena, root):
@@ -65,9 +69,11 @@ def test_what_waits_for_admins_since_a_lead_consented_is_not_escalated(wish, rul
     assert [notice.title for notice in Notice.objects.filter(user=root)] == ["sam2 waits for your decision"]
 
 
-def test_decided_requests_are_left_alone(wish, lena):
+def test_decided_requests_are_left_alone(ask, wish, lena):
+    other = ask(name="other")
     services.deny(claim=wish, by=lena, reason="no")
-    assert escalate_overdue(timezone.now() + timedelta(days=1)) == 0
+    assert escalate_overdue(timezone.now() + timedelta(days=1)) == 1
+    assert [one.name for one in Claim.objects.exclude(escalated_at=None)] == [other.name]
 
 
 def test_the_first_of_two_consents_may_come_from_an_admin_then(wish, rule, root):

@@ -12,25 +12,14 @@ from rest_framework.test import APIClient
 
 from claims import services
 from claims.approval.inbox import Inbox, Search
-from claims.models import Claim, Extension, QuotaRequest
+from claims.models import Claim
 from claims.states import ClaimState
-from tests.factories import make_claim, make_profile
+from tests.factories import make_claim, make_extension, make_profile, make_quota_request
 
 pytestmark = pytest.mark.django_db
 
 INBOX = reverse("claims:approvals")
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
-
-
-def make_extension(claim, by, hours=24, **fields):
-    return Extension.objects.create(
-        claim=claim,
-        asked_by=by,
-        key=f"x{claim.pk}{hours}",
-        was=claim.expires_at,
-        until=claim.expires_at + hours * HOUR,
-        **fields,
-    )
 
 
 @pytest.fixture
@@ -51,10 +40,8 @@ def every_kind(ask, held, vision, alice):
     """A claim, more time and more quota, in this order of age."""
     wish = ask(name="sam2", devices=2)
     Claim.objects.filter(pk=wish.pk).update(created_at=timezone.now() - 30 * HOUR)
-    extension = make_extension(held, alice, asked_at=timezone.now() - 6 * HOUR)
-    quota = QuotaRequest.objects.create(
-        team=vision, asked_by=alice, key="q", device_class="gpu.nvidia.com", devices=12
-    )
+    extension = make_extension(held, by=alice, asked_at=timezone.now() - 6 * HOUR)
+    quota = make_quota_request(vision, 12, by=alice)
     return wish, extension, quota
 
 
@@ -74,7 +61,7 @@ def test_age_is_told_in_words(every_kind, lena):
 
 
 def test_who_asks_for_more_time_does_not_decide_on_it(held, lena, lars):
-    make_extension(held, lena)
+    make_extension(held, by=lena)
     assert not Inbox(lena).waiting(for_reader=True)
     assert names(Inbox(lars).waiting(for_reader=True)) == [("extension", "held")]
 
@@ -85,15 +72,19 @@ def test_decided_things_of_all_kinds_stand_newest_first(every_kind, lena, root):
     services.deny(claim=wish, by=lena, reason="No.")
     extension.decide("denied", by=lena, note="No.")
     decided = Inbox(lena).tab("decided")
-    assert len(decided) == 3
-    assert names(decided[:3]) == [("extension", "held"), ("claim", "sam2"), ("quota", "vision")]
-    assert [item.answer for item in decided[:3]] == ["denied", "denied", "approved"]
+    assert len(decided) == 4
+    assert names(decided[:4]) == [
+        ("extension", "held"),
+        ("claim", "sam2"),
+        ("quota", "vision"),
+        ("claim", "held"),
+    ]
+    assert [item.answer for item in decided[:4]] == ["denied", "denied", "approved", "approved"]
     assert names(decided[1:2]) == [("claim", "sam2")]
 
 
 def test_what_was_approved_stays_so_whatever_has_become_of_it(vision, lena):
-    claim = make_claim(vision, name="over", state=ClaimState.RELEASED)
-    Claim.objects.filter(pk=claim.pk).update(decided_at=timezone.now(), decided_by=lena)
+    make_claim(vision, name="over", state=ClaimState.RELEASED, decided_by=lena)
     assert [(item.answer, item.decided_by) for item in Inbox(lena).tab("decided")] == [("approved", lena)]
 
 
@@ -131,8 +122,8 @@ def test_all_kinds_cost_the_same_for_one_and_for_many(every_kind, lena, vision, 
             state=ClaimState.PROVISIONED,
             expires_at=timezone.now() + DAY,
         )
-        make_extension(later, alice)
-        QuotaRequest.objects.create(team=vision, asked_by=alice, key=f"q{number}", counts="claims", devices=9)
+        make_extension(later, by=alice)
+        make_quota_request(vision, by=alice, profile=make_profile(f"more-{number}"))
     with CaptureQueriesContext(connection) as many:
         assert len(Inbox(lena).waiting()) == 33
     assert len(many) == len(one)

@@ -38,7 +38,7 @@ def test_the_card_says_what_the_request_does_to_others(client, lena, claim, visi
     page = client.get(url("approval", claim)).text
     assert "<b>3 → 5</b> of 8 taken" in page
     assert "1 other request waits for a decision, 1 of vision." in page
-    assert "Alice has no earlier claim in vision." in page or "alice has no earlier claim in vision." in page
+    assert "alice has no earlier claim in vision." in page
     assert "Approve 2 devices" in page
 
 

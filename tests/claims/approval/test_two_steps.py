@@ -72,6 +72,21 @@ def test_a_consent_is_bound_to_the_spec_that_was_read(wish, lena, root):
         approve(wish, root, spec_hash="0" * 64)
 
 
+def test_the_consent_to_an_older_spec_gives_way_to_the_consent_to_the_new_one(wish, lena, lars, root):
+    approve(wish, lena)
+    Claim.objects.filter(pk=wish.pk).update(spec_hash="0" * 64)
+    assert waits_for(lena, lars, root) == ["lena", "lars"]
+    approve(wish, lars, spec_hash="0" * 64)
+    assert [(step.by, step.spec_hash) for step in wish.steps.all()] == [(lars, "0" * 64)]
+    assert waits_for(lena, lars, root) == ["root"]
+
+
+def test_who_has_consented_may_not_decide_on_another_spec(wish, lena):
+    approve(wish, lena)
+    with pytest.raises(Forbidden, match="lena has consented; now a platform admin decides"):
+        approve(wish, lena, spec_hash="0" * 64)
+
+
 def test_a_request_that_goes_back_to_people_is_consented_to_anew(wish, lena, root):
     approve(wish, lena)
     approve(wish, root)

@@ -15,11 +15,10 @@ from django.utils import timezone
 from claims.catalogue.filter import Wanted
 from claims.catalogue.sharing import Sharing, sharing_of
 from claims.catalogue.waits import waits
-from claims.models import Allocation
 from claims.states import ClaimState
 from tests.claims.request.test_pages_match import TAINT, mirrored
 from tests.dra.clusters import gpu
-from tests.factories import make_claim, make_profile, make_spec, make_team
+from tests.factories import make_allocation, make_claim, make_profile, make_spec, make_team
 
 pytestmark = pytest.mark.django_db
 
@@ -109,15 +108,12 @@ def past(claim, *, decided_after, device_after=None, by=None, ago=timedelta(days
     decided = asked + timedelta(minutes=decided_after)
     type(claim).objects.filter(pk=claim.pk).update(created_at=asked, decided_at=decided, decided_by=by)
     if device_after is not None:
-        Allocation.objects.create(
-            claim=claim, object_uid=str(claim.pk), object_name=claim.name, request="gpu", driver="d",
-            pool="p", device="d", started_at=decided + timedelta(minutes=device_after),
-        )  # fmt: skip
+        make_allocation(claim, decided + timedelta(minutes=device_after))
 
 
 def test_waits_are_medians_and_nine_of_ten_of_the_past_month(vision, fra, train, alice, lena):
     for minutes in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 100):
-        claim = make_claim(vision, cluster=fra, profile=train, state=ClaimState.ALLOCATED)
+        claim = make_claim(vision, cluster=fra, profile=train, state=ClaimState.ALLOCATED, held=False)
         past(claim, decided_after=minutes, device_after=2 * minutes, by=lena)
     past(make_claim(vision, cluster=fra), decided_after=1000, by=lena, ago=timedelta(days=40))
     found = waits()[train.pk]

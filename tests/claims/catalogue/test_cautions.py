@@ -49,16 +49,26 @@ def test_a_gate_that_the_portal_cannot_see_is_named(spec, gate):
 
 
 @pytest.mark.parametrize(
-    "spec",
+    ("spec", "like_it"),
     [
-        make_spec(),
-        with_constraint("resource.kubernetes.io/pcieRoot"),
-        make_spec(device_class="gpu.amd.com", capacity={"requests": {"memory": "10Gi"}}),
-        with_selector('device.attributes["gpu.nvidia.com"].?productName.orValue("") == "NVIDIA L4"'),
+        (make_spec(), make_spec(device_class="mig.nvidia.com")),
+        (
+            with_constraint("resource.kubernetes.io/pcieRoot"),
+            with_constraint("gpu.nvidia.com/partition2"),
+        ),
+        (
+            make_spec(device_class="gpu.amd.com", capacity={"requests": {"memory": "10Gi"}}),
+            make_spec(device_class="gpu.nvidia.com", capacity={"requests": {"memory": "10Gi"}}),
+        ),
+        (
+            with_selector('device.attributes["gpu.nvidia.com"].?productName.orValue("") == "NVIDIA L4"'),
+            with_selector('device.attributes["gpu.nvidia.com"].?partition8.orValue("") == "NVIDIA L4"'),
+        ),
     ],
 )
-def test_what_needs_no_gate_has_no_caution(spec):
+def test_what_needs_no_gate_has_no_caution_though_the_like_of_it_has_one(spec, like_it):
     assert cautions(spec) == []
+    assert len(cautions(like_it)) == 1
 
 
 def test_time_slicing_of_a_mig_device_is_said_to_do_nothing():
@@ -77,5 +87,6 @@ def test_the_same_is_not_said_of_each_alternative():
 
 def test_a_setting_of_another_driver_is_not_judged():
     spec = with_sharing("GpuConfig", strategy="MPS")
+    assert len(cautions(spec)) == 1
     spec["devices"]["config"][0]["opaque"]["driver"] = "gpu.example.com"
     assert cautions(spec) == []

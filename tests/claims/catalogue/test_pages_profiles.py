@@ -91,12 +91,14 @@ def test_the_catalogue_costs_the_same_for_one_profile_and_for_many(client, alice
     assert len(many) == len(one)
 
 
-def test_the_page_of_a_profile_shows_its_specification_and_versions(client, alice, train, vision):
+def test_the_page_of_a_profile_shows_its_specification_and_versions(client, alice, root, train, vision):
     client.force_login(alice)
     page = client.get(reverse("claims:profile", args=["train-80"])).text
     assert "deviceClassName" in page
-    assert "v1" in page
-    assert "Edit" not in page
+    assert '<b>v1</b> <span class="dg-tag on">current</span>' in page
+    assert edit(train) not in page
+    client.force_login(root)
+    assert edit(train) in client.get(reverse("claims:profile", args=["train-80"])).text
 
 
 def test_fields_become_safe_cel(client, root, sent):

@@ -4,7 +4,6 @@ import pytest
 
 from tests.claims.explained import delivered
 from tests.claims.mirror import Mirror
-from tests.factories import make_claim
 
 
 @pytest.fixture
@@ -15,13 +14,11 @@ def mirror(fra):
 @pytest.fixture
 def claim(vision, fra, train, alice, quota):
     """A named claim for one device, written, and used by nobody."""
-    return delivered(make_claim(vision, by=alice, cluster=fra, profile=train, name="sam"))
+    return delivered(vision, by=alice, cluster=fra, profile=train, name="sam")
 
 
 @pytest.fixture
 def template(vision, fra, train, alice, quota):
     return delivered(
-        make_claim(
-            vision, by=alice, cluster=fra, profile=train, name="batch", delivery="template", parallel=4
-        )
+        vision, by=alice, cluster=fra, profile=train, name="batch", delivery="template", parallel=4
     )

@@ -16,7 +16,6 @@ from inventory.models import Cluster
 from inventory.sync.once import sync_once
 from tests.controlplane.client import eventually
 
-PATIENCE = 240  # seconds
 _numbers = itertools.count(1)
 
 
@@ -78,6 +77,6 @@ def until(fra, gateway):
             found = Claim.objects.get(pk=claim.pk)
             return found if found.state == state else None
 
-        return eventually(reached, seconds=PATIENCE, what=f"{claim} {state}")
+        return eventually(reached, what=f"{claim} {state}")
 
     return follow

@@ -19,7 +19,6 @@ from tests.factories import make_profile, make_spec
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.django_db(transaction=True)]
 CHARGED = "gpu.nvidia.com.deviceclass.resource.k8s.io/devices"
-PATIENCE = 240  # seconds
 _numbers = itertools.count(1)
 
 
@@ -50,7 +49,7 @@ def explained(fra, gateway):
             found = explain(Claim.objects.get(pk=claim.pk))
             return found if found.pods and wanted(found) else None
 
-        return eventually(look, seconds=PATIENCE, what=f"the pod of {claim} is explained")
+        return eventually(look, what=f"the pod of {claim} is explained")
 
     return explain_until
 
@@ -90,7 +89,7 @@ def test_a_quota_refuses_the_claim_of_a_pod(delivered, explained, admin):
         found = admin.get(RESOURCE_QUOTA, "gpus", namespace=claim.namespace) or {}
         return found.get("status", {}).get("used")
 
-    eventually(counted, seconds=PATIENCE, what="the quota is counted")
+    eventually(counted, what="the quota is counted")
     admin.create(POD, manifests.pod_of(claim))
     found = explained(claim, lambda found: found.pods[0].events)
     assert found.pods[0].stage == Stage.NO_CLAIM

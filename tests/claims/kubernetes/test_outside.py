@@ -17,7 +17,6 @@ from tests.controlplane.client import Client, eventually
 from tests.factories import make_spec
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.django_db(transaction=True)]
-PATIENCE = 240  # seconds
 LABEL = "gpu.dragoman.dev/claim"
 
 
@@ -53,9 +52,7 @@ def pod(name, namespace, claim="", template=""):
 def delete(kubectl, kind, claim):
     """Delete, and wait until it is gone."""
     kubectl.delete(kind, claim.name, claim.namespace)
-    eventually(
-        lambda: kubectl.get(kind, claim.name, claim.namespace) is None, seconds=PATIENCE, what="it is gone"
-    )
+    eventually(lambda: kubectl.get(kind, claim.name, claim.namespace) is None, what="it is gone")
 
 
 def test_deleted_by_somebody_else_it_fails_and_its_owner_hears_of_it(
@@ -111,13 +108,16 @@ def test_labels_and_annotations_of_others_are_no_trouble(approved, kubectl, seen
     claim = approved()
     note = {"metadata": {"labels": {"project": "x"}, "annotations": {"note": "mine"}}}
     kubectl.patch("ResourceClaim", claim.name, note, claim.namespace)
-    assert seen(claim)[1] is None
+    found, code = seen(claim)
+    mirrored = ResourceClaim.objects.get(uid=found.object_uid).raw["metadata"]
+    assert (mirrored["labels"]["project"], mirrored["annotations"]["note"]) == ("x", "mine")
+    assert (found.state, found.problem, code) == (ClaimState.PROVISIONED, "", None)
 
 
 def test_a_template_made_again_with_another_spec_is_an_alarm(approved, admin, kubectl, seen, namespace):
     claim = approved(delivery="template", parallel=2)
     admin.create(POD, pod("first", namespace, template=claim.name))
-    eventually(lambda: seen(claim)[0].state == ClaimState.ALLOCATED, seconds=PATIENCE, what="it is held")
+    eventually(lambda: seen(claim)[0].state == ClaimState.ALLOCATED, what="it is held")
     delete(kubectl, "ResourceClaimTemplate", claim)
     wanted = manifests.object_of(claim)
     admin.create(RESOURCE_CLAIM_TEMPLATE, wanted | {"spec": {**wanted["spec"], "spec": make_spec(2)}})
@@ -138,7 +138,7 @@ def test_a_foreign_claim_with_a_running_pod_is_adopted_as_it_stands(
         row = ResourceClaim.objects.get(uid=before["metadata"]["uid"])
         return row if row.state == "allocated,reserved" else None
 
-    row = eventually(held, seconds=PATIENCE, what="the pod holds it")
+    row = eventually(held, what="the pod holds it")
     duration = timedelta(hours=24)
     claim = services.adopt(row=row, by=root, owner=alice, profile=train, duration=duration)
     found, code = seen(claim)

@@ -15,7 +15,6 @@ from cluster.kinds import POD, RESOURCE_CLAIM, RESOURCE_QUOTA
 from core.errors import QuotaExceeded
 from inventory.models import Cluster
 from inventory.sync.once import sync_once
-from tests.claims.kubernetes.conftest import PATIENCE
 from tests.controlplane.client import eventually
 from tests.factories import GPU_CLASS, make_spec
 
@@ -40,7 +39,7 @@ def kept(gateway, fra, namespace, monkeypatch):
             status = found.get("status") or {}
             return status.get("used") is not None and not written_quotas.is_behind(row.place, gateway)
 
-        eventually(counted, seconds=PATIENCE, what="Kubernetes counts by the quota")
+        eventually(counted, what="Kubernetes counts by the quota")
         return row
 
     return keep
@@ -68,7 +67,7 @@ def test_past_the_portal_the_cluster_refuses_at_exactly_the_limit(
     by_hand(admin, namespace, "just-fits", 2)
     with pytest.raises(Refused, match="exceeded quota: dragoman"):
         by_hand(admin, namespace, "one-more", 1)
-    eventually(lambda: used(gateway, namespace) == "4", seconds=PATIENCE, what="four counted")
+    eventually(lambda: used(gateway, namespace) == "4", what="four counted")
 
 
 def test_what_a_request_reserves_cannot_be_taken_by_hand(ask, kept, admin, namespace, quota, lena, until):
@@ -142,7 +141,7 @@ def test_a_limit_raised_a_moment_ago_does_not_send_a_claim_back(kept, ask, lena,
         assert claim.state in (ClaimState.APPROVED, ClaimState.PROVISIONED)
         return claim.state == ClaimState.PROVISIONED
 
-    eventually(delivered, seconds=PATIENCE, what="the claim delivered")
+    eventually(delivered, what="the claim delivered")
 
 
 def test_switched_off_the_object_is_gone_and_the_claims_stay(

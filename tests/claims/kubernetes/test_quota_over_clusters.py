@@ -20,7 +20,6 @@ from cluster.errors import Refused
 from cluster.kinds import NAMESPACE, RESOURCE_CLAIM, RESOURCE_QUOTA
 from inventory.models import Cluster
 from inventory.sync.once import sync_once
-from tests.claims.kubernetes.conftest import PATIENCE
 from tests.claims.kubernetes.test_quota import by_hand
 from tests.controlplane.client import eventually
 from tests.factories import make_cluster
@@ -86,7 +85,7 @@ def follow(gateway, namespace, fra, osl, monkeypatch):
         quota_tasks.tend()
         for row in WrittenQuota.objects.select_related("place__team", "place__cluster"):
             assert row.problem == ""
-            eventually(partial(counted, row), seconds=PATIENCE, what=f"{row} counted by")
+            eventually(partial(counted, row), what=f"{row} counted by")
 
     look()
     return look
@@ -103,7 +102,7 @@ def reach(follow):
             assert found.state != ClaimState.REQUESTED, found.problem
             return found if found.state == state else None
 
-        return eventually(reached, seconds=PATIENCE, what=f"{claim} {state}")
+        return eventually(reached, what=f"{claim} {state}")
 
     return wait
 

@@ -34,7 +34,7 @@ def test_what_is_approved_can_be_released(vision, fra, train, alice, state):
 
 def test_releasing_twice_is_releasing_once(held, alice):
     release(claim=held, by=alice)
-    assert release(claim=held, by=alice).history.count() == 2
+    assert release(claim=held, by=alice).history.filter(new=ClaimState.RELEASING).count() == 1
 
 
 @pytest.mark.parametrize("state", [ClaimState.REQUESTED, *(s for s in FINAL if s != ClaimState.RELEASED)])

@@ -1,18 +1,18 @@
 """Somebody gives a claim back while the cluster acts on it: with its guard, and without."""
 
+from datetime import timedelta
 from functools import partial
-from threading import Event
 
 import pytest
-from django.db.models import QuerySet
+from django.utils import timezone
 
-from claims import services
+from claims import reconcile, services
 from claims.models import Claim
 from claims.services import end
 from claims.states import ClaimState
 from core.errors import Conflict
-from tests.claims.threads import Meeting, at_once
 from tests.factories import make_claim
+from tests.threads import Race, without_lock
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -24,27 +24,43 @@ def test_a_release_holds_whether_the_devices_come_at_this_moment_or_not(
     """A program that gives its claim back at its end must not be told to look again."""
     monkeypatch.setattr("claims.tasks.remove.delay", lambda _id: None)
     claim = make_claim(vision, by=alice, cluster=fra, profile=train, state=ClaimState.PROVISIONED)
-    meeting, judge, judged = Meeting(guarded=locked), end.reason_not_to_end, Event()
-
-    def judge_and_wait(*args):
-        said = judge(*args)
-        judged.set()
-        meeting.wait()
-        return said
+    race = Race(monkeypatch)
+    race.hold_after(end, "reason_not_to_end")
+    if not locked:
+        without_lock(monkeypatch, "claims.services.end._own")
 
     def allocate():
-        assert judged.wait(60)
-        moved = Claim.objects.get(pk=claim.pk).advance(ClaimState.ALLOCATED, why="The scheduler did it.")
-        meeting.wait()
-        return moved
+        return Claim.objects.get(pk=claim.pk).advance(ClaimState.ALLOCATED, why="The scheduler did it.")
 
-    monkeypatch.setattr(end, "reason_not_to_end", judge_and_wait)
-    if not locked:
-        monkeypatch.setattr(QuerySet, "select_for_update", lambda self, **_: self)
-    released, allocated = at_once(partial(services.release, claim=claim, by=alice), allocate)
+    released, allocated = race.run(partial(services.release, claim=claim, by=alice), allocate)
+    assert race.waited is locked
     claim.refresh_from_db()
     if locked:
         assert (claim.state, allocated) == (ClaimState.RELEASING, False)
     else:
         assert isinstance(released, Conflict)
         assert (claim.state, allocated) == (ClaimState.ALLOCATED, True)
+
+
+@pytest.mark.parametrize("act", ["release", "shorten", "settle"])
+def test_whoever_waited_while_a_claim_was_handed_over_finds_it(
+    vision, fra, train, alice, lena, lars, monkeypatch, act
+):
+    """A query that waits for the row has joined the old owner by then, and must not lose the claim for it."""
+    monkeypatch.setattr("claims.tasks.remove.delay", lambda _id: None)
+    end_at = timezone.now() + timedelta(days=1)
+    claim = make_claim(
+        vision, by=alice, cluster=fra, profile=train, state=ClaimState.PROVISIONED, expires_at=end_at
+    )
+    race = Race(monkeypatch)
+    race.hold_after(Claim, "remark")
+    acts = {
+        "release": partial(services.release, claim=claim, by=lena),
+        "shorten": partial(services.shorten, claim=claim, by=lena, until=end_at - timedelta(hours=1)),
+        "settle": partial(reconcile.settle, claim.pk),
+    }
+    _given, after = race.run(partial(services.transfer, claim=claim, by=alice, to=lars), acts[act])
+    assert race.waited
+    assert not isinstance(after, Exception)
+    if act != "settle":
+        assert (after.pk, after.requested_by) == (claim.pk, lars)

@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 from django.core.exceptions import PermissionDenied
+from django.db import IntegrityError, transaction
 from django.http import Http404
 from django.utils import timezone
 
@@ -84,6 +85,18 @@ def test_a_rule_of_the_team_may_let_it_be_extended_at_once(running, vision, alic
     assert asked(claim, alice).answer == Answer.APPROVED
 
 
+def test_of_several_profiles_the_least_extension_holds(running, alice):
+    claim = running(extension=DAY)
+    other = make_profile("short", extension=4 * HOUR, max_duration=14 * DAY)
+    for position, version in enumerate((claim.profile_version, other.current)):
+        claim.alternatives.create(
+            position=position, name=f"p{position}", profile_version=version, devices=1, together=True
+        )
+    assert Terms(claim, by=alice).at_a_time == 4 * HOUR
+    assert Terms(claim, by=alice).way(claim.expires_at + 4 * HOUR).at_once
+    assert not Terms(claim, by=alice).way(claim.expires_at + 5 * HOUR).at_once
+
+
 def test_a_lead_decides_and_both_sides_hear_of_it(running, alice, lena, lars):
     claim = running()
     extension = asked(claim, alice, reason="One more epoch.")
@@ -138,6 +151,16 @@ def test_one_waits_at_a_time_but_what_needs_nobody_goes_on(running, alice):
     with pytest.raises(Conflict, match="alice has asked to keep sam until"):
         asked(claim, alice, 3 * DAY, key="other")
     assert asked(claim, alice, HOUR, key="short").answer == Answer.APPROVED
+
+
+def test_the_database_holds_one_that_waits_for_each_claim(running, alice):
+    claim = running()
+    first = asked(claim, alice)
+    fields = {"claim": claim, "asked_by": alice, "was": first.was, "until": first.until}
+    with pytest.raises(IntegrityError, match="extension_one_waits"), transaction.atomic():
+        Extension.objects.create(key="second", **fields)
+    withdraw_extension(extension=first, by=alice)
+    assert Extension.objects.create(key="second", **fields).answer == Answer.WAITING
 
 
 def test_the_same_key_asks_once(running, alice):

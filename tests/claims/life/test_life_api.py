@@ -8,9 +8,9 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from claims.models import Claim, Extension
+from claims.models import Claim
 from claims.states import ClaimState
-from tests.factories import make_claim, make_profile, make_user
+from tests.factories import make_claim, make_extension, make_profile, make_user
 
 pytestmark = pytest.mark.django_db
 CLAIMS, EXTENSIONS = "/api/v1/claims/", "/api/v1/extensions/"
@@ -151,13 +151,8 @@ def test_the_number_of_queries_does_not_grow_with_the_wishes(alice, claim, fra, 
             assert client(alice).get(EXTENSIONS).status_code == 200
         return len(seen)
 
-    def wish(one, key):
-        Extension.objects.create(
-            claim=one, asked_by=alice, key=key, was=claim.expires_at, until=claim.expires_at + DAY
-        )
-
-    wish(claim, "k")
+    make_extension(claim)
     few = count()
-    for number in range(4):
-        wish(make_claim(vision, by=alice, cluster=fra, state=ClaimState.ALLOCATED), f"k{number}")
+    for _ in range(4):
+        make_extension(make_claim(vision, by=alice, cluster=fra, state=ClaimState.ALLOCATED))
     assert count() == few

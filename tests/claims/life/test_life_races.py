@@ -2,19 +2,19 @@
 
 from datetime import timedelta
 from functools import partial
-from threading import Event
 
 import pytest
-from django.db.models import QuerySet
+from django.utils import timezone
 
 from claims import services
-from claims.life import succession
+from claims.life import expiry, succession
 from claims.models import Answer, Ask, Claim, Extension, ProfileVersion, Quota
 from claims.quota import quotas
 from claims.services.extend import approve_extension, deny_extension, extend
 from claims.states import ClaimState
 from core.errors import Conflict
-from tests.claims.threads import Meeting, at_once
+from tests.factories import make_profile, make_quota, make_spec
+from tests.threads import Race, without_lock
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -39,60 +39,44 @@ def held(ask, lena):
     return make
 
 
-def without_row_locks(monkeypatch):
-    monkeypatch.setattr(QuerySet, "select_for_update", lambda self, **_: self)
-
-
 def used():
     (standing,) = quotas.standing_of(Quota.objects.all())
     return standing.used
 
 
 @pytest.mark.parametrize("locked", [True, False])
-def test_of_two_replacements_at_once_one_is_made(ask, held, monkeypatch, locked):
-    """Both would carry what the old claim counts for, and the quota would be exceeded when it ends."""
+def test_of_two_replacements_at_once_one_is_made(ask, held, vision, monkeypatch, locked):
+    """The second is for another device class, so no quota row keeps the two apart."""
+    make_quota(vision, 4, device_class="mig.nvidia.com")
+    small = make_profile("slice-10", spec=make_spec(device_class="mig.nvidia.com"))
     old = held(4, "old")
-    meeting, judge = Meeting(guarded=locked), succession.reason_not_to_replace
-
-    def judge_and_wait(claim):
-        said = judge(claim)
-        meeting.wait()
-        return said
-
-    monkeypatch.setattr(succession, "reason_not_to_replace", judge_and_wait)
+    race = Race(monkeypatch)
+    race.hold_after(succession, "reason_not_to_replace")
     if not locked:
-        without_row_locks(monkeypatch)
-    replace = [partial(ask, devices=8, name=name, replaces=old) for name in ("one", "two")]
-    answers = at_once(*replace)
-    made = [answer for answer in answers if isinstance(answer, Claim)]
-    assert len(made) == (1 if locked else 2)
-    assert used() == (8 if locked else 12)
-    Claim.objects.get(pk=old.pk).advance(ClaimState.RELEASING, why="Over.")
-    Claim.objects.get(pk=old.pk).advance(ClaimState.RELEASED, why="Over.")
-    assert used() == (8 if locked else 16)
+        without_lock(monkeypatch, "claims.access.locked")
+    first, second = race.run(
+        partial(ask, devices=8, name="one", replaces=old),
+        partial(ask, devices=4, name="two", replaces=old, profile=small),
+    )
+    assert race.waited is locked
+    assert isinstance(first, Claim)
+    assert isinstance(second, Conflict if locked else Claim)
+    assert old.successors.count() == (1 if locked else 2)
 
 
 @pytest.mark.parametrize("locked", [True, False])
 def test_what_is_carried_is_given_up_however_late_the_old_claim_was_read(ask, held, monkeypatch, locked):
     """The old claim ends between being read and being replaced: nothing of it may be carried on."""
     old = held(4, "old")
-    meeting, judge, judged = Meeting(guarded=locked), succession.reason_not_to_replace, Event()
-
-    def judge_and_wait(claim):
-        said = judge(claim)
-        judged.set()
-        meeting.wait()
-        return said
-
-    def end():
-        assert judged.wait(60)
-        Claim.objects.get(pk=old.pk).advance(ClaimState.FAILED, why="Gone.")
-        meeting.wait()
-
-    monkeypatch.setattr(succession, "reason_not_to_replace", judge_and_wait)
+    race = Race(monkeypatch)
+    race.hold_after(succession, "reason_not_to_replace")
     if not locked:
-        without_row_locks(monkeypatch)
-    made, _nothing = at_once(partial(ask, devices=8, name="new", replaces=old), end)
+        without_lock(monkeypatch, "claims.access.locked")
+    made, _nothing = race.run(
+        partial(ask, devices=8, name="new", replaces=old),
+        lambda: Claim.objects.get(pk=old.pk).advance(ClaimState.FAILED, why="Gone."),
+    )
+    assert race.waited is locked
     assert isinstance(made, Claim)
     assert used() == (8 if locked else 4)
 
@@ -101,47 +85,96 @@ def test_what_is_carried_is_given_up_however_late_the_old_claim_was_read(ask, he
 def test_two_extensions_at_once_are_not_two(held, alice, monkeypatch, locked):
     ProfileVersion.objects.update(extension=timedelta(days=1))
     claim = held(1, "sam")
-    meeting, create = Meeting(guarded=locked), Extension.objects.create
-
-    def wait_and_create(**fields):
-        meeting.wait()
-        return create(**fields)
-
-    monkeypatch.setattr(Extension.objects, "create", wait_and_create)
+    race = Race(monkeypatch)
+    race.hold_before(Extension.objects, "create")
     if not locked:
-        without_row_locks(monkeypatch)
+        without_lock(monkeypatch, "claims.access.locked")
     until = claim.expires_at + timedelta(days=1)
-    longer = [partial(extend, claim=claim, by=alice, until=until, key=key) for key in "ab"]
-    at_once(*longer)
+    race.run(*(partial(extend, claim=claim, by=alice, until=until, key=key) for key in "ab"))
+    assert race.waited is locked
     assert Extension.objects.filter(answer=Answer.APPROVED).count() == (1 if locked else 2)
+
+
+@pytest.mark.parametrize("locked", [True, False])
+def test_of_two_wishes_at_once_one_waits_and_the_other_hears_of_it(held, alice, monkeypatch, locked):
+    """Where both get past the lock, the database keeps the second out, and the sentence is the same."""
+    claim = held(1, "sam")
+    race = Race(monkeypatch)
+    race.hold_before(Extension.objects, "create")
+    if not locked:
+        without_lock(monkeypatch, "claims.access.locked")
+    until = claim.expires_at + timedelta(days=3)
+    answers = race.run(*(partial(extend, claim=claim, by=alice, until=until, key=key) for key in "ab"))
+    assert race.waited is locked
+    made, refused = answers if locked else reversed(answers)
+    assert made == Extension.objects.get()
+    assert made.answer == Answer.WAITING
+    assert isinstance(refused, Conflict)
+    assert refused.message.split(" until ")[0] == "alice has asked to keep sam"
+
+
+def test_one_key_for_two_claims_at_once_extends_one(held, alice, monkeypatch):
+    ProfileVersion.objects.update(extension=timedelta(days=1))
+    race = Race(monkeypatch)
+    race.hold_before(Extension.objects, "create")
+    refused, made = race.run(
+        *(
+            partial(extend, claim=one, by=alice, until=one.expires_at + timedelta(hours=1), key="k")
+            for one in (held(1, "sam"), held(1, "tom"))
+        )
+    )
+    assert made == Extension.objects.get()
+    assert isinstance(refused, Conflict)
+    assert refused.message == "This key was already used to extend another claim."
 
 
 @pytest.mark.parametrize("guarded", [True, False])
 def test_of_two_who_decide_on_an_extension_one_is_first(held, alice, lena, lars, monkeypatch, guarded):
+    """Here the guard is the compare-and-set of `Ask.decide`: under the lock the second comes after all."""
     claim = held(1, "sam")
-    before = claim.expires_at
-    extension = extend(claim=claim, by=alice, until=before + timedelta(days=3), key="k")
-    meeting, decide = Meeting(guarded=guarded), Ask.decide
+    until = claim.expires_at + timedelta(days=3)
+    extension = extend(claim=claim, by=alice, until=until, key="k")
 
-    def wait_and_decide(self, answer, *, by, note=""):
-        meeting.wait()
-        if guarded:
-            return decide(self, answer, by=by, note=note)
+    def decide_whatever_it_is(self, answer, *, by, note=""):
         Extension.objects.filter(pk=self.pk).update(answer=answer, decided_by=by)
         self.refresh_from_db()
         return True
 
-    monkeypatch.setattr(Ask, "decide", wait_and_decide)
     if not guarded:
-        without_row_locks(monkeypatch)
-    answers = at_once(
+        monkeypatch.setattr(Ask, "decide", decide_whatever_it_is)
+    race = Race(monkeypatch)
+    race.hold_before(Ask, "decide")
+    _approved, late = race.run(
         partial(approve_extension, extension=extension, by=lena),
         partial(deny_extension, extension=extension, by=lars, reason="No."),
     )
-    refused = [answer for answer in answers if isinstance(answer, Conflict)]
-    assert len(refused) == (1 if guarded else 0)
+    assert race.waited
+    claim.refresh_from_db()
+    extension.refresh_from_db()
+    assert claim.expires_at == until
+    assert extension.answer == (Answer.APPROVED if guarded else Answer.DENIED)
+    assert isinstance(late, Conflict) is guarded
     if guarded:
-        claim.refresh_from_db()
-        extension.refresh_from_db()
-        assert (claim.expires_at == extension.until) is (extension.answer == Answer.APPROVED)
-        assert "was first" in refused[0].message
+        assert late.message.startswith("lena was first: it was approved")
+
+
+@pytest.mark.parametrize("locked", [True, False])
+def test_a_claim_is_not_ended_that_is_extended_at_this_moment(held, alice, monkeypatch, locked):
+    """Its time is over and the portal is about to end it: the extension comes too late, or it holds."""
+    ProfileVersion.objects.update(extension=timedelta(days=1))
+    claim = held(1, "sam")
+    now = timezone.now()
+    Claim.objects.filter(pk=claim.pk).update(decided_at=now - claim.duration, expires_at=now)
+    race = Race(monkeypatch)
+    race.hold_before(expiry, "_release")
+    if not locked:
+        without_lock(monkeypatch, "claims.life.expiry._end")
+    until = now + timedelta(hours=2)
+    ended, extended = race.run(
+        partial(expiry.end_overdue, now), partial(extend, claim=claim, by=alice, until=until, key="k")
+    )
+    assert race.waited is locked
+    assert ended == [claim.pk]
+    assert isinstance(extended, Conflict if locked else Extension)
+    claim.refresh_from_db()
+    assert (claim.state, claim.expires_at) == (ClaimState.RELEASING, now if locked else until)

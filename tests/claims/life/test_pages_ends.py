@@ -90,6 +90,19 @@ def test_a_longer_one_waits_and_the_page_of_the_claim_tells_of_it(client, alice,
     assert Extension.objects.get().answer == Answer.WITHDRAWN
 
 
+def test_who_may_not_change_the_end_is_not_offered_to_take_the_wish_back(
+    client, alice, bob, lena, mona, claim
+):
+    extend(claim=claim, by=alice, until=claim.expires_at + 3 * DAY, key="k")
+    offered = {}
+    for person in (alice, lena, mona, bob):
+        client.force_login(person)
+        page = client.get(url("detail", claim)).text
+        assert "alice asks to keep it until" in page
+        offered[person.username] = "Do not ask any more" in page
+    assert offered == {"alice": True, "lena": True, "mona": False, "bob": False}
+
+
 @pytest.mark.parametrize(
     ("wish", "said"),
     [
@@ -234,11 +247,15 @@ def test_the_request_form_is_filled_for_a_replacement_and_sends_it(client, alice
     assert "is being replaced by" in refused.text
 
 
-def test_a_claim_of_another_team_cannot_be_named_as_replaced(client, eve, claim, fra, quota):
+def test_a_claim_of_another_team_cannot_be_named_as_replaced(client, alice, eve, claim, fra, quota):
     make_team("audio", members=(eve,))
-    client.force_login(eve)
-    form = client.get(reverse("claims:request"), {"replaces": claim.pk}).text
-    assert "This replaces" not in form
+    replaced = {}
+    for person in (alice, eve):
+        client.force_login(person)
+        answer = client.get(reverse("claims:request"), {"replaces": claim.pk})
+        assert answer.status_code == 200
+        replaced[person.username] = "This replaces" in answer.text
+    assert replaced == {"alice": True, "eve": False}
 
 
 def test_the_number_of_queries_does_not_grow_with_the_wishes(client, alice, claim):

@@ -159,6 +159,8 @@ def test_the_preview_costs_the_same_for_one_and_for_many(client, alice, held, vi
         make_claim(vision, by=alice, cluster=fra, name=f"more-{number}", state=ClaimState.PROVISIONED)
         for number in range(10)
     ]
+    for one_more in more:
+        Mirror(fra).claim(one_more.name, one_more, uid=one_more.object_uid)
     with CaptureQueriesContext(connection) as several:
         ask(client, alice, "release", held, *more)
     assert len(several) == len(one)

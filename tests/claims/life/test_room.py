@@ -59,8 +59,9 @@ def test_a_template_and_a_claim_that_is_over_have_no_room(claim, vision, fra, al
         vision, by=alice, cluster=fra, name="t", delivery="template", state=ClaimState.PROVISIONED
     )
     over = make_claim(vision, by=alice, cluster=fra, name="o", state=ClaimState.RELEASED)
-    for one in (template, over):
-        assert room_of(one, look([one])[one.pk]) is None
+    rooms = {one.name: room_of(one, look([one])[one.pk]) for one in (claim, template, over)}
+    assert rooms["sam"] is not None
+    assert (rooms["t"], rooms["o"]) == (None, None)
 
 
 def test_the_api_says_the_same(client, bob, eve, claim):

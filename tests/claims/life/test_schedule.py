@@ -12,8 +12,8 @@ from claims.models import Approval, Claim, Delivery, Transition
 from claims.states import FINAL, HOLDING, NEXT, ClaimState
 from cluster.kinds import NAMESPACE
 from core.errors import PortalError
-from tests.claims.threads import at_once
 from tests.factories import make_cluster, make_profile, make_quota, make_team, make_user
+from tests.threads import at_once
 
 pytestmark = pytest.mark.django_db(transaction=True)
 THREADS, STEPS = 8, 200

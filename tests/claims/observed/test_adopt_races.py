@@ -4,16 +4,17 @@ from datetime import timedelta
 from functools import partial
 
 import pytest
-from django.db import connections
-from django.db.models import QuerySet
+from django.utils import timezone
 
 from claims import services
 from claims.models import Claim
 from claims.quota import quotas
+from claims.states import ClaimState
 from core.errors import QuotaExceeded
 from inventory.models import ResourceClaim
-from tests.claims.threads import Meeting, at_once
-from tests.factories import make_quota, make_spec, make_user
+from tests.claims.mirror import Mirror, result
+from tests.factories import make_claim, make_quota, make_spec, make_user
+from tests.threads import Race, without_lock
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -29,13 +30,6 @@ def row(fra, gateway, quota, train, monkeypatch):
     )
 
 
-@pytest.fixture(autouse=True)
-def patient(monkeypatch):
-    """The threads' connections wait as long for a lock as a loaded machine needs."""
-    options = connections.databases["default"]["OPTIONS"]
-    monkeypatch.setitem(options, "options", "-c lock_timeout=60000 -c timezone=UTC")
-
-
 def adopting(row, by, owner, profile):
     duration = timedelta(hours=24)
     return partial(services.adopt, row=row, by=by, owner=owner, profile=profile, duration=duration)
@@ -46,24 +40,52 @@ def test_a_request_and_an_adoption_cannot_share_the_last_devices(
     ask, row, vision, train, root, alice, monkeypatch, locked
 ):
     make_quota(vision, 2, profile=train)
-    meeting, count = Meeting(guarded=locked), quotas.standing_of
-
-    def count_and_wait(rows):
-        counted = count(rows)
-        meeting.wait()
-        return counted
-
-    monkeypatch.setattr(quotas, "standing_of", count_and_wait)
+    race = Race(monkeypatch)
+    race.hold_after(quotas, "standing_of")
     if not locked:
-        monkeypatch.setattr(QuerySet, "select_for_update", lambda self, **_: self)
-    answers = at_once(adopting(row, root, alice, train), partial(ask, devices=2))
-    granted = [answer for answer in answers if isinstance(answer, Claim)]
-    assert len(granted) == (1 if locked else 2)
-    assert len([answer for answer in answers if isinstance(answer, QuotaExceeded)]) == (1 if locked else 0)
+        without_lock(monkeypatch, "claims.services.adopt._adopt")
+    adopted, asked = race.run(adopting(row, root, alice, train), partial(ask, devices=2))
+    assert race.waited is locked
+    assert isinstance(adopted, Claim)
+    assert isinstance(asked, QuotaExceeded if locked else Claim)
 
 
-def test_two_admins_at_once_adopt_one_claim(row, root, alice, train):
+def test_two_admins_at_once_adopt_one_claim(row, root, alice, train, monkeypatch):
+    """The second has found the object to be nobody's before the first has made a claim of it."""
     other = make_user("ada", admin=True)
-    answers = at_once(adopting(row, root, alice, train), adopting(row, other, alice, train))
-    assert len({answer.pk for answer in answers if isinstance(answer, Claim)}) == 1
-    assert Claim.objects.count() == 1
+    race = Race(monkeypatch)
+    race.hold_before(Claim.objects, "create")
+    first, second = race.run(adopting(row, root, alice, train), adopting(row, other, alice, train))
+    assert race.waited
+    assert isinstance(first, Claim)
+    assert first == second == Claim.objects.get()
+
+
+@pytest.mark.parametrize("locked", [True, False])
+def test_who_accepts_an_object_does_not_write_of_a_state_that_is_over(
+    fra, vision, train, alice, root, gateway, monkeypatch, locked
+):
+    """Its owner gives the claim back at the moment at which an admin accepts its new object."""
+    monkeypatch.setattr("claims.tasks.remove.delay", lambda _id: None)
+    monkeypatch.setattr("claims.tasks.reconcile_cluster.delay", lambda _cluster, _names: None)
+    claim = make_claim(
+        vision, by=alice, cluster=fra, profile=train, state=ClaimState.PROVISIONED, name="sam", object_uid="u"
+    )
+    mirror = Mirror(fra)
+    mirror.claim("sam", claim, uid="u")
+    mirror.gone("u", timezone.now())
+    mirror.claim("sam", claim, result("gpu-0"), uid="v")
+    race = Race(monkeypatch)
+    race.hold_before(Claim, "remark")
+    if not locked:
+        without_lock(monkeypatch, "claims.access.locked")
+    accepted, released = race.run(
+        partial(services.accept_object, claim=claim, by=root),
+        partial(services.release, claim=claim, by=alice),
+    )
+    assert race.waited is locked
+    assert isinstance(accepted, Claim)
+    assert isinstance(released, Claim)
+    steps = list(claim.history.order_by("pk"))
+    assert steps[-1].new == (ClaimState.RELEASING if locked else steps[-2].old)
+    assert (steps[-1].old == steps[-2].new) is locked

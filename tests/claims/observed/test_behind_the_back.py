@@ -188,6 +188,7 @@ def test_the_label_is_put_back_on_that_object_alone(client, mirror, claim, gatew
 def test_another_object_of_that_name_gets_no_label(claim, gateway):
     gateway.create(RESOURCE_CLAIM, {"metadata": {"name": "sam", "namespace": "vision"}, "spec": claim.spec})
     tasks.label(str(claim.pk))
+    assert ("get", "resourceclaims", "sam") in gateway.calls
     assert "labels" not in gateway.get(RESOURCE_CLAIM, "sam", namespace="vision")["metadata"]
 
 

@@ -82,7 +82,7 @@ def test_bad_input_is_422(client, alice):
     ids = [f"0190f5d4-0000-7000-8000-{number:012d}" for number in range(201)]
     refused = post(client, alice, BULK, {"action": "release", "claims": ids})
     assert refused.status_code == 422
-    assert "at most 200" in refused.json()["detail"]
+    assert "At most 200 can be changed at once." in refused.json()["detail"]
 
 
 def test_a_claim_says_the_code_of_its_problem(client, alice, vision, fra, train, gateway):

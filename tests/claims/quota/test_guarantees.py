@@ -3,7 +3,6 @@
 from functools import partial
 
 import pytest
-from django.db.models import QuerySet
 
 from claims import services
 from claims.models import Claim, Quota
@@ -11,8 +10,8 @@ from claims.quota import guarantees, quotas
 from claims.states import ClaimState
 from core.errors import Invalid, QuotaExceeded
 from inventory.models import Device, DeviceClass, ResourceSlice
-from tests.claims.threads import Meeting, at_once
 from tests.factories import GPU_CLASS, make_claim, make_cluster, make_quota, make_team, make_user
+from tests.threads import Race, without_lock
 
 pytestmark = pytest.mark.django_db
 
@@ -54,6 +53,23 @@ def test_a_request_beyond_the_own_guarantee_leaves_others_theirs(ask, vision, qu
     assert ask(devices=2).state == ClaimState.REQUESTED
 
 
+def test_a_request_takes_the_rest_of_its_own_guarantee_before_what_is_beyond_it(
+    ask, vision, quota, fra, publish
+):
+    """Of 8 free devices 4 are kept for nlp and 2 are what vision has left of its guarantee: 2 are for all."""
+    publish(10)
+    guarantee(vision, 4)
+    guarantee(make_team("nlp"), 4)
+    make_claim(vision, cluster=fra, devices=2, state=ClaimState.ALLOCATED)
+    with pytest.raises(QuotaExceeded) as refused:
+        ask(devices=5)
+    assert refused.value.message == (
+        "4 of the 8 free gpu.nvidia.com devices are guaranteed to nlp; "
+        "this request needs 3 beyond vision's own guarantee of 4."
+    )
+    assert ask(devices=4).state == ClaimState.REQUESTED
+
+
 def test_a_team_without_a_guarantee_takes_what_is_left(ask, quota, publish):
     publish(6)
     guarantee(make_team("nlp"), 4)
@@ -66,7 +82,9 @@ def test_within_its_own_guarantee_a_team_is_never_refused_for_others(ask, vision
     publish(2)  # fewer than are promised: the promises are the admin's to keep
     guarantee(vision, 4)
     guarantee(make_team("nlp"), 4)
-    ask(devices=4)
+    assert ask(devices=4).state == ClaimState.REQUESTED
+    with pytest.raises(QuotaExceeded, match="1 beyond vision's own guarantee of 4"):
+        ask(devices=1)
 
 
 def test_what_a_team_uses_of_its_guarantee_is_not_kept_twice(ask, quota, publish, fra):
@@ -110,27 +128,16 @@ def test_two_teams_at_once_cannot_share_what_is_left_beyond_a_guarantee(
     speech = make_team("speech", members=(eve,))
     make_cluster("fra-1", teams=(speech,))
     make_quota(speech, 8)
-    meeting, count = Meeting(guarded=locked), quotas.standing_of
-
-    def count_and_wait(rows):
-        counted = count(rows)
-        meeting.wait()
-        return counted
-
-    shares, waits = quotas.shares_of, Meeting(guarded=locked)
-
-    def share_and_wait(classes):
-        found = shares(classes)
-        waits.wait()
-        return found
-
-    monkeypatch.setattr(quotas, "standing_of", count_and_wait)
-    monkeypatch.setattr(quotas, "shares_of", share_and_wait)
+    race = Race(monkeypatch)
+    race.hold_after(quotas, "shares_of")
     if not locked:
-        monkeypatch.setattr(QuerySet, "select_for_update", lambda self, **_: self)
-    answers = at_once(partial(ask, devices=5), partial(ask, devices=5, by=eve, team=speech, name="of-speech"))
-    granted = [answer for answer in answers if isinstance(answer, Claim)]
-    assert len(granted) == (1 if locked else 2)
+        without_lock(monkeypatch, "claims.quota.quotas.lock_rows")
+    first, second = race.run(
+        partial(ask, devices=5), partial(ask, devices=5, by=eve, team=speech, name="of-speech")
+    )
+    assert race.waited is locked
+    assert isinstance(first, Claim)
+    assert isinstance(second, QuotaExceeded if locked else Claim)
 
 
 def test_partitions_that_exclude_one_another_are_no_capacity_twice(fra, publish):
@@ -167,3 +174,11 @@ def publish_cut(cluster, partitions):
             classes=[GPU_CLASS],
             counters=taken,
         )
+
+
+def test_only_classes_with_a_guarantee_are_kept(vision):
+    kept = make_quota(vision, 8, device_class="kept.example.com")
+    Quota.objects.filter(pk=kept.pk).update(guaranteed=1)
+    make_quota(vision, 8, device_class="other.example.com")
+    Quota.objects.create(team=vision, counts="claims", devices=3)
+    assert list(guarantees.kept_classes(Quota.objects.all())) == [kept]

@@ -14,7 +14,7 @@ from claims.quota.parts import parts_of
 from claims.quota.quotas import standing, standing_of
 from claims.states import ClaimState
 from inventory.models import DeviceClass, Pod, ResourceClaim
-from tests.factories import make_claim, make_quota, make_spec, make_team
+from tests.factories import make_claim, make_quota, make_raise, make_spec, make_team
 
 pytestmark = pytest.mark.django_db
 
@@ -61,7 +61,7 @@ def test_a_quota_of_claims_counts_a_template_for_as_many_as_it_may_make(vision, 
 def test_a_raise_adds_to_the_limit_while_it_runs(vision, quota):
     now, hour = timezone.now(), timedelta(hours=1)
     for devices, start, end in ((2, -hour, hour), (4, -2 * hour, -hour), (8, hour, 2 * hour)):
-        QuotaRaise.objects.create(quota=quota, devices=devices, starts_at=now + start, ends_at=now + end)
+        make_raise(quota, devices, starts_at=now + start, ends_at=now + end)
     (row,) = standing_of([quota])
     assert (row.limit, row.raised) == (10, 2)
     assert [one.devices for one in parts_of(quota).raises] == [2]
@@ -95,7 +95,9 @@ def test_what_an_adopted_claim_stands_for_is_not_outside(vision, fra, train, quo
 
 def test_claims_generated_from_a_template_of_the_portal_are_its_own(vision, fra, train, quota):
     own = make_claim(vision, cluster=fra, profile=train, delivery="template", parallel=2)
-    foreign(fra, "pod-1-gpu-x", 1, owner=str(own.pk), origin="template")
+    row = foreign(fra, "pod-1-gpu-x", 1, origin="template")
+    assert standing_of([quota])[0].outside == 1
+    ResourceClaim.objects.filter(pk=row.pk).update(owner=str(own.pk))
     assert standing_of([quota])[0].outside == 0
 
 
@@ -150,7 +152,7 @@ def test_the_parts_add_up_to_the_figure(vision, fra, train, quota, claims, outsi
         foreign(fra, f"hand-{number}", count)
     ends = timezone.now() + timedelta(hours=1)
     for devices in raises:
-        QuotaRaise.objects.create(quota=quota, devices=devices, ends_at=ends)
+        make_raise(quota, devices, ends_at=ends)
     for row in standing_of(rows):
         parts = parts_of(row.quota)
         assert sum(part.devices for part in parts.claims if not part.reserved) == row.held

@@ -1,7 +1,6 @@
 """Asking for more quota: who may, what it becomes, when it ends, and what page and API say of it."""
 
 from datetime import timedelta
-from functools import partial
 
 import pytest
 import time_machine
@@ -18,7 +17,6 @@ from claims.quota.quotas import standing_of
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid
 from teams.models import Notice
-from tests.claims.threads import at_once
 from tests.factories import GPU_CLASS, make_claim, make_quota, make_team
 
 ASK, LIST = reverse("claims:quota_ask"), reverse("claims:quota_requests")
@@ -143,14 +141,6 @@ def test_admins_are_told_and_what_nobody_decides_on_expires(want, root, alice):
     assert "Nobody decided" in Notice.objects.get(user=alice).title
 
 
-@pytest.mark.django_db(transaction=True)
-def test_two_admins_at_once_raise_it_once(want, root, quota):
-    asked = want(until=timezone.now() + timedelta(days=1))
-    approve = partial(services.approve_quota_request, quota_request=asked, by=root)
-    at_once(approve, approve)
-    assert limit_of(quota) == 10
-
-
 @pytest.mark.django_db
 def test_the_impact_adds_up_what_all_teams_may_hold(vision, quota, alice):
     make_quota(make_team("nlp"), 5)
@@ -174,9 +164,11 @@ def test_the_page_asks_for_what_did_not_fit(client, alice, quota):
 
 def test_who_may_ask_and_how(client, alice, bob, eve, quota):
     sent = {"team": "vision", "device_class": GPU_CLASS, "more": "2", "reason": "a paper", "key": "k"}
-    for stranger in (bob, eve):  # a viewer, and an outsider: the team is none that they may choose
+    for stranger in (bob, eve):  # a viewer, and somebody of no team
         client.force_login(stranger)
-        assert client.post(ASK, sent).status_code == 422
+        assert (client.get(ASK).status_code, client.post(ASK, sent).status_code) == (403, 403)
+    make_team("nlp", members=(eve,))
+    assert client.post(ASK, sent).status_code == 422  # vision is none of the teams that eve may choose
     client.force_login(alice)
     for wrong in ({"more": "0"}, {"reason": ""}, {"device_class": ""}, {"until": "2020-01-01T10:00"}):
         assert client.post(ASK, sent | wrong).status_code == 422
@@ -246,3 +238,8 @@ def test_the_api_asks_decides_and_shows(client, alice, root, eve, vision, quota)
     shown = client.get(f"/api/v1/quotas/{quota.pk}/").json()
     assert (shown["limit"], shown["raised"], shown["outside"], shown["raises"]) == (10, 0, 0, [])
     assert client.post(f"{url}deny/", {"reason": "x"}, content_type="application/json").status_code == 409
+
+
+def test_what_waits_of_another_team_stands_in_nobodys_way(want, alice):
+    want(team=make_team("nlp", members=(alice,)))
+    assert want().answer == Answer.WAITING

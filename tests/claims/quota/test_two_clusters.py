@@ -18,7 +18,7 @@ from cluster.kinds import NAMESPACE, RESOURCE_CLAIM, RESOURCE_QUOTA
 from core.errors import QuotaExceeded
 from inventory.models import Cluster, ResourceClaim
 from tests.claims.quota.test_quota_figures import foreign
-from tests.factories import GPU_CLASS, make_cluster, make_spec
+from tests.factories import GPU_CLASS, make_cluster, make_raise, make_spec
 from tests.fakes import FakeGateway
 
 DEVICES = f"{GPU_CLASS}.deviceclass.resource.k8s.io/devices"
@@ -220,7 +220,7 @@ def test_both_together_admit_what_the_limit_says_and_never_more(two, ask, vision
         elif action == "limit":
             Quota.objects.filter(pk=quota.pk).update(devices=count * 2)
         elif action == "raise" and not QuotaRaise.objects.all().delete()[0]:
-            QuotaRaise.objects.create(quota=quota, devices=count, ends_at=timezone.now() + timedelta(days=1))
+            make_raise(quota, count, ends_at=timezone.now() + timedelta(days=1))
         writing.write_teams([vision.pk])
         reserved = Claim.objects.filter(state=ClaimState.REQUESTED)
         after = two.held() + sum(claim.devices for claim in reserved)

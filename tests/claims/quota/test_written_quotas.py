@@ -10,14 +10,14 @@ from django.urls import reverse
 from django.utils import timezone
 
 from claims import services
-from claims.models import Quota, QuotaRaise, TeamNamespace, WrittenQuota
+from claims.models import Quota, TeamNamespace, WrittenQuota
 from claims.quota import tasks as quota_tasks
 from claims.quota import written as written_quotas
 from cluster.errors import Unreachable
 from cluster.kinds import NAMESPACE, RESOURCE_QUOTA
 from inventory.models import Cluster, DeviceClass
 from teams.models import Notice
-from tests.factories import GPU_CLASS, make_profile, make_quota, make_spec, make_team
+from tests.factories import GPU_CLASS, make_profile, make_quota, make_raise, make_spec, make_team
 
 pytestmark = pytest.mark.django_db
 DEVICES = f"{GPU_CLASS}.deviceclass.resource.k8s.io/devices"
@@ -60,7 +60,7 @@ def test_the_limit_is_written_with_raises_and_nothing_for_other_classes(vision, 
     for name, extended in ((GPU_CLASS, "nvidia.com/gpu"), ("mig.nvidia.com", "")):
         DeviceClass.objects.create(cluster=fra, uid=name, name=name, extended_resource=extended)
     ends = timezone.now() + timedelta(days=1)
-    QuotaRaise.objects.create(quota=quota, devices=2, ends_at=ends)
+    make_raise(quota, 2, ends_at=ends)
     Quota.objects.create(team=vision, counts="claims", devices=5)
     assert written_quotas.hard_for(place_of(vision)) == {
         DEVICES: "10",
@@ -181,6 +181,9 @@ def test_nothing_is_written_to_a_cluster_that_is_read_only_or_not_in_use(gateway
         Cluster.objects.filter(pk=fra.pk).update(**{"read_only": False, "enabled": True} | state)
         quota_tasks.tend()
         assert written() is None
+    Cluster.objects.filter(pk=fra.pk).update(halted_because="")
+    quota_tasks.tend()
+    assert written()[DEVICES] == "8"
 
 
 @pytest.mark.django_db(transaction=True)

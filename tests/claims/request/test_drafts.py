@@ -152,11 +152,12 @@ def test_what_is_sent_after_the_session_ended_is_there_again_after_signing_in(cl
     assert Draft.objects.get().by == alice
 
 
-def test_somebody_else_who_signs_in_there_does_not_get_it(client, alice, lena, wish):
+@pytest.mark.parametrize(("who", "gets_it"), [("alice", True), ("lena", False)])
+def test_only_who_typed_it_gets_it_after_signing_in_there(client, alice, lena, wish, who, gets_it):
     client.post(SAVE, wish | {"whose": str(alice.pk)}, headers=HTMX)
-    client.login(username="lena", password="lena")
-    assert "Fine-tuning." not in client.get(FORM, follow=True).text
-    assert not Draft.objects.exists()
+    client.login(username=who, password=who)
+    assert ("Fine-tuning." in client.get(FORM, follow=True).text) is gets_it
+    assert Draft.objects.exists() is gets_it
 
 
 def test_saving_says_that_the_session_has_ended(client, alice, wish):

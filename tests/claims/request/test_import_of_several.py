@@ -112,6 +112,9 @@ def test_a_single_profile_that_asks_for_the_same_goes_before_several(sent):
 
 
 def test_profiles_of_others_are_not_named(sent, slice_10):
+    page = sent(both())
+    assert page.context["found"][0].claim.several is not None
+    assert "Slice 10" in page.text
     slice_10.teams.add(make_team("nlp"))
     page = sent(both())
     assert page.context["found"][0].claim.several is None

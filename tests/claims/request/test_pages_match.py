@@ -44,12 +44,18 @@ def mirrored(cluster, devices, *claims):
             node_name="node-a",
         )  # fmt: skip
     for claim in claims:
-        meta = claim["metadata"]
-        row = ResourceClaim.objects.create(
-            cluster=cluster, uid=meta["name"], name=meta["name"], namespace=meta["namespace"], raw=claim
-        )
-        for held in claim["status"]["allocation"]["devices"]["results"]:
-            Device.objects.filter(name=held["device"]).update(held_by=row)
+        take(cluster, claim)
+    picture.forget()
+
+
+def take(cluster, claim):
+    """Write an allocated claim into the mirror, with its devices."""
+    meta = claim["metadata"]
+    row = ResourceClaim.objects.create(
+        cluster=cluster, uid=meta["name"], name=meta["name"], namespace=meta["namespace"], raw=claim
+    )
+    for held in claim["status"]["allocation"]["devices"]["results"]:
+        Device.objects.filter(name=held["device"]).update(held_by=row)
     picture.forget()
 
 
@@ -76,7 +82,7 @@ def wish(cluster, vision, quota, gateway):
     spec = {"devices": {"requests": [{"name": "gpu", "exactly": exactly | {"selectors": selectors}}]}}
     make_profile("train-80", spec=spec)
     make_profile("any-gpu", spec={"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}})
-    return {"profile": "train-80", "devices": "1", "team": "vision", "cluster": "fra-1", "name": "sam2"}
+    return {"profile": "train-80", "devices": 1, "team": "vision", "cluster": "fra-1", "name": "sam2"}
 
 
 def test_each_condition_is_a_step_that_opens(client, alice, wish):
@@ -250,7 +256,8 @@ def api(user):
 
 
 def test_the_api_answers_the_same(alice, wish):
-    shown = api(alice).post(API, wish | {"step": STEPS["free"]}, format="json").json()
+    numbers = {"devices": 1, "step": STEPS["free"]}
+    shown = api(alice).post(API, wish | numbers, format="json").json()
     assert [step["kind"] for step in shown["match"]["steps"]] == [
         "total", "class", "selector", "selector", "untainted", "free", "nodes",
     ]  # fmt: skip
@@ -265,11 +272,12 @@ def test_the_api_answers_the_same(alice, wish):
 
 
 def test_the_api_takes_alternatives_in_order(alice, wish):
-    shown = api(alice).post(API, wish | {"alternatives": ["any-gpu"]}, format="json").json()
+    wish = wish | {"devices": 1, "alternatives": ["any-gpu"]}
+    shown = api(alice).post(API, wish, format="json").json()
     assert (shown["match"]["fits"], shown["problems"]) == (True, [])
     made = api(alice).post(
         "/api/v1/claims/",
-        wish | {"alternatives": ["any-gpu"]},
+        wish,
         format="json",
         headers={"Idempotency-Key": "k"},
     )

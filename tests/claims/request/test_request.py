@@ -33,11 +33,19 @@ def test_asking_twice_with_one_key_is_asking_once(ask):
     assert Claim.objects.count() == 1
 
 
-def test_a_key_cannot_be_used_to_ask_for_something_else(ask, train):
-    ask(key="same")
-    other = make_profile("slice-40")
-    with pytest.raises(Invalid, match="already used"):
-        ask(key="same", profile=other)
+@pytest.mark.parametrize("what", ["profile", "cluster", "team"])
+def test_a_key_cannot_be_used_to_ask_for_something_else(ask, vision, alice, what):
+    others = {
+        "profile": make_profile("slice-40"),
+        "cluster": make_cluster("lab-2", teams=(vision,)),
+        "team": make_team("nlp", members=(alice,)),
+    }
+    claim = ask(key="same")
+    with pytest.raises(Invalid) as refusal:
+        ask(key="same", **{what: others[what]})
+    assert refusal.value.message == f"This key was already used to ask for {claim}."
+    assert refusal.value.status == 422
+    assert Claim.objects.count() == 1
 
 
 def test_a_request_needs_a_key(ask):

@@ -26,12 +26,10 @@ def slice_10(vision):
 
 
 @pytest.fixture
-def held(ask, slice_10):
+def held(ask, slice_10, lena):
     """A claim that runs."""
     claim = ask(devices=2, together=[(slice_10, 3)], name="old")
-    Claim.objects.filter(pk=claim.pk).update(state=ClaimState.ALLOCATED)
-    claim.refresh_from_db()
-    return claim
+    return services.approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
 
 
 def rows_of(claim):

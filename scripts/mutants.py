@@ -1,0 +1,176 @@
+"""The small mistakes that `make mutate` makes in a function, one at a time."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+COMPARED = {
+    ast.Eq: "!=", ast.NotEq: "==", ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">",
+    ast.In: "not in", ast.NotIn: "in", ast.Is: "is not", ast.IsNot: "is",
+}  # fmt: skip
+ADDED = {ast.Add: "-", ast.Sub: "+"}
+SWAPPED = {"min": "max", "max": "min", "any": "all", "all": "any"}
+CONDITIONS = {"filter", "exclude", "get", "Q"}  # of a query: each keyword narrows it
+UNTOLD = {"_", "gettext", "ngettext", "gettext_lazy", "log", "logger"}  # words for people and for logs
+NEVER = {"__str__", "__repr__"}
+
+Placed = ast.expr | ast.stmt | ast.keyword  # what says where it stands
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """`old` at `start` of the text of `path` becomes `new`; `function` is the qualified name around it."""
+
+    path: Path
+    function: str
+    line: int
+    start: int
+    old: str
+    new: str
+    what: str
+
+    def apply(self, text: str) -> str:
+        end = self.start + len(self.old)
+        assert text[self.start : end] == self.old, f"{self.path} has changed"  # noqa: S101
+        return text[: self.start] + self.new + text[end:]
+
+    def diff(self, text: str) -> str:
+        before, after = text.splitlines(), self.apply(text).splitlines()
+        name = f"{self.path}:{self.line} in {self.function}: {self.what}"
+        lines = list(difflib.unified_diff(before, after, n=2, lineterm=""))[2:]
+        return "\n".join([name, *(f"    {line}" for line in lines)])
+
+
+def mutants_of(path: Path, text: str) -> list[Mutant]:
+    """Return every mutant of the code within functions; what runs at import is left as it is."""
+    return sorted(_Finder(path, text).found(), key=lambda one: (one.start, one.what))
+
+
+class _Finder:
+    def __init__(self, path: Path, text: str) -> None:
+        self.path, self.text = path, text
+        self.begins = [0]
+        for line in text.splitlines(keepends=True):
+            self.begins.append(self.begins[-1] + len(line))
+
+    def found(self) -> Iterator[Mutant]:
+        yield from self._beside(ast.parse(self.text), "")
+
+    def _beside(self, node: ast.AST, around: str) -> Iterator[Mutant]:
+        """Look for functions in what runs at import; `around` is the qualified name of the classes."""
+        for child in ast.iter_child_nodes(node):
+            name = f"{around}.{getattr(child, 'name', '')}".lstrip(".")
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+                yield from self._within(child, name)
+            else:
+                yield from self._beside(child, name if isinstance(child, ast.ClassDef) else around)
+
+    def _within(self, function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> Iterator[Mutant]:
+        if function.name not in NEVER:
+            for statement in function.body:
+                yield from self._below(statement, name)
+
+    def _below(self, node: ast.AST, function: str) -> Iterator[Mutant]:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from self._within(node, f"{function}.{node.name}")
+        elif not _is_untold(node):
+            yield from self._of(node, function)
+            for child in ast.iter_child_nodes(node):
+                if not _is_annotation(node, child):
+                    yield from self._below(child, function)
+
+    def _of(self, node: ast.AST, function: str) -> Iterator[Mutant]:
+        for old, new, what in self._changes(node):
+            start, end = old if isinstance(old, tuple) else self._span(old)
+            text = self.text[start:end]
+            line = self.text.count("\n", 0, start) + 1
+            yield Mutant(self.path, function, line, start, text, new, what)
+
+    def _changes(self, node: ast.AST) -> Iterator[tuple[Placed | tuple[int, int], str, str]]:
+        match node:
+            case ast.Compare(left=left, ops=ops, comparators=others):
+                for before, op, after in zip([left, *others], ops, others, strict=False):
+                    yield self._between(before, after), f" {COMPARED[type(op)]} ", "comparison"
+            case ast.BoolOp(op=op, values=values):
+                word = "or" if isinstance(op, ast.And) else "and"
+                for before, after in pairwise(values):
+                    yield self._between(before, after), f" {word} ", "and/or"
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                yield node, self._text(operand), "not removed"
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in ADDED:
+                yield self._between(left, right), f" {ADDED[type(op)]} ", "plus/minus"
+            case ast.Constant(value=bool(value)):
+                yield node, str(not value), "boolean"
+            case ast.Constant(value=int(value)):
+                yield node, str(value + 1), "number"
+            case ast.If(test=test) | ast.IfExp(test=test) | ast.While(test=test):
+                if not isinstance(test, ast.Compare | ast.BoolOp | ast.UnaryOp | ast.Constant):
+                    yield test, f"not ({self._text(test)})", "condition negated"
+            case ast.Expr(value=ast.Call() as call) if not _is_untold(call):
+                yield node, "pass", "call removed"
+            case ast.Raise(exc=exc) if exc is not None:
+                yield node, "pass", "refusal removed"
+            case ast.Return(value=value) if value is not None and not _is_nothing(value):
+                yield value, "None", "nothing returned"
+            case ast.AugAssign(op=op, target=target, value=value) if type(op) in ADDED:
+                yield self._between(target, value), f" {ADDED[type(op)]}= ", "plus/minus"
+            case ast.Call():
+                yield from self._of_call(node)
+
+    def _of_call(self, node: ast.Call) -> Iterator[tuple[Placed | tuple[int, int], str, str]]:
+        match node.func:
+            case ast.Name(id=name) if name in SWAPPED:
+                yield node.func, SWAPPED[name], name
+            case ast.Attribute(value=rows, attr="select_for_update"):
+                yield node, self._text(rows), "lock removed"
+        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        if name in CONDITIONS:
+            parts: list[Placed] = [*node.args, *node.keywords]
+            for one in node.keywords:
+                if one.arg is not None:
+                    kept = ", ".join(self._text(part) for part in parts if part is not one)
+                    yield node, f"{self._text(node.func)}({kept})", f"condition {one.arg} removed"
+
+    def _between(self, before: Placed, after: Placed) -> tuple[int, int]:
+        """Return where the operator between two operands stands, without parentheses of theirs."""
+        start, end = self._span(before)[1], self._span(after)[0]
+        while (close := self.text.find(")", start, end)) >= 0:
+            start = close + 1
+        if (opened := self.text.find("(", start, end)) >= 0:
+            end = opened
+        return start, end
+
+    def _span(self, node: Placed) -> tuple[int, int]:
+        return self._at(node.lineno, node.col_offset), self._at(node.end_lineno, node.end_col_offset)
+
+    def _at(self, line: int | None, column: int | None) -> int:
+        """Return the place in the text; `ast` counts columns in bytes."""
+        assert line is not None and column is not None  # noqa: S101, PT018  # of what was parsed
+        begin = self.begins[line - 1]
+        raw = self.text[begin : self.begins[line]].encode()
+        return begin + len(raw[:column].decode())
+
+    def _text(self, node: Placed) -> str:
+        start, end = self._span(node)
+        return self.text[start:end]
+
+
+def _is_nothing(node: ast.AST) -> bool:
+    """Tell whether it is None, or as false as None: "", 0, an empty list."""
+    return (isinstance(node, ast.Constant) and not node.value) or not getattr(node, "elts", True)
+
+
+def _is_annotation(parent: ast.AST, child: ast.AST) -> bool:
+    return child is getattr(parent, "annotation", None) or child is getattr(parent, "returns", None)
+
+
+def _is_untold(node: ast.AST) -> bool:
+    """Tell whether it is a call that only says something."""
+    func = getattr(node, "func", None)
+    name = getattr(func, "id", None) or getattr(getattr(func, "value", None), "id", None)
+    return isinstance(node, ast.Call) and name in UNTOLD

@@ -1,0 +1,184 @@
+"""What stands in the demo's database, for tests of the API: ids for addresses, words for bodies."""
+
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+from random import Random
+from typing import Any
+
+from django.utils import timezone
+
+from claims import services
+from claims.models import (
+    ApprovalRule,
+    Claim,
+    Delegation,
+    Extension,
+    Profile,
+    Quota,
+    QuotaRequest,
+    ReasonTemplate,
+)
+from claims.observed.outside import Outsider, outside
+from claims.states import ClaimState
+from inventory.models import Cluster, Device, DeviceClass, Node, ResourceClaim
+from teams.models import ApiToken, Team, User
+from teams.tokens import create_token
+from usage.models import Rate
+from usage.services import save_rate
+
+LONGEST_WORD = 40  # what is longer was made to be too long
+SOON = (timezone.now() + timedelta(days=2)).isoformat()
+LATER = (timezone.now() + timedelta(days=3)).isoformat()
+# What stands for a text that only some values of are understood, wherever it has this name.
+WORDS: dict[str, tuple[str, ...]] = {
+    "team": ("vision", "nlp"),
+    "cluster": ("fra-1", "lab-2"),
+    "duration": ("24h", "PT36H"),
+    "by": ("24h",),
+    "to": ("jonas", "engineer"),
+    "owner": ("jonas", "engineer"),
+    "until": (SOON,),
+    "starts_at": (SOON,),
+    "ends_at": (LATER,),
+    "expires_at": (SOON,),
+    "valid_from": (SOON,),
+    "device_class": ("gpu.nvidia.com", "mig.nvidia.com"),
+    "month": ("2026-11", "2026-10"),
+    "per_hour": ("2.5",),
+    "price": ("2.5",),
+    "max_duration": ("14d",),
+    "default_duration": ("24h",),
+    "grace": ("5m",),
+    "extension": ("1d",),
+    "automatic_duration": ("2h",),
+    "escalate_after": ("4h",),
+    "name": ("made-by-a-test",),
+    "slug": ("made-by-a-test",),
+    "cuda": ("12.9", ""),
+    "image": ("pytorch/pytorch:2.7.0", ""),
+    "capacity": ("karpenter.sh/capacity-type=spot", ""),
+    "priority": ("high", ""),
+    "weights_claim": ("models", ""),
+    "weights_image": ("",),
+    "cursor": ("cD0wMTlhMjAzNS0zNDdlLTdkMDAtOTZmZS05ZmI0ODY1MjQ0NDM=",),
+    "request": ("",),
+    "kind": ("pod",),
+}  # fmt: skip
+LISTS: dict[str, tuple[str, ...]] = {"tolerate": ("spot=true:NoSchedule",), "teams": ("vision", "nlp")}
+
+
+@dataclass(frozen=True)
+class Story:
+    """Everybody's objects by the collection that they stand in; `words` for what bodies and queries name."""
+
+    ids: dict[str, list[str]]
+    words: dict[str, tuple[str, ...]]
+    lists: dict[str, tuple[str, ...]]
+
+    def places(self, path: str) -> list[dict[str, str]]:
+        """Return what may stand in the place of an address: every object that the operation is about."""
+        collection, name = collection_of(path)
+        if not name:
+            return [{}]
+        action = path.rstrip("/").rpartition("/")[2]
+        return [{name: one} for one in self.ids.get(f"{collection}/{action}") or self.ids[collection]]
+
+    def place(self, path: str, random: Random) -> dict[str, str]:
+        return random.choice(self.places(path))
+
+    def told(self, value: Any, random: Random, name: str = "") -> Any:
+        """Return a body or query with words of the demo in the place of made-up texts of their length."""
+        if isinstance(value, dict):
+            return {key: self.told(one, random, key) for key, one in value.items()}
+        if isinstance(value, list):
+            words = self.lists.get(name)
+            if words and all(is_word(one) for one in value):
+                return [random.choice(words) for _one in value]
+            return [self.told(one, random) for one in value]
+        if is_word(value) and name in self.words:
+            return random.choice(self.words[name])
+        return value
+
+
+def collection_of(path: str) -> tuple[str, str]:
+    """Return where an object of the address stands, and the name of its place: "claims", "id"."""
+    found = re.match(r"/api/v1/(.+)/\{(\w+)\}/", path)
+    return (found[1], found[2]) if found else ("", "")
+
+
+def is_word(value: Any) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= LONGEST_WORD
+
+
+def read(admin: User) -> Story:
+    """Read the story; what it does not tell of is added."""
+    vision = Team.objects.get(slug="vision")
+    create_token(by=admin, title="Old", expires_at=None)
+    services.save_reason(by=admin, reason=None, title="Weekend", text="Ask again on Monday.", team=vision)
+    lead, deputy = (User.objects.get(username=name) for name in ("lead", "jonas"))
+    start = timezone.now() + timedelta(days=20)
+    services.delegate(by=lead, team=vision, to=deputy, starts_at=start, ends_at=start + timedelta(days=1))
+    coming = timezone.now() + timedelta(days=9)
+    save_rate(by=admin, title="Coming", per_hour=Decimal(3), currency="EUR", valid_from=coming)
+    claims = Claim.objects.order_by("pk")
+    live = claims.filter(state__in=(ClaimState.PROVISIONED, ClaimState.ALLOCATED))
+    asked = claims.filter(state=ClaimState.REQUESTED)
+    retired = Profile.objects.filter(retired_at__isnull=False)
+    foreign = outside(ResourceClaim, admin).order_by("pk")
+    of_claims = {
+        **dict.fromkeys(("approve", "deny", "withdraw"), asked),
+        **dict.fromkeys(("release", "extend", "shorten", "transfer", "resize"), live),
+    }
+    slugs = [*Profile.objects.filter(retired_at=None).order_by("slug").values_list("slug", flat=True)]
+    ids = {
+        "claims": keys(claims),
+        **{f"claims/{action}": keys(rows) for action, rows in of_claims.items()},
+        "claims/outside": [row.uid for row in foreign],
+        "claims/outside/adopt": [row.uid for row in foreign if Outsider(row).is_adoptable],
+        "approval-reasons": keys(ReasonTemplate.objects.all()),
+        "approval-rules": keys(ApprovalRule.objects.all()),
+        "clusters": [*Cluster.objects.values_list("name", flat=True)],
+        "delegations": keys(Delegation.objects.all()),
+        "device-classes": [*DeviceClass.objects.filter(gone_at=None).values_list("uid", flat=True)],
+        "devices": keys(Device.objects.present())[:5],
+        "extensions": keys(Extension.objects.all()),
+        "nodes": [*Node.objects.order_by("uid").values_list("uid", flat=True)[:5]],
+        "profiles": slugs,
+        "profiles/restore": [one.slug for one in retired],
+        "quotas": keys(Quota.objects.all()),
+        "quotas/requests": keys(QuotaRequest.objects.all()),
+        "rates": keys(Rate.objects.all()),
+        "teams": ["vision", "nlp"],
+        "tokens": keys(ApiToken.objects.all()),
+    }
+    words = {
+        **WORDS,
+        "profile": tuple(slugs),
+        "spec_hash": tuple(asked.values_list("spec_hash", flat=True)),
+    }
+    lists = {
+        **LISTS,
+        "alternatives": tuple(slugs),
+        "claims": tuple(ids["claims"]),
+    }
+    return Story({name: found for name, found in ids.items() if found}, words, lists)
+
+
+def keys(rows: Any) -> list[str]:
+    return [str(key) for key in rows.order_by("pk").values_list("pk", flat=True)]
+
+
+def of_others(team: str, outsider: User) -> dict[str, list[str]]:
+    """Return what only those of a team may know of, and what only its owner may."""
+    return {
+        "approval-reasons": keys(ReasonTemplate.objects.filter(team__slug=team)),
+        "claims": keys(Claim.objects.filter(team__slug=team)),
+        "delegations": keys(Delegation.objects.filter(team__slug=team)),
+        "extensions": keys(Extension.objects.filter(claim__team__slug=team)),
+        "quotas": keys(Quota.objects.filter(team__slug=team)),
+        "quotas/requests": keys(QuotaRequest.objects.filter(team__slug=team)),
+        "teams": [team],
+        "tokens": keys(ApiToken.objects.exclude(user=outsider)),
+    }

@@ -1,0 +1,338 @@
+"""
+The API answers as it is described: schemathesis makes requests of the description, each role of the demo
+sends them, and every answer is held to it.
+
+What a parameter or a field may be and may not be is gone through in turn. SCHEMATHESIS_EXAMPLES=50 sends as
+many well-formed requests to each operation as each role, and as many of values at random, right and wrong.
+"""
+
+import os
+import zlib
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from random import Random
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, Verbosity, given, settings
+from hypothesis.errors import Unsatisfiable
+from schemathesis.config import SchemathesisConfig
+from schemathesis.core import NOT_SET
+from schemathesis.core.failures import FailureGroup
+from schemathesis.core.parameters import ParameterLocation
+from schemathesis.engine.recorder import ScenarioRecorder
+from schemathesis.generation import GenerationMode
+from schemathesis.generation.drivers import CoverageGenerator
+from schemathesis.generation.feedback import FeedbackSources
+from schemathesis.generation.overrides import Override
+from schemathesis.specs.openapi import checks
+
+from teams.models import User
+from teams.tokens import create_token
+from tests.api import story
+from tests.api.asking import in_process
+from tests.api.wishes import READS, WRITES, wish_for
+from tests.fakes import FakeGateway
+
+EXAMPLES = int(os.environ.get("SCHEMATHESIS_EXAMPLES", "8"))
+DEEPER = "SCHEMATHESIS_EXAMPLES" in os.environ  # values at random cost five times as much to make
+ROLES = ("engineer", "lead", "viewer", "admin", "outsider")
+PEOPLE = {"viewer": "emil"}  # of the demo, who are not called as their role
+CONFIG = {
+    "generation": {
+        "allow-x00": False,  # no column keeps it: tests/portal/test_hostile_addresses.py
+        "with-security-parameters": False,
+        "deterministic": True,
+    }
+}
+P, N = GenerationMode.POSITIVE, GenerationMode.NEGATIVE
+
+
+@pytest.fixture
+def api(demo_database, db, monkeypatch):
+    """The portal over the demo's data, with clusters in memory and no limit on how often one asks."""
+    fake = FakeGateway()
+
+    @contextmanager
+    def connected(cluster: object) -> Iterator[FakeGateway]:
+        yield fake
+
+    for module in ("claims.delivery", "claims.quota.writing", "inventory.sync.turn", "inventory.tasks"):
+        monkeypatch.setattr(f"{module}.gateway_for", connected)
+    monkeypatch.setattr("rest_framework.throttling.UserRateThrottle.allow_request", lambda *_asked: True)
+    monkeypatch.setattr("claims.api.waiting.LONGEST", 0)
+    with in_process() as app:
+        yield app
+
+
+@pytest.fixture
+def described(api):
+    config = SchemathesisConfig.from_dict(CONFIG)
+    return schemathesis.openapi.from_wsgi("/api/v1/schema/?format=json", api, config=config)
+
+
+@pytest.fixture
+def known(demo_database, db):
+    return story.read(User.objects.get(username="admin"))
+
+
+def sent_by(role: str) -> dict[str, str]:
+    person = User.objects.get(username=PEOPLE.get(role, role))
+    _row, token = create_token(by=person, title="Test", expires_at=None)
+    return {"Authorization": f"Bearer {token}"}
+
+
+def covering(operation: Any, mode: GenerationMode) -> list[Any]:
+    """Return the cases that go through the values of each parameter and field in turn, of each."""
+    generator = CoverageGenerator(
+        operation=operation,
+        generation_modes=[mode],
+        generation_config=operation.schema.config.generation_for(operation=operation, phase="coverage"),
+        auth_storage=None,
+        override=Override(query={}, headers={}, cookies={}, path_parameters={}, body={}),
+        feedback=FeedbackSources(),
+    )
+    return [*generator]
+
+
+def spread(cases: list[Any], most: int) -> list[Any]:
+    """Return as many cases, with equal steps between them."""
+    return cases[:: max(1, -(-len(cases) // most))]
+
+
+def random_cases(operation: Any, mode: GenerationMode, count: int) -> list[Any]:
+    """Return cases that hypothesis makes, the same in each run."""
+    found = []
+
+    @settings(
+        max_examples=count, derandomize=True, database=None, deadline=None, phases=[Phase.generate],
+        verbosity=Verbosity.quiet, suppress_health_check=[*HealthCheck],
+    )  # fmt: skip
+    @given(case=operation.as_strategy(generation_mode=mode))
+    def keep(case: Any) -> None:
+        found.append(case)
+
+    with suppress(Unsatisfiable):  # nothing of it can be made wrong
+        keep()
+    return found[:count]
+
+
+def of_the_story(case: Any, known: story.Story, random: Random) -> Any:
+    """Send the case to an object there is, with names that there are; what was made wrong stays wrong."""
+    if not case.meta.is_negative_at(ParameterLocation.PATH) and case.path_parameters:
+        case.path_parameters = known.place(case.path, random)
+    if case.query:
+        case.query = known.told(case.query, random)
+    if case.body is not NOT_SET:
+        case.body = known.told(case.body, random)
+    return case
+
+
+class Findings:
+    def __init__(self) -> None:
+        self.found: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+        self.statuses: dict[str, Counter[int]] = defaultdict(Counter)
+
+    def hold(self, case: Any, headers: dict[str, str], excluded: list[Any]) -> Any:
+        response = case.call(headers=headers)
+        label = case.operation.label
+        self.statuses[label][response.status_code] += 1
+        try:
+            case.validate_response(response, headers=headers, excluded_checks=excluded)
+        except FailureGroup as group:
+            for one in group.exceptions:
+                self.found[label, type(one).__name__, one.message].append(
+                    f"{case.as_curl_command()}\n      {response.status_code} {response.text[:300]}"
+                )
+        return response
+
+    def __str__(self) -> str:
+        return "\n".join(
+            f"{label}: {kind} ({len(cases)} times)\n    {message}\n    {cases[0]}".replace("\n\n", "\n")
+            for (label, kind, message), cases in sorted(self.found.items())
+        )
+
+
+# What is well formed is refused with 422 all the same, since it means nothing as a whole.
+MEANINGLESS = {
+    "POST /api/v1/approval-rules/": "a rule is for a team or for a profile, and both may be empty",
+    "POST /api/v1/approvals/decide/": "a denial needs a note, an approval none",
+    "POST /api/v1/claims/": "not every profile can be asked for in every cluster, nor beside every other",
+    "POST /api/v1/claims/bulk/": "what an extension and what handing over needs is optional for the others",
+    "POST /api/v1/claims/outside/{uid}/adopt/": "the profile has to fit the object, the owner its team",
+    "POST /api/v1/claims/{id}/approve/": "with changes, less has to be left than was asked for",
+    "POST /api/v1/claims/{id}/extend/": "the instant has to be after the end of the claim",
+    "POST /api/v1/claims/{id}/resize/": "something has to change, to what the profile allows",
+    "POST /api/v1/claims/{id}/shorten/": "the instant has to be before the end of the claim",
+    "POST /api/v1/claims/{id}/transfer/": "the heir has to be a member of the team of the claim",
+    "POST /api/v1/delegations/": "the deputy has to be a member of the team, the end after the start",
+    "GET /api/v1/claims/{id}/manifest/": "an option may not fit the claim, its devices or another option",
+    "GET /api/v1/costs/": "a month has to be one of the calendar",
+    "GET /api/v1/match/": "as POST /api/v1/claims/; and the match has to have that step",
+    "POST /api/v1/match/": "as POST /api/v1/claims/; and the match has to have that step",
+    "POST /api/v1/profiles/": "the spec has to be one of resource.k8s.io/v1, and the slug free",
+    "PUT /api/v1/profiles/{slug}/": "the spec has to be one of resource.k8s.io/v1",
+    "POST /api/v1/quotas/": "a quota is of a device class or of a profile, or counts claims",
+    "POST /api/v1/quotas/requests/": "as POST /api/v1/quotas/; and it has to be more than there is",
+    "POST /api/v1/quotas/requests/{id}/approve/": "the grant may not be more than was asked for",
+}
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_answer_is_as_described(role, described, known):
+    """What is wrong with a request is sent as the admin, whom no missing role hides its refusal from."""
+    headers, findings = sent_by(role), Findings()
+    for made in described.get_all_operations():
+        operation = made.ok()
+        random = Random(zlib.crc32(operation.label.encode()))
+        cases = spread(covering(operation, P), EXAMPLES)
+        if role == "admin":
+            cases += covering(operation, N)
+        for mode in (P, N) if DEEPER else ():
+            cases += random_cases(operation, mode, EXAMPLES)
+        unfit = [checks.positive_data_acceptance] if operation.label in MEANINGLESS else []
+        for case in cases:
+            findings.hold(of_the_story(case, known, random), headers, [checks.ignored_auth, *unfit])
+    assert str(findings) == ""
+
+
+def test_exceptions_are_operations_that_there_are(described):
+    labels = {made.ok().label for made in described.get_all_operations()}
+    assert {*MEANINGLESS, *WRITES} - labels == set()
+
+
+def test_every_operation_succeeds_for_somebody(described, known):
+    """Each is answered with 2xx, as described, and refused to who sends no token or a wrong one."""
+    findings = Findings()
+    failed: dict[str, Any] = {}
+    for made in described.get_all_operations():
+        operation = made.ok()
+        wish = wish_for(operation)
+        if wish is None:
+            failed[operation.label] = "is not in WRITES"
+            continue
+        answers = []
+        for place in known.places(operation.path):
+            of = next(iter(place.values()), "")
+            for body in wish.bodies(of):
+                sent = {} if body is None else {"body": body, "media_type": "application/json"}
+                case = operation.Case(path_parameters=place, query=wish.query, **sent)
+                answers.append(findings.hold(case, sent_by(wish.asker(of)), []))
+                if answers[-1].status_code < 300:
+                    break
+            if answers and answers[-1].status_code < 300:
+                break
+        if not answers or answers[-1].status_code >= 300:
+            failed[operation.label] = {f"{one.status_code} {one.text[:200]}" for one in answers}
+    assert (failed, str(findings)) == ({}, "")
+
+
+def test_nobody_is_told_to_sign_in(described, known):
+    findings, random = Findings(), Random(0)
+    for made in described.get_all_operations():
+        operation = made.ok()
+        case = operation.Case(path_parameters=known.place(operation.path, random))
+        for headers in ({}, {"Authorization": "Bearer drg_unknown"}):
+            findings.hold(case, headers, [])
+    assert str(findings) == ""
+    assert {*sum(findings.statuses.values(), Counter())} == {401}
+
+
+def test_outsiders_never_get_an_object_of_another_team(described, known):
+    """Whoever asks well is told 404, as of what there is not; nothing that is sent gets 2xx."""
+    headers, random = sent_by("outsider"), Random(0)
+    theirs = story.of_others("vision", User.objects.get(username="outsider"))
+    wrong: list[Any] = []
+    asked: Counter[str] = Counter()
+    for made in described.get_all_operations():
+        operation = made.ok()
+        collection, name = story.collection_of(operation.path)
+        for private in theirs.get(collection, ())[:2]:
+            wish = wish_for(operation)
+            cases = [
+                operation.Case(path_parameters={name: private}, media_type="application/json", body=body)
+                if body is not None
+                else operation.Case(path_parameters={name: private})
+                for body in wish.bodies(private)[:1]
+            ]
+            for case in covering(operation, P)[:3]:
+                case.body = case.body if case.body is NOT_SET else known.told(case.body, random)
+                case.path_parameters = {name: private}
+                cases.append(case)
+            statuses = [case.call(headers=headers).status_code for case in cases]
+            asked[collection] += 1
+            if statuses[0] != 404 or not {404, 422}.issuperset(statuses):
+                wrong.append((operation.label, private, statuses))
+    assert wrong == []
+    assert {*theirs} - {*asked} == set()
+
+
+def test_lists_and_answers_on_several_name_nothing_of_other_teams(described, api):
+    headers = sent_by("outsider")
+    theirs = story.of_others("vision", User.objects.get(username="outsider"))
+    private = {one for name in ("claims", "extensions", "quotas", "quotas/requests") for one in theirs[name]}
+    claims = theirs["claims"][:20]
+    answers = {}
+    for made in described.get_all_operations():
+        operation = made.ok()
+        query = {} if operation.path not in READS else {**READS[operation.path].query, "team": "nlp"}
+        if operation.method.upper() == "GET" and "{" not in operation.path:
+            answers[operation.label] = operation.Case(query=query).call(headers=headers)
+    several = {
+        "/api/v1/claims/bulk/": {"action": "release", "claims": claims},
+        "/api/v1/approvals/decide/": {
+            "answer": "deny", "note": "No.", "wishes": [{"kind": "claim", "id": one} for one in claims]
+        },
+    }  # fmt: skip
+    for path, body in several.items():
+        case = described[path]["POST"].Case(body=body, media_type="application/json")
+        answers[path] = case.call(headers=headers)
+        assert answers[path].status_code == 200
+    assert len(answers) > 20
+    assert {
+        path: found for path, one in answers.items() if (found := [key for key in private if key in one.text])
+    } == {}
+
+
+MADE_AND_REMOVED = {
+    "/api/v1/approval-reasons/": ("lead", "id"),
+    "/api/v1/approval-rules/": ("admin", "id"),
+    "/api/v1/claims/": ("engineer", "id"),
+    "/api/v1/profiles/": ("admin", "slug"),
+    "/api/v1/quotas/requests/": ("lead", "id"),
+    "/api/v1/rates/": ("admin", "id"),
+}
+
+
+@pytest.mark.parametrize("path", MADE_AND_REMOVED)
+def test_what_is_made_is_there_until_it_is_removed(path, described, api):
+    role, key = MADE_AND_REMOVED[path]
+    headers, one, past = sent_by(role), f"{path}{{{key}}}/", ScenarioRecorder(label=path)
+    api.keeping = True
+
+    def send(case: Any, parent: Any = None) -> int:
+        past.record_case(
+            case=case, parent_id=parent and parent.id, transition=None, is_transition_applied=False
+        )
+        response = case.call(headers=headers)
+        past.record_response(case_id=case.id, response=response)
+        case.validate_response(response, headers=headers, recorder=past)
+        found.update(response.json() if response.content else {})
+        return response.status_code
+
+    def about_it(method: str) -> Any:
+        case = described[one][method].Case()
+        case.path_parameters = {key: found[key]}  # taken from an answer, not made up
+        return case
+
+    found: dict[str, Any] = {}
+    body = WRITES[f"POST {path}"].bodies("")[0]
+    made = described[path]["POST"].Case(body=body, media_type="application/json")
+    assert send(made) == 201
+    assert send(about_it("GET"), made) == 200
+    if "delete" in {method.lower() for method in described[one]}:
+        removed = about_it("DELETE")
+        assert send(removed, made) == 204
+        assert send(about_it("GET"), removed) == 404

@@ -1,0 +1,127 @@
+"""For every operation of the API a request that somebody in the demo's story makes with success."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from django.utils import timezone
+
+from claims.models import Claim, Delegation, ProfileVersion
+from tests.api.story import LATER, SOON
+
+ANY: dict[str, Any] = {}
+
+
+@dataclass(frozen=True)
+class Wish:
+    """Who asks, and with what, which may depend on the object; several bodies are tried one after another."""
+
+    by: str | Callable[[str], str]
+    body: Any = None
+    query: dict[str, Any] = field(default_factory=dict)
+
+    def bodies(self, of: str) -> list[Any]:
+        found = self.body(of) if callable(self.body) else self.body
+        return found if isinstance(found, list) else [found]
+
+    def asker(self, of: str) -> str:
+        return self.by(of) if callable(self.by) else self.by
+
+
+def minutes(count: int) -> str:
+    return (timezone.now() + timedelta(minutes=count)).isoformat()
+
+
+def hash_of(claim: str) -> dict[str, str]:
+    return {"spec_hash": Claim.objects.get(pk=claim).spec_hash}
+
+
+def later(claim: str) -> dict[str, str]:
+    end = Claim.objects.get(pk=claim).expires_at
+    return {"until": (max(end or timezone.now(), timezone.now()) + timedelta(minutes=5)).isoformat()}
+
+
+def in_place_of(_claim: str) -> list[dict[str, Any]]:
+    return [
+        {"name": "in-its-place", **change} for change in ({"duration": "2h"}, {"devices": 1}, {"devices": 2})
+    ]
+
+
+def adoption(_uid: str) -> list[dict[str, Any]]:
+    how = {"duration": "4h", "over_quota": True, "owner": "jonas"}
+    slugs = ProfileVersion.objects.values_list("profile__slug", flat=True).distinct()
+    return [{**how, "profile": slug} for slug in slugs]
+
+
+def profile(slug: str) -> dict[str, Any]:
+    known = ProfileVersion.objects.filter(profile__slug=slug or "train-80g").latest("number")
+    return {"title": "As by a test", "spec": known.spec, "scalable": known.scalable}
+
+
+NEW_PROFILE = {"slug": "made-by-a-test"}
+WISHED = {"team": "vision", "cluster": "fra-1", "profile": "small-16g"}
+RATE = {"title": "Sample", "per_hour": "2.5", "valid_from": SOON}
+DECIDED = {"answer": "approve", "wishes": [], "preview": True}
+DENIED = {"reason": "Ask again on Monday."}
+
+# Whoever reads: everything that is not here is asked for by the admin, without a query.
+READS = {
+    "/api/v1/match/": Wish("engineer", query=WISHED),
+    "/api/v1/costs/": Wish("engineer", query={"team": "vision"}),
+}
+WRITES = {
+    "POST /api/v1/approval-reasons/": Wish("lead", {"title": "Later", "text": "Later.", "team": "vision"}),
+    "PUT /api/v1/approval-reasons/{id}/": Wish(
+        "lead", {"title": "Later", "text": "Later.", "team": "vision"}
+    ),
+    "DELETE /api/v1/approval-reasons/{id}/": Wish("lead"),
+    "POST /api/v1/approval-rules/": Wish("admin", {"team": "nlp", "self_approval": True}),
+    "DELETE /api/v1/approval-rules/{id}/": Wish("admin"),
+    "POST /api/v1/approvals/decide/": Wish("lead", DECIDED),
+    "POST /api/v1/claims/": Wish("engineer", WISHED),
+    "POST /api/v1/claims/{claim_id}/comments/": Wish("engineer", {"text": "Why?"}),
+    "POST /api/v1/claims/{id}/approve/": Wish("lead", hash_of),
+    "POST /api/v1/claims/{id}/deny/": Wish("lead", DENIED),
+    "POST /api/v1/claims/{id}/extend/": Wish("engineer", later),
+    "POST /api/v1/claims/{id}/release/": Wish("engineer", ANY),
+    "POST /api/v1/claims/{id}/resize/": Wish("engineer", in_place_of),
+    "POST /api/v1/claims/{id}/shorten/": Wish("engineer", lambda _claim: {"until": minutes(2)}),
+    "POST /api/v1/claims/{id}/transfer/": Wish("engineer", {"to": "jonas"}),
+    "POST /api/v1/claims/{id}/withdraw/": Wish("engineer", ANY),
+    "POST /api/v1/claims/bulk/": Wish("engineer", {"action": "release", "claims": []}),
+    "POST /api/v1/claims/outside/{uid}/adopt/": Wish("admin", adoption),
+    "POST /api/v1/delegations/": Wish(
+        "lead", {"team": "vision", "to": "jonas", "starts_at": SOON, "ends_at": LATER}
+    ),
+    "DELETE /api/v1/delegations/{id}/": Wish(lambda row: Delegation.objects.get(pk=row).lead.username),
+    "POST /api/v1/extensions/{id}/approve/": Wish("lead", ANY),
+    "POST /api/v1/extensions/{id}/deny/": Wish("lead", DENIED),
+    "POST /api/v1/extensions/{id}/withdraw/": Wish("engineer"),
+    "POST /api/v1/match/": Wish("engineer", WISHED),
+    "POST /api/v1/notices/read/": Wish("engineer", {"ids": None}),
+    "POST /api/v1/profiles/": Wish("admin", lambda _new: {**profile(""), **NEW_PROFILE}),
+    "PUT /api/v1/profiles/{slug}/": Wish("admin", profile),
+    "POST /api/v1/profiles/{slug}/restore/": Wish("admin"),
+    "POST /api/v1/profiles/{slug}/retire/": Wish("admin"),
+    "POST /api/v1/quotas/": Wish(
+        "admin", {"team": "vision", "device_class": "gpu.nvidia.com", "devices": 20}
+    ),
+    "POST /api/v1/quotas/requests/": Wish(
+        "lead", {"team": "vision", "device_class": "mig.nvidia.com", "devices": 20, "reason": "More work"}
+    ),
+    "POST /api/v1/quotas/requests/{id}/approve/": Wish("admin", ANY),
+    "POST /api/v1/quotas/requests/{id}/deny/": Wish("admin", DENIED),
+    "POST /api/v1/quotas/requests/{id}/withdraw/": Wish("lead"),
+    "POST /api/v1/rates/": Wish("admin", RATE),
+    "PUT /api/v1/rates/{id}/": Wish("admin", RATE),
+    "DELETE /api/v1/rates/{id}/": Wish("admin"),
+    "POST /api/v1/tokens/": Wish("engineer", {"title": "For a notebook"}),
+    "DELETE /api/v1/tokens/{id}/": Wish("admin"),
+}
+
+
+def wish_for(operation: Any) -> Wish | None:
+    if operation.method.upper() == "GET":
+        return READS.get(operation.path, Wish("admin"))
+    return WRITES.get(operation.label)

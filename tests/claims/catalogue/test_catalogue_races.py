@@ -1,0 +1,93 @@
+"""Two admins change the catalogue at once: with the lock that keeps them apart, and without."""
+
+from functools import partial
+
+import pytest
+
+from claims import services
+from claims.catalogue.files import entry_of
+from claims.catalogue.plan import digest_of
+from claims.models import Profile, ProfileVersion
+from claims.services import catalogue, profiles
+from core.errors import Conflict
+from tests.factories import make_spec, make_user
+from tests.threads import Race, without_lock
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def ada(db):
+    return make_user("ada", admin=True)
+
+
+def save(profile, by, count, **fields):
+    wish = {"slug": profile.slug, "title": profile.title, "spec": make_spec(count), "max_devices": 8}
+    return services.save_profile(by=by, profile=profile, **wish, **fields)
+
+
+def counts_of(profile):
+    """Return how many devices each version asks for, the first version first."""
+    specs = ProfileVersion.objects.filter(profile=profile).order_by("number").values_list("spec", flat=True)
+    return [spec["devices"]["requests"][0]["exactly"]["count"] for spec in specs]
+
+
+@pytest.mark.parametrize("locked", [True, False])
+def test_who_saves_a_profile_over_another_admin_is_told(train, root, ada, monkeypatch, locked):
+    race = Race(monkeypatch)
+    race.hold_before(profiles, "write_profile")
+    if not locked:
+        without_lock(monkeypatch, "claims.services.profiles._locked")
+    first, second = race.run(partial(save, train, root, 2, base=1), partial(save, train, ada, 3, base=1))
+    assert race.waited is locked
+    assert isinstance(first, ProfileVersion)
+    if locked:
+        assert isinstance(second, Conflict)
+        assert second.message.startswith("root has saved version 2 of train-80")
+    assert counts_of(train) == ([1, 2] if locked else [1, 3, 2])
+
+
+@pytest.mark.parametrize("locked", [True, False])
+def test_who_mends_a_profile_over_another_admin_is_told(train, root, ada, monkeypatch, locked):
+    mend = partial(services.replace_spec, profile=train, version=train.current)
+    race = Race(monkeypatch)
+    race.hold_before(profiles, "_save_version")
+    if not locked:
+        without_lock(monkeypatch, "claims.services.profiles._locked")
+    first, second = race.run(
+        partial(mend, by=root, spec=make_spec(2)), partial(mend, by=ada, spec=make_spec(3))
+    )
+    assert race.waited is locked
+    assert isinstance(first, ProfileVersion)
+    assert isinstance(second, Conflict if locked else ProfileVersion)
+    assert counts_of(train) == ([1, 2] if locked else [1, 3, 2])
+
+
+def test_two_who_save_a_profile_without_a_base_make_two_versions(train, root, ada, monkeypatch):
+    """The row is written before the number is taken, so the second waits."""
+    race = Race(monkeypatch)
+    race.hold_before(ProfileVersion.objects, "create")
+    race.run(partial(save, train, root, 2), partial(save, train, ada, 3))
+    assert race.waited
+    assert counts_of(train) == [1, 2, 3]
+    assert Profile.objects.get().current.number == 3
+
+
+@pytest.mark.parametrize("locked", [True, False])
+def test_an_import_writes_over_nothing_that_its_admin_has_not_seen(train, root, ada, monkeypatch, locked):
+    train.refresh_from_db()
+    entry = entry_of(train)
+    entry = type(entry)(**{name: getattr(entry, name) for name in entry.__slots__} | {"spec": make_spec(2)})
+    seen = digest_of(services.plan_import(by=root, entries=[entry]))
+    race = Race(monkeypatch)
+    race.hold_before(catalogue, "_write")
+    if not locked:
+        without_lock(monkeypatch, "claims.services.catalogue._import")
+    imported, saved = race.run(
+        partial(services.import_profiles, by=root, entries=[entry], seen=seen),
+        partial(save, train, ada, 3, base=1),
+    )
+    assert race.waited is locked
+    assert isinstance(imported, list)
+    assert isinstance(saved, Conflict if locked else ProfileVersion)
+    assert counts_of(train) == ([1, 2] if locked else [1, 3, 2])

@@ -1,0 +1,6 @@
+"""Settings of the demo in browser tests: the portal's own; each answer names the templates of its page."""
+
+from portal.settings import *  # noqa: F403
+from portal.settings import MIDDLEWARE
+
+MIDDLEWARE = ["tests.demo.templates.name_templates", *MIDDLEWARE]

@@ -1,0 +1,236 @@
+"""
+One world with a thing in every state that changes what a page offers, and one person for each role.
+
+It is built once for the tests of a module, in a transaction that is rolled back after them: `made` yields it.
+Each of its tests works in a savepoint of its own (`undone`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+from django.conf import settings
+from django.core.cache import cache
+from django.db import transaction
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+
+from claims.catalogue.files import exported, written
+from claims.catalogue.lint import catalogue_report
+from claims.models import (
+    ApprovalRule,
+    Claim,
+    Comment,
+    Delegation,
+    Draft,
+    Extension,
+    Quota,
+    QuotaRequest,
+    ReasonTemplate,
+)
+from claims.states import ClaimState
+from inventory.models import Device, Node, ResourceClaim, ResourceClaimTemplate, ResourceSlice
+from teams.models import Notice, User
+from teams.tokens import create_token
+from tests.claims.catalogue.test_lint import MEMORY, publish
+from tests.claims.mirror import Mirror
+from tests.dra.clusters import gpu
+from tests.factories import (
+    make_claim,
+    make_cluster,
+    make_profile,
+    make_quota,
+    make_spec,
+    make_team,
+    make_user,
+)
+from usage.models import Rate
+
+# Role → user name. `asker` is the member whose claims these are; `member` another one of the team; `outsider`
+# a member of another team.
+PEOPLE = {
+    "viewer": "bob",
+    "asker": "alice",
+    "member": "mia",
+    "lead": "lena",
+    "owner": "owen",
+    "admin": "root",
+    "outsider": "eve",
+}
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+
+
+class World:
+    """`sessions` by role; `names` says what a word in the address of a page stands for."""
+
+    def __init__(self) -> None:
+        self.sessions: dict[str, str] = {}
+        self.names: dict[str, Any] = {}
+
+    def client(self, role: str) -> Client:
+        """Return a browser in which somebody of this role has signed in, and done nothing else."""
+        client = Client(raise_request_exception=False)
+        client.cookies[settings.SESSION_COOKIE_NAME] = self.sessions[role]
+        return client
+
+    def address(self, page: str) -> str:
+        """Return the path of a page: the name of its address, and what stands in it. "?…" is a query."""
+        words, _mark, query = page.partition("?")
+        name, *args = words.split()
+        path = reverse(name, args=[self.names.get(arg, arg) for arg in args])
+        return f"{path}?{query.format(**self.names)}" if query else path
+
+
+@contextmanager
+def made() -> Iterator[World]:
+    """Yield the world, in a transaction in which services may open those of their own."""
+    cache.clear()
+    outer = transaction.atomic()
+    outer._from_testcase = True
+    with outer:
+        try:
+            world = World()
+            people = {role: make_user(name, admin=role == "admin") for role, name in PEOPLE.items()}
+            fill(world.names, **people)
+            for role, person in people.items():
+                client = Client()
+                client.force_login(person)
+                world.sessions[role] = client.cookies[settings.SESSION_COOKIE_NAME].value
+            yield world
+        finally:
+            transaction.set_rollback(True)
+
+
+@contextmanager
+def undone() -> Iterator[None]:
+    """Take back what is written within."""
+    inner = transaction.atomic()
+    inner._from_testcase = True
+    with inner:
+        yield
+        transaction.set_rollback(True)
+    cache.clear()
+
+
+def fill(names: dict[str, Any], **people: User) -> None:
+    asker, lead, member = people["asker"], people["lead"], people["member"]
+    team = make_team(
+        "vision",
+        owners=(people["owner"],),
+        leads=(lead,),
+        members=(asker, member, make_user("zoe")),
+        viewers=(people["viewer"],),
+    )
+    nlp = make_team("nlp", members=(people["outsider"],))
+    cluster = make_cluster("fra-1", teams=(team, nlp))
+    publish(cluster, *(gpu(number) for number in range(4)))
+    train = make_profile("train-80", extension=DAY, max_duration=30 * DAY, max_devices=4)
+    old = make_profile("old", teams=(nlp,))
+    old.retired_at = timezone.now()
+    old.save()
+    make_profile("rounded", spec=make_spec(selectors=[{"cel": {"expression": MEMORY.format("80Gi")}}]))
+    names |= {"vision": "vision", "zoe": User.objects.get(username="zoe").pk}
+    names["quota"] = make_quota(team, 100).pk
+    make_quota(nlp, 8)
+    make_cluster("ham-1", teams=(team,), write_quotas=True)
+    make_user("noah")
+    fill_claims(names, team, cluster, train, people)
+    fill_asks(names, team, people)
+    fill_outside(names, cluster)
+    fill_own(names, team, lead, member, asker)
+    now = timezone.now()
+    for name, since in (("old_rate", now - DAY), ("coming_rate", now + DAY)):
+        names[name] = Rate.objects.create(title=name, per_hour=1, valid_from=since).pk
+    (rounded,) = (one for one in catalogue_report().due if one.fix)
+    names["finding"] = rounded.key
+    names["catalogue_file"] = written(exported()).replace("maxDevices: 4", "maxDevices: 2")
+
+
+def fill_claims(names: dict[str, Any], team: Any, cluster: Any, train: Any, people: dict[str, User]) -> None:
+    now = timezone.now()
+    asker = people["asker"]
+
+    def claim(name: str, state: ClaimState = ClaimState.PROVISIONED, **fields: Any) -> Claim:
+        values: dict[str, Any] = {"by": asker, "cluster": cluster, "profile": train, **fields}
+        if state in (ClaimState.PROVISIONED, ClaimState.ALLOCATED):
+            values = {"expires_at": now + 2 * DAY, "decided_at": now - HOUR, **values}
+        values |= {"state": state, "name": name.replace("_", "-")}
+        names[name] = (one := make_claim(team, **values)).pk
+        return one
+
+    claim("asked", ClaimState.REQUESTED)
+    claim("asked_by_lead", ClaimState.REQUESTED, by=people["lead"])
+    questioned = claim("questioned", ClaimState.REQUESTED)
+    Comment.objects.create(claim=questioned, by=people["lead"], key="q", text="What for?", question=True)
+    claim("approved", ClaimState.APPROVED, expires_at=now + 2 * DAY)
+    claim("written")
+    claim("held", ClaimState.ALLOCATED)
+    graceful = make_profile("graceful", grace=DAY, extension=DAY, max_duration=30 * DAY)
+    claim("in_grace", ClaimState.ALLOCATED, profile=graceful, expires_at=now - HOUR)
+    wishing = claim("wishing", ClaimState.ALLOCATED)
+    names["extension"] = Extension.objects.create(
+        claim=wishing, was=wishing.expires_at, until=wishing.expires_at + 3 * DAY, asked_by=asker, key="e"
+    ).pk
+    claim("replacement", ClaimState.REQUESTED, replaces=claim("replaced", ClaimState.ALLOCATED))
+    claim("crowded", replaces=claim("crowding", ClaimState.ALLOCATED))
+    for state in (ClaimState.RELEASING, ClaimState.RELEASED, ClaimState.DENIED, ClaimState.WITHDRAWN):
+        claim(state.value, state)
+    mirror = Mirror(cluster)
+    remade = claim("remade", object_uid="uid-before")
+    mirror.claim("remade", remade, uid="uid-after")
+    unlabelled = claim("unlabelled", object_uid="uid-unlabelled")
+    mirror.claim("unlabelled", unlabelled, uid="uid-unlabelled")
+    stripped = {"owner": "", "origin": "foreign", "resource_version": "stripped"}
+    ResourceClaim.objects.filter(uid="uid-unlabelled").update(**stripped)
+    mirror.tell("unlabelled")
+
+
+def fill_asks(names: dict[str, Any], team: Any, people: dict[str, User]) -> None:
+    asked = {"team": team, "asked_by": people["asker"], "reason": "More of it."}
+    waiting = QuotaRequest.objects.create(device_class="gpu.nvidia.com", devices=120, key="w", **asked)
+    answered = QuotaRequest.objects.create(
+        device_class="gpu.nvidia.com",
+        devices=110,
+        key="d",
+        answer="denied",
+        decided_by=people["admin"],
+        decided_at=timezone.now(),
+        **asked,
+    )
+    names |= {"quota_request": waiting.pk, "answered_quota_request": answered.pk}
+    names["quota_of_claims"] = Quota.objects.create(team=team, counts="claims", devices=100).pk
+    names["rule"] = ApprovalRule.objects.create(team=team).pk
+    of_team = ReasonTemplate.objects.create(title="Too large", text="Too large.", team=team)
+    names["reason_of_team"] = of_team.pk
+    names["reason_of_all"] = ReasonTemplate.objects.create(title="No", text="No.").pk
+
+
+def fill_outside(names: dict[str, Any], cluster: Any) -> None:
+    stands = {"cluster": cluster, "namespace": "vision", "origin": "foreign"}
+    raw = {"metadata": {"name": "by-hand"}, "spec": make_spec(1)}
+    ResourceClaim.objects.create(uid="uid-by-hand", name="by-hand", raw=raw, **stands)
+    template = {"metadata": {"name": "template"}, "spec": {"spec": make_spec(1)}}
+    ResourceClaimTemplate.objects.create(
+        cluster=cluster, namespace="vision", uid="uid-template", name="template", raw=template
+    )
+    Node.objects.create(cluster=cluster, uid="uid-node", name="node-a")
+    piece = ResourceSlice.objects.get()
+    names["device"] = Device.objects.create(
+        cluster=cluster, slice=piece, driver="gpu.nvidia.com", pool="node-a", name="gpu-0", node_name="node-a"
+    ).pk
+
+
+def fill_own(names: dict[str, Any], team: Any, lead: User, member: User, asker: User) -> None:
+    now = timezone.now()
+    names["delegation"] = Delegation.objects.create(
+        team=team, lead=lead, to=member, starts_at=now + 8 * DAY, ends_at=now + 9 * DAY
+    ).pk
+    token, _text = create_token(by=asker, title="Notebook", expires_at=now + DAY)
+    names["token"] = token.pk
+    names["draft"] = Draft.objects.create(by=asker, key="draft", fields={"profile": ["train-80"]}).pk
+    for person in User.objects.all():
+        Notice.objects.create(user=person, key="notice", title="Something happened")

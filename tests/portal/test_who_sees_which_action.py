@@ -1,0 +1,388 @@
+"""
+Who is offered which form and which link to one, on every page and in every state: one table.
+
+An offer is known by the name of the address to which a form is sent or a link leads, without "claims:".
+Nobody may do by hand what no page offers them: whoever does not see a form is refused when they send it.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from tests.portal import offers
+from tests.portal.every_state import PEOPLE, World, made, undone
+from tests.portal.offers import Offers, Sent
+
+EVERYBODY = frozenset(PEOPLE)
+OUTSIDER, VIEWER, ASKER, MEMBER, LEAD, ADMIN = (
+    frozenset({role}) for role in ("outsider", "viewer", "asker", "member", "lead", "admin")
+)
+TEAM = EVERYBODY - OUTSIDER
+MEMBERS = TEAM - VIEWER  # of any rank
+DECIDERS = MEMBERS - ASKER - MEMBER
+THEIRS = DECIDERS | ASKER  # who asked, or who leads the team
+OWNERS = DECIDERS - LEAD
+OTHERS = EVERYBODY - ADMIN
+
+Row = dict[str | int, frozenset[str]]
+HIDDEN: Row = {404: OUTSIDER}
+ADMINS_ONLY: Row = {403: OTHERS}
+THEIRS_ONLY: Row = {403: TEAM - THEIRS, **HIDDEN}
+FINAL: Row = {"request": MEMBERS, **HIDDEN}
+LIVE: Row = {"comment": MEMBERS, **FINAL}
+WAITING: Row = {"withdraw": THEIRS, "approval": DECIDERS, **LIVE}
+REPLACED: Row = {"release": THEIRS, "shorten": THEIRS, "transfer": THEIRS, **LIVE}
+RUNNING: Row = {"extend": THEIRS, "request replaces": THEIRS, **REPLACED}
+# Of the inbox, beside every card.
+INBOX: Row = {"away": TEAM, "reasons": DECIDERS, "approval_rules": ADMIN, "approval": DECIDERS - ADMIN}
+CARD: Row = {"comment": MEMBERS, **INBOX, **HIDDEN}
+
+# Page (name of its address and what stands in it, from tests.portal.every_state) → what it offers to whom; a
+# number is the status for those to whom there is no such page. "after …": what the answer offers when the
+# form of that page is sent.
+TABLE: dict[str, Row] = {
+    "home": {"request": EVERYBODY - VIEWER, "release": ASKER, "lint": ADMIN},
+    # Claims
+    "claims:list": {"request": EVERYBODY - VIEWER, "drafts": ASKER},
+    "claims:detail asked": WAITING,
+    "claims:detail asked_by_lead": {**WAITING, "withdraw": DECIDERS, "approval": OWNERS},
+    "claims:detail questioned": WAITING,
+    "claims:detail replacement": WAITING,
+    "claims:detail approved": RUNNING,
+    "claims:detail written": RUNNING,
+    "claims:detail held": RUNNING,
+    "claims:detail in_grace": {offer: who for offer, who in RUNNING.items() if offer != "shorten"},
+    "claims:detail wishing": {"extension_withdraw": THEIRS, **RUNNING},
+    "claims:detail replaced": REPLACED,
+    "claims:detail crowded": {"extend": THEIRS, **REPLACED},
+    "claims:detail remade": {"accept": ADMIN, **RUNNING},
+    "claims:detail unlabelled": {"label": THEIRS, **RUNNING},
+    "claims:detail releasing": LIVE,
+    "claims:detail released": FINAL,
+    "claims:detail denied": FINAL,
+    "claims:detail withdrawn": FINAL,
+    "claims:withdraw asked": {"withdraw": THEIRS, **THEIRS_ONLY},
+    "claims:release held": {"release": THEIRS, **THEIRS_ONLY},
+    "claims:extend held": {"extend": THEIRS, **THEIRS_ONLY},
+    "claims:shorten held": {"shorten": THEIRS, "release": THEIRS, **THEIRS_ONLY},
+    "after claims:shorten held": {"extend_back": THEIRS, **dict.fromkeys(RUNNING, THEIRS), **THEIRS_ONLY},
+    "claims:transfer held": {"transfer": THEIRS, **THEIRS_ONLY},
+    # Who has handed it over may take it back, and nothing else.
+    "after claims:transfer held": {
+        **dict.fromkeys(RUNNING, DECIDERS),
+        **{"transfer_back": THEIRS, "comment": THEIRS, "request": THEIRS},
+        **THEIRS_ONLY,
+    },
+    "claims:accept remade": {"accept": ADMIN, 403: TEAM - ADMIN, **HIDDEN},
+    "claims:many?claim={held}&action=release": {"many": THEIRS},
+    "claims:request?profile=train-80&team=vision&cluster=fra-1&devices=200": {
+        **{"request": MEMBERS | OUTSIDER, "draft_save": MEMBERS | OUTSIDER, "quota_ask": MEMBERS},
+        **{"request_import": MEMBERS | OUTSIDER, "drafts": ASKER, 403: VIEWER},
+    },
+    "claims:request_import": {"request_import": MEMBERS | OUTSIDER, 403: VIEWER},
+    "after claims:request_import": {
+        **{"request_import": MEMBERS | OUTSIDER, "request": MEMBERS | OUTSIDER},
+        **{"profile_new": ADMIN, 403: VIEWER},
+    },
+    "claims:drafts": {"request": EVERYBODY - VIEWER, "draft_delete": ASKER},
+    "after claims:drafts": {"request": ASKER, "draft_restore": ASKER},
+    "claims:outside": {},
+    "claims:outside_claim uid-by-hand": {"adopt": ADMIN, **HIDDEN},
+    "claims:adopt uid-by-hand": {"adopt": ADMIN, 403: TEAM - ADMIN, **HIDDEN},
+    "claims:outside_templates": {},
+    "claims:outside_template uid-template": HIDDEN,
+    # Approvals
+    # With the card of what has waited longest: for leads a claim, for admins a request for quota.
+    "claims:approvals": {
+        **{"approve": DECIDERS - ADMIN, "deny": DECIDERS - ADMIN, "change": DECIDERS - ADMIN},
+        **{"comment": DECIDERS - ADMIN, "quota_request_comment": ADMIN, "quota_request_withdraw": ADMIN},
+        **{"quota_request_approve": ADMIN, "quota_request_deny": ADMIN},
+        **INBOX,
+        **{"away": EVERYBODY},
+    },
+    "claims:approval asked": {"approve": DECIDERS, "deny": DECIDERS, "change": DECIDERS, **CARD},
+    "claims:approval asked_by_lead": {"approve": OWNERS, "deny": OWNERS, "change": OWNERS, **CARD},
+    "claims:approval held": {"request": ASKER, **CARD},
+    "claims:change asked": {"change": DECIDERS, "approval": DECIDERS, 403: TEAM - DECIDERS, **HIDDEN},
+    "claims:extension extension": {
+        **{"extension_approve": DECIDERS, "extension_deny": DECIDERS},
+        **INBOX,
+        **HIDDEN,
+    },
+    "claims:quota_request_decision quota_request": {
+        **{"quota_request_approve": ADMIN, "quota_request_deny": ADMIN, "quota_request_withdraw": THEIRS},
+        **{"quota_request_comment": MEMBERS},
+        **INBOX,
+        **HIDDEN,
+    },
+    "claims:quota_request_decision answered_quota_request": {
+        "quota_request_comment": MEMBERS,
+        **INBOX,
+        **HIDDEN,
+    },
+    "claims:bulk?claim={asked}": {"bulk": DECIDERS, "approval": TEAM},
+    "claims:away": {"away": DECIDERS - ADMIN, "away_end": LEAD | MEMBER},
+    "claims:reasons": {"reason_new": DECIDERS, "reason": DECIDERS, 403: EVERYBODY - DECIDERS},
+    "claims:reason_new": {"reason_new": DECIDERS, "reasons": DECIDERS, 403: EVERYBODY - DECIDERS},
+    "claims:reason reason_of_team": {
+        **{"reason": DECIDERS, "reason_remove": DECIDERS, "reasons": DECIDERS},
+        **{403: EVERYBODY - DECIDERS},
+    },
+    "claims:reason reason_of_all": {
+        **{"reason": ADMIN, "reason_remove": ADMIN, "reasons": ADMIN},
+        **{403: EVERYBODY - DECIDERS, 404: DECIDERS - ADMIN},
+    },
+    "claims:reason_remove reason_of_team": {
+        **{"reason_remove": DECIDERS, "reason": DECIDERS},
+        **{403: EVERYBODY - DECIDERS},
+    },
+    "claims:approval_rules": {
+        **{"approval_rule_new": ADMIN, "approval_rule": ADMIN, "profiles": ADMIN, "reasons": ADMIN},
+        **ADMINS_ONLY,
+    },
+    "claims:approval_rule_new": {"approval_rule_new": ADMIN, "approval_rules": ADMIN, **ADMINS_ONLY},
+    "claims:approval_rule rule": {
+        **{"approval_rule": ADMIN, "approval_rule_remove": ADMIN, "approval_rules": ADMIN},
+        **ADMINS_ONLY,
+    },
+    "claims:approval_rule_remove rule": {
+        **{"approval_rule_remove": ADMIN, "approval_rule": ADMIN},
+        **ADMINS_ONLY,
+    },
+    # Quotas
+    "claims:quotas": {"quota_set": ADMIN, "quota_ask": EVERYBODY - VIEWER},
+    "claims:quota quota": {"quota_set": ADMIN, "quota_ask": MEMBERS, **HIDDEN},
+    "claims:quota quota_of_claims": {"quota_set": ADMIN, "quota_ask": MEMBERS, **HIDDEN},
+    "claims:quota_ask": {"quota_ask": EVERYBODY - VIEWER, 403: VIEWER},
+    "claims:quota_requests": {"quota_ask": EVERYBODY - VIEWER},
+    # Catalogue
+    "claims:catalogue": {"request": EVERYBODY - VIEWER, "profiles": ADMIN},
+    "claims:profile train-80": {"request": EVERYBODY - VIEWER, "profile_edit": ADMIN},
+    "claims:catalogue_compare?profile=train-80": {},
+    "claims:profiles": {
+        **{"profile_new": ADMIN, "profile_edit": ADMIN, "profile_retire": ADMIN, "profile_restore": ADMIN},
+        **{"lint": ADMIN, "presets": ADMIN, "catalogue_import": ADMIN, "catalogue_export": ADMIN},
+        **ADMINS_ONLY,
+    },
+    "claims:profile_new": {"profile_new": ADMIN, "profile_match": ADMIN, **ADMINS_ONLY},
+    "claims:profile_edit rounded": {
+        **{"profile_edit": ADMIN, "profile_retire": ADMIN, "profile_match": ADMIN, "lint_mend": ADMIN},
+        **ADMINS_ONLY,
+    },
+    "after claims:profile_edit rounded": {"profile_edit": ADMIN, **ADMINS_ONLY},
+    "claims:profile_retire train-80": {"profile_retire": ADMIN, "profile_edit": ADMIN, **ADMINS_ONLY},
+    "claims:catalogue_import": {
+        **{"catalogue_import": ADMIN, "catalogue_export": ADMIN, "profiles": ADMIN},
+        **ADMINS_ONLY,
+    },
+    "after claims:catalogue_import": {"catalogue_import": ADMIN, **ADMINS_ONLY},
+    "claims:presets": {"presets": ADMIN, **ADMINS_ONLY},
+    "claims:lint": {"lint_mend": ADMIN, "profile_edit": ADMIN, **ADMINS_ONLY},
+    "claims:lint_mend rounded finding": {"lint_mend": ADMIN, "lint": ADMIN, **ADMINS_ONLY},
+    # Fleet
+    "inventory:fleet": {},
+    "inventory:devices": {},
+    "inventory:device device": {},
+    "inventory:nodes": {},
+    "inventory:node fra-1 node-a": {},
+    "inventory:clusters": {},
+    "inventory:cluster fra-1": {"cluster_quotas": ADMIN, "policies": ADMIN},
+    "claims:policies fra-1": ADMINS_ONLY,
+    "claims:cluster_quotas fra-1": {"cluster_quotas_write": ADMIN, "policies": ADMIN, **ADMINS_ONLY},
+    "claims:cluster_quotas ham-1": {
+        **{"cluster_quotas_repair": ADMIN, "cluster_quotas_stop": ADMIN, "policies": ADMIN},
+        **ADMINS_ONLY,
+    },
+    "claims:cluster_quotas_stop ham-1": {
+        "cluster_quotas_stop": ADMIN,
+        "cluster_quotas": ADMIN,
+        **ADMINS_ONLY,
+    },
+    # Cost
+    "usage:team vision": HIDDEN,
+    "usage:rates": {"usage:rate_new": ADMIN, "usage:rate_edit": ADMIN},
+    "usage:rate_new": {"usage:rate_new": ADMIN, **ADMINS_ONLY},
+    "usage:rate_edit old_rate": {"usage:rate_new": ADMIN, **ADMINS_ONLY},
+    "usage:rate_edit coming_rate": {"usage:rate_edit": ADMIN, "usage:rate_remove": ADMIN, **ADMINS_ONLY},
+    # People
+    "teams:list": {"admin:teams_team_add": ADMIN, **ADMINS_ONLY},
+    "teams:people vision": {
+        **{"teams:people": OWNERS, "teams:role": OWNERS, "teams:remove": OWNERS},
+        **HIDDEN,
+    },
+    "teams:profile": {
+        **{"teams:profile": EVERYBODY, "teams:tokens": EVERYBODY},
+        **{"account_change_password": EVERYBODY, "mfa_index": EVERYBODY},
+    },
+    "teams:tokens": {"teams:tokens": EVERYBODY, "teams:token-revoke": ASKER},
+    "teams:notices": {"teams:notices_read": EVERYBODY},
+}
+BESIDE: Row = {"teams:switch": EVERYBODY, "teams:theme": EVERYBODY, "account_logout": EVERYBODY}
+SENT_BY_SCRIPT = {"claims/_dropped_page.html:3"}  # pages through what another hx-post has brought
+# Links that only lead somewhere to read.
+READ_ONLY = {
+    *("list", "detail", "snippet_file", "profile", "profile_diff", "catalogue", "catalogue_compare"),
+    *("quotas", "quota", "quota_requests", "quota_request_decision", "extension", "approvals"),
+    *("outside", "outside_claim", "outside_templates", "outside_template"),
+    *("request_dropped", "request_endings", "usage:team", "usage:team_csv", "usage:rates"),
+    *("usage:claim_fragment", "teams:people", "teams:profile", "teams:notice"),
+    *("inventory:fleet", "inventory:devices", "inventory:device", "inventory:nodes", "inventory:node"),
+    *("inventory:cluster", "inventory:clusters"),
+}
+
+SPEC = """
+devices:
+  requests:
+  - name: gpu
+    exactly: {{deviceClassName: gpu.nvidia.com, allocationMode: ExactCount, count: 3, adminAccess: false}}
+"""
+MANIFEST = """
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {{name: new}}
+spec:
+  devices:
+    requests:
+    - name: gpu
+      exactly: {{deviceClassName: mig.nvidia.com, allocationMode: ExactCount, count: 3}}
+"""
+# What somebody types before they send a form; the rest goes as the page has filled it in.
+SOONER = f"{timezone.now() + timedelta(hours=12):%Y-%m-%dT%H:%M}"
+TYPED: dict[str, dict[str, str]] = {
+    "shorten": {"until": SOONER},
+    "transfer": {"to": "mia"},
+    "comment": {"text": "What for?"},
+    "quota_request_comment": {"text": "What for?"},
+    "deny": {"note": "Too much."},
+    "extension_deny": {"note": "Too long."},
+    "quota_request_deny": {"note": "Too much."},
+    "change": {"duration": "12h"},
+    "away": {"to": "zoe"},
+    "reason_new": {"title": "Too long", "text": "Too long."},
+    "approval_rule_new": {"profile": "train-80"},
+    "claims:quotas quota_set": {"team": "vision", "profile": "train-80", "devices": "50"},
+    "quota_ask": {"team": "vision", "profile": "train-80", "counts": "", "more": "2", "reason": "A paper."},
+    "request": {"devices": "1", "reason": "A paper."},
+    "request_import": {"text": MANIFEST},
+    "profile_new": {
+        **{"slug": "new", "title": "New", "source": "yaml", "spec_yaml": SPEC, "scalable": ""},
+        **{"deliveries": "claim", "max_devices": "1"},
+    },
+    "profile_edit": {"max_devices": "2"},
+    "catalogue_import": {"text": "{catalogue_file}"},
+    "presets": {"preset": "mps"},
+    "adopt": {"owner": "alice", "profile": "train-80", "duration": "24h"},
+    "usage:rate_new": {"title": "New", "per_hour": "2"},
+    "teams:people": {"username": "noah"},
+    "teams:tokens": {"title": "Notebook"},
+    "bulk": {"answer": "approve"},
+}
+
+
+@pytest.fixture(scope="module")
+def world(django_db_setup, django_db_blocker):
+    with django_db_blocker.unblock(), offers.sources_shown(), made() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def seen(world):
+    """What a page offers to a role; each is looked at once for all tests."""
+    known: dict[tuple[str, str], Offers] = {}
+
+    def look(page: str, role: str) -> Offers:
+        if (page, role) not in known:
+            with undone():
+                known[page, role] = look_at(world, page, role)
+        return known[page, role]
+
+    return look
+
+
+def look_at(world: World, page: str, role: str) -> Offers:
+    client, address = world.client(role), world.address(page.removeprefix("after "))
+    answer = client.get(address)
+    before = offers.read(address, answer.status_code, answer.text)
+    if not page.startswith("after ") or answer.status_code != 200:
+        return before
+    form = next(iter(before.forms.values()), [None])[0]
+    if form is None:
+        return Offers(200)
+    answer = send(client, form, page, world, follow=True)
+    found = offers.read(answer.request["PATH_INFO"], answer.status_code, answer.text)
+    for name, forms in found.beside.items():  # the button of a toast
+        if name not in BESIDE:
+            found.forms[name] = forms
+    return found
+
+
+def send(client: Client, form: Sent, page: str, world: World, **how: Any) -> Any:
+    name = offers.name_of(form.url)
+    typed = TYPED.get(f"{page} {name}") or TYPED.get(name, {})
+    fields = {field: text.format(**world.names) for field, text in typed.items()}
+    return client.post(form.url, form.fields | fields, **how)
+
+
+def offered(found: Offers) -> set[str | int]:
+    if found.status != 200:
+        return {found.status}
+    return {*found.forms, *(set(found.links) - READ_ONLY)}
+
+
+@pytest.mark.parametrize("page", TABLE)
+def test_a_page_offers_each_role_what_the_table_says(page, seen):
+    stated = {role: {offer for offer, who in TABLE[page].items() if role in who} for role in PEOPLE}
+    assert {role: offered(seen(page, role)) for role in PEOPLE} == stated
+
+
+def test_every_page_lets_its_reader_choose_team_and_theme_and_sign_out(seen):
+    stated = {role: {offer for offer, who in BESIDE.items() if role in who} for role in PEOPLE}
+    assert {role: set(seen("home", role).beside) for role in PEOPLE} == stated
+
+
+PAGES = [page for page in TABLE if not page.startswith("after ")]
+
+
+FORMS = [page for page in PAGES if page != "claims:approvals"]  # whose cards have rows of their own
+
+
+@pytest.fixture(scope="module")
+def sent() -> set[tuple[str | int, frozenset[str]]]:
+    """Forms that were sent already: one that the same roles see on many pages is sent from the first."""
+    return set()
+
+
+@pytest.mark.parametrize("page", FORMS)
+def test_a_form_does_its_work_for_who_is_offered_it_and_for_nobody_else(page, world, seen, sent):
+    wrong = []
+    for offer, who in TABLE[page].items():
+        first = next((role for role in PEOPLE if role in who), None)
+        form = seen(page, first).forms.get(offer, [None])[-1] if first and isinstance(offer, str) else None
+        if form is None or form.by_script or (offer, who) in sent:
+            continue
+        sent.add((offer, who))
+        for role in (first, *(role for role in PEOPLE if role not in who)):
+            with undone():
+                status = send(world.client(role), form, page, world).status_code
+            if status not in ((200, 302) if role == first else (403, 404, 409, 422)):
+                wrong.append(f"{offer} as {role}: {status}")
+    assert wrong == []
+
+
+def test_every_form_of_the_templates_is_offered_to_somebody(seen):
+    found = {"account/login.html:8"}
+    for page, row in TABLE.items():
+        for role in {role for who in row.values() for role in who}:
+            found |= seen(page, role).sources
+    assert offers.sources() - found == SENT_BY_SCRIPT
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_who_has_not_signed_in_is_asked_to(page, world):
+    answer = Client().get(world.address(page))
+    assert (answer.status_code, answer.url.partition("?")[0]) == (302, "/accounts/login/")

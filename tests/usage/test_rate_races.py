@@ -1,0 +1,33 @@
+"""Two admins at one price that does not apply yet: with the lock of its row, and without."""
+
+from datetime import timedelta
+from decimal import Decimal
+from functools import partial
+
+import pytest
+from django.utils import timezone
+
+from core.errors import Conflict
+from tests.factories import make_user
+from tests.threads import Race, without_lock
+from usage import services
+from usage.models import Rate
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("locked", [True, False])
+def test_who_changes_a_price_that_another_removes_is_told(root, monkeypatch, locked):
+    wish = {"title": "H100", "currency": "EUR", "valid_from": timezone.now() + timedelta(days=1)}
+    rate = services.save_rate(by=root, per_hour=Decimal(2), **wish)
+    other = make_user("ada", admin=True)
+    race = Race(monkeypatch)
+    race.hold_before(Rate, "delete")
+    if not locked:
+        without_lock(monkeypatch, "usage.services.pending")
+    _removed, changed = race.run(
+        partial(services.remove_rate, by=root, rate=rate),
+        partial(services.save_rate, by=other, rate=rate, per_hour=Decimal(3), **wish),
+    )
+    assert race.waited is locked
+    assert isinstance(changed, Conflict if locked else Rate)
+    assert not Rate.objects.exists()
