@@ -186,5 +186,5 @@ def most_of(route: str, name: str, htmx: bool) -> int:
 
 
 def body(answer: HttpResponseBase) -> str:
-    content = b"".join(answer) if answer.streaming else answer.content  # type: ignore[attr-defined]
+    content = b"".join(answer) if answer.streaming else answer.content
     return str(content.decode(answer.charset or "utf-8"))
