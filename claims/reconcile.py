@@ -19,6 +19,7 @@ from claims.manifests import kind_of
 from claims.models import Allocation, Claim, Delivery
 from claims.observed import holdings
 from claims.observed.behind import Trouble, tell_of, trouble_of
+from claims.observed.labels import ids
 from claims.observed.settling import settle_charges
 from claims.observed.sightings import Sighting, look, owners
 from claims.states import ClaimState
@@ -41,17 +42,6 @@ def reconcile_all() -> None:
 def reconcile_named(cluster_id: str, names: Iterable[str]) -> None:
     """Look at the claims that these objects of a cluster have to do with."""
     reconcile(ids(owners(cluster_id, names)))
-
-
-def ids(texts: Iterable[str]) -> list[UUID]:
-    """Return the ids among the values of a label that anybody can write."""
-    found = []
-    for text in texts:
-        try:
-            found.append(UUID(text))
-        except ValueError:
-            continue
-    return found
 
 
 def reconcile(claim_ids: Iterable[UUID]) -> None:

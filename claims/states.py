@@ -36,6 +36,8 @@ NEXT: dict[str, frozenset[ClaimState]] = {
 }
 FINAL = tuple(state for state, following in NEXT.items() if not following)
 HOLDING = tuple(state for state in NEXT if state not in FINAL)  # counts against quota
+RUNNING = (S.APPROVED, S.PROVISIONED, S.ALLOCATED)  # its time runs: it can be extended, replaced, released
+WRITTEN = (S.PROVISIONED, S.ALLOCATED)  # its object is in the cluster and is to stay
 DELIVERED = (S.PROVISIONED, S.ALLOCATED, S.RELEASING)  # an object of the claim may exist in the cluster
 
 # state → (colour family, icon): the family says who acts next.

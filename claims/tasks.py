@@ -17,6 +17,7 @@ from claims import delivery, reconcile
 from claims.approval import escalation
 from claims.life import expiry, reminders, succession
 from claims.models import Claim, Delivery
+from claims.observed.labels import ids
 from claims.quota import writing as quota_writing
 from claims.request import drafts
 from claims.states import DELIVERED, FINAL, ClaimState
@@ -121,7 +122,7 @@ def leftovers() -> set[UUID]:
         standing, deleting_since=None, origin=ResourceClaim.Origin.PORTAL
     ).values_list("owner", flat=True)
     templates = ResourceClaimTemplate.objects.filter(standing).values_list("owner", flat=True)
-    over = Claim.objects.filter(state__in=FINAL, pk__in=reconcile.ids({*claims, *templates}))
+    over = Claim.objects.filter(state__in=FINAL, pk__in=ids({*claims, *templates}))
     return {*over.values_list("pk", flat=True)}
 
 

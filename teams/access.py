@@ -7,6 +7,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest
 from django.utils.translation import gettext as _
 
+from core.errors import Forbidden
 from teams.models import Membership, Role, Team, User
 
 
@@ -69,3 +70,8 @@ def people_in(team: Team, *, at_least: Role) -> list[User]:
 
 def is_platform_admin(user: User | AnonymousUser) -> bool:
     return user.is_authenticated and user.is_superuser
+
+
+def require_admin(by: User) -> None:
+    if not is_platform_admin(by):
+        raise Forbidden(_("Only a platform admin may do this."))

@@ -11,7 +11,7 @@ from typing import Any
 from django.conf import settings
 from django.utils import timezone
 
-from claims.life.extensions import RUNNING, deleted_at
+from claims.life.extensions import deleted_at
 from claims.models import (
     Allocation,
     Answer,
@@ -27,7 +27,7 @@ from claims.models import (
     QuotaRequest,
     TeamNamespace,
 )
-from claims.states import ClaimState
+from claims.states import RUNNING, ClaimState
 from core.templatetags.ui import moment_with_zone
 from dra.canonical import spec_hash
 from dra.manifests import with_count

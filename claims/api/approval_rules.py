@@ -10,11 +10,10 @@ from claims import services
 from claims.api import inputs
 from claims.api.outputs import SecondsField
 from claims.models import Approval, ApprovalRule
-from claims.services.profiles import require_admin
 from core.inputs import Input
 from core.paging import Cursor
 from core.schema import refuses
-from teams.access import asker, team_for
+from teams.access import asker, require_admin, team_for
 from teams.keyed import KeyedWrites
 
 

@@ -18,11 +18,11 @@ from claims.catalogue.entries import catalogue, entries
 from claims.catalogue.filter import narrowed
 from claims.catalogue.profile_change import held, proposed, versions_of
 from claims.models import Profile
-from claims.services.profiles import LIMITS, require_admin
+from claims.services.profiles import LIMITS
 from core.inputs import is_true
 from core.paging import positive
 from core.schema import refuses
-from teams.access import asker
+from teams.access import asker, require_admin
 from teams.keyed import KeyedWrites
 
 DRY_RUN = OpenApiParameter("dry_run", bool, description="Only say what would change.")

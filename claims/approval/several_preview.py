@@ -14,10 +14,11 @@ from claims.approval.approvals import Desk, stage_of
 from claims.approval.inbox import Inbox, Item
 from claims.approval.reserved import reserved_in
 from claims.approval.several import Chosen, Wish
-from claims.life.extensions import RUNNING, reason_not_to_extend
+from claims.life.extensions import reason_not_to_extend
 from claims.models import Approval, Claim, Extension, QuotaRequest
 from claims.quota.asks import impact_of, until_words
 from claims.quota.quotas import standing
+from claims.states import RUNNING
 from core.templatetags.ui import moment
 from core.times import duration
 

@@ -13,13 +13,12 @@ from claims.explain.pods import PodView, lost, views
 from claims.explain.stages import WAITING, Stage
 from claims.models import Claim, Delivery
 from claims.observed.sightings import Sighting, look
-from claims.states import FINAL, ClaimState
+from claims.states import FINAL, WRITTEN
 from inventory.freshness import OF_DEVICES, Age, ages
 
 SHOWN = 3  # groups of pods, on a page
 GROUPS = 20  # in the API
 CALM = (Stage.RUNNING, Stage.ENDING)
-DELIVERED = (ClaimState.PROVISIONED, ClaimState.ALLOCATED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +82,9 @@ def explain(claim: Claim, seen: Sighting | None = None, age: Age | None = None) 
     history = list(claim.history.exclude(old=F("new")).select_related("by"))  # steps, without remarks
     pods = views(claim, [] if over else seen.users)
     queued = next((view for view in pods if view.stage == Stage.SCHEDULER), None)
-    open_claim = claim.state in DELIVERED and (claim.delivery == Delivery.TEMPLATE or not seen.held)
+    open_claim = claim.state in WRITTEN and (claim.delivery == Delivery.TEMPLATE or not seen.held)
     fit = fit_now(claim, queued.said, age) if queued and open_claim else None
-    ended = lost(claim) if claim.state in DELIVERED else []
+    ended = lost(claim) if claim.state in WRITTEN else []
     said = answer.answer(claim, seen, pods, ended, fit, history)
     return Explanation(
         answer=said,

@@ -12,10 +12,10 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from claims.life.extensions import RUNNING, deleted_at, started
+from claims.life.extensions import deleted_at, started
 from claims.models import Answer, Claim, Extension
 from claims.observed.sightings import look
-from claims.states import ClaimState
+from claims.states import RUNNING, ClaimState
 from core.times import duration as in_words
 from teams.access import people_in
 from teams.models import Role

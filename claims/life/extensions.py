@@ -19,12 +19,11 @@ from django.utils.translation import gettext as _
 from claims.approval import approvals
 from claims.approval.rules import are_together, asked_of, ruling_for
 from claims.models import Answer, Approval, Claim, Extension, ProfileVersion
-from claims.states import ClaimState
+from claims.states import RUNNING
 from core.templatetags.ui import moment, moment_with_zone
 from core.times import duration as in_words
 from teams.models import User
 
-RUNNING = (ClaimState.APPROVED, ClaimState.PROVISIONED, ClaimState.ALLOCATED)
 STEPS = (timedelta(hours=4), timedelta(hours=24), timedelta(days=3), timedelta(days=7))
 
 

@@ -19,11 +19,10 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from claims import services
-from claims.life.extensions import RUNNING
+from claims.access import reason_not_to_end
 from claims.models import Answer, Claim
 from claims.observed.sightings import Sighting, look
-from claims.services.end import reason_not_to_end
-from claims.states import ClaimState
+from claims.states import RUNNING, ClaimState
 from core.errors import Invalid, PortalError
 from core.templatetags.ui import moment
 from core.times import duration as in_words

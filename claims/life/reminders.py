@@ -13,11 +13,11 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from claims.approval import approvals
-from claims.life.extensions import RUNNING, Terms, reason_not_to_extend, started
+from claims.life.extensions import Terms, reason_not_to_extend, started
 from claims.manifests import kind_of
 from claims.models import Claim
 from claims.observed.sightings import look
-from claims.states import ClaimState
+from claims.states import RUNNING, ClaimState
 from core.templatetags.ui import moment_with_zone
 from core.times import duration as in_words
 from teams.models import Notice

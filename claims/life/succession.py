@@ -14,12 +14,11 @@ from uuid import UUID
 from django.db import transaction
 from django.utils.translation import gettext as _
 
-from claims.life.extensions import RUNNING
 from claims.models import Claim, Quota
 from claims.quota import quotas
 from claims.quota.quotas import QuotaLine
 from claims.request.wish import Wish
-from claims.states import FINAL, ClaimState
+from claims.states import FINAL, RUNNING, ClaimState
 from core.errors import Conflict, Invalid
 from dra.objects import requests
 

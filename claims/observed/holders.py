@@ -14,7 +14,7 @@ from django.contrib.auth.models import AnonymousUser
 from django.urls import reverse
 
 from claims.models import Claim, TeamNamespace
-from claims.reconcile import ids
+from claims.observed.labels import ids
 from inventory.masking import Holder, Person
 from inventory.models import ResourceClaim
 from teams.models import Team, User

@@ -8,8 +8,8 @@ from django.db import transaction
 from django.utils.translation import gettext as _
 
 from claims.models import Approval, ApprovalRule, Profile
-from claims.services.profiles import require_admin
 from core.errors import Invalid
+from teams.access import require_admin
 from teams.models import Team, User
 
 

@@ -11,8 +11,9 @@ from django.utils.translation import gettext as _
 from claims.catalogue.files import Entry
 from claims.catalogue.plan import RETIRED, Change, digest_of, plan_of
 from claims.models import Profile
-from claims.services.profiles import problems_of, require_admin, write_profile
+from claims.services.profiles import problems_of, write_profile
 from core.errors import Conflict, Invalid
+from teams.access import require_admin
 from teams.models import Team, User
 
 

@@ -4,6 +4,7 @@ from django.db import transaction
 from django.utils.translation import gettext as _
 
 from claims import tasks
+from claims.access import reason_not_to_end
 from claims.models import Claim
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, IllegalTransition
@@ -52,21 +53,6 @@ def release(*, claim: Claim, by: User, reason: str = "") -> Claim:
         raise _moved(claim)
     after_commit(tasks.remove, str(claim.pk))
     return claim
-
-
-def reason_not_to_end(user: User, claim: Claim, role: Role | None) -> str:
-    """
-    Return why somebody with this role in the team may not withdraw or release the claim, "" if they may.
-    """
-    if role is None or role.rank < Role.MEMBER.rank:
-        return _("Only members of %(team)s may do this.") % {"team": claim.team}
-    if user.pk != claim.requested_by_id and role.rank < Role.LEAD.rank:
-        return _("%(claim)s belongs to %(person)s; they or a lead of %(team)s may do this.") % {
-            "claim": claim,
-            "person": claim.requested_by.label,
-            "team": claim.team,
-        }
-    return ""
 
 
 def _own(claim: Claim, by: User) -> Claim:

@@ -8,17 +8,11 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
+from claims.access import locked, own, require_running
 from claims.approval import approvals
-from claims.life.extensions import (
-    RUNNING,
-    Terms,
-    deciders_on,
-    deleted_at,
-    reason_not_to_extend,
-    waiting_on,
-)
+from claims.life.extensions import Terms, deciders_on, deleted_at, reason_not_to_extend, waiting_on
 from claims.models import Answer, Claim, Extension
-from claims.services.own import locked, own, require_running
+from claims.states import RUNNING
 from core.errors import Conflict, Forbidden, Invalid
 from core.templatetags.ui import moment, moment_with_zone
 from core.times import duration as in_words

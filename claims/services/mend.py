@@ -4,11 +4,10 @@ from django.db import transaction
 from django.utils.translation import gettext as _
 
 from claims import tasks
+from claims.access import locked, reason_not_to_end
 from claims.models import Claim
 from claims.observed import behind
 from claims.observed.sightings import look
-from claims.services.end import reason_not_to_end
-from claims.services.own import locked
 from core.errors import Conflict, Forbidden
 from core.queueing import after_commit
 from teams.access import require_role

@@ -11,11 +11,11 @@ from django.utils.text import slugify
 from django.utils.translation import gettext as _
 
 from claims.models import Approval, Delivery, Profile, ProfileVersion
-from core.errors import Conflict, Forbidden, Invalid
+from core.errors import Conflict, Invalid
 from core.locking import lock_row
 from dra import quota, validation
 from dra.canonical import spec_hash
-from teams.access import is_platform_admin
+from teams.access import require_admin
 from teams.models import Team, User
 
 LIMITS = (
@@ -26,7 +26,7 @@ RESERVED = frozenset(("new", "lint", "match", "export", "import", "presets", "co
 
 
 @transaction.atomic(durable=True)
-def save_profile(
+def save_profile(  # noqa: PLR0913
     *,
     by: User,
     profile: Profile | None,
@@ -152,11 +152,6 @@ def problems_of(slug: str, title: str, spec: dict[str, Any], limits: dict[str, A
     if "\\u0000" in json.dumps(spec):
         problems.append(_("The spec has a character that cannot be stored."))
     return problems + [problem.message for problem in validation.problems(spec)]
-
-
-def require_admin(by: User) -> None:
-    if not is_platform_admin(by):
-        raise Forbidden(_("Only a platform admin may do this."))
 
 
 def _require_unmoved(profile: Profile, base: int, spec: dict[str, Any], limits: dict[str, Any]) -> None:

@@ -12,13 +12,12 @@ from django.utils.translation import gettext as _
 from claims.models import Answer, Profile, Quota, QuotaRaise, QuotaRequest
 from claims.quota.asks import impact_of, named_quota, until_words, what_of
 from claims.quota.quotas import standing_of
-from claims.services.profiles import require_admin
 from claims.services.quotas import require_quota, save_quota
 from core.errors import Conflict, Forbidden, Invalid
 from core.locking import lock_row
 from core.templatetags.ui import moment, moment_with_zone
 from core.times import require_date
-from teams.access import require_role
+from teams.access import require_admin, require_role
 from teams.models import Role, Team, User
 from teams.notices import tell
 

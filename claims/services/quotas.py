@@ -5,10 +5,10 @@ from django.utils.translation import gettext as _
 
 from claims.models import Profile, Quota
 from claims.quota import tasks as quota_tasks
-from claims.services.profiles import require_admin
 from core.errors import Invalid
 from core.queueing import after_commit
 from dra.quota_keys import why_no_class
+from teams.access import require_admin
 from teams.models import Team, User
 
 MOST = 1_000_000

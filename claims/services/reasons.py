@@ -6,9 +6,8 @@ from django.db import transaction
 from django.utils.translation import gettext as _
 
 from claims.models import ReasonTemplate
-from claims.services.profiles import require_admin
 from core.errors import Invalid
-from teams.access import require_role
+from teams.access import require_admin, require_role
 from teams.models import Role, Team, User
 
 LONGEST_TITLE, LONGEST = 80, 500  # characters; a note that goes with a decision has no more

@@ -9,6 +9,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from claims import tasks
+from claims.access import own
 from claims.approval import announce, approvals
 from claims.life import succession
 from claims.life.succession import Carried
@@ -17,7 +18,6 @@ from claims.quota import quotas
 from claims.request import admin_access
 from claims.request.combining import Counted
 from claims.request.wish import Wish, make_wish, require_sound
-from claims.services.own import own
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid, QuotaExceeded
 from core.queueing import after_commit

@@ -7,8 +7,8 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
+from claims.access import own, require_running
 from claims.models import Claim
-from claims.services.own import own, require_running
 from core.errors import Invalid
 from core.templatetags.ui import moment, moment_with_zone
 from core.times import duration as in_words

@@ -7,10 +7,9 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from claims.life.extensions import RUNNING
+from claims.access import locked, reason_not_to_end
 from claims.models import Claim
-from claims.services.end import reason_not_to_end
-from claims.services.own import locked
+from claims.states import RUNNING
 from core.errors import Conflict, Forbidden, Invalid
 from teams.access import people_in, require_role
 from teams.models import Role, Team, User

@@ -15,6 +15,7 @@ from django.utils.translation import ngettext
 from django.views.decorators.http import require_POST, require_safe
 
 from claims import services
+from claims.access import claim_for
 from claims.approval.approvals import Desk, decision_on, stage_of
 from claims.approval.inbox import Item
 from claims.approval.reasons import reasons_for
@@ -23,7 +24,7 @@ from claims.models import Claim
 from claims.request.alternatives import standing_of
 from claims.states import LOOK, ClaimState
 from claims.views import asks
-from claims.views.detail import again_url, claim_for
+from claims.views.detail import again_url
 from claims.views.impact import impact_of
 from claims.views.inbox import as_csv, list_of
 from claims.views.talk import thread_of

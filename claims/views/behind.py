@@ -12,8 +12,8 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST
 
 from claims import services
+from claims.access import claim_for
 from claims.forms import EndForm
-from claims.views.detail import claim_for
 from claims.views.facts import facts_of
 from claims.views.mending import mending_of
 from core.errors import Conflict

@@ -17,7 +17,7 @@ from claims.approval.reasons import reasons_for
 from claims.approval.several_preview import Line, preview, together
 from claims.forms import ApproveForm, DenyForm
 from claims.models import Claim
-from claims.reconcile import ids as ids_of
+from claims.observed.labels import ids as ids_of
 from claims.views.impact import Impact, impact_of
 from core.errors import Invalid
 from teams.access import asker

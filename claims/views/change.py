@@ -12,6 +12,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 
 from claims import services
+from claims.access import claim_for
 from claims.approval.approvals import reason_not_to_decide
 from claims.catalogue.kinds import DeviceKind, kinds_for
 from claims.forms import ChangeForm
@@ -21,7 +22,6 @@ from claims.quota.quotas import QuotaLine
 from claims.request.changes import Change, Wanted, change_of, growth
 from claims.states import ClaimState
 from claims.views.approvals import said_of
-from claims.views.detail import claim_for
 from claims.views.funnel import FunnelRow, funnel_of
 from core.errors import Conflict, Invalid, PortalError, QuotaExceeded
 from dra import match

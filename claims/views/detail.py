@@ -9,18 +9,18 @@ from urllib.parse import urlencode
 from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, render
+from django.shortcuts import render
 from django.urls import reverse
 from django.utils.cache import get_conditional_response, patch_cache_control
 from django.views.decorators.http import require_safe
 
+from claims.access import claim_for, reason_not_to_end
 from claims.approval.approvals import may_decide
 from claims.explain import explain
 from claims.life.room import room_of
 from claims.models import Claim
 from claims.request.alternatives import Standing, wish_of
-from claims.services.end import reason_not_to_end
-from claims.states import LOOK, ClaimState
+from claims.states import LOOK, RUNNING, ClaimState
 from claims.views.facts import Facts, facts_of
 from claims.views.figures import figures_of
 from claims.views.funnel import funnel_of
@@ -34,7 +34,6 @@ from teams.models import Role, User
 # A request that was never approved has neither use nor cost.
 WITHOUT_USE = (ClaimState.REQUESTED, ClaimState.DENIED, ClaimState.WITHDRAWN, ClaimState.EXPIRED)
 MOVED = "claim-moved"  # the event on which parts of the page that do not poll load themselves anew
-RELEASABLE = (ClaimState.APPROVED, ClaimState.PROVISIONED, ClaimState.ALLOCATED)
 
 
 # Step of the chain → its icon while it is now or ahead.
@@ -58,18 +57,6 @@ class Look:
 
     family: str
     icon: str
-
-
-def claim_for(request: HttpRequest, claim_id: UUID) -> Claim:
-    """Return the claim with what its page names; 404 for somebody outside its team."""
-    claims = (
-        Claim.objects.visible_to(request.user)
-        .select_related(
-            "team", "cluster", "profile_version__profile", "requested_by", "decided_by", "replaces"
-        )
-        .with_profiles()
-    )
-    return get_object_or_404(claims, pk=claim_id)
 
 
 @require_safe
@@ -126,7 +113,7 @@ def page_of(facts: Facts, user: User) -> dict[str, Any]:
         "may_decide": claim.state == ClaimState.REQUESTED and may_decide(user, claim),
         "mending": mending_of(facts, user),
         "can_withdraw": claim.state == ClaimState.REQUESTED and may_end,
-        "can_release": claim.state in RELEASABLE and may_end,
+        "can_release": claim.state in RUNNING and may_end,
         "again_url": again_url(claim, facts.alternatives) if may_ask else "",
         **thread_of(claim, user),
     } | options_of(facts, user)

@@ -17,11 +17,11 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_POST, require_safe
 
+from claims.access import may_ask, require_member
 from claims.forms import RequestForm
 from claims.models import Draft, Profile
 from claims.request.drafts import unsent
 from claims.services import delete_draft, save_draft
-from claims.views.asking import may_ask, require_member
 from core import undo
 from core.listing import Column, Listing
 from teams.access import asker

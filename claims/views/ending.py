@@ -15,12 +15,12 @@ from django.utils.translation import ngettext
 from django.views.decorators.http import require_http_methods
 
 from claims import services
+from claims.access import claim_for, reason_not_to_end
 from claims.forms import EndForm
 from claims.models import Claim
 from claims.models.profile import Delivery
-from claims.services.end import reason_not_to_end
-from claims.states import ClaimState
-from claims.views.detail import RELEASABLE, again_url, claim_for
+from claims.states import RUNNING, ClaimState
+from claims.views.detail import again_url
 from claims.views.facts import Facts, facts_of
 from core import undo
 from core.errors import Conflict, PortalError
@@ -101,7 +101,7 @@ def withdraw(request: HttpRequest, claim_id: UUID) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def release(request: HttpRequest, claim_id: UUID) -> HttpResponse:
-    return end(request, claim_id, release_ending, RELEASABLE)
+    return end(request, claim_id, release_ending, RUNNING)
 
 
 def end(

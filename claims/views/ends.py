@@ -18,17 +18,17 @@ from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST
 
+from claims.access import claim_for, reason_not_to_end
 from claims.forms.durations import spell
 from claims.forms.ends import ExtendForm, ShortenForm, TransferForm
-from claims.life.extensions import RUNNING, Terms, reason_not_to_extend, waiting_on
+from claims.life.extensions import Terms, reason_not_to_extend, waiting_on
 from claims.models import Answer, Claim, Extension
-from claims.services.end import reason_not_to_end
 from claims.services.extend import extend as extend_claim
 from claims.services.extend import withdraw_extension
 from claims.services.shorten import shorten as shorten_claim
 from claims.services.transfer import heirs
 from claims.services.transfer import transfer as transfer_claim
-from claims.views.detail import claim_for
+from claims.states import RUNNING
 from claims.views.ending import what_pods_do
 from claims.views.facts import facts_of
 from core import undo

@@ -11,11 +11,11 @@ from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_safe
 from django_filters import ChoiceFilter, FilterSet, ModelChoiceFilter
 
+from claims.access import may_ask
 from claims.life.many import Action
 from claims.models import Claim, ClaimQuerySet, Profile, names_profile
 from claims.request.drafts import unsent
 from claims.states import FINAL, LOOK, ClaimState
-from claims.views.asking import may_ask
 from core.listing import Column, Listing
 from core.times import duration
 from inventory.models import Cluster

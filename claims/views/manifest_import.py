@@ -12,11 +12,11 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
+from claims.access import require_member
 from claims.forms.manifest import ManifestForm
 from claims.forms.profile import YAML
 from claims.models import Approval, Delivery, Profile
 from claims.request.importing import Imported, Near, imported
-from claims.views.asking import require_member
 from core.errors import Invalid
 from dra.manifests import to_yaml
 from dra.quota import devices

@@ -15,7 +15,7 @@ from django.views.decorators.http import require_http_methods
 from claims.forms.many import ManyForm
 from claims.life import many
 from claims.models import Claim
-from claims.reconcile import ids as ids_of
+from claims.observed.labels import ids as ids_of
 from claims.views.listing import listing_of
 from core.errors import Invalid
 from teams.access import asker

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from claims.access import reason_not_to_end
 from claims.observed import behind
-from claims.services.end import reason_not_to_end
 from claims.views.facts import Facts
 from teams.models import User
 

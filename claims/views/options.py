@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from claims.life.extensions import RUNNING, Terms, deleted_at, in_grace, waiting_on
+from claims.access import reason_not_to_end
+from claims.life.extensions import Terms, deleted_at, in_grace, waiting_on
 from claims.models import Claim
-from claims.services.end import reason_not_to_end
-from claims.states import ClaimState
+from claims.states import RUNNING, ClaimState
 from claims.views.facts import Facts
 from teams.models import User
 

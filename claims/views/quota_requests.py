@@ -14,12 +14,12 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from claims.access import may_ask, require_member
 from claims.forms.quota_ask import QuotaAskForm
 from claims.models import Profile, Quota, QuotaRequest
 from claims.quota.asks import named_quota, until_words, what_of
 from claims.quota.quotas import Standing, standing_of
 from claims.services import ask_for_quota, withdraw_quota_request
-from claims.views.asking import may_ask, require_member
 from core.errors import Conflict, PortalError
 from core.listing import Column, Listing
 from inventory.models import DeviceClass

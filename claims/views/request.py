@@ -16,6 +16,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_safe
 
+from claims.access import require_member
 from claims.catalogue.entries import CatalogueEntry, catalogue
 from claims.forms import RequestForm
 from claims.forms.prefill import complaints
@@ -24,7 +25,6 @@ from claims.request.drafts import unsent
 from claims.request.preview import RequestPreview, preview
 from claims.services import request_claim
 from claims.states import ClaimState
-from claims.views.asking import require_member
 from claims.views.drafts import address_of, prefill_of, remember, take_over
 from claims.views.funnel import dropped_page, funnel_of, helps_of
 from core.errors import Forbidden, PortalError

@@ -9,9 +9,9 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
+from claims.access import claim_for
 from claims.models import Claim
 from claims.snippets import Snippet
-from claims.views.detail import claim_for
 from claims.views.snippet_page import snippets_page
 
 

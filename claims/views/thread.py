@@ -13,8 +13,8 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
 from claims import services
+from claims.access import claim_for
 from claims.views.asks import quota_request_for
-from claims.views.detail import claim_for
 from core.errors import Invalid
 from teams.access import asker
 

@@ -42,3 +42,8 @@ def test_people_of_a_role_are_those_of_the_team_who_can_sign_in(
 def test_leads_decide_unless_the_profile_asks_for_a_platform_admin(audio, lars, lena, root):
     assert deciders(audio, Approval.LEAD) == [lars, lena]
     assert deciders(audio, Approval.ADMIN) == [root]
+
+
+def test_platform_admins_who_can_sign_in_decide_under_a_rule_for_admins(audio, root):
+    make_user("former", admin=True, is_active=False)
+    assert deciders(audio, Approval.ADMIN) == [root]

@@ -53,7 +53,7 @@ def test_of_two_replacements_at_once_one_is_made(ask, held, vision, monkeypatch,
     race = Race(monkeypatch)
     race.hold_after(succession, "reason_not_to_replace")
     if not locked:
-        without_lock(monkeypatch, "claims.services.own.locked")
+        without_lock(monkeypatch, "claims.access.locked")
     first, second = race.run(
         partial(ask, devices=8, name="one", replaces=old),
         partial(ask, devices=4, name="two", replaces=old, profile=small),
@@ -71,7 +71,7 @@ def test_what_is_carried_is_given_up_however_late_the_old_claim_was_read(ask, he
     race = Race(monkeypatch)
     race.hold_after(succession, "reason_not_to_replace")
     if not locked:
-        without_lock(monkeypatch, "claims.services.own.locked")
+        without_lock(monkeypatch, "claims.access.locked")
     made, _nothing = race.run(
         partial(ask, devices=8, name="new", replaces=old),
         lambda: Claim.objects.get(pk=old.pk).advance(ClaimState.FAILED, why="Gone."),
@@ -88,7 +88,7 @@ def test_two_extensions_at_once_are_not_two(held, alice, monkeypatch, locked):
     race = Race(monkeypatch)
     race.hold_before(Extension.objects, "create")
     if not locked:
-        without_lock(monkeypatch, "claims.services.own.locked")
+        without_lock(monkeypatch, "claims.access.locked")
     until = claim.expires_at + timedelta(days=1)
     race.run(*(partial(extend, claim=claim, by=alice, until=until, key=key) for key in "ab"))
     assert race.waited is locked
@@ -102,7 +102,7 @@ def test_of_two_wishes_at_once_one_waits_and_the_other_hears_of_it(held, alice, 
     race = Race(monkeypatch)
     race.hold_before(Extension.objects, "create")
     if not locked:
-        without_lock(monkeypatch, "claims.services.own.locked")
+        without_lock(monkeypatch, "claims.access.locked")
     until = claim.expires_at + timedelta(days=3)
     answers = race.run(*(partial(extend, claim=claim, by=alice, until=until, key=key) for key in "ab"))
     assert race.waited is locked

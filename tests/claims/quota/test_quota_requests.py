@@ -238,3 +238,8 @@ def test_the_api_asks_decides_and_shows(client, alice, root, eve, vision, quota)
     shown = client.get(f"/api/v1/quotas/{quota.pk}/").json()
     assert (shown["limit"], shown["raised"], shown["outside"], shown["raises"]) == (10, 0, 0, [])
     assert client.post(f"{url}deny/", {"reason": "x"}, content_type="application/json").status_code == 409
+
+
+def test_what_waits_of_another_team_stands_in_nobodys_way(want, alice):
+    want(team=make_team("nlp", members=(alice,)))
+    assert want().answer == Answer.WAITING
