@@ -40,7 +40,7 @@ class Asked:
         return text
 
 
-def error_of(code: int, body: bytes, asked: Asked) -> ClusterError | Expired:
+def error_of(code: int, body: bytes, asked: Asked) -> ClusterError | Expired:  # noqa: PLR0911
     """Return what an answer of 400 and above means."""
     status = status_of(body)
     message = str(status.get("message") or "").strip()

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.core.exceptions import ValidationError
 from django.utils.translation import gettext as _
 from rest_framework.exceptions import NotFound
 from rest_framework.pagination import CursorPagination, PageNumberPagination
@@ -36,13 +37,14 @@ class Bounded:
 class Cursor(Bounded, CursorPagination):
     ordering = "-id"
 
-    def decode_cursor(self, request: Request) -> Any:
+    def paginate_queryset(self, queryset: Any, request: Request, view: Any = None) -> list[Any] | None:
         try:
-            return super().decode_cursor(request)
-        except NotFound:
-            raise Invalid(
-                _("This is not a cursor; take the one of `next` or `previous`."), field="cursor"
-            ) from None
+            return super().paginate_queryset(queryset, request, view)
+        except (NotFound, ValueError, ValidationError):  # no cursor at all, or one of another list
+            if "cursor" not in request.query_params:
+                raise
+            sentence = _("This is not a cursor of this list; take the one of `next` or `previous`.")
+            raise Invalid(sentence, field="cursor") from None
 
 
 class Numbered(Bounded, PageNumberPagination):

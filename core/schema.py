@@ -16,12 +16,16 @@ from drf_spectacular.utils import OpenApiParameter
 from core import idempotency
 from core.problems import MEDIA_TYPE
 
-KEY = OpenApiParameter(
-    idempotency.HEADER,
-    {"type": "string", "maxLength": idempotency.LONGEST},
-    OpenApiParameter.HEADER,
-    description="The same key does it once: what is sent again within a day is answered as before.",
-)
+PRINTABLE = "^[ -~\u00a1-\u00ac\u00ae-\u00ff]*$"  # of what a header can hold
+
+
+def key(description: str) -> OpenApiParameter:
+    """Return the header of a write whose service keeps the key."""
+    kind = {"type": "string", "maxLength": idempotency.LONGEST, "pattern": PRINTABLE}
+    return OpenApiParameter(idempotency.HEADER, kind, OpenApiParameter.HEADER, description=description)
+
+
+KEY = key("The same key does it once: what is sent again within a day is answered as before.")
 WRITES = frozenset(("POST", "PUT", "PATCH", "DELETE"))
 TEXT = {"type": "string"}
 PROBLEM = {

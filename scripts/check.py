@@ -43,7 +43,6 @@ def commands() -> dict[str, list[str]]:
         "mypy": [tool("mypy")],  # takes longest
         "ruff check": [tool("ruff"), "check", "."],
         "ruff format": [tool("ruff"), "format", "--check", "--quiet", "."],
-        "limits": [sys.executable, "scripts/limits.py"],
         "lint-imports": [tool("lint-imports")],
         "djade": [tool("djade"), "--check", "--target-version", "6.1", *files("templates/*.html")],
         "migrations": [sys.executable, "manage.py", "makemigrations", "--check", "--dry-run"],

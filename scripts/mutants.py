@@ -91,7 +91,7 @@ class _Finder:
             line = self.text.count("\n", 0, start) + 1
             yield Mutant(self.path, function, line, start, text, new, what)
 
-    def _changes(self, node: ast.AST) -> Iterator[tuple[Placed | tuple[int, int], str, str]]:
+    def _changes(self, node: ast.AST) -> Iterator[tuple[Placed | tuple[int, int], str, str]]:  # noqa: C901, PLR0912
         match node:
             case ast.Compare(left=left, ops=ops, comparators=others):
                 for before, op, after in zip([left, *others], ops, others, strict=False):

@@ -56,7 +56,7 @@ def parsed(resource: Resource, namespace: str | None, query: Mapping[str, str]) 
     )
 
 
-async def stream(store: Store, watch: Watch) -> AsyncIterator[bytes]:
+async def stream(store: Store, watch: Watch) -> AsyncIterator[bytes]:  # noqa: C901, PLR0912
     """Yield events until the time is over; a revision that has been forgotten ends the stream with a 410."""
     loop = asyncio.get_running_loop()
     deadline, next_bookmark = loop.time() + watch.seconds, loop.time() + BOOKMARK_SECONDS

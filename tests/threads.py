@@ -84,11 +84,11 @@ class Race:
                 return
             assert monotonic() < ends, "The second neither returned nor waits for a lock of the first."
 
-    def run[T](self, first: Callable[[], T], second: Callable[[], T]) -> list[T | PortalError]:
+    def run(self, first: Callable[[], Any], second: Callable[[], Any]) -> list[Any]:
         """Return what both returned, or how they were refused."""
         over = Event()
 
-        def start() -> T:
+        def start() -> Any:
             self._first = get_ident()
             try:
                 return first()
@@ -96,7 +96,7 @@ class Race:
                 over.set()
                 self._held.set()
 
-        def overtake() -> T:
+        def overtake() -> Any:
             assert self._held.wait(PATIENCE)
             assert not over.is_set(), "The first never came to the point at which it is held up."
             try:

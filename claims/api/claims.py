@@ -24,13 +24,11 @@ from claims.states import ClaimState
 from core import idempotency
 from core.errors import Invalid
 from core.inputs import BooleanFilter
-from core.schema import refuses
+from core.schema import key, refuses
 from teams.access import asker, team_for
 from teams.models import Role
 
-KEY = OpenApiParameter(
-    idempotency.HEADER, str, OpenApiParameter.HEADER, description="The same key always yields the same claim."
-)
+KEY = key("The same key always yields the same claim.")
 WAIT = OpenApiParameter(
     "wait", int, description="Wait up to so many seconds, 25 at most, until `version` is old."
 )

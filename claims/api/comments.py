@@ -3,7 +3,7 @@
 from uuid import UUID
 
 from django.shortcuts import get_object_or_404
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -13,11 +13,10 @@ from claims import services
 from claims.models import Claim, Comment
 from core import idempotency
 from core.inputs import Input
+from core.schema import key
 from teams.access import asker
 
-KEY = OpenApiParameter(
-    idempotency.HEADER, str, OpenApiParameter.HEADER, description="The same key says it once."
-)
+KEY = key("The same key says it once.")
 
 
 class CommentIn(Input):

@@ -4,7 +4,7 @@ from typing import Any
 
 from django.db.models import QuerySet
 from django.utils.translation import gettext as _
-from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_view
+from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework import mixins, serializers, status, viewsets
 from rest_framework.decorators import action
 from rest_framework.request import Request
@@ -21,12 +21,11 @@ from core import idempotency
 from core.errors import Invalid
 from core.inputs import Input
 from core.paging import Cursor
+from core.schema import key
 from teams.access import asker
 from teams.keyed import KeyedWrites
 
-KEY = OpenApiParameter(
-    idempotency.HEADER, str, OpenApiParameter.HEADER, description="The same key always asks once."
-)
+KEY = key("The same key always asks once.")
 
 
 class ExtendIn(Input):

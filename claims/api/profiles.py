@@ -20,6 +20,7 @@ from claims.catalogue.profile_change import held, proposed, versions_of
 from claims.models import Profile
 from claims.services.profiles import LIMITS
 from core.inputs import is_true
+from core.paging import positive
 from core.schema import refuses
 from teams.access import asker, require_admin
 from teams.keyed import KeyedWrites
@@ -50,6 +51,7 @@ class ProfileViewSet(
         """The catalogue, a page at a time; narrowed or sorted it comes whole."""
         asked = shapes.ProfilesIn(data=request.query_params)
         asked.is_valid(raise_exception=True)
+        positive(request, "limit")  # refused also where all comes at once
         if not set(request.query_params) & set(asked.fields):
             page = self.paginate_queryset(self.filter_queryset(self.get_queryset()))
             found = entries(asker(request), page or [])

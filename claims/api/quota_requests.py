@@ -3,7 +3,7 @@
 from typing import Any
 
 from django.db.models import QuerySet
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework import mixins, status, viewsets
 from rest_framework.decorators import action
 from rest_framework.request import Request
@@ -14,17 +14,12 @@ from claims.api import inputs
 from claims.api.quota_outputs import QuotaRequestOut
 from claims.models import QuotaRequest
 from core import idempotency
-from core.schema import refuses
+from core.schema import key, refuses
 from teams.access import asker, team_for
 from teams.keyed import KeyedWrites
 from teams.models import Role
 
-KEY = OpenApiParameter(
-    idempotency.HEADER,
-    str,
-    OpenApiParameter.HEADER,
-    description="The same key asks once.",
-)
+KEY = key("The same key asks once.")
 
 
 class QuotaRequestViewSet(

@@ -26,7 +26,7 @@ RESERVED = frozenset(("new", "lint", "match", "export", "import", "presets", "co
 
 
 @transaction.atomic(durable=True)
-def save_profile(
+def save_profile(  # noqa: PLR0913
     *,
     by: User,
     profile: Profile | None,

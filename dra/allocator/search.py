@@ -88,7 +88,7 @@ class Search:
             raise _TooMany
         return False
 
-    def _devices(self, number: int, request: int, wish: Wish, taken: int, start: int) -> bool:
+    def _devices(self, number: int, request: int, wish: Wish, taken: int, start: int) -> bool:  # noqa: C901
         if wish.all_of is not None and not wish.all_of:
             return False
         if taken == wish.count:
@@ -177,7 +177,7 @@ class Search:
         declared = "DRAOptionalNodeOperations" in (status.get("declaredFeatures") or ())
         return self.features.optional_node_operations and declared
 
-    def _take(self, number: int, wish: Wish, spot: int) -> Undo | None:
+    def _take(self, number: int, wish: Wish, spot: int) -> Undo | None:  # noqa: C901
         """Take a device for a request and return how to give it back; None if it cannot be taken."""
         self.steps += 1
         if self.steps > self.most:

@@ -33,7 +33,7 @@ ACTIVITY = "simulator.dragoman.dev/activity"
 PATIENCE = 25.0  # seconds for the workers and the cluster to do their part
 
 
-def play(folder: Path, say: Callable[[str], None]) -> None:
+def play(folder: Path, say: Callable[[str], None]) -> None:  # noqa: C901
     """
     Tell every scene whose cluster is there and that has not been told before.
 

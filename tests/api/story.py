@@ -62,7 +62,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "priority": ("high", ""),
     "weights_claim": ("models", ""),
     "weights_image": ("",),
-    "cursor": ("cD0wMTlhMjAzNS0zNDdlLTdkMDAtOTZmZS05ZmI0ODY1MjQ0NDM=",),
+    "cursor": ("bz0x",),
     "request": ("",),
     "kind": ("pod",),
 }  # fmt: skip

@@ -3,6 +3,7 @@
 from contextlib import contextmanager
 from datetime import timedelta
 from operator import attrgetter
+from typing import Any
 
 import pytest
 from django.conf import settings
@@ -49,14 +50,17 @@ FIRST_OF_TWO = {
         ]
     }
 }
-PROFILES = {
+PROFILES: dict[str, dict[str, Any]] = {
     "lead": {},
     "automatic": {"approval": Approval.AUTOMATIC},
     "admin": {"approval": Approval.ADMIN},
     "both": {"approval": Approval.BOTH},
     "first": {"spec": FIRST_OF_TWO},
 }
-SIZES = {"claim": {"devices": 2}, "template": {"devices": 1, "parallel": 3, "delivery": "template"}}
+SIZES: dict[str, dict[str, Any]] = {
+    "claim": {"devices": 2},
+    "template": {"devices": 1, "parallel": 3, "delivery": "template"},
+}
 CASES = [
     *[("lead", "claim", state) for state in S],
     *[("lead", "template", state) for state in S],
@@ -210,7 +214,9 @@ def nothing_sees_it():
 def test_a_claim_is_as_the_services_would_have_made_it(
     by_services, vision, fra, alice, root, train, profile, size, state
 ):
-    asked = {"profile": make_profile("asked", **PROFILES[profile]) if PROFILES[profile] else train}
+    asked: dict[str, Any] = {
+        "profile": make_profile("asked", **PROFILES[profile]) if PROFILES[profile] else train
+    }
     asked |= SIZES[size]
     if profile == "first":
         asked["devices"] = 1
@@ -290,7 +296,8 @@ def test_a_column_that_is_given_stays_and_the_others_follow(vision, fra, alice, 
 @pytest.mark.parametrize("column", ["created_at", "state_since"])
 def test_a_past_that_is_given_is_the_past_of_the_whole_claim(vision, fra, alice, state, column):
     past = timezone.now() - timedelta(days=40)
-    claim = fresh(make_claim(vision, by=alice, cluster=fra, state=state, **{column: past}))
+    given: dict[str, Any] = {column: past}
+    claim = fresh(make_claim(vision, by=alice, cluster=fra, state=state, **given))
     assert attrgetter(column)(claim) == past
     assert_times_ascend(claim)
 

@@ -1,6 +1,7 @@
 """The list of claims, the page of one, the part of it that polls, and its snippets."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -45,7 +46,12 @@ def hold(claim, *names):
         cluster=claim.cluster, uid="s", name="s", driver="d", pool="node-a", generation=1, pool_slices=1
     )
     for name in names:
-        where = {"driver": "d", "pool": "node-a", "node_name": "node-a", "uuid": f"GPU-{name}"}
+        where: dict[str, Any] = {
+            "driver": "d",
+            "pool": "node-a",
+            "node_name": "node-a",
+            "uuid": f"GPU-{name}",
+        }
         Device.objects.create(cluster=claim.cluster, slice=piece, name=name, held_by=seen, **where)
         make_allocation(claim, at, device=name, product="NVIDIA H100", **where)
 

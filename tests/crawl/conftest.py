@@ -1,6 +1,6 @@
 """The crawls: each person's is made once in a module, over a copy of the demo's database."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 
 import pytest
@@ -15,7 +15,7 @@ VISITOR = "visitor"  # nobody is signed in
 
 
 @pytest.fixture(scope="module")
-def signed_in(demo_database: None, django_db_blocker) -> Callable[[str], Client]:
+def signed_in(demo_database: None, django_db_blocker) -> Iterator[Callable[[str], Client]]:
     """Return a client for one person of the demo. What a page writes stays in the copy of the database."""
     from teams.models import User
 

@@ -1,6 +1,7 @@
 """Whatever somebody writes into the options, a manifest stays what it is, or the option is refused."""
 
 import ast
+from typing import Any
 
 import pytest
 import yaml
@@ -36,7 +37,8 @@ HOSTILE = st.text(st.sampled_from("ab\n\r\t\"'`$(){}[]#:&*!|>%@\\ é;,=/-._0"), 
 )
 def test_one_character_that_could_break_out_is_enough_to_be_refused(field, good, among):
     def options(text):
-        return Options(**{field: (text,) if field == "tolerate" else text})
+        values: dict[str, Any] = {field: (text,) if field == "tolerate" else text}
+        return Options(**values)
 
     assert options(good)
     for character in f"\n\r\t\"'`$(){{}}[]#&*!|>%\\ é;,{among}":

@@ -3,6 +3,7 @@
 from datetime import timedelta
 from decimal import Decimal
 from functools import partial
+from typing import Any
 
 import pytest
 from django.utils import timezone
@@ -17,7 +18,11 @@ from usage.models import Rate
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("locked", [True, False])
 def test_who_changes_a_price_that_another_removes_is_told(root, monkeypatch, locked):
-    wish = {"title": "H100", "currency": "EUR", "valid_from": timezone.now() + timedelta(days=1)}
+    wish: dict[str, Any] = {
+        "title": "H100",
+        "currency": "EUR",
+        "valid_from": timezone.now() + timedelta(days=1),
+    }
     rate = services.save_rate(by=root, per_hour=Decimal(2), **wish)
     other = make_user("ada", admin=True)
     race = Race(monkeypatch)

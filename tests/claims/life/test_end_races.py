@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 import pytest
 from django.utils import timezone
@@ -54,7 +55,7 @@ def test_whoever_waited_while_a_claim_was_handed_over_finds_it(
     )
     race = Race(monkeypatch)
     race.hold_after(Claim, "remark")
-    acts = {
+    acts: dict[str, partial[Any]] = {
         "release": partial(services.release, claim=claim, by=lena),
         "shorten": partial(services.shorten, claim=claim, by=lena, until=end_at - timedelta(hours=1)),
         "settle": partial(reconcile.settle, claim.pk),
