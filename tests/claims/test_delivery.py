@@ -111,6 +111,18 @@ def test_a_request_that_went_back_to_people_and_is_withdrawn_has_no_problem_any_
     assert (claim.state, claim.problem) == (ClaimState.WITHDRAWN, "")
 
 
+def test_a_request_that_went_back_to_people_and_is_approved_again_has_no_problem_any_more(
+    approved, gateway, lena
+):
+    claim = approved()
+    gateway.fail(Refused("exceeded quota: gpus", quota=True))
+    tasks.deliver(str(claim.pk))
+    claim.refresh_from_db()
+    assert "exceeded quota" in claim.problem
+    again = approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
+    assert (again.state, again.problem) == (ClaimState.APPROVED, "")
+
+
 def test_an_unreachable_cluster_is_tried_again(approved, gateway, retrying):
     claim = approved()
     gateway.fail(Unreachable("The connection timed out."), times=2)

@@ -265,5 +265,6 @@ def test_a_wish_can_be_taken_back_until_it_is_decided(running, alice, lena):
     claim = running()
     extension = asked(claim, alice)
     assert withdraw_extension(extension=extension, by=alice).answer == Answer.WITHDRAWN
+    assert claim.history.last().why == "The wish to keep it longer was withdrawn."
     with pytest.raises(Conflict, match="it was withdrawn"):
         approve_extension(extension=extension, by=lena)
