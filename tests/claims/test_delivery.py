@@ -8,7 +8,7 @@ from django.utils import timezone
 from claims import delivery, tasks
 from claims.manifests import CLAIM_LABEL, object_of
 from claims.models import Claim
-from claims.services import approve, release
+from claims.services import approve, release, withdraw
 from claims.states import ClaimState
 from cluster.errors import ClusterInvalid, Refused, Unreachable
 from cluster.kinds import RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE
@@ -118,6 +118,41 @@ def test_of_a_claim_that_was_released_before_the_cluster_refused_it_nobody_is_to
     assert Claim.objects.get(pk=claim.pk).state == ClaimState.RELEASING
 
 
+def test_a_request_that_went_back_to_people_has_its_whole_time_again(approved, gateway, settings):
+    claim = approved()
+    Claim.objects.filter(pk=claim.pk).update(decide_by=timezone.now())
+    gateway.fail(Refused("exceeded quota: gpus", quota=True))
+    tasks.deliver(str(claim.pk))
+    claim.refresh_from_db()
+    assert claim.state == ClaimState.REQUESTED
+    assert claim.decide_by > timezone.now() + settings.REQUEST_TTL - timedelta(minutes=1)
+
+
+def test_a_request_that_went_back_to_people_and_is_withdrawn_has_no_problem_any_more(
+    approved, gateway, alice
+):
+    claim = approved()
+    gateway.fail(Refused("exceeded quota: gpus", quota=True))
+    tasks.deliver(str(claim.pk))
+    claim.refresh_from_db()
+    assert "exceeded quota" in claim.problem
+    withdraw(claim=claim, by=alice)
+    claim.refresh_from_db()
+    assert (claim.state, claim.problem) == (ClaimState.WITHDRAWN, "")
+
+
+def test_a_request_that_went_back_to_people_and_is_approved_again_has_no_problem_any_more(
+    approved, gateway, lena
+):
+    claim = approved()
+    gateway.fail(Refused("exceeded quota: gpus", quota=True))
+    tasks.deliver(str(claim.pk))
+    claim.refresh_from_db()
+    assert "exceeded quota" in claim.problem
+    again = approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
+    assert (again.state, again.problem) == (ClaimState.APPROVED, "")
+
+
 def test_an_unreachable_cluster_is_tried_again(approved, gateway, retrying):
     claim = approved()
     gateway.fail(Unreachable("The connection timed out."), times=2)
@@ -215,6 +250,23 @@ def test_what_pods_still_use_is_releasing_until_it_is_gone(approved, alice, gate
     tasks.remove(str(claim.pk))
     claim.refresh_from_db()
     assert claim.state == ClaimState.RELEASED
+
+
+def test_a_cluster_that_answers_again_is_no_problem_of_a_claim_that_pods_still_use(approved, alice, gateway):
+    claim = approved()
+    tasks.deliver(str(claim.pk))
+    held = gateway.get(RESOURCE_CLAIM, claim.name, namespace="vision")
+    held["metadata"]["finalizers"] = ["resource.kubernetes.io/delete-protection"]
+    gateway.put(RESOURCE_CLAIM, held)
+    release(claim=claim, by=alice)
+    gateway.fail(Unreachable("The connection timed out."))
+    with pytest.raises(Unreachable):
+        delivery.remove(str(claim.pk))
+    claim.refresh_from_db()
+    assert "cannot be reached" in claim.problem
+    tasks.remove(str(claim.pk))
+    claim.refresh_from_db()
+    assert (claim.state, claim.problem) == (ClaimState.RELEASING, "")
 
 
 def test_a_foreign_object_is_not_deleted(approved, alice, gateway):

@@ -8,7 +8,7 @@ from claims.services import approve
 from claims.states import ClaimState
 from cluster.errors import Refused
 from cluster.kinds import RESOURCE_CLAIM
-from tests.factories import make_team
+from tests.factories import make_cluster, make_team
 
 pytestmark = pytest.mark.django_db
 
@@ -44,6 +44,14 @@ def test_what_went_back_to_people_while_it_was_written_does_not_stand_there(appr
     monkeypatch.setattr(gateway, "create", create_late)
     tasks.deliver(str(approved.pk))
     assert gateway.get(RESOURCE_CLAIM, "sam", namespace="vision") is None
+
+
+def test_nothing_is_written_into_a_namespace_that_is_the_teams_in_another_cluster_alone(approved, gateway):
+    TeamNamespace.objects.update(cluster=make_cluster("osl-1"))
+    tasks.deliver(str(approved.pk))
+    approved.refresh_from_db()
+    assert approved.state == ClaimState.REQUESTED
+    assert gateway.calls == []
 
 
 @pytest.mark.parametrize("is_given_to_others", [True, False])

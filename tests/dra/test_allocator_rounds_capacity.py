@@ -38,6 +38,8 @@ def test_fractional_steps_need_the_feature(asked, whole, fractional):
         ({"default": "1Gi", "validValues": ["1"]}, "1024Mi", None),
         ({"validValues": []}, "7", "7"),
         ({"validRange": {"max": "3"}, "validValues": ["2", "4"]}, "1", "2"),
+        ({"validRange": {"min": "1", "max": "3"}}, "3", "3"),
+        ({"validRange": {"min": "1", "max": "3"}}, "4", None),
         ({"validRange": {"max": "3"}, "validValues": ["2", "4"]}, "3", None),
         ({}, "7", "7"),
     ],

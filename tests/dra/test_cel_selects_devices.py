@@ -72,6 +72,7 @@ DEVICE = Device()
         ('quantity("1Gi") == quantity("1024Mi") && sign(quantity("1").add(2).sub(1)) == 1', True),
         ('device.attributes["gpu.nvidia.com"].productName.lowerAscii().contains("h100")', True),
         ('device.attributes["gpu.nvidia.com"].productName.matches("^NVIDIA H[12]00")', True),
+        ('"abc".charAt(2) == "c" && "abc".charAt(3) == ""', True),
         ('device.attributes["gpu.nvidia.com"].productName == 7', False),
         ('"gpu.nvidia.com" in device.attributes // a "comment" with device.attributes["x"]', True),
     ],

@@ -203,3 +203,12 @@ def test_a_class_and_a_used_up_partition_are_reasons_as_well(manifests):
     assert reasons["gpu-0"].cause == Cause.USED_UP
     assert reasons["gpu-0-mig-1g5gb-19-0"].cause == Cause.CLASS
     assert reasons["gpu-0-mig-1g5gb-19-0"].difference.sentence == "type mig, not gpu"
+
+
+def test_admin_access_may_have_what_another_claim_holds():
+    seen = picture([resource_slice(devices=[gpu(0)])], holds("gpu-0"))
+    (ask,), (admin,) = asks(spec(exactly(1))), asks(spec(exactly(1, adminAccess=True)))
+    why = reason_of(seen, ask, 0)
+    assert why
+    assert why.cause == Cause.HELD
+    assert reason_of(seen, admin, 0) is None

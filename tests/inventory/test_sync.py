@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 import time_machine
+from django.db.models import F
 from django.utils import timezone
 
 from cluster.errors import Unreachable
@@ -234,6 +235,14 @@ def test_a_queued_turn_is_not_queued_twice_but_may_be_taken(fra):
     assert reserve(fra.pk, "nodes") is True
     assert reserve(fra.pk, "nodes") is False
     assert take(fra.pk, "nodes")
+
+
+def test_a_turn_that_waits_after_a_failure_is_not_queued_a_second_time_meanwhile(fra):
+    lease = take(fra.pk, "nodes")
+    assert lease
+    assert lease.pass_on(after=timedelta(minutes=2))
+    Freshness.objects.update(held_until=F("held_until") - timedelta(minutes=2))  # so much later it is now
+    assert reserve(fra.pk, "nodes") is False
 
 
 def test_pods_without_claims_are_not_mirrored_and_secrets_of_the_others_are_not_kept(fra, fake, take_turn):

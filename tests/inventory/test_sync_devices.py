@@ -44,6 +44,16 @@ def test_an_incomplete_generation_leaves_the_devices_of_the_last_one_and_says_so
     assert set(present.values_list("name", "pool_complete")) == {("gpu-7", True), ("gpu-8", True)}
 
 
+def test_an_incomplete_generation_does_not_bring_back_what_was_gone_before(mirrored, fake, take_turn):
+    fake.put(RESOURCE_SLICE, slice_of("node-a", [gpu(0)], generation=2))
+    take_turn("resourceslices")
+    assert device("gpu-1").gone_at is not None
+    fake.put(RESOURCE_SLICE, slice_of("node-a", [gpu(0)], generation=3, count=2))
+    take_turn("resourceslices")
+    assert not device("gpu-0").pool_complete
+    assert device("gpu-1").gone_at is not None
+
+
 def test_slices_of_an_older_generation_do_not_count(mirrored, fake, take_turn):
     fake.put(RESOURCE_SLICE, slice_of("node-a", [gpu(5)], name="node-a-new", generation=2))
     take_turn("resourceslices")
@@ -184,6 +194,14 @@ def test_devices_of_a_node_that_is_down_or_cordoned_are_not_free(mirrored, fake,
     fake.put(NODE, now)
     take_turn("nodes")
     assert device().state == DeviceState.NOT_READY
+
+
+def test_a_device_is_on_no_node_any_more_when_that_is_gone(mirrored, fake, take_turn):
+    assert device().node.name == "node-a"
+    fake.remove(NODE, "node-a")
+    take_turn("nodes")
+    assert device().node is None
+    assert device(pool="node-b").node.name == "node-b"
 
 
 def test_a_driver_update_is_told_by_the_attribute_that_changed(mirrored, fake, take_turn):

@@ -1,6 +1,6 @@
 import pytest
 
-from teams.models import Membership, Role
+from teams.models import Membership, Role, User
 from tests.factories import make_team, make_user
 
 PEOPLE = "/teams/vision/people/"
@@ -66,6 +66,13 @@ def test_an_unknown_name_is_refused_in_the_form_and_what_was_typed_stays(browse,
     assert page.status_code == 422
     assert "There is nobody with the user name “nobody”." in page.text
     assert 'value="nobody"' in page.text
+
+
+def test_who_cannot_sign_in_any_more_cannot_be_added(browse, vision, olga, eve):
+    User.objects.filter(pk=eve.pk).update(is_active=False)
+    page = browse(olga).post(PEOPLE, {"username": "eve", "role": "member"})
+    assert "There is nobody with the user name “eve”." in page.text
+    assert role_of(eve, vision) is None
 
 
 def test_who_is_in_the_team_cannot_be_added_again(browse, vision, olga, bob):

@@ -47,6 +47,12 @@ def test_hours_and_cost_add_up_by_claim_person_and_product(vision, alice, lena, 
     assert [row.label for row in found.by_product] == ["NVIDIA H100 80GB HBM3", "NVIDIA L40S"]
 
 
+def test_a_month_runs_until_its_last_instant(vision):
+    end = NOVEMBER.span.end
+    moments = (NOON, end - timedelta(seconds=1), end, end + timedelta(days=9))
+    assert [report(vision, NOVEMBER, now=now).is_running for now in moments] == [True, True, False, False]
+
+
 def test_only_the_month_and_only_the_team_count(vision, alice, fra):
     price("1")
     claim = make_claim(vision, by=alice, cluster=fra, state=ClaimState.ALLOCATED, held=False)

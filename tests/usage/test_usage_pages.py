@@ -44,6 +44,28 @@ def test_the_panel_shows_use_cost_price_and_projection(as_alice, claim):
         assert said in page
 
 
+def test_in_its_grace_a_claim_has_no_projection(as_alice, claim):
+    price("2.9")
+    claim.expires_at = NOON - timedelta(hours=1)
+    claim.save(update_fields=["expires_at"])
+    hold(claim, NOON - timedelta(hours=10))
+    page = as_alice.get(fragment(claim)).content.decode()
+    assert "€29.00" in page
+    assert "billed for as long as it holds devices" in page
+    assert "nothing runs up now" not in page
+    assert "if kept until" not in page
+
+
+def test_the_panel_says_how_many_of_the_hours_have_no_rate(as_alice, claim):
+    price("1", product="H100")
+    hold(claim, NOON - timedelta(hours=10))
+    hold(claim, NOON - timedelta(hours=3), product="NVIDIA L40S")
+    page = as_alice.get(fragment(claim)).content.decode()
+    assert "13.00 device hours" in page
+    assert "3.00 without a rate" in page
+    assert "13.00 without a rate" not in page
+
+
 def test_without_javascript_the_panel_is_a_page_of_its_own(as_alice, claim):
     response = as_alice.get(fragment(claim))
     assert response.content.decode().lstrip().startswith("<!doctype")

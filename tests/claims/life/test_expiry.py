@@ -8,6 +8,7 @@ from claims.models import Claim
 from claims.services import approve
 from claims.states import ClaimState
 from cluster.kinds import RESOURCE_CLAIM
+from teams.models import Notice
 from tests.factories import make_claim
 
 pytestmark = pytest.mark.django_db
@@ -51,12 +52,14 @@ def test_what_is_over_or_ending_is_left_alone(vision, fra, train, gateway, state
     assert claim.state == state
 
 
-def test_one_that_cannot_be_ended_holds_up_no_other(vision, fra, train, gateway, monkeypatch):
+def test_one_that_cannot_be_ended_holds_up_no_other_and_no_reminder(vision, fra, train, gateway, monkeypatch):
     past = timezone.now() - timedelta(hours=1)
     first, second = (
         make_claim(vision, cluster=fra, profile=train, state=ClaimState.PROVISIONED, expires_at=past)
         for _ in range(2)
     )
+    soon = timezone.now() + timedelta(minutes=50)
+    third = make_claim(vision, cluster=fra, profile=train, state=ClaimState.PROVISIONED, expires_at=soon)
     advance = Claim.advance
 
     def advance_but_the_first(self, to, **fields):
@@ -70,3 +73,4 @@ def test_one_that_cannot_be_ended_holds_up_no_other(vision, fra, train, gateway,
     assert [error.__notes__ for error in failed.value.exceptions] == [[f"claim {first.pk}"]]
     second.refresh_from_db()
     assert second.state == ClaimState.RELEASING
+    assert Notice.objects.filter(user=third.requested_by, key__startswith=f"ends:{third.pk}").exists()

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+import time_machine
 from django.core.exceptions import PermissionDenied
 from django.db import IntegrityError, transaction
 from django.http import Http404
@@ -145,6 +146,13 @@ def test_a_lead_who_asks_for_somebody_else_does_not_decide_either(running, lena,
     assert approve_extension(extension=extension, by=lars).answer == Answer.APPROVED
 
 
+def test_the_owner_hears_of_the_answer_to_what_a_lead_asked_for(running, alice, lena, lars):
+    extension = asked(running(), lena)
+    approve_extension(extension=extension, by=lars)
+    told = Notice.objects.filter(key=f"extension:{extension.pk}:answer")
+    assert {notice.user for notice in told} == {alice, lena}
+
+
 def test_one_waits_at_a_time_but_what_needs_nobody_goes_on(running, alice):
     claim = running(extension=HOUR)
     asked(claim, alice)
@@ -197,6 +205,18 @@ def test_an_approval_after_the_end_is_too_late(running, alice, lena):
         approve_extension(extension=extension, by=lena)
 
 
+def test_an_approval_after_the_end_that_was_asked_for_is_too_late(running, alice, lena):
+    claim = running(grace=7 * DAY)
+    extension = asked(claim, alice)
+    with (
+        time_machine.travel(extension.until + HOUR, tick=False),
+        pytest.raises(Conflict, match="nothing left to extend"),
+    ):
+        approve_extension(extension=extension, by=lena)
+    extension.refresh_from_db()
+    assert extension.answer == Answer.WAITING
+
+
 def test_an_end_that_is_none_is_refused(running, alice):
     claim = running()
     with pytest.raises(Invalid, match="anyway; a later time extends it"):
@@ -245,5 +265,6 @@ def test_a_wish_can_be_taken_back_until_it_is_decided(running, alice, lena):
     claim = running()
     extension = asked(claim, alice)
     assert withdraw_extension(extension=extension, by=alice).answer == Answer.WITHDRAWN
+    assert claim.history.last().why == "The wish to keep it longer was withdrawn."
     with pytest.raises(Conflict, match="it was withdrawn"):
         approve_extension(extension=extension, by=lena)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from claims import tasks
+from claims import reconcile, tasks
 from claims.life import succession
 from claims.models import Claim
 from claims.quota import quotas
@@ -104,6 +104,28 @@ def test_the_old_one_is_released_when_the_new_one_holds_devices(ask, old, fra, l
     assert why in old.history.values_list("why", flat=True)
     assert ResourceClaim.objects.count() == 1
     assert succession.release_replaced() == []
+
+
+def test_the_sweep_releases_the_old_one_though_another_claim_cannot_be_settled(
+    ask, old, fra, lena, monkeypatch
+):
+    new = ask(devices=2, name="new", replaces=old)
+    approve(claim=new, by=lena, spec_hash=new.spec_hash)
+    tasks.deliver(str(new.pk))
+    new.refresh_from_db()
+    monkeypatch.setattr("claims.receivers.reconcile_cluster.delay", lambda *_: None)  # the message is lost
+    Mirror(fra).claim("new", new, result("gpu-0"), result("gpu-1"))
+    reconcile_all = reconcile.reconcile_all
+
+    def settle_all_but_one():
+        reconcile_all()
+        raise ExceptionGroup("Claims could not be settled", [RuntimeError("A fault of ours.")])
+
+    monkeypatch.setattr(reconcile, "reconcile_all", settle_all_but_one)
+    with pytest.raises(ExceptionGroup):
+        tasks.sweep()
+    old.refresh_from_db()
+    assert old.state in (ClaimState.RELEASING, ClaimState.RELEASED)
 
 
 def test_what_is_being_replaced_is_neither_extended_nor_replaced_again(ask, old, alice):

@@ -73,6 +73,15 @@ def test_devices_taken_back_end_the_allocation_and_the_claim_waits_again(mirror,
     assert claim.allocations.get().ended_at == NINE + timedelta(hours=3)
 
 
+def test_an_allocation_of_an_object_that_the_mirror_has_forgotten_ends(mirror, claim):
+    mirror.claim("sam", claim, result("gpu-0"))
+    ResourceClaim.objects.all().delete()
+    tasks.sweep()
+    row = claim.allocations.get()
+    assert row.ended_at is not None
+    assert row.ended_at >= row.started_at
+
+
 def test_given_back_and_taken_again_while_nobody_looked_is_two_allocations(mirror, claim):
     mirror.claim("sam", claim, result("gpu-0"))
     later = NINE + timedelta(hours=5)
@@ -243,6 +252,13 @@ def test_the_version_grows_when_a_pod_comes_or_moves_on(mirror, claim):
     mirror.pod("train", claims=["sam"], phase="Running")
     versions.append(fresh(claim).version)
     assert versions == sorted(set(versions))
+
+
+def test_the_version_grows_when_a_pod_comes_that_waits_for_its_claim_of_a_template(mirror, template):
+    mirror.template(template)
+    before = fresh(template).version
+    mirror.pod("job-1", templates=["batch"], phase="Pending")
+    assert fresh(template).version > before
 
 
 def test_any_order_of_messages_ends_in_the_same_place(mirror, claim):

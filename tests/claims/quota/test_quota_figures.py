@@ -58,6 +58,14 @@ def test_a_quota_of_claims_counts_a_template_for_as_many_as_it_may_make(vision, 
     assert row.sentence.startswith("vision has 1 of 10 claims")
 
 
+def test_of_a_successor_for_more_pods_only_the_further_ones_count_as_claims(vision, fra, train):
+    quota, template = quota_of_claims(vision, 10), {"cluster": fra, "profile": train, "delivery": "template"}
+    old = make_claim(vision, parallel=2, state=ClaimState.ALLOCATED, **template)
+    make_claim(vision, parallel=5, replaces=old, carried=2, **template)
+    (row,) = standing_of([quota])
+    assert (row.held, row.reserved) == (2, 3)
+
+
 def test_a_raise_adds_to_the_limit_while_it_runs(vision, quota):
     now, hour = timezone.now(), timedelta(hours=1)
     for devices, start, end in ((2, -hour, hour), (4, -2 * hour, -hour), (8, hour, 2 * hour)):

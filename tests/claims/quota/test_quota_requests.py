@@ -107,6 +107,13 @@ def test_an_admin_gives_less_and_shorter(want, root, quota):
     assert QuotaRaise.objects.get().ends_at == until
 
 
+def test_an_admin_gives_it_for_a_shorter_time_than_was_asked_for(want, root, quota):
+    now = timezone.now()
+    asked = want(until=now + timedelta(days=3))
+    services.approve_quota_request(quota_request=asked, by=root, until=now + timedelta(days=1))
+    assert QuotaRaise.objects.get().ends_at == now + timedelta(days=1)
+
+
 def test_a_class_without_a_quota_and_a_number_of_claims_can_be_asked_for(want, root, vision):
     services.approve_quota_request(quota_request=want(device_class="mig.nvidia.com", devices=4), by=root)
     services.approve_quota_request(quota_request=want(device_class="", counts="claims", devices=5), by=root)

@@ -3,6 +3,7 @@
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from claims.models import Quota, TeamNamespace
 from claims.quota.room import rooms
@@ -100,6 +101,24 @@ def test_pods_that_no_line_of_the_cluster_counts_make_no_room_there(vision, fra,
     assert devices() == {"fra-1": 6, "osl-1": 6}
     DeviceClass.objects.create(cluster=fra, uid="c", name=GPU_CLASS, extended_resource="nvidia.com/gpu")
     assert devices() == {"fra-1": 8, "osl-1": 6}
+
+
+def test_pods_that_ask_for_a_class_by_its_own_name_are_counted_by_a_line_of_the_cluster(
+    vision, fra, osl, quota
+):
+    DeviceClass.objects.create(cluster=fra, uid="c", name=GPU_CLASS)
+    plugin_pod(fra, "implicit", deviceclass_resource_kubernetes_io__gpu_nvidia_com=2)
+    assert devices() == {"fra-1": 8, "osl-1": 6}
+
+
+def test_a_template_that_is_gone_takes_no_room(vision, fra, quota, of_claims):
+    ResourceClaimTemplate.objects.create(cluster=fra, uid="t", namespace="vision", name="t", raw={})
+    Quota.objects.filter(counts="claims").update(devices=0)
+    (room,) = rooms(places()).values()
+    assert room.templates == 1
+    ResourceClaimTemplate.objects.update(gone_at=timezone.now())
+    (room,) = rooms(places()).values()
+    assert room.templates == 0
 
 
 def test_claims_in_a_namespace_that_the_team_has_left_are_not_there(vision, fra, osl, train, quota):

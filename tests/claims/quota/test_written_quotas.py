@@ -4,6 +4,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 
 import pytest
+import time_machine
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
@@ -106,6 +107,17 @@ def test_what_somebody_changed_is_told_and_put_right(root, gateway, quota, writt
     quota_tasks.tend()
     (notice,) = Notice.objects.filter(user=root)
     assert notice.title == "The quota of vision in fra-1 was changed past the portal"
+
+
+def test_what_somebody_changes_another_day_is_told_again(root, gateway, quota, written):
+    day = timezone.now()
+    for moment, devices in ((day, "100"), (day + timedelta(days=2), "200")):
+        with time_machine.travel(moment, tick=False):
+            quota_tasks.tend()
+            rewrite(gateway, **{DEVICES: devices})
+            quota_tasks.tend()
+            assert WrittenQuota.objects.get().repaired_at == moment
+    assert Notice.objects.filter(user=root).count() == 2
 
 
 def test_a_deleted_one_is_made_again_and_told(root, gateway, quota, written):

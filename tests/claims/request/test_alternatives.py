@@ -178,6 +178,9 @@ def test_claims_of_a_template_settle_one_by_one(ask, lena, slice_10, parts, told
     more = [result("gpu-3", request="gpu/train-80"), result("gpu-4", request="gpu/train-80")]
     told.claim("pod-3", claim, *more, uid="u3", **taken)  # more than was asked for is told, never charged
     assert used() == {"gpu.nvidia.com": (4, 0), PART: (1, 0)}
+    still = [result("gpu-5", request="gpu/train-80"), result("gpu-6", request="gpu/train-80")]
+    told.claim("pod-4", claim, *still, uid="u4", **taken)  # of one alternative alone more than all
+    assert used() == {"gpu.nvidia.com": (4, 0), PART: (1, 0)}
 
 
 def test_counting_more_again_takes_the_lock_of_the_quotas(ask, lena, quota, slice_10, parts, told):

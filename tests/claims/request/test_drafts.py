@@ -65,6 +65,14 @@ def test_sending_takes_the_draft_away(client, alice, wish):
     assert not Draft.objects.exists()
 
 
+def test_sending_leaves_the_draft_of_somebody_else_with_the_same_key(client, alice, lena, wish):
+    save_draft(by=lena, key=wish["key"], fields={})
+    client.force_login(alice)
+    client.post(SAVE, wish)
+    client.post(FORM, wish)
+    assert [draft.by for draft in Draft.objects.all()] == [lena]
+
+
 def test_what_is_refused_keeps_the_draft(client, alice, wish):
     client.force_login(alice)
     client.post(SAVE, wish)
