@@ -20,7 +20,9 @@ type Run = Callable[..., str]
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.setenv("COLUMNS", "120")  # what is printed is cut at the width of the terminal
+
     def run(action: str, *arguments: str, kubeconfig: str = "") -> str:
         if kubeconfig:
             file = tmp_path / "kubeconfig"
