@@ -8,4 +8,5 @@ class ClaimsConfig(AppConfig):
 
     def ready(self) -> None:
         import_module("claims.receivers")  # connects itself; models must be loaded first
-        import_module("claims.quota.tasks")  # Celery looks into modules named `tasks` alone
+        for subject in ("approval", "life", "quota", "request"):
+            import_module(f"claims.{subject}.tasks")  # Celery itself looks into `claims.tasks` alone

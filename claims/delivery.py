@@ -14,9 +14,9 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from claims import manifests
-from claims.approval import announce
 from claims.models import Claim, Delivery, TeamNamespace
 from claims.quota import writing as quota_writing
+from claims.signals import request_returned
 from claims.states import DELIVERED, FINAL, ClaimState
 from cluster.errors import ClusterConflict, ClusterInvalid, Refused, Unreachable
 from cluster.kinds import RESOURCE_CLAIM, Kind
@@ -204,7 +204,7 @@ def _back_to_people(claim: Claim, problem: str) -> None:
         decide_by=timezone.now() + settings.REQUEST_TTL,
     )
     if moved:
-        announce.asked(claim)
+        request_returned.send(Claim, claim=claim)
 
 
 def _fail(claim: Claim, error: Refused | ClusterInvalid) -> None:

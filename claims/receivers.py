@@ -6,9 +6,11 @@ from uuid import UUID
 from django.db.models.signals import post_save
 from django.dispatch import receiver
 
-from claims.models import Transition
+from claims.approval import announce
+from claims.models import Claim, Transition
 from claims.observed.holders import holders_of
 from claims.quota.tasks import write_team
+from claims.signals import request_returned
 from claims.tasks import reconcile_cluster
 from core.queueing import after_commit
 from inventory import masking
@@ -37,3 +39,9 @@ def write_quotas(*, instance: Transition, **_: Any) -> None:
     """
     if instance.old != instance.new:
         after_commit(write_team, str(instance.claim.team_id))
+
+
+@receiver(request_returned, dispatch_uid="claims.approval.asked")
+def ask_again(*, claim: Claim, **_: Any) -> None:
+    """Tell those who decide that a request waits for them anew."""
+    announce.asked(claim)

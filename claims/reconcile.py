@@ -22,7 +22,7 @@ from claims.observed.behind import Trouble, tell_of, trouble_of
 from claims.observed.labels import ids
 from claims.observed.settling import settle_charges
 from claims.observed.sightings import Sighting, look, owners
-from claims.states import ClaimState
+from claims.states import RUNNING, ClaimState
 from core.locking import lock_row
 from inventory.models import ResourceClaim, ResourceClaimTemplate
 
@@ -136,3 +136,19 @@ def _allocated(seen: Sighting) -> str:
 
 def _named(claim: Claim) -> dict[str, object]:
     return {"kind": kind_of(claim.delivery).kind, "name": claim.name, "cluster": claim.cluster}
+
+
+def release_predecessors() -> list[UUID]:
+    """
+    Release every claim whose successor holds devices; return the ids of those whose objects are now to be
+    deleted. Safe to repeat; nothing is locked but the one row that moves.
+    """
+    holding = Claim.objects.filter(state=ClaimState.ALLOCATED, replaces__state__in=RUNNING)
+    released = []
+    for successor in holding.select_related("replaces"):
+        old = successor.replaces
+        why = _("Replaced by %(successor)s, which holds its devices.") % {"successor": successor}
+        with transaction.atomic():
+            if old is not None and old.advance(ClaimState.RELEASING, why=why):
+                released.append(old.pk)
+    return released

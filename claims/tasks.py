@@ -11,15 +11,11 @@ from uuid import UUID
 from celery import Task, shared_task
 from django.db.models import Exists, OuterRef, Q, TextField
 from django.db.models.functions import Cast
-from django.utils import timezone
 
 from claims import delivery, reconcile
-from claims.approval import escalation
-from claims.life import expiry, reminders, succession
 from claims.models import Claim, Delivery
 from claims.observed.labels import ids
 from claims.quota import writing as quota_writing
-from claims.request import drafts
 from claims.states import DELIVERED, FINAL, ClaimState
 from cluster.errors import Unreachable
 from inventory.models import ResourceClaim, ResourceClaimTemplate
@@ -75,7 +71,7 @@ def sweep() -> None:
 
 def release_replaced() -> None:
     """Delete the objects of claims whose successors hold devices; the sweep repairs what a message lost."""
-    for claim_id in succession.release_replaced():
+    for claim_id in reconcile.release_predecessors():
         remove.delay(str(claim_id))
 
 
@@ -124,31 +120,6 @@ def leftovers() -> set[UUID]:
     templates = ResourceClaimTemplate.objects.filter(standing).values_list("owner", flat=True)
     over = Claim.objects.filter(state__in=FINAL, pk__in=ids({*claims, *templates}))
     return {*over.values_list("pk", flat=True)}
-
-
-@shared_task
-def expire() -> None:
-    """
-    End requests that nobody decided in time and claims whose time is over; tell before of those that will.
-    """
-    now = timezone.now()
-    try:
-        for claim_id in expiry.end_overdue(now):
-            remove.delay(str(claim_id))
-    finally:
-        reminders.remind(now)
-
-
-@shared_task
-def escalate() -> None:
-    """Ask platform admins where leads have had their time. A lost one is made good by the next."""
-    escalation.escalate_overdue(timezone.now())
-
-
-@shared_task
-def forget_drafts() -> None:
-    """Forget drafts that nobody has touched for 30 days. A lost one is made good by the next."""
-    drafts.forget_drafts(timezone.now())
 
 
 @shared_task

@@ -18,10 +18,10 @@ app.conf.beat_schedule = {
     "teams.tasks.mail_notices": {"task": "teams.tasks.mail_notices", "schedule": 60.0},
     "teams.tasks.forget_notices": {"task": "teams.tasks.forget_notices", "schedule": 86400.0},
     "claims.tasks.sweep": {"task": "claims.tasks.sweep", "schedule": 15.0},
-    "claims.tasks.escalate": {"task": "claims.tasks.escalate", "schedule": 300.0},
+    "claims.approval.tasks.escalate": {"task": "claims.approval.tasks.escalate", "schedule": 300.0},
     "claims.quota.tasks.tend": {"task": "claims.quota.tasks.tend", "schedule": 60.0},
-    "claims.tasks.forget_drafts": {"task": "claims.tasks.forget_drafts", "schedule": 86400.0},
-    "claims.tasks.expire": {"task": "claims.tasks.expire", "schedule": 60.0},
+    "claims.request.tasks.forget_drafts": {"task": "claims.request.tasks.forget_drafts", "schedule": 86400.0},
+    "claims.life.tasks.expire": {"task": "claims.life.tasks.expire", "schedule": 60.0},
     "usage.tasks.collect": {"task": "usage.tasks.collect", "schedule": 30.0},
 }
 for entry in app.conf.beat_schedule.values():

@@ -8,8 +8,8 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from claims.approval import approvals
-from claims.approval.inbox import size_of
 from claims.models import Claim, Comment, Delegation, QuotaRequest
+from claims.request.alternatives import size_of
 from claims.states import ClaimState
 from core.templatetags.ui import moment_with_zone
 from teams.models import User

@@ -12,10 +12,10 @@ from django.db.models import CharField, F, Prefetch, Q, QuerySet, Value
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
 
 from claims.approval.approvals import Desk, stage_of
 from claims.models import Answer, Claim, Comment, Extension, QuotaRequest, names_profile
+from claims.request.alternatives import size_of
 from claims.states import ClaimState
 from core.templatetags.ui import moment
 from core.times import duration
@@ -259,15 +259,6 @@ def _keys(rows: QuerySet[Any, Any], kind: str) -> QuerySet[Any, Any]:
     named = rows.order_by().annotate(kind=Value(kind, CharField()), row=F("pk"), when=F("decided_at"))
     found: QuerySet[Any, Any] = named.values_list("kind", "row", "when")
     return found
-
-
-def size_of(claim: Claim) -> str:
-    """Say "2 × Train 80 GB + 1 × NIC, 5 d", of a template for how many pods."""
-    said = f"{claim.sizes}, {duration(claim.duration)}"
-    if claim.parallel == 1:
-        return said
-    pods = ngettext("%(n)d pod", "%(n)d pods", claim.parallel) % {"n": claim.parallel}
-    return f"{said} · {pods}"
 
 
 def _answer_to(claim: Claim) -> Answer:

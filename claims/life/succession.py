@@ -9,16 +9,14 @@ up and down by itself; where one of them takes several profiles together, device
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from uuid import UUID
 
-from django.db import transaction
 from django.utils.translation import gettext as _
 
 from claims.models import Claim, Quota
 from claims.quota import quotas
 from claims.quota.quotas import QuotaLine
 from claims.request.wish import Wish
-from claims.states import FINAL, RUNNING, ClaimState
+from claims.states import FINAL, RUNNING
 from core.errors import Conflict, Invalid
 from dra.objects import requests
 
@@ -91,19 +89,3 @@ def reason_not_to_replace(old: Claim) -> str:
         said = _("%(claim)s itself replaces %(before)s, which has to end first.")
         return said % {**values, "before": old.replaces}
     return ""
-
-
-def release_replaced() -> list[UUID]:
-    """
-    Release every claim whose successor holds devices; return the ids of those whose objects are now to be
-    deleted. Safe to repeat; nothing is locked but the one row that moves.
-    """
-    holding = Claim.objects.filter(state=ClaimState.ALLOCATED, replaces__state__in=RUNNING)
-    released = []
-    for successor in holding.select_related("replaces"):
-        old = successor.replaces
-        why = _("Replaced by %(successor)s, which holds its devices.") % {"successor": successor}
-        with transaction.atomic():
-            if old is not None and old.advance(ClaimState.RELEASING, why=why):
-                released.append(old.pk)
-    return released

@@ -1,12 +1,24 @@
 """The profiles of a claim that names several: what it holds of each, and what would ask for the same."""
 
+from __future__ import annotations
+
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlencode
+
+from django.urls import reverse
+from django.utils.translation import ngettext
 
 from claims.forms.durations import spell
-from claims.models import Allocation, Alternative, Claim, ProfileVersion
+from claims.models import (
+    Allocation,
+    Alternative,
+    Claim,
+    ProfileVersion,
+)
+from core.times import duration
 from dra.objects import Json, alternatives, requests
 
 
@@ -75,3 +87,19 @@ def wish_of(claim: Claim, profiles: list[Standing]) -> list[tuple[str, object]]:
         ("duration", spell(claim.duration)),
         ("reason", claim.reason),
     ]
+
+
+def again_url(claim: Claim, alternatives: Sequence[Standing]) -> str:
+    """Return the request form filled with what this claim asked for, except its name."""
+    place = (("team", claim.team.slug), ("cluster", claim.cluster.name))
+    asked = (*wish_of(claim, list(alternatives)), *place)
+    return f"{reverse('claims:request')}?{urlencode(asked)}"
+
+
+def size_of(claim: Claim) -> str:
+    """Say "2 × Train 80 GB + 1 × NIC, 5 d", of a template for how many pods."""
+    said = f"{claim.sizes}, {duration(claim.duration)}"
+    if claim.parallel == 1:
+        return said
+    pods = ngettext("%(n)d pod", "%(n)d pods", claim.parallel) % {"n": claim.parallel}
+    return f"{said} · {pods}"

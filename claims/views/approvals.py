@@ -21,10 +21,9 @@ from claims.approval.inbox import Item
 from claims.approval.reasons import reasons_for
 from claims.forms import ApproveForm, DenyForm
 from claims.models import Claim
-from claims.request.alternatives import standing_of
+from claims.request.alternatives import again_url, standing_of
 from claims.states import LOOK, ClaimState
 from claims.views import asks
-from claims.views.detail import again_url
 from claims.views.impact import impact_of
 from claims.views.inbox import as_csv, list_of
 from claims.views.talk import thread_of

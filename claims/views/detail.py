@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlencode
 from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.urls import reverse
 from django.utils.cache import get_conditional_response, patch_cache_control
 from django.views.decorators.http import require_safe
 
@@ -18,8 +15,7 @@ from claims.access import claim_for, reason_not_to_end
 from claims.approval.approvals import may_decide
 from claims.explain import explain
 from claims.life.room import room_of
-from claims.models import Claim
-from claims.request.alternatives import Standing, wish_of
+from claims.request.alternatives import again_url
 from claims.states import LOOK, RUNNING, ClaimState
 from claims.views.facts import Facts, facts_of
 from claims.views.figures import figures_of
@@ -117,10 +113,3 @@ def page_of(facts: Facts, user: User) -> dict[str, Any]:
         "again_url": again_url(claim, facts.alternatives) if may_ask else "",
         **thread_of(claim, user),
     } | options_of(facts, user)
-
-
-def again_url(claim: Claim, alternatives: Sequence[Standing]) -> str:
-    """Return the request form filled with what this claim asked for, except its name."""
-    place = (("team", claim.team.slug), ("cluster", claim.cluster.name))
-    asked = (*wish_of(claim, list(alternatives)), *place)
-    return f"{reverse('claims:request')}?{urlencode(asked)}"

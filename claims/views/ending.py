@@ -19,8 +19,8 @@ from claims.access import claim_for, reason_not_to_end
 from claims.forms import EndForm
 from claims.models import Claim
 from claims.models.profile import Delivery
+from claims.request.alternatives import again_url
 from claims.states import RUNNING, ClaimState
-from claims.views.detail import again_url
 from claims.views.facts import Facts, facts_of
 from core import undo
 from core.errors import Conflict, PortalError

@@ -11,7 +11,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from claims import delivery, services, tasks
+from claims import delivery, services
 from claims.models import Approval, Claim
 from claims.states import NEXT, ClaimState
 from cluster.errors import ClusterInvalid
@@ -92,7 +92,7 @@ def by_services(ask, fra, gateway, lars, alice, root, monkeypatch):
         begun = {name: getattr(claim, name) - week for name in ("created_at", "state_since", "decide_by")}
         Claim.objects.filter(pk=claim.pk).update(**begun)
         claim.history.update(at=begun["created_at"])
-        tasks.expire()
+        expire()
 
     def allocate(claim):
         template = claim.delivery == "template"

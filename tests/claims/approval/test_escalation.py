@@ -5,9 +5,10 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from claims import services, tasks
+from claims import services
 from claims.approval.escalation import escalate_overdue
 from claims.approval.inbox import Inbox
+from claims.approval.tasks import escalate
 from claims.models import Approval, ApprovalRule, Claim
 from claims.states import ClaimState
 from teams.models import Notice
@@ -86,6 +87,6 @@ def test_the_first_of_two_consents_may_come_from_an_admin_then(wish, rule, root)
 
 def test_the_periodic_task_escalates(wish, root):
     Claim.objects.update(state_since=timezone.now() - 5 * HOUR)
-    tasks.escalate()
+    escalate()
     wish.refresh_from_db()
     assert wish.escalated_at is not None

@@ -6,6 +6,7 @@ import pytest
 from django.utils import timezone
 
 from claims import manifests, tasks
+from claims.life.tasks import expire
 from claims.models import Answer, Claim, ProfileVersion
 from claims.services import approve
 from claims.services.extend import extend
@@ -31,11 +32,11 @@ def test_an_extended_claim_ends_and_its_pod_keeps_the_device(approved, gateway, 
     claim = until(claim, ClaimState.ALLOCATED)
     longer = claim.expires_at + timedelta(hours=1)
     assert extend(claim=claim, by=alice, until=longer, key="k").answer == Answer.APPROVED
-    tasks.expire()
+    expire()
     assert Claim.objects.get(pk=claim.pk).state == ClaimState.ALLOCATED
 
     Claim.objects.filter(pk=claim.pk).update(expires_at=timezone.now())
-    tasks.expire()
+    expire()
     tasks.sweep()
     assert Claim.objects.get(pk=claim.pk).state == ClaimState.RELEASING
     assert (

@@ -4,6 +4,7 @@ import pytest
 from django.utils import timezone
 
 from claims import tasks
+from claims.life.tasks import expire
 from claims.models import Claim
 from claims.services import approve
 from claims.states import ClaimState
@@ -16,12 +17,12 @@ pytestmark = pytest.mark.django_db
 
 def test_a_request_that_nobody_decides_expires_and_frees_its_quota(ask):
     claim = ask(devices=8)
-    tasks.expire()
+    expire()
     claim.refresh_from_db()
     assert claim.state == ClaimState.REQUESTED
     past = timezone.now() - timedelta(seconds=1)
     Claim.objects.filter(pk=claim.pk).update(decide_by=past, state_since=past - timedelta(days=7))
-    tasks.expire()
+    expire()
     claim.refresh_from_db()
     assert claim.state == ClaimState.EXPIRED
     assert claim.history.last().why == "Nobody decided within 7 d."
@@ -34,7 +35,7 @@ def test_a_claim_that_has_had_its_time_is_released(ask, lena, gateway):
     tasks.deliver(str(claim.pk))
     now = timezone.now()
     Claim.objects.filter(pk=claim.pk).update(decided_at=now - claim.duration, expires_at=now)
-    tasks.expire()
+    expire()
     claim.refresh_from_db()
     assert claim.state == ClaimState.RELEASED
     assert [step.why for step in claim.history.all()][-2] == "Its time of 1 d is over."
@@ -47,7 +48,7 @@ def test_a_claim_that_has_had_its_time_is_released(ask, lena, gateway):
 def test_what_is_over_or_ending_is_left_alone(vision, fra, train, gateway, state):
     past = timezone.now() - timedelta(days=1)
     claim = make_claim(vision, cluster=fra, profile=train, state=state, expires_at=past, decide_by=past)
-    tasks.expire()
+    expire()
     claim.refresh_from_db()
     assert claim.state == state
 
@@ -69,7 +70,7 @@ def test_one_that_cannot_be_ended_holds_up_no_other_and_no_reminder(vision, fra,
 
     monkeypatch.setattr(Claim, "advance", advance_but_the_first)
     with pytest.raises(ExceptionGroup) as failed:
-        tasks.expire()
+        expire()
     assert [error.__notes__ for error in failed.value.exceptions] == [[f"claim {first.pk}"]]
     second.refresh_from_db()
     assert second.state == ClaimState.RELEASING

@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import time_machine
 
-from claims import tasks
 from claims.life import expiry
 from claims.life.reminders import remind
+from claims.life.tasks import expire
 from claims.models import Answer, Claim, Extension
 from claims.services.extend import approve_extension, extend
 from claims.services.transfer import transfer
@@ -83,15 +83,15 @@ def test_ends_are_announced_once_each_where_it_makes_sense(begun, clock, alice, 
 def test_who_missed_the_early_ones_hears_only_the_latest(begun, clock, alice):
     claim = begun(14 * DAY)
     clock.move_to(claim.expires_at - HOUR / 2)
-    tasks.expire()
-    tasks.expire()
+    expire()
+    expire()
     assert Notice.objects.filter(user=alice).count() == 1
 
 
 def test_the_announcement_says_exactly_what_will_happen(begun, clock, alice):
     claim = begun(4 * HOUR, "train-0", "train-1", extension=2 * HOUR)
     clock.move_to(claim.expires_at - HOUR / 2)
-    tasks.expire()
+    expire()
     notice = Notice.objects.get(user=alice)
     assert notice.important
     assert notice.url == f"/claims/{claim.pk}/extend/"
@@ -105,7 +105,7 @@ def test_the_announcement_says_exactly_what_will_happen(begun, clock, alice):
 def test_a_grace_period_is_announced_too(begun, clock, alice):
     claim = begun(4 * HOUR, grace=HOUR)
     clock.move_to(claim.expires_at - HOUR / 2)
-    tasks.expire()
+    expire()
     assert Notice.objects.get(user=alice).body == (
         "On Sun 1 Nov 2026, 16:00 UTC its time is over; after a grace of 1 h, on Sun 1 Nov 2026, 17:00 UTC, "
         "the portal deletes the ResourceClaim sam in fra-1. No pod uses it now. "
@@ -118,30 +118,30 @@ def test_an_extension_is_announced_anew_and_a_new_owner_hears_what_the_old_one_h
 ):
     claim = begun(4 * HOUR, extension=2 * HOUR)
     clock.move_to(claim.expires_at - HOUR / 2)
-    tasks.expire()
+    expire()
     extend(claim=claim, by=alice, until=claim.expires_at + 2 * HOUR, key="k")
-    tasks.expire()
+    expire()
     assert Notice.objects.filter(user=alice).count() == 1
     claim.refresh_from_db()
     clock.move_to(claim.expires_at - HOUR / 2)
-    tasks.expire()
+    expire()
     assert Notice.objects.filter(user=alice).count() == 2
     mona = make_user("mona")
     vision.memberships.create(user=mona, role="member")
     transfer(claim=claim, by=alice, to=mona)
-    tasks.expire()
+    expire()
     assert sorted(titles(mona)) == ["sam ends on Sun 1 Nov 2026, 18:00 UTC", "sam is yours now"]
 
 
 def test_it_is_released_after_its_grace_and_who_still_holds_is_told(begun, clock, alice, lena, lars, bob):
     claim = begun(4 * HOUR, "train-0", grace=2 * HOUR)
     clock.move_to(claim.expires_at + HOUR)
-    tasks.expire()
+    expire()
     claim.refresh_from_db()
     assert claim.state == ClaimState.ALLOCATED
     clock.move_to(claim.expires_at + 2 * HOUR)
-    tasks.expire()
-    tasks.expire()
+    expire()
+    expire()
     claim.refresh_from_db()
     assert claim.state in (ClaimState.RELEASING, ClaimState.RELEASED)
     assert "Its time of 4 h is over." in claim.history.values_list("why", flat=True)
@@ -155,7 +155,7 @@ def test_it_is_released_after_its_grace_and_who_still_holds_is_told(begun, clock
 def test_without_pods_only_the_owner_hears_of_the_end(begun, clock, alice, lena):
     claim = begun(4 * HOUR)
     clock.move_to(claim.expires_at)
-    tasks.expire()
+    expire()
     assert "its devices are free again" in Notice.objects.get(user=alice, key__startswith="ended:").body
     assert not Notice.objects.filter(user=lena).exists()
 
@@ -167,7 +167,7 @@ def test_in_its_grace_a_claim_can_still_be_extended(begun, clock, alice, lena):
     assert extension.decide_by == claim.expires_at + 2 * HOUR
     approve_extension(extension=extension, by=lena)
     clock.move_to(NOON + 7 * HOUR)
-    tasks.expire()
+    expire()
     claim.refresh_from_db()
     assert claim.state == ClaimState.ALLOCATED
 
@@ -176,8 +176,8 @@ def test_a_wish_that_nobody_answers_ends_with_the_claim(begun, clock, alice, len
     claim = begun(4 * HOUR)
     extension = extend(claim=claim, by=alice, until=claim.expires_at + DAY, key="k")
     clock.move_to(claim.expires_at)
-    tasks.expire()
-    tasks.expire()
+    expire()
+    expire()
     assert Extension.objects.get().answer == Answer.EXPIRED
     with pytest.raises(Conflict):
         approve_extension(extension=extension, by=lena)
@@ -194,7 +194,7 @@ def test_an_end_put_off_at_the_last_moment_is_left_alone(begun, clock, alice, mo
         return move(found, how)
 
     monkeypatch.setattr(expiry, "_end", extend_and_end)
-    tasks.expire()
+    expire()
     claim.refresh_from_db()
     assert claim.state == ClaimState.ALLOCATED
 
@@ -202,18 +202,18 @@ def test_an_end_put_off_at_the_last_moment_is_left_alone(begun, clock, alice, mo
 def test_an_undecided_request_is_told_a_day_before_and_when_it_expires(clock, vision, fra, alice, lena, lars):
     claim = make_claim(vision, by=alice, cluster=fra, name="sam", decide_by=NOON + 7 * DAY, state_since=NOON)
     clock.move_to(NOON + 5 * DAY)
-    tasks.expire()
+    expire()
     assert not Notice.objects.exists()
     clock.move_to(NOON + 6 * DAY + HOUR)
-    tasks.expire()
-    tasks.expire()
+    expire()
+    expire()
     assert titles(alice) == ["sam expires undecided on Sun 8 Nov 2026, 12:00 UTC"]
     assert "ask lars or lena" in Notice.objects.get(user=alice).body
     for person in (lena, lars):
         assert titles(person) == ["sam expires on Sun 8 Nov 2026, 12:00 UTC if nobody decides"]
     clock.move_to(NOON + 7 * DAY)
-    tasks.expire()
-    tasks.expire()
+    expire()
+    expire()
     claim.refresh_from_db()
     assert claim.state == ClaimState.EXPIRED
     assert titles(alice)[1] == "sam expired undecided"

@@ -2,10 +2,10 @@
 
 import pytest
 
-from claims import reconcile, tasks
-from claims.life import succession
+from claims import tasks
 from claims.models import Claim
 from claims.quota import quotas
+from claims.reconcile import release_predecessors
 from claims.services import approve, deny, release, withdraw
 from claims.services.extend import approve_extension, extend
 from claims.states import ClaimState
@@ -93,7 +93,7 @@ def test_the_old_one_is_released_when_the_new_one_holds_devices(ask, old, fra, l
     new = ask(devices=2, name="new", replaces=old)
     approve(claim=new, by=lena, spec_hash=new.spec_hash)
     tasks.deliver(str(new.pk))
-    assert succession.release_replaced() == []
+    assert release_predecessors() == []
     mirror = Mirror(fra)
     new.refresh_from_db()
     mirror.claim("new", new, result("gpu-0"), result("gpu-1"))
@@ -103,7 +103,7 @@ def test_the_old_one_is_released_when_the_new_one_holds_devices(ask, old, fra, l
     why = "Replaced by new, which holds its devices."
     assert why in old.history.values_list("why", flat=True)
     assert ResourceClaim.objects.count() == 1
-    assert succession.release_replaced() == []
+    assert release_predecessors() == []
 
 
 def test_the_sweep_releases_the_old_one_though_another_claim_cannot_be_settled(

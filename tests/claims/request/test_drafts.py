@@ -8,9 +8,9 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
-from claims import tasks
 from claims.models import Claim, Draft
 from claims.request.drafts import unsent
+from claims.request.tasks import forget_drafts
 from claims.services import save_draft
 from core.errors import Conflict, Invalid
 from tests.factories import make_profile, make_user
@@ -197,7 +197,7 @@ def test_old_drafts_are_forgotten(alice):
     now = timezone.now()
     save_draft(by=alice, key="old", fields={}, now=now - timedelta(days=30, minutes=1))
     save_draft(by=alice, key="new", fields={}, now=now - timedelta(days=29))
-    tasks.forget_drafts()
+    forget_drafts()
     assert [draft.key for draft in Draft.objects.all()] == ["new"]
 
 

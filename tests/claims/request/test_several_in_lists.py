@@ -9,9 +9,9 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from claims import services
-from claims.approval.inbox import size_of
 from claims.manifests import PROFILE_LABEL, object_of
 from claims.models import Approval, Claim, Quota
+from claims.request.alternatives import size_of
 from core.errors import Forbidden
 from teams.models import Notice
 from tests.factories import make_profile, make_quota, make_spec
