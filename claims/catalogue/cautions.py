@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from django.utils.translation import gettext as _
 
+from claims.catalogue.sharing import SHAREABLE
 from dra.objects import Ask, Json, asks, constraints
 
 NVIDIA = "gpu.nvidia.com"
@@ -20,7 +21,6 @@ NVIDIA_CLASS = re.compile(r"(.+\.)?nvidia\.com")
 MIG_CLASS, VFIO_CLASS = "mig.nvidia.com", "vfio.gpu.nvidia.com"
 PARTITION = re.compile(r"gpu\.nvidia\.com/partition\d+")
 PARTITION_IN_CEL = re.compile(r"""(gpu\.nvidia\.com['"]\]\.\??|/)partition\d+\b""")
-SHAREABLE = "allowMultipleAllocations"
 
 
 def cautions(spec: Json) -> list[str]:

@@ -43,7 +43,7 @@ class Answer:
         return headlines[self.actor] % {"who": self.who}
 
 
-def answer(
+def find_answer(
     claim: Claim,
     seen: Sighting,
     pods: Sequence[PodView],

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 from django.db.models import F
 
-from claims.explain import answer
-from claims.explain.answer import Answer
+from claims.explain.answer import Answer, find_answer
 from claims.explain.chain import Step, chain
 from claims.explain.fit import Fit, fit_now
 from claims.explain.groups import PodGroup, grouped
@@ -85,7 +84,7 @@ def explain(claim: Claim, seen: Sighting | None = None, age: Age | None = None) 
     open_claim = claim.state in WRITTEN and (claim.delivery == Delivery.TEMPLATE or not seen.held)
     fit = fit_now(claim, queued.said, age) if queued and open_claim else None
     ended = lost(claim) if claim.state in WRITTEN else []
-    said = answer.answer(claim, seen, pods, ended, fit, history)
+    said = find_answer(claim, seen, pods, ended, fit, history)
     return Explanation(
         answer=said,
         steps=chain(claim, seen, pods, history, said),

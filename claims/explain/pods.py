@@ -80,7 +80,7 @@ class PodView:
     @cached_property
     def told(self) -> Told:
         """Return the one thing to tell: the plainest evidence there is, else what the stage itself means."""
-        return self._evidence() or stages.told(self.stage, pod=self.pod.name, missing=self.missing)
+        return self._evidence() or stages.evidence_of(self.stage, pod=self.pod.name, missing=self.missing)
 
     def _evidence(self) -> Told | None:
         known = [heard.told for heard in self.events if heard.told.means]

@@ -134,7 +134,7 @@ LOOKS = {
 }
 
 
-def told(stage: Stage, *, pod: str, missing: Sequence[str] = ()) -> Told:
+def evidence_of(stage: Stage, *, pod: str, missing: Sequence[str] = ()) -> Told:
     """Say what a stage means where nobody has said anything more."""
     look, named = LOOKS[stage], {"pod": pod, "missing": ", ".join(missing)}
     return Told("", str(look.means) % named, look.actor, str(look.then) % named)

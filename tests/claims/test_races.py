@@ -10,6 +10,7 @@ import pytest
 from claims import delivery, reconcile, services
 from claims.models import Claim, Quota, Transition
 from claims.quota import quotas
+from claims.services import quotas as quota_services
 from claims.states import ClaimState
 from cluster.kinds import RESOURCE_CLAIM
 from core.errors import Conflict, QuotaExceeded
@@ -192,7 +193,7 @@ def test_a_quota_set_while_a_request_is_counted_does_not_deadlock(ask, vision, r
 
 def test_a_request_that_waits_for_a_lower_quota_is_held_to_it(ask, vision, root, quota, monkeypatch):
     race = Race(monkeypatch)
-    race.hold_after(services.quotas, "save_quota")
+    race.hold_after(quota_services, "save_quota")
     saved, asked = race.run(
         partial(services.set_quota, by=root, team=vision, device_class=quota.device_class, devices=6),
         partial(ask, devices=7),

@@ -12,6 +12,7 @@ from claims.models import Approval, ApprovalRule, Claim, Quota
 from claims.quota import quotas
 from claims.quota.quotas import standing
 from claims.request.changes import Wanted, change_of
+from claims.services import change as change_services
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, IllegalTransition, Invalid
 from dra.canonical import spec_hash
@@ -254,7 +255,7 @@ def test_of_two_at_once_one_is_first_and_the_charges_are_those_of_the_spec(
         else partial(services.withdraw, claim=claim, by=alice)
     )
     race = Race(monkeypatch)
-    race.hold_before(services.change, "_rewrite")
+    race.hold_before(change_services, "_rewrite")
     changed, late = race.run(partial(change, claim, lena, ("slice-10", 0)), second)
     assert race.waited
     assert isinstance(changed, Claim)

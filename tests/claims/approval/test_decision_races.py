@@ -11,6 +11,7 @@ from claims import services
 from claims.models import Approval, ApprovalRule, Claim, Delegation
 from claims.quota import quotas
 from claims.request.changes import Wanted
+from claims.services import change as change_services
 from claims.services import decide
 from claims.states import ClaimState
 from core.errors import Conflict, QuotaExceeded
@@ -87,7 +88,7 @@ def test_who_changes_a_request_that_another_decides_hears_who_was_first(ask, len
     """And who sends the same change twice is answered twice."""
     claim = ask(devices=4)
     race = Race(monkeypatch)
-    race.hold_before(services.change, "change_of")
+    race.hold_before(change_services, "change_of")
     if not locked:
         without_lock(monkeypatch, "claims.services.change.approve_with_changes")
     first, second = race.run(partial(change, claim, lena, devices=2), partial(change, claim, lars, devices=3))
@@ -122,7 +123,7 @@ def test_a_lead_and_two_admins_at_once_come_to_one_approval(ask, lena, train, ro
 def test_a_change_and_an_approval_at_once_have_one_winner(ask, lena, lars, monkeypatch):
     claim = ask(devices=4)
     race = Race(monkeypatch)
-    race.hold_before(services.change, "change_of")
+    race.hold_before(change_services, "change_of")
     changed, approved = race.run(
         partial(change, claim, lena, devices=2),
         partial(services.approve, claim=claim, by=lars, spec_hash=claim.spec_hash),

@@ -81,7 +81,7 @@ def _act(dice, person, teams, profiles, cluster, key) -> bool:
     elif act == "deny":
         services.deny(claim=claim, by=person, reason="no")
     elif act in ("withdraw", "release"):
-        getattr(services, act)(claim=claim, by=person)
+        {"release": services.release, "withdraw": services.withdraw}[act](claim=claim, by=person)
     else:
         getattr(tasks, act)(str(claim.pk))
     return False
