@@ -2,7 +2,7 @@
 
 import pytest
 
-from claims import tasks
+from claims import reconcile, tasks
 from claims.models import Claim
 from claims.quota import quotas
 from claims.reconcile import release_predecessors
