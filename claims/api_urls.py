@@ -3,22 +3,15 @@
 from django.urls import URLPattern, URLResolver, path
 from rest_framework.routers import SimpleRouter
 
-from claims.api.approval_rules import ApprovalRuleViewSet
-from claims.api.approvals import ApprovalViewSet
-from claims.api.claims import ClaimViewSet
-from claims.api.comments import CommentsView
-from claims.api.consumers import ConsumersView
-from claims.api.deciding import DecideView
-from claims.api.delegations import DelegationViewSet
-from claims.api.life import ExtensionViewSet
-from claims.api.lint import LintView
-from claims.api.many import ManyView
-from claims.api.match import MatchView
-from claims.api.outside import AdoptView, OutsideView
-from claims.api.profiles import ProfileViewSet
-from claims.api.quota_requests import QuotaRequestViewSet
-from claims.api.quotas import QuotaViewSet
-from claims.api.reasons import ReasonViewSet
+from claims.approvals.api import ApprovalRuleViewSet, DelegationViewSet, ReasonViewSet
+from claims.catalogue.api import LintView, ProfileViewSet
+from claims.claim_list.api import ManyView
+from claims.claim_page.api import ClaimViewSet, ConsumersView
+from claims.inbox.api import ApprovalViewSet, CommentsView, DecideView
+from claims.lifecycle.api import ExtensionViewSet
+from claims.quotas.api import QuotaRequestViewSet, QuotaViewSet
+from claims.requests.api import MatchView
+from claims.unmanaged.api import AdoptView, OutsideView
 
 router = SimpleRouter()
 router.register("claims", ClaimViewSet, "api-claim")

@@ -8,5 +8,5 @@ class ClaimsConfig(AppConfig):
 
     def ready(self) -> None:
         import_module("claims.receivers")  # connects itself; models must be loaded first
-        for subject in ("approval", "life", "quota", "request"):
-            import_module(f"claims.{subject}.tasks")  # Celery itself looks into `claims.tasks` alone
+        for subject in ("approvals", "delivery", "lifecycle", "quotas", "requests"):
+            import_module(f"claims.{subject}.tasks")  # Celery looks into an app's own `tasks` alone

@@ -6,12 +6,12 @@ from uuid import UUID
 from django.db.models.signals import post_save
 from django.dispatch import receiver
 
-from claims.approval import announce
+from claims.approvals import notices
+from claims.delivery.reconcile import holders_of
+from claims.delivery.tasks import reconcile_cluster
 from claims.models import Claim, Transition
-from claims.observed.holders import holders_of
-from claims.quota.tasks import write_team
+from claims.quotas.tasks import write_team
 from claims.signals import request_returned
-from claims.tasks import reconcile_cluster
 from core.queueing import after_commit
 from inventory import masking
 from inventory.signals import mirror_changed
@@ -21,7 +21,7 @@ WATCHED = ("ResourceClaim", "ResourceClaimTemplate", "Pod")
 masking.register(holders_of)
 
 
-@receiver(mirror_changed, dispatch_uid="claims.reconcile")
+@receiver(mirror_changed, dispatch_uid="claims.delivery.reconcile")
 def look_again(*, cluster_id: UUID, kind: str, names: frozenset[str], **_: Any) -> None:
     """
     Have the claims that these objects belong to looked at; a lost message costs the seconds to the next
@@ -44,4 +44,4 @@ def write_quotas(*, instance: Transition, **_: Any) -> None:
 @receiver(request_returned, dispatch_uid="claims.approval.asked")
 def ask_again(*, claim: Claim, **_: Any) -> None:
     """Tell those who decide that a request waits for them anew."""
-    announce.asked(claim)
+    notices.asked(claim)

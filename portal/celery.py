@@ -17,11 +17,14 @@ app.conf.beat_schedule = {
     "inventory.tasks.prune": {"task": "inventory.tasks.prune", "schedule": 3600.0},
     "teams.tasks.mail_notices": {"task": "teams.tasks.mail_notices", "schedule": 60.0},
     "teams.tasks.forget_notices": {"task": "teams.tasks.forget_notices", "schedule": 86400.0},
-    "claims.tasks.sweep": {"task": "claims.tasks.sweep", "schedule": 15.0},
-    "claims.approval.tasks.escalate": {"task": "claims.approval.tasks.escalate", "schedule": 300.0},
-    "claims.quota.tasks.tend": {"task": "claims.quota.tasks.tend", "schedule": 60.0},
-    "claims.request.tasks.forget_drafts": {"task": "claims.request.tasks.forget_drafts", "schedule": 86400.0},
-    "claims.life.tasks.expire": {"task": "claims.life.tasks.expire", "schedule": 60.0},
+    "claims.delivery.tasks.sweep": {"task": "claims.delivery.tasks.sweep", "schedule": 15.0},
+    "claims.approvals.tasks.escalate": {"task": "claims.approvals.tasks.escalate", "schedule": 300.0},
+    "claims.quotas.tasks.tend": {"task": "claims.quotas.tasks.tend", "schedule": 60.0},
+    "claims.requests.tasks.forget_drafts": {
+        "task": "claims.requests.tasks.forget_drafts",
+        "schedule": 86400.0,
+    },
+    "claims.lifecycle.tasks.expire": {"task": "claims.lifecycle.tasks.expire", "schedule": 60.0},
     "usage.tasks.collect": {"task": "usage.tasks.collect", "schedule": 30.0},
 }
 for entry in app.conf.beat_schedule.values():

@@ -11,7 +11,7 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 
-from claims.approval.undecided import asked_at
+from claims.inbox.inbox import asked_at
 from claims.models import Claim
 from inventory.freshness import OF_DEVICES, Age, ages
 from teams.models import Membership, Role, Team, User

@@ -113,9 +113,9 @@ CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_DEFAULT_QUEUE = "default"
 CELERY_TASK_ROUTES = {
     "inventory.tasks.*": {"queue": "sync"},
-    "claims.tasks.deliver": {"queue": "delivery"},
-    "claims.tasks.reconcile_cluster": {"queue": "delivery"},
-    "claims.tasks.remove": {"queue": "delivery"},
+    "claims.delivery.tasks.deliver": {"queue": "delivery"},
+    "claims.delivery.tasks.reconcile_cluster": {"queue": "delivery"},
+    "claims.delivery.tasks.remove": {"queue": "delivery"},
 }
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
@@ -212,8 +212,8 @@ SPECTACULAR_SETTINGS = {
         "Answer": "claims.models.Answer",
         "Approval": "claims.models.Approval",
         "Sharing": "claims.catalogue.sharing.Sharing",
-        "Actor": "claims.api.explanation.ACTORS",
-        "Mender": "claims.api.explanation.MENDERS",
+        "Actor": "claims.claim_page.api.ACTORS",
+        "Mender": "claims.claim_page.api.MENDERS",
     },
 }
 

@@ -11,7 +11,7 @@ from typing import Any
 from django.conf import settings
 from django.utils import timezone
 
-from claims.life.extensions import deleted_at
+from claims.lifecycle.extensions import deleted_at
 from claims.models import (
     Allocation,
     Answer,

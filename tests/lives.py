@@ -13,10 +13,10 @@ from uuid import uuid4
 from django.conf import settings
 from django.utils import timezone
 
-from claims.approval.approvals import able
-from claims.approval.rules import Ruling, ruling_for
-from claims.manifests import kind_of
+from claims.approvals.authority import able
+from claims.approvals.rules import Ruling, ruling_for
 from claims.models import Allocation, Approval, ApprovalStep, Claim, Delivery, Transition
+from claims.plans.plan import kind_of
 from claims.states import ClaimState
 from core.times import duration as in_words
 from dra.help.fallback import only

@@ -8,5 +8,5 @@ class UsageConfig(AppConfig):
 
     def ready(self) -> None:
         # Models must be loaded first.
-        import_module("claims.catalogue.pricing").register(import_module("usage.pricing").dearest)
-        import_module("claims.approval.past_use").register(import_module("usage.past").activity_of)
+        import_module("claims.catalogue.listing").register(import_module("usage.pricing").dearest)
+        import_module("claims.inbox.impact").register(import_module("usage.past").activity_of)

@@ -5,7 +5,7 @@ from decimal import Decimal
 
 from django.utils import timezone
 
-from claims.catalogue.kinds import DeviceKind
+from claims.catalogue.listing import DeviceKind
 from usage.prices import prices_of
 from usage.rates import RateCard
 

@@ -13,7 +13,7 @@ from bench.portal.build import NAME
 from bench.portal.people import ADMIN, CLASS, ENGINEER, LEAD, READERS
 from bench.portal.size import slug_of
 from claims.models import Claim, Extension, Quota
-from claims.observed.outside import outside
+from claims.observation.unmanaged import outside
 from claims.states import ClaimState
 from inventory.models import Device, ResourceClaim
 from teams.models import User

@@ -13,7 +13,7 @@ from uuid import UUID
 from bench.portal.size import Size, slug_of
 from bench.world import Kind as Devices
 from bench.world import World, world
-from claims.manifests import CLAIM_LABEL
+from claims.plans.plan import CLAIM_LABEL
 from cluster.kinds import (
     DEVICE_CLASS,
     DEVICE_TAINT_RULE_VERSIONS,

@@ -1,23 +1,21 @@
 """Who may ask for what, who asked, who decides, and who has what."""
 
-from claims.models.allocation import Allocation
-from claims.models.ask import Answer, Ask
+from claims.models.approval import ApprovalRule, ApprovalStep, Comment, Delegation, ReasonTemplate
 from claims.models.claim import (
+    Allocation,
     Alternative,
+    Answer,
+    Ask,
     Claim,
     ClaimCharge,
     ClaimQuerySet,
+    Draft,
+    Extension,
     Transition,
     names_profile,
 )
-from claims.models.comment import Comment
-from claims.models.decision import ApprovalRule, ApprovalStep, Delegation, ReasonTemplate
-from claims.models.draft import Draft
-from claims.models.extension import Extension
 from claims.models.profile import Approval, Delivery, Profile, ProfileQuerySet, ProfileVersion
-from claims.models.quota import Quota, TeamNamespace
-from claims.models.quota_request import QuotaRaise, QuotaRequest
-from claims.models.written_quota import WrittenQuota
+from claims.models.quota import Quota, QuotaRaise, QuotaRequest, TeamNamespace, WrittenQuota
 
 __all__ = [
     "Allocation",

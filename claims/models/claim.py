@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import Self
 
 from django.contrib.auth.models import AnonymousUser
@@ -294,3 +295,154 @@ class Alternative(models.Model):
     def per_claim(self) -> int:
         """Devices per ResourceClaim."""
         return self.devices // self.claim.parallel
+
+
+class Allocation(models.Model):
+    """
+    One device, or a share of one, held by a claim from an instant to an instant by the cluster's clock.
+
+    `product`, `partition`, `uuid` and `memory_bytes` are copied from the device, which may change or vanish
+    later. `fraction` is the part of a physical device, 0 < fraction ≤ 1, that a partition or share makes up.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    claim = models.ForeignKey(Claim, models.CASCADE, related_name="allocations")
+    object_uid = models.CharField(max_length=64)  # of the ResourceClaim that holds it
+    object_name = models.CharField(max_length=253)
+    request = models.CharField(max_length=127)  # "req" or "req/sub"
+    driver = models.CharField(max_length=63)
+    pool = models.CharField(max_length=253)
+    device = models.CharField(max_length=63)
+    share_id = models.CharField(max_length=64, blank=True, default="")
+    node_name = models.CharField(max_length=253, blank=True, default="")
+    product = models.CharField(max_length=120, blank=True, default="")
+    partition = models.CharField(max_length=64, blank=True, default="")
+    uuid = models.CharField(max_length=80, blank=True, default="")
+    memory_bytes = models.BigIntegerField(null=True)
+    fraction = models.DecimalField(max_digits=9, decimal_places=6, default=1)
+    started_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ("started_at", "device")
+        constraints = (
+            models.UniqueConstraint(
+                fields=["object_uid", "driver", "pool", "device", "share_id"],
+                condition=Q(ended_at=None),
+                name="allocation_open_once",
+            ),
+            models.CheckConstraint(
+                condition=Q(ended_at=None) | Q(ended_at__gte=F("started_at")),
+                name="allocation_ends_after_start",
+            ),
+            models.CheckConstraint(condition=Q(fraction__gt=0, fraction__lte=1), name="allocation_fraction"),
+        )
+        indexes = (
+            models.Index(fields=["claim"], condition=Q(ended_at=None), name="allocation_open"),
+            models.Index(fields=["driver", "pool", "device", "-started_at"], name="allocation_device"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.device} of {self.pool}"
+
+
+class Answer(models.TextChoices):
+    WAITING = "waiting", _("waiting")
+    APPROVED = "approved", _("approved")
+    DENIED = "denied", _("denied")
+    WITHDRAWN = "withdrawn", _("withdrawn")
+    EXPIRED = "expired", _("expired")
+
+
+class Ask(models.Model):
+    """
+    A wish with its answer. Waiting is the only state that can be left: `decide` is its one writer.
+
+    `key` is the Idempotency-Key of the asker. Nobody is asked (`decided_by` is None) where a rule approves.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    key = models.CharField(max_length=80)
+    asked_by = models.ForeignKey(User, models.PROTECT, related_name="+")
+    asked_at = models.DateTimeField(default=timezone.now)
+    reason = models.TextField(blank=True, default="")
+    answer = models.CharField(max_length=9, choices=Answer, default=Answer.WAITING)
+    decide_by = models.DateTimeField(null=True)  # unanswered, it expires then
+    decided_by = models.ForeignKey(User, models.SET_NULL, null=True, related_name="+")
+    decided_at = models.DateTimeField(null=True)
+    decision_note = models.TextField(blank=True, default="")
+
+    class Meta:
+        abstract = True
+
+    def decide(self, answer: Answer, *, by: User | None, note: str = "") -> bool:
+        """Answer a waiting wish; return False if somebody else was first. Safe to race and to repeat."""
+        fields = {"answer": answer, "decided_by": by, "decided_at": timezone.now(), "decision_note": note}
+        unmoved = type(self)._default_manager.filter(pk=self.pk, answer=Answer.WAITING)
+        moved = unmoved.update(**fields) == 1
+        self.refresh_from_db(fields=list(fields))
+        return moved
+
+
+class ExtensionQuerySet(models.QuerySet["Extension"]):
+    def visible_to(self, user: User | AnonymousUser) -> Self:
+        return self.filter(claim__team__in=Team.objects.visible_to(user))
+
+
+class Extension(Ask):
+    """A wish to keep a claim until `until`; `was` is its end at the time of asking."""
+
+    claim = models.ForeignKey(Claim, models.CASCADE, related_name="extensions")
+    was = models.DateTimeField()
+    until = models.DateTimeField()
+
+    objects = ExtensionQuerySet.as_manager()
+
+    class Meta:
+        ordering = ("asked_at", "pk")
+        constraints = (
+            models.UniqueConstraint(fields=["asked_by", "key"], name="extension_once_per_key"),
+            models.UniqueConstraint(
+                fields=["claim"], condition=Q(answer=Answer.WAITING), name="extension_one_waits"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.claim} until {self.until:%Y-%m-%d %H:%M}"
+
+    @property
+    def span(self) -> timedelta:
+        """How much longer than at the time of asking."""
+        return self.until - self.was
+
+    @property
+    def whole(self) -> timedelta:
+        """The whole time of the claim, from its approval on, if it is extended."""
+        return self.until - (self.claim.decided_at or self.claim.created_at)
+
+    @property
+    def is_beyond(self) -> bool:
+        """Tell whether that is longer than the profile allows a request to be."""
+        return self.whole > self.claim.profile_version.max_duration
+
+
+class Draft(models.Model):
+    """
+    The fields of the request form as they were typed, each name with its list of texts. Private to `by`.
+
+    `key` is that of the form: the request that is made of it has the same, and takes the draft with it.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    by = models.ForeignKey(User, models.CASCADE, related_name="drafts")
+    key = models.CharField(max_length=80)
+    fields = models.JSONField(default=dict)
+    created_at = models.DateTimeField(default=timezone.now)
+    updated_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ("-updated_at", "pk")
+        constraints = (models.UniqueConstraint(fields=["by", "key"], name="draft_once_per_key"),)
+
+    def __str__(self) -> str:
+        return self.key

@@ -6,10 +6,10 @@ from typing import Any
 
 from django.utils import timezone
 
+from claims.catalogue.presets import presets
+from claims.catalogue.services import add_profiles, retire_profile, save_profile
 from claims.models import Profile, ProfileVersion, Quota
 from claims.models.profile import Approval, Delivery
-from claims.presets import presets
-from claims.services import add_profiles, retire_profile, save_profile
 from teams.models import Team, User
 from usage.models import Rate
 

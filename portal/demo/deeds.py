@@ -13,11 +13,14 @@ from typing import Any
 from django.db.models import F
 from django.utils import timezone
 
-from claims import services
-from claims.approval.escalation import escalate_overdue
-from claims.life.reminders import remind
-from claims.manifests import CLAIM_LABEL, kind_of
+from claims.approvals.decide import approve
+from claims.approvals.notices import escalate_overdue
+from claims.lifecycle.expiry import remind
+from claims.lifecycle.services import deny_extension, extend, transfer
 from claims.models import Claim, Extension, Quota
+from claims.plans.plan import CLAIM_LABEL, kind_of
+from claims.quotas.services import set_quota
+from claims.requests.services import resize
 from claims.states import ClaimState
 from cluster.errors import ClusterConflict
 from cluster.kinds import POD, RESOURCE_CLAIM, Kind
@@ -33,7 +36,7 @@ def do(folder: Path) -> None:
     person = {user.username: user for user in User.objects.filter(is_active=True)}
     claims = {claim.key.removeprefix("demo-"): claim for claim in _told()}
     if "tracker-serve" in claims and claims["tracker-serve"].requested_by == person["jonas"]:
-        services.transfer(claim=claims["tracker-serve"], by=person["jonas"], to=person["engineer"])
+        transfer(claim=claims["tracker-serve"], by=person["jonas"], to=person["engineer"])
     if "lidar-seg" in claims and "lidar-seg-2" not in claims:
         _replace(claims["lidar-seg"], person["engineer"])
     if "mt-serve" in claims:
@@ -59,7 +62,7 @@ def _told() -> list[Claim]:
 
 
 def _replace(claim: Claim, by: User) -> None:
-    successor = services.resize(
+    successor = resize(
         claim=claim,
         by=by,
         devices=2,
@@ -75,23 +78,23 @@ def _consent(claim: Claim, by: User) -> None:
     """The first of two who have to agree."""
     if claim.state == ClaimState.REQUESTED and not claim.steps.exists():
         note = "The pilot is agreed with sales."
-        services.approve(claim=claim, by=by, spec_hash=claim.spec_hash, note=note)
+        approve(claim=claim, by=by, spec_hash=claim.spec_hash, note=note)
 
 
 def _refuse_time(claim: Claim, by: User, lead: User) -> None:
     if claim.expires_at is None or Extension.objects.filter(claim=claim).exists():
         return
     until, why = claim.expires_at + 5 * DAY, "Two more languages could be added."
-    asked = services.extend(claim=claim, by=by, until=until, reason=why, key="demo-five-more-days")
+    asked = extend(claim=claim, by=by, until=until, reason=why, key="demo-five-more-days")
     reason = "Eight devices for five more days are too much for an extra. Ask again for four."
-    services.deny_extension(extension=asked, by=lead, reason=reason)
+    deny_extension(extension=asked, by=lead, reason=reason)
 
 
 def _lower_quota(admin: User) -> None:
     """Robotics holds more than it may from now on; nothing is taken away."""
     robotics = Team.objects.get(slug="robotics")
     if Quota.objects.filter(team=robotics, device_class="gpu.nvidia.com", devices=8).exists():
-        services.set_quota(by=admin, team=robotics, device_class="gpu.nvidia.com", devices=1)
+        set_quota(by=admin, team=robotics, device_class="gpu.nvidia.com", devices=1)
 
 
 def _make_again(folder: Path, claim: Claim) -> None:

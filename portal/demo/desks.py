@@ -11,7 +11,9 @@ from pathlib import Path
 from django.db.models import F
 from django.utils import timezone
 
-from claims import services
+from claims.approvals.services import delegate, save_rule
+from claims.inbox.services import comment_on_claim
+from claims.lifecycle.services import approve_extension, extend
 from claims.models import (
     Approval,
     ApprovalRule,
@@ -24,6 +26,8 @@ from claims.models import (
     QuotaRaise,
     QuotaRequest,
 )
+from claims.quotas.services import approve_quota_request, ask_for_quota, set_quota
+from claims.requests.services import save_draft
 from claims.states import ClaimState
 from cluster.errors import ClusterConflict
 from cluster.kinds import RESOURCE_CLAIM
@@ -61,7 +65,7 @@ def make_room() -> None:
     if QuotaRequest.objects.filter(key="demo-raise").exists():
         return
     admin = User.objects.get(username="admin")
-    asked = services.ask_for_quota(
+    asked = ask_for_quota(
         by=User.objects.get(username="noor"),
         team=Team.objects.get(slug="vision"),
         device_class="gpu.nvidia.com",
@@ -70,7 +74,7 @@ def make_room() -> None:
         reason="The networks for the October review are trained side by side until it is over.",
         key="demo-raise",
     )
-    services.approve_quota_request(quota_request=asked, by=admin, note="Until the review, not longer.")
+    approve_quota_request(quota_request=asked, by=admin, note="Until the review, not longer.")
     QuotaRequest.objects.filter(pk=asked.pk).update(
         asked_at=F("asked_at") - 6 * DAY, decided_at=F("decided_at") - 5 * DAY
     )
@@ -88,7 +92,7 @@ def lay_out(folder: Path) -> None:
     _question(people["lead"])
     _away(people["ines"], people["outsider"])
     if not Draft.objects.filter(by=people["engineer"]).exists():
-        services.save_draft(by=people["engineer"], key="demo-draft", fields=DRAFT)
+        save_draft(by=people["engineer"], key="demo-draft", fields=DRAFT)
     for cluster in Cluster.objects.filter(name="lab-2", simulated=True):
         _past_the_portal(folder, cluster)
 
@@ -96,8 +100,8 @@ def lay_out(folder: Path) -> None:
 def _rules(admin: User) -> None:
     if ApprovalRule.objects.exists():
         return
-    services.save_rule(by=admin, team=Team.objects.get(slug="vision"), approval="", escalate_after=24 * HOUR)
-    services.save_rule(
+    save_rule(by=admin, team=Team.objects.get(slug="vision"), approval="", escalate_after=24 * HOUR)
+    save_rule(
         by=admin,
         team=Team.objects.get(slug="nlp"),
         profile=Profile.objects.get(slug="mi300x"),
@@ -108,8 +112,8 @@ def _rules(admin: User) -> None:
 def _guarantees(admin: User, vision: Team) -> None:
     if Quota.objects.filter(team=vision, counts=Quota.Counts.CLAIMS).exists():
         return
-    services.set_quota(by=admin, team=vision, counts=Quota.Counts.CLAIMS, devices=32)
-    services.set_quota(by=admin, team=vision, device_class="gpu.nvidia.com", devices=16, guaranteed=12)
+    set_quota(by=admin, team=vision, counts=Quota.Counts.CLAIMS, devices=32)
+    set_quota(by=admin, team=vision, device_class="gpu.nvidia.com", devices=16, guaranteed=12)
 
 
 def _more_time(engineer: User, lead: User) -> None:
@@ -117,14 +121,14 @@ def _more_time(engineer: User, lead: User) -> None:
     claim = Claim.objects.filter(key="demo-sam2-finetune", state=ClaimState.ALLOCATED).first()
     if claim is None or claim.expires_at is None or Extension.objects.filter(claim=claim).exists():
         return
-    asked = services.extend(
+    asked = extend(
         claim=claim,
         by=engineer,
         until=claim.expires_at + 2 * DAY,
         reason="The data loader was slow on the first day.",
         key="demo-first-extension",
     )
-    services.approve_extension(extension=asked, by=lead, note="Fine, the loader is fixed by now.")
+    approve_extension(extension=asked, by=lead, note="Fine, the loader is fixed by now.")
     ago = DAY + 4 * HOUR
     Extension.objects.filter(pk=asked.pk).update(
         asked_at=F("asked_at") - ago, decided_at=F("decided_at") - ago + HOUR
@@ -135,7 +139,7 @@ def _more_time(engineer: User, lead: User) -> None:
     told = Notice.objects.filter(key__startswith=f"extension:{asked.pk}:")
     told.update(created_at=F("created_at") - ago, read_at=F("created_at") - ago + HOUR)
     claim.refresh_from_db()
-    services.extend(
+    extend(
         claim=claim,
         by=engineer,
         until=(claim.expires_at or timezone.now()) + 3 * DAY,
@@ -147,7 +151,7 @@ def _more_time(engineer: User, lead: User) -> None:
 def _more_quota(lead: User, vision: Team) -> None:
     if QuotaRequest.objects.filter(key="demo-more-quota").exists():
         return
-    services.ask_for_quota(
+    ask_for_quota(
         by=lead,
         team=vision,
         device_class="gpu.nvidia.com",
@@ -162,7 +166,7 @@ def _question(lead: User) -> None:
     claim = Claim.objects.filter(key="demo-occ-pretrain", state=ClaimState.REQUESTED).first()
     if claim is not None:
         asked = "Could it start on two devices? Then it would not have to wait for the end of sam2-finetune."
-        services.comment_on_claim(claim=claim, by=lead, text=asked, key="demo-question")
+        comment_on_claim(claim=claim, by=lead, text=asked, key="demo-question")
 
 
 def _away(lead: User, to: User) -> None:
@@ -171,7 +175,7 @@ def _away(lead: User, to: User) -> None:
         return
     now = timezone.now()
     nlp = Team.objects.get(slug="nlp")
-    services.delegate(by=lead, team=nlp, to=to, starts_at=now - 2 * DAY, ends_at=now + 5 * DAY)
+    delegate(by=lead, team=nlp, to=to, starts_at=now - 2 * DAY, ends_at=now + 5 * DAY)
 
 
 def _past_the_portal(folder: Path, cluster: Cluster) -> None:

@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
+from claims.delivery.reconcile import copied
 from claims.models import Allocation, Claim, Profile, Transition
-from claims.observed.holdings import copied
 from claims.states import ClaimState
 from inventory.models import Device
 from portal.demo.ended import ENDED, Ended

@@ -12,8 +12,11 @@ from pathlib import Path
 
 from django.utils import timezone
 
-from claims import manifests, services
+from claims.approvals.decide import approve, deny
+from claims.lifecycle.services import release, withdraw
 from claims.models import Claim, Profile
+from claims.plans import plan
+from claims.requests.services import request_claim
 from claims.states import ClaimState
 from cluster.errors import ClusterConflict
 from cluster.kinds import POD
@@ -71,7 +74,7 @@ def exists(scene: Scene, cluster: Cluster) -> bool:
 
 
 def begin(scene: Scene, cluster: Cluster) -> Claim:
-    claim = services.request_claim(
+    claim = request_claim(
         by=User.objects.get(username=scene.by),
         team=Team.objects.get(slug=scene.team),
         cluster=cluster,
@@ -93,9 +96,9 @@ def begin(scene: Scene, cluster: Cluster) -> Claim:
 def decide(scene: Scene, claim: Claim) -> None:
     lead = User.objects.get(username=DECIDERS[scene.team])
     if scene.decision == "approve":
-        services.approve(claim=claim, by=lead, spec_hash=claim.spec_hash, note="Fine until then.")
+        approve(claim=claim, by=lead, spec_hash=claim.spec_hash, note="Fine until then.")
     else:
-        services.deny(claim=claim, by=lead, reason=scene.decision)
+        deny(claim=claim, by=lead, reason=scene.decision)
 
 
 def start_pods(scene: Scene, claim: Claim, folder: Path) -> None:
@@ -104,7 +107,7 @@ def start_pods(scene: Scene, claim: Claim, folder: Path) -> None:
         return
     claim.refresh_from_db()
     wait_until(ResourceClaim.objects.filter(owner=str(claim.pk), gone_at=None).exists, PATIENCE)
-    pod = manifests.pod_of(claim)
+    pod = plan.pod_of(claim)
     for number in range(scene.pods):
         name = pod["metadata"]["name"] + (f"-{number + 1}" if number else "")
         # Its telemetry goes on as what is invented of its past.
@@ -118,9 +121,9 @@ def finish(scene: Scene, claim: Claim) -> None:
     claim.refresh_from_db()
     owner = claim.requested_by
     if scene.then == "withdraw" and claim.state == ClaimState.REQUESTED:
-        services.withdraw(claim=claim, by=owner)
+        withdraw(claim=claim, by=owner)
     elif scene.then in {"withdraw", "release"} and not claim.is_final:
-        services.release(claim=claim, by=owner)
+        release(claim=claim, by=owner)
 
 
 def grown_old(scene: Scene, claim: Claim) -> bool:

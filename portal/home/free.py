@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from claims.catalogue.entries import CatalogueEntry, catalogue
+from claims.catalogue.listing import CatalogueEntry, catalogue
 from teams.models import User
 
 

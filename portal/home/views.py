@@ -8,8 +8,8 @@ from django.utils import timezone
 from django.utils.cache import get_conditional_response, patch_cache_control
 from django.views.decorators.http import require_safe
 
-from claims.approval.undecided import undecided
-from claims.quota.quotas import standing
+from claims.inbox.inbox import undecided
+from claims.quotas.usage import standing
 from inventory.fleet import totals
 from inventory.models import Device
 from portal.context import Shell

@@ -9,7 +9,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from claims import services
+from claims.approvals import services
 from claims.models import (
     ApprovalRule,
     Claim,
@@ -20,7 +20,7 @@ from claims.models import (
     QuotaRequest,
     ReasonTemplate,
 )
-from claims.observed.outside import Outsider, outside
+from claims.observation.unmanaged import Outsider, outside
 from claims.states import ClaimState
 from inventory.models import Cluster, Device, DeviceClass, Node, ResourceClaim
 from teams.models import ApiToken, Team, User

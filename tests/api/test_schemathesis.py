@@ -59,10 +59,15 @@ def api(demo_database, db, monkeypatch):
     def connected(cluster: object) -> Iterator[FakeGateway]:
         yield fake
 
-    for module in ("claims.delivery", "claims.quota.writing", "inventory.sync.turn", "inventory.tasks"):
+    for module in (
+        "claims.delivery.deliver",
+        "claims.quotas.resource_quota_sync",
+        "inventory.sync.turn",
+        "inventory.tasks",
+    ):
         monkeypatch.setattr(f"{module}.gateway_for", connected)
     monkeypatch.setattr("rest_framework.throttling.UserRateThrottle.allow_request", lambda *_asked: True)
-    monkeypatch.setattr("claims.api.waiting.LONGEST", 0)
+    monkeypatch.setattr("claims.claim_page.api.LONGEST", 0)
     with in_process() as app:
         yield app
 

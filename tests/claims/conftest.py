@@ -5,8 +5,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from claims import services
 from claims.models import Claim, Profile, Quota
+from claims.requests import services
 from cluster.kinds import NAMESPACE
 from inventory.models import Cluster
 from teams.models import Team, User
@@ -74,7 +74,7 @@ def gateway(fra: Cluster, monkeypatch: pytest.MonkeyPatch) -> FakeGateway:
     def connected(cluster: Cluster) -> Iterator[FakeGateway]:
         yield fake
 
-    monkeypatch.setattr("claims.delivery.gateway_for", connected)
+    monkeypatch.setattr("claims.delivery.deliver.gateway_for", connected)
     return fake
 
 

@@ -2,7 +2,7 @@
 
 from django.utils import timezone
 
-from claims.explain import explain
+from claims.claim_page.explain import explain
 from claims.models import Claim
 from claims.states import ClaimState
 from inventory.models import DeviceClass, Node, Pod, PodEvent, ResourceSlice

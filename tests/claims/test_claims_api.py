@@ -4,9 +4,9 @@ from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
 from claims import api_urls
-from claims.api import waiting
+from claims.approvals.decide import approve
+from claims.claim_page import api
 from claims.models import Claim
-from claims.services import approve
 from claims.states import ClaimState
 from tests.factories import make_claim, make_cluster, make_profile, make_team
 
@@ -251,7 +251,7 @@ def test_the_list_costs_the_same_for_one_and_for_many(
 
 
 def test_a_wait_ends_at_once_when_the_version_is_old(alice, claim, monkeypatch):
-    monkeypatch.setattr("claims.api.waiting.time.sleep", lambda _seconds: pytest.fail("It waited."))
+    monkeypatch.setattr("claims.claim_page.api.time.sleep", lambda _seconds: pytest.fail("It waited."))
     url = f"{CLAIMS}{claim.pk}/?wait=20&version={claim.version - 1}"
     assert client(alice).get(url).json()["version"] == claim.version
 
@@ -260,7 +260,7 @@ def test_a_wait_ends_as_soon_as_the_claim_changes(alice, lena, claim, monkeypatc
     def approve_meanwhile(_seconds):
         approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
 
-    monkeypatch.setattr("claims.api.waiting.time.sleep", approve_meanwhile)
+    monkeypatch.setattr("claims.claim_page.api.time.sleep", approve_meanwhile)
     url = f"{CLAIMS}{claim.pk}/?wait=20&version={claim.version}"
     assert client(alice).get(url).json()["state"] == "approved"
 
@@ -268,10 +268,10 @@ def test_a_wait_ends_as_soon_as_the_claim_changes(alice, lena, claim, monkeypatc
 def test_a_wait_is_no_longer_than_proxies_bear(alice, claim, monkeypatch):
     clock = iter(range(10_000))
     waited: list[float] = []
-    monkeypatch.setattr("claims.api.waiting.time.monotonic", lambda: next(clock))
-    monkeypatch.setattr("claims.api.waiting.time.sleep", waited.append)
+    monkeypatch.setattr("claims.claim_page.api.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("claims.claim_page.api.time.sleep", waited.append)
     assert client(alice).get(f"{CLAIMS}{claim.pk}/?wait=9999&version={claim.version}").status_code == 200
-    assert len(waited) < waiting.LONGEST
+    assert len(waited) < api.LONGEST
 
 
 @pytest.mark.parametrize(

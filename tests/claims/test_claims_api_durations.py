@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from rest_framework.exceptions import ValidationError
 
-from claims.api.inputs import SpelledDuration
+from claims.api_types import SpelledDuration
 
 
 @pytest.mark.parametrize(

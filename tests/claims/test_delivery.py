@@ -5,10 +5,11 @@ import pytest
 import time_machine
 from django.utils import timezone
 
-from claims import delivery, tasks
-from claims.manifests import CLAIM_LABEL, object_of
+from claims.approvals.decide import approve
+from claims.delivery import deliver, tasks
+from claims.lifecycle.services import release, withdraw
 from claims.models import Claim
-from claims.services import approve, release, withdraw
+from claims.plans.plan import CLAIM_LABEL, object_of
 from claims.states import ClaimState
 from cluster.errors import ClusterInvalid, Refused, Unreachable
 from cluster.kinds import RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE
@@ -261,7 +262,7 @@ def test_a_cluster_that_answers_again_is_no_problem_of_a_claim_that_pods_still_u
     release(claim=claim, by=alice)
     gateway.fail(Unreachable("The connection timed out."))
     with pytest.raises(Unreachable):
-        delivery.remove(str(claim.pk))
+        deliver.remove(str(claim.pk))
     claim.refresh_from_db()
     assert "cannot be reached" in claim.problem
     tasks.remove(str(claim.pk))
@@ -376,7 +377,7 @@ def test_a_claim_that_is_over_has_no_problem_any_more(approved, alice, gateway, 
     claim.refresh_from_db()
     gateway.fail(error)
     with suppress(Unreachable):  # which the task tries again
-        delivery.remove(str(claim.pk))
+        deliver.remove(str(claim.pk))
     assert gateway.calls  # it was looked for
     after = Claim.objects.get(pk=claim.pk)
     assert (after.state, after.problem, after.version) == (ClaimState.RELEASED, "", claim.version)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from claims import tasks
+from claims.approvals.decide import approve
+from claims.delivery import tasks
 from claims.models import Claim, TeamNamespace
-from claims.services import approve
 from claims.states import ClaimState
 from cluster.errors import Refused
 from cluster.kinds import RESOURCE_CLAIM

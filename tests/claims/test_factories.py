@@ -11,9 +11,15 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from claims import delivery, services
+from claims.approvals import decide as approvals_decide
+from claims.delivery import deliver
+from claims.lifecycle import tasks as lifecycle_tasks
+from claims.lifecycle.services import extend, release, withdraw
 from claims.models import Approval, Claim
+from claims.quotas.services import approve_quota_request, ask_for_quota
+from claims.requests.services import resize
 from claims.states import NEXT, ClaimState
+from claims.unmanaged.services import adopt
 from cluster.errors import ClusterInvalid
 from inventory.models import ResourceClaim, ResourceClaimTemplate
 from teams.access import role_in
@@ -78,21 +84,21 @@ def by_services(ask, fra, gateway, lars, alice, root, monkeypatch):
 
     def approve(claim):
         if claim.profile_version.approval == Approval.BOTH:
-            services.approve(claim=claim, by=lars, spec_hash=claim.spec_hash)
+            approvals_decide.approve(claim=claim, by=lars, spec_hash=claim.spec_hash)
         admin = claim.profile_version.approval in (Approval.ADMIN, Approval.BOTH)
         if claim.state == S.REQUESTED:
-            services.approve(claim=claim, by=root if admin else lars, spec_hash=claim.spec_hash)
+            approvals_decide.approve(claim=claim, by=root if admin else lars, spec_hash=claim.spec_hash)
 
     def deny(claim):
         admin = claim.profile_version.approval == Approval.ADMIN
-        services.deny(claim=claim, by=root if admin else lars, reason=REASON_TO_DENY)
+        approvals_decide.deny(claim=claim, by=root if admin else lars, reason=REASON_TO_DENY)
 
-    def expire(claim):
+    def let_expire(claim):
         week = settings.REQUEST_TTL
         begun = {name: getattr(claim, name) - week for name in ("created_at", "state_since", "decide_by")}
         Claim.objects.filter(pk=claim.pk).update(**begun)
         claim.history.update(at=begun["created_at"])
-        expire()
+        lifecycle_tasks.expire()
 
     def allocate(claim):
         template = claim.delivery == "template"
@@ -115,17 +121,17 @@ def by_services(ask, fra, gateway, lars, alice, root, monkeypatch):
 
         with monkeypatch.context() as patched:
             patched.setattr(gateway, "create", refuse)
-            delivery.deliver(str(claim.pk))
+            deliver.deliver(str(claim.pk))
 
     steps = {
         S.APPROVED: approve,
         S.DENIED: deny,
-        S.WITHDRAWN: lambda claim: services.withdraw(claim=claim, by=alice),
-        S.EXPIRED: expire,
-        S.PROVISIONED: lambda claim: delivery.deliver(str(claim.pk)),
+        S.WITHDRAWN: lambda claim: withdraw(claim=claim, by=alice),
+        S.EXPIRED: let_expire,
+        S.PROVISIONED: lambda claim: deliver.deliver(str(claim.pk)),
         S.ALLOCATED: allocate,
-        S.RELEASING: lambda claim: services.release(claim=claim, by=alice),
-        S.RELEASED: lambda claim: delivery.remove(str(claim.pk)),
+        S.RELEASING: lambda claim: release(claim=claim, by=alice),
+        S.RELEASED: lambda claim: deliver.remove(str(claim.pk)),
         S.FAILED: fail,
     }
 
@@ -236,7 +242,7 @@ def test_an_adopted_claim_is_as_the_service_would_have_made_it(vision, fra, trai
         )
         for name in ("one", "two")
     ]  # fmt: skip
-    theirs = services.adopt(row=rows[0], by=root, owner=alice, profile=train, duration=timedelta(hours=24))
+    theirs = adopt(row=rows[0], by=root, owner=alice, profile=train, duration=timedelta(hours=24))
     ours = make_claim(
         vision, by=alice, cluster=fra, profile=train, devices=2, state=S.PROVISIONED, origin="adopted",
         name="two", object_uid=rows[1].uid,
@@ -253,7 +259,7 @@ def test_a_claim_that_replaces_another_carries_what_the_service_would(by_service
         for old, renew in (
             (
                 by_services(S.PROVISIONED, devices=2),
-                lambda old: services.resize(claim=old, by=alice, devices=3, key="more"),
+                lambda old: resize(claim=old, by=alice, devices=3, key="more"),
             ),
             (
                 make_claim(vision, by=alice, cluster=fra, profile=train, devices=2, state=S.PROVISIONED),
@@ -339,7 +345,7 @@ def test_a_wish_for_more_time_is_as_the_service_would_have_made_it(vision, fra, 
     grace = make_profile("kept", grace=timedelta(hours=2))
     first, second = [make_claim(vision, profile=grace, **of_team) for _ in range(2)]
     until = end + timedelta(days=1)
-    theirs = services.extend(claim=first, by=alice, until=until, key="k")
+    theirs = extend(claim=first, by=alice, until=until, key="k")
     ours = make_extension(second)
     assert facts_of_ask(ours) == facts_of_ask(theirs)
     assert ours.decide_by == theirs.decide_by
@@ -360,9 +366,7 @@ def test_a_wish_for_more_quota_is_as_the_service_would_have_made_it(vision, alic
         "profile": {"profile": train},
         "claims": {"counts": "claims"},
     }[what]
-    theirs = services.ask_for_quota(
-        by=alice, team=vision, devices=12, reason="A paper is due.", key="k", **named
-    )
+    theirs = ask_for_quota(by=alice, team=vision, devices=12, reason="A paper is due.", key="k", **named)
     known = facts_of_ask(theirs)
     theirs.delete()
     ours = make_quota_request(vision, 12, by=alice, **named)
@@ -371,11 +375,11 @@ def test_a_wish_for_more_quota_is_as_the_service_would_have_made_it(vision, alic
 
 def test_a_raise_is_as_the_service_would_have_made_it(vision, alice, root, quota):
     until = timezone.now() + timedelta(days=1)
-    asked = services.ask_for_quota(
+    asked = ask_for_quota(
         by=alice, team=vision, device_class="gpu.nvidia.com", devices=12, until=until,
         reason="A paper is due.", key="k",
     )  # fmt: skip
-    services.approve_quota_request(quota_request=asked, by=root)
+    approve_quota_request(quota_request=asked, by=root)
     theirs = quota.raises.get()
     ours = make_raise(quota, 4, ends_at=until)
     columns = ("quota_id", "devices", "ends_at", "by_id")

@@ -9,8 +9,8 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
+from claims.approvals.decide import approve, deny
 from claims.models import Allocation
-from claims.services import approve, deny
 from claims.states import FINAL, ClaimState
 from inventory.models import Device, Pod, ResourceClaim, ResourceSlice
 from tests.factories import make_allocation, make_claim

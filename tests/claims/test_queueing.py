@@ -3,7 +3,8 @@
 import pytest
 from kombu.exceptions import OperationalError
 
-from claims import services, tasks
+from claims.approvals import decide
+from claims.delivery import tasks
 from claims.states import ClaimState
 
 pytestmark = pytest.mark.django_db
@@ -14,7 +15,7 @@ def broker_away(monkeypatch):
     def refuse(*_args):
         raise OperationalError("Error 111 connecting to redis:6379. Connection refused.")
 
-    for task in ("claims.tasks.deliver", "claims.tasks.remove", "teams.tasks.mail_notices"):
+    for task in ("claims.delivery.tasks.deliver", "claims.delivery.tasks.remove", "teams.tasks.mail_notices"):
         monkeypatch.setattr(f"{task}.delay", refuse)
 
 
@@ -23,7 +24,7 @@ def test_an_approval_that_is_written_is_no_error_while_the_broker_is_away(
 ):
     claim = ask()
     with django_capture_on_commit_callbacks(execute=True):
-        approved = services.approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
+        approved = decide.approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
     assert approved.state == ClaimState.APPROVED
     tasks.sweep()
     claim.refresh_from_db()
@@ -35,7 +36,7 @@ def test_what_else_waits_for_the_commit_is_done_all_the_same(
 ):
     claim = ask()
     with django_capture_on_commit_callbacks(execute=True) as waiting:
-        services.approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
+        decide.approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
     assert len(waiting) > 1  # the delivery, and the mail to who asked
 
 
@@ -43,4 +44,4 @@ def test_a_task_that_fails_by_itself_is_not_hidden(ask, lena, gateway, django_ca
     claim = ask()
     gateway.fail(RuntimeError("A fault of ours."))
     with pytest.raises(RuntimeError), django_capture_on_commit_callbacks(execute=True):
-        services.approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
+        decide.approve(claim=claim, by=lena, spec_hash=claim.spec_hash)

@@ -7,10 +7,14 @@ from functools import partial
 
 import pytest
 
-from claims import delivery, reconcile, services
+from claims.approvals import decide as approvals_decide
+from claims.delivery import deliver as delivery
+from claims.delivery import reconcile
+from claims.lifecycle.services import withdraw
 from claims.models import Claim, Quota, Transition
-from claims.quota import quotas
-from claims.services import quotas as quota_services
+from claims.quotas import services as quotas_services
+from claims.quotas import usage
+from claims.quotas.services import set_quota
 from claims.states import ClaimState
 from cluster.kinds import RESOURCE_CLAIM
 from core.errors import Conflict, QuotaExceeded
@@ -39,16 +43,16 @@ def without_compare_and_set(monkeypatch):
 @pytest.fixture
 def quiet(monkeypatch):
     """Nothing is delivered: the race is between people."""
-    monkeypatch.setattr("claims.tasks.deliver.delay", lambda _id: None)
-    monkeypatch.setattr("claims.tasks.remove.delay", lambda _id: None)
+    monkeypatch.setattr("claims.delivery.tasks.deliver.delay", lambda _id: None)
+    monkeypatch.setattr("claims.delivery.tasks.remove.delay", lambda _id: None)
 
 
 @pytest.mark.parametrize("locked", [True, False])
 def test_two_requests_at_once_cannot_share_the_last_devices(ask, monkeypatch, locked):
     race = Race(monkeypatch)
-    race.hold_after(quotas, "standing_of")
+    race.hold_after(usage, "standing_of")
     if not locked:
-        without_lock(monkeypatch, "claims.services.request._reserve")
+        without_lock(monkeypatch, "claims.requests.services._reserve")
     first, second = race.run(partial(ask, devices=5), partial(ask, devices=5))
     assert race.waited is locked
     assert isinstance(first, Claim)
@@ -58,7 +62,7 @@ def test_two_requests_at_once_cannot_share_the_last_devices(ask, monkeypatch, lo
 def test_the_same_key_twice_at_once_is_one_claim(ask, monkeypatch):
     """Both ask for the last devices: the second is told of the claim, not that nothing is left."""
     race = Race(monkeypatch)
-    race.hold_after(quotas, "standing_of")
+    race.hold_after(usage, "standing_of")
     first, second = race.run(partial(ask, devices=8, key="same"), partial(ask, devices=8, key="same"))
     assert race.waited
     assert isinstance(first, Claim)
@@ -74,7 +78,7 @@ def test_of_two_approvers_one_is_first_and_the_other_hears_of_it(
         without_compare_and_set(monkeypatch)
     race = Race(monkeypatch)
     race.hold_before(Claim, "advance")
-    approve = partial(services.approve, claim=claim, spec_hash=claim.spec_hash)
+    approve = partial(approvals_decide.approve, claim=claim, spec_hash=claim.spec_hash)
     late, _approved = race.run(partial(approve, by=lena), partial(approve, by=lars))
     approvals = Transition.objects.filter(claim=claim, new=ClaimState.APPROVED)
     assert [step.by for step in approvals.order_by("pk")] == ([lars] if guarded else [lars, lena])
@@ -91,8 +95,8 @@ def test_approve_against_withdraw_has_one_winner(ask, alice, lena, quiet, monkey
     race = Race(monkeypatch)
     race.hold_before(Claim, "advance")
     late, _withdrawn = race.run(
-        partial(services.approve, claim=claim, by=lena, spec_hash=claim.spec_hash),
-        partial(services.withdraw, claim=claim, by=alice),
+        partial(approvals_decide.approve, claim=claim, by=lena, spec_hash=claim.spec_hash),
+        partial(withdraw, claim=claim, by=alice),
     )
     assert claim.history.filter(old=ClaimState.REQUESTED).count() == (1 if guarded else 2)
     assert isinstance(late, Conflict) is guarded
@@ -140,7 +144,7 @@ def test_an_older_sighting_cannot_overtake_a_newer_one(vision, fra, train, alice
     race = Race(monkeypatch)
     race.hold_after(reconcile, "look")
     if not locked:
-        without_lock(monkeypatch, "claims.reconcile.settle")
+        without_lock(monkeypatch, "claims.delivery.reconcile.settle")
     race.run(partial(reconcile.settle, claim.pk), settle_after_it_was_given_back)
     assert race.waited is locked
     claim.refresh_from_db()
@@ -156,11 +160,11 @@ def test_what_a_request_has_counted_stays_true_while_a_claim_counts_for_its_wors
     make_quota(vision, 1, device_class="mig.nvidia.com")
     small = make_profile("slice-10", spec=make_spec(device_class="mig.nvidia.com"), scalable="")
     claim = ask(devices=8, alternatives=[small], name="mine")
-    services.approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
+    approvals_decide.approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
     row = Mirror(fra).claim("mine", claim, result("gpu-0-mig-1", request="gpu/slice-10"))
     reconcile.settle(claim.pk)
     ResourceClaim.objects.filter(pk=row.pk).update(raw={**row.raw, "status": {}}, resource_version="back")
-    race, count, seen = Race(monkeypatch), quotas.standing_of, []
+    race, count, seen = Race(monkeypatch), usage.standing_of, []
 
     def count_twice(rows):
         seen.append(count(rows))
@@ -168,9 +172,9 @@ def test_what_a_request_has_counted_stays_true_while_a_claim_counts_for_its_wors
         seen.append(count(rows))
         return seen[0]
 
-    monkeypatch.setattr(quotas, "standing_of", count_twice)
+    monkeypatch.setattr(usage, "standing_of", count_twice)
     if not locked:
-        without_lock(monkeypatch, "claims.observed.settling._lock")
+        without_lock(monkeypatch, "claims.delivery.reconcile._lock")
     asked, _nothing = race.run(partial(ask, devices=8), partial(reconcile.settle, claim.pk))
     assert race.waited is locked
     assert isinstance(asked, Claim)
@@ -181,10 +185,10 @@ def test_what_a_request_has_counted_stays_true_while_a_claim_counts_for_its_wors
 
 def test_a_quota_set_while_a_request_is_counted_does_not_deadlock(ask, vision, root, quota, monkeypatch):
     race = Race(monkeypatch)
-    race.hold_after(quotas, "standing_of")
+    race.hold_after(usage, "standing_of")
     asked, saved = race.run(
         partial(ask, devices=7),
-        partial(services.set_quota, by=root, team=vision, device_class=quota.device_class, devices=6),
+        partial(set_quota, by=root, team=vision, device_class=quota.device_class, devices=6),
     )
     assert race.waited
     assert isinstance(asked, Claim)
@@ -193,9 +197,9 @@ def test_a_quota_set_while_a_request_is_counted_does_not_deadlock(ask, vision, r
 
 def test_a_request_that_waits_for_a_lower_quota_is_held_to_it(ask, vision, root, quota, monkeypatch):
     race = Race(monkeypatch)
-    race.hold_after(quota_services, "save_quota")
+    race.hold_after(quotas_services, "save_quota")
     saved, asked = race.run(
-        partial(services.set_quota, by=root, team=vision, device_class=quota.device_class, devices=6),
+        partial(set_quota, by=root, team=vision, device_class=quota.device_class, devices=6),
         partial(ask, devices=7),
     )
     assert race.waited

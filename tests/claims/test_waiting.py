@@ -4,7 +4,7 @@ from threading import BoundedSemaphore
 
 import pytest
 
-from claims.api import waiting
+from claims.claim_page import api
 from tests.factories import make_claim
 
 pytestmark = pytest.mark.django_db
@@ -13,22 +13,22 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def one_place(monkeypatch):
     places = BoundedSemaphore(1)
-    monkeypatch.setattr(waiting, "PLACES", places)
-    monkeypatch.setattr(waiting.time, "sleep", lambda seconds: pytest.fail("It waits."))
+    monkeypatch.setattr(api, "PLACES", places)
+    monkeypatch.setattr(api.time, "sleep", lambda seconds: pytest.fail("It waits."))
     return places
 
 
 def test_without_a_place_the_answer_comes_at_once(one_place):
     claim = make_claim()
     with one_place:
-        assert waiting.wait_for_change(claim, claim.version, 25) is False
-        assert waiting.wait_for_change(claim, claim.version - 1, 25) is True
+        assert api.wait_for_change(claim, claim.version, 25) is False
+        assert api.wait_for_change(claim, claim.version - 1, 25) is True
 
 
 def test_who_has_waited_gives_the_place_back(one_place):
     claim = make_claim()
     for _ in range(3):
-        assert waiting.wait_for_change(claim, claim.version - 1, 25) is True
+        assert api.wait_for_change(claim, claim.version - 1, 25) is True
     with pytest.raises(pytest.fail.Exception, match="It waits"):
-        waiting.wait_for_change(claim, claim.version, 25)
+        api.wait_for_change(claim, claim.version, 25)
     assert one_place.acquire(blocking=False)

@@ -6,14 +6,15 @@ from decimal import Decimal
 import pytest
 from django.db.models import F
 
-from claims import tasks
-from claims.catalogue.entries import catalogue
-from claims.manifests import object_of, pod_of
+from claims.approvals.decide import approve
+from claims.catalogue.listing import catalogue
+from claims.delivery import tasks
+from claims.lifecycle.services import release
 from claims.models import Claim, Delivery
-from claims.observed.sightings import MADE_AGAIN_WITHIN
-from claims.quota.quotas import standing
-from claims.request.preview import preview
-from claims.services import approve, release
+from claims.observation.observe import MADE_AGAIN_WITHIN
+from claims.plans.plan import object_of, pod_of
+from claims.quotas.usage import standing
+from claims.requests.preview import preview
 from claims.states import ClaimState
 from cluster.kinds import DEVICE_CLASS, NODE, POD, RESOURCE_CLAIM, RESOURCE_SLICE
 from inventory.models import Cluster, ResourceClaim

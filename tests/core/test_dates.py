@@ -6,8 +6,8 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from claims.forms.durations import LONGEST, parse
-from claims.forms.spec_text import spec_in
+from claims.catalogue.selectors import spec_in
+from claims.durations import LONGEST, parse
 from claims.models import Extension, QuotaRequest
 from claims.states import ClaimState
 from core.errors import Invalid

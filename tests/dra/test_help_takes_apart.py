@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claims.presets import presets
+from claims.catalogue.presets import presets
 from dra.help.apart import Known, taken_apart
 from dra.help.fallback import CannotCombineError
 from dra.help.together import together

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claims.presets import presets
+from claims.catalogue.presets import presets
 from dra.likeness import likeness, same_names
 from dra.manifests import with_count
 from dra.objects import requests

@@ -19,8 +19,8 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from claims.catalogue.files import exported, written
 from claims.catalogue.lint import catalogue_report
+from claims.catalogue.yaml_export import exported, written
 from claims.models import (
     ApprovalRule,
     Claim,

@@ -12,7 +12,7 @@ from django.utils import timezone
 from rest_framework.response import Response
 from rest_framework.test import APIClient, APIRequestFactory, force_authenticate
 
-from claims import services
+from claims.requests import services
 from claims.states import ClaimState
 from teams.keyed import KeyedWrites
 from teams.models import KeptAnswer

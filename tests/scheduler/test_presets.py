@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from claims.presets import presets
+from claims.catalogue.presets import presets
 from dra.lint import NamedSpec, Severity, lint
 from dra.picture import Picture
 from tests.controlplane.client import Client

@@ -10,7 +10,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from claims.catalogue.kinds import DeviceKind
+from claims.catalogue.listing import DeviceKind
 from inventory import picture
 from inventory.models import DeviceClass, ResourceSlice
 from tests.dra.clusters import device_class, gpu, resource_slice

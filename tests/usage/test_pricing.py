@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from claims.catalogue import pricing
+from claims.catalogue import listing
 from tests.usage.test_prices import A100, CARD, L4, SLICE, kind, rate
 from usage.pricing import dearest
 from usage.rates import RateCard
@@ -31,4 +31,4 @@ def test_prices_in_several_currencies_are_not_compared(monkeypatch):
 
 def test_this_package_tells_prices_to_the_one_below(monkeypatch):
     monkeypatch.setattr(RateCard, "load", lambda: CARD)
-    assert pricing.prices_of([frozenset({SLICE})]) == dearest([frozenset({SLICE})])
+    assert listing.prices_of([frozenset({SLICE})]) == dearest([frozenset({SLICE})])

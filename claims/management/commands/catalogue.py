@@ -17,13 +17,12 @@ from django.utils.translation import ngettext
 from rich.markup import escape
 from rich.table import Table
 
-from claims import services
-from claims.catalogue.files import exported, written
-from claims.catalogue.plan import CHANGED, NEW, RETIRED, RETURNS, Change
-from claims.catalogue.reading import entries_in
+from claims.catalogue import services
+from claims.catalogue.presets import presets
+from claims.catalogue.presets.serving import served
+from claims.catalogue.yaml_export import CHANGED, NEW, RETIRED, RETURNS, Change, exported, written
+from claims.catalogue.yaml_import import entries_in
 from claims.management.terminal import show
-from claims.presets import presets
-from claims.presets.serving import served
 from core.errors import PortalError
 from teams.access import is_platform_admin
 from teams.models import User

@@ -21,8 +21,16 @@ from rich.table import Table
 
 from claims.catalogue.lint import enabled_clusters
 from claims.management.terminal import show
-from claims.request.manifest_files import CLAIM, Finder, Wanted, documents_in, wanted_in
-from claims.request.spec_report import SpecReport, report_on, why
+from claims.requests.manifest_import import (
+    CLAIM,
+    Finder,
+    SpecReport,
+    Wanted,
+    documents_in,
+    report_on,
+    wanted_in,
+    why,
+)
 from core.errors import Invalid, PortalError
 from dra.objects import Json
 from dra.picture import Picture

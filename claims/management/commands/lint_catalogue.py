@@ -17,7 +17,7 @@ from django.utils.translation import ngettext
 from rich.markup import escape
 from rich.table import Table
 
-from claims.api.lint import LintOut
+from claims.catalogue.api import LintOut
 from claims.catalogue.lint import CatalogueFinding, CatalogueReport, catalogue_report
 from claims.management.terminal import show
 from core.errors import PortalError

@@ -4,9 +4,10 @@ from datetime import timedelta
 
 import pytest
 
-from claims import services
-from claims.approval.approvals import route_for, ruling_on
-from claims.approval.rules import Rules, ruling_for
+from claims.approvals.authority import route_for, ruling_on
+from claims.approvals.decide import approve
+from claims.approvals.rules import Rules, ruling_for
+from claims.approvals.services import remove_rule, save_rule
 from claims.models import Approval, ApprovalRule
 from claims.states import ClaimState
 from core.errors import Forbidden, Invalid
@@ -86,8 +87,8 @@ def test_of_several_profiles_the_strictest_counts(vision, train, big):
 def test_a_stricter_alternative_is_asked_for_and_decided_by_the_stricter(ask, big, lena, root):
     claim = ask(alternatives=[big])
     with pytest.raises(Forbidden, match="Only a platform admin"):
-        services.approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
-    assert services.approve(claim=claim, by=root, spec_hash=claim.spec_hash).state == ClaimState.APPROVED
+        approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
+    assert approve(claim=claim, by=root, spec_hash=claim.spec_hash).state == ClaimState.APPROVED
 
 
 def test_a_rule_approves_at_once_what_the_profile_would_ask_for(ask, vision):
@@ -127,11 +128,11 @@ def test_a_rule_holds_for_what_waits_already(ask, vision):
 
 def test_only_platform_admins_set_rules(lena, root, vision):
     with pytest.raises(Forbidden):
-        services.save_rule(by=lena, team=vision)
-    rule = services.save_rule(by=root, team=vision, automatic_devices=2)
-    again = services.save_rule(by=root, team=vision, approval="", self_approval=True)
+        save_rule(by=lena, team=vision)
+    rule = save_rule(by=root, team=vision, automatic_devices=2)
+    again = save_rule(by=root, team=vision, approval="", self_approval=True)
     assert (again.pk, again.approval, again.automatic_devices, again.self_approval) == (rule.pk, "", 0, True)
-    services.remove_rule(by=root, rule=rule)
+    remove_rule(by=root, rule=rule)
     assert not ApprovalRule.objects.exists()
 
 
@@ -148,7 +149,7 @@ def test_only_platform_admins_set_rules(lena, root, vision):
 )
 def test_a_rule_that_cannot_be_is_refused(root, vision, wrong):
     with pytest.raises(Invalid):
-        services.save_rule(by=root, **{"team": vision, **wrong})
+        save_rule(by=root, **{"team": vision, **wrong})
 
 
 def test_a_whole_list_is_ruled_on_in_one_query(vision, fra, train, alice, django_assert_num_queries):

@@ -4,10 +4,10 @@ from datetime import timedelta
 
 import pytest
 
-from claims import services
+from claims.approvals import decide
 from claims.models import Approval, ApprovalRule
-from claims.quota.quotas import standing
-from claims.request.changes import Wanted, change_of
+from claims.plans.changes import Wanted, change_of
+from claims.quotas.usage import standing
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid, QuotaExceeded
 from dra.canonical import spec_hash
@@ -31,7 +31,7 @@ def small(db):
 
 
 def change(wish, by, **wanted):
-    return services.approve_with_changes(
+    return decide.approve_with_changes(
         claim=wish, by=by, spec_hash=wish.spec_hash, wanted=Wanted(**wanted), note="Enough for the review."
     )
 
@@ -127,11 +127,11 @@ def test_a_lead_does_not_get_around_a_stricter_profile(wish, lena, root):
 
 def test_it_is_bound_to_what_was_read(wish, lena):
     with pytest.raises(Conflict, match="has changed since you read it"):
-        services.approve_with_changes(claim=wish, by=lena, spec_hash="0" * 64, wanted=Wanted(devices=1))
+        decide.approve_with_changes(claim=wish, by=lena, spec_hash="0" * 64, wanted=Wanted(devices=1))
 
 
 def test_the_second_approver_hears_who_was_first(wish, lena, lars):
-    services.approve(claim=wish, by=lars, spec_hash=wish.spec_hash)
+    decide.approve(claim=wish, by=lars, spec_hash=wish.spec_hash)
     with pytest.raises(Conflict, match="lars was first and approved sam2"):
         change(wish, lena, devices=2)
 
@@ -145,18 +145,18 @@ def test_where_two_decide_a_change_by_the_lead_is_their_consent(ask, lena, root,
     ApprovalRule.objects.create(profile=train, approval=Approval.BOTH)
     claim = change(ask(devices=4), lena, devices=2)
     assert (claim.state, claim.devices) == (ClaimState.REQUESTED, 2)
-    approved = services.approve(claim=claim, by=root, spec_hash=claim.spec_hash)
+    approved = decide.approve(claim=claim, by=root, spec_hash=claim.spec_hash)
     assert (approved.state, approved.decided_by) == (ClaimState.APPROVED, root)
 
 
 def test_where_two_decide_a_change_by_the_admin_asks_the_lead_again(ask, lena, alice, root, train):
     ApprovalRule.objects.create(profile=train, approval=Approval.BOTH)
-    claim = services.approve(claim=(wish := ask(devices=4)), by=lena, spec_hash=wish.spec_hash)
+    claim = decide.approve(claim=(wish := ask(devices=4)), by=lena, spec_hash=wish.spec_hash)
     claim = change(claim, root, duration=timedelta(hours=4))
     assert (claim.state, claim.steps.count()) == (ClaimState.REQUESTED, 0)
     assert "You may withdraw it." in Notice.objects.get(user=alice).body
     with pytest.raises(Forbidden, match="A lead of vision consents first"):
-        services.approve(claim=claim, by=root, spec_hash=claim.spec_hash)
+        decide.approve(claim=claim, by=root, spec_hash=claim.spec_hash)
 
 
 def test_a_template_counts_all_its_claims(ask, lena, vision):

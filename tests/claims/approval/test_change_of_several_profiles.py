@@ -7,12 +7,13 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from claims import services
+from claims.approvals import decide
+from claims.approvals.decide import approve, approve_with_changes
+from claims.lifecycle.services import withdraw
 from claims.models import Approval, ApprovalRule, Claim, Quota
-from claims.quota import quotas
-from claims.quota.quotas import standing
-from claims.request.changes import Wanted, change_of
-from claims.services import change as change_services
+from claims.plans.changes import Wanted, change_of
+from claims.quotas import usage
+from claims.quotas.usage import standing
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, IllegalTransition, Invalid
 from dra.canonical import spec_hash
@@ -43,7 +44,7 @@ def wish(ask, slice_10):
 
 
 def change(wish, by, *parts, **wanted):
-    return services.approve_with_changes(
+    return approve_with_changes(
         claim=wish, by=by, spec_hash=wish.spec_hash, wanted=Wanted(parts=parts, **wanted)
     )
 
@@ -98,7 +99,7 @@ def test_a_template_counts_all_its_claims(ask, lena, vision, slice_10):
     make_quota(vision, 12, profile=slice_10)
     claim = ask(devices=1, parallel=4, delivery="template", together=[(slice_10, 3)])
     change(claim, lena, ("slice-10", 1))
-    held = {row.label: row.held for row in quotas.standing_of(Quota.objects.filter(team=vision))}
+    held = {row.label: row.held for row in usage.standing_of(Quota.objects.filter(team=vision))}
     assert held == {"gpu.nvidia.com": 4, PART: 4, "slice-10": 4}
 
 
@@ -152,7 +153,7 @@ def test_where_two_decide_a_change_by_the_lead_is_their_consent(wish, lena, root
     ApprovalRule.objects.create(profile=train, approval=Approval.BOTH)
     claim = change(wish, lena, ("slice-10", 1))
     assert (claim.state, claim.devices) == (ClaimState.REQUESTED, 5)
-    assert services.approve(claim=claim, by=root, spec_hash=claim.spec_hash).state == ClaimState.APPROVED
+    assert approve(claim=claim, by=root, spec_hash=claim.spec_hash).state == ClaimState.APPROVED
 
 
 def test_working_a_change_out_writes_nothing(wish):
@@ -247,15 +248,15 @@ def test_the_page_costs_the_same_for_two_profiles_and_for_many(client, ask, lena
 def test_of_two_at_once_one_is_first_and_the_charges_are_those_of_the_spec(
     ask, lena, lars, alice, vision, slice_10, monkeypatch, other
 ):
-    monkeypatch.setattr("claims.tasks.deliver.delay", lambda _id: None)
+    monkeypatch.setattr("claims.delivery.tasks.deliver.delay", lambda _id: None)
     claim = ask(devices=4, together=[(slice_10, 3)])
     second = (
         partial(change, claim, lars, ("train-80", 0))
         if other == "leads"
-        else partial(services.withdraw, claim=claim, by=alice)
+        else partial(withdraw, claim=claim, by=alice)
     )
     race = Race(monkeypatch)
-    race.hold_before(change_services, "_rewrite")
+    race.hold_before(decide, "_rewrite")
     changed, late = race.run(partial(change, claim, lena, ("slice-10", 0)), second)
     assert race.waited
     assert isinstance(changed, Claim)

@@ -3,9 +3,9 @@
 import pytest
 from django.urls import reverse
 
-from claims import services
+from claims.approvals import decide
 from claims.models import Approval
-from claims.request.changes import Wanted
+from claims.plans.changes import Wanted
 from claims.states import ClaimState
 from core.errors import Forbidden
 from inventory.models import Namespace
@@ -29,7 +29,7 @@ def watching(fra):
 
 def test_a_lead_does_not_give_admin_access(lena, claim, watching):
     with pytest.raises(Forbidden, match="Only a platform admin may ask for admin access"):
-        services.approve_with_changes(
+        decide.approve_with_changes(
             claim=claim, by=lena, spec_hash=claim.spec_hash, wanted=Wanted(profile=watching)
         )
     claim.refresh_from_db()
@@ -51,7 +51,7 @@ def test_the_page_of_the_change_refuses_it_too(client, lena, claim, watching):
 
 
 def test_a_platform_admin_may(root, claim, watching):
-    changed = services.approve_with_changes(
+    changed = decide.approve_with_changes(
         claim=claim, by=root, spec_hash=claim.spec_hash, wanted=Wanted(profile=watching)
     )
     assert (changed.state, changed.profile_version) == (ClaimState.APPROVED, watching.current)

@@ -6,8 +6,9 @@ from django.http import Http404
 from django.urls import reverse
 from rest_framework.test import APIClient
 
-from claims import services
-from claims.approval.inbox import Inbox, question_of
+from claims.approvals.decide import approve
+from claims.inbox.inbox import Inbox, question_of
+from claims.inbox.services import comment_on_claim, comment_on_quota_request
 from claims.models import Comment
 from claims.states import ClaimState
 from core.errors import Invalid
@@ -23,7 +24,7 @@ def wish(ask):
 
 
 def say(wish, by, text, key=""):
-    return services.comment_on_claim(claim=wish, by=by, text=text, key=key or text)
+    return comment_on_claim(claim=wish, by=by, text=text, key=key or text)
 
 
 def test_a_question_waits_for_the_answer_of_who_asked(wish, lena, alice):
@@ -49,7 +50,7 @@ def test_the_answer_reaches_who_asked_and_nothing_waits_any_more(wish, lena, lar
 
 def test_a_question_pauses_nothing(wish, lena, lars):
     say(wish, lena, "Would one device do?")
-    claim = services.approve(claim=wish, by=lars, spec_hash=wish.spec_hash)
+    claim = approve(claim=wish, by=lars, spec_hash=wish.spec_hash)
     assert claim.state == ClaimState.APPROVED
 
 
@@ -87,7 +88,7 @@ def test_a_line_has_some_characters_and_not_too_many(wish, lena, text):
 
 def test_a_request_for_quota_has_a_thread_too(vision, alice, root):
     asked = make_quota_request(vision, by=alice)
-    line = services.comment_on_quota_request(quota_request=asked, by=root, text="For how long?", key="k")
+    line = comment_on_quota_request(quota_request=asked, by=root, text="For how long?", key="k")
     assert line.question
     assert Notice.objects.get(user=alice).body == "For how long?"
 

@@ -1,8 +1,9 @@
 import pytest
 from django.http import Http404
 
+from claims.approvals.decide import approve, deny
+from claims.lifecycle.services import withdraw
 from claims.models import Approval, ApprovalRule
-from claims.services import approve, deny, withdraw
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid
 from tests.factories import make_profile, make_user

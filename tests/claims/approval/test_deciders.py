@@ -2,7 +2,7 @@
 
 import pytest
 
-from claims.approval.approvals import deciders
+from claims.approvals.authority import deciders
 from claims.models import Approval
 from teams.access import people_in
 from teams.models import Role

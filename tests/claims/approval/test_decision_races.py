@@ -7,12 +7,14 @@ from functools import partial
 import pytest
 from django.utils import timezone
 
-from claims import services
+from claims.approvals import decide
+from claims.approvals import decide as approvals_decide
+from claims.approvals import decide as change_services
+from claims.approvals.decide import approve_with_changes
+from claims.approvals.services import delegate, end_delegation
 from claims.models import Approval, ApprovalRule, Claim, Delegation
-from claims.quota import quotas
-from claims.request.changes import Wanted
-from claims.services import change as change_services
-from claims.services import decide
+from claims.plans.changes import Wanted
+from claims.quotas import usage
 from claims.states import ClaimState
 from core.errors import Conflict, QuotaExceeded
 from tests.factories import make_profile, make_quota, make_spec, make_user
@@ -31,15 +33,13 @@ def mira(vision):
 
 
 def change(claim, by, **wanted):
-    return services.approve_with_changes(
-        claim=claim, by=by, spec_hash=claim.spec_hash, wanted=Wanted(**wanted)
-    )
+    return approve_with_changes(claim=claim, by=by, spec_hash=claim.spec_hash, wanted=Wanted(**wanted))
 
 
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch):
     """Nothing is delivered: the race is between people."""
-    monkeypatch.setattr("claims.tasks.deliver.delay", lambda _id: None)
+    monkeypatch.setattr("claims.delivery.tasks.deliver.delay", lambda _id: None)
 
 
 @pytest.mark.parametrize("locked", [True, False])
@@ -49,9 +49,9 @@ def test_a_change_to_another_profile_cannot_share_the_last_devices(ask, lena, vi
     small = make_profile("slice-20", spec=make_spec(device_class=SLICE))
     claim = ask()
     race = Race(monkeypatch)
-    race.hold_after(quotas, "standing_of")
+    race.hold_after(usage, "standing_of")
     if not locked:
-        without_lock(monkeypatch, "claims.services.change._require_quota")
+        without_lock(monkeypatch, "claims.approvals.decide._require_quota")
     changed, asked = race.run(
         partial(change, claim, lena, profile=small),
         partial(ask, profile=small),
@@ -68,8 +68,8 @@ def test_of_two_leads_one_consents_and_the_other_hears_of_it(ask, lena, lars, tr
     race = Race(monkeypatch)
     race.hold_before(decide, "consent")
     if not locked:
-        without_lock(monkeypatch, "claims.services.decide.to_decide")
-    approve = partial(services.approve, claim=claim, spec_hash=claim.spec_hash)
+        without_lock(monkeypatch, "claims.approvals.decide.to_decide")
+    approve = partial(approvals_decide.approve, claim=claim, spec_hash=claim.spec_hash)
     first, second = race.run(partial(approve, by=lena), partial(approve, by=lars))
     assert race.waited is locked
     assert isinstance(first, Claim)
@@ -90,7 +90,7 @@ def test_who_changes_a_request_that_another_decides_hears_who_was_first(ask, len
     race = Race(monkeypatch)
     race.hold_before(change_services, "change_of")
     if not locked:
-        without_lock(monkeypatch, "claims.services.change.approve_with_changes")
+        without_lock(monkeypatch, "claims.approvals.decide.approve_with_changes")
     first, second = race.run(partial(change, claim, lena, devices=2), partial(change, claim, lars, devices=3))
     assert race.waited is locked
     claim.refresh_from_db()
@@ -107,7 +107,7 @@ def test_a_lead_and_two_admins_at_once_come_to_one_approval(ask, lena, train, ro
     ApprovalRule.objects.create(profile=train, approval=Approval.BOTH)
     other = make_user("other", admin=True)
     claim = ask()
-    approve = partial(services.approve, claim=claim, spec_hash=claim.spec_hash)
+    approve = partial(approvals_decide.approve, claim=claim, spec_hash=claim.spec_hash)
     at_once(partial(approve, by=lena), partial(approve, by=root), partial(approve, by=other))
     with suppress(Conflict):  # an admin who came after the lead has decided already
         approve(by=lena)
@@ -126,7 +126,7 @@ def test_a_change_and_an_approval_at_once_have_one_winner(ask, lena, lars, monke
     race.hold_before(change_services, "change_of")
     changed, approved = race.run(
         partial(change, claim, lena, devices=2),
-        partial(services.approve, claim=claim, by=lars, spec_hash=claim.spec_hash),
+        partial(approvals_decide.approve, claim=claim, by=lars, spec_hash=claim.spec_hash),
     )
     assert race.waited
     assert isinstance(changed, Claim)
@@ -140,11 +140,11 @@ def test_a_change_and_an_approval_at_once_have_one_winner(ask, lena, lars, monke
 @pytest.mark.parametrize("locked", [True, False])
 def test_two_stand_ins_at_once_are_one(vision, lena, alice, mira, monkeypatch, locked):
     now = timezone.now()
-    give = partial(services.delegate, by=lena, team=vision, starts_at=now, ends_at=now + timedelta(days=1))
+    give = partial(delegate, by=lena, team=vision, starts_at=now, ends_at=now + timedelta(days=1))
     race = Race(monkeypatch)
     race.hold_before(Delegation.objects, "create")
     if not locked:
-        without_lock(monkeypatch, "claims.services.delegations.delegate")
+        without_lock(monkeypatch, "claims.approvals.services.delegate")
     first, second = race.run(partial(give, to=alice), partial(give, to=mira))
     assert race.waited is locked
     assert isinstance(first, Delegation)
@@ -154,12 +154,12 @@ def test_two_stand_ins_at_once_are_one(vision, lena, alice, mira, monkeypatch, l
 @pytest.mark.parametrize("locked", [True, False])
 def test_a_delegation_that_both_end_at_once_ends_once(vision, lena, mira, monkeypatch, locked):
     now = timezone.now()
-    row = services.delegate(by=lena, team=vision, to=mira, starts_at=now, ends_at=now + timedelta(days=1))
+    row = delegate(by=lena, team=vision, to=mira, starts_at=now, ends_at=now + timedelta(days=1))
     race = Race(monkeypatch)
     race.hold_before(Delegation, "save")
     if not locked:
-        without_lock(monkeypatch, "claims.services.delegations.end_delegation")
-    end = partial(services.end_delegation, delegation=row)
+        without_lock(monkeypatch, "claims.approvals.services.end_delegation")
+    end = partial(end_delegation, delegation=row)
     first, second = race.run(partial(end, by=lena), partial(end, by=mira))
     assert race.waited is locked
     row.refresh_from_db()

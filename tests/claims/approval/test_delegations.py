@@ -8,10 +8,10 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404
 from django.utils import timezone
 
-from claims import services
-from claims.approval.approvals import reason_not_to_decide
-from claims.approval.inbox import Inbox
-from claims.approval.undecided import asked_at
+from claims.approvals.authority import reason_not_to_decide
+from claims.approvals.decide import approve
+from claims.approvals.services import delegate, end_delegation
+from claims.inbox.inbox import Inbox, asked_at
 from claims.models import ApprovalRule, Delegation
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid
@@ -34,7 +34,7 @@ def mira(vision):
 def away(vision, lena, mira):
     """Lena is away from tomorrow on for a week; mira decides for her."""
     begin = timezone.now() + DAY
-    return services.delegate(by=lena, team=vision, to=mira, starts_at=begin, ends_at=begin + 7 * DAY)
+    return delegate(by=lena, team=vision, to=mira, starts_at=begin, ends_at=begin + 7 * DAY)
 
 
 def test_a_stand_in_decides_while_the_lead_is_away_and_not_before_or_after(ask, mira, away):
@@ -48,7 +48,7 @@ def test_a_stand_in_decides_while_the_lead_is_away_and_not_before_or_after(ask, 
 def test_the_history_says_for_whom_it_was_decided(ask, mira, away):
     claim = ask()
     with time_machine.travel(timezone.now() + 2 * DAY, tick=False):
-        services.approve(claim=claim, by=mira, spec_hash=claim.spec_hash, note="Fine.")
+        approve(claim=claim, by=mira, spec_hash=claim.spec_hash, note="Fine.")
     step = claim.history.last()
     assert (step.new, step.by, step.why) == (ClaimState.APPROVED, mira, "Fine. For lena.")
 
@@ -94,11 +94,11 @@ def test_the_lead_goes_on_deciding(ask, lena, away):
 
 def test_it_can_be_ended_by_both_and_by_nobody_else(ask, mira, lena, lars, eve, away):
     with pytest.raises(Forbidden):
-        services.end_delegation(by=lars, delegation=away)
+        end_delegation(by=lars, delegation=away)
     with pytest.raises(Http404):  # who it is between is no matter of an outsider
-        services.end_delegation(by=eve, delegation=away)
+        end_delegation(by=eve, delegation=away)
     for person in (mira, lena):
-        services.end_delegation(by=person, delegation=away)
+        end_delegation(by=person, delegation=away)
     claim = ask()
     with time_machine.travel(timezone.now() + 2 * DAY, tick=False):
         assert reason_not_to_decide(mira, claim)
@@ -109,7 +109,7 @@ def test_it_can_be_ended_by_both_and_by_nobody_else(ask, mira, lena, lars, eve, 
 )
 def test_only_leads_let_somebody_decide_for_them(request, vision, mira, person, error):
     with pytest.raises(error):
-        services.delegate(
+        delegate(
             by=request.getfixturevalue(person),
             team=vision,
             to=mira,
@@ -121,7 +121,7 @@ def test_only_leads_let_somebody_decide_for_them(request, vision, mira, person, 
 @pytest.mark.parametrize("person", ["bob", "eve", "lena", "root"])
 def test_only_another_member_can_stand_in(request, vision, lena, person):
     with pytest.raises(Invalid, match="member of vision"):
-        services.delegate(
+        delegate(
             by=lena,
             team=vision,
             to=request.getfixturevalue(person),
@@ -134,12 +134,12 @@ def test_only_another_member_can_stand_in(request, vision, lena, person):
 def test_a_time_that_is_none_is_refused(vision, lena, mira, begin, end):
     now = timezone.now()
     with pytest.raises(Invalid):
-        services.delegate(by=lena, team=vision, to=mira, starts_at=now + begin * DAY, ends_at=now + end * DAY)
+        delegate(by=lena, team=vision, to=mira, starts_at=now + begin * DAY, ends_at=now + end * DAY)
 
 
 def test_one_lead_has_one_stand_in_at_a_time(vision, lena, alice, mira, away):
     span = {"starts_at": away.starts_at, "ends_at": away.ends_at}
-    assert services.delegate(by=lena, team=vision, to=mira, **span) == away
+    assert delegate(by=lena, team=vision, to=mira, **span) == away
     with pytest.raises(Conflict, match="mira stands in for you"):
-        services.delegate(by=lena, team=vision, to=alice, **span)
+        delegate(by=lena, team=vision, to=alice, **span)
     assert Delegation.objects.count() == 1

@@ -5,10 +5,10 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from claims import services
-from claims.approval.escalation import escalate_overdue
-from claims.approval.inbox import Inbox
-from claims.approval.tasks import escalate
+from claims.approvals import decide
+from claims.approvals.notices import escalate_overdue
+from claims.approvals.tasks import escalate
+from claims.inbox.inbox import Inbox
 from claims.models import Approval, ApprovalRule, Claim
 from claims.states import ClaimState
 from teams.models import Notice
@@ -38,7 +38,7 @@ def test_it_waits_for_admins_when_leads_had_their_time(wish, root, lena):
     assert Inbox(lena).waiting(for_reader=True)
     notice = Notice.objects.get(user=root)
     assert notice.title == "sam2 of vision is undecided for 5 h"
-    assert services.approve(claim=wish, by=root, spec_hash=wish.spec_hash).state == ClaimState.APPROVED
+    assert decide.approve(claim=wish, by=root, spec_hash=wish.spec_hash).state == ClaimState.APPROVED
 
 
 def test_it_is_told_once_however_often_it_runs(wish, root):
@@ -65,14 +65,14 @@ def test_what_admins_decide_anyway_is_not_escalated(ask, rule, root):
 def test_what_waits_for_admins_since_a_lead_consented_is_not_escalated(wish, rule, lena, root):
     """The leads have decided: to say that they have not would be wrong."""
     ApprovalRule.objects.filter(pk=rule.pk).update(approval=Approval.BOTH)
-    services.approve(claim=wish, by=lena, spec_hash=wish.spec_hash)
+    decide.approve(claim=wish, by=lena, spec_hash=wish.spec_hash)
     assert escalate_overdue(wish.state_since + 5 * HOUR) == 0
     assert [notice.title for notice in Notice.objects.filter(user=root)] == ["sam2 waits for your decision"]
 
 
 def test_decided_requests_are_left_alone(ask, wish, lena):
     other = ask(name="other")
-    services.deny(claim=wish, by=lena, reason="no")
+    decide.deny(claim=wish, by=lena, reason="no")
     assert escalate_overdue(timezone.now() + timedelta(days=1)) == 1
     assert [one.name for one in Claim.objects.exclude(escalated_at=None)] == [other.name]
 
@@ -80,7 +80,7 @@ def test_decided_requests_are_left_alone(ask, wish, lena):
 def test_the_first_of_two_consents_may_come_from_an_admin_then(wish, rule, root):
     ApprovalRule.objects.filter(pk=rule.pk).update(approval=Approval.BOTH)
     escalate_overdue(wish.state_since + 5 * HOUR)
-    claim = services.approve(claim=wish, by=root, spec_hash=wish.spec_hash)
+    claim = decide.approve(claim=wish, by=root, spec_hash=wish.spec_hash)
     assert claim.state == ClaimState.REQUESTED
     assert claim.steps.get().by == root
 

@@ -10,8 +10,8 @@ from django.urls import reverse
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from claims import services
-from claims.approval.inbox import Inbox, Search
+from claims.approvals import decide
+from claims.inbox.inbox import Inbox, Search
 from claims.models import Claim
 from claims.states import ClaimState
 from tests.factories import make_claim, make_extension, make_profile, make_quota_request
@@ -69,7 +69,7 @@ def test_who_asks_for_more_time_does_not_decide_on_it(held, lena, lars):
 def test_decided_things_of_all_kinds_stand_newest_first(every_kind, lena, root):
     wish, extension, quota = every_kind
     quota.decide("approved", by=root)
-    services.deny(claim=wish, by=lena, reason="No.")
+    decide.deny(claim=wish, by=lena, reason="No.")
     extension.decide("denied", by=lena, note="No.")
     decided = Inbox(lena).tab("decided")
     assert len(decided) == 4

@@ -5,7 +5,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from claims import services
+from claims.approvals import decide
 from claims.states import ClaimState
 from tests.factories import make_claim
 
@@ -68,7 +68,7 @@ def test_denying_tells_the_reason(client, lena, alice, claim):
 
 @pytest.mark.parametrize("name", ["approve", "deny"])
 def test_the_second_approver_hears_who_was_first_and_when(client, lena, lars, claim, name):
-    services.approve(claim=claim, by=lars, spec_hash=claim.spec_hash)
+    decide.approve(claim=claim, by=lars, spec_hash=claim.spec_hash)
     client.force_login(lena)
     refused = client.post(url(name, claim), {"spec_hash": claim.spec_hash, "note": "Mine."})
     assert refused.status_code == 409
@@ -113,7 +113,7 @@ def test_bad_input_is_422(client, lena, claim):
 
 
 def test_decided_requests_stand_under_decided(client, lena, claim):
-    services.deny(claim=claim, by=lena, reason="No.")
+    decide.deny(claim=claim, by=lena, reason="No.")
     client.force_login(lena)
     assert "Nothing waits" in client.get(INBOX).text
     page = client.get(INBOX + "?tab=decided").text

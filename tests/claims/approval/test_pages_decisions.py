@@ -7,7 +7,8 @@ from django.urls import reverse
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from claims import services
+from claims.approvals.decide import approve, deny
+from claims.approvals.services import delegate
 from claims.models import Delegation, ReasonTemplate
 from claims.states import ClaimState
 from tests.factories import make_profile, make_quota, make_spec, make_user
@@ -74,7 +75,7 @@ def test_a_change_to_what_was_not_read_is_409(client, lena, lars, claim):
     client.force_login(lena)
     refused = client.post(url("change", claim), {"spec_hash": "0" * 64, "devices": "1"})
     assert refused.status_code == 409
-    services.approve(claim=claim, by=lars, spec_hash=claim.spec_hash)
+    approve(claim=claim, by=lars, spec_hash=claim.spec_hash)
     refused = client.post(url("change", claim), {"spec_hash": claim.spec_hash, "devices": "1"})
     assert refused.status_code == 409
     assert "lars was first" in refused.text
@@ -101,7 +102,7 @@ def test_several_are_previewed_with_their_sum(client, lena, ask, claim):
 
 def test_several_are_approved_each_by_itself(client, lena, lars, ask, claim):
     other, gone = ask(name="bev"), ask(name="gone")
-    services.deny(claim=gone, by=lars, reason="No.")
+    deny(claim=gone, by=lars, reason="No.")
     client.force_login(lena)
     sent = {
         "claim": [claim.pk, other.pk, gone.pk],
@@ -156,7 +157,7 @@ def test_a_reason_that_is_ready_to_use_is_enough(client, lena, vision, claim):
 
 
 def test_who_was_denied_can_ask_again(client, lena, alice, claim):
-    services.deny(claim=claim, by=lena, reason="No.")
+    deny(claim=claim, by=lena, reason="No.")
     client.force_login(alice)
     assert "Ask again" in client.get(url("approval", claim)).text
 
@@ -207,7 +208,7 @@ def test_a_time_away_that_cannot_be_is_422(client, lena, mira):
 
 def test_a_stand_in_of_others_is_404_to_end(client, lena, mira, eve, vision):
     now = timezone.now()
-    row = services.delegate(by=lena, team=vision, to=mira, starts_at=now, ends_at=now + DAY)
+    row = delegate(by=lena, team=vision, to=mira, starts_at=now, ends_at=now + DAY)
     client.force_login(eve)
     assert client.post(url("away_end", row)).status_code == 404
 

@@ -6,8 +6,8 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from rest_framework.test import APIClient
 
-from claims import services
-from claims.approval.reasons import reasons_for
+from claims.approvals import services
+from claims.approvals.services import reasons_for
 from claims.models import ReasonTemplate
 from core.errors import Forbidden, Invalid
 from tests.factories import make_team

@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from claims.approval.approvals import ruling_on
+from claims.approvals.authority import ruling_on
+from claims.lifecycle.services import extend
 from claims.models import Answer, Approval, ApprovalRule
-from claims.services.extend import extend
 from claims.states import ClaimState
 from tests.factories import make_profile, make_quota, make_spec
 

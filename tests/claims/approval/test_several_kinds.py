@@ -9,7 +9,7 @@ from django.urls import reverse
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from claims import services
+from claims.approvals import decide
 from claims.models import Answer, Approval, ApprovalRule, Quota
 from claims.states import ClaimState
 from tests.factories import make_claim, make_extension, make_quota_request
@@ -146,7 +146,7 @@ def test_every_kind_is_denied_with_one_reason(client, root, mixed, claim, longer
 
 
 def test_one_that_is_refused_does_not_stop_the_others(client, root, lena, mixed, claim, longer, more):
-    services.deny(claim=claim, by=lena, reason="No.")
+    decide.deny(claim=claim, by=lena, reason="No.")
     client.force_login(root)
     answer = client.post(BULK, sent(mixed, claim))
     assert answer.status_code == 409

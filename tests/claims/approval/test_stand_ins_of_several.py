@@ -5,11 +5,11 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from claims import services
-from claims.approval.approvals import Desk
-from claims.life.extensions import deciders_on
+from claims.approvals import decide
+from claims.approvals.authority import Desk
+from claims.lifecycle.extensions import deciders_on
+from claims.lifecycle.services import extend
 from claims.models import Delegation
-from claims.services.extend import extend
 from claims.states import ClaimState
 from core.errors import Forbidden
 from teams.models import Membership, Notice
@@ -36,10 +36,10 @@ def test_who_stands_in_for_two_leads_decides_for_one_on_what_the_other_asks(ask,
     stands_in(noor, lena, vision)
     claim = ask(by=lena, key="of lena")
     with pytest.raises(Forbidden, match="lena may not decide on this request"):
-        services.approve(claim=claim, by=noor, spec_hash=claim.spec_hash)
+        decide.approve(claim=claim, by=noor, spec_hash=claim.spec_hash)
     stands_in(noor, lars, vision)
     assert Desk(noor).in_place_of(claim) == lars
-    approved = services.approve(claim=claim, by=noor, spec_hash=claim.spec_hash)
+    approved = decide.approve(claim=claim, by=noor, spec_hash=claim.spec_hash)
     assert approved.history.last().why.endswith("For lars.")
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from claims import services
-from claims.approval.inbox import Inbox
+from claims.approvals import decide
+from claims.inbox.inbox import Inbox
 from claims.models import Approval, ApprovalRule, Claim
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden
@@ -20,7 +20,7 @@ def wish(ask, vision, train, root):
 
 
 def approve(wish, by, **fields):
-    return services.approve(claim=wish, by=by, **{"spec_hash": wish.spec_hash, **fields})
+    return decide.approve(claim=wish, by=by, **{"spec_hash": wish.spec_hash, **fields})
 
 
 def waits_for(*people):
@@ -117,5 +117,5 @@ def test_where_no_lead_can_decide_two_admins_do(ask, vision, train, root):
 
 def test_an_admin_may_say_no_after_the_consent(wish, lena, root):
     approve(wish, lena)
-    claim = services.deny(claim=wish, by=root, reason="The cluster moves that week.")
+    claim = decide.deny(claim=wish, by=root, reason="The cluster moves that week.")
     assert claim.state == ClaimState.DENIED

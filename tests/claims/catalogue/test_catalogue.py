@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
-from claims.catalogue.filter import Wanted
+from claims.catalogue.listing import Wanted
 from claims.catalogue.sharing import Sharing, sharing_of
 from claims.catalogue.waits import waits
 from claims.states import ClaimState
@@ -94,7 +94,7 @@ def test_the_csv_has_what_is_shown(client, shelf):
 
 
 def test_what_is_not_known_meets_no_condition(shelf, alice):
-    from claims.catalogue.entries import catalogue
+    from claims.catalogue.listing import catalogue
 
     entries = {entry.profile.slug: entry for entry in catalogue(alice)}
     assert entries["closed"].memory is None

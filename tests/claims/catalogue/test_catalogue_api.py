@@ -5,9 +5,9 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
-from claims.approval.undecided import asked_at
+from claims.approvals.decide import deny
+from claims.inbox.inbox import asked_at
 from claims.models import Approval, ApprovalRule, Quota
-from claims.services import deny
 from claims.states import ClaimState
 from tests.factories import make_claim, make_profile, make_quota, make_team
 

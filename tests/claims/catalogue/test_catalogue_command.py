@@ -5,8 +5,8 @@ import io
 import pytest
 from django.core.management import CommandError, call_command
 
+from claims.catalogue.presets import presets
 from claims.models import Profile
-from claims.presets import presets
 from tests.factories import make_profile, make_user
 
 pytestmark = pytest.mark.django_db

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from claims.catalogue.files import entry_of, exported, written
-from claims.catalogue.plan import digest_of
-from claims.catalogue.reading import entries_in
+from claims.catalogue.services import add_profiles, import_profiles, plan_import, retire_profile
+from claims.catalogue.yaml_export import digest_of, entry_of, exported, written
+from claims.catalogue.yaml_import import entries_in
 from claims.models import Profile, ProfileVersion
-from claims.services import add_profiles, import_profiles, plan_import, retire_profile
 from core.errors import Conflict, Forbidden, Invalid
 from tests.factories import make_profile, make_spec, make_team
 

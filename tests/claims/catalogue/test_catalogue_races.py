@@ -4,11 +4,11 @@ from functools import partial
 
 import pytest
 
-from claims import services
-from claims.catalogue.files import entry_of
-from claims.catalogue.plan import digest_of
+from claims.catalogue import services
+from claims.catalogue import services as catalogue
+from claims.catalogue import services as profiles
+from claims.catalogue.yaml_export import digest_of, entry_of
 from claims.models import Profile, ProfileVersion
-from claims.services import catalogue, profiles
 from core.errors import Conflict
 from tests.factories import make_spec, make_user
 from tests.threads import Race, without_lock
@@ -37,7 +37,7 @@ def test_who_saves_a_profile_over_another_admin_is_told(train, root, ada, monkey
     race = Race(monkeypatch)
     race.hold_before(profiles, "write_profile")
     if not locked:
-        without_lock(monkeypatch, "claims.services.profiles._locked")
+        without_lock(monkeypatch, "claims.catalogue.services._locked")
     first, second = race.run(partial(save, train, root, 2, base=1), partial(save, train, ada, 3, base=1))
     assert race.waited is locked
     assert isinstance(first, ProfileVersion)
@@ -53,7 +53,7 @@ def test_who_mends_a_profile_over_another_admin_is_told(train, root, ada, monkey
     race = Race(monkeypatch)
     race.hold_before(profiles, "_save_version")
     if not locked:
-        without_lock(monkeypatch, "claims.services.profiles._locked")
+        without_lock(monkeypatch, "claims.catalogue.services._locked")
     first, second = race.run(
         partial(mend, by=root, spec=make_spec(2)), partial(mend, by=ada, spec=make_spec(3))
     )
@@ -82,7 +82,7 @@ def test_an_import_writes_over_nothing_that_its_admin_has_not_seen(train, root, 
     race = Race(monkeypatch)
     race.hold_before(catalogue, "_write")
     if not locked:
-        without_lock(monkeypatch, "claims.services.catalogue._import")
+        without_lock(monkeypatch, "claims.catalogue.services._import")
     imported, saved = race.run(
         partial(services.import_profiles, by=root, entries=[entry], seen=seen),
         partial(save, train, ada, 3, base=1),

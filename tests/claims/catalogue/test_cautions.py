@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from claims.catalogue.cautions import cautions
+from claims.catalogue.sharing import cautions
 from tests.factories import make_spec
 
 

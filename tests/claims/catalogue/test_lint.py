@@ -6,7 +6,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from rest_framework.test import APIClient
 
-from claims import services
+from claims.catalogue import services
 from claims.catalogue.lint import catalogue_report
 from claims.models import Profile
 from core.errors import Conflict, Forbidden, Invalid

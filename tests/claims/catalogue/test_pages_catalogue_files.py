@@ -9,9 +9,9 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from claims.catalogue.files import exported, written
+from claims.catalogue.presets import presets
+from claims.catalogue.yaml_export import exported, written
 from claims.models import Profile
-from claims.presets import presets
 from tests.factories import make_profile
 
 pytestmark = pytest.mark.django_db

@@ -2,10 +2,10 @@
 
 import pytest
 
-from claims.catalogue.files import exported, written
-from claims.catalogue.reading import entries_in
-from claims.presets import FOLDER, presets
-from claims.services import add_profiles, import_profiles
+from claims.catalogue.presets import FOLDER, presets
+from claims.catalogue.services import add_profiles, import_profiles
+from claims.catalogue.yaml_export import exported, written
+from claims.catalogue.yaml_import import entries_in
 
 SLUGS = [entry.slug for entry in presets()]
 

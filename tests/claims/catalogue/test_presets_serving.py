@@ -2,8 +2,8 @@
 
 import pytest
 
-from claims.presets import presets
-from claims.presets.serving import matching
+from claims.catalogue.presets import presets
+from claims.catalogue.presets.serving import matching
 from dra.picture import Picture
 from tests.factories import make_spec
 from tests.scheduler.hardware import CASES, every_class

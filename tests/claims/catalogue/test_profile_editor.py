@@ -7,8 +7,9 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
+from claims.approvals.decide import approve
+from claims.catalogue.services import retire_profile, save_profile
 from claims.models import Approval, Draft, Profile
-from claims.services import approve, retire_profile, save_profile
 from claims.states import ClaimState
 from dra.manifests import to_yaml
 from tests.factories import make_claim, make_profile, make_spec, make_team, make_user

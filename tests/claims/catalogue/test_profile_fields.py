@@ -7,9 +7,8 @@ from django.http import QueryDict
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from claims.forms.outside import outside_fields
-from claims.forms.profile import FIELDS, YAML, ProfileForm, described, switched
-from claims.forms.selectors import Conditions, fresh, read, written
+from claims.catalogue.forms import FIELDS, YAML, ProfileForm, described, switched
+from claims.catalogue.selectors import Conditions, fresh, outside_fields, read, written
 from dra import validation
 from dra.cel import compile_selector
 from dra.manifests import to_yaml

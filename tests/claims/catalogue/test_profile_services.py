@@ -2,8 +2,9 @@ from datetime import timedelta
 
 import pytest
 
+from claims.catalogue.services import retire_profile, save_profile
 from claims.models import Profile, ProfileVersion
-from claims.services import retire_profile, save_profile, set_quota
+from claims.quotas.services import set_quota
 from core.errors import Conflict, Forbidden, Invalid
 from tests.factories import make_spec, make_team
 

@@ -5,8 +5,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
+from claims.catalogue.services import retire_profile
 from claims.models import Profile
-from claims.services import retire_profile
 from claims.states import ClaimState
 from tests.claims.request.test_pages_match import mirrored
 from tests.dra.clusters import gpu

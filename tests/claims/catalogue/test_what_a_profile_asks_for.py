@@ -3,8 +3,8 @@
 import pytest
 from django.urls import reverse
 
-from claims.presets import presets
-from claims.views.words import asks_in_words
+from claims.catalogue.presets import presets
+from claims.match_page import asks_in_words
 from dra.help.fallback import first_available
 from dra.help.together import together
 from tests.factories import make_profile, make_spec

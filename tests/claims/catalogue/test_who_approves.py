@@ -9,7 +9,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from claims.catalogue.entries import catalogue
+from claims.catalogue.listing import catalogue
 from claims.models import Approval, ApprovalRule
 from tests.factories import make_profile, make_team, make_user
 

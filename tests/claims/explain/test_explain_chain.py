@@ -3,9 +3,10 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from claims.explain import explain
+from claims.approvals.decide import approve, deny
+from claims.claim_page.explain import explain
+from claims.lifecycle.services import release
 from claims.models import Approval, ApprovalRule, Claim
-from claims.services import approve, deny, release
 from claims.states import ClaimState
 from inventory.models import Pod
 from tests.factories import make_claim, make_profile

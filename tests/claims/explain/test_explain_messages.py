@@ -5,10 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from claims.explain.events import OF_A_CONTAINER, OF_AN_EVENT
-from claims.explain.meaning import tell
-from claims.explain.scheduler import read
-from claims.explain.scheduling import OF_A_NODE, OF_A_POD
+from claims.claim_page.scheduler import OF_A_CONTAINER, OF_A_NODE, OF_A_POD, OF_AN_EVENT, read, tell
 
 RECORDED = Path(__file__).parents[2] / "scheduler" / "messages.jsonl"
 COMPOSITE = (

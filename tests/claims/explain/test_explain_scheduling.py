@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from claims.explain import explain
-from claims.explain.stages import Stage
+from claims.claim_page.explain import explain
+from claims.claim_page.pods import Stage
 from claims.models import Claim
 from claims.states import ClaimState
 from inventory import picture

@@ -2,9 +2,10 @@
 
 import pytest
 
-from claims.explain import explain
+from claims.claim_page.explain import explain
+from claims.lifecycle.services import transfer
 from claims.models import Claim
-from claims.services import request_claim, transfer
+from claims.requests.services import request_claim
 from claims.states import ClaimState
 from tests.factories import make_user
 

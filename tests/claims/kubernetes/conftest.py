@@ -5,9 +5,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from claims import tasks
+from claims.approvals.decide import approve
+from claims.delivery import tasks
 from claims.models import Claim, TeamNamespace
-from claims.services import approve
 from cluster.credentials import from_kubeconfig
 from cluster.kinds import NAMESPACE
 from cluster.kube import KubeGateway
@@ -41,7 +41,7 @@ def gateway(controlplane, admin, fra, vision, monkeypatch):
     def connected(cluster):
         yield portal
 
-    monkeypatch.setattr("claims.delivery.gateway_for", connected)
+    monkeypatch.setattr("claims.delivery.deliver.gateway_for", connected)
     yield portal
     portal.close()
     picture.forget()

@@ -2,11 +2,12 @@
 
 import pytest
 
-from claims import manifests
+from claims.catalogue.presets import presets
+from claims.catalogue.services import save_profile
 from claims.models import Approval
-from claims.presets import presets
-from claims.request.admin_access import LABEL, VALUE, place_problems
-from claims.services import request_claim, save_profile
+from claims.plans import plan
+from claims.plans.plan import LABEL, VALUE, place_problems
+from claims.requests.services import request_claim
 from claims.states import ClaimState
 from cluster.kinds import POD, RESOURCE_CLAIM
 from core.errors import Invalid
@@ -67,7 +68,7 @@ def test_with_the_label_it_sees_every_device_and_takes_none(
         sync_once(fra, admin)
         assert place_problems(PRESET.spec, fra, namespace) == []
         claim = request_claim(by=root, team=vision, cluster=fra, profile=monitoring, key="one")
-        pod = manifests.pod_of(claim)
+        pod = plan.pod_of(claim)
         pod["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "h100-a"}
         admin.create(POD, pod)
 

@@ -2,9 +2,11 @@
 
 import pytest
 
-from claims import manifests, tasks
+from claims.approvals.decide import approve
+from claims.delivery import tasks
+from claims.lifecycle.services import release
 from claims.models import Claim, TeamNamespace
-from claims.services import approve, release
+from claims.plans import plan
 from claims.states import ClaimState
 from cluster.kinds import POD, RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE, RESOURCE_QUOTA
 from inventory.sync.once import sync_once
@@ -21,7 +23,7 @@ def test_a_claim_is_held_by_a_pod_and_given_back(approved, gateway, admin, fra, 
     sync_once(fra, gateway)
     assert Claim.objects.get(pk=claim.pk).problem == ""  # the server's defaults make no other spec
 
-    pod = admin.create(POD, manifests.pod_of(claim))
+    pod = admin.create(POD, plan.pod_of(claim))
     claim = until(claim, ClaimState.ALLOCATED)
     rows = list(claim.allocations.all())
     assert len(rows) == 2
@@ -39,7 +41,7 @@ def test_a_claim_is_held_by_a_pod_and_given_back(approved, gateway, admin, fra, 
 def test_a_template_makes_a_claim_per_pod(approved, gateway, admin, fra, alice, until):
     claim = approved(delivery="template", parallel=2)
     for number in range(2):
-        pod = manifests.pod_of(claim)
+        pod = plan.pod_of(claim)
         pod["metadata"]["name"] = f"pod-{number}"
         admin.create(POD, pod)
     claim = until(claim, ClaimState.ALLOCATED)

@@ -4,11 +4,11 @@ import itertools
 
 import pytest
 
-from claims import manifests
-from claims.explain import explain
-from claims.explain.stages import Stage
+from claims.approvals.decide import approve
+from claims.claim_page.explain import explain
+from claims.claim_page.pods import Stage
 from claims.models import Claim
-from claims.services import approve
+from claims.plans import plan
 from claims.states import ClaimState
 from cluster.kinds import POD, RESOURCE_QUOTA
 from inventory.events import read_events
@@ -60,7 +60,7 @@ def selecting(expression):
 
 def test_a_pod_for_which_nothing_matches(delivered, explained, admin):
     claim = delivered(selecting('device.capacity["gpu.nvidia.com"].memory.isGreaterThan(quantity("2Ti"))'))
-    admin.create(POD, manifests.pod_of(claim))
+    admin.create(POD, plan.pod_of(claim))
     found = explained(claim, lambda found: found.pods[0].said)
     (view,) = found.pods
     assert view.stage == Stage.SCHEDULER
@@ -73,7 +73,7 @@ def test_a_pod_for_which_nothing_matches(delivered, explained, admin):
 
 def test_a_selector_that_fails_stops_the_pod(delivered, explained, admin):
     claim = delivered(selecting('device.attributes["gpu.nvidia.com"].nobodyHasThis == "x"'))
-    admin.create(POD, manifests.pod_of(claim))
+    admin.create(POD, plan.pod_of(claim))
     found = explained(claim, lambda found: found.pods[0].said)
     assert found.answer.actor == "admin"
     assert f"A selector of the claim {claim.namespace}/{claim.name} fails on" in found.answer.sentence
@@ -90,7 +90,7 @@ def test_a_quota_refuses_the_claim_of_a_pod(delivered, explained, admin):
         return found.get("status", {}).get("used")
 
     eventually(counted, what="the quota is counted")
-    admin.create(POD, manifests.pod_of(claim))
+    admin.create(POD, plan.pod_of(claim))
     found = explained(claim, lambda found: found.pods[0].events)
     assert found.pods[0].stage == Stage.NO_CLAIM
     assert found.pods[0].events[0].event.reason == "FailedResourceClaimCreation"
@@ -100,7 +100,7 @@ def test_a_quota_refuses_the_claim_of_a_pod(delivered, explained, admin):
 
 def test_a_pod_that_names_a_missing_claim_is_told_by_nobody_but_the_portal(delivered, explained, admin):
     claim = delivered(make_spec())
-    pod = manifests.pod_of(claim)
+    pod = plan.pod_of(claim)
     pod["spec"]["resourceClaims"].append({"name": "data", "resourceClaimName": "not-there"})
     admin.create(POD, pod)
     found = explained(claim, lambda found: True)
@@ -114,7 +114,7 @@ def test_a_pod_that_names_a_missing_template_is_told_from_its_event(
     delivered, explained, admin, gateway, fra
 ):
     claim = delivered(make_spec(), delivery="template", parallel=1)
-    pod = manifests.pod_of(claim)
+    pod = plan.pod_of(claim)
     pod["spec"]["resourceClaims"].append({"name": "more", "resourceClaimTemplateName": "no-such"})
     admin.create(POD, pod)
     found = explained(claim, lambda found: found.pods[0].events)

@@ -5,12 +5,13 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from claims import manifests, tasks
-from claims.life.tasks import expire
+from claims.approvals.decide import approve
+from claims.delivery import tasks
+from claims.lifecycle.services import extend
+from claims.lifecycle.tasks import expire
 from claims.models import Answer, Claim, ProfileVersion
-from claims.services import approve
-from claims.services.extend import extend
-from claims.services.resize import resize
+from claims.plans import plan
+from claims.requests.services import resize
 from claims.states import ClaimState
 from cluster.kinds import POD, RESOURCE_CLAIM
 from inventory.sync.once import sync_once
@@ -20,7 +21,7 @@ pytestmark = [pytest.mark.controlplane, pytest.mark.django_db(transaction=True)]
 
 
 def pod_for(claim, name):
-    pod = manifests.pod_of(claim)
+    pod = plan.pod_of(claim)
     pod["metadata"]["name"] = name
     return pod
 

@@ -4,11 +4,14 @@ from datetime import timedelta
 
 import pytest
 
-from claims import manifests, services, tasks
+from claims.delivery import tasks
+from claims.lifecycle.services import accept_object, label_again
 from claims.models import Claim
-from claims.observed import behind, sightings
-from claims.observed.sightings import look
+from claims.observation import drift, observe
+from claims.observation.observe import look
+from claims.plans import plan
 from claims.states import ClaimState
+from claims.unmanaged.services import adopt
 from cluster.kinds import POD, RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE
 from inventory.models import ResourceClaim
 from inventory.sync.once import sync_once
@@ -34,7 +37,7 @@ def seen(fra, gateway):
         sync_once(fra, gateway)
         tasks.sweep()
         found = Claim.objects.get(pk=claim.pk)
-        trouble = behind.trouble_of(found, look([found])[found.pk])
+        trouble = drift.trouble_of(found, look([found])[found.pk])
         return found, trouble and trouble.code
 
     return look_again
@@ -58,12 +61,12 @@ def delete(kubectl, kind, claim):
 def test_deleted_by_somebody_else_it_fails_and_its_owner_hears_of_it(
     approved, kubectl, seen, alice, root, monkeypatch
 ):
-    monkeypatch.setattr(sightings, "MADE_AGAIN_WITHIN", timedelta(0))
+    monkeypatch.setattr(observe, "MADE_AGAIN_WITHIN", timedelta(0))
     claim = approved()
     assert seen(claim)[1] is None
     delete(kubectl, "ResourceClaim", claim)
     found, code = seen(claim)
-    assert (found.state, code) == (ClaimState.FAILED, behind.DELETED)
+    assert (found.state, code) == (ClaimState.FAILED, drift.DELETED)
     assert found.problem.startswith(f"ResourceClaim {claim.name} was deleted in fra-1 by somebody other")
     told = Notice.objects.filter(title=f"{claim.name} was deleted by somebody else", important=True)
     assert {notice.user for notice in told} == {alice, root}
@@ -73,10 +76,10 @@ def test_made_again_as_it_was_it_can_be_accepted(approved, admin, kubectl, seen,
     claim = approved()
     seen(claim)
     delete(kubectl, "ResourceClaim", claim)
-    admin.create(RESOURCE_CLAIM, manifests.object_of(claim))
+    admin.create(RESOURCE_CLAIM, plan.object_of(claim))
     found, code = seen(claim)
-    assert (found.state, code) == (ClaimState.PROVISIONED, behind.REPLACED)
-    services.accept_object(claim=found, by=root)
+    assert (found.state, code) == (ClaimState.PROVISIONED, drift.REPLACED)
+    accept_object(claim=found, by=root)
     found, code = seen(claim)
     assert (found.problem, code) == ("", None)
     assert found.object_uid != claim.object_uid
@@ -86,9 +89,9 @@ def test_made_again_with_another_spec_is_an_alarm(approved, admin, kubectl, seen
     claim = approved()
     seen(claim)
     delete(kubectl, "ResourceClaim", claim)
-    admin.create(RESOURCE_CLAIM, manifests.object_of(claim) | {"spec": make_spec(2)})
+    admin.create(RESOURCE_CLAIM, plan.object_of(claim) | {"spec": make_spec(2)})
     found, code = seen(claim)
-    assert code == behind.REMADE
+    assert code == drift.REMADE
     assert "approved was" in found.problem
 
 
@@ -96,8 +99,8 @@ def test_a_lost_label_is_told_and_put_back(approved, kubectl, seen, alice):
     claim = approved()
     kubectl.patch("ResourceClaim", claim.name, {"metadata": {"labels": {LABEL: None}}}, claim.namespace)
     found, code = seen(claim)
-    assert (found.state, code) == (ClaimState.PROVISIONED, behind.UNLABELLED)
-    services.label_again(claim=found, by=alice)
+    assert (found.state, code) == (ClaimState.PROVISIONED, drift.UNLABELLED)
+    label_again(claim=found, by=alice)
     assert seen(claim)[1] is None
     now = kubectl.get("ResourceClaim", claim.name, claim.namespace)
     assert now["metadata"]["labels"][LABEL] == str(claim.pk)
@@ -119,10 +122,10 @@ def test_a_template_made_again_with_another_spec_is_an_alarm(approved, admin, ku
     admin.create(POD, pod("first", namespace, template=claim.name))
     eventually(lambda: seen(claim)[0].state == ClaimState.ALLOCATED, what="it is held")
     delete(kubectl, "ResourceClaimTemplate", claim)
-    wanted = manifests.object_of(claim)
+    wanted = plan.object_of(claim)
     admin.create(RESOURCE_CLAIM_TEMPLATE, wanted | {"spec": {**wanted["spec"], "spec": make_spec(2)}})
     found, code = seen(claim)
-    assert (found.state, code) == (ClaimState.ALLOCATED, behind.REMADE)
+    assert (found.state, code) == (ClaimState.ALLOCATED, drift.REMADE)
 
 
 def test_a_foreign_claim_with_a_running_pod_is_adopted_as_it_stands(
@@ -140,7 +143,7 @@ def test_a_foreign_claim_with_a_running_pod_is_adopted_as_it_stands(
 
     row = eventually(held, what="the pod holds it")
     duration = timedelta(hours=24)
-    claim = services.adopt(row=row, by=root, owner=alice, profile=train, duration=duration)
+    claim = adopt(row=row, by=root, owner=alice, profile=train, duration=duration)
     found, code = seen(claim)
     assert (found.state, found.problem, code) == (ClaimState.ALLOCATED, "", None)
     assert claim.allocations.filter(ended_at=None).count() == 2

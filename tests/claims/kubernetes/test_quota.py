@@ -5,14 +5,17 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from claims import delivery, manifests, services, tasks
+from claims.approvals import decide
+from claims.delivery import tasks as delivery_tasks
 from claims.models import Quota, QuotaRaise, WrittenQuota
-from claims.quota import tasks as quota_tasks
-from claims.quota import written as written_quotas
+from claims.plans import plan
+from claims.quotas import resource_quota
+from claims.quotas import tasks as quotas_tasks
 from claims.states import ClaimState
 from cluster.errors import Refused
 from cluster.kinds import POD, RESOURCE_CLAIM, RESOURCE_QUOTA
 from core.errors import QuotaExceeded
+from inventory import gateways
 from inventory.models import Cluster
 from inventory.sync.once import sync_once
 from tests.controlplane.client import eventually
@@ -26,18 +29,18 @@ DEVICES = f"{GPU_CLASS}.deviceclass.resource.k8s.io/devices"
 def kept(gateway, fra, namespace, monkeypatch):
     """`fra` keeps quotas; call it to bring them in line, and to wait until Kubernetes counts by them."""
     Cluster.objects.filter(pk=fra.pk).update(write_quotas=True)
-    monkeypatch.setattr("claims.quota.writing.gateway_for", delivery.gateway_for)
+    monkeypatch.setattr("claims.quotas.resource_quota_sync.gateway_for", gateways.gateway_for)
     sync_once(fra, gateway)
 
     def keep():
-        quota_tasks.tend()
+        quotas_tasks.tend()
         row = WrittenQuota.objects.select_related("place__team", "place__cluster").get()
         assert row.problem == ""
 
         def counted():
             found = gateway.get(RESOURCE_QUOTA, "dragoman", namespace=namespace)
             status = found.get("status") or {}
-            return status.get("used") is not None and not written_quotas.is_behind(row.place, gateway)
+            return status.get("used") is not None and not resource_quota.is_behind(row.place, gateway)
 
         eventually(counted, what="Kubernetes counts by the quota")
         return row
@@ -78,7 +81,7 @@ def test_what_a_request_reserves_cannot_be_taken_by_hand(ask, kept, admin, names
     with pytest.raises(Refused, match="exceeded quota: dragoman"):
         by_hand(admin, namespace, "too-much", 2)
     by_hand(admin, namespace, "just-fits", 1)
-    services.approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
+    decide.approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
     until(claim, ClaimState.PROVISIONED)
 
 
@@ -100,7 +103,7 @@ def test_what_is_made_by_hand_counts_in_the_portal(kept, admin, gateway, namespa
 def test_a_limit_that_somebody_changed_or_deleted_is_put_right(kept, admin, gateway, namespace, root, quota):
     kept()
     hard = gateway.get(RESOURCE_QUOTA, "dragoman", namespace=namespace)["spec"]["hard"]
-    names = {"name": "dragoman", "namespace": namespace, "labels": dict([written_quotas.MARK])}
+    names = {"name": "dragoman", "namespace": namespace, "labels": dict([resource_quota.MARK])}
     wild = {"metadata": names, "spec": {"hard": hard | {DEVICES: "99"}}}
     admin.apply(RESOURCE_QUOTA, wild, force=True)
     row = kept()
@@ -115,7 +118,7 @@ def test_a_raise_ends_and_what_is_held_stays(kept, approved, admin, gateway, nam
     given = QuotaRaise.objects.create(quota=quota, devices=2, ends_at=timezone.now() + timedelta(hours=1))
     kept()
     claim = approved(devices=4)
-    pod = admin.create(POD, manifests.pod_of(claim))
+    pod = admin.create(POD, plan.pod_of(claim))
     until(claim, ClaimState.ALLOCATED)
     start = timezone.now() - timedelta(hours=1)
     QuotaRaise.objects.filter(pk=given.pk).update(starts_at=start, ends_at=timezone.now())
@@ -133,10 +136,10 @@ def test_a_limit_raised_a_moment_ago_does_not_send_a_claim_back(kept, ask, lena,
     kept()
     Quota.objects.update(devices=6)
     claim = ask(devices=6)
-    services.approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
+    decide.approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
 
     def delivered():
-        tasks.sweep()
+        delivery_tasks.sweep()
         claim.refresh_from_db()
         assert claim.state in (ClaimState.APPROVED, ClaimState.PROVISIONED)
         return claim.state == ClaimState.PROVISIONED
@@ -150,6 +153,6 @@ def test_switched_off_the_object_is_gone_and_the_claims_stay(
     kept()
     claim = until(approved(devices=2), ClaimState.PROVISIONED)
     Cluster.objects.filter(pk=fra.pk).update(write_quotas=False)
-    quota_tasks.tend()
+    quotas_tasks.tend()
     assert gateway.get(RESOURCE_QUOTA, "dragoman", namespace=namespace) is None
     assert gateway.get(RESOURCE_CLAIM, claim.name, namespace=namespace) is not None

@@ -11,10 +11,12 @@ from functools import partial
 
 import pytest
 
-from claims import services, tasks
+from claims.approvals.decide import approve
+from claims.delivery import tasks as delivery_tasks
+from claims.lifecycle.services import release
 from claims.models import Claim, Quota, TeamNamespace, WrittenQuota
-from claims.quota import tasks as quota_tasks
-from claims.quota import written as written_quotas
+from claims.quotas import resource_quota
+from claims.quotas import tasks as quotas_tasks
 from claims.states import ClaimState
 from cluster.errors import Refused
 from cluster.kinds import NAMESPACE, RESOURCE_CLAIM, RESOURCE_QUOTA
@@ -70,19 +72,19 @@ def follow(gateway, namespace, fra, osl, monkeypatch):
     def connected(cluster):
         yield gateways[cluster.name]
 
-    for module in ("claims.quota.writing", "claims.delivery"):
+    for module in ("claims.quotas.resource_quota_sync", "claims.delivery.deliver"):
         monkeypatch.setattr(f"{module}.gateway_for", connected)
 
     def counted(row):
         found = gateway.get(RESOURCE_QUOTA, "dragoman", namespace=row.place.namespace)
         used = (found.get("status") or {}).get("used")
-        return used is not None and not written_quotas.is_behind(row.place, gateway)
+        return used is not None and not resource_quota.is_behind(row.place, gateway)
 
     def look():
         for cluster in (fra, osl):
             sync_once(cluster, gateways[cluster.name])
-        tasks.sweep()
-        quota_tasks.tend()
+        delivery_tasks.sweep()
+        quotas_tasks.tend()
         for row in WrittenQuota.objects.select_related("place__team", "place__cluster"):
             assert row.problem == ""
             eventually(partial(counted, row), what=f"{row} counted by")
@@ -111,7 +113,7 @@ def reach(follow):
 def provisioned(ask, lena, reach):
     def make(**wish):
         claim = ask(**wish)
-        services.approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
+        approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
         return reach(claim, ClaimState.PROVISIONED)
 
     return make
@@ -130,7 +132,7 @@ def test_what_is_held_in_one_cluster_cannot_be_made_in_the_other(
     follow()
     with pytest.raises(Refused, match="exceeded quota: dragoman"):
         by_hand(admin, namespace, "one-more", 1)
-    services.release(claim=claim, by=alice)
+    release(claim=claim, by=alice)
     reach(claim, ClaimState.RELEASED)
     follow()
     with pytest.raises(Refused, match="exceeded quota: dragoman"):
@@ -150,7 +152,7 @@ def test_what_the_portal_admits_is_delivered_wherever_the_limit_moves(
         follow()
         with pytest.raises(Refused, match="exceeded quota: dragoman"):
             by_hand(admin, others[cluster.name], f"past-{number}", 1)
-        services.release(claim=claim, by=alice)
+        release(claim=claim, by=alice)
         reach(claim, ClaimState.RELEASED)
 
 

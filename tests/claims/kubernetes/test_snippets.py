@@ -8,7 +8,7 @@ import httpx
 import pytest
 import yaml
 
-from claims.snippets.kinds import KINDS
+from claims.claim_page.snippets import KINDS
 from cluster.credentials import from_kubeconfig
 from cluster.kinds import OPTIONAL
 from cluster.kube import KubeGateway

@@ -2,10 +2,10 @@
 
 import pytest
 
-from claims import manifests
 from claims.models import Quota
-from claims.quota import quotas
-from claims.request.alternatives import standing_of
+from claims.plans import plan
+from claims.plans.changes import standing_of
+from claims.quotas import usage
 from claims.states import ClaimState
 from cluster.kinds import POD, RESOURCE_SLICE
 from tests.controlplane import machines
@@ -33,7 +33,7 @@ def cut(admin):
 
 
 def used():
-    return {row.label: (row.held, row.reserved) for row in quotas.standing_of(Quota.objects.all())}
+    return {row.label: (row.held, row.reserved) for row in usage.standing_of(Quota.objects.all())}
 
 
 def test_a_gpu_and_a_partition_are_given_together_and_both_quotas_are_charged(
@@ -44,7 +44,7 @@ def test_a_gpu_and_a_partition_are_given_together_and_both_quotas_are_charged(
     make_quota(vision, 3, profile=part)
     claim = approved(devices=2, together=[(part, 1)])
     assert claim.state == ClaimState.PROVISIONED
-    admin.create(POD, manifests.pod_of(claim))
+    admin.create(POD, plan.pod_of(claim))
     claim = until(claim, ClaimState.ALLOCATED)
     rows = list(claim.allocations.all())
     assert sorted(row.request for row in rows) == ["slice-10", "train-80", "train-80"]

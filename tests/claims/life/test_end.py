@@ -2,7 +2,7 @@ import pytest
 from django.core.exceptions import PermissionDenied
 from django.http import Http404
 
-from claims.services import release, withdraw
+from claims.lifecycle.services import release, withdraw
 from claims.states import FINAL, ClaimState
 from core.errors import Forbidden, IllegalTransition
 from tests.factories import make_claim, make_user

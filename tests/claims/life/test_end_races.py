@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from claims import reconcile, services
+from claims.delivery import reconcile
+from claims.lifecycle import services
+from claims.lifecycle import services as end
 from claims.models import Claim
-from claims.services import end
 from claims.states import ClaimState
 from core.errors import Conflict
 from tests.factories import make_claim
@@ -23,12 +24,12 @@ def test_a_release_holds_whether_the_devices_come_at_this_moment_or_not(
     vision, fra, train, alice, monkeypatch, locked
 ):
     """A program that gives its claim back at its end must not be told to look again."""
-    monkeypatch.setattr("claims.tasks.remove.delay", lambda _id: None)
+    monkeypatch.setattr("claims.delivery.tasks.remove.delay", lambda _id: None)
     claim = make_claim(vision, by=alice, cluster=fra, profile=train, state=ClaimState.PROVISIONED)
     race = Race(monkeypatch)
     race.hold_after(end, "reason_not_to_end")
     if not locked:
-        without_lock(monkeypatch, "claims.services.end._own")
+        without_lock(monkeypatch, "claims.lifecycle.services._own")
 
     def allocate():
         return Claim.objects.get(pk=claim.pk).advance(ClaimState.ALLOCATED, why="The scheduler did it.")
@@ -48,7 +49,7 @@ def test_whoever_waited_while_a_claim_was_handed_over_finds_it(
     vision, fra, train, alice, lena, lars, monkeypatch, act
 ):
     """A query that waits for the row has joined the old owner by then, and must not lose the claim for it."""
-    monkeypatch.setattr("claims.tasks.remove.delay", lambda _id: None)
+    monkeypatch.setattr("claims.delivery.tasks.remove.delay", lambda _id: None)
     end_at = timezone.now() + timedelta(days=1)
     claim = make_claim(
         vision, by=alice, cluster=fra, profile=train, state=ClaimState.PROVISIONED, expires_at=end_at

@@ -3,10 +3,10 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from claims import tasks
-from claims.life.tasks import expire
+from claims.approvals.decide import approve
+from claims.delivery import tasks
+from claims.lifecycle.tasks import expire
 from claims.models import Claim
-from claims.services import approve
 from claims.states import ClaimState
 from cluster.kinds import RESOURCE_CLAIM
 from teams.models import Notice

@@ -9,10 +9,9 @@ from django.db import IntegrityError, transaction
 from django.http import Http404
 from django.utils import timezone
 
-from claims.life.extensions import Terms, waiting_on
+from claims.lifecycle.extensions import Terms, waiting_on
+from claims.lifecycle.services import approve_extension, deny_extension, extend, shorten, withdraw_extension
 from claims.models import Answer, ApprovalRule, Claim, Extension
-from claims.services.extend import approve_extension, deny_extension, extend, withdraw_extension
-from claims.services.shorten import shorten
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid
 from teams.models import Notice

@@ -6,11 +6,12 @@ from functools import partial
 import pytest
 from django.utils import timezone
 
-from claims import services
-from claims.life import expiry, succession
+from claims.approvals import decide
+from claims.lifecycle import expiry
+from claims.lifecycle.services import approve_extension, deny_extension, extend
 from claims.models import Answer, Ask, Claim, Extension, ProfileVersion, Quota
-from claims.quota import quotas
-from claims.services.extend import approve_extension, deny_extension, extend
+from claims.quotas import usage
+from claims.requests import replacement
 from claims.states import ClaimState
 from core.errors import Conflict
 from tests.factories import make_profile, make_quota, make_spec
@@ -22,8 +23,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture(autouse=True)
 def _quiet(monkeypatch):
     """Nothing is delivered: the race is between people."""
-    monkeypatch.setattr("claims.tasks.deliver.delay", lambda _id: None)
-    monkeypatch.setattr("claims.tasks.remove.delay", lambda _id: None)
+    monkeypatch.setattr("claims.delivery.tasks.deliver.delay", lambda _id: None)
+    monkeypatch.setattr("claims.delivery.tasks.remove.delay", lambda _id: None)
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def held(ask, lena):
 
     def make(devices, name):
         claim = ask(devices=devices, name=name)
-        services.approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
+        decide.approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
         claim.refresh_from_db()
         return claim
 
@@ -40,7 +41,7 @@ def held(ask, lena):
 
 
 def used():
-    (standing,) = quotas.standing_of(Quota.objects.all())
+    (standing,) = usage.standing_of(Quota.objects.all())
     return standing.used
 
 
@@ -51,7 +52,7 @@ def test_of_two_replacements_at_once_one_is_made(ask, held, vision, monkeypatch,
     small = make_profile("slice-10", spec=make_spec(device_class="mig.nvidia.com"))
     old = held(4, "old")
     race = Race(monkeypatch)
-    race.hold_after(succession, "reason_not_to_replace")
+    race.hold_after(replacement, "reason_not_to_replace")
     if not locked:
         without_lock(monkeypatch, "claims.access.locked")
     first, second = race.run(
@@ -69,7 +70,7 @@ def test_what_is_carried_is_given_up_however_late_the_old_claim_was_read(ask, he
     """The old claim ends between being read and being replaced: nothing of it may be carried on."""
     old = held(4, "old")
     race = Race(monkeypatch)
-    race.hold_after(succession, "reason_not_to_replace")
+    race.hold_after(replacement, "reason_not_to_replace")
     if not locked:
         without_lock(monkeypatch, "claims.access.locked")
     made, _nothing = race.run(
@@ -168,7 +169,7 @@ def test_a_claim_is_not_ended_that_is_extended_at_this_moment(held, alice, monke
     race = Race(monkeypatch)
     race.hold_before(expiry, "_release")
     if not locked:
-        without_lock(monkeypatch, "claims.life.expiry._end")
+        without_lock(monkeypatch, "claims.lifecycle.expiry._end")
     until = now + timedelta(hours=2)
     ended, extended = race.run(
         partial(expiry.end_overdue, now), partial(extend, claim=claim, by=alice, until=until, key="k")

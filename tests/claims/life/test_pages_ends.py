@@ -8,8 +8,8 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
+from claims.lifecycle.services import extend
 from claims.models import Answer, Claim, Extension
-from claims.services.extend import extend
 from claims.states import ClaimState
 from tests.factories import make_claim, make_profile, make_team, make_user
 

@@ -7,7 +7,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from claims.life import many
+from claims.claim_list import bulk
 from claims.models import Claim, Extension
 from claims.states import ClaimState
 from tests.claims.mirror import Mirror, result
@@ -116,7 +116,7 @@ def test_all_that_match_are_those_of_the_lists_own_address(client, alice, held, 
 
 
 def test_more_than_can_be_done_at_once_is_said_with_the_number(client, alice, held, waiting, monkeypatch):
-    monkeypatch.setattr(many, "MOST", 1)
+    monkeypatch.setattr(bulk, "MOST", 1)
     refused = ask(client, alice, "release", held, waiting)
     assert refused.status_code == 422
     assert "2 claims are chosen; at most 1 can be changed at once." in refused.text

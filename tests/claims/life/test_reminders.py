@@ -5,12 +5,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import time_machine
 
-from claims.life import expiry
-from claims.life.reminders import remind
-from claims.life.tasks import expire
+from claims.lifecycle import expiry
+from claims.lifecycle.expiry import remind
+from claims.lifecycle.services import approve_extension, extend, transfer
+from claims.lifecycle.tasks import expire
 from claims.models import Answer, Claim, Extension
-from claims.services.extend import approve_extension, extend
-from claims.services.transfer import transfer
 from claims.states import ClaimState
 from core.errors import Conflict
 from inventory.models import Pod

@@ -3,9 +3,9 @@
 import pytest
 from django.urls import reverse
 
-from claims.life.room import room_of
+from claims.lifecycle.sharing import room_of
 from claims.models import Claim
-from claims.observed.sightings import look
+from claims.observation.observe import look
 from claims.states import ClaimState
 from inventory.models import ResourceClaim
 from tests.claims.mirror import Mirror, result

@@ -7,8 +7,11 @@ from functools import partial
 import pytest
 from django.db.models import F, Sum
 
-from claims import services, tasks
+from claims.approvals.decide import approve, deny
+from claims.delivery import tasks
+from claims.lifecycle.services import release, withdraw
 from claims.models import Approval, Claim, Delivery, Transition
+from claims.requests.services import request_claim
 from claims.states import FINAL, HOLDING, NEXT, ClaimState
 from cluster.kinds import NAMESPACE
 from core.errors import PortalError
@@ -61,7 +64,7 @@ def _act(dice, person, teams, profiles, cluster, key) -> bool:
     """Do one thing; return whether it was a request that was granted."""
     if dice.random() < 0.4:
         template = dice.random() < 0.3
-        services.request_claim(
+        request_claim(
             by=person,
             team=dice.choice(teams),
             cluster=cluster,
@@ -77,11 +80,11 @@ def _act(dice, person, teams, profiles, cluster, key) -> bool:
         return False
     act = dice.choice(("approve", "deny", "withdraw", "release", "release", "deliver", "remove"))
     if act == "approve":
-        services.approve(claim=claim, by=person, spec_hash=claim.spec_hash)
+        approve(claim=claim, by=person, spec_hash=claim.spec_hash)
     elif act == "deny":
-        services.deny(claim=claim, by=person, reason="no")
+        deny(claim=claim, by=person, reason="no")
     elif act in ("withdraw", "release"):
-        {"release": services.release, "withdraw": services.withdraw}[act](claim=claim, by=person)
+        {"release": release, "withdraw": withdraw}[act](claim=claim, by=person)
     else:
         getattr(tasks, act)(str(claim.pk))
     return False

@@ -2,12 +2,12 @@
 
 import pytest
 
-from claims import reconcile, tasks
+from claims.approvals.decide import approve, deny
+from claims.delivery import reconcile, tasks
+from claims.delivery.reconcile import release_predecessors
+from claims.lifecycle.services import approve_extension, extend, release, withdraw
 from claims.models import Claim
-from claims.quota import quotas
-from claims.reconcile import release_predecessors
-from claims.services import approve, deny, release, withdraw
-from claims.services.extend import approve_extension, extend
+from claims.quotas import usage
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid, QuotaExceeded
 from inventory.models import ResourceClaim
@@ -29,7 +29,7 @@ def old(ask, lena):
 
 
 def used(*rows):
-    return [standing.used for standing in quotas.standing_of(rows)]
+    return [standing.used for standing in usage.standing_of(rows)]
 
 
 def test_only_what_is_more_counts_until_the_old_one_is_over(ask, old, quota, vision, train):

@@ -2,10 +2,10 @@
 
 import pytest
 
-from claims import services
+from claims.approvals import decide
 from claims.models import Claim
-from claims.quota import quotas
-from claims.request.changes import Wanted
+from claims.plans.changes import Wanted
+from claims.quotas import usage
 from claims.states import ClaimState
 from core.errors import Invalid
 from tests.factories import make_profile, make_spec
@@ -14,12 +14,12 @@ pytestmark = pytest.mark.django_db
 
 
 def used(quota):
-    (standing,) = quotas.standing_of([quota])
+    (standing,) = usage.standing_of([quota])
     return standing.used
 
 
 def change(claim, by, **wanted):
-    return services.approve_with_changes(
+    return decide.approve_with_changes(
         claim=claim, by=by, spec_hash=claim.spec_hash, wanted=Wanted(**wanted), note=""
     )
 
@@ -28,7 +28,7 @@ def change(claim, by, **wanted):
 def running(ask, lena):
     """Four of the eight devices of vision, approved."""
     claim = ask(devices=4, name="old")
-    return services.approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
+    return decide.approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
 
 
 def test_a_successor_of_another_profile_keeps_its_size_while_the_old_one_counts(ask, running, lena, quota):

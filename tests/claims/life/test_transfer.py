@@ -7,8 +7,8 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import F
 from django.http import Http404
 
-from claims.services import request_claim
-from claims.services.transfer import transfer
+from claims.lifecycle.services import transfer
+from claims.requests.services import request_claim
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid
 from teams.models import Notice

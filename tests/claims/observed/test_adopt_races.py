@@ -6,10 +6,11 @@ from functools import partial
 import pytest
 from django.utils import timezone
 
-from claims import services
+from claims.lifecycle.services import accept_object, release
 from claims.models import Claim
-from claims.quota import quotas
+from claims.quotas import usage
 from claims.states import ClaimState
+from claims.unmanaged.services import adopt
 from core.errors import QuotaExceeded
 from inventory.models import ResourceClaim
 from tests.claims.mirror import Mirror, result
@@ -21,9 +22,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def row(fra, gateway, quota, train, monkeypatch):
-    monkeypatch.setattr("claims.tasks.deliver.delay", lambda _id: None)
-    monkeypatch.setattr("claims.tasks.label.delay", lambda _id: None)
-    monkeypatch.setattr("claims.tasks.reconcile_cluster.delay", lambda _cluster, _names: None)
+    monkeypatch.setattr("claims.delivery.tasks.deliver.delay", lambda _id: None)
+    monkeypatch.setattr("claims.delivery.tasks.label.delay", lambda _id: None)
+    monkeypatch.setattr("claims.delivery.tasks.reconcile_cluster.delay", lambda _cluster, _names: None)
     raw = {"metadata": {"name": "by-hand"}, "spec": make_spec(2)}
     return ResourceClaim.objects.create(
         cluster=fra, uid="u-1", name="by-hand", namespace="vision", raw=raw, origin="foreign"
@@ -32,7 +33,7 @@ def row(fra, gateway, quota, train, monkeypatch):
 
 def adopting(row, by, owner, profile):
     duration = timedelta(hours=24)
-    return partial(services.adopt, row=row, by=by, owner=owner, profile=profile, duration=duration)
+    return partial(adopt, row=row, by=by, owner=owner, profile=profile, duration=duration)
 
 
 @pytest.mark.parametrize("locked", [True, False])
@@ -41,9 +42,9 @@ def test_a_request_and_an_adoption_cannot_share_the_last_devices(
 ):
     make_quota(vision, 2, profile=train)
     race = Race(monkeypatch)
-    race.hold_after(quotas, "standing_of")
+    race.hold_after(usage, "standing_of")
     if not locked:
-        without_lock(monkeypatch, "claims.services.adopt._adopt")
+        without_lock(monkeypatch, "claims.unmanaged.services._adopt")
     adopted, asked = race.run(adopting(row, root, alice, train), partial(ask, devices=2))
     assert race.waited is locked
     assert isinstance(adopted, Claim)
@@ -66,8 +67,8 @@ def test_who_accepts_an_object_does_not_write_of_a_state_that_is_over(
     fra, vision, train, alice, root, gateway, monkeypatch, locked
 ):
     """Its owner gives the claim back at the moment at which an admin accepts its new object."""
-    monkeypatch.setattr("claims.tasks.remove.delay", lambda _id: None)
-    monkeypatch.setattr("claims.tasks.reconcile_cluster.delay", lambda _cluster, _names: None)
+    monkeypatch.setattr("claims.delivery.tasks.remove.delay", lambda _id: None)
+    monkeypatch.setattr("claims.delivery.tasks.reconcile_cluster.delay", lambda _cluster, _names: None)
     claim = make_claim(
         vision, by=alice, cluster=fra, profile=train, state=ClaimState.PROVISIONED, name="sam", object_uid="u"
     )
@@ -80,8 +81,8 @@ def test_who_accepts_an_object_does_not_write_of_a_state_that_is_over(
     if not locked:
         without_lock(monkeypatch, "claims.access.locked")
     accepted, released = race.run(
-        partial(services.accept_object, claim=claim, by=root),
-        partial(services.release, claim=claim, by=alice),
+        partial(accept_object, claim=claim, by=root),
+        partial(release, claim=claim, by=alice),
     )
     assert race.waited is locked
     assert isinstance(accepted, Claim)

@@ -7,10 +7,11 @@ import pytest
 from django.urls import reverse
 from django.utils import timezone
 
-from claims import services, tasks
+from claims.delivery import tasks
+from claims.lifecycle import services
 from claims.models import Claim
-from claims.observed import behind
-from claims.observed.sightings import look
+from claims.observation import drift
+from claims.observation.observe import look
 from claims.states import ClaimState
 from cluster.kinds import RESOURCE_CLAIM
 from core.errors import Conflict, Forbidden
@@ -58,7 +59,7 @@ def fresh(claim) -> Claim:
 
 def code_of(claim):
     claim = fresh(claim)
-    trouble = behind.trouble_of(claim, look([claim])[claim.pk])
+    trouble = drift.trouble_of(claim, look([claim])[claim.pk])
     return trouble and trouble.code
 
 

@@ -5,7 +5,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from claims.observed.holders import holders_of
+from claims.delivery.reconcile import holders_of
 from inventory.masking import Holder, holders_for
 from inventory.models import Device, ResourceClaim, ResourceSlice
 from tests.factories import make_claim, make_cluster, make_team

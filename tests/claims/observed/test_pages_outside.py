@@ -8,10 +8,12 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
-from claims import services, tasks
+from claims.delivery import tasks
+from claims.lifecycle.services import release
 from claims.models import Claim
-from claims.quota.quotas import standing_of
+from claims.quotas.usage import standing_of
 from claims.states import ClaimState
+from claims.unmanaged import services as unmanaged_services
 from cluster.kinds import RESOURCE_CLAIM
 from core.errors import Conflict, Forbidden, Invalid, QuotaExceeded
 from inventory.models import Pod, ResourceClaim, ResourceClaimTemplate
@@ -134,7 +136,7 @@ def row(fra, gateway, quota, train):
 
 def adopt(row, root, alice, train, **more):
     wish = {"row": row, "by": root, "owner": alice, "profile": train, "duration": timedelta(hours=24)}
-    return services.adopt(**wish | more)
+    return unmanaged_services.adopt(**wish | more)
 
 
 def test_adopted_it_is_a_claim_like_any_other(row, root, alice, train, gateway):
@@ -160,7 +162,7 @@ def test_adopting_twice_is_adopting_once(row, root, alice, train):
 
 
 def test_a_lost_message_is_made_good_by_the_sweep(row, root, alice, train, gateway, monkeypatch):
-    monkeypatch.setattr("claims.tasks.label.delay", lambda _id: None)
+    monkeypatch.setattr("claims.delivery.tasks.label.delay", lambda _id: None)
     claim = adopt(row, root, alice, train)
     tasks.sweep()
     written = gateway.get(RESOURCE_CLAIM, "by-hand", namespace="vision")
@@ -227,7 +229,7 @@ def test_only_admins_adopt(client, row, alice, bob, eve):
 
 def test_released_it_is_deleted_as_any_claim(row, root, alice, train, gateway):
     claim = adopt(row, root, alice, train)
-    services.release(claim=claim, by=alice)
+    release(claim=claim, by=alice)
     tasks.remove(str(claim.pk))
     assert gateway.get(RESOURCE_CLAIM, "by-hand", namespace="vision") is None
 

@@ -5,7 +5,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from claims import reconcile, tasks
+from claims.delivery import reconcile, tasks
 from claims.models import Allocation, Claim
 from claims.states import ClaimState
 from inventory.models import Device, Freshness, ResourceClaim, ResourceSlice
@@ -92,7 +92,7 @@ def test_given_back_and_taken_again_while_nobody_looked_is_two_allocations(mirro
 
 def test_a_message_of_one_claim_settles_no_other(mirror, claim, template, monkeypatch):
     """Else every message would cost as much as a look at all claims."""
-    asked = []
+    asked: list[object] = []
     monkeypatch.setattr(reconcile, "settle", asked.append)
     reconcile.reconcile([claim.pk])
     reconcile.reconcile([template.pk])

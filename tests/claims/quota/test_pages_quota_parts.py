@@ -6,7 +6,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from claims.models import Claim, Quota
-from claims.quota.parts import parts_of
+from claims.quotas.usage import parts_of
 from claims.states import ClaimState
 from inventory.models import Pod, ResourceClaim
 from tests.claims.quota.test_quota_figures import foreign, plugin_pod

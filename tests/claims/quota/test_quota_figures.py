@@ -10,8 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
 from claims.models import Alternative, Claim, ClaimCharge, Quota, QuotaRaise, TeamNamespace
-from claims.quota.parts import parts_of
-from claims.quota.quotas import standing, standing_of
+from claims.quotas.usage import parts_of, standing, standing_of
 from claims.states import ClaimState
 from inventory.models import DeviceClass, Pod, ResourceClaim
 from tests.factories import make_claim, make_quota, make_raise, make_spec, make_team

@@ -6,10 +6,9 @@ from functools import partial
 import pytest
 from django.utils import timezone
 
-from claims import services
 from claims.models import Quota, QuotaRequest, TeamNamespace
-from claims.quota import quotas, written
-from claims.services import quota_requests
+from claims.quotas import resource_quota, services, usage
+from claims.quotas import services as quota_requests
 from cluster.kinds import RESOURCE_QUOTA
 from core.errors import Conflict, Invalid
 from tests.factories import GPU_CLASS, make_user
@@ -26,7 +25,7 @@ def want(alice, vision, quota):
 
 
 def limit_of(quota):
-    (standing,) = quotas.standing_of([Quota.objects.select_related("team").get(pk=quota.pk)])
+    (standing,) = usage.standing_of([Quota.objects.select_related("team").get(pk=quota.pk)])
     return standing.limit
 
 
@@ -35,7 +34,7 @@ def test_of_two_who_ask_for_the_same_at_once_the_second_hears_of_the_first(want,
     race = Race(monkeypatch)
     race.hold_before(QuotaRequest.objects, "create")
     if not locked:
-        without_lock(monkeypatch, "claims.services.quota_requests.ask_for_quota")
+        without_lock(monkeypatch, "claims.quotas.services.ask_for_quota")
     first, second = race.run(want, partial(want, by=lena, key="b"))
     assert race.waited is locked
     assert isinstance(first, QuotaRequest)
@@ -48,9 +47,9 @@ def test_of_two_admins_at_once_the_second_hears_who_was_first(want, root, quota,
     asked = want(until=timezone.now() + timedelta(days=1))
     other = make_user("ada", admin=True)
     race = Race(monkeypatch)
-    race.hold_after(quota_requests, "impact_of")
+    race.hold_after(quota_requests, "request_impact")
     if not locked:
-        without_lock(monkeypatch, "claims.services.quota_requests._to_decide")
+        without_lock(monkeypatch, "claims.quotas.services._to_decide")
     approve = partial(services.approve_quota_request, quota_request=asked)
     first, second = race.run(partial(approve, by=root), partial(approve, by=other))
     assert race.waited  # without the lock of the request for that of the quota
@@ -72,9 +71,9 @@ def test_a_limit_that_an_admin_sets_meanwhile_is_not_moved_by_an_approval(
     asked = want()
     other = make_user("ada", admin=True)
     race = Race(monkeypatch)
-    race.hold_after(quota_requests, "impact_of")
+    race.hold_after(quota_requests, "request_impact")
     if not locked:
-        without_lock(monkeypatch, "claims.services.quota_requests.approve_quota_request")
+        without_lock(monkeypatch, "claims.quotas.services.approve_quota_request")
     _approved, saved = race.run(
         partial(services.approve_quota_request, quota_request=asked, by=root),
         partial(services.set_quota, by=other, team=vision, device_class=GPU_CLASS, devices=12),
@@ -89,19 +88,19 @@ def test_who_notes_last_what_a_namespace_may_hold_has_counted_last(
     vision, fra, quota, root, gateway, monkeypatch, locked
 ):
     """One has counted eight devices; the limit becomes two, and another counts those."""
-    monkeypatch.setattr("claims.quota.tasks.write_team.delay", lambda _team: None)
+    monkeypatch.setattr("claims.quotas.tasks.write_team.delay", lambda _team: None)
     place = TeamNamespace.objects.select_related("team", "cluster").get()
-    written.keep(place, gateway)
+    resource_quota.keep(place, gateway)
     race = Race(monkeypatch)
-    race.hold_after(written, "hard_for")
+    race.hold_after(resource_quota, "hard_for")
     if not locked:
-        without_lock(monkeypatch, "claims.quota.written._counted")
+        without_lock(monkeypatch, "claims.quotas.resource_quota._counted")
 
     def keep_what_is_less_now():
         services.set_quota(by=root, team=vision, device_class=GPU_CLASS, devices=2)
-        return written.keep(place, gateway)
+        return resource_quota.keep(place, gateway)
 
-    race.run(partial(written.keep, place, gateway), keep_what_is_less_now)
+    race.run(partial(resource_quota.keep, place, gateway), keep_what_is_less_now)
     assert race.waited is locked
-    hard = gateway.get(RESOURCE_QUOTA, written.NAME, namespace="vision")["spec"]["hard"]
+    hard = gateway.get(RESOURCE_QUOTA, resource_quota.NAME, namespace="vision")["spec"]["hard"]
     assert set(hard.values()) == {"2" if locked else "8"}

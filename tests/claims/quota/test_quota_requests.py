@@ -9,12 +9,10 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
-from claims import services
 from claims.models import Answer, Quota, QuotaRaise, QuotaRequest
-from claims.quota import clock
-from claims.quota import tasks as quota_tasks
-from claims.quota.asks import impact_of
-from claims.quota.quotas import standing_of
+from claims.quotas import requests, services, tasks
+from claims.quotas.requests import request_impact
+from claims.quotas.usage import standing_of
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid
 from teams.models import Notice
@@ -56,13 +54,13 @@ def test_for_a_time_is_a_raise_that_ends_by_itself_and_kills_nothing(want, root,
     other = make_claim(vision, devices=2, state=ClaimState.ALLOCATED)
     with time_machine.travel(until - timedelta(hours=12), tick=False):
         for _ in range(2):
-            quota_tasks.tend()
+            tasks.tend()
         assert [one.title.split(" on ")[0] for one in Notice.objects.filter(user=lena)] == [
             "The 2 more gpu.nvidia.com of vision end"
         ]
     with time_machine.travel(until + timedelta(seconds=1), tick=False):
         for _ in range(2):
-            quota_tasks.tend()
+            tasks.tend()
         (row,) = standing_of(Quota.objects.select_related("team"))
         assert (row.limit, row.over) == (8, 2)
         titles = set(Notice.objects.filter(user=alice).values_list("title", flat=True))
@@ -88,7 +86,7 @@ def test_leads_hear_of_the_end_of_a_raise_a_day_before_it_and_when_it_has_ended(
 ):
     now = timezone.now()
     make_raise(quota, 2, starts_at=now + timedelta(days=since), ends_at=now + timedelta(days=until))
-    clock.tell_of_ends(now)
+    requests.tell_of_ends(now)
     titles = Notice.objects.filter(user=lena).values_list("title", flat=True)
     assert [" ".join(title.partition(" of vision ")[2].split()[:2]) for title in titles] == told
 
@@ -164,7 +162,7 @@ def test_admins_are_told_and_what_nobody_decides_on_expires(want, root, alice):
     asked = want()
     assert Notice.objects.get(user=root).important
     with time_machine.travel(asked.decide_by + timedelta(seconds=1), tick=False):
-        quota_tasks.tend()
+        tasks.tend()
     asked.refresh_from_db()
     assert asked.answer == Answer.EXPIRED
     assert "Nobody decided" in Notice.objects.get(user=alice).title
@@ -174,7 +172,7 @@ def test_admins_are_told_and_what_nobody_decides_on_expires(want, root, alice):
 def test_the_impact_adds_up_what_all_teams_may_hold(vision, quota, alice):
     make_quota(make_team("nlp"), 5)
     asked = QuotaRequest(team=vision, asked_by=alice, device_class=GPU_CLASS, devices=12)
-    impact = impact_of(asked)
+    impact = request_impact(asked)
     assert (impact.before, impact.after, impact.more, impact.granted) == (8, 12, 4, 17)
     assert (impact.capacity, impact.overcommitted) == (None, 0)
 

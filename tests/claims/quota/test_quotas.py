@@ -3,9 +3,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from claims.models import Quota
-from claims.quota.parts import contributions
-from claims.quota.quotas import standing
-from claims.services.quotas import MOST, set_quota
+from claims.quotas.services import MOST, set_quota
+from claims.quotas.usage import contributions, standing
 from claims.states import HOLDING, ClaimState
 from core.errors import Forbidden, Invalid
 from tests.factories import GPU_CLASS, make_claim, make_profile, make_quota, make_spec, make_team

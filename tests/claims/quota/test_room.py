@@ -6,7 +6,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from claims.models import Quota, TeamNamespace
-from claims.quota.room import rooms
+from claims.quotas.resource_quota import rooms
 from claims.states import ClaimState
 from inventory.models import DeviceClass, ResourceClaimTemplate
 from tests.claims.quota.test_quota_figures import foreign, plugin_pod

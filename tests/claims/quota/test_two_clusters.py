@@ -8,10 +8,11 @@ from django.utils import timezone
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as some
 
-from claims import delivery, services
+from claims.approvals import decide as approvals_decide
+from claims.delivery import deliver
+from claims.lifecycle.services import release, withdraw
 from claims.models import Claim, Quota, QuotaRaise, WrittenQuota
-from claims.quota import tasks as quota_tasks
-from claims.quota import writing
+from claims.quotas import resource_quota_sync, tasks
 from claims.states import ClaimState
 from cluster.errors import Refused, Unreachable
 from cluster.kinds import NAMESPACE, RESOURCE_CLAIM, RESOURCE_QUOTA
@@ -71,15 +72,15 @@ def osl(vision):
 def two(fra, osl, gateway, monkeypatch):
     Cluster.objects.update(write_quotas=True)
     world = Two()
-    monkeypatch.setattr("claims.quota.writing.gateway_for", world.connected)
-    monkeypatch.setattr("claims.delivery.gateway_for", world.connected)
+    monkeypatch.setattr("claims.quotas.resource_quota_sync.gateway_for", world.connected)
+    monkeypatch.setattr("claims.delivery.deliver.gateway_for", world.connected)
     return world
 
 
 @pytest.fixture
 def approve(lena):
     def decide(claim):
-        services.approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
+        approvals_decide.approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
         return Claim.objects.get(pk=claim.pk)
 
     return decide
@@ -87,23 +88,23 @@ def approve(lena):
 
 @pytest.mark.django_db(transaction=True)
 def test_each_step_of_a_claim_is_told_to_the_other_cluster(two, ask, approve, alice, fra, osl):
-    quota_tasks.tend()
+    tasks.tend()
     claim = ask(devices=3)
     assert (two.hard("fra-1"), two.hard("osl-1")) == (5, 5)
     claim = approve(claim)
     assert claim.state == ClaimState.PROVISIONED
     assert (two.hard("fra-1"), two.hard("osl-1")) == (8, 5)
-    services.release(claim=claim, by=alice)
+    release(claim=claim, by=alice)
     assert (two.hard("fra-1"), two.hard("osl-1")) == (8, 8)
-    services.withdraw(claim=ask(devices=2), by=alice)
+    withdraw(claim=ask(devices=2), by=alice)
     assert two.hard("osl-1") == 8
 
 
 @pytest.mark.django_db(transaction=True)
 def test_what_is_made_by_hand_is_less_in_the_other_cluster_once_it_is_seen(two, ask, fra, osl):
-    quota_tasks.tend()
+    tasks.tend()
     assert two.by_hand(osl, "by-hand", 6)
-    writing.write_after(osl.pk, ["vision/by-hand"])
+    resource_quota_sync.write_after(osl.pk, ["vision/by-hand"])
     assert (two.hard("fra-1"), two.hard("osl-1")) == (2, 8)
     assert not two.by_hand(fra, "too-much", 3)
 
@@ -115,12 +116,12 @@ def test_what_moves_is_taken_away_in_one_cluster_before_it_is_given_in_the_other
     here = approve(ask(devices=8))
     with monkeypatch.context() as lost:  # every message is lost
         lost.setattr("claims.receivers.write_team.delay", lambda team: None)
-        services.release(claim=here, by=alice)
+        release(claim=here, by=alice)
         there = ask(devices=8, cluster=osl)
         Claim.objects.filter(pk=there.pk).update(state=ClaimState.APPROVED)
     assert (two.hard("fra-1"), two.hard("osl-1")) == (8, 0)
     two.order.clear()
-    writing.write_teams([vision.pk])
+    resource_quota_sync.write_teams([vision.pk])
     assert two.order == ["fra-1", "osl-1"]
     assert (two.hard("fra-1"), two.hard("osl-1")) == (0, 8)
 
@@ -129,7 +130,7 @@ def test_what_moves_is_taken_away_in_one_cluster_before_it_is_given_in_the_other
 def test_a_delivery_takes_away_elsewhere_first_though_messages_were_lost(
     two, ask, approve, monkeypatch, fra, osl
 ):
-    quota_tasks.tend()
+    tasks.tend()
     monkeypatch.setattr("claims.receivers.write_team.delay", lambda team: None)
     claim = ask(devices=8)
     assert two.hard("osl-1") == 8
@@ -139,22 +140,22 @@ def test_a_delivery_takes_away_elsewhere_first_though_messages_were_lost(
 
 @pytest.mark.django_db(transaction=True)
 def test_a_cluster_that_is_down_keeps_no_claim_of_another_waiting(two, ask, approve, fra, osl):
-    quota_tasks.tend()
+    tasks.tend()
     two.down = {"osl-1"}
     claim = approve(ask(devices=3))
     assert claim.state == ClaimState.PROVISIONED
     assert WrittenQuota.objects.get(place__cluster=osl).problem == "osl-1: no answer"
     two.order.clear()
-    writing.before_delivery(claim, two.gateways["fra-1"])
+    resource_quota_sync.before_delivery(claim, two.gateways["fra-1"])
     assert two.order == []
     two.down = set()
-    quota_tasks.tend()
+    tasks.tend()
     assert (two.hard("fra-1"), two.hard("osl-1")) == (8, 5)
 
 
 @pytest.mark.django_db(transaction=True)
 def test_a_successor_is_delivered_into_another_cluster_at_the_limit(two, ask, approve, alice, fra, osl):
-    quota_tasks.tend()
+    tasks.tend()
     old = approve(ask(devices=8))
     new = approve(ask(devices=8, cluster=osl, replaces=old))
     assert (old.state, new.state) == (ClaimState.PROVISIONED, ClaimState.PROVISIONED)
@@ -168,9 +169,9 @@ def test_nothing_is_counted_for_teams_that_no_cluster_keeps_quotas_of(
 ):
     Cluster.objects.update(write_quotas=False)
     with django_assert_num_queries(1):
-        writing.write_teams([vision.pk])
+        resource_quota_sync.write_teams([vision.pk])
     with django_assert_num_queries(1):
-        writing.write_after(fra.pk, ["vision/some", "vision/other"])
+        resource_quota_sync.write_after(fra.pk, ["vision/some", "vision/other"])
     assert two.order == []
 
 
@@ -191,7 +192,7 @@ def test_both_together_admit_what_the_limit_says_and_never_more(two, ask, vision
     two.__init__()
     Quota.objects.filter(pk=quota.pk).update(devices=8)
     clusters, made = (fra, osl), []
-    writing.write_teams([vision.pk])
+    resource_quota_sync.write_teams([vision.pk])
     for number, (action, where, count) in enumerate(steps):
         limit = Quota.objects.get(pk=quota.pk).devices + sum(one.devices for one in QuotaRaise.objects.all())
         waiting = list(Claim.objects.filter(state=ClaimState.REQUESTED).order_by("pk"))
@@ -208,11 +209,11 @@ def test_both_together_admit_what_the_limit_says_and_never_more(two, ask, vision
             made += [(clusters[where], f"hand-{number}")] if allowed else []
         elif action == "approve" and waiting:
             assert waiting[0].advance(ClaimState.APPROVED, why="yes")
-            delivery.deliver(str(waiting[0].pk))
+            deliver.deliver(str(waiting[0].pk))
             assert Claim.objects.get(pk=waiting[0].pk).state == ClaimState.PROVISIONED
         elif action == "release" and (claim := Claim.objects.filter(state=ClaimState.PROVISIONED).first()):
             assert claim.advance(ClaimState.RELEASING, why="done")
-            delivery.remove(str(claim.pk))
+            deliver.remove(str(claim.pk))
         elif action == "tidy" and made:
             cluster, name = made.pop()
             two.gateways[cluster.name].remove(RESOURCE_CLAIM, name, namespace="vision")
@@ -221,7 +222,7 @@ def test_both_together_admit_what_the_limit_says_and_never_more(two, ask, vision
             Quota.objects.filter(pk=quota.pk).update(devices=count * 2)
         elif action == "raise" and not QuotaRaise.objects.all().delete()[0]:
             make_raise(quota, count, ends_at=timezone.now() + timedelta(days=1))
-        writing.write_teams([vision.pk])
+        resource_quota_sync.write_teams([vision.pk])
         reserved = Claim.objects.filter(state=ClaimState.REQUESTED)
         after = two.held() + sum(claim.devices for claim in reserved)
         if action not in ("limit", "raise"):

@@ -3,11 +3,11 @@
 import pytest
 from django.urls import reverse
 
-from claims.catalogue.entries import catalogue
+from claims.catalogue.listing import catalogue
 from claims.models import Approval, Claim
-from claims.request.admin_access import LABEL
-from claims.request.preview import preview
-from claims.services import request_claim
+from claims.plans.plan import LABEL
+from claims.requests.preview import preview
+from claims.requests.services import request_claim
 from core.errors import Forbidden, Invalid
 from inventory.models import Namespace
 from tests.factories import make_profile, make_quota, make_spec

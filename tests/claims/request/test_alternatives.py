@@ -5,11 +5,10 @@ from django.db import IntegrityError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from claims import services
+from claims.approvals import decide
+from claims.delivery.reconcile import reconcile_named
 from claims.models import Approval, Claim, ClaimCharge, Quota
-from claims.quota import parts as quota_parts
-from claims.quota import quotas
-from claims.reconcile import reconcile_named
+from claims.quotas import usage
 from claims.states import ClaimState
 from core.errors import Forbidden, Invalid, QuotaExceeded
 from dra.validation import problems
@@ -52,7 +51,7 @@ def told(fra, monkeypatch):
 
 
 def used():
-    return {row.label: (row.held, row.reserved) for row in quotas.standing_of(Quota.objects.all())}
+    return {row.label: (row.held, row.reserved) for row in usage.standing_of(Quota.objects.all())}
 
 
 def test_it_asks_for_the_first_that_fits(ask, train, slice_10, parts):
@@ -96,7 +95,7 @@ def test_it_counts_as_what_it_was_given_and_as_the_worst_again_when_that_goes_ba
     make_quota(vision, 6, profile=train)
     make_quota(vision, 3, profile=slice_10)
     claim = ask(devices=2, alternatives=[slice_10], name="mine")
-    services.approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
+    decide.approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
     told.claim("mine", claim)
     worst = {"gpu.nvidia.com": (2, 0), PART: (1, 0), str(train): (2, 0), str(slice_10): (1, 0)}
     assert used() == worst
@@ -106,18 +105,18 @@ def test_it_counts_as_what_it_was_given_and_as_the_worst_again_when_that_goes_ba
     assert used() == {"gpu.nvidia.com": (0, 0), PART: (1, 0), str(train): (0, 0), str(slice_10): (1, 0)}
     by_class = Quota.objects.get(device_class="gpu.nvidia.com")
     by_profile = Quota.objects.get(profile=slice_10)
-    assert quota_parts.contributions(by_class) == []
-    assert [(one.claim, one.devices) for one in quota_parts.contributions(by_profile)] == [(claim, 1)]
+    assert usage.contributions(by_class) == []
+    assert [(one.claim, one.devices) for one in usage.contributions(by_profile)] == [(claim, 1)]
     told.claim("mine", claim)
     assert used() == worst
-    assert [one.devices for one in quota_parts.contributions(by_class)] == [2]
+    assert [one.devices for one in usage.contributions(by_class)] == [2]
 
 
 def test_page_and_api_say_which_was_asked_for_first_and_which_is_held(
     client, ask, alice, lena, slice_10, parts, told
 ):
     claim = ask(devices=2, alternatives=[slice_10], name="mine")
-    services.approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
+    decide.approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
     told.claim("mine", claim, result("gpu-0-mig-1", request="gpu/slice-10"))
     client.force_login(alice)
     listed = client.get(f"/api/v1/claims/{claim.pk}/").json()["alternatives"]
@@ -155,19 +154,19 @@ def test_a_claim_costs_the_same_for_one_alternative_and_for_many(client, ask, al
 
 def test_what_is_settled_is_free_for_others(ask, lena, quota, slice_10, parts, told):
     claim = ask(devices=8, alternatives=[slice_10], name="mine")
-    services.approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
+    decide.approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
     with pytest.raises(QuotaExceeded):
         ask(devices=8)
     told.claim("mine", claim, result("gpu-0-mig-1", request="gpu/slice-10"))
     assert ask(devices=8).devices == 8
     told.claim("mine", claim)  # the devices went back while another took the room: shown as over
-    (standing,) = quotas.standing_of([quota])
+    (standing,) = usage.standing_of([quota])
     assert standing.over == 8
 
 
 def test_claims_of_a_template_settle_one_by_one(ask, lena, slice_10, parts, told):
     claim = ask(devices=2, parallel=2, delivery="template", alternatives=[slice_10], name="mine")
-    services.approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
+    decide.approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
     told.template(claim)
     taken = {"origin": "template"}
     told.claim("pod-1", claim, result("gpu-0-mig-1", request="gpu/slice-10"), uid="u1", **taken)
@@ -185,7 +184,7 @@ def test_claims_of_a_template_settle_one_by_one(ask, lena, slice_10, parts, told
 
 def test_counting_more_again_takes_the_lock_of_the_quotas(ask, lena, quota, slice_10, parts, told):
     claim = ask(devices=2, alternatives=[slice_10], name="mine")
-    services.approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
+    decide.approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
 
     def locks():
         return [

@@ -9,9 +9,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 from claims.models import Claim, Draft
-from claims.request.drafts import unsent
-from claims.request.tasks import forget_drafts
-from claims.services import save_draft
+from claims.requests.services import save_draft, unsent
+from claims.requests.tasks import forget_drafts
 from core.errors import Conflict, Invalid
 from tests.factories import make_profile, make_user
 
@@ -183,7 +182,7 @@ def test_only_writing_makes_drafts(client, alice, wish):
 
 
 def test_drafts_of_one_person_have_an_end(alice, monkeypatch):
-    monkeypatch.setattr("claims.services.drafts.MOST", 2)
+    monkeypatch.setattr("claims.requests.services.MOST", 2)
     for key in ("a", "b", "b"):
         save_draft(by=alice, key=key, fields={})
     with pytest.raises(Conflict, match="You have 2 drafts"):

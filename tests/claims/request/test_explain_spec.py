@@ -7,7 +7,7 @@ import pytest
 import yaml
 from django.core.management import CommandError, call_command
 
-from claims.request.manifest_files import documents_in, wanted_in
+from claims.requests.manifest_import import documents_in, wanted_in
 from core.errors import Invalid
 from inventory.models import ResourceClaimTemplate
 from tests.claims.catalogue.test_lint import asking, publish

@@ -10,10 +10,10 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from claims.manifests import object_of
+from claims.catalogue.presets import presets
 from claims.models import Claim, Profile
-from claims.presets import presets
-from claims.request.importing import imported
+from claims.plans.plan import object_of
+from claims.requests.manifest_import import imported
 from dra.manifests import resource_claim, to_yaml, with_count
 from tests.factories import make_profile, make_spec, make_team
 

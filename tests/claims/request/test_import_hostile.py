@@ -2,7 +2,7 @@
 
 import pytest
 
-from claims.request.manifest_files import documents_in
+from claims.requests.manifest_import import documents_in
 from core.errors import Invalid
 from tests.factories import make_team, make_user
 

@@ -6,10 +6,10 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from django.urls import reverse
 
-from claims.manifests import object_of
+from claims.catalogue.presets import presets
 from claims.models import Claim, Profile
-from claims.presets import presets
-from claims.request.importing import imported
+from claims.plans.plan import object_of
+from claims.requests.manifest_import import imported
 from dra.help.together import together
 from dra.manifests import resource_claim, to_yaml
 from tests.factories import make_profile, make_quota, make_spec, make_team

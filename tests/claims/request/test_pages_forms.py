@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claims.forms.durations import parse, spell
-from claims.views.words import condition_of
+from claims.durations import parse, spell
+from claims.match_page import condition_of
 
 
 @given(st.integers(min_value=1, max_value=10**6))

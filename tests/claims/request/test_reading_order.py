@@ -2,7 +2,7 @@
 
 import json
 
-from claims.presets import presets
+from claims.catalogue.presets import presets
 from dra.reading_order import in_reading_order
 
 

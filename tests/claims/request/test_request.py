@@ -7,8 +7,8 @@ from django.http import Http404
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from claims.catalogue.services import retire_profile
 from claims.models import Approval, Claim
-from claims.services import retire_profile
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid, QuotaExceeded
 from tests.factories import make_claim, make_cluster, make_profile, make_quota, make_spec, make_team

@@ -5,10 +5,10 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from django.urls import reverse
 
-from claims import services
+from claims.approvals import decide
 from claims.models import Claim, Draft
-from claims.quota.quotas import standing, standing_of
-from claims.services.resize import resize
+from claims.quotas.usage import standing, standing_of
+from claims.requests.services import resize
 from claims.states import ClaimState
 from core.errors import Invalid, QuotaExceeded
 from tests.factories import make_profile, make_quota, make_spec
@@ -29,7 +29,7 @@ def slice_10(vision):
 def held(ask, slice_10, lena):
     """A claim that runs."""
     claim = ask(devices=2, together=[(slice_10, 3)], name="old")
-    return services.approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
+    return decide.approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
 
 
 def rows_of(claim):
@@ -42,7 +42,7 @@ def fields_of(url):
 
 def test_a_request_that_was_denied_is_asked_for_again_whole_from_its_card(client, ask, alice, lena, slice_10):
     claim = ask(devices=2, together=[(slice_10, 3)])
-    services.deny(claim=claim, by=lena, reason="Too many.")
+    decide.deny(claim=claim, by=lena, reason="Too many.")
     client.force_login(alice)
     card = client.get(reverse("claims:approval", args=[claim.pk]))
     said = fields_of(card.context["again_url"])
@@ -55,7 +55,7 @@ def test_a_request_that_was_denied_is_asked_for_again_whole_from_its_card(client
 
 def test_alternatives_are_asked_for_again_from_the_card_too(client, ask, alice, lena, slice_10):
     claim = ask(devices=2, alternatives=[slice_10])
-    services.deny(claim=claim, by=lena, reason="Too many.")
+    decide.deny(claim=claim, by=lena, reason="Too many.")
     client.force_login(alice)
     said = fields_of(client.get(reverse("claims:approval", args=[claim.pk])).context["again_url"])
     assert (said["devices"], said["alternatives"]) == (["2"], ["slice-10"])

@@ -8,10 +8,11 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from claims import services
-from claims.manifests import PROFILE_LABEL, object_of
+from claims.approvals.decide import approve
 from claims.models import Approval, Claim, Quota
-from claims.request.alternatives import size_of
+from claims.plans.changes import size_of
+from claims.plans.plan import PROFILE_LABEL, object_of
+from claims.requests.services import save_draft
 from core.errors import Forbidden
 from teams.models import Notice
 from tests.factories import make_profile, make_quota, make_spec
@@ -113,7 +114,7 @@ def test_approvers_see_all_of_them_in_list_card_and_notice(client, lena, both):
 
 def test_no_single_profile_is_offered_in_the_place_of_several(client, lena, ask, both, monkeypatch):
     asked = []
-    monkeypatch.setattr("claims.views.impact.offers_for", lambda **wish: asked.append(wish["chosen"]) or [])
+    monkeypatch.setattr("claims.inbox.impact.offers_for", lambda **wish: asked.append(wish["chosen"]) or [])
     client.force_login(lena)
     alone = ask(name="alone")
     for claim in (both, alone):
@@ -125,7 +126,7 @@ def test_who_may_not_decide_reads_which_profiles_ask_for_an_admin(ask, lena, sli
     strict = make_profile("strict", spec=make_spec(device_class=PART), approval=Approval.ADMIN)
     claim = ask(together=[(strict, 1)])
     with pytest.raises(Forbidden, match=r"requests for train-80 \+ strict"):
-        services.approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
+        approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
 
 
 def test_what_counts_against_a_quota_names_all_of_them(client, alice, both):
@@ -147,7 +148,7 @@ def test_the_page_of_the_claim_counts_what_one_claim_takes(client, alice, ask, s
 
 def test_a_draft_shows_all_of_them(client, alice, vision, fra, train, slice_10):
     typed = {"profile": ["train-80"], "together": ["slice-10"], "together_devices": ["2"]}
-    services.save_draft(by=alice, key="k-1", fields=typed)
+    save_draft(by=alice, key="k-1", fields=typed)
     client.force_login(alice)
     address = reverse("claims:drafts")
     assert "Train 80 + slice-10" in client.get(address).text

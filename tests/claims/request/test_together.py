@@ -7,10 +7,11 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from claims import services
+from claims.approvals.decide import approve
+from claims.catalogue.services import retire_profile
+from claims.delivery.reconcile import reconcile_named
 from claims.models import Approval, Claim, Quota
-from claims.quota import quotas
-from claims.reconcile import reconcile_named
+from claims.quotas import usage
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid, QuotaExceeded
 from dra.validation import problems
@@ -33,7 +34,7 @@ def parts(vision):
 
 
 def used():
-    return {row.label: (row.held, row.reserved) for row in quotas.standing_of(Quota.objects.all())}
+    return {row.label: (row.held, row.reserved) for row in usage.standing_of(Quota.objects.all())}
 
 
 def test_it_asks_for_all_of_them(ask, train, slice_10, parts):
@@ -71,7 +72,7 @@ def test_the_quota_of_each_has_to_have_room(ask, vision, slice_10):
 def test_what_it_counts_for_stays_while_it_holds_devices(ask, lena, vision, fra, train, slice_10, parts):
     make_quota(vision, 4, profile=slice_10)
     claim = ask(devices=1, together=[(slice_10, 1)], name="mine")
-    services.approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
+    approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
     mirror = Mirror(fra)
     mirror.claim("mine", claim)
     given = [result("gpu-0", request="train-80"), result("gpu-1-mig-1", request="slice-10")]
@@ -91,7 +92,7 @@ def test_the_strictest_rule_of_all_decides(ask, lena, parts):
     claim = ask(profile=automatic, together=[(strict, 1)])
     assert claim.state == ClaimState.REQUESTED
     with pytest.raises(Forbidden, match="platform admin"):
-        services.approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
+        approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +125,7 @@ def test_a_profile_that_is_closed_or_retired_is_refused(ask, root, slice_10, par
     with pytest.raises(Forbidden, match="is not open to vision"):
         ask(together=[(slice_10, 1)])
     slice_10.teams.clear()
-    services.retire_profile(by=root, profile=slice_10)
+    retire_profile(by=root, profile=slice_10)
     with pytest.raises(Conflict, match="slice-10 is retired"):
         ask(together=[(slice_10, 1)])
 
@@ -133,7 +134,7 @@ def test_page_and_api_tell_all_profiles_and_what_is_held_of_each(
     client, ask, alice, lena, fra, slice_10, parts
 ):
     claim = ask(devices=2, together=[(slice_10, 1)], name="mine")
-    services.approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
+    approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
     given = [result(name, request="train-80") for name in ("gpu-0", "gpu-1")]
     mirror = Mirror(fra)
     mirror.claim("mine", claim, *given, result("gpu-2-mig-0", request="slice-10"))

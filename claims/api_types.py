@@ -1,0 +1,315 @@
+"""What the API takes. Shape only: whether something is allowed, the services say."""
+
+from datetime import timedelta
+from typing import Any
+
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from claims.durations import LONGEST, parse
+from claims.models import Allocation, Claim, Delivery, Profile, Quota, Transition
+from claims.observation.drift import trouble_of
+from claims.observation.observe import look
+from claims.plans.changes import standing_of
+from claims.plans.plan import kind_of
+from claims.states import ClaimState
+from core.errors import Invalid
+from core.inputs import Input
+from inventory.models import Cluster
+from teams.models import User
+
+
+@extend_schema_field({"oneOf": [{"type": "string", "minLength": 1}, {"type": "integer", "minimum": 0}]})
+class SpelledDuration(serializers.DurationField):
+    """As people write it in the form, "36h" or "1d 12h"; or seconds, or ISO 8601."""
+
+    default_error_messages = {
+        "invalid": gettext_lazy("Write a duration like 24h, 3d, 1d 12h, PT24H or 86400.")
+    }
+
+    def to_internal_value(self, value: Any) -> timedelta:
+        if value == "":  # which the field would read as no time at all
+            self.fail("invalid")
+        try:
+            return parse(str(value))
+        except ValueError:
+            found: timedelta = super().to_internal_value(value)
+            if not timedelta(0) <= found <= LONGEST:
+                self.fail("invalid")
+            return found
+
+
+class FurtherIn(Input):
+    """A profile that the claim takes as well."""
+
+    profile = serializers.CharField(max_length=40, help_text="Slug of the profile")
+    devices = serializers.IntegerField(min_value=1, max_value=1024, default=1, help_text="Per claim")
+
+
+class PartIn(Input):
+    """A profile of a claim that takes several, and how many devices of it there shall be."""
+
+    profile = serializers.CharField(max_length=40, help_text="Slug of the profile")
+    devices = serializers.IntegerField(
+        min_value=0, max_value=1024, help_text="Per claim; 0 leaves the profile out"
+    )
+
+
+class WishIn(Input):
+    """A request: `duration` is the usual one of the profile if left out."""
+
+    team = serializers.CharField(max_length=40, help_text="Slug of the team")
+    cluster = serializers.CharField(max_length=40, help_text="Name of the cluster")
+    profile = serializers.CharField(max_length=40, help_text="Slug of the profile")
+    alternatives = serializers.ListField(
+        child=serializers.CharField(max_length=40),
+        max_length=7,
+        default=list,
+        help_text="Slugs of profiles to take, in this order, where the profile does not fit",
+    )
+    together = serializers.ListField(
+        child=FurtherIn(),
+        max_length=31,
+        default=list,
+        help_text="Profiles that the claim takes as well; not beside alternatives",
+    )
+    devices = serializers.IntegerField(min_value=1, max_value=1024, default=1, help_text="Per claim")
+    parallel = serializers.IntegerField(
+        min_value=1, max_value=1000, default=1, help_text="Claims of a template at once"
+    )
+    delivery = serializers.ChoiceField(choices=Delivery.choices, default=Delivery.CLAIM)
+    duration = SpelledDuration(
+        required=False, allow_null=True, default=None, help_text="36h, 1d 12h, PT36H, or seconds"
+    )
+    name = serializers.CharField(max_length=63, allow_blank=True, default="", help_text="Of the object")
+
+
+class ClaimIn(WishIn):
+    reason = serializers.CharField(max_length=2000, allow_blank=True, default="")
+
+
+class ApproveIn(Input):
+    """With `devices`, `duration`, `profile` or `together`, less is approved than was asked for."""
+
+    spec_hash = serializers.CharField(max_length=64, help_text="Of the claim as you read it")
+    note = serializers.CharField(max_length=2000, allow_blank=True, default="")
+    devices = serializers.IntegerField(
+        min_value=1, max_value=1024, required=False, allow_null=True, default=None, help_text="Per claim"
+    )
+    duration = SpelledDuration(required=False, allow_null=True, default=None, help_text="36h, PT36H, seconds")
+    profile = serializers.CharField(
+        max_length=40, allow_blank=True, default="", help_text="Slug of another profile"
+    )
+    together = serializers.ListField(
+        child=PartIn(),
+        max_length=32,
+        default=list,
+        help_text="Of a claim that takes several profiles: those of which less is approved",
+    )
+
+
+class DenyIn(Input):
+    reason = serializers.CharField(
+        max_length=2000,
+        help_text="Seen by the team",
+        error_messages={"blank": gettext_lazy("Say why: the person who asked sees this sentence.")},
+    )
+
+
+class EndIn(Input):
+    reason = serializers.CharField(max_length=2000, allow_blank=True, default="")
+
+
+class QuotaIn(Input):
+    """A limit for one device class, for one profile, or (`counts`: claims) for the number of claims."""
+
+    team = serializers.CharField(max_length=40)
+    device_class = serializers.CharField(max_length=253, allow_blank=True, default="")
+    profile = serializers.CharField(max_length=40, allow_blank=True, default="")
+    counts = serializers.ChoiceField(choices=Quota.Counts.choices, default=Quota.Counts.DEVICES)
+    devices = serializers.IntegerField(min_value=0, max_value=1_000_000, help_text="The limit")
+    guaranteed = serializers.IntegerField(
+        min_value=0, max_value=1_000_000, default=0, help_text="Of a device class: kept free for the team"
+    )
+
+
+class QuotaRequestIn(Input):
+    """A wish for a limit of so many `devices` in all, until a moment or for good."""
+
+    team = serializers.CharField(max_length=40)
+    device_class = serializers.CharField(max_length=253, allow_blank=True, default="")
+    profile = serializers.CharField(max_length=40, allow_blank=True, default="")
+    counts = serializers.ChoiceField(choices=Quota.Counts.choices, default=Quota.Counts.DEVICES)
+    devices = serializers.IntegerField(min_value=1, max_value=1_000_000, help_text="The limit in all")
+    until = serializers.DateTimeField(allow_null=True, default=None, help_text="Left out: for good")
+    reason = serializers.CharField(max_length=2000)
+
+
+class QuotaGrantIn(Input):
+    """What is left out is given as it was asked for."""
+
+    devices = serializers.IntegerField(min_value=1, max_value=1_000_000, allow_null=True, default=None)
+    until = serializers.DateTimeField(allow_null=True, default=None)
+    note = serializers.CharField(max_length=2000, allow_blank=True, default="")
+
+
+def cluster_named(name: str) -> Cluster:
+    """Raise Invalid if there is no such cluster."""
+    cluster = Cluster.objects.filter(name=name).first()
+    if cluster is None:
+        raise Invalid(_("There is no cluster %(name)s.") % {"name": name})
+    return cluster
+
+
+def further_named(rows: list[dict[str, Any]], user: User) -> list[tuple[Profile, int]]:
+    """Return the profiles of `together` with their devices. Raises as `profile_named`."""
+    return [(profile_named(row["profile"], user), row["devices"]) for row in rows]
+
+
+def profile_named(name: str, user: User) -> Profile:
+    """Raise Invalid if there is no such profile that `user` may see."""
+    visible = Profile.objects.visible_to(user).select_related("current")
+    profile = visible.filter(slug=name).first()
+    if profile is None:
+        raise Invalid(_("There is no profile %(name)s.") % {"name": name})
+    return profile
+
+
+@extend_schema_field({"type": "integer", "description": "Seconds"})
+class SecondsField(serializers.Field[timedelta, Any, int, Any]):
+    def to_representation(self, value: timedelta) -> int:
+        return int(value.total_seconds())
+
+
+class ClaimOut(serializers.ModelSerializer[Claim]):
+    """A claim as a list shows it."""
+
+    team = serializers.CharField(source="team.slug")
+    cluster = serializers.CharField(source="cluster.name")
+    profile = serializers.CharField(source="profile_version.profile.slug")
+    profile_version = serializers.IntegerField(source="profile_version.number")
+    profiles = serializers.SerializerMethodField(help_text="Slugs of all profiles that it names")
+    together = serializers.SerializerMethodField(
+        help_text="All of `profiles` are taken, not the first that fits"
+    )
+    requested_by = serializers.CharField(source="requested_by.username")
+    decided_by = serializers.CharField(source="decided_by.username", allow_null=True, default=None)
+    kind = serializers.SerializerMethodField(help_text="Of the object in the cluster")
+    duration = SecondsField()
+    state = serializers.ChoiceField(choices=ClaimState.choices)
+    delivery = serializers.ChoiceField(choices=Delivery.choices)
+
+    class Meta:
+        model = Claim
+        fields = (
+            "id", "name", "team", "cluster", "namespace", "kind", "profile", "profile_version",
+            "profiles", "together", "requested_by", "delivery", "devices", "parallel", "duration", "reason",
+            "state", "state_since", "version", "created_at", "decide_by", "decided_by", "decided_at",
+            "decision_note", "expires_at", "spec_hash", "problem",
+        )  # fmt: skip
+        read_only_fields = fields
+
+    def get_profiles(self, claim: Claim) -> list[str]:
+        return [version.profile.slug for version in claim.versions]
+
+    def get_together(self, claim: Claim) -> bool:
+        return claim.together
+
+    def get_kind(self, claim: Claim) -> str:
+        return kind_of(claim.delivery).kind
+
+
+class AllocationOut(serializers.ModelSerializer[Allocation]):
+    """A device that the claim holds now."""
+
+    class Meta:
+        model = Allocation
+        fields = (
+            "request", "driver", "pool", "device", "share_id", "node_name", "product", "partition", "uuid",
+            "memory_bytes", "fraction", "object_name", "started_at",
+        )  # fmt: skip
+        read_only_fields = fields
+
+
+class AlternativeOut(serializers.Serializer[Any]):
+    """One of the profiles of a claim that names several."""
+
+    profile = serializers.CharField(source="alternative.profile_version.profile.slug")
+    profile_version = serializers.IntegerField(source="alternative.profile_version.number")
+    request = serializers.CharField(source="alternative.name", help_text="As in `allocations`")
+    devices = serializers.IntegerField(
+        source="alternative.devices", help_text="That it takes of its quota, of all claims together"
+    )
+    held = serializers.IntegerField(help_text="Devices that the claim holds of it now")
+    together = serializers.BooleanField(
+        source="alternative.together", help_text="All profiles are taken, not the first that fits"
+    )
+
+
+class ClaimDetailOut(ClaimOut):
+    """A claim with its spec and the devices that it holds now."""
+
+    problem_code = serializers.SerializerMethodField(
+        help_text="Of what others did to its object: deleted, replaced …; empty for any other problem"
+    )
+    allocations = AllocationOut(many=True, source="held_now")
+    alternatives = serializers.SerializerMethodField(
+        help_text="In the order of preference, or all together; empty for a claim of one profile"
+    )
+
+    class Meta:
+        model = Claim
+        fields = (
+            *ClaimOut.Meta.fields,
+            "problem_code",
+            "spec",
+            "object_uid",
+            "replaces",
+            "allocations",
+            "alternatives",
+        )
+        read_only_fields = fields
+
+    def get_problem_code(self, claim: Claim) -> str:
+        if not claim.problem:
+            return ""
+        trouble = trouble_of(claim, look([claim])[claim.pk])
+        return trouble.code if trouble else ""
+
+    @extend_schema_field(AlternativeOut(many=True))
+    def get_alternatives(self, claim: Any) -> Any:  # Any: a query has set `held_now`
+        return AlternativeOut(standing_of(claim, claim.held_now), many=True).data
+
+
+class TransitionOut(serializers.ModelSerializer[Transition]):
+    by = serializers.CharField(source="by.username", allow_null=True, default=None)
+    old = serializers.CharField()
+
+    class Meta:
+        model = Transition
+        fields = ("old", "new", "why", "by", "at")
+        read_only_fields = fields
+
+
+class MatchStepOut(serializers.Serializer[Any]):
+    label = serializers.CharField()  # type: ignore[assignment]
+    count = serializers.IntegerField()
+    dropped = serializers.IntegerField()
+    kind = serializers.CharField()
+    detail = serializers.CharField()
+    request = serializers.CharField()
+
+
+class MatchOut(serializers.Serializer[Any]):
+    """Null means that it cannot be told, never 0."""
+
+    steps = MatchStepOut(many=True)
+    matching = serializers.IntegerField(allow_null=True, help_text="Devices that pass class and selectors")
+    free = serializers.IntegerField(allow_null=True, help_text="Devices that could be taken now")
+    nodes_that_fit = serializers.IntegerField(allow_null=True)
+    claims_that_fit = serializers.IntegerField(allow_null=True)
+    fits = serializers.BooleanField()
+    problem = serializers.CharField()
+    reason = serializers.CharField(help_text="Code of the problem")

@@ -1,0 +1,267 @@
+"""Rules that say who decides: the list, the form with what a rule would do, and removing one."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.db.models import Q
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from claims.approvals import services
+from claims.approvals.forms import AwayForm, ReasonForm, RuleForm
+from claims.approvals.rules import effect_of, name_of
+from claims.approvals.services import kept_by, usual
+from claims.models import ApprovalRule, Delegation, ReasonTemplate
+from core.errors import Conflict, Invalid
+from core.listing import Column, Listing
+from core.times import duration
+from teams.access import asker, is_platform_admin, people_in, team_for, teams_where
+from teams.models import Membership, Role, Team, User
+
+RULE_COLUMNS: list[Column[ApprovalRule]] = [
+    Column(
+        "team", gettext_lazy("Team"), lambda rule: rule.team or _("every team"), sort="team__slug", fixed=True
+    ),
+    Column(
+        "profile",
+        gettext_lazy("Profile"),
+        lambda rule: rule.profile or _("every profile"),
+        sort="profile__slug",
+        fixed=True,
+    ),
+    Column("approval", gettext_lazy("Who decides"), lambda rule: words_of(rule), sort="approval"),
+    Column(
+        "most",
+        gettext_lazy("Nobody up to"),
+        lambda rule: rule.automatic_devices,
+        sort="automatic_devices",
+        numeric=True,
+    ),
+    Column("longest", gettext_lazy("For up to"), lambda rule: span_of(rule.automatic_duration)),
+    Column("escalate", gettext_lazy("Admins too after"), lambda rule: span_of(rule.escalate_after)),
+    Column("own", gettext_lazy("Own requests"), lambda rule: _("yes") if rule.self_approval else _("no")),
+]
+
+
+def words_of(rule: ApprovalRule) -> str:
+    return str(rule.get_approval_display()) if rule.approval else _("as the profile says")
+
+
+def span_of(span: Any) -> str:
+    return duration(span) if span is not None else ""
+
+
+def require_admin(request: HttpRequest) -> None:
+    if not is_platform_admin(request.user):
+        raise PermissionDenied(_("Only a platform admin sets who decides."))
+
+
+@require_safe
+def approval_rules(request: HttpRequest) -> HttpResponseBase:
+    require_admin(request)
+    listing = Listing(
+        request,
+        ApprovalRule.objects.select_related("team", "profile"),
+        columns=RULE_COLUMNS,
+        title=gettext_lazy("Approval rules"),
+        search=("team__slug", "profile__slug", "profile__title"),
+        sort="team",
+    )
+    empty = {
+        "undecided": settings.REQUEST_TTL,
+        "empty_icon": "route",
+        "empty_title": _("No rules"),
+        "empty_text": _("0 rules: every profile says itself who decides on it."),
+    }
+    return listing.respond("claims/approval_rules.html", empty)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def approval_rule(request: HttpRequest, rule_id: UUID | None = None) -> HttpResponse:
+    """Make or change a rule; `preview` says what it would do and saves nothing."""
+    require_admin(request)
+    rule = (
+        get_object_or_404(ApprovalRule.objects.select_related("team", "profile"), pk=rule_id)
+        if rule_id
+        else None
+    )
+    if request.method != "POST":
+        return form_page(request, RuleForm(rule=rule), rule, rule)
+    form = RuleForm(request.POST, rule=rule)
+    if not form.is_valid():
+        return form_page(request, form, rule, None, status=422)
+    if "preview" in request.POST:
+        return form_page(request, form, rule, ApprovalRule(**form.cleaned_data))
+    try:
+        saved = services.save_rule(by=asker(request), **form.cleaned_data)
+    except Invalid as refusal:
+        form.add_error(None, refusal.message)
+        return form_page(request, form, rule, None, status=422)
+    messages.success(request, _("%(rule)s is saved.") % {"rule": name_of(saved)})
+    return redirect("claims:approval_rules")
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def approval_rule_remove(request: HttpRequest, rule_id: UUID) -> HttpResponse:
+    """Say what counts without it, and remove it."""
+    require_admin(request)
+    rule = get_object_or_404(ApprovalRule.objects.select_related("team", "profile"), pk=rule_id)
+    if request.method == "POST":
+        services.remove_rule(by=asker(request), rule=rule)
+        messages.success(request, _("%(rule)s is removed.") % {"rule": name_of(rule)})
+        return redirect("claims:approval_rules")
+    return render(request, "claims/approval_rule_remove.html", {"rule": rule, "name": name_of(rule)})
+
+
+def form_page(
+    request: HttpRequest,
+    form: RuleForm,
+    rule: ApprovalRule | None,
+    tried: ApprovalRule | None,
+    *,
+    status: int = 200,
+) -> HttpResponse:
+    page = {
+        "form": form,
+        "rule": rule,
+        "name": name_of(rule) if rule else _("New rule"),
+        "effect": effect_of(tried) if tried else None,
+    }
+    fragment = "#effect" if request.headers.get("HX-Request") else ""
+    return render(request, f"claims/approval_rule.html{fragment}", page, status=200 if fragment else status)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def away(request: HttpRequest) -> HttpResponse:
+    """The reader's stand-ins and those they stand in for; a form per team that they lead."""
+    if request.method != "POST":
+        return render(request, "claims/away.html", page_of(request))
+    user = asker(request)
+    team = team_for(user, request.POST.get("team", ""), at_least=Role.LEAD)
+    form = form_for(user, team, request)
+    if not form.is_valid():
+        return render(request, "claims/away.html", page_of(request, team, form), status=422)
+    try:
+        row = services.delegate(by=user, team=team, **form.cleaned_data)
+    except (Invalid, Conflict) as refusal:
+        form.add_error(None, refusal.message)
+        return render(request, "claims/away.html", page_of(request, team, form), status=refusal.status)
+    messages.success(request, _("%(person)s stands in for you.") % {"person": row.to.label})
+    return redirect("claims:away")
+
+
+@require_POST
+def away_end(request: HttpRequest, delegation_id: UUID) -> HttpResponse:
+    user = asker(request)
+    mine = Delegation.objects.filter(Q(lead=user) | Q(to=user)).select_related("team", "lead", "to")
+    row = services.end_delegation(by=user, delegation=get_object_or_404(mine, pk=delegation_id))
+    messages.success(
+        request,
+        _("%(to)s does not decide for %(lead)s any more.") % {"to": row.to.label, "lead": row.lead.label},
+    )
+    return redirect("claims:away")
+
+
+def page_of(request: HttpRequest, team: Team | None = None, bound: AwayForm | None = None) -> dict[str, Any]:
+    user, now = asker(request), timezone.now()
+    roles = [role for role in Role if role.rank >= Role.LEAD.rank]
+    led = Membership.objects.filter(user=user, role__in=roles).select_related("team").order_by("team__slug")
+    mine = Delegation.objects.filter(Q(lead=user) | Q(to=user)).select_related("team", "lead", "to")
+    return {
+        "forms": [
+            (row.team, bound if bound and team == row.team else form_for(user, row.team)) for row in led
+        ],
+        "current": [(row, row.starts_at <= now) for row in mine.filter(ends_at__gt=now)],
+        "past": mine.filter(ends_at__lte=now).order_by("-ends_at")[:20],
+    }
+
+
+def form_for(user: User, team: Team, request: HttpRequest | None = None) -> AwayForm:
+    people = [
+        person
+        for person in people_in(team, at_least=Role.MEMBER)
+        if person != user and not person.is_superuser
+    ]
+    now = timezone.localtime().replace(second=0, microsecond=0)
+    initial = {"starts_at": now, "ends_at": now + timedelta(days=7)}
+    form = AwayForm(request.POST if request else None, people=people, initial=initial)
+    form.auto_id = f"id_{team.slug}_%s"
+    return form
+
+
+REASON_COLUMNS: list[Column[ReasonTemplate]] = [
+    Column("title", gettext_lazy("Title"), lambda reason: reason.title, sort="title", fixed=True),
+    Column("team", gettext_lazy("Offered in"), lambda reason: reason.team or _("every team"), "team__slug"),
+    Column("text", gettext_lazy("Text"), lambda reason: reason.text),
+]
+
+
+def led_by(request: HttpRequest) -> list[Team]:
+    """Return the teams whose reasons the reader keeps; 403 for who leads none."""
+    teams = teams_where(request.user, at_least=Role.LEAD)
+    if not teams and not is_platform_admin(request.user):
+        raise PermissionDenied(_("Only leads and platform admins keep reasons."))
+    return teams
+
+
+@require_safe
+def reasons(request: HttpRequest) -> HttpResponseBase:
+    led_by(request)
+    listing = Listing(
+        request,
+        kept_by(asker(request)).select_related("team"),
+        columns=REASON_COLUMNS,
+        title=gettext_lazy("Reasons to deny"),
+        search=("title", "text", "team__slug"),
+        sort="title",
+    )
+    empty = {
+        "usual": usual(),
+        "empty_icon": "note",
+        "empty_title": _("No reasons of your own"),
+        "empty_text": _("0 reasons were written; those below are offered everywhere."),
+    }
+    return listing.respond("claims/reasons.html", empty)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def reason(request: HttpRequest, reason_id: int | None = None) -> HttpResponse:
+    """Make or change a reason."""
+    teams, found = led_by(request), None
+    if reason_id:
+        found = get_object_or_404(kept_by(asker(request)).select_related("team"), pk=reason_id)
+    fields: dict[str, Any] = {"teams": teams, "everybody": is_platform_admin(request.user), "reason": found}
+    form = ReasonForm(request.POST if request.method == "POST" else None, **fields)
+    if request.method == "POST" and form.is_valid():
+        try:
+            saved = services.save_reason(by=asker(request), reason=found, **form.cleaned_data)
+        except Invalid as refusal:
+            form.add_error(None, refusal.message)
+        else:
+            messages.success(request, _("“%(title)s” is saved.") % {"title": saved.title})
+            return redirect("claims:reasons")
+    page = {"form": form, "reason": found, "name": found.title if found else _("New reason")}
+    return render(request, "claims/reason.html", page, status=422 if form.errors else 200)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def reason_remove(request: HttpRequest, reason_id: int) -> HttpResponse:
+    """Say what removing does, and do it."""
+    led_by(request)
+    found = get_object_or_404(kept_by(asker(request)).select_related("team"), pk=reason_id)
+    if request.method == "POST":
+        services.remove_reason(by=asker(request), reason=found)
+        messages.success(request, _("“%(title)s” is removed.") % {"title": found.title})
+        return redirect("claims:reasons")
+    return render(request, "claims/reason_remove.html", {"reason": found})

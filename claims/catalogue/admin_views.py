@@ -1,0 +1,188 @@
+"""The catalogue as a file, and the profiles that come with the portal: for platform admins."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+from django.views.decorators.http import require_http_methods, require_safe
+
+from claims.catalogue import services
+from claims.catalogue.edit_views import require_admin
+from claims.catalogue.forms import CatalogueFileForm
+from claims.catalogue.lint import CatalogueFinding, catalogue_report, enabled_clusters, named
+from claims.catalogue.presets import presets
+from claims.catalogue.presets.serving import served
+from claims.catalogue.sharing import cautions
+from claims.catalogue.yaml_export import digest_of, exported, written
+from claims.catalogue.yaml_import import entries_in
+from claims.models import Profile, ProfileVersion
+from core.errors import Conflict, Invalid
+from dra.lint import lint
+from dra.manifests import to_yaml
+from dra.objects import Json, Manifest
+from inventory.picture import picture_of
+from teams.access import asker
+
+
+@require_safe
+def catalogue_export(request: HttpRequest) -> HttpResponse:
+    """The file that `manage.py catalogue export` writes."""
+    require_admin(request)
+    answer = HttpResponse(written(exported()), content_type="application/yaml; charset=utf-8")
+    answer["Content-Disposition"] = 'attachment; filename="catalogue.yaml"'
+    return answer
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def catalogue_import(request: HttpRequest) -> HttpResponse:
+    """
+    Take a file, show what it would change, and change it once that was confirmed.
+
+    The page that asks carries the text and the digest of what it shows: nothing else is done.
+    """
+    require_admin(request)
+    if request.method != "POST":
+        return import_page(request, CatalogueFileForm())
+    form = CatalogueFileForm(request.POST, request.FILES)
+    if not form.is_valid():
+        return import_page(request, form, status=422)
+    wanted = form.cleaned_data
+    try:
+        entries = entries_in(wanted["text"], wanted["name"])
+        if seen := request.POST.get("seen"):
+            changes = services.import_profiles(
+                by=asker(request), entries=entries, prune=wanted["prune"], seen=seen
+            )
+            count = sum(change.changes_something for change in changes)
+            said = ngettext(
+                "%(n)d profile is as in the file now.", "%(n)d profiles are as in the file now.", count
+            )
+            messages.success(request, said % {"n": count})
+            return redirect("claims:profiles")
+        return plan_page(request, form)
+    except Invalid as refusal:
+        return import_page(request, form, problems=refusal.extra["problems"], status=refusal.status)
+    except Conflict as refusal:
+        return plan_page(request, form, problem=refusal.message, status=refusal.status)
+
+
+def plan_page(
+    request: HttpRequest, form: CatalogueFileForm, *, problem: str = "", status: int = 200
+) -> HttpResponse:
+    wanted = form.cleaned_data
+    entries = entries_in(wanted["text"], wanted["name"])
+    changes = services.plan_import(by=asker(request), entries=entries, prune=wanted["prune"])
+    due = [change for change in changes if change.changes_something]
+    page = {
+        "wanted": wanted,
+        "changes": due,
+        "same": len(changes) - len(due),
+        "seen": digest_of(changes),
+        "problem": problem,
+    }
+    return render(request, "claims/catalogue_plan.html", page, status=status)
+
+
+def import_page(
+    request: HttpRequest, form: CatalogueFileForm, *, problems: list[str] | None = None, status: int = 200
+) -> HttpResponse:
+    page: dict[str, Any] = {"form": form, "problems": problems or []}
+    return render(request, "claims/catalogue_import.html", page, status=status)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def presets_page(request: HttpRequest) -> HttpResponse:
+    """The presets with what of them the clusters have; on POST those that are ticked are added."""
+    require_admin(request)
+    if request.method == "POST":
+        ticked = set(request.POST.getlist("preset"))
+        wanted = [entry for entry in presets() if entry.slug in ticked]
+        if wanted:
+            added = services.add_profiles(by=asker(request), entries=wanted)
+            said = ngettext("%(n)d profile is added.", "%(n)d profiles are added.", len(added))
+            messages.success(request, said % {"n": len(added)})
+            return redirect("claims:profiles")
+        messages.error(request, _("Tick the presets that you want to add."))
+    rows = [(one, cautions(one.entry.spec)) for one in served()]
+    page = {"rows": rows, "missing": sum(not one.is_there for one, _said in rows)}
+    return render(request, "claims/presets.html", page, status=422 if request.method == "POST" else 200)
+
+
+@dataclass(frozen=True)
+class Effect:
+    """How many devices of a cluster match before and after; None where that cannot be told."""
+
+    cluster: str
+    before: int | None
+    after: int | None
+
+
+@require_safe
+def lint_page(request: HttpRequest) -> HttpResponse:
+    """Everything that was found, the worst first, in every cluster."""
+    require_admin(request)
+    return render(request, "claims/lint.html", {"report": catalogue_report()})
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def lint_mend(request: HttpRequest, slug: str, key: str) -> HttpResponse:
+    """Show what the fix of a finding changes; on POST make it the next version, if nobody was faster."""
+    require_admin(request)
+    profile = get_object_or_404(
+        Profile.objects.visible_to(request.user).select_related("current"),
+        slug=slug,
+        current__isnull=False,
+    )
+    version = profile.current
+    assert version is not None  # the query says so  # noqa: S101
+    finding = next((one for one in catalogue_report().of(profile) if one.key == key), None)
+    mended = finding.fix.apply(version.spec) if finding and finding.fix else None
+    if request.method == "POST":
+        # The page that was read named a version: another one may need another fix, or none.
+        if mended is None or request.POST.get("version") != str(version.pk):
+            raise Conflict(
+                _("%(profile)s or the devices have changed since you read this. Look at the check again.")
+                % {"profile": profile.slug}
+            )
+        made = services.replace_spec(by=asker(request), profile=profile, version=version, spec=mended)
+        values = {"profile": profile.slug, "number": made.number}
+        messages.success(request, _("%(profile)s is mended; its version is %(number)d.") % values)
+        return redirect("claims:lint")
+    if finding is None or mended is None:
+        raise Http404
+    return render(request, "claims/lint_mend.html", mend_page(profile, version, finding, mended))
+
+
+def mend_page(
+    profile: Profile, version: ProfileVersion, finding: CatalogueFinding, mended: Manifest
+) -> dict[str, object]:
+    return {
+        "profile": profile,
+        "version": version,
+        "next_number": version.number + 1,
+        "finding": finding,
+        "diff": difference(version.spec, mended),
+        "effects": effects(version, mended),
+    }
+
+
+def difference(before: Json, after: Json) -> str:
+    """Return the change as a unified diff of YAML, all of the spec around it."""
+    old, new = to_yaml(before).splitlines(), to_yaml(after).splitlines()
+    return "\n".join([*difflib.unified_diff(old, new, n=len(old), lineterm="")][3:])
+
+
+def effects(version: ProfileVersion, mended: Json) -> list[Effect]:
+    specs = [named("before", version), named("after", version, mended)]
+    found = []
+    for cluster in enabled_clusters():
+        matching = lint(picture_of(cluster), specs).matching
+        found.append(Effect(cluster.name, matching.get("before", 0), matching.get("after", 0)))
+    return found

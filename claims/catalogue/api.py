@@ -1,0 +1,382 @@
+"""What the API takes and gives of the catalogue."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
+from django.http import Http404
+from django.utils.translation import gettext as _
+from drf_spectacular.utils import OpenApiParameter, PolymorphicProxySerializer, extend_schema
+from rest_framework import mixins, serializers, status, viewsets
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from claims.api_types import SecondsField, SpelledDuration
+from claims.catalogue import services
+from claims.catalogue.lint import catalogue_report
+from claims.catalogue.listing import SORTS, Wanted, catalogue, entries, narrowed
+from claims.catalogue.services import LIMITS
+from claims.catalogue.sharing import Sharing
+from claims.catalogue.versions import held, proposed, versions_of
+from claims.models import Approval, Delivery, Profile
+from core.inputs import Input, is_true
+from core.paging import positive
+from core.schema import refuses
+from dra.lint import Code, Severity, Subject
+from teams.access import asker, is_platform_admin, require_admin
+from teams.keyed import KeyedWrites
+from teams.models import Team
+
+
+class ProfilesIn(Input):
+    """The filters of the catalogue; what is unknown of a profile meets no condition."""
+
+    q = serializers.CharField(max_length=200, default="", allow_blank=True, help_text="Words")
+    memory = serializers.IntegerField(
+        min_value=1, required=False, help_text="GB that every matching device has at least"
+    )
+    model = serializers.CharField(max_length=120, default="", allow_blank=True, help_text="Product, in full")
+    sharing = serializers.ChoiceField(choices=Sharing.choices, required=False, allow_blank=True)
+    price = serializers.DecimalField(
+        max_digits=9, decimal_places=4, min_value=0, required=False, help_text="Per device and hour at most"
+    )
+    free = serializers.BooleanField(default=False, help_text="A device is free now")
+    mine = serializers.BooleanField(default=False, help_text="The asker may request it")
+    automatic = serializers.BooleanField(default=False, help_text="Some requests need no approval")
+    sort = serializers.ChoiceField(choices=list(SORTS), required=False, allow_blank=True)
+
+    @property
+    def wanted(self) -> Wanted:
+        said = self.validated_data
+        return Wanted(
+            words=said["q"],
+            memory_gb=said.get("memory"),
+            model=said["model"],
+            sharing=said.get("sharing", ""),
+            price=said.get("price"),
+            free=said["free"],
+            mine=said["mine"],
+            automatic=said["automatic"],
+        )
+
+
+class LimitsOut(serializers.Serializer[Any]):
+    """The limits of a version; durations in seconds."""
+
+    scalable = serializers.CharField(help_text="Name of the request whose count the asker chooses")
+    max_devices = serializers.IntegerField()
+    max_duration = SecondsField()
+    default_duration = SecondsField()
+    grace = SecondsField()
+    extension = SecondsField()
+    deliveries = serializers.ListField(child=serializers.ChoiceField(choices=Delivery.choices))
+    approval = serializers.ChoiceField(choices=Approval.choices)
+    automatic_devices = serializers.IntegerField(help_text="Up to so many nobody is asked")
+    automatic_duration = SecondsField(allow_null=True)
+
+
+class TypicalOut(serializers.Serializer[Any]):
+    """Waits of the past 30 days; median and nine of ten in seconds, null while there are fewer than 5."""
+
+    count = serializers.IntegerField()
+    median = SecondsField(allow_null=True)
+    most = SecondsField(allow_null=True, help_text="Nine of ten waited no longer")
+
+
+class WaitsOut(serializers.Serializer[Any]):
+    decision = TypicalOut(help_text="From the request to what a person decided")
+    device = TypicalOut(help_text="From the approval to the first device")
+
+
+class TeamApprovalOut(serializers.Serializer[Any]):
+    """Who approves requests of one team, by its approval rules and what the version says itself."""
+
+    team = serializers.CharField(source="team.slug")
+    approval = serializers.ChoiceField(choices=Approval.choices)
+    automatic_devices = serializers.IntegerField(help_text="Up to so many nobody is asked")
+    automatic_duration = SecondsField(allow_null=True)
+    sentence = serializers.CharField()
+
+
+class ProfileOut(serializers.Serializer[Any]):
+    """
+    A catalogue entry: what it asks of a cluster, its limits, what is free, and whether the asker may request
+    it.
+    """
+
+    id = serializers.UUIDField(source="profile.id")
+    slug = serializers.CharField(source="profile.slug")
+    title = serializers.CharField(source="profile.title")
+    use = serializers.CharField(source="profile.use")
+    retired_at = serializers.DateTimeField(source="profile.retired_at", allow_null=True)
+    version = serializers.IntegerField(source="version.number")
+    spec = serializers.JSONField(source="version.spec")
+    spec_hash = serializers.CharField(source="version.spec_hash")
+    scalable = serializers.CharField(source="version.scalable")
+    max_devices = serializers.IntegerField(source="version.max_devices")
+    max_duration = SecondsField(source="version.max_duration")
+    default_duration = SecondsField(source="version.default_duration")
+    grace = SecondsField(source="version.grace")
+    extension = SecondsField(source="version.extension")
+    deliveries = serializers.ListField(
+        child=serializers.ChoiceField(choices=Delivery.choices), source="version.deliveries"
+    )
+    approval = serializers.ChoiceField(
+        choices=Approval.choices, source="version.approval", help_text="By the version alone"
+    )
+    approval_sentence = serializers.CharField(help_text="Who approves requests of the asker's teams")
+    approval_of_teams = TeamApprovalOut(
+        many=True, source="who.of_teams", help_text="The same for each team of the asker that may request it"
+    )
+    automatic_devices = serializers.IntegerField(source="version.automatic_devices")
+    automatic_duration = SecondsField(source="version.automatic_duration", allow_null=True)
+    free = serializers.IntegerField(allow_null=True, help_text="Devices that match and are free now")
+    total = serializers.IntegerField(allow_null=True, help_text="Devices that match")
+    products = serializers.ListField(child=serializers.CharField())
+    memory = serializers.IntegerField(
+        allow_null=True, help_text="Bytes that every matching device has at least"
+    )
+    sharing = serializers.ListField(child=serializers.ChoiceField(choices=Sharing.choices))
+    price = serializers.DecimalField(
+        max_digits=12, decimal_places=4, allow_null=True, help_text="Of one device and hour at most"
+    )
+    waits = WaitsOut()
+    may_request = serializers.BooleanField()
+    reason = serializers.CharField(help_text="Why it may not be requested")
+
+
+class VersionOut(LimitsOut):
+    """A version; it never changes."""
+
+    number = serializers.IntegerField()
+    spec = serializers.JSONField()
+    spec_hash = serializers.CharField()
+    created_by = serializers.CharField(source="created_by.username", allow_null=True, default=None)
+    created_at = serializers.DateTimeField()
+    current = serializers.BooleanField()
+    claims = serializers.IntegerField(source="used", help_text="Claims that have it, over or not")
+
+
+class ChangeOut(serializers.Serializer[Any]):
+    limit = serializers.CharField(source="label")
+    before = serializers.CharField()
+    after = serializers.CharField()
+
+
+class PlanOut(serializers.Serializer[Any]):
+    """What saving would change; `version` is the number that the profile would then have."""
+
+    version = serializers.IntegerField()
+    makes_version = serializers.BooleanField()
+    spec_diff = serializers.CharField(help_text="Unified diff of the specs as YAML; empty: the same")
+    limits = ChangeOut(many=True)
+    live_claims = serializers.IntegerField(help_text="Claims that are not over and keep their version")
+
+
+class ChangeProfileIn(Input):
+    """The whole of a profile: what is left out gets its default, not what it was."""
+
+    title = serializers.CharField(max_length=80)
+    use = serializers.CharField(max_length=1000, default="", allow_blank=True)
+    teams = serializers.SlugRelatedField(
+        slug_field="slug", queryset=Team.objects.all(), many=True, required=False, help_text="None: everybody"
+    )
+    spec = serializers.DictField(help_text="Of a ResourceClaim, resource.k8s.io/v1")
+    scalable = serializers.CharField(max_length=63, default="", allow_blank=True)
+    max_devices = serializers.IntegerField(min_value=1, max_value=1024, default=1)
+    max_duration = SpelledDuration(default=timedelta(days=14))
+    default_duration = SpelledDuration(default=timedelta(hours=24))
+    grace = SpelledDuration(default=timedelta(0))
+    extension = SpelledDuration(default=timedelta(0))
+    deliveries = serializers.ListField(
+        child=serializers.ChoiceField(choices=Delivery.choices), default=list(Delivery.values)
+    )
+    approval = serializers.ChoiceField(choices=Approval.choices, default=Approval.LEAD)
+    automatic_devices = serializers.IntegerField(min_value=0, max_value=1024, default=0)
+    automatic_duration = SpelledDuration(default=None, allow_null=True)
+    base = serializers.IntegerField(
+        min_value=1, required=False, help_text="Number of the version that was changed; another one: 409"
+    )
+
+    def validate_deliveries(self, value: list[str]) -> list[str]:
+        return [one for one in Delivery.values if one in value]
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if attrs["default_duration"] > attrs["max_duration"]:
+            raise serializers.ValidationError(
+                {"default_duration": _("The usual duration is longer than the longest.")}
+            )
+        return attrs
+
+
+class NewProfileIn(ChangeProfileIn):
+    slug = serializers.CharField(max_length=40)
+
+
+DRY_RUN = OpenApiParameter("dry_run", bool, description="Only say what would change.")
+
+SAVED = PolymorphicProxySerializer(
+    component_name="ProfileOrPlan",
+    serializers=[ProfileOut, PlanOut],
+    resource_type_field_name=None,
+)
+
+
+class ProfileViewSet(
+    KeyedWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Profile]
+):
+    """Profiles that the asker may see."""
+
+    serializer_class = ProfileOut
+    queryset = Profile.objects.none()
+    lookup_field = "slug"
+
+    def get_queryset(self) -> QuerySet[Profile]:
+        return Profile.objects.visible_to(asker(self.request)).filter(current__isnull=False)
+
+    @extend_schema(parameters=[ProfilesIn])
+    def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """The catalogue, a page at a time; narrowed or sorted it comes whole."""
+        asked = ProfilesIn(data=request.query_params)
+        asked.is_valid(raise_exception=True)
+        positive(request, "limit")  # refused also where all comes at once
+        if not set(request.query_params) & set(asked.fields):
+            page = self.paginate_queryset(self.filter_queryset(self.get_queryset()))
+            found = entries(asker(request), page or [])
+            return self.get_paginated_response(ProfileOut(found, many=True).data)
+        sort = asked.validated_data.get("sort") or "title"
+        kept = narrowed(catalogue(asker(request)), asked.wanted, sort)
+        answer = {"next": None, "previous": None, "results": ProfileOut(kept, many=True).data}
+        return Response(answer)
+
+    def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        return self._answer(self.get_object())
+
+    @extend_schema(
+        request=NewProfileIn,
+        parameters=[DRY_RUN],
+        responses={201: ProfileOut, 200: PlanOut},
+    )
+    def create(self, request: Request) -> Response:
+        """Make a profile with its first version. Platform admins only."""
+        fields = self._said(NewProfileIn)
+        dry = is_true(request, "dry_run")
+        version = services.save_profile(by=asker(request), profile=None, dry_run=dry, **fields)
+        if dry:
+            return Response(plan_of(fields["slug"], fields))
+        return self._answer(version.profile, status.HTTP_201_CREATED)
+
+    @refuses(409)
+    @extend_schema(request=ChangeProfileIn, parameters=[DRY_RUN], responses=SAVED)
+    def update(self, request: Request, slug: str) -> Response:
+        """Write a profile anew; a new version is made if spec or limits differ. Platform admins only."""
+        fields = self._said(ChangeProfileIn) | {"slug": slug}
+        dry, profile = is_true(request, "dry_run"), self._profile(slug)
+        version = services.save_profile(by=asker(request), profile=profile, dry_run=dry, **fields)
+        return Response(plan_of(slug, fields)) if dry else self._answer(version.profile)
+
+    @extend_schema(responses=VersionOut(many=True))
+    @action(detail=True, pagination_class=None)
+    def versions(self, request: Request, slug: str) -> Response:
+        """Every version, newest first."""
+        profile = self.get_object()
+        rows = versions_of(profile)
+        for row in rows:
+            row.current = row.pk == profile.current_id  # type: ignore[attr-defined]
+        return Response(VersionOut(rows, many=True).data)
+
+    @extend_schema(request=None, responses=ProfileOut)
+    @action(detail=True, methods=["post"])
+    def retire(self, request: Request, slug: str) -> Response:
+        """Take it out of the catalogue; claims that have it keep it. Platform admins only."""
+        require_admin(asker(request))
+        return self._answer(services.retire_profile(by=asker(request), profile=self._profile(slug)))
+
+    @extend_schema(request=None, responses=ProfileOut)
+    @action(detail=True, methods=["post"])
+    def restore(self, request: Request, slug: str) -> Response:
+        """Put a retired profile back into the catalogue. Platform admins only."""
+        require_admin(asker(request))
+        return self._answer(services.restore_profile(by=asker(request), profile=self._profile(slug)))
+
+    def _said(self, shape: type[ChangeProfileIn]) -> dict[str, Any]:
+        require_admin(asker(self.request))
+        said = shape(data=self.request.data)
+        said.is_valid(raise_exception=True)
+        return dict(said.validated_data)
+
+    def _profile(self, slug: str) -> Profile:
+        found = Profile.objects.select_related("current").filter(slug=slug).first()
+        if found is None:
+            raise Http404
+        return found
+
+    def _answer(self, profile: Profile, code: int = status.HTTP_200_OK) -> Response:
+        (entry,) = entries(asker(self.request), [profile])
+        return Response(ProfileOut(entry).data, status=code)
+
+
+def plan_of(slug: str, fields: dict[str, Any]) -> dict[str, Any]:
+    """Return what saving would change, as `PlanOut`; where there is no profile yet, nothing."""
+    profile = Profile.objects.select_related("current").filter(slug=slug).first()
+    if profile is None or profile.current is None:
+        return {"version": 1, "makes_version": True, "spec_diff": "", "limits": [], "live_claims": 0}
+    difference = proposed(profile.current, fields["spec"], {name: fields[name] for name in LIMITS})
+    plan = {
+        "version": profile.current.number + bool(difference),
+        "makes_version": bool(difference),
+        "spec_diff": "\n".join(map(str, difference.lines)),
+        "limits": difference.limits,
+        "live_claims": sum(one.live for one in held(profile)),
+    }
+    return dict(PlanOut(plan).data)
+
+
+class LintToldOut(serializers.Serializer[Any]):
+    """A sentence, and the clusters of which it is true."""
+
+    clusters = serializers.ListField(child=serializers.CharField())
+    message = serializers.CharField()
+
+
+class LintFixOut(serializers.Serializer[Any]):
+    """Another expression for the one at `path`."""
+
+    path = serializers.CharField()
+    before = serializers.CharField()
+    after = serializers.CharField()
+
+
+class LintFindingOut(serializers.Serializer[Any]):
+    subject = serializers.ChoiceField(choices=[one.value for one in Subject])
+    name = serializers.CharField()
+    code = serializers.ChoiceField(choices=[one.value for one in Code])
+    severity = serializers.ChoiceField(choices=[one.value for one in Severity])
+    path = serializers.CharField()
+    told = LintToldOut(many=True)
+    fix = LintFixOut(allow_null=True)
+
+
+class LintOut(serializers.Serializer[Any]):
+    """Findings, the worst first. Nothing was checked in `silent` clusters: no device is published there."""
+
+    profiles = serializers.IntegerField()
+    checked = serializers.ListField(child=serializers.CharField())
+    silent = serializers.ListField(child=serializers.CharField())
+    findings = LintFindingOut(many=True)
+
+
+@refuses(403)
+class LintView(APIView):
+    """Profiles and device classes that match nothing, fail, or miss by a rounding; for platform admins."""
+
+    @extend_schema(responses=LintOut)
+    def get(self, request: Request) -> Response:
+        if not is_platform_admin(request.user):
+            raise PermissionDenied(_("Only a platform admin checks the catalogue."))
+        return Response(LintOut(catalogue_report()).data)

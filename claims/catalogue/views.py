@@ -1,0 +1,176 @@
+"""The catalogue: what may be asked for, what of it is free now, and why not."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_safe
+
+from claims.catalogue.forms import CatalogueForm
+from claims.catalogue.listing import CatalogueEntry, catalogue, entries, narrowed
+from claims.catalogue.sharing import isolation_of
+from claims.catalogue.versions import text_of
+from claims.match_page import asks_in_words
+from claims.models import Profile, TeamNamespace
+from claims.models.profile import Delivery
+from core.listing import harmless
+from core.templatetags.ui import gib
+from core.times import duration
+from dra.objects import Json, alternatives, requests
+from inventory.freshness import OF_DEVICES, Age, ages
+from teams.access import asker, is_platform_admin, teams_where
+from teams.models import Role
+
+
+@dataclass(frozen=True)
+class Card:
+    """An entry with its specification in words."""
+
+    entry: CatalogueEntry
+    asks_for: str
+    deliveries: str
+    sharing: str
+
+
+@require_safe
+def catalogue_page(request: HttpRequest) -> HttpResponse:
+    """
+    Cards or a table; every filter stands in the address and works without JavaScript. `format=csv` gives
+    what is shown as CSV.
+    """
+    query = request.GET
+    every = [entry for entry in catalogue(asker(request)) if entry.profile.retired_at is None]
+    form = CatalogueForm(query, models={product for entry in every for product in entry.products})
+    shown = [card_of(entry) for entry in narrowed(every, form.wanted, form.order)]
+    if query.get("format") == "csv":
+        return as_csv(shown)
+    page = {
+        "cards": shown,
+        "form": form,
+        "total": len(every),
+        "open": sum(entry.may_request for entry in every),
+        "picked": set(query.getlist("profile")),
+        "as_table": query.get("view") == "table",
+        "ages": ages_of(request),
+        "is_admin": is_platform_admin(request.user),
+    }
+    return render(request, "claims/catalogue.html", page)
+
+
+def ages_of(request: HttpRequest) -> list[Age]:
+    """Return the ages of those clusters that the cards count in and that are stale."""
+    mine = set(
+        TeamNamespace.objects.filter(team__in=teams_where(request.user, at_least=Role.MEMBER)).values_list(
+            "cluster", flat=True
+        )
+    )
+    return [age for age in ages(OF_DEVICES) if age.cluster.pk in mine and age.is_stale]
+
+
+def card_of(entry: CatalogueEntry) -> Card:
+    deliveries = [str(label) for value, label in Delivery.choices if value in entry.version.deliveries]
+    either = any(len(alternatives(request)) > 1 for request in requests(entry.version.spec))
+    sharing = (_(" or ") if either else _(" and ")).join(str(mode.label) for mode in entry.sharing)
+    return Card(entry, asks_in_words(entry.version.spec), ", ".join(deliveries), sharing)
+
+
+def as_csv(cards: Sequence[Card]) -> HttpResponse:
+    """Return one line per profile; what is unknown is empty, memory in bytes, waits in words."""
+    response = HttpResponse(content_type="text/csv; charset=utf-8")
+    response["Content-Disposition"] = 'attachment; filename="catalogue.csv"'
+    writer = csv.writer(response)
+    names = (
+        *("profile", "title", "version", "use", "models", "memory at least", "sharing", "asks for"),
+        *("price per hour", "free", "total", "wait median", "wait 90 %", "decision median", "decision 90 %"),
+        *("most devices", "usual duration", "longest duration", "approval", "why not"),
+    )
+    writer.writerow(names)
+    for card in cards:
+        entry, version = card.entry, card.entry.version
+        waits = (entry.waits.device.median, entry.waits.device.most)
+        decisions = (entry.waits.decision.median, entry.waits.decision.most)
+        cells = (
+            *(entry.profile.slug, entry.profile.title, version.number, entry.profile.use),
+            *(", ".join(entry.products), entry.memory, card.sharing, card.asks_for),
+            *(entry.price, entry.free, entry.total),
+            *(None if span is None else duration(span) for span in (*waits, *decisions)),
+            *(version.max_devices, duration(version.default_duration), duration(version.max_duration)),
+            *(entry.approval_sentence, entry.reason),
+        )
+        writer.writerow([harmless(cell) for cell in cells])
+    return response
+
+
+MOST = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One fact of each profile; `differs` where they are not all the same."""
+
+    label: str
+    cells: Sequence[str]
+    differs: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SpecLine:
+    text: str
+    differs: bool  # not in the spec of each of the others
+
+
+@require_safe
+def catalogue_compare(request: HttpRequest) -> HttpResponse:
+    """The first three of `profile=` that the reader may see; asks to pick where there are less than two."""
+    slugs = list(dict.fromkeys(request.GET.getlist("profile")))
+    visible = Profile.objects.visible_to(asker(request)).filter(
+        slug__in=slugs, current__isnull=False, retired_at=None
+    )
+    found = {entry.profile.slug: card_of(entry) for entry in entries(asker(request), visible)}
+    cards = [found[slug] for slug in slugs if slug in found]
+    shown = cards[:MOST]
+    page = {
+        "cards": shown,
+        "rows": rows_of(shown),
+        "specs": spec_columns([card.entry.version.spec for card in shown]),
+        "price_differs": len({card.entry.price for card in shown}) > 1,
+        "left_out": [card.entry.profile.title for card in cards[MOST:]],
+        "ages": ages_of(request),
+    }
+    return render(request, "claims/catalogue_compare.html", page)
+
+
+def rows_of(cards: Sequence[Card]) -> list[Row]:
+    """Return the facts that are words; what is free, price and waits the page draws itself."""
+    facts: list[tuple[str, Callable[[Card], str]]] = [
+        (_("Model"), lambda card: ", ".join(card.entry.products) or "—"),
+        (_("Memory"), memory_of),
+        (_("Sharing"), lambda card: card.sharing),
+        (_("Isolation"), lambda card: " ".join(isolation_of(card.entry.sharing))),
+        (_("Asks for"), lambda card: card.asks_for),
+        (_("Most devices"), lambda card: str(card.entry.version.max_devices)),
+        (_("Usual duration"), lambda card: duration(card.entry.version.default_duration)),
+        (_("Longest duration"), lambda card: duration(card.entry.version.max_duration)),
+        (_("Delivery"), lambda card: card.deliveries),
+        (_("Approval"), lambda card: card.entry.approval_sentence),
+    ]
+    rows = [(label, [read(card) for card in cards]) for label, read in facts]
+    return [Row(label, cells, len(set(cells)) > 1) for label, cells in rows]
+
+
+def memory_of(card: Card) -> str:
+    """Return "45 GiB", or "79.2 GiB – 80 GiB" where devices differ."""
+    least, most = gib(card.entry.memory), gib(card.entry.memory_most)
+    return least if least == most or card.entry.memory is None else f"{least} – {most}"
+
+
+def spec_columns(specs: Sequence[Json]) -> list[list[SpecLine]]:
+    """Return the lines of each spec as YAML; marked are those that some other spec does not have."""
+    texts = [text_of(spec).splitlines() for spec in specs]
+    common = set(texts[0]).intersection(*texts[1:]) if texts else set()
+    return [[SpecLine(line, line not in common) for line in lines] for lines in texts]

@@ -1,0 +1,277 @@
+"""Reads a file of profiles, and says of everything that is wrong with it in which line."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import yaml
+from django.utils.translation import gettext as _
+
+from claims.catalogue.yaml_export import API_VERSION, DEFAULTS, KIND, Entry
+from claims.durations import parse
+from claims.models import Approval, Delivery
+from core.errors import Invalid
+from dra import validation
+from dra.objects import Json, Manifest
+
+MOST_DEVICES = 1024
+MOST_BYTES = 1 << 20
+MOST_LEVELS = 50
+KEYS = frozenset(("apiVersion", "kind", "slug", "title", "use", "teams", "scalable", "limits", "spec"))
+LIMITS = frozenset(
+    (
+        *("maxDevices", "defaultDuration", "maxDuration", "grace", "extension"),
+        *("deliveries", "approval", "automatic"),
+    )
+)
+DURATIONS = {
+    "defaultDuration": "default_duration",
+    "maxDuration": "max_duration",
+    "grace": "grace",
+    "extension": "extension",
+}
+
+type Step = str | int
+type Path = tuple[Step, ...]
+
+
+def entries_in(text: str, name: str) -> list[Entry]:
+    """
+    Return the profiles of a file called `name`, in its order.
+
+    Raise Invalid whose `problems` are all that is wrong, each with file and line.
+    """
+    documents = _documents(text, name)
+    entries = [document.entry() for document in documents]
+    problems = [problem for document in documents for problem in document.problems]
+    for slug, times in Counter(entry.slug for entry in entries).items():
+        if slug and times > 1:
+            place = [entry for entry in entries if entry.slug == slug][-1].place("slug")
+            said = _("%(place)s: %(times)d profiles are called %(slug)s.")
+            problems.append(said % {"place": place, "times": times, "slug": slug})
+    if problems:
+        raise Invalid(" ".join(problems), problems=problems)
+    return entries
+
+
+def _documents(text: str, name: str) -> list[_Document]:
+    if len(text.encode()) > MOST_BYTES:
+        raise _refused(_("%(file)s is larger than %(most)d KiB.") % {"file": name, "most": MOST_BYTES >> 10})
+    try:
+        _require_plain(text, name)
+        nodes = [node for node in yaml.compose_all(text, Loader=yaml.SafeLoader) if not _is_empty(node)]
+        found = [_Document(name, node, yaml.SafeLoader("").construct_document(node)) for node in nodes]
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        values = {"file": name, "line": mark.line + 1 if mark else 1, "why": getattr(error, "problem", error)}
+        raise _refused(_("%(file)s, line %(line)d: this is not YAML: %(why)s.") % values) from None
+    except ValueError as error:  # 2026-02-31 looks like a date to YAML
+        values = {"file": name, "why": error}
+        raise _refused(_("%(file)s cannot be read: %(why)s.") % values) from None
+    if not found:
+        raise _refused(_("%(file)s has no profile.") % {"file": name})
+    return found
+
+
+def _require_plain(text: str, name: str) -> None:
+    """Raise Invalid for what would keep a reader busy: an alias stands for more than it weighs."""
+    depth = 0
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        line = event.start_mark.line + 1 if event.start_mark else 1
+        values = {"file": name, "line": line, "most": MOST_LEVELS}
+        if isinstance(event, yaml.AliasEvent):
+            raise _refused(_("%(file)s, line %(line)d: write it out; aliases are not followed.") % values)
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MOST_LEVELS:
+            raise _refused(_("%(file)s, line %(line)d: more than %(most)d levels are not read.") % values)
+
+
+def _refused(sentence: str) -> Invalid:
+    return Invalid(sentence, problems=[sentence])
+
+
+def _is_empty(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.ScalarNode) and not node.value
+
+
+@dataclass(slots=True)
+class _Document:
+    """One document, and what is found wrong with it so far."""
+
+    name: str
+    node: yaml.Node
+    content: Any
+    problems: list[str] = field(default_factory=list)
+
+    def entry(self) -> Entry:
+        """Return the profile; where something is wrong, a problem is noted and a default stands for it."""
+        content = self._mapping((), self.content, KEYS)
+        for path, key in _twice(self.node):
+            self.say(_("%(key)s stands here twice.") % {"key": key}, path)
+        for key, value in (("apiVersion", API_VERSION), ("kind", KIND)):
+            if content.get(key) != value:
+                self.say(_("%(key)s must be %(value)s.") % {"key": key, "value": value}, (key,))
+        return Entry(
+            slug=self._text(content, "slug", required=True),
+            title=self._text(content, "title", required=True),
+            use=self._text(content, "use"),
+            teams=tuple(sorted(set(self._texts(("teams",), content.get("teams"))))),
+            limits={
+                **DEFAULTS,
+                "scalable": self._text(content, "scalable"),
+                **self._limits(content.get("limits")),
+            },
+            spec=self._spec(content.get("spec")),
+            places={key: self._place((key,)) for key in content} | {"": self._place(())},
+        )
+
+    def say(self, message: str, path: Path) -> None:
+        self.problems.append(f"{self._place(path)}: {message}")
+
+    def _place(self, path: Path) -> str:
+        values = {"file": self.name, "line": _line(self.node, path)}
+        return _("%(file)s, line %(line)d") % values
+
+    def _mapping(self, path: Path, raw: Any, keys: frozenset[str]) -> Json:
+        if not isinstance(raw, dict):
+            self.say(
+                _("here should stand keys and values, such as %(key)s.") % {"key": sorted(keys)[0]}, path
+            )
+            return {}
+        for key in raw:
+            if key not in keys:
+                known = ", ".join(sorted(keys))
+                said = _("there is no key %(key)s; there are %(known)s.")
+                self.say(said % {"key": key, "known": known}, (*path, key))
+        return raw
+
+    def _text(self, content: Json, key: str, *, required: bool = False) -> str:
+        raw = content.get(key, "")
+        if not isinstance(raw, str):
+            self.say(_("%(key)s must be text; put it in quotes.") % {"key": key}, (key,))
+            return ""
+        if "\0" in raw:
+            self.say(_("%(key)s has a character that cannot be stored.") % {"key": key}, (key,))
+            return ""
+        if required and not raw.strip():
+            self.say(_("a profile needs a %(key)s.") % {"key": key}, (key,))
+        return raw.strip()
+
+    def _texts(self, path: Path, raw: Any) -> list[str]:
+        if raw is None:
+            return []
+        if not isinstance(raw, list) or not all(isinstance(one, str) for one in raw):
+            self.say(_("%(key)s must be a list of names.") % {"key": path[-1]}, path)
+            return []
+        return raw
+
+    def _limits(self, raw: Any) -> dict[str, Any]:
+        path: Path = ("limits",)
+        content = {} if raw is None else self._mapping(path, raw, LIMITS)
+        found: dict[str, Any] = {}
+        if "maxDevices" in content:
+            found["max_devices"] = self._number((*path, "maxDevices"), content["maxDevices"])
+        for key, name in DURATIONS.items():
+            if key in content:
+                found[name] = self._duration((*path, key), content[key], DEFAULTS[name])
+        if "deliveries" in content:
+            given = self._choices((*path, "deliveries"), content["deliveries"], Delivery.values)
+            found["deliveries"] = [choice for choice in Delivery.values if choice in given]
+        if "approval" in content:
+            given = self._choices((*path, "approval"), [content["approval"]], Approval.values)
+            found["approval"] = given[0] if given else DEFAULTS["approval"]
+        if content.get("automatic") is not None:
+            found |= self._automatic((*path, "automatic"), content["automatic"])
+        return found
+
+    def _automatic(self, path: Path, raw: Any) -> dict[str, Any]:
+        content = self._mapping(path, raw, frozenset(("devices", "duration")))
+        found: dict[str, Any] = {}
+        if "devices" in content:
+            found["automatic_devices"] = self._number((*path, "devices"), content["devices"], least=0)
+        if content.get("duration") is not None:
+            found["automatic_duration"] = self._duration((*path, "duration"), content["duration"], None)
+        return found
+
+    def _number(self, path: Path, raw: Any, *, least: int = 1) -> int:
+        if not isinstance(raw, int) or isinstance(raw, bool) or not least <= raw <= MOST_DEVICES:
+            values = {"key": path[-1], "least": least, "most": MOST_DEVICES}
+            self.say(_("%(key)s must be a number from %(least)d to %(most)d.") % values, path)
+            return least
+        return raw
+
+    def _duration(self, path: Path, raw: Any, default: timedelta | None) -> timedelta | None:
+        try:
+            return parse(raw) if isinstance(raw, str) else parse("")
+        except ValueError:
+            self.say(_("%(key)s must be a duration like 24h, 3d or 1d 12h.") % {"key": path[-1]}, path)
+            return default
+
+    def _choices(self, path: Path, raw: Any, choices: list[str]) -> list[str]:
+        given = self._texts(path, raw)
+        for number, one in enumerate(given):
+            if one not in choices:
+                values = {"value": one, "known": ", ".join(choices)}
+                self.say(_("there is no %(value)s; there are %(known)s.") % values, (*path, number))
+        return [one for one in given if one in choices]
+
+    def _spec(self, raw: Any) -> Manifest:
+        if not isinstance(raw, dict):
+            self.say(_("a profile needs the spec of a ResourceClaim, which begins with devices."), ("spec",))
+            return {}
+        try:
+            text = json.dumps(raw, allow_nan=False)
+        except (TypeError, ValueError):
+            self.say(_("the spec has a value that JSON does not know, such as a date."), ("spec",))
+            return {}
+        if "\\u0000" in text:
+            self.say(_("the spec has a character that cannot be stored."), ("spec",))
+            return {}
+        for problem in validation.problems(raw):
+            self.say(problem.message, ("spec", *_steps(problem.path)))
+        return raw
+
+
+def _steps(path: str) -> Iterator[Step]:
+    """Yield the steps of the path of a problem: "devices.requests[0].name"."""
+    for part in path.replace("[", ".[").split("."):
+        if part.startswith("[") and part[1:-1].isdigit():
+            yield int(part[1:-1])
+        elif part:
+            yield part
+
+
+def _line(node: yaml.Node, path: Path) -> int:
+    """Return the line of what `path` leads to, or of the last of its steps that is there."""
+    line = node.start_mark.line + 1
+    for step in path:
+        found: yaml.Node | None = None
+        if isinstance(node, yaml.MappingNode):
+            for key, value in node.value:
+                if key.value == step:
+                    line, found = key.start_mark.line + 1, value
+        elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+            found = node.value[step]
+            line = found.start_mark.line + 1
+        if found is None:
+            break
+        node = found
+    return line
+
+
+def _twice(node: yaml.Node, path: Path = ()) -> Iterator[tuple[Path, str]]:
+    """Yield keys that a mapping has twice: YAML would silently take the last."""
+    if isinstance(node, yaml.MappingNode):
+        for key, times in Counter(str(key.value) for key, _value in node.value).items():
+            if times > 1:
+                yield (*path, key), key
+        for key, value in node.value:
+            yield from _twice(value, (*path, str(key.value)))
+    elif isinstance(node, yaml.SequenceNode):
+        for number, value in enumerate(node.value):
+            yield from _twice(value, (*path, number))

@@ -1,0 +1,215 @@
+"""
+One action on several claims: what it would do to each, and doing it to each by its own service.
+
+Each claim is a transaction of its own: what cannot be done to one says so and holds up no other. Sending the
+same twice does it once, as the services do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from uuid import UUID
+
+from django.core.exceptions import PermissionDenied
+from django.db import models
+from django.http import Http404
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
+
+from claims.access import reason_not_to_end
+from claims.lifecycle import services
+from claims.models import Answer, Claim
+from claims.observation.observe import Sighting, look
+from claims.states import RUNNING, ClaimState
+from core.errors import Invalid, PortalError
+from core.templatetags.ui import moment
+from core.times import duration as in_words
+from teams.models import Membership, Role, Team, User
+
+MOST = 200  # claims at once: each is a transaction of its own while a person waits
+
+
+class Action(models.TextChoices):
+    RELEASE = "release", gettext_lazy("Release")
+    WITHDRAW = "withdraw", gettext_lazy("Withdraw")
+    EXTEND = "extend", gettext_lazy("Extend")
+    TRANSFER = "transfer", gettext_lazy("Hand over")
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """`by` is how much longer to keep claims, `to` who gets them; `key` makes an extension happen once."""
+
+    action: Action
+    reason: str = ""
+    by: timedelta | None = None
+    to: User | None = None
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What an order does to one claim: `will` says it, or `reason_not` why it cannot be done."""
+
+    claim: Claim
+    will: str
+    reason_not: str = ""
+    devices: int = 0  # that it holds now
+    pods: int = 0  # that use it now
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one claim; `refusal` is the sentence of why not, "" where it was done."""
+
+    claim: Claim
+    done: str
+    refusal: str = ""
+    code: str = ""
+
+
+def chosen(user: User, ids: Collection[UUID]) -> list[Claim]:
+    """Return the claims among these that `user` may see. Raise Invalid for more than can be done at once."""
+    if len(ids) > MOST:
+        raise Invalid(
+            ngettext(
+                "%(count)d claim is chosen; at most %(most)d can be changed at once.",
+                "%(count)d claims are chosen; at most %(most)d can be changed at once.",
+                len(ids),
+            )
+            % {"count": len(ids), "most": MOST}
+        )
+    claims = Claim.objects.visible_to(user).filter(pk__in=ids)
+    related = claims.select_related("team", "cluster", "profile_version__profile", "requested_by")
+    return list(related.order_by("name", "pk"))
+
+
+def preview(user: User, claims: Sequence[Claim], order: Order) -> list[Line]:
+    """Return what the order would do; as many queries for one claim as for many."""
+    seen, roles = look(claims), roles_of(user, {claim.team for claim in claims})
+    heirs = set() if order.to is None else {team.pk for team in _teams_of(order.to)}
+    return [_line(user, claim, order, seen[claim.pk], roles.get(claim.team_id), heirs) for claim in claims]
+
+
+def do(user: User, claims: Sequence[Claim], order: Order) -> list[Outcome]:
+    return [_one(user, claim, order) for claim in claims]
+
+
+def roles_of(user: User, teams: Collection[Team]) -> dict[UUID, Role]:
+    """Return the role of a person in each of these teams, in one query; owner for a platform admin."""
+    if user.is_platform_admin:
+        return {team.pk: Role.OWNER for team in teams}
+    rows = Membership.objects.filter(user=user, team__in=teams).values_list("team", "role")
+    return {team: Role(role) for team, role in rows}
+
+
+def _teams_of(person: User) -> list[Team]:
+    """Return the teams in which a person may own claims."""
+    roles = [role for role in Role if role.rank >= Role.MEMBER.rank]
+    return list(Team.objects.filter(memberships__user=person, memberships__role__in=roles))
+
+
+def _line(
+    user: User, claim: Claim, order: Order, seen: Sighting, role: Role | None, heirs: Collection[UUID]
+) -> Line:
+    devices, pods = len(seen.open), len(seen.users)
+    if reason := _why_not(user, claim, order, role, heirs):
+        return Line(claim, "", reason, devices, pods)
+    return Line(claim, _will(claim, order, devices, pods), "", devices, pods)
+
+
+def _why_not(user: User, claim: Claim, order: Order, role: Role | None, heirs: Collection[UUID]) -> str:
+    if reason := reason_not_to_end(user, claim, role):
+        return reason
+    to = order.to.label if order.to else ""
+    values = {"state": claim.get_state_display(), "team": claim.team, "to": to}
+    if order.action == Action.WITHDRAW and claim.state != ClaimState.REQUESTED:
+        return _("It is “%(state)s”; only a request that waits can be withdrawn.") % values
+    if order.action == Action.RELEASE and claim.state not in RUNNING:
+        return _("It is “%(state)s”; it holds nothing that could be released.") % values
+    if order.action in (Action.EXTEND, Action.TRANSFER) and claim.state not in RUNNING:
+        return _("It is “%(state)s”; only a claim that runs can be changed so.") % values
+    if order.action == Action.TRANSFER and claim.team_id not in heirs:
+        return _("%(to)s is no member of %(team)s.") % values
+    if order.action == Action.TRANSFER and claim.requested_by == order.to:
+        return _("It is theirs already.")
+    return ""
+
+
+def _will(claim: Claim, order: Order, devices: int, pods: int) -> str:
+    match order.action:
+        case Action.WITHDRAW:
+            count = claim.devices * claim.parallel
+            said = ngettext(
+                "Withdrawn: %(n)d device goes back to the quota of %(team)s.",
+                "Withdrawn: %(n)d devices go back to the quota of %(team)s.",
+                count,
+            )
+            return said % {"n": count, "team": claim.team}
+        case Action.EXTEND:
+            end = claim.expires_at
+            values = {
+                "now": moment(end) if end else "",
+                "until": moment(end + order.by) if end and order.by else "",
+            }
+            return (
+                _("Kept until %(until)s instead of %(now)s: at once where a rule allows it, else asked for.")
+                % values
+            )
+        case Action.TRANSFER:
+            people = {"to": order.to and order.to.label, "old": claim.requested_by.label}
+            return _("Goes from %(old)s to %(to)s; its pods go on.") % people
+    if not devices:
+        return _("Released: it holds no device now.")
+    if not pods:
+        return ngettext("Released: %(n)d device is freed.", "Released: %(n)d devices are freed.", devices) % {
+            "n": devices
+        }
+    return ngettext(
+        "Released: %(pods)d pod keeps its devices until it ends.",
+        "Released: %(pods)d pods keep their devices until they end.",
+        pods,
+    ) % {"pods": pods}
+
+
+def _one(user: User, claim: Claim, order: Order) -> Outcome:
+    try:
+        return Outcome(claim, _done(user, claim, order))
+    except PortalError as refusal:
+        return Outcome(claim, "", refusal.message, refusal.code)
+    except PermissionDenied as refusal:
+        return Outcome(claim, "", str(refusal), "forbidden")
+    except Http404:
+        return Outcome(claim, "", _("It is not there any more."), "not-found")
+
+
+def _done(user: User, claim: Claim, order: Order) -> str:
+    """Do it by the service of one claim, and say what has been done."""
+    match order.action:
+        case Action.RELEASE:
+            services.release(claim=claim, by=user, reason=order.reason)
+            return _("It is being released.")
+        case Action.WITHDRAW:
+            services.withdraw(claim=claim, by=user, reason=order.reason)
+            return _("It is withdrawn.")
+        case Action.TRANSFER:
+            if order.to is None:
+                raise Invalid(_("Say who gets the claims."))
+            services.transfer(claim=claim, by=user, to=order.to)
+            return _("It is now of %(to)s.") % {"to": order.to.label}
+    if order.by is None or not order.key:
+        raise Invalid(_("Say how much longer to keep the claims."))
+    if claim.expires_at is None:
+        raise Invalid(_("%(claim)s has no end.") % {"claim": claim})
+    extension = services.extend(
+        claim=claim,
+        by=user,
+        until=claim.expires_at + order.by,
+        reason=order.reason,
+        key=f"{order.key[:40]}:{claim.pk}",
+    )
+    if extension.answer == Answer.APPROVED:
+        return _("It is kept for %(more)s longer.") % {"more": in_words(order.by)}
+    return _("%(more)s more are asked for.") % {"more": in_words(order.by)}

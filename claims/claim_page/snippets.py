@@ -1,0 +1,289 @@
+"""Every kind of snippet: for what it is, who makes it, and where it is offered."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from shlex import quote
+from textwrap import wrap
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _
+
+from claims.models import Claim
+from claims.plans.plan import CLAIM_LABEL, kind_of, use_of
+from cluster.kinds import INFERENCE_SERVICE, NOTEBOOK, PYTORCH_JOB, Kind
+from dra import cuda, workloads
+from dra.landing import Landing, landing
+from dra.manifests import to_yaml
+from dra.objects import Manifest
+from dra.workloads import ASSUMED, Options, Use, hub
+from dra.workloads.images import IMAGES
+from dra.workloads.pods import has_weights, name_of
+from dra.workloads.servers import MODEL
+from inventory.picture import picture_of
+
+type Maker = Callable[[Use, Options], list[Manifest]]
+
+
+class Group(StrEnum):
+    """What somebody wants to do with the devices."""
+
+    RUN = "run"
+    NOTEBOOK = "notebook"
+    SERVE = "serve"
+    TRAIN = "train"
+    SHELL = "shell"
+
+
+GROUPS: dict[Group, str | Promise] = {
+    Group.RUN: _("Run"),
+    Group.NOTEBOOK: _("Notebook"),
+    Group.SERVE: _("Serve"),
+    Group.TRAIN: _("Train"),
+    Group.SHELL: _("Command line"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SnippetKind:
+    """
+    `image` names the column of `dra.workloads.images` that it runs, "" for none. `made` are its manifests,
+    None for what `claims.snippets.scripts` writes. `served` is the kind that an operator has to bring.
+    """
+
+    key: str
+    title: str | Promise
+    group: Group
+    image: str = ""
+    language: str = "yaml"
+    made: Maker | None = None
+    served: Kind | None = None
+
+    def offered(self, use: Use, options: Options, kinds: Sequence[str]) -> bool:
+        """Say whether the cluster serves what it needs, and whether an image for these devices is known."""
+        if self.served and f"{self.served.api_version}/{self.served.plural}" not in kinds:
+            return False
+        return not self.image or bool(self.runs(use, options))
+
+    def runs(self, use: Use, options: Options) -> str:
+        """Return the image that its container runs, "" for none."""
+        return (options.image or str(getattr(IMAGES[use.maker], self.image))) if self.image else ""
+
+
+KINDS = (
+    SnippetKind("pod", "Pod", Group.RUN, "base", made=workloads.pod),
+    SnippetKind("job", "Job", Group.RUN, "base", made=workloads.job),
+    SnippetKind("deployment", "Deployment", Group.RUN, "base", made=workloads.deployment),
+    SnippetKind("statefulset", "StatefulSet", Group.RUN, "base", made=workloads.stateful_set),
+    SnippetKind("jupyter", "JupyterLab", Group.NOTEBOOK, "jupyter", made=workloads.jupyter),
+    SnippetKind(
+        "kubeflow-notebook",
+        "Kubeflow Notebook",
+        Group.NOTEBOOK,
+        "jupyter",
+        made=workloads.notebook,
+        served=NOTEBOOK,
+    ),
+    SnippetKind(
+        "jupyterhub",
+        _("JupyterHub values"),
+        Group.NOTEBOOK,
+        "jupyter",
+        made=lambda use, options: [hub.values(use, options)],
+    ),
+    SnippetKind("jupyterhub-config", _("JupyterHub Python"), Group.NOTEBOOK, "jupyter", "python"),
+    SnippetKind("notebook", _("Notebook cell"), Group.NOTEBOOK, language="python"),
+    SnippetKind("vllm", "vLLM", Group.SERVE, "vllm", made=workloads.vllm),
+    SnippetKind("triton", "Triton", Group.SERVE, "triton", made=workloads.triton),
+    SnippetKind(
+        "kserve",
+        "KServe InferenceService",
+        Group.SERVE,
+        "vllm",
+        made=workloads.inference_service,
+        served=INFERENCE_SERVICE,
+    ),
+    SnippetKind(
+        "pytorchjob", "PyTorchJob", Group.TRAIN, "torch", made=workloads.pytorch_job, served=PYTORCH_JOB
+    ),
+    SnippetKind("kubectl", "kubectl", Group.SHELL, "base", "shell"),
+)
+
+
+WIDTH = 98
+SINGLE = ("pod", "jupyter", "kubeflow-notebook")  # kinds of one pod
+HUB = ("jupyterhub", "jupyterhub-config")
+LOADERS = ("vllm", "kserve")  # fetch a model where none is mounted
+
+
+def commented(text: str, notes: list[str]) -> str:
+    """Return the text below its notes; "#" begins a comment in YAML, Python and shell."""
+    lines = [f"# {line}" for note in notes for line in wrap(note, WIDTH)]
+    return "\n".join([*lines, text]) if lines else text
+
+
+def notes_of(kind: SnippetKind, use: Use, options: Options) -> list[str]:
+    """Return sentences without line breaks."""
+    return [*_sharing(kind, use), *_serving(kind, use, options), *_choices(kind, use, options)]
+
+
+def _sharing(kind: SnippetKind, use: Use) -> Iterator[str]:
+    if kind.key in HUB:
+        yield _("The hub has to run in namespace %(namespace)s: a pod finds claims of its own only.") % {
+            "namespace": use.namespace
+        }
+    if use.template:
+        yield _("Template: each pod gets a claim of its own, and %(most)d may exist at once.") % {
+            "most": use.parallel
+        }
+    elif kind.key in SINGLE:
+        yield _("Named claim: other pods that name it share its devices.")
+    else:
+        yield _("Named claim: all pods share the devices of %(claim)s; more pods get no more devices.") % {
+            "claim": use.name
+        }
+
+
+def _serving(kind: SnippetKind, use: Use, options: Options) -> Iterator[str]:
+    if kind.key in LOADERS and not has_weights(options):
+        yield _("Without weights of yours it fetches %(model)s.") % {"model": MODEL}
+    if kind.key == "triton" and not has_weights(options):
+        yield _("Without weights it starts with no model; mount a model repository.")
+    if kind.key == "kserve":
+        yield _("KServe runs it as a plain Deployment: Knative refuses claims.")
+    if kind.key == "jupyter":
+        yield _("Its token is in the log; reach it with kubectl port-forward.")
+
+
+def _choices(kind: SnippetKind, use: Use, options: Options) -> Iterator[str]:
+    if options.capacity == ASSUMED:
+        yield _("On-demand is an assumption: no label of these nodes says how they are paid for.")
+    if options.isolated and kind.key in HUB:
+        yield _("The network of its pods is closed by the chart (singleuser.networkPolicy), not here.")
+    elif options.isolated:
+        yield _("Isolated: of all outside it reaches DNS alone, so what it loads has to be mounted.")
+    if not use.maker:
+        yield _("The portal sees no device that matches now; the image suits NVIDIA's.")
+
+
+# Waits by long polling: the answer comes as soon as the claim has changed.
+CELL = """\
+import os, requests
+
+portal = requests.Session()
+portal.headers["Authorization"] = f"Bearer {{os.environ['DRAGOMAN_TOKEN']}}"
+address = {address!r}
+claim = portal.get(address).json()
+while claim["state"] in ("requested", "approved", "provisioned"):
+    print(portal.get(address + "explain/").json()["sentence"])
+    claim = portal.get(address, params={{"wait": 25, "version": claim["version"]}}).json()
+for device in claim["allocations"]:
+    print(device["node_name"], device["device"], device["product"], device["uuid"])
+"""
+
+
+def script_of(key: str, claim: Claim, use: Use, options: Options, *, base_url: str) -> str:
+    """Return the text of "kubectl", "notebook" or "jupyterhub-config"."""
+    if key == "kubectl":
+        return commands(claim, use, options)
+    if key == "notebook":
+        return CELL.format(address=f"{base_url}/api/v1/claims/{claim.pk}/")
+    return hub.config(use, options)
+
+
+def commands(claim: Claim, use: Use, options: Options) -> str:
+    """Return kubectl for each step: look, run, reach, read, clear away."""
+    kubectl = f"kubectl -n {quote(use.namespace)}"
+    (pod, *_policy) = workloads.pod(use, options)
+    name, shell = pod["metadata"]["name"], name_of(use, "shell")
+    inner = pod["spec"]
+    (container,) = inner["containers"]
+    inner["containers"] = [container | {"name": shell, "stdin": True, "tty": True, "command": ["sh"]}]
+    overrides = quote(json.dumps({"apiVersion": "v1", "spec": inner}))
+    return "\n".join(
+        [
+            "# What is granted, and what is held",
+            f"{kubectl} get {kind_of(claim.delivery).plural} {quote(claim.name)} -o yaml",
+            f"{kubectl} get resourceclaims -l {CLAIM_LABEL}={claim.pk}",
+            "# The manifest of the tab Pod",
+            f"{kubectl} apply -f {claim.name}-pod.yaml",
+            f"{kubectl} wait --for=condition=Ready pod/{name} --timeout=10m",
+            f"{kubectl} logs -f {name}",
+            "# A shell with the devices, gone when you leave it",
+            f"{kubectl} run {shell} -it --rm --restart=Never --image={quote(container['image'])} \\",
+            f"  --overrides={overrides}",
+            "# Devices go back when the last pod is gone",
+            f"{kubectl} delete pod {name}",
+            "",
+        ]
+    )
+
+
+ENDINGS = {"yaml": "yaml", "python": "py", "shell": "sh"}
+
+
+@dataclass(frozen=True, slots=True)
+class Snippet:
+    """`image` is what its container runs, "" for none; `filename` is the name under which it is saved."""
+
+    key: str
+    title: str
+    language: str  # "yaml", "shell", "python"
+    text: str
+    group: Group
+    filename: str
+    image: str
+
+
+def snippets_of(
+    claim: Claim, *, base_url: str, options: Options | None = None, maker: str = ""
+) -> list[Snippet]:
+    """
+    Return the snippets that the cluster of the claim can take.
+
+    `base_url` is that of the portal, without a slash at its end; `maker` is that of the devices that match.
+    """
+    use, chosen = use_of(claim, maker=maker), options or Options()
+    served = claim.cluster.discovery.get("kinds") or ()
+    return [
+        _made(kind, claim, use, chosen, base_url=base_url)
+        for kind in KINDS
+        if kind.offered(use, chosen, served)
+    ]
+
+
+def _made(kind: SnippetKind, claim: Claim, use: Use, options: Options, *, base_url: str) -> Snippet:
+    if kind.made is None:
+        text = script_of(kind.key, claim, use, options, base_url=base_url)
+    else:
+        text = to_yaml(*kind.made(use, options))
+    if kind.image and kind.language != "shell":
+        text = commented(text, notes_of(kind, use, options))
+    return Snippet(
+        kind.key,
+        str(kind.title),
+        kind.language,
+        text,
+        kind.group,
+        f"{claim.name}-{kind.key}.{ENDINGS[kind.language]}",
+        kind.runs(use, options),
+    )
+
+
+NVIDIA = "nvidia"  # whose devices say what of CUDA they run
+
+
+def landing_of(claim: Claim) -> Landing:
+    """Look at the mirror of the claim's cluster for what the claim could get."""
+    return landing(picture_of(claim.cluster), claim.spec)
+
+
+def check_of(snippet: Snippet, options: Options, found: Landing) -> cuda.Check | None:
+    """Judge the CUDA version of the image: the one that is named, else the one in its tag; None for none."""
+    version = options.cuda or cuda.in_image(snippet.image)
+    if not version or not snippet.image or found.maker != NVIDIA:
+        return None
+    return cuda.check(version, found.gpus)

@@ -1,0 +1,261 @@
+"""
+From an approved claim to an object in the cluster, and away again.
+
+Nothing is ever overwritten: an object is made where there is none, and deleted only by the uid of the one
+that was looked at and carries the id of the claim. So a lost answer, a killed worker or a message that comes
+twice finds its own object and leaves it be.
+"""
+
+from typing import Any
+
+from django.conf import settings
+from django.db.models import F
+from django.utils import timezone
+from django.utils.translation import gettext as _
+
+from claims.models import Claim, Delivery, TeamNamespace
+from claims.plans import plan
+from claims.quotas import resource_quota_sync
+from claims.signals import request_returned
+from claims.states import DELIVERED, FINAL, ClaimState
+from cluster.errors import ClusterConflict, ClusterInvalid, Refused, Unreachable
+from cluster.kinds import RESOURCE_CLAIM, Kind
+from cluster.protocol import Gateway, Manifest
+from inventory.gateways import gateway_for
+
+
+def deliver(claim_id: str) -> None:
+    """
+    Make the object of an approved claim exist, then say so. Safe to repeat after either step.
+
+    Raises Unreachable, after leaving its sentence on the claim: try again.
+    """
+    claim = _read(claim_id)
+    if claim is None or claim.state != ClaimState.APPROVED or not _writable(claim):
+        return
+    if not _is_place_of_team(claim):
+        taken = _("%(namespace)s of %(cluster)s is no namespace of %(team)s any more; ask again.")
+        where = {"namespace": claim.namespace, "cluster": claim.cluster, "team": claim.team}
+        _back_to_people(claim, taken % where)
+        return
+    try:
+        with gateway_for(claim.cluster) as gateway:
+            _write(claim, gateway)
+    except resource_quota_sync.Behind:
+        raise  # it takes a moment: nothing for people to read
+    except Unreachable as error:
+        note(
+            claim,
+            _("%(cluster)s cannot be reached: %(error)s The portal goes on trying.") % _said(claim, error),
+        )
+        raise
+    except Refused as error:  # of the credentials themselves: a platform admin has to mend them
+        note(claim, str(error))
+
+
+def remove(claim_id: str) -> None:
+    """
+    Delete the object of a claim that is releasing or over; the claim is released when the cluster says it is
+    gone.
+
+    Raises Unreachable, after leaving its sentence on the claim: try again.
+    """
+    claim = _read(claim_id)
+    if claim is None or claim.state not in (ClaimState.RELEASING, *FINAL) or not _writable(claim):
+        return
+    try:
+        with gateway_for(claim.cluster) as gateway:
+            _delete(claim, gateway)
+    except Unreachable as error:
+        note(
+            claim,
+            _("%(cluster)s cannot be reached: %(error)s The portal goes on trying.") % _said(claim, error),
+        )
+        raise
+    except Refused as error:
+        note(claim, str(error))
+
+
+def label(claim_id: str) -> None:
+    """
+    Write the portal's labels on the object that a claim is known by; nothing else of it changes.
+
+    Raises Unreachable: try again. What stands there under another uid is left alone.
+    """
+    claim = _read(claim_id)
+    if claim is None or claim.state not in DELIVERED or not claim.object_uid or not _writable(claim):
+        return
+    kind = plan.kind_of(claim.delivery)
+    try:
+        with gateway_for(claim.cluster) as gateway:
+            found = gateway.get(kind, claim.name, namespace=claim.namespace)
+            if found is not None and found["metadata"]["uid"] == claim.object_uid:
+                # Server-side apply of metadata alone; of an object made anew meanwhile the uid would differ.
+                gateway.apply(kind, plan.labels_of(claim), force=True)
+    except (ClusterConflict, ClusterInvalid):
+        return  # replaced at this moment: the next look tells of it
+    except Refused as error:
+        note(claim, _("%(cluster)s refused to label it: %(error)s") % _said(claim, error))
+
+
+def note(claim: Claim, problem: str) -> None:
+    """Leave a sentence on a claim that is not over; the same sentence again changes nothing."""
+    changed = Claim.objects.live().filter(pk=claim.pk).exclude(problem=problem)
+    changed.update(problem=problem, version=F("version") + 1)
+
+
+def _read(claim_id: str) -> Claim | None:
+    related = ("cluster", "team", "profile_version__profile")
+    return Claim.objects.select_related(*related).filter(pk=claim_id).first()
+
+
+def _writable(claim: Claim) -> bool:
+    """Tell whether the portal may write to this cluster now; if not, say on the claim why it waits."""
+    cluster = claim.cluster
+    if cluster.enabled and not cluster.read_only and not cluster.halted_because:
+        return True
+    note(
+        claim, cluster.halted_because or _("The portal may not write to %(cluster)s.") % {"cluster": cluster}
+    )
+    return False
+
+
+def _is_place_of_team(claim: Claim) -> bool:
+    """Tell whether the namespace still is the team's; it may have been given to another since the request."""
+    places = TeamNamespace.objects.filter(team=claim.team_id, cluster=claim.cluster_id)
+    return places.filter(namespace=claim.namespace).exists()
+
+
+def _write(claim: Claim, gateway: Gateway) -> None:
+    kind = plan.kind_of(claim.delivery)
+    resource_quota_sync.before_delivery(claim, gateway)
+    try:
+        standing = _find_or_create(claim, gateway, kind)
+    except Refused as error:
+        if error.mendable:
+            note(
+                claim, _("%(cluster)s refused it: %(error)s The portal goes on trying.") % _said(claim, error)
+            )
+        elif error.quota and (mine := _own_object(claim, gateway, kind)):
+            _written(claim, gateway, kind, mine)  # it is full of this very claim: another worker was faster
+        elif error.quota and resource_quota_sync.is_behind(claim, gateway, error):
+            raise resource_quota_sync.Behind(
+                _("The cluster still counts by the quota of a moment ago.")
+            ) from error
+        elif error.quota:
+            _back_to_people(claim, _("%(cluster)s refused it: %(error)s") % _said(claim, error))
+        else:
+            _fail(claim, error)
+    except ClusterConflict:
+        return  # made and deleted again at this moment: the sweep looks again
+    except ClusterInvalid as error:
+        _fail(claim, error)
+    else:
+        if plan.owner_of(standing) == str(claim.pk):
+            _written(claim, gateway, kind, standing)
+        else:
+            taken = _(
+                "%(namespace)s of %(cluster)s already has a %(kind)s named %(name)s that is not of this "
+                "claim. The portal did not touch it; ask again under another name."
+            )
+            _back_to_people(claim, taken % _where(claim, kind))
+
+
+def _find_or_create(claim: Claim, gateway: Gateway, kind: Kind) -> Manifest:
+    """Return the object of this name, made now if there was none; whose it is, its label says."""
+    found = gateway.get(kind, claim.name, namespace=claim.namespace)
+    if found is not None:
+        return found
+    try:
+        return gateway.create(kind, plan.object_of(claim))
+    except ClusterConflict:
+        found = gateway.get(kind, claim.name, namespace=claim.namespace)
+        if found is None:
+            raise
+        return found
+
+
+def _own_object(claim: Claim, gateway: Gateway, kind: Kind) -> Manifest | None:
+    found = gateway.get(kind, claim.name, namespace=claim.namespace)
+    return found if found is not None and plan.owner_of(found) == str(claim.pk) else None
+
+
+def _written(claim: Claim, gateway: Gateway, kind: Kind, standing: Manifest) -> None:
+    uid = standing["metadata"]["uid"]
+    why = _("%(kind)s %(name)s was written to %(namespace)s of %(cluster)s.") % _where(claim, kind)
+    if claim.advance(ClaimState.PROVISIONED, why=why, object_uid=uid, problem=""):
+        return
+    claim.refresh_from_db(fields=["state"])
+    # Released or sent back to people while it was being written: only what is approved may stand there.
+    if claim.state in (ClaimState.REQUESTED, ClaimState.RELEASING, *FINAL):
+        gateway.delete(kind, claim.name, namespace=claim.namespace, uid=uid)
+
+
+def _back_to_people(claim: Claim, problem: str) -> None:
+    """
+    Let a person look: the approval is void, the quota stays reserved, and nothing is tried again by itself.
+    """
+    moved = claim.advance(
+        ClaimState.REQUESTED,
+        why=problem,
+        problem=problem,
+        decided_by=None,
+        decided_at=None,
+        approved_hash="",
+        expires_at=None,
+        decide_by=timezone.now() + settings.REQUEST_TTL,
+    )
+    if moved:
+        request_returned.send(Claim, claim=claim)
+
+
+def _fail(claim: Claim, error: Refused | ClusterInvalid) -> None:
+    problem = _("%(cluster)s refused it: %(error)s") % _said(claim, error)
+    claim.advance(ClaimState.FAILED, why=problem, problem=problem)
+
+
+def _delete(claim: Claim, gateway: Gateway) -> None:
+    kind = plan.kind_of(claim.delivery)
+    found = gateway.get(kind, claim.name, namespace=claim.namespace)
+    ours = _is_ours(claim, found)
+    try:
+        if found is not None and ours and "deletionTimestamp" not in found["metadata"]:
+            gateway.delete(kind, claim.name, namespace=claim.namespace, uid=found["metadata"]["uid"])
+            found = gateway.get(kind, claim.name, namespace=claim.namespace)
+            ours = _is_ours(claim, found)
+    except ClusterConflict:
+        return  # replaced at this moment: the sweep looks again
+    except (Refused, ClusterInvalid) as error:
+        note(claim, _("%(cluster)s refused to delete it: %(error)s") % _said(claim, error))
+        return
+    if claim.state != ClaimState.RELEASING:
+        return
+    if ours or _generated(claim, gateway):
+        note(claim, "")  # whatever kept the portal from reaching the cluster is over
+        return
+    why = _("%(kind)s %(name)s is gone from %(namespace)s of %(cluster)s.") % _where(claim, kind)
+    claim.advance(ClaimState.RELEASED, why=why, problem="")
+
+
+def _is_ours(claim: Claim, found: Manifest | None) -> bool:
+    """Tell whether an object is the claim's: it carries its id, or is the one that the portal knows."""
+    if found is None:
+        return False
+    return plan.owner_of(found) == str(claim.pk) or found["metadata"]["uid"] == claim.object_uid
+
+
+def _generated(claim: Claim, gateway: Gateway) -> bool:
+    """Tell whether claims that Kubernetes made from the template are still there; they go with their pods."""
+    if claim.delivery != Delivery.TEMPLATE:
+        return False
+    selector = f"{plan.CLAIM_LABEL}={claim.pk}"
+    pages = gateway.list(RESOURCE_CLAIM, namespace=claim.namespace, label_selector=selector)
+    return any(page.items for page in pages)
+
+
+def _where(claim: Claim, kind: Kind) -> dict[str, Any]:
+    return {"kind": kind.kind, "name": claim.name, "namespace": claim.namespace, "cluster": claim.cluster}
+
+
+def _said(claim: Claim, error: Exception) -> dict[str, Any]:
+    return {"cluster": claim.cluster, "error": error}

@@ -1,0 +1,339 @@
+"""
+Allocation rows: opened and closed by the times of the cluster, so that cost stands on what was really held.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from datetime import datetime
+from decimal import Decimal
+from itertools import batched
+from typing import Any, cast
+from uuid import UUID
+
+from django.contrib.auth.models import AnonymousUser
+from django.db import transaction
+from django.db.models import F, Q
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from claims.models import Allocation, Alternative, Claim, ClaimCharge, Delivery, Quota, TeamNamespace
+from claims.observation.drift import Trouble, tell_of, trouble_of
+from claims.observation.observe import Held, Sighting, held_by, ids, look, owners
+from claims.plans.plan import kind_of
+from claims.states import RUNNING, ClaimState
+from core.locking import lock_row
+from dra import quota
+from dra.devices import describe, share
+from dra.help.fallback import only
+from dra.objects import requests
+from dra.quantity import QuantityError
+from inventory.masking import Holder, Person
+from inventory.models import Device, ResourceClaim, ResourceClaimTemplate
+from teams.models import Team, User
+
+PLACES = 6  # as in the column
+SMALLEST = Decimal("0.000001")
+
+
+def follow(claim: Claim, seen: Sighting) -> bool:
+    """
+    Close what is not held any more and open what is; return whether anything changed. Call under the claim's
+    lock.
+
+    Admin access takes no device from anybody (KEP 5018), so it opens no row.
+    """
+    held = {each.key: each for each in seen.held if not each.admin_access}
+    closed = []
+    for row in seen.open:
+        key = (row.object_uid, row.driver, row.pool, row.device, row.share_id)
+        ended_at = _end(row, held.get(key), seen)
+        if ended_at is None:
+            held.pop(key, None)
+        else:
+            row.ended_at = max(ended_at, row.started_at)  # clocks differ
+            closed.append(row)
+    Allocation.objects.bulk_update(closed, ["ended_at"])
+    opened = Allocation.objects.bulk_create(_open(claim, held.values()), ignore_conflicts=True)
+    return bool(closed or opened)
+
+
+def _end(row: Allocation, held: Held | None, seen: Sighting) -> datetime | None:
+    """
+    Return when the device of an open row was given back, None while it is held.
+
+    The API keeps no time of deallocation: it is when the mirror saw the object without it, or saw it gone. A
+    device that was given back and taken again while nobody looked has a newer time of allocation.
+    """
+    if held is not None:
+        return held.since if held.since > row.started_at else None
+    known = seen.known.get(row.object_uid)
+    if known is None:
+        return timezone.now()
+    return known.gone_at or known.seen_at
+
+
+def _open(claim: Claim, held: Iterable[Held]) -> list[Allocation]:
+    wanted = list(held)
+    if not wanted:
+        return []
+    names = Q(driver__in={each.driver for each in wanted}, pool__in={each.pool for each in wanted})
+    devices = {
+        (device.driver, device.pool, device.name): device
+        for device in Device.objects.filter(
+            names, cluster=claim.cluster_id, name__in={each.device for each in wanted}
+        )
+    }
+    return [
+        Allocation(
+            claim=claim,
+            object_uid=each.object_uid,
+            object_name=each.object_name,
+            request=each.request,
+            driver=each.driver,
+            pool=each.pool,
+            device=each.device,
+            share_id=each.share_id,
+            started_at=each.since,
+            **copied(devices.get((each.driver, each.pool, each.device)), each.consumed),
+        )
+        for each in wanted
+    ]
+
+
+def copied(device: Device | None, consumed: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return the columns of an Allocation that are kept of a device, which may change or vanish later."""
+    if device is None:
+        return {}
+    raw = {"name": device.name, "attributes": device.attributes, "capacity": device.capacity}
+    return {
+        "node_name": device.node_name,
+        "product": device.product,
+        "partition": device.partition,
+        "uuid": device.uuid,
+        "memory_bytes": device.memory_bytes,
+        "fraction": _fraction(device.driver, raw, consumed),
+    }
+
+
+def _fraction(driver: str, raw: dict[str, Any], consumed: Mapping[str, str] | None) -> Decimal:
+    part = describe(driver, raw).fraction
+    if consumed:
+        with suppress(QuantityError):
+            part *= share(raw, consumed)
+    return max(round(Decimal(part.numerator) / part.denominator, PLACES), SMALLEST)
+
+
+def settle_charges(claim: Claim, seen: Sighting) -> None:
+    """
+    Bring the charges of a claim in line with the alternatives that its ResourceClaims have been given.
+
+    Called under the lock of the claim. Counting more again makes a quota scarcer, so it takes the lock that a
+    request counts under; a request that has counted before finds the quota over, and nothing is taken back.
+    """
+    if not any(request.get("firstAvailable") for request in requests(claim.spec)):
+        return
+    held = [sorted({one.request for one in held_by(row)}) for row in seen.holders]
+    taken = [names for names in held if names]
+    classes = _classes(claim, taken)
+    charges, options = list(claim.charges.all()), list(claim.alternatives.filter(together=False))
+    counts: list[tuple[ClaimCharge | Alternative, int | None]] = [
+        *((row, classes.get(row.device_class)) for row in charges),
+        *((row, _devices(claim, row, taken)) for row in options),
+    ]
+    moved = [(row, count) for row, count in counts if row.settled != count]
+    if not moved:
+        return
+    if any((row.devices if count is None else count) > _counted(row) for row, count in moved):
+        _lock(claim, charges, options)
+    for row, count in moved:
+        type(row)._default_manager.filter(pk=row.pk).update(settled=count)
+
+
+def _classes(claim: Claim, taken: list[list[str]]) -> dict[str, int | None]:
+    """Return devices per class, None where the worst counts because nothing is held."""
+    worst = quota.charge(claim.spec)
+    if not taken:
+        return dict.fromkeys(worst)
+    counted: Counter[str] = Counter()
+    for names in taken:
+        counted.update(quota.charge(only(claim.spec, names)))
+    waiting = max(claim.parallel - len(taken), 0)
+    # More claims at once than were asked for are told as over-use; they are never charged.
+    return {
+        name: min(counted[name] + waiting * count, claim.parallel * count) for name, count in worst.items()
+    }
+
+
+def _devices(claim: Claim, row: Alternative, taken: list[list[str]]) -> int | None:
+    if not taken:
+        return None
+    here = sum(row.name in names for names in taken) + max(claim.parallel - len(taken), 0)
+    return row.devices * min(here, claim.parallel) // claim.parallel
+
+
+def _counted(row: ClaimCharge | Alternative) -> int:
+    return row.devices if row.settled is None else row.settled
+
+
+def _lock(claim: Claim, charges: Iterable[ClaimCharge], options: Iterable[Alternative]) -> None:
+    """Take the rows of the quotas concerned, in the order in which a request takes them."""
+    classes = [row.device_class for row in charges]
+    profiles = Alternative.objects.filter(pk__in=[row.pk for row in options])
+    rows = Quota.objects.filter(team=claim.team_id).filter(
+        Q(device_class__in=classes) | Q(profile__in=profiles.values(of=F("profile_version__profile")))
+    )
+    list(rows.select_for_update(no_key=True, of=("self",)).order_by("pk"))
+
+
+FOLLOWED = (ClaimState.APPROVED, ClaimState.PROVISIONED, ClaimState.ALLOCATED, ClaimState.RELEASING)
+BATCH = 200
+
+type Move = tuple[ClaimState, str, dict[str, Any]]
+
+
+def reconcile_all() -> None:
+    """Look at every claim that is followed, and at every one with an open allocation."""
+    followed = Claim.objects.filter(state__in=FOLLOWED).values_list("pk", flat=True)
+    holding = Allocation.objects.filter(ended_at=None).values_list("claim", flat=True)
+    reconcile(sorted({*followed, *holding}))
+
+
+def reconcile_named(cluster_id: str, names: Iterable[str]) -> None:
+    """Look at the claims that these objects of a cluster have to do with."""
+    reconcile(ids(owners(cluster_id, names)))
+
+
+def reconcile(claim_ids: Iterable[UUID]) -> None:
+    """
+    Bring these claims up to date with the mirror, however often it is done.
+
+    One that cannot be settled holds up no other; what was wrong is raised in the end.
+    """
+    failed: list[Exception] = []
+    for batch in batched(claim_ids, BATCH):
+        claims = list(Claim.objects.filter(pk__in=batch))
+        seen = look(claims)
+        for claim in claims:
+            if seen[claim.pk].digest(claim) != claim.sighting:
+                try:
+                    settle(claim.pk)
+                except Exception as error:
+                    error.add_note(f"claim {claim.pk}")
+                    failed.append(error)
+    if failed:
+        raise ExceptionGroup("Claims could not be settled", failed)
+
+
+@transaction.atomic
+def settle(claim_id: UUID) -> None:
+    """Settle one claim under its lock, so that two sightings cannot overtake each other."""
+    claim = lock_row(Claim.objects.select_related("cluster", "requested_by"), claim_id)
+    seen = look([claim])[claim.pk]
+    follow(claim, seen)
+    settle_charges(claim, seen)
+    for to, why, fields in moves(claim, seen):
+        claim.advance(to, why=why, **fields)
+    trouble = trouble_of(claim, seen)
+    if trouble is not None and trouble.is_told:
+        tell_of(claim, trouble)
+    problem = problem_of(claim, seen, trouble)
+    # Of what was looked at, not of what the mirror shows by now: that is for the next look.
+    seen.open = list(claim.allocations.filter(ended_at=None))
+    digest = seen.digest(claim)
+    Claim.objects.filter(pk=claim.pk).update(sighting=digest, problem=problem, version=F("version") + 1)
+
+
+def moves(claim: Claim, seen: Sighting) -> Iterator[Move]:
+    """Yield the steps that the sighting calls for, each from the state that the one before it led to."""
+    if claim.state == ClaimState.APPROVED and seen.there() and seen.written is not None:
+        yield (
+            ClaimState.PROVISIONED,
+            _("It is in the cluster."),
+            {"object_uid": seen.written.uid, "problem": ""},
+        )
+    if claim.state == ClaimState.PROVISIONED and seen.held:
+        yield ClaimState.ALLOCATED, _allocated(seen), {}
+    if claim.state == ClaimState.ALLOCATED and not seen.held and not seen.vanished():
+        yield ClaimState.PROVISIONED, _("Kubernetes took the devices back: no pod uses them."), {}
+    if not seen.vanished() or seen.holders:
+        return
+    if claim.state in (ClaimState.PROVISIONED, ClaimState.ALLOCATED) and seen.given_up():
+        yield ClaimState.FAILED, _deleted(claim), {}
+    elif claim.state == ClaimState.RELEASING:
+        yield ClaimState.RELEASED, _("%(kind)s %(name)s is gone from %(cluster)s.") % _named(claim), {}
+
+
+def problem_of(claim: Claim, seen: Sighting, trouble: Trouble | None) -> str:
+    """Return what somebody should know who looks at the claim, "" if all is well."""
+    if trouble is not None:
+        return trouble.text
+    if claim.state == ClaimState.FAILED:
+        last = claim.history.order_by("-at", "-pk").values_list("why", flat=True).first()
+        return last or claim.problem
+    delivered = claim.state in (ClaimState.PROVISIONED, ClaimState.ALLOCATED) and seen.written is not None
+    return "" if delivered or claim.state == ClaimState.RELEASED else claim.problem
+
+
+def _deleted(claim: Claim) -> str:
+    why = _("%(kind)s %(name)s was deleted in %(cluster)s by somebody other than the portal.")
+    there = (ResourceClaimTemplate if claim.delivery == Delivery.TEMPLATE else ResourceClaim)._default_manager
+    where = {"cluster": claim.cluster_id, "namespace": claim.namespace, "name": claim.name}
+    if there.filter(**where, gone_at=None).exists():
+        why += " " + _("Another one of that name stands there now, which is not of this claim.")
+    return why % _named(claim)
+
+
+def _allocated(seen: Sighting) -> str:
+    names = sorted({f"{held.pool}/{held.device}" for held in seen.held})
+    shown = ", ".join(names[:4]) + (" …" if len(names) > 4 else "")
+    return ngettext(
+        "The scheduler allocated %(count)d device: %(names)s.",
+        "The scheduler allocated %(count)d devices: %(names)s.",
+        len(names),
+    ) % {"count": len(names), "names": shown}
+
+
+def _named(claim: Claim) -> dict[str, object]:
+    return {"kind": kind_of(claim.delivery).kind, "name": claim.name, "cluster": claim.cluster}
+
+
+def release_predecessors() -> list[UUID]:
+    """
+    Release every claim whose successor holds devices; return the ids of those whose objects are now to be
+    deleted. Safe to repeat; nothing is locked but the one row that moves.
+    """
+    holding = Claim.objects.filter(state=ClaimState.ALLOCATED, replaces__state__in=RUNNING)
+    released = []
+    for successor in holding.select_related("replaces"):
+        old = successor.replaces
+        why = _("Replaced by %(successor)s, which holds its devices.") % {"successor": successor}
+        with transaction.atomic():
+            if old is not None and old.advance(ClaimState.RELEASING, why=why):
+                released.append(old.pk)
+    return released
+
+
+def holders_of(person: Person, held: Iterable[ResourceClaim]) -> dict[int, Holder]:
+    """
+    Return the holders that `person` may know of by primary key: the portal's claims with their page, others
+    by namespace and name. Two queries, however many are asked for.
+    """
+    held, reader = list(held), cast(User | AnonymousUser, person)
+    claims = Claim.objects.visible_to(reader).filter(pk__in=ids({row.owner for row in held}))
+    by_place: dict[tuple[str, UUID, str], Claim] = {
+        (str(claim.pk), claim.cluster_id, claim.namespace): claim
+        for claim in claims.only("name", "cluster", "namespace")
+    }
+    spaces = TeamNamespace.objects.filter(team__in=Team.objects.visible_to(reader))
+    own = set(spaces.values_list("cluster", "namespace"))
+    found: dict[int, Holder] = {}
+    for row in held:
+        claim = by_place.get((row.owner, row.cluster_id, row.namespace))
+        if claim is not None:
+            found[row.pk] = Holder(claim.name, reverse("claims:detail", args=[claim.pk]))
+        elif (row.cluster_id, row.namespace) in own:
+            found[row.pk] = Holder(f"{row.namespace}/{row.name}")
+    return found

@@ -1,0 +1,339 @@
+"""
+Deciding on several wishes of any kind at once.
+
+Each is decided by its own service in a transaction of its own: one that cannot be holds up no other, and
+sending the same twice decides once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from uuid import UUID
+
+from django.core.exceptions import PermissionDenied
+from django.db.models import TextChoices
+from django.http import Http404
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from claims.approvals.authority import Desk, stage_of
+from claims.approvals.decide import approve, deny
+from claims.inbox.inbox import Inbox, Item, Kind
+from claims.lifecycle.extensions import reason_not_to_extend
+from claims.lifecycle.services import approve_extension, deny_extension
+from claims.models import Answer, Approval, Claim, Extension, QuotaRequest
+from claims.quotas.requests import request_impact, until_words
+from claims.quotas.services import approve_quota_request, deny_quota_request
+from claims.quotas.usage import Standing, rows_for, standing, standing_of
+from claims.states import RUNNING, ClaimState
+from core.errors import Invalid, PortalError
+from core.templatetags.ui import moment
+from core.times import duration
+
+type Wish = Claim | Extension | QuotaRequest
+
+MOST = 50  # wishes at once: each is a transaction of its own while a person waits
+
+
+class Decision(TextChoices):
+    APPROVE = "approve"
+    DENY = "deny"
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Wishes that somebody may know of, oldest first; `items` has each as the inbox shows it."""
+
+    claims: Sequence[Claim] = ()
+    extensions: Sequence[Extension] = ()
+    quota_requests: Sequence[QuotaRequest] = ()
+    items: dict[UUID, Item] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[Wish]:
+        every: list[Wish] = [*self.claims, *self.extensions, *self.quota_requests]
+        return iter(sorted(every, key=lambda one: (self.items[one.pk].asked_at, one.pk)))
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one: `refusal` is the sentence of why not, and `code` its name; "" where it was done."""
+
+    item: Item
+    done: str
+    refusal: str = ""
+    code: str = ""
+
+
+def chosen(inbox: Inbox, ids: Mapping[Kind, Collection[UUID]]) -> Chosen:
+    """
+    Return the wishes of these ids that the person may know of, in a fixed number of queries. Raise Invalid
+    for more than can be decided at once.
+    """
+    count = sum(len(each) for each in ids.values())
+    if count > MOST:
+        raise Invalid(
+            _("%(count)d are chosen; at most %(most)d can be decided at once.")
+            % {"count": count, "most": MOST}
+        )
+    parts = ("charges", "alternatives__profile_version__profile", "steps__by", "comments__by")
+    of_claim = [f"claim__{part}" for part in (*parts[:3], "successors")]
+    claims = inbox.claims().filter(pk__in=ids.get("claim", ())).prefetch_related(*parts)
+    extensions = inbox.extensions().filter(pk__in=ids.get("extension", ())).prefetch_related(*of_claim)
+    requests = inbox.quota_requests().filter(pk__in=ids.get("quota", ()))
+    found = Chosen(list(claims), list(extensions), list(requests))
+    items = [inbox.of_claim(one) for one in found.claims]
+    items += [inbox.of_extension(one, waits=one.answer == Answer.WAITING) for one in found.extensions]
+    items += [inbox.of_quota_request(one, waits=one.answer == Answer.WAITING) for one in found.quota_requests]
+    found.items.update({item.pk: item for item in items})
+    return found
+
+
+def decide(
+    inbox: Inbox, wishes: Chosen, decision: Decision, *, note: str, seen: Mapping[UUID, str]
+) -> list[Outcome]:
+    """
+    Decide on each by itself; `seen` has for each claim the hash of the spec that was read, without which it
+    is not approved.
+    """
+    return [_one(inbox, wishes.items[wish.pk], wish, decision, note, seen) for wish in wishes]
+
+
+def _one(
+    inbox: Inbox,
+    item: Item,
+    wish: Wish,
+    decision: Decision,
+    note: str,
+    seen: Mapping[UUID, str],
+) -> Outcome:
+    try:
+        if isinstance(wish, Claim):
+            return Outcome(item, _claim_decided(inbox, wish, decision, note, seen.get(wish.pk, "")))
+        return Outcome(item, _ask_decided(inbox, wish, decision, note))
+    except PortalError as refusal:
+        return Outcome(item, "", refusal.message, refusal.code)
+    except PermissionDenied as refusal:
+        return Outcome(item, "", str(refusal), "forbidden")
+    except Http404:
+        return Outcome(item, "", _("It is not there any more."), "not-found")
+
+
+def _claim_decided(inbox: Inbox, claim: Claim, decision: Decision, note: str, spec_hash: str) -> str:
+    if decision == Decision.DENY:
+        claim = deny(claim=claim, by=inbox.user, reason=note)
+    else:
+        claim = approve(claim=claim, by=inbox.user, spec_hash=spec_hash, note=note)
+    if claim.state == ClaimState.REQUESTED:
+        return _("You consented; a platform admin decides now.")
+    return str(claim.get_state_display())
+
+
+def _ask_decided(inbox: Inbox, wish: Extension | QuotaRequest, decision: Decision, note: str) -> str:
+    denies, by = decision == Decision.DENY, inbox.user
+    if isinstance(wish, Extension):
+        if denies:
+            deny_extension(extension=wish, by=by, reason=note)
+            return _("Denied: it keeps its end.")
+        extended = approve_extension(extension=wish, by=by, note=note)
+        return _("Approved: it ends on %(until)s.") % {"until": moment(extended.until)}
+    if denies:
+        deny_quota_request(quota_request=wish, by=by, reason=note)
+        return _("Denied: the quota stays as it is.")
+    asked = approve_quota_request(quota_request=wish, by=by, note=note)
+    return _("Approved: a limit of %(n)d, %(until)s.") % {
+        "n": asked.devices,
+        "until": until_words(asked.until),
+    }
+
+
+@dataclass(frozen=True)
+class Reserved:
+    """A quota in which a request already counts as reserved: `this` of it is the request."""
+
+    standing: Standing
+    this: int
+
+    @property
+    def others(self) -> Standing:
+        return replace(self.standing, reserved=self.standing.reserved - self.this)
+
+    @property
+    def sentence(self) -> str:
+        """Say it as "gpu.nvidia.com: 3 → 5 of 8 taken"."""
+        return _("%(label)s: %(before)d → %(after)d of %(limit)d taken") % {
+            "label": self.standing.label,
+            "before": self.others.used,
+            "after": self.standing.used,
+            "limit": self.standing.limit,
+        }
+
+
+def reserved_in(claim: Claim) -> list[Reserved]:
+    charge = {row.device_class: row.devices for row in claim.charges.all()}
+    named = claim.alternatives.select_related("profile_version__profile")
+    profiles = {one.profile_version.profile: one.devices for one in named}
+    profiles = profiles or {claim.profile_version.profile: claim.devices * claim.parallel}
+    rows = rows_for(team=claim.team, charge=charge, profiles=profiles)
+    by_profile = {profile.pk: devices for profile, devices in profiles.items()}
+    return [
+        Reserved(
+            each,
+            by_profile[each.quota.profile_id]
+            if each.quota.profile_id
+            else charge.get(each.quota.device_class, 0)
+            if each.quota.device_class
+            else claim.parallel,
+        )
+        for each in standing_of(rows)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """
+    What deciding would do to one wish: `will` says what approving does, `warning` what speaks against it, and
+    `reason_not` why this person may not decide at all.
+    """
+
+    item: Item
+    wish: Wish
+    will: tuple[str, ...] = ()
+    warning: str = ""
+    reason_not: str = ""
+
+
+def preview(inbox: Inbox, wishes: Chosen) -> list[Line]:
+    """Say what deciding would do to each, as things are now."""
+    return [_line(inbox, wishes.items[wish.pk], wish) for wish in wishes]
+
+
+def together(lines: Iterable[Line]) -> list[str]:
+    """Say what the wishes that can be decided come to in each quota."""
+    ready = [line.wish for line in lines if not line.reason_not]
+    claims = [wish for wish in ready if isinstance(wish, Claim)]
+    return [
+        *_of_claims(claims),
+        *_of_extensions([wish for wish in ready if isinstance(wish, Extension)]),
+        *_of_quota_requests([wish for wish in ready if isinstance(wish, QuotaRequest)]),
+    ]
+
+
+def _line(inbox: Inbox, item: Item, wish: Wish) -> Line:
+    if reason := _why_not(inbox, item, wish):
+        return Line(item, wish, reason_not=reason)
+    if isinstance(wish, Claim):
+        return Line(item, wish, tuple(_will_claim(inbox.desk, wish)))
+    if isinstance(wish, Extension):
+        return _line_of_extension(item, wish)
+    return _line_of_quota_request(item, wish)
+
+
+def _why_not(inbox: Inbox, item: Item, wish: Wish) -> str:
+    if item.answer:
+        return _("Decided already: %(answer)s.") % {"answer": item.answer}
+    if isinstance(wish, Claim):
+        return inbox.desk.reason_not_to_decide(wish)
+    if isinstance(wish, Extension):
+        return inbox.desk.reason_not_to_decide(wish.claim, asked_by=wish.asked_by_id)
+    return "" if inbox.user.is_superuser else _("Only a platform admin decides on quota.")
+
+
+def _will_claim(desk: Desk, claim: Claim) -> Iterable[str]:
+    ruling = desk.rules.on(claim)
+    stage, consent = stage_of(claim, ruling)
+    if ruling.approval == Approval.BOTH and stage == Approval.LEAD:
+        yield _("You consent; then a platform admin decides.")
+    elif consent is not None:
+        yield _("Approved: a lead has consented.")
+    for row in reserved_in(claim):
+        yield row.sentence
+
+
+def _line_of_extension(item: Item, wish: Extension) -> Line:
+    claim = wish.claim
+    end = claim.expires_at or wish.was
+    values = {
+        "until": moment(wish.until),
+        "end": moment(end),
+        "span": duration(wish.until - end),
+        "whole": duration(wish.whole),
+        "profile": claim.profile_version.profile,
+        "longest": duration(claim.profile_version.max_duration),
+    }
+    will = _("Ends on %(until)s instead of %(end)s: %(span)s longer.") % values
+    if claim.state not in RUNNING or wish.until <= timezone.now():
+        return Line(item, wish, warning=_("It has ended; there is nothing left to extend."))
+    if wish.until <= end:
+        return Line(item, wish, warning=_("It ends on %(end)s anyway.") % values)
+    warning = reason_not_to_extend(claim)
+    if not warning and wish.is_beyond:
+        warning = _("%(whole)s in all; %(profile)s allows %(longest)s.") % values
+    return Line(item, wish, (will,), warning)
+
+
+def _line_of_quota_request(item: Item, wish: QuotaRequest) -> Line:
+    impact = request_impact(wish)
+    values = {
+        "label": impact.label,
+        "before": impact.before,
+        "after": impact.after,
+        "until": until_words(wish.until),
+    }
+    will = _("Limit of %(label)s: %(before)d → %(after)d, %(until)s.") % values
+    warning = ""
+    if impact.more <= 0:
+        warning = _("The team may have %(before)d already; there is nothing left to approve.") % values
+    elif impact.overcommitted:
+        warning = ngettext(
+            "%(n)d device more is promised to all teams than there is.",
+            "%(n)d devices more are promised to all teams than there are.",
+            impact.overcommitted,
+        ) % {"n": impact.overcommitted}
+    return Line(item, wish, (will,), warning)
+
+
+def _of_claims(claims: Sequence[Claim]) -> Iterable[str]:
+    charged: dict[tuple[UUID, str], int] = {}
+    for claim in claims:
+        for row in claim.charges.all():
+            key = (claim.team_id, row.device_class)
+            charged[key] = charged.get(key, 0) + row.devices
+    for each in standing({claim.team for claim in claims}) if claims else ():
+        if count := charged.get((each.quota.team_id, each.quota.device_class), 0):
+            values = {
+                "team": each.team,
+                "label": each.label,
+                "count": count,
+                "used": each.used,
+                "limit": each.limit,
+            }
+            yield _("%(team)s: %(count)d of the %(used)d taken of %(limit)d %(label)s are these.") % values
+
+
+def _of_extensions(extensions: Sequence[Extension]) -> Iterable[str]:
+    kept: dict[tuple[str, str], tuple[int, float]] = {}
+    for one in extensions:
+        longer = max((one.until - (one.claim.expires_at or one.was)).total_seconds() / 3600, 0)
+        for row in one.claim.charges.all():
+            key = (one.claim.team.slug, row.device_class)
+            devices, hours = kept.get(key, (0, 0.0))
+            kept[key] = (devices + row.devices, hours + row.devices * longer)
+    for (team, label), (devices, hours) in sorted(kept.items()):
+        yield ngettext(
+            "%(team)s: %(n)d device of %(label)s is kept longer, %(hours).0f device-hours in all.",
+            "%(team)s: %(n)d devices of %(label)s are kept longer, %(hours).0f device-hours in all.",
+            devices,
+        ) % {"team": team, "label": label, "n": devices, "hours": hours}
+
+
+def _of_quota_requests(requests: Sequence[QuotaRequest]) -> Iterable[str]:
+    for one in requests:
+        impact = request_impact(one)
+        yield _("%(team)s: the limit of %(label)s goes from %(before)d to %(after)d.") % {
+            "team": one.team,
+            "label": impact.label,
+            "before": impact.before,
+            "after": impact.after,
+        }

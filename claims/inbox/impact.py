@@ -1,0 +1,226 @@
+"""
+What a person did with what they had, for those who decide on more.
+
+Use is measured above this package: who measures it registers here. Without it, or where nothing was measured,
+there is no telemetry, which is not the same as no use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db.models import Count, Q
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from claims.approvals.authority import ruling_on
+from claims.approvals.rules import whom
+from claims.catalogue.listing import DeviceKind, kinds_for, prices_of
+from claims.inbox.bulk import Reserved, reserved_in
+from claims.match_page import FunnelRow, funnel_of
+from claims.models import Allocation, Claim
+from claims.requests.suggestions import offers_for
+from claims.states import FINAL, ClaimState
+from dra import match
+from dra.picture import Picture
+from inventory.freshness import OF_DEVICES, Age, ages
+from inventory.picture import picture_of
+from teams.models import Team, User
+
+LOOKED_BACK = timedelta(days=90)
+
+# Answers with the mean activity, 0 to 1, of the devices of claims since an instant; None if not measured.
+type Gauge = Callable[[list[Claim], datetime], float | None]
+
+_gauges: list[Gauge] = []
+
+
+@dataclass(frozen=True, slots=True)
+class PastUse:
+    """Claims of the last 90 days, the GPU-hours that they held, and how active the devices were."""
+
+    claims: int
+    gpu_hours: float
+    activity: float | None
+
+    @property
+    def sentence(self) -> str:
+        if not self.claims:
+            return _("No claim in the last 90 days.")
+        held = ngettext(
+            "%(n)d claim in the last 90 days held %(hours).0f GPU-hours",
+            "%(n)d claims in the last 90 days held %(hours).0f GPU-hours",
+            self.claims,
+        ) % {"n": self.claims, "hours": self.gpu_hours}
+        if self.activity is None:
+            return _("%(held)s; no telemetry.") % {"held": held}
+        return _("%(held)s; mean activity %(percent)d %%.") % {
+            "held": held,
+            "percent": round(self.activity * 100),
+        }
+
+
+def register(gauge: Gauge) -> None:
+    """Let a package above tell how active devices were. Called once, when its app is ready."""
+    if gauge not in _gauges:
+        _gauges.append(gauge)
+
+
+def past_use(person: User, team: Team) -> PastUse:
+    """Look at what `person` held for `team` in the last 90 days; two queries and those of the gauge."""
+    now = timezone.now()
+    since = now - LOOKED_BACK
+    held = Q(allocations__ended_at=None) | Q(allocations__ended_at__gt=since)
+    asked = Claim.objects.filter(requested_by=person, team=team)
+    recent = Q(created_at__gte=since) | (Q(allocations__isnull=False) & held)
+    claims = list(asked.filter(recent).distinct())
+    seconds = 0.0
+    rows = Allocation.objects.filter(claim__in=claims).filter(Q(ended_at=None) | Q(ended_at__gt=since))
+    for begun, ended, fraction in rows.values_list("started_at", "ended_at", "fraction"):
+        seconds += (min(ended or now, now) - max(begun, since)).total_seconds() * float(fraction)
+    measured = [gauge(claims, since) for gauge in _gauges] if claims else []
+    return PastUse(len(claims), seconds / 3600, next((one for one in measured if one is not None), None))
+
+
+REMEMBERED = 5  # earlier claims of the person that are looked at
+
+
+@dataclass(frozen=True)
+class Impact:
+    quotas: list[Reserved]
+    match: match.Preview
+    funnel: list[FunnelRow]
+    kinds: frozenset[DeviceKind]
+    age: Age
+    share: str
+    waiting: str
+    past: str
+    use: str
+    cheaper: str
+    cheaper_slug: str
+    why: tuple[str, str]  # in a word, and the sentence of the rule that asks
+    who: str  # decides by it
+
+
+def impact_of(claim: Claim) -> Impact:
+    """Work out the rows of the card for a request that waits."""
+    picture = picture_of(claim.cluster)
+    found = match.preview(picture, claim.spec, claims=claim.parallel)
+    ruling = ruling_on(claim)
+    kinds = kinds_for(claim.cluster_id, picture, claim.spec)
+    cheaper, slug = cheaper_than(claim, picture, kinds)
+    return Impact(
+        quotas=reserved_in(claim),
+        match=found,
+        funnel=funnel_of(found),
+        kinds=kinds,
+        age=ages(OF_DEVICES, cluster=claim.cluster)[0],
+        share=share_of(claim, found),
+        waiting=others_waiting(claim),
+        past=past_of(claim),
+        use=past_use(claim.requested_by, claim.team).sentence,
+        cheaper=cheaper,
+        cheaper_slug=slug,
+        why=(ruling.word or _("sent back"), ruling.sentence if ruling.word else _("The cluster refused it.")),
+        who=whom(ruling.approval),
+    )
+
+
+def share_of(claim: Claim, found: match.Preview) -> str:
+    """Say how much of what is free now this would take; unknown stays unknown."""
+    if found.free is None:
+        return _("What is free cannot be told for this specification.")
+    needs = claim.devices * claim.parallel
+    left = max(found.free - needs, 0)
+    return ngettext(
+        "%(needs)d of %(free)d free device that matches; %(left)d stays free.",
+        "%(needs)d of %(free)d free devices that match; %(left)d stay free.",
+        found.free,
+    ) % {"needs": needs, "free": found.free, "left": left}
+
+
+def cheaper_than(claim: Claim, picture: Picture, kinds: frozenset[DeviceKind]) -> tuple[str, str]:
+    """Name the cheapest profile that fits now and costs less, and its slug; empty where none is known to."""
+    if claim.together:
+        return "", ""  # no single profile gives what several do
+    offers = offers_for(
+        team=claim.team,
+        cluster=claim.cluster,
+        picture=picture,
+        chosen=[claim.profile_version.profile],
+        devices=claim.devices,
+        parallel=claim.parallel,
+        delivery=claim.delivery,
+    )
+    own, *others = prices_of([kinds, *(offer.kinds for offer in offers)])
+    if own is None:
+        return "", ""
+    known = [
+        (price * offer.devices, offer)
+        for price, offer in zip(others, offers, strict=True)
+        if price is not None and offer.devices <= claim.devices
+    ]
+    best = min(known, key=lambda one: one[0], default=None)
+    if best is None or best[0] >= own * claim.devices:
+        return "", ""
+    values = {
+        "title": best[1].profile.title,
+        "percent": round(100 - 100 * best[0] / (own * claim.devices)),
+        "free": best[1].free,
+    }
+    said = ngettext(
+        "%(title)s costs %(percent)d %% less and fits now; %(free)d of its devices is free.",
+        "%(title)s costs %(percent)d %% less and fits now; %(free)d of its devices are free.",
+        best[1].free,
+    )
+    return said % values, best[1].profile.slug
+
+
+def others_waiting(claim: Claim) -> str:
+    """Count claims that wait for the same classes in the same cluster; other teams' names stay theirs."""
+    classes = [row.device_class for row in claim.charges.all()]
+    same = Claim.objects.filter(cluster=claim.cluster, charges__device_class__in=classes).exclude(pk=claim.pk)
+    counted = same.aggregate(
+        requests=Count("pk", filter=Q(state=ClaimState.REQUESTED), distinct=True),
+        mine=Count("pk", filter=Q(state=ClaimState.REQUESTED, team=claim.team), distinct=True),
+        pods=Count("pk", filter=Q(state=ClaimState.PROVISIONED), distinct=True),
+    )
+    said = []
+    if count := counted["requests"]:
+        values = {"n": count, "mine": counted["mine"], "team": claim.team}
+        said.append(
+            ngettext(
+                "%(n)d other request waits for a decision, %(mine)d of %(team)s.",
+                "%(n)d other requests wait for a decision, %(mine)d of them of %(team)s.",
+                count,
+            )
+            % values
+        )
+    if count := counted["pods"]:
+        said.append(
+            ngettext("%(n)d approved claim waits for a pod.", "%(n)d approved claims wait for a pod.", count)
+            % {"n": count}
+        )
+    return " ".join(said) or _("Nobody else waits for these devices.")
+
+
+def past_of(claim: Claim) -> str:
+    """Say how the last claims of the person ended."""
+    ended = Claim.objects.filter(requested_by=claim.requested_by, team=claim.team, state__in=FINAL)
+    states = list(ended.order_by("-state_since").values_list("state", flat=True)[:REMEMBERED])
+    if not states:
+        return _("%(person)s has no earlier claim in %(team)s.") % {
+            "person": claim.requested_by.label,
+            "team": claim.team,
+        }
+    words = ", ".join(
+        f"{states.count(state)} {ClaimState(state).label.lower()}" for state in dict.fromkeys(states)
+    )
+    return ngettext(
+        "The last claim of %(person)s: %(words)s.",
+        "The last %(n)d claims of %(person)s: %(words)s.",
+        len(states),
+    ) % {"n": len(states), "person": claim.requested_by.label, "words": words}

@@ -1,0 +1,194 @@
+"""What happens to a claim after it was asked for: another end, another size, another owner."""
+
+from typing import Any
+
+from django.db.models import QuerySet
+from django.utils.translation import gettext as _
+from drf_spectacular.utils import extend_schema, extend_schema_view
+from rest_framework import mixins, serializers, status, viewsets
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.serializers import BaseSerializer
+
+from claims import api_types
+from claims.lifecycle.services import (
+    approve_extension,
+    deny_extension,
+    extend,
+    heirs,
+    shorten,
+    transfer,
+    withdraw_extension,
+)
+from claims.models import Answer, Claim, Extension
+from claims.requests.services import resize
+from core import idempotency
+from core.errors import Invalid
+from core.inputs import Input
+from core.paging import Cursor
+from core.schema import key
+from teams.access import asker
+from teams.keyed import KeyedWrites
+
+KEY = key("The same key always asks once.")
+
+
+class ExtendIn(Input):
+    until = serializers.DateTimeField()
+    reason = serializers.CharField(max_length=500, allow_blank=True, default="")
+
+
+class ShortenIn(Input):
+    until = serializers.DateTimeField(help_text="Not past, and before the end of the claim")
+
+
+class TransferIn(Input):
+    to = serializers.CharField(max_length=150, help_text="User name of a member of the team")
+
+
+class ResizeIn(Input):
+    """What is left out stays as the claim has it; the name is a new one in any case."""
+
+    profile = serializers.CharField(max_length=40, required=False, help_text="Slug of the profile")
+    devices = serializers.IntegerField(
+        min_value=1, max_value=1024, required=False, help_text="Per claim, of the profile named first"
+    )
+    together = serializers.ListField(
+        child=api_types.PartIn(),
+        max_length=32,
+        required=False,
+        help_text="Of a claim that takes several profiles: those whose numbers change; 0 leaves one out",
+    )
+    parallel = serializers.IntegerField(min_value=1, max_value=1000, required=False)
+    duration = api_types.SpelledDuration(required=False, help_text="36h, 1d 12h, PT36H, or seconds")
+    name = serializers.CharField(max_length=63, allow_blank=True, default="", help_text="Of the new object")
+    reason = serializers.CharField(max_length=2000, required=False, allow_blank=True)
+
+
+class ExtensionOut(serializers.ModelSerializer[Extension]):
+    """A wish to keep a claim until `until`; `was` is its end at the time of asking."""
+
+    claim = serializers.UUIDField(source="claim_id")
+    asked_by = serializers.CharField(source="asked_by.username")
+    decided_by = serializers.CharField(source="decided_by.username", allow_null=True, default=None)
+    answer = serializers.ChoiceField(choices=Answer.choices)
+
+    class Meta:
+        model = Extension
+        fields = (
+            "id", "claim", "was", "until", "reason", "asked_by", "asked_at", "answer", "decide_by",
+            "decided_by", "decided_at", "decision_note",
+        )  # fmt: skip
+        read_only_fields = fields
+
+
+class ApproveExtensionIn(Input):
+    note = serializers.CharField(max_length=500, allow_blank=True, default="")
+
+
+class LifeActions(KeyedWrites, viewsets.GenericViewSet[Claim]):
+    """The part of the claims' API that this file is about."""
+
+    keyed_by_service = frozenset(("create", "extend", "resize"))
+
+    @extend_schema(request=ExtendIn, responses={201: ExtensionOut}, parameters=[KEY])
+    @action(detail=True, methods=["post"])
+    def extend(self, request: Request, pk: str) -> Response:
+        """Keep the claim until an instant: at once where a rule allows it, else the answer is `waiting`."""
+        said = said_in(request, ExtendIn)
+        key = idempotency.key_of(request)
+        extension = extend(claim=self.get_object(), by=asker(request), key=key, **said)
+        return Response(ExtensionOut(extension).data, status=status.HTTP_201_CREATED)
+
+    @extend_schema(request=ShortenIn, responses=api_types.ClaimDetailOut)
+    @action(detail=True, methods=["post"])
+    def shorten(self, request: Request, pk: str) -> Response:
+        """Let the claim end earlier. What was granted can be had back by extending, without asking."""
+        said = said_in(request, ShortenIn)
+        return self._shown(shorten(claim=self.get_object(), by=asker(request), **said))
+
+    @extend_schema(request=TransferIn, responses=api_types.ClaimDetailOut)
+    @action(detail=True, methods=["post"])
+    def transfer(self, request: Request, pk: str) -> Response:
+        """Make another member of the team the owner."""
+        claim, name = self.get_object(), said_in(request, TransferIn)["to"]
+        to = next((person for person in heirs(claim.team) if person.username == name), None)
+        if to is None:
+            raise Invalid(
+                _("%(team)s has no member %(name)s.") % {"team": claim.team, "name": name}, field="to"
+            )
+        return self._shown(transfer(claim=claim, by=asker(request), to=to))
+
+    @extend_schema(request=ResizeIn, responses={201: api_types.ClaimDetailOut}, parameters=[KEY])
+    @action(detail=True, methods=["post"])
+    def resize(self, request: Request, pk: str) -> Response:
+        """
+        Ask for a claim that replaces this one: another count, profile or duration. This one is released when
+        the new one holds its devices, and until then only what is more than it counts.
+        """
+        said, user = said_in(request, ResizeIn), asker(request)
+        if "profile" in said:
+            said["profile"] = api_types.profile_named(said["profile"], user)
+        if "together" in said:
+            said["parts"] = {row["profile"]: row["devices"] for row in said.pop("together")}
+        key = idempotency.key_of(request)
+        return self._shown(resize(claim=self.get_object(), by=user, key=key, **said), status.HTTP_201_CREATED)
+
+    @extend_schema(responses=ExtensionOut(many=True), filters=False)
+    @action(detail=True, pagination_class=None)
+    def extensions(self, request: Request, pk: str) -> Response:
+        """Every wish for more time, oldest first."""
+        rows = self.get_object().extensions.select_related("asked_by", "decided_by")
+        return Response(ExtensionOut(rows, many=True).data)
+
+    def _shown(self, claim: Claim, code: int = status.HTTP_200_OK) -> Response:
+        return Response(api_types.ClaimDetailOut(self.get_queryset().get(pk=claim.pk)).data, status=code)
+
+
+class OldestFirst(Cursor):
+    ordering = "id"
+
+
+@extend_schema_view(list=extend_schema(description="Wishes for more time that wait for a decision."))
+class ExtensionViewSet(
+    KeyedWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Extension]
+):
+    """Wishes for more time. Ask with `claims/{id}/extend/`."""
+
+    serializer_class: type[BaseSerializer[Any]] = ExtensionOut
+    pagination_class = OldestFirst
+    queryset = Extension.objects.none()
+
+    def get_queryset(self) -> QuerySet[Extension]:
+        rows = Extension.objects.visible_to(asker(self.request))
+        rows = rows.select_related("claim__team", "asked_by", "decided_by")
+        return rows.filter(answer=Answer.WAITING) if self.action == "list" else rows
+
+    @extend_schema(request=ApproveExtensionIn, responses=ExtensionOut)
+    @action(detail=True, methods=["post"])
+    def approve(self, request: Request, pk: str) -> Response:
+        """Let the claim be kept as asked."""
+        said = said_in(request, ApproveExtensionIn)
+        decided = approve_extension(extension=self.get_object(), by=asker(request), **said)
+        return Response(ExtensionOut(decided).data)
+
+    @extend_schema(request=api_types.DenyIn, responses=ExtensionOut)
+    @action(detail=True, methods=["post"])
+    def deny(self, request: Request, pk: str) -> Response:
+        """Say no, and why."""
+        said = said_in(request, api_types.DenyIn)
+        decided = deny_extension(extension=self.get_object(), by=asker(request), **said)
+        return Response(ExtensionOut(decided).data)
+
+    @extend_schema(request=None, responses=ExtensionOut)
+    @action(detail=True, methods=["post"])
+    def withdraw(self, request: Request, pk: str) -> Response:
+        """Take the wish back before it is decided."""
+        return Response(ExtensionOut(withdraw_extension(extension=self.get_object(), by=asker(request))).data)
+
+
+def said_in(request: Request, serializer: type[BaseSerializer[Any]]) -> dict[str, Any]:
+    said = serializer(data=request.data)
+    said.is_valid(raise_exception=True)
+    return dict(said.validated_data)

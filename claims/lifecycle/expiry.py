@@ -1,0 +1,232 @@
+"""
+Ends by the clock: undecided requests, wishes for more time that nobody answered, and claims that have had
+their time and their grace.
+"""
+
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.db import transaction
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from claims.approvals import authority
+from claims.lifecycle.extensions import Terms, deleted_at, reason_not_to_extend, started
+from claims.models import Answer, Claim, Extension
+from claims.observation.observe import look
+from claims.plans.plan import kind_of
+from claims.states import RUNNING, ClaimState
+from core.templatetags.ui import moment_with_zone
+from core.times import duration as in_words
+from teams.access import people_in
+from teams.models import Notice, Role
+from teams.notices import tell
+
+RELATED = ("team", "cluster", "requested_by", "profile_version__profile")
+
+
+def end_overdue(now: datetime) -> list[UUID]:
+    """
+    Move everything overdue on; return the ids of the claims whose objects are now to be deleted.
+
+    One that cannot be ended holds up no other; what was wrong is raised in the end.
+    """
+    failed: list[Exception] = []
+    undecided = Claim.objects.filter(state=ClaimState.REQUESTED, decide_by__lte=now)
+    for claim in undecided.select_related(*RELATED):
+        _ended(claim, lambda claim: _expire(claim, now), failed)
+    ended = []
+    for claim in Claim.objects.filter(state__in=RUNNING, expires_at__lte=now).select_related(*RELATED):
+        deleted = deleted_at(claim)
+        if deleted is not None and deleted <= now and _ended(claim, _release, failed):
+            ended.append(claim.pk)
+    for extension in Extension.objects.filter(answer=Answer.WAITING).exclude(claim__state__in=RUNNING):
+        extension.decide(Answer.EXPIRED, by=None, note=_("The claim has ended."))
+    if failed:
+        raise ExceptionGroup("Claims could not be ended", failed)
+    return ended
+
+
+def _ended(claim: Claim, move: Callable[[Claim], bool], failed: list[Exception]) -> bool:
+    try:
+        return _end(claim, move)
+    except Exception as error:
+        error.add_note(f"claim {claim.pk}")
+        failed.append(error)
+        return False
+
+
+def _end(claim: Claim, move: Callable[[Claim], bool]) -> bool:
+    """Move it and tell of it in one transaction; an end that was put off in between is left alone."""
+    with transaction.atomic():
+        locked = Claim.objects.select_for_update(no_key=True).filter(pk=claim.pk)
+        same = locked.filter(state=claim.state, expires_at=claim.expires_at, decide_by=claim.decide_by)
+        return same.first() is not None and move(claim)
+
+
+def _expire(claim: Claim, now: datetime) -> bool:
+    waited = {"span": in_words(now - claim.state_since), "claim": claim}
+    if not claim.advance(ClaimState.EXPIRED, why=_("Nobody decided within %(span)s.") % waited):
+        return False
+    tell(
+        [claim.requested_by],
+        key=f"expired:{claim.pk}",
+        title=_("%(claim)s expired undecided") % waited,
+        body=_("Nobody decided within %(span)s; its quota is free again. You can ask again from its page.")
+        % waited,
+        url=reverse("claims:detail", args=[claim.pk]),
+        important=True,
+    )
+    return True
+
+
+def _release(claim: Claim) -> bool:
+    end = claim.expires_at or claim.state_since
+    why = _("Its time of %(span)s is over.") % {"span": in_words(end - started(claim))}
+    if not claim.advance(ClaimState.RELEASING, why=why):
+        return False
+    pods = [pod.name for pod in look([claim])[claim.pk].users]
+    people = [claim.requested_by]
+    if pods:
+        people += people_in(claim.team, at_least=Role.LEAD)
+        body = ngettext(
+            "The pod %(pods)s keeps its devices until it ends, and they are billed until then.",
+            "The pods %(pods)s keep their devices until they end, and they are billed until then.",
+            len(pods),
+        ) % {"pods": ", ".join(sorted(pods))}
+    else:
+        body = _("No pod uses it; its devices are free again.")
+    tell(
+        people,
+        key=f"ended:{claim.pk}:{end.isoformat()}",
+        title=_("The time of %(claim)s is over") % {"claim": claim},
+        body=f"{why} {body}",
+        url=reverse("claims:detail", args=[claim.pk]),
+        important=bool(pods),
+    )
+    return True
+
+
+BEFORE = (timedelta(hours=1), timedelta(days=1), timedelta(days=7))
+UNDECIDED = timedelta(days=1)
+REMINDED_WITH = ("team", "cluster", "requested_by", "profile_version__profile")
+
+
+def remind(now: datetime) -> None:
+    """Tell of the ends that have come near; two queries where nothing is to be told."""
+    near = Claim.objects.filter(state__in=RUNNING, expires_at__gt=now, expires_at__lte=now + max(BEFORE))
+    due = {key: claim for claim in near.select_related(*REMINDED_WITH) if (key := _due(claim, now))}
+    told = _told(due)
+    fresh = {key: claim for key, claim in due.items() if (key, claim.requested_by_id) not in told}
+    seen = look(list(fresh.values())) if fresh else {}
+    for key, claim in fresh.items():
+        _tell_of_end(claim, key, [pod.name for pod in seen[claim.pk].users])
+    undecided = Claim.objects.filter(
+        state=ClaimState.REQUESTED, decide_by__gt=now, decide_by__lte=now + UNDECIDED
+    )
+    waiting = {f"undecided:{claim.pk}": claim for claim in undecided.select_related(*REMINDED_WITH)}
+    told = _told(waiting)
+    for key, claim in waiting.items():
+        if (key, claim.requested_by_id) not in told:
+            _tell_of_wait(claim, key)
+
+
+def _due(claim: Claim, now: datetime) -> str:
+    """Return the key of the announcement that is due now, "" if none is."""
+    if claim.expires_at is None:
+        return ""
+    whole, left = claim.expires_at - started(claim), claim.expires_at - now
+    before = next((span for span in BEFORE if left <= span), None)
+    if before is None or before * 2 > whole:
+        return ""
+    return f"ends:{claim.pk}:{claim.expires_at.isoformat()}:{before.total_seconds():.0f}"
+
+
+def _told(keys: Iterable[str]) -> set[tuple[str, object]]:
+    return set(Notice.objects.filter(key__in=list(keys)).values_list("key", "user"))
+
+
+def _tell_of_end(claim: Claim, key: str, pods: list[str]) -> None:
+    end = claim.expires_at
+    if end is None:
+        return
+    values = {
+        "claim": claim,
+        "kind": kind_of(claim.delivery).kind,
+        "cluster": claim.cluster,
+        "pods": ", ".join(sorted(pods)),
+    }
+    said = [_("the portal deletes the %(kind)s %(claim)s in %(cluster)s.") % values]
+    if pods:
+        said.append(
+            ngettext(
+                "The pod %(pods)s keeps its devices until it ends.",
+                "The pods %(pods)s keep their devices until they end.",
+                len(pods),
+            )
+            % values
+        )
+    else:
+        said.append(_("No pod uses it now."))
+    said.append(reason_not_to_extend(claim) or _how_to_extend(claim))
+    tell(
+        [claim.requested_by],
+        key=key,
+        title=lambda: _("%(claim)s ends on %(end)s") % {"claim": claim, "end": moment_with_zone(end)},
+        body=lambda: " ".join([_when(end, claim.profile_version.grace), *said]),
+        url=reverse("claims:extend", args=[claim.pk]),
+        important=True,
+    )
+
+
+def _when(end: datetime, grace: timedelta) -> str:
+    """Return the beginning of "On … the portal deletes …"."""
+    if not grace:
+        return _("On %(end)s") % {"end": moment_with_zone(end)}
+    said = _("On %(end)s its time is over; after a grace of %(grace)s, on %(deleted)s,")
+    deleted = moment_with_zone(end + grace)
+    return said % {"end": moment_with_zone(end), "grace": in_words(grace), "deleted": deleted}
+
+
+def _how_to_extend(claim: Claim) -> str:
+    terms = Terms(claim, by=claim.requested_by)
+    end, free = claim.expires_at, terms.at_a_time
+    if free and end is not None and terms.way(end + free).at_once:
+        return _("You may extend it by up to %(span)s without approval.") % {"span": in_words(free)}
+    return _("To keep it longer, ask for an extension.")
+
+
+def _tell_of_wait(claim: Claim, key: str) -> None:
+    """Tell who asked and those who decide that the request is about to expire."""
+    end = claim.decide_by
+    if end is None:
+        return
+    deciders = authority.deciders_on(claim)
+    values = {
+        "claim": claim,
+        "person": claim.requested_by.label,
+        "names": authority.names_of(deciders) or _("a platform admin"),
+    }
+    tell(
+        [claim.requested_by],
+        key=key,
+        title=lambda: (
+            _("%(claim)s expires undecided on %(when)s") % {"claim": claim, "when": moment_with_zone(end)}
+        ),
+        body=_("Nobody has decided on it yet; ask %(names)s.") % values,
+        url=reverse("claims:detail", args=[claim.pk]),
+        important=True,
+    )
+    tell(
+        deciders,
+        key=key,
+        title=lambda: (
+            _("%(claim)s expires on %(when)s if nobody decides")
+            % {"claim": claim, "when": moment_with_zone(end)}
+        ),
+        body=_("%(person)s waits for your decision.") % values,
+        url=reverse("claims:approval", args=[claim.pk]),
+        important=True,
+    )

@@ -1,0 +1,157 @@
+"""
+Until when a claim may be kept, and who has to be asked.
+
+The end of a claim may be moved at once to where it had been granted before; and, within the longest duration
+of its profile, by as much as its version lets people extend at a time, or as long as a rule approves such a
+claim at once. For anything else those who decide on the claim are asked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cached_property
+
+from django.db.models import Max
+from django.utils import timezone
+from django.utils.translation import gettext as _
+
+from claims.approvals import authority
+from claims.approvals.rules import are_together, asked_of, ruling_for
+from claims.models import Answer, Approval, Claim, Extension, ProfileVersion
+from claims.states import RUNNING
+from core.templatetags.ui import moment, moment_with_zone
+from core.times import duration as in_words
+from teams.models import User
+
+STEPS = (timedelta(hours=4), timedelta(hours=24), timedelta(days=3), timedelta(days=7))
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """
+    How a claim gets to an end at `until`: at once, because of `why`; or one of `who` has to decide.
+
+    `sentence` says so, as a page shows it before anything is sent.
+    """
+
+    until: datetime
+    at_once: bool
+    why: str
+    who: tuple[User, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        values = {"when": moment(self.until), "why": self.why, "names": authority.names_of(self.who)}
+        if self.at_once:
+            return _("Until %(when)s: at once. %(why)s") % values
+        if not self.who:
+            return _("Until %(when)s: nobody can decide on this. %(why)s") % values
+        return _("Until %(when)s: needs %(names)s. %(why)s") % values
+
+
+class Terms:
+    """What holds for one claim that has an end, as `by` asks; each thing is read once."""
+
+    def __init__(self, claim: Claim, *, by: User) -> None:
+        self.claim = claim
+        self.by = by
+
+    @cached_property
+    def asked(self) -> list[tuple[ProfileVersion, int]]:
+        return asked_of(self.claim)
+
+    @property
+    def at_a_time(self) -> timedelta:
+        """By how much it may be extended without asking; of several profiles the least."""
+        return min(version.extension for version, _devices in self.asked)
+
+    @cached_property
+    def granted_until(self) -> datetime:
+        """The latest end that the claim was ever given."""
+        first = started(self.claim) + self.claim.duration
+        said = self.claim.extensions.filter(answer=Answer.APPROVED).aggregate(latest=Max("until"))
+        return max(first, said["latest"] or first)
+
+    @cached_property
+    def deciders(self) -> tuple[User, ...]:
+        return tuple(deciders_on(self.claim, asked_by=self.by))
+
+    def way(self, until: datetime) -> Way:
+        """Return how the claim gets to end then."""
+        if until <= self.granted_until:
+            why = _("It was granted until %(when)s before.") % {"when": moment_with_zone(self.granted_until)}
+            return Way(until, at_once=True, why=why)
+        rule, objection = self._rule_for(until)
+        if rule:
+            return Way(until, at_once=True, why=rule)
+        return Way(until, at_once=False, why=objection, who=self.deciders)
+
+    def ways(self) -> list[tuple[timedelta, Way]]:
+        """Return usual steps from the end on, that of the profile among them, with the way to each."""
+        spans = sorted({*STEPS, self.at_a_time} - {timedelta(0)})
+        end, now = self.claim.expires_at, timezone.now()
+        return [(span, self.way(end + span)) for span in spans if end and end + span > now]
+
+    def _rule_for(self, until: datetime) -> tuple[str, str]:
+        """Return the sentence of the rule that lets it be extended at once, or "" and why there is none."""
+        claim, free = self.claim, self.at_a_time
+        version = min((version for version, _devices in self.asked), key=lambda each: each.max_duration)
+        whole, span = until - started(claim), until - (claim.expires_at or until)
+        values = {
+            "profile": f"{version.profile} v{version.number}",
+            "longest": in_words(version.max_duration),
+            "whole": in_words(whole),
+            "most": in_words(free),
+            "span": in_words(span),
+        }
+        if whole > version.max_duration:
+            return "", _("%(profile)s allows %(longest)s in all; it would be %(whole)s.") % values
+        if span <= free:
+            return _("%(profile)s may be extended by up to %(most)s at a time without asking.") % values, ""
+        together = are_together(claim)
+        ruling = ruling_for(claim.team, self.asked, duration=whole, together=together)
+        if ruling.automatic:
+            return ruling.sentence, ""
+        if free:
+            said = _("Without asking, %(profile)s may be extended by %(most)s at a time; this is %(span)s.")
+            return "", said % values
+        return "", ruling.sentence
+
+
+def started(claim: Claim) -> datetime:
+    """Return when the time of a claim began: at its approval, or when it was made without one."""
+    return claim.decided_at or claim.created_at
+
+
+def deleted_at(claim: Claim) -> datetime | None:
+    """Return when the portal deletes the object: at the end of the claim and of its grace, None for never."""
+    return claim.expires_at + claim.profile_version.grace if claim.expires_at else None
+
+
+def in_grace(claim: Claim) -> bool:
+    """Tell whether the time of a claim is over that has not been deleted yet."""
+    return claim.state in RUNNING and claim.expires_at is not None and claim.expires_at <= timezone.now()
+
+
+def waiting_on(claim: Claim) -> Extension | None:
+    """Return the extension that waits for a decision, of which a claim has one at most."""
+    return claim.extensions.filter(answer=Answer.WAITING).select_related("asked_by").first()
+
+
+def reason_not_to_extend(claim: Claim) -> str:
+    """Return why a claim whose time runs may not be extended by anybody, "" if it may; reads `successors`."""
+    if successor := next((one for one in claim.successors.all() if not one.is_final), None):
+        return _("%(claim)s is being replaced by %(successor)s, so it may not be extended.") % {
+            "claim": claim,
+            "successor": successor,
+        }
+    return ""
+
+
+def deciders_on(claim: Claim, *, asked_by: User) -> list[User]:
+    """Return who is asked about an extension: who decides on the claim, without whoever asks."""
+    ruling = authority.ruling_on(claim)
+    stage, _consent = authority.stage_of(claim, ruling)
+    people = authority.able(authority.deciders(claim.team, stage, asked_by), asked_by, ruling)
+    return people or authority.able(authority.deciders(claim.team, Approval.ADMIN), asked_by, ruling)

@@ -1,0 +1,437 @@
+"""Giving back: a request before it is decided, or a claim after."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import IntegrityError, transaction
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.translation import gettext as _
+
+from claims.access import locked, own, reason_not_to_end, require_running
+from claims.approvals import authority
+from claims.delivery import tasks
+from claims.lifecycle.extensions import Terms, deciders_on, deleted_at, reason_not_to_extend, waiting_on
+from claims.models import Answer, Claim, Extension
+from claims.observation import drift
+from claims.observation.observe import look
+from claims.states import RUNNING, ClaimState
+from core.errors import Conflict, Forbidden, IllegalTransition, Invalid
+from core.locking import lock_row
+from core.queueing import after_commit
+from core.templatetags.ui import moment, moment_with_zone
+from core.times import duration as in_words
+from core.times import require_date
+from teams.access import people_in, require_role
+from teams.models import Role, Team, User
+from teams.notices import tell
+
+
+@transaction.atomic(durable=True)
+def withdraw(*, claim: Claim, by: User, reason: str = "") -> Claim:
+    """Take a request back before it is decided. Raises Forbidden, IllegalTransition, Conflict."""
+    claim = _own(claim, by)
+    if claim.state == ClaimState.WITHDRAWN:
+        return claim
+    if claim.state != ClaimState.REQUESTED:
+        raise IllegalTransition(
+            _(
+                "%(claim)s is not waiting for a decision any more, so it cannot be withdrawn; "
+                "it is “%(state)s”."
+            )
+            % {"claim": claim, "state": claim.get_state_display()}
+        )
+    if not claim.advance(ClaimState.WITHDRAWN, why=reason.strip() or _("Withdrawn."), by=by, problem=""):
+        raise _moved(claim)
+    return claim
+
+
+@transaction.atomic(durable=True)
+def release(*, claim: Claim, by: User, reason: str = "") -> Claim:
+    """
+    Give devices back: the portal deletes the object, and pods that still use it keep the devices until they
+    end.
+
+    Raises Forbidden, IllegalTransition, Conflict.
+    """
+    claim = _own(claim, by)
+    if claim.state in (ClaimState.RELEASING, ClaimState.RELEASED):
+        return claim
+    if claim.state not in (ClaimState.APPROVED, ClaimState.PROVISIONED, ClaimState.ALLOCATED):
+        raise IllegalTransition(
+            _("%(claim)s holds nothing that could be released; it is “%(state)s”.")
+            % {"claim": claim, "state": claim.get_state_display()}
+        )
+    if not claim.advance(ClaimState.RELEASING, why=reason.strip() or _("Released by its team."), by=by):
+        raise _moved(claim)
+    after_commit(tasks.remove, str(claim.pk))
+    return claim
+
+
+def _own(claim: Claim, by: User) -> Claim:
+    """
+    Read the claim under its lock: whoever gives it back means it, whether a pod has got the devices at this
+    moment or not.
+    """
+    role = require_role(by, claim.team, at_least=Role.MEMBER)
+    claim = lock_row(Claim.objects.select_related("team", "requested_by"), claim.pk)
+    if reason := reason_not_to_end(by, claim, role):
+        raise Forbidden(reason)
+    return claim
+
+
+def _moved(claim: Claim) -> Conflict:
+    claim.refresh_from_db(fields=["state"])
+    return Conflict(
+        _("%(claim)s has changed in the meantime and is now “%(state)s”.")
+        % {"claim": claim, "state": claim.get_state_display()}
+    )
+
+
+@transaction.atomic(durable=True)
+def extend(*, claim: Claim, by: User, until: datetime, reason: str = "", key: str) -> Extension:
+    """
+    Move the end of a claim to `until`, or ask for it; the same `key` of the same person asks once.
+
+    Raises Http404, PermissionDenied, Forbidden, Invalid for an end that is none, and Conflict for a claim
+    that is over, is being replaced, or for which an extension waits already.
+    """
+    claim = own(claim, by)
+    if not key or len(key) > 80:
+        raise Invalid(_("An extension needs a key of 1 to 80 characters: sent twice, it asks once."))
+    if earlier := Extension.objects.filter(asked_by=by, key=key).first():
+        return _same(earlier, claim)
+    end = require_running(claim)
+    require_date(until)
+    _require_sound(claim, end, until)
+    way = Terms(claim, by=by).way(until)
+    if not way.at_once:
+        _require_none_waiting(claim)
+    granted: dict[str, Any] = {}
+    if way.at_once:
+        granted = {"answer": Answer.APPROVED, "decided_at": timezone.now(), "decision_note": way.why}
+    try:
+        with transaction.atomic():
+            extension = Extension.objects.create(
+                key=key,
+                claim=claim,
+                asked_by=by,
+                reason=reason.strip(),
+                was=end,
+                until=until,
+                decide_by=deleted_at(claim),
+                **granted,
+            )
+    except IntegrityError:
+        if earlier := Extension.objects.filter(asked_by=by, key=key).first():  # at this moment
+            return _same(earlier, claim)
+        _require_none_waiting(claim)
+        raise
+    if way.at_once:
+        _move_end(claim, until, why=way.why, by=by)
+    else:
+        claim.remark(_("Asked to keep it until %(when)s.") % {"when": moment_with_zone(until)}, by=by)
+        _tell_deciders(extension)
+    return extension
+
+
+@transaction.atomic(durable=True)
+def approve_extension(*, extension: Extension, by: User, note: str = "") -> Extension:
+    """
+    Let the claim be kept as asked. Approving twice is approving once.
+
+    Raises Forbidden for somebody who may not decide, Conflict if somebody else was first or it is too late.
+    """
+    claim, extension = _to_decide(extension, by)
+    over = claim.state not in RUNNING or extension.until <= timezone.now()
+    if extension.answer == Answer.WAITING and over:
+        raise Conflict(_("%(claim)s has ended; there is nothing left to extend.") % {"claim": claim})
+    if extension.answer == Answer.WAITING and (reason := reason_not_to_extend(claim)):
+        raise Conflict(reason)
+    if extension.decide(Answer.APPROVED, by=by, note=note.strip()):
+        _move_end(claim, extension.until, why=note.strip(), by=by)
+        _tell_asker(extension, by)
+        return extension
+    return _decided_already(extension, by, Answer.APPROVED)
+
+
+@transaction.atomic(durable=True)
+def deny_extension(*, extension: Extension, by: User, reason: str) -> Extension:
+    """Say no, and why. Raises Invalid without a reason, Forbidden, Conflict if somebody else was first."""
+    claim, extension = _to_decide(extension, by)
+    if not reason.strip():
+        raise Invalid(
+            _("%(person)s needs to know why: give a reason.") % {"person": extension.asked_by.label}
+        )
+    if extension.decide(Answer.DENIED, by=by, note=reason.strip()):
+        values = {"when": moment_with_zone(extension.until), "reason": reason.strip()}
+        claim.remark(_("Not extended until %(when)s: %(reason)s") % values, by=by)
+        _tell_asker(extension, by)
+        return extension
+    return _decided_already(extension, by, Answer.DENIED)
+
+
+@transaction.atomic(durable=True)
+def withdraw_extension(*, extension: Extension, by: User) -> Extension:
+    """Take the wish back before it is decided. Raises Forbidden, Conflict if it was decided."""
+    claim = own(extension.claim, by)
+    extension = Extension.objects.select_related("asked_by", "decided_by").get(pk=extension.pk)
+    if extension.decide(Answer.WITHDRAWN, by=by):
+        claim.remark(_("The wish to keep it longer was withdrawn."), by=by)
+        return extension
+    return _decided_already(extension, by, Answer.WITHDRAWN)
+
+
+def _require_sound(claim: Claim, end: datetime, until: datetime) -> None:
+    if reason := reason_not_to_extend(claim):
+        raise Conflict(reason)
+    if until <= end:
+        said = _("%(claim)s ends on %(when)s anyway; a later time extends it.")
+        raise Invalid(said % {"claim": claim, "when": moment(end)})
+    if until <= timezone.now():
+        raise Invalid(_("%(when)s is in the past.") % {"when": moment(until)})
+
+
+def _require_none_waiting(claim: Claim) -> None:
+    if waiting := waiting_on(claim):
+        values = {"claim": claim, "person": waiting.asked_by.label, "when": moment(waiting.until)}
+        raise Conflict(
+            _("%(person)s has asked to keep %(claim)s until %(when)s; that is decided first.") % values
+        )
+
+
+def _same(earlier: Extension, claim: Claim) -> Extension:
+    if earlier.claim_id != claim.pk:
+        raise Conflict(_("This key was already used to extend another claim."))
+    return earlier
+
+
+def _to_decide(extension: Extension, by: User) -> tuple[Claim, Extension]:
+    """Read both anew, the claim under its lock; 404 for an outsider, Forbidden for one who may not decide."""
+    require_role(by, extension.claim.team, at_least=Role.VIEWER)
+    claim = locked(extension.claim)
+    extension = Extension.objects.select_related("asked_by", "decided_by").get(pk=extension.pk)
+    extension.claim = claim
+    if reason := authority.reason_not_to_decide(by, claim, asked_by=extension.asked_by):
+        raise Forbidden(reason)
+    return claim, extension
+
+
+def _decided_already(extension: Extension, by: User, wanted: Answer) -> Extension:
+    """Return it if `by` said the same before; else raise Conflict that says who was first and when."""
+    if extension.decided_by_id == by.pk and extension.answer == wanted:
+        return extension
+    values = {
+        "person": extension.decided_by.label if extension.decided_by else _("The portal"),
+        "when": moment(extension.decided_at) if extension.decided_at else "",
+        "answer": extension.get_answer_display(),
+    }
+    raise Conflict(_("%(person)s was first: it was %(answer)s on %(when)s.") % values)
+
+
+def _move_end(claim: Claim, until: datetime, *, why: str, by: User) -> None:
+    """Put the end to `until` unless it is later already, and say so in the history."""
+    end = claim.expires_at
+    if end is not None and until <= end:
+        return
+    values = {"span": in_words(until - end) if end else "", "when": moment_with_zone(until), "why": why}
+    said = _("Extended by %(span)s, until %(when)s. %(why)s") % values
+    claim.remark(said.strip(), by=by, expires_at=until)
+
+
+def _tell_deciders(extension: Extension) -> None:
+    claim = extension.claim
+    values = {"person": extension.asked_by.label, "claim": claim}
+
+    def body() -> str:
+        when = {"until": moment_with_zone(extension.until), "was": moment_with_zone(extension.was)}
+        said = _("Until %(until)s; it ends on %(was)s if nobody decides before.") % when
+        return " ".join(filter(None, (said, extension.reason)))
+
+    tell(
+        deciders_on(claim, asked_by=extension.asked_by),
+        key=f"extension:{extension.pk}:asked",
+        title=_("%(person)s asks to keep %(claim)s longer") % values,
+        body=body,
+        url=reverse("claims:extension", args=[extension.pk]),
+        important=True,
+    )
+
+
+def _tell_asker(extension: Extension, by: User) -> None:
+    """Tell who asked, and whose claim it is, unless they have just decided themselves."""
+    claim = extension.claim
+    granted = extension.answer == Answer.APPROVED
+    end = extension.until if granted else claim.expires_at
+
+    def body() -> str:
+        values = {"person": by.label, "end": moment_with_zone(end) if end else ""}
+        said = (
+            _("%(person)s approved: it ends on %(end)s.")
+            if granted
+            else _("%(person)s said no. It ends on %(end)s.")
+        )
+        return " ".join(filter(None, (said % values, extension.decision_note)))
+
+    people = [person for person in (extension.asked_by, claim.requested_by) if person != by]
+    tell(
+        people,
+        key=f"extension:{extension.pk}:answer",
+        title=(_("%(claim)s is extended") if granted else _("%(claim)s is not extended")) % {"claim": claim},
+        body=body,
+        url=reverse("claims:detail", args=[claim.pk]),
+    )
+
+
+@transaction.atomic(durable=True)
+def shorten(*, claim: Claim, by: User, until: datetime) -> Claim:
+    """
+    Move the end of a claim forward to `until`. Twice is once.
+
+    Raises Http404, PermissionDenied, Forbidden, Conflict for a claim that is over, and Invalid for an end
+    that is past, which would be a release, or later than the one it has.
+    """
+    claim = own(claim, by)
+    require_date(until)
+    end = require_running(claim)
+    if until == end:
+        return claim
+    values = {"claim": claim, "end": moment(end), "until": moment(until)}
+    if until <= timezone.now():
+        raise Invalid(_("%(until)s is in the past; to end %(claim)s now, release it.") % values)
+    if until > end:
+        raise Invalid(_("%(claim)s ends on %(end)s already; to keep it longer, extend it.") % values)
+    kept = {"span": in_words(end - until), "until": moment_with_zone(until)}
+    said = _("Shortened by %(span)s, until %(until)s.") % kept
+    claim.remark(said, by=by, expires_at=until)
+    if claim.requested_by != by:
+        tell(
+            [claim.requested_by],
+            key=f"shortened:{claim.pk}:{until.isoformat()}",
+            title=_("%(claim)s ends earlier") % values,
+            body=lambda: (
+                _("%(person)s has moved its end to %(until)s.")
+                % {"person": by.label, "until": moment_with_zone(until)}
+            ),
+            url=reverse("claims:detail", args=[claim.pk]),
+        )
+    return claim
+
+
+TAKE_BACK = timedelta(minutes=10)  # so long whoever handed a claim over may take it back
+
+
+@transaction.atomic(durable=True)
+def transfer(*, claim: Claim, by: User, to: User) -> Claim:
+    """
+    Make `to` the owner of a claim. Twice is once.
+
+    Its owner or a lead may do this, and whoever just did may take it back. A request that still waits stays
+    with who asked: nobody may decide on their own. Raises Http404, PermissionDenied, Forbidden, Invalid for
+    somebody who is no member of the team, and Conflict for a claim that is not running.
+    """
+    role = require_role(by, claim.team, at_least=Role.MEMBER)
+    claim = locked(claim)
+    if claim.requested_by == to:
+        return claim
+    reason = reason_not_to_end(by, claim, role)
+    if reason and not (to == by and _just_gave(claim, by)):
+        raise Forbidden(reason)
+    values = {"claim": claim, "team": claim.team, "to": to.label, "old": claim.requested_by.label}
+    if claim.state not in RUNNING:
+        values["state"] = claim.get_state_display()
+        raise Conflict(_("%(claim)s is “%(state)s”; only a claim that runs can be handed over.") % values)
+    if to not in heirs(claim.team):
+        raise Invalid(_("%(to)s is no member of %(team)s, so %(claim)s cannot be theirs.") % values)
+    old = claim.requested_by
+    # The key of a request is its asker's; somebody else may have used the same.
+    taken = Claim.objects.filter(requested_by=to, key=claim.key).exists()
+    key = f"handed-over-{claim.pk}" if taken else claim.key
+    claim.remark(_("Handed over from %(old)s to %(to)s.") % values, by=by, requested_by=to, key=key)
+    _tell(claim, by, old, to)
+    return claim
+
+
+def heirs(team: Team) -> list[User]:
+    """Return who may own a claim of the team."""
+    return people_in(team, at_least=Role.MEMBER)
+
+
+def _just_gave(claim: Claim, by: User) -> bool:
+    """
+    Tell whether the last thing that happened to the claim was that `by` gave it away.
+
+    Only its owner, besides leads, can have written a remark; and who is owner no more after it gave it away.
+    """
+    last = claim.history.order_by("-at", "-pk").first()
+    if last is None or last.old != last.new or last.by_id != by.pk:
+        return False
+    return last.at > timezone.now() - TAKE_BACK
+
+
+def _tell(claim: Claim, by: User, old: User, to: User) -> None:
+    values = {"claim": claim, "person": by.label, "old": old.label, "to": to.label}
+    said = _("%(person)s handed %(claim)s over from %(old)s to %(to)s.") % values
+    line = claim.history.order_by("-at", "-pk").values_list("pk", flat=True).first()
+    tell(
+        [person for person in (to,) if person != by],
+        key=f"handed-over:{line}",
+        title=_("%(claim)s is yours now") % values,
+        body=said,
+        url=reverse("claims:detail", args=[claim.pk]),
+    )
+    tell(
+        [person for person in (old,) if person != by],
+        key=f"handed-over:{line}",
+        title=_("%(claim)s is %(to)s's now") % values,
+        body=said,
+        url=reverse("claims:detail", args=[claim.pk]),
+    )
+
+
+@transaction.atomic(durable=True)
+def accept_object(*, claim: Claim, by: User, reason: str = "") -> Claim:
+    """
+    Take the object that somebody made again under the claim's name for the claim's own.
+
+    Only a platform admin may, and only while it asks for what was approved. Raises Forbidden, Conflict.
+    """
+    require_role(by, claim.team, at_least=Role.VIEWER)
+    if not by.is_platform_admin:
+        raise Forbidden(
+            _("Only a platform admin may accept another object for %(claim)s.") % {"claim": claim}
+        )
+    claim = locked(claim)
+    seen = look([claim])[claim.pk]
+    trouble = drift.trouble_of(claim, seen)
+    if trouble is None or trouble.code != drift.REPLACED or seen.written is None:
+        raise Conflict(_("%(claim)s has no new object that asks for what was approved.") % {"claim": claim})
+    why = reason.strip() or _("The object that somebody else made again was accepted.")
+    claim.remark(why, by=by, object_uid=seen.written.uid, sighting="", problem="")
+    _look_again(claim)
+    return claim
+
+
+@transaction.atomic(durable=True)
+def label_again(*, claim: Claim, by: User) -> Claim:
+    """
+    Put the portal's labels back on the object of a claim. Doing it twice is doing it once.
+
+    Raises Forbidden, Conflict for a claim that has no object.
+    """
+    role = require_role(by, claim.team, at_least=Role.MEMBER)
+    claim = Claim.objects.select_related("team", "cluster", "requested_by").get(pk=claim.pk)
+    if reason := reason_not_to_end(by, claim, role):
+        raise Forbidden(reason)
+    if not look([claim])[claim.pk].there():
+        raise Conflict(
+            _("%(claim)s has no object in %(cluster)s.") % {"claim": claim, "cluster": claim.cluster}
+        )
+    after_commit(tasks.label, str(claim.pk))
+    return claim
+
+
+def _look_again(claim: Claim) -> None:
+    """Have the mirror believed anew; a lost message costs the seconds to the next sweep."""
+    names = [f"{claim.namespace}/{claim.name}"]
+    after_commit(tasks.reconcile_cluster, str(claim.cluster_id), names)

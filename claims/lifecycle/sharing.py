@@ -1,0 +1,83 @@
+"""
+How many pods share a named claim, how many more may, and what they have to know.
+
+A ResourceClaim can be reserved for 256 consumers at once (`ResourceClaimReservedForMaxSize` of
+resource.k8s.io/v1). All run on the node of its devices and see each whole: nothing divides memory or time.
+"""
+
+from dataclasses import dataclass
+
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from claims.models import Claim, Delivery
+from claims.observation.observe import Sighting
+from claims.observation.unmanaged import reserved_for
+from claims.states import ClaimState
+from dra.manifests import to_yaml
+from inventory.models import ResourceClaim
+
+MOST = 256
+SHARED = (ClaimState.PROVISIONED, ClaimState.ALLOCATED)
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """`taken` of `most` places for pods; `nodes` are those where pods run; `snippet` is YAML to paste."""
+
+    taken: int
+    nodes: tuple[str, ...]
+    snippet: str
+    reserved: frozenset[str]  # uids of the pods that hold a place
+    most: int = MOST
+
+    @property
+    def free(self) -> int:
+        return max(self.most - self.taken, 0)
+
+    @property
+    def sentence(self) -> str:
+        values = {"taken": self.taken, "most": self.most, "free": self.free}
+        if not self.free:
+            return (
+                _(
+                    "All %(most)d places are taken: Kubernetes reserves a claim for no more pods. The next "
+                    "one waits until one of them ends."
+                )
+                % values
+            )
+        return (
+            ngettext(
+                "%(taken)d of %(most)d places is taken; %(free)d more pods may use it.",
+                "%(taken)d of %(most)d places are taken; %(free)d more pods may use it.",
+                self.taken,
+            )
+            % values
+        )
+
+
+def room_of(claim: Claim, seen: Sighting) -> Room | None:
+    """Return the room of a named claim that is in the cluster; a template makes a claim for each pod."""
+    row = seen.written
+    if claim.delivery == Delivery.TEMPLATE or claim.state not in SHARED or not seen.there():
+        return None
+    reserved = reserved_for(row) if isinstance(row, ResourceClaim) else []
+    return Room(
+        taken=len(reserved),
+        nodes=tuple(sorted({pod.node_name for pod in seen.users if pod.node_name})),
+        snippet=snippet_of(claim),
+        reserved=frozenset(one.get("uid", "") for one in reserved),
+    )
+
+
+def snippet_of(claim: Claim) -> str:
+    """Return what another pod of the namespace needs in its `spec`."""
+    container = {"name": "main", "resources": {"claims": [{"name": "gpu"}]}}
+    return to_yaml(
+        {
+            "spec": {
+                "resourceClaims": [{"name": "gpu", "resourceClaimName": claim.name}],
+                "containers": [container],
+            }
+        }
+    )

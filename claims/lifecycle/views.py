@@ -1,0 +1,345 @@
+"""Withdrawing and releasing: a page that says what will happen, and the button that does it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from urllib.parse import urlencode
+from uuid import UUID, uuid4
+
+from django import forms
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.utils.dateparse import parse_datetime
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+from django.views.decorators.http import require_http_methods, require_POST
+
+from claims.access import claim_for, reason_not_to_end
+from claims.approvals.forms import EndForm
+from claims.durations import spell
+from claims.lifecycle import services
+from claims.lifecycle.extensions import Terms, reason_not_to_extend, waiting_on
+from claims.lifecycle.facts import Facts, facts_of
+from claims.lifecycle.forms import ExtendForm, ShortenForm, TransferForm
+from claims.lifecycle.services import extend as extend_claim
+from claims.lifecycle.services import heirs, withdraw_extension
+from claims.lifecycle.services import shorten as shorten_claim
+from claims.lifecycle.services import transfer as transfer_claim
+from claims.models import Answer, Claim, Extension
+from claims.models.profile import Delivery
+from claims.plans.changes import again_url
+from claims.states import RUNNING, ClaimState
+from core import undo
+from core.errors import Conflict, Invalid, PortalError
+from core.templatetags.ui import moment
+from teams.access import asker, role_in
+from teams.models import User
+
+
+@dataclass(frozen=True)
+class Ending:
+    """One way to end a claim: the question, its consequences, the button, and the service behind it."""
+
+    question: str
+    effects: list[tuple[str, str]]  # icon, sentence
+    button: str
+    done: str
+    service: Callable[..., Claim]
+
+
+def withdraw_ending(facts: Facts) -> Ending:
+    claim = facts.claim
+    return Ending(
+        question=_("Withdraw %(claim)s?") % {"claim": claim},
+        effects=[
+            ("user-minus", _("Nobody needs to decide on it any more; it cannot be approved later.")),
+            ("gauge", back_to_quota(claim)),
+        ],
+        button=_("Withdraw the request"),
+        done=_("%(claim)s is withdrawn.") % {"claim": claim},
+        service=services.withdraw,
+    )
+
+
+def release_ending(facts: Facts) -> Ending:
+    claim = facts.claim
+    kind = _("template") if claim.delivery == Delivery.TEMPLATE else _("claim object")
+    where = {"kind": kind, "name": claim.name, "cluster": claim.cluster}
+    effects = [("trash", _("The %(kind)s %(name)s in %(cluster)s is deleted.") % where)]
+    effects.append(("player-play" if facts.consumers else "circle-check", what_pods_do(facts)))
+    if facts.held and facts.consumers:
+        effects.append(("coin-euro", _("Billing goes on until the last of these pods has ended.")))
+    effects.append(("gauge", back_to_quota(claim)))
+    count = len(facts.held)
+    return Ending(
+        question=_("Release %(claim)s?") % {"claim": claim},
+        effects=effects,
+        button=ngettext("Release %(n)d device", "Release %(n)d devices", count) % {"n": count}
+        if count
+        else _("Release the claim"),
+        done=_("%(claim)s is being released.") % {"claim": claim},
+        service=services.release,
+    )
+
+
+def what_pods_do(facts: Facts) -> str:
+    count = len(facts.consumers)
+    if not count:
+        return _("No pod uses it now.")
+    names = ", ".join(pod.name for pod in facts.consumers[:3]) + (" …" if count > 3 else "")
+    return ngettext(
+        "%(n)d pod keeps running with its devices until it ends: %(names)s.",
+        "%(n)d pods keep running with their devices until they end: %(names)s.",
+        count,
+    ) % {"n": count, "names": names}
+
+
+def back_to_quota(claim: Claim) -> str:
+    count = claim.devices * claim.parallel
+    return ngettext(
+        "%(n)d device goes back to the quota of %(team)s.",
+        "%(n)d devices go back to the quota of %(team)s.",
+        count,
+    ) % {"n": count, "team": claim.team}
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def withdraw(request: HttpRequest, claim_id: UUID) -> HttpResponse:
+    return end(request, claim_id, withdraw_ending, (ClaimState.REQUESTED,))
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def release(request: HttpRequest, claim_id: UUID) -> HttpResponse:
+    return end(request, claim_id, release_ending, RUNNING)
+
+
+def end(
+    request: HttpRequest,
+    claim_id: UUID,
+    ending_of: Callable[[Facts], Ending],
+    possible: tuple[ClaimState, ...],
+) -> HttpResponse:
+    """Ask on GET, do on POST: 403 for those who may not, 409 where it is too late."""
+    facts = facts_of(claim_for(request, claim_id), asker(request))
+    claim = facts.claim
+    if reason := reason_not_to_end(asker(request), claim, facts.role):
+        raise PermissionDenied(reason)
+    ending, form = ending_of(facts), EndForm(request.POST if request.method == "POST" else None)
+    page = {"claim": claim, "ending": ending, "form": form}
+    if request.method != "POST":
+        if claim.state not in possible:
+            page["refusal"] = too_late(claim)
+        return render(request, "claims/end.html", page)
+    if not form.is_valid():
+        return render(request, "claims/end.html", page, status=422)
+    try:
+        ending.service(claim=claim, by=asker(request), reason=form.cleaned_data["reason"])
+    except Conflict as refusal:
+        return render(request, "claims/end.html", page | {"refusal": refusal}, status=refusal.status)
+    say_ended(request, facts, ending)
+    return redirect("claims:detail", claim.pk)
+
+
+def say_ended(request: HttpRequest, facts: Facts, ending: Ending) -> None:
+    """A request that was withdrawn cannot come back; the next best thing is the same one again."""
+    if ending.service is services.withdraw:
+        again = again_url(facts.claim, facts.alternatives)
+        undo.offer(request, ending.done, again, _("Ask again"), post=False)
+    else:
+        messages.success(request, ending.done)
+
+
+def too_late(claim: Claim) -> PortalError:
+    return Conflict(
+        _("%(claim)s is “%(state)s”; there is nothing left to end.")
+        % {"claim": claim, "state": claim.get_state_display()}
+    )
+
+
+type Page = dict[str, Any]
+
+
+def owned(request: HttpRequest, claim_id: UUID) -> Claim:
+    """Return the claim for its owner or a lead; 404 for an outsider, 403 for anybody else."""
+    claim = claim_for(request, claim_id)
+    user = asker(request)
+    if reason := reason_not_to_end(user, claim, role_in(user, claim.team)):
+        raise PermissionDenied(reason)
+    return claim
+
+
+def refusal_of(claim: Claim) -> PortalError | None:
+    """Return why the time of this claim cannot be changed at all, None if it can."""
+    if claim.state not in RUNNING or claim.expires_at is None:
+        values = {"claim": claim, "state": claim.get_state_display()}
+        return Conflict(_("%(claim)s is “%(state)s”; it has no time that could be changed.") % values)
+    return None
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def extend(request: HttpRequest, claim_id: UUID) -> HttpResponse:
+    """Show usual steps with what each needs; with `until` in the address say what that needs."""
+    claim, user = owned(request, claim_id), asker(request)
+    refusal = refusal_of(claim)
+    if refusal is None and (reason := reason_not_to_extend(claim)):
+        refusal = Conflict(reason)
+    if refusal is not None or claim.expires_at is None:
+        return answer(request, "extend", {"claim": claim, "refusal": refusal})
+    terms = Terms(claim, by=user)
+    ways = terms.ways()
+    proposed = next((span for span, way in ways if way.at_once), None)
+    sent = request.POST if request.method == "POST" else None
+    form = ExtendForm(sent, end=claim.expires_at, span=proposed or timedelta(hours=24))
+    page: Page = {
+        "claim": claim,
+        "form": form,
+        "ways": [(spell(span), span, way) for span, way in ways],
+        "waiting": waiting_on(claim),
+    }
+    if typed := request.GET.get("until"):
+        asked = ExtendForm({"until": typed}, end=claim.expires_at)
+        later = asked.is_valid() and asked.cleaned_data["until"] > claim.expires_at
+        page["typed"] = terms.way(asked.cleaned_data["until"]) if later else None
+        if request.headers.get("HX-Request"):
+            return render(request, "claims/extend.html#typed", page)
+
+    def act() -> None:
+        cleaned = form.cleaned_data
+        wish = {name: cleaned[name] for name in ("until", "reason", "key")}
+        extension = extend_claim(claim=claim, by=user, **wish)
+        values = {"claim": claim, "when": moment(extension.until)}
+        if extension.answer == Answer.APPROVED:
+            messages.success(request, _("%(claim)s now ends on %(when)s.") % values)
+        else:
+            messages.success(request, _("You asked to keep %(claim)s until %(when)s.") % values)
+
+    return answer(request, "extend", page, form, act)
+
+
+@require_POST
+def extend_back(request: HttpRequest, claim_id: UUID) -> HttpResponse:
+    """Put the end back to where it was before it was shortened: the button of a toast."""
+    claim = owned(request, claim_id)
+    until = parse_datetime(request.GET.get("until", ""))
+    if until is None or until.tzinfo is None:
+        return answer(request, "extend", {"claim": claim, "refusal": Invalid(_("Say until when."))})
+    if claim.expires_at == until:  # pressed twice
+        return redirect("claims:detail", claim.pk)
+
+    def act() -> None:
+        extend_claim(claim=claim, by=asker(request), until=until, key=str(uuid4()))
+        messages.success(
+            request, _("%(claim)s ends on %(when)s again.") % {"claim": claim, "when": moment(until)}
+        )
+
+    return answer(request, "extend", {"claim": claim}, None, act)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def shorten(request: HttpRequest, claim_id: UUID) -> HttpResponse:
+    claim, user = owned(request, claim_id), asker(request)
+    page: Page = {"claim": claim, "refusal": refusal_of(claim)}
+    if page["refusal"] is not None or claim.expires_at is None:
+        return answer(request, "shorten", page)
+    was = claim.expires_at
+    form = ShortenForm(
+        request.POST if request.method == "POST" else None, initial={"until": claim.expires_at}
+    )
+    page |= {"form": form, "pods": what_pods_do(facts_of(claim, user))}
+
+    def act() -> None:
+        shortened = shorten_claim(claim=claim, by=user, until=form.cleaned_data["until"])
+        said = _("%(claim)s now ends on %(when)s.") % {
+            "claim": claim,
+            "when": moment(form.cleaned_data["until"]),
+        }
+        if shortened.expires_at == was:
+            messages.success(request, said)
+            return
+        back = f"{reverse('claims:extend_back', args=[claim.pk])}?{urlencode({'until': was.isoformat()})}"
+        undo.offer(request, said, back)
+
+    return answer(request, "shorten", page, form, act)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def transfer(request: HttpRequest, claim_id: UUID) -> HttpResponse:
+    claim, user = owned(request, claim_id), asker(request)
+    people = [person for person in heirs(claim.team) if person != claim.requested_by]
+    form = TransferForm(request.POST if request.method == "POST" else None, heirs=people)
+    page: Page = {"claim": claim, "form": form, "nobody": not people}
+    if claim.state not in RUNNING:
+        values = {"claim": claim, "state": claim.get_state_display()}
+        page["refusal"] = Conflict(
+            _("%(claim)s is “%(state)s”; only a claim that runs can be handed over.") % values
+        )
+
+    def act() -> None:
+        old, to = claim.requested_by, form.cleaned_data["to"]
+        transfer_claim(claim=claim, by=user, to=to)
+        back = f"{reverse('claims:transfer_back', args=[claim.pk])}?{urlencode({'to': old.username})}"
+        undo.offer(request, _("%(claim)s is %(to)s's now.") % {"claim": claim, "to": to.label}, back)
+
+    return answer(request, "transfer", page, form, act)
+
+
+@require_POST
+def transfer_back(request: HttpRequest, claim_id: UUID) -> HttpResponse:
+    """Take back what was just handed over: the button of a toast. The service says whether it may be."""
+    claim = claim_for(request, claim_id)
+    to = get_object_or_404(User, username=request.GET.get("to", ""), memberships__team=claim.team)
+
+    def act() -> None:
+        transfer_claim(claim=claim, by=asker(request), to=to)
+        messages.success(request, _("%(claim)s is %(to)s's again.") % {"claim": claim, "to": to.label})
+
+    return answer(request, "transfer", {"claim": claim}, None, act)
+
+
+@require_POST
+def extension_withdraw(request: HttpRequest, extension_id: UUID) -> HttpResponse:
+    visible = Extension.objects.visible_to(request.user).select_related("claim__team")
+    one = get_object_or_404(visible, pk=extension_id)
+
+    def act() -> None:
+        withdraw_extension(extension=one, by=asker(request))
+        messages.success(request, _("You no longer ask to keep %(claim)s longer.") % {"claim": one.claim})
+
+    return answer(request, "extend", {"claim": one.claim}, None, act)
+
+
+def answer(
+    request: HttpRequest,
+    name: str,
+    page: Mapping[str, Any],
+    form: forms.Form | None = None,
+    act: Callable[[], None] | None = None,
+) -> HttpResponse:
+    """
+    Ask on GET; on POST do it and go back to the claim, or say on the page why not: 422 for what is malformed,
+    409 for what is too late.
+    """
+    template, claim = f"claims/{name}.html", page["claim"]
+    if request.method != "POST":
+        return render(request, template, page)
+    refusal: PortalError | None = page.get("refusal")
+    if refusal is not None or act is None:
+        return render(request, template, page, status=refusal.status if refusal else 409)
+    if form is not None and not form.is_valid():
+        return render(request, template, page, status=422)
+    try:
+        act()
+    except Invalid as problem:
+        if form is None:
+            return render(request, template, {**page, "refusal": problem}, status=problem.status)
+        form.add_error("until" if "until" in form.fields else None, problem.message)
+        return render(request, template, page, status=problem.status)
+    except Conflict as problem:
+        return render(request, template, {**page, "refusal": problem}, status=problem.status)
+    return redirect("claims:detail", claim.pk)

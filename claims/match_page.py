@@ -1,0 +1,360 @@
+"""Rows of the mirror behind devices that a match drops, with their holders as one reader may know them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.core.paginator import Page, Paginator
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
+
+from dra.cel.idioms import conjuncts
+from dra.help import Relief, Way
+from dra.match import (
+    Cause,
+    Condition,
+    Difference,
+    Drop,
+    Dropped,
+    Kind,
+    Preview,
+    Step,
+    Together,
+    condition,
+    dropped,
+    taint_text,
+)
+from dra.match.conditions import in_words
+from dra.objects import Ask, Json, alternatives, requests
+from dra.picture import Picture
+from inventory.masking import Holder, Person, name_holders
+from inventory.models import Cluster, Device
+
+PER_PAGE = 50
+
+
+def devices_of(person: Person, cluster: Cluster, drops: Sequence[Drop]) -> dict[tuple[str, str, str], Device]:
+    """Return the rows of these devices by their key, each with its holder."""
+    keys = {drop.device.key for drop in drops}
+    rows = Device.objects.present().filter(
+        cluster=cluster, pool__in={pool for _driver, pool, _name in keys}, name__in={key[2] for key in keys}
+    )
+    listed = rows.select_related("held_by").defer("attributes", "capacity", "counters", "held_by__raw")
+    found = {(row.driver, row.pool, row.name): row for row in listed}
+    wanted = {key: row for key, row in found.items() if key in keys}
+    name_holders(person, wanted.values())
+    return wanted
+
+
+# Attributes that everybody speaks of by another name; others are called as the driver calls them.
+NAMES = {
+    "productName": gettext_lazy("product"),
+    "memory": gettext_lazy("memory"),
+    "cudaComputeCapability": gettext_lazy("compute capability"),
+    "driverVersion": gettext_lazy("driver version"),
+    "profile": gettext_lazy("slice"),
+    "type": gettext_lazy("type"),
+    "resource.kubernetes.io/pcieRoot": gettext_lazy("PCIe root"),
+    "resource.kubernetes.io/numaNode": gettext_lazy("NUMA node"),
+    "driver": gettext_lazy("driver"),
+}
+DIFFERENCES = {
+    ">=": "%(name)s %(seen)s < %(wanted)s",
+    "<=": "%(name)s %(seen)s > %(wanted)s",
+    ">": "%(name)s %(seen)s ≤ %(wanted)s",
+    "<": "%(name)s %(seen)s ≥ %(wanted)s",
+    "==": gettext_lazy("%(name)s %(seen)s, not %(wanted)s"),
+    "!=": gettext_lazy("%(name)s is %(seen)s"),
+    "begins": gettext_lazy("%(name)s %(seen)s, not %(wanted)s…"),
+    "ends": gettext_lazy("%(name)s %(seen)s, not …%(wanted)s"),
+    "contains": gettext_lazy("%(name)s %(seen)s, without %(wanted)s"),
+    "in": gettext_lazy("%(name)s %(seen)s, none of %(wanted)s"),
+    "missing": gettext_lazy("%(name)s is not published"),
+    "": gettext_lazy("does not meet the selector: %(seen)s"),
+}
+CONDITIONS = {
+    ">=": "%(name)s ≥ %(wanted)s",
+    "<=": "%(name)s ≤ %(wanted)s",
+    ">": "%(name)s > %(wanted)s",
+    "<": "%(name)s < %(wanted)s",
+    "==": gettext_lazy("%(name)s %(wanted)s"),
+    "!=": gettext_lazy("%(name)s other than %(wanted)s"),
+    "begins": gettext_lazy("%(name)s begins with %(wanted)s"),
+    "ends": gettext_lazy("%(name)s ends with %(wanted)s"),
+    "contains": gettext_lazy("%(name)s contains %(wanted)s"),
+    "in": gettext_lazy("%(name)s one of %(wanted)s"),
+}
+
+
+def name_of(attribute: str) -> str:
+    """Return how people call an attribute; of one that nobody knows the name without its domain."""
+    return str(NAMES.get(attribute) or attribute.rpartition("/")[2])
+
+
+def condition_words(read: Condition) -> str:
+    """Return "memory ≥ 79 GiB"; "" for CEL of no usual form."""
+    if not read.sign:
+        return ""
+    if read.name == "productName" and read.sign == "==":
+        return read.wanted  # says itself what it is
+    return str(CONDITIONS[read.sign]) % {"name": name_of(read.name), "wanted": in_words(read.wanted)}
+
+
+def condition_of(expression: str) -> str:
+    """Return all conditions of a selector in words, "" if one of them is of no usual form."""
+    words = [condition_words(condition(part)) for part in conjuncts(expression)]
+    return ", ".join(words) if all(words) else ""
+
+
+def asks_in_words(spec: Json) -> str:
+    """
+    Return everything that a claim of `spec` takes, joined by "and"; ways to meet one request are joined by
+    "or", the preferred one first. Says a number only where it is not 1.
+    """
+    parts = Counter(_request_words(request) for request in requests(spec))
+    return _(", and ").join(part if count == 1 else f"{count} × ({part})" for part, count in parts.items())
+
+
+def _request_words(request: Json) -> str:
+    ways = list(dict.fromkeys(_ask_words(ask) for ask in alternatives(request)))
+    if len(ways) < 2:
+        return "".join(ways)
+    return _("either %(ways)s") % {"ways": _(", or ").join(ways)}
+
+
+def _ask_words(ask: Ask) -> str:
+    conditions = [condition_of(text) or _("a CEL selector") for text in ask.expressions]
+    count = _("every %(name)s of a node") if ask.all else "%(name)s" if ask.count == 1 else "%(n)d × %(name)s"
+    return ", ".join([count % {"name": ask.class_name, "n": ask.count}, *conditions])
+
+
+def difference_words(found: Difference | None) -> str:
+    if found is None or (not found.sign and not found.seen):
+        return _("does not meet the selector")
+    values = {"name": name_of(found.name), "seen": found.seen, "wanted": found.wanted}
+    return str(DIFFERENCES[found.sign]) % values
+
+
+def drop_words(drop: Drop) -> str:
+    """Say why a device does not come into question, but not who holds it."""
+    match drop.cause:
+        case Cause.CLASS | Cause.SELECTOR:
+            return difference_words(drop.difference)
+        case Cause.ERROR:
+            return _("could not be evaluated: %(why)s") % {"why": drop.message}
+        case Cause.TAINT if drop.taint:
+            return _("tainted %(taint)s, not tolerated") % {"taint": taint_text(drop.taint)}
+        case Cause.HELD:
+            return _("held by")
+        case Cause.USED_UP:
+            return _("what it shares with other devices or claims is used up")
+    return ngettext(
+        "its node has no room for the whole claim; %(n)d device that matches is free there",
+        "its node has no room for the whole claim; %(n)d devices that match are free there",
+        drop.free_beside,
+    ) % {"n": drop.free_beside}
+
+
+def together_words(together: Together | None, nodes: int) -> str:
+    """Return "nodes could take 2 on one PCIe root", to follow the number of nodes."""
+    if together is None:
+        return ngettext("node has room for one claim", "nodes have room for one claim", nodes)
+    said = ngettext("node could take %(n)d", "nodes could take %(n)d", nodes) % {"n": together.devices}
+    same = [_("on one %(name)s") % {"name": name_of(name)} for name in together.same]
+    distinct = [_("each of another %(name)s") % {"name": name_of(name)} for name in together.distinct]
+    return " ".join([said, *same, *distinct])
+
+
+def relief_words(relief: Relief) -> str:
+    """Say what would be asked for less, as "39 GiB instead of 40 GiB of memory"."""
+    match relief.way:
+        case Way.CONDITION if relief.condition:
+            return _("Without “%(what)s”") % {
+                "what": condition_words(relief.condition) or relief.condition.text
+            }
+        case Way.THRESHOLD if relief.condition:
+            instead, was = in_words(relief.instead), in_words(relief.was)
+            if instead == was:
+                instead, was = relief.instead, relief.was
+            return _("With %(name)s %(instead)s instead of %(was)s") % {
+                "name": name_of(relief.condition.name), "instead": instead, "was": was,
+            }  # fmt: skip
+        case Way.COUNT:
+            return ngettext(
+                "With %(instead)s device instead of %(was)s",
+                "With %(instead)s devices instead of %(was)s",
+                int(relief.instead or 1),
+            ) % {"instead": relief.instead, "was": relief.was}
+        case Way.CONSTRAINT:
+            return _("Without the constraint on %(name)s") % {"name": name_of(relief.constraint)}
+        case _ if relief.taint:
+            return _("Tolerating %(taint)s") % {"taint": taint_text(relief.taint)}
+    return ""
+
+
+def gain_words(relief: Relief) -> str:
+    """Say what that would bring."""
+    if relief.fits:
+        return _("fits now")
+    if relief.more:
+        return ngettext("%(n)d more free", "%(n)d more free", relief.more) % {"n": relief.more}
+    return ngettext("%(n)d more node with room", "%(n)d more nodes with room", relief.more_nodes) % {
+        "n": relief.more_nodes
+    }
+
+
+@dataclass(frozen=True)
+class FunnelRow:
+    """
+    One step; `number` is its place in the preview. `of` is the count of the first step, for the bar; a step
+    that counts nodes has no bar.
+    """
+
+    number: int
+    count: int
+    words: str
+    code: str  # the selector itself, where words are not enough
+    dropped: str
+    of: int
+    is_last: bool
+
+    @property
+    def has_bar(self) -> bool:
+        return not self.is_last
+
+
+@dataclass(frozen=True)
+class DroppedRow:
+    """A device that a step drops. `device` is None where the mirror has lost it since."""
+
+    name: str
+    node: str
+    device: Device | None
+    words: str
+    failing: bool  # a selector could not be evaluated on it
+    holder: Holder | None
+
+
+@dataclass(frozen=True)
+class DroppedPage:
+    """Devices that one step drops; the page numbers are those of all of them."""
+
+    step: FunnelRow
+    rows: list[DroppedRow]
+    page: Page[int]
+
+    @property
+    def total(self) -> int:
+        return self.page.paginator.count
+
+    @property
+    def failing(self) -> list[DroppedRow]:
+        return [row for row in self.rows if row.failing]
+
+    @property
+    def plain(self) -> list[DroppedRow]:
+        return [row for row in self.rows if not row.failing]
+
+
+@dataclass(frozen=True)
+class HelpRow:
+    """One thing less asked for, and what that brings."""
+
+    words: str
+    gain: str
+    fits: bool
+
+
+def helps_of(reliefs: Sequence[Relief]) -> list[HelpRow]:
+    several = len({relief.request for relief in reliefs if relief.request}) > 1
+    rows = []
+    for relief in reliefs:
+        words = relief_words(relief)
+        named = f"{relief.request}: {words}" if several and relief.request else words
+        rows.append(HelpRow(named, gain_words(relief), relief.fits))
+    return rows
+
+
+def funnel_of(match: Preview) -> list[FunnelRow]:
+    several = len({step.request for step in match.steps if step.request}) > 1
+    most = match.steps[0].count if match.steps else 0
+    rows = []
+    for number, step in enumerate(match.steps):
+        read = condition(step.detail) if step.kind == Kind.SELECTOR else None
+        rows.append(
+            FunnelRow(
+                number=number,
+                count=step.count,
+                words=words_of(step, match, read, several=several),
+                code=step.detail if read and not condition_words(read) else "",
+                dropped=dropped_of(step, match),
+                of=most,
+                is_last=step.kind == Kind.NODES,
+            )
+        )
+    return rows
+
+
+def words_of(step: Step, match: Preview, read: Condition | None, *, several: bool) -> str:
+    match step.kind:
+        case Kind.TOTAL:
+            words = ngettext("device in the cluster", "devices in the cluster", step.count)
+        case Kind.IN_CLASS:
+            words = _("in class %(name)s") % {"name": step.detail}
+        case Kind.SELECTOR:
+            words = (condition_words(read) if read else "") or _("meet the condition")
+        case Kind.UNTAINTED:
+            words = _("not tainted, or tolerated")
+        case Kind.FREE:
+            words = _("free now")
+        case _:
+            words = together_words(match.together, step.count)
+    return f"{step.request}: {words}" if several and step.request else words
+
+
+def dropped_of(step: Step, match: Preview) -> str:
+    if step.kind == Kind.NODES:
+        return _("others have no room") if match.free and not match.fits else ""
+    if not step.dropped or step.kind == Kind.TOTAL:
+        return ""
+    values = {"n": step.dropped}
+    match step.kind:
+        case Kind.UNTAINTED:
+            return ngettext("%(n)d is tainted", "%(n)d are tainted", step.dropped) % values
+        case Kind.FREE:
+            return ngettext("%(n)d is held", "%(n)d are held", step.dropped) % values
+    return ngettext("%(n)d left out", "%(n)d left out", step.dropped) % values
+
+
+def dropped_page(
+    person: Person, cluster: Cluster, picture: Picture, spec: Json, step: FunnelRow, page: str = "1"
+) -> DroppedPage:
+    """Return one page of the devices that a step drops, holders masked for `person`; in a few queries."""
+    wanted = int(page) if page.isascii() and page.isdigit() and len(page) < 7 else 1
+    found = dropped(picture, spec, step.number, offset=max(wanted - 1, 0) * PER_PAGE, limit=PER_PAGE)
+    shown = Paginator(range(found.total), PER_PAGE).get_page(wanted)
+    if shown.number != wanted:  # beyond the last one
+        offset = (shown.number - 1) * PER_PAGE
+        found = dropped(picture, spec, step.number, offset=offset, limit=PER_PAGE)
+    return DroppedPage(step, rows_of(person, cluster, found), shown)
+
+
+def rows_of(person: Person, cluster: Cluster, found: Dropped) -> list[DroppedRow]:
+    known = devices_of(person, cluster, found.drops)
+    rows = []
+    for drop in found.drops:
+        device = known.get(drop.device.key)
+        holder = device.holder if device and drop.holder else None
+        rows.append(
+            DroppedRow(
+                name=drop.device.name,
+                node=drop.device.node_name or drop.device.pool,
+                device=device,
+                words=drop_words(drop) if holder or drop.cause != Cause.HELD else _("held"),
+                failing=drop.cause == Cause.ERROR,
+                holder=holder,
+            )
+        )
+    return rows

@@ -1,0 +1,178 @@
+"""
+What others did to the objects of a claim: found by reconciliation, told once, with what can be done about it.
+
+The uid says whether it is the object that the portal wrote, the hash whether it asks for what was approved.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.urls import reverse
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
+
+from claims.models import Claim, Delivery
+from claims.observation.observe import Sighting
+from claims.plans.plan import kind_of
+from claims.states import ClaimState
+from dra.canonical import spec_hash
+from inventory.models import ResourceClaim, ResourceClaimTemplate
+from teams.models import User
+from teams.notices import tell
+
+DELETED, DELETING, REPLACED, REMADE = "deleted", "deleting", "replaced", "replaced-edited"
+EDITED, UNLABELLED, STRANGERS, OVER_USE = "edited", "unlabelled", "generated-differ", "over-use"
+
+TITLES: Mapping[str, str | Promise] = {
+    DELETED: gettext_lazy("%(claim)s was deleted by somebody else"),
+    DELETING: gettext_lazy("%(claim)s is being deleted by somebody else"),
+    REPLACED: gettext_lazy("%(claim)s was deleted and made again by somebody else"),
+    REMADE: gettext_lazy("%(claim)s was made again with another specification"),
+    EDITED: gettext_lazy("%(claim)s asks for something else than was approved"),
+    UNLABELLED: gettext_lazy("%(claim)s has lost the label of the portal"),
+    STRANGERS: gettext_lazy("Claims of %(claim)s ask for something else than was approved"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """
+    What somebody should know of a claim. `code` is stable and for programs, `text` are whole sentences.
+
+    `about` names the object that it is about, so that the same trouble is told once; "" is not told at all.
+    """
+
+    code: str
+    text: str
+    about: str = ""
+
+    @property
+    def is_told(self) -> bool:
+        """People are told of what others did; that a team uses more than it asked for, they see."""
+        return self.code in TITLES and bool(self.about)
+
+
+def trouble_of(claim: Claim, seen: Sighting) -> Trouble | None:
+    """Return what was done to the objects of a delivered claim, None if all is well."""
+    if claim.state == ClaimState.FAILED:
+        return _ended(claim, seen)
+    if claim.state not in (ClaimState.PROVISIONED, ClaimState.ALLOCATED) or seen.written is None:
+        return None
+    return _of_written(claim, seen, seen.written) or _of_generated(claim, seen)
+
+
+def tell_of(claim: Claim, trouble: Trouble) -> None:
+    """Tell the owner of the claim and the platform admins, once for each thing that was done."""
+    people = {claim.requested_by, *User.objects.filter(is_superuser=True, is_active=True)}
+    tell(
+        people,
+        key=f"behind:{claim.pk}:{trouble.code}:{trouble.about}",
+        title=str(TITLES[trouble.code]) % {"claim": claim},
+        body=trouble.text,
+        url=reverse("claims:detail", args=[claim.pk]),
+        important=True,
+    )
+
+
+def _ended(claim: Claim, seen: Sighting) -> Trouble | None:
+    """The claim ended because its object was deleted: the last step of its history says so."""
+    if not claim.object_uid or not seen.given_up():
+        return None
+    why = claim.history.order_by("-at", "-pk").values_list("why", flat=True).first() or ""
+    return Trouble(DELETED, why, claim.object_uid)
+
+
+def _of_written(claim: Claim, seen: Sighting, row: ResourceClaim | ResourceClaimTemplate) -> Trouble | None:
+    named: dict[str, Any] = {
+        "kind": kind_of(claim.delivery).kind, "name": claim.name, "cluster": claim.cluster,
+    }  # fmt: skip
+    if row.gone_at is not None:
+        # What may be made again at this moment is told when it has been, or has not.
+        return Trouble(DELETED, _deleted(named, seen), row.uid if seen.holders or seen.given_up() else "")
+    if "deletionTimestamp" in row.raw.get("metadata", {}):
+        text = _(
+            "Somebody other than the portal is deleting %(kind)s %(name)s; it goes when its pods have ended."
+        )
+        return Trouble(DELETING, text % named, row.uid)
+    seen_hash = hash_of(row)
+    same, hashes = seen_hash == claim.spec_hash, {"seen": seen_hash[:8], "mine": claim.spec_hash[:8]}
+    if claim.object_uid and row.uid != claim.object_uid:
+        return _replaced(named | hashes, f"{row.uid}:{seen_hash[:8]}", same=same)
+    if not same:
+        text = _(
+            "%(kind)s %(name)s asks for something else than was approved: its spec is %(seen)s, "
+            "approved was %(mine)s. Release this claim and ask again."
+        )
+        return Trouble(EDITED, text % (named | hashes), f"{row.uid}:{seen_hash[:8]}")
+    if row.owner != str(claim.pk):
+        text = _(
+            "Somebody took the label of the portal from %(kind)s %(name)s. The portal still knows it by its "
+            "uid; policies and reports of the cluster that go by the label do not."
+        )
+        return Trouble(UNLABELLED, text % named, f"{row.uid}:{row.owner[:36]}")
+    return None
+
+
+def hash_of(row: ResourceClaim | ResourceClaimTemplate) -> str:
+    """Return the hash of what an object asks for, hex SHA-256 of `dra.canonical`."""
+    spec = row.raw.get("spec") or {}
+    return spec_hash(spec.get("spec") or {} if isinstance(row, ResourceClaimTemplate) else spec)
+
+
+def _deleted(named: Mapping[str, Any], seen: Sighting) -> str:
+    if seen.holders:
+        text = _(
+            "%(kind)s %(name)s was deleted in %(cluster)s by somebody other than the portal; its pods go on."
+        )
+    else:
+        text = _(
+            "%(kind)s %(name)s was deleted in %(cluster)s by somebody other than the portal. "
+            "Unless it is made again now, this claim ends."
+        )
+    return text % named
+
+
+def _replaced(named: Mapping[str, Any], about: str, *, same: bool) -> Trouble:
+    if same:
+        text = _(
+            "%(kind)s %(name)s was deleted and made again by somebody other than the portal. It asks for "
+            "what was approved, but it is another object. Release this claim and ask again, or have a "
+            "platform admin accept the new object."
+        )
+        return Trouble(REPLACED, text % named, about)
+    text = _(
+        "%(kind)s %(name)s was deleted and made again by somebody other than the portal, and asks for "
+        "something else than was approved: its spec is %(seen)s, approved was %(mine)s. Release this claim "
+        "and ask again."
+    )
+    return Trouble(REMADE, text % named, about)
+
+
+def _of_generated(claim: Claim, seen: Sighting) -> Trouble | None:
+    """Look at the claims that Kubernetes made from a template."""
+    if claim.delivery != Delivery.TEMPLATE:
+        return None
+    strange = {row.name: hash_of(row)[:8] for row in seen.holders if hash_of(row) != claim.spec_hash}
+    if others := sorted(strange):
+        text = ngettext(
+            "%(count)d claim of this template asks for something else than was approved: %(names)s. It was "
+            "made while another template had its name; it goes with its pod.",
+            "%(count)d claims of this template ask for something else than was approved: %(names)s. They "
+            "were made while another template had its name; they go with their pods.",
+            len(others),
+        )
+        names = ", ".join(others[:3]) + (" …" if len(others) > 3 else "")
+        # Told once for each specification: pods, and with them names, come and go all the time.
+        about = ",".join(sorted(set(strange.values())))
+        return Trouble(STRANGERS, text % {"count": len(others), "names": names}, about[:80])
+    count = len(seen.holders)
+    if count <= claim.parallel:
+        return None
+    text = ngettext(
+        "%(count)d claims exist at once; %(most)d was asked for and counts against the quota.",
+        "%(count)d claims exist at once; %(most)d were asked for and count against the quota.",
+        claim.parallel,
+    )
+    return Trouble(OVER_USE, text % {"count": count, "most": claim.parallel})

@@ -1,0 +1,153 @@
+"""
+What stands in the namespaces of teams and is of no claim of the portal: made by hand, by pods, or by the
+scheduler. The portal only reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from django.contrib.auth.models import AnonymousUser
+from django.db.models import Exists, OuterRef, QuerySet, Subquery
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from claims.models import Claim, TeamNamespace
+from claims.observation.observe import ENDED, Held, held_by, named_claim
+from dra import quota
+from inventory.models import Pod, ResourceClaim, ResourceClaimTemplate
+from inventory.sync.columns import FROM_POD
+from teams.models import Team, User
+
+Origin = ResourceClaim.Origin
+
+# What the origin says here, where an object with the label of the portal is of no claim that the portal has.
+ORIGINS: Mapping[str, str | Promise] = {
+    Origin.FOREIGN: gettext_lazy("made by hand"),
+    Origin.TEMPLATE: gettext_lazy("from a template"),
+    Origin.EXTENDED_RESOURCE: gettext_lazy("extended resource"),
+    Origin.PORTAL: gettext_lazy("unknown label"),
+}
+
+
+def outside[M: (ResourceClaim, ResourceClaimTemplate)](
+    model: type[M], user: User | AnonymousUser
+) -> QuerySet[M]:
+    """
+    Return the objects in namespaces of teams that `user` may see which no claim of the portal owns.
+
+    Each has its cluster, and the slug of the team as `team`. A label can be written by anybody: an object is
+    a claim's only in the claim's own cluster and namespace.
+    """
+    here = {"cluster": OuterRef("cluster"), "namespace": OuterRef("namespace")}
+    places = TeamNamespace.objects.filter(team__in=Team.objects.visible_to(user), **here)
+    claims = Claim.objects.filter(**here)
+    # Two conditions and not one with OR, for which no index would do.
+    written, named = claims.filter(object_uid=OuterRef("uid")), claims.filter(pk=OuterRef("named"))
+    return (
+        model._default_manager.filter(gone_at=None)
+        .alias(named=named_claim())
+        .annotate(team=Subquery(places.values("team__slug")[:1]))
+        .filter(~Exists(written), ~Exists(named), team__isnull=False)
+        .select_related("cluster")
+        .defer("cluster__credentials")
+    )
+
+
+def asked_of(row: ResourceClaim | ResourceClaimTemplate) -> int:
+    """Return how many devices one claim can hold at most, by the rules of quota."""
+    return quota.devices(spec_of(row))
+
+
+def spec_of(row: ResourceClaim | ResourceClaimTemplate) -> dict[str, Any]:
+    spec: dict[str, Any] = row.raw.get("spec") or {}
+    return (spec.get("spec") or {}) if isinstance(row, ResourceClaimTemplate) else spec
+
+
+def reserved_for(row: ResourceClaim) -> list[dict[str, Any]]:
+    """Return who may use the claim now: `status.reservedFor`, pods nearly always."""
+    return (row.raw.get("status") or {}).get("reservedFor") or []
+
+
+@dataclass(frozen=True)
+class Outsider:
+    """A ResourceClaim that is of no claim of the portal, with all that its page and the API say of it."""
+
+    row: ResourceClaim
+
+    @property
+    def origin(self) -> str | Promise:
+        return ORIGINS[self.row.origin]
+
+    @property
+    def asked(self) -> int:
+        return asked_of(self.row)
+
+    @cached_property
+    def held(self) -> list[Held]:
+        return held_by(self.row)
+
+    @property
+    def pods(self) -> int:
+        return len(reserved_for(self.row))
+
+    @cached_property
+    def users(self) -> list[Pod]:
+        """Pods that use the claim or wait for it; one query."""
+        named = Pod.objects.filter(
+            cluster=self.row.cluster_id, namespace=self.row.namespace, claims__contains=[self.row.name]
+        )
+        return list(named.filter(gone_at=None).exclude(phase__in=ENDED).order_by("name"))
+
+    @property
+    def maker(self) -> str:
+        """Return the name of the pod that it was made for, "" if it was made for none."""
+        owners = self.row.raw.get("metadata", {}).get("ownerReferences") or []
+        return next((one["name"] for one in owners if one.get("kind") == "Pod"), "")
+
+    @property
+    def resources(self) -> list[str]:
+        """Return the extended resources that it stands for, as its pod names them."""
+        found = set()
+        for pod in self.users:
+            made = (pod.raw.get("status") or {}).get("extendedResourceClaimStatus") or {}
+            if made.get("resourceClaimName") == self.row.name:
+                found |= {one["resourceName"] for one in made.get("requestMappings") or []}
+        return sorted(found)
+
+    @property
+    def explanation(self) -> str:
+        """Say where it came from, and what follows from that."""
+        pod = self.maker or _("a pod")
+        match self.row.origin:
+            case Origin.TEMPLATE:
+                annotations = self.row.raw.get("metadata", {}).get("annotations") or {}
+                return _(
+                    "Kubernetes made it for pod %(pod)s, from a ResourceClaimTemplate that is not the "
+                    "portal's (the pod calls it %(name)s). It goes when the pod goes."
+                ) % {"pod": pod, "name": annotations.get(FROM_POD, "?")}
+            case Origin.EXTENDED_RESOURCE:
+                return _(
+                    "The scheduler made it: pod %(pod)s asks for %(resource)s by number, as with a device "
+                    "plugin, and devices are handed out by claims behind that. It goes when the pod goes; "
+                    "nobody can write to it."
+                ) % {"pod": pod, "resource": ", ".join(self.resources) or _("an extended resource")}
+            case Origin.PORTAL:
+                return _(
+                    "It carries the label of the portal with the id %(id)s, of which the portal knows no "
+                    "claim here. It may come from another portal, from a copy of a manifest, or from "
+                    "before this portal's data were restored."
+                ) % {"id": self.row.owner}
+        return _(
+            "Somebody made it with kubectl or another tool. Its devices count against the quota of the team "
+            "as use outside the portal, and it has no end."
+        )
+
+    @property
+    def is_adoptable(self) -> bool:
+        """A named claim can become one of the portal; one that comes and goes with its pod cannot."""
+        return self.row.origin in (Origin.FOREIGN, Origin.PORTAL) and self.row.deleting_since is None

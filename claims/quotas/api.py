@@ -1,0 +1,189 @@
+"""What the API gives of quotas and of requests for more. Devices, or claims where `counts` says so."""
+
+from typing import Any
+
+from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema
+from rest_framework import mixins, serializers, status, viewsets
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from claims import api_types
+from claims.api_types import ClaimOut
+from claims.models import Answer, Quota, QuotaRequest
+from claims.quotas import services
+from claims.quotas.usage import parts_of, standing_of
+from core import idempotency
+from core.schema import key, refuses
+from teams.access import asker, team_for
+from teams.keyed import KeyedWrites
+from teams.models import Role
+
+
+class QuotaOut(serializers.Serializer[Any]):
+    """A quota and how it stands: `reserved` by pending requests, `over` beyond the limit."""
+
+    id = serializers.UUIDField(source="quota.id")
+    team = serializers.CharField(source="team.slug")
+    device_class = serializers.CharField(source="quota.device_class")
+    profile = serializers.CharField(source="quota.profile.slug", allow_null=True, default=None)
+    counts = serializers.ChoiceField(source="quota.counts", choices=Quota.Counts.choices)
+    limit = serializers.IntegerField(help_text="With the raises that run now")
+    raised = serializers.IntegerField(help_text="What raises add to the limit now")
+    guaranteed = serializers.IntegerField(help_text="Kept free for the team")
+    held = serializers.IntegerField()
+    reserved = serializers.IntegerField()
+    outside = serializers.IntegerField(help_text="Used past the portal")
+    free = serializers.IntegerField()
+    over = serializers.IntegerField()
+
+
+class ContributionOut(serializers.Serializer[Any]):
+    claim = ClaimOut()
+    devices = serializers.IntegerField()
+    reserved = serializers.BooleanField()
+    carried = serializers.IntegerField(help_text="Counted with the claim that it replaces")
+
+
+class OutsidePartOut(serializers.Serializer[Any]):
+    """An object past the portal."""
+
+    kind = serializers.CharField(source="use.kind")
+    cluster = serializers.CharField(source="use.cluster_name")
+    namespace = serializers.CharField(source="use.namespace")
+    name = serializers.CharField(source="use.name")
+    origin = serializers.CharField(source="use.origin")
+    uid = serializers.CharField(source="use.uid")
+    devices = serializers.IntegerField()
+
+
+class RaiseOut(serializers.Serializer[Any]):
+    devices = serializers.IntegerField()
+    starts_at = serializers.DateTimeField()
+    ends_at = serializers.DateTimeField()
+
+
+class QuotaDetailOut(QuotaOut):
+    contributions = ContributionOut(many=True)
+    outside_parts = OutsidePartOut(many=True)
+    raises = RaiseOut(many=True)
+
+
+class QuotaRequestOut(serializers.Serializer[Any]):
+    """A request for a limit of so many `devices` in all; `until` null is for good."""
+
+    id = serializers.UUIDField()
+    team = serializers.CharField(source="team.slug")
+    device_class = serializers.CharField()
+    profile = serializers.CharField(source="profile.slug", allow_null=True, default=None)
+    counts = serializers.ChoiceField(choices=Quota.Counts.choices)
+    devices = serializers.IntegerField()
+    until = serializers.DateTimeField(allow_null=True)
+    reason = serializers.CharField()
+    asked_by = serializers.CharField(source="asked_by.username")
+    asked_at = serializers.DateTimeField()
+    answer = serializers.ChoiceField(choices=Answer.choices)
+    decided_by = serializers.CharField(source="decided_by.username", allow_null=True, default=None)
+    decided_at = serializers.DateTimeField(allow_null=True)
+    decision_note = serializers.CharField()
+
+
+class QuotaViewSet(
+    KeyedWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Quota]
+):
+    """Quotas of the asker's teams."""
+
+    serializer_class = QuotaOut
+    queryset = Quota.objects.none()
+
+    def get_queryset(self) -> QuerySet[Quota]:
+        return Quota.objects.visible_to(asker(self.request)).select_related("team", "profile")
+
+    def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        page = self.paginate_queryset(self.filter_queryset(self.get_queryset()))
+        return self.get_paginated_response(QuotaOut(standing_of(page or []), many=True).data)
+
+    @extend_schema(responses=QuotaDetailOut)
+    def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """One quota with everything that adds up to its figure."""
+        quota = self.get_object()
+        shown = QuotaOut(standing_of([quota])[0]).data
+        parts = parts_of(quota)
+        return Response(
+            {
+                **shown,
+                "contributions": ContributionOut(parts.claims, many=True).data,
+                "outside_parts": OutsidePartOut(parts.outside, many=True).data,
+                "raises": RaiseOut(parts.raises, many=True).data,
+            }
+        )
+
+    @refuses(404)
+    @extend_schema(request=api_types.QuotaIn, responses={200: QuotaOut})
+    def create(self, request: Request) -> Response:
+        """Set a limit of a team: of a device class, a profile, or its claims. Platform admins only."""
+        user = asker(request)
+        asked = api_types.QuotaIn(data=request.data)
+        asked.is_valid(raise_exception=True)
+        said = dict(asked.validated_data)
+        said["team"] = team_for(user, said["team"])
+        said["profile"] = api_types.profile_named(said["profile"], user) if said["profile"] else None
+        quota = services.set_quota(by=user, **said)
+        return Response(QuotaOut(standing_of([quota])[0]).data, status=status.HTTP_200_OK)
+
+
+KEY = key("The same key asks once.")
+
+
+class QuotaRequestViewSet(
+    KeyedWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[QuotaRequest]
+):
+    """Requests for more quota of the asker's teams, with their answers."""
+
+    keyed_by_service = frozenset(("create",))
+    serializer_class = QuotaRequestOut
+    queryset = QuotaRequest.objects.none()
+
+    def get_queryset(self) -> QuerySet[QuotaRequest]:
+        visible = QuotaRequest.objects.visible_to(asker(self.request))
+        return visible.select_related("team", "profile", "asked_by", "decided_by")
+
+    @refuses(404)
+    @extend_schema(request=api_types.QuotaRequestIn, responses={201: QuotaRequestOut}, parameters=[KEY])
+    def create(self, request: Request) -> Response:
+        """Ask that the limit of a team be so many devices, until a moment or for good."""
+        user = asker(request)
+        said = self._said(api_types.QuotaRequestIn)
+        said["team"] = team_for(user, said["team"], at_least=Role.MEMBER)
+        said["profile"] = api_types.profile_named(said["profile"], user) if said["profile"] else None
+        asked = services.ask_for_quota(by=user, key=idempotency.key_of(request), **said)
+        return Response(QuotaRequestOut(asked).data, status=status.HTTP_201_CREATED)
+
+    @extend_schema(request=api_types.QuotaGrantIn, responses=QuotaRequestOut)
+    @action(detail=True, methods=["post"])
+    def approve(self, request: Request, pk: str) -> Response:
+        """Give what was asked for, or less of it. Platform admins only."""
+        said = self._said(api_types.QuotaGrantIn)
+        asked = services.approve_quota_request(quota_request=self.get_object(), by=asker(request), **said)
+        return Response(QuotaRequestOut(asked).data)
+
+    @extend_schema(request=api_types.DenyIn, responses=QuotaRequestOut)
+    @action(detail=True, methods=["post"])
+    def deny(self, request: Request, pk: str) -> Response:
+        """Say no, and why. Platform admins only."""
+        said = self._said(api_types.DenyIn)
+        asked = services.deny_quota_request(quota_request=self.get_object(), by=asker(request), **said)
+        return Response(QuotaRequestOut(asked).data)
+
+    @extend_schema(request=None, responses=QuotaRequestOut)
+    @action(detail=True, methods=["post"])
+    def withdraw(self, request: Request, pk: str) -> Response:
+        """Take it back before it is decided."""
+        asked = services.withdraw_quota_request(quota_request=self.get_object(), by=asker(request))
+        return Response(QuotaRequestOut(asked).data)
+
+    def _said(self, shape: type[Any]) -> dict[str, Any]:
+        asked = shape(data=self.request.data)
+        asked.is_valid(raise_exception=True)
+        return dict(asked.validated_data)

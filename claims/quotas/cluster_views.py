@@ -1,0 +1,207 @@
+"""The quotas that the portal keeps in a cluster: what is written there, what is used, what others changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from claims.models import TeamNamespace, WrittenQuota
+from claims.quotas.resource_quota import Room, rooms
+from claims.quotas.resource_quota_sync import is_writable
+from claims.quotas.tasks import write_cluster
+from claims.quotas.usage import Standing, standing
+from cluster.policies import ACCOUNT, MODE, POLICIES, Action, to_yaml
+from core.errors import Invalid, PortalError
+from dra import quota_keys
+from inventory.enrolment import write_quotas
+from inventory.models import Cluster, Namespace
+from teams.access import is_platform_admin
+
+
+@dataclass(frozen=True)
+class Line:
+    """
+    One class of one team: `stands` devices there and `free` over all clusters, and what the cluster says that
+    it allows and counts.
+    """
+
+    label: str
+    stands: int
+    free: int
+    written: str
+    used: str
+    standing: Standing
+
+
+@dataclass(frozen=True)
+class PlaceRow:
+    place: TeamNamespace
+    written: WrittenQuota | None
+    lines: list[Line]
+    ignored: list[str]
+
+
+@dataclass(frozen=True)
+class Going:
+    """An object that is deleted, with the lines in it that are not the portal's."""
+
+    place: TeamNamespace
+    others: list[str]
+
+
+@require_safe
+def cluster_quotas(request: HttpRequest, name: str) -> HttpResponse:
+    cluster = cluster_for(request, name)
+    places = TeamNamespace.objects.filter(cluster=cluster).select_related("team").order_by("team__slug")
+    written = {row.place_id: row for row in WrittenQuota.objects.filter(place__cluster=cluster)}
+    by_team: dict[object, list[Standing]] = {}
+    for each in standing([place.team for place in places]):
+        if each.quota.device_class:
+            by_team.setdefault(each.team.pk, []).append(each)
+    found = rooms(places)
+    rows = [
+        row_of(place, written.get(place.pk), found[place.pk], by_team.get(place.team_id, []))
+        for place in places
+    ]
+    page = {
+        "cluster": cluster,
+        "rows": rows,
+        "drifted": sum(bool(row.written and row.written.drift) for row in rows),
+        "failing": sum(bool(row.written and row.written.problem) for row in rows),
+    }
+    return render(request, "claims/cluster_quotas.html", page)
+
+
+@require_POST
+def cluster_quotas_write(request: HttpRequest, name: str) -> HttpResponse:
+    """Have quotas kept there from now on."""
+    cluster = cluster_for(request, name)
+    try:
+        write_quotas(name=cluster.name, write=True)
+        write_cluster.delay(str(cluster.pk))
+        messages.success(request, _("Quotas are kept in %(cluster)s from now on.") % {"cluster": cluster})
+    except PortalError as refusal:
+        messages.error(request, refusal.message)
+    return redirect("claims:cluster_quotas", cluster.name)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def cluster_quotas_stop(request: HttpRequest, name: str) -> HttpResponse:
+    """Say which objects go and which stay, and take the quotas away."""
+    cluster = cluster_for(request, name)
+    if request.method == "POST":
+        write_quotas(name=cluster.name, write=False)
+        write_cluster.delay(str(cluster.pk))
+        messages.success(
+            request, _("The portal's quotas are taken away from %(cluster)s.") % {"cluster": cluster}
+        )
+        return redirect("claims:cluster_quotas", cluster.name)
+    rows = WrittenQuota.objects.filter(place__cluster=cluster).select_related("place__team")
+    written = list(rows.exclude(seen_hard={}).order_by("place__namespace"))
+    page = {
+        "cluster": cluster,
+        "going": [Going(row.place, others_of(row)) for row in written],
+        "staying": rows.filter(seen_hard={}).exclude(problem="").order_by("place__namespace"),
+        "writable": is_writable(cluster),
+    }
+    return render(request, "claims/cluster_quotas_stop.html", page)
+
+
+@require_POST
+def cluster_quotas_repair(request: HttpRequest, name: str) -> HttpResponse:
+    """Look at every namespace now and put right what differs."""
+    cluster = cluster_for(request, name)
+    write_cluster.delay(str(cluster.pk))
+    messages.success(request, _("The quotas of %(cluster)s are being looked at now.") % {"cluster": cluster})
+    return redirect("claims:cluster_quotas", cluster.name)
+
+
+def cluster_for(request: HttpRequest, name: str) -> Cluster:
+    """Return the cluster; 403 for anybody but platform admins, who alone see all teams."""
+    cluster = get_object_or_404(Cluster.objects.defer("credentials"), name=name)
+    if not is_platform_admin(request.user):
+        raise PermissionDenied(_("Only platform admins see the quotas of all teams."))
+    return cluster
+
+
+def row_of(
+    place: TeamNamespace, written: WrittenQuota | None, room: Room, standings: list[Standing]
+) -> PlaceRow:
+    seen_hard, seen_used = (written.seen_hard, written.seen_used) if written else ({}, {})
+    lines = []
+    for each in standings:
+        name = each.quota.device_class
+        key = quota_keys.of_class(name)
+        seen = (seen_hard.get(key, ""), seen_used.get(key, ""))
+        lines.append(Line(each.label, room.stands[name], room.free[name], *seen, each))
+    ignored = [said for key, value in seen_hard.items() if (said := quota_keys.why_ignored(key, value))]
+    return PlaceRow(place, written, lines, ignored)
+
+
+def others_of(row: WrittenQuota) -> list[str]:
+    """Return the lines in the portal's object that somebody else has written, as "pods: 10"."""
+    return [f"{key}: {value}" for key, value in row.seen_hard.items() if key not in row.hard]
+
+
+WORDS = {
+    "gpu-claims-only": (
+        gettext_lazy("GPUs only through claims"),
+        gettext_lazy(
+            "Refuses pods that ask for GPUs by number, as nvidia.com/gpu: 1. Such pods go past approval, "
+            "and the portal can only count them afterwards."
+        ),
+    ),
+    "gpu-claims-from-portal": (
+        gettext_lazy("Claims only from the portal"),
+        gettext_lazy(
+            "Refuses ResourceClaims and templates that somebody else makes, cluster admins included. What "
+            "Kubernetes makes from the portal's templates passes."
+        ),
+    ),
+    "gpu-portal-labels": (
+        gettext_lazy("What the portal made stays as it is"),
+        gettext_lazy(
+            "Refuses changes to claims and templates with labels of the portal, and such labels on anything "
+            "else. The scheduler and the controllers of Kubernetes pass."
+        ),
+    ),
+}
+
+
+@require_safe
+def policies(request: HttpRequest, name: str) -> HttpResponse:
+    """The page; with `download` in the address the file. 403 for anybody but platform admins."""
+    cluster = get_object_or_404(Cluster.objects.defer("credentials"), name=name)
+    if not is_platform_admin(request.user):
+        raise PermissionDenied(_("Only platform admins prepare admission policies."))
+    chosen = [one for one in request.GET.getlist("policy") if one in POLICIES] or list(POLICIES)
+    action = Action.WARN if request.GET.get("action") == Action.WARN else Action.DENY
+    account, problem, text = request.GET.get("account", "").strip() or ACCOUNT, "", ""
+    try:
+        text = to_yaml(chosen, account=account, action=action)
+    except Invalid as refusal:
+        problem = refusal.message
+    if "download" in request.GET and text:
+        answer = HttpResponse(text, content_type="application/yaml")
+        answer["Content-Disposition"] = f'attachment; filename="dragoman-policies-{cluster.name}.yaml"'
+        return answer
+    page = {
+        "cluster": cluster,
+        "policies": [(key, *words, key in chosen) for key, words in WORDS.items()],
+        "text": text,
+        "problem": problem,
+        "account": account,
+        "warn": action == Action.WARN,
+        "mode": "=".join(MODE),
+        "labelled": Namespace.objects.filter(
+            cluster=cluster, gone_at=None, **{f"labels__{MODE[0]}": MODE[1]}
+        ).values_list("name", flat=True),
+    }
+    return render(request, "claims/policies.html", page, status=422 if problem else 200)

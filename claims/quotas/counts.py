@@ -1,0 +1,211 @@
+"""
+Devices that a team's namespaces use without the portal: they count against its quota all the same.
+
+Three ways lead past the portal: a ResourceClaim made by hand or from a foreign template, a claim that the
+scheduler makes for a pod with an extended resource, and a pod that a device plugin serves, which has no claim
+at all. What the mirror shows of them is counted by the rules of Kubernetes' own quota.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Case, Exists, F, OuterRef, Q, QuerySet, Sum, Value, When
+from django.db.models.functions import Coalesce, Greatest, Least
+from django.utils import timezone
+
+from claims.models import Alternative, Claim, ClaimCharge, Delivery, Quota, QuotaRaise, TeamNamespace
+from claims.observation.observe import named_claim
+from claims.states import HOLDING, ClaimState
+from dra.extended import IMPLICIT, class_of, names_of, served_by_claim
+from dra.quota import charge
+from inventory.models import DeviceClass, Pod, ResourceClaim
+
+ENDED = ("Succeeded", "Failed")  # phases in which a pod holds nothing
+
+type Place = tuple[UUID, str]  # cluster, namespace
+
+
+@dataclass(frozen=True, slots=True)
+class OutsideUse:
+    """
+    One object past the portal and the devices per class that it counts for; `claims` is 1 for a
+    ResourceClaim, and `node` is that of a pod. Of `charge`, no line of a ResourceQuota counts `unseen`: a pod
+    asks for it by a name that no class carries.
+    """
+
+    kind: str  # "ResourceClaim" or "Pod"
+    cluster: UUID
+    cluster_name: str
+    namespace: str
+    name: str
+    origin: str  # of a ResourceClaim, as in the mirror; "device-plugin" for a pod
+    charge: dict[str, int]
+    uid: str = ""
+    unseen: dict[str, int] = field(default_factory=dict)
+    node: str = ""
+
+    @property
+    def claims(self) -> int:
+        return int(self.kind == "ResourceClaim")
+
+
+def outside_use(teams: Collection[UUID]) -> dict[UUID, list[OutsideUse]]:
+    """Return what each team uses past the portal, in four queries however much that is."""
+    spaces = TeamNamespace.objects.filter(team__in=teams).values_list("cluster", "namespace", "team")
+    owners: dict[Place, UUID] = {(cluster, namespace): team for cluster, namespace, team in spaces}
+    found: dict[UUID, list[OutsideUse]] = defaultdict(list)
+    if not owners:
+        return found
+    for use in (*_claims(teams, owners), *_pods(owners)):
+        found[owners[use.cluster, use.namespace]].append(use)
+    return found
+
+
+def foreign_claims(teams: Collection[UUID]) -> QuerySet[ResourceClaim]:
+    """
+    Return the ResourceClaims in the namespaces of these teams that no claim of the portal stands for.
+
+    A label can be written by anybody: it makes an object the portal's only in the claim's own place, and
+    under the claim's own name unless a template makes the names.
+    """
+    ours = Claim.objects.filter(team__in=teams, cluster=OuterRef("cluster"), namespace=OuterRef("namespace"))
+    same_name = Q(name=OuterRef("name")) | Q(delivery=Delivery.TEMPLATE)
+    labelled = ours.filter(same_name, pk=OuterRef("named"))
+    adopted = ours.live().filter(object_uid=OuterRef("uid"))
+    here = TeamNamespace.objects.filter(
+        team__in=teams, cluster=OuterRef("cluster"), namespace=OuterRef("namespace")
+    )
+    standing = ResourceClaim.objects.filter(gone_at=None).alias(named=named_claim())
+    return standing.filter(Exists(here), ~Exists(labelled), ~Exists(adopted))
+
+
+def _claims(teams: Collection[UUID], owners: dict[Place, UUID]) -> Iterable[OutsideUse]:
+    columns = ("cluster", "cluster__name", "namespace", "name", "origin", "raw__spec", "uid")
+    for cluster, title, namespace, name, origin, spec, uid in foreign_claims(teams).values_list(*columns):
+        counted = charge(spec or {})
+        yield OutsideUse("ResourceClaim", cluster, title, namespace, name, origin, counted, uid)
+
+
+def _pods(owners: dict[Place, UUID]) -> list[OutsideUse]:
+    clusters = {cluster for cluster, _ in owners}
+    here = Q(cluster__in=clusters, namespace__in={namespace for _, namespace in owners})
+    asking = Pod.objects.filter(here, gone_at=None).exclude(extended={}).exclude(phase__in=ENDED)
+    columns = ("cluster", "cluster__name", "namespace", "name", "extended", "raw__status", "uid", "node_name")
+    rows = [row for row in asking.values_list(*columns) if (row[0], row[2]) in owners]
+    carried = _extended_names({row[0] for row in rows}) if rows else {}
+    found = []
+    for cluster, title, namespace, name, extended, status, uid, node in rows:
+        served, names = served_by_claim({"status": status}), carried.get(cluster, {})
+        counted, unseen = Counter[str](), Counter[str]()
+        for resource, count in extended.items():
+            device_class = class_of(resource, names)
+            if device_class and resource not in served:
+                counted[device_class] += count
+                if resource not in names and not resource.startswith(IMPLICIT):
+                    unseen[device_class] += count
+        if counted:
+            what = ("Pod", cluster, title, namespace, name, "device-plugin", dict(counted), uid)
+            found.append(OutsideUse(*what, dict(unseen), node))
+    return found
+
+
+def _extended_names(clusters: Collection[UUID]) -> dict[UUID, dict[str, str]]:
+    classes: dict[UUID, list[tuple[str, str, str]]] = defaultdict(list)
+    rows = DeviceClass.objects.filter(cluster__in=clusters, gone_at=None).exclude(extended_resource="")
+    for cluster, name, extended, created in rows.values_list(
+        "cluster", "name", "extended_resource", "created_at"
+    ):
+        classes[cluster].append((name, extended, created.isoformat() if created else ""))
+    return {cluster: names_of(found) for cluster, found in classes.items()}
+
+
+CHARGED = Greatest(Coalesce("settled", "devices") - F("carried"), 0)  # of a ClaimCharge
+TAKEN = Coalesce("settled", "devices")  # of an Alternative
+ALONE = Greatest(F("devices") * F("parallel") - F("carried"), 0)  # of a Claim of one profile
+# While the predecessor's objects are there as well, only claims beyond their number count.
+NUMBER = F("parallel") - Case(
+    When(carried__gt=0, then=Least(F("parallel"), Coalesce(F("replaces__parallel"), 0))), default=Value(0)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Devices, or claims where the quota counts those; `raised` is what raises add to the limit now."""
+
+    held: int = 0
+    reserved: int = 0
+    outside: int = 0
+    raised: int = 0
+
+
+def figures_of(quotas: Iterable[Quota]) -> list[Figures]:
+    """
+    Count what stands against these rows, in a number of queries that does not grow with them. Under their
+    lock what the portal itself gives out cannot grow.
+    """
+    rows = list(quotas)
+    teams = {row.team_id for row in rows}
+    counted: dict[tuple[UUID, object, bool], int] = defaultdict(int)
+    for team, what, state, count in chain(
+        _by_class(teams),
+        _by_profile(teams) if any(row.profile_id for row in rows) else (),
+        _by_number(teams) if any(row.counts == Quota.Counts.CLAIMS for row in rows) else (),
+    ):
+        counted[team, what, state == ClaimState.REQUESTED] += count
+    outside, raised = outside_use(teams), raises_of(rows)
+    return [
+        Figures(
+            held=counted[row.team_id, counts_by(row), False],
+            reserved=counted[row.team_id, counts_by(row), True],
+            outside=sum(outside_count(row, use) for use in outside.get(row.team_id, ())),
+            raised=raised[row.pk],
+        )
+        for row in rows
+    ]
+
+
+def counts_by(quota: Quota) -> object:
+    """Return what a row counts: a profile's id, "" for claims, or the name of a class."""
+    return quota.profile_id or quota.device_class
+
+
+def outside_count(quota: Quota, use: OutsideUse) -> int:
+    """Return what an object past the portal takes of a quota; it is of no profile."""
+    if quota.profile_id:
+        return 0
+    return use.claims if quota.counts == Quota.Counts.CLAIMS else use.charge.get(quota.device_class, 0)
+
+
+def raises_of(quotas: Sequence[Quota]) -> dict[UUID, int]:
+    """Return what raises that run now add to each limit, by id of the quota."""
+    now, sums = timezone.now(), defaultdict[UUID, int](int)
+    running = QuotaRaise.objects.filter(quota__in=quotas, starts_at__lte=now, ends_at__gt=now)
+    for quota, devices in running.order_by().values_list("quota").annotate(total=Sum("devices")):
+        sums[quota] = devices
+    return sums
+
+
+def _by_class(teams: Iterable[UUID]) -> Iterable[Any]:
+    charges = ClaimCharge.objects.filter(claim__team__in=teams, claim__state__in=HOLDING)
+    return charges.values_list("claim__team", "device_class", "claim__state").annotate(total=Sum(CHARGED))
+
+
+def _by_profile(teams: Iterable[UUID]) -> Iterable[Any]:
+    alone = Claim.objects.filter(team__in=teams, state__in=HOLDING, alternatives=None).order_by()
+    one_of = Alternative.objects.filter(claim__team__in=teams, claim__state__in=HOLDING).order_by()
+    return chain(
+        alone.values_list("team", "profile_version__profile", "state").annotate(total=Sum(ALONE)),
+        one_of.values_list("claim__team", "profile_version__profile", "claim__state").annotate(
+            total=Sum(TAKEN)
+        ),
+    )
+
+
+def _by_number(teams: Iterable[UUID]) -> Iterable[Any]:
+    live = Claim.objects.filter(team__in=teams, state__in=HOLDING).order_by()
+    for team, state, count in live.values_list("team", "state").annotate(total=Sum(NUMBER)):
+        yield team, "", state, count

@@ -1,0 +1,146 @@
+"""What a request for more quota would change: the team's limit, and what all teams together may hold."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from uuid import UUID
+
+from django.db import transaction
+from django.urls import reverse
+from django.utils.translation import gettext as _
+
+from claims.models import Answer, Quota, QuotaRaise, QuotaRequest
+from claims.quotas.counts import raises_of
+from claims.quotas.usage import Standing, capacity_of, label_of, standing_of
+from core.templatetags.ui import moment, moment_with_zone
+from teams.access import people_in
+from teams.models import Role, Team, User
+from teams.notices import tell
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaImpact:
+    """
+    `before` and `after` are limits of the team now and if approved. Of a device class, `granted` is what all
+    teams may hold together after it, and `capacity` what the clusters publish (None: unknown).
+    """
+
+    label: str
+    standing: Standing | None
+    before: int
+    after: int
+    granted: int | None = None
+    capacity: int | None = None
+
+    @property
+    def more(self) -> int:
+        return self.after - self.before
+
+    @property
+    def overcommitted(self) -> int:
+        """How many devices more are promised than there are."""
+        if self.capacity is None or self.granted is None:
+            return 0
+        return max(self.granted - self.capacity, 0)
+
+
+def named_quota(team: Team, *, device_class: str, profile_id: UUID | None, counts: str) -> Quota | None:
+    """Return the team's row for this thing, if there is one."""
+    rows = Quota.objects.select_related("team", "profile").filter(
+        team=team, device_class=device_class, profile=profile_id, counts=counts
+    )
+    return rows.first()
+
+
+def quota_of(asked: QuotaRequest) -> Quota | None:
+    return named_quota(
+        asked.team, device_class=asked.device_class, profile_id=asked.profile_id, counts=asked.counts
+    )
+
+
+def what_of(asked: QuotaRequest) -> str:
+    """Return what is asked for, as a quota is labelled: "gpu.nvidia.com", "train-80", "claims"."""
+    row = Quota(team=asked.team, device_class=asked.device_class, profile=asked.profile, counts=asked.counts)
+    return label_of(row)
+
+
+def request_impact(asked: QuotaRequest) -> QuotaImpact:
+    row = quota_of(asked)
+    stands = standing_of([row])[0] if row else None
+    before = stands.limit if stands else 0
+    label = what_of(asked)
+    if not asked.device_class:
+        return QuotaImpact(label, stands, before, asked.devices)
+    rows = list(Quota.objects.filter(device_class=asked.device_class))
+    granted = sum(one.devices for one in rows) + sum(raises_of(rows).values())
+    return QuotaImpact(
+        label,
+        stands,
+        before,
+        asked.devices,
+        granted=granted + asked.devices - before,
+        capacity=capacity_of([asked.device_class]).get(asked.device_class),
+    )
+
+
+def until_words(until: datetime | None, say: Callable[[datetime], str] = moment) -> str:
+    return _("until %(when)s") % {"when": say(until)} if until else _("for good")
+
+
+BEFORE = timedelta(days=1)
+AFTER = timedelta(days=2)  # a raise that ended longer ago is not told of any more
+
+
+def end_overdue(now: datetime) -> None:
+    """Let requests expire that nobody decided on in time."""
+    overdue = QuotaRequest.objects.filter(answer=Answer.WAITING, decide_by__lte=now)
+    for asked in overdue.select_related("team", "asked_by"):
+        with transaction.atomic():  # nobody is left untold
+            if asked.decide(Answer.EXPIRED, by=None, note=_("Nobody decided in time.")):
+                _tell_of_silence(asked)
+
+
+def _tell_of_silence(asked: QuotaRequest) -> None:
+    tell(
+        [asked.asked_by],
+        key=f"quota-request-decided-{asked.pk}",
+        title=_("Nobody decided on more quota for %(team)s") % {"team": asked.team},
+        body=_("Ask again if it is still needed."),
+        url=reverse("claims:quota_request_decision", args=[asked.pk]),
+    )
+
+
+def tell_of_ends(now: datetime) -> None:
+    """Tell leads and whoever asked, a day before a raise ends and when it has. Told once each."""
+    raises = QuotaRaise.objects.select_related("quota__team", "quota__profile", "request__asked_by")
+    for one in raises.filter(ends_at__gt=now - AFTER, ends_at__lte=now + BEFORE, starts_at__lte=now):
+        over = one.ends_at <= now
+        quota = one.quota
+        values = {
+            "team": quota.team,
+            "what": label_of(quota),
+            "more": one.devices,
+            "limit": quota.devices,
+        }
+        tell(
+            _people(one),
+            key=f"quota-raise-{'ended' if over else 'ends'}-{one.pk}",
+            title=partial(_title, one, values, over=over),
+            body=_("The limit is then %(limit)d. What is held beyond it stays, and is shown as over.")
+            % values,
+            url=reverse("claims:quota", args=[quota.pk]),
+            important=not over,
+        )
+
+
+def _title(one: QuotaRaise, values: Mapping[str, object], *, over: bool) -> str:
+    if over:
+        return _("The %(more)d more %(what)s of %(team)s have ended") % values
+    said = _("The %(more)d more %(what)s of %(team)s end on %(when)s")
+    return said % {**values, "when": moment_with_zone(one.ends_at)}
+
+
+def _people(one: QuotaRaise) -> list[User]:
+    asker = [one.request.asked_by] if one.request else []
+    return [*people_in(one.quota.team, at_least=Role.LEAD), *asker]

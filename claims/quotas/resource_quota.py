@@ -1,0 +1,339 @@
+"""
+What a cluster may admit for a team: what stands there, and what the team has free over all clusters.
+
+A limit holds over all clusters together, and none of them knows the others. So each is told its own part and
+the free rest. Whatever is made in one of them, past the portal or through it, takes from the rest of all the
+others. What requests reserve is in none of them until it is approved: nobody can take it by hand meanwhile.
+"""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Count, Q, Sum
+from django.utils import timezone
+from django.utils.translation import gettext as _
+
+from claims.models import Claim, ClaimCharge, Delivery, Quota, TeamNamespace, WrittenQuota
+from claims.plans.plan import TEAM_LABEL
+from claims.quotas.counts import OutsideUse, outside_use
+from claims.quotas.usage import standing
+from claims.states import HOLDING, ClaimState
+from cluster.errors import ClusterConflict, ClusterError, Unreachable
+from cluster.kinds import RESOURCE_QUOTA
+from cluster.protocol import Gateway, Manifest
+from dra import quota_keys
+from dra.quantity import Quantity, QuantityError
+from inventory.models import DeviceClass, ResourceClaimTemplate
+
+GRANTED = tuple(state for state in HOLDING if state != ClaimState.REQUESTED)
+
+type Place = tuple[UUID, str]  # cluster, namespace
+
+
+@dataclass(slots=True)
+class Stands:
+    """
+    What the ResourceQuota of a namespace counts there: devices per class, claims, and templates.
+
+    A claim of the portal counts from its approval on, for as much as Kubernetes charges it: with its worst
+    alternative, and in full beside the claim that it replaces.
+    """
+
+    classes: Counter[str] = field(default_factory=Counter)
+    claims: int = 0
+    templates: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """
+    By class, what stands in a namespace and what the team has free; together it is what may be there.
+
+    `claims` and `templates` are what may be there of those, None without a limit.
+    """
+
+    stands: dict[str, int]
+    free: dict[str, int]
+    claims: int | None = None
+    templates: int | None = None
+
+    @property
+    def devices(self) -> dict[str, int]:
+        return {name: count + self.free[name] for name, count in self.stands.items()}
+
+
+def rooms(places: Collection[TeamNamespace]) -> dict[int, Room]:
+    """
+    Return what may be in each of these namespaces, by primary key, in a number of queries that does not grow
+    with them. It has the classes that the cluster publishes or the team has a quota of.
+    """
+    found = _stands(places)
+    free: dict[UUID, dict[str, int]] = defaultdict(dict)
+    claims: dict[UUID, int] = {}
+    for each in standing({place.team_id: place.team for place in places}.values()):
+        if each.quota.counts == Quota.Counts.CLAIMS:
+            claims[each.team.pk] = each.free
+        elif each.quota.device_class:
+            free[each.team.pk][each.quota.device_class] = each.free
+    known: dict[UUID, set[str]] = defaultdict(set)
+    published = DeviceClass.objects.filter(cluster__in={place.cluster_id for place in places}, gone_at=None)
+    for cluster, name in published.values_list("cluster", "name"):
+        known[cluster].add(name)
+    return {
+        place.pk: _room(
+            found[place.cluster_id, place.namespace],
+            known[place.cluster_id],
+            free[place.team_id],
+            claims.get(place.team_id),
+        )
+        for place in places
+    }
+
+
+def _room(stands: Stands, known: set[str], free: dict[str, int], claims: int | None) -> Room:
+    names = sorted(known | free.keys())
+    room = {name: free.get(name, 0) for name in names}
+    there = {name: stands.classes[name] for name in names}
+    if claims is None:
+        return Room(there, room)
+    most = claims + stands.claims
+    return Room(there, room, claims=most, templates=max(most, stands.templates))
+
+
+def _stands(places: Iterable[TeamNamespace]) -> dict[Place, Stands]:
+    found: dict[Place, Stands] = defaultdict(Stands)
+    teams = {place.team_id for place in places}
+    charges = ClaimCharge.objects.filter(claim__team__in=teams, claim__state__in=GRANTED).order_by()
+    by_class = charges.values_list("claim__cluster", "claim__namespace", "device_class")
+    for cluster, namespace, name, count in by_class.annotate(total=Sum("devices")):
+        found[cluster, namespace].classes[name] += count
+    claims = Claim.objects.filter(team__in=teams, state__in=GRANTED).order_by()
+    is_template = Q(delivery=Delivery.TEMPLATE)
+    for cluster, namespace, count, templates in claims.values_list("cluster", "namespace").annotate(
+        total=Sum("parallel"), templates=Count("pk", filter=is_template)
+    ):
+        found[cluster, namespace].claims += count
+        found[cluster, namespace].templates += templates
+    for use in _outside(teams):
+        place = found[use.cluster, use.namespace]
+        place.classes.update(use.charge)
+        place.classes.subtract(use.unseen)
+        place.claims += use.claims
+    for cluster, namespace, count in _foreign_templates(places):
+        found[cluster, namespace].templates += count
+    return found
+
+
+def _outside(teams: Collection[UUID]) -> Iterable[OutsideUse]:
+    for uses in outside_use(teams).values():
+        yield from uses
+
+
+def _foreign_templates(places: Iterable[TeamNamespace]) -> Iterable[tuple[UUID, str, int]]:
+    """Yield how many templates stand in a namespace that no label calls the portal's."""
+    clusters, namespaces = {one.cluster_id for one in places}, {one.namespace for one in places}
+    rows = ResourceClaimTemplate.objects.filter(
+        cluster__in=clusters, namespace__in=namespaces, gone_at=None, owner=""
+    ).order_by()
+    yield from rows.values_list("cluster", "namespace").annotate(total=Count("pk"))
+
+
+NAME = "dragoman"
+NAMED = f"exceeded quota: {NAME},"  # in the sentence with which Kubernetes refuses
+TOLD = 3  # changed lines that a sentence names
+MARK = ("gpu.dragoman.dev/quota", "team")  # only objects with this label are ever changed or deleted
+SAID = "gpu.dragoman.dev/written"  # annotation: the lines as the portal wrote them, to know others' by
+AGAIN = 5  # times that a limit which changed while it was written is written at once
+
+
+def hard_for(place: TeamNamespace) -> dict[str, str]:
+    """Return `spec.hard` for the namespace: whole numbers as text, by key."""
+    return hards([place])[place.pk]
+
+
+def hards(places: Collection[TeamNamespace]) -> dict[int, dict[str, str]]:
+    """Return `spec.hard` for each of these namespaces, by primary key, in as many queries as for one."""
+    extended: dict[object, list[tuple[str, str]]] = defaultdict(list)
+    carried = DeviceClass.objects.filter(cluster__in={place.cluster_id for place in places}, gone_at=None)
+    for cluster, *names in carried.exclude(extended_resource="").values_list(
+        "cluster", "name", "extended_resource"
+    ):
+        extended[cluster].append((names[0], names[1]))
+    found = rooms(places)
+    return {place.pk: _hard(found[place.pk], extended[place.cluster_id]) for place in places}
+
+
+def _hard(room: Room, extended: Iterable[tuple[str, str]]) -> dict[str, str]:
+    devices = room.devices
+    hard = {quota_keys.of_class(name): count for name, count in devices.items()}
+    hard |= {quota_keys.of_implicit(name): count for name, count in devices.items()}
+    for name, resource in extended:
+        key = quota_keys.of_extended(resource)
+        hard[key] = hard.get(key, 0) + devices[name]
+    if room.claims is not None and room.templates is not None:
+        hard |= {quota_keys.CLAIMS: room.claims, quota_keys.TEMPLATES: room.templates}
+    return {key: str(count) for key, count in sorted(hard.items())}
+
+
+def manifest_for(place: TeamNamespace, hard: dict[str, str]) -> Manifest:
+    labels = dict((MARK, (TEAM_LABEL, place.team.slug)))
+    return {
+        "apiVersion": RESOURCE_QUOTA.api_version,
+        "kind": RESOURCE_QUOTA.kind,
+        "metadata": {
+            "name": NAME,
+            "namespace": place.namespace,
+            "labels": labels,
+            "annotations": {SAID: json.dumps(hard)},
+        },
+        "spec": {"hard": hard},
+    }
+
+
+def keep(place: TeamNamespace, gateway: Gateway) -> WrittenQuota:
+    """
+    Make the ResourceQuota of the namespace say what it should, and note what somebody else made of it.
+
+    What the cluster answers ends as a sentence in `problem`. Safe to race and to repeat: of two at once both
+    end with what was counted last. Raises Unreachable when that is noted: the next would wait as long.
+    """
+    row = _counted(place)
+    lost: Unreachable | None = None
+    try:
+        found = gateway.get(RESOURCE_QUOTA, NAME, namespace=place.namespace)
+        if found is not None and not is_ours(found) and not row.seen_hard:
+            row.problem = _(
+                "%(namespace)s has a ResourceQuota “%(name)s” that is not the portal's. It is left alone; "
+                "rename it, or give it the label %(label)s."
+            ) % {"namespace": place.namespace, "name": NAME, "label": "=".join(MARK)}
+        else:
+            _look(row, found)
+            found = _write(row, place, found, gateway)
+            row.repaired_at = row.written_at if row.drift and not row.repaired_at else row.repaired_at
+            row.problem = ""
+            row.seen_hard = (found.get("spec") or {}).get("hard") or {}
+            row.seen_used = (found.get("status") or {}).get("used") or {}
+    except ClusterError as error:
+        row.problem = _("%(cluster)s: %(error)s") % {"cluster": place.cluster, "error": error}
+        lost = error if isinstance(error, Unreachable) else None
+    row.checked_at = timezone.now()
+    seen = ("seen_hard", "seen_used", "drift", "problem", "written_at", "repaired_at", "checked_at")
+    WrittenQuota.objects.filter(pk=row.pk).update(**{name: getattr(row, name) for name in seen})
+    if lost:
+        raise lost
+    return row
+
+
+@transaction.atomic
+def _counted(place: TeamNamespace) -> WrittenQuota:
+    """
+    Count and note what should stand there, one after the other: whoever notes last has counted last.
+    """
+    WrittenQuota.objects.get_or_create(place=place)
+    row = WrittenQuota.objects.select_for_update(no_key=True, of=("self",)).get(place=place)
+    row.hard = hard_for(place)
+    row.save(update_fields=["hard"])
+    return row
+
+
+def _write(
+    row: WrittenQuota, place: TeamNamespace, found: Manifest | None, gateway: Gateway, again: int = AGAIN
+) -> Manifest:
+    """Write what is noted, and again while somebody else notes something newer. Raises ClusterError."""
+    if found is None or not is_ours(found) or said_of(found) != row.hard or differing(found, row.hard):
+        found = gateway.apply(RESOURCE_QUOTA, manifest_for(place, row.hard), force=True)
+        row.written_at = timezone.now()
+    newest = WrittenQuota.objects.filter(pk=row.pk).values_list("hard", flat=True).first()
+    if again and newest not in (None, row.hard):
+        row.hard = newest
+        return _write(row, place, found, gateway, again - 1)
+    return found
+
+
+def remove(row: WrittenQuota, gateway: Gateway) -> None:
+    """Delete the object if it is the portal's, and forget the row. It is tried again. Raises Unreachable."""
+    place = row.place
+    try:
+        found = gateway.get(RESOURCE_QUOTA, NAME, namespace=place.namespace)
+        if found is not None and is_ours(found):
+            gateway.delete(RESOURCE_QUOTA, NAME, namespace=place.namespace, uid=found["metadata"]["uid"])
+    except ClusterConflict:
+        return  # replaced at this moment: the next round looks again
+    except ClusterError as error:
+        problem = _("%(cluster)s: %(error)s") % {"cluster": place.cluster, "error": error}
+        WrittenQuota.objects.filter(pk=row.pk).update(problem=problem, checked_at=timezone.now())
+        if isinstance(error, Unreachable):
+            raise
+        return
+    row.delete()
+
+
+def is_ours(found: Manifest) -> bool:
+    return (found["metadata"].get("labels") or {}).get(MARK[0]) == MARK[1]
+
+
+def said_of(found: Manifest) -> dict[str, str]:
+    """Return the lines as the portal wrote them last, {} where the object does not tell."""
+    try:
+        said = json.loads((found["metadata"].get("annotations") or {}).get(SAID, "{}"))
+    except ValueError:
+        return {}
+    return {key: str(value) for key, value in said.items()} if isinstance(said, dict) else {}
+
+
+def differing(found: Manifest, hard: dict[str, str], part: str = "spec") -> dict[str, str]:
+    """Return what the object says of our keys where it is something else ("" where it says nothing)."""
+    said = (found.get(part) or {}).get("hard") or {}
+    return {key: said.get(key, "") for key, value in hard.items() if not _equal(said.get(key, ""), value)}
+
+
+def is_noted(row: WrittenQuota | None, hard: dict[str, str]) -> bool:
+    """Tell whether the object said just this when the portal last looked."""
+    if row is None or row.problem or row.hard != hard:
+        return False
+    return all(_equal(row.seen_hard.get(key, ""), value) for key, value in hard.items())
+
+
+def rises(row: WrittenQuota | None, hard: dict[str, str]) -> bool:
+    """Tell whether some line would allow more than the one that was written last."""
+    before = row.hard if row else {}
+    return any(int(value) > int(before.get(key, 0)) for key, value in hard.items())
+
+
+def is_behind(place: TeamNamespace, gateway: Gateway) -> bool:
+    """
+    Tell whether Kubernetes still counts by an older limit than the one that stands in the object.
+
+    Admission goes by `status.hard`, which the quota controller copies from `spec.hard` a moment later.
+    """
+    found = gateway.get(RESOURCE_QUOTA, NAME, namespace=place.namespace)
+    return found is not None and is_ours(found) and bool(differing(found, found["spec"]["hard"], "status"))
+
+
+def _look(row: WrittenQuota, found: Manifest | None) -> None:
+    """Note as drift where the object says something else than the portal wrote into it last."""
+    if found is None:
+        if row.seen_hard:
+            row.drift, row.repaired_at = _("Somebody deleted the ResourceQuota."), None
+        return
+    # An object that does not tell was written by an older release: what was seen last is known of it.
+    was = said_of(found) or {key: value for key, value in row.seen_hard.items() if key in row.hard}
+    changed = [
+        _("%(key)s from %(was)s to %(now)s") % {"key": key, "was": was[key], "now": value or _("nothing")}
+        for key, value in differing(found, was).items()
+    ]
+    if changed:
+        said = _("Somebody changed %(what)s.") if len(changed) <= TOLD else _("Somebody changed %(what)s, …")
+        row.drift = said % {"what": ", ".join(changed[:TOLD])}
+        row.repaired_at = None
+
+
+def _equal(one: str, other: str) -> bool:
+    try:
+        return Quantity.parse(one) == Quantity.parse(other)
+    except QuantityError:
+        return one == other

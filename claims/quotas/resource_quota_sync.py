@@ -1,0 +1,174 @@
+"""Bringing the ResourceQuotas of clusters in line: after a change, for a cluster, and all over."""
+
+from collections.abc import Collection, Iterable
+from datetime import timedelta
+from uuid import UUID
+
+from django.db.models import Exists, OuterRef, QuerySet
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.translation import gettext as _
+
+from claims.models import Claim, TeamNamespace, WrittenQuota
+from claims.quotas import resource_quota
+from cluster.errors import Refused, Unreachable
+from cluster.kinds import RESOURCE_QUOTA
+from cluster.protocol import Gateway
+from core.errors import PortalError
+from inventory.gateways import gateway_for
+from inventory.models import Cluster
+from teams.models import User
+from teams.notices import tell
+
+LAG = timedelta(minutes=1)  # so long a cluster may count by what was
+
+
+class Behind(Unreachable):
+    """A cluster refused by a count that is over: worth trying again in a moment."""
+
+
+def write_teams(teams: Collection[UUID]) -> None:
+    """
+    Bring the ResourceQuotas of these teams in line where they say something else than they should now.
+
+    What a team uses in one cluster it has less of in the others. So those in which nothing rises come first:
+    what moves from one cluster to another is taken away there before it is given here. One that cannot be
+    reached keeps nobody waiting; its row says so, and `write_all` tries again.
+    """
+    keeping = Cluster.objects.filter(write_quotas=True)
+    concerned = TeamNamespace.objects.filter(team__in=teams, cluster__in=keeping)
+    places = list(concerned.select_related("team", "cluster"))
+    if not places:
+        return  # before anything is counted: most portals have few clusters that keep quotas
+    _write_differing(places)
+
+
+def write_after(cluster_id: UUID, names: Iterable[str]) -> None:
+    """
+    Do so for the teams in whose namespaces these objects, each named "namespace/name", have changed: what
+    they use past the portal, or which alternative a claim has taken.
+    """
+    namespaces = {name.partition("/")[0] for name in names}
+    kept = TeamNamespace.objects.filter(team=OuterRef("team"), cluster__write_quotas=True)
+    changed = TeamNamespace.objects.filter(Exists(kept), cluster=cluster_id, namespace__in=namespaces)
+    write_teams(set(changed.values_list("team", flat=True)))
+
+
+def _write_differing(places: Collection[TeamNamespace]) -> None:
+    hards = resource_quota.hards(places)
+    rows = {row.place_id: row for row in WrittenQuota.objects.filter(place__in=places)}
+    wrong = [
+        place
+        for place in places
+        if is_writable(place.cluster) and not resource_quota.is_noted(rows.get(place.pk), hards[place.pk])
+    ]
+    for place in sorted(wrong, key=lambda one: resource_quota.rises(rows.get(one.pk), hards[one.pk])):
+        try:
+            with gateway_for(place.cluster) as gateway:
+                keep(place, gateway)
+        except PortalError as error:  # of the connection
+            _note(WrittenQuota.objects.filter(place=place), place.cluster, error)
+
+
+def write_all() -> None:
+    """Keep the ResourceQuotas of every cluster that has them, and take away those of clusters that had."""
+    had = WrittenQuota.objects.values("place__cluster")
+    for cluster in Cluster.objects.filter(write_quotas=True) | Cluster.objects.filter(pk__in=had):
+        if is_writable(cluster):
+            write_cluster(cluster)
+
+
+def write_cluster(cluster: Cluster) -> None:
+    """Keep or take away the ResourceQuotas of one cluster; those of namespaces that left are deleted."""
+    try:
+        with gateway_for(cluster) as gateway:
+            _write_cluster(cluster, gateway)
+    except PortalError as error:  # of the connection: the rows keep what was seen, and say why
+        _note(WrittenQuota.objects.filter(place__cluster=cluster), cluster, error)
+
+
+def is_writable(cluster: Cluster) -> bool:
+    return cluster.enabled and not cluster.read_only and not cluster.halted_because
+
+
+def keep(place: TeamNamespace, gateway: Gateway) -> WrittenQuota:
+    """Keep one, and tell platform admins what somebody else made of it, once a day. Raises Unreachable."""
+    row = resource_quota.keep(place, gateway)
+    if row.drift and row.repaired_at and row.repaired_at == row.written_at:
+        tell(
+            User.objects.filter(is_superuser=True, is_active=True),
+            key=f"quota-drift-{row.pk}-{row.repaired_at:%Y-%m-%d}",
+            title=_("The quota of %(team)s in %(cluster)s was changed past the portal")
+            % {"team": place.team, "cluster": place.cluster},
+            body=_("%(drift)s The portal put it right.") % {"drift": row.drift},
+            url=reverse("claims:cluster_quotas", args=[place.cluster.name]),
+        )
+    return row
+
+
+def before_delivery(claim: Claim, gateway: Gateway) -> None:
+    """
+    Write the quota first where it is not what it should be, or the cluster would refuse by an old one.
+
+    What the claim takes is taken away in the other clusters before it is given here. Those that could not be
+    written the last time are left to the next round: a claim does not wait for a cluster that is down.
+    """
+    elsewhere = TeamNamespace.objects.filter(team=claim.team_id, cluster__write_quotas=True)
+    elsewhere = elsewhere.exclude(cluster=claim.cluster_id).exclude(written_quota__problem__gt="")
+    if others := list(elsewhere.select_related("team", "cluster")):
+        _write_differing(others)
+    place = _place_of(claim)
+    if place is None:
+        return
+    row = WrittenQuota.objects.filter(place=place).first()
+    if not resource_quota.is_noted(row, resource_quota.hard_for(place)):
+        keep(place, gateway)
+
+
+def is_behind(claim: Claim, gateway: Gateway, refusal: Refused) -> bool:
+    """
+    Tell whether the cluster may have refused a claim by a count that is over.
+
+    Its quota controller takes note of a new limit, and of an object that is gone, a moment later, and its API
+    servers another moment after that. So soon after the approval or a new limit nothing is believed; later
+    the limit that stands there is compared with the one that is counted by.
+    """
+    place = _place_of(claim)
+    if place is None or resource_quota.NAMED not in str(refusal):
+        return False
+    row = WrittenQuota.objects.filter(place=place).first()
+    moments = [claim.state_since, row.written_at if row else None]
+    if any(one is not None and timezone.now() - one < LAG for one in moments):
+        return True
+    return resource_quota.is_behind(place, gateway)
+
+
+def _note(rows: QuerySet[WrittenQuota], cluster: Cluster, error: PortalError) -> None:
+    """Say on the rows why nothing could be written; they keep what was seen."""
+    rows.update(problem=_("%(cluster)s: %(error)s") % {"cluster": cluster, "error": error})
+
+
+def _place_of(claim: Claim) -> TeamNamespace | None:
+    if not claim.cluster.write_quotas:
+        return None
+    places = TeamNamespace.objects.filter(team=claim.team_id, cluster=claim.cluster_id)
+    return places.filter(namespace=claim.namespace).select_related("team", "cluster").first()
+
+
+def _write_cluster(cluster: Cluster, gateway: Gateway) -> None:
+    places = list(TeamNamespace.objects.filter(cluster=cluster).select_related("team", "cluster"))
+    if cluster.write_quotas:
+        for place in places:
+            keep(place, gateway)
+    else:
+        for row in WrittenQuota.objects.filter(place__cluster=cluster).select_related("place__cluster"):
+            resource_quota.remove(row, gateway)
+    _delete_orphans(gateway, {place.namespace for place in places})
+
+
+def _delete_orphans(gateway: Gateway, namespaces: Iterable[str]) -> None:
+    """Delete the portal's objects in namespaces that are no longer those of a team."""
+    marked = gateway.list(RESOURCE_QUOTA, label_selector="=".join(resource_quota.MARK))
+    for found in [item["metadata"] for page in marked for item in page.items]:
+        if found["name"] == resource_quota.NAME and found["namespace"] not in namespaces:
+            gateway.delete(RESOURCE_QUOTA, found["name"], namespace=found["namespace"], uid=found["uid"])

@@ -1,0 +1,311 @@
+"""What a team may hold at once, set by platform admins."""
+
+from datetime import datetime
+from typing import Any
+
+from django.conf import settings
+from django.db import IntegrityError, transaction
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.translation import gettext as _
+
+from claims.models import Answer, Profile, Quota, QuotaRaise, QuotaRequest
+from claims.quotas import tasks
+from claims.quotas.requests import named_quota, request_impact, until_words, what_of
+from claims.quotas.usage import standing_of
+from core.errors import Conflict, Forbidden, Invalid
+from core.locking import lock_row
+from core.queueing import after_commit
+from core.templatetags.ui import moment, moment_with_zone
+from core.times import require_date
+from dra.quota_keys import why_no_class
+from teams.access import require_admin, require_role
+from teams.models import Role, Team, User
+from teams.notices import tell
+
+MOST = 1_000_000
+
+
+def set_quota(
+    *,
+    by: User,
+    team: Team,
+    device_class: str = "",
+    profile: Profile | None = None,
+    counts: str = Quota.Counts.DEVICES,
+    devices: int,
+    guaranteed: int = 0,
+) -> Quota:
+    """
+    Let `team` hold so many devices at once, of a device class or of a profile; or have so many claims, where
+    `counts` says so. `guaranteed` of a device class are kept free for it.
+
+    A quota lowered below what is held takes nothing away; it is shown as over. Raises Forbidden, Invalid.
+    """
+    require_admin(by)
+    require_quota(device_class=device_class, profile=profile, counts=counts, devices=devices)
+    if guaranteed and not device_class:
+        raise Invalid(_("Only devices of a device class can be guaranteed."))
+    if not 0 <= guaranteed <= devices:
+        raise Invalid(
+            _("A guarantee of %(guaranteed)d is more than the limit of %(limit)d.")
+            % {"guaranteed": guaranteed, "limit": devices}
+        )
+    with transaction.atomic(durable=True):
+        return save_quota(
+            team=team,
+            device_class=device_class,
+            profile=profile,
+            counts=counts,
+            values={"devices": devices, "guaranteed": guaranteed},
+        )
+
+
+def require_quota(*, device_class: str, profile: Profile | None, counts: str, devices: int) -> None:
+    """Raise Invalid unless this names one thing that Kubernetes or the portal counts, and a sane number."""
+    named = [bool(device_class), profile is not None, counts == Quota.Counts.CLAIMS]
+    if sum(named) != 1:
+        raise Invalid(_("A quota is for one device class, for one profile, or for the number of claims."))
+    if problem := device_class and why_no_class(device_class):
+        raise Invalid(problem)
+    if not 0 <= devices <= MOST:
+        raise Invalid(
+            _("A quota is from 0 to %(most)d devices; it is %(count)d.") % {"most": MOST, "count": devices}
+        )
+
+
+def save_quota(
+    *, team: Team, device_class: str, profile: Profile | None, counts: str, values: dict[str, int]
+) -> Quota:
+    """Write these columns of a team's quota, and have the clusters told. Called in a transaction."""
+    quota, _made = Quota.objects.update_or_create(
+        team=team,
+        device_class=device_class,
+        profile=profile,
+        counts=counts,
+        defaults=values,
+        create_defaults={"devices": 0, **values},
+    )
+    after_commit(tasks.write_team, str(team.pk))
+    return quota
+
+
+RELATED = ("team", "profile", "asked_by", "decided_by")
+
+
+def ask_for_quota(
+    *,
+    by: User,
+    team: Team,
+    device_class: str = "",
+    profile: Profile | None = None,
+    counts: str = Quota.Counts.DEVICES,
+    devices: int,
+    until: datetime | None = None,
+    reason: str,
+    key: str,
+) -> QuotaRequest:
+    """
+    Ask that the limit of `team` be `devices`, until `until` or for good; the same `key` asks once.
+
+    Raises Http404 for an outsider, PermissionDenied for a viewer, Invalid for what is no more than the team
+    has, and Conflict while an earlier request for the same thing waits.
+    """
+    require_role(by, team, at_least=Role.MEMBER)
+    require_quota(device_class=device_class, profile=profile, counts=counts, devices=devices)
+    if not key or len(key) > 80:
+        raise Invalid(_("A request needs a key of 1 to 80 characters, so that sending it twice asks once."))
+    if earlier := _earlier(by, key):
+        return earlier
+    if not reason.strip():
+        raise Invalid(_("Say what it is for: whoever decides has nothing else to go by."))
+    _require_future(until)
+    named: dict[str, Any] = {"device_class": device_class, "profile": profile, "counts": counts}
+    row = named_quota(
+        team, device_class=device_class, profile_id=profile.pk if profile else None, counts=counts
+    )
+    limit = standing_of([row])[0].limit if row else 0
+    if devices <= limit:
+        raise Invalid(
+            _("%(team)s may have %(limit)d already; ask for more than that.") % {"team": team, "limit": limit}
+        )
+    try:
+        with transaction.atomic(durable=True):
+            # Of two who ask for the same at once the second hears of the first.
+            Team.objects.select_for_update(no_key=True).get(pk=team.pk)
+            if earlier := _earlier(by, key):
+                return earlier
+            _require_none_waiting(team, named)
+            asked = QuotaRequest.objects.create(
+                key=key,
+                team=team,
+                asked_by=by,
+                devices=devices,
+                until=until,
+                reason=reason.strip(),
+                decide_by=timezone.now() + settings.REQUEST_TTL,
+                **named,
+            )
+            _tell_admins(asked)
+    except IntegrityError:
+        if earlier := _earlier(by, key):  # the same message came twice at the same time
+            return earlier
+        raise
+    return asked
+
+
+@transaction.atomic(durable=True)
+def approve_quota_request(
+    *,
+    quota_request: QuotaRequest,
+    by: User,
+    devices: int | None = None,
+    until: datetime | None = None,
+    note: str = "",
+) -> QuotaRequest:
+    """
+    Let the team have what it asked for, or `devices` in all, until the time asked for, or `until`.
+
+    For good it is a new limit, for a time a raise that ends by itself. Approving twice is approving once.
+    Raises Forbidden, Invalid, and Conflict if somebody else was first.
+    """
+    asked = _to_decide(quota_request, by)
+    if asked.answer != Answer.WAITING:
+        return _decided_already(asked, by, Answer.APPROVED)
+    asked.devices = asked.devices if devices is None else devices
+    asked.until = until or asked.until
+    _require_future(asked.until)
+    list(Quota.objects.filter(team=asked.team).select_for_update(no_key=True).order_by("pk"))
+    impact = request_impact(asked)
+    if impact.more <= 0:
+        raise Invalid(
+            _("%(team)s may have %(limit)d already; there is nothing left to approve.")
+            % {"team": asked.team, "limit": impact.before}
+        )
+    if not asked.decide(Answer.APPROVED, by=by, note=note.strip()):
+        return _decided_already(asked, by, Answer.APPROVED)
+    asked.save(update_fields=["devices", "until"])
+    named: dict[str, Any] = {
+        "device_class": asked.device_class,
+        "profile": asked.profile,
+        "counts": asked.counts,
+    }
+    if asked.until is None:
+        row = save_quota(team=asked.team, values={"devices": asked.devices}, **named)
+        row.raises.filter(ends_at__gt=timezone.now()).delete()  # the new limit holds what they gave
+    else:
+        row = save_quota(team=asked.team, values={}, **named)
+        QuotaRaise.objects.create(quota=row, devices=impact.more, ends_at=asked.until, request=asked, by=by)
+    _tell_asker(asked)
+    return asked
+
+
+@transaction.atomic(durable=True)
+def deny_quota_request(*, quota_request: QuotaRequest, by: User, reason: str) -> QuotaRequest:
+    """Say no, and why. Raises Forbidden, Invalid without a reason, Conflict if somebody else was first."""
+    asked = _to_decide(quota_request, by)
+    if not reason.strip():
+        raise Invalid(_("%(person)s needs to know why: give a reason.") % {"person": asked.asked_by.label})
+    if asked.decide(Answer.DENIED, by=by, note=reason.strip()):
+        _tell_asker(asked)
+        return asked
+    return _decided_already(asked, by, Answer.DENIED)
+
+
+@transaction.atomic(durable=True)
+def withdraw_quota_request(*, quota_request: QuotaRequest, by: User) -> QuotaRequest:
+    """
+    Take a request back before it is decided: who asked, or a lead.
+
+    Raises Http404, PermissionDenied, Forbidden, Conflict.
+    """
+    role = require_role(by, quota_request.team, at_least=Role.MEMBER)
+    asked = _read(quota_request)
+    if reason := reason_not_to_withdraw(by, asked, role):
+        raise Forbidden(reason)
+    if asked.decide(Answer.WITHDRAWN, by=by):
+        return asked
+    return _decided_already(asked, by, Answer.WITHDRAWN)
+
+
+def reason_not_to_withdraw(user: User, asked: QuotaRequest, role: Role | None) -> str:
+    """Return why somebody with this role in the team may not withdraw the request, "" if they may."""
+    if role is None or role.rank < Role.MEMBER.rank:
+        return _("Only members of %(team)s may do this.") % {"team": asked.team}
+    if user.pk != asked.asked_by_id and role.rank < Role.LEAD.rank:
+        values = {"person": asked.asked_by.label, "team": asked.team}
+        return _("%(person)s asked for this; they or a lead of %(team)s may withdraw it.") % values
+    return ""
+
+
+def _require_none_waiting(team: Team, named: dict[str, Any]) -> None:
+    waiting = QuotaRequest.objects.filter(team=team, answer=Answer.WAITING, **named)
+    if other := waiting.select_related("asked_by").first():
+        raise Conflict(
+            _("%(person)s has asked for %(count)d of this already; that is decided first.")
+            % {"person": other.asked_by.label, "count": other.devices}
+        )
+
+
+def _read(asked: QuotaRequest) -> QuotaRequest:
+    return QuotaRequest.objects.select_related(*RELATED).get(pk=asked.pk)
+
+
+def _earlier(by: User, key: str) -> QuotaRequest | None:
+    return QuotaRequest.objects.filter(asked_by=by, key=key).first()
+
+
+def _require_future(until: datetime | None) -> None:
+    require_date(until)
+    if until is not None and until <= timezone.now():
+        raise Invalid(_("%(when)s is in the past.") % {"when": moment(until)})
+
+
+def _to_decide(quota_request: QuotaRequest, by: User) -> QuotaRequest:
+    """Read it anew under the lock of its row: of two who approve, the second sees what the first did."""
+    require_admin(by)
+    return lock_row(QuotaRequest.objects.select_related(*RELATED), quota_request.pk)
+
+
+def _decided_already(asked: QuotaRequest, by: User, wanted: Answer) -> QuotaRequest:
+    """Return it if `by` said the same before; else raise Conflict that says who was first and when."""
+    asked = _read(asked)
+    if asked.decided_by_id == by.pk and asked.answer == wanted:
+        return asked
+    values = {
+        "person": asked.decided_by.label if asked.decided_by else _("The portal"),
+        "when": moment(asked.decided_at) if asked.decided_at else "",
+        "answer": asked.get_answer_display(),
+    }
+    raise Conflict(_("%(person)s was first: it was %(answer)s on %(when)s.") % values)
+
+
+def _tell_admins(asked: QuotaRequest) -> None:
+    values = {"person": asked.asked_by.label, "team": asked.team, "what": what_of(asked)}
+    admins = User.objects.filter(is_superuser=True, is_active=True).exclude(pk=asked.asked_by_id)
+    tell(
+        admins,
+        key=f"quota-request-{asked.pk}",
+        title=_("%(person)s asks for more quota of %(team)s: %(what)s") % values,
+        body=asked.reason,
+        url=reverse("claims:quota_request_decision", args=[asked.pk]),
+        important=True,
+    )
+
+
+def _tell_asker(asked: QuotaRequest) -> None:
+    values = {"team": asked.team, "what": what_of(asked), "count": asked.devices}
+
+    def title() -> str:
+        if asked.answer != Answer.APPROVED:
+            return _("%(team)s gets no more %(what)s") % values
+        said = _("%(team)s may have %(count)d × %(what)s %(until)s")
+        return said % {**values, "until": until_words(asked.until, moment_with_zone)}
+
+    tell(
+        [asked.asked_by],
+        key=f"quota-request-decided-{asked.pk}",
+        title=title,
+        body=asked.decision_note,
+        url=reverse("claims:quota_request_decision", args=[asked.pk]),
+    )

@@ -1,0 +1,446 @@
+"""
+Devices that are kept free for a team: what others may not take beyond their own guarantee.
+
+A request that stays within its team's guarantee is never refused here. One that goes beyond it may use only
+what is left once every other team has had its guarantee.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import urlencode
+from uuid import UUID
+
+from django.contrib.auth.models import AnonymousUser
+from django.db.models import Exists, F, OuterRef, Q, QuerySet
+from django.db.models.expressions import Combinable
+from django.db.models.functions import Coalesce, Greatest
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from claims.models import Claim, Profile, Quota, QuotaRaise
+from claims.observation.unmanaged import outside
+from claims.quotas.counts import NUMBER, OutsideUse, figures_of, outside_count, outside_use
+from claims.states import HOLDING, ClaimState
+from dra.at_once import most_at_once
+from dra.pools import Amounts, CounterKey, amounts
+from inventory.models import Cluster, Device, DeviceClass, ResourceClaim, ResourceSlice
+from teams.models import Team, User
+
+type Pool = tuple[UUID, str, str, int]  # cluster, driver, name, generation
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A team's quota of one class: `guaranteed` devices, of which the rest of `used` is beyond."""
+
+    team: Team
+    guaranteed: int
+    used: int
+
+    @property
+    def unused(self) -> int:
+        return max(self.guaranteed - self.used, 0)
+
+
+def kept_classes(rows: QuerySet[Quota]) -> QuerySet[Quota]:
+    """Narrow class quotas to those of classes of which some team has a guarantee."""
+    guaranteed = Quota.objects.filter(device_class=OuterRef("device_class"), guaranteed__gt=0)
+    return rows.filter(Exists(guaranteed), profile=None).exclude(device_class="")
+
+
+def shares_of(classes: Collection[str]) -> dict[str, list[Share]]:
+    """Return the shares of all teams by class, of those classes of which some team has a guarantee."""
+    rows = list(kept_classes(Quota.objects.filter(device_class__in=classes)).select_related("team"))
+    found: dict[str, list[Share]] = {}
+    for row, figures in zip(rows, figures_of(rows) if rows else (), strict=True):
+        used = figures.held + figures.reserved + figures.outside
+        found.setdefault(row.device_class, []).append(Share(row.team, row.guaranteed, used))
+    return found
+
+
+def capacity_of(classes: Iterable[str]) -> dict[str, int]:
+    """
+    Return how many devices of each class could be held at once in the clusters in use; a class that none of
+    them shows is left out: unknown, which is not none. Of partitions that exclude one another only so many
+    count as fit beside each other (`dra.at_once`), on GPUs that nothing else holds.
+    """
+    wanted = list(classes)
+    known = DeviceClass.objects.filter(name__in=wanted, gone_at=None, cluster__enabled=True)
+    return {name: _at_once(name) for name in sorted(set(known.values_list("name", flat=True)))}
+
+
+def _at_once(name: str) -> int:
+    clusters = Cluster.objects.filter(enabled=True)
+    devices = Device.objects.present().filter(cluster__in=clusters, classes__contains=[name])
+    cut: dict[Pool, list[Amounts]] = defaultdict(list)
+    columns = ("cluster", "driver", "pool", "slice__generation", "counters")
+    for cluster, driver, pool, generation, counters in devices.exclude(counters=[]).values_list(*columns):
+        cut[cluster, driver, pool, generation].append(amounts(counters, "counterSet"))
+    sets = _counter_sets(cut) if cut else {}
+    packed = sum(most_at_once(takes, sets.get(pool, {})) for pool, takes in cut.items())
+    return devices.filter(counters=[]).count() + packed
+
+
+def _counter_sets(pools: Collection[Pool]) -> dict[Pool, dict[CounterKey, int]]:
+    """Return the counters that these pools publish, in billionths."""
+    clusters, _drivers, names, _generations = (set(column) for column in zip(*pools, strict=True))
+    slices = ResourceSlice.objects.filter(gone_at=None, cluster__in=clusters, pool__in=names)
+    columns = ("cluster", "driver", "pool", "generation", "raw__spec__sharedCounters")
+    found: dict[Pool, dict[CounterKey, int]] = defaultdict(dict)
+    for *pool, sets in slices.filter(raw__spec__has_key="sharedCounters").values_list(*columns):
+        found[tuple(pool)].update((key, amount.nano) for key, amount in amounts(sets))
+    return found
+
+
+def why_kept(team: Team, device_class: str, needs: int, shares: Iterable[Share], capacity: int | None) -> str:
+    """Return why a request of `team` may not use what is guaranteed to others, "" if it may."""
+    shares = list(shares)
+    own = next((share for share in shares if share.team.pk == team.pk), Share(team, 0, 0))
+    others = [share for share in shares if share.team.pk != team.pk and share.unused]
+    beyond = own.used + needs - max(own.guaranteed, own.used)
+    kept = sum(share.unused for share in others)
+    if capacity is None or beyond <= 0 or not kept:
+        return ""
+    free = max(capacity - sum(share.used for share in shares), 0)
+    own_unused = own.unused  # what of this request is within the guarantee is its own
+    if beyond <= free - kept - own_unused:
+        return ""
+    values = {
+        "kept": min(kept, free),
+        "what": device_class,
+        "names": ", ".join(share.team.slug for share in others),
+        "team": team,
+        "own": own.guaranteed,
+        "beyond": beyond,
+        "free": free,
+    }
+    said = ngettext(
+        "%(kept)d of the %(free)d free %(what)s device is guaranteed to %(names)s; ",
+        "%(kept)d of the %(free)d free %(what)s devices are guaranteed to %(names)s; ",
+        free,
+    )
+    if own.guaranteed:
+        said += _("this request needs %(beyond)d beyond %(team)s's own guarantee of %(own)d.")
+    else:
+        said += _("this request needs %(beyond)d, and %(team)s has no guarantee of its own.")
+    return said % values
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """
+    One quota and how it stands. `outside` is used past the portal, `raised` is what raises add to the limit
+    now. `free` is never negative; `over` is what is used or reserved beyond the limit.
+    """
+
+    quota: Quota
+    held: int
+    reserved: int
+    outside: int = 0
+    raised: int = 0
+
+    @property
+    def team(self) -> Team:
+        return self.quota.team
+
+    @property
+    def label(self) -> str:
+        return label_of(self.quota)
+
+    @property
+    def limit(self) -> int:
+        return self.quota.devices + self.raised
+
+    @property
+    def guaranteed(self) -> int:
+        return self.quota.guaranteed
+
+    @property
+    def used(self) -> int:
+        return self.held + self.reserved + self.outside
+
+    @property
+    def free(self) -> int:
+        return max(self.limit - self.used, 0)
+
+    @property
+    def over(self) -> int:
+        return max(self.used - self.limit, 0)
+
+    @property
+    def within(self) -> int:
+        """Devices held within the guarantee; without one, all that are held."""
+        return min(self.held, self.guaranteed) if self.guaranteed else self.held
+
+    @property
+    def beyond(self) -> int:
+        """Devices held beyond the guarantee."""
+        return self.held - self.within
+
+    @property
+    def sentence(self) -> str:
+        """Say it as "vision holds 6 of 8 gpu.nvidia.com devices and 1 is reserved by pending requests"."""
+        values = {"team": self.team, "held": self.held, "limit": self.limit, "what": self.label}
+        said = _held_sentence(self.quota, self.limit) % values
+        if self.outside:
+            said = ngettext(
+                "%(said)s, uses %(count)d outside the portal",
+                "%(said)s, uses %(count)d outside the portal",
+                self.outside,
+            ) % {"said": said, "count": self.outside}
+        if not self.reserved:
+            return said
+        return ngettext(
+            "%(said)s and %(count)d is reserved by pending requests",
+            "%(said)s and %(count)d are reserved by pending requests",
+            self.reserved,
+        ) % {"said": said, "count": self.reserved}
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaLine:
+    """
+    What a request of `needs` devices does to one quota. `standing` is None where the team has no such quota.
+
+    `ask` is the query of the page on which more of it is asked for, "" where more would not help.
+    """
+
+    label: str
+    standing: Standing | None
+    needs: int
+    fits: bool
+    sentence: str  # with the numbers, whether it fits or not
+    ask: str = ""
+
+    @property
+    def before(self) -> int:
+        return self.standing.used if self.standing else 0
+
+    @property
+    def after(self) -> int:
+        return self.before + self.needs
+
+    @property
+    def limit(self) -> int:
+        return self.standing.limit if self.standing else 0
+
+    @property
+    def lacks(self) -> int:
+        """How much more the limit would have to be, 0 where the limit is not what stands in the way."""
+        return max(self.after - self.limit, 0)
+
+
+def label_of(quota: Quota) -> str:
+    if quota.counts == Quota.Counts.CLAIMS:
+        return _("claims")
+    return quota.device_class or str(quota.profile)
+
+
+def standing(teams: Iterable[Team]) -> list[Standing]:
+    """Return every quota of these teams with its use; the number of queries does not grow with them."""
+    rows = Quota.objects.filter(team__in=list(teams)).select_related("team", "profile")
+    return standing_of(rows)
+
+
+def standing_of(quotas: Iterable[Quota]) -> list[Standing]:
+    """Count what stands against these quota rows. Under their lock the figures cannot grow."""
+    rows = list(quotas)
+    return [
+        Standing(row, each.held, each.reserved, each.outside, each.raised)
+        for row, each in zip(rows, figures_of(rows), strict=True)
+    ]
+
+
+def rows_for(*, team: Team, charge: Mapping[str, int], profiles: Iterable[Profile]) -> list[Quota]:
+    """Return the quota rows that a request counts against, in the order in which they are locked."""
+    return list(
+        Quota.objects.charged(team=team, classes=charge, profiles=profiles)
+        .select_related("team", "profile")
+        .order_by("pk")
+    )
+
+
+def lock_rows(*, team: Team, charge: Mapping[str, int], profiles: Iterable[Profile]) -> list[Quota]:
+    """
+    Lock what makes the quota of a request scarcer and return the team's own rows of it, see docs/locking.md.
+
+    Where some team has a guarantee of a class that is charged, the rows of all teams are locked: what one of
+    them takes is what another may no longer. Called in a transaction, last thing before counting.
+    """
+    own = Quota.objects.charged(team=team, classes=charge, profiles=profiles)
+    kept = kept_classes(Quota.objects.filter(device_class__in=list(charge)))
+    rows = Quota.objects.filter(Q(pk__in=own.values("pk")) | Q(pk__in=kept.values("pk")))
+    locked = list(
+        rows.select_related("team", "profile").select_for_update(no_key=True, of=("self",)).order_by("pk")
+    )
+    return [row for row in locked if row.team_id == team.pk]
+
+
+def lines_for(
+    rows: Iterable[Quota],
+    *,
+    team: Team,
+    charge: Mapping[str, int],
+    profiles: Mapping[Profile, int],
+    claims: int = 1,
+) -> list[QuotaLine]:
+    """
+    Return what a request does to each quota it counts against; a class without a row of the team does not
+    fit. `charge` is devices per class, `profiles` devices per profile, `claims` how many claims it may make.
+    """
+    standings = standing_of(rows)
+    of_claims = [each for each in standings if each.quota.counts == Quota.Counts.CLAIMS]
+    by_class = {each.quota.device_class: each for each in standings if each.quota.device_class}
+    lines = [_line(name, by_class.get(name), team, needs) for name, needs in sorted(charge.items()) if needs]
+    by_profile = {each.quota.profile_id: each for each in standings if each.quota.profile_id}
+    lines += [
+        _line(str(profile), by_profile[profile.pk], team, needs)
+        for profile, needs in profiles.items()
+        if profile.pk in by_profile
+    ]
+    lines += [_line(each.label, each, team, claims) for each in of_claims if claims]
+    return [*lines, *_kept_for_others(team, charge)]
+
+
+def _kept_for_others(team: Team, charge: Mapping[str, int]) -> list[QuotaLine]:
+    """Return a line for each class of which the request would take what is guaranteed to other teams."""
+    shares = shares_of([name for name, needs in charge.items() if needs])
+    capacity = capacity_of(shares) if shares else {}
+    lines = []
+    for name, of_class in shares.items():
+        said = why_kept(team, name, charge[name], of_class, capacity.get(name))
+        if said:
+            lines.append(QuotaLine(name, None, charge[name], fits=False, sentence=said))
+    return lines
+
+
+def _held_sentence(quota: Quota, limit: int) -> str:
+    if quota.counts == Quota.Counts.CLAIMS:
+        return ngettext(
+            "%(team)s has %(held)d of %(limit)d claim", "%(team)s has %(held)d of %(limit)d claims", limit
+        )
+    if quota.profile_id:
+        return ngettext(
+            "%(team)s holds %(held)d of %(limit)d device of profile %(what)s",
+            "%(team)s holds %(held)d of %(limit)d devices of profile %(what)s",
+            limit,
+        )
+    return ngettext(
+        "%(team)s holds %(held)d of %(limit)d %(what)s device",
+        "%(team)s holds %(held)d of %(limit)d %(what)s devices",
+        limit,
+    )
+
+
+def _line(label: str, standing: Standing | None, team: Team, needs: int) -> QuotaLine:
+    need = ngettext("this request needs %(count)d", "this request needs %(count)d", needs) % {"count": needs}
+    if standing is None:
+        sentence = _("%(team)s has no quota for %(what)s devices; %(need)s.") % {
+            "team": team,
+            "what": label,
+            "need": need,
+        }
+        ask = urlencode({"team": team.slug, "device_class": label, "more": needs})
+        return QuotaLine(label, None, needs, fits=False, sentence=sentence, ask=ask)
+    fits = standing.used + needs <= standing.limit
+    sentence = _("%(standing)s; %(need)s.") % {"standing": standing.sentence, "need": need}
+    lacks = standing.used + needs - standing.limit
+    ask = "" if fits else urlencode({"quota": standing.quota.pk, "more": lacks})
+    return QuotaLine(label, standing, needs, fits=fits, sentence=sentence, ask=ask)
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution:
+    """One claim in the figure of a quota; `carried` of it is counted with the claim that it replaces."""
+
+    claim: Claim
+    devices: int
+    reserved: bool
+    carried: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OutsidePart:
+    """
+    One object past the portal in the figure of a quota. `url` leads to its page, for a pod to that of its
+    node; "" if the reader may not see it or there is none.
+    """
+
+    use: OutsideUse
+    devices: int
+    url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    claims: list[Contribution]
+    outside: list[OutsidePart]
+    raises: list[QuotaRaise]  # what the limit is more than the quota says
+
+
+def parts_of(quota: Quota, reader: User | AnonymousUser | None = None) -> Parts:
+    """Return all that adds up to the figure of `quota`, with links that `reader` may follow."""
+    parts = outside_parts(quota)
+    return Parts(contributions(quota), linked(parts, reader) if reader else parts, running_raises(quota))
+
+
+def contributions(quota: Quota) -> list[Contribution]:
+    """Return every claim that adds up to the figure of `quota`, oldest first, in two queries."""
+    claims = Claim.objects.select_related("decided_by").order_by("created_at", "id")
+    claims = claims.filter(team=quota.team_id, state__in=HOLDING)
+    whole: Combinable
+    counted: Combinable
+    if quota.counts == Quota.Counts.CLAIMS:
+        own, whole, counted = claims.for_list(), F("parallel"), NUMBER
+    elif quota.profile_id:
+        alone = Q(alternatives=None, profile_version__profile=quota.profile_id)
+        own = claims.filter(alone | Q(alternatives__profile_version__profile=quota.profile_id)).for_list()
+        taken = Coalesce("alternatives__settled", "alternatives__devices")
+        whole = Coalesce(taken, F("devices") * F("parallel"))
+        counted = Coalesce(taken, Greatest(F("devices") * F("parallel") - F("carried"), 0))
+    else:
+        own = claims.filter(charges__device_class=quota.device_class).for_list()
+        whole = Coalesce("charges__settled", "charges__devices")
+        counted = Greatest(Coalesce("charges__settled", "charges__devices") - F("charges__carried"), 0)
+    told = own.select_related("decided_by")  # the API names them
+    found: Iterable[Any] = told.annotate(whole=whole, counted=counted).filter(whole__gt=0)
+    return [
+        Contribution(
+            claim,
+            devices=claim.counted,
+            reserved=claim.state == ClaimState.REQUESTED,
+            carried=claim.whole - claim.counted,
+        )
+        for claim in found
+    ]
+
+
+def outside_parts(quota: Quota) -> list[OutsidePart]:
+    """Return what is used past the portal and counts against `quota`, in four queries."""
+    uses = outside_use([quota.team_id])[quota.team_id]
+    parts = [OutsidePart(use, outside_count(quota, use)) for use in uses]
+    return [part for part in parts if part.devices]
+
+
+def linked(parts: Iterable[OutsidePart], reader: User | AnonymousUser) -> list[OutsidePart]:
+    """Return the parts with links to what `reader` may see, in one query."""
+    parts = list(parts)
+    uids = [part.use.uid for part in parts if part.use.kind == "ResourceClaim"]
+    seen = set(outside(ResourceClaim, reader).filter(uid__in=uids).values_list("uid", flat=True))
+    return [replace(part, url=_url(part.use, seen)) for part in parts]
+
+
+def _url(use: OutsideUse, seen: set[str]) -> str:
+    if use.uid in seen:
+        return reverse("claims:outside_claim", args=[use.uid])
+    return reverse("inventory:node", args=[use.cluster_name, use.node]) if use.node else ""
+
+
+def running_raises(quota: Quota) -> list[QuotaRaise]:
+    now = timezone.now()
+    raises = QuotaRaise.objects.filter(quota=quota, starts_at__lte=now, ends_at__gt=now)
+    return list(raises.select_related("by", "request__asked_by"))

@@ -1,0 +1,280 @@
+"""What teams may hold at once, how much of it they do, and which claims add up to the figure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+from uuid import UUID, uuid4
+
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.utils.text import slugify
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from claims.access import may_ask, require_member
+from claims.models import Answer, Profile, Quota, QuotaRequest
+from claims.quotas.forms import QuotaAskForm, QuotaForm
+from claims.quotas.requests import named_quota, until_words, what_of
+from claims.quotas.services import ask_for_quota, set_quota, withdraw_quota_request
+from claims.quotas.usage import Standing, label_of, parts_of, standing, standing_of
+from core.errors import Conflict, PortalError
+from core.listing import Column, Listing
+from core.sheets import sheet, wants_sheet
+from inventory.models import DeviceClass
+from teams.access import asker, is_platform_admin, role_in, teams_where
+from teams.models import Role, Team
+
+
+@dataclass(frozen=True)
+class TeamRows:
+    team: Team
+    rows: list[Standing]
+
+
+@require_safe
+def quotas(request: HttpRequest) -> HttpResponse:
+    page = quotas_page(request, QuotaForm())
+    if wants_sheet(request):
+        return quotas_sheet([row for group in page["groups"] for row in group.rows])
+    return render(request, "claims/quotas.html", page)
+
+
+def quotas_sheet(rows: list[Standing]) -> HttpResponse:
+    heads = (
+        *(_("Team"), _("Quota of"), _("Counts"), _("Limit"), _("Held"), _("Reserved")),
+        *(_("Outside the portal"), _("Free"), _("Over"), _("Guaranteed")),
+    )
+    cells = (
+        (
+            *(row.team.slug, row.label, row.quota.get_counts_display(), row.limit, row.held, row.reserved),
+            *(row.outside, row.free, row.over, row.quota.guaranteed),
+        )
+        for row in rows
+    )
+    return sheet("quotas", heads, cells)
+
+
+def parts_sheet(found: Quota) -> HttpResponse:
+    """Every claim and every object outside the portal in the figure of a quota."""
+    parts = parts_of(found)
+    heads = (_("Claim"), _("State"), _("Who"), _("Counts as"), _("Devices"))
+    cells: list[tuple[object, ...]] = [
+        (
+            *(part.claim.name, part.claim.get_state_display(), part.claim.requested_by.username),
+            *(_("reserved") if part.reserved else _("held"), part.devices),
+        )
+        for part in parts.claims
+    ]
+    cells += [
+        (part.use.name, part.use.kind, part.use.namespace, _("outside the portal"), part.devices)
+        for part in parts.outside
+    ]
+    return sheet(f"quota-{found.team.slug}-{slugify(label_of(found)) or found.counts}", heads, cells)
+
+
+def quotas_page(request: HttpRequest, form: QuotaForm) -> dict[str, Any]:
+    teams = teams_where(request.user, at_least=Role.VIEWER)
+    wanted = request.GET.get("team", "")
+    shown = [team for team in teams if team.slug == wanted] if wanted else teams
+    rows = sorted(standing(shown), key=lambda row: (row.team.slug, *rank(row)))
+    grouped = [TeamRows(team, list(group)) for team, group in groupby(rows, key=lambda row: row.team)]
+    without = [team for team in shown if team not in {group.team for group in grouped}]
+    return {
+        "groups": grouped + [TeamRows(team, []) for team in without],
+        "teams": teams,
+        "wanted": wanted,
+        "is_admin": is_platform_admin(request.user),
+        "over": [row for row in rows if row.over],
+        "asking": {team.pk for team in teams_where(request.user, at_least=Role.MEMBER)},
+        "waiting": QuotaRequest.objects.visible_to(request.user).filter(answer=Answer.WAITING).count(),
+        "form": form,
+        "classes": DeviceClass.objects.filter(gone_at=None)
+        .values_list("name", flat=True)
+        .distinct()
+        .order_by("name"),
+        "profiles": Profile.objects.filter(retired_at=None),
+    }
+
+
+def rank(row: Standing) -> tuple[int, str]:
+    """Order the quotas of a team: classes first, then profiles, then claims."""
+    if row.quota.counts == Quota.Counts.CLAIMS:
+        return 2, ""
+    return int(bool(row.quota.profile_id)), row.label
+
+
+def may_ask_for_more(request: HttpRequest, team: Team) -> bool:
+    role = role_in(request.user, team)
+    return role is not None and role.rank >= Role.MEMBER.rank
+
+
+@require_safe
+def quota(request: HttpRequest, quota_id: UUID) -> HttpResponse:
+    """One quota with every claim in its figure; as a fragment it opens below its row."""
+    found = get_object_or_404(
+        Quota.objects.visible_to(request.user).select_related("team", "profile"), pk=quota_id
+    )
+    if wants_sheet(request):
+        return parts_sheet(found)
+    page = {
+        "row": standing_of([found])[0],
+        "parts": parts_of(found, request.user),
+        "is_admin": is_platform_admin(request.user),
+        "form": QuotaForm(
+            initial={"devices": found.devices, "guaranteed": found.guaranteed, "counts": found.counts}
+        ),
+        "may_ask": may_ask_for_more(request, found.team),
+    }
+    return render(request, "claims/quota.html", page)
+
+
+@require_safe
+def quota_parts(request: HttpRequest, quota_id: UUID) -> HttpResponse:
+    found = get_object_or_404(
+        Quota.objects.visible_to(request.user).select_related("team", "profile"), pk=quota_id
+    )
+    page = {"row": standing_of([found])[0], "parts": parts_of(found, request.user), "drawer": True}
+    return render(request, "claims/_quota_parts.html", page)
+
+
+@require_POST
+def quota_set(request: HttpRequest) -> HttpResponse:
+    """Make or change a limit. Asked here too, so that a stranger hears 403 before the form is read."""
+    if not is_platform_admin(request.user):
+        raise PermissionDenied(_("Only a platform admin sets quotas."))
+    form = QuotaForm(request.POST)
+    if not form.is_valid():
+        return render(request, "claims/quotas.html", quotas_page(request, form), status=422)
+    saved = set_quota(by=asker(request), **form.cleaned_data)
+    messages.success(
+        request,
+        _("%(team)s may hold %(n)d × %(what)s.")
+        % {"team": saved.team, "n": saved.devices, "what": label_of(saved)},
+    )
+    return redirect("claims:quotas")
+
+
+PREFILLED = ("team", "device_class", "profile", "counts", "more")
+
+COLUMNS: list[Column[QuotaRequest]] = [
+    Column("team", gettext_lazy("Team"), lambda one: one.team.slug, sort="team__slug"),
+    Column("what", gettext_lazy("What"), what_of, fixed=True),
+    Column("devices", gettext_lazy("Limit asked for"), lambda one: one.devices, sort="devices", numeric=True),
+    Column("until", gettext_lazy("Until"), lambda one: until_words(one.until), sort="until"),
+    Column("answer", gettext_lazy("Answer"), lambda one: one.get_answer_display(), sort="answer"),
+    Column("who", gettext_lazy("Asked by"), lambda one: one.asked_by.username, sort="asked_by__username"),
+    Column("asked", gettext_lazy("Asked"), lambda one: one.asked_at.isoformat(), sort="asked_at"),
+    Column("reason", gettext_lazy("Reason"), lambda one: one.reason, shown=False),
+]
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def quota_ask(request: HttpRequest) -> HttpResponse:
+    """
+    The form, filled in from the address: a quota, or what a request did not find room for.
+
+    A viewer may not ask at all, and hears so before filling it in.
+    """
+    require_member(request)
+    if request.method != "POST":
+        form = form_for(request, initial=initial_of(request) | {"key": str(uuid4())})
+        return render(request, "claims/quota_ask.html", ask_page(request, form))
+    form = form_for(request, data=request.POST)
+    if not form.is_valid():
+        return render(request, "claims/quota_ask.html", ask_page(request, form), status=422)
+    said = dict(form.cleaned_data)
+    now = standing_now(said["team"], said["device_class"], said["profile"], said["counts"])
+    more = said.pop("more")
+    try:
+        asked = ask_for_quota(by=asker(request), devices=(now.limit if now else 0) + more, **said)
+    except PortalError as refusal:
+        page = ask_page(request, form) | {"refusal": refusal}
+        return render(request, "claims/quota_ask.html", page, status=refusal.status)
+    messages.success(request, _("You have asked for %(n)d more. Platform admins decide.") % {"n": more})
+    return redirect("claims:quota_request_decision", asked.pk)
+
+
+@require_safe
+def quota_requests(request: HttpRequest) -> HttpResponseBase:
+    """Every request for more quota in the reader's teams, with its answer."""
+    rows = QuotaRequest.objects.visible_to(request.user)
+    listing = Listing(
+        request,
+        rows.select_related("team", "profile", "asked_by"),
+        columns=COLUMNS,
+        title=_("Quota requests"),
+        search=("team__slug", "device_class", "profile__title", "reason", "asked_by__username"),
+        sort="-asked",
+    )
+    context = {
+        "may_ask": may_ask(request),
+        "empty_icon": "gauge",
+        "empty_title": _("Nobody has asked for more quota"),
+        "empty_text": _("What a team may hold stands on the quota page; you can ask for more from there."),
+        "empty_url": reverse("claims:quotas"),
+        "empty_action": _("Open the quotas"),
+    }
+    return listing.respond("claims/quota_requests.html", context)
+
+
+@require_POST
+def quota_request_withdraw(request: HttpRequest, request_id: UUID) -> HttpResponse:
+    visible = QuotaRequest.objects.visible_to(request.user)
+    one = get_object_or_404(visible.select_related("team"), pk=request_id)
+    try:
+        withdraw_quota_request(quota_request=one, by=asker(request))
+        messages.success(request, _("The request for more quota is withdrawn."))
+    except Conflict as refusal:
+        messages.error(request, refusal.message)
+    return redirect("claims:quota_request_decision", one.pk)
+
+
+def form_for(request: HttpRequest, **more: object) -> QuotaAskForm:
+    profiles: QuerySet[Profile] = Profile.objects.visible_to(request.user).filter(retired_at=None)
+    teams = [team.pk for team in teams_where(request.user, at_least=Role.MEMBER)]
+    return QuotaAskForm(teams=Team.objects.filter(pk__in=teams), profiles=profiles, **more)
+
+
+def ask_page(request: HttpRequest, form: QuotaAskForm) -> dict[str, object]:
+    values = form.cleaned_data if form.is_bound and form.is_valid() else form.initial
+    team, profile = values.get("team"), values.get("profile")
+    if isinstance(team, str):
+        team = Team.objects.visible_to(request.user).filter(slug=team).first()
+    if isinstance(profile, str):
+        profile = Profile.objects.visible_to(request.user).filter(slug=profile).first()
+    row = None
+    if team is not None and role_in(request.user, team):
+        row = standing_now(team, values.get("device_class") or "", profile, values.get("counts") or "devices")
+    classes = DeviceClass.objects.filter(gone_at=None).values_list("name", flat=True)
+    return {"form": form, "row": row, "classes": classes.distinct().order_by("name")}
+
+
+def initial_of(request: HttpRequest) -> dict[str, object]:
+    """Read what the address says; a quota that the reader may not know of says nothing."""
+    initial: dict[str, object] = {name: request.GET[name] for name in PREFILLED if request.GET.get(name)}
+    try:
+        wanted = UUID(request.GET.get("quota", ""))
+    except ValueError:
+        return initial
+    visible = Quota.objects.visible_to(request.user).select_related("team", "profile")
+    quota = visible.filter(pk=wanted).first()
+    if quota is None:
+        return initial
+    profile = quota.profile.slug if quota.profile else ""
+    named = {"device_class": quota.device_class, "profile": profile, "counts": quota.counts}
+    return initial | named | {"team": quota.team.slug}
+
+
+def standing_now(team: Team, device_class: str, profile: Profile | None, counts: str) -> Standing | None:
+    row = named_quota(
+        team, device_class=device_class, profile_id=profile.pk if profile else None, counts=counts
+    )
+    return standing_of([row])[0] if row else None

@@ -1,0 +1,148 @@
+"""
+What a request would come to, while one types: what matches now, quota, who decides, the manifest, what is
+wrong.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+from claims.approvals import authority
+from claims.approvals.authority import Route
+from claims.catalogue.listing import DeviceKind, kinds_for
+from claims.catalogue.sharing import cautions
+from claims.models import Claim, Delivery, Profile
+from claims.plans import plan
+from claims.plans.plan import Counted, Wish, make_wish, object_of_wish
+from claims.quotas import usage
+from claims.quotas.usage import QuotaLine
+from claims.requests import replacement
+from claims.requests.suggestions import Offer, offers_for
+from dra import match
+from dra.help import Relief, what_would_help
+from dra.manifests import to_yaml
+from dra.picture import Picture
+from inventory.models import Cluster
+from inventory.picture import picture_of
+from teams.access import require_role
+from teams.models import Role, Team, User
+
+
+@dataclass(frozen=True, slots=True)
+class PricedOption:
+    """What of a request has a price of its own: a profile, kinds that match it, devices of all claims."""
+
+    profile: Profile
+    kinds: frozenset[DeviceKind]
+    devices: int
+
+
+@dataclass(frozen=True, slots=True)
+class RequestPreview:
+    """Nothing here is a promise: devices may go and quota may be taken before the request is sent."""
+
+    wish: Wish
+    match: match.Preview
+    quota_lines: tuple[QuotaLine, ...]
+    approval: Route
+    manifest: str  # YAML
+    kinds: frozenset[DeviceKind]  # of the devices that match, which is what a price depends on
+    parts: tuple[PricedOption, ...]  # of profiles together, else empty
+    problems: tuple[str, ...]
+    picture: Picture = field(repr=False)
+    help: tuple[Relief, ...] = ()  # asked for only where it does not fit, or on demand
+    offers: tuple[Offer, ...] = ()  # likewise
+
+    @property
+    def cautions(self) -> list[str]:
+        """What the request needs of the driver that the portal cannot see."""
+        return [] if self.problems else cautions(self.wish.spec)
+
+    @property
+    def fits_quota(self) -> bool:
+        return all(line.fits for line in self.quota_lines)
+
+
+def preview(
+    *,
+    by: User,
+    team: Team,
+    cluster: Cluster,
+    profile: Profile,
+    devices: int = 1,
+    parallel: int = 1,
+    delivery: str = Delivery.CLAIM,
+    duration: timedelta | None = None,
+    name: str = "",
+    alternatives: Sequence[Profile] = (),
+    together: Sequence[Counted] = (),
+    replaces: Claim | None = None,
+    with_help: bool = False,
+) -> RequestPreview:
+    """
+    Work a request out and write nothing; say what would help if it does not fit, or `with_help` anyway.
+
+    Raises Http404, PermissionDenied, and Conflict for a retired profile.
+    """
+    require_role(by, team, at_least=Role.MEMBER)
+    wish = make_wish(
+        team=team,
+        cluster=cluster,
+        profile=profile,
+        devices=devices,
+        parallel=parallel,
+        delivery=delivery,
+        duration=duration,
+        name=name,
+        alternatives=alternatives,
+        together=together,
+    )
+    rows = usage.rows_for(team=team, charge=wish.charge, profiles=wish.profiles)
+    lines = replacement.lines_for(rows, wish, replacement.carried_to(wish, replaces))
+    route = authority.route_for(
+        by=by, team=team, asked=wish.asked, duration=wish.duration, together=wish.together
+    )
+    picture = picture_of(cluster)
+    claims = max(parallel, 1)
+    found = match.preview(picture, wish.spec, claims=claims)
+    seen = RequestPreview(
+        wish=wish,
+        match=found,
+        quota_lines=tuple(lines),
+        approval=route,
+        manifest=to_yaml(object_of_wish(wish)),
+        kinds=kinds_for(cluster.pk, picture, wish.spec),
+        parts=_parts(wish, picture) if wish.together else (),
+        problems=(*plan.person_problems(by, wish.spec), *wish.problems),
+        picture=picture,
+    )
+    if found.fits and not with_help:
+        return seen
+    helps = what_would_help(picture, wish.spec, claims, found)
+    return replace(seen, help=tuple(helps), offers=tuple(_offers(wish, picture)))
+
+
+def _offers(wish: Wish, picture: Picture) -> list[Offer]:
+    """Return other profiles that fit; none beside profiles together, which have no alternatives."""
+    if wish.together:
+        return []
+    return offers_for(
+        team=wish.team,
+        cluster=wish.cluster,
+        picture=picture,
+        chosen=[option.profile for option in wish.options],
+        devices=wish.options[0].asked,
+        parallel=max(wish.parallel, 1),
+        delivery=wish.delivery,
+    )
+
+
+def _parts(wish: Wish, picture: Picture) -> tuple[PricedOption, ...]:
+    return tuple(
+        PricedOption(
+            option.profile,
+            kinds_for(wish.cluster.pk, picture, option.spec),
+            option.devices * wish.parallel,
+        )
+        for option in wish.options
+    )

@@ -1,0 +1,91 @@
+"""
+A claim that replaces another: another count, profile or duration, asked for as any request.
+
+While both count, only what exceeds the old one counts of the new (`Claim.carried`, `ClaimCharge.carried`);
+`Claim.advance` ends that in the transaction in which the old one stops counting. When the new one holds its
+devices, the portal releases the old. Nothing is carried where alternatives make what a claim counts for move
+up and down by itself; where one of them takes several profiles together, devices per class alone are.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from django.utils.translation import gettext as _
+
+from claims.models import Claim, Quota
+from claims.plans.plan import Wish
+from claims.quotas import usage
+from claims.quotas.usage import QuotaLine
+from claims.states import FINAL, RUNNING
+from core.errors import Conflict, Invalid
+from dra.objects import requests
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """
+    What does not count twice: devices of the profile that both are of, devices per class, and claims.
+
+    Where `devices` are carried, both name one profile.
+    """
+
+    devices: int = 0
+    classes: Mapping[str, int] = field(default_factory=dict)
+    claims: int = 0  # as `claims.quota.counts.NUMBER` counts them
+
+
+NOTHING = Carried()
+
+
+def lines_for(rows: Iterable[Quota], wish: Wish, carried: Carried) -> list[QuotaLine]:
+    """Return what `wish` does to each quota, less what is carried."""
+    return usage.lines_for(
+        rows,
+        team=wish.team,
+        charge={name: count - carried.classes.get(name, 0) for name, count in wish.charge.items()},
+        profiles={profile: count - carried.devices for profile, count in wish.profiles.items()},
+        claims=wish.parallel - carried.claims,
+    )
+
+
+def carried_to(wish: Wish, old: Claim | None) -> Carried:
+    """
+    Return what of `wish` the claim that it replaces counts for already.
+
+    Raises Conflict or Invalid if that claim cannot be replaced by this; under its lock it stays so.
+    """
+    if old is None:
+        return NOTHING
+    if reason := reason_not_to_replace(old):
+        raise Conflict(reason)
+    if old.team_id != wish.team.pk:
+        raise Invalid(
+            _("%(claim)s is of %(team)s; what replaces it has to be too.") % {"claim": old, "team": old.team}
+        )
+    several = len(wish.options) > 1
+    settles = any(request.get("firstAvailable") for request in requests(old.spec))
+    if settles or (several and not wish.together):
+        return NOTHING
+    counted = dict(old.charges.values_list("device_class", "devices"))
+    alone = not several and not old.alternatives.exists()
+    same = alone and old.profile_version.profile_id == wish.profile.pk
+    devices = min(old.devices * old.parallel, wish.total) if same else 0
+    return Carried(
+        devices=devices,
+        claims=min(old.parallel, wish.parallel) if devices else 0,
+        classes={name: min(count, counted.get(name, 0)) for name, count in wish.charge.items()},
+    )
+
+
+def reason_not_to_replace(old: Claim) -> str:
+    """Return why nothing can replace this claim now, "" if something can."""
+    values = {"claim": old, "state": old.get_state_display()}
+    if old.state not in RUNNING:
+        return _("%(claim)s is “%(state)s”; only a claim that runs can be replaced.") % values
+    if successor := old.successors.live().first():
+        return _("%(claim)s is being replaced by %(successor)s already.") % {**values, "successor": successor}
+    if old.replaces is not None and old.replaces.state not in FINAL:
+        # What it counts for is still shared with the one before, so it cannot be lent once more.
+        said = _("%(claim)s itself replaces %(before)s, which has to end first.")
+        return said % {**values, "before": old.replaces}
+    return ""

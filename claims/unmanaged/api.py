@@ -1,0 +1,109 @@
+"""What stands in the teams' namespaces and is not the portal's."""
+
+from typing import Any
+
+from django.http import Http404
+from django.utils.translation import gettext as _
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers, status
+from rest_framework.generics import ListAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from claims import api_types
+from claims.models import Claim
+from claims.observation.unmanaged import Outsider, outside
+from claims.unmanaged import services
+from core.errors import Invalid
+from core.inputs import Input
+from inventory.models import ResourceClaim
+from teams.access import asker
+from teams.keyed import KeyedWrites
+from teams.models import User
+
+
+class HeldOut(serializers.Serializer[Any]):
+    """A device, or a share of one, that a foreign claim holds."""
+
+    request = serializers.CharField()
+    driver = serializers.CharField()
+    pool = serializers.CharField()
+    device = serializers.CharField()
+    since = serializers.DateTimeField()
+
+
+class OutsiderOut(serializers.Serializer[Any]):
+    """A ResourceClaim that no claim of the portal owns. `origin` says who made it."""
+
+    uid = serializers.CharField(source="row.uid")
+    name = serializers.CharField(source="row.name")
+    namespace = serializers.CharField(source="row.namespace")
+    cluster = serializers.CharField(source="row.cluster.name")
+    team = serializers.CharField(source="row.team")
+    origin = serializers.ChoiceField(choices=ResourceClaim.Origin.choices, source="row.origin")
+    explanation = serializers.CharField()
+    state = serializers.CharField(source="row.state", help_text="As kubectl shows it")
+    asked = serializers.IntegerField(help_text="Devices that it can hold at most")
+    held = HeldOut(many=True)
+    pods = serializers.IntegerField(help_text="Consumers that it is reserved for")
+    allocated_at = serializers.DateTimeField(source="row.allocated_at", allow_null=True)
+    created_at = serializers.DateTimeField(source="row.created_at", allow_null=True)
+    adoptable = serializers.BooleanField(source="is_adoptable")
+
+
+class AdoptIn(Input):
+    owner = serializers.CharField(max_length=150, help_text="User name of a member of the team")
+    profile = serializers.CharField(max_length=40, help_text="Slug of a profile with the same classes")
+    duration = api_types.SpelledDuration(help_text="From now on: 36h, 1d 12h, PT36H, or seconds")
+    reason = serializers.CharField(max_length=500, allow_blank=True, default="")
+    over_quota = serializers.BooleanField(default=False, help_text="Adopt although over quota")
+
+
+class OutsideView(ListAPIView[ResourceClaim]):
+    """ResourceClaims in the namespaces of the asker's teams that no claim of the portal owns."""
+
+    serializer_class = OutsiderOut
+    filter_backends = ()
+
+    @extend_schema(
+        parameters=[
+            OpenApiParameter(name, str) for name in ("team", "cluster", "namespace", "origin", "state")
+        ]
+    )
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        rows = outside(ResourceClaim, asker(request)).order_by("name", "pk")
+        fields = {"team": "team", "cluster": "cluster__name", "namespace": "namespace", "origin": "origin",
+                  "state": "state"}  # fmt: skip
+        said = {field: request.query_params[name] for name, field in fields.items()
+                if name in request.query_params}  # fmt: skip
+        page = self.paginate_queryset(rows.filter(**said))
+        shown = [Outsider(row) for row in page or []]
+        return self.get_paginated_response(OutsiderOut(shown, many=True).data)
+
+
+class AdoptView(KeyedWrites):
+    """Make a claim of the portal of one that somebody made by hand. Platform admins only."""
+
+    @extend_schema(request=AdoptIn, responses={201: api_types.ClaimOut})
+    def post(self, request: Request, uid: str) -> Response:
+        user = asker(request)
+        row = outside(ResourceClaim, user).filter(uid=uid).first() or _adopted(uid, user)
+        asked = AdoptIn(data=request.data)
+        asked.is_valid(raise_exception=True)
+        wish = dict(asked.validated_data)
+        owner = User.objects.filter(username=wish["owner"]).first()
+        if owner is None:
+            raise Invalid(_("There is no person %(name)s.") % {"name": wish["owner"]})
+        wish |= {"owner": owner, "profile": api_types.profile_named(wish["profile"], user)}
+        claim = services.adopt(row=row, by=user, **wish)
+        shown = Claim.objects.select_related("decided_by").for_list().get(pk=claim.pk)
+        return Response(api_types.ClaimOut(shown).data, status=status.HTTP_201_CREATED)
+
+
+def _adopted(uid: str, user: User) -> ResourceClaim:
+    """Return an object that is adopted already, so that asking twice is answered twice; else 404."""
+    mine = Claim.objects.visible_to(user).filter(object_uid=uid, origin=Claim.Origin.ADOPTED)
+    row = ResourceClaim.objects.filter(uid=uid, cluster__in=mine.values("cluster")).first()
+    if row is None:
+        raise Http404
+    return row

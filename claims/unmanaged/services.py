@@ -1,0 +1,219 @@
+"""Making a claim of the portal of a ResourceClaim that somebody made by hand."""
+
+from datetime import timedelta
+
+from django.db import IntegrityError, transaction
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.translation import gettext as _
+
+from claims.delivery import tasks
+from claims.models import Claim, ClaimCharge, Profile, ProfileVersion, Quota, TeamNamespace
+from claims.observation.unmanaged import Outsider
+from claims.plans.plan import DNS_LABEL
+from claims.quotas import usage
+from claims.states import ClaimState
+from core.errors import Conflict, Forbidden, Invalid, QuotaExceeded
+from core.queueing import after_commit
+from core.times import duration as in_words
+from dra import quota
+from dra.canonical import spec_hash
+from inventory.models import ResourceClaim
+from teams.access import role_in
+from teams.models import Role, Team, User
+from teams.notices import tell
+
+
+def adopt(
+    *,
+    row: ResourceClaim,
+    by: User,
+    owner: User,
+    profile: Profile,
+    duration: timedelta,
+    reason: str = "",
+    over_quota: bool = False,
+) -> Claim:
+    """
+    Make a claim of `owner` of the ResourceClaim that the mirror shows as `row`; it ends after `duration`.
+
+    Nothing of the object changes but its labels, which are written on commit. Adopting twice is once. Raises
+    Forbidden for all but platform admins, Invalid for an object, owner, profile or duration that cannot be,
+    Conflict for one that is gone, QuotaExceeded unless `over_quota` says that it is known.
+    """
+    if not by.is_platform_admin:
+        raise Forbidden(_("Only a platform admin may adopt a claim."))
+    if earlier := adopted(row):
+        return earlier
+    team = team_of(row)
+    version = _require_fit(row, team, owner, profile, duration)
+    try:
+        return _adopt(row, team, version, by, owner, duration, reason, over_quota=over_quota)
+    except IntegrityError as error:
+        if earlier := adopted(row):  # two admins at the same time
+            return earlier
+        raise Conflict(
+            _("A claim of the portal has the name %(name)s in %(namespace)s of %(cluster)s already.")
+            % {"name": row.name, "namespace": row.namespace, "cluster": row.cluster}
+        ) from error
+
+
+def adopted(row: ResourceClaim) -> Claim | None:
+    """Return the claim that an object is known by, None for one that is of nobody."""
+    return Claim.objects.live().filter(cluster=row.cluster_id, object_uid=row.uid).first()
+
+
+def team_of(row: ResourceClaim) -> Team:
+    """Return the team of the namespace; Invalid if it is no team's."""
+    place = TeamNamespace.objects.filter(cluster=row.cluster_id, namespace=row.namespace)
+    found = place.select_related("team").first()
+    if found is None:
+        raise Invalid(_("%(namespace)s is the namespace of no team.") % {"namespace": row.namespace})
+    return found.team
+
+
+def fitting_profiles(row: ResourceClaim, team: Team) -> list[Profile]:
+    """Return the profiles open to the team that ask for every device class that the object asks for."""
+    needed = set(quota.charge(row.raw.get("spec") or {}))
+    offered = Profile.objects.open_to(team).select_related("current").exclude(current=None)
+    return [
+        profile
+        for profile in offered
+        if profile.current is not None and needed <= set(quota.charge(profile.current.spec))
+    ]
+
+
+def charge_lines(row: ResourceClaim, team: Team, profile: Profile) -> list[usage.QuotaLine]:
+    """Return what adopting does to each quota, to show; the service counts again under lock."""
+    charge, counted = _charge(row, profile)
+    return _lines(row, team, profile, usage.rows_for(team=team, charge=charge, profiles=counted))
+
+
+def _lines(row: ResourceClaim, team: Team, profile: Profile, rows: list[Quota]) -> list[usage.QuotaLine]:
+    """
+    Hold the standing of each quota to its limit.
+
+    Against classes and the number of claims the object counts already, as use outside the portal; only the
+    quota of the profile has it anew.
+    """
+    charge, counted = _charge(row, profile)
+    lines = []
+    for each in usage.standing_of(rows):
+        needs = counted[profile] if each.quota.profile_id else 0
+        sentence = each.sentence + "."
+        if needs:
+            sentence = _("%(standing)s; this claim needs %(needs)d.") % {
+                "standing": each.sentence, "needs": needs,
+            }  # fmt: skip
+        fits = each.used + needs <= each.limit
+        lines.append(usage.QuotaLine(each.label, each, needs, fits=fits, sentence=sentence))
+    known = {each.device_class for each in rows}
+    for name in sorted(name for name, count in charge.items() if count and name not in known):
+        said = _("%(team)s has no quota for %(what)s devices.") % {"team": team, "what": name}
+        lines.append(usage.QuotaLine(name, None, charge[name], fits=False, sentence=said))
+    return lines
+
+
+def _charge(row: ResourceClaim, profile: Profile) -> tuple[dict[str, int], dict[Profile, int]]:
+    spec = row.raw.get("spec") or {}
+    return quota.charge(spec), {profile: quota.devices(spec)}
+
+
+def _require_fit(
+    row: ResourceClaim, team: Team, owner: User, profile: Profile, duration: timedelta
+) -> ProfileVersion:
+    """Return the version that the claim gets."""
+    if row.gone_at is not None or not Outsider(row).is_adoptable:
+        gone = _("%(name)s cannot be adopted: it is gone, or comes and goes with its pod.")
+        raise Conflict(gone % {"name": row})
+    if not DNS_LABEL.fullmatch(row.name):
+        raise Invalid(
+            _("%(name)s cannot be adopted: names of the portal have up to 63 letters, digits and hyphens.")
+            % {"name": row}
+        )
+    role = role_in(owner, team)
+    if role is None or role.rank < Role.MEMBER.rank or not owner.is_active:
+        raise Invalid(_("%(person)s is no member of %(team)s.") % {"person": owner.label, "team": team})
+    fitting = {one.pk: one.current for one in fitting_profiles(row, team)}
+    version = fitting.get(profile.pk)
+    if version is None:
+        raise Invalid(
+            _("The profile %(profile)s is not open to %(team)s, or asks for other classes than %(name)s.")
+            % {"profile": profile, "team": team, "name": row}
+        )
+    if not timedelta(0) < duration <= version.max_duration:
+        raise Invalid(
+            _("%(profile)s allows %(longest)s at most; this is for %(asked)s.")
+            % {
+                "profile": profile,
+                "longest": in_words(version.max_duration),
+                "asked": in_words(duration),
+            }
+        )
+    return version
+
+
+@transaction.atomic(durable=True)
+def _adopt(
+    row: ResourceClaim,
+    team: Team,
+    version: ProfileVersion,
+    by: User,
+    owner: User,
+    duration: timedelta,
+    reason: str,
+    *,
+    over_quota: bool,
+) -> Claim:
+    """Count and create under the lock of the quota rows, as a request does."""
+    charge, counted = _charge(row, version.profile)
+    rows = usage.lock_rows(team=team, charge=charge, profiles=counted)
+    lines = _lines(row, team, version.profile, rows)
+    over = [line.sentence for line in lines if not line.fits]
+    if over and not over_quota:
+        raise QuotaExceeded(" ".join(over))
+    now, spec = timezone.now(), row.raw.get("spec") or {}
+    claim = Claim.objects.create(
+        name=row.name,
+        key=f"adopt:{row.uid}",
+        team=team,
+        cluster=row.cluster,
+        namespace=row.namespace,
+        profile_version=version,
+        requested_by=owner,
+        origin=Claim.Origin.ADOPTED,
+        devices=quota.devices(spec),
+        duration=duration,
+        reason=reason.strip(),
+        spec=spec,
+        spec_hash=spec_hash(spec),
+        approved_hash=spec_hash(spec),
+        state=ClaimState.PROVISIONED,
+        decided_by=by,
+        decided_at=now,
+        expires_at=now + duration,
+        object_uid=row.uid,
+    )
+    ClaimCharge.objects.bulk_create(
+        ClaimCharge(claim=claim, device_class=name, devices=count) for name, count in charge.items() if count
+    )
+    why = reason.strip() or _("Adopted.")
+    claim.history.create(new=ClaimState.PROVISIONED, why=" ".join([why, *over]), by=by)
+    _tell(claim, by)
+    names = [f"{row.namespace}/{row.name}"]
+    after_commit(tasks.label, str(claim.pk))
+    after_commit(tasks.reconcile_cluster, str(claim.cluster_id), names)
+    return claim
+
+
+def _tell(claim: Claim, by: User) -> None:
+    if claim.requested_by_id == by.pk:
+        return
+    where = {"person": by.label, "name": claim.name, "namespace": claim.namespace, "cluster": claim.cluster}
+    tell(
+        [claim.requested_by],
+        key=f"adopted:{claim.pk}",
+        title=_("%(name)s is now a claim of yours") % where,
+        body=_("%(person)s adopted ResourceClaim %(name)s of %(namespace)s in %(cluster)s for you.") % where,
+        url=reverse("claims:detail", args=[claim.pk]),
+    )

@@ -1,0 +1,232 @@
+"""What stands in the teams' namespaces and is not the portal's: two lists, one page each, and adopting."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
+from django.http import Http404, HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.shortcuts import redirect, render
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+from django.views.decorators.http import require_http_methods, require_safe
+from django_filters import ChoiceFilter, FilterSet, ModelChoiceFilter
+
+from claims.claim_list.views import clusters_of, teams_of
+from claims.models import Profile
+from claims.observation.observe import held_by
+from claims.observation.unmanaged import ORIGINS, Outsider, asked_of, outside, reserved_for
+from claims.unmanaged import services
+from claims.unmanaged.forms import AdoptForm
+from claims.unmanaged.services import charge_lines, fitting_profiles, team_of
+from core.errors import PortalError
+from core.listing import Column, Listing
+from dra.canonical import spec_hash
+from dra.manifests import to_yaml
+from inventory.freshness import ages
+from inventory.models import ResourceClaim, ResourceClaimTemplate
+from teams.access import asker, people_in
+from teams.models import Role
+
+STATES = [
+    (state, state)
+    for state in ("pending", "allocated", "allocated,reserved", "deleted", "deleted,allocated,reserved")
+]
+
+
+class TemplateFilter(FilterSet):
+    team = ModelChoiceFilter(
+        label=gettext_lazy("Team"),
+        queryset=teams_of,
+        to_field_name="slug",
+        empty_label=gettext_lazy("Any team"),
+        method="by_team",
+    )
+    cluster = ModelChoiceFilter(
+        label=gettext_lazy("Cluster"),
+        queryset=clusters_of,
+        to_field_name="name",
+        empty_label=gettext_lazy("Any cluster"),
+    )
+
+    class Meta:
+        model = ResourceClaimTemplate
+        fields: tuple[str, ...] = ()
+        form = forms.Form
+
+    def by_team(self, rows: QuerySet[Any], name: str, value: Any) -> QuerySet[Any]:
+        return rows.filter(team=value.slug)
+
+
+class OutsideFilter(TemplateFilter):
+    origin = ChoiceFilter(
+        label=gettext_lazy("Origin"), choices=list(ORIGINS.items()), empty_label=gettext_lazy("Any origin")
+    )
+    state = ChoiceFilter(label=gettext_lazy("State"), choices=STATES, empty_label=gettext_lazy("Any state"))
+
+
+def _since(row: ResourceClaim) -> str | None:
+    return row.allocated_at.isoformat() if row.allocated_at else None
+
+
+def _made(row: ResourceClaim | ResourceClaimTemplate) -> str | None:
+    return row.created_at.isoformat() if row.created_at else None
+
+
+COLUMNS: list[Column[Any]] = [
+    Column("name", gettext_lazy("ResourceClaim"), lambda row: row.name, sort="name", fixed=True),
+    Column("origin", gettext_lazy("Origin"), lambda row: ORIGINS[row.origin], sort="origin"),
+    Column("state", gettext_lazy("State"), lambda row: row.state, sort="state"),
+    Column("asked", gettext_lazy("Asked"), asked_of, numeric=True),
+    Column("held", gettext_lazy("Held"), lambda row: len(held_by(row)), numeric=True),
+    Column("pods", gettext_lazy("Pods"), lambda row: len(reserved_for(row)), numeric=True),
+    Column("since", gettext_lazy("Allocated"), _since, sort="allocated_at"),
+    Column("team", gettext_lazy("Team"), lambda row: row.team, sort="team"),
+    Column("namespace", gettext_lazy("Namespace"), lambda row: row.namespace, sort="namespace"),
+    Column("cluster", gettext_lazy("Cluster"), lambda row: row.cluster.name, sort="cluster__name"),
+    Column("created", gettext_lazy("Made"), _made, sort="created_at"),
+    Column("uid", gettext_lazy("UID"), lambda row: row.uid, shown=False),
+]
+OF_TEMPLATES: list[Column[Any]] = [
+    Column("name", gettext_lazy("Template"), lambda row: row.name, sort="name", fixed=True),
+    *(column for column in COLUMNS if column.name in ("asked", "team", "namespace", "cluster", "created")),
+    Column("uid", gettext_lazy("UID"), lambda row: row.uid, shown=False),
+]
+
+
+@require_safe
+def claims(request: HttpRequest) -> HttpResponseBase:
+    listing = Listing(
+        request,
+        outside(ResourceClaim, request.user),
+        columns=COLUMNS,
+        title=_("Outside the portal"),
+        filters=OutsideFilter,
+        search=("name", "namespace", "uid"),
+        sort="-created",
+    )
+    is_csv = request.GET.get("format") == "csv"
+    return listing.respond(
+        "claims/outside.html",
+        {
+            "outsiders": [] if is_csv else [Outsider(row) for row in listing.page.object_list],
+            "ages": ages(("resourceclaims", "pods")),
+            "empty_icon": "circle-check",
+            "empty_title": _("Nothing stands outside the portal"),
+            "empty_text": _("Every ResourceClaim in your teams' namespaces is of a claim of the portal."),
+        },
+    )
+
+
+@require_safe
+def templates(request: HttpRequest) -> HttpResponseBase:
+    listing = Listing(
+        request,
+        outside(ResourceClaimTemplate, request.user),
+        columns=OF_TEMPLATES,
+        title=_("Templates outside the portal"),
+        filters=TemplateFilter,
+        search=("name", "namespace", "uid"),
+        sort="-created",
+    )
+    is_csv = request.GET.get("format") == "csv"
+    return listing.respond(
+        "claims/outside_templates.html",
+        {
+            "rows": [] if is_csv else [(row, asked_of(row)) for row in listing.page.object_list],
+            "ages": ages(("resourceclaimtemplates",)),
+            "empty_icon": "circle-check",
+            "empty_title": _("No templates stand outside the portal"),
+            "empty_text": _("Every template in your teams' namespaces is of a claim of the portal."),
+        },
+    )
+
+
+def claim_of(request: HttpRequest, uid: str) -> ResourceClaim:
+    row = outside(ResourceClaim, request.user).filter(uid=uid).first()
+    if row is None:
+        raise Http404
+    return row
+
+
+def yaml_of(row: ResourceClaim | ResourceClaimTemplate) -> str:
+    """Return the object as kubectl would show it; the database keeps no order of keys."""
+    order = ("apiVersion", "kind", "metadata", "spec", "status")
+    return to_yaml({key: row.raw[key] for key in order if key in row.raw})
+
+
+@require_safe
+def claim(request: HttpRequest, uid: str) -> HttpResponse:
+    row = claim_of(request, uid)
+    page = {
+        "row": row,
+        "found": Outsider(row),
+        "yaml": yaml_of(row),
+        "may_adopt": asker(request).is_platform_admin and Outsider(row).is_adoptable,
+        "ages": ages(("resourceclaims", "pods"), cluster=row.cluster),
+    }
+    return render(request, "claims/outside_claim.html", page)
+
+
+@require_safe
+def template(request: HttpRequest, uid: str) -> HttpResponse:
+    row = outside(ResourceClaimTemplate, request.user).filter(uid=uid).first()
+    if row is None:
+        raise Http404
+    page = {
+        "row": row,
+        "asked": asked_of(row),
+        "yaml": yaml_of(row),
+        "ages": ages(("resourceclaimtemplates",), cluster=row.cluster),
+    }
+    return render(request, "claims/outside_template.html", page)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def adopt(request: HttpRequest, uid: str) -> HttpResponse:
+    """Ask on GET, saying what it does to the quota; do on POST. 403 for all but platform admins."""
+    row = claim_of(request, uid)
+    if not asker(request).is_platform_admin:
+        raise PermissionDenied(_("Only a platform admin may adopt a claim."))
+    if not Outsider(row).is_adoptable:
+        raise Http404
+    team = team_of(row)
+    fitting = fitting_profiles(row, team)
+    people = people_in(team, at_least=Role.MEMBER)
+    first = fitting[0] if fitting else None
+    initial: dict[str, object] = {"profile": first and first.slug}
+    if first and first.current:
+        initial["duration"] = first.current.default_duration
+    form = AdoptForm(
+        request.POST if request.method == "POST" else None, people=people, profiles=fitting, initial=initial
+    )
+    page = {
+        "row": row,
+        "found": Outsider(row),
+        "team": team,
+        "form": form,
+        "fitting": fitting,
+        "same": [profile for profile in fitting if _same(row, profile)],
+        "alike": [profile for profile in fitting if not _same(row, profile)],
+        "lines": charge_lines(row, team, first) if first else [],
+        "people": people,
+    }
+    if request.method != "POST":
+        return render(request, "claims/adopt.html", page)
+    if not form.is_valid():
+        return render(request, "claims/adopt.html", page, status=422)
+    try:
+        made = services.adopt(row=row, by=asker(request), **form.cleaned_data)
+    except PortalError as refusal:
+        return render(request, "claims/adopt.html", page | {"refusal": refusal}, status=refusal.status)
+    messages.success(request, _("%(claim)s is now a claim of the portal.") % {"claim": made})
+    return redirect("claims:detail", made.pk)
+
+
+def _same(row: ResourceClaim, profile: Profile) -> bool:
+    """Tell whether the object asks for exactly what the profile asks for."""
+    return profile.current is not None and spec_hash(row.raw.get("spec") or {}) == profile.current.spec_hash
