@@ -258,7 +258,8 @@ def replace_code(mutant: Mutant, text: str) -> None:
     other = dict(differing(old, new))
     gc.unfreeze()  # what is frozen is not among the objects that are collected
     for function in gc.get_objects():
-        if isinstance(function, FunctionType) and function.__code__.co_filename == path:
+        # isinstance would ask the class of weak proxies, whose objects may be gone
+        if type(function) is FunctionType and function.__code__.co_filename == path:
             function.__code__ = other.get(function.__code__, function.__code__)
 
 

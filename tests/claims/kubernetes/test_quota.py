@@ -6,6 +6,7 @@ import pytest
 from django.utils import timezone
 
 from claims.approvals import decide
+from claims.delivery import deliver
 from claims.delivery import tasks as delivery_tasks
 from claims.models import Quota, QuotaRaise, WrittenQuota
 from claims.plans import plan
@@ -15,7 +16,6 @@ from claims.states import ClaimState
 from cluster.errors import Refused
 from cluster.kinds import POD, RESOURCE_CLAIM, RESOURCE_QUOTA
 from core.errors import QuotaExceeded
-from inventory import gateways
 from inventory.models import Cluster
 from inventory.sync.once import sync_once
 from tests.controlplane.client import eventually
@@ -29,7 +29,7 @@ DEVICES = f"{GPU_CLASS}.deviceclass.resource.k8s.io/devices"
 def kept(gateway, fra, namespace, monkeypatch):
     """`fra` keeps quotas; call it to bring them in line, and to wait until Kubernetes counts by them."""
     Cluster.objects.filter(pk=fra.pk).update(write_quotas=True)
-    monkeypatch.setattr("claims.quotas.resource_quota_sync.gateway_for", gateways.gateway_for)
+    monkeypatch.setattr("claims.quotas.resource_quota_sync.gateway_for", deliver.gateway_for)
     sync_once(fra, gateway)
 
     def keep():
