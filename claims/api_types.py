@@ -1,4 +1,7 @@
-"""What the API takes. Shape only: whether something is allowed, the services say."""
+"""
+Types that several resources of the API share: what it takes (shape only; services decide whether it is
+allowed) and how it shows a claim.
+"""
 
 from datetime import timedelta
 from typing import Any

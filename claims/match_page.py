@@ -1,4 +1,4 @@
-"""Rows of the mirror behind devices that a match drops, with their holders as one reader may know them."""
+"""The steps of a match as rows of a page: words for conditions, and the devices that each step leaves out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules that say who decides, for platform admins."""
+"""API of approval rules, delegations and reasons to deny."""
 
 from django.db.models import Q, QuerySet
 from django.utils.translation import gettext as _

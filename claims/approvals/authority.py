@@ -1,4 +1,4 @@
-"""Who decides in whose place now. A stand-in has what the lead has, and no more."""
+"""Who may decide on a request now: leads, their delegates, platform admins, and in two steps both."""
 
 from __future__ import annotations
 

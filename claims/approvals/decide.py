@@ -1,4 +1,4 @@
-"""Deciding on a request. Whoever is second hears who was first."""
+"""Approve or deny a request, or approve it with changes. Whoever is second hears who was first."""
 
 from __future__ import annotations
 

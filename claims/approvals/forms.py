@@ -1,4 +1,4 @@
-"""What a decision or an end carries."""
+"""Forms of a decision, a delegation, an approval rule and a reason to deny."""
 
 from __future__ import annotations
 

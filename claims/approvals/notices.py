@@ -1,4 +1,7 @@
-"""Who hears of what while a request is decided: each message names its event, so that it is told once."""
+"""
+Notices while a request is decided, and escalation to platform admins. Each names its event, so it is sent
+once.
+"""
 
 from __future__ import annotations
 

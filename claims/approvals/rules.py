@@ -1,4 +1,6 @@
 """
+Which approval rule a request falls under, and what a changed rule would do.
+
 Which rule a request falls under, what it lets through, and the sentence that says so.
 
 The most specific counts: of the profile for the team, of the team, of the profile for every team, and at last

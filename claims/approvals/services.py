@@ -1,4 +1,4 @@
-"""Letting a member decide while a lead is away."""
+"""Delegations, approval rules and reasons to deny."""
 
 from __future__ import annotations
 

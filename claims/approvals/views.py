@@ -1,4 +1,4 @@
-"""Rules that say who decides: the list, the form with what a rule would do, and removing one."""
+"""Pages of approval rules, delegations and reasons to deny."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The catalogue as a file, and the profiles that come with the portal: for platform admins."""
+"""Pages for platform admins: the catalogue as a file, presets, and the check of the catalogue."""
 
 from __future__ import annotations
 

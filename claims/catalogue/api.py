@@ -1,4 +1,4 @@
-"""What the API takes and gives of the catalogue."""
+"""API of profiles, and of the check of the catalogue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The profiles of the catalogue for those who keep it, and the page of one profile for all who may see it."""
+"""The page of a profile, its versions, and the editor with its live match."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A catalogue entry: words, limits, and its specification as fields or YAML, and from one to the other."""
+"""Forms of the profile editor, the filters of the catalogue and an uploaded catalogue file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What kinds of devices a specification could get: told apart by what names them and what they cost by."""
+"""
+The entries of the catalogue: what matches and is free, what it costs, who approves; filtered and sorted.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
 """
+The usual conditions of a profile as fields, and the CEL that they stand for, both ways without loss.
+
 The usual conditions of a profile as fields, and as the CEL they stand for, both ways without loss.
 
 Fields show the first request of a spec, of its alternatives the first. Writing them changes only what was

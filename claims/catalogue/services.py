@@ -1,4 +1,4 @@
-"""The catalogue is written by platform admins; a version, once made, never changes."""
+"""Save, retire and import profiles. A version never changes once it is made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
 """
+How much of a GPU a profile gives, with whom it is shared, and which driver features it depends on.
+
 How much of a GPU a profile gives, and whom it is shared with, read off its claim specification.
 
 The settings are those of the DRA driver for NVIDIA GPUs (`sharing.strategy` of GpuConfig and of

@@ -1,4 +1,4 @@
-"""How two specifications, and two sets of limits, differ."""
+"""How two versions of a profile differ, and whom a new version concerns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The catalogue: what may be asked for, what of it is free now, and why not."""
+"""Pages of the catalogue: cards, table, comparison."""
 
 from __future__ import annotations
 

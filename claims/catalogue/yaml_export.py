@@ -1,4 +1,6 @@
 """
+Profiles as a YAML file, and what importing one would change.
+
 Profiles as a YAML file: what `manage.py catalogue export` writes and `import` reads, one document a profile.
 
 The order of profiles and of keys, and the spelling of durations, are always the same, so that a file under

@@ -1,4 +1,4 @@
-"""The list of claims, by the convention of `core.listing`."""
+"""The list of claims and its bulk actions."""
 
 from __future__ import annotations
 

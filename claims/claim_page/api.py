@@ -1,4 +1,6 @@
-"""What the API gives of why a claim is where it is: the same as its page."""
+"""
+API of one claim: the claim, why it is where it is, who uses it, its manifests, and waiting for a change.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who acts next on a claim, and why: one headline and one sentence."""
+"""Why a claim is where it is: who acts next, the steps before and after, and the evidence."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The stages of a pod that uses a claim, from being made to its end, and what each means: data."""
+"""The pods that use a claim: the stage of each, what it means, and where they would fit."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,6 @@
 """
+What messages and events of Kubernetes mean, and who can do what about them.
+
 What a message of Kubernetes means, and who can do what about it.
 
 The tables are data, tried in order: `claims.explain.scheduling` and `claims.explain.events`. What no sign

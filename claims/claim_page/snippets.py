@@ -1,4 +1,4 @@
-"""Every kind of snippet: for what it is, who makes it, and where it is offered."""
+"""Manifests and commands to copy that use a claim: kinds, notes, scripts, placement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
 """
+The page of one claim with its figures, options, snippets and repairs.
+
 The strip of figures on top of a claim: what it is, how long it has been so, when it ends.
 
 Times that run are `<time>` elements, which the page keeps current; nothing has to move for it.

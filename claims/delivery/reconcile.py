@@ -1,6 +1,4 @@
-"""
-Allocation rows: opened and closed by the times of the cluster, so that cost stands on what was really held.
-"""
+"""From the mirror to the portal: the state of claims, their allocations, and what they are charged."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""What waits for a decision, of all kinds, and what is decided."""
+"""API of what waits for a decision, of bulk decisions and of comments."""
 
 from typing import Any
 from uuid import UUID

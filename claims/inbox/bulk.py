@@ -1,4 +1,6 @@
 """
+Decide on several requests of any kind at once: what it would do, then each by its own service.
+
 Deciding on several wishes of any kind at once.
 
 Each is decided by its own service in a transaction of its own: one that cannot be holds up no other, and

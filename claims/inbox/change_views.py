@@ -1,4 +1,4 @@
-"""Approving with changes: a form, what it would come to, and the button."""
+"""Approve with changes, and decide on several requests at once."""
 
 from __future__ import annotations
 

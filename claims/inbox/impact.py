@@ -1,4 +1,6 @@
 """
+What a decision would do: quota, price, past use, cheaper profiles, devices.
+
 What a person did with what they had, for those who decide on more.
 
 Use is measured above this package: who measures it registers here. Without it, or where nothing was measured,

@@ -1,4 +1,4 @@
-"""What waits for whom, of all kinds: requests for claims, for more time, for more quota."""
+"""What waits for whom, of all kinds, and how much of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions about a wish, and answers. They pause nothing: who decides may still do so."""
+"""Questions about a request, and answers. They pause nothing: who decides may still do so."""
 
 from __future__ import annotations
 

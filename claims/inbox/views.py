@@ -1,4 +1,4 @@
-"""The list beside every card of the inbox: tabs, search, pages, CSV."""
+"""The inbox and its cards: claims, extensions, requests for quota, questions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens to a claim after it was asked for: another end, another size, another owner."""
+"""API of changes to a running claim: another end, another size, another owner."""
 
 from typing import Any
 

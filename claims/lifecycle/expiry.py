@@ -1,7 +1,4 @@
-"""
-Ends by the clock: undecided requests, wishes for more time that nobody answered, and claims that have had
-their time and their grace.
-"""
+"""What ends by the clock, and the reminders before it."""
 
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta

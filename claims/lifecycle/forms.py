@@ -1,4 +1,4 @@
-"""When a claim shall end, and whose it shall be."""
+"""Forms of an extension, an earlier end and a transfer."""
 
 from __future__ import annotations
 

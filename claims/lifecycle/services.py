@@ -1,4 +1,4 @@
-"""Giving back: a request before it is decided, or a claim after."""
+"""Withdraw, release, extend, shorten, transfer, and repair what others did to a claim's object."""
 
 from datetime import datetime, timedelta
 from typing import Any

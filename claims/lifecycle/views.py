@@ -1,4 +1,4 @@
-"""Withdrawing and releasing: a page that says what will happen, and the button that does it."""
+"""Pages that end, extend, shorten or transfer a claim: what will happen, then the button."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who decides: rules that go beyond a profile's own, stand-ins, steps already taken, reasons ready to use."""
+"""Approval rules, consents, delegations, reasons to deny, and comments."""
 
 from __future__ import annotations
 

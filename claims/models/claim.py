@@ -1,4 +1,4 @@
-"""One wish of a team with its whole life, and the one function that moves it from state to state."""
+"""A claim with its history, allocations, extensions and drafts. `Claim.advance` alone moves its state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a team may hold at once, and where its namespaces are."""
+"""What a team may hold, requests for more, and the ResourceQuotas that clusters keep of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which claim of the portal the label on an object of a cluster names."""
+"""What the mirror shows of a claim: its object, the devices it holds, who reserves it."""
 
 import hashlib
 import json

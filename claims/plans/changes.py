@@ -1,4 +1,4 @@
-"""The profiles of a claim that names several: what it holds of each, and what would ask for the same."""
+"""A claim taken apart into what was asked for, and what a change of it would ask for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The profiles that a request names, and the one spec that is made of them."""
+"""What a request comes to: its profiles as one specification, checked, and the manifest that carries it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the API gives of quotas and of requests for more. Devices, or claims where `counts` says so."""
+"""API of quotas and of requests for more. Figures are devices, or claims where `counts` says so."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The quotas that the portal keeps in a cluster: what is written there, what is used, what others changed."""
+"""The ResourceQuotas that the portal keeps in a cluster, and the admission policies to go with them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
 """
+What counts against a quota: claims by state, increases, and use outside the portal.
+
 Devices that a team's namespaces use without the portal: they count against its quota all the same.
 
 Three ways lead past the portal: a ResourceClaim made by hand or from a foreign template, a claim that the

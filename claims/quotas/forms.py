@@ -1,4 +1,4 @@
-"""What a platform admin allows a team to hold at once."""
+"""Forms of a quota, and of a request for more."""
 
 from __future__ import annotations
 

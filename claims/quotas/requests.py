@@ -1,4 +1,4 @@
-"""What a request for more quota would change: the team's limit, and what all teams together may hold."""
+"""What a request for more quota would change, and what ends by the clock."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,6 @@
 """
+The ResourceQuota of a team in a cluster: its figures, and keeping it.
+
 What a cluster may admit for a team: what stands there, and what the team has free over all clusters.
 
 A limit holds over all clusters together, and none of them knows the others. So each is told its own part and

@@ -1,4 +1,4 @@
-"""What a team may hold at once, set by platform admins."""
+"""Set quotas; ask for more, approve, deny, withdraw."""
 
 from datetime import datetime
 from typing import Any

@@ -1,4 +1,6 @@
 """
+How each quota stands: limit, held, reserved, outside, free, guarantees, and the claims that add up to it.
+
 Devices that are kept free for a team: what others may not take beyond their own guarantee.
 
 A request that stays within its team's guarantee is never refused here. One that goes beyond it may use only

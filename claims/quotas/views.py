@@ -1,4 +1,4 @@
-"""What teams may hold at once, how much of it they do, and which claims add up to the figure."""
+"""Pages of quotas and of requests for more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drafts of requests: saved while one types, listed, deleted, and taken over after signing in."""
+"""Pages of drafts, and of a manifest read into the form."""
 
 from __future__ import annotations
 

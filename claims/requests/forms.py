@@ -1,4 +1,4 @@
-"""Fields that name several profiles: alternatives in their order, and profiles that are taken as well."""
+"""The request form with its alternatives and further profiles, and the form that takes a manifest."""
 
 from __future__ import annotations
 

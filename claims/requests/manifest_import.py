@@ -1,4 +1,4 @@
-"""Claims that a file of manifests asks for: written as claim or template, or named by a pod."""
+"""ResourceClaims and pods in a file of manifests, and the profiles that come closest to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asking for GPUs: access, then shape, then quota under lock."""
+"""Request claims, resize them, keep drafts: access, then shape, then quota under lock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Profiles that a team could ask for instead, or as alternatives: those that fit now, the cheapest first."""
+"""What else would fit: other profiles, the cheapest first, and claims whose end would make room."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
