@@ -16,10 +16,13 @@ COMPARED = {
 ADDED = {ast.Add: "-", ast.Sub: "+"}
 SWAPPED = {"min": "max", "max": "min", "any": "all", "all": "any"}
 CONDITIONS = {"filter", "exclude", "get", "Q"}  # of a query: each keyword narrows it
+WRITES = {"update", "create", "update_or_create", "get_or_create", "aupdate"}  # each keyword is a column
+NARROWED = {"exclude", "order_by", "distinct"}  # what a list loses without the call
 UNTOLD = {"_", "gettext", "ngettext", "gettext_lazy", "log", "logger"}  # words for people and for logs
 NEVER = {"__str__", "__repr__"}
 
 Placed = ast.expr | ast.stmt | ast.keyword  # what says where it stands
+Change = tuple[Placed | tuple[int, int], str, str]  # what is replaced, by which text, and what that is called
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,7 @@ class _Finder:
             line = self.text.count("\n", 0, start) + 1
             yield Mutant(self.path, function, line, start, text, new, what)
 
-    def _changes(self, node: ast.AST) -> Iterator[tuple[Placed | tuple[int, int], str, str]]:  # noqa: C901, PLR0912
+    def _changes(self, node: ast.AST) -> Iterator[Change]:  # noqa: C901, PLR0912
         match node:
             case ast.Compare(left=left, ops=ops, comparators=others):
                 for before, op, after in zip([left, *others], ops, others, strict=False):
@@ -100,15 +103,33 @@ class _Finder:
                 word = "or" if isinstance(op, ast.And) else "and"
                 for before, after in pairwise(values):
                     yield self._between(before, after), f" {word} ", "and/or"
+                for value in values:
+                    yield value, str(isinstance(op, ast.And)), "operand dropped"
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 yield node, self._text(operand), "not removed"
             case ast.BinOp(left=left, op=op, right=right) if type(op) in ADDED:
                 yield self._between(left, right), f" {ADDED[type(op)]} ", "plus/minus"
+            case ast.BinOp(left=left, op=ast.BitOr() | ast.BitAnd(), right=right):
+                yield node, self._text(left), "right operand dropped"
+                yield node, self._text(right), "left operand dropped"
+            case ast.comprehension(ifs=ifs):
+                for test in ifs:
+                    yield test, "True", "condition dropped"
+            case ast.Assign(targets=[ast.Attribute()]):
+                yield node, "pass", "assignment removed"
+            case ast.For(iter=rows):
+                yield rows, f"list({self._text(rows)})[:1]", "only the first"
+            case ast.Continue():
+                yield node, "break", "break for continue"
+            case ast.ExceptHandler(body=[first, *_rest]) if not isinstance(first, ast.Raise):
+                yield first, "raise", "exception passed on"
             case ast.Constant(value=bool(value)):
                 yield node, str(not value), "boolean"
             case ast.Constant(value=int(value)):
                 yield node, str(value + 1), "number"
             case ast.If(test=test) | ast.IfExp(test=test) | ast.While(test=test):
+                if isinstance(node, ast.If):
+                    yield test, "False", "branch dropped"
                 if not isinstance(test, ast.Compare | ast.BoolOp | ast.UnaryOp | ast.Constant):
                     yield test, f"not ({self._text(test)})", "condition negated"
             case ast.Expr(value=ast.Call() as call) if not _is_untold(call):
@@ -122,7 +143,7 @@ class _Finder:
             case ast.Call():
                 yield from self._of_call(node)
 
-    def _of_call(self, node: ast.Call) -> Iterator[tuple[Placed | tuple[int, int], str, str]]:
+    def _of_call(self, node: ast.Call) -> Iterator[Change]:
         match node:
             case ast.Call(func=ast.Name(id=name)) if name in SWAPPED:
                 yield node.func, SWAPPED[name], name
@@ -130,13 +151,30 @@ class _Finder:
                 yield node, self._text(rows), "lock removed"
             case ast.Call(func=ast.Name(id="lock_row"), args=[rows, pk]):  # core.locking
                 yield node, f"{self._text(rows)}.get(pk={self._text(pk)})", "lock removed"
+            case ast.Call(func=ast.Name(id="min" | "max"), args=[_first, _second, *_more] as args):
+                for one in args:
+                    yield node, f"({self._text(one)})", "bound dropped"
+            case ast.Call(func=ast.Attribute(value=rows, attr=name)) if name in NARROWED:
+                yield node, self._text(rows), f"{name} removed"
+        yield from self._of_keywords(node)
+
+    def _of_keywords(self, node: ast.Call) -> Iterator[Change]:
         name = getattr(node.func, "attr", getattr(node.func, "id", ""))
-        if name in CONDITIONS:
-            parts: list[Placed] = [*node.args, *node.keywords]
-            for one in node.keywords:
-                if one.arg is not None:
-                    kept = ", ".join(self._text(part) for part in parts if part is not one)
-                    yield node, f"{self._text(node.func)}({kept})", f"condition {one.arg} removed"
+        if name in CONDITIONS | WRITES:
+            what = "condition" if name in CONDITIONS else "column"
+            yield from self._without_each_keyword(node, what)
+        for keyword in node.keywords:
+            if keyword.arg == "update_fields" and isinstance(keyword.value, ast.List | ast.Tuple):
+                for one in keyword.value.elts:
+                    kept = ", ".join(self._text(part) for part in keyword.value.elts if part is not one)
+                    yield keyword.value, f"[{kept}]", "column not saved"
+
+    def _without_each_keyword(self, node: ast.Call, what: str) -> Iterator[Change]:
+        parts: list[Placed] = [*node.args, *node.keywords]
+        for one in node.keywords:
+            if one.arg is not None:
+                kept = ", ".join(self._text(part) for part in parts if part is not one)
+                yield node, f"{self._text(node.func)}({kept})", f"{what} {one.arg} removed"
 
     def _between(self, before: Placed, after: Placed) -> tuple[int, int]:
         """Return where the operator between two operands stands, without parentheses of theirs."""

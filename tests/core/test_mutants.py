@@ -41,6 +41,18 @@ def made(body):
         ("a = b.select_for_update(no_key=a).get()", "lock removed", "a = b.get()"),
         ("a = lock_row(b.all(), a.pk)", "lock removed", "a = b.all().get(pk=a.pk)"),
         ("a = b.filter(a, x=1, y=b)", "condition x removed", "a = b.filter(a, y=b)"),
+        ("a = b.update(x=1, y=b)", "column y removed", "a = b.update(x=1)"),
+        ("b.save(update_fields=[a, b])", "column not saved", "b.save(update_fields=[a])"),
+        ("a = b.order_by(a).first()", "order_by removed", "a = b.first()"),
+        ("a = a and b", "operand dropped", "a = a and True"),
+        ("a = a or b", "operand dropped", "a = False or b"),
+        ("a = a | b", "left operand dropped", "a = b"),
+        ("a = a & b", "right operand dropped", "a = a"),
+        ("a = min(a, b)", "bound dropped", "a = (b)"),
+        ("a = [x for x in b if x]", "condition dropped", "a = [x for x in b if True]"),
+        ("a.x = b", "assignment removed", "pass"),
+        ("for x in b: a(x)", "only the first", "for x in list(b)[:1]: a(x)"),
+        ("if a: b()", "branch dropped", "if False: b()"),
     ],
 )
 def test_a_mistake_is_made(body, what, expected):
