@@ -29,6 +29,12 @@ PER_HTMX = 1  # addresses of one route, or with one name in their query, that ar
 KINDS = {"key"}  # values of these places in a route are routes of their own: each kind of snippet
 
 
+class Form(NamedTuple):
+    route: str  # of the page on which it stands
+    name: str
+    action: str  # the route that it is sent to
+
+
 class Visit(NamedTuple):
     path: str  # with its query
     start: str  # the page on which it was found
@@ -48,7 +54,7 @@ class Crawl:
 
     who: str
     client: Client
-    choices: bool = True  # whether forms are also sent with each choice, or only as they stand
+    tried: frozenset[Form] | None = frozenset()  # forms sent as they stand, not with each choice; None: all
     seen: list[Seen] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
     posted: set[str] = field(
@@ -60,7 +66,7 @@ class Crawl:
         self._queue: deque[Visit] = deque()
         self._known: set[tuple[str, bool]] = set()
         self._visits: Counter[tuple[str, str, bool]] = Counter()
-        self._forms: Counter[tuple[str, str, str]] = Counter()
+        self._forms: Counter[Form] = Counter()
         self._figures: list[tuple[Visit, int, str]] = []
         self._totals: dict[str, int | None] = {}
 
@@ -77,6 +83,10 @@ class Crawl:
     def routes(self) -> set[str]:
         """The routes that were reached; what turns the person away counts, what is not there does not."""
         return {one.match.route for one in self.seen if one.match and one.status != 404}
+
+    @property
+    def forms(self) -> frozenset[Form]:
+        return frozenset(self._forms)
 
     def _is_wanted(self, visit: Visit) -> bool:
         """Tell whether the address is new, and too little was seen of its route or a name in its query."""
@@ -122,10 +132,11 @@ class Crawl:
                 self._fault(visit, f"has a form for {path}, which is no address")
         route = route_of(visit.path.partition("?")[0])
         for form, action, ways in forms(page):
-            name = (route, form, route_of(joined(visit.path, action).partition("?")[0]))
-            self._forms[name] += 1
-            if self._forms[name] <= PER_FORM:
-                self._follow(visit, ways if self.choices else ways[:1], always=True)
+            seen = Form(route, form, route_of(joined(visit.path, action).partition("?")[0]))
+            self._forms[seen] += 1
+            if self._forms[seen] <= PER_FORM:
+                as_it_stands = self.tried is None or seen in self.tried
+                self._follow(visit, ways[:1] if as_it_stands else ways, always=True)
         for address, number, words in checks.figures(page):
             path = joined(visit.path, address)
             if path and matched(path):

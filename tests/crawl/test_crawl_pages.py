@@ -1,7 +1,8 @@
 """Every page that somebody in the demo reaches by links and GET forms, over data that the services made."""
 
 import pytest
-from django.urls import URLResolver, get_resolver
+from django.contrib import admin
+from django.urls import URLResolver, get_resolver, reverse
 
 from tests.crawl import known
 
@@ -45,3 +46,17 @@ def test_the_outsider_finds_nothing_of_another_team(crawl, signed_in):
     assert len(seen) > 60
     found = {path: outsider.get(path).status_code for path in seen}
     assert {path: status for path, status in found.items() if status != 404} == {}
+
+
+def test_each_list_of_django_admin_and_its_first_row_open(signed_in):
+    client = signed_in("admin")
+    found, rows = {}, 0
+    for model in admin.site._registry:
+        name = f"admin:{model._meta.app_label}_{model._meta.model_name}"
+        paths = [reverse(f"{name}_changelist")]
+        if (first := model._default_manager.first()) is not None:
+            paths.append(reverse(f"{name}_change", args=[first.pk]))
+            rows += 1
+        found |= {path: client.get(path).status_code for path in paths}
+    assert {path: status for path, status in found.items() if status != 200} == {}
+    assert rows > 15
