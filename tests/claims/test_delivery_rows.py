@@ -157,7 +157,8 @@ def test_what_goes_back_to_people_has_no_decision_left_and_its_whole_time_again(
     Claim.objects.filter(pk=claim.pk).update(decide_by=NOON)
     claim = row_of(claim)
     ApprovalStep.objects.create(claim=claim, role="lead", by=lena, spec_hash=claim.spec_hash)
-    assert claim.decided_by and claim.decided_at and claim.approved_hash and claim.expires_at
+    assert None not in (claim.decided_by, claim.decided_at, claim.expires_at)
+    assert claim.approved_hash == claim.spec_hash
     if why == "stranger":
         gateway.create(RESOURCE_CLAIM, foreign())
     elif why == "full":
