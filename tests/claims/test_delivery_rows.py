@@ -503,6 +503,50 @@ def test_a_label_for_an_unreachable_cluster_is_tried_again_without_a_word(claim_
     assert changes(claim) == {}
 
 
+def test_an_object_of_another_uid_is_looked_at_and_not_labelled(claim_in, gateway):
+    claim = claim_in(S.PROVISIONED)
+    gateway.create(RESOURCE_CLAIM, foreign())
+    gateway.calls.clear()
+    deliver.label(str(claim.pk))
+    assert verbs(gateway) == ["get"]
+
+
+@pytest.mark.parametrize(
+    ("state", "work", "now"),
+    [
+        (S.APPROVED, deliver.deliver, S.PROVISIONED),
+        (S.RELEASING, deliver.remove, S.RELEASED),
+    ],
+)
+def test_a_message_is_of_one_claim_alone(claim_in, vision, fra, state, work, now):
+    first, second, third = (
+        make_claim(vision, cluster=fra, state=state, name=f"sam-{number}") for number in range(3)
+    )
+    work(str(second.pk))
+    assert row_of(second).state == now
+    assert changes(first) == changes(third) == {}
+
+
+def test_an_object_that_is_there_is_found_by_one_look(approved, gateway):
+    gateway.create(RESOURCE_CLAIM, object_of(approved))
+    gateway.calls.clear()
+    tasks.deliver(str(approved.pk))
+    assert verbs(gateway) == ["get"]
+    assert row_of(approved).state == S.PROVISIONED
+
+
+def test_a_refusal_for_good_ends_a_claim_whatever_stands_there(approved, gateway, monkeypatch):
+    create = gateway.create
+
+    def create_and_refuse(kind, manifest):
+        create(kind, manifest)
+        raise Refused("Admission webhook says no.")
+
+    monkeypatch.setattr(gateway, "create", create_and_refuse)
+    tasks.deliver(str(approved.pk))
+    assert row_of(approved).state == S.FAILED
+
+
 # Its place.
 
 
