@@ -1,6 +1,7 @@
 """What stands outside the portal: whose object is in whose list, what is said of it, in page, CSV and API."""
 
 import csv
+import html
 import io
 from datetime import UTC, datetime, timedelta
 from urllib.parse import urlencode
@@ -12,7 +13,7 @@ from django.contrib.auth.models import AnonymousUser
 from claims.models import Claim, TeamNamespace
 from claims.observation.unmanaged import Outsider, outside, reserved_for
 from claims.states import ClaimState
-from inventory.models import Pod, ResourceClaim, ResourceClaimTemplate
+from inventory.models import Freshness, Pod, ResourceClaim, ResourceClaimTemplate
 from tests.claims.mirror import result
 from tests.factories import make_claim, make_cluster, make_spec, make_team, make_user
 
@@ -402,3 +403,62 @@ def test_pages_are_read_only(client, alice, fra, path):
     client.force_login(alice)
     assert client.get(path).status_code == client.head(path).status_code == 200
     assert client.post(path).status_code == 405
+
+
+# How old it is.
+
+
+@pytest.fixture
+def freshness(fra):
+    """Each resource was seen at another hour; of osl-1 nothing was listed yet."""
+    make_cluster("osl-1")
+    make_cluster("off-1", enabled=False)
+    for hour, resource in enumerate(("resourceclaims", "pods", "resourceclaimtemplates", "nodes"), start=3):
+        Freshness.objects.create(cluster=fra, resource=resource, seen_at=NOON.replace(hour=hour))
+
+
+@pytest.mark.parametrize(
+    ("path", "hour", "of_all"),
+    [
+        (LIST, 3, True),
+        (f"{LIST}uid-by-hand/", 3, False),
+        (f"{LIST}templates/", 5, True),
+        (f"{LIST}templates/t/", 5, False),
+    ],
+)
+def test_a_page_says_how_old_what_it_shows_is(client, alice, fra, freshness, path, hour, of_all):
+    foreign(fra)
+    foreign(fra, "tpl", ResourceClaimTemplate, uid="t")
+    client.force_login(alice)
+
+    def ages():
+        return [(age.cluster.name, age.seen_at) for age in client.get(path).context["ages"]]
+
+    others = [("osl-1", None)] if of_all else []
+    assert ages() == [("fra-1", NOON.replace(hour=hour)), *others]
+    if hour == 3:  # pods count too: the oldest of both
+        Freshness.objects.filter(resource="pods").update(seen_at=NOON.replace(hour=1))
+        assert ages() == [("fra-1", NOON.replace(hour=1)), *others]
+
+
+@pytest.mark.parametrize(
+    ("path", "title", "text"),
+    [
+        (LIST, "Nothing stands outside the portal",
+         "Every ResourceClaim in your teams' namespaces is of a claim of the portal."),
+        (f"{LIST}templates/", "No templates stand outside the portal",
+         "Every template in your teams' namespaces is of a claim of the portal."),
+    ],
+)  # fmt: skip
+def test_an_empty_list_says_so(client, alice, fra, path, title, text):
+    client.force_login(alice)
+    shown = client.get(path)
+    assert title in shown.text
+    assert text in html.unescape(shown.text)
+
+
+def test_the_list_shows_its_rows_newest_first(client, root, several):
+    client.force_login(root)
+    shown = client.get(LIST).context["outsiders"]
+    assert [one.row.name for one in shown] == ["plain", "of-audio", "full", "undated"]
+    assert [one.asked for one in shown] == [2, 2, 3, 2]
