@@ -7,7 +7,7 @@ import pytest
 import time_machine
 from django.urls import reverse
 
-from claims.models import Claim, Profile, Quota, TeamNamespace
+from claims.models import Claim, ClaimCharge, Profile, Quota, TeamNamespace
 from claims.states import FINAL, ClaimState
 from claims.unmanaged import services
 from claims.unmanaged.services import adopt, charge_lines, fitting_profiles, team_of
@@ -134,6 +134,17 @@ def test_every_column_of_an_adopted_claim(
 def test_nothing_is_queued_before_the_adoption_is_committed(wish, queued):
     adopt(**wish)
     assert queued == []
+
+
+def test_an_adoption_is_written_whole_or_not_at_all(wish, monkeypatch):
+    def fail(*_args):
+        raise RuntimeError("A fault of ours.")
+
+    monkeypatch.setattr(services, "_tell", fail)
+    with pytest.raises(RuntimeError):
+        adopt(**wish)
+    assert not Claim.objects.exists()
+    assert not ClaimCharge.objects.exists()
 
 
 def test_an_admin_who_adopts_for_themselves_is_not_told(wish, root):
