@@ -1,6 +1,7 @@
 """What `Claim` writes: steps, remarks and what they carry along; and what its querysets find."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 import time_machine
@@ -290,8 +291,8 @@ def test_a_profile_is_open_to_everybody_or_to_its_teams_until_it_is_retired(visi
     audio = make_team("audio", members=(eve,), viewers=(alice,))
     for slug, teams in (("all", ()), ("ours", (vision,)), ("theirs", (audio,)), ("both", (vision, audio))):
         make_profile(slug, teams=teams)
-        old = make_profile(f"old-{slug}", teams=teams)
-        Profile.objects.filter(pk=old.pk).update(retired_at=NOON)
+        retired = make_profile(f"old-{slug}", teams=teams)
+        Profile.objects.filter(pk=retired.pk).update(retired_at=NOON)
 
     def slugs(rows):
         return sorted(profile.slug for profile in rows)
@@ -359,7 +360,7 @@ def test_a_name_is_free_again_once_its_claim_is_over(claim, vision, fra, train, 
 
 
 def test_a_device_is_open_once_for_an_object_and_ends_after_its_start(claim):
-    where = {"object_uid": "u", "driver": "d", "pool": "p", "device": "gpu-0"}
+    where: dict[str, Any] = {"object_uid": "u", "driver": "d", "pool": "p", "device": "gpu-0"}
     first = make_allocation(claim, NOON, **where)
     make_allocation(claim, NOON - timedelta(hours=1), NOON, **where)
     make_allocation(claim, NOON, **where | {"object_uid": "v"})

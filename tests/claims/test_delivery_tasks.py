@@ -233,7 +233,7 @@ def test_only_an_adopted_object_without_a_label_is_labelled(claim_in, mirrored, 
     claim = claim_in(S.PROVISIONED, origin="adopted", object_uid="bare")
     row = mirrored(claim, owner="", uid="bare")
     assert tasks.unlabelled() == [claim.pk]
-    changed = {
+    changed: dict[str, dict[str, object]] = {
         "uid": {"uid": "another"},
         "cluster": {"cluster": make_cluster("osl-1")},
         "label": {"owner": "theirs"},

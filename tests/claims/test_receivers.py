@@ -54,7 +54,7 @@ def test_quotas_are_written_after_each_step_and_after_no_remark(
 
 
 def test_deciders_are_asked_about_the_very_request_that_came_back(vision, fra, monkeypatch):
-    asked = []
+    asked: list[Claim] = []
     monkeypatch.setattr(notices, "asked", asked.append)
     claim = make_claim(vision, cluster=fra)
     make_claim(vision, cluster=fra)

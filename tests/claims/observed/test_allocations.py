@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 import time_machine
@@ -248,7 +249,7 @@ def test_what_is_held_says_all_of_a_result(mirror, claim):
     full = result("gpu-0", shareID="s", adminAccess=True, consumedCapacity={"memory": "1Gi"})
     bare = {name: value for name, value in result("gpu-1").items() if name != "request"}
     mirror.claim("sam", claim, full, bare)
-    known = {
+    known: dict[str, Any] = {
         "object_uid": "uid-1", "object_name": "sam", "driver": "gpu.nvidia.com", "pool": "node-1",
         "since": NINE,
     }  # fmt: skip

@@ -106,14 +106,15 @@ def test_its_users_are_pods_that_name_it_in_its_place_and_have_not_ended(fra):
     pod(fra, "b", claims=["another", "by-hand"])
     pod(fra, "a", phase="Pending")
     pod(fra, "c", phase="")
-    for name, columns in {
+    others: dict[str, dict[str, object]] = {
         "done": {"phase": "Succeeded"},
         "failed": {"phase": "Failed"},
         "gone": {"gone_at": NOON},
         "audio": {"namespace": "audio"},
         "abroad": {"cluster": make_cluster("osl-1")},
         "other": {"claims": ["by-hand-2"]},
-    }.items():
+    }
+    for name, columns in others.items():
         pod(**{"cluster": fra, **columns}, name=name)
     assert [user.name for user in found.users] == ["a", "b", "c"]
 

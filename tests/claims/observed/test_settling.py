@@ -62,11 +62,13 @@ def holder(*devices):
     return ResourceClaim(uid="uid-1", name="sam", allocated_at=NINE, raw={"status": status})
 
 
-THERE = (S.PROVISIONED, "It is in the cluster.", {"object_uid": "uid-1", "problem": ""})
-ALLOCATED = (S.ALLOCATED, "The scheduler allocated 1 device: node-1/gpu-0.", {})
-BACK = (S.PROVISIONED, "Kubernetes took the devices back: no pod uses them.", {})
-DELETED = (S.FAILED, "ResourceClaim sam was deleted in fra-1 by somebody other than the portal.", {})
-GONE = (S.RELEASED, "ResourceClaim sam is gone from fra-1.", {})
+type Step = tuple[ClaimState, str, dict[str, str]]
+
+THERE: Step = (S.PROVISIONED, "It is in the cluster.", {"object_uid": "uid-1", "problem": ""})
+ALLOCATED: Step = (S.ALLOCATED, "The scheduler allocated 1 device: node-1/gpu-0.", {})
+BACK: Step = (S.PROVISIONED, "Kubernetes took the devices back: no pod uses them.", {})
+DELETED: Step = (S.FAILED, "ResourceClaim sam was deleted in fra-1 by somebody other than the portal.", {})
+GONE: Step = (S.RELEASED, "ResourceClaim sam is gone from fra-1.", {})
 
 
 def sighting(what):
