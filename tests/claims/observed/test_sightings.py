@@ -10,7 +10,7 @@ import time_machine
 from django.utils import timezone
 
 from claims.models import Claim
-from claims.observation.observe import Sighting, ids, look, owners
+from claims.observation.observe import Sighting, held_by, ids, look, owners
 from claims.states import FINAL, ClaimState
 from inventory.models import (
     Device,
@@ -21,7 +21,7 @@ from inventory.models import (
     ResourceClaimTemplate,
     ResourceSlice,
 )
-from tests.claims.mirror import NINE
+from tests.claims.mirror import NINE, result
 from tests.factories import make_allocation, make_claim, make_cluster
 
 pytestmark = pytest.mark.django_db
@@ -169,6 +169,29 @@ def test_what_was_generated_and_is_gone_is_known_while_its_allocation_is_open(te
     assert (seen.known, seen.holders, seen.open) == ({"a": gone}, [], [opened])
 
 
+def test_what_others_hold_is_not_looked_at(claim_in, claim, fra):
+    other = claim_in("tom", object_uid="uid-2")
+    make_allocation(other, NINE, object_uid="uid-2")
+    device(fra, held_by=mirrored(other))
+    row = mirrored(claim)
+    mine = [make_allocation(claim, NINE, object_uid="uid-1") for _ in range(2)]
+    seen = seen_of(claim)
+    assert (seen.written, seen.open, seen.devices) == (row, mine, [])
+
+
+def test_what_pods_made_is_of_no_named_claim_though_it_has_its_label(claim):
+    mirrored(claim, name="pod-made", uid="another", origin="template")
+    assert seen_of(claim).known == {}
+
+
+def test_what_is_gone_holds_nothing_whatever_its_status_says():
+    status = {"allocation": {"devices": {"results": [result("gpu-0")]}}}
+    row = ResourceClaim(uid="u", name="sam", allocated_at=NINE, raw={"status": status})
+    assert len(held_by(row)) == 1
+    row.gone_at = NOON
+    assert held_by(row) == []
+
+
 def test_each_of_several_claims_has_its_own(claim_in, claim, template):
     other = claim_in("tom", object_uid="uid-2")
     rows = {
@@ -217,6 +240,14 @@ def test_an_object_is_missed_by_a_listing_of_its_kind_five_minutes_after_it_was_
     seen = look([one, other])
     assert (seen[one.pk].missed, seen[other.pk].missed) == (missed, False)
     assert seen[one.pk].vanished() is seen[one.pk].given_up() is missed
+
+
+def test_all_that_a_listing_missed_are_missed(claim_in, claim, fra):
+    other = claim_in("tom", object_uid="uid-2")
+    late = timezone.now() + timedelta(days=1)
+    Freshness.objects.create(cluster=fra, resource="resourceclaims", listed_at=late)
+    seen = look([claim, other])
+    assert [seen[one.pk].missed for one in (claim, other)] == [True, True]
 
 
 @pytest.mark.parametrize("why", ["never listed", "no uid", "seen"])
@@ -376,6 +407,8 @@ def test_a_pod_leads_to_the_owners_of_all_that_it_names(claim, template, fra):
     assert owned(fra, "vision/both") == {str(claim.pk), str(template.pk)}
     assert owned(fra, "vision/one") == {str(template.pk)}
     assert owned(fra, "vision/audio") == set()
+    pod(fra, "another", claims=["sam"])
+    assert owned(fra, "vision/one", "vision/another") == {str(claim.pk), str(template.pk)}
 
 
 @pytest.mark.parametrize("state", S)
