@@ -58,6 +58,17 @@ def test_a_platform_admin_sees_every_holder(root, claim):
     assert holders[foreign.pk] == Holder("kube-system/probe")
 
 
+def test_each_of_several_holders_is_named_in_whatever_order_they_come(alice, vision, fra, train, claim):
+    other = make_claim(vision, by=alice, cluster=fra, name="sam3")
+    rows = [mirrored(claim), mirrored(other), mirrored(claim, uid="x", owner="", name="by-hand")]
+    expected = {
+        rows[0].pk: Holder("sam2", page_of(claim)),
+        rows[1].pk: Holder("sam3", page_of(other)),
+        rows[2].pk: Holder("vision/by-hand"),
+    }
+    assert holders_of(alice, rows) == holders_of(alice, iter(rows[::-1])) == expected
+
+
 def test_what_a_team_made_by_hand_in_its_namespace_is_not_another_teams(alice, eve, claim):
     row = mirrored(claim, owner="", name="by-hand")
     assert holders_for(alice, [row])[row.pk] == Holder("vision/by-hand")
