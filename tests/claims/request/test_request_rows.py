@@ -1,4 +1,4 @@
-"""What a request leaves behind: every column of every row, whom it tells, and what it queues once committed."""
+"""What a request leaves behind: every column of every row, whom it tells, and what it queues."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -10,7 +10,7 @@ from claims.delivery import tasks
 from claims.models import Approval, Claim, ClaimCharge, Draft, Profile, Quota
 from claims.plans.changes import Wanted
 from claims.quotas import usage
-from claims.requests.services import KEPT, delete_draft, forget_drafts, resize, save_draft, unsent
+from claims.requests.services import delete_draft, forget_drafts, resize, save_draft, unsent
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid, QuotaExceeded
 from dra.canonical import spec_hash
@@ -397,9 +397,8 @@ def test_drafts_are_listed_newest_first(alice):
 
 
 def test_a_draft_is_forgotten_after_thirty_days_and_not_at_that_instant(alice):
-    save_draft(by=alice, key="edge", fields={}, now=NOON - KEPT)
-    save_draft(by=alice, key="late", fields={}, now=NOON - KEPT - timedelta(microseconds=1))
-    assert KEPT == timedelta(days=30)
+    save_draft(by=alice, key="edge", fields={}, now=NOON - 30 * DAY)
+    save_draft(by=alice, key="late", fields={}, now=NOON - 30 * DAY - timedelta(microseconds=1))
     assert forget_drafts(NOON) == 1
     assert [draft.key for draft in Draft.objects.all()] == ["edge"]
 
