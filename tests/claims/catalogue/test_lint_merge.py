@@ -28,7 +28,7 @@ def finding(
 
 
 def report(*findings, **matching):
-    return Report(findings=tuple(findings), matching=matching, devices=4)
+    return Report(findings=list(findings), matching=matching, devices=4)
 
 
 def merged(**reports):

@@ -32,7 +32,7 @@ def clock():
 
 @pytest.fixture(autouse=True)
 def removals(monkeypatch):
-    removals = []
+    removals: list[str] = []
     monkeypatch.setattr(tasks.remove, "delay", removals.append)
     return removals
 
@@ -365,7 +365,9 @@ def test_the_list_shows_what_its_filters_say(client, make, alice, lena, vision, 
     make("hers", ClaimState.REQUESTED, by=lena)
     make("over", ClaimState.RELEASED, reason="One epoch.")
     lab = make_cluster("lab-2", teams=(vision,))
-    make_claim(vision, by=alice, cluster=lab, profile=make_profile("fast"), name="lab", state="provisioned")
+    make_claim(
+        vision, by=alice, cluster=lab, profile=make_profile("fast"), name="lab", state=ClaimState.PROVISIONED
+    )
     make_claim(make_team("nlp"), by=make_user("nina"), cluster=lab, name="theirs")
     client.force_login(alice)
     answer = client.get(f"/claims/{query}{'&' if query else '?'}format=csv")

@@ -18,7 +18,7 @@ MOVED = ("state", "state_since", "version")
 @pytest.fixture
 def removals(monkeypatch):
     """The claims whose objects are to be deleted."""
-    removals = []
+    removals: list[str] = []
     monkeypatch.setattr(tasks.remove, "delay", removals.append)
     return removals
 

@@ -32,7 +32,7 @@ def clock():
 @pytest.fixture
 def removals(monkeypatch):
     """The claims whose objects are to be deleted."""
-    removals = []
+    removals: list[str] = []
     monkeypatch.setattr(tasks.remove, "delay", removals.append)
     return removals
 
@@ -261,7 +261,7 @@ def test_a_claim_that_was_changed_since_it_was_read_is_left_alone(
 ):
     if column == "decide_by":
         claim = make_claim(vision, by=alice, cluster=fra, name="sam", decide_by=NOON)
-        changed = {"decide_by": NOON + DAY}
+        changed: dict[str, object] = {"decide_by": NOON + DAY}
     else:
         claim = begun("sam", NOON)
         changed = {"expires_at": NOON + DAY} if column == "expires_at" else {"state": ClaimState.PROVISIONED}
