@@ -385,3 +385,13 @@ def test_a_row_of_the_list_says_all_that_the_claim_is(client, make, alice, fra):
         *("sam", "Waiting for a pod", since, "train-80 v1", "6", "vision", "alice", "fra-1"),
         END.isoformat(),
     ]
+
+
+def test_people_are_called_by_their_names_not_by_those_they_sign_in_with(make, alice, lena):
+    for person, name in ((alice, "Alice"), (lena, "Lena")):
+        person.first_name, person.last_name = name, "Ott"
+        person.save(update_fields=["first_name", "last_name"])
+    claim, order = make("sam"), Order(Action.TRANSFER, to=lena)
+    assert lines(alice, [claim], order) == [("Goes from Alice Ott to Lena Ott; its pods go on.", "", 0, 0)]
+    assert do(alice, [claim], order) == [Outcome(claim, "It is now of Lena Ott.")]
+    assert claim.history.latest("pk").why == "Handed over from Alice Ott to Lena Ott."

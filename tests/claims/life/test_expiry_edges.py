@@ -436,3 +436,15 @@ def test_a_claim_that_was_shortened_is_announced_at_its_new_end(begun, alice):
     shorten(claim=claim, by=alice, until=NOON + HOUR)
     remind(NOON)
     assert [row[2] for row in told()] == ["sam ends on Sun 1 Nov 2026, 13:00 UTC"]
+
+
+@pytest.mark.parametrize("kind", ["request", "claim"])
+def test_what_somebody_else_moved_first_is_neither_told_nor_removed(
+    begun, vision, fra, alice, monkeypatch, kind
+):
+    if kind == "claim":
+        begun("sam", NOON)
+    else:
+        make_claim(vision, by=alice, cluster=fra, name="sam", decide_by=NOON)
+    monkeypatch.setattr(Claim, "advance", lambda _self, _to, **_fields: False)
+    assert (end_overdue(NOON), told()) == ([], [])

@@ -528,3 +528,26 @@ def test_a_claim_is_replaced_by_api_with_all_that_is_said(claim, alice, vision, 
 def test_handing_over_by_api_names_the_team_that_lacks_the_person(claim, alice, eve):
     said = api(alice).post(f"/api/v1/claims/{claim.pk}/transfer/", {"to": "eve"}, format="json")
     assert (said.status_code, said.json()["detail"]) == (422, "vision has no member eve.")
+
+
+# Names.
+
+
+def test_people_are_called_by_their_names_in_all_that_is_told_of_a_claim(claim, alice, lena, lars, mona):
+    for person in (alice, lena, lars, mona):
+        person.first_name, person.last_name = person.username.title(), "Ott"
+        person.save(update_fields=["first_name", "last_name"])
+    wish = make_extension(claim)
+    with pytest.raises(Forbidden, match="sam belongs to Alice Ott; they or a lead of vision"):
+        withdraw_extension(extension=wish, by=mona)
+    approve_extension(extension=wish, by=lena)
+    with pytest.raises(Conflict, match="Lena Ott was first: it was approved"):
+        deny_extension(extension=wish, by=lars, reason="No.")
+    shorten(claim=claim, by=lena, until=END - HOUR)
+    transfer(claim=claim, by=lena, to=mona)
+    told = dict(Notice.objects.filter(user=alice).values_list("title", "body"))
+    assert told == {
+        "sam is extended": "Lena Ott approved: it ends on Tue 3 Nov 2026, 06:00 UTC.",
+        "sam ends earlier": "Lena Ott has moved its end to Mon 2 Nov 2026, 05:00 UTC.",
+        "sam is Mona Ott's now": "Lena Ott handed sam over from Alice Ott to Mona Ott.",
+    }
