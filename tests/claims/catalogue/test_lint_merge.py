@@ -262,3 +262,13 @@ def test_a_plan_names_every_key_that_differs_and_its_digest_changes_with_each():
     digests = {digest_of(plan) for plan in (*others, [change], [*others[0], change])}
     assert len(digests) == 6
     assert digest_of(plan_of([wanted])) == digest_of([change])
+
+
+@pytest.mark.django_db
+def test_what_a_file_lacks_is_named_by_its_title():
+    make_profile("gone")
+    changes = plan_of([entry("new-one")], prune=True)
+    assert [(one.kind, one.slug, one.title, one.yaml == "") for one in changes] == [
+        ("new", "new-one", "One", False),
+        ("retired", "gone", "Gone", True),
+    ]

@@ -433,3 +433,11 @@ def test_waits_are_worked_out_anew_only_after_a_while(
     assert waits() == {}
     clock[0] = 1060.0
     assert set(waits()) == {train.pk}
+
+
+def test_what_is_malformed_is_said_without_counting_it(save):
+    with pytest.raises(Invalid) as refusal:
+        save(spec={"devices": {"requests": "gpu"}}, scalable="gpu")
+    assert not any(
+        "scaled" in problem or "more than" in problem for problem in refusal.value.extra["problems"]
+    )

@@ -436,3 +436,10 @@ def test_a_request_that_replaces_a_claim_is_sent_by_the_form(client, alice, wish
     client.force_login(alice)
     assert client.post(FORM, wish | {"replaces": str(old.pk)}).status_code == 302
     assert Claim.objects.get(key="k-1").replaces == old
+
+
+def test_a_selector_that_does_not_compile_is_compared_and_not_refused(db):
+    make_profile("gpu")
+    (found,) = found_for(claim_yaml(spec=make_spec(selectors=[{"cel": {"expression": "device."}}])))
+    assert [near.profile.slug for near in found.nearest] == ["gpu"]
+    assert "is malformed" in refusal_of(found_for, claim_yaml(spec=make_spec(-1)))

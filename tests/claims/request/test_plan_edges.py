@@ -578,3 +578,9 @@ def test_a_claim_of_one_profile_has_no_parts_to_replace(ask, alice):
     with pytest.raises(Invalid) as refusal:
         resize(claim=claim, by=alice, parts={"nic": 1}, key="k")
     assert refusal.value.message == "sam takes no devices of nic together with others."
+
+
+def test_the_duration_of_the_profile_stands_among_the_others_by_its_length(alice, fra):
+    make_profile("odd", default_duration=5 * HOUR)
+    rows = RequestForm(user=alice, prefill=QueryDict("profile=odd")).duration_choices()
+    assert [value for value, _text, _chosen in rows] == ["4h", "5h", "24h", "3d", "7d", "other"]
