@@ -158,7 +158,9 @@ def live_claims(profile: Profile) -> QuerySet[Claim]:
 def drafts_with(profile: Profile) -> int:
     """Return how many begun requests name the profile."""
     return Draft.objects.filter(
-        Q(fields__profile__contains=[profile.slug]) | Q(fields__alternatives__contains=[profile.slug])
+        Q(fields__profile__contains=[profile.slug])
+        | Q(fields__alternatives__contains=[profile.slug])
+        | Q(fields__together__contains=[profile.slug])
     ).count()
 
 

@@ -56,8 +56,8 @@ def documents_in(text: str, name: str) -> list[Document]:
     found = []
     try:
         for node in yaml.compose_all(text, Loader=yaml.SafeLoader):
-            if node is None:
-                continue
+            if node is None or (isinstance(node, yaml.ScalarNode) and not node.value):
+                continue  # an empty document, as between two lines of dashes
             line = node.start_mark.line + 1
             content = yaml.safe_load(yaml.serialize(node))
             if content is None:

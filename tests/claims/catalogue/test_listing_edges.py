@@ -1,0 +1,397 @@
+"""What the catalogue says of a profile to one reader, what its filters keep, and profiles by API in full."""
+
+from datetime import timedelta
+from decimal import Decimal
+from fractions import Fraction
+from uuid import uuid4
+
+import pytest
+from django.urls import reverse
+from rest_framework.test import APIClient
+
+from claims.approvals.rules import Rules
+from claims.catalogue.listing import (
+    NO_WAITS,
+    CatalogueEntry,
+    DeviceKind,
+    Wanted,
+    WhoApproves,
+    catalogue,
+    narrowed,
+    sentence_of,
+    who_approves,
+)
+from claims.catalogue.waits import Typical, Waits
+from claims.models import Approval, ApprovalRule, Profile, ProfileVersion, TeamNamespace
+from claims.states import ClaimState
+from tests.factories import (
+    make_claim,
+    make_cluster,
+    make_profile,
+    make_quota,
+    make_spec,
+    make_team,
+    make_user,
+)
+
+pytestmark = pytest.mark.django_db
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+GB = 10**9
+CLUSTER = uuid4()
+LEAD = "A lead of your team approves."
+
+
+def kind(memory=80 * GB, product="NVIDIA H100", fraction=1):
+    return DeviceKind(CLUSTER, "gpu.nvidia.com", product, Fraction(fraction), memory)
+
+
+def entry(
+    title="Train", *, kinds=(), free=0, total=0, price=None, reason="", asks_nobody=False, wait=None, **more
+):
+    version = ProfileVersion(spec=make_spec(), max_devices=more.get("most", 1))
+    return CatalogueEntry(
+        profile=Profile(title=title, slug=title.lower(), use="Long runs."),
+        version=version,
+        free=free,
+        total=total,
+        kinds=frozenset(kinds),
+        who=WhoApproves(LEAD, (), asks_nobody),
+        reason=reason,
+        price=price,
+        waits=NO_WAITS if wait is None else Waits(Typical(), Typical(5, wait, wait)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("wanted", "fields", "kept"),
+    [
+        ({}, {}, True),
+        ({"memory_gb": 80}, {"kinds": [kind()]}, True),
+        ({"memory_gb": 80}, {"kinds": [kind(80 * GB - 1)]}, False),
+        ({"memory_gb": 80}, {"kinds": [kind(), kind(24 * GB)]}, False),
+        ({"memory_gb": 24}, {"kinds": [kind(), kind(24 * GB)]}, True),
+        ({"memory_gb": 1}, {"kinds": [kind(), kind(None)]}, False),
+        ({"memory_gb": 1}, {}, False),
+        ({"model": "nvidia h100"}, {"kinds": [kind()]}, True),
+        ({"model": "NVIDIA"}, {"kinds": [kind()]}, False),
+        ({"sharing": "exclusive"}, {"kinds": [kind()]}, True),
+        ({"sharing": "partition"}, {"kinds": [kind()]}, False),
+        ({"sharing": "partition"}, {"kinds": [kind(fraction="1/2")]}, True),
+        ({"price": Decimal(2)}, {"price": Decimal(2)}, True),
+        ({"price": Decimal(2)}, {"price": Decimal("2.01")}, False),
+        ({"price": Decimal(2)}, {"price": None}, False),
+        ({"price": Decimal(0)}, {"price": Decimal(0)}, True),
+        ({"free": True}, {"free": 1}, True),
+        ({"free": True}, {"free": 0}, False),
+        ({"free": True}, {"free": None}, False),
+        ({"mine": True}, {"reason": ""}, True),
+        ({"mine": True}, {"reason": "No quota."}, False),
+        ({"automatic": True}, {"asks_nobody": True}, True),
+        ({"automatic": True}, {"asks_nobody": False}, False),
+        ({"words": "LONG train h100"}, {"kinds": [kind()]}, True),
+        ({"words": "train l40"}, {"kinds": [kind()]}, False),
+        ({"words": "exclusive"}, {}, True),
+    ],
+)
+def test_a_filter_keeps_what_is_known_to_meet_it(wanted, fields, kept):
+    assert Wanted(**wanted).keeps(entry(**fields)) is kept
+
+
+@pytest.mark.parametrize(
+    ("sort", "titles"),
+    [
+        ("title", ["a", "B", "c"]),
+        ("free", ["c", "a", "B"]),
+        ("price", ["B", "c", "a"]),
+        ("memory", ["a", "B", "c"]),
+        ("wait", ["c", "B", "a"]),
+        ("devices", ["B", "a", "c"]),
+    ],
+)
+def test_an_order_puts_the_best_first_the_unknown_last_and_settles_ties_by_title(sort, titles):
+    shelf = [
+        entry("c", free=2, price=Decimal(3), wait=timedelta(0), most=1),
+        entry("B", free=None, price=Decimal(0), wait=HOUR, kinds=[kind(24 * GB)], most=8),
+        entry("a", free=1, price=None, kinds=[kind()], most=2),
+    ]
+    assert [one.profile.title for one in narrowed(shelf, Wanted(), sort)] == titles
+
+
+def test_ties_are_settled_by_title_whatever_its_case():
+    shelf = [entry(title, free=1) for title in ("b", "A", "C")]
+    for sort in ("free", "price", "wait", "memory", "devices"):
+        assert [one.profile.title for one in narrowed(shelf, Wanted(), sort)] == ["A", "b", "C"]
+
+
+def test_the_figures_of_an_entry():
+    one = entry(kinds=[kind(), kind(24 * GB, "NVIDIA L4")], free=2, total=5)
+    assert (one.taken, one.memory, one.memory_most) == (3, 24 * GB, 80 * GB)
+    assert one.products == ["NVIDIA H100", "NVIDIA L4"]
+    unknown = entry(kinds=[kind(None)], free=None, total=None)
+    assert (unknown.taken, unknown.memory, unknown.memory_most) == (0, None, None)
+
+
+# Who approves.
+
+
+@pytest.mark.parametrize(
+    ("approval", "most", "longest", "said"),
+    [
+        (Approval.AUTOMATIC, 4, HOUR, "No approval needed."),
+        (Approval.LEAD, 0, HOUR, LEAD),
+        (Approval.ADMIN, 0, None, "A platform admin approves."),
+        (Approval.BOTH, 0, None, "A lead of your team approves, then a platform admin."),
+        (Approval.LEAD, 1, None, f"{LEAD} Up to 1 device needs no approval."),
+        (
+            Approval.ADMIN,
+            2,
+            3 * HOUR,
+            "A platform admin approves. Up to 2 devices for 3 h needs no approval.",
+        ),
+    ],
+)
+def test_who_approves_is_said_with_the_numbers(approval, most, longest, said):
+    assert sentence_of(approval, most, longest) == said
+
+
+def test_who_approves_is_said_once_for_all_teams_or_for_each(vision):
+    teams = [vision, *(make_team(f"team-{number}") for number in range(5))]
+    version = make_profile("one").current
+    same = who_approves(version, teams, Rules(teams))
+    assert (same.sentence, len(same.of_teams), same.asks_nobody) == (LEAD, 6, False)
+    ApprovalRule.objects.create(team=teams[1], approval="automatic")
+    for team in teams[2:]:
+        ApprovalRule.objects.create(team=team, approval="admin")
+    found = who_approves(version, teams, Rules(teams))
+    assert found.sentence == (
+        f"vision: {LEAD} team-0: No approval needed. "
+        "team-1, team-2, team-3 and 1 more: A platform admin approves."
+    )
+    assert found.asks_nobody is True
+    assert [(one.team, one.approval) for one in found.of_teams][:3] == [
+        (teams[0], "lead"),
+        (teams[1], "automatic"),
+        (teams[2], "admin"),
+    ]
+    assert who_approves(version, [], Rules([])) == WhoApproves(LEAD, (), False)
+
+
+# Why not.
+
+
+def reason(user, slug="one"):
+    return {one.profile.slug: one.reason for one in catalogue(user)}[slug]
+
+
+def test_each_reason_why_a_profile_may_not_be_asked_for(vision, alice, eve, root, bob):
+    profile = make_profile("one")
+    none = "You are a member of no team, so there is nobody you could ask for GPUs for."
+    assert (reason(eve), reason(bob)) == (none, none)
+    assert reason(alice) == "Your team has no namespace in any cluster."
+    cluster = make_cluster("fra-1", teams=(vision,))
+    cluster.enabled = False
+    cluster.save(update_fields=["enabled"])
+    assert reason(alice) == "Your team has no namespace in any cluster."
+    cluster.enabled = True
+    cluster.save(update_fields=["enabled"])
+    assert reason(alice) == "Your team has no quota for gpu.nvidia.com devices."
+    quota = make_quota(vision, 0)
+    assert reason(alice) == "Your team has no quota for gpu.nvidia.com devices."
+    quota.devices = 1
+    quota.save(update_fields=["devices"])
+    assert reason(alice) == ""
+    make_profile("watch", spec=make_spec(adminAccess=True))
+    assert reason(alice, "watch") == (
+        "Only a platform admin may ask for admin access, which sees devices that others hold."
+    )
+    nlp = make_team("nlp", leads=(lead := make_user("nina"),))
+    profile.teams.set([nlp])
+    vision.memberships.create(user=lead, role="viewer")
+    assert reason(lead) == "Your team has no namespace in any cluster."
+    TeamNamespace.objects.create(team=nlp, cluster=cluster, namespace="nlp")
+    assert reason(lead) == "Your team has no quota for gpu.nvidia.com devices."
+    make_quota(nlp, 1)
+    assert reason(lead) == ""
+    Profile.objects.filter(pk=profile.pk).update(retired_at="2026-11-01T12:00:00Z")
+    assert reason(root) == "This profile is retired."
+
+
+def test_one_team_has_to_have_quota_for_all_classes_that_a_profile_takes(vision, alice):
+    both = {
+        "devices": {
+            "requests": [
+                {"name": "a", "exactly": {"deviceClassName": "gpu.nvidia.com"}},
+                {"name": "b", "exactly": {"deviceClassName": "nic.nvidia.com"}},
+            ]
+        }
+    }
+    make_profile("one", spec=both, max_devices=2)
+    nlp = make_team("nlp", members=(alice,))
+    make_cluster("fra-1", teams=(vision, nlp))
+    make_quota(vision, 1)
+    make_quota(nlp, 1, device_class="nic.nvidia.com")
+    missing = "Your team has no quota for gpu.nvidia.com, nic.nvidia.com devices."
+    assert reason(alice) == missing
+    make_quota(vision, 1, device_class="nic.nvidia.com")
+    assert reason(alice) == ""
+
+
+# By API.
+
+
+URL = "/api/v1/profiles/"
+
+
+def api(user):
+    made = APIClient()
+    made.force_authenticate(user)
+    return made
+
+
+BODY = {
+    "slug": "slice",
+    "title": "Slice",
+    "use": "Small work.",
+    "teams": ["vision"],
+    "spec": make_spec(),
+    "scalable": "gpu",
+    "max_devices": 4,
+    "default_duration": "24h",
+    "max_duration": "7d",
+    "grace": "30min",
+    "extension": "1d",
+    "deliveries": ["template"],
+    "approval": "both",
+    "automatic_devices": 2,
+    "automatic_duration": "2h",
+}
+
+
+def test_a_profile_is_made_by_api_with_all_that_is_said(root, vision):
+    answer = api(root).post(URL, BODY, format="json")
+    assert answer.status_code == 201, answer.json()
+    profile = Profile.objects.get()
+    version = profile.current
+    assert (profile.slug, profile.title, profile.use, list(profile.teams.all())) == (
+        "slice",
+        "Slice",
+        "Small work.",
+        [vision],
+    )
+    assert (version.scalable, version.max_devices, version.deliveries, version.approval) == (
+        "gpu",
+        4,
+        ["template"],
+        "both",
+    )
+    assert (version.default_duration, version.max_duration, version.grace, version.extension) == (
+        DAY,
+        7 * DAY,
+        HOUR / 2,
+        DAY,
+    )
+    assert (version.automatic_devices, version.automatic_duration, version.created_by) == (2, 2 * HOUR, root)
+
+
+def test_a_trial_by_api_says_what_would_change_and_changes_nothing(root, vision, fra, alice):
+    dry = f"{URL}?dry_run=true"
+    assert api(root).post(dry, BODY, format="json").json() == {
+        "version": 1, "makes_version": True, "spec_diff": "", "limits": [], "live_claims": 0,
+    }  # fmt: skip
+    assert not Profile.objects.exists()
+    api(root).post(URL, BODY, format="json")
+    profile = Profile.objects.select_related("current").get()
+    for state in (ClaimState.REQUESTED, ClaimState.ALLOCATED, ClaimState.RELEASED):
+        make_claim(vision, by=alice, cluster=fra, profile=profile, state=state)
+    same = {name: value for name, value in BODY.items() if name != "slug"}
+    said = api(root).put(f"{URL}slice/?dry_run=true", same, format="json").json()
+    assert said == {
+        "version": 1, "makes_version": False, "spec_diff": "", "limits": [], "live_claims": 2,
+    }  # fmt: skip
+    changed = {**same, "max_devices": 3, "grace": "0h", "title": "Other"}
+    said = api(root).put(f"{URL}slice/?dry_run=true", changed, format="json").json()
+    assert (said["version"], said["makes_version"], said["live_claims"]) == (2, True, 2)
+    assert said["limits"] == [
+        {"limit": "Most devices", "before": "4", "after": "3"},
+        {"limit": "Grace after the end", "before": "30 min", "after": "none"},
+    ]
+    assert Profile.objects.get().title == "Slice"
+    assert ProfileVersion.objects.count() == 1
+
+
+def test_versions_by_api_say_which_is_current_and_how_many_claims_have_it(root, vision, fra, alice):
+    api(root).post(URL, BODY, format="json")
+    profile = Profile.objects.select_related("current").get()
+    make_claim(vision, by=alice, cluster=fra, profile=profile, state=ClaimState.RELEASED)
+    changed = {name: value for name, value in BODY.items() if name != "slug"} | {"max_devices": 3}
+    assert api(root).put(f"{URL}slice/", {**changed, "base": 1}, format="json").status_code == 200
+    late = api(root).put(f"{URL}slice/", {**changed, "max_devices": 2, "base": 1}, format="json")
+    assert late.status_code == 409
+    rows = api(alice).get(f"{URL}slice/versions/").json()
+    assert [(row["number"], row["current"], row["claims"]) for row in rows] == [(2, True, 0), (1, False, 1)]
+
+
+@pytest.mark.parametrize("who", ["alice", "lena"])
+def test_only_a_platform_admin_writes_profiles_by_api(request, who, vision):
+    make_profile("one")
+    asker = api(request.getfixturevalue(who))
+    change = {name: value for name, value in BODY.items() if name != "slug"}
+    answers = [
+        asker.post(URL, BODY, format="json"),
+        asker.put(f"{URL}one/", change, format="json"),
+        asker.post(f"{URL}one/retire/"),
+        asker.post(f"{URL}one/restore/"),
+    ]
+    assert [answer.status_code for answer in answers] == [403] * 4
+    assert Profile.objects.get().retired_at is None
+
+
+def test_a_profile_is_retired_and_restored_by_api(root, vision):
+    make_profile("one")
+    assert api(root).post(f"{URL}one/retire/").status_code == 200
+    assert Profile.objects.get().retired_at is not None
+    assert api(root).post(f"{URL}one/restore/").status_code == 200
+    assert Profile.objects.get().retired_at is None
+    assert api(root).post(f"{URL}none/retire/").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        ({"max_devices": 0}, "max_devices"),
+        ({"max_devices": 1025}, "max_devices"),
+        ({"automatic_devices": 1025}, "automatic_devices"),
+        ({"default_duration": "8d"}, "default_duration"),
+        ({"title": "t" * 81}, "title"),
+        ({"teams": ["none"]}, "teams"),
+        ({"deliveries": ["pigeon"]}, "deliveries"),
+        ({"base": 0}, "base"),
+    ],
+)
+def test_what_is_malformed_is_named_by_its_field(root, vision, change, name):
+    answer = api(root).post(URL, {**BODY, **change}, format="json")
+    assert answer.status_code == 422
+    assert name in str(answer.json())
+    assert not Profile.objects.exists()
+
+
+def test_the_usual_duration_may_be_the_longest(root, vision):
+    assert api(root).post(URL, {**BODY, "default_duration": "7d"}, format="json").status_code == 201
+
+
+# The list for platform admins.
+
+
+def test_admins_see_every_profile_with_how_many_claims_live_on_it_retired_ones_last(
+    client, root, vision, fra, alice
+):
+    for slug in ("b", "a", "old", "older"):
+        make_profile(slug)
+    Profile.objects.filter(slug="old").update(retired_at="2026-11-02T12:00:00Z")
+    Profile.objects.filter(slug="older").update(retired_at="2026-11-01T12:00:00Z")
+    profile = Profile.objects.select_related("current").get(slug="a")
+    for state in (ClaimState.REQUESTED, ClaimState.ALLOCATED, ClaimState.RELEASED, ClaimState.DENIED):
+        make_claim(vision, by=alice, cluster=fra, profile=profile, state=state)
+    client.force_login(root)
+    rows = client.get(reverse("claims:profiles")).context["listing"].page.object_list
+    assert [(row.slug, row.live) for row in rows] == [("a", 2), ("b", 0), ("old", 0), ("older", 0)]

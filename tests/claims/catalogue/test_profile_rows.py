@@ -1,0 +1,443 @@
+"""Profiles and versions as they are written: every column, every limit to its edge, and who lives on them."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import time_machine
+from django.urls import reverse
+
+from claims.catalogue.services import (
+    add_profiles,
+    import_profiles,
+    replace_spec,
+    restore_profile,
+    retire_profile,
+    save_profile,
+)
+from claims.catalogue.versions import drafts_with, held, live_claims, opens, versions_of
+from claims.catalogue.waits import waits
+from claims.catalogue.yaml_export import DEFAULTS, Entry
+from claims.models import Claim, Draft, Profile, ProfileVersion
+from claims.states import ClaimState
+from core.errors import Conflict, Forbidden, Invalid
+from dra.canonical import spec_hash
+from tests.claims.columns import columns
+from tests.factories import make_allocation, make_claim, make_profile, make_spec, make_team, make_user
+
+pytestmark = pytest.mark.django_db
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def save(root):
+    def save_as_root(profile=None, **fields):
+        wanted = {"by": root, "slug": "train-80", "title": "Train 80 GB", "spec": make_spec(), **fields}
+        return save_profile(profile=profile, **wanted)
+
+    return save_as_root
+
+
+LIMITS = {
+    "scalable": "gpu",
+    "max_devices": 4,
+    "max_duration": 5 * DAY,
+    "default_duration": 5 * DAY,
+    "grace": HOUR,
+    "extension": 2 * HOUR,
+    "deliveries": ["template", "claim", "template"],
+    "approval": "both",
+    "automatic_devices": 2,
+    "automatic_duration": 3 * HOUR,
+}
+
+
+def test_saving_writes_every_column_of_profile_and_version(save, root, vision):
+    made = save(title=" Train ", use=" Long runs. ", teams=[vision], **LIMITS)
+    profile = Profile.objects.get()
+    assert columns(profile, "id", "created_at") == {
+        "slug": "train-80",
+        "title": "Train",
+        "use": "Long runs.",
+        "current_id": made.pk,
+        "retired_at": None,
+    }
+    assert list(profile.teams.all()) == [vision]
+    assert columns(made, "id", "created_at") == {
+        "profile_id": profile.pk,
+        "number": 1,
+        "spec": make_spec(),
+        "spec_hash": spec_hash(make_spec()),
+        "created_by_id": root.pk,
+        **LIMITS,
+        "deliveries": ["claim", "template"],
+    }
+
+
+def test_a_profile_without_limits_has_the_usual_ones(save):
+    row = columns(save(), "id", "profile_id", "created_at", "created_by_id", "spec", "spec_hash")
+    assert row == {"number": 1, **DEFAULTS}
+
+
+def test_saving_again_writes_over_the_page_and_keeps_the_first_version(save, vision):
+    first = save(teams=[vision, make_team("nlp")], use="Long runs.")
+    before, other = columns(first), make_user("ruth", admin=True)
+    second = save(
+        first.profile, by=other, slug="train", title="Other", teams=[], max_devices=2, spec=make_spec(2)
+    )
+    profile = Profile.objects.get()
+    assert (profile.slug, profile.title, profile.use, profile.current) == ("train", "Other", "", second)
+    assert not profile.teams.exists()
+    assert (second.number, second.created_by, second.spec) == (2, other, make_spec(2))
+    assert columns(first) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("scalable", "gpu"),
+        ("max_devices", 2),
+        ("max_duration", 15 * DAY),
+        ("default_duration", HOUR),
+        ("grace", HOUR),
+        ("extension", HOUR),
+        ("deliveries", ["claim"]),
+        ("approval", "admin"),
+        ("automatic_devices", 1),
+        ("automatic_duration", HOUR),
+    ],
+)
+def test_each_limit_alone_makes_a_version(save, name, value):
+    first = save()
+    second = save(first.profile, **{name: value})
+    assert (second.number, getattr(second, name)) == (2, value)
+    assert save(first.profile, **{name: value}) == second
+
+
+def test_a_trial_checks_everything_and_keeps_nothing(save):
+    first = save()
+    assert save(first.profile, dry_run=True, title="Other", max_devices=3).number == 2
+    assert (Profile.objects.get().title, ProfileVersion.objects.count()) == ("Train 80 GB", 1)
+    with pytest.raises(Invalid):
+        save(first.profile, dry_run=True, max_devices=0)
+
+
+def test_whoever_read_an_older_version_hears_who_has_saved_which_since(save, lena):
+    first = save()
+    save(first.profile, max_devices=2, base=1)
+    with pytest.raises(Conflict) as refusal:
+        save(first.profile, max_devices=3, base=1)
+    assert refusal.value.message == "root has saved version 2 of train-80 since you read version 1."
+    assert refusal.value.extra == {"current": 2}
+    assert save(first.profile, max_devices=2, base=1).number == 2  # it is what is to be saved already
+    ProfileVersion.objects.filter(number=2).update(created_by=None)
+    with pytest.raises(Conflict, match="Somebody has saved version 2"):
+        save(first.profile, max_devices=3, base=1)
+    assert save(first.profile, max_devices=3, base=2).number == 3
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        (
+            {"slug": "a" * 41},
+            f"“{'a' * 41}” is not a short name: up to 40 lower-case letters, digits and hyphens.",
+        ),
+        ({"slug": "a_b"}, "“a_b” is not a short name: up to 40 lower-case letters, digits and hyphens."),
+        ({"slug": ""}, "“” is not a short name: up to 40 lower-case letters, digits and hyphens."),
+        ({"slug": "lint"}, "No profile can be called lint."),
+        ({"title": " "}, "A profile needs a title."),
+        ({"title": "t" * 81}, "A title has 80 characters at most."),
+        ({"scalable": "all"}, "No request named all asks for an exact count, so it cannot be scaled."),
+        ({"spec": make_spec(2)}, "The spec asks for 2 devices, more than the 1 that a claim may have."),
+        (
+            {"default_duration": timedelta(0)},
+            "The usual duration must be longer than nothing and no longer than the longest.",
+        ),
+        (
+            {"default_duration": 14 * DAY + HOUR},
+            "The usual duration must be longer than nothing and no longer than the longest.",
+        ),
+        ({"grace": -HOUR}, "Neither the time after the end nor an extension can be less than nothing."),
+        ({"extension": -HOUR}, "Neither the time after the end nor an extension can be less than nothing."),
+        ({"deliveries": ["pigeon"]}, "A profile needs at least one kind of delivery."),
+        ({"approval": "nobody"}, "“nobody” is not an approval rule."),
+    ],
+)
+def test_each_thing_that_is_wrong_is_said_alone(save, fields, problem):
+    with pytest.raises(Invalid) as refusal:
+        save(**fields)
+    assert refusal.value.extra["problems"] == [problem]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"slug": "a" * 40},
+        {"title": "t" * 80},
+        {"spec": make_spec(2), "max_devices": 2},
+        {"default_duration": 14 * DAY},
+        {"default_duration": timedelta(seconds=1)},
+        {"scalable": "gpu"},
+        {"grace": timedelta(0), "extension": timedelta(0)},
+    ],
+)
+def test_what_stands_at_the_edge_of_a_limit_is_taken(save, fields):
+    assert save(**fields).number == 1
+
+
+def test_a_request_scales_only_by_an_exact_count(save):
+    every = {"name": "all", "exactly": {"deviceClassName": "gpu.nvidia.com", "allocationMode": "All"}}
+    plain = {"name": "one", "exactly": {"deviceClassName": "gpu.nvidia.com"}}
+    spec = {"devices": {"requests": [every, plain]}}
+    with pytest.raises(Invalid, match="No request named all"):
+        save(spec=spec, scalable="all", max_devices=99)
+    assert save(spec=spec, scalable="one", max_devices=99).scalable == "one"
+
+
+def test_the_name_of_another_profile_is_taken_though_it_is_retired(save, root):
+    other = make_profile("other")
+    retire_profile(by=root, profile=other)
+    for profile in (None, save().profile):
+        with pytest.raises(Conflict) as refusal:
+            save(profile, slug="other")
+        assert refusal.value.message == "There is already a profile other."
+
+
+def test_another_spec_keeps_all_limits_of_the_version(save, root):
+    first = save(**LIMITS)
+    made = replace_spec(by=root, profile=first.profile, version=first, spec=make_spec(3))
+    kept = ("id", "number", "spec", "spec_hash", "created_at")
+    assert columns(made, *kept) == columns(first, *kept)
+    assert (made.number, made.spec, made.spec_hash) == (2, make_spec(3), spec_hash(make_spec(3)))
+    assert Profile.objects.get().current == made
+
+
+def test_another_spec_is_refused_where_it_or_the_version_does_not_hold(save, root, lena):
+    first = save(scalable="gpu", max_devices=2)
+
+    def replaced(by=root, version=first, spec=None):
+        return replace_spec(by=by, profile=first.profile, version=version, spec=spec or make_spec(2))
+
+    with pytest.raises(Forbidden):
+        replaced(by=lena)
+    with pytest.raises(Invalid, match="asks for 3 devices, more than the 2"):
+        replaced(spec=make_spec(3))
+    with pytest.raises(Invalid):
+        replaced(spec={"devices": {"requests": []}})
+    second = replaced()
+    with pytest.raises(Conflict) as refusal:
+        replaced(spec=make_spec())
+    assert refusal.value.message == ("train-80 has changed since you read version 1. Look at it again.")
+    retire_profile(by=root, profile=first.profile)
+    with pytest.raises(Conflict):
+        replaced(version=second, spec=make_spec())
+    assert ProfileVersion.objects.count() == 2
+
+
+def test_retiring_twice_keeps_the_first_moment_and_leaves_others(root):
+    one, other = make_profile("one"), make_profile("other")
+    Profile.objects.filter(pk=other.pk).update(retired_at=NOON)
+    first = retire_profile(by=root, profile=one).retired_at
+    Profile.objects.filter(pk=one.pk).update(retired_at=NOON - DAY)
+    assert retire_profile(by=root, profile=one).retired_at == NOON - DAY
+    assert first is not None
+    assert restore_profile(by=root, profile=one).retired_at is None
+    assert restore_profile(by=root, profile=one).retired_at is None
+    assert Profile.objects.get(slug="other").retired_at == NOON
+
+
+def test_only_a_platform_admin_brings_a_profile_back(root, lena):
+    one = make_profile("one")
+    retire_profile(by=root, profile=one)
+    with pytest.raises(Forbidden):
+        restore_profile(by=lena, profile=one)
+    assert Profile.objects.get().retired_at is not None
+
+
+# From a file.
+
+
+def entry(slug, **fields):
+    values = {"title": slug.title(), "use": "", "teams": (), "limits": dict(DEFAULTS), "spec": make_spec()}
+    return Entry(slug=slug, **{**values, **fields})
+
+
+def test_an_import_writes_what_each_entry_says(root, vision):
+    nlp = make_team("nlp")
+    limits = {**DEFAULTS, **LIMITS, "deliveries": ["template"]}
+    entries = [
+        entry("a", title="First", use="One.", teams=("nlp", "vision"), limits=limits),
+        entry("b", spec=make_spec(1, "gpu.amd.com")),
+    ]
+    import_profiles(by=root, entries=entries)
+    a, b = Profile.objects.order_by("slug")
+    assert (a.title, a.use, {team.slug for team in a.teams.all()}) == ("First", "One.", {nlp.slug, "vision"})
+    assert {name: getattr(a.current, name) for name in limits} == limits
+    assert (b.title, b.teams.count(), b.current.spec) == ("B", 0, make_spec(1, "gpu.amd.com"))
+    assert (a.current.created_by, b.current.created_by) == (root, root)
+
+
+def test_pruning_retires_what_the_file_lacks_and_moves_no_earlier_moment(root):
+    for slug in ("kept", "gone", "long-gone"):
+        make_profile(slug)
+    Profile.objects.filter(slug="long-gone").update(retired_at=NOON)
+    changes = import_profiles(by=root, entries=[entry("fresh")], prune=True)
+    assert {(change.slug, change.kind) for change in changes} == {
+        ("fresh", "new"),
+        ("kept", "retired"),
+        ("gone", "retired"),
+    }
+    retired = dict(Profile.objects.values_list("slug", "retired_at"))
+    assert (retired["fresh"], retired["long-gone"]) == (None, NOON)
+    assert None not in (retired["kept"], retired["gone"])
+
+
+def test_adding_takes_the_new_ones_and_leaves_a_retired_name_alone(root):
+    make_profile("mine")
+    Profile.objects.filter(slug="mine").update(retired_at=NOON)
+    changes = add_profiles(by=root, entries=[entry("mine"), entry("one"), entry("two")])
+    assert [(change.slug, change.kind) for change in changes] == [("one", "new"), ("two", "new")]
+    assert Profile.objects.get(slug="mine").retired_at == NOON
+    assert Profile.objects.count() == 3
+
+
+# Who lives on a profile.
+
+
+@pytest.fixture
+def lived(save, vision, fra, alice):
+    """Claims on two versions of train-80, one of them as an alternative, and one on another profile."""
+    first = save(max_devices=8, scalable="gpu")
+    profile = first.profile
+    by_name = {}
+
+    def make(name, state, minutes, of=profile):
+        by_name[name] = make_claim(
+            vision, by=alice, cluster=fra, profile=of, name=name, state=state,
+            created_at=NOON + timedelta(minutes=minutes),
+        )  # fmt: skip
+
+    profile = Profile.objects.select_related("current").get()
+    make("waits-1", ClaimState.REQUESTED, 3)
+    make("runs-1", ClaimState.ALLOCATED, 2)
+    make("over-1", ClaimState.RELEASED, 1)
+    save(profile, max_devices=4, scalable="gpu")
+    profile = Profile.objects.select_related("current").get()
+    make("waits-2", ClaimState.REQUESTED, 5, of=profile)
+    make("over-2", ClaimState.DENIED, 4, of=profile)
+    save(profile, max_devices=3, scalable="gpu")
+    other = make_profile("other")
+    make("second", ClaimState.PROVISIONED, 0, of=other)
+    for position, version in enumerate((other.current, first, profile.current)):
+        by_name["second"].alternatives.create(
+            position=position, name=f"p{position}", profile_version=version, devices=1
+        )
+    return Profile.objects.select_related("current").get(slug="train-80")
+
+
+def test_versions_are_listed_newest_first_with_all_claims_that_have_them(lived):
+    assert [(row.number, row.used) for row in versions_of(lived)] == [(3, 0), (2, 2), (1, 3)]
+
+
+def test_versions_on_which_claims_live_come_with_how_many_of_them_wait(lived):
+    assert [(row.number, row.live, row.waiting) for row in held(lived)] == [(2, 1, 1), (1, 2, 1)]
+
+
+def test_claims_that_live_on_a_profile_are_found_once_the_oldest_first(lived):
+    assert [claim.name for claim in live_claims(lived)] == ["second", "runs-1", "waits-1", "waits-2"]
+
+
+def test_the_page_that_retires_counts_who_goes_on(client, root, lived, alice, monkeypatch):
+    monkeypatch.setattr("claims.catalogue.edit_views.NAMED", 3)
+    Draft.objects.create(by=alice, key="a", fields={"profile": ["train-80"]})
+    client.force_login(root)
+    page = client.get(reverse("claims:profile_retire", args=["train-80"]))
+    said = page.context
+    assert (said["live"], said["waiting"], said["drafts"], said["more"]) == (2, 2, 1, 1)
+    assert [claim.name for claim in said["claims"]] == ["second", "runs-1", "waits-1"]
+
+
+def test_drafts_name_a_profile_first_or_as_an_alternative_or_beside_others(alice):
+    profile = make_profile("train-80")
+    for key, fields in (
+        ("a", {"profile": ["train-80"]}),
+        ("b", {"profile": ["other"], "alternatives": ["small", "train-80"]}),
+        ("c", {"profile": ["train-800"], "alternatives": ["small"], "name": ["train-80"]}),
+        ("d", {}),
+        ("e", {"profile": ["other"], "together": ["small", "train-80"]}),
+    ):
+        Draft.objects.create(by=alice, key=key, fields=fields)
+    assert drafts_with(profile) == 3
+
+
+def test_teams_of_a_profile_stand_by_their_names(vision):
+    profile = make_profile("one", teams=(vision, make_team("audio")))
+    assert opens(profile, [make_team("nlp"), vision]) == (["audio", "vision"], ["nlp", "vision"])
+
+
+# How long people waited.
+
+
+@pytest.fixture
+def fresh_waits(monkeypatch):
+    monkeypatch.setattr("claims.catalogue.waits._kept", {})
+
+
+def waited(claim, asked, decided, by, *devices):
+    Claim.objects.filter(pk=claim.pk).update(created_at=asked, decided_at=decided, decided_by=by)
+    for at in devices:
+        make_allocation(claim, at)
+
+
+def test_a_wait_is_counted_for_its_profile_to_the_first_device_alone(fresh_waits, vision, fra, train, lena):
+    other = make_profile("other")
+    with time_machine.travel(NOON, tick=False):
+        for minutes in (1, 2, 3, 4, 5):
+            claim = make_claim(vision, cluster=fra, profile=train, state=ClaimState.ALLOCATED, held=False)
+            decided = NOON - DAY + timedelta(minutes=minutes)
+            waited(claim, NOON - DAY, decided, lena, decided + 3 * HOUR, decided + HOUR)
+        claim = make_claim(vision, cluster=fra, profile=other, state=ClaimState.ALLOCATED, held=False)
+        waited(claim, NOON - DAY, NOON - DAY + 9 * HOUR, lena)
+        found = waits()
+    assert (found[train.pk].decision.count, found[train.pk].device.count) == (5, 5)
+    assert (found[train.pk].decision.median, found[train.pk].device.median) == (timedelta(minutes=3), HOUR)
+    assert (found[other.pk].decision.count, found[other.pk].device.count) == (1, 0)
+    assert not found[other.pk].decision.is_known
+
+
+def test_waits_are_those_decided_within_thirty_days_of_claims_asked_for_here(
+    fresh_waits, vision, fra, train, lena
+):
+    month = 30 * DAY
+    with time_machine.travel(NOON, tick=False):
+        for decided in (NOON - month, NOON - month - timedelta(microseconds=1)):
+            claim = make_claim(vision, cluster=fra, profile=train, state=ClaimState.PROVISIONED)
+            waited(claim, decided - HOUR, decided, lena)
+        adopted = make_claim(
+            vision, cluster=fra, profile=train, state=ClaimState.PROVISIONED, origin="adopted"
+        )
+        waited(adopted, NOON - HOUR, NOON, lena)
+        assert waits()[train.pk].decision.count == 1
+
+
+def test_waits_are_worked_out_anew_only_after_a_while(
+    fresh_waits, vision, fra, train, lena, settings, monkeypatch
+):
+    clock = [1000.0]
+    monkeypatch.setattr("claims.catalogue.waits.time.monotonic", lambda: clock[0])
+    settings.WAITS_KEPT_FOR = timedelta(seconds=60)
+    assert waits() == {}
+    make_claim(vision, cluster=fra, profile=train, state=ClaimState.PROVISIONED)
+    clock[0] = 1059.9
+    assert waits() == {}
+    clock[0] = 1060.0
+    assert set(waits()) == {train.pk}
+
+
+def test_what_is_malformed_is_said_without_counting_it(save):
+    with pytest.raises(Invalid) as refusal:
+        save(spec={"devices": {"requests": "gpu"}}, scalable="gpu")
+    assert not any(
+        "scaled" in problem or "more than" in problem for problem in refusal.value.extra["problems"]
+    )
