@@ -16,7 +16,6 @@ from uuid import UUID
 from django.db.models import CharField, F, Value
 from django.db.models.functions import Cast, Coalesce, NullIf
 from django.urls import reverse
-from django.utils.translation import ngettext
 
 from dra.devices import describe
 from inventory.models.device import DeviceQuerySet
@@ -125,10 +124,10 @@ class Gpu:
     def label(self) -> str:
         """Return what the cells say by letter and colour, as a sentence."""
         parts = ", ".join(f"{cell.partition or cell.name}: {cell.look.label}" for cell in self.cells)
-        told = ngettext(
-            "%(count)d partition of a GPU on %(node)s. %(parts)s",
-            "%(count)d partitions of a GPU on %(node)s. %(parts)s",
-            len(self.cells),
+        told = (
+            "%(count)d partition of a GPU on %(node)s. %(parts)s"
+            if len(self.cells) == 1
+            else "%(count)d partitions of a GPU on %(node)s. %(parts)s"
         )
         return told % {"count": len(self.cells), "node": self.place, "parts": parts}
 

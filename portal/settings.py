@@ -6,7 +6,6 @@ from pathlib import Path
 import django_stubs_ext
 import environ
 from django.utils.csp import CSP
-from django.utils.translation import gettext_lazy as _
 
 from portal import logs
 from portal.mailers import mailer
@@ -149,7 +148,7 @@ DEFAULT_FROM_EMAIL = env.str("EMAIL_FROM", "dragoman@localhost")
 PORTAL_URL = env.str("PORTAL_URL", "")
 
 LANGUAGE_CODE = "en"
-LANGUAGES = [("en", _("English"))]
+LANGUAGES = [("en", "English")]
 TIME_ZONE = env.str("TIME_ZONE", "UTC")  # shown to readers who have not chosen their own; stored is UTC
 USE_TZ = True
 LOCALE_PATHS = [BASE_DIR / "locale"]

@@ -6,8 +6,6 @@ from datetime import datetime
 from typing import Literal
 
 from django.db.models import F
-from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
 
 from claims.approvals import authority
 from claims.claim_page.pods import (
@@ -45,12 +43,12 @@ class Answer:
     @property
     def headline(self) -> str:
         headlines = {
-            "person": _("%(who)s decides next."),
-            "you": _("You act next."),
-            "portal": _("The portal acts next."),
-            "cluster": _("%(who)s acts next."),
-            "admin": _("%(who)s acts next."),
-            "nobody": _("Nobody has to act."),
+            "person": "%(who)s decides next.",
+            "you": "You act next.",
+            "portal": "The portal acts next.",
+            "cluster": "%(who)s acts next.",
+            "admin": "%(who)s acts next.",
+            "nobody": "Nobody has to act.",
         }
         return headlines[self.actor] % {"who": self.who}
 
@@ -68,7 +66,7 @@ def find_answer(
         case ClaimState.REQUESTED:
             return _requested(claim)
         case ClaimState.APPROVED:
-            return Answer("portal", _("The portal"), _written_next(claim))
+            return Answer("portal", "The portal", _written_next(claim))
         case ClaimState.PROVISIONED if pods:
             return _pod_first(claim, pods, fit)
         case ClaimState.PROVISIONED:
@@ -81,23 +79,20 @@ def find_answer(
 
 
 def _requested(claim: Claim) -> Answer:
-    who = authority.names_of(authority.deciders_on(claim)) or _("A platform admin")
+    who = authority.names_of(authority.deciders_on(claim)) or "A platform admin"
     if claim.decide_by is None:
-        return Answer("person", who, _("Until then its devices are reserved in the quota of the team."))
-    sentence = _("The request expires if nobody decides by %(when)s. Until then it reserves quota.")
+        return Answer("person", who, "Until then its devices are reserved in the quota of the team.")
+    sentence = "The request expires if nobody decides by %(when)s. Until then it reserves quota."
     return Answer("person", who, sentence % {"when": moment(claim.decide_by)})
 
 
 def _written_next(claim: Claim) -> str:
-    return _("It writes the %(kind)s to %(cluster)s, which takes seconds.") % {
-        "kind": kind_of(claim.delivery).kind,
-        "cluster": claim.cluster,
-    }
+    return f"It writes the {kind_of(claim.delivery).kind} to {claim.cluster}, which takes seconds."
 
 
 def _start_a_pod(claim: Claim, lost: Sequence[PodView]) -> str:
     values = {"name": claim.name, "kind": kind_of(claim.delivery).kind}
-    sentence = _(
+    sentence = (
         "Start a pod that uses the %(kind)s %(name)s. No device is held and nothing is billed until then."
     )
     return " ".join(filter(None, (_ended(lost), sentence % values)))
@@ -106,8 +101,7 @@ def _start_a_pod(claim: Claim, lost: Sequence[PodView]) -> str:
 def _ended(lost: Sequence[PodView]) -> str:
     if not lost:
         return ""
-    values = {"pod": lost[0].pod.name, "why": lost[0].told.means}
-    return _("The last pod, %(pod)s, was ended: %(why)s") % values
+    return f"The last pod, {lost[0].pod.name}, was ended: {lost[0].told.means}"
 
 
 def _pod_first(claim: Claim, pods: Sequence[PodView], fit: Fit | None) -> Answer:
@@ -123,7 +117,7 @@ def _pod_first(claim: Claim, pods: Sequence[PodView], fit: Fit | None) -> Answer
     if told.actor == "you":
         return Answer("you", claim.requested_by.label, sentence)
     if told.actor == "admin":
-        return Answer("admin", _("A platform admin"), sentence)
+        return Answer("admin", "A platform admin", sentence)
     return Answer("cluster", "Kubernetes", sentence)
 
 
@@ -133,12 +127,12 @@ def _head(pods: Sequence[PodView]) -> str:
     first = group.first
     if group.count == 1 and first.pod.name in first.told.means:
         return ""
-    waits = ngettext("The pod %(names)s waits.", "%(n)d pods wait: %(names)s.", group.count)
-    stands = ngettext("The pod %(names)s is not ready.", "%(n)d pods are not ready: %(names)s.", group.count)
+    waits = "The pod %(names)s waits." if group.count == 1 else "%(n)d pods wait: %(names)s."
+    stands = "The pod %(names)s is not ready." if group.count == 1 else "%(n)d pods are not ready: %(names)s."
     words = waits if first.stage in WAITING else stands
     more = sum(other.count for other in others if other.first.stage in WAITING)
-    also = ngettext(
-        "%(n)d more pod waits for another reason.", "%(n)d more pods wait for other reasons.", more
+    also = (
+        "%(n)d more pod waits for another reason." if more == 1 else "%(n)d more pods wait for other reasons."
     )
     return " ".join(
         [words % {"names": group.names, "n": group.count}, *([also % {"n": more}] if more else [])]
@@ -154,12 +148,12 @@ def _allocated(claim: Claim, pods: Sequence[PodView], lost: Sequence[PodView], f
         return _pod_first(claim, pods, fit)
     if starting and (not running or starting[0].told.actor != "cluster"):
         return _pod_first(claim, starting, fit)
-    sentence = _("Release the claim when its work is done.")
+    sentence = "Release the claim when its work is done."
     if (end := deleted_at(claim)) is not None:
-        sentence = _(
-            "Release the claim when its work is done. On %(when)s the portal deletes it; "
-            "a pod that still runs keeps its devices until it ends."
-        ) % {"when": moment(end)}
+        sentence = (
+            f"Release the claim when its work is done. On {moment(end)} the portal deletes it; a "
+            "pod that still runs keeps its devices until it ends."
+        )
     return Answer("you", claim.requested_by.label, " ".join(filter(None, (_ended(lost), sentence))))
 
 
@@ -167,13 +161,13 @@ def _releasing(claim: Claim, seen: Sighting, pods: Sequence[PodView]) -> Answer:
     if not pods:
         others = sorted({str(one) for row in seen.holders for one in _reserved(row.raw)})
         if others:
-            sentence = _("It is still reserved for %(who)s, which the portal does not see, and ends with it.")
+            sentence = "It is still reserved for %(who)s, which the portal does not see, and ends with it."
             return Answer("cluster", "Kubernetes", sentence % {"who": ", ".join(others[:3])})
-        return Answer("cluster", "Kubernetes", _("It removes the object; no pod uses it any more."))
-    sentence = ngettext(
-        "The pod %(pods)s still holds the devices; they are free when it ends.",
-        "The pods %(pods)s still hold the devices; they are free when all of them have ended.",
-        len(pods),
+        return Answer("cluster", "Kubernetes", "It removes the object; no pod uses it any more.")
+    sentence = (
+        "The pod %(pods)s still holds the devices; they are free when it ends."
+        if len(pods) == 1
+        else "The pods %(pods)s still hold the devices; they are free when all of them have ended."
     )
     leaving = all(view.stage == Stage.ENDING for view in pods)
     who = Answer("cluster", "Kubernetes", "") if leaving else Answer("you", claim.requested_by.label, "")
@@ -226,8 +220,8 @@ def chain(
     asked = next((step.by for step in history if not step.old and step.by), claim.requested_by)
     asker = asked.label
     steps = [
-        Step("requested", _("Requested"), "done", claim.created_at, asker, _size(claim), "you"),
-        Step("quota", _("Quota"), "done", claim.created_at, "", _quota(claim), "portal"),
+        Step("requested", "Requested", "done", claim.created_at, asker, _size(claim), "you"),
+        Step("quota", "Quota", "done", claim.created_at, "", _quota(claim), "portal"),
     ]
     if claim.state in (ClaimState.DENIED, ClaimState.WITHDRAWN, ClaimState.EXPIRED):
         return (*steps, _end(claim, history, "approved"))
@@ -312,33 +306,31 @@ def _end(claim: Claim, history: Sequence[Transition], key: str) -> Step:
 
 def _labels(claim: Claim, here: str) -> dict[str, str]:
     return {
-        "approved": _("Approved") if claim.state != ClaimState.REQUESTED else _("Approval"),
-        "written": _("Object written"),
-        "waiting": _("Waited for a pod")
-        if ORDER.index(here) > ORDER.index("waiting")
-        else _("Waiting for a pod"),
-        "scheduler": _("Scheduler"),
-        "prepared": _("Prepared"),
-        "used": _("In use"),
-        "releasing": _("Releasing"),
-        "released": _("Released"),
+        "approved": "Approved" if claim.state != ClaimState.REQUESTED else "Approval",
+        "written": "Object written",
+        "waiting": "Waited for a pod" if ORDER.index(here) > ORDER.index("waiting") else "Waiting for a pod",
+        "scheduler": "Scheduler",
+        "prepared": "Prepared",
+        "used": "In use",
+        "releasing": "Releasing",
+        "released": "Released",
     }
 
 
 def _notes(claim: Claim, seen: Sighting, pods: Sequence[PodView]) -> dict[str, str]:
     notes = {"written": f"{claim.cluster} / {claim.namespace}", "approved": claim.decision_note}
-    scheduled = [_counted(pods, WAITING, ngettext("%d pod waits", "%d pods wait", _number(pods, WAITING)))]
+    scheduled = [_counted(pods, WAITING, ("%d pod waits" if _number(pods, WAITING) == 1 else "%d pods wait"))]
     if count := len({held.key for held in seen.held}):
-        scheduled.insert(0, ngettext("%d device", "%d devices", count) % count)
+        scheduled.insert(0, ("%d device" if count == 1 else "%d devices") % count)
     notes["scheduler"] = ", ".join(filter(None, scheduled))
     starting = _number(pods, STARTED)
-    notes["prepared"] = _counted(pods, STARTED, ngettext("%d pod starts", "%d pods start", starting))
+    notes["prepared"] = _counted(pods, STARTED, ("%d pod starts" if starting == 1 else "%d pods start"))
     running = _number(pods, (Stage.RUNNING,))
-    notes["used"] = _counted(pods, (Stage.RUNNING,), ngettext("%d pod runs", "%d pods run", running))
+    notes["used"] = _counted(pods, (Stage.RUNNING,), ("%d pod runs" if running == 1 else "%d pods run"))
     if claim.state == ClaimState.PROVISIONED and not pods:
-        notes["waiting"] = _("no pod uses it")
+        notes["waiting"] = "no pod uses it"
     if claim.state == ClaimState.RELEASING and pods:
-        still = ngettext("%d pod still uses it", "%d pods still use it", len(pods))
+        still = "%d pod still uses it" if len(pods) == 1 else "%d pods still use it"
         notes["releasing"] = still % len(pods)
     return notes
 
@@ -353,10 +345,10 @@ def _counted(pods: Sequence[PodView], stages: Sequence[Stage], words: str) -> st
 
 
 def _size(claim: Claim) -> str:
-    size = ngettext("%d device", "%d devices", claim.devices) % claim.devices
+    size = ("%d device" if claim.devices == 1 else "%d devices") % claim.devices
     if claim.delivery != Delivery.TEMPLATE:
         return size
-    most = ngettext("up to %d pod at once", "up to %d pods at once", claim.parallel) % claim.parallel
+    most = ("up to %d pod at once" if claim.parallel == 1 else "up to %d pods at once") % claim.parallel
     return f"{size}, {most}"
 
 

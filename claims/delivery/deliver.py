@@ -11,7 +11,6 @@ from typing import Any
 from django.conf import settings
 from django.db.models import F
 from django.utils import timezone
-from django.utils.translation import gettext as _
 
 from claims.models import Claim, Delivery, TeamNamespace
 from claims.plans import plan
@@ -34,7 +33,7 @@ def deliver(claim_id: str) -> None:
     if claim is None or claim.state != ClaimState.APPROVED or not _writable(claim):
         return
     if not _is_place_of_team(claim):
-        taken = _("%(namespace)s of %(cluster)s is no namespace of %(team)s any more; ask again.")
+        taken = "%(namespace)s of %(cluster)s is no namespace of %(team)s any more; ask again."
         where = {"namespace": claim.namespace, "cluster": claim.cluster, "team": claim.team}
         _back_to_people(claim, taken % where)
         return
@@ -46,7 +45,7 @@ def deliver(claim_id: str) -> None:
     except Unreachable as error:
         note(
             claim,
-            _("%(cluster)s cannot be reached: %(error)s The portal goes on trying.") % _said(claim, error),
+            "%(cluster)s cannot be reached: %(error)s The portal goes on trying." % _said(claim, error),
         )
         raise
     except Refused as error:  # of the credentials themselves: a platform admin has to mend them
@@ -69,7 +68,7 @@ def remove(claim_id: str) -> None:
     except Unreachable as error:
         note(
             claim,
-            _("%(cluster)s cannot be reached: %(error)s The portal goes on trying.") % _said(claim, error),
+            "%(cluster)s cannot be reached: %(error)s The portal goes on trying." % _said(claim, error),
         )
         raise
     except Refused as error:
@@ -95,7 +94,7 @@ def label(claim_id: str) -> None:
     except (ClusterConflict, ClusterInvalid):
         return  # replaced at this moment: the next look tells of it
     except Refused as error:
-        note(claim, _("%(cluster)s refused to label it: %(error)s") % _said(claim, error))
+        note(claim, "%(cluster)s refused to label it: %(error)s" % _said(claim, error))
 
 
 def note(claim: Claim, problem: str) -> None:
@@ -114,9 +113,7 @@ def _writable(claim: Claim) -> bool:
     cluster = claim.cluster
     if cluster.enabled and not cluster.read_only and not cluster.halted_because:
         return True
-    note(
-        claim, cluster.halted_because or _("The portal may not write to %(cluster)s.") % {"cluster": cluster}
-    )
+    note(claim, cluster.halted_because or f"The portal may not write to {cluster}.")
     return False
 
 
@@ -133,17 +130,15 @@ def _write(claim: Claim, gateway: Gateway) -> None:
         standing = _find_or_create(claim, gateway, kind)
     except Refused as error:
         if error.mendable:
-            note(
-                claim, _("%(cluster)s refused it: %(error)s The portal goes on trying.") % _said(claim, error)
-            )
+            note(claim, "%(cluster)s refused it: %(error)s The portal goes on trying." % _said(claim, error))
         elif error.quota and (mine := _own_object(claim, gateway, kind)):
             _written(claim, gateway, kind, mine)  # it is full of this very claim: another worker was faster
         elif error.quota and resource_quota_sync.is_behind(claim, gateway, error):
             raise resource_quota_sync.Behind(
-                _("The cluster still counts by the quota of a moment ago.")
+                "The cluster still counts by the quota of a moment ago."
             ) from error
         elif error.quota:
-            _back_to_people(claim, _("%(cluster)s refused it: %(error)s") % _said(claim, error))
+            _back_to_people(claim, "%(cluster)s refused it: %(error)s" % _said(claim, error))
         else:
             _fail(claim, error)
     except ClusterConflict:
@@ -154,7 +149,7 @@ def _write(claim: Claim, gateway: Gateway) -> None:
         if plan.owner_of(standing) == str(claim.pk):
             _written(claim, gateway, kind, standing)
         else:
-            taken = _(
+            taken = (
                 "%(namespace)s of %(cluster)s already has a %(kind)s named %(name)s that is not of this "
                 "claim. The portal did not touch it; ask again under another name."
             )
@@ -182,7 +177,7 @@ def _own_object(claim: Claim, gateway: Gateway, kind: Kind) -> Manifest | None:
 
 def _written(claim: Claim, gateway: Gateway, kind: Kind, standing: Manifest) -> None:
     uid = standing["metadata"]["uid"]
-    why = _("%(kind)s %(name)s was written to %(namespace)s of %(cluster)s.") % _where(claim, kind)
+    why = "%(kind)s %(name)s was written to %(namespace)s of %(cluster)s." % _where(claim, kind)
     if claim.advance(ClaimState.PROVISIONED, why=why, object_uid=uid, problem=""):
         return
     claim.refresh_from_db(fields=["state"])
@@ -210,7 +205,7 @@ def _back_to_people(claim: Claim, problem: str) -> None:
 
 
 def _fail(claim: Claim, error: Refused | ClusterInvalid) -> None:
-    problem = _("%(cluster)s refused it: %(error)s") % _said(claim, error)
+    problem = "%(cluster)s refused it: %(error)s" % _said(claim, error)
     claim.advance(ClaimState.FAILED, why=problem, problem=problem)
 
 
@@ -226,14 +221,14 @@ def _delete(claim: Claim, gateway: Gateway) -> None:
     except ClusterConflict:
         return  # replaced at this moment: the sweep looks again
     except (Refused, ClusterInvalid) as error:
-        note(claim, _("%(cluster)s refused to delete it: %(error)s") % _said(claim, error))
+        note(claim, "%(cluster)s refused to delete it: %(error)s" % _said(claim, error))
         return
     if claim.state != ClaimState.RELEASING:
         return
     if ours or _generated(claim, gateway):
         note(claim, "")  # whatever kept the portal from reaching the cluster is over
         return
-    why = _("%(kind)s %(name)s is gone from %(namespace)s of %(cluster)s.") % _where(claim, kind)
+    why = "%(kind)s %(name)s is gone from %(namespace)s of %(cluster)s." % _where(claim, kind)
     claim.advance(ClaimState.RELEASED, why=why, problem="")
 
 

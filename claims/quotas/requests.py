@@ -8,7 +8,6 @@ from uuid import UUID
 
 from django.db import transaction
 from django.urls import reverse
-from django.utils.translation import gettext as _
 
 from claims.models import Answer, Quota, QuotaRaise, QuotaRequest
 from claims.quotas.counts import raises_of
@@ -85,7 +84,7 @@ def request_impact(asked: QuotaRequest) -> QuotaImpact:
 
 
 def until_words(until: datetime | None, say: Callable[[datetime], str] = moment) -> str:
-    return _("until %(when)s") % {"when": say(until)} if until else _("for good")
+    return f"until {say(until)}" if until else "for good"
 
 
 BEFORE = timedelta(days=1)
@@ -97,7 +96,7 @@ def end_overdue(now: datetime) -> None:
     overdue = QuotaRequest.objects.filter(answer=Answer.WAITING, decide_by__lte=now)
     for asked in overdue.select_related("team", "asked_by"):
         with transaction.atomic():  # nobody is left untold
-            if asked.decide(Answer.EXPIRED, by=None, note=_("Nobody decided in time.")):
+            if asked.decide(Answer.EXPIRED, by=None, note="Nobody decided in time."):
                 _tell_of_silence(asked)
 
 
@@ -105,8 +104,8 @@ def _tell_of_silence(asked: QuotaRequest) -> None:
     tell(
         [asked.asked_by],
         key=f"quota-request-decided-{asked.pk}",
-        title=_("Nobody decided on more quota for %(team)s") % {"team": asked.team},
-        body=_("Ask again if it is still needed."),
+        title=f"Nobody decided on more quota for {asked.team}",
+        body="Ask again if it is still needed.",
         url=reverse("claims:quota_request_decision", args=[asked.pk]),
     )
 
@@ -127,8 +126,7 @@ def tell_of_ends(now: datetime) -> None:
             _people(one),
             key=f"quota-raise-{'ended' if over else 'ends'}-{one.pk}",
             title=partial(_title, one, values, over=over),
-            body=_("The limit is then %(limit)d. What is held beyond it stays, and is shown as over.")
-            % values,
+            body=f"The limit is then {quota.devices}. What is held beyond it stays, and is shown as over.",
             url=reverse("claims:quota", args=[quota.pk]),
             important=not over,
         )
@@ -136,8 +134,8 @@ def tell_of_ends(now: datetime) -> None:
 
 def _title(one: QuotaRaise, values: Mapping[str, object], *, over: bool) -> str:
     if over:
-        return _("The %(more)d more %(what)s of %(team)s have ended") % values
-    said = _("The %(more)d more %(what)s of %(team)s end on %(when)s")
+        return "The %(more)d more %(what)s of %(team)s have ended" % values
+    said = "The %(more)d more %(what)s of %(team)s end on %(when)s"
     return said % {**values, "when": moment_with_zone(one.ends_at)}
 
 

@@ -20,13 +20,12 @@ from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce, Greatest
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
 
 from claims.models import Claim, Profile, Quota, QuotaRaise
 from claims.observation.unmanaged import outside
 from claims.quotas.counts import NUMBER, OutsideUse, figures_of, outside_count, outside_use
 from claims.states import HOLDING, ClaimState
+from core.text import counted
 from dra.at_once import most_at_once
 from dra.pools import Amounts, CounterKey, amounts
 from inventory.models import Cluster, Device, DeviceClass, ResourceClaim, ResourceSlice
@@ -120,15 +119,15 @@ def why_kept(team: Team, device_class: str, needs: int, shares: Iterable[Share],
         "beyond": beyond,
         "free": free,
     }
-    said = ngettext(
-        "%(kept)d of the %(free)d free %(what)s device is guaranteed to %(names)s; ",
-        "%(kept)d of the %(free)d free %(what)s devices are guaranteed to %(names)s; ",
-        free,
+    said = (
+        "%(kept)d of the %(free)d free %(what)s device is guaranteed to %(names)s; "
+        if free == 1
+        else "%(kept)d of the %(free)d free %(what)s devices are guaranteed to %(names)s; "
     )
     if own.guaranteed:
-        said += _("this request needs %(beyond)d beyond %(team)s's own guarantee of %(own)d.")
+        said += "this request needs %(beyond)d beyond %(team)s's own guarantee of %(own)d."
     else:
-        said += _("this request needs %(beyond)d, and %(team)s has no guarantee of its own.")
+        said += "this request needs %(beyond)d, and %(team)s has no guarantee of its own."
     return said % values
 
 
@@ -189,18 +188,10 @@ class Standing:
         values = {"team": self.team, "held": self.held, "limit": self.limit, "what": self.label}
         said = _held_sentence(self.quota, self.limit) % values
         if self.outside:
-            said = ngettext(
-                "%(said)s, uses %(count)d outside the portal",
-                "%(said)s, uses %(count)d outside the portal",
-                self.outside,
-            ) % {"said": said, "count": self.outside}
+            said = f"{said}, uses {counted(self.outside, 'outside', 'outside')} the portal"
         if not self.reserved:
             return said
-        return ngettext(
-            "%(said)s and %(count)d is reserved by pending requests",
-            "%(said)s and %(count)d are reserved by pending requests",
-            self.reserved,
-        ) % {"said": said, "count": self.reserved}
+        return f"{said} and {counted(self.reserved, 'is', 'are')} reserved by pending requests"
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +229,7 @@ class QuotaLine:
 
 def label_of(quota: Quota) -> str:
     if quota.counts == Quota.Counts.CLAIMS:
-        return _("claims")
+        return "claims"
     return quota.device_class or str(quota.profile)
 
 
@@ -322,34 +313,32 @@ def _kept_for_others(team: Team, charge: Mapping[str, int]) -> list[QuotaLine]:
 
 def _held_sentence(quota: Quota, limit: int) -> str:
     if quota.counts == Quota.Counts.CLAIMS:
-        return ngettext(
-            "%(team)s has %(held)d of %(limit)d claim", "%(team)s has %(held)d of %(limit)d claims", limit
+        return (
+            "%(team)s has %(held)d of %(limit)d claim"
+            if limit == 1
+            else "%(team)s has %(held)d of %(limit)d claims"
         )
     if quota.profile_id:
-        return ngettext(
-            "%(team)s holds %(held)d of %(limit)d device of profile %(what)s",
-            "%(team)s holds %(held)d of %(limit)d devices of profile %(what)s",
-            limit,
+        return (
+            "%(team)s holds %(held)d of %(limit)d device of profile %(what)s"
+            if limit == 1
+            else "%(team)s holds %(held)d of %(limit)d devices of profile %(what)s"
         )
-    return ngettext(
-        "%(team)s holds %(held)d of %(limit)d %(what)s device",
-        "%(team)s holds %(held)d of %(limit)d %(what)s devices",
-        limit,
+    return (
+        "%(team)s holds %(held)d of %(limit)d %(what)s device"
+        if limit == 1
+        else "%(team)s holds %(held)d of %(limit)d %(what)s devices"
     )
 
 
 def _line(label: str, standing: Standing | None, team: Team, needs: int) -> QuotaLine:
-    need = ngettext("this request needs %(count)d", "this request needs %(count)d", needs) % {"count": needs}
+    need = f"this request needs {needs}" if needs == 1 else f"this request needs {needs}"
     if standing is None:
-        sentence = _("%(team)s has no quota for %(what)s devices; %(need)s.") % {
-            "team": team,
-            "what": label,
-            "need": need,
-        }
+        sentence = f"{team} has no quota for {label} devices; {need}."
         ask = urlencode({"team": team.slug, "device_class": label, "more": needs})
         return QuotaLine(label, None, needs, fits=False, sentence=sentence, ask=ask)
     fits = standing.used + needs <= standing.limit
-    sentence = _("%(standing)s; %(need)s.") % {"standing": standing.sentence, "need": need}
+    sentence = f"{standing.sentence}; {need}."
     lacks = standing.used + needs - standing.limit
     ask = "" if fits else urlencode({"quota": standing.quota.pk, "more": lacks})
     return QuotaLine(label, standing, needs, fits=fits, sentence=sentence, ask=ask)
