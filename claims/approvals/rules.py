@@ -64,22 +64,14 @@ class Rule:
         """Say, in a word and in a sentence, why a person has to decide; "" where the rule asks nobody."""
         if self.lets_through(devices=devices, duration=duration):
             return "", ""
-        values: dict[str, object] = {"rule": self.name, "who": whom(self.approval)}
+        asks = f"{self.name} asks {whom(self.approval)}"
         most, longest = self.automatic_devices, self.automatic_duration
         if not most:
-            return "always", "%(rule)s asks %(who)s." % values
+            return "always", f"{asks}."
         if devices > most:
-            sentence = (
-                "%(rule)s asks %(who)s for more than %(most)d device."
-                if most == 1
-                else "%(rule)s asks %(who)s for more than %(most)d devices."
-            )
-            return f"> {most} devices", sentence % {**values, "most": most}
+            return f"> {most} devices", f"{asks} for more than {counted(most, 'device')}."
         span = in_words(longest) if longest is not None else ""
-        return f"> {span}", "%(rule)s asks %(who)s for more than %(longest)s." % {
-            **values,
-            "longest": span,
-        }
+        return f"> {span}", f"{asks} for more than {span}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,9 +294,9 @@ def _past(rule: ApprovalRule) -> tuple[Counter[Approval], Counter[Approval]]:
         parts = asked_of(claim)
         if rule.profile_id and not _names(parts, rule.profile_id):
             continue
-        for known, counted in ((rules, now), (changed, then)):
+        for known, decisions in ((rules, now), (changed, then)):
             ruling = known.on(claim)
-            counted[Approval.AUTOMATIC if ruling.automatic else ruling.approval] += 1
+            decisions[Approval.AUTOMATIC if ruling.automatic else ruling.approval] += 1
     return now, then
 
 

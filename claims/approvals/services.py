@@ -42,16 +42,16 @@ def delegate(*, by: User, team: Team, to: User, starts_at: datetime, ends_at: da
     if ends_at <= max(starts_at, timezone.now()):
         raise Invalid("It has to end after it begins, and not in the past.")
     if ends_at - starts_at > LONGEST_DELEGATION:
-        values = {"longest": duration(LONGEST_DELEGATION), "span": duration(ends_at - starts_at)}
-        raise Invalid("Somebody may stand in for %(longest)s at most; this is %(span)s." % values)
+        longest, span = duration(LONGEST_DELEGATION), duration(ends_at - starts_at)
+        raise Invalid(f"Somebody may stand in for {longest} at most; this is {span}.")
     standing = Delegation.objects.filter(
         team=team, lead=by, starts_at__lt=ends_at, ends_at__gt=max(starts_at, timezone.now())
     ).select_related("to")
     for row in standing:
         if (row.to_id, row.starts_at, row.ends_at) == (to.pk, starts_at, ends_at):
             return row
-        values = {"person": row.to.label, "from": moment(row.starts_at), "to": moment(row.ends_at)}
-        raise Conflict("%(person)s stands in for you from %(from)s to %(to)s already." % values)
+        begins, ends = moment(row.starts_at), moment(row.ends_at)
+        raise Conflict(f"{row.to.label} stands in for you from {begins} to {ends} already.")
     row = Delegation.objects.create(team=team, lead=by, to=to, starts_at=starts_at, ends_at=ends_at)
     notices.delegated(row)
     return row

@@ -137,7 +137,8 @@ class ProfileForm(forms.Form):
         required=False,
         initial="0min",
         label="Extension without asking",
-        help_text="So much at a time, while the whole stays within the longest duration. None: somebody decides.",
+        help_text="So much at a time, while the whole stays within the longest duration. None: "
+        "somebody decides.",
     )
     approval = forms.ChoiceField(
         choices=Approval,

@@ -37,7 +37,8 @@ ISOLATION = {
     Sharing.EXCLUSIVE: "Nobody else computes on the GPU while the claim holds it.",
     Sharing.PARTITION: "A part of a GPU with memory and compute of its own; others have the other parts.",
     Sharing.SHARE: "Others may hold the rest of the same GPU; the driver says what keeps them apart.",
-    Sharing.TIME_SLICED: "The containers of a claim take turns; nothing limits how much of its memory each takes.",
+    Sharing.TIME_SLICED: "The containers of a claim take turns; nothing limits how much of its memory each "
+    "takes.",
     Sharing.MPS: "The containers of a claim compute side by side; one that fails may end the others.",
 }
 

@@ -67,11 +67,10 @@ def _documents(text: str, name: str) -> list[_Document]:
         found = [_Document(name, node, yaml.SafeLoader("").construct_document(node)) for node in nodes]
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        values = {"file": name, "line": mark.line + 1 if mark else 1, "why": getattr(error, "problem", error)}
-        raise _refused("%(file)s, line %(line)d: this is not YAML: %(why)s." % values) from None
+        line, why = mark.line + 1 if mark else 1, getattr(error, "problem", error)
+        raise _refused(f"{name}, line {line}: this is not YAML: {why}.") from None
     except ValueError as error:  # 2026-02-31 looks like a date to YAML
-        values = {"file": name, "why": error}
-        raise _refused("%(file)s cannot be read: %(why)s." % values) from None
+        raise _refused(f"{name} cannot be read: {error}.") from None
     if not found:
         raise _refused(f"{name} has no profile.")
     return found

@@ -43,10 +43,7 @@ def deliver(claim_id: str) -> None:
     except resource_quota_sync.Behind:
         raise  # it takes a moment: nothing for people to read
     except Unreachable as error:
-        note(
-            claim,
-            "%(cluster)s cannot be reached: %(error)s The portal goes on trying." % _said(claim, error),
-        )
+        note(claim, f"{claim.cluster} cannot be reached: {error} The portal goes on trying.")
         raise
     except Refused as error:  # of the credentials themselves: a platform admin has to mend them
         note(claim, str(error))
@@ -66,10 +63,7 @@ def remove(claim_id: str) -> None:
         with gateway_for(claim.cluster) as gateway:
             _delete(claim, gateway)
     except Unreachable as error:
-        note(
-            claim,
-            "%(cluster)s cannot be reached: %(error)s The portal goes on trying." % _said(claim, error),
-        )
+        note(claim, f"{claim.cluster} cannot be reached: {error} The portal goes on trying.")
         raise
     except Refused as error:
         note(claim, str(error))
@@ -94,7 +88,7 @@ def label(claim_id: str) -> None:
     except (ClusterConflict, ClusterInvalid):
         return  # replaced at this moment: the next look tells of it
     except Refused as error:
-        note(claim, "%(cluster)s refused to label it: %(error)s" % _said(claim, error))
+        note(claim, f"{claim.cluster} refused to label it: {error}")
 
 
 def note(claim: Claim, problem: str) -> None:
@@ -130,7 +124,7 @@ def _write(claim: Claim, gateway: Gateway) -> None:
         standing = _find_or_create(claim, gateway, kind)
     except Refused as error:
         if error.mendable:
-            note(claim, "%(cluster)s refused it: %(error)s The portal goes on trying." % _said(claim, error))
+            note(claim, f"{claim.cluster} refused it: {error} The portal goes on trying.")
         elif error.quota and (mine := _own_object(claim, gateway, kind)):
             _written(claim, gateway, kind, mine)  # it is full of this very claim: another worker was faster
         elif error.quota and resource_quota_sync.is_behind(claim, gateway, error):
@@ -138,7 +132,7 @@ def _write(claim: Claim, gateway: Gateway) -> None:
                 "The cluster still counts by the quota of a moment ago."
             ) from error
         elif error.quota:
-            _back_to_people(claim, "%(cluster)s refused it: %(error)s" % _said(claim, error))
+            _back_to_people(claim, f"{claim.cluster} refused it: {error}")
         else:
             _fail(claim, error)
     except ClusterConflict:
@@ -177,7 +171,7 @@ def _own_object(claim: Claim, gateway: Gateway, kind: Kind) -> Manifest | None:
 
 def _written(claim: Claim, gateway: Gateway, kind: Kind, standing: Manifest) -> None:
     uid = standing["metadata"]["uid"]
-    why = "%(kind)s %(name)s was written to %(namespace)s of %(cluster)s." % _where(claim, kind)
+    why = f"{kind.kind} {claim.name} was written to {claim.namespace} of {claim.cluster}."
     if claim.advance(ClaimState.PROVISIONED, why=why, object_uid=uid, problem=""):
         return
     claim.refresh_from_db(fields=["state"])
@@ -205,7 +199,7 @@ def _back_to_people(claim: Claim, problem: str) -> None:
 
 
 def _fail(claim: Claim, error: Refused | ClusterInvalid) -> None:
-    problem = "%(cluster)s refused it: %(error)s" % _said(claim, error)
+    problem = f"{claim.cluster} refused it: {error}"
     claim.advance(ClaimState.FAILED, why=problem, problem=problem)
 
 
@@ -221,14 +215,14 @@ def _delete(claim: Claim, gateway: Gateway) -> None:
     except ClusterConflict:
         return  # replaced at this moment: the sweep looks again
     except (Refused, ClusterInvalid) as error:
-        note(claim, "%(cluster)s refused to delete it: %(error)s" % _said(claim, error))
+        note(claim, f"{claim.cluster} refused to delete it: {error}")
         return
     if claim.state != ClaimState.RELEASING:
         return
     if ours or _generated(claim, gateway):
         note(claim, "")  # whatever kept the portal from reaching the cluster is over
         return
-    why = "%(kind)s %(name)s is gone from %(namespace)s of %(cluster)s." % _where(claim, kind)
+    why = f"{kind.kind} {claim.name} is gone from {claim.namespace} of {claim.cluster}."
     claim.advance(ClaimState.RELEASED, why=why, problem="")
 
 

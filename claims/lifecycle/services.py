@@ -34,7 +34,8 @@ def withdraw(*, claim: Claim, by: User, reason: str = "") -> Claim:
         return claim
     if claim.state != ClaimState.REQUESTED:
         raise IllegalTransition(
-            f"{claim} is not waiting for a decision any more, so it cannot be withdrawn; it is “{claim.get_state_display()}”."
+            f"{claim} is not waiting for a decision any more, so it cannot be withdrawn; "
+            f"it is “{claim.get_state_display()}”."
         )
     if not claim.advance(ClaimState.WITHDRAWN, why=reason.strip() or "Withdrawn.", by=by, problem=""):
         raise _moved(claim)
@@ -319,17 +320,16 @@ def transfer(*, claim: Claim, by: User, to: User) -> Claim:
     reason = reason_not_to_end(by, claim, role)
     if reason and not (to == by and _just_gave(claim, by)):
         raise Forbidden(reason)
-    values = {"claim": claim, "team": claim.team, "to": to.label, "old": claim.requested_by.label}
     if claim.state not in RUNNING:
-        values["state"] = claim.get_state_display()
-        raise Conflict("%(claim)s is “%(state)s”; only a claim that runs can be handed over." % values)
+        state = claim.get_state_display()
+        raise Conflict(f"{claim} is “{state}”; only a claim that runs can be handed over.")
     if to not in heirs(claim.team):
-        raise Invalid("%(to)s is no member of %(team)s, so %(claim)s cannot be theirs." % values)
+        raise Invalid(f"{to.label} is no member of {claim.team}, so {claim} cannot be theirs.")
     old = claim.requested_by
     # The key of a request is its asker's; somebody else may have used the same.
     taken = Claim.objects.filter(requested_by=to, key=claim.key).exists()
     key = f"handed-over-{claim.pk}" if taken else claim.key
-    claim.remark("Handed over from %(old)s to %(to)s." % values, by=by, requested_by=to, key=key)
+    claim.remark(f"Handed over from {old.label} to {to.label}.", by=by, requested_by=to, key=key)
     _tell(claim, by, old, to)
     return claim
 

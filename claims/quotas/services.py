@@ -279,13 +279,11 @@ def _tell_admins(asked: QuotaRequest) -> None:
 
 
 def _tell_asker(asked: QuotaRequest) -> None:
-    values = {"team": asked.team, "what": what_of(asked), "count": asked.devices}
-
     def title() -> str:
         if asked.answer != Answer.APPROVED:
-            return "%(team)s gets no more %(what)s" % values
-        said = "%(team)s may have %(count)d × %(what)s %(until)s"
-        return said % {**values, "until": until_words(asked.until, moment_with_zone)}
+            return f"{asked.team} gets no more {what_of(asked)}"
+        until = until_words(asked.until, moment_with_zone)
+        return f"{asked.team} may have {asked.devices} × {what_of(asked)} {until}"
 
     tell(
         [asked.asked_by],

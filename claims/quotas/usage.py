@@ -332,7 +332,7 @@ def _held_sentence(quota: Quota, limit: int) -> str:
 
 
 def _line(label: str, standing: Standing | None, team: Team, needs: int) -> QuotaLine:
-    need = f"this request needs {needs}" if needs == 1 else f"this request needs {needs}"
+    need = f"this request needs {needs}"
     if standing is None:
         sentence = f"{team} has no quota for {label} devices; {need}."
         ask = urlencode({"team": team.slug, "device_class": label, "more": needs})

@@ -96,17 +96,15 @@ def wanted_in(documents: list[Document], name: str, elsewhere: Finder) -> list[W
                     continue
                 raw = elsewhere(*key)
                 if raw is None:
-                    values = {"file": name, "line": document.line, "kind": key[0], "name": key[2]}
+                    missing = f"{key[0]} {key[2]}"
                     raise Invalid(
-                        "%(file)s, line %(line)d: there is no %(kind)s %(name)s, here or in the cluster."
-                        % values
+                        f"{name}, line {document.line}: there is no {missing}, here or in the cluster."
                     )
                 found[key] = _wanted(Document(document.line, {"kind": key[0]} | dict(raw)), name)
         else:
-            values = {"file": name, "line": document.line, "kind": kind or "?"}
             raise Invalid(
-                "%(file)s, line %(line)d: %(kind)s is not a kind that asks for devices; write a "
-                "ResourceClaim, a ResourceClaimTemplate or a Pod." % values
+                f"{name}, line {document.line}: {kind or '?'} is not a kind that asks for devices; write a "
+                "ResourceClaim, a ResourceClaimTemplate or a Pod."
             )
     if not found:
         raise Invalid(f"{name} asks for no claim.")

@@ -75,18 +75,14 @@ def price_of_request(kinds: Iterable[PricedPart], card: RateCard, devices: int, 
         return "No device that matches is known, so the price cannot be told."
     if prices.is_unknown:
         return "No rate is set for the devices that match."
-    values = {"price": span_of(prices), "devices": devices, "span": times.duration(duration)}
-    most = prices.at_most(devices, duration)
-    if not most:
-        return "%(price)s per device; some that match have no rate, so the most cannot be told." % values
-    values["most"] = " or ".join(money(amount, currency) for currency, amount in most.items())
+    price, span = span_of(prices), times.duration(duration)
+    amounts = prices.at_most(devices, duration)
+    if not amounts:
+        return f"{price} per device; some that match have no rate, so the most cannot be told."
+    most = " or ".join(money(amount, currency) for currency, amount in amounts.items())
     if devices == 1:
-        return "%(price)s per device, %(span)s: at most %(most)s" % values
-    return (
-        "%(price)s per device, %(devices)d device for %(span)s: at most %(most)s"
-        if devices == 1
-        else "%(price)s per device, %(devices)d devices for %(span)s: at most %(most)s"
-    ) % values
+        return f"{price} per device, {span}: at most {most}"
+    return f"{price} per device, {devices} devices for {span}: at most {most}"
 
 
 @register.simple_tag
