@@ -125,8 +125,16 @@ def _request_words(request: Json) -> str:
 
 def _ask_words(ask: Ask) -> str:
     conditions = [condition_of(text) or "a CEL selector" for text in ask.expressions]
-    count = "every %(name)s of a node" if ask.all else "%(name)s" if ask.count == 1 else "%(n)d × %(name)s"
-    return ", ".join([count % {"name": ask.class_name, "n": ask.count}, *conditions])
+    return ", ".join(
+        [
+            (
+                f"every {ask.class_name} of a node"
+                if ask.all
+                else (f"{ask.class_name}" if ask.count == 1 else f"{ask.count} × {ask.class_name}")
+            ),
+            *conditions,
+        ]
+    )
 
 
 def difference_words(found: Difference | None) -> str:

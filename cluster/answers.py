@@ -88,17 +88,15 @@ def refusal(message: str, asked: Asked) -> Refused:
         return Refused(message, verb=asked.verb, resource=asked.kind.plural, quota=True)
     if found := CANNOT.search(message):
         verb, resource, group = found.groups()
-        told = "The credentials may not %(verb)s %(object)s: they lack “%(verb)s” on “%(resource)s”."
         full = f"{resource}.{group}" if group else resource
         return Refused(
-            told % {"verb": verb, "object": asked.object, "resource": full},
+            f"The credentials may not {verb} {asked.object}: they lack “{verb}” on “{full}”.",
             verb=verb,
             resource=resource,
             mendable=True,
         )
-    told = "The cluster does not allow to %(verb)s %(object)s: %(message)s."
-    names = {"verb": asked.verb, "object": asked.object, "message": message.rstrip(".") or "403"}
-    return Refused(told % names, verb=asked.verb, resource=asked.kind.plural)
+    told = f"The cluster does not allow to {asked.verb} {asked.object}: {message.rstrip('.') or '403'}."
+    return Refused(told, verb=asked.verb, resource=asked.kind.plural)
 
 
 def conflict(status: dict[str, Any], message: str, asked: Asked) -> ClusterConflict:
@@ -106,18 +104,15 @@ def conflict(status: dict[str, Any], message: str, asked: Asked) -> ClusterConfl
     if status.get("reason") == "AlreadyExists":
         return ClusterConflict(f"The cluster has {asked.object} already.")
     if causes:
-        told = "Others manage fields of %(object)s: %(fields)s."
         fields = "; ".join(f"{field} ({reason})" for field, reason in causes)
-        return ClusterConflict(told % {"object": asked.object, "fields": fields})
-    told = "The cluster holds other %(object)s by now: %(message)s."
-    return ClusterConflict(told % {"object": asked.object, "message": message.rstrip(".")})
+        return ClusterConflict(f"Others manage fields of {asked.object}: {fields}.")
+    return ClusterConflict(f"The cluster holds other {asked.object} by now: {message.rstrip('.')}.")
 
 
 def invalid(status: dict[str, Any], message: str, asked: Asked) -> ClusterInvalid:
     causes = causes_of(status) or unknown_fields(message)
-    told = "The cluster refused %(object)s: %(why)s."
     why = "; ".join(f"{field}: {reason}" if field else reason for field, reason in causes) or message
-    return ClusterInvalid(told % {"object": asked.object, "why": why.rstrip(".")}, causes)
+    return ClusterInvalid(f"The cluster refused {asked.object}: {why.rstrip('.')}.", causes)
 
 
 def causes_of(status: dict[str, Any]) -> tuple[tuple[str, str], ...]:

@@ -62,8 +62,11 @@ def _way(credentials: Credentials) -> Iterator[Finding]:
     if credentials.server.startswith("http:"):
         yield Finding(Verdict.NOTE, what, f"{credentials.address}: without TLS; others can read along")
     elif credentials.insecure:
-        told = "%s: its certificate is not checked; anybody can pretend to be it"
-        yield Finding(Verdict.NOTE, what, told % credentials.address)
+        yield Finding(
+            Verdict.NOTE,
+            what,
+            f"{credentials.address}: its certificate is not checked; anybody can pretend to be it",
+        )
     else:
         yield Finding(Verdict.GOOD, what, credentials.address)
 
@@ -71,8 +74,11 @@ def _way(credentials: Credentials) -> Iterator[Finding]:
 def _identity(uid: str, known_as: str) -> Finding:
     what = "Identity"
     if known_as and uid != known_as:
-        told = "kube-system has uid %(now)s, and the mirror is of %(then)s: this is another cluster"
-        return Finding(Verdict.BAD, what, told % {"now": uid, "then": known_as})
+        return Finding(
+            Verdict.BAD,
+            what,
+            f"kube-system has uid {uid}, and the mirror is of {known_as}: this is another cluster",
+        )
     return Finding(Verdict.GOOD, what, uid)
 
 

@@ -23,8 +23,7 @@ def discover(transport: Transport) -> Discovery:
     numbers = NUMBERS.match(version)
     minor = (int(numbers[1]), int(numbers[2])) if numbers else (0, 0)
     if minor < OLDEST:
-        told = "The cluster runs Kubernetes %(version)s; the portal needs 1.34 or newer."
-        raise ClusterInvalid(told % {"version": version or "?"})
+        raise ClusterInvalid(f"The cluster runs Kubernetes {version or '?'}; the portal needs 1.34 or newer.")
     kinds = frozenset(_served(transport))
     if f"{RESOURCE_CLAIM.api_version}/{RESOURCE_CLAIM.plural}" not in kinds:
         told = "The cluster runs Kubernetes %s and serves no resource.k8s.io/v1: the API is switched off."

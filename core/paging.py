@@ -57,6 +57,5 @@ def positive(request: Request, name: str) -> int | None:
     if text is None:
         return None
     if not (text.isascii() and text.isdigit() and int(text[:20]) > 0):
-        sentence = "%(name)s has to be a whole number from 1, not “%(text)s”."
-        raise Invalid(sentence % {"name": name, "text": text[:20]}, field=name)
+        raise Invalid(f"{name} has to be a whole number from 1, not “{text[:20]}”.", field=name)
     return int(text[:20])

@@ -45,10 +45,10 @@ def _check_new(name: str, uid: str = "") -> None:
         raise Conflict(f"There is a cluster “{name}” already; with --renew it gets these credentials.")
     twin = Cluster.objects.exclude(uid="").filter(uid=uid).first()
     if twin is not None:
-        told = (
-            "This cluster is known as “%(name)s” already: its kube-system namespace has the same uid %(uid)s."
+        raise Conflict(
+            f"This cluster is known as “{twin.name}” already: its kube-system namespace has the "
+            f"same uid {twin.uid}."
         )
-        raise Conflict(told % {"name": twin.name, "uid": twin.uid})
 
 
 def renew_credentials(*, name: str, credentials: Credentials) -> Cluster:
@@ -56,8 +56,10 @@ def renew_credentials(*, name: str, credentials: Credentials) -> Cluster:
     cluster = find_cluster(name)
     facts = _ask(credentials)
     if cluster.uid and cluster.uid != facts["uid"]:
-        told = "These credentials lead to another cluster than “%(name)s”: uid %(now)s instead of %(then)s."
-        raise Invalid(told % {"name": name, "now": facts["uid"], "then": cluster.uid})
+        raise Invalid(
+            f"These credentials lead to another cluster than “{name}”: uid {facts['uid']} instead "
+            f"of {cluster.uid}."
+        )
     Cluster.objects.filter(pk=cluster.pk).update(credentials=seal(credentials), halted_because="", **facts)
     cluster.refresh_from_db()
     return cluster
@@ -73,11 +75,10 @@ def remove_cluster(*, name: str) -> None:
     except ProtectedError as protected:
         held = len(protected.protected_objects)
     if held:
-        told = (
-            "“%(name)s” has %(count)d claims in the portal's books, whose history would be lost. "
-            "Take it out of use instead: “enabled” in the admin."
+        raise Conflict(
+            f"“{name}” has {held} claims in the portal's books, whose history would be lost. Take "
+            "it out of use instead: “enabled” in the admin."
         )
-        raise Conflict(told % {"name": name, "count": held})
 
 
 def write_quotas(*, name: str, write: bool) -> Cluster:

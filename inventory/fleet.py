@@ -17,6 +17,7 @@ from django.db.models import CharField, F, Value
 from django.db.models.functions import Cast, Coalesce, NullIf
 from django.urls import reverse
 
+from core.text import counted
 from dra.devices import describe
 from inventory.models.device import DeviceQuerySet
 from inventory.states import LOOKS, DeviceState, Look
@@ -124,12 +125,7 @@ class Gpu:
     def label(self) -> str:
         """Return what the cells say by letter and colour, as a sentence."""
         parts = ", ".join(f"{cell.partition or cell.name}: {cell.look.label}" for cell in self.cells)
-        told = (
-            "%(count)d partition of a GPU on %(node)s. %(parts)s"
-            if len(self.cells) == 1
-            else "%(count)d partitions of a GPU on %(node)s. %(parts)s"
-        )
-        return told % {"count": len(self.cells), "node": self.place, "parts": parts}
+        return f"{counted(len(self.cells), 'partition')} of a GPU on {self.place}. {parts}"
 
 
 @dataclass(slots=True)

@@ -221,19 +221,19 @@ def route_for(
         return Route(automatic=True, sentence=ruling.sentence, rule=ruling.sentence)
     leads = able(deciders(team, Approval.LEAD, by), by, ruling)
     admins = able(deciders(team, Approval.ADMIN), by, ruling)
-    values = {"team": team, "leads": names_of(leads), "admins": names_of(admins)}
+    lead, admin = names_of(leads), names_of(admins)
     if ruling.approval == Approval.ADMIN:
         who = admins
-        said = "A platform admin decides: %(admins)s." if who else "No platform admin can decide on this."
+        said = f"A platform admin decides: {admin}." if who else "No platform admin can decide on this."
     elif ruling.approval == Approval.BOTH:
         who = leads or admins
-        said = "A lead of %(team)s decides first: %(leads)s; then a platform admin: %(admins)s."
+        said = f"A lead of {team} decides first: {lead}; then a platform admin: {admin}."
         if not leads:
-            said = "No lead of %(team)s can decide on this; two platform admins do: %(admins)s."
+            said = f"No lead of {team} can decide on this; two platform admins do: {admin}."
     else:
         who = leads
-        said = "A lead of %(team)s decides: %(leads)s." if who else "No lead of %(team)s can decide on this."
-    return Route(automatic=False, sentence=said % values, who=tuple(who), rule=ruling.sentence)
+        said = f"A lead of {team} decides: {lead}." if who else f"No lead of {team} can decide on this."
+    return Route(automatic=False, sentence=said, who=tuple(who), rule=ruling.sentence)
 
 
 def deciders(team: Team, approval: str, asker: User | None = None) -> list[User]:

@@ -232,11 +232,9 @@ def require_sound(claim: Claim, change: Change) -> None:
 def _counted_together(claim: Claim) -> str:
     """Return why the size of a claim may not change that shares what it counts for with another one."""
     if claim.carried or claim.charges.filter(carried__gt=0).exists():
-        said = "%(claim)s replaces another claim that still holds devices; only its duration can be changed."
-        return said % {"claim": claim}
+        return f"{claim} replaces another claim that still holds devices; only its duration can be changed."
     if successor := claim.successors.live().first():
-        said = "%(new)s replaces %(claim)s and counts together with it; only its duration can be changed."
-        return said % {"claim": claim, "new": successor}
+        return f"{successor} replaces {claim} and counts together with it; only its duration can be changed."
     return ""
 
 

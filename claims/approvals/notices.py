@@ -105,8 +105,6 @@ def escalated(claim: Claim, admins: Iterable[User], *, waited: str) -> None:
 def said(comment: Comment, people: Iterable[User]) -> None:
     """Tell of a line in a thread those whom it is for."""
     about: Claim | QuotaRequest = comment.claim or comment.quota_request  # type: ignore[assignment]
-    values = {"person": comment.by.label, "about": about}
-    title = "%(person)s asks about %(about)s" if comment.question else "%(person)s wrote about %(about)s"
     url = (
         reverse("claims:detail", args=[comment.claim_id]) + "#thread"
         if comment.claim_id
@@ -115,7 +113,11 @@ def said(comment: Comment, people: Iterable[User]) -> None:
     tell(
         (person for person in people if person.pk != comment.by_id),
         key=f"comment:{comment.pk}",
-        title=title % values,
+        title=(
+            f"{comment.by.label} asks about {about}"
+            if comment.question
+            else f"{comment.by.label} wrote about {about}"
+        ),
         body=comment.text,
         url=url,
         important=comment.question,

@@ -180,10 +180,9 @@ def rule_of(row: ApprovalRule | None, version: ProfileVersion) -> Rule:
 
 
 def name_of(row: ApprovalRule) -> str:
-    values = {"team": row.team, "profile": row.profile}
     if row.team_id and row.profile_id:
         return f"The rule of {row.team} for {row.profile}"
-    return ("The rule of %(team)s" if row.team_id else "The rule for %(profile)s") % values
+    return f"The rule of {row.team}" if row.team_id else f"The rule for {row.profile}"
 
 
 def whom(approval: str) -> str:

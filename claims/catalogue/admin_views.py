@@ -22,6 +22,7 @@ from claims.catalogue.yaml_export import digest_of, exported, written
 from claims.catalogue.yaml_import import entries_in
 from claims.models import Profile, ProfileVersion
 from core.errors import Conflict, Invalid
+from core.text import counted
 from dra.lint import lint
 from dra.manifests import to_yaml
 from dra.objects import Json, Manifest
@@ -59,12 +60,7 @@ def catalogue_import(request: HttpRequest) -> HttpResponse:
                 by=asker(request), entries=entries, prune=wanted["prune"], seen=seen
             )
             count = sum(change.changes_something for change in changes)
-            said = (
-                "%(n)d profile is as in the file now."
-                if count == 1
-                else "%(n)d profiles are as in the file now."
-            )
-            messages.success(request, said % {"n": count})
+            messages.success(request, f"{counted(count, 'profile is', 'profiles are')} as in the file now.")
             return redirect("claims:profiles")
         return plan_page(request, form)
     except Invalid as refusal:
@@ -106,8 +102,7 @@ def presets_page(request: HttpRequest) -> HttpResponse:
         wanted = [entry for entry in presets() if entry.slug in ticked]
         if wanted:
             added = services.add_profiles(by=asker(request), entries=wanted)
-            said = "%(n)d profile is added." if len(added) == 1 else "%(n)d profiles are added."
-            messages.success(request, said % {"n": len(added)})
+            messages.success(request, f"{counted(len(added), 'profile is', 'profiles are')} added.")
             return redirect("claims:profiles")
         messages.error(request, "Tick the presets that you want to add.")
     rows = [(one, cautions(one.entry.spec)) for one in served()]

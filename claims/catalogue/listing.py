@@ -169,7 +169,7 @@ def sentence_of(approval: Approval, most: int, longest: timedelta | None) -> str
     }[approval]
     if not most:
         return who
-    size = ("%d device" if most == 1 else "%d devices") % most
+    size = f"{counted(most, 'device')}"
     if longest is not None:
         size = f"{size} for {duration(longest)}"
     return f"{who} Up to {size} needs no approval."

@@ -51,8 +51,7 @@ def entries_in(text: str, name: str) -> list[Entry]:
     for slug, times in Counter(entry.slug for entry in entries).items():
         if slug and times > 1:
             place = [entry for entry in entries if entry.slug == slug][-1].place("slug")
-            said = "%(place)s: %(times)d profiles are called %(slug)s."
-            problems.append(said % {"place": place, "times": times, "slug": slug})
+            problems.append(f"{place}: {times} profiles are called {slug}.")
     if problems:
         raise Invalid(" ".join(problems), problems=problems)
     return entries
@@ -140,8 +139,7 @@ class _Document:
         for key in raw:
             if key not in keys:
                 known = ", ".join(sorted(keys))
-                said = "there is no key %(key)s; there are %(known)s."
-                self.say(said % {"key": key, "known": known}, (*path, key))
+                self.say(f"there is no key {key}; there are {known}.", (*path, key))
         return raw
 
     def _text(self, content: Json, key: str, *, required: bool = False) -> str:

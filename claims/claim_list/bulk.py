@@ -135,12 +135,9 @@ def _will(claim: Claim, order: Order, devices: int, pods: int) -> str:
     match order.action:
         case Action.WITHDRAW:
             count = claim.devices * claim.parallel
-            said = (
-                "Withdrawn: %(n)d device goes back to the quota of %(team)s."
-                if count == 1
-                else "Withdrawn: %(n)d devices go back to the quota of %(team)s."
+            return (
+                f"Withdrawn: {counted(count, 'device goes', 'devices go')} back to the quota of {claim.team}."
             )
-            return said % {"n": count, "team": claim.team}
         case Action.EXTEND:
             end = claim.expires_at
             return (

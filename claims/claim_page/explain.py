@@ -27,6 +27,7 @@ from claims.observation.observe import Sighting, look
 from claims.plans.plan import kind_of
 from claims.states import FINAL, WRITTEN, ClaimState
 from core.templatetags.ui import moment
+from core.text import counted
 from inventory.freshness import OF_DEVICES, Age, ages
 
 type Actor = Literal["person", "you", "portal", "cluster", "admin", "nobody"]
@@ -82,8 +83,14 @@ def _requested(claim: Claim) -> Answer:
     who = authority.names_of(authority.deciders_on(claim)) or "A platform admin"
     if claim.decide_by is None:
         return Answer("person", who, "Until then its devices are reserved in the quota of the team.")
-    sentence = "The request expires if nobody decides by %(when)s. Until then it reserves quota."
-    return Answer("person", who, sentence % {"when": moment(claim.decide_by)})
+    return Answer(
+        "person",
+        who,
+        (
+            f"The request expires if nobody decides by {moment(claim.decide_by)}. Until then it "
+            "reserves quota."
+        ),
+    )
 
 
 def _written_next(claim: Claim) -> str:
@@ -91,11 +98,11 @@ def _written_next(claim: Claim) -> str:
 
 
 def _start_a_pod(claim: Claim, lost: Sequence[PodView]) -> str:
-    values = {"name": claim.name, "kind": kind_of(claim.delivery).kind}
-    sentence = (
-        "Start a pod that uses the %(kind)s %(name)s. No device is held and nothing is billed until then."
+    start = (
+        f"Start a pod that uses the {kind_of(claim.delivery).kind} {claim.name}. "
+        "No device is held and nothing is billed until then."
     )
-    return " ".join(filter(None, (_ended(lost), sentence % values)))
+    return " ".join(filter(None, (_ended(lost), start)))
 
 
 def _ended(lost: Sequence[PodView]) -> str:
@@ -127,16 +134,14 @@ def _head(pods: Sequence[PodView]) -> str:
     first = group.first
     if group.count == 1 and first.pod.name in first.told.means:
         return ""
-    waits = "The pod %(names)s waits." if group.count == 1 else "%(n)d pods wait: %(names)s."
-    stands = "The pod %(names)s is not ready." if group.count == 1 else "%(n)d pods are not ready: %(names)s."
-    words = waits if first.stage in WAITING else stands
+    one, many = ("waits", "wait") if first.stage in WAITING else ("is not ready", "are not ready")
+    said = (
+        f"The pod {group.names} {one}." if group.count == 1 else f"{group.count} pods {many}: {group.names}."
+    )
     more = sum(other.count for other in others if other.first.stage in WAITING)
-    also = (
-        "%(n)d more pod waits for another reason." if more == 1 else "%(n)d more pods wait for other reasons."
-    )
-    return " ".join(
-        [words % {"names": group.names, "n": group.count}, *([also % {"n": more}] if more else [])]
-    )
+    if more == 1:
+        return f"{said} 1 more pod waits for another reason."
+    return f"{said} {more} more pods wait for other reasons." if more else said
 
 
 def _allocated(claim: Claim, pods: Sequence[PodView], lost: Sequence[PodView], fit: Fit | None) -> Answer:
@@ -161,17 +166,19 @@ def _releasing(claim: Claim, seen: Sighting, pods: Sequence[PodView]) -> Answer:
     if not pods:
         others = sorted({str(one) for row in seen.holders for one in _reserved(row.raw)})
         if others:
-            sentence = "It is still reserved for %(who)s, which the portal does not see, and ends with it."
-            return Answer("cluster", "Kubernetes", sentence % {"who": ", ".join(others[:3])})
+            who = ", ".join(others[:3])
+            sentence = f"It is still reserved for {who}, which the portal does not see, and ends with it."
+            return Answer("cluster", "Kubernetes", sentence)
         return Answer("cluster", "Kubernetes", "It removes the object; no pod uses it any more.")
+    names = names_of(pods)
     sentence = (
-        "The pod %(pods)s still holds the devices; they are free when it ends."
+        f"The pod {names} still holds the devices; they are free when it ends."
         if len(pods) == 1
-        else "The pods %(pods)s still hold the devices; they are free when all of them have ended."
+        else f"The pods {names} still hold the devices; they are free when all of them have ended."
     )
-    leaving = all(view.stage == Stage.ENDING for view in pods)
-    who = Answer("cluster", "Kubernetes", "") if leaving else Answer("you", claim.requested_by.label, "")
-    return Answer(who.actor, who.who, sentence % {"pods": names_of(pods)})
+    if all(view.stage == Stage.ENDING for view in pods):
+        return Answer("cluster", "Kubernetes", sentence)
+    return Answer("you", claim.requested_by.label, sentence)
 
 
 def _reserved(raw: dict[str, object]) -> list[str]:
@@ -321,7 +328,7 @@ def _notes(claim: Claim, seen: Sighting, pods: Sequence[PodView]) -> dict[str, s
     notes = {"written": f"{claim.cluster} / {claim.namespace}", "approved": claim.decision_note}
     scheduled = [_counted(pods, WAITING, ("%d pod waits" if _number(pods, WAITING) == 1 else "%d pods wait"))]
     if count := len({held.key for held in seen.held}):
-        scheduled.insert(0, ("%d device" if count == 1 else "%d devices") % count)
+        scheduled.insert(0, f"{counted(count, 'device')}")
     notes["scheduler"] = ", ".join(filter(None, scheduled))
     starting = _number(pods, STARTED)
     notes["prepared"] = _counted(pods, STARTED, ("%d pod starts" if starting == 1 else "%d pods start"))
@@ -330,8 +337,7 @@ def _notes(claim: Claim, seen: Sighting, pods: Sequence[PodView]) -> dict[str, s
     if claim.state == ClaimState.PROVISIONED and not pods:
         notes["waiting"] = "no pod uses it"
     if claim.state == ClaimState.RELEASING and pods:
-        still = "%d pod still uses it" if len(pods) == 1 else "%d pods still use it"
-        notes["releasing"] = still % len(pods)
+        notes["releasing"] = f"{counted(len(pods), 'pod still uses', 'pods still use')} it"
     return notes
 
 
@@ -345,10 +351,10 @@ def _counted(pods: Sequence[PodView], stages: Sequence[Stage], words: str) -> st
 
 
 def _size(claim: Claim) -> str:
-    size = ("%d device" if claim.devices == 1 else "%d devices") % claim.devices
+    size = f"{counted(claim.devices, 'device')}"
     if claim.delivery != Delivery.TEMPLATE:
         return size
-    most = ("up to %d pod at once" if claim.parallel == 1 else "up to %d pods at once") % claim.parallel
+    most = f"up to {counted(claim.parallel, 'pod')} at once"
     return f"{size}, {most}"
 
 

@@ -125,15 +125,10 @@ class SnippetForm(forms.Form):
     def clean_pods(self) -> int:
         pods = int(self.cleaned_data["pods"] or 0)
         if self.use.template and pods > self.use.parallel:
-            told = (
-                ("The claim is for %(most)d pod at once; %(pods)d would wait for claims that nobody granted.")
-                if self.use.parallel == 1
-                else (
-                    "The claim is for %(most)d pods at once; %(pods)d would wait for claims that nobody "
-                    "granted."
-                )
+            raise forms.ValidationError(
+                f"The claim is for {counted(self.use.parallel, 'pod')} at once; {pods} would wait for "
+                "claims that nobody granted."
             )
-            raise forms.ValidationError(told % {"most": self.use.parallel, "pods": pods})
         return pods
 
     def clean(self) -> dict[str, Any]:

@@ -413,9 +413,9 @@ def _sentence(preview: match.Preview, said: Said | None, old: str, *, agrees: bo
     if preview.nodes_that_fit is None and not agrees:
         return f"Whether it fits cannot be told from the portal's picture: {preview.problem}"
     if preview.problem:
-        same = "The portal's picture, %(old)s, shows the same: %(why)s"
-        alone = "By the portal's picture, %(old)s: %(why)s"
-        return (same if agrees else alone) % {"old": old, "why": preview.problem}
+        if agrees:
+            return f"The portal's picture, {old}, shows the same: {preview.problem}"
+        return f"By the portal's picture, {old}: {preview.problem}"
     count = preview.nodes_that_fit or 0
     there = (
         f"By the portal's picture, {old}, the claim fits on {counted(count, 'node')} now: "

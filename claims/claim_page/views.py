@@ -42,6 +42,7 @@ from claims.plans.plan import use_of
 from claims.states import FINAL, LOOK, RUNNING, ClaimState
 from core.errors import Conflict
 from core.templatetags.ui import ago, at, elapsed
+from core.text import counted
 from core.times import duration
 from dra import cuda
 from dra.landing import Landing
@@ -86,8 +87,7 @@ def ends(claim: Claim) -> Figure:
 
 def size(claim: Claim) -> Figure:
     if claim.delivery == Delivery.TEMPLATE:
-        sub = "per pod, %(n)d pod at once" if claim.parallel == 1 else "per pod, %(n)d pods at once"
-        return Figure("Devices", str(claim.devices), sub % {"n": claim.parallel})
+        return Figure("Devices", str(claim.devices), f"per pod, {counted(claim.parallel, 'pod')} at once")
     return Figure("Devices", str(claim.devices), "named claim, pods may share it")
 
 

@@ -6,8 +6,6 @@ that was looked at and carries the id of the claim. So a lost answer, a killed w
 twice finds its own object and leaves it be.
 """
 
-from typing import Any
-
 from django.conf import settings
 from django.db.models import F
 from django.utils import timezone
@@ -33,9 +31,10 @@ def deliver(claim_id: str) -> None:
     if claim is None or claim.state != ClaimState.APPROVED or not _writable(claim):
         return
     if not _is_place_of_team(claim):
-        taken = "%(namespace)s of %(cluster)s is no namespace of %(team)s any more; ask again."
-        where = {"namespace": claim.namespace, "cluster": claim.cluster, "team": claim.team}
-        _back_to_people(claim, taken % where)
+        _back_to_people(
+            claim,
+            (f"{claim.namespace} of {claim.cluster} is no namespace of {claim.team} any more; ask again."),
+        )
         return
     try:
         with gateway_for(claim.cluster) as gateway:
@@ -144,10 +143,10 @@ def _write(claim: Claim, gateway: Gateway) -> None:
             _written(claim, gateway, kind, standing)
         else:
             taken = (
-                "%(namespace)s of %(cluster)s already has a %(kind)s named %(name)s that is not of this "
-                "claim. The portal did not touch it; ask again under another name."
+                f"{claim.namespace} of {claim.cluster} already has a {kind.kind} named {claim.name} that is "
+                "not of this claim. The portal did not touch it; ask again under another name."
             )
-            _back_to_people(claim, taken % _where(claim, kind))
+            _back_to_people(claim, taken)
 
 
 def _find_or_create(claim: Claim, gateway: Gateway, kind: Kind) -> Manifest:
@@ -240,11 +239,3 @@ def _generated(claim: Claim, gateway: Gateway) -> bool:
     selector = f"{plan.CLAIM_LABEL}={claim.pk}"
     pages = gateway.list(RESOURCE_CLAIM, namespace=claim.namespace, label_selector=selector)
     return any(page.items for page in pages)
-
-
-def _where(claim: Claim, kind: Kind) -> dict[str, Any]:
-    return {"kind": kind.kind, "name": claim.name, "namespace": claim.namespace, "cluster": claim.cluster}
-
-
-def _said(claim: Claim, error: Exception) -> dict[str, Any]:
-    return {"cluster": claim.cluster, "error": error}

@@ -260,7 +260,7 @@ def moves(claim: Claim, seen: Sighting) -> Iterator[Move]:
     if claim.state in (ClaimState.PROVISIONED, ClaimState.ALLOCATED) and seen.given_up():
         yield ClaimState.FAILED, _deleted(claim), {}
     elif claim.state == ClaimState.RELEASING:
-        yield ClaimState.RELEASED, "%(kind)s %(name)s is gone from %(cluster)s." % _named(claim), {}
+        yield ClaimState.RELEASED, f"{_object(claim)} is gone from {claim.cluster}.", {}
 
 
 def problem_of(claim: Claim, seen: Sighting, trouble: Trouble | None) -> str:
@@ -275,12 +275,12 @@ def problem_of(claim: Claim, seen: Sighting, trouble: Trouble | None) -> str:
 
 
 def _deleted(claim: Claim) -> str:
-    why = "%(kind)s %(name)s was deleted in %(cluster)s by somebody other than the portal."
+    why = f"{_object(claim)} was deleted in {claim.cluster} by somebody other than the portal."
     there = (ResourceClaimTemplate if claim.delivery == Delivery.TEMPLATE else ResourceClaim)._default_manager
     where = {"cluster": claim.cluster_id, "namespace": claim.namespace, "name": claim.name}
     if there.filter(**where, gone_at=None).exists():
-        why += " " + "Another one of that name stands there now, which is not of this claim."
-    return why % _named(claim)
+        why += " Another one of that name stands there now, which is not of this claim."
+    return why
 
 
 def _allocated(seen: Sighting) -> str:
@@ -289,8 +289,8 @@ def _allocated(seen: Sighting) -> str:
     return f"The scheduler allocated {counted(len(names), 'device')}: {shown}."
 
 
-def _named(claim: Claim) -> dict[str, object]:
-    return {"kind": kind_of(claim.delivery).kind, "name": claim.name, "cluster": claim.cluster}
+def _object(claim: Claim) -> str:
+    return f"{kind_of(claim.delivery).kind} {claim.name}"
 
 
 def release_predecessors() -> list[UUID]:

@@ -160,17 +160,17 @@ def cheaper_than(claim: Claim, picture: Picture, kinds: frozenset[DeviceKind]) -
     best = min(known, key=lambda one: one[0], default=None)
     if best is None or best[0] >= own * claim.devices:
         return "", ""
-    values = {
-        "title": best[1].profile.title,
-        "percent": round(100 - 100 * best[0] / (own * claim.devices)),
-        "free": best[1].free,
-    }
-    said = (
-        "%(title)s costs %(percent)d %% less and fits now; %(free)d of its devices is free."
+    return (
+        (
+            f"{best[1].profile.title} costs {round(100 - 100 * best[0] / (own * claim.devices))} % "
+            f"less and fits now; {best[1].free} of its devices is free."
+        )
         if best[1].free == 1
-        else "%(title)s costs %(percent)d %% less and fits now; %(free)d of its devices are free."
-    )
-    return said % values, best[1].profile.slug
+        else (
+            f"{best[1].profile.title} costs {round(100 - 100 * best[0] / (own * claim.devices))} % "
+            f"less and fits now; {best[1].free} of its devices are free."
+        )
+    ), best[1].profile.slug
 
 
 def others_waiting(claim: Claim) -> str:

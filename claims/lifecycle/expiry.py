@@ -178,9 +178,8 @@ def _when(end: datetime, grace: timedelta) -> str:
     """Return the beginning of "On … the portal deletes …"."""
     if not grace:
         return f"On {moment_with_zone(end)}"
-    said = "On %(end)s its time is over; after a grace of %(grace)s, on %(deleted)s,"
     deleted = moment_with_zone(end + grace)
-    return said % {"end": moment_with_zone(end), "grace": in_words(grace), "deleted": deleted}
+    return f"On {moment_with_zone(end)} its time is over; after a grace of {in_words(grace)}, on {deleted},"
 
 
 def _how_to_extend(claim: Claim) -> str:

@@ -96,13 +96,6 @@ class Terms:
         claim, free = self.claim, self.at_a_time
         version = min((version for version, _devices in self.asked), key=lambda each: each.max_duration)
         whole, span = until - started(claim), until - (claim.expires_at or until)
-        values = {
-            "profile": f"{version.profile} v{version.number}",
-            "longest": in_words(version.max_duration),
-            "whole": in_words(whole),
-            "most": in_words(free),
-            "span": in_words(span),
-        }
         if whole > version.max_duration:
             return "", (
                 f"{f'{version.profile} v{version.number}'} allows {in_words(version.max_duration)} in "
@@ -118,8 +111,10 @@ class Terms:
         if ruling.automatic:
             return ruling.sentence, ""
         if free:
-            said = "Without asking, %(profile)s may be extended by %(most)s at a time; this is %(span)s."
-            return "", said % values
+            return "", (
+                f"Without asking, {f'{version.profile} v{version.number}'} may be extended by "
+                f"{in_words(free)} at a time; this is {in_words(span)}."
+            )
         return "", ruling.sentence
 
 

@@ -175,8 +175,7 @@ def _require_sound(claim: Claim, end: datetime, until: datetime) -> None:
     if reason := reason_not_to_extend(claim):
         raise Conflict(reason)
     if until <= end:
-        said = "%(claim)s ends on %(when)s anyway; a later time extends it."
-        raise Invalid(said % {"claim": claim, "when": moment(end)})
+        raise Invalid(f"{claim} ends on {moment(end)} anyway; a later time extends it.")
     if until <= timezone.now():
         raise Invalid(f"{moment(until)} is in the past.")
 
@@ -253,19 +252,25 @@ def _tell_asker(extension: Extension, by: User) -> None:
     end = extension.until if granted else claim.expires_at
 
     def body() -> str:
-        values = {"person": by.label, "end": moment_with_zone(end) if end else ""}
-        said = (
-            "%(person)s approved: it ends on %(end)s."
-            if granted
-            else "%(person)s said no. It ends on %(end)s."
+        return " ".join(
+            filter(
+                None,
+                (
+                    (
+                        f"{by.label} approved: it ends on {moment_with_zone(end) if end else ''}."
+                        if granted
+                        else f"{by.label} said no. It ends on {moment_with_zone(end) if end else ''}."
+                    ),
+                    extension.decision_note,
+                ),
+            )
         )
-        return " ".join(filter(None, (said % values, extension.decision_note)))
 
     people = [person for person in (extension.asked_by, claim.requested_by) if person != by]
     tell(
         people,
         key=f"extension:{extension.pk}:answer",
-        title=("%(claim)s is extended" if granted else "%(claim)s is not extended") % {"claim": claim},
+        title=(f"{claim} is extended" if granted else f"{claim} is not extended"),
         body=body,
         url=reverse("claims:detail", args=[claim.pk]),
     )

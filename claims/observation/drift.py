@@ -154,28 +154,20 @@ def _of_generated(claim: Claim, seen: Sighting) -> Trouble | None:
         return None
     strange = {row.name: hash_of(row)[:8] for row in seen.holders if hash_of(row) != claim.spec_hash}
     if others := sorted(strange):
-        text = (
-            (
-                "%(count)d claim of this template asks for something else than was approved: "
-                "%(names)s. It was made while another template had its name; it goes with its pod."
-            )
-            if len(others) == 1
-            else (
-                "%(count)d claims of this template ask for something else than was approved: "
-                "%(names)s. They were made while another template had its name; they go with their "
-                "pods."
-            )
-        )
         names = ", ".join(others[:3]) + (" …" if len(others) > 3 else "")
+        text = (
+            f"1 claim of this template asks for something else than was approved: {names}. "
+            "It was made while another template had its name; it goes with its pod."
+            if len(others) == 1
+            else f"{len(others)} claims of this template ask for something else than was approved: {names}. "
+            "They were made while another template had its name; they go with their pods."
+        )
         # Told once for each specification: pods, and with them names, come and go all the time.
         about = ",".join(sorted(set(strange.values())))
-        return Trouble(STRANGERS, text % {"count": len(others), "names": names}, about[:80])
+        return Trouble(STRANGERS, text, about[:80])
     count = len(seen.holders)
     if count <= claim.parallel:
         return None
-    text = (
-        "%(count)d claims exist at once; %(most)d was asked for and counts against the quota."
-        if claim.parallel == 1
-        else "%(count)d claims exist at once; %(most)d were asked for and count against the quota."
-    )
-    return Trouble(OVER_USE, text % {"count": count, "most": claim.parallel})
+    counts = "was asked for and counts" if claim.parallel == 1 else "were asked for and count"
+    text = f"{count} claims exist at once; {claim.parallel} {counts} against the quota."
+    return Trouble(OVER_USE, text)

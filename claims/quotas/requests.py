@@ -1,6 +1,6 @@
 """What a request for more quota would change, and what ends by the clock."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -116,27 +116,19 @@ def tell_of_ends(now: datetime) -> None:
     for one in raises.filter(ends_at__gt=now - AFTER, ends_at__lte=now + BEFORE, starts_at__lte=now):
         over = one.ends_at <= now
         quota = one.quota
-        values = {
-            "team": quota.team,
-            "what": label_of(quota),
-            "more": one.devices,
-            "limit": quota.devices,
-        }
         tell(
             _people(one),
             key=f"quota-raise-{'ended' if over else 'ends'}-{one.pk}",
-            title=partial(_title, one, values, over=over),
+            title=partial(_title, one, over=over),
             body=f"The limit is then {quota.devices}. What is held beyond it stays, and is shown as over.",
             url=reverse("claims:quota", args=[quota.pk]),
             important=not over,
         )
 
 
-def _title(one: QuotaRaise, values: Mapping[str, object], *, over: bool) -> str:
-    if over:
-        return "The %(more)d more %(what)s of %(team)s have ended" % values
-    said = "The %(more)d more %(what)s of %(team)s end on %(when)s"
-    return said % {**values, "when": moment_with_zone(one.ends_at)}
+def _title(one: QuotaRaise, *, over: bool) -> str:
+    more = f"The {one.devices} more {label_of(one.quota)} of {one.quota.team}"
+    return f"{more} have ended" if over else f"{more} end on {moment_with_zone(one.ends_at)}"
 
 
 def _people(one: QuotaRaise) -> list[User]:

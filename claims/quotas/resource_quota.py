@@ -327,8 +327,11 @@ def _look(row: WrittenQuota, found: Manifest | None) -> None:
         f"{key} from {was[key]} to {value or 'nothing'}" for key, value in differing(found, was).items()
     ]
     if changed:
-        said = "Somebody changed %(what)s." if len(changed) <= TOLD else "Somebody changed %(what)s, …"
-        row.drift = said % {"what": ", ".join(changed[:TOLD])}
+        row.drift = (
+            f"Somebody changed {', '.join(changed[:TOLD])}."
+            if len(changed) <= TOLD
+            else f"Somebody changed {', '.join(changed[:TOLD])}, …"
+        )
         row.repaired_at = None
 
 

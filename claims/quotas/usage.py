@@ -110,25 +110,12 @@ def why_kept(team: Team, device_class: str, needs: int, shares: Iterable[Share],
     own_unused = own.unused  # what of this request is within the guarantee is its own
     if beyond <= free - kept - own_unused:
         return ""
-    values = {
-        "kept": min(kept, free),
-        "what": device_class,
-        "names": ", ".join(share.team.slug for share in others),
-        "team": team,
-        "own": own.guaranteed,
-        "beyond": beyond,
-        "free": free,
-    }
-    said = (
-        "%(kept)d of the %(free)d free %(what)s device is guaranteed to %(names)s; "
-        if free == 1
-        else "%(kept)d of the %(free)d free %(what)s devices are guaranteed to %(names)s; "
-    )
+    names = ", ".join(share.team.slug for share in others)
+    free_devices = counted(free, f"free {device_class} device is", f"free {device_class} devices are")
+    kept_for = f"{min(kept, free)} of the {free_devices} guaranteed to {names}"
     if own.guaranteed:
-        said += "this request needs %(beyond)d beyond %(team)s's own guarantee of %(own)d."
-    else:
-        said += "this request needs %(beyond)d, and %(team)s has no guarantee of its own."
-    return said % values
+        return f"{kept_for}; this request needs {beyond} beyond {team}'s own guarantee of {own.guaranteed}."
+    return f"{kept_for}; this request needs {beyond}, and {team} has no guarantee of its own."
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +172,7 @@ class Standing:
     @property
     def sentence(self) -> str:
         """Say it as "vision holds 6 of 8 gpu.nvidia.com devices and 1 is reserved by pending requests"."""
-        values = {"team": self.team, "held": self.held, "limit": self.limit, "what": self.label}
-        said = _held_sentence(self.quota, self.limit) % values
+        said = _held_sentence(self.quota, self.held, self.limit)
         if self.outside:
             said = f"{said}, uses {counted(self.outside, 'outside', 'outside')} the portal"
         if not self.reserved:
@@ -311,24 +297,13 @@ def _kept_for_others(team: Team, charge: Mapping[str, int]) -> list[QuotaLine]:
     return lines
 
 
-def _held_sentence(quota: Quota, limit: int) -> str:
+def _held_sentence(quota: Quota, held: int, limit: int) -> str:
     if quota.counts == Quota.Counts.CLAIMS:
-        return (
-            "%(team)s has %(held)d of %(limit)d claim"
-            if limit == 1
-            else "%(team)s has %(held)d of %(limit)d claims"
-        )
+        return f"{quota.team} has {held} of {counted(limit, 'claim')}"
+    label = label_of(quota)
     if quota.profile_id:
-        return (
-            "%(team)s holds %(held)d of %(limit)d device of profile %(what)s"
-            if limit == 1
-            else "%(team)s holds %(held)d of %(limit)d devices of profile %(what)s"
-        )
-    return (
-        "%(team)s holds %(held)d of %(limit)d %(what)s device"
-        if limit == 1
-        else "%(team)s holds %(held)d of %(limit)d %(what)s devices"
-    )
+        return f"{quota.team} holds {held} of {counted(limit, 'device')} of profile {label}"
+    return f"{quota.team} holds {held} of {counted(limit, f'{label} device')}"
 
 
 def _line(label: str, standing: Standing | None, team: Team, needs: int) -> QuotaLine:

@@ -74,8 +74,8 @@ def pairs_in(data: MultiValueDict[str, str], name: str) -> list[tuple[str, str]]
 PRESETS = ("4h", "24h", "3d", "7d")
 OTHER = "other"
 UNKNOWN_PROFILE = {
-    "invalid_choice": "“%(value)s” cannot be asked for: there is no such profile, it is retired, or not open to "
-    "your teams."
+    "invalid_choice": "“%(value)s” cannot be asked for: there is no such profile, it is retired, or "
+    "not open to your teams."
 }
 # RFC 1123 label: what the API server accepts as the name of the object.
 DNS_LABEL = RegexValidator(

@@ -75,13 +75,11 @@ def carried_to(wish: Wish, old: Claim | None) -> Carried:
 
 def reason_not_to_replace(old: Claim) -> str:
     """Return why nothing can replace this claim now, "" if something can."""
-    values = {"claim": old, "state": old.get_state_display()}
     if old.state not in RUNNING:
         return f"{old} is “{old.get_state_display()}”; only a claim that runs can be replaced."
     if successor := old.successors.live().first():
         return f"{old} is being replaced by {successor} already."
     if old.replaces is not None and old.replaces.state not in FINAL:
         # What it counts for is still shared with the one before, so it cannot be lent once more.
-        said = "%(claim)s itself replaces %(before)s, which has to end first."
-        return said % {**values, "before": old.replaces}
+        return f"{old} itself replaces {old.replaces}, which has to end first."
     return ""

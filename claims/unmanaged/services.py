@@ -120,8 +120,7 @@ def _require_fit(
 ) -> ProfileVersion:
     """Return the version that the claim gets."""
     if row.gone_at is not None or not Outsider(row).is_adoptable:
-        gone = "%(name)s cannot be adopted: it is gone, or comes and goes with its pod."
-        raise Conflict(gone % {"name": row})
+        raise Conflict(f"{row} cannot be adopted: it is gone, or comes and goes with its pod.")
     if not DNS_LABEL.fullmatch(row.name):
         raise Invalid(
             f"{row} cannot be adopted: names of the portal have up to 63 letters, digits and hyphens."

@@ -46,11 +46,14 @@ def _note_identity(cluster: Cluster, uid: str) -> None:
             Cluster.objects.filter(pk=cluster.pk, uid="").update(uid=uid)
     except IntegrityError:
         twin = Cluster.objects.exclude(pk=cluster.pk).only("name").get(uid=uid)
-        told = (
-            "%(name)s is the cluster that is mirrored as %(twin)s already: its kube-system namespace has the "
-            "same uid %(uid)s. Nothing is synchronised under this name."
+        _halt(
+            cluster,
+            (
+                f"{cluster.name} is the cluster that is mirrored as {twin.name} already: its "
+                f"kube-system namespace has the same uid {uid}. Nothing is synchronised under this "
+                "name."
+            ),
         )
-        _halt(cluster, told % {"name": cluster.name, "twin": twin.name, "uid": uid})
     cluster.refresh_from_db(fields=["uid"])
 
 

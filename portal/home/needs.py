@@ -9,6 +9,7 @@ from django.urls import reverse
 
 from claims.catalogue.lint import catalogue_report
 from claims.states import ClaimState
+from core.text import counted
 from core.times import duration
 from dra.lint import Severity
 from portal.context import Shell
@@ -56,11 +57,6 @@ def to_decide(shell: Shell, *, now: datetime) -> Iterator[Need]:
     """Yield the inbox as one need: how many, and the age of the oldest."""
     if not (waiting := shell.undecided):
         return
-    title = (
-        "%(count)d request waits for your decision"
-        if len(waiting) == 1
-        else "%(count)d requests wait for your decision"
-    )
     oldest = waiting[0]
     age = duration(now - oldest)
     url = reverse("claims:approvals")
@@ -68,7 +64,7 @@ def to_decide(shell: Shell, *, now: datetime) -> Iterator[Need]:
         f"inbox {len(waiting)} {oldest}",
         "checks",
         "wait",
-        title % {"count": len(waiting)},
+        f"{counted(len(waiting), 'request waits', 'requests wait')} for your decision",
         f"The oldest has waited for {age}. It keeps its quota reserved until it is decided.",
         url,
         (Action("Decide", url),),
@@ -83,18 +79,17 @@ def to_mend(shell: Shell) -> Iterator[Need]:
     if not found:
         return
     names = list(dict.fromkeys(finding.name for finding in found))
-    title = (
-        "%(count)d entry of the catalogue is to be mended"
-        if len(names) == 1
-        else "%(count)d entries of the catalogue are to be mended"
-    )
     first = found[0]
     url = reverse("claims:lint")
     yield Need(
         f"lint {' '.join(finding.key for finding in found)}",
         "alert-circle" if first.severity is Severity.ERROR else "alert-triangle",
         "bad" if first.severity is Severity.ERROR else "wait",
-        title % {"count": len(names)},
+        (
+            f"{len(names)} entry of the catalogue is to be mended"
+            if len(names) == 1
+            else f"{len(names)} entries of the catalogue are to be mended"
+        ),
         f"{first.name}: {first.told[0].message}",
         url,
         (Action("Look", url),),
@@ -126,10 +121,11 @@ def ends_soon(row: ClaimRow, now: datetime) -> Need | None:
     left = claim.expires_at - now
     if left > SOON:
         return None
-    title = ("%(claim)s ends in %(left)s" if left > timedelta(0) else "%(claim)s ended %(left)s ago") % {
-        "claim": claim.name,
-        "left": duration(left),
-    }
+    title = (
+        f"{claim.name} ends in {duration(left)}"
+        if left > timedelta(0)
+        else f"{claim.name} ended {duration(left)} ago"
+    )
     sentence = (
         "Then the portal deletes the claim; a running pod keeps its devices until it ends. Save your work."
     )
@@ -148,14 +144,16 @@ def waits_for_pod(row: ClaimRow, now: datetime) -> Need | None:
     claim = row.claim
     if claim.state != ClaimState.PROVISIONED:
         return None
-    sentence = "Written to %(cluster)s %(age)s ago. Start a pod that uses it; until then nothing is billed."
     url = page_of(row)
     return Need(
         f"pod {claim.pk}",
         "cube-plus",
         "you",
         f"{claim.name} waits for a pod",
-        sentence % {"cluster": claim.cluster.name, "age": duration(now - claim.state_since)},
+        (
+            f"Written to {claim.cluster.name} {duration(now - claim.state_since)} ago. Start a "
+            "pod that uses it; until then nothing is billed."
+        ),
         url,
         (Action("Get the manifest", f"{url}#snippets"), release(row)),
     )

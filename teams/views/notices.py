@@ -13,6 +13,7 @@ from django.views.decorators.http import require_POST, require_safe
 from django_filters import ChoiceFilter, FilterSet
 
 from core.listing import Column, Listing
+from core.text import counted
 from teams.access import asker
 from teams.models import Notice
 from teams.notices import mark_read
@@ -85,8 +86,7 @@ def read(request: HttpRequest) -> HttpResponse:
     if not chosen.is_valid():
         return HttpResponse("A notice is named by its id.", status=422)
     count = mark_read(by=asker(request), ids=chosen.cleaned_data["id"])
-    told = "%(count)d notice is read." if count == 1 else "%(count)d notices are read."
-    messages.success(request, told % {"count": count})
+    messages.success(request, f"{counted(count, 'notice is', 'notices are')} read.")
     return redirect("teams:notices")
 
 

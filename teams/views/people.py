@@ -80,10 +80,7 @@ def role(request: HttpRequest, slug: str, user_id: UUID) -> HttpResponse:
         except PortalError as refusal:
             messages.error(request, refusal.message)
         else:
-            said = "%(name)s is %(role)s of %(team)s now."
-            messages.success(
-                request, said % {"name": member.user.username, "role": chosen.label, "team": team.slug}
-            )
+            messages.success(request, f"{member.user.username} is {chosen.label} of {team.slug} now.")
         return redirect("teams:people", team.slug)
     return render(request, "404.html", status=422)
 
@@ -99,6 +96,5 @@ def remove(request: HttpRequest, slug: str, user_id: UUID) -> HttpResponse:
     except PortalError as refusal:
         messages.error(request, refusal.message)
         return redirect("teams:people", team.slug)
-    said = "%(name)s is no longer in %(team)s."
-    messages.success(request, said % {"name": member.user.username, "team": team.slug})
+    messages.success(request, f"{member.user.username} is no longer in {team.slug}.")
     return redirect("home") if leaves else redirect("teams:people", team.slug)

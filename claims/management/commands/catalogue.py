@@ -22,6 +22,7 @@ from claims.catalogue.yaml_export import CHANGED, NEW, RETIRED, RETURNS, Change,
 from claims.catalogue.yaml_import import entries_in
 from claims.management.terminal import show
 from core.errors import PortalError
+from core.text import counted
 from teams.access import is_platform_admin
 from teams.models import User
 
@@ -134,11 +135,8 @@ class Command(BaseCommand):
             self.stdout.write("Nothing to do.")
             return
         same = len(changes) - len(due)
-        if only_look:
-            said = "%(n)d profile would change" if len(due) == 1 else "%(n)d profiles would change"
-        else:
-            said = "%(n)d profile changed" if len(due) == 1 else "%(n)d profiles changed"
-        self.stdout.write(f"{said % {'n': len(due)}}, {same} stay as they are.")
+        done = "would change" if only_look else "changed"
+        self.stdout.write(f"{counted(len(due), 'profile')} {done}, {same} stay as they are.")
 
 
 def lines_of(change: Change) -> list[str]:

@@ -19,6 +19,7 @@ from claims.catalogue.api import LintOut
 from claims.catalogue.lint import CatalogueFinding, CatalogueReport, catalogue_report
 from claims.management.terminal import show
 from core.errors import PortalError
+from core.text import counted
 from dra.lint import Severity
 from inventory.enrolment import find_cluster
 
@@ -58,11 +59,10 @@ class Command(BaseCommand):
             for finding in report.findings:
                 table.add_row(sign_of(finding), *row_of(finding))
             show(self.stdout, table)
-        said = "%(n)d profile checked" if report.profiles == 1 else "%(n)d profiles checked"
         where = ", ".join(report.checked) or "no cluster"
         self.stdout.write(
-            f"{said % {'n': report.profiles}} on the devices of {where}: {len(report.due)} to be "
-            f"mended, {len(report.notes)} worth knowing."
+            f"{counted(report.profiles, 'profile')} checked on the devices of {where}: "
+            f"{len(report.due)} to be mended, {len(report.notes)} worth knowing."
         )
         if report.silent:
             names = ", ".join(report.silent)

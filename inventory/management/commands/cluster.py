@@ -125,12 +125,11 @@ class Command(BaseCommand):
 
     def do_set(self, options: dict[str, Any]) -> None:
         cluster = write_quotas(name=options["name"], write=options["write_quotas"])
-        told = (
-            "Quotas are kept in %s within a minute."
+        self.stdout.write(
+            f"Quotas are kept in {cluster.name} within a minute."
             if cluster.write_quotas
-            else "The portal's quotas are taken away from %s within a minute."
+            else f"The portal's quotas are taken away from {cluster.name} within a minute."
         )
-        self.stdout.write(told % cluster.name)
 
     def do_policies(self, options: dict[str, Any]) -> None:
         action = Action.WARN if options["warn"] else Action.DENY
