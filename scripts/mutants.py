@@ -18,7 +18,7 @@ SWAPPED = {"min": "max", "max": "min", "any": "all", "all": "any"}
 CONDITIONS = {"filter", "exclude", "get", "Q"}  # of a query: each keyword narrows it
 WRITES = {"update", "create", "update_or_create", "get_or_create", "aupdate"}  # each keyword is a column
 NARROWED = {"exclude", "order_by", "distinct"}  # what a list loses without the call
-UNTOLD = {"_", "gettext", "ngettext", "gettext_lazy", "log", "logger"}  # words for people and for logs
+UNTOLD = {"log", "logger"}
 NEVER = {"__str__", "__repr__"}
 
 Placed = ast.expr | ast.stmt | ast.keyword  # what says where it stands

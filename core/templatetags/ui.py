@@ -237,6 +237,12 @@ def field(bound: BoundField, *, label: str = "") -> dict[str, Any]:
     }
 
 
+@register.simple_block_tag
+def text(content: SafeString) -> SafeString:
+    """Keep what stands between the tags for another tag: `{% text as title %}{{ team }}{% endtext %}`."""
+    return content
+
+
 @register.inclusion_tag("_empty.html")
 def empty(icon_name: str, title: str, sentence: str = "", url: str = "", action: str = "") -> dict[str, Any]:
     """Draw an empty state: one bold line, one sentence with a number, the next step."""
