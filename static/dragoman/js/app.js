@@ -82,12 +82,14 @@ document.addEventListener("submit", (event) => {
   document.dispatchEvent(new Event("dg:theme"));
 });
 
-// data-dialog="id" opens a <dialog>; without it the same element is a link or a button of a plain form.
+// data-dialog="id" opens a <dialog>; without it the same element is a link or a button of a plain form. What it
+// showed before goes first: a form that htmx is about to replace must not take what somebody types.
 document.addEventListener("click", (event) => {
   const opener = event.target.closest("[data-dialog]");
   if (opener) {
     event.preventDefault();
     const dialog = document.getElementById(opener.dataset.dialog);
+    if (opener.hasAttribute("hx-get")) dialog?.replaceChildren(Object.assign(document.createElement("p"), { textContent: "Loading…", role: "status" }));
     dialog?.showModal();
     // A page that updates itself may have replaced what opened the dialog: focus goes back to its like.
     dialog?.addEventListener("close", () => {
