@@ -160,36 +160,29 @@ def cheaper_than(claim: Claim, picture: Picture, kinds: frozenset[DeviceKind]) -
     best = min(known, key=lambda one: one[0], default=None)
     if best is None or best[0] >= own * claim.devices:
         return "", ""
-    return (
-        (
-            f"{best[1].profile.title} costs {round(100 - 100 * best[0] / (own * claim.devices))} % "
-            f"less and fits now; {best[1].free} of its devices is free."
-        )
-        if best[1].free == 1
-        else (
-            f"{best[1].profile.title} costs {round(100 - 100 * best[0] / (own * claim.devices))} % "
-            f"less and fits now; {best[1].free} of its devices are free."
-        )
-    ), best[1].profile.slug
+    price, offer = best
+    less = round(100 - 100 * price / (own * claim.devices))
+    free = counted(offer.free, "of its devices is", "of its devices are")
+    return f"{offer.profile.title} costs {less} % less and fits now; {free} free.", offer.profile.slug
 
 
 def others_waiting(claim: Claim) -> str:
     """Count claims that wait for the same classes in the same cluster; other teams' names stay theirs."""
     classes = [row.device_class for row in claim.charges.all()]
     same = Claim.objects.filter(cluster=claim.cluster, charges__device_class__in=classes).exclude(pk=claim.pk)
-    counted = same.aggregate(
+    waiting = same.aggregate(
         requests=Count("pk", filter=Q(state=ClaimState.REQUESTED), distinct=True),
         mine=Count("pk", filter=Q(state=ClaimState.REQUESTED, team=claim.team), distinct=True),
         pods=Count("pk", filter=Q(state=ClaimState.PROVISIONED), distinct=True),
     )
     said = []
-    if count := counted["requests"]:
+    if count := waiting["requests"]:
         said.append(
-            f"{count} other request waits for a decision, {counted['mine']} of {claim.team}."
+            f"{count} other request waits for a decision, {waiting['mine']} of {claim.team}."
             if count == 1
-            else (f"{count} other requests wait for a decision, {counted['mine']} of them of {claim.team}.")
+            else (f"{count} other requests wait for a decision, {waiting['mine']} of them of {claim.team}.")
         )
-    if count := counted["pods"]:
+    if count := waiting["pods"]:
         said.append(f"{counted(count, 'approved claim waits', 'approved claims wait')} for a pod.")
     return " ".join(said) or "Nobody else waits for these devices."
 
