@@ -8,7 +8,6 @@ from uuid import UUID
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
-from django.utils.translation import gettext as _
 
 from claims.models import Claim
 from claims.states import RUNNING
@@ -40,12 +39,9 @@ def own(claim: Claim, by: User) -> Claim:
 def require_running(claim: Claim) -> datetime:
     """Return the end of a claim whose time runs; raise Conflict for any other."""
     if claim.state not in RUNNING:
-        raise Conflict(
-            _("%(claim)s is “%(state)s”; it has no time that could be changed.")
-            % {"claim": claim, "state": claim.get_state_display()}
-        )
+        raise Conflict(f"{claim} is “{claim.get_state_display()}”; it has no time that could be changed.")
     if claim.expires_at is None:
-        raise Conflict(_("%(claim)s has no end.") % {"claim": claim})
+        raise Conflict(f"{claim} has no end.")
     return claim.expires_at
 
 
@@ -54,13 +50,9 @@ def reason_not_to_end(user: User, claim: Claim, role: Role | None) -> str:
     Return why somebody with this role in the team may not withdraw or release the claim, "" if they may.
     """
     if role is None or role.rank < Role.MEMBER.rank:
-        return _("Only members of %(team)s may do this.") % {"team": claim.team}
+        return f"Only members of {claim.team} may do this."
     if user.pk != claim.requested_by_id and role.rank < Role.LEAD.rank:
-        return _("%(claim)s belongs to %(person)s; they or a lead of %(team)s may do this.") % {
-            "claim": claim,
-            "person": claim.requested_by.label,
-            "team": claim.team,
-        }
+        return f"{claim} belongs to {claim.requested_by.label}; they or a lead of {claim.team} may do this."
     return ""
 
 
@@ -71,9 +63,7 @@ def may_ask(request: HttpRequest) -> bool:
 def require_member(request: HttpRequest) -> User:
     """Return the reader; 403 for whoever is a member of no team, before they fill anything in."""
     if not may_ask(request):
-        raise PermissionDenied(
-            _("You are a member of no team, so there is nobody you could ask for GPUs for.")
-        )
+        raise PermissionDenied("You are a member of no team, so there is nobody you could ask for GPUs for.")
     return asker(request)
 
 

@@ -6,8 +6,6 @@ allowed) and how it shows a claim.
 from datetime import timedelta
 from typing import Any
 
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
@@ -28,9 +26,7 @@ from teams.models import User
 class SpelledDuration(serializers.DurationField):
     """As people write it in the form, "36h" or "1d 12h"; or seconds, or ISO 8601."""
 
-    default_error_messages = {
-        "invalid": gettext_lazy("Write a duration like 24h, 3d, 1d 12h, PT24H or 86400.")
-    }
+    default_error_messages = {"invalid": "Write a duration like 24h, 3d, 1d 12h, PT24H or 86400."}
 
     def to_internal_value(self, value: Any) -> timedelta:
         if value == "":  # which the field would read as no time at all
@@ -117,7 +113,7 @@ class DenyIn(Input):
     reason = serializers.CharField(
         max_length=2000,
         help_text="Seen by the team",
-        error_messages={"blank": gettext_lazy("Say why: the person who asked sees this sentence.")},
+        error_messages={"blank": "Say why: the person who asked sees this sentence."},
     )
 
 
@@ -162,7 +158,7 @@ def cluster_named(name: str) -> Cluster:
     """Raise Invalid if there is no such cluster."""
     cluster = Cluster.objects.filter(name=name).first()
     if cluster is None:
-        raise Invalid(_("There is no cluster %(name)s.") % {"name": name})
+        raise Invalid(f"There is no cluster {name}.")
     return cluster
 
 
@@ -176,7 +172,7 @@ def profile_named(name: str, user: User) -> Profile:
     visible = Profile.objects.visible_to(user).select_related("current")
     profile = visible.filter(slug=name).first()
     if profile is None:
-        raise Invalid(_("There is no profile %(name)s.") % {"name": name})
+        raise Invalid(f"There is no profile {name}.")
     return profile
 
 

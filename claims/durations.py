@@ -8,7 +8,6 @@ from typing import Any
 
 from django import forms
 from django.core.exceptions import ValidationError
-from django.utils.translation import gettext_lazy as _
 
 MINUTES = {"m": 1, "min": 1, "h": 60, "d": 24 * 60, "w": 7 * 24 * 60}
 PART = re.compile(r"(\d{1,5})\s*(min|[mhdw])")
@@ -42,7 +41,7 @@ def spell(duration: timedelta) -> str:
 class DurationText(forms.CharField):
     """A text field of a duration; empty is None."""
 
-    default_error_messages = {"invalid": _("Write a duration like 24h, 3d or 1d 12h.")}
+    default_error_messages = {"invalid": "Write a duration like 24h, 3d or 1d 12h."}
 
     def to_python(self, value: Any) -> Any:
         text = super().to_python(value)

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.core.paginator import Page, Paginator
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
 
+from core.text import counted
 from dra.cel.idioms import conjuncts
 from dra.help import Relief, Way
 from dra.match import (
@@ -50,41 +49,41 @@ def devices_of(person: Person, cluster: Cluster, drops: Sequence[Drop]) -> dict[
 
 # Attributes that everybody speaks of by another name; others are called as the driver calls them.
 NAMES = {
-    "productName": gettext_lazy("product"),
-    "memory": gettext_lazy("memory"),
-    "cudaComputeCapability": gettext_lazy("compute capability"),
-    "driverVersion": gettext_lazy("driver version"),
-    "profile": gettext_lazy("slice"),
-    "type": gettext_lazy("type"),
-    "resource.kubernetes.io/pcieRoot": gettext_lazy("PCIe root"),
-    "resource.kubernetes.io/numaNode": gettext_lazy("NUMA node"),
-    "driver": gettext_lazy("driver"),
+    "productName": "product",
+    "memory": "memory",
+    "cudaComputeCapability": "compute capability",
+    "driverVersion": "driver version",
+    "profile": "slice",
+    "type": "type",
+    "resource.kubernetes.io/pcieRoot": "PCIe root",
+    "resource.kubernetes.io/numaNode": "NUMA node",
+    "driver": "driver",
 }
 DIFFERENCES = {
     ">=": "%(name)s %(seen)s < %(wanted)s",
     "<=": "%(name)s %(seen)s > %(wanted)s",
     ">": "%(name)s %(seen)s ≤ %(wanted)s",
     "<": "%(name)s %(seen)s ≥ %(wanted)s",
-    "==": gettext_lazy("%(name)s %(seen)s, not %(wanted)s"),
-    "!=": gettext_lazy("%(name)s is %(seen)s"),
-    "begins": gettext_lazy("%(name)s %(seen)s, not %(wanted)s…"),
-    "ends": gettext_lazy("%(name)s %(seen)s, not …%(wanted)s"),
-    "contains": gettext_lazy("%(name)s %(seen)s, without %(wanted)s"),
-    "in": gettext_lazy("%(name)s %(seen)s, none of %(wanted)s"),
-    "missing": gettext_lazy("%(name)s is not published"),
-    "": gettext_lazy("does not meet the selector: %(seen)s"),
+    "==": "%(name)s %(seen)s, not %(wanted)s",
+    "!=": "%(name)s is %(seen)s",
+    "begins": "%(name)s %(seen)s, not %(wanted)s…",
+    "ends": "%(name)s %(seen)s, not …%(wanted)s",
+    "contains": "%(name)s %(seen)s, without %(wanted)s",
+    "in": "%(name)s %(seen)s, none of %(wanted)s",
+    "missing": "%(name)s is not published",
+    "": "does not meet the selector: %(seen)s",
 }
 CONDITIONS = {
     ">=": "%(name)s ≥ %(wanted)s",
     "<=": "%(name)s ≤ %(wanted)s",
     ">": "%(name)s > %(wanted)s",
     "<": "%(name)s < %(wanted)s",
-    "==": gettext_lazy("%(name)s %(wanted)s"),
-    "!=": gettext_lazy("%(name)s other than %(wanted)s"),
-    "begins": gettext_lazy("%(name)s begins with %(wanted)s"),
-    "ends": gettext_lazy("%(name)s ends with %(wanted)s"),
-    "contains": gettext_lazy("%(name)s contains %(wanted)s"),
-    "in": gettext_lazy("%(name)s one of %(wanted)s"),
+    "==": "%(name)s %(wanted)s",
+    "!=": "%(name)s other than %(wanted)s",
+    "begins": "%(name)s begins with %(wanted)s",
+    "ends": "%(name)s ends with %(wanted)s",
+    "contains": "%(name)s contains %(wanted)s",
+    "in": "%(name)s one of %(wanted)s",
 }
 
 
@@ -114,25 +113,33 @@ def asks_in_words(spec: Json) -> str:
     "or", the preferred one first. Says a number only where it is not 1.
     """
     parts = Counter(_request_words(request) for request in requests(spec))
-    return _(", and ").join(part if count == 1 else f"{count} × ({part})" for part, count in parts.items())
+    return ", and ".join(part if count == 1 else f"{count} × ({part})" for part, count in parts.items())
 
 
 def _request_words(request: Json) -> str:
     ways = list(dict.fromkeys(_ask_words(ask) for ask in alternatives(request)))
     if len(ways) < 2:
         return "".join(ways)
-    return _("either %(ways)s") % {"ways": _(", or ").join(ways)}
+    return f"either {', or '.join(ways)}"
 
 
 def _ask_words(ask: Ask) -> str:
-    conditions = [condition_of(text) or _("a CEL selector") for text in ask.expressions]
-    count = _("every %(name)s of a node") if ask.all else "%(name)s" if ask.count == 1 else "%(n)d × %(name)s"
-    return ", ".join([count % {"name": ask.class_name, "n": ask.count}, *conditions])
+    conditions = [condition_of(text) or "a CEL selector" for text in ask.expressions]
+    return ", ".join(
+        [
+            (
+                f"every {ask.class_name} of a node"
+                if ask.all
+                else (f"{ask.class_name}" if ask.count == 1 else f"{ask.count} × {ask.class_name}")
+            ),
+            *conditions,
+        ]
+    )
 
 
 def difference_words(found: Difference | None) -> str:
     if found is None or (not found.sign and not found.seen):
-        return _("does not meet the selector")
+        return "does not meet the selector"
     values = {"name": name_of(found.name), "seen": found.seen, "wanted": found.wanted}
     return str(DIFFERENCES[found.sign]) % values
 
@@ -143,27 +150,29 @@ def drop_words(drop: Drop) -> str:
         case Cause.CLASS | Cause.SELECTOR:
             return difference_words(drop.difference)
         case Cause.ERROR:
-            return _("could not be evaluated: %(why)s") % {"why": drop.message}
+            return f"could not be evaluated: {drop.message}"
         case Cause.TAINT if drop.taint:
-            return _("tainted %(taint)s, not tolerated") % {"taint": taint_text(drop.taint)}
+            return f"tainted {taint_text(drop.taint)}, not tolerated"
         case Cause.HELD:
-            return _("held by")
+            return "held by"
         case Cause.USED_UP:
-            return _("what it shares with other devices or claims is used up")
-    return ngettext(
-        "its node has no room for the whole claim; %(n)d device that matches is free there",
-        "its node has no room for the whole claim; %(n)d devices that match are free there",
-        drop.free_beside,
-    ) % {"n": drop.free_beside}
+            return "what it shares with other devices or claims is used up"
+    return (
+        (f"its node has no room for the whole claim; {drop.free_beside} device that matches is free there")
+        if drop.free_beside == 1
+        else (
+            f"its node has no room for the whole claim; {drop.free_beside} devices that match are free there"
+        )
+    )
 
 
 def together_words(together: Together | None, nodes: int) -> str:
     """Return "nodes could take 2 on one PCIe root", to follow the number of nodes."""
     if together is None:
-        return ngettext("node has room for one claim", "nodes have room for one claim", nodes)
-    said = ngettext("node could take %(n)d", "nodes could take %(n)d", nodes) % {"n": together.devices}
-    same = [_("on one %(name)s") % {"name": name_of(name)} for name in together.same]
-    distinct = [_("each of another %(name)s") % {"name": name_of(name)} for name in together.distinct]
+        return "node has room for one claim" if nodes == 1 else "nodes have room for one claim"
+    said = f"node could take {together.devices}" if nodes == 1 else f"nodes could take {together.devices}"
+    same = [f"on one {name_of(name)}" for name in together.same]
+    distinct = [f"each of another {name_of(name)}" for name in together.distinct]
     return " ".join([said, *same, *distinct])
 
 
@@ -171,38 +180,32 @@ def relief_words(relief: Relief) -> str:
     """Say what would be asked for less, as "39 GiB instead of 40 GiB of memory"."""
     match relief.way:
         case Way.CONDITION if relief.condition:
-            return _("Without “%(what)s”") % {
-                "what": condition_words(relief.condition) or relief.condition.text
-            }
+            return f"Without “{condition_words(relief.condition) or relief.condition.text}”"
         case Way.THRESHOLD if relief.condition:
             instead, was = in_words(relief.instead), in_words(relief.was)
             if instead == was:
                 instead, was = relief.instead, relief.was
-            return _("With %(name)s %(instead)s instead of %(was)s") % {
-                "name": name_of(relief.condition.name), "instead": instead, "was": was,
-            }  # fmt: skip
+            return f"With {name_of(relief.condition.name)} {instead} instead of {was}"  # fmt: skip
         case Way.COUNT:
-            return ngettext(
-                "With %(instead)s device instead of %(was)s",
-                "With %(instead)s devices instead of %(was)s",
-                int(relief.instead or 1),
-            ) % {"instead": relief.instead, "was": relief.was}
+            return (
+                f"With {relief.instead} device instead of {relief.was}"
+                if int(relief.instead or 1) == 1
+                else f"With {relief.instead} devices instead of {relief.was}"
+            )
         case Way.CONSTRAINT:
-            return _("Without the constraint on %(name)s") % {"name": name_of(relief.constraint)}
+            return f"Without the constraint on {name_of(relief.constraint)}"
         case _ if relief.taint:
-            return _("Tolerating %(taint)s") % {"taint": taint_text(relief.taint)}
+            return f"Tolerating {taint_text(relief.taint)}"
     return ""
 
 
 def gain_words(relief: Relief) -> str:
     """Say what that would bring."""
     if relief.fits:
-        return _("fits now")
+        return "fits now"
     if relief.more:
-        return ngettext("%(n)d more free", "%(n)d more free", relief.more) % {"n": relief.more}
-    return ngettext("%(n)d more node with room", "%(n)d more nodes with room", relief.more_nodes) % {
-        "n": relief.more_nodes
-    }
+        return f"{counted(relief.more, 'more', 'more')} free"
+    return f"{counted(relief.more_nodes, 'more node')} with room"
 
 
 @dataclass(frozen=True)
@@ -300,15 +303,15 @@ def funnel_of(match: Preview) -> list[FunnelRow]:
 def words_of(step: Step, match: Preview, read: Condition | None, *, several: bool) -> str:
     match step.kind:
         case Kind.TOTAL:
-            words = ngettext("device in the cluster", "devices in the cluster", step.count)
+            words = "device in the cluster" if step.count == 1 else "devices in the cluster"
         case Kind.IN_CLASS:
-            words = _("in class %(name)s") % {"name": step.detail}
+            words = f"in class {step.detail}"
         case Kind.SELECTOR:
-            words = (condition_words(read) if read else "") or _("meet the condition")
+            words = (condition_words(read) if read else "") or "meet the condition"
         case Kind.UNTAINTED:
-            words = _("not tainted, or tolerated")
+            words = "not tainted, or tolerated"
         case Kind.FREE:
-            words = _("free now")
+            words = "free now"
         case _:
             words = together_words(match.together, step.count)
     return f"{step.request}: {words}" if several and step.request else words
@@ -316,16 +319,15 @@ def words_of(step: Step, match: Preview, read: Condition | None, *, several: boo
 
 def dropped_of(step: Step, match: Preview) -> str:
     if step.kind == Kind.NODES:
-        return _("others have no room") if match.free and not match.fits else ""
+        return "others have no room" if match.free and not match.fits else ""
     if not step.dropped or step.kind == Kind.TOTAL:
         return ""
-    values = {"n": step.dropped}
     match step.kind:
         case Kind.UNTAINTED:
-            return ngettext("%(n)d is tainted", "%(n)d are tainted", step.dropped) % values
+            return f"{counted(step.dropped, 'is', 'are')} tainted"
         case Kind.FREE:
-            return ngettext("%(n)d is held", "%(n)d are held", step.dropped) % values
-    return ngettext("%(n)d left out", "%(n)d left out", step.dropped) % values
+            return f"{counted(step.dropped, 'is', 'are')} held"
+    return f"{counted(step.dropped, 'left', 'left')} out"
 
 
 def dropped_page(
@@ -352,7 +354,7 @@ def rows_of(person: Person, cluster: Cluster, found: Dropped) -> list[DroppedRow
                 name=drop.device.name,
                 node=drop.device.node_name or drop.device.pool,
                 device=device,
-                words=drop_words(drop) if holder or drop.cause != Cause.HELD else _("held"),
+                words=drop_words(drop) if holder or drop.cause != Cause.HELD else "held",
                 failing=drop.cause == Cause.ERROR,
                 holder=holder,
             )

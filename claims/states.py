@@ -1,20 +1,19 @@
 """The whole life of a claim as data. Who acts next is part of the state, and so is its colour."""
 
 from django.db import models
-from django.utils.translation import gettext_lazy as _
 
 
 class ClaimState(models.TextChoices):
-    REQUESTED = "requested", _("Waiting for approval")
-    APPROVED = "approved", _("Approved")
-    PROVISIONED = "provisioned", _("Waiting for a pod")
-    ALLOCATED = "allocated", _("Allocated")
-    RELEASING = "releasing", _("Releasing")
-    RELEASED = "released", _("Released")
-    DENIED = "denied", _("Denied")
-    WITHDRAWN = "withdrawn", _("Withdrawn")
-    EXPIRED = "expired", _("Expired")
-    FAILED = "failed", _("Failed")
+    REQUESTED = "requested", "Waiting for approval"
+    APPROVED = "approved", "Approved"
+    PROVISIONED = "provisioned", "Waiting for a pod"
+    ALLOCATED = "allocated", "Allocated"
+    RELEASING = "releasing", "Releasing"
+    RELEASED = "released", "Released"
+    DENIED = "denied", "Denied"
+    WITHDRAWN = "withdrawn", "Withdrawn"
+    EXPIRED = "expired", "Expired"
+    FAILED = "failed", "Failed"
 
 
 S = ClaimState

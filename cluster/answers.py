@@ -5,8 +5,6 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from django.utils.translation import gettext as _
-
 from cluster.errors import ClusterConflict, ClusterError, ClusterInvalid, Expired, Refused, Unreachable
 from cluster.kinds import Kind
 
@@ -33,10 +31,7 @@ class Asked:
         """Return "resourceclaims “a” in namespace “ml”", with the parts that are known."""
         text = f"{self.kind.plural} “{self.name}”" if self.name else self.kind.plural
         if self.namespace:
-            text = _("%(object)s in namespace “%(namespace)s”") % {
-                "object": text,
-                "namespace": self.namespace,
-            }
+            text = f"{text} in namespace “{self.namespace}”"
         return text
 
 
@@ -46,12 +41,12 @@ def error_of(code: int, body: bytes, asked: Asked) -> ClusterError | Expired:  #
     message = str(status.get("message") or "").strip()
     match code:
         case 401:
-            told = _("The cluster does not know the credentials: they are wrong, or have run out.")
+            told = "The cluster does not know the credentials: they are wrong, or have run out."
             return Refused(told, mendable=True)
         case 403:
             return refusal(message, asked)
         case 404 | 405:
-            told = _("The cluster cannot %(verb)s %(object)s: %(message)s.")
+            told = "The cluster cannot %(verb)s %(object)s: %(message)s."
             names = {"verb": asked.verb, "object": asked.object, "message": message.rstrip(".") or code}
             return ClusterInvalid(told % names)
         case 409:
@@ -61,19 +56,19 @@ def error_of(code: int, body: bytes, asked: Asked) -> ClusterError | Expired:  #
         case 400 | 413 | 415 | 422:
             return invalid(status, message, asked)
         case 429:
-            return Unreachable(_("The cluster asks for fewer requests (429); it will be tried again."))
+            return Unreachable("The cluster asks for fewer requests (429); it will be tried again.")
     if BAD_PATCH in message:
         return invalid(status, message, asked)
     if any(sign in message for sign in LIST_AGAIN):
         return Expired(message)
-    told = _("The cluster failed to %(verb)s %(object)s (%(code)s): %(message)s.")
+    told = "The cluster failed to %(verb)s %(object)s (%(code)s): %(message)s."
     return Unreachable(
         told
         % {
             "verb": asked.verb,
             "object": asked.object,
             "code": code,
-            "message": message.rstrip(".")[:300] or _("without saying why"),
+            "message": message.rstrip(".")[:300] or "without saying why",
         }
     )
 
@@ -93,36 +88,31 @@ def refusal(message: str, asked: Asked) -> Refused:
         return Refused(message, verb=asked.verb, resource=asked.kind.plural, quota=True)
     if found := CANNOT.search(message):
         verb, resource, group = found.groups()
-        told = _("The credentials may not %(verb)s %(object)s: they lack “%(verb)s” on “%(resource)s”.")
         full = f"{resource}.{group}" if group else resource
         return Refused(
-            told % {"verb": verb, "object": asked.object, "resource": full},
+            f"The credentials may not {verb} {asked.object}: they lack “{verb}” on “{full}”.",
             verb=verb,
             resource=resource,
             mendable=True,
         )
-    told = _("The cluster does not allow to %(verb)s %(object)s: %(message)s.")
-    names = {"verb": asked.verb, "object": asked.object, "message": message.rstrip(".") or "403"}
-    return Refused(told % names, verb=asked.verb, resource=asked.kind.plural)
+    told = f"The cluster does not allow to {asked.verb} {asked.object}: {message.rstrip('.') or '403'}."
+    return Refused(told, verb=asked.verb, resource=asked.kind.plural)
 
 
 def conflict(status: dict[str, Any], message: str, asked: Asked) -> ClusterConflict:
     causes = causes_of(status)
     if status.get("reason") == "AlreadyExists":
-        return ClusterConflict(_("The cluster has %s already.") % asked.object)
+        return ClusterConflict(f"The cluster has {asked.object} already.")
     if causes:
-        told = _("Others manage fields of %(object)s: %(fields)s.")
         fields = "; ".join(f"{field} ({reason})" for field, reason in causes)
-        return ClusterConflict(told % {"object": asked.object, "fields": fields})
-    told = _("The cluster holds other %(object)s by now: %(message)s.")
-    return ClusterConflict(told % {"object": asked.object, "message": message.rstrip(".")})
+        return ClusterConflict(f"Others manage fields of {asked.object}: {fields}.")
+    return ClusterConflict(f"The cluster holds other {asked.object} by now: {message.rstrip('.')}.")
 
 
 def invalid(status: dict[str, Any], message: str, asked: Asked) -> ClusterInvalid:
     causes = causes_of(status) or unknown_fields(message)
-    told = _("The cluster refused %(object)s: %(why)s.")
     why = "; ".join(f"{field}: {reason}" if field else reason for field, reason in causes) or message
-    return ClusterInvalid(told % {"object": asked.object, "why": why.rstrip(".")}, causes)
+    return ClusterInvalid(f"The cluster refused {asked.object}: {why.rstrip('.')}.", causes)
 
 
 def causes_of(status: dict[str, Any]) -> tuple[tuple[str, str], ...]:
@@ -134,6 +124,6 @@ def causes_of(status: dict[str, Any]) -> tuple[tuple[str, str], ...]:
 
 def unknown_fields(message: str) -> tuple[tuple[str, str], ...]:
     """A strict decoding error comes without causes: the fields stand in the text."""
-    strict = [(field, _("unknown field")) for _what, field in UNKNOWN_FIELD.findall(message)]
-    applied = [(field, _("unknown field")) for field in UNDECLARED_FIELD.findall(message)]
+    strict = [(field, "unknown field") for _what, field in UNKNOWN_FIELD.findall(message)]
+    applied = [(field, "unknown field") for field in UNDECLARED_FIELD.findall(message)]
     return tuple(strict + applied)

@@ -4,8 +4,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from django.utils.translation import gettext as _
-
 from cluster.credentials import Credentials
 from cluster.errors import ClusterError
 from cluster.protocol import Discovery, Gateway, Permission
@@ -41,7 +39,7 @@ def checkup(
     yield from _way(credentials)
     try:
         found = gateway.discover()
-        yield Finding(Verdict.GOOD, _("Kubernetes"), found.version)
+        yield Finding(Verdict.GOOD, "Kubernetes", found.version)
         yield _identity(gateway.identity(), uid)
         yield _taint_rules(found)
         for permission in wanted(found, read_only=read_only):
@@ -60,28 +58,34 @@ def wanted(found: Discovery, *, read_only: bool) -> list[Permission]:
 
 
 def _way(credentials: Credentials) -> Iterator[Finding]:
-    what = _("Address")
+    what = "Address"
     if credentials.server.startswith("http:"):
-        yield Finding(Verdict.NOTE, what, _("%s: without TLS; others can read along") % credentials.address)
+        yield Finding(Verdict.NOTE, what, f"{credentials.address}: without TLS; others can read along")
     elif credentials.insecure:
-        told = _("%s: its certificate is not checked; anybody can pretend to be it")
-        yield Finding(Verdict.NOTE, what, told % credentials.address)
+        yield Finding(
+            Verdict.NOTE,
+            what,
+            f"{credentials.address}: its certificate is not checked; anybody can pretend to be it",
+        )
     else:
         yield Finding(Verdict.GOOD, what, credentials.address)
 
 
 def _identity(uid: str, known_as: str) -> Finding:
-    what = _("Identity")
+    what = "Identity"
     if known_as and uid != known_as:
-        told = _("kube-system has uid %(now)s, and the mirror is of %(then)s: this is another cluster")
-        return Finding(Verdict.BAD, what, told % {"now": uid, "then": known_as})
+        return Finding(
+            Verdict.BAD,
+            what,
+            f"kube-system has uid {uid}, and the mirror is of {known_as}: this is another cluster",
+        )
     return Finding(Verdict.GOOD, what, uid)
 
 
 def _taint_rules(found: Discovery) -> Finding:
-    what = _("DeviceTaintRules")
+    what = "DeviceTaintRules"
     if found.taint_rules is None:
-        return Finding(Verdict.NOTE, what, _("not served; devices cannot be tainted by rule"))
+        return Finding(Verdict.NOTE, what, "not served; devices cannot be tainted by rule")
     return Finding(Verdict.GOOD, what, found.taint_rules.api_version)
 
 
@@ -93,7 +97,7 @@ def _permission(gateway: Gateway, permission: Permission, *, needed: bool) -> Fi
     resource = ".".join(filter(None, (permission.resource, permission.group)))
     what = f"{permission.verb} {resource}"
     if gateway.allowed(permission):
-        return Finding(Verdict.GOOD, what, _("allowed"))
+        return Finding(Verdict.GOOD, what, "allowed")
     if not needed:
-        return Finding(Verdict.NOTE, what, _("missing; needed where quotas are written to the cluster"))
-    return Finding(Verdict.BAD, what, _("missing; “manage.py cluster rbac” prints the role that grants it"))
+        return Finding(Verdict.NOTE, what, "missing; needed where quotas are written to the cluster")
+    return Finding(Verdict.BAD, what, "missing; “manage.py cluster rbac” prints the role that grants it")

@@ -16,7 +16,6 @@ from urllib.parse import urlsplit
 
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from django.conf import settings
-from django.utils.translation import gettext as _
 from django.views.decorators.debug import sensitive_variables
 
 from cluster.kubeconfig import Entry, entry_of
@@ -48,7 +47,7 @@ class Credentials:
     @property
     def address(self) -> str:
         """Return host and port, for sentences."""
-        return urlsplit(self.server).netloc or _("the cluster that the portal runs in")
+        return urlsplit(self.server).netloc or "the cluster that the portal runs in"
 
 
 IN_CLUSTER = Credentials(server="", in_cluster=True)
@@ -80,7 +79,7 @@ def seal(credentials: Credentials) -> bytes:
 @sensitive_variables()
 def unseal(sealed: bytes | memoryview) -> Credentials:
     """Decrypt with any known key. Raise `Invalid` when none of them fits."""
-    problem = _("The stored credentials cannot be read: CREDENTIAL_KEYS lacks the key that sealed them.")
+    problem = "The stored credentials cannot be read: CREDENTIAL_KEYS lacks the key that sealed them."
     try:
         return Credentials(**json.loads(_keys().decrypt(bytes(sealed))))
     except InvalidToken:
@@ -108,4 +107,4 @@ def _pem(section: dict[str, Any], key: str) -> str:
         return base64.b64decode(encoded, validate=True).decode("ascii")
     except ValueError:
         pass  # left before raising: the chain would hold the text
-    raise Invalid(_("%(key)s of the kubeconfig is not a PEM text in base64.") % {"key": key})
+    raise Invalid(f"{key} of the kubeconfig is not a PEM text in base64.")

@@ -5,8 +5,6 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from django.utils.translation import gettext as _
-
 from cluster.answers import Asked, error_of
 from cluster.errors import ClusterInvalid, Refused
 from cluster.kinds import DEVICE_TAINT_RULE_VERSIONS, DRA, OPTIONAL, RESOURCE_CLAIM, Kind
@@ -25,11 +23,10 @@ def discover(transport: Transport) -> Discovery:
     numbers = NUMBERS.match(version)
     minor = (int(numbers[1]), int(numbers[2])) if numbers else (0, 0)
     if minor < OLDEST:
-        told = _("The cluster runs Kubernetes %(version)s; the portal needs 1.34 or newer.")
-        raise ClusterInvalid(told % {"version": version or "?"})
+        raise ClusterInvalid(f"The cluster runs Kubernetes {version or '?'}; the portal needs 1.34 or newer.")
     kinds = frozenset(_served(transport))
     if f"{RESOURCE_CLAIM.api_version}/{RESOURCE_CLAIM.plural}" not in kinds:
-        told = _("The cluster runs Kubernetes %s and serves no resource.k8s.io/v1: the API is switched off.")
+        told = "The cluster runs Kubernetes %s and serves no resource.k8s.io/v1: the API is switched off."
         raise ClusterInvalid(told % version)
     rules = next(
         (kind for kind in DEVICE_TAINT_RULE_VERSIONS if f"{kind.api_version}/{kind.plural}" in kinds), None
@@ -76,5 +73,5 @@ def _get(transport: Transport, path: str, *, missing: dict[str, Any] | None = No
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        raise ClusterInvalid(_("What answers at %s is not a Kubernetes API server.") % transport.address)
+        raise ClusterInvalid(f"What answers at {transport.address} is not a Kubernetes API server.")
     return found

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any, get_args
 
 import urllib3
-from django.utils.translation import gettext as _
 
 from cluster.answers import Asked, error_of
 from cluster.credentials import Credentials
@@ -42,7 +41,7 @@ class KubeGateway:
     def identity(self) -> str:
         namespace = self.get(NAMESPACE, "kube-system")
         if namespace is None:
-            raise ClusterInvalid(_("The cluster has no kube-system namespace, by which it would be known."))
+            raise ClusterInvalid("The cluster has no kube-system namespace, by which it would be known.")
         return str(namespace["metadata"]["uid"])
 
     def list(
@@ -170,7 +169,7 @@ def _checked(code: int, body: bytes, asked: Asked, *, key: str = "kind") -> Mani
     except ValueError:
         found = None
     if code >= 300 or not isinstance(found, dict) or key not in found:
-        raise Unreachable(_("What answered %s is not a Kubernetes API server.") % asked.object)
+        raise Unreachable(f"What answered {asked.object} is not a Kubernetes API server.")
     return found
 
 
@@ -180,7 +179,7 @@ def _event(kind: Kind, line: Manifest, asked: Asked) -> Event:
     if what == "ERROR":
         raise error_of(int(found.get("code") or 500), json.dumps(found).encode(), asked)
     if what not in get_args(EventType.__value__):
-        raise Unreachable(_("The cluster sent an event of the unknown type “%s”.") % what)
+        raise Unreachable(f"The cluster sent an event of the unknown type “{what}”.")
     return Event(what, _named(kind, found), str(found["metadata"]["resourceVersion"]))
 
 

@@ -5,7 +5,6 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 import yaml
-from django.utils.translation import gettext as _
 from django.views.decorators.debug import sensitive_variables
 
 from core.errors import Invalid
@@ -33,9 +32,7 @@ def entry_of(text: str, context: str = "") -> Entry:
     if not wanted and len(names) == 1:
         wanted = names[0]
     if not wanted:
-        raise Invalid(
-            _("The kubeconfig has no current context; name one of: %s.") % (", ".join(names) or "–")
-        )
+        raise Invalid(f"The kubeconfig has no current context; name one of: {', '.join(names) or '–'}.")
     chosen = _section(document, "contexts", "context", wanted)
     entry = Entry(
         _section(document, "clusters", "cluster", str(chosen.get("cluster", ""))),
@@ -54,7 +51,7 @@ def _document(text: str) -> dict[str, Any]:
     except yaml.YAMLError:
         found = None  # the parser's message quotes the text, and with it the token
     if not isinstance(found, dict) or found.get("kind") != "Config":
-        raise Invalid(_("This is not a kubeconfig: a YAML document of kind Config is expected."))
+        raise Invalid("This is not a kubeconfig: a YAML document of kind Config is expected.")
     return found
 
 
@@ -62,7 +59,7 @@ def _named(document: dict[str, Any], plural: str) -> list[dict[str, Any]]:
     items = document.get(plural) or []
     well_formed = isinstance(items, list) and all(isinstance(item, dict) and "name" in item for item in items)
     if not well_formed:
-        raise Invalid(_("“%s” of the kubeconfig is not a list of named entries.") % plural)
+        raise Invalid(f"“{plural}” of the kubeconfig is not a list of named entries.")
     return cast(list[dict[str, Any]], items)
 
 
@@ -71,7 +68,7 @@ def _section(document: dict[str, Any], plural: str, singular: str, name: str) ->
         if item["name"] == name:
             return item.get(singular) or {}
     raise Invalid(
-        _("The kubeconfig has no %(kind)s “%(name)s”.") % {"kind": singular, "name": name},
+        f"The kubeconfig has no {singular} “{name}”.",
     )
 
 
@@ -79,38 +76,30 @@ def _refuse_plugins(entry: Entry) -> None:
     for key in PROGRAMS:
         if key in entry.user:
             raise Invalid(
-                _(
-                    "The kubeconfig gets its token from a program (“%s”), which the portal does not run. "
-                    "Make a token of a service account instead; “manage.py cluster rbac” says how."
-                )
-                % key
+                f"The kubeconfig gets its token from a program (“{key}”), which the portal does not "
+                "run. Make a token of a service account instead; “manage.py cluster rbac” says how."
             )
     for key in FILES:
         if key in entry.user or key in entry.cluster:
             raise Invalid(
-                _(
-                    "The kubeconfig refers to a file (“%(key)s”), which the portal does not read. "
-                    "Put its contents in with “%(command)s”."
-                )
-                % {"key": key, "command": FLATTEN}
+                f"The kubeconfig refers to a file (“{key}”), which the portal does not read. Put its "
+                f"contents in with “{FLATTEN}”."
             )
     for key in BORROWED:
         if key in entry.user:
-            raise Invalid(
-                _("The kubeconfig acts as somebody else (“%s”); the portal acts as itself only.") % key
-            )
+            raise Invalid(f"The kubeconfig acts as somebody else (“{key}”); the portal acts as itself only.")
 
 
 def _check_server(server: object) -> None:
     parts = urlsplit(server) if isinstance(server, str) else None
     if parts is None or parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise Invalid(_("The kubeconfig names no server address that starts with https:// or http://."))
+        raise Invalid("The kubeconfig names no server address that starts with https:// or http://.")
     if parts.username or parts.password:
-        raise Invalid(_("The server address of the kubeconfig contains a password; use a token instead."))
+        raise Invalid("The server address of the kubeconfig contains a password; use a token instead.")
 
 
 def _check_user(user: dict[str, Any]) -> None:
     if "username" in user or "password" in user:
-        raise Invalid(_("The kubeconfig holds a password, which Kubernetes has not taken since 1.19."))
+        raise Invalid("The kubeconfig holds a password, which Kubernetes has not taken since 1.19.")
     if bool(user.get("client-certificate-data")) != bool(user.get("client-key-data")):
-        raise Invalid(_("The kubeconfig holds a client certificate without its key, or a key without it."))
+        raise Invalid("The kubeconfig holds a client certificate without its key, or a key without it.")

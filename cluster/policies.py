@@ -11,7 +11,6 @@ from enum import StrEnum
 from typing import Any
 
 import yaml
-from django.utils.translation import gettext as _
 
 from core.errors import Invalid
 
@@ -148,7 +147,7 @@ def manifests(
 ) -> list[Manifest]:
     """Return a policy and its binding for each of `names`. Raise Invalid for what is no user name."""
     if not USER_NAME.fullmatch(account):
-        raise Invalid(_("“%s” is not the name of a user or service account.") % account)
+        raise Invalid(f"“{account}” is not the name of a user or service account.")
     found = []
     for name in names:
         found += [

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import urllib3
-from django.utils.translation import gettext as _
 from kubernetes.client import ApiClient, Configuration
 from kubernetes.client.exceptions import ApiException
 from kubernetes.config.config_exception import ConfigException
@@ -119,21 +118,20 @@ def sentence(address: str, failure: Exception) -> str:
     cause = failure
     if isinstance(failure, urllib3.exceptions.MaxRetryError) and failure.reason is not None:
         cause = failure.reason
-    names = {"address": address, "seconds": f"{CONNECT_SECONDS:.0f}"}
     match cause:
         case urllib3.exceptions.NameResolutionError():
-            return _("The name of %(address)s is not known here.") % names
+            return f"The name of {address} is not known here."
         case urllib3.exceptions.NewConnectionError():  # before its base class, the time-out
-            return _("%(address)s refuses connections, or no way leads there.") % names
+            return f"{address} refuses connections, or no way leads there."
         case urllib3.exceptions.ConnectTimeoutError():
-            return _("%(address)s took no connection within %(seconds)s seconds.") % names
+            return f"{address} took no connection within {f'{CONNECT_SECONDS:.0f}'} seconds."
         case urllib3.exceptions.ReadTimeoutError():
-            return _("%(address)s took the request and did not answer in time.") % names
+            return f"{address} took the request and did not answer in time."
         case urllib3.exceptions.SSLError() | ssl.SSLError():
-            return _("%(address)s is not who the kubeconfig says: its certificate is not trusted.") % names
+            return f"{address} is not who the kubeconfig says: its certificate is not trusted."
         case ApiException():  # how the client wraps a TLS failure
-            return _("%(address)s is not who the kubeconfig says: its certificate is not trusted.") % names
-    return _("The connection to %(address)s broke off.") % names
+            return f"{address} is not who the kubeconfig says: its certificate is not trusted."
+    return f"The connection to {address} broke off."
 
 
 def configuration(credentials: Credentials) -> Configuration:
@@ -147,7 +145,7 @@ def configuration(credentials: Credentials) -> Configuration:
         except ConfigException as failure:
             problem = str(failure)
         if problem:
-            raise Invalid(_("The portal does not run inside a cluster: %s") % problem)
+            raise Invalid(f"The portal does not run inside a cluster: {problem}")
     else:
         if credentials.proxy:
             options["proxy"] = credentials.proxy
@@ -163,7 +161,7 @@ def configuration(credentials: Credentials) -> Configuration:
 
 def tls(credentials: Credentials) -> ssl.SSLContext:
     """Return the trust and the client certificate as a context in memory."""
-    problem = _(
+    problem = (
         "The certificates of the kubeconfig cannot be used: they are damaged, or the key fits no certificate."
     )
     try:

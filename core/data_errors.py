@@ -2,7 +2,6 @@
 
 import structlog
 from django.db import DataError
-from django.utils.translation import gettext as _
 
 from core.errors import Invalid
 
@@ -17,4 +16,4 @@ def refusal_of(error: DataError) -> Invalid | None:
     if getattr(error.__cause__, "sqlstate", None) not in OF_A_VALUE:
         return None
     log.warning("value_cannot_be_kept", exc_info=error)
-    return Invalid(_("It has a character, a number or a date that cannot be stored."))
+    return Invalid("It has a character, a number or a date that cannot be stored.")

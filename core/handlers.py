@@ -3,7 +3,6 @@
 from http import HTTPStatus
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
-from django.utils.translation import gettext as _
 from django.views import defaults
 
 from core.problems import MEDIA_TYPE
@@ -14,13 +13,13 @@ API = "/api/"
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     if not request.path.startswith(API):
         return defaults.page_not_found(request, exception)
-    return problem(request, HTTPStatus.NOT_FOUND, "not-found", _("There is nothing at this address."))
+    return problem(request, HTTPStatus.NOT_FOUND, "not-found", "There is nothing at this address.")
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
     if not request.path.startswith(API):
         return defaults.server_error(request)
-    sentence = _("Something broke here; it has been recorded. Try again, or tell a platform admin.")
+    sentence = "Something broke here; it has been recorded. Try again, or tell a platform admin."
     return problem(request, HTTPStatus.INTERNAL_SERVER_ERROR, "internal", sentence)
 
 

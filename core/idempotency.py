@@ -3,7 +3,6 @@
 import uuid
 
 from django.http import HttpRequest
-from django.utils.translation import gettext as _
 from rest_framework.request import Request
 
 from core.errors import Invalid
@@ -17,7 +16,7 @@ def key_of(request: HttpRequest | Request) -> str:
     key = request.headers.get(HEADER, "").strip().strip('"')
     if len(key) > LONGEST or not key.isprintable():
         raise Invalid(
-            _("An Idempotency-Key has at most %(longest)d printable characters.") % {"longest": LONGEST},
+            f"An Idempotency-Key has at most {LONGEST} printable characters.",
             field=HEADER,
         )
     return key or uuid.uuid4().hex

@@ -13,8 +13,6 @@ from django import forms
 from django.core.exceptions import ValidationError
 from django.http import QueryDict
 from django.utils.functional import Promise
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 from rest_framework import serializers
 from rest_framework.request import Request
 
@@ -33,10 +31,10 @@ def is_whole(value: object) -> bool:
 
 # A class before those it derives from.
 FITTING: tuple[tuple[type[Any], Callable[[Any], bool], str | Promise], ...] = (
-    (serializers.BooleanField, lambda value: isinstance(value, bool), gettext_lazy("true or false")),
-    (serializers.IntegerField, is_whole, gettext_lazy("a whole number")),
+    (serializers.BooleanField, lambda value: isinstance(value, bool), "true or false"),
+    (serializers.IntegerField, is_whole, "a whole number"),
     *(
-        (kind, is_text, gettext_lazy("a text"))
+        (kind, is_text, "a text")
         for kind in (
             serializers.CharField,
             serializers.ChoiceField,
@@ -69,7 +67,7 @@ def mistyped(field: Any, value: object) -> dict[str, Any] | list[str]:
         return {str(place): found for place, one in enumerate(value) if (found := mistyped(child, one))}
     for kind, fits, words in FITTING:
         if isinstance(field, kind):
-            return [] if fits(value) else [_("This has to be %(what)s.") % {"what": words}]
+            return [] if fits(value) else [f"This has to be {words}."]
     return []
 
 
@@ -85,7 +83,7 @@ def is_true(request: Request, name: str) -> bool:
 class YesNo(forms.Field):
     """Unlike Django's NullBooleanField it refuses what it does not understand. Empty is None."""
 
-    default_error_messages = {"invalid": gettext_lazy("This has to be true or false.")}
+    default_error_messages = {"invalid": "This has to be true or false."}
     empty_values = [None, ""]
 
     def to_python(self, value: Any) -> bool | None:

@@ -3,7 +3,6 @@
 from typing import Any
 
 from django.core.exceptions import ValidationError
-from django.utils.translation import gettext as _
 from rest_framework.exceptions import NotFound
 from rest_framework.pagination import CursorPagination, PageNumberPagination
 from rest_framework.request import Request
@@ -43,7 +42,7 @@ class Cursor(Bounded, CursorPagination):
         except (NotFound, ValueError, ValidationError):  # no cursor at all, or one of another list
             if "cursor" not in request.query_params:
                 raise
-            sentence = _("This is not a cursor of this list; take the one of `next` or `previous`.")
+            sentence = "This is not a cursor of this list; take the one of `next` or `previous`."
             raise Invalid(sentence, field="cursor") from None
 
 
@@ -58,6 +57,5 @@ def positive(request: Request, name: str) -> int | None:
     if text is None:
         return None
     if not (text.isascii() and text.isdigit() and int(text[:20]) > 0):
-        sentence = _("%(name)s has to be a whole number from 1, not “%(text)s”.")
-        raise Invalid(sentence % {"name": name, "text": text[:20]}, field=name)
+        raise Invalid(f"{name} has to be a whole number from 1, not “{text[:20]}”.", field=name)
     return int(text[:20])

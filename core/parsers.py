@@ -5,8 +5,6 @@ from io import BytesIO
 from typing import IO, Any
 
 from django.conf import settings
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 from rest_framework.exceptions import APIException, ParseError
 from rest_framework.parsers import JSONParser
 
@@ -15,7 +13,7 @@ MOST_LEVELS = 64  # a claim specification has about ten
 
 class TooLarge(APIException):
     status_code = 413
-    default_detail = gettext_lazy("The request is too large.")
+    default_detail = "The request is too large."
 
 
 class BoundedJSON(JSONParser):
@@ -30,8 +28,8 @@ class BoundedJSON(JSONParser):
         most = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
         body = stream.read(most + 1)
         if len(body) > most:
-            raise TooLarge(_("The request has more than %(most)d bytes.") % {"most": most})
-        too_deep = ParseError(_("The JSON has more than %(most)d levels.") % {"most": MOST_LEVELS})
+            raise TooLarge(f"The request has more than {most} bytes.")
+        too_deep = ParseError(f"The JSON has more than {MOST_LEVELS} levels.")
         try:
             found = super().parse(BytesIO(body), media_type, dict(parser_context or {}))
         except RecursionError:

@@ -13,7 +13,6 @@ from django.core.exceptions import PermissionDenied, RequestDataTooBig
 from django.core.exceptions import ValidationError as ModelInvalid
 from django.db import DataError
 from django.http import Http404
-from django.utils.translation import gettext as _
 from rest_framework import exceptions
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
@@ -77,15 +76,15 @@ def of_framework(exception: Exception, status: int, request: Request) -> dict[st
     """Say what Django and DRF refuse in the portal's words: 422 for the malformed, 404 without a hint why."""
     if isinstance(exception, exceptions.ValidationError):
         errors = fields_of(exception.detail)
-        sentence = _("The request is malformed: %(first)s") % {"first": first_of(errors)}
-        return document(422, "invalid", _("The request is malformed"), sentence, request, errors=errors)
+        sentence = f"The request is malformed: {first_of(errors)}"
+        return document(422, "invalid", "The request is malformed", sentence, request, errors=errors)
     if isinstance(exception, exceptions.ParseError):
-        return document(422, "invalid", _("The request is malformed"), str(exception.detail), request)
+        return document(422, "invalid", "The request is malformed", str(exception.detail), request)
     if isinstance(exception, Http404 | exceptions.NotFound):
-        sentence = _("There is nothing here, or you may not know of it.")
+        sentence = "There is nothing here, or you may not know of it."
         return document(404, "not-found", phrase(404), sentence, request)
     if isinstance(exception, PermissionDenied | exceptions.PermissionDenied):
-        sentence = str(exception) or _("Your role does not allow this.")
+        sentence = str(exception) or "Your role does not allow this."
         return document(403, "forbidden", phrase(403), sentence, request)
     if isinstance(exception, exceptions.Throttled):
         seconds: float | None = getattr(exception, "wait", None)

@@ -3,7 +3,6 @@
 from datetime import datetime, timedelta
 
 from django.utils import timezone
-from django.utils.translation import gettext as _
 
 from core.errors import Invalid
 
@@ -34,13 +33,9 @@ def relative(moment: datetime, *, now: datetime | None = None) -> str:
     """Return "in 3 d 7 h" or "2 d 3 h ago"."""
     span = moment - (now or timezone.now())
     if abs(span) < timedelta(seconds=1):
-        return _("now")
+        return "now"
     words = duration(span)
-    return (
-        _("in %(duration)s") % {"duration": words}
-        if span > timedelta(0)
-        else _("%(duration)s ago") % {"duration": words}
-    )
+    return f"in {words}" if span > timedelta(0) else f"{words} ago"
 
 
 def require_date(moment: datetime | None) -> None:
@@ -51,5 +46,4 @@ def require_date(moment: datetime | None) -> None:
     cannot be shown any more.
     """
     if moment is not None and not FIRST_YEAR <= moment.year <= LAST_YEAR:
-        values = {"year": moment.year, "first": FIRST_YEAR, "last": LAST_YEAR}
-        raise Invalid(_("A date lies between %(first)d and %(last)d; the year %(year)d was sent.") % values)
+        raise Invalid(f"A date lies between {FIRST_YEAR} and {LAST_YEAR}; the year {moment.year} was sent.")

@@ -11,7 +11,6 @@ from django.contrib import messages
 from django.contrib.messages.storage.base import Message
 from django.http import HttpRequest
 from django.utils.functional import Promise
-from django.utils.translation import gettext_lazy as _
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +22,7 @@ class Offer:
     post: bool
 
 
-UNDO = _("Undo")
+UNDO = "Undo"
 
 
 def offer(

@@ -2,7 +2,6 @@
 
 from django.db import IntegrityError, transaction
 from django.db.models import ProtectedError
-from django.utils.translation import gettext as _
 
 from cluster.credentials import Credentials, seal
 from cluster.kube import KubeGateway
@@ -36,20 +35,20 @@ def add_cluster(*, name: str, credentials: Credentials, **fields: str | bool) ->
         taken = True
     if taken:  # somebody else was faster by a moment
         _check_new(name, cluster.uid)
-        raise Conflict(_("Another cluster was added and removed at the same moment. Try again."))
+        raise Conflict("Another cluster was added and removed at the same moment. Try again.")
     return cluster
 
 
 def _check_new(name: str, uid: str = "") -> None:
     """Raise `Conflict` if a cluster of this name, or of this uid, is known."""
     if Cluster.objects.filter(name=name).exists():
-        raise Conflict(_("There is a cluster “%s” already; with --renew it gets these credentials.") % name)
+        raise Conflict(f"There is a cluster “{name}” already; with --renew it gets these credentials.")
     twin = Cluster.objects.exclude(uid="").filter(uid=uid).first()
     if twin is not None:
-        told = _(
-            "This cluster is known as “%(name)s” already: its kube-system namespace has the same uid %(uid)s."
+        raise Conflict(
+            f"This cluster is known as “{twin.name}” already: its kube-system namespace has the "
+            f"same uid {twin.uid}."
         )
-        raise Conflict(told % {"name": twin.name, "uid": twin.uid})
 
 
 def renew_credentials(*, name: str, credentials: Credentials) -> Cluster:
@@ -57,10 +56,10 @@ def renew_credentials(*, name: str, credentials: Credentials) -> Cluster:
     cluster = find_cluster(name)
     facts = _ask(credentials)
     if cluster.uid and cluster.uid != facts["uid"]:
-        told = _(
-            "These credentials lead to another cluster than “%(name)s”: uid %(now)s instead of %(then)s."
+        raise Invalid(
+            f"These credentials lead to another cluster than “{name}”: uid {facts['uid']} instead "
+            f"of {cluster.uid}."
         )
-        raise Invalid(told % {"name": name, "now": facts["uid"], "then": cluster.uid})
     Cluster.objects.filter(pk=cluster.pk).update(credentials=seal(credentials), halted_because="", **facts)
     cluster.refresh_from_db()
     return cluster
@@ -76,18 +75,17 @@ def remove_cluster(*, name: str) -> None:
     except ProtectedError as protected:
         held = len(protected.protected_objects)
     if held:
-        told = _(
-            "“%(name)s” has %(count)d claims in the portal's books, whose history would be lost. "
-            "Take it out of use instead: “enabled” in the admin."
+        raise Conflict(
+            f"“{name}” has {held} claims in the portal's books, whose history would be lost. Take "
+            "it out of use instead: “enabled” in the admin."
         )
-        raise Conflict(told % {"name": name, "count": held})
 
 
 def write_quotas(*, name: str, write: bool) -> Cluster:
     """Have the quotas of teams kept in a cluster, or taken away. Raise Conflict where nothing is written."""
     cluster = find_cluster(name)
     if write and cluster.read_only:
-        raise Conflict(_("“%s” is read-only: the portal writes nothing there.") % name)
+        raise Conflict(f"“{name}” is read-only: the portal writes nothing there.")
     Cluster.objects.filter(pk=cluster.pk).update(write_quotas=write)
     cluster.write_quotas = write
     return cluster
@@ -97,7 +95,7 @@ def find_cluster(name: str) -> Cluster:
     cluster = Cluster.objects.filter(name=name).first()
     if cluster is None:
         names = ", ".join(Cluster.objects.values_list("name", flat=True)) or "–"
-        raise Unknown(_("There is no cluster “%(name)s”. Known: %(names)s.") % {"name": name, "names": names})
+        raise Unknown(f"There is no cluster “{name}”. Known: {names}.")
     return cluster
 
 

@@ -5,7 +5,6 @@ from typing import ClassVar
 from django import forms
 from django.db.models import QuerySet
 from django.http import HttpRequest
-from django.utils.translation import gettext_lazy as _
 from django_filters import ChoiceFilter, FilterSet, ModelChoiceFilter
 
 from inventory.models import Cluster, Device, DeviceClass, Node
@@ -36,14 +35,14 @@ class DeviceFilter(FilterSet):
     """The names of its fields are those of the API's parameters."""
 
     cluster = ModelChoiceFilter(
-        label=_("Cluster"), queryset=clusters, to_field_name="name", empty_label=_("Any cluster")
+        label="Cluster", queryset=clusters, to_field_name="name", empty_label="Any cluster"
     )
-    product = ChoiceFilter(label=_("Product"), choices=product_choices, empty_label=_("Any product"))
-    state = ChoiceFilter(label=_("State"), choices=DeviceState.choices, empty_label=_("Any state"))
+    product = ChoiceFilter(label="Product", choices=product_choices, empty_label="Any product")
+    state = ChoiceFilter(label="State", choices=DeviceState.choices, empty_label="Any state")
     device_class = ChoiceFilter(
-        label=_("Class"), choices=class_choices, method="by_class", empty_label=_("Any class")
+        label="Class", choices=class_choices, method="by_class", empty_label="Any class"
     )
-    memory = ChoiceFilter(label=_("Memory"), choices=MEMORY, method="by_memory", empty_label=_("Any memory"))
+    memory = ChoiceFilter(label="Memory", choices=MEMORY, method="by_memory", empty_label="Any memory")
 
     class Meta:
         model = Device
@@ -59,17 +58,17 @@ class DeviceFilter(FilterSet):
 
 class NodeFilter(FilterSet):
     cluster = ModelChoiceFilter(
-        label=_("Cluster"), queryset=clusters, to_field_name="name", empty_label=_("Any cluster")
+        label="Cluster", queryset=clusters, to_field_name="name", empty_label="Any cluster"
     )
     state = ChoiceFilter(
-        label=_("State"),
+        label="State",
         choices=[
-            ("ready", _("Ready")),
-            ("cordoned", _("Cordoned")),
-            ("not-ready", _("Not ready")),
+            ("ready", "Ready"),
+            ("cordoned", "Cordoned"),
+            ("not-ready", "Not ready"),
         ],
         method="by_state",
-        empty_label=_("Any state"),
+        empty_label="Any state",
     )
 
     class Meta:

@@ -16,8 +16,8 @@ from uuid import UUID
 from django.db.models import CharField, F, Value
 from django.db.models.functions import Cast, Coalesce, NullIf
 from django.urls import reverse
-from django.utils.translation import ngettext
 
+from core.text import counted
 from dra.devices import describe
 from inventory.models.device import DeviceQuerySet
 from inventory.states import LOOKS, DeviceState, Look
@@ -125,12 +125,7 @@ class Gpu:
     def label(self) -> str:
         """Return what the cells say by letter and colour, as a sentence."""
         parts = ", ".join(f"{cell.partition or cell.name}: {cell.look.label}" for cell in self.cells)
-        told = ngettext(
-            "%(count)d partition of a GPU on %(node)s. %(parts)s",
-            "%(count)d partitions of a GPU on %(node)s. %(parts)s",
-            len(self.cells),
-        )
-        return told % {"count": len(self.cells), "node": self.place, "parts": parts}
+        return f"{counted(len(self.cells), 'partition')} of a GPU on {self.place}. {parts}"
 
 
 @dataclass(slots=True)

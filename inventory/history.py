@@ -4,8 +4,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.utils.translation import gettext as _
-
 from inventory.models import Cluster, Device, ObjectEvent
 from inventory.values import spelled, values_of
 
@@ -27,7 +25,7 @@ def device_history(device: Device) -> list[Line]:
     name = f"{device.driver}/{device.pool}/{device.name}"
     lines = history_of(device.cluster, "Device", name)
     if len(lines) < LINES and not any(line.family == "held" for line in lines):
-        lines.append(Line(device.appeared_at, "held", _("In the mirror since"), []))
+        lines.append(Line(device.appeared_at, "held", "In the mirror since", []))
     return lines
 
 
@@ -38,9 +36,9 @@ def history_of(cluster: Cluster, kind: str, name: str) -> list[Line]:
 
 def line_of(event: ObjectEvent) -> Line:
     words = {
-        ObjectEvent.What.APPEARED: _("Appeared"),
-        ObjectEvent.What.CHANGED: _("Changed"),
-        ObjectEvent.What.GONE: _("Gone"),
+        ObjectEvent.What.APPEARED: "Appeared",
+        ObjectEvent.What.CHANGED: "Changed",
+        ObjectEvent.What.GONE: "Gone",
     }
     what = ObjectEvent.What(event.what)
     details = [sentence(name, *change) for name, change in event.detail.items()]
@@ -48,17 +46,13 @@ def line_of(event: ObjectEvent) -> Line:
 
 
 def sentence(name: str, before: Any, after: Any) -> str:
-    return _("%(name)s: %(before)s → %(after)s") % {
-        "name": name.removeprefix("attributes."),
-        "before": shown(before),
-        "after": shown(after),
-    }
+    return f"{name.removeprefix('attributes.')}: {shown(before)} → {shown(after)}"
 
 
 def shown(value: Any) -> str:
     """Return a value as people read it: taints by key and effect, a union by its member."""
     if value in (None, "", [], {}):
-        return _("none")
+        return "none"
     if isinstance(value, list):
         return ", ".join(shown(item) for item in value)
     if isinstance(value, dict) and "effect" in value:

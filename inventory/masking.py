@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from django.contrib.auth.models import AbstractUser, AnonymousUser
-from django.utils.translation import gettext as _
 
 from inventory.models import Device, ResourceClaim
 
@@ -54,7 +53,7 @@ def holders_for(person: Person, claims: Iterable[ResourceClaim]) -> dict[int, Ho
             known[pk] = (
                 Holder(f"{claim.namespace}/{claim.name}")
                 if person.is_superuser
-                else Holder(_("another team"), masked=True)
+                else Holder("another team", masked=True)
             )
     return known
 

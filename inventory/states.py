@@ -1,17 +1,16 @@
 """In what state a device is, and how a state looks. What the cluster says, never what the portal wishes."""
 
 from django.db import models
-from django.utils.translation import gettext_lazy as _
 
 
 class DeviceState(models.TextChoices):
-    IN_USE = "in-use", _("In use")
-    FREE = "free", _("Free")
-    TAINTED = "tainted", _("Tainted")
-    UNHEALTHY = "unhealthy", _("Unhealthy")
-    INCOMPLETE = "incomplete", _("Pool incomplete")
-    NOT_READY = "not-ready", _("Node not ready")
-    BLOCKED = "blocked", _("Taken by partitions")
+    IN_USE = "in-use", "In use"
+    FREE = "free", "Free"
+    TAINTED = "tainted", "Tainted"
+    UNHEALTHY = "unhealthy", "Unhealthy"
+    INCOMPLETE = "incomplete", "Pool incomplete"
+    NOT_READY = "not-ready", "Node not ready"
+    BLOCKED = "blocked", "Taken by partitions"
 
 
 # state → (colour family, icon, letter in a cell of the map, shape of that cell)

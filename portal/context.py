@@ -9,7 +9,6 @@ from django.contrib.auth.models import AnonymousUser
 from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 from django.utils.functional import Promise
-from django.utils.translation import gettext as _
 
 from claims.inbox.inbox import asked_at
 from claims.models import Claim
@@ -105,16 +104,16 @@ class Shell:
 
     @property
     def team_label(self) -> str:
-        return self.team.title if self.team else _("All teams")
+        return self.team.title if self.team else "All teams"
 
     @property
     def role_label(self) -> str | Promise:
         if self.is_admin:
-            return _("platform admin")
+            return "platform admin"
         if self.team is None:
-            return _("in no team")
+            return "in no team"
         role = self.roles[self.team].label
-        return _("%(team)s · %(role)s") % {"team": self.team.slug, "role": role}
+        return f"{self.team.slug} · {role}"
 
     @cached_property
     def freshness(self) -> list[Age]:
@@ -160,10 +159,10 @@ def navigation(shell: Shell) -> Nav:
     if shell.team:
         sections.append(Section(shell.team.title, of_team(shell.team)))
     if shell.is_admin:
-        sections.append(Section(_("Platform"), platform(has_team=shell.team is not None)))
+        sections.append(Section("Platform", platform(has_team=shell.team is not None)))
     else:
-        sections.append(Section(_("What there is"), fleet()[:1]))
-    nav = Nav(main(shell), sections, [NavItem(_("API tokens"), "key", address("teams:tokens"))])
+        sections.append(Section("What there is", fleet()[:1]))
+    nav = Nav(main(shell), sections, [NavItem("API tokens", "key", address("teams:tokens"))])
     every = [*nav.main, *(item for section in sections for item in section.items), *nav.foot]
     current = current_url(every, shell.request.path)
 
@@ -176,42 +175,42 @@ def navigation(shell: Shell) -> Nav:
 
 def main(shell: Shell) -> list[NavItem]:
     items = [
-        NavItem(_("Home"), "home", address("home")),
-        NavItem(_("Claims"), "stack-2", address("claims:list"), count=shell.live_claims()),
-        NavItem(_("Catalogue"), "layout-grid", address("claims:catalogue")),
+        NavItem("Home", "home", address("home")),
+        NavItem("Claims", "stack-2", address("claims:list"), count=shell.live_claims()),
+        NavItem("Catalogue", "layout-grid", address("claims:catalogue")),
     ]
     waiting = len(shell.undecided)  # a member decides too while they stand in for a lead
     if waiting or shell.is_admin or any(role.rank >= Role.LEAD.rank for role in shell.roles.values()):
-        items.append(NavItem(_("Approvals"), "checks", address("claims:approvals"), count=waiting, due=True))
+        items.append(NavItem("Approvals", "checks", address("claims:approvals"), count=waiting, due=True))
     return items
 
 
 def of_team(team: Team) -> list[NavItem]:
     return [
-        NavItem(_("Quota"), "gauge", address("claims:quotas")),
-        NavItem(_("Cost"), "coin-euro", address("usage:team", team.slug)),
-        NavItem(_("People"), "users", address("teams:people", team.slug)),
+        NavItem("Quota", "gauge", address("claims:quotas")),
+        NavItem("Cost", "coin-euro", address("usage:team", team.slug)),
+        NavItem("People", "users", address("teams:people", team.slug)),
     ]
 
 
 def fleet() -> list[NavItem]:
     return [
-        NavItem(_("Fleet"), "server-2", address("inventory:fleet")),
-        NavItem(_("Clusters"), "sitemap", address("inventory:clusters")),
-        NavItem(_("Devices"), "cpu", address("inventory:devices")),
-        NavItem(_("Nodes"), "server", address("inventory:nodes")),
+        NavItem("Fleet", "server-2", address("inventory:fleet")),
+        NavItem("Clusters", "sitemap", address("inventory:clusters")),
+        NavItem("Devices", "cpu", address("inventory:devices")),
+        NavItem("Nodes", "server", address("inventory:nodes")),
     ]
 
 
 def platform(*, has_team: bool) -> list[NavItem]:
-    quota = [] if has_team else [NavItem(_("Quota"), "gauge", address("claims:quotas"))]
+    quota = [] if has_team else [NavItem("Quota", "gauge", address("claims:quotas"))]
     return [
         *fleet(),
         *quota,
-        NavItem(_("Profiles"), "template", address("claims:profiles")),
-        NavItem(_("Rates"), "receipt-euro", address("usage:rates")),
-        NavItem(_("Teams"), "users-group", address("teams:list")),
-        NavItem(_("Admin"), "shield", address("admin:index")),
+        NavItem("Profiles", "template", address("claims:profiles")),
+        NavItem("Rates", "receipt-euro", address("usage:rates")),
+        NavItem("Teams", "users-group", address("teams:list")),
+        NavItem("Admin", "shield", address("admin:index")),
     ]
 
 

@@ -11,8 +11,6 @@ from celery import current_app
 from django.contrib.auth.decorators import login_not_required
 from django.db import DatabaseError, connection
 from django.http import HttpRequest, HttpResponse, JsonResponse
-from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 from kombu.exceptions import OperationalError
@@ -45,7 +43,7 @@ def readyz(request: HttpRequest) -> HttpResponse:
     problems: dict[str, str] = {}
     for name, check in checks.items():
         if name == "sync" and problems["database"]:
-            problems[name] = _("Cannot be told without the database.")
+            problems[name] = "Cannot be told without the database."
         else:
             problems[name] = check()
     ready = not any(problems.values())
@@ -66,7 +64,7 @@ def database() -> str:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
     except DatabaseError:
-        return _("The database does not answer.")
+        return "The database does not answer."
     return ""
 
 
@@ -75,7 +73,7 @@ def broker() -> str:
         with current_app.connection_for_write(connect_timeout=BROKER_PATIENCE) as link:
             link.ensure_connection(max_retries=1, interval_start=0, interval_step=0, timeout=BROKER_PATIENCE)
     except (OperationalError, OSError):
-        return _("The message broker does not answer.")
+        return "The message broker does not answer."
     return ""
 
 
@@ -85,11 +83,11 @@ def sync() -> str:
     if not known or not all(age.is_stale for age in known):
         return ""
     count = len(known)
-    return ngettext(
-        "The mirror of the only cluster is stale.",
-        "The mirrors of all %(count)s clusters are stale.",
-        count,
-    ) % {"count": count}
+    return (
+        "The mirror of the only cluster is stale."
+        if count == 1
+        else f"The mirrors of all {count} clusters are stale."
+    )
 
 
 def told(age: Age) -> dict[str, object]:

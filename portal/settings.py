@@ -6,7 +6,6 @@ from pathlib import Path
 import django_stubs_ext
 import environ
 from django.utils.csp import CSP
-from django.utils.translation import gettext_lazy as _
 
 from portal import logs
 from portal.mailers import mailer
@@ -54,7 +53,6 @@ MIDDLEWARE = [
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.middleware.csp.ContentSecurityPolicyMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
-    "django.middleware.locale.LocaleMiddleware",
     "core.middleware.ApiSlashMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -149,10 +147,8 @@ DEFAULT_FROM_EMAIL = env.str("EMAIL_FROM", "dragoman@localhost")
 PORTAL_URL = env.str("PORTAL_URL", "")
 
 LANGUAGE_CODE = "en"
-LANGUAGES = [("en", _("English"))]
 TIME_ZONE = env.str("TIME_ZONE", "UTC")  # shown to readers who have not chosen their own; stored is UTC
 USE_TZ = True
-LOCALE_PATHS = [BASE_DIR / "locale"]
 FORMAT_MODULE_PATH = ["core.formats"]
 
 STATIC_URL = "static/"

@@ -18,7 +18,7 @@ SWAPPED = {"min": "max", "max": "min", "any": "all", "all": "any"}
 CONDITIONS = {"filter", "exclude", "get", "Q"}  # of a query: each keyword narrows it
 WRITES = {"update", "create", "update_or_create", "get_or_create", "aupdate"}  # each keyword is a column
 NARROWED = {"exclude", "order_by", "distinct"}  # what a list loses without the call
-UNTOLD = {"_", "gettext", "ngettext", "gettext_lazy", "log", "logger"}  # words for people and for logs
+UNTOLD = {"log", "logger"}
 NEVER = {"__str__", "__repr__"}
 
 Placed = ast.expr | ast.stmt | ast.keyword  # what says where it stands
@@ -147,13 +147,12 @@ class _Finder:
         match node:
             case ast.Call(func=ast.Name(id=name)) if name in SWAPPED:
                 yield node.func, SWAPPED[name], name
+                for one in node.args if len(node.args) > 1 else ():
+                    yield node, f"({self._text(one)})", "bound dropped"
             case ast.Call(func=ast.Attribute(value=rows, attr="select_for_update")):
                 yield node, self._text(rows), "lock removed"
             case ast.Call(func=ast.Name(id="lock_row"), args=[rows, pk]):  # core.locking
                 yield node, f"{self._text(rows)}.get(pk={self._text(pk)})", "lock removed"
-            case ast.Call(func=ast.Name(id="min" | "max"), args=[_first, _second, *_more] as args):
-                for one in args:
-                    yield node, f"({self._text(one)})", "bound dropped"
             case ast.Call(func=ast.Attribute(value=rows, attr=name)) if name in NARROWED:
                 yield node, self._text(rows), f"{name} removed"
         yield from self._of_keywords(node)

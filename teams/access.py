@@ -5,7 +5,6 @@ from typing import cast
 from django.contrib.auth.models import AnonymousUser
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest
-from django.utils.translation import gettext as _
 
 from core.errors import Forbidden
 from teams.models import Membership, Role, Team, User
@@ -47,8 +46,7 @@ def require_role(user: User | AnonymousUser, team: Team, *, at_least: Role) -> R
     if role is None:
         raise Http404
     if role.rank < at_least.rank:
-        values = {"role": role.label, "team": team, "least": at_least.label}
-        raise PermissionDenied(_("You are %(role)s of %(team)s; this needs %(least)s.") % values)
+        raise PermissionDenied(f"You are {role.label} of {team}; this needs {at_least.label}.")
     return role
 
 
@@ -74,4 +72,4 @@ def is_platform_admin(user: User | AnonymousUser) -> bool:
 
 def require_admin(by: User) -> None:
     if not is_platform_admin(by):
-        raise Forbidden(_("Only a platform admin may do this."))
+        raise Forbidden("Only a platform admin may do this.")

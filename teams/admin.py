@@ -6,7 +6,6 @@ from django.contrib.auth.admin import UserAdmin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
-from django.utils.translation import gettext_lazy as _
 
 from teams.models import ApiToken, Membership, Team, User
 
@@ -17,7 +16,7 @@ setattr(admin.site, "login", secure_admin_login(admin.site.login))  # noqa: B010
 @admin.register(User)
 class PersonAdmin(UserAdmin):  # type: ignore[type-arg]  # Django's admin is not generic while it runs
     list_display = ("username", "email", "first_name", "last_name", "is_active", "is_superuser", "last_login")
-    fieldsets = (*(UserAdmin.fieldsets or ()), (_("Portal"), {"fields": ("timezone", "theme")}))
+    fieldsets = (*(UserAdmin.fieldsets or ()), ("Portal", {"fields": ("timezone", "theme")}))
 
 
 class MembershipInline(admin.TabularInline):  # type: ignore[type-arg]
@@ -46,6 +45,6 @@ class ApiTokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
 
-    @admin.action(description=_("Revoke"), permissions=["change"])
+    @admin.action(description="Revoke", permissions=["change"])
     def revoke(self, request: HttpRequest, tokens: QuerySet[ApiToken]) -> None:
         tokens.filter(revoked_at=None).update(revoked_at=timezone.now())

@@ -1,6 +1,5 @@
 """Who is behind an API request: a bearer token, or the session of the browser."""
 
-from django.utils.translation import gettext as _
 from rest_framework.authentication import BaseAuthentication, SessionAuthentication, get_authorization_header
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
@@ -18,7 +17,7 @@ class BearerToken(BaseAuthentication):
             return None
         token = token_of(text.strip().decode("latin-1"))
         if token is None:
-            raise AuthenticationFailed(_("The token is unknown, expired or revoked."))
+            raise AuthenticationFailed("The token is unknown, expired or revoked.")
         return token.user, token
 
     def authenticate_header(self, request: Request) -> str:

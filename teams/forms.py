@@ -5,18 +5,17 @@ from datetime import datetime, timedelta
 
 from django import forms
 from django.utils import timezone
-from django.utils.translation import gettext_lazy as _
 
 from teams.models import Role, User
 
 
 class ProfileForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic while it runs
     timezone = forms.ChoiceField(
-        label=_("Time zone"),
+        label="Time zone",
         required=False,
-        help_text=_("Times are shown in this zone, on pages and in mails."),
+        help_text="Times are shown in this zone, on pages and in mails.",
         choices=lambda: [
-            ("", _("As the browser")),
+            ("", "As the browser"),
             *((name, name.replace("_", " ")) for name in sorted(zoneinfo.available_timezones())),
         ],
     )
@@ -25,34 +24,34 @@ class ProfileForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic whi
         model = User
         fields = ("first_name", "last_name", "email", "mail", "timezone", "theme")
         labels = {
-            "first_name": _("First name"),
-            "last_name": _("Last name"),
-            "theme": _("Theme"),
-            "mail": _("Sent to you by mail"),
+            "first_name": "First name",
+            "last_name": "Last name",
+            "theme": "Theme",
+            "mail": "Sent to you by mail",
         }
 
 
 class MemberForm(forms.Form):
     username = forms.CharField(
-        label=_("User name"), max_length=150, widget=forms.TextInput({"autocomplete": "off"})
+        label="User name", max_length=150, widget=forms.TextInput({"autocomplete": "off"})
     )
-    role = forms.ChoiceField(label=_("Role"), choices=Role, initial=Role.MEMBER)
+    role = forms.ChoiceField(label="Role", choices=Role, initial=Role.MEMBER)
 
 
 class RoleForm(forms.Form):
-    role = forms.ChoiceField(label=_("Role"), choices=Role)
+    role = forms.ChoiceField(label="Role", choices=Role)
 
 
 class TokenForm(forms.Form):
     LIFETIMES = (
-        (7, _("7 days")),
-        (30, _("30 days")),
-        (90, _("90 days")),
-        (365, _("1 year")),
+        (7, "7 days"),
+        (30, "30 days"),
+        (90, "90 days"),
+        (365, "1 year"),
     )
 
-    title = forms.CharField(label=_("What is it for?"), max_length=80, help_text=_("“Notebook on mira-01”"))
-    days = forms.TypedChoiceField(label=_("Expires after"), choices=LIFETIMES, coerce=int, initial=90)
+    title = forms.CharField(label="What is it for?", max_length=80, help_text="“Notebook on mira-01”")
+    days = forms.TypedChoiceField(label="Expires after", choices=LIFETIMES, coerce=int, initial=90)
 
     def expiry(self) -> datetime:
         return timezone.now() + timedelta(days=self.cleaned_data["days"])

@@ -15,7 +15,6 @@ from functools import partial
 from typing import Any, ClassVar
 
 from django.utils import timezone
-from django.utils.translation import gettext as _
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -68,7 +67,7 @@ def once(
     if answered:
         if shown_once:
             raise Conflict(
-                _("This was done already with this Idempotency-Key, and a part of its answer is shown once."),
+                "This was done already with this Idempotency-Key, and a part of its answer is shown once.",
                 answered=json.loads(kept.answer),
             )
         return Response(json.loads(kept.answer), status=kept.status)
@@ -99,14 +98,14 @@ def _taken(request: Request, key: str) -> tuple[KeptAnswer, bool]:
         return kept, False
     if kept.digest != digest:
         raise Invalid(
-            _("Something else was sent with this Idempotency-Key before; take another key for it."),
+            "Something else was sent with this Idempotency-Key before; take another key for it.",
             field=idempotency.HEADER,
         )
     if kept.status is not None:
         return kept, True
     # Whoever was to answer may have died: of those who come after, one takes it over.
     if not mine.filter(pk=kept.pk, status=None, at=kept.at, at__lt=now - ABANDONED).update(at=now):
-        raise Conflict(_("The same is being worked on already; ask again in a moment."))
+        raise Conflict("The same is being worked on already; ask again in a moment.")
     return kept, False
 
 

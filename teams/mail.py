@@ -8,7 +8,6 @@ from django.conf import settings
 from django.core.mail import EmailMessage
 from django.db.models import Q
 from django.utils import timezone
-from django.utils.translation import gettext as _
 
 from teams.models import Notice, User
 
@@ -69,7 +68,7 @@ def message(notice: Notice) -> EmailMessage:
     """Return the mail of a notice: plain text, with a link that opens the page and does nothing else."""
     base = settings.PORTAL_URL
     link = f"{base}{notice.url}" if notice.url and base else ""
-    foot = _("What is sent by mail: %(url)s/me/") % {"url": base} if base else "Dragoman"
+    foot = f"What is sent by mail: {base}/me/" if base else "Dragoman"
     return EmailMessage(
         subject=" ".join(notice.title.split()),
         body="\n\n".join(part for part in (notice.title, notice.body, link, "—", foot) if part),

@@ -8,7 +8,6 @@ from django.contrib.auth.models import AbstractUser
 from django.db import models
 from django.db.models.functions import Now
 from django.utils import timezone
-from django.utils.translation import gettext_lazy as _
 
 from core.ids import uuid7
 
@@ -19,10 +18,10 @@ if TYPE_CHECKING:
 class Role(models.TextChoices):
     """What a member may do. Each role may do what the one before it may."""
 
-    VIEWER = "viewer", _("viewer")
-    MEMBER = "member", _("member")
-    LEAD = "lead", _("lead")
-    OWNER = "owner", _("owner")
+    VIEWER = "viewer", "viewer"
+    MEMBER = "member", "member"
+    LEAD = "lead", "lead"
+    OWNER = "owner", "owner"
 
     @property
     def rank(self) -> int:
@@ -33,14 +32,14 @@ class User(AbstractUser):
     """A person. `is_superuser` makes a platform admin, who sees and may do everything."""
 
     class Theme(models.TextChoices):
-        SYSTEM = "system", _("as the system")
-        LIGHT = "light", _("light")
-        DARK = "dark", _("dark")
+        SYSTEM = "system", "as the system"
+        LIGHT = "light", "light"
+        DARK = "dark", "dark"
 
     class Mail(models.TextChoices):
-        ALL = "all", _("every notice")
-        IMPORTANT = "important", _("what needs me")
-        NONE = "none", _("nothing")
+        ALL = "all", "every notice"
+        IMPORTANT = "important", "what needs me"
+        NONE = "none", "nothing"
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     theme = models.CharField(max_length=6, choices=Theme, default=Theme.SYSTEM)

@@ -1,7 +1,6 @@
 """What owners of a team, and platform admins, do with its people. A team keeps at least one owner."""
 
 from django.db import transaction
-from django.utils.translation import gettext as _
 
 from core.errors import Conflict, Invalid
 from teams.access import require_role
@@ -14,13 +13,10 @@ def add_member(*, by: User, team: Team, username: str, role: Role) -> Membership
     require_role(by, team, at_least=Role.OWNER)
     person = User.objects.filter(username=username, is_active=True).first()
     if person is None:
-        raise Invalid(
-            _("There is nobody with the user name “%(name)s”.") % {"name": username}, field="username"
-        )
+        raise Invalid(f"There is nobody with the user name “{username}”.", field="username")
     membership, is_new = Membership.objects.get_or_create(user=person, team=team, defaults={"role": role})
     if not is_new:
-        message = _("%(name)s already is in %(team)s, as %(role)s.")
-        raise Conflict(message % {"name": username, "team": team.slug, "role": Role(membership.role).label})
+        raise Conflict(f"{username} already is in {team.slug}, as {Role(membership.role).label}.")
     return membership
 
 
@@ -47,5 +43,6 @@ def keep_an_owner(team: Team, *, without: Membership) -> None:
         team.memberships.filter(role=Role.OWNER).order_by("pk").select_for_update(no_key=True, of=("self",))
     )
     if [owner.pk for owner in owners] == [without.pk]:
-        message = _("%(name)s is the only owner of %(team)s. Make somebody else an owner first.")
-        raise Conflict(message % {"name": without.user.username, "team": team.slug})
+        raise Conflict(
+            f"{without.user.username} is the only owner of {team.slug}. Make somebody else an owner first."
+        )

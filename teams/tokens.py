@@ -6,7 +6,6 @@ from datetime import datetime, timedelta
 
 from django.db.models import Q
 from django.utils import timezone
-from django.utils.translation import gettext as _
 
 from core.errors import Invalid
 from core.times import require_date
@@ -25,7 +24,7 @@ def create_token(*, by: User, title: str, expires_at: datetime | None) -> tuple[
     """Make a token; return its row and the text that is shown this once."""
     require_date(expires_at)
     if expires_at is not None and expires_at <= timezone.now():
-        raise Invalid(_("A token that expires in the past is of no use."), field="expires_at")
+        raise Invalid("A token that expires in the past is of no use.", field="expires_at")
     text = PREFIX + secrets.token_urlsafe(32)
     row = ApiToken.objects.create(
         user=by, title=title, digest=digest(text), start=text[:SHOWN], expires_at=expires_at

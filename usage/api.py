@@ -5,7 +5,6 @@ from uuid import UUID
 from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
-from django.utils.translation import gettext as _
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import mixins, viewsets
 from rest_framework.request import Request
@@ -45,8 +44,7 @@ class ClaimUsage(APIView):
         claim = claim_for(request, claim_id)
         asked = request.query_params.get("range", str(Range.DAY))
         if asked not in Range:
-            values = {"ranges": ", ".join(Range), "asked": asked[:20]}
-            raise Invalid(_("A range is one of %(ranges)s; “%(asked)s” was sent.") % values)
+            raise Invalid(f"A range is one of {', '.join(Range)}; “{asked[:20]}” was sent.")
         now = timezone.now()
         held = allocations_of(claim)
         found = series_of(claim, Range(asked), held=held, now=now)
@@ -81,7 +79,7 @@ class Costs(APIView):
         """The month of a team: hours and cost by claim, person and product."""
         slug = request.query_params.get("team", "")
         if not slug:
-            raise Invalid(_("Say which team with ?team=."))
+            raise Invalid("Say which team with ?team=.")
         zone = zone_of_reader()
         text = request.query_params.get("month", "")
         month = Month.parse(text, zone) if text else Month.of(timezone.localdate(), zone)

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-from django.utils.translation import gettext as _
-
 from claims.models import Allocation
 from usage.series import Series
 
@@ -25,7 +23,7 @@ def chart_of(series: Series, held: Sequence[Allocation]) -> dict[str, Any]:
             for device in series.devices
         ]
         if apart
-        else [{"label": _("activity"), "values": [percent(point.activity) for point in series.points]}]
+        else [{"label": "activity", "values": [percent(point.activity) for point in series.points]}]
     )
     memory = [
         None if point.memory_bytes is None else round(point.memory_bytes / GIB, 2) for point in series.points

@@ -2,8 +2,6 @@
 
 from typing import Self
 
-from django.utils.translation import gettext as _
-
 from core.errors import PortalError
 
 
@@ -16,19 +14,17 @@ class TelemetryUnavailable(PortalError):
 
     @classmethod
     def status_of(cls, status: int) -> Self:
-        return cls(_("The source of telemetry answered with status %(status)s.") % {"status": status})
+        return cls(f"The source of telemetry answered with status {status}.")
 
     @classmethod
     def unreachable(cls, failure: Exception) -> Self:
         kind = type(failure).__name__
-        return cls(_("The source of telemetry cannot be reached (%(kind)s).") % {"kind": kind})
+        return cls(f"The source of telemetry cannot be reached ({kind}).")
 
     @classmethod
     def malformed(cls, failure: Exception) -> Self:
-        return cls(
-            _("The source of telemetry did not answer in its format: %(why)s.") % {"why": str(failure)[:200]}
-        )
+        return cls(f"The source of telemetry did not answer in its format: {str(failure)[:200]}.")
 
     @classmethod
     def refused(cls, why: str) -> Self:
-        return cls(_("Prometheus refused the query: %(why)s.") % {"why": why[:200]})
+        return cls(f"Prometheus refused the query: {why[:200]}.")

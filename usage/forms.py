@@ -4,7 +4,6 @@ from django import forms
 from django.core.validators import RegexValidator
 from django.http import QueryDict
 from django.utils import timezone
-from django.utils.translation import gettext_lazy as _
 
 from inventory.models import Cluster
 from usage.models import Rate
@@ -13,40 +12,40 @@ from usage.models import Rate
 class RateForm(forms.Form):
     """The fields of `usage.services.save_rate`."""
 
-    title = forms.CharField(label=_("Title"), max_length=80)
+    title = forms.CharField(label="Title", max_length=80)
     product = forms.CharField(
-        label=_("Product"),
+        label="Product",
         max_length=120,
         required=False,
-        help_text=_("Its first words, such as “H100” or “A100-SXM4-80GB”. Empty: every product."),
+        help_text="Its first words, such as “H100” or “A100-SXM4-80GB”. Empty: every product.",
     )
     driver = forms.CharField(
-        label=_("Driver"),
+        label="Driver",
         max_length=63,
         required=False,
-        help_text=_("Such as gpu.nvidia.com. Empty: every driver."),
+        help_text="Such as gpu.nvidia.com. Empty: every driver.",
     )
     cluster = forms.ModelChoiceField(
-        label=_("Cluster"), queryset=Cluster.objects.all(), required=False, empty_label=_("every cluster")
+        label="Cluster", queryset=Cluster.objects.all(), required=False, empty_label="every cluster"
     )
     per_hour = forms.DecimalField(
-        label=_("Price per hour"),
+        label="Price per hour",
         min_value=0,
         max_digits=12,
         decimal_places=4,
-        help_text=_("Of a whole device; a partition costs its fraction."),
+        help_text="Of a whole device; a partition costs its fraction.",
     )
     currency = forms.CharField(
-        label=_("Currency"),
+        label="Currency",
         initial="EUR",
         min_length=3,
         max_length=3,
-        validators=[RegexValidator("^[A-Za-z]{3}$", _("Three letters, such as EUR (ISO 4217)."))],
+        validators=[RegexValidator("^[A-Za-z]{3}$", "Three letters, such as EUR (ISO 4217).")],
     )
     valid_from = forms.DateTimeField(
-        label=_("Applies from"),
+        label="Applies from",
         widget=forms.DateTimeInput({"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
-        help_text=_("From a past instant on it also prices what was held since."),
+        help_text="From a past instant on it also prices what was held since.",
     )
 
     def __init__(

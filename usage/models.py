@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from django.db import models
 from django.db.models import Q
-from django.utils.translation import gettext_lazy as _
 
 from claims.models import Claim
 from core.ids import uuid7
@@ -20,15 +19,15 @@ class Rate(models.Model):
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    title = models.CharField(_("title"), max_length=80)
+    title = models.CharField("title", max_length=80)
     cluster = models.ForeignKey(
-        Cluster, models.CASCADE, null=True, blank=True, related_name="+", verbose_name=_("cluster")
+        Cluster, models.CASCADE, null=True, blank=True, related_name="+", verbose_name="cluster"
     )
-    driver = models.CharField(_("driver"), max_length=63, blank=True, default="")
-    product = models.CharField(_("product"), max_length=120, blank=True, default="")
-    per_hour = models.DecimalField(_("price per hour"), max_digits=12, decimal_places=4)
-    currency = models.CharField(_("currency"), max_length=3, default="EUR")
-    valid_from = models.DateTimeField(_("valid from"))
+    driver = models.CharField("driver", max_length=63, blank=True, default="")
+    product = models.CharField("product", max_length=120, blank=True, default="")
+    per_hour = models.DecimalField("price per hour", max_digits=12, decimal_places=4)
+    currency = models.CharField("currency", max_length=3, default="EUR")
+    valid_from = models.DateTimeField("valid from")
 
     class Meta:
         ordering = ("product", "-valid_from")

@@ -8,7 +8,6 @@ from zoneinfo import ZoneInfo
 
 from django.db.models import Q
 from django.utils import timezone
-from django.utils.translation import gettext as _
 
 from claims.models import Allocation, Claim
 from core.errors import Invalid
@@ -34,11 +33,9 @@ class Month:
         try:
             day = datetime.strptime(text, "%Y-%m").date()  # noqa: DTZ007 - a month has no zone of its own
         except ValueError as failure:
-            raise Invalid(
-                _("A month is written like 2026-11; “%(text)s” was sent.") % {"text": text[:20]}
-            ) from failure
+            raise Invalid(f"A month is written like 2026-11; “{text[:20]}” was sent.") from failure
         if not 1970 < day.year < 9999:
-            raise Invalid(_("There are no costs in the year %(year)s.") % {"year": day.year})
+            raise Invalid(f"There are no costs in the year {day.year}.")
         return cls(day, zone)
 
     @property
@@ -150,7 +147,7 @@ def of_person(line: Billed) -> Row:
 
 
 def of_product(line: Billed) -> Row:
-    label = f"{line.product or _('unknown product')} {line.partition}".strip()
+    label = f"{line.product or 'unknown product'} {line.partition}".strip()
     return Row(label, label)
 
 

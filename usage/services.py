@@ -6,7 +6,6 @@ from decimal import Decimal
 from django.db import transaction
 from django.utils import timezone
 from django.utils.formats import date_format
-from django.utils.translation import gettext as _
 
 from core.errors import Conflict, Forbidden, Invalid
 from core.times import require_date
@@ -38,7 +37,7 @@ def save_rate(
     require_admin(by)
     require_date(valid_from)
     if per_hour < 0:
-        raise Invalid(_("A price is not negative; %(price)s was sent.") % {"price": per_hour})
+        raise Invalid(f"A price is not negative; {per_hour} was sent.")
     fields = {
         "title": title,
         "per_hour": per_hour,
@@ -66,18 +65,17 @@ def remove_rate(*, by: User, rate: Rate) -> None:
 
 def require_admin(by: User) -> None:
     if not is_platform_admin(by):
-        raise Forbidden(_("Prices are changed by platform admins; you are not one."))
+        raise Forbidden("Prices are changed by platform admins; you are not one.")
 
 
 def pending(rate: Rate) -> Rate:
     """Return the rate, locked, if it does not apply yet."""
     current = Rate.objects.select_for_update(no_key=True, of=("self",)).filter(pk=rate.pk).first()
     if current is None:
-        raise Conflict(_("The rate “%(title)s” has been removed.") % {"title": rate.title})
+        raise Conflict(f"The rate “{rate.title}” has been removed.")
     if current.valid_from <= timezone.now():
         since = date_format(timezone.localtime(current.valid_from), "DATETIME_FORMAT")
         raise Conflict(
-            _("“%(title)s” has applied since %(since)s and was billed; add a rate that follows it.")
-            % {"title": current.title, "since": since}
+            f"“{current.title}” has applied since {since} and was billed; add a rate that follows it."
         )
     return current

@@ -1,7 +1,6 @@
 """API of approval rules, delegations and reasons to deny."""
 
 from django.db.models import Q, QuerySet
-from django.utils.translation import gettext as _
 from drf_spectacular.utils import extend_schema
 from rest_framework import mixins, serializers, viewsets
 from rest_framework.request import Request
@@ -130,7 +129,7 @@ class DelegationViewSet(KeyedWrites, mixins.ListModelMixin, viewsets.GenericView
         members = {person.username: person for person in people_in(said["team"], at_least=Role.MEMBER)}
         name = said["to"]
         if name not in members:
-            raise Invalid(_("%(team)s has no member %(name)s.") % {"team": said["team"], "name": name})
+            raise Invalid(f"{said['team']} has no member {name}.")
         row = services.delegate(by=user, **{**said, "to": members[name]})
         return Response(DelegationOut(row).data, status=201)
 

@@ -10,7 +10,6 @@ from uuid import UUID
 
 from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
-from django.utils.translation import gettext as _
 
 from claims.approvals.rules import Rules, Ruling, ruling_for
 from claims.models import Approval, ApprovalStep, Claim, Delegation, ProfileVersion, Transition
@@ -138,12 +137,10 @@ class Desk:
     def _not_as_admin(self, claim: Claim, ruling: Ruling, consent: ApprovalStep | None, asker: UUID) -> str:
         if not self.user.is_superuser:
             if consent is not None:
-                return _("%(person)s has consented; now a platform admin decides.") % {
-                    "person": label_of(consent.by)
-                }
-            return _("Only a platform admin decides on requests for %(profile)s.") % {"profile": claim.slugs}
+                return f"{label_of(consent.by)} has consented; now a platform admin decides."
+            return f"Only a platform admin decides on requests for {claim.slugs}."
         if consent is not None and consent.by_id == self.user.pk:
-            return _("You have consented as a lead; another platform admin has to decide.")
+            return "You have consented as a lead; another platform admin has to decide."
         return self._not_own(asker, allowed=ruling.self_approval)
 
     def _not_as_lead(self, claim: Claim, ruling: Ruling, asker: UUID) -> str:
@@ -151,19 +148,17 @@ class Desk:
             return self._not_own(asker, allowed=ruling.self_approval)
         if self.user.is_superuser:
             if ruling.approval == Approval.BOTH and not self._stands_in_as_admin(claim, ruling, asker):
-                return _("A lead of %(team)s consents first.") % {"team": claim.team}
+                return f"A lead of {claim.team} consents first."
             return self._not_own(asker, allowed=ruling.self_approval)
         if leads := self._stands_for.get(claim.team_id):
             if not ruling.self_approval and all(one.pk == asker for one in leads):
-                return _("%(lead)s may not decide on this request, so neither may you in their place.") % {
-                    "lead": leads[0].label
-                }
+                return f"{leads[0].label} may not decide on this request, so neither may you in their place."
             return self._not_own(asker, allowed=False)
         role = self._roles.get(claim.team_id)
-        return _("Only a lead of %(team)s decides on its requests; you are %(role)s.") % {
-            "team": claim.team,
-            "role": role.label if role else _("not a member"),
-        }
+        return (
+            f"Only a lead of {claim.team} decides on its requests; you are "
+            f"{role.label if role else 'not a member'}."
+        )
 
     def _leads_team(self, team: UUID) -> bool:
         role = self._roles.get(team)
@@ -178,7 +173,7 @@ class Desk:
 
     def _not_own(self, asker: UUID, *, allowed: bool) -> str:
         if asker == self.user.pk and not allowed:
-            return _("This is your own request; somebody else has to decide on it.")
+            return "This is your own request; somebody else has to decide on it."
         return ""
 
 
@@ -226,25 +221,19 @@ def route_for(
         return Route(automatic=True, sentence=ruling.sentence, rule=ruling.sentence)
     leads = able(deciders(team, Approval.LEAD, by), by, ruling)
     admins = able(deciders(team, Approval.ADMIN), by, ruling)
-    values = {"team": team, "leads": names_of(leads), "admins": names_of(admins)}
+    lead, admin = names_of(leads), names_of(admins)
     if ruling.approval == Approval.ADMIN:
         who = admins
-        said = (
-            _("A platform admin decides: %(admins)s.") if who else _("No platform admin can decide on this.")
-        )
+        said = f"A platform admin decides: {admin}." if who else "No platform admin can decide on this."
     elif ruling.approval == Approval.BOTH:
         who = leads or admins
-        said = _("A lead of %(team)s decides first: %(leads)s; then a platform admin: %(admins)s.")
+        said = f"A lead of {team} decides first: {lead}; then a platform admin: {admin}."
         if not leads:
-            said = _("No lead of %(team)s can decide on this; two platform admins do: %(admins)s.")
+            said = f"No lead of {team} can decide on this; two platform admins do: {admin}."
     else:
         who = leads
-        said = (
-            _("A lead of %(team)s decides: %(leads)s.")
-            if who
-            else _("No lead of %(team)s can decide on this.")
-        )
-    return Route(automatic=False, sentence=said % values, who=tuple(who), rule=ruling.sentence)
+        said = f"A lead of {team} decides: {lead}." if who else f"No lead of {team} can decide on this."
+    return Route(automatic=False, sentence=said, who=tuple(who), rule=ruling.sentence)
 
 
 def deciders(team: Team, approval: str, asker: User | None = None) -> list[User]:
@@ -284,12 +273,12 @@ def names_of(people: Iterable[User]) -> str:
     """Return "Aylin or Noor"; of many the first three and how many more."""
     labels = [person.label for person in people]
     if len(labels) > 3:
-        return _("%(names)s or %(count)d more") % {"names": ", ".join(labels[:3]), "count": len(labels) - 3}
-    return _(" or ").join(labels)
+        return f"{', '.join(labels[:3])} or {len(labels) - 3} more"
+    return " or ".join(labels)
 
 
 def label_of(person: User | None) -> str:
-    return person.label if person else _("The portal")
+    return person.label if person else "The portal"
 
 
 def reason_not_to_decide(user: User, claim: Claim, *, asked_by: User | None = None) -> str:

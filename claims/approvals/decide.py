@@ -6,7 +6,6 @@ from django.contrib.auth.models import AnonymousUser
 from django.db import transaction
 from django.db.models.functions import Now
 from django.utils import timezone
-from django.utils.translation import gettext as _
 
 from claims.approvals import authority, notices
 from claims.approvals.rules import Ruling
@@ -56,9 +55,7 @@ def deny(*, claim: Claim, by: User, reason: str) -> Claim:
     """
     claim, _ruling, instead = to_decide(claim, by)
     if not reason.strip():
-        raise Invalid(
-            _("%(person)s needs to know why: give a reason.") % {"person": claim.requested_by.label}
-        )
+        raise Invalid(f"{claim.requested_by.label} needs to know why: give a reason.")
     moved = claim.state == ClaimState.REQUESTED and claim.advance(
         ClaimState.DENIED,
         why=in_place_of(reason.strip(), instead),
@@ -96,8 +93,8 @@ def to_decide(claim: Claim, by: User, *, spec_hash: str = "") -> tuple[Claim, Ru
         _stage, consent = authority.stage_of(claim, ruling)
         if consent is not None and consent.by != by and claim.team_id in desk.teams:
             raise Conflict(
-                _("%(person)s consented to %(claim)s first, on %(when)s; now a platform admin decides.")
-                % {"person": authority.label_of(consent.by), "claim": claim, "when": moment(consent.at)}
+                f"{authority.label_of(consent.by)} consented to {claim} first, on {moment(consent.at)}; "
+                "now a platform admin decides."
             )
         if consent is None or consent.by != by or consent.spec_hash != spec_hash:
             raise Forbidden(reason)
@@ -108,8 +105,8 @@ def same_spec(claim: Claim, spec_hash: str) -> None:
     """Raise Conflict unless the claim still is what was read."""
     if claim.spec_hash != spec_hash:
         raise Conflict(
-            _("%(claim)s has changed since you read it: its spec is now %(now)s, you approved %(seen)s.")
-            % {"claim": claim, "now": claim.spec_hash[:8], "seen": spec_hash[:8] or "—"}
+            f"{claim} has changed since you read it: its spec is now {claim.spec_hash[:8]}, you "
+            f"approved {spec_hash[:8] or '—'}."
         )
 
 
@@ -119,7 +116,7 @@ def grant(claim: Claim, by: User, instead: User | None, note: str, **fields: obj
     duration = fields.get("duration", claim.duration)
     moved = claim.advance(
         ClaimState.APPROVED,
-        why=in_place_of(note.strip() or _("Approved."), instead),
+        why=in_place_of(note.strip() or "Approved.", instead),
         by=by,
         decided_by=by,
         decided_at=now,
@@ -137,7 +134,7 @@ def consent(claim: Claim, by: User, instead: User | None, note: str) -> Claim:
     """Keep the lead's consent to the spec as it is and ask platform admins; the claim is locked."""
     claim.steps.all().delete()  # of an earlier wait, or to what it was before
     claim.steps.create(role=Approval.LEAD, by=by, at=Now(), note=note.strip(), spec_hash=claim.spec_hash)
-    why = in_place_of(_("Consented as a lead."), instead)
+    why = in_place_of("Consented as a lead.", instead)
     claim.remark(" ".join(filter(None, [why, note.strip()])), by=by)
     notices.asked(claim)
     return claim
@@ -145,7 +142,7 @@ def consent(claim: Claim, by: User, instead: User | None, note: str) -> Claim:
 
 def in_place_of(said: str, instead: User | None) -> str:
     """Add for whom a stand-in decided."""
-    return said if instead is None else _("%(said)s For %(lead)s.") % {"said": said, "lead": instead.label}
+    return said if instead is None else f"{said} For {instead.label}."
 
 
 def decided_already(claim: Claim, by: User | AnonymousUser, wanted: ClaimState) -> Claim:
@@ -155,19 +152,19 @@ def decided_already(claim: Claim, by: User | AnonymousUser, wanted: ClaimState) 
     claim.refresh_from_db()
     step = authority.decision_on(claim)
     if step is None:
-        raise Conflict(_("%(claim)s has changed in the meantime; read it again.") % {"claim": claim})
+        raise Conflict(f"{claim} has changed in the meantime; read it again.")
     if step.by == by and step.new == wanted:
         return claim
     values = {
         "claim": claim,
-        "person": step.by.label if step.by else _("The portal"),
+        "person": step.by.label if step.by else "The portal",
         "when": moment(step.at),
     }
     said = {
-        ClaimState.APPROVED: _("%(person)s was first and approved %(claim)s on %(when)s."),
-        ClaimState.DENIED: _("%(person)s was first and denied %(claim)s on %(when)s."),
-        ClaimState.WITHDRAWN: _("%(person)s withdrew %(claim)s on %(when)s."),
-        ClaimState.EXPIRED: _("%(claim)s expired undecided on %(when)s."),
+        ClaimState.APPROVED: "%(person)s was first and approved %(claim)s on %(when)s.",
+        ClaimState.DENIED: "%(person)s was first and denied %(claim)s on %(when)s.",
+        ClaimState.WITHDRAWN: "%(person)s withdrew %(claim)s on %(when)s.",
+        ClaimState.EXPIRED: "%(claim)s expired undecided on %(when)s.",
     }
     raise Conflict(said[ClaimState(step.new)] % values)
 
@@ -205,17 +202,17 @@ def approve_with_changes(*, claim: Claim, by: User, spec_hash: str, wanted: Want
         notices.changed(claim, by, change.said)
         if stage == Approval.LEAD:
             return consent(claim, by, instead, "; ".join(filter(None, [*change.said, note.strip()])))
-        claim.remark(_("Changed: %(changes)s.") % {"changes": "; ".join(change.said)}, by=by)
+        claim.remark(f"Changed: {'; '.join(change.said)}.", by=by)
         notices.asked(claim)
         return claim
     said = " ".join(
         filter(
             None,
-            [_("Approved with changes: %(changes)s.") % {"changes": "; ".join(change.said)}, note.strip()],
+            [f"Approved with changes: {'; '.join(change.said)}.", note.strip()],
         )
     )
     if not grant(claim, by, instead, said, approved_hash=change.spec_hash, **fields):
-        raise Conflict(_("%(claim)s has changed in the meantime; read it again.") % {"claim": claim})
+        raise Conflict(f"{claim} has changed in the meantime; read it again.")
     claim = _again(claim)
     _require_still(claim, by)
     notices.decided(claim, changes=change.said, note=note.strip())
@@ -227,7 +224,7 @@ def require_sound(claim: Claim, change: Change) -> None:
     if change.problems:
         raise Invalid(" ".join(change.problems), problems=list(change.problems))
     if not change.said:
-        raise Invalid(_("Nothing is changed: %(claim)s can be approved as it is.") % {"claim": claim})
+        raise Invalid(f"Nothing is changed: {claim} can be approved as it is.")
     if change.reshaped and (reason := _counted_together(claim)):
         raise Invalid(reason)
 
@@ -235,13 +232,9 @@ def require_sound(claim: Claim, change: Change) -> None:
 def _counted_together(claim: Claim) -> str:
     """Return why the size of a claim may not change that shares what it counts for with another one."""
     if claim.carried or claim.charges.filter(carried__gt=0).exists():
-        said = _(
-            "%(claim)s replaces another claim that still holds devices; only its duration can be changed."
-        )
-        return said % {"claim": claim}
+        return f"{claim} replaces another claim that still holds devices; only its duration can be changed."
     if successor := claim.successors.live().first():
-        said = _("%(new)s replaces %(claim)s and counts together with it; only its duration can be changed.")
-        return said % {"claim": claim, "new": successor}
+        return f"{successor} replaces {claim} and counts together with it; only its duration can be changed."
     return ""
 
 

@@ -6,13 +6,12 @@ from typing import Any
 
 from django import forms
 from django.http import QueryDict
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
 
 from claims.approvals.services import LONGEST_REASON, LONGEST_TITLE
 from claims.durations import DurationText
 from claims.models import Approval, ApprovalRule, Claim, Profile, ProfileVersion, ReasonTemplate
 from claims.plans.changes import Wanted, parts_of
+from core.text import counted
 from teams.models import Team, User
 
 
@@ -20,20 +19,20 @@ class ApproveForm(forms.Form):
     """`spec_hash` is of the specification that the approver has seen: approval is bound to it."""
 
     spec_hash = forms.CharField(max_length=64, widget=forms.HiddenInput)
-    note = forms.CharField(required=False, max_length=500, label=gettext_lazy("Note"))
+    note = forms.CharField(required=False, max_length=500, label="Note")
 
 
 class DenyForm(forms.Form):
     """A note, or a `reason` that was ready to use, or both."""
 
-    note = forms.CharField(required=False, max_length=500, label=gettext_lazy("Note"))
+    note = forms.CharField(required=False, max_length=500, label="Note")
     reason = forms.CharField(required=False, max_length=2000)
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
         said = cleaned.get("note") or cleaned.get("reason")
         if not said and "note" not in self.errors:
-            self.add_error("note", _("Say why: the person who asked sees this sentence."))
+            self.add_error("note", "Say why: the person who asked sees this sentence.")
         cleaned["note"] = said or ""
         return cleaned
 
@@ -60,12 +59,10 @@ class ChangeForm(forms.Form):
     `devices` are those of another profile in their place.
     """
 
-    devices = forms.IntegerField(
-        required=False, min_value=1, max_value=1024, label=gettext_lazy("Devices per claim")
-    )
-    duration = DurationText(required=False, label=gettext_lazy("Duration"))
+    devices = forms.IntegerField(required=False, min_value=1, max_value=1024, label="Devices per claim")
+    duration = DurationText(required=False, label="Duration")
     spec_hash = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
-    note = forms.CharField(required=False, max_length=500, label=gettext_lazy("Note"))
+    note = forms.CharField(required=False, max_length=500, label="Note")
 
     def __init__(self, data: QueryDict | None, *, claim: Claim) -> None:
         super().__init__(data)
@@ -74,8 +71,8 @@ class ChangeForm(forms.Form):
             profiles.exclude(pk=claim.profile_version.profile_id),
             required=False,
             to_field_name="slug",
-            label=_("Profile"),
-            empty_label=_("as asked"),
+            label="Profile",
+            empty_label="as asked",
         )
         self.typed: dict[str, int] = {}  # slug of each of several profiles → the number that was asked for
         for one in parts_of(claim):
@@ -103,7 +100,7 @@ def part_field(version: ProfileVersion, typed: int) -> forms.Field:
     """Return the field for one of several profiles: how many of it, where it has a number, or whether."""
     title = version.profile.title
     if not version.scalable:
-        choices = [("", _("as asked")), ("0", _("left out"))]
+        choices = [("", "as asked"), ("0", "left out")]
         return forms.ChoiceField(required=False, choices=choices, label=title)
     return forms.IntegerField(
         required=False,
@@ -111,30 +108,25 @@ def part_field(version: ProfileVersion, typed: int) -> forms.Field:
         max_value=typed,
         widget=forms.NumberInput({"placeholder": typed}),
         label=title,
-        help_text=ngettext(
-            "%(n)d device is asked for; 0 leaves it out.",
-            "%(n)d devices are asked for; 0 leaves it out.",
-            typed,
-        )
-        % {"n": typed},
+        help_text=f"{counted(typed, 'device is', 'devices are')} asked for; 0 leaves it out.",
     )
 
 
 class EndForm(forms.Form):
     """Withdrawing or releasing; the reason is kept in the history."""
 
-    reason = forms.CharField(required=False, max_length=500, label=gettext_lazy("Reason"))
+    reason = forms.CharField(required=False, max_length=500, label="Reason")
 
 
 class AwayForm(forms.Form):
     """From when to when who stands in for a lead; `team` is known from the page."""
 
     starts_at = forms.DateTimeField(
-        label=gettext_lazy("From"),
+        label="From",
         widget=forms.DateTimeInput({"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
     )
     ends_at = forms.DateTimeField(
-        label=gettext_lazy("To"),
+        label="To",
         widget=forms.DateTimeInput({"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
     )
 
@@ -143,11 +135,11 @@ class AwayForm(forms.Form):
     ) -> None:
         super().__init__(data, initial=initial)
         listed = User.objects.filter(pk__in=[person.pk for person in people]).order_by("username")
-        self.fields["to"] = Person(listed, to_field_name="username", label=_("Stand-in"))
+        self.fields["to"] = Person(listed, to_field_name="username", label="Stand-in")
         self.order_fields(["to", "starts_at", "ends_at"])
 
 
-AS_THE_PROFILE = ("", gettext_lazy("as the profile says"))
+AS_THE_PROFILE = ("", "as the profile says")
 
 
 class RuleForm(forms.Form):
@@ -157,39 +149,37 @@ class RuleForm(forms.Form):
         Team.objects.all(),
         required=False,
         to_field_name="slug",
-        label=gettext_lazy("Team"),
-        empty_label=gettext_lazy("every team"),
+        label="Team",
+        empty_label="every team",
     )
     profile = forms.ModelChoiceField(
         Profile.objects.filter(retired_at=None),
         required=False,
         to_field_name="slug",
-        label=gettext_lazy("Profile"),
-        empty_label=gettext_lazy("every profile"),
+        label="Profile",
+        empty_label="every profile",
     )
     approval = forms.ChoiceField(
-        required=False, choices=[AS_THE_PROFILE, *Approval.choices], label=gettext_lazy("Who decides")
+        required=False, choices=[AS_THE_PROFILE, *Approval.choices], label="Who decides"
     )
     automatic_devices = forms.IntegerField(
         required=False,
         min_value=0,
         max_value=100_000,
-        label=gettext_lazy("Nobody is asked up to"),
-        help_text=gettext_lazy("Devices of all claims at once. Empty: somebody is always asked."),
+        label="Nobody is asked up to",
+        help_text="Devices of all claims at once. Empty: somebody is always asked.",
     )
     automatic_duration = DurationText(
         required=False,
-        label=gettext_lazy("And for up to"),
-        help_text=gettext_lazy("Like 24h or 3d. Empty: however long."),
+        label="And for up to",
+        help_text="Like 24h or 3d. Empty: however long.",
     )
     escalate_after = DurationText(
         required=False,
-        label=gettext_lazy("Ask platform admins too after"),
-        help_text=gettext_lazy("Undecided for so long, like 24h. Empty: never."),
+        label="Ask platform admins too after",
+        help_text="Undecided for so long, like 24h. Empty: never.",
     )
-    self_approval = forms.BooleanField(
-        required=False, label=gettext_lazy("Who decides may decide on their own requests")
-    )
+    self_approval = forms.BooleanField(required=False, label="Who decides may decide on their own requests")
 
     def __init__(self, data: QueryDict | None = None, *, rule: ApprovalRule | None = None) -> None:
         """Start from `rule` if there is one; for whom it holds then stays as it is."""
@@ -213,7 +203,7 @@ class RuleForm(forms.Form):
         cleaned = super().clean() or self.cleaned_data
         cleaned["automatic_devices"] = cleaned.get("automatic_devices") or 0
         if not cleaned.get("team") and not cleaned.get("profile") and not self.errors:
-            self.add_error("team", _("Name a team, a profile, or both."))
+            self.add_error("team", "Name a team, a profile, or both.")
         return cleaned
 
 
@@ -222,14 +212,14 @@ class ReasonForm(forms.Form):
 
     title = forms.CharField(
         max_length=LONGEST_TITLE,
-        label=gettext_lazy("Title"),
-        help_text=gettext_lazy("What those who decide read in the list."),
+        label="Title",
+        help_text="What those who decide read in the list.",
     )
     text = forms.CharField(
         max_length=LONGEST_REASON,
         widget=forms.Textarea(attrs={"rows": 3}),
-        label=gettext_lazy("Text"),
-        help_text=gettext_lazy("What the person who asked reads. It can still be changed before it is sent."),
+        label="Text",
+        help_text="What the person who asked reads. It can still be changed before it is sent.",
     )
 
     def __init__(
@@ -251,6 +241,6 @@ class ReasonForm(forms.Form):
             Team.objects.filter(pk__in=[team.pk for team in teams]),
             required=not everybody,
             to_field_name="slug",
-            label=_("Offered in"),
-            empty_label=_("every team") if everybody else None,
+            label="Offered in",
+            empty_label="every team" if everybody else None,
         )

@@ -11,7 +11,6 @@ from datetime import datetime
 from django.db import transaction
 from django.db.models import F
 from django.urls import reverse
-from django.utils.translation import gettext as _
 
 from claims.approvals import authority
 from claims.approvals.authority import able, deciders, stage_of
@@ -29,14 +28,17 @@ def asked(claim: Claim) -> None:
     """Tell those who decide of a request that waits; of the second consent, those who give it."""
     ruling = authority.ruling_on(claim)
     stage, consent = authority.stage_of(claim, ruling)
-    values = {"person": claim.requested_by.label, "what": size_of(claim), "team": claim.team}
-    body = [_("%(person)s asks for %(what)s for %(team)s.") % values, claim.reason, ruling.sentence]
+    body = [
+        f"{claim.requested_by.label} asks for {size_of(claim)} for {claim.team}.",
+        claim.reason,
+        ruling.sentence,
+    ]
     if consent is not None:
-        body.append(_("%(person)s has consented.") % {"person": authority.label_of(consent.by)})
+        body.append(f"{authority.label_of(consent.by)} has consented.")
     tell(
         authority.deciders_on(claim),
         key=f"ask:{claim.pk}:{stage}:{claim.state_since.timestamp():.0f}:{claim.spec_hash[:8]}",
-        title=_("%(claim)s waits for your decision") % {"claim": claim},
+        title=f"{claim} waits for your decision",
         body=" ".join(filter(None, body)),
         url=reverse("claims:approval", args=[claim.pk]),
         important=True,
@@ -49,20 +51,23 @@ def decided(claim: Claim, *, changes: Iterable[str] = (), note: str = "") -> Non
     to the changes.
     """
     said = list(changes)
-    values = {"claim": claim, "person": authority.label_of(claim.decided_by), "changes": "; ".join(said)}
     if claim.state == ClaimState.DENIED:
-        title = _("%(claim)s is denied") % values
-        body = [_("By %(person)s:") % values, claim.decision_note, _("You can ask again from its page.")]
-    elif said:
-        title = _("%(claim)s is approved with changes") % values
+        title = f"{claim} is denied"
         body = [
-            _("%(person)s changed it: %(changes)s.") % values,
+            f"By {authority.label_of(claim.decided_by)}:",
+            claim.decision_note,
+            "You can ask again from its page.",
+        ]
+    elif said:
+        title = f"{claim} is approved with changes"
+        body = [
+            f"{authority.label_of(claim.decided_by)} changed it: {'; '.join(said)}.",
             note,
-            _("If it is of no use so, release it: nothing is billed before a pod holds its devices."),
+            "If it is of no use so, release it: nothing is billed before a pod holds its devices.",
         ]
     else:
-        title = _("%(claim)s is approved") % values
-        body = [_("By %(person)s.") % values, claim.decision_note]
+        title = f"{claim} is approved"
+        body = [f"By {authority.label_of(claim.decided_by)}.", claim.decision_note]
     tell(
         [claim.requested_by],
         key=f"decided:{claim.pk}:{claim.version}",
@@ -75,12 +80,11 @@ def decided(claim: Claim, *, changes: Iterable[str] = (), note: str = "") -> Non
 
 def changed(claim: Claim, by: User, changes: Iterable[str]) -> None:
     """Tell the asker that the request was changed and waits for another consent."""
-    values = {"claim": claim, "person": by.label, "changes": "; ".join(changes)}
     tell(
         [claim.requested_by],
         key=f"changed:{claim.pk}:{claim.spec_hash[:8]}:{int(claim.duration.total_seconds())}",
-        title=_("%(claim)s was changed before it is decided") % values,
-        body=_("%(person)s changed it: %(changes)s. You may withdraw it.") % values,
+        title=f"{claim} was changed before it is decided",
+        body=f"{by.label} changed it: {'; '.join(changes)}. You may withdraw it.",
         url=reverse("claims:detail", args=[claim.pk]),
         important=True,
     )
@@ -88,12 +92,11 @@ def changed(claim: Claim, by: User, changes: Iterable[str]) -> None:
 
 def escalated(claim: Claim, admins: Iterable[User], *, waited: str) -> None:
     """Tell platform admins that leads have had their time."""
-    values = {"claim": claim, "team": claim.team, "waited": waited}
     tell(
         admins,
         key=f"escalated:{claim.pk}",
-        title=_("%(claim)s of %(team)s is undecided for %(waited)s") % values,
-        body=_("The leads of %(team)s have not decided; from now on you are asked too.") % values,
+        title=f"{claim} of {claim.team} is undecided for {waited}",
+        body=f"The leads of {claim.team} have not decided; from now on you are asked too.",
         url=reverse("claims:approval", args=[claim.pk]),
         important=True,
     )
@@ -102,10 +105,6 @@ def escalated(claim: Claim, admins: Iterable[User], *, waited: str) -> None:
 def said(comment: Comment, people: Iterable[User]) -> None:
     """Tell of a line in a thread those whom it is for."""
     about: Claim | QuotaRequest = comment.claim or comment.quota_request  # type: ignore[assignment]
-    values = {"person": comment.by.label, "about": about}
-    title = (
-        _("%(person)s asks about %(about)s") if comment.question else _("%(person)s wrote about %(about)s")
-    )
     url = (
         reverse("claims:detail", args=[comment.claim_id]) + "#thread"
         if comment.claim_id
@@ -114,7 +113,11 @@ def said(comment: Comment, people: Iterable[User]) -> None:
     tell(
         (person for person in people if person.pk != comment.by_id),
         key=f"comment:{comment.pk}",
-        title=title % values,
+        title=(
+            f"{comment.by.label} asks about {about}"
+            if comment.question
+            else f"{comment.by.label} wrote about {about}"
+        ),
         body=comment.text,
         url=url,
         important=comment.question,
@@ -127,13 +130,13 @@ def delegated(row: Delegation) -> None:
 
     def body() -> str:
         when = {"from": moment_with_zone(row.starts_at), "to": moment_with_zone(row.ends_at)}
-        said = _("From %(from)s to %(to)s requests of %(team)s wait for you too, save your own.")
+        said = "From %(from)s to %(to)s requests of %(team)s wait for you too, save your own."
         return said % (values | when)
 
     tell(
         [row.to],
         key=f"delegated:{row.pk}",
-        title=_("You decide for %(lead)s in %(team)s") % values,
+        title=f"You decide for {row.lead.label} in {row.team}",
         body=body,
         url=reverse("claims:away"),
         important=True,

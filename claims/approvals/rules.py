@@ -17,10 +17,9 @@ from uuid import UUID
 
 from django.db.models import Q
 from django.utils import timezone
-from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
 
 from claims.models import Approval, ApprovalRule, Claim, Profile, ProfileVersion
+from core.text import counted
 from core.times import duration as in_words
 from teams.models import Team
 
@@ -52,44 +51,27 @@ class Rule:
     @property
     def sentence(self) -> str:
         """Say what needs no approval."""
-        values = {"rule": self.name, "most": self.automatic_devices}
         if self.approval == Approval.AUTOMATIC:
-            return _("%(rule)s needs no approval.") % values
+            return f"{self.name} needs no approval."
         if self.automatic_duration is None:
-            return (
-                ngettext(
-                    "%(rule)s needs no approval for up to %(most)d device.",
-                    "%(rule)s needs no approval for up to %(most)d devices.",
-                    self.automatic_devices,
-                )
-                % values
-            )
-        return ngettext(
-            "%(rule)s needs no approval for up to %(most)d device and up to %(longest)s.",
-            "%(rule)s needs no approval for up to %(most)d devices and up to %(longest)s.",
-            self.automatic_devices,
-        ) % {**values, "longest": in_words(self.automatic_duration)}
+            return f"{self.name} needs no approval for up to {counted(self.automatic_devices, 'device')}."
+        return (
+            f"{self.name} needs no approval for up to {counted(self.automatic_devices, 'device')} "
+            f"and up to {in_words(self.automatic_duration)}."
+        )
 
     def objection(self, *, devices: int, duration: timedelta) -> tuple[str, str]:
         """Say, in a word and in a sentence, why a person has to decide; "" where the rule asks nobody."""
         if self.lets_through(devices=devices, duration=duration):
             return "", ""
-        values: dict[str, object] = {"rule": self.name, "who": whom(self.approval)}
+        asks = f"{self.name} asks {whom(self.approval)}"
         most, longest = self.automatic_devices, self.automatic_duration
         if not most:
-            return _("always"), _("%(rule)s asks %(who)s.") % values
+            return "always", f"{asks}."
         if devices > most:
-            sentence = ngettext(
-                "%(rule)s asks %(who)s for more than %(most)d device.",
-                "%(rule)s asks %(who)s for more than %(most)d devices.",
-                most,
-            )
-            return _("> %(n)d devices") % {"n": most}, sentence % {**values, "most": most}
+            return f"> {most} devices", f"{asks} for more than {counted(most, 'device')}."
         span = in_words(longest) if longest is not None else ""
-        return f"> {span}", _("%(rule)s asks %(who)s for more than %(longest)s.") % {
-            **values,
-            "longest": span,
-        }
+        return f"> {span}", f"{asks} for more than {span}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,19 +180,18 @@ def rule_of(row: ApprovalRule | None, version: ProfileVersion) -> Rule:
 
 
 def name_of(row: ApprovalRule) -> str:
-    values = {"team": row.team, "profile": row.profile}
     if row.team_id and row.profile_id:
-        return _("The rule of %(team)s for %(profile)s") % values
-    return (_("The rule of %(team)s") if row.team_id else _("The rule for %(profile)s")) % values
+        return f"The rule of {row.team} for {row.profile}"
+    return f"The rule of {row.team}" if row.team_id else f"The rule for {row.profile}"
 
 
 def whom(approval: str) -> str:
     """Return whom a rule asks, in a sentence: "a lead"."""
     return {
-        Approval.AUTOMATIC: _("nobody"),
-        Approval.LEAD: _("a lead"),
-        Approval.ADMIN: _("a platform admin"),
-        Approval.BOTH: _("a lead and then a platform admin"),
+        Approval.AUTOMATIC: "nobody",
+        Approval.LEAD: "a lead",
+        Approval.ADMIN: "a platform admin",
+        Approval.BOTH: "a lead and then a platform admin",
     }[Approval(approval)]
 
 
@@ -293,7 +274,7 @@ def _example_version(rule: ApprovalRule) -> ProfileVersion | None:
 
 def _way(rule: Rule, devices: int, span: timedelta) -> str:
     if rule.lets_through(devices=devices, duration=span):
-        return _("nobody")
+        return "nobody"
     return str(rule.approval.label)
 
 
@@ -312,9 +293,9 @@ def _past(rule: ApprovalRule) -> tuple[Counter[Approval], Counter[Approval]]:
         parts = asked_of(claim)
         if rule.profile_id and not _names(parts, rule.profile_id):
             continue
-        for known, counted in ((rules, now), (changed, then)):
+        for known, decisions in ((rules, now), (changed, then)):
             ruling = known.on(claim)
-            counted[Approval.AUTOMATIC if ruling.automatic else ruling.approval] += 1
+            decisions[Approval.AUTOMATIC if ruling.automatic else ruling.approval] += 1
     return now, then
 
 

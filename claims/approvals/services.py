@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
-from django.utils.translation import gettext as _
 
 from claims.approvals import notices
 from claims.models import Approval, ApprovalRule, Delegation, Profile, ReasonTemplate
@@ -34,27 +33,25 @@ def delegate(*, by: User, team: Team, to: User, starts_at: datetime, ends_at: da
     # Locked, so that of two wishes at once one is second.
     own = Membership.objects.select_for_update(no_key=True).filter(user=by, team=team).first()
     if own is None:
-        raise Forbidden(_("You do not lead %(team)s, so nobody can stand in for you there.") % {"team": team})
+        raise Forbidden(f"You do not lead {team}, so nobody can stand in for you there.")
     role = role_in(to, team)
     if to == by or not to.is_active or role is None or role.rank < Role.MEMBER.rank or to.is_superuser:
-        raise Invalid(
-            _("Somebody else who is a member of %(team)s has to stand in for you.") % {"team": team}
-        )
+        raise Invalid(f"Somebody else who is a member of {team} has to stand in for you.")
     require_date(starts_at)
     require_date(ends_at)
     if ends_at <= max(starts_at, timezone.now()):
-        raise Invalid(_("It has to end after it begins, and not in the past."))
+        raise Invalid("It has to end after it begins, and not in the past.")
     if ends_at - starts_at > LONGEST_DELEGATION:
-        values = {"longest": duration(LONGEST_DELEGATION), "span": duration(ends_at - starts_at)}
-        raise Invalid(_("Somebody may stand in for %(longest)s at most; this is %(span)s.") % values)
+        longest, span = duration(LONGEST_DELEGATION), duration(ends_at - starts_at)
+        raise Invalid(f"Somebody may stand in for {longest} at most; this is {span}.")
     standing = Delegation.objects.filter(
         team=team, lead=by, starts_at__lt=ends_at, ends_at__gt=max(starts_at, timezone.now())
     ).select_related("to")
     for row in standing:
         if (row.to_id, row.starts_at, row.ends_at) == (to.pk, starts_at, ends_at):
             return row
-        values = {"person": row.to.label, "from": moment(row.starts_at), "to": moment(row.ends_at)}
-        raise Conflict(_("%(person)s stands in for you from %(from)s to %(to)s already.") % values)
+        begins, ends = moment(row.starts_at), moment(row.ends_at)
+        raise Conflict(f"{row.to.label} stands in for you from {begins} to {ends} already.")
     row = Delegation.objects.create(team=team, lead=by, to=to, starts_at=starts_at, ends_at=ends_at)
     notices.delegated(row)
     return row
@@ -68,9 +65,7 @@ def end_delegation(*, by: User, delegation: Delegation) -> Delegation:
     """
     require_role(by, delegation.team, at_least=Role.VIEWER)
     if by.pk not in (delegation.lead_id, delegation.to_id):
-        raise Forbidden(
-            _("Only %(lead)s and %(to)s may end this.") % {"lead": delegation.lead, "to": delegation.to}
-        )
+        raise Forbidden(f"Only {delegation.lead} and {delegation.to} may end this.")
     row = Delegation.objects.select_for_update(no_key=True).get(pk=delegation.pk)
     now = timezone.now()
     if row.ends_at > now:
@@ -99,15 +94,15 @@ def save_rule(
     """
     require_admin(by)
     if team is None and profile is None:
-        raise Invalid(_("A rule is for a team, for a profile, or for a profile of a team."))
+        raise Invalid("A rule is for a team, for a profile, or for a profile of a team.")
     if approval and approval not in Approval.values:
-        raise Invalid(_("“%(approval)s” is no way to decide.") % {"approval": approval})
+        raise Invalid(f"“{approval}” is no way to decide.")
     if approval in ("", Approval.AUTOMATIC) and (automatic_devices or automatic_duration is not None):
-        raise Invalid(_("What nobody is asked for can be said only beside who is asked for the rest."))
+        raise Invalid("What nobody is asked for can be said only beside who is asked for the rest.")
     if automatic_duration is not None and (automatic_duration <= timedelta(0) or not automatic_devices):
-        raise Invalid(_("Up to how long nobody is asked goes with up to how many devices."))
+        raise Invalid("Up to how long nobody is asked goes with up to how many devices.")
     if escalate_after is not None and escalate_after <= timedelta(0):
-        raise Invalid(_("Platform admins can be asked only after some time."))
+        raise Invalid("Platform admins can be asked only after some time.")
     rule, _made = ApprovalRule.objects.update_or_create(
         team=team,
         profile=profile,
@@ -152,20 +147,20 @@ def usual() -> list[Reason]:
     """Return those that come with the product."""
     return [
         Reason(
-            _("Too long"),
-            _("This is longer than we can keep devices for one piece of work. Ask for less and extend it."),
+            "Too long",
+            "This is longer than we can keep devices for one piece of work. Ask for less and extend it.",
         ),
         Reason(
-            _("Smaller devices do"),
-            _("A smaller device is enough for this work. Ask for the smaller profile instead."),
+            "Smaller devices do",
+            "A smaller device is enough for this work. Ask for the smaller profile instead.",
         ),
         Reason(
-            _("Others come first"),
-            _("The devices are needed for work with a nearer date. Ask again when that is done."),
+            "Others come first",
+            "The devices are needed for work with a nearer date. Ask again when that is done.",
         ),
         Reason(
-            _("Purpose unclear"),
-            _("Say what the devices are for and how long that takes, and ask again."),
+            "Purpose unclear",
+            "Say what the devices are for and how long that takes, and ask again.",
         ),
     ]
 
@@ -188,17 +183,16 @@ def save_reason(
         _require_may_keep(by, reason.team)
     title, text = title.strip(), text.strip()
     if not 0 < len(title) <= LONGEST_TITLE:
-        raise Invalid(_("A reason needs a title of 1 to %(most)d characters.") % {"most": LONGEST_TITLE})
+        raise Invalid(f"A reason needs a title of 1 to {LONGEST_TITLE} characters.")
     if not 0 < len(text) <= LONGEST_REASON:
-        values = {"most": LONGEST_REASON, "count": len(text)}
-        raise Invalid(_("Write from 1 to %(most)d characters; these are %(count)d.") % values)
+        raise Invalid(f"Write from 1 to {LONGEST_REASON} characters; these are {len(text)}.")
     same = ReasonTemplate.objects.filter(team=team, title=title)
     if reason is not None:
         same = same.exclude(pk=reason.pk)
     if other := same.first():
         if reason is None and other.text == text:
             return other  # making it twice is making it once
-        raise Invalid(_("There is a reason “%(title)s” already.") % {"title": title})
+        raise Invalid(f"There is a reason “{title}” already.")
     kept = reason or ReasonTemplate()
     kept.title, kept.text, kept.team = title, text, team
     kept.save()

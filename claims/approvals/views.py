@@ -14,8 +14,6 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from claims.approvals import services
@@ -30,32 +28,30 @@ from teams.access import asker, is_platform_admin, people_in, team_for, teams_wh
 from teams.models import Membership, Role, Team, User
 
 RULE_COLUMNS: list[Column[ApprovalRule]] = [
-    Column(
-        "team", gettext_lazy("Team"), lambda rule: rule.team or _("every team"), sort="team__slug", fixed=True
-    ),
+    Column("team", "Team", lambda rule: rule.team or "every team", sort="team__slug", fixed=True),
     Column(
         "profile",
-        gettext_lazy("Profile"),
-        lambda rule: rule.profile or _("every profile"),
+        "Profile",
+        lambda rule: rule.profile or "every profile",
         sort="profile__slug",
         fixed=True,
     ),
-    Column("approval", gettext_lazy("Who decides"), lambda rule: words_of(rule), sort="approval"),
+    Column("approval", "Who decides", lambda rule: words_of(rule), sort="approval"),
     Column(
         "most",
-        gettext_lazy("Nobody up to"),
+        "Nobody up to",
         lambda rule: rule.automatic_devices,
         sort="automatic_devices",
         numeric=True,
     ),
-    Column("longest", gettext_lazy("For up to"), lambda rule: span_of(rule.automatic_duration)),
-    Column("escalate", gettext_lazy("Admins too after"), lambda rule: span_of(rule.escalate_after)),
-    Column("own", gettext_lazy("Own requests"), lambda rule: _("yes") if rule.self_approval else _("no")),
+    Column("longest", "For up to", lambda rule: span_of(rule.automatic_duration)),
+    Column("escalate", "Admins too after", lambda rule: span_of(rule.escalate_after)),
+    Column("own", "Own requests", lambda rule: "yes" if rule.self_approval else "no"),
 ]
 
 
 def words_of(rule: ApprovalRule) -> str:
-    return str(rule.get_approval_display()) if rule.approval else _("as the profile says")
+    return str(rule.get_approval_display()) if rule.approval else "as the profile says"
 
 
 def span_of(span: Any) -> str:
@@ -64,7 +60,7 @@ def span_of(span: Any) -> str:
 
 def require_admin(request: HttpRequest) -> None:
     if not is_platform_admin(request.user):
-        raise PermissionDenied(_("Only a platform admin sets who decides."))
+        raise PermissionDenied("Only a platform admin sets who decides.")
 
 
 @require_safe
@@ -74,15 +70,15 @@ def approval_rules(request: HttpRequest) -> HttpResponseBase:
         request,
         ApprovalRule.objects.select_related("team", "profile"),
         columns=RULE_COLUMNS,
-        title=gettext_lazy("Approval rules"),
+        title="Approval rules",
         search=("team__slug", "profile__slug", "profile__title"),
         sort="team",
     )
     empty = {
         "undecided": settings.REQUEST_TTL,
         "empty_icon": "route",
-        "empty_title": _("No rules"),
-        "empty_text": _("0 rules: every profile says itself who decides on it."),
+        "empty_title": "No rules",
+        "empty_text": "0 rules: every profile says itself who decides on it.",
     }
     return listing.respond("claims/approval_rules.html", empty)
 
@@ -108,7 +104,7 @@ def approval_rule(request: HttpRequest, rule_id: UUID | None = None) -> HttpResp
     except Invalid as refusal:
         form.add_error(None, refusal.message)
         return form_page(request, form, rule, None, status=422)
-    messages.success(request, _("%(rule)s is saved.") % {"rule": name_of(saved)})
+    messages.success(request, f"{name_of(saved)} is saved.")
     return redirect("claims:approval_rules")
 
 
@@ -119,7 +115,7 @@ def approval_rule_remove(request: HttpRequest, rule_id: UUID) -> HttpResponse:
     rule = get_object_or_404(ApprovalRule.objects.select_related("team", "profile"), pk=rule_id)
     if request.method == "POST":
         services.remove_rule(by=asker(request), rule=rule)
-        messages.success(request, _("%(rule)s is removed.") % {"rule": name_of(rule)})
+        messages.success(request, f"{name_of(rule)} is removed.")
         return redirect("claims:approval_rules")
     return render(request, "claims/approval_rule_remove.html", {"rule": rule, "name": name_of(rule)})
 
@@ -135,7 +131,7 @@ def form_page(
     page = {
         "form": form,
         "rule": rule,
-        "name": name_of(rule) if rule else _("New rule"),
+        "name": name_of(rule) if rule else "New rule",
         "effect": effect_of(tried) if tried else None,
     }
     fragment = "#effect" if request.headers.get("HX-Request") else ""
@@ -157,7 +153,7 @@ def away(request: HttpRequest) -> HttpResponse:
     except (Invalid, Conflict) as refusal:
         form.add_error(None, refusal.message)
         return render(request, "claims/away.html", page_of(request, team, form), status=refusal.status)
-    messages.success(request, _("%(person)s stands in for you.") % {"person": row.to.label})
+    messages.success(request, f"{row.to.label} stands in for you.")
     return redirect("claims:away")
 
 
@@ -168,7 +164,7 @@ def away_end(request: HttpRequest, delegation_id: UUID) -> HttpResponse:
     row = services.end_delegation(by=user, delegation=get_object_or_404(mine, pk=delegation_id))
     messages.success(
         request,
-        _("%(to)s does not decide for %(lead)s any more.") % {"to": row.to.label, "lead": row.lead.label},
+        f"{row.to.label} does not decide for {row.lead.label} any more.",
     )
     return redirect("claims:away")
 
@@ -201,9 +197,9 @@ def form_for(user: User, team: Team, request: HttpRequest | None = None) -> Away
 
 
 REASON_COLUMNS: list[Column[ReasonTemplate]] = [
-    Column("title", gettext_lazy("Title"), lambda reason: reason.title, sort="title", fixed=True),
-    Column("team", gettext_lazy("Offered in"), lambda reason: reason.team or _("every team"), "team__slug"),
-    Column("text", gettext_lazy("Text"), lambda reason: reason.text),
+    Column("title", "Title", lambda reason: reason.title, sort="title", fixed=True),
+    Column("team", "Offered in", lambda reason: reason.team or "every team", "team__slug"),
+    Column("text", "Text", lambda reason: reason.text),
 ]
 
 
@@ -211,7 +207,7 @@ def led_by(request: HttpRequest) -> list[Team]:
     """Return the teams whose reasons the reader keeps; 403 for who leads none."""
     teams = teams_where(request.user, at_least=Role.LEAD)
     if not teams and not is_platform_admin(request.user):
-        raise PermissionDenied(_("Only leads and platform admins keep reasons."))
+        raise PermissionDenied("Only leads and platform admins keep reasons.")
     return teams
 
 
@@ -222,15 +218,15 @@ def reasons(request: HttpRequest) -> HttpResponseBase:
         request,
         kept_by(asker(request)).select_related("team"),
         columns=REASON_COLUMNS,
-        title=gettext_lazy("Reasons to deny"),
+        title="Reasons to deny",
         search=("title", "text", "team__slug"),
         sort="title",
     )
     empty = {
         "usual": usual(),
         "empty_icon": "note",
-        "empty_title": _("No reasons of your own"),
-        "empty_text": _("0 reasons were written; those below are offered everywhere."),
+        "empty_title": "No reasons of your own",
+        "empty_text": "0 reasons were written; those below are offered everywhere.",
     }
     return listing.respond("claims/reasons.html", empty)
 
@@ -249,9 +245,9 @@ def reason(request: HttpRequest, reason_id: int | None = None) -> HttpResponse:
         except Invalid as refusal:
             form.add_error(None, refusal.message)
         else:
-            messages.success(request, _("“%(title)s” is saved.") % {"title": saved.title})
+            messages.success(request, f"“{saved.title}” is saved.")
             return redirect("claims:reasons")
-    page = {"form": form, "reason": found, "name": found.title if found else _("New reason")}
+    page = {"form": form, "reason": found, "name": found.title if found else "New reason"}
     return render(request, "claims/reason.html", page, status=422 if form.errors else 200)
 
 
@@ -262,6 +258,6 @@ def reason_remove(request: HttpRequest, reason_id: int) -> HttpResponse:
     found = get_object_or_404(kept_by(asker(request)).select_related("team"), pk=reason_id)
     if request.method == "POST":
         services.remove_reason(by=asker(request), reason=found)
-        messages.success(request, _("“%(title)s” is removed.") % {"title": found.title})
+        messages.success(request, f"“{found.title}” is removed.")
         return redirect("claims:reasons")
     return render(request, "claims/reason_remove.html", {"reason": found})

@@ -9,8 +9,6 @@ from typing import Any
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
 from django.views.decorators.http import require_http_methods, require_safe
 
 from claims.catalogue import services
@@ -24,6 +22,7 @@ from claims.catalogue.yaml_export import digest_of, exported, written
 from claims.catalogue.yaml_import import entries_in
 from claims.models import Profile, ProfileVersion
 from core.errors import Conflict, Invalid
+from core.text import counted
 from dra.lint import lint
 from dra.manifests import to_yaml
 from dra.objects import Json, Manifest
@@ -61,10 +60,7 @@ def catalogue_import(request: HttpRequest) -> HttpResponse:
                 by=asker(request), entries=entries, prune=wanted["prune"], seen=seen
             )
             count = sum(change.changes_something for change in changes)
-            said = ngettext(
-                "%(n)d profile is as in the file now.", "%(n)d profiles are as in the file now.", count
-            )
-            messages.success(request, said % {"n": count})
+            messages.success(request, f"{counted(count, 'profile is', 'profiles are')} as in the file now.")
             return redirect("claims:profiles")
         return plan_page(request, form)
     except Invalid as refusal:
@@ -106,10 +102,9 @@ def presets_page(request: HttpRequest) -> HttpResponse:
         wanted = [entry for entry in presets() if entry.slug in ticked]
         if wanted:
             added = services.add_profiles(by=asker(request), entries=wanted)
-            said = ngettext("%(n)d profile is added.", "%(n)d profiles are added.", len(added))
-            messages.success(request, said % {"n": len(added)})
+            messages.success(request, f"{counted(len(added), 'profile is', 'profiles are')} added.")
             return redirect("claims:profiles")
-        messages.error(request, _("Tick the presets that you want to add."))
+        messages.error(request, "Tick the presets that you want to add.")
     rows = [(one, cautions(one.entry.spec)) for one in served()]
     page = {"rows": rows, "missing": sum(not one.is_there for one, _said in rows)}
     return render(request, "claims/presets.html", page, status=422 if request.method == "POST" else 200)
@@ -148,12 +143,10 @@ def lint_mend(request: HttpRequest, slug: str, key: str) -> HttpResponse:
         # The page that was read named a version: another one may need another fix, or none.
         if mended is None or request.POST.get("version") != str(version.pk):
             raise Conflict(
-                _("%(profile)s or the devices have changed since you read this. Look at the check again.")
-                % {"profile": profile.slug}
+                f"{profile.slug} or the devices have changed since you read this. Look at the check again."
             )
         made = services.replace_spec(by=asker(request), profile=profile, version=version, spec=mended)
-        values = {"profile": profile.slug, "number": made.number}
-        messages.success(request, _("%(profile)s is mended; its version is %(number)d.") % values)
+        messages.success(request, f"{profile.slug} is mended; its version is {made.number}.")
         return redirect("claims:lint")
     if finding is None or mended is None:
         raise Http404

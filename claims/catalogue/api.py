@@ -8,7 +8,6 @@ from typing import Any
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import Http404
-from django.utils.translation import gettext as _
 from drf_spectacular.utils import OpenApiParameter, PolymorphicProxySerializer, extend_schema
 from rest_framework import mixins, serializers, status, viewsets
 from rest_framework.decorators import action
@@ -209,7 +208,7 @@ class ChangeProfileIn(Input):
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         if attrs["default_duration"] > attrs["max_duration"]:
             raise serializers.ValidationError(
-                {"default_duration": _("The usual duration is longer than the longest.")}
+                {"default_duration": "The usual duration is longer than the longest."}
             )
         return attrs
 
@@ -378,5 +377,5 @@ class LintView(APIView):
     @extend_schema(responses=LintOut)
     def get(self, request: Request) -> Response:
         if not is_platform_admin(request.user):
-            raise PermissionDenied(_("Only a platform admin checks the catalogue."))
+            raise PermissionDenied("Only a platform admin checks the catalogue.")
         return Response(LintOut(catalogue_report()).data)

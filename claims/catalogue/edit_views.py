@@ -12,8 +12,6 @@ from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from django_filters import ChoiceFilter, FilterSet
 
@@ -50,16 +48,16 @@ NAMED = 20  # claims that the page of retiring names; a link leads to all
 
 class ProfileFilter(FilterSet):
     state = ChoiceFilter(
-        label=gettext_lazy("State"),
-        choices=[(OFFERED, gettext_lazy("In the catalogue")), (RETIRED, gettext_lazy("Retired"))],
+        label="State",
+        choices=[(OFFERED, "In the catalogue"), (RETIRED, "Retired")],
         method="by_state",
-        empty_label=gettext_lazy("Any state"),
+        empty_label="Any state",
     )
     approval = ChoiceFilter(
-        label=gettext_lazy("Approval"),
+        label="Approval",
         field_name="current__approval",
         choices=Approval.choices,
-        empty_label=gettext_lazy("Any approval"),
+        empty_label="Any approval",
     )
 
     class Meta:
@@ -77,29 +75,27 @@ def of_version(name: str) -> Any:
 
 
 COLUMNS: list[Column[Profile]] = [
-    Column("profile", gettext_lazy("Profile"), lambda profile: profile.slug, sort="title", fixed=True),
-    Column("title", gettext_lazy("Title"), lambda profile: profile.title, sort="title", shown=False),
-    Column("version", gettext_lazy("Version"), of_version("number"), sort="current__number"),
-    Column("approval", gettext_lazy("Approval"), of_version("approval"), sort="current__approval"),
+    Column("profile", "Profile", lambda profile: profile.slug, sort="title", fixed=True),
+    Column("title", "Title", lambda profile: profile.title, sort="title", shown=False),
+    Column("version", "Version", of_version("number"), sort="current__number"),
+    Column("approval", "Approval", of_version("approval"), sort="current__approval"),
     Column(
         "delivered",
-        gettext_lazy("Delivered as"),
+        "Delivered as",
         lambda profile: ", ".join(profile.current.deliveries) if profile.current else None,
     ),
-    Column(
-        "most", gettext_lazy("Most devices"), of_version("max_devices"), "current__max_devices", numeric=True
-    ),
+    Column("most", "Most devices", of_version("max_devices"), "current__max_devices", numeric=True),
     Column(
         "longest",
-        gettext_lazy("Longest"),
+        "Longest",
         lambda profile: duration(profile.current.max_duration) if profile.current else None,
         sort="current__max_duration",
         numeric=True,
     ),
-    Column("live", gettext_lazy("Live claims"), lambda profile: profile.live, sort="live", numeric=True),  # type: ignore[attr-defined]
+    Column("live", "Live claims", lambda profile: profile.live, sort="live", numeric=True),  # type: ignore[attr-defined]
     Column(
         "retired",
-        gettext_lazy("Retired"),
+        "Retired",
         lambda profile: profile.retired_at and profile.retired_at.isoformat(),
         sort="retired_at",
         shown=False,
@@ -110,7 +106,7 @@ COLUMNS: list[Column[Profile]] = [
 
 def require_admin(request: HttpRequest) -> None:
     if not is_platform_admin(request.user):
-        raise PermissionDenied(_("Only a platform admin edits the catalogue."))
+        raise PermissionDenied("Only a platform admin edits the catalogue.")
 
 
 @require_safe
@@ -123,17 +119,17 @@ def profiles(request: HttpRequest) -> HttpResponseBase:
         request,
         rows.order_by(F("retired_at").desc(nulls_first=True), "title"),
         columns=COLUMNS,
-        title=_("Profiles"),
+        title="Profiles",
         filters=ProfileFilter,
         search=("slug", "title", "use"),
     )
     page = {
         "report": catalogue_report(),
         "empty_icon": "layout-grid",
-        "empty_title": _("No profile yet"),
-        "empty_text": _("People ask for GPUs by profile: a claim specification with a title and limits."),
+        "empty_title": "No profile yet",
+        "empty_text": "People ask for GPUs by profile: a claim specification with a title and limits.",
         "empty_url": reverse("claims:profile_new"),
-        "empty_action": _("New profile"),
+        "empty_action": "New profile",
     }
     return listing.respond("claims/profiles.html", page)
 
@@ -185,7 +181,7 @@ def profile_retire(request: HttpRequest, slug: str) -> HttpResponse:
         services.retire_profile(by=asker(request), profile=found)
         undo.offer(
             request,
-            _("%(profile)s is retired; nobody can ask for it any more.") % {"profile": found},
+            f"{found} is retired; nobody can ask for it any more.",
             reverse("claims:profile_restore", args=[found.slug]),
         )
         return redirect("claims:profiles")
@@ -207,7 +203,7 @@ def profile_restore(request: HttpRequest, slug: str) -> HttpResponse:
     """Put a retired profile back into the catalogue."""
     require_admin(request)
     found = services.restore_profile(by=asker(request), profile=get_object_or_404(Profile, slug=slug))
-    messages.success(request, _("%(profile)s is in the catalogue again.") % {"profile": found})
+    messages.success(request, f"{found} is in the catalogue again.")
     return redirect("claims:profiles")
 
 
@@ -238,7 +234,7 @@ SOURCES = ("device_class", "spec_yaml", "source", "count", "memory_gib", "comput
 def profile_match(request: HttpRequest) -> HttpResponse:
     """The panel for what has been typed so far; with `step`, the devices that this step leaves out."""
     if not is_platform_admin(request.user):
-        raise PermissionDenied(_("Only a platform admin edits the catalogue."))
+        raise PermissionDenied("Only a platform admin edits the catalogue.")
     page = match_page(spec_of(ProfileForm(request.POST)), request.POST)
     if "step" not in request.POST:
         return render(request, "claims/_profile_match.html", page)
@@ -356,8 +352,7 @@ def save(
         for problem in refusal.extra.get("problems", [refusal.message]):
             form.add_error(None, problem)
         return editor(request, form, found, status=refusal.status)
-    values = {"profile": version.profile, "number": version.number}
-    messages.success(request, _("%(profile)s is saved; its version is %(number)d.") % values)
+    messages.success(request, f"{version.profile} is saved; its version is {version.number}.")
     return redirect("claims:profile_edit", version.profile.slug)
 
 

@@ -9,8 +9,6 @@ from typing import Any
 from django import forms
 from django.core.validators import RegexValidator
 from django.http import QueryDict
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 
 from claims.catalogue.listing import SORTS, Wanted
 from claims.catalogue.selectors import Conditions, fresh, read, spec_in, written
@@ -39,7 +37,7 @@ LIMITS = (
     "automatic_devices",
     "automatic_duration",
 )
-SOURCES = ((FIELDS, gettext_lazy("Fields")), (YAML, "YAML"))
+SOURCES = ((FIELDS, "Fields"), (YAML, "YAML"))
 
 
 class ProfileForm(forms.Form):
@@ -50,119 +48,116 @@ class ProfileForm(forms.Form):
     Cleaned, `spec` is the ResourceClaim spec whichever way it was written.
     """
 
-    slug = forms.SlugField(max_length=40, label=gettext_lazy("Short name"))
-    title = forms.CharField(max_length=80, label=gettext_lazy("Title"))
+    slug = forms.SlugField(max_length=40, label="Short name")
+    title = forms.CharField(max_length=80, label="Title")
     use = forms.CharField(
         required=False,
         max_length=1000,
         widget=forms.Textarea(attrs={"rows": 2}),
-        label=gettext_lazy("What it is for"),
+        label="What it is for",
     )
     teams = forms.ModelMultipleChoiceField(
         Team.objects.all(),
         to_field_name="slug",
         required=False,
         widget=forms.CheckboxSelectMultiple,
-        label=gettext_lazy("Open to"),
-        help_text=gettext_lazy("No team chosen: open to everybody."),
+        label="Open to",
+        help_text="No team chosen: open to everybody.",
     )
-    source = forms.ChoiceField(choices=SOURCES, initial=FIELDS, label=gettext_lazy("Described by"))
+    source = forms.ChoiceField(choices=SOURCES, initial=FIELDS, label="Described by")
     device_class = forms.CharField(
         required=False,
         max_length=253,
         widget=forms.TextInput(attrs={"list": "device-classes"}),
-        label=gettext_lazy("Device class"),
+        label="Device class",
     )
     count = forms.IntegerField(
         required=False,
         min_value=1,
         max_value=32,
         initial=1,
-        label=gettext_lazy("Devices"),
-        help_text=gettext_lazy("Without a request that scales, every claim gets so many."),
+        label="Devices",
+        help_text="Without a request that scales, every claim gets so many.",
     )
     domain = forms.CharField(
         required=False,
         max_length=253,
-        label=gettext_lazy("Attributes of driver"),
-        help_text=gettext_lazy("Empty: the driver that the device class is named after."),
+        label="Attributes of driver",
+        help_text="Empty: the driver that the device class is named after.",
     )
-    product = forms.CharField(required=False, max_length=120, label=gettext_lazy("Product begins with"))
+    product = forms.CharField(required=False, max_length=120, label="Product begins with")
     memory_gib = forms.IntegerField(
         required=False,
         min_value=0,
         max_value=4096,
-        label=gettext_lazy("Memory per device, at least"),
-        help_text=gettext_lazy("GiB. A GPU of 80 GB publishes a little less than 80 GiB: 79 finds it."),
+        label="Memory per device, at least",
+        help_text="GiB. A GPU of 80 GB publishes a little less than 80 GiB: 79 finds it.",
     )
     compute = forms.CharField(
         required=False,
-        validators=[RegexValidator(r"^\d{1,2}\.\d{1,2}$", gettext_lazy("Write it as 8.0."))],
-        label=gettext_lazy("Compute capability, at least"),
+        validators=[RegexValidator(r"^\d{1,2}\.\d{1,2}$", "Write it as 8.0.")],
+        label="Compute capability, at least",
     )
     spec_yaml = forms.CharField(
         required=False,
         strip=False,
         max_length=64_000,
         widget=forms.Textarea(attrs={"rows": 14, "spellcheck": "false", "class": "dg-code"}),
-        label=gettext_lazy("ResourceClaim spec"),
-        help_text=gettext_lazy(
-            "The spec of a ResourceClaim (resource.k8s.io/v1), with the count for one portion."
-        ),
+        label="ResourceClaim spec",
+        help_text="The spec of a ResourceClaim (resource.k8s.io/v1), with the count for one portion.",
     )
     scalable = forms.CharField(
         required=False,
         max_length=63,
-        label=gettext_lazy("Request that scales"),
-        help_text=gettext_lazy("Its name. People choose its number of devices; empty: the number is fixed."),
+        label="Request that scales",
+        help_text="Its name. People choose its number of devices; empty: the number is fixed.",
     )
     max_devices = forms.IntegerField(
         min_value=1,
         max_value=1024,
         initial=1,
-        label=gettext_lazy("Most devices"),
-        help_text=gettext_lazy("In one claim, all of its requests together."),
+        label="Most devices",
+        help_text="In one claim, all of its requests together.",
     )
     deliveries = forms.MultipleChoiceField(
         choices=Delivery,
         initial=Delivery.values,
         widget=forms.CheckboxSelectMultiple,
-        label=gettext_lazy("Delivered as"),
+        label="Delivered as",
     )
-    default_duration = DurationText(initial="24h", label=gettext_lazy("Usual duration"))
-    max_duration = DurationText(initial="14d", label=gettext_lazy("Longest duration"))
+    default_duration = DurationText(initial="24h", label="Usual duration")
+    max_duration = DurationText(initial="14d", label="Longest duration")
     grace = DurationText(
         required=False,
         initial="0min",
-        label=gettext_lazy("Grace after the end"),
-        help_text=gettext_lazy("A claim is released so long after its end; its people are told in between."),
+        label="Grace after the end",
+        help_text="A claim is released so long after its end; its people are told in between.",
     )
     extension = DurationText(
         required=False,
         initial="0min",
-        label=gettext_lazy("Extension without asking"),
-        help_text=gettext_lazy(
-            "So much at a time, while the whole stays within the longest duration. None: somebody decides."
-        ),
+        label="Extension without asking",
+        help_text="So much at a time, while the whole stays within the longest duration. None: "
+        "somebody decides.",
     )
     approval = forms.ChoiceField(
         choices=Approval,
         initial=Approval.LEAD,
-        label=gettext_lazy("Who approves"),
-        help_text=gettext_lazy("A rule for the team or for this profile goes before it."),
+        label="Who approves",
+        help_text="A rule for the team or for this profile goes before it.",
     )
     automatic_devices = forms.IntegerField(
         required=False,
         min_value=0,
         max_value=1024,
         initial=0,
-        label=gettext_lazy("Nobody is asked up to"),
-        help_text=gettext_lazy("Devices of all pods together; 0: somebody is always asked."),
+        label="Nobody is asked up to",
+        help_text="Devices of all pods together; 0: somebody is always asked.",
     )
     automatic_duration = DurationText(
         required=False,
-        label=gettext_lazy("… and as long as"),
-        help_text=gettext_lazy("Empty: however long."),
+        label="… and as long as",
+        help_text="Empty: however long.",
     )
 
     def __init__(
@@ -192,7 +187,7 @@ class ProfileForm(forms.Form):
         cleaned = super().clean() or self.cleaned_data
         default, longest = cleaned.get("default_duration"), cleaned.get("max_duration")
         if default and longest and default > longest:
-            self.add_error("default_duration", _("The usual duration is longer than the longest."))
+            self.add_error("default_duration", "The usual duration is longer than the longest.")
         cleaned["spec"] = self.from_yaml() if cleaned.get("source") == YAML else self.from_fields()
         if self.profile is None and not cleaned.get("scalable") and cleaned.get("source") == FIELDS:
             cleaned["scalable"] = NAME
@@ -202,7 +197,7 @@ class ProfileForm(forms.Form):
         """Return the spec of `spec_yaml` with the fields written into it; a new one where there is none."""
         cleaned = self.cleaned_data
         if not cleaned.get("device_class"):
-            self.add_error("device_class", _("Name the device class, for example gpu.nvidia.com."))
+            self.add_error("device_class", "Name the device class, for example gpu.nvidia.com.")
             return {}
         conditions = Conditions(
             device_class=cleaned["device_class"],
@@ -216,7 +211,7 @@ class ProfileForm(forms.Form):
             return fresh(conditions, NAME)
         spec = self.from_yaml()
         if read(spec) is None:
-            self.add_error(None, _("Fields cannot show this specification; write it as YAML."))
+            self.add_error(None, "Fields cannot show this specification; write it as YAML.")
             return spec
         return written(conditions, spec)
 
@@ -282,12 +277,12 @@ def switched(form: ProfileForm, to: str) -> dict[str, Any] | None:
 
 
 SORT_LABELS = {
-    "title": _("by name"),
-    "free": _("most free first"),
-    "price": _("cheapest first"),
-    "memory": _("most memory first"),
-    "wait": _("shortest wait first"),
-    "devices": _("most devices first"),
+    "title": "by name",
+    "free": "most free first",
+    "price": "cheapest first",
+    "memory": "most memory first",
+    "wait": "shortest wait first",
+    "devices": "most devices first",
 }
 
 
@@ -299,30 +294,30 @@ class CatalogueForm(forms.Form):
         required=False,
         min_value=1,
         max_value=100_000,
-        label=_("Memory at least, GB"),
-        widget=forms.NumberInput(attrs={"placeholder": _("GB at least"), "step": "any"}),
+        label="Memory at least, GB",
+        widget=forms.NumberInput(attrs={"placeholder": "GB at least", "step": "any"}),
     )
-    model = forms.ChoiceField(required=False, label=_("Model"))
+    model = forms.ChoiceField(required=False, label="Model")
     sharing = forms.ChoiceField(
-        required=False, choices=[("", _("Any sharing")), *Sharing.choices], label=_("Sharing")
+        required=False, choices=[("", "Any sharing"), *Sharing.choices], label="Sharing"
     )
     price = forms.DecimalField(
         required=False,
         min_value=0,
         max_digits=9,
         decimal_places=4,
-        label=_("Price of one device and hour at most"),
-        widget=forms.NumberInput(attrs={"placeholder": _("Price at most"), "step": "any"}),
+        label="Price of one device and hour at most",
+        widget=forms.NumberInput(attrs={"placeholder": "Price at most", "step": "any"}),
     )
-    free = forms.BooleanField(required=False, label=_("Free now"))
-    mine = forms.BooleanField(required=False, label=_("I may request"))
-    automatic = forms.BooleanField(required=False, label=_("Without approval"))
-    sort = forms.ChoiceField(required=False, choices=SORT_LABELS, label=_("Sort by"))
+    free = forms.BooleanField(required=False, label="Free now")
+    mine = forms.BooleanField(required=False, label="I may request")
+    automatic = forms.BooleanField(required=False, label="Without approval")
+    sort = forms.ChoiceField(required=False, choices=SORT_LABELS, label="Sort by")
 
     def __init__(self, data: QueryDict, *, models: Iterable[str]) -> None:
         """`models` are the products that the catalogue has."""
         super().__init__(data)
-        choices = [("", _("Any model")), *((one, one) for one in sorted(models))]
+        choices = [("", "Any model"), *((one, one) for one in sorted(models))]
         self.fields["model"].choices = choices  # type: ignore[attr-defined]
         for name in ("memory", "price"):
             self.fields[name].widget.attrs["class"] = "form-control"
@@ -364,33 +359,32 @@ class CatalogueFileForm(forms.Form):
     """Cleaned, `text` is what stands in the file, and `name` what messages call it."""
 
     file = forms.FileField(
-        required=False, label=gettext_lazy("File"), widget=forms.FileInput(attrs={"class": "form-control"})
+        required=False, label="File", widget=forms.FileInput(attrs={"class": "form-control"})
     )
     text = forms.CharField(
         required=False,
         strip=False,
         widget=forms.Textarea(attrs={"rows": 10, "spellcheck": "false", "class": "dg-code"}),
-        label=gettext_lazy("… or its text"),
+        label="… or its text",
     )
     name = forms.CharField(required=False, max_length=120, widget=forms.HiddenInput)
-    prune = forms.BooleanField(
-        required=False, label=gettext_lazy("Retire every profile that is not in the file")
-    )
+    prune = forms.BooleanField(required=False, label="Retire every profile that is not in the file")
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
         sent = cleaned.get("file")
         if sent is None:
             if not cleaned.get("text", "").strip():
-                self.add_error("file", _("Choose a file, or paste its text."))
+                self.add_error("file", "Choose a file, or paste its text.")
             return cleaned | {"name": cleaned.get("name") or PASTED}
         if sent.size > MOST_BYTES:
-            values = {"most": MOST_BYTES >> 10, "size": sent.size >> 10}
-            self.add_error("file", _("The file has %(size)d KiB; %(most)d are read at most.") % values)
+            self.add_error(
+                "file", f"The file has {sent.size >> 10} KiB; {MOST_BYTES >> 10} are read at most."
+            )
             return cleaned
         try:
             text = sent.read().decode()
         except UnicodeDecodeError:
-            self.add_error("file", _("This is not a text in UTF-8."))
+            self.add_error("file", "This is not a text in UTF-8.")
             return cleaned
         return cleaned | {"text": text, "name": sent.name}

@@ -11,14 +11,12 @@ from decimal import Decimal
 from fractions import Fraction
 from uuid import UUID
 
-from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
-
 from claims.approvals.rules import Rule, Rules
 from claims.catalogue.sharing import Sharing, sharing_of
 from claims.catalogue.waits import NO_WAITS, Waits, waits
 from claims.models import Approval, Profile, ProfileVersion, Quota, TeamNamespace
 from claims.plans.plan import person_problems
+from core.text import counted
 from core.times import duration
 from dra import quota
 from dra.cel import CelError
@@ -156,28 +154,25 @@ def who_approves(version: ProfileVersion, teams: Sequence[Team], rules: Rules) -
     if len(groups) == 1:
         (said,) = groups
     else:
-        said = " ".join(
-            _("%(teams)s: %(sentence)s") % {"teams": _named(members), "sentence": sentence}
-            for sentence, members in groups.items()
-        )
+        said = " ".join(f"{_named(members)}: {sentence}" for sentence, members in groups.items())
     return WhoApproves(said, each, any(rule.asks_nobody_at_times for rule in found))
 
 
 def sentence_of(approval: Approval, most: int, longest: timedelta | None) -> str:
     """Say who approves, and up to how much nobody is asked."""
     if approval == Approval.AUTOMATIC:
-        return _("No approval needed.")
+        return "No approval needed."
     who = {
-        Approval.LEAD: _("A lead of your team approves."),
-        Approval.ADMIN: _("A platform admin approves."),
-        Approval.BOTH: _("A lead of your team approves, then a platform admin."),
+        Approval.LEAD: "A lead of your team approves.",
+        Approval.ADMIN: "A platform admin approves.",
+        Approval.BOTH: "A lead of your team approves, then a platform admin.",
     }[approval]
     if not most:
         return who
-    size = ngettext("%d device", "%d devices", most) % most
+    size = f"{counted(most, 'device')}"
     if longest is not None:
-        size = _("%(size)s for %(span)s") % {"size": size, "span": duration(longest)}
-    return _("%(who)s Up to %(size)s needs no approval.") % {"who": who, "size": size}
+        size = f"{size} for {duration(longest)}"
+    return f"{who} Up to {size} needs no approval."
 
 
 def _of_team(team: Team, rule: Rule) -> TeamApproval:
@@ -188,10 +183,7 @@ def _named(teams: Sequence[Team]) -> str:
     names = [team.slug for team in teams]
     if len(names) <= NAMED:
         return ", ".join(names)
-    return ngettext("%(names)s and %(n)d more", "%(names)s and %(n)d more", len(names) - NAMED) % {
-        "names": ", ".join(names[:NAMED]),
-        "n": len(names) - NAMED,
-    }
+    return f"{', '.join(names[:NAMED])} and {counted(len(names) - NAMED, 'more', 'more')}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,20 +317,20 @@ def _entry(profile: Profile, asker: _Asker, pictures: Mapping[UUID, Picture]) ->
 
 def _reason(profile: Profile, version: ProfileVersion, asker: _Asker) -> str:
     if profile.retired_at is not None:
-        return _("This profile is retired.")
+        return "This profile is retired."
     if not asker.teams:
-        return _("You are a member of no team, so there is nobody you could ask for GPUs for.")
+        return "You are a member of no team, so there is nobody you could ask for GPUs for."
     if problems := person_problems(asker.user, version.spec):
         return problems[0]
     teams = asker.teams_open_to(profile)
     if not teams:
-        return _("This profile is not open to your teams.")
+        return "This profile is not open to your teams."
     teams = [team for team in teams if team.pk in asker.placed]
     if not teams:
-        return _("Your team has no namespace in any cluster.")
+        return "Your team has no namespace in any cluster."
     classes = set(quota.charge(version.spec))
     if not any(classes <= asker.classes.get(team.pk, set()) for team in teams):
-        return _("Your team has no quota for %(classes)s devices.") % {"classes": ", ".join(sorted(classes))}
+        return f"Your team has no quota for {', '.join(sorted(classes))} devices."
     return ""
 
 

@@ -20,8 +20,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import yaml
-from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
 
 from dra import validation
 from dra.cel.idioms import comparison, quoted
@@ -187,18 +185,18 @@ def spec_in(text: str) -> dict[str, Any]:
         _require_plain(text)
         found = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise ValueError(_("This is not YAML: %(why)s") % {"why": error}) from error
+        raise ValueError(f"This is not YAML: {error}") from error
     if not isinstance(found, dict):
-        raise ValueError(_("Write the spec of a ResourceClaim, which begins with devices."))
+        raise ValueError("Write the spec of a ResourceClaim, which begins with devices.")
     if found.get("kind") == "ResourceClaim" and isinstance(found.get("spec"), dict):
         found = found["spec"]  # the rest of the manifest is not a profile's to say
     spec: dict[str, Any] = found
     try:
         written = json.dumps(spec, allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise ValueError(_("It has a value that JSON does not know, such as a date.")) from error
+        raise ValueError("It has a value that JSON does not know, such as a date.") from error
     if "\\u0000" in written:
-        raise ValueError(_("It has a character that cannot be stored."))
+        raise ValueError("It has a character that cannot be stored.")
     return spec
 
 
@@ -207,10 +205,10 @@ def _require_plain(text: str) -> None:
     depth = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
         if isinstance(event, yaml.AliasEvent):
-            raise ValueError(_("Write it out: aliases are not followed."))
+            raise ValueError("Write it out: aliases are not followed.")
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > MOST_LEVELS:
-            raise ValueError(_("More than %(most)d levels are not read.") % {"most": MOST_LEVELS})
+            raise ValueError(f"More than {MOST_LEVELS} levels are not read.")
 
 
 def outside_fields(spec: Json) -> list[str]:
@@ -223,19 +221,22 @@ def outside_fields(spec: Json) -> list[str]:
     ask, *others = alternatives(first)
     selectors = len(ask.expressions) - len(shown_places(spec))
     found = [
-        (selectors, ngettext("%d selector", "%d selectors", selectors)),
-        (len(ask.tolerations), ngettext("%d toleration", "%d tolerations", len(ask.tolerations))),
-        (len(ask.capacity), ngettext("%d amount of capacity", "%d amounts of capacity", len(ask.capacity))),
-        (len(ask.derived), ngettext("%d derived attribute", "%d derived attributes", len(ask.derived))),
-        (len(others), ngettext("%d more alternative", "%d more alternatives", len(others))),
-        (len(more), ngettext("%d more request", "%d more requests", len(more))),
-        (len(constraints(spec)), ngettext("%d constraint", "%d constraints", len(constraints(spec)))),
+        (selectors, ("%d selector" if selectors == 1 else "%d selectors")),
+        (len(ask.tolerations), ("%d toleration" if len(ask.tolerations) == 1 else "%d tolerations")),
+        (
+            len(ask.capacity),
+            ("%d amount of capacity" if len(ask.capacity) == 1 else "%d amounts of capacity"),
+        ),
+        (len(ask.derived), ("%d derived attribute" if len(ask.derived) == 1 else "%d derived attributes")),
+        (len(others), ("%d more alternative" if len(others) == 1 else "%d more alternatives")),
+        (len(more), ("%d more request" if len(more) == 1 else "%d more requests")),
+        (len(constraints(spec)), ("%d constraint" if len(constraints(spec)) == 1 else "%d constraints")),
     ]
     configs = len(spec["devices"].get("config") or ())
-    found.append((configs, ngettext("%d config", "%d configs", configs)))
+    found.append((configs, ("%d config" if configs == 1 else "%d configs")))
     words = [text % count for count, text in found if count]
     if ask.all:
-        words.append(_("every device that matches"))
+        words.append("every device that matches")
     if ask.admin:
-        words.append(_("admin access"))
+        words.append("admin access")
     return words

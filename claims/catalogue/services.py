@@ -10,7 +10,6 @@ from typing import Any
 from django.db import IntegrityError, transaction
 from django.db.models.functions import Now
 from django.utils.text import slugify
-from django.utils.translation import gettext as _
 
 from claims.catalogue.yaml_export import RETIRED, Change, Entry, digest_of, plan_of
 from claims.models import Approval, Delivery, Profile, ProfileVersion
@@ -101,7 +100,7 @@ def write_profile(
         raise Invalid(" ".join(problems), problems=problems)
     taken = Profile.objects.filter(slug=slug).first()
     if taken is not None and taken != profile:
-        raise Conflict(_("There is already a profile %(slug)s.") % {"slug": slug})
+        raise Conflict(f"There is already a profile {slug}.")
     profile = _save_page(profile, slug=slug, title=title.strip(), use=use.strip())
     profile.teams.set(teams)
     return _save_version(profile, by=by, spec=spec, limits=limits)
@@ -125,8 +124,7 @@ def replace_spec(
     locked = _locked(profile)
     if locked.current_id != version.pk or locked.retired_at is not None:
         raise Conflict(
-            _("%(profile)s has changed since you read version %(number)d. Look at it again.")
-            % {"profile": profile.slug, "number": version.number}
+            f"{profile.slug} has changed since you read version {version.number}. Look at it again."
         )
     return _save_version(profile, by=by, spec=spec, limits=limits)
 
@@ -153,7 +151,7 @@ def problems_of(slug: str, title: str, spec: dict[str, Any], limits: dict[str, A
     """Return everything that is wrong with a profile on its own; teams and other profiles do not count."""
     problems = [*_page_problems(slug, title), *_limit_problems(spec, limits)]
     if "\\u0000" in json.dumps(spec):
-        problems.append(_("The spec has a character that cannot be stored."))
+        problems.append("The spec has a character that cannot be stored.")
     return problems + [problem.message for problem in validation.problems(spec)]
 
 
@@ -164,10 +162,9 @@ def _require_unmoved(profile: Profile, base: int, spec: dict[str, Any], limits: 
     current = _locked(profile).current
     if current is None or current.number == base or _says(current, spec, limits):
         return
-    who = current.created_by.label if current.created_by else _("Somebody")
+    who = current.created_by.label if current.created_by else "Somebody"
     raise Conflict(
-        _("%(person)s has saved version %(number)d of %(profile)s since you read version %(base)d.")
-        % {"person": who, "number": current.number, "profile": profile.slug, "base": base},
+        f"{who} has saved version {current.number} of {profile.slug} since you read version {base}.",
         current=current.number,
     )
 
@@ -219,16 +216,13 @@ def _save_version(
 def _page_problems(slug: str, title: str) -> list[str]:
     problems = []
     if not slug or slug != slugify(slug) or "_" in slug or len(slug) > 40:
-        problems.append(
-            _("“%(slug)s” is not a short name: up to 40 lower-case letters, digits and hyphens.")
-            % {"slug": slug}
-        )
+        problems.append(f"“{slug}” is not a short name: up to 40 lower-case letters, digits and hyphens.")
     elif slug in RESERVED:
-        problems.append(_("No profile can be called %(slug)s.") % {"slug": slug})
+        problems.append(f"No profile can be called {slug}.")
     if not title.strip():
-        problems.append(_("A profile needs a title."))
+        problems.append("A profile needs a title.")
     elif len(title.strip()) > 80:
-        problems.append(_("A title has 80 characters at most."))
+        problems.append("A title has 80 characters at most.")
     return problems
 
 
@@ -237,22 +231,21 @@ def _limit_problems(spec: dict[str, Any], limits: dict[str, Any]) -> list[str]:
     sound = not validation.problems(spec)  # what is malformed cannot be counted
     if sound and limits["scalable"] and limits["scalable"] not in _countable(spec):
         problems.append(
-            _("No request named %(name)s asks for an exact count, so it cannot be scaled.")
-            % {"name": limits["scalable"]}
+            f"No request named {limits['scalable']} asks for an exact count, so it cannot be scaled."
         )
     if sound and limits["max_devices"] < quota.devices(spec):
         problems.append(
-            _("The spec asks for %(asked)d devices, more than the %(most)d that a claim may have.")
-            % {"asked": quota.devices(spec), "most": limits["max_devices"]}
+            f"The spec asks for {quota.devices(spec)} devices, more than the "
+            f"{limits['max_devices']} that a claim may have."
         )
     if not timedelta(0) < limits["default_duration"] <= limits["max_duration"]:
-        problems.append(_("The usual duration must be longer than nothing and no longer than the longest."))
+        problems.append("The usual duration must be longer than nothing and no longer than the longest.")
     if limits["grace"] < timedelta(0) or limits["extension"] < timedelta(0):
-        problems.append(_("Neither the time after the end nor an extension can be less than nothing."))
+        problems.append("Neither the time after the end nor an extension can be less than nothing.")
     if not limits["deliveries"]:
-        problems.append(_("A profile needs at least one kind of delivery."))
+        problems.append("A profile needs at least one kind of delivery.")
     if limits["approval"] not in Approval.values:
-        problems.append(_("“%(rule)s” is not an approval rule.") % {"rule": limits["approval"]})
+        problems.append(f"“{limits['approval']}” is not an approval rule.")
     return problems
 
 
@@ -314,11 +307,11 @@ def _import(by: User, entries: Sequence[Entry], *, prune: bool, seen: str, only_
             changes = plan_import(by=by, entries=wanted, prune=prune)
             if seen and digest_of(changes) != seen:
                 raise Conflict(
-                    _("The catalogue has changed since you looked. Look again at what the import does.")
+                    "The catalogue has changed since you looked. Look again at what the import does."
                 )
             _write(changes, by)
     except IntegrityError as error:
-        raise Conflict(_("Somebody else made one of these profiles meanwhile. Try again.")) from error
+        raise Conflict("Somebody else made one of these profiles meanwhile. Try again.") from error
     return changes
 
 

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
 from django.db.models import TextChoices
-from django.utils.translation import gettext as _
 
 from dra.cel.idioms import comparisons
 from dra.objects import Ask, Json, asks, constraints
@@ -27,21 +26,20 @@ SHAREABLE = "allowMultipleAllocations"
 class Sharing(TextChoices):
     """In the order in which the catalogue offers them."""
 
-    EXCLUSIVE = "exclusive", _("whole GPU")
-    PARTITION = "partition", _("partition")
-    SHARE = "share", _("share of capacity")
-    TIME_SLICED = "time-sliced", _("time-sliced")
-    MPS = "mps", _("MPS")
+    EXCLUSIVE = "exclusive", "whole GPU"
+    PARTITION = "partition", "partition"
+    SHARE = "share", "share of capacity"
+    TIME_SLICED = "time-sliced", "time-sliced"
+    MPS = "mps", "MPS"
 
 
 ISOLATION = {
-    Sharing.EXCLUSIVE: _("Nobody else computes on the GPU while the claim holds it."),
-    Sharing.PARTITION: _("A part of a GPU with memory and compute of its own; others have the other parts."),
-    Sharing.SHARE: _("Others may hold the rest of the same GPU; the driver says what keeps them apart."),
-    Sharing.TIME_SLICED: _(
-        "The containers of a claim take turns; nothing limits how much of its memory each takes."
-    ),
-    Sharing.MPS: _("The containers of a claim compute side by side; one that fails may end the others."),
+    Sharing.EXCLUSIVE: "Nobody else computes on the GPU while the claim holds it.",
+    Sharing.PARTITION: "A part of a GPU with memory and compute of its own; others have the other parts.",
+    Sharing.SHARE: "Others may hold the rest of the same GPU; the driver says what keeps them apart.",
+    Sharing.TIME_SLICED: "The containers of a claim take turns; nothing limits how much of its memory each "
+    "takes.",
+    Sharing.MPS: "The containers of a claim compute side by side; one that fails may end the others.",
 }
 
 
@@ -123,12 +121,12 @@ def _of_settings(spec: Json) -> Iterator[str]:
         if opaque.get("driver") != NVIDIA:
             continue
         if sharing.get("strategy") == "MPS":
-            yield _pod_may_fail(_("MPS settings need"), "MPSSupport", "sharing.strategy MPS")
+            yield _pod_may_fail("MPS settings need", "MPSSupport", "sharing.strategy MPS")
         elif sharing.get("strategy") == "TimeSlicing" and parameters.get("kind") == "MigDeviceConfig":
-            yield _("Time-slicing settings have no effect on MIG devices.")
+            yield "Time-slicing settings have no effect on MIG devices."
         elif sharing.get("strategy") == "TimeSlicing":
             yield _pod_may_fail(
-                _("Time-slicing settings need"), "TimeSlicingSettings", "sharing.strategy TimeSlicing"
+                "Time-slicing settings need", "TimeSlicingSettings", "sharing.strategy TimeSlicing"
             )
 
 
@@ -138,20 +136,20 @@ def _of_requests(spec: Json) -> Iterator[str]:
         if not NVIDIA_CLASS.fullmatch(ask.class_name):
             continue
         if _is_share(ask):
-            yield _none_may_match(_("A share of a GPU needs"), "ConsumableShares", _("shares"))
+            yield _none_may_match("A share of a GPU needs", "ConsumableShares", "shares")
         if any(PARTITION_IN_CEL.search(text) for text in ask.expressions):
             yield _of_partitions()
         if ask.class_name == MIG_CLASS:
-            yield _(
+            yield (
                 "MIG devices are there only where somebody has cut GPUs beforehand, or where the driver's "
                 "feature gate DynamicMIG (alpha, off by default) cuts them on demand; a device cut on demand "
                 "has no UUID before a pod has it."
             )
         if ask.class_name == VFIO_CLASS:
             yield _none_may_match(
-                _("Passing a whole GPU through to a virtual machine needs"),
+                "Passing a whole GPU through to a virtual machine needs",
                 "PassthroughSupport",
-                _("such devices"),
+                "such devices",
             )
 
 
@@ -163,7 +161,7 @@ def _of_constraints(spec: Json) -> Iterator[str]:
 
 def _of_partitions() -> str:
     return _none_may_match(
-        _("NVSwitch partitions need"), "FabricManagerPartitioning", _("the attributes partition1 to 8")
+        "NVSwitch partitions need", "FabricManagerPartitioning", "the attributes partition1 to 8"
     )
 
 
@@ -172,14 +170,14 @@ def _is_share(ask: Ask) -> bool:
 
 
 def _pod_may_fail(what: str, gate: str, setting: str) -> str:
-    return _(
-        "%(what)s the driver's feature gate %(gate)s (alpha, off by default), which the portal cannot see; "
-        "without it a pod may fail to start, and its events name %(setting)s."
-    ) % {"what": what, "gate": gate, "setting": setting}
+    return (
+        f"{what} the driver's feature gate {gate} (alpha, off by default), which the portal "
+        f"cannot see; without it a pod may fail to start, and its events name {setting}."
+    )
 
 
 def _none_may_match(what: str, gate: str, missing: str) -> str:
-    return _(
-        "%(what)s the driver's feature gate %(gate)s (alpha, off by default), which the portal cannot see; "
-        "without it no device has %(missing)s and nothing matches."
-    ) % {"what": what, "gate": gate, "missing": missing}
+    return (
+        f"{what} the driver's feature gate {gate} (alpha, off by default), which the portal "
+        f"cannot see; without it no device has {missing} and nothing matches."
+    )

@@ -10,8 +10,6 @@ from typing import Any
 
 from django.db.models import Count, Q, QuerySet
 from django.utils.functional import Promise
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 
 from claims.models import Approval, Claim, Draft, Profile, ProfileVersion
 from claims.states import FINAL, ClaimState
@@ -23,16 +21,16 @@ from dra.reading_order import in_reading_order
 from teams.models import Team
 
 LABELS: dict[str, str | Promise] = {
-    "scalable": gettext_lazy("Request that scales"),
-    "max_devices": gettext_lazy("Most devices"),
-    "default_duration": gettext_lazy("Usual duration"),
-    "max_duration": gettext_lazy("Longest duration"),
-    "grace": gettext_lazy("Grace after the end"),
-    "extension": gettext_lazy("Extension without asking"),
-    "deliveries": gettext_lazy("Delivered as"),
-    "approval": gettext_lazy("Who approves"),
-    "automatic_devices": gettext_lazy("Nobody is asked up to"),
-    "automatic_duration": gettext_lazy("… and as long as"),
+    "scalable": "Request that scales",
+    "max_devices": "Most devices",
+    "default_duration": "Usual duration",
+    "max_duration": "Longest duration",
+    "grace": "Grace after the end",
+    "extension": "Extension without asking",
+    "deliveries": "Delivered as",
+    "approval": "Who approves",
+    "automatic_devices": "Nobody is asked up to",
+    "automatic_duration": "… and as long as",
 }
 
 
@@ -87,7 +85,7 @@ def limits_of(version: ProfileVersion) -> dict[str, Any]:
 
 def _words(name: str, value: object) -> str:
     if isinstance(value, timedelta):
-        return duration(value) if value else _("none")
+        return duration(value) if value else "none"
     if name == "approval":
         return str(Approval(str(value)).label)
     if isinstance(value, Sequence) and not isinstance(value, str):

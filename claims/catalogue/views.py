@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from claims.catalogue.forms import CatalogueForm
@@ -75,7 +74,7 @@ def ages_of(request: HttpRequest) -> list[Age]:
 def card_of(entry: CatalogueEntry) -> Card:
     deliveries = [str(label) for value, label in Delivery.choices if value in entry.version.deliveries]
     either = any(len(alternatives(request)) > 1 for request in requests(entry.version.spec))
-    sharing = (_(" or ") if either else _(" and ")).join(str(mode.label) for mode in entry.sharing)
+    sharing = (" or " if either else " and ").join(str(mode.label) for mode in entry.sharing)
     return Card(entry, asks_in_words(entry.version.spec), ", ".join(deliveries), sharing)
 
 
@@ -148,16 +147,16 @@ def catalogue_compare(request: HttpRequest) -> HttpResponse:
 def rows_of(cards: Sequence[Card]) -> list[Row]:
     """Return the facts that are words; what is free, price and waits the page draws itself."""
     facts: list[tuple[str, Callable[[Card], str]]] = [
-        (_("Model"), lambda card: ", ".join(card.entry.products) or "—"),
-        (_("Memory"), memory_of),
-        (_("Sharing"), lambda card: card.sharing),
-        (_("Isolation"), lambda card: " ".join(isolation_of(card.entry.sharing))),
-        (_("Asks for"), lambda card: card.asks_for),
-        (_("Most devices"), lambda card: str(card.entry.version.max_devices)),
-        (_("Usual duration"), lambda card: duration(card.entry.version.default_duration)),
-        (_("Longest duration"), lambda card: duration(card.entry.version.max_duration)),
-        (_("Delivery"), lambda card: card.deliveries),
-        (_("Approval"), lambda card: card.entry.approval_sentence),
+        ("Model", lambda card: ", ".join(card.entry.products) or "—"),
+        ("Memory", memory_of),
+        ("Sharing", lambda card: card.sharing),
+        ("Isolation", lambda card: " ".join(isolation_of(card.entry.sharing))),
+        ("Asks for", lambda card: card.asks_for),
+        ("Most devices", lambda card: str(card.entry.version.max_devices)),
+        ("Usual duration", lambda card: duration(card.entry.version.default_duration)),
+        ("Longest duration", lambda card: duration(card.entry.version.max_duration)),
+        ("Delivery", lambda card: card.deliveries),
+        ("Approval", lambda card: card.entry.approval_sentence),
     ]
     rows = [(label, [read(card) for card in cards]) for label, read in facts]
     return [Row(label, cells, len(set(cells)) > 1) for label, cells in rows]

@@ -16,8 +16,6 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from django.utils.translation import gettext as _
-
 from claims.durations import spell
 from claims.models import Approval, Delivery, Profile
 from core.errors import Invalid
@@ -190,7 +188,7 @@ def digest_of(changes: Sequence[Change]) -> str:
 def _require_teams(entries: Sequence[Entry]) -> None:
     known = set(Team.objects.values_list("slug", flat=True))
     problems = [
-        _("%(place)s: there is no team %(team)s.") % {"place": entry.place("teams"), "team": team}
+        f"{entry.place('teams')}: there is no team {team}."
         for entry in entries
         for team in entry.teams
         if team not in known

@@ -10,7 +10,6 @@ from datetime import timedelta
 from typing import Any
 
 import yaml
-from django.utils.translation import gettext as _
 
 from claims.catalogue.yaml_export import API_VERSION, DEFAULTS, KIND, Entry
 from claims.durations import parse
@@ -52,8 +51,7 @@ def entries_in(text: str, name: str) -> list[Entry]:
     for slug, times in Counter(entry.slug for entry in entries).items():
         if slug and times > 1:
             place = [entry for entry in entries if entry.slug == slug][-1].place("slug")
-            said = _("%(place)s: %(times)d profiles are called %(slug)s.")
-            problems.append(said % {"place": place, "times": times, "slug": slug})
+            problems.append(f"{place}: {times} profiles are called {slug}.")
     if problems:
         raise Invalid(" ".join(problems), problems=problems)
     return entries
@@ -61,20 +59,19 @@ def entries_in(text: str, name: str) -> list[Entry]:
 
 def _documents(text: str, name: str) -> list[_Document]:
     if len(text.encode()) > MOST_BYTES:
-        raise _refused(_("%(file)s is larger than %(most)d KiB.") % {"file": name, "most": MOST_BYTES >> 10})
+        raise _refused(f"{name} is larger than {MOST_BYTES >> 10} KiB.")
     try:
         _require_plain(text, name)
         nodes = [node for node in yaml.compose_all(text, Loader=yaml.SafeLoader) if not _is_empty(node)]
         found = [_Document(name, node, yaml.SafeLoader("").construct_document(node)) for node in nodes]
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        values = {"file": name, "line": mark.line + 1 if mark else 1, "why": getattr(error, "problem", error)}
-        raise _refused(_("%(file)s, line %(line)d: this is not YAML: %(why)s.") % values) from None
+        line, why = mark.line + 1 if mark else 1, getattr(error, "problem", error)
+        raise _refused(f"{name}, line {line}: this is not YAML: {why}.") from None
     except ValueError as error:  # 2026-02-31 looks like a date to YAML
-        values = {"file": name, "why": error}
-        raise _refused(_("%(file)s cannot be read: %(why)s.") % values) from None
+        raise _refused(f"{name} cannot be read: {error}.") from None
     if not found:
-        raise _refused(_("%(file)s has no profile.") % {"file": name})
+        raise _refused(f"{name} has no profile.")
     return found
 
 
@@ -83,12 +80,11 @@ def _require_plain(text: str, name: str) -> None:
     depth = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
         line = event.start_mark.line + 1 if event.start_mark else 1
-        values = {"file": name, "line": line, "most": MOST_LEVELS}
         if isinstance(event, yaml.AliasEvent):
-            raise _refused(_("%(file)s, line %(line)d: write it out; aliases are not followed.") % values)
+            raise _refused(f"{name}, line {line}: write it out; aliases are not followed.")
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > MOST_LEVELS:
-            raise _refused(_("%(file)s, line %(line)d: more than %(most)d levels are not read.") % values)
+            raise _refused(f"{name}, line {line}: more than {MOST_LEVELS} levels are not read.")
 
 
 def _refused(sentence: str) -> Invalid:
@@ -112,10 +108,10 @@ class _Document:
         """Return the profile; where something is wrong, a problem is noted and a default stands for it."""
         content = self._mapping((), self.content, KEYS)
         for path, key in _twice(self.node):
-            self.say(_("%(key)s stands here twice.") % {"key": key}, path)
+            self.say(f"{key} stands here twice.", path)
         for key, value in (("apiVersion", API_VERSION), ("kind", KIND)):
             if content.get(key) != value:
-                self.say(_("%(key)s must be %(value)s.") % {"key": key, "value": value}, (key,))
+                self.say(f"{key} must be {value}.", (key,))
         return Entry(
             slug=self._text(content, "slug", required=True),
             title=self._text(content, "title", required=True),
@@ -134,39 +130,35 @@ class _Document:
         self.problems.append(f"{self._place(path)}: {message}")
 
     def _place(self, path: Path) -> str:
-        values = {"file": self.name, "line": _line(self.node, path)}
-        return _("%(file)s, line %(line)d") % values
+        return f"{self.name}, line {_line(self.node, path)}"
 
     def _mapping(self, path: Path, raw: Any, keys: frozenset[str]) -> Json:
         if not isinstance(raw, dict):
-            self.say(
-                _("here should stand keys and values, such as %(key)s.") % {"key": sorted(keys)[0]}, path
-            )
+            self.say(f"here should stand keys and values, such as {sorted(keys)[0]}.", path)
             return {}
         for key in raw:
             if key not in keys:
                 known = ", ".join(sorted(keys))
-                said = _("there is no key %(key)s; there are %(known)s.")
-                self.say(said % {"key": key, "known": known}, (*path, key))
+                self.say(f"there is no key {key}; there are {known}.", (*path, key))
         return raw
 
     def _text(self, content: Json, key: str, *, required: bool = False) -> str:
         raw = content.get(key, "")
         if not isinstance(raw, str):
-            self.say(_("%(key)s must be text; put it in quotes.") % {"key": key}, (key,))
+            self.say(f"{key} must be text; put it in quotes.", (key,))
             return ""
         if "\0" in raw:
-            self.say(_("%(key)s has a character that cannot be stored.") % {"key": key}, (key,))
+            self.say(f"{key} has a character that cannot be stored.", (key,))
             return ""
         if required and not raw.strip():
-            self.say(_("a profile needs a %(key)s.") % {"key": key}, (key,))
+            self.say(f"a profile needs a {key}.", (key,))
         return raw.strip()
 
     def _texts(self, path: Path, raw: Any) -> list[str]:
         if raw is None:
             return []
         if not isinstance(raw, list) or not all(isinstance(one, str) for one in raw):
-            self.say(_("%(key)s must be a list of names.") % {"key": path[-1]}, path)
+            self.say(f"{path[-1]} must be a list of names.", path)
             return []
         return raw
 
@@ -200,8 +192,7 @@ class _Document:
 
     def _number(self, path: Path, raw: Any, *, least: int = 1) -> int:
         if not isinstance(raw, int) or isinstance(raw, bool) or not least <= raw <= MOST_DEVICES:
-            values = {"key": path[-1], "least": least, "most": MOST_DEVICES}
-            self.say(_("%(key)s must be a number from %(least)d to %(most)d.") % values, path)
+            self.say(f"{path[-1]} must be a number from {least} to {MOST_DEVICES}.", path)
             return least
         return raw
 
@@ -209,28 +200,27 @@ class _Document:
         try:
             return parse(raw) if isinstance(raw, str) else parse("")
         except ValueError:
-            self.say(_("%(key)s must be a duration like 24h, 3d or 1d 12h.") % {"key": path[-1]}, path)
+            self.say(f"{path[-1]} must be a duration like 24h, 3d or 1d 12h.", path)
             return default
 
     def _choices(self, path: Path, raw: Any, choices: list[str]) -> list[str]:
         given = self._texts(path, raw)
         for number, one in enumerate(given):
             if one not in choices:
-                values = {"value": one, "known": ", ".join(choices)}
-                self.say(_("there is no %(value)s; there are %(known)s.") % values, (*path, number))
+                self.say(f"there is no {one}; there are {', '.join(choices)}.", (*path, number))
         return [one for one in given if one in choices]
 
     def _spec(self, raw: Any) -> Manifest:
         if not isinstance(raw, dict):
-            self.say(_("a profile needs the spec of a ResourceClaim, which begins with devices."), ("spec",))
+            self.say("a profile needs the spec of a ResourceClaim, which begins with devices.", ("spec",))
             return {}
         try:
             text = json.dumps(raw, allow_nan=False)
         except (TypeError, ValueError):
-            self.say(_("the spec has a value that JSON does not know, such as a date."), ("spec",))
+            self.say("the spec has a value that JSON does not know, such as a date.", ("spec",))
             return {}
         if "\\u0000" in text:
-            self.say(_("the spec has a character that cannot be stored."), ("spec",))
+            self.say("the spec has a character that cannot be stored.", ("spec",))
             return {}
         for problem in validation.problems(raw):
             self.say(problem.message, ("spec", *_steps(problem.path)))

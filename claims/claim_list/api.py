@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -27,7 +25,7 @@ class ManyIn(Input):
     claims = serializers.ListField(
         child=serializers.UUIDField(),
         max_length=bulk.MOST,
-        error_messages={"max_length": gettext_lazy("At most {max_length} can be changed at once.")},
+        error_messages={"max_length": "At most {max_length} can be changed at once."},
     )
     by = SpelledDuration(required=False, allow_null=True, default=None, help_text="36h, 1d 12h, or seconds")
     to = serializers.CharField(max_length=150, allow_blank=True, default="", help_text="User name")
@@ -92,5 +90,5 @@ def _person(name: str) -> User | None:
         return None
     person = User.objects.filter(username=name).first()
     if person is None:
-        raise Invalid(_("There is no person %(name)s.") % {"name": name})
+        raise Invalid(f"There is no person {name}.")
     return person

@@ -15,8 +15,6 @@ from uuid import UUID
 from django.core.exceptions import PermissionDenied
 from django.db import models
 from django.http import Http404
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
 
 from claims.access import reason_not_to_end
 from claims.lifecycle import services
@@ -25,6 +23,7 @@ from claims.observation.observe import Sighting, look
 from claims.states import RUNNING, ClaimState
 from core.errors import Invalid, PortalError
 from core.templatetags.ui import moment
+from core.text import counted
 from core.times import duration as in_words
 from teams.models import Membership, Role, Team, User
 
@@ -32,10 +31,10 @@ MOST = 200  # claims at once: each is a transaction of its own while a person wa
 
 
 class Action(models.TextChoices):
-    RELEASE = "release", gettext_lazy("Release")
-    WITHDRAW = "withdraw", gettext_lazy("Withdraw")
-    EXTEND = "extend", gettext_lazy("Extend")
-    TRANSFER = "transfer", gettext_lazy("Hand over")
+    RELEASE = "release", "Release"
+    WITHDRAW = "withdraw", "Withdraw"
+    EXTEND = "extend", "Extend"
+    TRANSFER = "transfer", "Hand over"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +73,7 @@ def chosen(user: User, ids: Collection[UUID]) -> list[Claim]:
     """Return the claims among these that `user` may see. Raise Invalid for more than can be done at once."""
     if len(ids) > MOST:
         raise Invalid(
-            ngettext(
-                "%(count)d claim is chosen; at most %(most)d can be changed at once.",
-                "%(count)d claims are chosen; at most %(most)d can be changed at once.",
-                len(ids),
-            )
-            % {"count": len(ids), "most": MOST}
+            f"{counted(len(ids), 'claim is', 'claims are')} chosen; at most {MOST} can be changed at once."
         )
     claims = Claim.objects.visible_to(user).filter(pk__in=ids)
     related = claims.select_related("team", "cluster", "profile_version__profile", "requested_by")
@@ -124,17 +118,16 @@ def _why_not(user: User, claim: Claim, order: Order, role: Role | None, heirs: C
     if reason := reason_not_to_end(user, claim, role):
         return reason
     to = order.to.label if order.to else ""
-    values = {"state": claim.get_state_display(), "team": claim.team, "to": to}
     if order.action == Action.WITHDRAW and claim.state != ClaimState.REQUESTED:
-        return _("It is “%(state)s”; only a request that waits can be withdrawn.") % values
+        return f"It is “{claim.get_state_display()}”; only a request that waits can be withdrawn."
     if order.action == Action.RELEASE and claim.state not in RUNNING:
-        return _("It is “%(state)s”; it holds nothing that could be released.") % values
+        return f"It is “{claim.get_state_display()}”; it holds nothing that could be released."
     if order.action in (Action.EXTEND, Action.TRANSFER) and claim.state not in RUNNING:
-        return _("It is “%(state)s”; only a claim that runs can be changed so.") % values
+        return f"It is “{claim.get_state_display()}”; only a claim that runs can be changed so."
     if order.action == Action.TRANSFER and claim.team_id not in heirs:
-        return _("%(to)s is no member of %(team)s.") % values
+        return f"{to} is no member of {claim.team}."
     if order.action == Action.TRANSFER and claim.requested_by == order.to:
-        return _("It is theirs already.")
+        return "It is theirs already."
     return ""
 
 
@@ -142,36 +135,26 @@ def _will(claim: Claim, order: Order, devices: int, pods: int) -> str:
     match order.action:
         case Action.WITHDRAW:
             count = claim.devices * claim.parallel
-            said = ngettext(
-                "Withdrawn: %(n)d device goes back to the quota of %(team)s.",
-                "Withdrawn: %(n)d devices go back to the quota of %(team)s.",
-                count,
+            return (
+                f"Withdrawn: {counted(count, 'device goes', 'devices go')} back to the quota of {claim.team}."
             )
-            return said % {"n": count, "team": claim.team}
         case Action.EXTEND:
             end = claim.expires_at
-            values = {
-                "now": moment(end) if end else "",
-                "until": moment(end + order.by) if end and order.by else "",
-            }
             return (
-                _("Kept until %(until)s instead of %(now)s: at once where a rule allows it, else asked for.")
-                % values
+                f"Kept until {moment(end + order.by) if end and order.by else ''} instead of "
+                f"{moment(end) if end else ''}: at once where a rule allows it, else asked for."
             )
         case Action.TRANSFER:
-            people = {"to": order.to and order.to.label, "old": claim.requested_by.label}
-            return _("Goes from %(old)s to %(to)s; its pods go on.") % people
+            return f"Goes from {claim.requested_by.label} to {order.to and order.to.label}; its pods go on."
     if not devices:
-        return _("Released: it holds no device now.")
+        return "Released: it holds no device now."
     if not pods:
-        return ngettext("Released: %(n)d device is freed.", "Released: %(n)d devices are freed.", devices) % {
-            "n": devices
-        }
-    return ngettext(
-        "Released: %(pods)d pod keeps its devices until it ends.",
-        "Released: %(pods)d pods keep their devices until they end.",
-        pods,
-    ) % {"pods": pods}
+        return f"Released: {counted(devices, 'device is', 'devices are')} freed."
+    return (
+        f"Released: {pods} pod keeps its devices until it ends."
+        if pods == 1
+        else f"Released: {pods} pods keep their devices until they end."
+    )
 
 
 def _one(user: User, claim: Claim, order: Order) -> Outcome:
@@ -182,7 +165,7 @@ def _one(user: User, claim: Claim, order: Order) -> Outcome:
     except PermissionDenied as refusal:
         return Outcome(claim, "", str(refusal), "forbidden")
     except Http404:
-        return Outcome(claim, "", _("It is not there any more."), "not-found")
+        return Outcome(claim, "", "It is not there any more.", "not-found")
 
 
 def _done(user: User, claim: Claim, order: Order) -> str:
@@ -190,19 +173,19 @@ def _done(user: User, claim: Claim, order: Order) -> str:
     match order.action:
         case Action.RELEASE:
             services.release(claim=claim, by=user, reason=order.reason)
-            return _("It is being released.")
+            return "It is being released."
         case Action.WITHDRAW:
             services.withdraw(claim=claim, by=user, reason=order.reason)
-            return _("It is withdrawn.")
+            return "It is withdrawn."
         case Action.TRANSFER:
             if order.to is None:
-                raise Invalid(_("Say who gets the claims."))
+                raise Invalid("Say who gets the claims.")
             services.transfer(claim=claim, by=user, to=order.to)
-            return _("It is now of %(to)s.") % {"to": order.to.label}
+            return f"It is now of {order.to.label}."
     if order.by is None or not order.key:
-        raise Invalid(_("Say how much longer to keep the claims."))
+        raise Invalid("Say how much longer to keep the claims.")
     if claim.expires_at is None:
-        raise Invalid(_("%(claim)s has no end.") % {"claim": claim})
+        raise Invalid(f"{claim} has no end.")
     extension = services.extend(
         claim=claim,
         by=user,
@@ -211,5 +194,5 @@ def _done(user: User, claim: Claim, order: Order) -> str:
         key=f"{order.key[:40]}:{claim.pk}",
     )
     if extension.answer == Answer.APPROVED:
-        return _("It is kept for %(more)s longer.") % {"more": in_words(order.by)}
-    return _("%(more)s more are asked for.") % {"more": in_words(order.by)}
+        return f"It is kept for {in_words(order.by)} longer."
+    return f"{in_words(order.by)} more are asked for."

@@ -7,8 +7,6 @@ from typing import Any, cast
 from django import forms
 from django.db.models import QuerySet
 from django.http import QueryDict
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 
 from claims.claim_list.bulk import Action
 from claims.durations import DurationText
@@ -18,18 +16,16 @@ from teams.models import User
 class ManyForm(forms.Form):
     """`by` is asked for by an extension and `to` by handing over; `people` are those who could get claims."""
 
-    action = forms.ChoiceField(choices=Action.choices, label=gettext_lazy("Action"))
-    by = DurationText(
-        required=False, label=gettext_lazy("By how much"), help_text=gettext_lazy("For example 24h or 3d.")
-    )
+    action = forms.ChoiceField(choices=Action.choices, label="Action")
+    by = DurationText(required=False, label="By how much", help_text="For example 24h or 3d.")
     to = forms.ModelChoiceField(
-        User.objects.none(), to_field_name="username", required=False, label=gettext_lazy("To whom")
+        User.objects.none(), to_field_name="username", required=False, label="To whom"
     )
     reason = forms.CharField(
         required=False,
         max_length=500,
-        label=gettext_lazy("Reason"),
-        help_text=gettext_lazy("Kept in the history of each claim."),
+        label="Reason",
+        help_text="Kept in the history of each claim.",
     )
 
     def __init__(self, data: QueryDict, *, people: QuerySet[User]) -> None:
@@ -40,7 +36,7 @@ class ManyForm(forms.Form):
         cleaned = super().clean() or self.cleaned_data
         action = cleaned.get("action")
         if action == Action.EXTEND and not cleaned.get("by") and "by" not in self.errors:
-            self.add_error("by", _("Say how much longer to keep them, for example 24h or 3d."))
+            self.add_error("by", "Say how much longer to keep them, for example 24h or 3d.")
         if action == Action.TRANSFER and not cleaned.get("to") and "to" not in self.errors:
-            self.add_error("to", _("Say who gets them."))
+            self.add_error("to", "Say who gets them.")
         return cleaned

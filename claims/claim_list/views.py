@@ -13,7 +13,6 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.urls import reverse
-from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_http_methods, require_safe
 from django_filters import ChoiceFilter, FilterSet, ModelChoiceFilter
 
@@ -33,7 +32,7 @@ from teams.access import asker
 from teams.models import Role, Team, User
 
 LIVE, OVER = "live", "over"
-STATES = [(LIVE, _("Not over")), (OVER, _("Over")), *ClaimState.choices]
+STATES = [(LIVE, "Not over"), (OVER, "Over"), *ClaimState.choices]
 
 
 def teams_of(request: HttpRequest | None) -> QuerySet[Team]:
@@ -50,23 +49,19 @@ def profiles_of(request: HttpRequest | None) -> QuerySet[Profile]:
 
 
 class ClaimFilter(FilterSet):
-    state = ChoiceFilter(label=_("State"), choices=STATES, method="by_state", empty_label=_("Any state"))
-    team = ModelChoiceFilter(
-        label=_("Team"), queryset=teams_of, to_field_name="slug", empty_label=_("Any team")
-    )
+    state = ChoiceFilter(label="State", choices=STATES, method="by_state", empty_label="Any state")
+    team = ModelChoiceFilter(label="Team", queryset=teams_of, to_field_name="slug", empty_label="Any team")
     cluster = ModelChoiceFilter(
-        label=_("Cluster"), queryset=clusters_of, to_field_name="name", empty_label=_("Any cluster")
+        label="Cluster", queryset=clusters_of, to_field_name="name", empty_label="Any cluster"
     )
     profile = ModelChoiceFilter(
-        label=_("Profile"),
+        label="Profile",
         method="by_profile",
         queryset=profiles_of,
         to_field_name="slug",
-        empty_label=_("Any profile"),
+        empty_label="Any profile",
     )
-    who = ChoiceFilter(
-        label=_("Asked by"), choices=[("me", _("me"))], method="by_person", empty_label=_("Anybody")
-    )
+    who = ChoiceFilter(label="Asked by", choices=[("me", "me")], method="by_person", empty_label="Anybody")
 
     class Meta:
         model = Claim
@@ -86,33 +81,29 @@ class ClaimFilter(FilterSet):
 
 
 COLUMNS: list[Column[Claim]] = [
-    Column("name", _("Claim"), lambda claim: claim.name, sort="name", fixed=True),
-    Column("state", _("State"), lambda claim: claim.get_state_display(), sort="state"),
-    Column("since", _("Since"), lambda claim: claim.state_since.isoformat(), sort="state_since"),
+    Column("name", "Claim", lambda claim: claim.name, sort="name", fixed=True),
+    Column("state", "State", lambda claim: claim.get_state_display(), sort="state"),
+    Column("since", "Since", lambda claim: claim.state_since.isoformat(), sort="state_since"),
     Column(
         "profile",
-        _("Profile"),
+        "Profile",
         lambda claim: claim.joined(map(str, claim.versions)),
         sort="profile_version__profile__title",
     ),
+    Column("devices", "Devices", lambda claim: claim.devices * claim.parallel, sort="devices", numeric=True),
+    Column("team", "Team", lambda claim: claim.team.slug, sort="team__slug"),
+    Column("who", "Asked by", lambda claim: claim.requested_by.username, sort="requested_by__username"),
+    Column("cluster", "Cluster", lambda claim: claim.cluster.name, sort="cluster__name"),
     Column(
-        "devices", _("Devices"), lambda claim: claim.devices * claim.parallel, sort="devices", numeric=True
+        "ends", "Ends", lambda claim: claim.expires_at and claim.expires_at.isoformat(), sort="expires_at"
     ),
-    Column("team", _("Team"), lambda claim: claim.team.slug, sort="team__slug"),
-    Column("who", _("Asked by"), lambda claim: claim.requested_by.username, sort="requested_by__username"),
-    Column("cluster", _("Cluster"), lambda claim: claim.cluster.name, sort="cluster__name"),
+    Column("namespace", "Namespace", lambda claim: claim.namespace, sort="namespace", shown=False),
+    Column("delivery", "Delivery", lambda claim: claim.get_delivery_display(), sort="delivery", shown=False),
+    Column("duration", "Duration", lambda claim: duration(claim.duration), sort="duration", shown=False),
     Column(
-        "ends", _("Ends"), lambda claim: claim.expires_at and claim.expires_at.isoformat(), sort="expires_at"
+        "created", "Requested", lambda claim: claim.created_at.isoformat(), sort="created_at", shown=False
     ),
-    Column("namespace", _("Namespace"), lambda claim: claim.namespace, sort="namespace", shown=False),
-    Column(
-        "delivery", _("Delivery"), lambda claim: claim.get_delivery_display(), sort="delivery", shown=False
-    ),
-    Column("duration", _("Duration"), lambda claim: duration(claim.duration), sort="duration", shown=False),
-    Column(
-        "created", _("Requested"), lambda claim: claim.created_at.isoformat(), sort="created_at", shown=False
-    ),
-    Column("id", _("Id"), lambda claim: str(claim.pk), shown=False),
+    Column("id", "Id", lambda claim: str(claim.pk), shown=False),
 ]
 
 
@@ -122,7 +113,7 @@ def listing_of(request: HttpRequest) -> Listing[Claim]:
         request,
         Claim.objects.visible_to(request.user).for_list(),
         columns=COLUMNS,
-        title=_("Claims"),
+        title="Claims",
         filters=ClaimFilter,
         search=(
             "name",
@@ -146,10 +137,10 @@ def claims(request: HttpRequest) -> HttpResponseBase:
             "final": FINAL,
             "drafts": unsent(asker(request)).count(),
             "empty_icon": "stack-2",
-            "empty_title": _("No claims yet"),
-            "empty_text": _("Pick a profile, see what is free and who must approve before you ask."),
+            "empty_title": "No claims yet",
+            "empty_text": "Pick a profile, see what is free and who must approve before you ask.",
             "empty_url": reverse("claims:catalogue"),
-            "empty_action": _("Open the catalogue"),
+            "empty_action": "Open the catalogue",
         },
     )
 

@@ -13,7 +13,6 @@ from django.conf import settings
 from django.db import connection
 from django.db.models import Prefetch, QuerySet
 from django.shortcuts import get_object_or_404
-from django.utils.translation import gettext as _
 from django_filters import rest_framework as filters
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
 from rest_framework import mixins, serializers, status
@@ -234,10 +233,7 @@ def manifest_of(claim: Claim, request: Request) -> Any:
     """
     asked = ManifestIn(data=request.query_params)
     if unknown := sorted(set(request.query_params) - {*asked.fields, "format"}):
-        raise Invalid(
-            _("There is no option %(name)s. There are: %(all)s.")
-            % {"name": ", ".join(unknown), "all": ", ".join(asked.fields)}
-        )
+        raise Invalid(f"There is no option {', '.join(unknown)}. There are: {', '.join(asked.fields)}.")
     asked.is_valid(raise_exception=True)
     found = landing_of(claim)
     form = SnippetForm(request.query_params, use=plan.use_of(claim, maker=found.maker), landing=found)
@@ -466,5 +462,5 @@ def _whole(request: Request, name: str) -> int | None:
     """Raise Invalid if the parameter is there and is not a whole number."""
     text = request.query_params.get(name, "")
     if text and not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise Invalid(_("%(name)s has to be a whole number, not “%(text)s”.") % {"name": name, "text": text})
+        raise Invalid(f"{name} has to be a whole number, not “{text}”.")
     return int(text) if text else None

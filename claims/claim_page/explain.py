@@ -6,8 +6,6 @@ from datetime import datetime
 from typing import Literal
 
 from django.db.models import F
-from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
 
 from claims.approvals import authority
 from claims.claim_page.pods import (
@@ -29,6 +27,7 @@ from claims.observation.observe import Sighting, look
 from claims.plans.plan import kind_of
 from claims.states import FINAL, WRITTEN, ClaimState
 from core.templatetags.ui import moment
+from core.text import counted
 from inventory.freshness import OF_DEVICES, Age, ages
 
 type Actor = Literal["person", "you", "portal", "cluster", "admin", "nobody"]
@@ -45,12 +44,12 @@ class Answer:
     @property
     def headline(self) -> str:
         headlines = {
-            "person": _("%(who)s decides next."),
-            "you": _("You act next."),
-            "portal": _("The portal acts next."),
-            "cluster": _("%(who)s acts next."),
-            "admin": _("%(who)s acts next."),
-            "nobody": _("Nobody has to act."),
+            "person": "%(who)s decides next.",
+            "you": "You act next.",
+            "portal": "The portal acts next.",
+            "cluster": "%(who)s acts next.",
+            "admin": "%(who)s acts next.",
+            "nobody": "Nobody has to act.",
         }
         return headlines[self.actor] % {"who": self.who}
 
@@ -68,7 +67,7 @@ def find_answer(
         case ClaimState.REQUESTED:
             return _requested(claim)
         case ClaimState.APPROVED:
-            return Answer("portal", _("The portal"), _written_next(claim))
+            return Answer("portal", "The portal", _written_next(claim))
         case ClaimState.PROVISIONED if pods:
             return _pod_first(claim, pods, fit)
         case ClaimState.PROVISIONED:
@@ -81,33 +80,35 @@ def find_answer(
 
 
 def _requested(claim: Claim) -> Answer:
-    who = authority.names_of(authority.deciders_on(claim)) or _("A platform admin")
+    who = authority.names_of(authority.deciders_on(claim)) or "A platform admin"
     if claim.decide_by is None:
-        return Answer("person", who, _("Until then its devices are reserved in the quota of the team."))
-    sentence = _("The request expires if nobody decides by %(when)s. Until then it reserves quota.")
-    return Answer("person", who, sentence % {"when": moment(claim.decide_by)})
+        return Answer("person", who, "Until then its devices are reserved in the quota of the team.")
+    return Answer(
+        "person",
+        who,
+        (
+            f"The request expires if nobody decides by {moment(claim.decide_by)}. Until then it "
+            "reserves quota."
+        ),
+    )
 
 
 def _written_next(claim: Claim) -> str:
-    return _("It writes the %(kind)s to %(cluster)s, which takes seconds.") % {
-        "kind": kind_of(claim.delivery).kind,
-        "cluster": claim.cluster,
-    }
+    return f"It writes the {kind_of(claim.delivery).kind} to {claim.cluster}, which takes seconds."
 
 
 def _start_a_pod(claim: Claim, lost: Sequence[PodView]) -> str:
-    values = {"name": claim.name, "kind": kind_of(claim.delivery).kind}
-    sentence = _(
-        "Start a pod that uses the %(kind)s %(name)s. No device is held and nothing is billed until then."
+    start = (
+        f"Start a pod that uses the {kind_of(claim.delivery).kind} {claim.name}. "
+        "No device is held and nothing is billed until then."
     )
-    return " ".join(filter(None, (_ended(lost), sentence % values)))
+    return " ".join(filter(None, (_ended(lost), start)))
 
 
 def _ended(lost: Sequence[PodView]) -> str:
     if not lost:
         return ""
-    values = {"pod": lost[0].pod.name, "why": lost[0].told.means}
-    return _("The last pod, %(pod)s, was ended: %(why)s") % values
+    return f"The last pod, {lost[0].pod.name}, was ended: {lost[0].told.means}"
 
 
 def _pod_first(claim: Claim, pods: Sequence[PodView], fit: Fit | None) -> Answer:
@@ -123,7 +124,7 @@ def _pod_first(claim: Claim, pods: Sequence[PodView], fit: Fit | None) -> Answer
     if told.actor == "you":
         return Answer("you", claim.requested_by.label, sentence)
     if told.actor == "admin":
-        return Answer("admin", _("A platform admin"), sentence)
+        return Answer("admin", "A platform admin", sentence)
     return Answer("cluster", "Kubernetes", sentence)
 
 
@@ -133,16 +134,14 @@ def _head(pods: Sequence[PodView]) -> str:
     first = group.first
     if group.count == 1 and first.pod.name in first.told.means:
         return ""
-    waits = ngettext("The pod %(names)s waits.", "%(n)d pods wait: %(names)s.", group.count)
-    stands = ngettext("The pod %(names)s is not ready.", "%(n)d pods are not ready: %(names)s.", group.count)
-    words = waits if first.stage in WAITING else stands
+    one, many = ("waits", "wait") if first.stage in WAITING else ("is not ready", "are not ready")
+    said = (
+        f"The pod {group.names} {one}." if group.count == 1 else f"{group.count} pods {many}: {group.names}."
+    )
     more = sum(other.count for other in others if other.first.stage in WAITING)
-    also = ngettext(
-        "%(n)d more pod waits for another reason.", "%(n)d more pods wait for other reasons.", more
-    )
-    return " ".join(
-        [words % {"names": group.names, "n": group.count}, *([also % {"n": more}] if more else [])]
-    )
+    if more == 1:
+        return f"{said} 1 more pod waits for another reason."
+    return f"{said} {more} more pods wait for other reasons." if more else said
 
 
 def _allocated(claim: Claim, pods: Sequence[PodView], lost: Sequence[PodView], fit: Fit | None) -> Answer:
@@ -154,12 +153,12 @@ def _allocated(claim: Claim, pods: Sequence[PodView], lost: Sequence[PodView], f
         return _pod_first(claim, pods, fit)
     if starting and (not running or starting[0].told.actor != "cluster"):
         return _pod_first(claim, starting, fit)
-    sentence = _("Release the claim when its work is done.")
+    sentence = "Release the claim when its work is done."
     if (end := deleted_at(claim)) is not None:
-        sentence = _(
-            "Release the claim when its work is done. On %(when)s the portal deletes it; "
-            "a pod that still runs keeps its devices until it ends."
-        ) % {"when": moment(end)}
+        sentence = (
+            f"Release the claim when its work is done. On {moment(end)} the portal deletes it; a "
+            "pod that still runs keeps its devices until it ends."
+        )
     return Answer("you", claim.requested_by.label, " ".join(filter(None, (_ended(lost), sentence))))
 
 
@@ -167,17 +166,19 @@ def _releasing(claim: Claim, seen: Sighting, pods: Sequence[PodView]) -> Answer:
     if not pods:
         others = sorted({str(one) for row in seen.holders for one in _reserved(row.raw)})
         if others:
-            sentence = _("It is still reserved for %(who)s, which the portal does not see, and ends with it.")
-            return Answer("cluster", "Kubernetes", sentence % {"who": ", ".join(others[:3])})
-        return Answer("cluster", "Kubernetes", _("It removes the object; no pod uses it any more."))
-    sentence = ngettext(
-        "The pod %(pods)s still holds the devices; they are free when it ends.",
-        "The pods %(pods)s still hold the devices; they are free when all of them have ended.",
-        len(pods),
+            who = ", ".join(others[:3])
+            sentence = f"It is still reserved for {who}, which the portal does not see, and ends with it."
+            return Answer("cluster", "Kubernetes", sentence)
+        return Answer("cluster", "Kubernetes", "It removes the object; no pod uses it any more.")
+    names = names_of(pods)
+    sentence = (
+        f"The pod {names} still holds the devices; they are free when it ends."
+        if len(pods) == 1
+        else f"The pods {names} still hold the devices; they are free when all of them have ended."
     )
-    leaving = all(view.stage == Stage.ENDING for view in pods)
-    who = Answer("cluster", "Kubernetes", "") if leaving else Answer("you", claim.requested_by.label, "")
-    return Answer(who.actor, who.who, sentence % {"pods": names_of(pods)})
+    if all(view.stage == Stage.ENDING for view in pods):
+        return Answer("cluster", "Kubernetes", sentence)
+    return Answer("you", claim.requested_by.label, sentence)
 
 
 def _reserved(raw: dict[str, object]) -> list[str]:
@@ -226,8 +227,8 @@ def chain(
     asked = next((step.by for step in history if not step.old and step.by), claim.requested_by)
     asker = asked.label
     steps = [
-        Step("requested", _("Requested"), "done", claim.created_at, asker, _size(claim), "you"),
-        Step("quota", _("Quota"), "done", claim.created_at, "", _quota(claim), "portal"),
+        Step("requested", "Requested", "done", claim.created_at, asker, _size(claim), "you"),
+        Step("quota", "Quota", "done", claim.created_at, "", _quota(claim), "portal"),
     ]
     if claim.state in (ClaimState.DENIED, ClaimState.WITHDRAWN, ClaimState.EXPIRED):
         return (*steps, _end(claim, history, "approved"))
@@ -312,34 +313,31 @@ def _end(claim: Claim, history: Sequence[Transition], key: str) -> Step:
 
 def _labels(claim: Claim, here: str) -> dict[str, str]:
     return {
-        "approved": _("Approved") if claim.state != ClaimState.REQUESTED else _("Approval"),
-        "written": _("Object written"),
-        "waiting": _("Waited for a pod")
-        if ORDER.index(here) > ORDER.index("waiting")
-        else _("Waiting for a pod"),
-        "scheduler": _("Scheduler"),
-        "prepared": _("Prepared"),
-        "used": _("In use"),
-        "releasing": _("Releasing"),
-        "released": _("Released"),
+        "approved": "Approved" if claim.state != ClaimState.REQUESTED else "Approval",
+        "written": "Object written",
+        "waiting": "Waited for a pod" if ORDER.index(here) > ORDER.index("waiting") else "Waiting for a pod",
+        "scheduler": "Scheduler",
+        "prepared": "Prepared",
+        "used": "In use",
+        "releasing": "Releasing",
+        "released": "Released",
     }
 
 
 def _notes(claim: Claim, seen: Sighting, pods: Sequence[PodView]) -> dict[str, str]:
     notes = {"written": f"{claim.cluster} / {claim.namespace}", "approved": claim.decision_note}
-    scheduled = [_counted(pods, WAITING, ngettext("%d pod waits", "%d pods wait", _number(pods, WAITING)))]
+    scheduled = [_counted(pods, WAITING, ("%d pod waits" if _number(pods, WAITING) == 1 else "%d pods wait"))]
     if count := len({held.key for held in seen.held}):
-        scheduled.insert(0, ngettext("%d device", "%d devices", count) % count)
+        scheduled.insert(0, f"{counted(count, 'device')}")
     notes["scheduler"] = ", ".join(filter(None, scheduled))
     starting = _number(pods, STARTED)
-    notes["prepared"] = _counted(pods, STARTED, ngettext("%d pod starts", "%d pods start", starting))
+    notes["prepared"] = _counted(pods, STARTED, ("%d pod starts" if starting == 1 else "%d pods start"))
     running = _number(pods, (Stage.RUNNING,))
-    notes["used"] = _counted(pods, (Stage.RUNNING,), ngettext("%d pod runs", "%d pods run", running))
+    notes["used"] = _counted(pods, (Stage.RUNNING,), ("%d pod runs" if running == 1 else "%d pods run"))
     if claim.state == ClaimState.PROVISIONED and not pods:
-        notes["waiting"] = _("no pod uses it")
+        notes["waiting"] = "no pod uses it"
     if claim.state == ClaimState.RELEASING and pods:
-        still = ngettext("%d pod still uses it", "%d pods still use it", len(pods))
-        notes["releasing"] = still % len(pods)
+        notes["releasing"] = f"{counted(len(pods), 'pod still uses', 'pods still use')} it"
     return notes
 
 
@@ -353,10 +351,10 @@ def _counted(pods: Sequence[PodView], stages: Sequence[Stage], words: str) -> st
 
 
 def _size(claim: Claim) -> str:
-    size = ngettext("%d device", "%d devices", claim.devices) % claim.devices
+    size = f"{counted(claim.devices, 'device')}"
     if claim.delivery != Delivery.TEMPLATE:
         return size
-    most = ngettext("up to %d pod at once", "up to %d pods at once", claim.parallel) % claim.parallel
+    most = f"up to {counted(claim.parallel, 'pod')} at once"
     return f"{size}, {most}"
 
 

@@ -7,9 +7,8 @@ from typing import Any
 from django import forms
 from django.core.validators import RegexValidator
 from django.http import QueryDict
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
 
+from core.text import counted
 from dra.capacity import Capacity
 from dra.landing import Landing
 from dra.workloads import ASSUMED, Options, Use
@@ -27,85 +26,81 @@ from dra.workloads.use import (
 WHOLE = r"\A(?:{})\Z"
 NAME = RegexValidator(
     WHOLE.format(SUBDOMAIN.pattern),
-    gettext_lazy("Use lower-case letters, digits, hyphens and dots, as Kubernetes' names have them."),
+    "Use lower-case letters, digits, hyphens and dots, as Kubernetes' names have them.",
 )
 IMAGE = RegexValidator(
     WHOLE.format(REFERENCE.pattern),
-    gettext_lazy("Write an image like registry.example.org/team/train:1.2, without spaces or quotes."),
+    "Write an image like registry.example.org/team/train:1.2, without spaces or quotes.",
 )
-CUDA_VERSION = RegexValidator(WHOLE.format(CUDA.pattern), gettext_lazy("Write a version like 12.9."))
+CUDA_VERSION = RegexValidator(WHOLE.format(CUDA.pattern), "Write a version like 12.9.")
 RESTRICTED, PLAIN = "restricted", "none"
 OPEN, ISOLATED = "open", "isolated"
 CAPACITIES = {
-    Capacity.SPOT: gettext_lazy("Spot"),
-    Capacity.ON_DEMAND: gettext_lazy("On-demand"),
-    Capacity.RESERVED: gettext_lazy("Reserved"),
+    Capacity.SPOT: "Spot",
+    Capacity.ON_DEMAND: "On-demand",
+    Capacity.RESERVED: "Reserved",
 }
 
 
 class SnippetForm(forms.Form):
     """What `dra.workloads.Options` holds, each field of that name or folded into it by `options`."""
 
-    image = forms.CharField(
-        required=False, max_length=LONGEST_REFERENCE, validators=[IMAGE], label=gettext_lazy("Image")
-    )
+    image = forms.CharField(required=False, max_length=LONGEST_REFERENCE, validators=[IMAGE], label="Image")
     cuda = forms.CharField(
         required=False,
         validators=[CUDA_VERSION],
-        label=gettext_lazy("CUDA in the image"),
-        help_text=gettext_lazy("Read from the tag where it is named there."),
+        label="CUDA in the image",
+        help_text="Read from the tag where it is named there.",
     )
-    request = forms.ChoiceField(required=False, label=gettext_lazy("Devices of the container"))
-    pods = forms.IntegerField(
-        required=False, min_value=1, max_value=MOST_PODS, label=gettext_lazy("Pods at once")
-    )
+    request = forms.ChoiceField(required=False, label="Devices of the container")
+    pods = forms.IntegerField(required=False, min_value=1, max_value=MOST_PODS, label="Pods at once")
     completions = forms.IntegerField(
-        required=False, min_value=1, max_value=MOST_COMPLETIONS, label=gettext_lazy("Pods of the Job in all")
+        required=False, min_value=1, max_value=MOST_COMPLETIONS, label="Pods of the Job in all"
     )
     port = forms.IntegerField(
         required=False,
         min_value=1,
         max_value=LAST_PORT,
-        label=gettext_lazy("Port"),
-        help_text=gettext_lazy("That a Deployment or StatefulSet serves."),
+        label="Port",
+        help_text="That a Deployment or StatefulSet serves.",
     )
     priority = forms.CharField(
-        required=False, max_length=LONGEST_NAME, validators=[NAME], label=gettext_lazy("PriorityClass")
+        required=False, max_length=LONGEST_NAME, validators=[NAME], label="PriorityClass"
     )
-    capacity = forms.ChoiceField(required=False, label=gettext_lazy("Nodes"))
+    capacity = forms.ChoiceField(required=False, label="Nodes")
     tolerate = forms.MultipleChoiceField(
         required=False,
         widget=forms.CheckboxSelectMultiple,
-        label=gettext_lazy("Tolerate taints of nodes"),
+        label="Tolerate taints of nodes",
     )
     security = forms.ChoiceField(
         required=False,
         choices=[
-            (RESTRICTED, gettext_lazy("Pod Security “restricted”")),
-            (PLAIN, gettext_lazy("As the image wants")),
+            (RESTRICTED, "Pod Security “restricted”"),
+            (PLAIN, "As the image wants"),
         ],
-        label=gettext_lazy("Security"),
+        label="Security",
     )
     network = forms.ChoiceField(
         required=False,
         choices=[
-            (OPEN, gettext_lazy("As the namespace has it")),
-            (ISOLATED, gettext_lazy("Closed but for its ports and DNS")),
+            (OPEN, "As the namespace has it"),
+            (ISOLATED, "Closed but for its ports and DNS"),
         ],
-        label=gettext_lazy("Network"),
+        label="Network",
     )
     weights_claim = forms.CharField(
         required=False,
         max_length=LONGEST_NAME,
         validators=[NAME],
-        label=gettext_lazy("Model weights: volume claim"),
-        help_text=gettext_lazy("A PersistentVolumeClaim that many nodes may read."),
+        label="Model weights: volume claim",
+        help_text="A PersistentVolumeClaim that many nodes may read.",
     )
     weights_image = forms.CharField(
         required=False,
         max_length=LONGEST_REFERENCE,
         validators=[IMAGE],
-        label=gettext_lazy("Model weights: OCI image"),
+        label="Model weights: OCI image",
     )
 
     def __init__(self, data: QueryDict | None, *, use: Use, landing: Landing) -> None:
@@ -115,12 +110,12 @@ class SnippetForm(forms.Form):
         self.sent = given or QueryDict()
         self.use = use
         names = [name for name, _count in use.requests]
-        whole = [("", gettext_lazy("All requests of the claim")), *((name, name) for name in names)]
+        whole = [("", "All requests of the claim"), *((name, name) for name in names)]
         self._choose("request", whole if len(names) > 1 else [("", whole[0][1])])
-        self._choose("capacity", [("", gettext_lazy("Any")), *capacity_choices(landing)])
+        self._choose("capacity", [("", "Any"), *capacity_choices(landing)])
         self._choose("tolerate", taint_choices(landing))
         if not use.template:
-            self.fields["pods"].help_text = _("They share the devices of the claim.")
+            self.fields["pods"].help_text = "They share the devices of the claim."
 
     def _choose(self, name: str, choices: list[tuple[Any, Any]]) -> None:
         field = self.fields[name]
@@ -130,19 +125,17 @@ class SnippetForm(forms.Form):
     def clean_pods(self) -> int:
         pods = int(self.cleaned_data["pods"] or 0)
         if self.use.template and pods > self.use.parallel:
-            told = ngettext(
-                "The claim is for %(most)d pod at once; %(pods)d would wait for claims that nobody granted.",
-                "The claim is for %(most)d pods at once; %(pods)d would wait for claims that nobody granted.",
-                self.use.parallel,
+            raise forms.ValidationError(
+                f"The claim is for {counted(self.use.parallel, 'pod')} at once; {pods} would wait for "
+                "claims that nobody granted."
             )
-            raise forms.ValidationError(told % {"most": self.use.parallel, "pods": pods})
         return pods
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
         if cleaned.get("weights_claim") and cleaned.get("weights_image"):
             self.add_error(
-                "weights_image", _("Weights come from a volume claim or from an image, not from both.")
+                "weights_image", "Weights come from a volume claim or from an image, not from both."
             )
         return cleaned
 
@@ -175,7 +168,7 @@ def capacity_choices(landing: Landing) -> list[tuple[str, str]]:
             billing.label or ASSUMED,
             f"{CAPACITIES[billing.capacity]}: {in_nodes(number)}, {billing.label}"
             if billing.label
-            else _("On-demand (assumed): %(nodes)s") % {"nodes": in_nodes(number)},
+            else f"On-demand (assumed): {in_nodes(number)}",
         )
         for billing, number in landing.billings
     ]
@@ -185,12 +178,11 @@ def taint_choices(landing: Landing) -> list[tuple[str, str]]:
     return [
         (
             taint,
-            _("%(taint)s on %(number)d of %(nodes)s")
-            % {"taint": taint, "number": number, "nodes": in_nodes(landing.nodes)},
+            f"{taint} on {number} of {in_nodes(landing.nodes)}",
         )
         for taint, number in landing.taints
     ]
 
 
 def in_nodes(number: int) -> str:
-    return ngettext("%(n)d node", "%(n)d nodes", number) % {"n": number}
+    return f"{counted(number, 'node')}"

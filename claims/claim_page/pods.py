@@ -10,11 +10,10 @@ from typing import Any
 from django.db.models import Q
 from django.utils import timezone
 from django.utils.functional import Promise
-from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
 
 from claims.claim_page.scheduler import OF_A_CONTAINER, OF_AN_EVENT, Actor, Said, Told, read, tell
 from claims.models import Claim
+from core.text import counted
 from core.times import duration
 from dra import match
 from inventory.freshness import Age
@@ -56,93 +55,91 @@ class StageLook:
     then: str | Promise
 
 
-NOTHING = _("Nothing has to be done.")
+NOTHING = "Nothing has to be done."
 LOOKS = {
     Stage.MISSING_CLAIM: StageLook(
-        _("Names a claim that is missing"),
+        "Names a claim that is missing",
         "you",
         "help",
-        _(
-            "The pod %(pod)s names the ResourceClaim %(missing)s, which is not in its namespace. "
-            "Kubernetes does not queue such a pod, and says nothing."
-        ),
+        "The pod %(pod)s names the ResourceClaim %(missing)s, which is not in its namespace. "
+        "Kubernetes does not queue such a pod, and says nothing.",
         "you",
-        _("Make that claim, or start the pod with one that exists."),
+        "Make that claim, or start the pod with one that exists.",
     ),
     Stage.GOING_CLAIM: StageLook(
-        _("Names a claim that is going"),
+        "Names a claim that is going",
         "you",
         "progress-down",
-        _("The pod %(pod)s names the ResourceClaim %(missing)s, which is being deleted: it takes no pod."),
+        "The pod %(pod)s names the ResourceClaim %(missing)s, which is being deleted: it takes no pod.",
         "you",
-        _("Start the pod with another claim."),
+        "Start the pod with another claim.",
     ),
     Stage.NO_TEMPLATE: StageLook(
-        _("Names a template that is missing"),
+        "Names a template that is missing",
         "you",
         "help",
-        _("The pod %(pod)s names the ResourceClaimTemplate %(missing)s, which is not in its namespace."),
+        "The pod %(pod)s names the ResourceClaimTemplate %(missing)s, which is not in its namespace.",
         "you",
-        _("Name a template that exists; the pod then goes on by itself."),
+        "Name a template that exists; the pod then goes on by itself.",
     ),
     Stage.NO_CLAIM: StageLook(
-        _("Waits for its claim"),
+        "Waits for its claim",
         "work",
         "file-text",
-        _("Kubernetes has not made the claim of the pod %(pod)s from the template yet."),
+        "Kubernetes has not made the claim of the pod %(pod)s from the template yet.",
         "cluster",
-        _("It takes about a second; if it cannot, an event of the pod says why."),
+        "It takes about a second; if it cannot, an event of the pod says why.",
     ),
     Stage.GATED: StageLook(
-        _("Held back by a gate"),
+        "Held back by a gate",
         "work",
         "player-pause",
-        _("The pod %(pod)s has scheduling gates: somebody wants to be asked before it is scheduled."),
+        "The pod %(pod)s has scheduling gates: somebody wants to be asked before it is scheduled.",
         "cluster",
-        _("Whoever set the gate, often a queue such as Kueue, takes it away when it is the pod's turn."),
+        "Whoever set the gate, often a queue such as Kueue, takes it away when it is the pod's turn.",
     ),
     Stage.SCHEDULER: StageLook(
-        _("Waits for the scheduler"),
+        "Waits for the scheduler",
         "work",
         "hourglass-high",
-        _("The scheduler has not said anything about the pod %(pod)s that the portal knows."),
+        "The scheduler has not said anything about the pod %(pod)s that the portal knows.",
         "cluster",
-        _("The scheduler tries again when claims, devices or nodes change."),
+        "The scheduler tries again when claims, devices or nodes change.",
     ),
     Stage.PREPARING: StageLook(
-        _("Prepares devices"),
+        "Prepares devices",
         "work",
         "tool",
-        _("The pod %(pod)s has its node and its devices; the driver prepares them there."),
+        "The pod %(pod)s has its node and its devices; the driver prepares them there.",
         "cluster",
-        _("It takes seconds; if it fails, an event of the pod says why."),
+        "It takes seconds; if it fails, an event of the pod says why.",
     ),
     Stage.STARTING: StageLook(
-        _("Starts containers"),
+        "Starts containers",
         "work",
         "package",
-        _("The devices of the pod %(pod)s are prepared; its node fetches images and makes the containers."),
+        "The devices of the pod %(pod)s are prepared; its node fetches images and makes the containers.",
         "cluster",
         NOTHING,
     ),
     Stage.ENDING: StageLook(
-        _("Ending"),
+        "Ending",
         "work",
         "progress-down",
-        _("The pod %(pod)s is being deleted and holds its devices until it has ended."),
+        "The pod %(pod)s is being deleted and holds its devices until it has ended.",
         "cluster",
         NOTHING,
     ),
     Stage.RUNNING: StageLook(
-        _("Running"), "held", "cpu", _("The pod %(pod)s runs with its devices."), "you", NOTHING
+        "Running", "held", "cpu", "The pod %(pod)s runs with its devices.", "you", NOTHING
     ),
     Stage.LOST: StageLook(
-        _("Was ended"),
+        "Was ended",
         "bad",
         "circle-x",
-        _("The pod %(pod)s was ended by somebody other than its owner."),
+        "The pod %(pod)s was ended by somebody other than its owner.",
         "you",
-        _("Start the pod again."),
+        "Start the pod again.",
     ),
 }
 
@@ -379,7 +376,7 @@ def names_of(pods: Sequence[PodView], *, most: int = 3) -> str:
     """Return "a, b, c and 4 more"."""
     names = ", ".join(view.pod.name for view in pods[:most])
     more = len(pods) - most
-    return _("%(names)s and %(n)d more") % {"names": names, "n": more} if more > 0 else names
+    return f"{names} and {more} more" if more > 0 else names
 
 
 SHOWN = 3  # names of nodes
@@ -414,28 +411,25 @@ def agreement(preview: match.Preview, said: Said | None) -> bool | None:
 
 def _sentence(preview: match.Preview, said: Said | None, old: str, *, agrees: bool | None) -> str:
     if preview.nodes_that_fit is None and not agrees:
-        return _("Whether it fits cannot be told from the portal's picture: %(why)s") % {
-            "why": preview.problem
-        }
+        return f"Whether it fits cannot be told from the portal's picture: {preview.problem}"
     if preview.problem:
-        same = _("The portal's picture, %(old)s, shows the same: %(why)s")
-        alone = _("By the portal's picture, %(old)s: %(why)s")
-        return (same if agrees else alone) % {"old": old, "why": preview.problem}
+        if agrees:
+            return f"The portal's picture, {old}, shows the same: {preview.problem}"
+        return f"By the portal's picture, {old}: {preview.problem}"
     count = preview.nodes_that_fit or 0
-    there = ngettext(
-        "By the portal's picture, %(old)s, the claim fits on %(n)d node now: %(nodes)s.",
-        "By the portal's picture, %(old)s, the claim fits on %(n)d nodes now: %(nodes)s.",
-        count,
-    ) % {"old": old, "n": count, "nodes": _names(preview.nodes, count)}
+    there = (
+        f"By the portal's picture, {old}, the claim fits on {counted(count, 'node')} now: "
+        f"{_names(preview.nodes, count)}."
+    )
     return f"{there} {_beside(said, agrees=agrees)}".strip()
 
 
 def _beside(said: Said | None, *, agrees: bool | None) -> str:
     """Say how the scheduler comes to another answer."""
     if agrees is False:
-        return _("The scheduler says that nothing fits; it tries again when something changes.")
+        return "The scheduler says that nothing fits; it tries again when something changes."
     if said is not None and said.out_for_other:
-        return _("The scheduler keeps the pod from nodes for other reasons than devices, which may be those.")
+        return "The scheduler keeps the pod from nodes for other reasons than devices, which may be those."
     return ""
 
 
@@ -445,6 +439,6 @@ def _names(nodes: Sequence[str], count: int) -> str:
 
 def _old(age: Age | None) -> str:
     if age is None or age.seen_at is None:
-        return _("whose age is not known")
+        return "whose age is not known"
 
-    return _("%(span)s old") % {"span": duration(timezone.now() - age.seen_at)}
+    return f"{duration(timezone.now() - age.seen_at)} old"

@@ -10,7 +10,6 @@ from shlex import quote
 from textwrap import wrap
 
 from django.utils.functional import Promise
-from django.utils.translation import gettext as _
 
 from claims.models import Claim
 from claims.plans.plan import CLAIM_LABEL, kind_of, use_of
@@ -39,11 +38,11 @@ class Group(StrEnum):
 
 
 GROUPS: dict[Group, str | Promise] = {
-    Group.RUN: _("Run"),
-    Group.NOTEBOOK: _("Notebook"),
-    Group.SERVE: _("Serve"),
-    Group.TRAIN: _("Train"),
-    Group.SHELL: _("Command line"),
+    Group.RUN: "Run",
+    Group.NOTEBOOK: "Notebook",
+    Group.SERVE: "Serve",
+    Group.TRAIN: "Train",
+    Group.SHELL: "Command line",
 }
 
 
@@ -89,13 +88,13 @@ KINDS = (
     ),
     SnippetKind(
         "jupyterhub",
-        _("JupyterHub values"),
+        "JupyterHub values",
         Group.NOTEBOOK,
         "jupyter",
         made=lambda use, options: [hub.values(use, options)],
     ),
-    SnippetKind("jupyterhub-config", _("JupyterHub Python"), Group.NOTEBOOK, "jupyter", "python"),
-    SnippetKind("notebook", _("Notebook cell"), Group.NOTEBOOK, language="python"),
+    SnippetKind("jupyterhub-config", "JupyterHub Python", Group.NOTEBOOK, "jupyter", "python"),
+    SnippetKind("notebook", "Notebook cell", Group.NOTEBOOK, language="python"),
     SnippetKind("vllm", "vLLM", Group.SERVE, "vllm", made=workloads.vllm),
     SnippetKind("triton", "Triton", Group.SERVE, "triton", made=workloads.triton),
     SnippetKind(
@@ -132,41 +131,35 @@ def notes_of(kind: SnippetKind, use: Use, options: Options) -> list[str]:
 
 def _sharing(kind: SnippetKind, use: Use) -> Iterator[str]:
     if kind.key in HUB:
-        yield _("The hub has to run in namespace %(namespace)s: a pod finds claims of its own only.") % {
-            "namespace": use.namespace
-        }
+        yield f"The hub has to run in namespace {use.namespace}: a pod finds claims of its own only."
     if use.template:
-        yield _("Template: each pod gets a claim of its own, and %(most)d may exist at once.") % {
-            "most": use.parallel
-        }
+        yield f"Template: each pod gets a claim of its own, and {use.parallel} may exist at once."
     elif kind.key in SINGLE:
-        yield _("Named claim: other pods that name it share its devices.")
+        yield "Named claim: other pods that name it share its devices."
     else:
-        yield _("Named claim: all pods share the devices of %(claim)s; more pods get no more devices.") % {
-            "claim": use.name
-        }
+        yield (f"Named claim: all pods share the devices of {use.name}; more pods get no more devices.")
 
 
 def _serving(kind: SnippetKind, use: Use, options: Options) -> Iterator[str]:
     if kind.key in LOADERS and not has_weights(options):
-        yield _("Without weights of yours it fetches %(model)s.") % {"model": MODEL}
+        yield f"Without weights of yours it fetches {MODEL}."
     if kind.key == "triton" and not has_weights(options):
-        yield _("Without weights it starts with no model; mount a model repository.")
+        yield "Without weights it starts with no model; mount a model repository."
     if kind.key == "kserve":
-        yield _("KServe runs it as a plain Deployment: Knative refuses claims.")
+        yield "KServe runs it as a plain Deployment: Knative refuses claims."
     if kind.key == "jupyter":
-        yield _("Its token is in the log; reach it with kubectl port-forward.")
+        yield "Its token is in the log; reach it with kubectl port-forward."
 
 
 def _choices(kind: SnippetKind, use: Use, options: Options) -> Iterator[str]:
     if options.capacity == ASSUMED:
-        yield _("On-demand is an assumption: no label of these nodes says how they are paid for.")
+        yield "On-demand is an assumption: no label of these nodes says how they are paid for."
     if options.isolated and kind.key in HUB:
-        yield _("The network of its pods is closed by the chart (singleuser.networkPolicy), not here.")
+        yield "The network of its pods is closed by the chart (singleuser.networkPolicy), not here."
     elif options.isolated:
-        yield _("Isolated: of all outside it reaches DNS alone, so what it loads has to be mounted.")
+        yield "Isolated: of all outside it reaches DNS alone, so what it loads has to be mounted."
     if not use.maker:
-        yield _("The portal sees no device that matches now; the image suits NVIDIA's.")
+        yield "The portal sees no device that matches now; the image suits NVIDIA's."
 
 
 # Waits by long polling: the answer comes as soon as the claim has changed.

@@ -20,8 +20,6 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.cache import get_conditional_response, patch_cache_control
 from django.utils.html import format_html
-from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from claims.access import claim_for, reason_not_to_end
@@ -44,6 +42,7 @@ from claims.plans.plan import use_of
 from claims.states import FINAL, LOOK, RUNNING, ClaimState
 from core.errors import Conflict
 from core.templatetags.ui import ago, at, elapsed
+from core.text import counted
 from core.times import duration
 from dra import cuda
 from dra.landing import Landing
@@ -68,35 +67,34 @@ def figures_of(facts: Facts) -> list[Figure]:
 
 
 def since(claim: Claim) -> Figure:
-    sub = format_html(_("since {when}"), when=at(claim.state_since))
+    sub = format_html("since {when}", when=at(claim.state_since))
     return Figure(str(claim.get_state_display()), elapsed(claim.state_since), sub)
 
 
 def ends(claim: Claim) -> Figure:
     if claim.state in FINAL:
-        return Figure(_("Ended"), duration(claim.state_since - claim.created_at), _("after it was asked for"))
+        return Figure("Ended", duration(claim.state_since - claim.created_at), "after it was asked for")
     if in_grace(claim):
-        sub = format_html(_("its time ended {when}"), when=at(claim.expires_at))
-        return Figure(_("Grace ends"), ago(deleted_at(claim)), sub)
+        sub = format_html("its time ended {when}", when=at(claim.expires_at))
+        return Figure("Grace ends", ago(deleted_at(claim)), sub)
     if claim.expires_at is not None:
-        return Figure(_("Ends"), ago(claim.expires_at), at(claim.expires_at))
+        return Figure("Ends", ago(claim.expires_at), at(claim.expires_at))
     if claim.decide_by is not None and claim.state == ClaimState.REQUESTED:
-        sub = format_html(_("from approval; the request expires {when}"), when=at(claim.decide_by))
-        return Figure(_("Duration"), duration(claim.duration), sub)
-    return Figure(_("Duration"), duration(claim.duration), _("from approval"))
+        sub = format_html("from approval; the request expires {when}", when=at(claim.decide_by))
+        return Figure("Duration", duration(claim.duration), sub)
+    return Figure("Duration", duration(claim.duration), "from approval")
 
 
 def size(claim: Claim) -> Figure:
     if claim.delivery == Delivery.TEMPLATE:
-        sub = ngettext("per pod, %(n)d pod at once", "per pod, %(n)d pods at once", claim.parallel)
-        return Figure(_("Devices"), str(claim.devices), sub % {"n": claim.parallel})
-    return Figure(_("Devices"), str(claim.devices), _("named claim, pods may share it"))
+        return Figure("Devices", str(claim.devices), f"per pod, {counted(claim.parallel, 'pod')} at once")
+    return Figure("Devices", str(claim.devices), "named claim, pods may share it")
 
 
 def held_now(facts: Facts) -> Figure:
     products = sorted({row.allocation.product for row in facts.held if row.allocation.product})
-    sub = ", ".join(products) if facts.held else _("nothing is billed")
-    return Figure(_("Held now"), str(len(facts.held)), sub)
+    sub = ", ".join(products) if facts.held else "nothing is billed"
+    return Figure("Held now", str(len(facts.held)), sub)
 
 
 def options_of(facts: Facts, user: User) -> dict[str, Any]:
@@ -206,10 +204,7 @@ def places_sentence(found: Landing, chosen: Options) -> str:
         return ""
     labels = None if not chosen.capacity else ["" if chosen.capacity == ASSUMED else chosen.capacity]
     number = found.open_to(chosen.tolerate, labels)
-    return _("%(open)d of %(nodes)s with matching devices take these pods by taints and labels.") % {
-        "open": number,
-        "nodes": in_nodes(found.nodes),
-    }
+    return f"{number} of {in_nodes(found.nodes)} with matching devices take these pods by taints and labels."
 
 
 # A request that was never approved has neither use nor cost.
@@ -306,13 +301,13 @@ def accept(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     facts = facts_of(claim_for(request, claim_id), asker(request))
     claim = facts.claim
     if not asker(request).is_platform_admin:
-        raise PermissionDenied(_("Only a platform admin may accept another object."))
+        raise PermissionDenied("Only a platform admin may accept another object.")
     form = EndForm(request.POST if request.method == "POST" else None)
     page = {"claim": claim, "form": form, "written": facts.seen.written}
     if request.method != "POST":
         mending = mending_of(facts, asker(request))
         if mending is None or not mending.may_accept:
-            none = _("%(claim)s has no new object that asks for what was approved.") % {"claim": claim}
+            none = f"{claim} has no new object that asks for what was approved."
             page["refusal"] = Conflict(none)
         return render(request, "claims/accept.html", page)
     if not form.is_valid():
@@ -321,7 +316,7 @@ def accept(request: HttpRequest, claim_id: UUID) -> HttpResponse:
         services.accept_object(claim=claim, by=asker(request), reason=form.cleaned_data["reason"])
     except Conflict as refusal:
         return render(request, "claims/accept.html", page | {"refusal": refusal}, status=refusal.status)
-    messages.success(request, _("The new object is now the one of %(claim)s.") % {"claim": claim})
+    messages.success(request, f"The new object is now the one of {claim}.")
     return redirect("claims:detail", claim.pk)
 
 
@@ -329,7 +324,7 @@ def accept(request: HttpRequest, claim_id: UUID) -> HttpResponse:
 def label(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     claim = claim_for(request, claim_id)
     services.label_again(claim=claim, by=asker(request))
-    messages.success(request, _("The label of the portal is being written to %(claim)s.") % {"claim": claim})
+    messages.success(request, f"The label of the portal is being written to {claim}.")
     return redirect("claims:detail", claim.pk)
 
 

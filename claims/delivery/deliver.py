@@ -6,12 +6,9 @@ that was looked at and carries the id of the claim. So a lost answer, a killed w
 twice finds its own object and leaves it be.
 """
 
-from typing import Any
-
 from django.conf import settings
 from django.db.models import F
 from django.utils import timezone
-from django.utils.translation import gettext as _
 
 from claims.models import Claim, Delivery, TeamNamespace
 from claims.plans import plan
@@ -34,9 +31,10 @@ def deliver(claim_id: str) -> None:
     if claim is None or claim.state != ClaimState.APPROVED or not _writable(claim):
         return
     if not _is_place_of_team(claim):
-        taken = _("%(namespace)s of %(cluster)s is no namespace of %(team)s any more; ask again.")
-        where = {"namespace": claim.namespace, "cluster": claim.cluster, "team": claim.team}
-        _back_to_people(claim, taken % where)
+        _back_to_people(
+            claim,
+            (f"{claim.namespace} of {claim.cluster} is no namespace of {claim.team} any more; ask again."),
+        )
         return
     try:
         with gateway_for(claim.cluster) as gateway:
@@ -44,10 +42,7 @@ def deliver(claim_id: str) -> None:
     except resource_quota_sync.Behind:
         raise  # it takes a moment: nothing for people to read
     except Unreachable as error:
-        note(
-            claim,
-            _("%(cluster)s cannot be reached: %(error)s The portal goes on trying.") % _said(claim, error),
-        )
+        note(claim, f"{claim.cluster} cannot be reached: {error} The portal goes on trying.")
         raise
     except Refused as error:  # of the credentials themselves: a platform admin has to mend them
         note(claim, str(error))
@@ -67,10 +62,7 @@ def remove(claim_id: str) -> None:
         with gateway_for(claim.cluster) as gateway:
             _delete(claim, gateway)
     except Unreachable as error:
-        note(
-            claim,
-            _("%(cluster)s cannot be reached: %(error)s The portal goes on trying.") % _said(claim, error),
-        )
+        note(claim, f"{claim.cluster} cannot be reached: {error} The portal goes on trying.")
         raise
     except Refused as error:
         note(claim, str(error))
@@ -95,7 +87,7 @@ def label(claim_id: str) -> None:
     except (ClusterConflict, ClusterInvalid):
         return  # replaced at this moment: the next look tells of it
     except Refused as error:
-        note(claim, _("%(cluster)s refused to label it: %(error)s") % _said(claim, error))
+        note(claim, f"{claim.cluster} refused to label it: {error}")
 
 
 def note(claim: Claim, problem: str) -> None:
@@ -114,9 +106,7 @@ def _writable(claim: Claim) -> bool:
     cluster = claim.cluster
     if cluster.enabled and not cluster.read_only and not cluster.halted_because:
         return True
-    note(
-        claim, cluster.halted_because or _("The portal may not write to %(cluster)s.") % {"cluster": cluster}
-    )
+    note(claim, cluster.halted_because or f"The portal may not write to {cluster}.")
     return False
 
 
@@ -133,17 +123,15 @@ def _write(claim: Claim, gateway: Gateway) -> None:
         standing = _find_or_create(claim, gateway, kind)
     except Refused as error:
         if error.mendable:
-            note(
-                claim, _("%(cluster)s refused it: %(error)s The portal goes on trying.") % _said(claim, error)
-            )
+            note(claim, f"{claim.cluster} refused it: {error} The portal goes on trying.")
         elif error.quota and (mine := _own_object(claim, gateway, kind)):
             _written(claim, gateway, kind, mine)  # it is full of this very claim: another worker was faster
         elif error.quota and resource_quota_sync.is_behind(claim, gateway, error):
             raise resource_quota_sync.Behind(
-                _("The cluster still counts by the quota of a moment ago.")
+                "The cluster still counts by the quota of a moment ago."
             ) from error
         elif error.quota:
-            _back_to_people(claim, _("%(cluster)s refused it: %(error)s") % _said(claim, error))
+            _back_to_people(claim, f"{claim.cluster} refused it: {error}")
         else:
             _fail(claim, error)
     except ClusterConflict:
@@ -154,11 +142,11 @@ def _write(claim: Claim, gateway: Gateway) -> None:
         if plan.owner_of(standing) == str(claim.pk):
             _written(claim, gateway, kind, standing)
         else:
-            taken = _(
-                "%(namespace)s of %(cluster)s already has a %(kind)s named %(name)s that is not of this "
-                "claim. The portal did not touch it; ask again under another name."
+            taken = (
+                f"{claim.namespace} of {claim.cluster} already has a {kind.kind} named {claim.name} that is "
+                "not of this claim. The portal did not touch it; ask again under another name."
             )
-            _back_to_people(claim, taken % _where(claim, kind))
+            _back_to_people(claim, taken)
 
 
 def _find_or_create(claim: Claim, gateway: Gateway, kind: Kind) -> Manifest:
@@ -182,7 +170,7 @@ def _own_object(claim: Claim, gateway: Gateway, kind: Kind) -> Manifest | None:
 
 def _written(claim: Claim, gateway: Gateway, kind: Kind, standing: Manifest) -> None:
     uid = standing["metadata"]["uid"]
-    why = _("%(kind)s %(name)s was written to %(namespace)s of %(cluster)s.") % _where(claim, kind)
+    why = f"{kind.kind} {claim.name} was written to {claim.namespace} of {claim.cluster}."
     if claim.advance(ClaimState.PROVISIONED, why=why, object_uid=uid, problem=""):
         return
     claim.refresh_from_db(fields=["state"])
@@ -210,7 +198,7 @@ def _back_to_people(claim: Claim, problem: str) -> None:
 
 
 def _fail(claim: Claim, error: Refused | ClusterInvalid) -> None:
-    problem = _("%(cluster)s refused it: %(error)s") % _said(claim, error)
+    problem = f"{claim.cluster} refused it: {error}"
     claim.advance(ClaimState.FAILED, why=problem, problem=problem)
 
 
@@ -226,14 +214,14 @@ def _delete(claim: Claim, gateway: Gateway) -> None:
     except ClusterConflict:
         return  # replaced at this moment: the sweep looks again
     except (Refused, ClusterInvalid) as error:
-        note(claim, _("%(cluster)s refused to delete it: %(error)s") % _said(claim, error))
+        note(claim, f"{claim.cluster} refused to delete it: {error}")
         return
     if claim.state != ClaimState.RELEASING:
         return
     if ours or _generated(claim, gateway):
         note(claim, "")  # whatever kept the portal from reaching the cluster is over
         return
-    why = _("%(kind)s %(name)s is gone from %(namespace)s of %(cluster)s.") % _where(claim, kind)
+    why = f"{kind.kind} {claim.name} is gone from {claim.namespace} of {claim.cluster}."
     claim.advance(ClaimState.RELEASED, why=why, problem="")
 
 
@@ -251,11 +239,3 @@ def _generated(claim: Claim, gateway: Gateway) -> bool:
     selector = f"{plan.CLAIM_LABEL}={claim.pk}"
     pages = gateway.list(RESOURCE_CLAIM, namespace=claim.namespace, label_selector=selector)
     return any(page.items for page in pages)
-
-
-def _where(claim: Claim, kind: Kind) -> dict[str, Any]:
-    return {"kind": kind.kind, "name": claim.name, "namespace": claim.namespace, "cluster": claim.cluster}
-
-
-def _said(claim: Claim, error: Exception) -> dict[str, Any]:
-    return {"cluster": claim.cluster, "error": error}

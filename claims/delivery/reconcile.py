@@ -14,8 +14,6 @@ from django.db import transaction
 from django.db.models import F, Q
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
 
 from claims.models import Allocation, Alternative, Claim, ClaimCharge, Delivery, Quota, TeamNamespace
 from claims.observation.drift import Trouble, tell_of, trouble_of
@@ -23,6 +21,7 @@ from claims.observation.observe import Held, Sighting, held_by, ids, look, owner
 from claims.plans.plan import kind_of
 from claims.states import RUNNING, ClaimState
 from core.locking import lock_row
+from core.text import counted
 from dra import quota
 from dra.devices import describe, share
 from dra.help.fallback import only
@@ -249,19 +248,19 @@ def moves(claim: Claim, seen: Sighting) -> Iterator[Move]:
     if claim.state == ClaimState.APPROVED and seen.there() and seen.written is not None:
         yield (
             ClaimState.PROVISIONED,
-            _("It is in the cluster."),
+            "It is in the cluster.",
             {"object_uid": seen.written.uid, "problem": ""},
         )
     if claim.state == ClaimState.PROVISIONED and seen.held:
         yield ClaimState.ALLOCATED, _allocated(seen), {}
     if claim.state == ClaimState.ALLOCATED and not seen.held and not seen.vanished():
-        yield ClaimState.PROVISIONED, _("Kubernetes took the devices back: no pod uses them."), {}
+        yield ClaimState.PROVISIONED, "Kubernetes took the devices back: no pod uses them.", {}
     if not seen.vanished() or seen.holders:
         return
     if claim.state in (ClaimState.PROVISIONED, ClaimState.ALLOCATED) and seen.given_up():
         yield ClaimState.FAILED, _deleted(claim), {}
     elif claim.state == ClaimState.RELEASING:
-        yield ClaimState.RELEASED, _("%(kind)s %(name)s is gone from %(cluster)s.") % _named(claim), {}
+        yield ClaimState.RELEASED, f"{_object(claim)} is gone from {claim.cluster}.", {}
 
 
 def problem_of(claim: Claim, seen: Sighting, trouble: Trouble | None) -> str:
@@ -276,26 +275,22 @@ def problem_of(claim: Claim, seen: Sighting, trouble: Trouble | None) -> str:
 
 
 def _deleted(claim: Claim) -> str:
-    why = _("%(kind)s %(name)s was deleted in %(cluster)s by somebody other than the portal.")
+    why = f"{_object(claim)} was deleted in {claim.cluster} by somebody other than the portal."
     there = (ResourceClaimTemplate if claim.delivery == Delivery.TEMPLATE else ResourceClaim)._default_manager
     where = {"cluster": claim.cluster_id, "namespace": claim.namespace, "name": claim.name}
     if there.filter(**where, gone_at=None).exists():
-        why += " " + _("Another one of that name stands there now, which is not of this claim.")
-    return why % _named(claim)
+        why += " Another one of that name stands there now, which is not of this claim."
+    return why
 
 
 def _allocated(seen: Sighting) -> str:
     names = sorted({f"{held.pool}/{held.device}" for held in seen.held})
     shown = ", ".join(names[:4]) + (" …" if len(names) > 4 else "")
-    return ngettext(
-        "The scheduler allocated %(count)d device: %(names)s.",
-        "The scheduler allocated %(count)d devices: %(names)s.",
-        len(names),
-    ) % {"count": len(names), "names": shown}
+    return f"The scheduler allocated {counted(len(names), 'device')}: {shown}."
 
 
-def _named(claim: Claim) -> dict[str, object]:
-    return {"kind": kind_of(claim.delivery).kind, "name": claim.name, "cluster": claim.cluster}
+def _object(claim: Claim) -> str:
+    return f"{kind_of(claim.delivery).kind} {claim.name}"
 
 
 def release_predecessors() -> list[UUID]:
@@ -307,7 +302,7 @@ def release_predecessors() -> list[UUID]:
     released = []
     for successor in holding.select_related("replaces"):
         old = successor.replaces
-        why = _("Replaced by %(successor)s, which holds its devices.") % {"successor": successor}
+        why = f"Replaced by {successor}, which holds its devices."
         with transaction.atomic():
             if old is not None and old.advance(ClaimState.RELEASING, why=why):
                 released.append(old.pk)

@@ -4,8 +4,6 @@ from typing import Any
 from uuid import UUID
 
 from django.shortcuts import get_object_or_404
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers, viewsets
 from rest_framework.request import Request
@@ -74,7 +72,7 @@ class ApprovalViewSet(viewsets.GenericViewSet[Claim]):
         said = request.query_params
         tab: Tab | None = next((known for known in TABS if known == said.get("tab", "mine")), None)
         if tab is None:
-            raise Invalid(_("tab is one of %(tabs)s.") % {"tabs": ", ".join(TABS)}, field="tab")
+            raise Invalid(f"tab is one of {', '.join(TABS)}.", field="tab")
         search = Search(*(said.get(name, "").strip()[:200] for name in ("q", "team", "profile")))
         page = self.paginate_queryset(Inbox(asker(request), search).tab(tab))
         return self.get_paginated_response(ApprovalOut(page, many=True).data)
@@ -98,7 +96,7 @@ class DecideIn(Input):
     wishes = WishIn(  # type: ignore[call-arg]  # of the list that `many` makes
         many=True,
         max_length=bulk.MOST,
-        error_messages={"max_length": gettext_lazy("At most {max_length} can be decided at once.")},
+        error_messages={"max_length": "At most {max_length} can be decided at once."},
     )
     note = serializers.CharField(max_length=500, allow_blank=True, default="")
     preview = serializers.BooleanField(default=False)
@@ -133,7 +131,7 @@ class DecideView(KeyedWrites):
         said = asked.validated_data
         decision = bulk.Decision(said["answer"])
         if decision == bulk.Decision.DENY and not said["preview"] and not said["note"].strip():
-            raise Invalid(_("Say why: the person who asked sees this sentence."), field="note")
+            raise Invalid("Say why: the person who asked sees this sentence.", field="note")
         kinds: tuple[Kind, ...] = ("claim", "extension", "quota")
         ids = {kind: {wish["id"] for wish in said["wishes"] if wish["kind"] == kind} for kind in kinds}
         inbox = Inbox(asker(request))

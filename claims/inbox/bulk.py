@@ -17,8 +17,6 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import TextChoices
 from django.http import Http404
 from django.utils import timezone
-from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
 
 from claims.approvals.authority import Desk, stage_of
 from claims.approvals.decide import approve, deny
@@ -75,10 +73,7 @@ def chosen(inbox: Inbox, ids: Mapping[Kind, Collection[UUID]]) -> Chosen:
     """
     count = sum(len(each) for each in ids.values())
     if count > MOST:
-        raise Invalid(
-            _("%(count)d are chosen; at most %(most)d can be decided at once.")
-            % {"count": count, "most": MOST}
-        )
+        raise Invalid(f"{count} are chosen; at most {MOST} can be decided at once.")
     parts = ("charges", "alternatives__profile_version__profile", "steps__by", "comments__by")
     of_claim = [f"claim__{part}" for part in (*parts[:3], "successors")]
     claims = inbox.claims().filter(pk__in=ids.get("claim", ())).prefetch_related(*parts)
@@ -119,7 +114,7 @@ def _one(
     except PermissionDenied as refusal:
         return Outcome(item, "", str(refusal), "forbidden")
     except Http404:
-        return Outcome(item, "", _("It is not there any more."), "not-found")
+        return Outcome(item, "", "It is not there any more.", "not-found")
 
 
 def _claim_decided(inbox: Inbox, claim: Claim, decision: Decision, note: str, spec_hash: str) -> str:
@@ -128,7 +123,7 @@ def _claim_decided(inbox: Inbox, claim: Claim, decision: Decision, note: str, sp
     else:
         claim = approve(claim=claim, by=inbox.user, spec_hash=spec_hash, note=note)
     if claim.state == ClaimState.REQUESTED:
-        return _("You consented; a platform admin decides now.")
+        return "You consented; a platform admin decides now."
     return str(claim.get_state_display())
 
 
@@ -137,17 +132,14 @@ def _ask_decided(inbox: Inbox, wish: Extension | QuotaRequest, decision: Decisio
     if isinstance(wish, Extension):
         if denies:
             deny_extension(extension=wish, by=by, reason=note)
-            return _("Denied: it keeps its end.")
+            return "Denied: it keeps its end."
         extended = approve_extension(extension=wish, by=by, note=note)
-        return _("Approved: it ends on %(until)s.") % {"until": moment(extended.until)}
+        return f"Approved: it ends on {moment(extended.until)}."
     if denies:
         deny_quota_request(quota_request=wish, by=by, reason=note)
-        return _("Denied: the quota stays as it is.")
+        return "Denied: the quota stays as it is."
     asked = approve_quota_request(quota_request=wish, by=by, note=note)
-    return _("Approved: a limit of %(n)d, %(until)s.") % {
-        "n": asked.devices,
-        "until": until_words(asked.until),
-    }
+    return f"Approved: a limit of {asked.devices}, {until_words(asked.until)}."
 
 
 @dataclass(frozen=True)
@@ -164,12 +156,9 @@ class Reserved:
     @property
     def sentence(self) -> str:
         """Say it as "gpu.nvidia.com: 3 → 5 of 8 taken"."""
-        return _("%(label)s: %(before)d → %(after)d of %(limit)d taken") % {
-            "label": self.standing.label,
-            "before": self.others.used,
-            "after": self.standing.used,
-            "limit": self.standing.limit,
-        }
+        return (
+            f"{self.standing.label}: {self.others.used} → {self.standing.used} of {self.standing.limit} taken"
+        )
 
 
 def reserved_in(claim: Claim) -> list[Reserved]:
@@ -234,21 +223,21 @@ def _line(inbox: Inbox, item: Item, wish: Wish) -> Line:
 
 def _why_not(inbox: Inbox, item: Item, wish: Wish) -> str:
     if item.answer:
-        return _("Decided already: %(answer)s.") % {"answer": item.answer}
+        return f"Decided already: {item.answer}."
     if isinstance(wish, Claim):
         return inbox.desk.reason_not_to_decide(wish)
     if isinstance(wish, Extension):
         return inbox.desk.reason_not_to_decide(wish.claim, asked_by=wish.asked_by_id)
-    return "" if inbox.user.is_superuser else _("Only a platform admin decides on quota.")
+    return "" if inbox.user.is_superuser else "Only a platform admin decides on quota."
 
 
 def _will_claim(desk: Desk, claim: Claim) -> Iterable[str]:
     ruling = desk.rules.on(claim)
     stage, consent = stage_of(claim, ruling)
     if ruling.approval == Approval.BOTH and stage == Approval.LEAD:
-        yield _("You consent; then a platform admin decides.")
+        yield "You consent; then a platform admin decides."
     elif consent is not None:
-        yield _("Approved: a lead has consented.")
+        yield "Approved: a lead has consented."
     for row in reserved_in(claim):
         yield row.sentence
 
@@ -256,43 +245,32 @@ def _will_claim(desk: Desk, claim: Claim) -> Iterable[str]:
 def _line_of_extension(item: Item, wish: Extension) -> Line:
     claim = wish.claim
     end = claim.expires_at or wish.was
-    values = {
-        "until": moment(wish.until),
-        "end": moment(end),
-        "span": duration(wish.until - end),
-        "whole": duration(wish.whole),
-        "profile": claim.profile_version.profile,
-        "longest": duration(claim.profile_version.max_duration),
-    }
-    will = _("Ends on %(until)s instead of %(end)s: %(span)s longer.") % values
+    will = f"Ends on {moment(wish.until)} instead of {moment(end)}: {duration(wish.until - end)} longer."
     if claim.state not in RUNNING or wish.until <= timezone.now():
-        return Line(item, wish, warning=_("It has ended; there is nothing left to extend."))
+        return Line(item, wish, warning="It has ended; there is nothing left to extend.")
     if wish.until <= end:
-        return Line(item, wish, warning=_("It ends on %(end)s anyway.") % values)
+        return Line(item, wish, warning=f"It ends on {moment(end)} anyway.")
     warning = reason_not_to_extend(claim)
     if not warning and wish.is_beyond:
-        warning = _("%(whole)s in all; %(profile)s allows %(longest)s.") % values
+        warning = (
+            f"{duration(wish.whole)} in all; {claim.profile_version.profile} allows "
+            f"{duration(claim.profile_version.max_duration)}."
+        )
     return Line(item, wish, (will,), warning)
 
 
 def _line_of_quota_request(item: Item, wish: QuotaRequest) -> Line:
     impact = request_impact(wish)
-    values = {
-        "label": impact.label,
-        "before": impact.before,
-        "after": impact.after,
-        "until": until_words(wish.until),
-    }
-    will = _("Limit of %(label)s: %(before)d → %(after)d, %(until)s.") % values
+    will = f"Limit of {impact.label}: {impact.before} → {impact.after}, {until_words(wish.until)}."
     warning = ""
     if impact.more <= 0:
-        warning = _("The team may have %(before)d already; there is nothing left to approve.") % values
+        warning = f"The team may have {impact.before} already; there is nothing left to approve."
     elif impact.overcommitted:
-        warning = ngettext(
-            "%(n)d device more is promised to all teams than there is.",
-            "%(n)d devices more are promised to all teams than there are.",
-            impact.overcommitted,
-        ) % {"n": impact.overcommitted}
+        warning = (
+            f"{impact.overcommitted} device more is promised to all teams than there is."
+            if impact.overcommitted == 1
+            else f"{impact.overcommitted} devices more are promised to all teams than there are."
+        )
     return Line(item, wish, (will,), warning)
 
 
@@ -304,14 +282,7 @@ def _of_claims(claims: Sequence[Claim]) -> Iterable[str]:
             charged[key] = charged.get(key, 0) + row.devices
     for each in standing({claim.team for claim in claims}) if claims else ():
         if count := charged.get((each.quota.team_id, each.quota.device_class), 0):
-            values = {
-                "team": each.team,
-                "label": each.label,
-                "count": count,
-                "used": each.used,
-                "limit": each.limit,
-            }
-            yield _("%(team)s: %(count)d of the %(used)d taken of %(limit)d %(label)s are these.") % values
+            yield (f"{each.team}: {count} of the {each.used} taken of {each.limit} {each.label} are these.")
 
 
 def _of_extensions(extensions: Sequence[Extension]) -> Iterable[str]:
@@ -323,19 +294,14 @@ def _of_extensions(extensions: Sequence[Extension]) -> Iterable[str]:
             devices, hours = kept.get(key, (0, 0.0))
             kept[key] = (devices + row.devices, hours + row.devices * longer)
     for (team, label), (devices, hours) in sorted(kept.items()):
-        yield ngettext(
-            "%(team)s: %(n)d device of %(label)s is kept longer, %(hours).0f device-hours in all.",
-            "%(team)s: %(n)d devices of %(label)s are kept longer, %(hours).0f device-hours in all.",
-            devices,
-        ) % {"team": team, "label": label, "n": devices, "hours": hours}
+        yield (
+            f"{team}: {devices} device of {label} is kept longer, {hours:.0f} device-hours in all."
+            if devices == 1
+            else (f"{team}: {devices} devices of {label} are kept longer, {hours:.0f} device-hours in all.")
+        )
 
 
 def _of_quota_requests(requests: Sequence[QuotaRequest]) -> Iterable[str]:
     for one in requests:
         impact = request_impact(one)
-        yield _("%(team)s: the limit of %(label)s goes from %(before)d to %(after)d.") % {
-            "team": one.team,
-            "label": impact.label,
-            "before": impact.before,
-            "after": impact.after,
-        }
+        yield f"{one.team}: the limit of {impact.label} goes from {impact.before} to {impact.after}."

@@ -10,7 +10,6 @@ from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
-from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods
 
 from claims.access import claim_for
@@ -177,7 +176,7 @@ def decide_all(request: HttpRequest, inbox: Inbox, wishes: several.Chosen) -> Ht
     form = DenyForm(request.POST) if denies else ApproveForm({**request.POST.dict(), "spec_hash": "each"})
     if not form.is_valid() or answer not in several.Decision.values:
         page = page_of(inbox, wishes) | {"note": request.POST.get("note", "")}
-        page["note_errors"] = form.errors.get("note") or [_("Choose whether to approve or to deny.")]
+        page["note_errors"] = form.errors.get("note") or ["Choose whether to approve or to deny."]
         return render(request, "claims/bulk.html", page, status=422)
     seen = {claim.pk: request.POST.get(f"spec_hash_{claim.pk}", "") for claim in wishes.claims}
     decision = several.Decision(answer)

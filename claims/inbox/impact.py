@@ -15,8 +15,6 @@ from datetime import datetime, timedelta
 
 from django.db.models import Count, Q
 from django.utils import timezone
-from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
 
 from claims.approvals.authority import ruling_on
 from claims.approvals.rules import whom
@@ -26,6 +24,7 @@ from claims.match_page import FunnelRow, funnel_of
 from claims.models import Allocation, Claim
 from claims.requests.suggestions import offers_for
 from claims.states import FINAL, ClaimState
+from core.text import counted
 from dra import match
 from dra.picture import Picture
 from inventory.freshness import OF_DEVICES, Age, ages
@@ -51,18 +50,11 @@ class PastUse:
     @property
     def sentence(self) -> str:
         if not self.claims:
-            return _("No claim in the last 90 days.")
-        held = ngettext(
-            "%(n)d claim in the last 90 days held %(hours).0f GPU-hours",
-            "%(n)d claims in the last 90 days held %(hours).0f GPU-hours",
-            self.claims,
-        ) % {"n": self.claims, "hours": self.gpu_hours}
+            return "No claim in the last 90 days."
+        held = f"{counted(self.claims, 'claim')} in the last 90 days held {self.gpu_hours:.0f} GPU-hours"
         if self.activity is None:
-            return _("%(held)s; no telemetry.") % {"held": held}
-        return _("%(held)s; mean activity %(percent)d %%.") % {
-            "held": held,
-            "percent": round(self.activity * 100),
-        }
+            return f"{held}; no telemetry."
+        return f"{held}; mean activity {round(self.activity * 100)} %."
 
 
 def register(gauge: Gauge) -> None:
@@ -126,7 +118,7 @@ def impact_of(claim: Claim) -> Impact:
         use=past_use(claim.requested_by, claim.team).sentence,
         cheaper=cheaper,
         cheaper_slug=slug,
-        why=(ruling.word or _("sent back"), ruling.sentence if ruling.word else _("The cluster refused it.")),
+        why=(ruling.word or "sent back", ruling.sentence if ruling.word else "The cluster refused it."),
         who=whom(ruling.approval),
     )
 
@@ -134,14 +126,14 @@ def impact_of(claim: Claim) -> Impact:
 def share_of(claim: Claim, found: match.Preview) -> str:
     """Say how much of what is free now this would take; unknown stays unknown."""
     if found.free is None:
-        return _("What is free cannot be told for this specification.")
+        return "What is free cannot be told for this specification."
     needs = claim.devices * claim.parallel
     left = max(found.free - needs, 0)
-    return ngettext(
-        "%(needs)d of %(free)d free device that matches; %(left)d stays free.",
-        "%(needs)d of %(free)d free devices that match; %(left)d stay free.",
-        found.free,
-    ) % {"needs": needs, "free": found.free, "left": left}
+    return (
+        f"{needs} of {found.free} free device that matches; {left} stays free."
+        if found.free == 1
+        else f"{needs} of {found.free} free devices that match; {left} stay free."
+    )
 
 
 def cheaper_than(claim: Claim, picture: Picture, kinds: frozenset[DeviceKind]) -> tuple[str, str]:
@@ -168,45 +160,31 @@ def cheaper_than(claim: Claim, picture: Picture, kinds: frozenset[DeviceKind]) -
     best = min(known, key=lambda one: one[0], default=None)
     if best is None or best[0] >= own * claim.devices:
         return "", ""
-    values = {
-        "title": best[1].profile.title,
-        "percent": round(100 - 100 * best[0] / (own * claim.devices)),
-        "free": best[1].free,
-    }
-    said = ngettext(
-        "%(title)s costs %(percent)d %% less and fits now; %(free)d of its devices is free.",
-        "%(title)s costs %(percent)d %% less and fits now; %(free)d of its devices are free.",
-        best[1].free,
-    )
-    return said % values, best[1].profile.slug
+    price, offer = best
+    less = round(100 - 100 * price / (own * claim.devices))
+    free = counted(offer.free, "of its devices is", "of its devices are")
+    return f"{offer.profile.title} costs {less} % less and fits now; {free} free.", offer.profile.slug
 
 
 def others_waiting(claim: Claim) -> str:
     """Count claims that wait for the same classes in the same cluster; other teams' names stay theirs."""
     classes = [row.device_class for row in claim.charges.all()]
     same = Claim.objects.filter(cluster=claim.cluster, charges__device_class__in=classes).exclude(pk=claim.pk)
-    counted = same.aggregate(
+    waiting = same.aggregate(
         requests=Count("pk", filter=Q(state=ClaimState.REQUESTED), distinct=True),
         mine=Count("pk", filter=Q(state=ClaimState.REQUESTED, team=claim.team), distinct=True),
         pods=Count("pk", filter=Q(state=ClaimState.PROVISIONED), distinct=True),
     )
     said = []
-    if count := counted["requests"]:
-        values = {"n": count, "mine": counted["mine"], "team": claim.team}
+    if count := waiting["requests"]:
         said.append(
-            ngettext(
-                "%(n)d other request waits for a decision, %(mine)d of %(team)s.",
-                "%(n)d other requests wait for a decision, %(mine)d of them of %(team)s.",
-                count,
-            )
-            % values
+            f"{count} other request waits for a decision, {waiting['mine']} of {claim.team}."
+            if count == 1
+            else (f"{count} other requests wait for a decision, {waiting['mine']} of them of {claim.team}.")
         )
-    if count := counted["pods"]:
-        said.append(
-            ngettext("%(n)d approved claim waits for a pod.", "%(n)d approved claims wait for a pod.", count)
-            % {"n": count}
-        )
-    return " ".join(said) or _("Nobody else waits for these devices.")
+    if count := waiting["pods"]:
+        said.append(f"{counted(count, 'approved claim waits', 'approved claims wait')} for a pod.")
+    return " ".join(said) or "Nobody else waits for these devices."
 
 
 def past_of(claim: Claim) -> str:
@@ -214,15 +192,12 @@ def past_of(claim: Claim) -> str:
     ended = Claim.objects.filter(requested_by=claim.requested_by, team=claim.team, state__in=FINAL)
     states = list(ended.order_by("-state_since").values_list("state", flat=True)[:REMEMBERED])
     if not states:
-        return _("%(person)s has no earlier claim in %(team)s.") % {
-            "person": claim.requested_by.label,
-            "team": claim.team,
-        }
+        return f"{claim.requested_by.label} has no earlier claim in {claim.team}."
     words = ", ".join(
         f"{states.count(state)} {ClaimState(state).label.lower()}" for state in dict.fromkeys(states)
     )
-    return ngettext(
-        "The last claim of %(person)s: %(words)s.",
-        "The last %(n)d claims of %(person)s: %(words)s.",
-        len(states),
-    ) % {"n": len(states), "person": claim.requested_by.label, "words": words}
+    return (
+        f"The last claim of {claim.requested_by.label}: {words}."
+        if len(states) == 1
+        else f"The last {len(states)} claims of {claim.requested_by.label}: {words}."
+    )

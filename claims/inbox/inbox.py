@@ -11,7 +11,6 @@ from uuid import UUID
 from django.db.models import CharField, F, Prefetch, Q, QuerySet, Value
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.translation import gettext as _
 
 from claims.approvals.authority import Desk, stage_of
 from claims.models import Answer, Claim, Comment, Extension, QuotaRequest, names_profile
@@ -49,7 +48,7 @@ class Item:
 
     @property
     def label(self) -> str:
-        return {"claim": _("Claim"), "extension": _("More time"), "quota": _("More quota")}[self.kind]
+        return {"claim": "Claim", "extension": "More time", "quota": "More quota"}[self.kind]
 
     @property
     def age(self) -> str:
@@ -59,7 +58,7 @@ class Item:
 
     @property
     def age_label(self) -> str:
-        return {"fresh": _("fresh"), "aging": _("aging"), "late": _("late")}[self.age]
+        return {"fresh": "fresh", "aging": "aging", "late": "late"}[self.age]
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,10 +170,7 @@ class Inbox:
         )
 
     def of_extension(self, one: Extension, *, waits: bool) -> Item:
-        by = _("%(span)s more, until %(when)s") % {
-            "span": duration(one.until - one.was),
-            "when": moment(one.until),
-        }
+        by = f"{duration(one.until - one.was)} more, until {moment(one.until)}"
         return Item(
             "extension",
             one.pk,
@@ -191,12 +187,11 @@ class Inbox:
         )
 
     def of_quota_request(self, one: QuotaRequest, *, waits: bool) -> Item:
-        values = {"n": one.devices, "what": one.device_class or one.profile or _("claims")}
         return Item(
             "quota",
             one.pk,
             one.team.slug,
-            _("a limit of %(n)d × %(what)s") % values,
+            f"a limit of {one.devices} × {one.device_class or one.profile or 'claims'}",
             one.team,
             one.asked_by,
             one.asked_at,
@@ -209,12 +204,12 @@ class Inbox:
 
     def _said(self, claim: Claim) -> Iterable[str]:
         if claim.escalated_at is not None:
-            yield _("escalated to platform admins")
+            yield "escalated to platform admins"
         _stage, consent = stage_of(claim, self.desk.rules.on(claim))
         if consent is not None and consent.by is not None:
-            yield _("%(person)s has consented") % {"person": consent.by.label}
+            yield f"{consent.by.label} has consented"
         if question_of(claim.comments.all()) is not None:
-            yield _("waits for %(person)s's answer") % {"person": claim.requested_by.label}
+            yield f"waits for {claim.requested_by.label}'s answer"
 
 
 class Decided(Sequence[Item]):

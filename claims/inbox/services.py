@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from django.db import IntegrityError, transaction
 from django.db.models import F
-from django.utils.translation import gettext as _
 
 from claims.approvals import notices
 from claims.approvals.authority import deciders_on, may_decide
@@ -54,13 +53,10 @@ def _require_may_write(by: User, claim: Claim) -> None:
 
 def _sound(text: str, key: str) -> str:
     if not key or len(key) > 80:
-        raise Invalid(_("A line needs a key of 1 to 80 characters, so that sending it twice says it once."))
+        raise Invalid("A line needs a key of 1 to 80 characters, so that sending it twice says it once.")
     text = text.strip()
     if not 0 < len(text) <= LONGEST:
-        raise Invalid(
-            _("Write from 1 to %(most)d characters; these are %(count)d.")
-            % {"most": LONGEST, "count": len(text)}
-        )
+        raise Invalid(f"Write from 1 to {LONGEST} characters; these are {len(text)}.")
     return text
 
 

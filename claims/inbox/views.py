@@ -14,8 +14,6 @@ from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
-from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
 from django.views.decorators.http import require_POST, require_safe
 
 from claims.access import claim_for
@@ -35,6 +33,7 @@ from claims.quotas.services import approve_quota_request, deny_quota_request, re
 from claims.states import LOOK, ClaimState
 from core.errors import Conflict, Invalid, PortalError
 from core.listing import Echo, harmless
+from core.text import counted
 from teams.access import asker, role_in
 from teams.models import Role, Team, User
 
@@ -50,7 +49,7 @@ def list_of(request: HttpRequest) -> dict[str, Any]:
     waiting = inbox.waiting()
     chosen = tab_of(request)
     counts: dict[Tab, int] = {tab: len(inbox.of_tab(tab, waiting)) for tab in TABS if tab != "decided"}
-    titles = {"mine": _("Mine"), "team": _("My teams"), "all": _("All"), "decided": _("Decided")}
+    titles = {"mine": "Mine", "team": "My teams", "all": "All", "decided": "Decided"}
     rows = inbox.tab("decided") if chosen == "decided" else inbox.of_tab(chosen, waiting)
     page = Paginator(rows, PER_PAGE).get_page(request.GET.get("page"))
     query = request.GET.copy()
@@ -90,8 +89,8 @@ def as_csv(request: HttpRequest) -> HttpResponse:
 
 def lines(rows: list[Item] | Any) -> Iterator[str]:
     writer = csv.writer(Echo())
-    heads = (_("Kind"), _("Name"), _("What"), _("Team"), _("Asked by"), _("Asked at"), _("Age"), _("Answer"))
-    yield writer.writerow([*heads, _("Decided by"), _("Decided at")])
+    heads = ("Kind", "Name", "What", "Team", "Asked by", "Asked at", "Age", "Answer")
+    yield writer.writerow([*heads, "Decided by", "Decided at"])
     for row in rows:
         cells = (
             *(row.label, row.title, row.what, row.team.slug, row.asked_by.username),
@@ -150,9 +149,9 @@ def quota_request_card(request: HttpRequest, request_id: UUID) -> dict[str, Any]
     one = quota_request_for(request, request_id)
     reason = ""
     if one.answer == Answer.WAITING and not asker(request).is_superuser:
-        reason = _("Only a platform admin decides on quota.")
+        reason = "Only a platform admin decides on quota."
     return ask_card(one, "claims/_quota_request_card.html", reason) | {
-        "title": _("More quota for %(team)s") % {"team": one.team},
+        "title": f"More quota for {one.team}",
         "quota_request": one,
         "quota_impact": request_impact(one),
         "may_withdraw": not reason_not_to_withdraw(asker(request), one, role_in(asker(request), one.team)),
@@ -188,7 +187,7 @@ def extension_approve(request: HttpRequest, extension_id: UUID) -> HttpResponse:
 
     def act() -> str:
         approve_extension(extension=one, by=asker(request), note=request.POST.get("note", "")[:500])
-        return _("%(claim)s may be kept longer.") % {"claim": one.claim}
+        return f"{one.claim} may be kept longer."
 
     return answered(request, act, lambda: extension_card(request, extension_id))
 
@@ -199,7 +198,7 @@ def extension_deny(request: HttpRequest, extension_id: UUID) -> HttpResponse:
 
     def act() -> str:
         deny_extension(extension=one, by=asker(request), reason=request.POST.get("note", "")[:500])
-        return _("%(claim)s keeps its end.") % {"claim": one.claim}
+        return f"{one.claim} keeps its end."
 
     return answered(request, act, lambda: extension_card(request, extension_id))
 
@@ -220,7 +219,7 @@ def quota_request_approve(request: HttpRequest, request_id: UUID) -> HttpRespons
             raise Invalid(" ".join(str(message) for errors in grant.errors.values() for message in errors))
         note = request.POST.get("note", "")[:500]
         approve_quota_request(quota_request=one, by=asker(request), note=note, **grant.cleaned_data)
-        return _("%(team)s has the quota that it asked for.") % {"team": one.team}
+        return f"{one.team} has the quota that it asked for."
 
     return answered(request, act, lambda: quota_request_card(request, request_id))
 
@@ -231,7 +230,7 @@ def quota_request_deny(request: HttpRequest, request_id: UUID) -> HttpResponse:
 
     def act() -> str:
         deny_quota_request(quota_request=one, by=asker(request), reason=request.POST.get("note", "")[:500])
-        return _("The quota of %(team)s stays as it is.") % {"team": one.team}
+        return f"The quota of {one.team} stays as it is."
 
     return answered(request, act, lambda: quota_request_card(request, request_id))
 
@@ -258,8 +257,7 @@ def comment(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     except Invalid as refusal:
         messages.error(request, refusal.message)
         return redirect(back(request, reverse("claims:detail", args=[claim.pk])))
-    person = {"person": claim.requested_by.label}
-    messages.success(request, _("%(person)s is asked.") % person if said.question else _("It is said."))
+    messages.success(request, f"{claim.requested_by.label} is asked." if said.question else "It is said.")
     return redirect(back(request, reverse("claims:detail", args=[claim.pk])))
 
 
@@ -271,7 +269,7 @@ def quota_request_comment(request: HttpRequest, request_id: UUID) -> HttpRespons
     except Invalid as refusal:
         messages.error(request, refusal.message)
     else:
-        messages.success(request, _("It is said."))
+        messages.success(request, "It is said.")
     return redirect(back(request, reverse("claims:quota_request_decision", args=[one.pk])))
 
 
@@ -332,8 +330,8 @@ def approve(request: HttpRequest, claim_id: UUID) -> HttpResponse:
 def said_of(claim: Claim) -> str:
     """Say what an approval has come to."""
     if claim.state == ClaimState.REQUESTED:
-        return _("You consented to %(claim)s; a platform admin decides now.") % {"claim": claim}
-    return _("%(claim)s is approved; the portal writes the object now.") % {"claim": claim}
+        return f"You consented to {claim}; a platform admin decides now."
+    return f"{claim} is approved; the portal writes the object now."
 
 
 @require_POST
@@ -346,7 +344,7 @@ def deny(request: HttpRequest, claim_id: UUID) -> HttpResponse:
         decide.deny(claim=claim, by=asker(request), reason=form.cleaned_data["note"])
     except Conflict as refusal:
         return card_again(request, claim, refusal=refusal, status=refusal.status)
-    messages.success(request, _("%(claim)s is denied.") % {"claim": claim})
+    messages.success(request, f"{claim} is denied.")
     return redirect("claims:approvals")
 
 
@@ -372,7 +370,6 @@ def card_of(request: HttpRequest, claim: Claim) -> dict[str, Any]:
     user = asker(request)
     desk = Desk(user, [claim.team])
     _stage, consent = stage_of(claim, desk.rules.on(claim))
-    values = {"n": total}
     return {
         "card": "claims/_card.html",
         "current": claim.pk,
@@ -390,6 +387,6 @@ def card_of(request: HttpRequest, claim: Claim) -> dict[str, Any]:
         "again_url": again_url(claim, standing_of(claim, ()))
         if user.pk == claim.requested_by_id and not waiting
         else "",
-        "approve_label": ngettext("Approve %(n)d device", "Approve %(n)d devices", total) % values,
+        "approve_label": f"Approve {counted(total, 'device')}",
         **thread_of(claim, user),
     }

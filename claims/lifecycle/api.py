@@ -3,7 +3,6 @@
 from typing import Any
 
 from django.db.models import QuerySet
-from django.utils.translation import gettext as _
 from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework import mixins, serializers, status, viewsets
 from rest_framework.decorators import action
@@ -115,9 +114,7 @@ class LifeActions(KeyedWrites, viewsets.GenericViewSet[Claim]):
         claim, name = self.get_object(), said_in(request, TransferIn)["to"]
         to = next((person for person in heirs(claim.team) if person.username == name), None)
         if to is None:
-            raise Invalid(
-                _("%(team)s has no member %(name)s.") % {"team": claim.team, "name": name}, field="to"
-            )
+            raise Invalid(f"{claim.team} has no member {name}.", field="to")
         return self._shown(transfer(claim=claim, by=asker(request), to=to))
 
     @extend_schema(request=ResizeIn, responses={201: api_types.ClaimDetailOut}, parameters=[KEY])

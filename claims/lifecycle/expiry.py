@@ -6,8 +6,6 @@ from uuid import UUID
 
 from django.db import transaction
 from django.urls import reverse
-from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
 
 from claims.approvals import authority
 from claims.lifecycle.extensions import Terms, deleted_at, reason_not_to_extend, started
@@ -40,7 +38,7 @@ def end_overdue(now: datetime) -> list[UUID]:
         if deleted is not None and deleted <= now and _ended(claim, _release, failed):
             ended.append(claim.pk)
     for extension in Extension.objects.filter(answer=Answer.WAITING).exclude(claim__state__in=RUNNING):
-        extension.decide(Answer.EXPIRED, by=None, note=_("The claim has ended."))
+        extension.decide(Answer.EXPIRED, by=None, note="The claim has ended.")
     if failed:
         raise ExceptionGroup("Claims could not be ended", failed)
     return ended
@@ -64,15 +62,16 @@ def _end(claim: Claim, move: Callable[[Claim], bool]) -> bool:
 
 
 def _expire(claim: Claim, now: datetime) -> bool:
-    waited = {"span": in_words(now - claim.state_since), "claim": claim}
-    if not claim.advance(ClaimState.EXPIRED, why=_("Nobody decided within %(span)s.") % waited):
+    if not claim.advance(
+        ClaimState.EXPIRED, why=f"Nobody decided within {in_words(now - claim.state_since)}."
+    ):
         return False
     tell(
         [claim.requested_by],
         key=f"expired:{claim.pk}",
-        title=_("%(claim)s expired undecided") % waited,
-        body=_("Nobody decided within %(span)s; its quota is free again. You can ask again from its page.")
-        % waited,
+        title=f"{claim} expired undecided",
+        body=f"Nobody decided within {in_words(now - claim.state_since)}; its quota is free again. "
+        "You can ask again from its page.",
         url=reverse("claims:detail", args=[claim.pk]),
         important=True,
     )
@@ -81,24 +80,30 @@ def _expire(claim: Claim, now: datetime) -> bool:
 
 def _release(claim: Claim) -> bool:
     end = claim.expires_at or claim.state_since
-    why = _("Its time of %(span)s is over.") % {"span": in_words(end - started(claim))}
+    why = f"Its time of {in_words(end - started(claim))} is over."
     if not claim.advance(ClaimState.RELEASING, why=why):
         return False
     pods = [pod.name for pod in look([claim])[claim.pk].users]
     people = [claim.requested_by]
     if pods:
         people += people_in(claim.team, at_least=Role.LEAD)
-        body = ngettext(
-            "The pod %(pods)s keeps its devices until it ends, and they are billed until then.",
-            "The pods %(pods)s keep their devices until they end, and they are billed until then.",
-            len(pods),
-        ) % {"pods": ", ".join(sorted(pods))}
+        body = (
+            (
+                f"The pod {', '.join(sorted(pods))} keeps its devices until it ends, and they are "
+                "billed until then."
+            )
+            if len(pods) == 1
+            else (
+                f"The pods {', '.join(sorted(pods))} keep their devices until they end, and they are "
+                "billed until then."
+            )
+        )
     else:
-        body = _("No pod uses it; its devices are free again.")
+        body = "No pod uses it; its devices are free again."
     tell(
         people,
         key=f"ended:{claim.pk}:{end.isoformat()}",
-        title=_("The time of %(claim)s is over") % {"claim": claim},
+        title=f"The time of {claim} is over",
         body=f"{why} {body}",
         url=reverse("claims:detail", args=[claim.pk]),
         important=bool(pods),
@@ -149,29 +154,20 @@ def _tell_of_end(claim: Claim, key: str, pods: list[str]) -> None:
     end = claim.expires_at
     if end is None:
         return
-    values = {
-        "claim": claim,
-        "kind": kind_of(claim.delivery).kind,
-        "cluster": claim.cluster,
-        "pods": ", ".join(sorted(pods)),
-    }
-    said = [_("the portal deletes the %(kind)s %(claim)s in %(cluster)s.") % values]
+    said = [f"the portal deletes the {kind_of(claim.delivery).kind} {claim} in {claim.cluster}."]
     if pods:
         said.append(
-            ngettext(
-                "The pod %(pods)s keeps its devices until it ends.",
-                "The pods %(pods)s keep their devices until they end.",
-                len(pods),
-            )
-            % values
+            f"The pod {', '.join(sorted(pods))} keeps its devices until it ends."
+            if len(pods) == 1
+            else f"The pods {', '.join(sorted(pods))} keep their devices until they end."
         )
     else:
-        said.append(_("No pod uses it now."))
+        said.append("No pod uses it now.")
     said.append(reason_not_to_extend(claim) or _how_to_extend(claim))
     tell(
         [claim.requested_by],
         key=key,
-        title=lambda: _("%(claim)s ends on %(end)s") % {"claim": claim, "end": moment_with_zone(end)},
+        title=lambda: f"{claim} ends on {moment_with_zone(end)}",
         body=lambda: " ".join([_when(end, claim.profile_version.grace), *said]),
         url=reverse("claims:extend", args=[claim.pk]),
         important=True,
@@ -181,18 +177,17 @@ def _tell_of_end(claim: Claim, key: str, pods: list[str]) -> None:
 def _when(end: datetime, grace: timedelta) -> str:
     """Return the beginning of "On … the portal deletes …"."""
     if not grace:
-        return _("On %(end)s") % {"end": moment_with_zone(end)}
-    said = _("On %(end)s its time is over; after a grace of %(grace)s, on %(deleted)s,")
+        return f"On {moment_with_zone(end)}"
     deleted = moment_with_zone(end + grace)
-    return said % {"end": moment_with_zone(end), "grace": in_words(grace), "deleted": deleted}
+    return f"On {moment_with_zone(end)} its time is over; after a grace of {in_words(grace)}, on {deleted},"
 
 
 def _how_to_extend(claim: Claim) -> str:
     terms = Terms(claim, by=claim.requested_by)
     end, free = claim.expires_at, terms.at_a_time
     if free and end is not None and terms.way(end + free).at_once:
-        return _("You may extend it by up to %(span)s without approval.") % {"span": in_words(free)}
-    return _("To keep it longer, ask for an extension.")
+        return f"You may extend it by up to {in_words(free)} without approval."
+    return "To keep it longer, ask for an extension."
 
 
 def _tell_of_wait(claim: Claim, key: str) -> None:
@@ -201,29 +196,19 @@ def _tell_of_wait(claim: Claim, key: str) -> None:
     if end is None:
         return
     deciders = authority.deciders_on(claim)
-    values = {
-        "claim": claim,
-        "person": claim.requested_by.label,
-        "names": authority.names_of(deciders) or _("a platform admin"),
-    }
     tell(
         [claim.requested_by],
         key=key,
-        title=lambda: (
-            _("%(claim)s expires undecided on %(when)s") % {"claim": claim, "when": moment_with_zone(end)}
-        ),
-        body=_("Nobody has decided on it yet; ask %(names)s.") % values,
+        title=lambda: f"{claim} expires undecided on {moment_with_zone(end)}",
+        body=f"Nobody has decided on it yet; ask {authority.names_of(deciders) or 'a platform admin'}.",
         url=reverse("claims:detail", args=[claim.pk]),
         important=True,
     )
     tell(
         deciders,
         key=key,
-        title=lambda: (
-            _("%(claim)s expires on %(when)s if nobody decides")
-            % {"claim": claim, "when": moment_with_zone(end)}
-        ),
-        body=_("%(person)s waits for your decision.") % values,
+        title=lambda: f"{claim} expires on {moment_with_zone(end)} if nobody decides",
+        body=f"{claim.requested_by.label} waits for your decision.",
         url=reverse("claims:approval", args=[claim.pk]),
         important=True,
     )

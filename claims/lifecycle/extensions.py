@@ -14,7 +14,6 @@ from functools import cached_property
 
 from django.db.models import Max
 from django.utils import timezone
-from django.utils.translation import gettext as _
 
 from claims.approvals import authority
 from claims.approvals.rules import are_together, asked_of, ruling_for
@@ -42,12 +41,11 @@ class Way:
 
     @property
     def sentence(self) -> str:
-        values = {"when": moment(self.until), "why": self.why, "names": authority.names_of(self.who)}
         if self.at_once:
-            return _("Until %(when)s: at once. %(why)s") % values
+            return f"Until {moment(self.until)}: at once. {self.why}"
         if not self.who:
-            return _("Until %(when)s: nobody can decide on this. %(why)s") % values
-        return _("Until %(when)s: needs %(names)s. %(why)s") % values
+            return f"Until {moment(self.until)}: nobody can decide on this. {self.why}"
+        return f"Until {moment(self.until)}: needs {authority.names_of(self.who)}. {self.why}"
 
 
 class Terms:
@@ -80,7 +78,7 @@ class Terms:
     def way(self, until: datetime) -> Way:
         """Return how the claim gets to end then."""
         if until <= self.granted_until:
-            why = _("It was granted until %(when)s before.") % {"when": moment_with_zone(self.granted_until)}
+            why = f"It was granted until {moment_with_zone(self.granted_until)} before."
             return Way(until, at_once=True, why=why)
         rule, objection = self._rule_for(until)
         if rule:
@@ -98,24 +96,25 @@ class Terms:
         claim, free = self.claim, self.at_a_time
         version = min((version for version, _devices in self.asked), key=lambda each: each.max_duration)
         whole, span = until - started(claim), until - (claim.expires_at or until)
-        values = {
-            "profile": f"{version.profile} v{version.number}",
-            "longest": in_words(version.max_duration),
-            "whole": in_words(whole),
-            "most": in_words(free),
-            "span": in_words(span),
-        }
         if whole > version.max_duration:
-            return "", _("%(profile)s allows %(longest)s in all; it would be %(whole)s.") % values
+            return "", (
+                f"{f'{version.profile} v{version.number}'} allows {in_words(version.max_duration)} in "
+                f"all; it would be {in_words(whole)}."
+            )
         if span <= free:
-            return _("%(profile)s may be extended by up to %(most)s at a time without asking.") % values, ""
+            return (
+                f"{f'{version.profile} v{version.number}'} may be extended by up to {in_words(free)} "
+                "at a time without asking."
+            ), ""
         together = are_together(claim)
         ruling = ruling_for(claim.team, self.asked, duration=whole, together=together)
         if ruling.automatic:
             return ruling.sentence, ""
         if free:
-            said = _("Without asking, %(profile)s may be extended by %(most)s at a time; this is %(span)s.")
-            return "", said % values
+            return "", (
+                f"Without asking, {f'{version.profile} v{version.number}'} may be extended by "
+                f"{in_words(free)} at a time; this is {in_words(span)}."
+            )
         return "", ruling.sentence
 
 
@@ -142,10 +141,7 @@ def waiting_on(claim: Claim) -> Extension | None:
 def reason_not_to_extend(claim: Claim) -> str:
     """Return why a claim whose time runs may not be extended by anybody, "" if it may; reads `successors`."""
     if successor := next((one for one in claim.successors.all() if not one.is_final), None):
-        return _("%(claim)s is being replaced by %(successor)s, so it may not be extended.") % {
-            "claim": claim,
-            "successor": successor,
-        }
+        return f"{claim} is being replaced by {successor}, so it may not be extended."
     return ""
 
 

@@ -8,8 +8,6 @@ from typing import Any, cast
 
 from django import forms
 from django.core.exceptions import ValidationError
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 
 from claims.durations import parse, spell
 from teams.models import User
@@ -21,15 +19,15 @@ class LocalMoment(forms.DateTimeField):
     """An instant as the reader's clock shows it; a browser offers a calendar for it."""
 
     widget = forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M")
-    default_error_messages = {"invalid": gettext_lazy("Write a date and a time, like 2026-11-20 18:00.")}
+    default_error_messages = {"invalid": "Write a date and a time, like 2026-11-20 18:00."}
 
 
 class ExtendForm(forms.Form):
     """By how much longer, "24h", or "other" and until when. Cleaned, `until` is the instant."""
 
     span = forms.CharField(required=False)
-    until = LocalMoment(required=False, label=gettext_lazy("Until"))
-    reason = forms.CharField(required=False, max_length=500, label=gettext_lazy("Reason"))
+    until = LocalMoment(required=False, label="Until")
+    reason = forms.CharField(required=False, max_length=500, label="Reason")
     key = forms.CharField(required=False, max_length=80, widget=forms.HiddenInput)
 
     def __init__(self, data: Any = None, *, end: datetime, span: timedelta | None = None) -> None:
@@ -48,16 +46,14 @@ class ExtendForm(forms.Form):
             try:
                 cleaned["until"] = self.end + parse(span)
             except ValueError:
-                self.add_error("span", _("Write a duration like 24h, 3d or 1d 12h."))
+                self.add_error("span", "Write a duration like 24h, 3d or 1d 12h.")
         elif cleaned.get("until") is None and "until" not in self.errors:
-            self.add_error("until", ValidationError(_("Say until when.")))
+            self.add_error("until", ValidationError("Say until when."))
         return cleaned
 
 
 class ShortenForm(forms.Form):
-    until = LocalMoment(
-        label=gettext_lazy("New end"), error_messages={"required": gettext_lazy("Say when it shall end.")}
-    )
+    until = LocalMoment(label="New end", error_messages={"required": "Say when it shall end."})
 
 
 class PersonField(forms.ModelChoiceField[User]):
@@ -69,9 +65,9 @@ class TransferForm(forms.Form):
     to = PersonField(
         User.objects.none(),
         to_field_name="username",
-        label=gettext_lazy("New owner"),
-        empty_label=gettext_lazy("Choose somebody"),
-        error_messages={"required": gettext_lazy("Choose somebody.")},
+        label="New owner",
+        empty_label="Choose somebody",
+        error_messages={"required": "Choose somebody."},
     )
 
     def __init__(self, data: Any = None, *, heirs: list[User]) -> None:

@@ -6,7 +6,6 @@ from typing import Any
 from django.db import IntegrityError, transaction
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.translation import gettext as _
 
 from claims.access import locked, own, reason_not_to_end, require_running
 from claims.approvals import authority
@@ -35,13 +34,10 @@ def withdraw(*, claim: Claim, by: User, reason: str = "") -> Claim:
         return claim
     if claim.state != ClaimState.REQUESTED:
         raise IllegalTransition(
-            _(
-                "%(claim)s is not waiting for a decision any more, so it cannot be withdrawn; "
-                "it is “%(state)s”."
-            )
-            % {"claim": claim, "state": claim.get_state_display()}
+            f"{claim} is not waiting for a decision any more, so it cannot be withdrawn; "
+            f"it is “{claim.get_state_display()}”."
         )
-    if not claim.advance(ClaimState.WITHDRAWN, why=reason.strip() or _("Withdrawn."), by=by, problem=""):
+    if not claim.advance(ClaimState.WITHDRAWN, why=reason.strip() or "Withdrawn.", by=by, problem=""):
         raise _moved(claim)
     return claim
 
@@ -59,10 +55,9 @@ def release(*, claim: Claim, by: User, reason: str = "") -> Claim:
         return claim
     if claim.state not in (ClaimState.APPROVED, ClaimState.PROVISIONED, ClaimState.ALLOCATED):
         raise IllegalTransition(
-            _("%(claim)s holds nothing that could be released; it is “%(state)s”.")
-            % {"claim": claim, "state": claim.get_state_display()}
+            f"{claim} holds nothing that could be released; it is “{claim.get_state_display()}”."
         )
-    if not claim.advance(ClaimState.RELEASING, why=reason.strip() or _("Released by its team."), by=by):
+    if not claim.advance(ClaimState.RELEASING, why=reason.strip() or "Released by its team.", by=by):
         raise _moved(claim)
     after_commit(tasks.remove, str(claim.pk))
     return claim
@@ -82,10 +77,7 @@ def _own(claim: Claim, by: User) -> Claim:
 
 def _moved(claim: Claim) -> Conflict:
     claim.refresh_from_db(fields=["state"])
-    return Conflict(
-        _("%(claim)s has changed in the meantime and is now “%(state)s”.")
-        % {"claim": claim, "state": claim.get_state_display()}
-    )
+    return Conflict(f"{claim} has changed in the meantime and is now “{claim.get_state_display()}”.")
 
 
 @transaction.atomic(durable=True)
@@ -98,7 +90,7 @@ def extend(*, claim: Claim, by: User, until: datetime, reason: str = "", key: st
     """
     claim = own(claim, by)
     if not key or len(key) > 80:
-        raise Invalid(_("An extension needs a key of 1 to 80 characters: sent twice, it asks once."))
+        raise Invalid("An extension needs a key of 1 to 80 characters: sent twice, it asks once.")
     if earlier := Extension.objects.filter(asked_by=by, key=key).first():
         return _same(earlier, claim)
     end = require_running(claim)
@@ -130,7 +122,7 @@ def extend(*, claim: Claim, by: User, until: datetime, reason: str = "", key: st
     if way.at_once:
         _move_end(claim, until, why=way.why, by=by)
     else:
-        claim.remark(_("Asked to keep it until %(when)s.") % {"when": moment_with_zone(until)}, by=by)
+        claim.remark(f"Asked to keep it until {moment_with_zone(until)}.", by=by)
         _tell_deciders(extension)
     return extension
 
@@ -145,7 +137,7 @@ def approve_extension(*, extension: Extension, by: User, note: str = "") -> Exte
     claim, extension = _to_decide(extension, by)
     over = claim.state not in RUNNING or extension.until <= timezone.now()
     if extension.answer == Answer.WAITING and over:
-        raise Conflict(_("%(claim)s has ended; there is nothing left to extend.") % {"claim": claim})
+        raise Conflict(f"{claim} has ended; there is nothing left to extend.")
     if extension.answer == Answer.WAITING and (reason := reason_not_to_extend(claim)):
         raise Conflict(reason)
     if extension.decide(Answer.APPROVED, by=by, note=note.strip()):
@@ -160,12 +152,9 @@ def deny_extension(*, extension: Extension, by: User, reason: str) -> Extension:
     """Say no, and why. Raises Invalid without a reason, Forbidden, Conflict if somebody else was first."""
     claim, extension = _to_decide(extension, by)
     if not reason.strip():
-        raise Invalid(
-            _("%(person)s needs to know why: give a reason.") % {"person": extension.asked_by.label}
-        )
+        raise Invalid(f"{extension.asked_by.label} needs to know why: give a reason.")
     if extension.decide(Answer.DENIED, by=by, note=reason.strip()):
-        values = {"when": moment_with_zone(extension.until), "reason": reason.strip()}
-        claim.remark(_("Not extended until %(when)s: %(reason)s") % values, by=by)
+        claim.remark(f"Not extended until {moment_with_zone(extension.until)}: {reason.strip()}", by=by)
         _tell_asker(extension, by)
         return extension
     return _decided_already(extension, by, Answer.DENIED)
@@ -177,7 +166,7 @@ def withdraw_extension(*, extension: Extension, by: User) -> Extension:
     claim = own(extension.claim, by)
     extension = Extension.objects.select_related("asked_by", "decided_by").get(pk=extension.pk)
     if extension.decide(Answer.WITHDRAWN, by=by):
-        claim.remark(_("The wish to keep it longer was withdrawn."), by=by)
+        claim.remark("The wish to keep it longer was withdrawn.", by=by)
         return extension
     return _decided_already(extension, by, Answer.WITHDRAWN)
 
@@ -186,23 +175,22 @@ def _require_sound(claim: Claim, end: datetime, until: datetime) -> None:
     if reason := reason_not_to_extend(claim):
         raise Conflict(reason)
     if until <= end:
-        said = _("%(claim)s ends on %(when)s anyway; a later time extends it.")
-        raise Invalid(said % {"claim": claim, "when": moment(end)})
+        raise Invalid(f"{claim} ends on {moment(end)} anyway; a later time extends it.")
     if until <= timezone.now():
-        raise Invalid(_("%(when)s is in the past.") % {"when": moment(until)})
+        raise Invalid(f"{moment(until)} is in the past.")
 
 
 def _require_none_waiting(claim: Claim) -> None:
     if waiting := waiting_on(claim):
-        values = {"claim": claim, "person": waiting.asked_by.label, "when": moment(waiting.until)}
         raise Conflict(
-            _("%(person)s has asked to keep %(claim)s until %(when)s; that is decided first.") % values
+            f"{waiting.asked_by.label} has asked to keep {claim} until {moment(waiting.until)}; "
+            "that is decided first."
         )
 
 
 def _same(earlier: Extension, claim: Claim) -> Extension:
     if earlier.claim_id != claim.pk:
-        raise Conflict(_("This key was already used to extend another claim."))
+        raise Conflict("This key was already used to extend another claim.")
     return earlier
 
 
@@ -221,12 +209,11 @@ def _decided_already(extension: Extension, by: User, wanted: Answer) -> Extensio
     """Return it if `by` said the same before; else raise Conflict that says who was first and when."""
     if extension.decided_by_id == by.pk and extension.answer == wanted:
         return extension
-    values = {
-        "person": extension.decided_by.label if extension.decided_by else _("The portal"),
-        "when": moment(extension.decided_at) if extension.decided_at else "",
-        "answer": extension.get_answer_display(),
-    }
-    raise Conflict(_("%(person)s was first: it was %(answer)s on %(when)s.") % values)
+    raise Conflict(
+        f"{extension.decided_by.label if extension.decided_by else 'The portal'} was first: "
+        f"it was {extension.get_answer_display()} on "
+        f"{moment(extension.decided_at) if extension.decided_at else ''}."
+    )
 
 
 def _move_end(claim: Claim, until: datetime, *, why: str, by: User) -> None:
@@ -234,24 +221,24 @@ def _move_end(claim: Claim, until: datetime, *, why: str, by: User) -> None:
     end = claim.expires_at
     if end is not None and until <= end:
         return
-    values = {"span": in_words(until - end) if end else "", "when": moment_with_zone(until), "why": why}
-    said = _("Extended by %(span)s, until %(when)s. %(why)s") % values
+    said = f"Extended by {in_words(until - end) if end else ''}, until {moment_with_zone(until)}. {why}"
     claim.remark(said.strip(), by=by, expires_at=until)
 
 
 def _tell_deciders(extension: Extension) -> None:
     claim = extension.claim
-    values = {"person": extension.asked_by.label, "claim": claim}
 
     def body() -> str:
-        when = {"until": moment_with_zone(extension.until), "was": moment_with_zone(extension.was)}
-        said = _("Until %(until)s; it ends on %(was)s if nobody decides before.") % when
+        said = (
+            f"Until {moment_with_zone(extension.until)}; it ends on "
+            f"{moment_with_zone(extension.was)} if nobody decides before."
+        )
         return " ".join(filter(None, (said, extension.reason)))
 
     tell(
         deciders_on(claim, asked_by=extension.asked_by),
         key=f"extension:{extension.pk}:asked",
-        title=_("%(person)s asks to keep %(claim)s longer") % values,
+        title=f"{extension.asked_by.label} asks to keep {claim} longer",
         body=body,
         url=reverse("claims:extension", args=[extension.pk]),
         important=True,
@@ -265,19 +252,25 @@ def _tell_asker(extension: Extension, by: User) -> None:
     end = extension.until if granted else claim.expires_at
 
     def body() -> str:
-        values = {"person": by.label, "end": moment_with_zone(end) if end else ""}
-        said = (
-            _("%(person)s approved: it ends on %(end)s.")
-            if granted
-            else _("%(person)s said no. It ends on %(end)s.")
+        return " ".join(
+            filter(
+                None,
+                (
+                    (
+                        f"{by.label} approved: it ends on {moment_with_zone(end) if end else ''}."
+                        if granted
+                        else f"{by.label} said no. It ends on {moment_with_zone(end) if end else ''}."
+                    ),
+                    extension.decision_note,
+                ),
+            )
         )
-        return " ".join(filter(None, (said % values, extension.decision_note)))
 
     people = [person for person in (extension.asked_by, claim.requested_by) if person != by]
     tell(
         people,
         key=f"extension:{extension.pk}:answer",
-        title=(_("%(claim)s is extended") if granted else _("%(claim)s is not extended")) % {"claim": claim},
+        title=(f"{claim} is extended" if granted else f"{claim} is not extended"),
         body=body,
         url=reverse("claims:detail", args=[claim.pk]),
     )
@@ -296,23 +289,18 @@ def shorten(*, claim: Claim, by: User, until: datetime) -> Claim:
     end = require_running(claim)
     if until == end:
         return claim
-    values = {"claim": claim, "end": moment(end), "until": moment(until)}
     if until <= timezone.now():
-        raise Invalid(_("%(until)s is in the past; to end %(claim)s now, release it.") % values)
+        raise Invalid(f"{moment(until)} is in the past; to end {claim} now, release it.")
     if until > end:
-        raise Invalid(_("%(claim)s ends on %(end)s already; to keep it longer, extend it.") % values)
-    kept = {"span": in_words(end - until), "until": moment_with_zone(until)}
-    said = _("Shortened by %(span)s, until %(until)s.") % kept
+        raise Invalid(f"{claim} ends on {moment(end)} already; to keep it longer, extend it.")
+    said = f"Shortened by {in_words(end - until)}, until {moment_with_zone(until)}."
     claim.remark(said, by=by, expires_at=until)
     if claim.requested_by != by:
         tell(
             [claim.requested_by],
             key=f"shortened:{claim.pk}:{until.isoformat()}",
-            title=_("%(claim)s ends earlier") % values,
-            body=lambda: (
-                _("%(person)s has moved its end to %(until)s.")
-                % {"person": by.label, "until": moment_with_zone(until)}
-            ),
+            title=f"{claim} ends earlier",
+            body=lambda: f"{by.label} has moved its end to {moment_with_zone(until)}.",
             url=reverse("claims:detail", args=[claim.pk]),
         )
     return claim
@@ -337,17 +325,16 @@ def transfer(*, claim: Claim, by: User, to: User) -> Claim:
     reason = reason_not_to_end(by, claim, role)
     if reason and not (to == by and _just_gave(claim, by)):
         raise Forbidden(reason)
-    values = {"claim": claim, "team": claim.team, "to": to.label, "old": claim.requested_by.label}
     if claim.state not in RUNNING:
-        values["state"] = claim.get_state_display()
-        raise Conflict(_("%(claim)s is “%(state)s”; only a claim that runs can be handed over.") % values)
+        state = claim.get_state_display()
+        raise Conflict(f"{claim} is “{state}”; only a claim that runs can be handed over.")
     if to not in heirs(claim.team):
-        raise Invalid(_("%(to)s is no member of %(team)s, so %(claim)s cannot be theirs.") % values)
+        raise Invalid(f"{to.label} is no member of {claim.team}, so {claim} cannot be theirs.")
     old = claim.requested_by
     # The key of a request is its asker's; somebody else may have used the same.
     taken = Claim.objects.filter(requested_by=to, key=claim.key).exists()
     key = f"handed-over-{claim.pk}" if taken else claim.key
-    claim.remark(_("Handed over from %(old)s to %(to)s.") % values, by=by, requested_by=to, key=key)
+    claim.remark(f"Handed over from {old.label} to {to.label}.", by=by, requested_by=to, key=key)
     _tell(claim, by, old, to)
     return claim
 
@@ -370,20 +357,19 @@ def _just_gave(claim: Claim, by: User) -> bool:
 
 
 def _tell(claim: Claim, by: User, old: User, to: User) -> None:
-    values = {"claim": claim, "person": by.label, "old": old.label, "to": to.label}
-    said = _("%(person)s handed %(claim)s over from %(old)s to %(to)s.") % values
+    said = f"{by.label} handed {claim} over from {old.label} to {to.label}."
     line = claim.history.order_by("-at", "-pk").values_list("pk", flat=True).first()
     tell(
         [person for person in (to,) if person != by],
         key=f"handed-over:{line}",
-        title=_("%(claim)s is yours now") % values,
+        title=f"{claim} is yours now",
         body=said,
         url=reverse("claims:detail", args=[claim.pk]),
     )
     tell(
         [person for person in (old,) if person != by],
         key=f"handed-over:{line}",
-        title=_("%(claim)s is %(to)s's now") % values,
+        title=f"{claim} is {to.label}'s now",
         body=said,
         url=reverse("claims:detail", args=[claim.pk]),
     )
@@ -398,15 +384,13 @@ def accept_object(*, claim: Claim, by: User, reason: str = "") -> Claim:
     """
     require_role(by, claim.team, at_least=Role.VIEWER)
     if not by.is_platform_admin:
-        raise Forbidden(
-            _("Only a platform admin may accept another object for %(claim)s.") % {"claim": claim}
-        )
+        raise Forbidden(f"Only a platform admin may accept another object for {claim}.")
     claim = locked(claim)
     seen = look([claim])[claim.pk]
     trouble = drift.trouble_of(claim, seen)
     if trouble is None or trouble.code != drift.REPLACED or seen.written is None:
-        raise Conflict(_("%(claim)s has no new object that asks for what was approved.") % {"claim": claim})
-    why = reason.strip() or _("The object that somebody else made again was accepted.")
+        raise Conflict(f"{claim} has no new object that asks for what was approved.")
+    why = reason.strip() or "The object that somebody else made again was accepted."
     claim.remark(why, by=by, object_uid=seen.written.uid, sighting="", problem="")
     _look_again(claim)
     return claim
@@ -424,9 +408,7 @@ def label_again(*, claim: Claim, by: User) -> Claim:
     if reason := reason_not_to_end(by, claim, role):
         raise Forbidden(reason)
     if not look([claim])[claim.pk].there():
-        raise Conflict(
-            _("%(claim)s has no object in %(cluster)s.") % {"claim": claim, "cluster": claim.cluster}
-        )
+        raise Conflict(f"{claim} has no object in {claim.cluster}.")
     after_commit(tasks.label, str(claim.pk))
     return claim
 

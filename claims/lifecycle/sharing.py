@@ -7,9 +7,6 @@ resource.k8s.io/v1). All run on the node of its devices and see each whole: noth
 
 from dataclasses import dataclass
 
-from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
-
 from claims.models import Claim, Delivery
 from claims.observation.observe import Sighting
 from claims.observation.unmanaged import reserved_for
@@ -37,22 +34,15 @@ class Room:
 
     @property
     def sentence(self) -> str:
-        values = {"taken": self.taken, "most": self.most, "free": self.free}
         if not self.free:
             return (
-                _(
-                    "All %(most)d places are taken: Kubernetes reserves a claim for no more pods. The next "
-                    "one waits until one of them ends."
-                )
-                % values
+                f"All {self.most} places are taken: Kubernetes reserves a claim for no more pods. The "
+                "next one waits until one of them ends."
             )
         return (
-            ngettext(
-                "%(taken)d of %(most)d places is taken; %(free)d more pods may use it.",
-                "%(taken)d of %(most)d places are taken; %(free)d more pods may use it.",
-                self.taken,
-            )
-            % values
+            f"{self.taken} of {self.most} places is taken; {self.free} more pods may use it."
+            if self.taken == 1
+            else f"{self.taken} of {self.most} places are taken; {self.free} more pods may use it."
         )
 
 

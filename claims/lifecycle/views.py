@@ -16,8 +16,6 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils.dateparse import parse_datetime
-from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
 from django.views.decorators.http import require_http_methods, require_POST
 
 from claims.access import claim_for, reason_not_to_end
@@ -38,6 +36,7 @@ from claims.states import RUNNING, ClaimState
 from core import undo
 from core.errors import Conflict, Invalid, PortalError
 from core.templatetags.ui import moment
+from core.text import counted
 from teams.access import asker, role_in
 from teams.models import User
 
@@ -56,34 +55,31 @@ class Ending:
 def withdraw_ending(facts: Facts) -> Ending:
     claim = facts.claim
     return Ending(
-        question=_("Withdraw %(claim)s?") % {"claim": claim},
+        question=f"Withdraw {claim}?",
         effects=[
-            ("user-minus", _("Nobody needs to decide on it any more; it cannot be approved later.")),
+            ("user-minus", "Nobody needs to decide on it any more; it cannot be approved later."),
             ("gauge", back_to_quota(claim)),
         ],
-        button=_("Withdraw the request"),
-        done=_("%(claim)s is withdrawn.") % {"claim": claim},
+        button="Withdraw the request",
+        done=f"{claim} is withdrawn.",
         service=services.withdraw,
     )
 
 
 def release_ending(facts: Facts) -> Ending:
     claim = facts.claim
-    kind = _("template") if claim.delivery == Delivery.TEMPLATE else _("claim object")
-    where = {"kind": kind, "name": claim.name, "cluster": claim.cluster}
-    effects = [("trash", _("The %(kind)s %(name)s in %(cluster)s is deleted.") % where)]
+    kind = "template" if claim.delivery == Delivery.TEMPLATE else "claim object"
+    effects = [("trash", f"The {kind} {claim.name} in {claim.cluster} is deleted.")]
     effects.append(("player-play" if facts.consumers else "circle-check", what_pods_do(facts)))
     if facts.held and facts.consumers:
-        effects.append(("coin-euro", _("Billing goes on until the last of these pods has ended.")))
+        effects.append(("coin-euro", "Billing goes on until the last of these pods has ended."))
     effects.append(("gauge", back_to_quota(claim)))
     count = len(facts.held)
     return Ending(
-        question=_("Release %(claim)s?") % {"claim": claim},
+        question=f"Release {claim}?",
         effects=effects,
-        button=ngettext("Release %(n)d device", "Release %(n)d devices", count) % {"n": count}
-        if count
-        else _("Release the claim"),
-        done=_("%(claim)s is being released.") % {"claim": claim},
+        button=f"Release {counted(count, 'device')}" if count else "Release the claim",
+        done=f"{claim} is being released.",
         service=services.release,
     )
 
@@ -91,22 +87,18 @@ def release_ending(facts: Facts) -> Ending:
 def what_pods_do(facts: Facts) -> str:
     count = len(facts.consumers)
     if not count:
-        return _("No pod uses it now.")
+        return "No pod uses it now."
     names = ", ".join(pod.name for pod in facts.consumers[:3]) + (" …" if count > 3 else "")
-    return ngettext(
-        "%(n)d pod keeps running with its devices until it ends: %(names)s.",
-        "%(n)d pods keep running with their devices until they end: %(names)s.",
-        count,
-    ) % {"n": count, "names": names}
+    return (
+        f"{count} pod keeps running with its devices until it ends: {names}."
+        if count == 1
+        else f"{count} pods keep running with their devices until they end: {names}."
+    )
 
 
 def back_to_quota(claim: Claim) -> str:
     count = claim.devices * claim.parallel
-    return ngettext(
-        "%(n)d device goes back to the quota of %(team)s.",
-        "%(n)d devices go back to the quota of %(team)s.",
-        count,
-    ) % {"n": count, "team": claim.team}
+    return f"{counted(count, 'device goes', 'devices go')} back to the quota of {claim.team}."
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -150,16 +142,13 @@ def say_ended(request: HttpRequest, facts: Facts, ending: Ending) -> None:
     """A request that was withdrawn cannot come back; the next best thing is the same one again."""
     if ending.service is services.withdraw:
         again = again_url(facts.claim, facts.alternatives)
-        undo.offer(request, ending.done, again, _("Ask again"), post=False)
+        undo.offer(request, ending.done, again, "Ask again", post=False)
     else:
         messages.success(request, ending.done)
 
 
 def too_late(claim: Claim) -> PortalError:
-    return Conflict(
-        _("%(claim)s is “%(state)s”; there is nothing left to end.")
-        % {"claim": claim, "state": claim.get_state_display()}
-    )
+    return Conflict(f"{claim} is “{claim.get_state_display()}”; there is nothing left to end.")
 
 
 type Page = dict[str, Any]
@@ -177,8 +166,7 @@ def owned(request: HttpRequest, claim_id: UUID) -> Claim:
 def refusal_of(claim: Claim) -> PortalError | None:
     """Return why the time of this claim cannot be changed at all, None if it can."""
     if claim.state not in RUNNING or claim.expires_at is None:
-        values = {"claim": claim, "state": claim.get_state_display()}
-        return Conflict(_("%(claim)s is “%(state)s”; it has no time that could be changed.") % values)
+        return Conflict(f"{claim} is “{claim.get_state_display()}”; it has no time that could be changed.")
     return None
 
 
@@ -213,11 +201,10 @@ def extend(request: HttpRequest, claim_id: UUID) -> HttpResponse:
         cleaned = form.cleaned_data
         wish = {name: cleaned[name] for name in ("until", "reason", "key")}
         extension = extend_claim(claim=claim, by=user, **wish)
-        values = {"claim": claim, "when": moment(extension.until)}
         if extension.answer == Answer.APPROVED:
-            messages.success(request, _("%(claim)s now ends on %(when)s.") % values)
+            messages.success(request, f"{claim} now ends on {moment(extension.until)}.")
         else:
-            messages.success(request, _("You asked to keep %(claim)s until %(when)s.") % values)
+            messages.success(request, f"You asked to keep {claim} until {moment(extension.until)}.")
 
     return answer(request, "extend", page, form, act)
 
@@ -228,15 +215,13 @@ def extend_back(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     claim = owned(request, claim_id)
     until = parse_datetime(request.GET.get("until", ""))
     if until is None or until.tzinfo is None:
-        return answer(request, "extend", {"claim": claim, "refusal": Invalid(_("Say until when."))})
+        return answer(request, "extend", {"claim": claim, "refusal": Invalid("Say until when.")})
     if claim.expires_at == until:  # pressed twice
         return redirect("claims:detail", claim.pk)
 
     def act() -> None:
         extend_claim(claim=claim, by=asker(request), until=until, key=str(uuid4()))
-        messages.success(
-            request, _("%(claim)s ends on %(when)s again.") % {"claim": claim, "when": moment(until)}
-        )
+        messages.success(request, f"{claim} ends on {moment(until)} again.")
 
     return answer(request, "extend", {"claim": claim}, None, act)
 
@@ -255,10 +240,7 @@ def shorten(request: HttpRequest, claim_id: UUID) -> HttpResponse:
 
     def act() -> None:
         shortened = shorten_claim(claim=claim, by=user, until=form.cleaned_data["until"])
-        said = _("%(claim)s now ends on %(when)s.") % {
-            "claim": claim,
-            "when": moment(form.cleaned_data["until"]),
-        }
+        said = f"{claim} now ends on {moment(form.cleaned_data['until'])}."
         if shortened.expires_at == was:
             messages.success(request, said)
             return
@@ -275,16 +257,15 @@ def transfer(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     form = TransferForm(request.POST if request.method == "POST" else None, heirs=people)
     page: Page = {"claim": claim, "form": form, "nobody": not people}
     if claim.state not in RUNNING:
-        values = {"claim": claim, "state": claim.get_state_display()}
         page["refusal"] = Conflict(
-            _("%(claim)s is “%(state)s”; only a claim that runs can be handed over.") % values
+            f"{claim} is “{claim.get_state_display()}”; only a claim that runs can be handed over."
         )
 
     def act() -> None:
         old, to = claim.requested_by, form.cleaned_data["to"]
         transfer_claim(claim=claim, by=user, to=to)
         back = f"{reverse('claims:transfer_back', args=[claim.pk])}?{urlencode({'to': old.username})}"
-        undo.offer(request, _("%(claim)s is %(to)s's now.") % {"claim": claim, "to": to.label}, back)
+        undo.offer(request, f"{claim} is {to.label}'s now.", back)
 
     return answer(request, "transfer", page, form, act)
 
@@ -297,7 +278,7 @@ def transfer_back(request: HttpRequest, claim_id: UUID) -> HttpResponse:
 
     def act() -> None:
         transfer_claim(claim=claim, by=asker(request), to=to)
-        messages.success(request, _("%(claim)s is %(to)s's again.") % {"claim": claim, "to": to.label})
+        messages.success(request, f"{claim} is {to.label}'s again.")
 
     return answer(request, "transfer", {"claim": claim}, None, act)
 
@@ -309,7 +290,7 @@ def extension_withdraw(request: HttpRequest, extension_id: UUID) -> HttpResponse
 
     def act() -> None:
         withdraw_extension(extension=one, by=asker(request))
-        messages.success(request, _("You no longer ask to keep %(claim)s longer.") % {"claim": one.claim})
+        messages.success(request, f"You no longer ask to keep {one.claim} longer.")
 
     return answer(request, "extend", {"claim": one.claim}, None, act)
 

@@ -11,8 +11,6 @@ from django.db import models, transaction
 from django.db.models import F, Prefetch, Q
 from django.db.models.functions import Now
 from django.utils import timezone
-from django.utils.translation import gettext
-from django.utils.translation import gettext_lazy as _
 
 from claims.models.profile import Delivery, ProfileVersion
 from claims.states import FINAL, NEXT, ClaimState
@@ -60,8 +58,8 @@ class Claim(models.Model):
     """
 
     class Origin(models.TextChoices):
-        PORTAL = "portal", _("made by the portal")
-        ADOPTED = "adopted", _("adopted")
+        PORTAL = "portal", "made by the portal"
+        ADOPTED = "adopted", "adopted"
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     name = models.CharField(max_length=63)  # of the object in the cluster: a DNS label
@@ -158,7 +156,7 @@ class Claim(models.Model):
 
     def joined(self, texts: Iterable[str]) -> str:
         """Join what is said of each of `versions`."""
-        return (" + " if self.together else gettext(" or else ")).join(texts)
+        return (" + " if self.together else " or else ").join(texts)
 
     def advance(self, to: ClaimState, *, why: str, by: User | None = None, **fields: object) -> bool:
         """
@@ -347,11 +345,11 @@ class Allocation(models.Model):
 
 
 class Answer(models.TextChoices):
-    WAITING = "waiting", _("waiting")
-    APPROVED = "approved", _("approved")
-    DENIED = "denied", _("denied")
-    WITHDRAWN = "withdrawn", _("withdrawn")
-    EXPIRED = "expired", _("expired")
+    WAITING = "waiting", "waiting"
+    APPROVED = "approved", "approved"
+    DENIED = "denied", "denied"
+    WITHDRAWN = "withdrawn", "withdrawn"
+    EXPIRED = "expired", "expired"
 
 
 class Ask(models.Model):

@@ -9,22 +9,21 @@ from django.contrib.auth.models import AnonymousUser
 from django.db import models
 from django.db.models import F, Q
 from django.db.models.functions import Now
-from django.utils.translation import gettext_lazy as _
 
 from core.ids import uuid7
 from teams.models import Team, User
 
 
 class Delivery(models.TextChoices):
-    CLAIM = "claim", _("Named claim")
-    TEMPLATE = "template", _("Template")
+    CLAIM = "claim", "Named claim"
+    TEMPLATE = "template", "Template"
 
 
 class Approval(models.TextChoices):
-    AUTOMATIC = "automatic", _("automatic")
-    LEAD = "lead", _("lead")
-    ADMIN = "admin", _("platform admin")
-    BOTH = "both", _("lead, then platform admin")
+    AUTOMATIC = "automatic", "automatic"
+    LEAD = "lead", "lead"
+    ADMIN = "admin", "platform admin"
+    BOTH = "both", "lead, then platform admin"
 
 
 class ProfileQuerySet(models.QuerySet["Profile"]):

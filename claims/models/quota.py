@@ -9,7 +9,6 @@ from django.contrib.auth.models import AnonymousUser
 from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
-from django.utils.translation import gettext_lazy as _
 
 from claims.models.claim import Ask
 from claims.models.profile import Profile
@@ -58,8 +57,8 @@ class Quota(models.Model):
     """
 
     class Counts(models.TextChoices):
-        DEVICES = "devices", _("devices")
-        CLAIMS = "claims", _("claims")
+        DEVICES = "devices", "devices"
+        CLAIMS = "claims", "claims"
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     team = models.ForeignKey(Team, models.CASCADE, related_name="quotas")

@@ -10,8 +10,6 @@ from typing import Any
 
 from django.urls import reverse
 from django.utils.functional import Promise
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
 
 from claims.models import Claim, Delivery
 from claims.observation.observe import Sighting
@@ -26,13 +24,13 @@ DELETED, DELETING, REPLACED, REMADE = "deleted", "deleting", "replaced", "replac
 EDITED, UNLABELLED, STRANGERS, OVER_USE = "edited", "unlabelled", "generated-differ", "over-use"
 
 TITLES: Mapping[str, str | Promise] = {
-    DELETED: gettext_lazy("%(claim)s was deleted by somebody else"),
-    DELETING: gettext_lazy("%(claim)s is being deleted by somebody else"),
-    REPLACED: gettext_lazy("%(claim)s was deleted and made again by somebody else"),
-    REMADE: gettext_lazy("%(claim)s was made again with another specification"),
-    EDITED: gettext_lazy("%(claim)s asks for something else than was approved"),
-    UNLABELLED: gettext_lazy("%(claim)s has lost the label of the portal"),
-    STRANGERS: gettext_lazy("Claims of %(claim)s ask for something else than was approved"),
+    DELETED: "%(claim)s was deleted by somebody else",
+    DELETING: "%(claim)s is being deleted by somebody else",
+    REPLACED: "%(claim)s was deleted and made again by somebody else",
+    REMADE: "%(claim)s was made again with another specification",
+    EDITED: "%(claim)s asks for something else than was approved",
+    UNLABELLED: "%(claim)s has lost the label of the portal",
+    STRANGERS: "Claims of %(claim)s ask for something else than was approved",
 }
 
 
@@ -92,7 +90,7 @@ def _of_written(claim: Claim, seen: Sighting, row: ResourceClaim | ResourceClaim
         # What may be made again at this moment is told when it has been, or has not.
         return Trouble(DELETED, _deleted(named, seen), row.uid if seen.holders or seen.given_up() else "")
     if "deletionTimestamp" in row.raw.get("metadata", {}):
-        text = _(
+        text = (
             "Somebody other than the portal is deleting %(kind)s %(name)s; it goes when its pods have ended."
         )
         return Trouble(DELETING, text % named, row.uid)
@@ -101,13 +99,13 @@ def _of_written(claim: Claim, seen: Sighting, row: ResourceClaim | ResourceClaim
     if claim.object_uid and row.uid != claim.object_uid:
         return _replaced(named | hashes, f"{row.uid}:{seen_hash[:8]}", same=same)
     if not same:
-        text = _(
+        text = (
             "%(kind)s %(name)s asks for something else than was approved: its spec is %(seen)s, "
             "approved was %(mine)s. Release this claim and ask again."
         )
         return Trouble(EDITED, text % (named | hashes), f"{row.uid}:{seen_hash[:8]}")
     if row.owner != str(claim.pk):
-        text = _(
+        text = (
             "Somebody took the label of the portal from %(kind)s %(name)s. The portal still knows it by its "
             "uid; policies and reports of the cluster that go by the label do not."
         )
@@ -123,11 +121,11 @@ def hash_of(row: ResourceClaim | ResourceClaimTemplate) -> str:
 
 def _deleted(named: Mapping[str, Any], seen: Sighting) -> str:
     if seen.holders:
-        text = _(
+        text = (
             "%(kind)s %(name)s was deleted in %(cluster)s by somebody other than the portal; its pods go on."
         )
     else:
-        text = _(
+        text = (
             "%(kind)s %(name)s was deleted in %(cluster)s by somebody other than the portal. "
             "Unless it is made again now, this claim ends."
         )
@@ -136,13 +134,13 @@ def _deleted(named: Mapping[str, Any], seen: Sighting) -> str:
 
 def _replaced(named: Mapping[str, Any], about: str, *, same: bool) -> Trouble:
     if same:
-        text = _(
+        text = (
             "%(kind)s %(name)s was deleted and made again by somebody other than the portal. It asks for "
             "what was approved, but it is another object. Release this claim and ask again, or have a "
             "platform admin accept the new object."
         )
         return Trouble(REPLACED, text % named, about)
-    text = _(
+    text = (
         "%(kind)s %(name)s was deleted and made again by somebody other than the portal, and asks for "
         "something else than was approved: its spec is %(seen)s, approved was %(mine)s. Release this claim "
         "and ask again."
@@ -156,23 +154,20 @@ def _of_generated(claim: Claim, seen: Sighting) -> Trouble | None:
         return None
     strange = {row.name: hash_of(row)[:8] for row in seen.holders if hash_of(row) != claim.spec_hash}
     if others := sorted(strange):
-        text = ngettext(
-            "%(count)d claim of this template asks for something else than was approved: %(names)s. It was "
-            "made while another template had its name; it goes with its pod.",
-            "%(count)d claims of this template ask for something else than was approved: %(names)s. They "
-            "were made while another template had its name; they go with their pods.",
-            len(others),
-        )
         names = ", ".join(others[:3]) + (" …" if len(others) > 3 else "")
+        text = (
+            f"1 claim of this template asks for something else than was approved: {names}. "
+            "It was made while another template had its name; it goes with its pod."
+            if len(others) == 1
+            else f"{len(others)} claims of this template ask for something else than was approved: {names}. "
+            "They were made while another template had its name; they go with their pods."
+        )
         # Told once for each specification: pods, and with them names, come and go all the time.
         about = ",".join(sorted(set(strange.values())))
-        return Trouble(STRANGERS, text % {"count": len(others), "names": names}, about[:80])
+        return Trouble(STRANGERS, text, about[:80])
     count = len(seen.holders)
     if count <= claim.parallel:
         return None
-    text = ngettext(
-        "%(count)d claims exist at once; %(most)d was asked for and counts against the quota.",
-        "%(count)d claims exist at once; %(most)d were asked for and count against the quota.",
-        claim.parallel,
-    )
-    return Trouble(OVER_USE, text % {"count": count, "most": claim.parallel})
+    counts = "was asked for and counts" if claim.parallel == 1 else "were asked for and count"
+    text = f"{count} claims exist at once; {claim.parallel} {counts} against the quota."
+    return Trouble(OVER_USE, text)

@@ -13,8 +13,6 @@ from typing import Any
 from django.contrib.auth.models import AnonymousUser
 from django.db.models import Exists, OuterRef, QuerySet, Subquery
 from django.utils.functional import Promise
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 
 from claims.models import Claim, TeamNamespace
 from claims.observation.observe import ENDED, Held, held_by, named_claim
@@ -27,10 +25,10 @@ Origin = ResourceClaim.Origin
 
 # What the origin says here, where an object with the label of the portal is of no claim that the portal has.
 ORIGINS: Mapping[str, str | Promise] = {
-    Origin.FOREIGN: gettext_lazy("made by hand"),
-    Origin.TEMPLATE: gettext_lazy("from a template"),
-    Origin.EXTENDED_RESOURCE: gettext_lazy("extended resource"),
-    Origin.PORTAL: gettext_lazy("unknown label"),
+    Origin.FOREIGN: "made by hand",
+    Origin.TEMPLATE: "from a template",
+    Origin.EXTENDED_RESOURCE: "extended resource",
+    Origin.PORTAL: "unknown label",
 }
 
 
@@ -122,27 +120,29 @@ class Outsider:
     @property
     def explanation(self) -> str:
         """Say where it came from, and what follows from that."""
-        pod = self.maker or _("a pod")
+        pod = self.maker or "a pod"
         match self.row.origin:
             case Origin.TEMPLATE:
                 annotations = self.row.raw.get("metadata", {}).get("annotations") or {}
-                return _(
-                    "Kubernetes made it for pod %(pod)s, from a ResourceClaimTemplate that is not the "
-                    "portal's (the pod calls it %(name)s). It goes when the pod goes."
-                ) % {"pod": pod, "name": annotations.get(FROM_POD, "?")}
+                return (
+                    f"Kubernetes made it for pod {pod}, from a ResourceClaimTemplate that is not the "
+                    f"portal's (the pod calls it {annotations.get(FROM_POD, '?')}). It goes when the pod "
+                    "goes."
+                )
             case Origin.EXTENDED_RESOURCE:
-                return _(
-                    "The scheduler made it: pod %(pod)s asks for %(resource)s by number, as with a device "
-                    "plugin, and devices are handed out by claims behind that. It goes when the pod goes; "
-                    "nobody can write to it."
-                ) % {"pod": pod, "resource": ", ".join(self.resources) or _("an extended resource")}
+                return (
+                    f"The scheduler made it: pod {pod} asks for "
+                    f"{', '.join(self.resources) or 'an extended resource'} by number, as with a device "
+                    "plugin, and devices are handed out by claims behind that. It goes when the pod "
+                    "goes; nobody can write to it."
+                )
             case Origin.PORTAL:
-                return _(
-                    "It carries the label of the portal with the id %(id)s, of which the portal knows no "
-                    "claim here. It may come from another portal, from a copy of a manifest, or from "
-                    "before this portal's data were restored."
-                ) % {"id": self.row.owner}
-        return _(
+                return (
+                    f"It carries the label of the portal with the id {self.row.owner}, of which the "
+                    "portal knows no claim here. It may come from another portal, from a copy of a "
+                    "manifest, or from before this portal's data were restored."
+                )
+        return (
             "Somebody made it with kubectl or another tool. Its devices count against the quota of the team "
             "as use outside the portal, and it has no end."
         )

@@ -10,8 +10,6 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.urls import reverse
-from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
 
 from claims.durations import spell
 from claims.models import (
@@ -22,6 +20,7 @@ from claims.models import (
     ProfileVersion,
 )
 from claims.plans.plan import make_wish, sized
+from core.text import counted
 from core.times import duration
 from core.times import duration as in_words
 from dra import quota
@@ -110,7 +109,7 @@ def size_of(claim: Claim) -> str:
     said = f"{claim.sizes}, {duration(claim.duration)}"
     if claim.parallel == 1:
         return said
-    pods = ngettext("%(n)d pod", "%(n)d pods", claim.parallel) % {"n": claim.parallel}
+    pods = f"{counted(claim.parallel, 'pod')}"
     return f"{said} · {pods}"
 
 
@@ -150,10 +149,7 @@ def fewer(claim: Claim, wanted: Mapping[str, int]) -> Fewer:
     rows = parts_of(claim)
     known = {one.alternative.profile_version.profile.slug for one in rows}
     problems = [
-        _("%(claim)s takes no devices of %(profile)s together with others.")
-        % {"claim": claim, "profile": slug}
-        for slug in wanted
-        if slug not in known
+        f"{claim} takes no devices of {slug} together with others." for slug in wanted if slug not in known
     ]
     kept, said = [], []
     for one in rows:
@@ -167,9 +163,9 @@ def fewer(claim: Claim, wanted: Mapping[str, int]) -> Fewer:
             if count != typed:
                 said.append(_said(version, typed, count))
         else:
-            said.append(_("without %(profile)s") % {"profile": version.profile})
+            said.append(f"without {version.profile}")
     if rows and not kept and not problems:
-        problems.append(_("Nothing would be left of %(claim)s; deny it instead.") % {"claim": claim})
+        problems.append(f"Nothing would be left of {claim}; deny it instead.")
     if problems or not kept:
         return Fewer(claim.spec, (), (), tuple(problems))
     parts = tuple(
@@ -182,18 +178,15 @@ def fewer(claim: Claim, wanted: Mapping[str, int]) -> Fewer:
 
 def _problem(one: Standing, count: int) -> str:
     version = one.alternative.profile_version
-    values = {"asked": one.typed, "profile": version.profile, "count": count}
     if not version.scalable and count not in (0, one.typed):
-        return _("%(profile)s is given whole or left out; %(count)d is neither.") % values
+        return f"{version.profile} is given whole or left out; {count} is neither."
     if not 0 <= count <= one.typed:
-        return _("An approver gives from 0 to the %(asked)d × %(profile)s asked for, not %(count)d.") % values
+        return f"An approver gives from 0 to the {one.typed} × {version.profile} asked for, not {count}."
     return ""
 
 
 def _said(version: ProfileVersion, was: int, now: int) -> str:
-    return ngettext(
-        "%(profile)s: %(was)d → %(now)d device", "%(profile)s: %(was)d → %(now)d devices", now
-    ) % {"profile": version.profile, "was": was, "now": now}
+    return f"{version.profile}: {was} → {counted(now, 'device')}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +243,7 @@ def change_of(claim: Claim, wanted: Wanted) -> Change:
         problems=tuple(_too_much(claim, devices, duration)),
     )
     if wanted.parts and (other is not None or wanted.devices is not None):
-        problem = _("Choose either another profile or fewer devices of those that are asked for, not both.")
+        problem = "Choose either another profile or fewer devices of those that are asked for, not both."
         changed = replace(as_it_is, problems=(*as_it_is.problems, problem))
     elif wanted.parts:
         changed = _other_parts(claim, as_it_is, dict(wanted.parts))
@@ -276,14 +269,9 @@ def _other_profile(claim: Claim, change: Change, profile: Profile, devices: int)
     )
     problems = [*change.problems, *wish.problems]
     if wish.devices > claim.devices:
-        problems.append(
-            _("%(profile)s takes %(count)d devices, more than the %(asked)d asked for.")
-            % {"profile": profile, "count": wish.devices, "asked": claim.devices}
-        )
+        problems.append(f"{profile} takes {wish.devices} devices, more than the {claim.devices} asked for.")
     if not Profile.objects.open_to(claim.team).filter(pk=profile.pk).exists():
-        problems.append(
-            _("The profile %(profile)s is not open to %(team)s.") % {"profile": profile, "team": claim.team}
-        )
+        problems.append(f"The profile {profile} is not open to {claim.team}.")
     return replace(
         change,
         version=wish.version,
@@ -300,9 +288,9 @@ def _other_count(claim: Claim, change: Change, devices: int) -> Change:
     """Keep the version that was asked for, which need not be the current one."""
     version = claim.profile_version
     if not version.scalable or claim.alternatives.exists():
-        problem = _("The number of devices of %(claim)s is fixed by what it asks for.") % {"claim": claim}
+        problem = f"The number of devices of {claim} is fixed by what it asks for."
         if parts_of(claim):
-            problem = _("%(claim)s takes several profiles: say how many of each.") % {"claim": claim}
+            problem = f"{claim} takes several profiles: say how many of each."
         return replace(change, problems=(*change.problems, problem))
     if devices < 1:
         return change
@@ -339,17 +327,11 @@ def _too_much(claim: Claim, devices: int, duration: timedelta) -> list[str]:
     problems = []
     if not 1 <= devices <= claim.devices:
         problems.append(
-            ngettext(
-                "An approver gives from 1 to the %(asked)d device asked for, not %(count)d.",
-                "An approver gives from 1 to the %(asked)d devices asked for, not %(count)d.",
-                claim.devices,
-            )
-            % {"asked": claim.devices, "count": devices}
+            f"An approver gives from 1 to the {counted(claim.devices, 'device')} asked for, not {devices}."
         )
     if not timedelta(0) < duration <= claim.duration:
         problems.append(
-            _("An approver gives at most the %(asked)s asked for, not %(span)s.")
-            % {"asked": in_words(claim.duration), "span": in_words(duration)}
+            f"An approver gives at most the {in_words(claim.duration)} asked for, not {in_words(duration)}."
         )
     return problems
 
@@ -361,10 +343,7 @@ def _differences(claim: Claim, change: Change) -> list[str]:
     if change.parts:
         said.extend(change.of_parts)
     elif change.devices != claim.devices:
-        said.append(
-            ngettext("%(was)d → %(now)d device", "%(was)d → %(now)d devices", change.devices)
-            % {"was": claim.devices, "now": change.devices}
-        )
+        said.append(f"{claim.devices} → {counted(change.devices, 'device')}")
     if change.duration != claim.duration:
         said.append(f"{in_words(claim.duration)} → {in_words(change.duration)}")
     return said

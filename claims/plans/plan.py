@@ -9,13 +9,11 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
-
 from claims.models import Claim, Delivery, Profile, ProfileVersion, TeamNamespace
 from cluster.kinds import RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE, Kind
 from cluster.protocol import Manifest
 from core.errors import Conflict, Forbidden, Invalid
+from core.text import counted
 from core.times import duration as in_words
 from dra import manifests, quota, validation, workloads
 from dra.canonical import spec_hash
@@ -75,7 +73,7 @@ def combined(
     try:
         if alternatives and further:
             raise CannotCombineError(
-                _("A request names either alternatives or further profiles; ask for the others apart.")
+                "A request names either alternatives or further profiles; ask for the others apart."
             )
         parts = [(each.slug, one) for (each, _count), one in zip(named, specs, strict=True)]
         if alternatives:
@@ -97,9 +95,7 @@ def combined(
 def current_of(profile: Profile) -> ProfileVersion:
     """Return the version that a request gets. Raise Conflict for a profile that cannot be asked for."""
     if profile.retired_at is not None or profile.current is None:
-        raise Conflict(
-            _("The profile %(profile)s is retired and cannot be asked for.") % {"profile": profile}
-        )
+        raise Conflict(f"The profile {profile} is retired and cannot be asked for.")
     return profile.current
 
 
@@ -121,7 +117,7 @@ def person_problems(by: User, spec: Mapping[str, Any]) -> list[str]:
     """Return why `by` may not ask for `spec`, a well-formed ResourceClaim spec; nothing for most specs."""
     if not has_admin_access(spec) or is_platform_admin(by):
         return []
-    return [_("Only a platform admin may ask for admin access, which sees devices that others hold.")]
+    return ["Only a platform admin may ask for admin access, which sees devices that others hold."]
 
 
 def require_person(by: User, spec: Mapping[str, Any]) -> None:
@@ -146,12 +142,9 @@ def place_problems(spec: Mapping[str, Any], cluster: Cluster, namespace: str) ->
     if (labels or {}).get(LABEL) == VALUE:
         return []
     return [
-        _(
-            "Admin access needs a namespace with the label %(label)s: “%(value)s”, which %(namespace)s of "
-            "%(cluster)s does not have. An admin of the cluster sets it: kubectl label namespace "
-            "%(namespace)s %(label)s=%(value)s"
-        )
-        % {"label": LABEL, "value": VALUE, "namespace": namespace, "cluster": cluster}
+        f"Admin access needs a namespace with the label {LABEL}: “{VALUE}”, which {namespace} "
+        f"of {cluster} does not have. An admin of the cluster sets it: kubectl label "
+        f"namespace {namespace} {LABEL}={VALUE}"
     ]
 
 
@@ -265,13 +258,12 @@ def new_name(profile: Profile) -> str:
 
 
 def _place_problems(wish: Wish) -> list[str]:
-    names = {"team": wish.team, "cluster": wish.cluster}
     if not wish.namespace:
-        return [_("%(team)s has no namespace in %(cluster)s.") % names]
+        return [f"{wish.team} has no namespace in {wish.cluster}."]
     if not wish.cluster.enabled:
-        return [_("%(cluster)s is switched off in the portal.") % names]
+        return [f"{wish.cluster} is switched off in the portal."]
     if wish.cluster.read_only:
-        return [_("The portal may only read %(cluster)s; it cannot write claims there.") % names]
+        return [f"The portal may only read {wish.cluster}; it cannot write claims there."]
     return []
 
 
@@ -281,24 +273,17 @@ def _admin_problems(wish: Wish) -> list[str]:
 
 def _size_problems(wish: Wish) -> list[str]:
     typed = wish.options if wish.together else wish.options[:1]  # alternatives take the number of the first
-    problems = [_("At least 1 device must be asked for.")] if any(one.asked < 1 for one in typed) else []
+    problems = ["At least 1 device must be asked for."] if any(one.asked < 1 for one in typed) else []
     problems += [
-        ngettext(
-            "A claim of %(profile)s is always for %(count)d device.",
-            "A claim of %(profile)s is always for %(count)d devices.",
-            one.devices,
-        )
-        % {"profile": one.profile, "count": one.devices}
+        f"A claim of {one.profile} is always for {counted(one.devices, 'device')}."
         for one in typed
         if one.asked >= 1 and not one.version.scalable and one.asked not in (1, one.devices)
     ]
     problems += [
-        ngettext(
-            "%(profile)s allows %(most)d device per claim; this request needs %(count)d.",
-            "%(profile)s allows %(most)d devices per claim; this request needs %(count)d.",
-            option.version.max_devices,
+        (
+            f"{option.profile} allows {counted(option.version.max_devices, 'device')} per claim; "
+            f"this request needs {option.devices}."
         )
-        % {"profile": option.profile, "most": option.version.max_devices, "count": option.devices}
         for option in wish.options
         if option.devices > option.version.max_devices
     ]
@@ -308,31 +293,27 @@ def _size_problems(wish: Wish) -> list[str]:
 def _delivery_problems(wish: Wish) -> list[str]:
     words = dict(Delivery.choices)
     problems = [
-        _("%(profile)s is not offered as %(delivery)s.")
-        % {"profile": option.profile, "delivery": str(words.get(wish.delivery, wish.delivery)).lower()}
+        (f"{option.profile} is not offered as {str(words.get(wish.delivery, wish.delivery)).lower()}.")
         for option in wish.options
         if wish.delivery not in option.version.deliveries
     ]
     if not 1 <= wish.parallel <= MAX_PARALLEL:
         problems.append(
-            _("The number of claims at once must be from 1 to %(most)d; it is %(count)d.")
-            % {"most": MAX_PARALLEL, "count": wish.parallel}
+            f"The number of claims at once must be from 1 to {MAX_PARALLEL}; it is {wish.parallel}."
         )
     elif wish.delivery == Delivery.CLAIM and wish.parallel != 1:
-        problems.append(_("A named claim is one claim; only a template can make several at once."))
+        problems.append("A named claim is one claim; only a template can make several at once.")
     return problems
 
 
 def _duration_problems(wish: Wish) -> list[str]:
     if wish.duration <= timedelta(0):
-        return [_("The duration must be longer than nothing.")]
+        return ["The duration must be longer than nothing."]
     return [
-        _("%(profile)s allows %(longest)s at most; this request is for %(asked)s.")
-        % {
-            "profile": option.profile,
-            "longest": in_words(option.version.max_duration),
-            "asked": in_words(wish.duration),
-        }
+        (
+            f"{option.profile} allows {in_words(option.version.max_duration)} at most; this "
+            f"request is for {in_words(wish.duration)}."
+        )
         for option in wish.options
         if wish.duration > option.version.max_duration
     ]
@@ -343,11 +324,8 @@ def _name_problems(wish: Wish, *, given: bool) -> list[str]:
         return []
     if not DNS_LABEL.fullmatch(wish.name):
         return [
-            _(
-                "“%(name)s” is not a name that Kubernetes takes: up to 63 lower-case letters, "
-                "digits and hyphens, with a letter or digit at both ends."
-            )
-            % {"name": wish.name}
+            f"“{wish.name}” is not a name that Kubernetes takes: up to 63 lower-case letters, "
+            "digits and hyphens, with a letter or digit at both ends."
         ]
     where = {"cluster": wish.cluster, "namespace": wish.namespace, "name": wish.name}
     mirrored = ResourceClaimTemplate if wish.delivery == Delivery.TEMPLATE else ResourceClaim
@@ -355,7 +333,7 @@ def _name_problems(wish: Wish, *, given: bool) -> list[str]:
         Claim.objects.live().filter(**where).exists()
         or mirrored.objects.filter(**where, gone_at=None).exists()
     )
-    return [_("The name %(name)s is taken in %(namespace)s of %(cluster)s.") % where] if taken else []
+    return [f"The name {wish.name} is taken in {wish.namespace} of {wish.cluster}."] if taken else []
 
 
 CLAIM_LABEL = "gpu.dragoman.dev/claim"

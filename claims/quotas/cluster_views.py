@@ -8,8 +8,6 @@ from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from claims.models import TeamNamespace, WrittenQuota
@@ -86,7 +84,7 @@ def cluster_quotas_write(request: HttpRequest, name: str) -> HttpResponse:
     try:
         write_quotas(name=cluster.name, write=True)
         write_cluster.delay(str(cluster.pk))
-        messages.success(request, _("Quotas are kept in %(cluster)s from now on.") % {"cluster": cluster})
+        messages.success(request, f"Quotas are kept in {cluster} from now on.")
     except PortalError as refusal:
         messages.error(request, refusal.message)
     return redirect("claims:cluster_quotas", cluster.name)
@@ -99,9 +97,7 @@ def cluster_quotas_stop(request: HttpRequest, name: str) -> HttpResponse:
     if request.method == "POST":
         write_quotas(name=cluster.name, write=False)
         write_cluster.delay(str(cluster.pk))
-        messages.success(
-            request, _("The portal's quotas are taken away from %(cluster)s.") % {"cluster": cluster}
-        )
+        messages.success(request, f"The portal's quotas are taken away from {cluster}.")
         return redirect("claims:cluster_quotas", cluster.name)
     rows = WrittenQuota.objects.filter(place__cluster=cluster).select_related("place__team")
     written = list(rows.exclude(seen_hard={}).order_by("place__namespace"))
@@ -119,7 +115,7 @@ def cluster_quotas_repair(request: HttpRequest, name: str) -> HttpResponse:
     """Look at every namespace now and put right what differs."""
     cluster = cluster_for(request, name)
     write_cluster.delay(str(cluster.pk))
-    messages.success(request, _("The quotas of %(cluster)s are being looked at now.") % {"cluster": cluster})
+    messages.success(request, f"The quotas of {cluster} are being looked at now.")
     return redirect("claims:cluster_quotas", cluster.name)
 
 
@@ -127,7 +123,7 @@ def cluster_for(request: HttpRequest, name: str) -> Cluster:
     """Return the cluster; 403 for anybody but platform admins, who alone see all teams."""
     cluster = get_object_or_404(Cluster.objects.defer("credentials"), name=name)
     if not is_platform_admin(request.user):
-        raise PermissionDenied(_("Only platform admins see the quotas of all teams."))
+        raise PermissionDenied("Only platform admins see the quotas of all teams.")
     return cluster
 
 
@@ -152,22 +148,22 @@ def others_of(row: WrittenQuota) -> list[str]:
 
 WORDS = {
     "gpu-claims-only": (
-        gettext_lazy("GPUs only through claims"),
-        gettext_lazy(
+        "GPUs only through claims",
+        (
             "Refuses pods that ask for GPUs by number, as nvidia.com/gpu: 1. Such pods go past approval, "
             "and the portal can only count them afterwards."
         ),
     ),
     "gpu-claims-from-portal": (
-        gettext_lazy("Claims only from the portal"),
-        gettext_lazy(
+        "Claims only from the portal",
+        (
             "Refuses ResourceClaims and templates that somebody else makes, cluster admins included. What "
             "Kubernetes makes from the portal's templates passes."
         ),
     ),
     "gpu-portal-labels": (
-        gettext_lazy("What the portal made stays as it is"),
-        gettext_lazy(
+        "What the portal made stays as it is",
+        (
             "Refuses changes to claims and templates with labels of the portal, and such labels on anything "
             "else. The scheduler and the controllers of Kubernetes pass."
         ),
@@ -180,7 +176,7 @@ def policies(request: HttpRequest, name: str) -> HttpResponse:
     """The page; with `download` in the address the file. 403 for anybody but platform admins."""
     cluster = get_object_or_404(Cluster.objects.defer("credentials"), name=name)
     if not is_platform_admin(request.user):
-        raise PermissionDenied(_("Only platform admins prepare admission policies."))
+        raise PermissionDenied("Only platform admins prepare admission policies.")
     chosen = [one for one in request.GET.getlist("policy") if one in POLICIES] or list(POLICIES)
     action = Action.WARN if request.GET.get("action") == Action.WARN else Action.DENY
     account, problem, text = request.GET.get("account", "").strip() or ACCOUNT, "", ""

@@ -8,8 +8,6 @@ from django import forms
 from django.db.models import QuerySet
 from django.http import QueryDict
 from django.utils import timezone
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 
 from claims.models import Profile, Quota
 from dra.quota_keys import why_no_class
@@ -19,32 +17,32 @@ from teams.models import Team
 class QuotaForm(forms.Form):
     """A limit of one team for one device class, for one profile, or for the number of its claims."""
 
-    team = forms.ModelChoiceField(Team.objects.all(), to_field_name="slug", label=gettext_lazy("Team"))
+    team = forms.ModelChoiceField(Team.objects.all(), to_field_name="slug", label="Team")
     device_class = forms.CharField(
         required=False,
         max_length=253,
         widget=forms.TextInput(attrs={"list": "device-classes"}),
-        label=gettext_lazy("Device class"),
+        label="Device class",
     )
     profile = forms.ModelChoiceField(
         Profile.objects.filter(retired_at=None),
         to_field_name="slug",
         required=False,
-        label=gettext_lazy("Profile"),
+        label="Profile",
     )
     counts = forms.ChoiceField(
         choices=Quota.Counts,
         required=False,
-        label=gettext_lazy("Counts"),
-        help_text=gettext_lazy("A quota of claims names neither a class nor a profile."),
+        label="Counts",
+        help_text="A quota of claims names neither a class nor a profile.",
     )
-    devices = forms.IntegerField(min_value=0, max_value=100_000, label=gettext_lazy("Limit"))
+    devices = forms.IntegerField(min_value=0, max_value=100_000, label="Limit")
     guaranteed = forms.IntegerField(
         min_value=0,
         max_value=100_000,
         required=False,
-        label=gettext_lazy("Guaranteed"),
-        help_text=gettext_lazy("Of a device class: so many are kept free for the team."),
+        label="Guaranteed",
+        help_text="Of a device class: so many are kept free for the team.",
     )
 
     def __init__(self, data: QueryDict | None = None, *, initial: dict[str, Any] | None = None) -> None:
@@ -57,7 +55,7 @@ class QuotaForm(forms.Form):
         named = bool(cleaned.get("device_class")) + bool(cleaned.get("profile"))
         named += cleaned["counts"] == Quota.Counts.CLAIMS
         if named != 1 and "profile" not in self.errors:
-            said = _("Name either a device class or a profile, or count claims.")
+            said = "Name either a device class or a profile, or count claims."
             self.add_error("device_class", said)
         return cleaned
 
@@ -79,31 +77,31 @@ class UntilField(forms.DateTimeField):
             required=False,
             input_formats=[MOMENT],
             widget=forms.DateTimeInput(attrs={"type": "datetime-local"}, format=MOMENT),
-            label=gettext_lazy("Until"),
-            help_text=gettext_lazy("Leave it empty to ask for good."),
+            label="Until",
+            help_text="Leave it empty to ask for good.",
         )
 
 
 class QuotaAskForm(forms.Form):
     """How many more, until when, and what for. `limit` is what the team has now; it is not a field."""
 
-    team = forms.ModelChoiceField(Team.objects.none(), to_field_name="slug", label=gettext_lazy("Team"))
+    team = forms.ModelChoiceField(Team.objects.none(), to_field_name="slug", label="Team")
     device_class = forms.CharField(
         required=False,
         max_length=253,
         widget=forms.TextInput(attrs={"list": "device-classes"}),
-        label=gettext_lazy("Device class"),
+        label="Device class",
     )
     profile = forms.ModelChoiceField(
-        Profile.objects.none(), to_field_name="slug", required=False, label=gettext_lazy("Profile")
+        Profile.objects.none(), to_field_name="slug", required=False, label="Profile"
     )
-    counts = forms.ChoiceField(choices=Quota.Counts, required=False, label=gettext_lazy("Counts"))
-    more = forms.IntegerField(min_value=1, max_value=100_000, label=gettext_lazy("How many more"))
+    counts = forms.ChoiceField(choices=Quota.Counts, required=False, label="Counts")
+    more = forms.IntegerField(min_value=1, max_value=100_000, label="How many more")
     until = UntilField()
     reason = forms.CharField(
         max_length=2000,
         widget=forms.Textarea(attrs={"rows": 3}),
-        label=gettext_lazy("What is it for?"),
+        label="What is it for?",
     )
     key = forms.CharField(max_length=80, widget=forms.HiddenInput)
 
@@ -121,7 +119,7 @@ class QuotaAskForm(forms.Form):
     def clean_until(self) -> object:
         until = self.cleaned_data["until"]
         if until is not None and until <= timezone.now():
-            raise forms.ValidationError(_("This is in the past."))
+            raise forms.ValidationError("This is in the past.")
         return until
 
     def clean(self) -> dict[str, Any]:
@@ -130,7 +128,7 @@ class QuotaAskForm(forms.Form):
         named = bool(cleaned.get("device_class")) + bool(cleaned.get("profile"))
         named += cleaned["counts"] == Quota.Counts.CLAIMS
         if named != 1 and not {"device_class", "profile"} & set(self.errors):
-            said = _("Name either a device class or a profile, or count claims.")
+            said = "Name either a device class or a profile, or count claims."
             self.add_error("device_class", said)
         return cleaned
 
@@ -138,7 +136,5 @@ class QuotaAskForm(forms.Form):
 class QuotaGrantForm(forms.Form):
     """What an admin may change of a request: how many in all, and until when."""
 
-    devices = forms.IntegerField(
-        min_value=1, max_value=100_000, required=False, label=gettext_lazy("Limit in all")
-    )
+    devices = forms.IntegerField(min_value=1, max_value=100_000, required=False, label="Limit in all")
     until = UntilField()

@@ -1,6 +1,6 @@
 """What a request for more quota would change, and what ends by the clock."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -8,7 +8,6 @@ from uuid import UUID
 
 from django.db import transaction
 from django.urls import reverse
-from django.utils.translation import gettext as _
 
 from claims.models import Answer, Quota, QuotaRaise, QuotaRequest
 from claims.quotas.counts import raises_of
@@ -85,7 +84,7 @@ def request_impact(asked: QuotaRequest) -> QuotaImpact:
 
 
 def until_words(until: datetime | None, say: Callable[[datetime], str] = moment) -> str:
-    return _("until %(when)s") % {"when": say(until)} if until else _("for good")
+    return f"until {say(until)}" if until else "for good"
 
 
 BEFORE = timedelta(days=1)
@@ -97,7 +96,7 @@ def end_overdue(now: datetime) -> None:
     overdue = QuotaRequest.objects.filter(answer=Answer.WAITING, decide_by__lte=now)
     for asked in overdue.select_related("team", "asked_by"):
         with transaction.atomic():  # nobody is left untold
-            if asked.decide(Answer.EXPIRED, by=None, note=_("Nobody decided in time.")):
+            if asked.decide(Answer.EXPIRED, by=None, note="Nobody decided in time."):
                 _tell_of_silence(asked)
 
 
@@ -105,8 +104,8 @@ def _tell_of_silence(asked: QuotaRequest) -> None:
     tell(
         [asked.asked_by],
         key=f"quota-request-decided-{asked.pk}",
-        title=_("Nobody decided on more quota for %(team)s") % {"team": asked.team},
-        body=_("Ask again if it is still needed."),
+        title=f"Nobody decided on more quota for {asked.team}",
+        body="Ask again if it is still needed.",
         url=reverse("claims:quota_request_decision", args=[asked.pk]),
     )
 
@@ -117,28 +116,19 @@ def tell_of_ends(now: datetime) -> None:
     for one in raises.filter(ends_at__gt=now - AFTER, ends_at__lte=now + BEFORE, starts_at__lte=now):
         over = one.ends_at <= now
         quota = one.quota
-        values = {
-            "team": quota.team,
-            "what": label_of(quota),
-            "more": one.devices,
-            "limit": quota.devices,
-        }
         tell(
             _people(one),
             key=f"quota-raise-{'ended' if over else 'ends'}-{one.pk}",
-            title=partial(_title, one, values, over=over),
-            body=_("The limit is then %(limit)d. What is held beyond it stays, and is shown as over.")
-            % values,
+            title=partial(_title, one, over=over),
+            body=f"The limit is then {quota.devices}. What is held beyond it stays, and is shown as over.",
             url=reverse("claims:quota", args=[quota.pk]),
             important=not over,
         )
 
 
-def _title(one: QuotaRaise, values: Mapping[str, object], *, over: bool) -> str:
-    if over:
-        return _("The %(more)d more %(what)s of %(team)s have ended") % values
-    said = _("The %(more)d more %(what)s of %(team)s end on %(when)s")
-    return said % {**values, "when": moment_with_zone(one.ends_at)}
+def _title(one: QuotaRaise, *, over: bool) -> str:
+    more = f"The {one.devices} more {label_of(one.quota)} of {one.quota.team}"
+    return f"{more} have ended" if over else f"{more} end on {moment_with_zone(one.ends_at)}"
 
 
 def _people(one: QuotaRaise) -> list[User]:

@@ -17,7 +17,6 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import Count, Q, Sum
 from django.utils import timezone
-from django.utils.translation import gettext as _
 
 from claims.models import Claim, ClaimCharge, Delivery, Quota, TeamNamespace, WrittenQuota
 from claims.plans.plan import TEAM_LABEL
@@ -208,10 +207,10 @@ def keep(place: TeamNamespace, gateway: Gateway) -> WrittenQuota:
     try:
         found = gateway.get(RESOURCE_QUOTA, NAME, namespace=place.namespace)
         if found is not None and not is_ours(found) and not row.seen_hard:
-            row.problem = _(
-                "%(namespace)s has a ResourceQuota “%(name)s” that is not the portal's. It is left alone; "
-                "rename it, or give it the label %(label)s."
-            ) % {"namespace": place.namespace, "name": NAME, "label": "=".join(MARK)}
+            row.problem = (
+                f"{place.namespace} has a ResourceQuota “{NAME}” that is not the portal's. It is left "
+                f"alone; rename it, or give it the label {'='.join(MARK)}."
+            )
         else:
             _look(row, found)
             found = _write(row, place, found, gateway)
@@ -220,7 +219,7 @@ def keep(place: TeamNamespace, gateway: Gateway) -> WrittenQuota:
             row.seen_hard = (found.get("spec") or {}).get("hard") or {}
             row.seen_used = (found.get("status") or {}).get("used") or {}
     except ClusterError as error:
-        row.problem = _("%(cluster)s: %(error)s") % {"cluster": place.cluster, "error": error}
+        row.problem = f"{place.cluster}: {error}"
         lost = error if isinstance(error, Unreachable) else None
     row.checked_at = timezone.now()
     seen = ("seen_hard", "seen_used", "drift", "problem", "written_at", "repaired_at", "checked_at")
@@ -266,7 +265,7 @@ def remove(row: WrittenQuota, gateway: Gateway) -> None:
     except ClusterConflict:
         return  # replaced at this moment: the next round looks again
     except ClusterError as error:
-        problem = _("%(cluster)s: %(error)s") % {"cluster": place.cluster, "error": error}
+        problem = f"{place.cluster}: {error}"
         WrittenQuota.objects.filter(pk=row.pk).update(problem=problem, checked_at=timezone.now())
         if isinstance(error, Unreachable):
             raise
@@ -320,17 +319,19 @@ def _look(row: WrittenQuota, found: Manifest | None) -> None:
     """Note as drift where the object says something else than the portal wrote into it last."""
     if found is None:
         if row.seen_hard:
-            row.drift, row.repaired_at = _("Somebody deleted the ResourceQuota."), None
+            row.drift, row.repaired_at = "Somebody deleted the ResourceQuota.", None
         return
     # An object that does not tell was written by an older release: what was seen last is known of it.
     was = said_of(found) or {key: value for key, value in row.seen_hard.items() if key in row.hard}
     changed = [
-        _("%(key)s from %(was)s to %(now)s") % {"key": key, "was": was[key], "now": value or _("nothing")}
-        for key, value in differing(found, was).items()
+        f"{key} from {was[key]} to {value or 'nothing'}" for key, value in differing(found, was).items()
     ]
     if changed:
-        said = _("Somebody changed %(what)s.") if len(changed) <= TOLD else _("Somebody changed %(what)s, …")
-        row.drift = said % {"what": ", ".join(changed[:TOLD])}
+        row.drift = (
+            f"Somebody changed {', '.join(changed[:TOLD])}."
+            if len(changed) <= TOLD
+            else f"Somebody changed {', '.join(changed[:TOLD])}, …"
+        )
         row.repaired_at = None
 
 

@@ -7,7 +7,6 @@ from uuid import UUID
 from django.db.models import Exists, OuterRef, QuerySet
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.translation import gettext as _
 
 from claims.models import Claim, TeamNamespace, WrittenQuota
 from claims.quotas import resource_quota
@@ -98,9 +97,8 @@ def keep(place: TeamNamespace, gateway: Gateway) -> WrittenQuota:
         tell(
             User.objects.filter(is_superuser=True, is_active=True),
             key=f"quota-drift-{row.pk}-{row.repaired_at:%Y-%m-%d}",
-            title=_("The quota of %(team)s in %(cluster)s was changed past the portal")
-            % {"team": place.team, "cluster": place.cluster},
-            body=_("%(drift)s The portal put it right.") % {"drift": row.drift},
+            title=f"The quota of {place.team} in {place.cluster} was changed past the portal",
+            body=f"{row.drift} The portal put it right.",
             url=reverse("claims:cluster_quotas", args=[place.cluster.name]),
         )
     return row
@@ -145,7 +143,7 @@ def is_behind(claim: Claim, gateway: Gateway, refusal: Refused) -> bool:
 
 def _note(rows: QuerySet[WrittenQuota], cluster: Cluster, error: PortalError) -> None:
     """Say on the rows why nothing could be written; they keep what was seen."""
-    rows.update(problem=_("%(cluster)s: %(error)s") % {"cluster": cluster, "error": error})
+    rows.update(problem=f"{cluster}: {error}")
 
 
 def _place_of(claim: Claim) -> TeamNamespace | None:

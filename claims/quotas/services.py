@@ -7,7 +7,6 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.translation import gettext as _
 
 from claims.models import Answer, Profile, Quota, QuotaRaise, QuotaRequest
 from claims.quotas import tasks
@@ -45,12 +44,9 @@ def set_quota(
     require_admin(by)
     require_quota(device_class=device_class, profile=profile, counts=counts, devices=devices)
     if guaranteed and not device_class:
-        raise Invalid(_("Only devices of a device class can be guaranteed."))
+        raise Invalid("Only devices of a device class can be guaranteed.")
     if not 0 <= guaranteed <= devices:
-        raise Invalid(
-            _("A guarantee of %(guaranteed)d is more than the limit of %(limit)d.")
-            % {"guaranteed": guaranteed, "limit": devices}
-        )
+        raise Invalid(f"A guarantee of {guaranteed} is more than the limit of {devices}.")
     with transaction.atomic(durable=True):
         return save_quota(
             team=team,
@@ -65,13 +61,11 @@ def require_quota(*, device_class: str, profile: Profile | None, counts: str, de
     """Raise Invalid unless this names one thing that Kubernetes or the portal counts, and a sane number."""
     named = [bool(device_class), profile is not None, counts == Quota.Counts.CLAIMS]
     if sum(named) != 1:
-        raise Invalid(_("A quota is for one device class, for one profile, or for the number of claims."))
+        raise Invalid("A quota is for one device class, for one profile, or for the number of claims.")
     if problem := device_class and why_no_class(device_class):
         raise Invalid(problem)
     if not 0 <= devices <= MOST:
-        raise Invalid(
-            _("A quota is from 0 to %(most)d devices; it is %(count)d.") % {"most": MOST, "count": devices}
-        )
+        raise Invalid(f"A quota is from 0 to {MOST} devices; it is {devices}.")
 
 
 def save_quota(
@@ -114,11 +108,11 @@ def ask_for_quota(
     require_role(by, team, at_least=Role.MEMBER)
     require_quota(device_class=device_class, profile=profile, counts=counts, devices=devices)
     if not key or len(key) > 80:
-        raise Invalid(_("A request needs a key of 1 to 80 characters, so that sending it twice asks once."))
+        raise Invalid("A request needs a key of 1 to 80 characters, so that sending it twice asks once.")
     if earlier := _earlier(by, key):
         return earlier
     if not reason.strip():
-        raise Invalid(_("Say what it is for: whoever decides has nothing else to go by."))
+        raise Invalid("Say what it is for: whoever decides has nothing else to go by.")
     _require_future(until)
     named: dict[str, Any] = {"device_class": device_class, "profile": profile, "counts": counts}
     row = named_quota(
@@ -126,9 +120,7 @@ def ask_for_quota(
     )
     limit = standing_of([row])[0].limit if row else 0
     if devices <= limit:
-        raise Invalid(
-            _("%(team)s may have %(limit)d already; ask for more than that.") % {"team": team, "limit": limit}
-        )
+        raise Invalid(f"{team} may have {limit} already; ask for more than that.")
     try:
         with transaction.atomic(durable=True):
             # Of two who ask for the same at once the second hears of the first.
@@ -178,10 +170,7 @@ def approve_quota_request(
     list(Quota.objects.filter(team=asked.team).select_for_update(no_key=True).order_by("pk"))
     impact = request_impact(asked)
     if impact.more <= 0:
-        raise Invalid(
-            _("%(team)s may have %(limit)d already; there is nothing left to approve.")
-            % {"team": asked.team, "limit": impact.before}
-        )
+        raise Invalid(f"{asked.team} may have {impact.before} already; there is nothing left to approve.")
     if not asked.decide(Answer.APPROVED, by=by, note=note.strip()):
         return _decided_already(asked, by, Answer.APPROVED)
     asked.save(update_fields=["devices", "until"])
@@ -205,7 +194,7 @@ def deny_quota_request(*, quota_request: QuotaRequest, by: User, reason: str) ->
     """Say no, and why. Raises Forbidden, Invalid without a reason, Conflict if somebody else was first."""
     asked = _to_decide(quota_request, by)
     if not reason.strip():
-        raise Invalid(_("%(person)s needs to know why: give a reason.") % {"person": asked.asked_by.label})
+        raise Invalid(f"{asked.asked_by.label} needs to know why: give a reason.")
     if asked.decide(Answer.DENIED, by=by, note=reason.strip()):
         _tell_asker(asked)
         return asked
@@ -231,10 +220,9 @@ def withdraw_quota_request(*, quota_request: QuotaRequest, by: User) -> QuotaReq
 def reason_not_to_withdraw(user: User, asked: QuotaRequest, role: Role | None) -> str:
     """Return why somebody with this role in the team may not withdraw the request, "" if they may."""
     if role is None or role.rank < Role.MEMBER.rank:
-        return _("Only members of %(team)s may do this.") % {"team": asked.team}
+        return f"Only members of {asked.team} may do this."
     if user.pk != asked.asked_by_id and role.rank < Role.LEAD.rank:
-        values = {"person": asked.asked_by.label, "team": asked.team}
-        return _("%(person)s asked for this; they or a lead of %(team)s may withdraw it.") % values
+        return f"{asked.asked_by.label} asked for this; they or a lead of {asked.team} may withdraw it."
     return ""
 
 
@@ -242,8 +230,7 @@ def _require_none_waiting(team: Team, named: dict[str, Any]) -> None:
     waiting = QuotaRequest.objects.filter(team=team, answer=Answer.WAITING, **named)
     if other := waiting.select_related("asked_by").first():
         raise Conflict(
-            _("%(person)s has asked for %(count)d of this already; that is decided first.")
-            % {"person": other.asked_by.label, "count": other.devices}
+            f"{other.asked_by.label} has asked for {other.devices} of this already; that is decided first."
         )
 
 
@@ -258,7 +245,7 @@ def _earlier(by: User, key: str) -> QuotaRequest | None:
 def _require_future(until: datetime | None) -> None:
     require_date(until)
     if until is not None and until <= timezone.now():
-        raise Invalid(_("%(when)s is in the past.") % {"when": moment(until)})
+        raise Invalid(f"{moment(until)} is in the past.")
 
 
 def _to_decide(quota_request: QuotaRequest, by: User) -> QuotaRequest:
@@ -272,21 +259,19 @@ def _decided_already(asked: QuotaRequest, by: User, wanted: Answer) -> QuotaRequ
     asked = _read(asked)
     if asked.decided_by_id == by.pk and asked.answer == wanted:
         return asked
-    values = {
-        "person": asked.decided_by.label if asked.decided_by else _("The portal"),
-        "when": moment(asked.decided_at) if asked.decided_at else "",
-        "answer": asked.get_answer_display(),
-    }
-    raise Conflict(_("%(person)s was first: it was %(answer)s on %(when)s.") % values)
+    raise Conflict(
+        f"{asked.decided_by.label if asked.decided_by else 'The portal'} was first: it was "
+        f"{asked.get_answer_display()} on "
+        f"{moment(asked.decided_at) if asked.decided_at else ''}."
+    )
 
 
 def _tell_admins(asked: QuotaRequest) -> None:
-    values = {"person": asked.asked_by.label, "team": asked.team, "what": what_of(asked)}
     admins = User.objects.filter(is_superuser=True, is_active=True).exclude(pk=asked.asked_by_id)
     tell(
         admins,
         key=f"quota-request-{asked.pk}",
-        title=_("%(person)s asks for more quota of %(team)s: %(what)s") % values,
+        title=f"{asked.asked_by.label} asks for more quota of {asked.team}: {what_of(asked)}",
         body=asked.reason,
         url=reverse("claims:quota_request_decision", args=[asked.pk]),
         important=True,
@@ -294,13 +279,11 @@ def _tell_admins(asked: QuotaRequest) -> None:
 
 
 def _tell_asker(asked: QuotaRequest) -> None:
-    values = {"team": asked.team, "what": what_of(asked), "count": asked.devices}
-
     def title() -> str:
         if asked.answer != Answer.APPROVED:
-            return _("%(team)s gets no more %(what)s") % values
-        said = _("%(team)s may have %(count)d × %(what)s %(until)s")
-        return said % {**values, "until": until_words(asked.until, moment_with_zone)}
+            return f"{asked.team} gets no more {what_of(asked)}"
+        until = until_words(asked.until, moment_with_zone)
+        return f"{asked.team} may have {asked.devices} × {what_of(asked)} {until}"
 
     tell(
         [asked.asked_by],

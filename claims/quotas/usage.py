@@ -20,13 +20,12 @@ from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce, Greatest
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
 
 from claims.models import Claim, Profile, Quota, QuotaRaise
 from claims.observation.unmanaged import outside
 from claims.quotas.counts import NUMBER, OutsideUse, figures_of, outside_count, outside_use
 from claims.states import HOLDING, ClaimState
+from core.text import counted
 from dra.at_once import most_at_once
 from dra.pools import Amounts, CounterKey, amounts
 from inventory.models import Cluster, Device, DeviceClass, ResourceClaim, ResourceSlice
@@ -111,25 +110,12 @@ def why_kept(team: Team, device_class: str, needs: int, shares: Iterable[Share],
     own_unused = own.unused  # what of this request is within the guarantee is its own
     if beyond <= free - kept - own_unused:
         return ""
-    values = {
-        "kept": min(kept, free),
-        "what": device_class,
-        "names": ", ".join(share.team.slug for share in others),
-        "team": team,
-        "own": own.guaranteed,
-        "beyond": beyond,
-        "free": free,
-    }
-    said = ngettext(
-        "%(kept)d of the %(free)d free %(what)s device is guaranteed to %(names)s; ",
-        "%(kept)d of the %(free)d free %(what)s devices are guaranteed to %(names)s; ",
-        free,
-    )
+    names = ", ".join(share.team.slug for share in others)
+    free_devices = counted(free, f"free {device_class} device is", f"free {device_class} devices are")
+    kept_for = f"{min(kept, free)} of the {free_devices} guaranteed to {names}"
     if own.guaranteed:
-        said += _("this request needs %(beyond)d beyond %(team)s's own guarantee of %(own)d.")
-    else:
-        said += _("this request needs %(beyond)d, and %(team)s has no guarantee of its own.")
-    return said % values
+        return f"{kept_for}; this request needs {beyond} beyond {team}'s own guarantee of {own.guaranteed}."
+    return f"{kept_for}; this request needs {beyond}, and {team} has no guarantee of its own."
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,21 +172,12 @@ class Standing:
     @property
     def sentence(self) -> str:
         """Say it as "vision holds 6 of 8 gpu.nvidia.com devices and 1 is reserved by pending requests"."""
-        values = {"team": self.team, "held": self.held, "limit": self.limit, "what": self.label}
-        said = _held_sentence(self.quota, self.limit) % values
+        said = _held_sentence(self.quota, self.held, self.limit)
         if self.outside:
-            said = ngettext(
-                "%(said)s, uses %(count)d outside the portal",
-                "%(said)s, uses %(count)d outside the portal",
-                self.outside,
-            ) % {"said": said, "count": self.outside}
+            said = f"{said}, uses {counted(self.outside, 'outside', 'outside')} the portal"
         if not self.reserved:
             return said
-        return ngettext(
-            "%(said)s and %(count)d is reserved by pending requests",
-            "%(said)s and %(count)d are reserved by pending requests",
-            self.reserved,
-        ) % {"said": said, "count": self.reserved}
+        return f"{said} and {counted(self.reserved, 'is', 'are')} reserved by pending requests"
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +215,7 @@ class QuotaLine:
 
 def label_of(quota: Quota) -> str:
     if quota.counts == Quota.Counts.CLAIMS:
-        return _("claims")
+        return "claims"
     return quota.device_class or str(quota.profile)
 
 
@@ -320,36 +297,23 @@ def _kept_for_others(team: Team, charge: Mapping[str, int]) -> list[QuotaLine]:
     return lines
 
 
-def _held_sentence(quota: Quota, limit: int) -> str:
+def _held_sentence(quota: Quota, held: int, limit: int) -> str:
     if quota.counts == Quota.Counts.CLAIMS:
-        return ngettext(
-            "%(team)s has %(held)d of %(limit)d claim", "%(team)s has %(held)d of %(limit)d claims", limit
-        )
+        return f"{quota.team} has {held} of {counted(limit, 'claim')}"
+    label = label_of(quota)
     if quota.profile_id:
-        return ngettext(
-            "%(team)s holds %(held)d of %(limit)d device of profile %(what)s",
-            "%(team)s holds %(held)d of %(limit)d devices of profile %(what)s",
-            limit,
-        )
-    return ngettext(
-        "%(team)s holds %(held)d of %(limit)d %(what)s device",
-        "%(team)s holds %(held)d of %(limit)d %(what)s devices",
-        limit,
-    )
+        return f"{quota.team} holds {held} of {counted(limit, 'device')} of profile {label}"
+    return f"{quota.team} holds {held} of {counted(limit, f'{label} device')}"
 
 
 def _line(label: str, standing: Standing | None, team: Team, needs: int) -> QuotaLine:
-    need = ngettext("this request needs %(count)d", "this request needs %(count)d", needs) % {"count": needs}
+    need = f"this request needs {needs}"
     if standing is None:
-        sentence = _("%(team)s has no quota for %(what)s devices; %(need)s.") % {
-            "team": team,
-            "what": label,
-            "need": need,
-        }
+        sentence = f"{team} has no quota for {label} devices; {need}."
         ask = urlencode({"team": team.slug, "device_class": label, "more": needs})
         return QuotaLine(label, None, needs, fits=False, sentence=sentence, ask=ask)
     fits = standing.used + needs <= standing.limit
-    sentence = _("%(standing)s; %(need)s.") % {"standing": standing.sentence, "need": need}
+    sentence = f"{standing.sentence}; {need}."
     lacks = standing.used + needs - standing.limit
     ask = "" if fits else urlencode({"quota": standing.quota.pk, "more": lacks})
     return QuotaLine(label, standing, needs, fits=fits, sentence=sentence, ask=ask)

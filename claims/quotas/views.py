@@ -15,8 +15,6 @@ from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils.text import slugify
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from claims.access import may_ask, require_member
@@ -49,8 +47,8 @@ def quotas(request: HttpRequest) -> HttpResponse:
 
 def quotas_sheet(rows: list[Standing]) -> HttpResponse:
     heads = (
-        *(_("Team"), _("Quota of"), _("Counts"), _("Limit"), _("Held"), _("Reserved")),
-        *(_("Outside the portal"), _("Free"), _("Over"), _("Guaranteed")),
+        *("Team", "Quota of", "Counts", "Limit", "Held", "Reserved"),
+        *("Outside the portal", "Free", "Over", "Guaranteed"),
     )
     cells = (
         (
@@ -65,16 +63,16 @@ def quotas_sheet(rows: list[Standing]) -> HttpResponse:
 def parts_sheet(found: Quota) -> HttpResponse:
     """Every claim and every object outside the portal in the figure of a quota."""
     parts = parts_of(found)
-    heads = (_("Claim"), _("State"), _("Who"), _("Counts as"), _("Devices"))
+    heads = ("Claim", "State", "Who", "Counts as", "Devices")
     cells: list[tuple[object, ...]] = [
         (
             *(part.claim.name, part.claim.get_state_display(), part.claim.requested_by.username),
-            *(_("reserved") if part.reserved else _("held"), part.devices),
+            *("reserved" if part.reserved else "held", part.devices),
         )
         for part in parts.claims
     ]
     cells += [
-        (part.use.name, part.use.kind, part.use.namespace, _("outside the portal"), part.devices)
+        (part.use.name, part.use.kind, part.use.namespace, "outside the portal", part.devices)
         for part in parts.outside
     ]
     return sheet(f"quota-{found.team.slug}-{slugify(label_of(found)) or found.counts}", heads, cells)
@@ -149,15 +147,14 @@ def quota_parts(request: HttpRequest, quota_id: UUID) -> HttpResponse:
 def quota_set(request: HttpRequest) -> HttpResponse:
     """Make or change a limit. Asked here too, so that a stranger hears 403 before the form is read."""
     if not is_platform_admin(request.user):
-        raise PermissionDenied(_("Only a platform admin sets quotas."))
+        raise PermissionDenied("Only a platform admin sets quotas.")
     form = QuotaForm(request.POST)
     if not form.is_valid():
         return render(request, "claims/quotas.html", quotas_page(request, form), status=422)
     saved = set_quota(by=asker(request), **form.cleaned_data)
     messages.success(
         request,
-        _("%(team)s may hold %(n)d × %(what)s.")
-        % {"team": saved.team, "n": saved.devices, "what": label_of(saved)},
+        f"{saved.team} may hold {saved.devices} × {label_of(saved)}.",
     )
     return redirect("claims:quotas")
 
@@ -165,14 +162,14 @@ def quota_set(request: HttpRequest) -> HttpResponse:
 PREFILLED = ("team", "device_class", "profile", "counts", "more")
 
 COLUMNS: list[Column[QuotaRequest]] = [
-    Column("team", gettext_lazy("Team"), lambda one: one.team.slug, sort="team__slug"),
-    Column("what", gettext_lazy("What"), what_of, fixed=True),
-    Column("devices", gettext_lazy("Limit asked for"), lambda one: one.devices, sort="devices", numeric=True),
-    Column("until", gettext_lazy("Until"), lambda one: until_words(one.until), sort="until"),
-    Column("answer", gettext_lazy("Answer"), lambda one: one.get_answer_display(), sort="answer"),
-    Column("who", gettext_lazy("Asked by"), lambda one: one.asked_by.username, sort="asked_by__username"),
-    Column("asked", gettext_lazy("Asked"), lambda one: one.asked_at.isoformat(), sort="asked_at"),
-    Column("reason", gettext_lazy("Reason"), lambda one: one.reason, shown=False),
+    Column("team", "Team", lambda one: one.team.slug, sort="team__slug"),
+    Column("what", "What", what_of, fixed=True),
+    Column("devices", "Limit asked for", lambda one: one.devices, sort="devices", numeric=True),
+    Column("until", "Until", lambda one: until_words(one.until), sort="until"),
+    Column("answer", "Answer", lambda one: one.get_answer_display(), sort="answer"),
+    Column("who", "Asked by", lambda one: one.asked_by.username, sort="asked_by__username"),
+    Column("asked", "Asked", lambda one: one.asked_at.isoformat(), sort="asked_at"),
+    Column("reason", "Reason", lambda one: one.reason, shown=False),
 ]
 
 
@@ -198,7 +195,7 @@ def quota_ask(request: HttpRequest) -> HttpResponse:
     except PortalError as refusal:
         page = ask_page(request, form) | {"refusal": refusal}
         return render(request, "claims/quota_ask.html", page, status=refusal.status)
-    messages.success(request, _("You have asked for %(n)d more. Platform admins decide.") % {"n": more})
+    messages.success(request, f"You have asked for {more} more. Platform admins decide.")
     return redirect("claims:quota_request_decision", asked.pk)
 
 
@@ -210,17 +207,17 @@ def quota_requests(request: HttpRequest) -> HttpResponseBase:
         request,
         rows.select_related("team", "profile", "asked_by"),
         columns=COLUMNS,
-        title=_("Quota requests"),
+        title="Quota requests",
         search=("team__slug", "device_class", "profile__title", "reason", "asked_by__username"),
         sort="-asked",
     )
     context = {
         "may_ask": may_ask(request),
         "empty_icon": "gauge",
-        "empty_title": _("Nobody has asked for more quota"),
-        "empty_text": _("What a team may hold stands on the quota page; you can ask for more from there."),
+        "empty_title": "Nobody has asked for more quota",
+        "empty_text": "What a team may hold stands on the quota page; you can ask for more from there.",
         "empty_url": reverse("claims:quotas"),
-        "empty_action": _("Open the quotas"),
+        "empty_action": "Open the quotas",
     }
     return listing.respond("claims/quota_requests.html", context)
 
@@ -231,7 +228,7 @@ def quota_request_withdraw(request: HttpRequest, request_id: UUID) -> HttpRespon
     one = get_object_or_404(visible.select_related("team"), pk=request_id)
     try:
         withdraw_quota_request(quota_request=one, by=asker(request))
-        messages.success(request, _("The request for more quota is withdrawn."))
+        messages.success(request, "The request for more quota is withdrawn.")
     except Conflict as refusal:
         messages.error(request, refusal.message)
     return redirect("claims:quota_request_decision", one.pk)

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Any
 
-from django.utils.translation import gettext as _
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -173,10 +172,7 @@ def dropped_of(user: User, found: RequestPreview, step: int, offset: int) -> dic
     """Return a page of what a step drops. Raise Invalid if the match has no such step."""
     steps = len(found.match.steps)
     if step >= steps:
-        raise Invalid(
-            _("The match has steps 0 to %(last)d; there is no step %(step)d.")
-            % {"last": steps - 1, "step": step}
-        )
+        raise Invalid(f"The match has steps 0 to {steps - 1}; there is no step {step}.")
     page = dropped(found.picture, found.wish.spec, step, offset, PER_PAGE)
     rows = devices_of(user, found.wish.cluster, page.drops)
     devices = []

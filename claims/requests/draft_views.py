@@ -16,8 +16,6 @@ from django.http import HttpRequest, HttpResponse, QueryDict
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from claims.access import may_ask, require_member
@@ -107,16 +105,16 @@ def profiles_in(draft: Any) -> str:
     """Return what a draft asks for so far: "Train 80 GB + nic"; the further profiles by their slugs."""
     first = draft.title or draft.slug or ""
     together, others = (draft.fields.get(name, []) for name in ("together", "alternatives"))
-    return _(" or else ").join(filter(None, [" + ".join(filter(None, [first, *together])), *others]))
+    return " or else ".join(filter(None, [" + ".join(filter(None, [first, *together])), *others]))
 
 
 COLUMNS: list[Column[Any]] = [
-    Column("profile", gettext_lazy("Profile"), profiles_in, fixed=True),
-    Column("name", gettext_lazy("Claim name"), lambda draft: draft.claim_name or ""),
-    Column("devices", gettext_lazy("Devices"), lambda draft: draft.devices or "", numeric=True),
-    Column("team", gettext_lazy("Team"), lambda draft: draft.team or ""),
-    Column("saved", gettext_lazy("Saved"), lambda draft: draft.updated_at.isoformat(), sort=("updated_at",)),
-    Column("begun", gettext_lazy("Begun"), lambda draft: draft.created_at.isoformat(), sort=("created_at",)),
+    Column("profile", "Profile", profiles_in, fixed=True),
+    Column("name", "Claim name", lambda draft: draft.claim_name or ""),
+    Column("devices", "Devices", lambda draft: draft.devices or "", numeric=True),
+    Column("team", "Team", lambda draft: draft.team or ""),
+    Column("saved", "Saved", lambda draft: draft.updated_at.isoformat(), sort=("updated_at",)),
+    Column("begun", "Begun", lambda draft: draft.created_at.isoformat(), sort=("created_at",)),
 ]
 
 
@@ -136,7 +134,7 @@ def drafts(request: HttpRequest) -> HttpResponseBase:
         reason=typed("reason"),
         title=Subquery(visible.values("title")[:1]),
     )
-    listing = Listing(request, rows, columns=COLUMNS, title=gettext_lazy("Drafts"), sort="-saved")
+    listing = Listing(request, rows, columns=COLUMNS, title="Drafts", sort="-saved")
     is_csv = request.GET.get("format") == "csv"
     asks = may_ask(request)
     return listing.respond(
@@ -144,13 +142,11 @@ def drafts(request: HttpRequest) -> HttpResponseBase:
         {
             "drafts": [] if is_csv else [(draft, profiles_in(draft)) for draft in listing.page.object_list],
             "empty_icon": "pencil",
-            "empty_title": _("No drafts"),
-            "empty_text": _(
-                "What you type into a request is kept here until you send it, for up to 30 days."
-            ),
+            "empty_title": "No drafts",
+            "empty_text": "What you type into a request is kept here until you send it, for up to 30 days.",
             "may_ask": asks,
             "empty_url": reverse("claims:request") if asks else "",
-            "empty_action": _("New request"),
+            "empty_action": "New request",
         },
     )
 
@@ -160,7 +156,7 @@ def draft_delete(request: HttpRequest, draft_id: UUID) -> HttpResponse:
     draft = get_object_or_404(unsent(asker(request)), pk=draft_id)
     request.session[DELETED] = {"key": draft.key, "fields": draft.fields}
     delete_draft(by=asker(request), draft=draft)
-    undo.offer(request, _("The draft is deleted."), reverse("claims:draft_restore"))
+    undo.offer(request, "The draft is deleted.", reverse("claims:draft_restore"))
     return redirect("claims:drafts")
 
 

@@ -13,8 +13,6 @@ from django.core.validators import RegexValidator
 from django.db.models import QuerySet
 from django.http import QueryDict
 from django.utils.datastructures import MultiValueDict
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 
 from claims.durations import DurationText, parse, spell
 from claims.models import Claim, Profile
@@ -59,8 +57,7 @@ class Counted(forms.ModelMultipleChoiceField[Profile]):
         if text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= MOST_DEVICES:
             return int(text)
         raise ValidationError(
-            _("%(profile)s: write a number of devices from 1 to %(most)d, not “%(text)s”.")
-            % {"profile": profile.title, "most": MOST_DEVICES, "text": text[:20]}
+            f"{profile.title}: write a number of devices from 1 to {MOST_DEVICES}, not “{text[:20]}”."
         )
 
 
@@ -77,16 +74,13 @@ def pairs_in(data: MultiValueDict[str, str], name: str) -> list[tuple[str, str]]
 PRESETS = ("4h", "24h", "3d", "7d")
 OTHER = "other"
 UNKNOWN_PROFILE = {
-    "invalid_choice": gettext_lazy(
-        "“%(value)s” cannot be asked for: there is no such profile, it is retired, or not open to your teams."
-    )
+    "invalid_choice": "“%(value)s” cannot be asked for: there is no such profile, it is retired, or "
+    "not open to your teams."
 }
 # RFC 1123 label: what the API server accepts as the name of the object.
 DNS_LABEL = RegexValidator(
     r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
-    gettext_lazy(
-        "Use lower-case letters, digits and hyphens, at most 63, starting and ending with a letter or digit."
-    ),
+    "Use lower-case letters, digits and hyphens, at most 63, starting and ending with a letter or digit.",
 )
 
 
@@ -101,7 +95,7 @@ class RequestForm(forms.Form):
     profile = forms.ModelChoiceField(
         Profile.objects.none(),
         to_field_name="slug",
-        label=gettext_lazy("Profile"),
+        label="Profile",
         error_messages=UNKNOWN_PROFILE,
     )
     alternatives = InOrder(
@@ -109,44 +103,40 @@ class RequestForm(forms.Form):
         to_field_name="slug",
         required=False,
         widget=forms.MultipleHiddenInput,
-        label=gettext_lazy("Alternatives"),
+        label="Alternatives",
         error_messages=UNKNOWN_PROFILE,
     )
     together = Counted(
         Profile.objects.none(),
         to_field_name="slug",
         required=False,
-        label=gettext_lazy("And also"),
+        label="And also",
         error_messages=UNKNOWN_PROFILE,
     )
-    devices = forms.IntegerField(min_value=1, max_value=1024, initial=1, label=gettext_lazy("Devices"))
-    delivery = forms.ChoiceField(
-        choices=Delivery, initial=Delivery.CLAIM, required=False, label=gettext_lazy("Delivery")
-    )
+    devices = forms.IntegerField(min_value=1, max_value=1024, initial=1, label="Devices")
+    delivery = forms.ChoiceField(choices=Delivery, initial=Delivery.CLAIM, required=False, label="Delivery")
     parallel = forms.IntegerField(
-        min_value=1, max_value=1024, initial=1, required=False, label=gettext_lazy("Pods at once")
+        min_value=1, max_value=1024, initial=1, required=False, label="Pods at once"
     )
-    duration = forms.CharField(required=False, label=gettext_lazy("How long"))
-    duration_other = DurationText(required=False, label=gettext_lazy("Other duration"))
+    duration = forms.CharField(required=False, label="How long")
+    duration_other = DurationText(required=False, label="Other duration")
     team = forms.ModelChoiceField(
         Team.objects.none(),
         to_field_name="slug",
-        label=gettext_lazy("Team"),
-        error_messages={"invalid_choice": gettext_lazy("This is no team that you can ask for.")},
+        label="Team",
+        error_messages={"invalid_choice": "This is no team that you can ask for."},
     )
     cluster = forms.ModelChoiceField(
         Cluster.objects.none(),
         to_field_name="name",
-        label=gettext_lazy("Cluster"),
-        error_messages={"invalid_choice": gettext_lazy("This is no cluster in which your teams work.")},
+        label="Cluster",
+        error_messages={"invalid_choice": "This is no cluster in which your teams work."},
     )
-    name = forms.CharField(
-        required=False, max_length=63, validators=[DNS_LABEL], label=gettext_lazy("Claim name")
-    )
-    reason = forms.CharField(required=False, max_length=500, label=gettext_lazy("Purpose"))
+    name = forms.CharField(required=False, max_length=63, validators=[DNS_LABEL], label="Claim name")
+    reason = forms.CharField(required=False, max_length=500, label="Purpose")
     key = forms.CharField(required=False, max_length=80, widget=forms.HiddenInput)
     replaces = forms.ModelChoiceField(
-        Claim.objects.none(), required=False, widget=forms.HiddenInput, label=gettext_lazy("Replaces")
+        Claim.objects.none(), required=False, widget=forms.HiddenInput, label="Replaces"
     )
 
     def __init__(
@@ -226,8 +216,7 @@ class RequestForm(forms.Form):
             )
             self.add_error(
                 "cluster",
-                _("%(team)s has no namespace in %(cluster)s. It works in: %(here)s.")
-                % {"team": team, "cluster": cluster, "here": here or _("no cluster yet")},
+                f"{team} has no namespace in {cluster}. It works in: {here or 'no cluster yet'}.",
             )
         return cleaned
 
@@ -238,11 +227,11 @@ class RequestForm(forms.Form):
             try:
                 return parse(picked)
             except ValueError:
-                self.add_error("duration", _("Write a duration like 24h, 3d or 1d 12h."))
+                self.add_error("duration", "Write a duration like 24h, 3d or 1d 12h.")
                 return None
         other: timedelta | None = cleaned.get("duration_other")
         if picked == OTHER and other is None and "duration_other" not in self.errors:
-            self.add_error("duration_other", _("Say how long, for example 36h or 5d."))
+            self.add_error("duration_other", "Say how long, for example 36h or 5d.")
         return other
 
     def duration_choices(self) -> list[tuple[str, str, bool]]:
@@ -258,7 +247,7 @@ class RequestForm(forms.Form):
             chosen = chosen or spell(default)
         values.sort(key=parse)
         rows = [(value, value, value == chosen) for value in values]
-        return [*rows, (OTHER, _("other"), chosen not in values and bool(chosen))]
+        return [*rows, (OTHER, "other", chosen not in values and bool(chosen))]
 
     def chosen_profile(self) -> Profile | None:
         """Return the profile that is ticked at the moment, valid form or not."""
@@ -287,7 +276,7 @@ def complaints(prefill: QueryDict, *, user: User) -> list[str]:
     form = RequestForm(prefill, user=user)
     form.is_valid()
     found = [
-        _("The address says “%(name)s”, for which the form has no field.") % {"name": name[:40]}
+        f"The address says “{name[:40]}”, for which the form has no field."
         for name in prefill
         if name not in form.fields and name not in ASIDE
     ]
@@ -307,32 +296,29 @@ class ManifestForm(forms.Form):
         required=False,
         strip=False,
         widget=forms.Textarea(attrs={"rows": 14, "spellcheck": "false", "class": "dg-code"}),
-        label=gettext_lazy("Manifest"),
-        help_text=gettext_lazy(
-            "A ResourceClaim or ResourceClaimTemplate; or a Pod, Job or Deployment with what it names."
-        ),
+        label="Manifest",
+        help_text="A ResourceClaim or ResourceClaimTemplate; or a Pod, Job or Deployment with what it names.",
     )
-    file = forms.FileField(required=False, label=gettext_lazy("Or a file"))
+    file = forms.FileField(required=False, label="Or a file")
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
         upload = cleaned.get("file")
         if not upload:  # False where somebody sends the box that clears a file
-            cleaned |= {"manifest": cleaned.get("text", ""), "source": _("The text")}
+            cleaned |= {"manifest": cleaned.get("text", ""), "source": "The text"}
         elif upload.size > MOST_BYTES:
             raise forms.ValidationError(
-                _("%(file)s has %(count)d bytes; %(most)d are read at most.")
-                % {"file": upload.name, "count": upload.size, "most": MOST_BYTES}
+                f"{upload.name} has {upload.size} bytes; {MOST_BYTES} are read at most."
             )
         else:
             cleaned |= {"manifest": self._decoded(upload), "source": upload.name}
         if not str(cleaned["manifest"]).strip():
-            raise forms.ValidationError(_("Paste a manifest or choose a file."))
+            raise forms.ValidationError("Paste a manifest or choose a file.")
         return cleaned
 
     def _decoded(self, upload: Any) -> str:
         try:
             text: str = upload.read().decode()
         except UnicodeDecodeError:
-            raise forms.ValidationError(_("%(file)s is not text.") % {"file": upload.name}) from None
+            raise forms.ValidationError(f"{upload.name} is not text.") from None
         return text

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import yaml
-from django.utils.translation import gettext as _
 
 from claims.catalogue.versions import Line, spec_lines
 from claims.models import Delivery, Profile, ProfileVersion
@@ -63,23 +62,17 @@ def documents_in(text: str, name: str) -> list[Document]:
             if content is None:
                 continue
             if not isinstance(content, dict):
-                raise Invalid(
-                    _("%(file)s, line %(line)d: this is no object of Kubernetes.")
-                    % {"file": name, "line": line}
-                )
+                raise Invalid(f"{name}, line {line}: this is no object of Kubernetes.")
             found += [Document(line, one) for one in unfolded([content])]
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = mark.line + 1 if mark else 1
         why = getattr(error, "problem", None) or str(error).partition("\n")[0]
-        raise Invalid(
-            _("%(file)s, line %(line)d: this is not YAML: %(why)s.")
-            % {"file": name, "line": line, "why": why}
-        ) from None
+        raise Invalid(f"{name}, line {line}: this is not YAML: {why}.") from None
     except ValueError as error:  # 2026-02-31 looks like a date to YAML
-        raise Invalid(_("%(file)s cannot be read: %(why)s.") % {"file": name, "why": error}) from None
+        raise Invalid(f"{name} cannot be read: {error}.") from None
     if not found:
-        raise Invalid(_("%(file)s is empty.") % {"file": name})
+        raise Invalid(f"{name} is empty.")
     return found
 
 
@@ -103,23 +96,18 @@ def wanted_in(documents: list[Document], name: str, elsewhere: Finder) -> list[W
                     continue
                 raw = elsewhere(*key)
                 if raw is None:
-                    values = {"file": name, "line": document.line, "kind": key[0], "name": key[2]}
+                    missing = f"{key[0]} {key[2]}"
                     raise Invalid(
-                        _("%(file)s, line %(line)d: there is no %(kind)s %(name)s, here or in the cluster.")
-                        % values
+                        f"{name}, line {document.line}: there is no {missing}, here or in the cluster."
                     )
                 found[key] = _wanted(Document(document.line, {"kind": key[0]} | dict(raw)), name)
         else:
-            values = {"file": name, "line": document.line, "kind": kind or "?"}
             raise Invalid(
-                _(
-                    "%(file)s, line %(line)d: %(kind)s is not a kind that asks for devices; write a "
-                    "ResourceClaim, a ResourceClaimTemplate or a Pod."
-                )
-                % values
+                f"{name}, line {document.line}: {kind or '?'} is not a kind that asks for devices; write a "
+                "ResourceClaim, a ResourceClaimTemplate or a Pod."
             )
     if not found:
-        raise Invalid(_("%(file)s asks for no claim.") % {"file": name})
+        raise Invalid(f"{name} asks for no claim.")
     return list(found.values())
 
 
@@ -152,8 +140,7 @@ def _wanted(document: Document, name: str) -> Wanted:
         spec = spec.get("spec")
     spec = spec if isinstance(spec, dict) else {}
     if wrong := [str(problem) for problem in problems(spec) if not problem.path.endswith(".expression")]:
-        values = {"file": name, "line": document.line, "name": own, "why": " ".join(wrong)}
-        raise Invalid(_("%(file)s, line %(line)d: %(name)s is malformed. %(why)s") % values)
+        raise Invalid(f"{name}, line {document.line}: {own} is malformed. {' '.join(wrong)}")
     return Wanted(f"{kind} {own}".strip(), spec, document.line)
 
 
@@ -284,10 +271,7 @@ def imported(text: str, file: str, profiles: Iterable[Profile]) -> list[Imported
     its current version. Raise Invalid with the line of what is wrong.
     """
     if len(text) > LONGEST:
-        raise Invalid(
-            _("%(file)s has %(count)d characters; %(most)d are read at most.")
-            % {"file": file, "count": len(text), "most": LONGEST}
-        )
+        raise Invalid(f"{file} has {len(text)} characters; {LONGEST} are read at most.")
     known = list(profiles)
     _require_plain(text, file)
     wanted = wanted_in(documents_in(text, file), file, lambda *_key: None)
@@ -340,11 +324,7 @@ def several_in(spec: Json, profiles: Sequence[Profile]) -> Several | None:
     if found is None:
         return None
     parts = tuple(Near(*known[part.at], part.likeness, ()) for part in found.parts)
-    said = [
-        _("%(profile)s: %(difference)s") % {"profile": part.profile.title, "difference": sentence}
-        for part in parts
-        for sentence in part.likeness.differences
-    ]
+    said = [f"{part.profile.title}: {sentence}" for part in parts for sentence in part.likeness.differences]
     lines = spec_lines(same_names(found.whole.spec), same_names(spec))
     return Several(parts, tuple(said) or found.whole.differences, tuple(lines))
 
@@ -362,13 +342,10 @@ def _require_plain(text: str, file: str) -> None:
     try:
         for event in yaml.parse(text, Loader=yaml.SafeLoader):
             line = event.start_mark.line + 1 if event.start_mark else 1
-            where = {"file": file, "line": line, "most": DEEPEST}
             if isinstance(event, yaml.AliasEvent):
-                raise Invalid(
-                    _("%(file)s, line %(line)d: aliases are not read; write the object out.") % where
-                )
+                raise Invalid(f"{file}, line {line}: aliases are not read; write the object out.")
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > DEEPEST:
-                raise Invalid(_("%(file)s, line %(line)d: more than %(most)d levels are not read.") % where)
+                raise Invalid(f"{file}, line {line}: more than {DEEPEST} levels are not read.")
     except yaml.YAMLError:
         return  # what is wrong, and where, the reader of documents says

@@ -10,8 +10,6 @@ up and down by itself; where one of them takes several profiles together, device
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from django.utils.translation import gettext as _
-
 from claims.models import Claim, Quota
 from claims.plans.plan import Wish
 from claims.quotas import usage
@@ -59,9 +57,7 @@ def carried_to(wish: Wish, old: Claim | None) -> Carried:
     if reason := reason_not_to_replace(old):
         raise Conflict(reason)
     if old.team_id != wish.team.pk:
-        raise Invalid(
-            _("%(claim)s is of %(team)s; what replaces it has to be too.") % {"claim": old, "team": old.team}
-        )
+        raise Invalid(f"{old} is of {old.team}; what replaces it has to be too.")
     several = len(wish.options) > 1
     settles = any(request.get("firstAvailable") for request in requests(old.spec))
     if settles or (several and not wish.together):
@@ -79,13 +75,11 @@ def carried_to(wish: Wish, old: Claim | None) -> Carried:
 
 def reason_not_to_replace(old: Claim) -> str:
     """Return why nothing can replace this claim now, "" if something can."""
-    values = {"claim": old, "state": old.get_state_display()}
     if old.state not in RUNNING:
-        return _("%(claim)s is “%(state)s”; only a claim that runs can be replaced.") % values
+        return f"{old} is “{old.get_state_display()}”; only a claim that runs can be replaced."
     if successor := old.successors.live().first():
-        return _("%(claim)s is being replaced by %(successor)s already.") % {**values, "successor": successor}
+        return f"{old} is being replaced by {successor} already."
     if old.replaces is not None and old.replaces.state not in FINAL:
         # What it counts for is still shared with the one before, so it cannot be lent once more.
-        said = _("%(claim)s itself replaces %(before)s, which has to end first.")
-        return said % {**values, "before": old.replaces}
+        return f"{old} itself replaces {old.replaces}, which has to end first."
     return ""

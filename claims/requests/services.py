@@ -10,8 +10,6 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
-from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
 
 from claims.access import own
 from claims.approvals import authority, notices
@@ -26,6 +24,7 @@ from claims.requests.replacement import Carried
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid, QuotaExceeded
 from core.queueing import after_commit
+from core.text import counted
 from dra.objects import requests
 from inventory.models import Cluster
 from teams.access import require_role
@@ -60,7 +59,7 @@ def request_claim(
     """
     require_role(by, team, at_least=Role.MEMBER)
     if not key or len(key) > 80:
-        raise Invalid(_("A request needs a key of 1 to 80 characters, so that sending it twice asks once."))
+        raise Invalid("A request needs a key of 1 to 80 characters, so that sending it twice asks once.")
     if earlier := _earlier(by, key):
         return _same(earlier, team=team, cluster=cluster, profile=profile)
     further = [each for each, _count in together]
@@ -87,8 +86,7 @@ def request_claim(
             return _same(earlier, team=team, cluster=cluster, profile=profile)
         if "claim_name_free" not in str(error):
             raise
-        where = {"name": wish.name, "namespace": wish.namespace, "cluster": cluster}
-        raise Conflict(_("The name %(name)s is taken in %(namespace)s of %(cluster)s.") % where) from error
+        raise Conflict(f"The name {wish.name} is taken in {wish.namespace} of {cluster}.") from error
 
 
 @transaction.atomic(durable=True)
@@ -110,7 +108,7 @@ def _reserve(wish: Wish, *, by: User, reason: str, key: str, replaces: Claim | N
     claim = _create(wish, by=by, reason=reason, key=key, old=old, carried=carried)
     Draft.objects.filter(by=by, key=key).delete()
     if old is not None:
-        old.remark(_("%(successor)s was asked for to replace it.") % {"successor": claim}, by=by)
+        old.remark(f"{claim} was asked for to replace it.", by=by)
     rule = authority.rule_for_all(wish.asked, team=wish.team, duration=wish.duration, together=wish.together)
     if rule:
         now = timezone.now()
@@ -170,7 +168,7 @@ def _create(wish: Wish, *, by: User, reason: str, key: str, old: Claim | None, c
             )
             for position, option in enumerate(wish.options)
         )
-    claim.history.create(new=ClaimState.REQUESTED, why=reason.strip() or _("Requested."), by=by)
+    claim.history.create(new=ClaimState.REQUESTED, why=reason.strip() or "Requested.", by=by)
     return claim
 
 
@@ -181,9 +179,7 @@ def _open_profiles(team: Team, profiles: Sequence[Profile]) -> list[Profile]:
     is_open = set(Profile.objects.open_to(team).filter(pk__in=ids).values_list("pk", flat=True))
     for pk in ids:
         if pk not in is_open and found[pk].retired_at is None:
-            raise Forbidden(
-                _("The profile %(profile)s is not open to %(team)s.") % {"profile": found[pk], "team": team}
-            )
+            raise Forbidden(f"The profile {found[pk]} is not open to {team}.")
     return [found[pk] for pk in ids]
 
 
@@ -199,7 +195,7 @@ def _same(earlier: Claim, *, team: Team, cluster: Cluster, profile: Profile) -> 
     """
     same = earlier.asked is not None or earlier.profile_version.profile_id == profile.pk
     if not same or (earlier.team_id, earlier.cluster_id) != (team.pk, cluster.pk):
-        raise Invalid(_("This key was already used to ask for %(claim)s.") % {"claim": earlier})
+        raise Invalid(f"This key was already used to ask for {earlier}.")
     return earlier
 
 
@@ -255,13 +251,10 @@ def _counted(named: list[Standing], parts: Mapping[str, int], claim: Claim) -> l
     profiles = [(one.alternative.profile_version.profile, one.typed) for one in named]
     known = {profile.slug for profile, _typed in profiles}
     if unknown := [slug for slug in parts if slug not in known]:
-        raise Invalid(
-            _("%(claim)s takes no devices of %(profile)s together with others.")
-            % {"claim": claim, "profile": unknown[0]}
-        )
+        raise Invalid(f"{claim} takes no devices of {unknown[0]} together with others.")
     kept = [(profile, parts.get(profile.slug, typed)) for profile, typed in profiles]
     if profiles and not any(count for _profile, count in kept):
-        raise Invalid(_("Nothing would be left of %(claim)s; release it instead.") % {"claim": claim})
+        raise Invalid(f"Nothing would be left of {claim}; release it instead.")
     return [(profile, count) for profile, count in kept if count]
 
 
@@ -298,19 +291,12 @@ def save_draft(*, by: User, key: str, fields: Fields, now: datetime | None = Non
     fields that no form has, Conflict for more drafts than a person may have.
     """
     if not key or len(key) > 80 or len(json.dumps(dict(fields))) > LONGEST:
-        raise Invalid(_("This is no draft of a request."))
+        raise Invalid("This is no draft of a request.")
     if Claim.objects.filter(requested_by=by, key=key).exists():
         return None
     others = unsent(by).exclude(key=key).count()
     if others >= MOST:
-        raise Conflict(
-            ngettext(
-                "You have %(count)d draft; delete one before you keep another.",
-                "You have %(count)d drafts; delete one before you keep another.",
-                others,
-            )
-            % {"count": others}
-        )
+        raise Conflict(f"You have {counted(others, 'draft')}; delete one before you keep another.")
     values = {"fields": dict(fields), "updated_at": now or timezone.now()}
     return Draft.objects.update_or_create(by=by, key=key, defaults=values)[0]
 

@@ -13,7 +13,6 @@ from django.contrib.auth.views import redirect_to_login
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
-from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_safe
 
 from claims.access import require_member
@@ -112,12 +111,12 @@ def send(request: HttpRequest, form: RequestForm) -> HttpResponse:
         return form_page(request, form, data=request.POST, status=refusal.status)
     if sent:  # a double click, or the button of the browser that leads back
         messages.info(
-            request, _("This form had been sent already, and nothing is asked twice: here is its claim.")
+            request, "This form had been sent already, and nothing is asked twice: here is its claim."
         )
     elif claim.state == ClaimState.REQUESTED:
-        messages.success(request, _("%(claim)s is requested.") % {"claim": claim})
+        messages.success(request, f"{claim} is requested.")
     else:
-        messages.success(request, _("%(claim)s is approved by a rule.") % {"claim": claim})
+        messages.success(request, f"{claim} is approved by a rule.")
     return redirect("claims:detail", claim.pk)
 
 
@@ -233,7 +232,7 @@ def panel_of(request: HttpRequest, data: QueryDict) -> dict[str, Any]:
     form = RequestForm(data, user=asker(request))
     named = {"chosen": chosen_alternatives(form)}
     if not data.get("profile"):
-        missing = [_("Choose a profile to see what matches and is free now.")]
+        missing = ["Choose a profile to see what matches and is free now."]
         return {"panel": None, "missing": missing} | named
     if not form.is_valid():
         missing = [

@@ -3,7 +3,6 @@
 from typing import Any
 
 from django.http import Http404
-from django.utils.translation import gettext as _
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers, status
 from rest_framework.generics import ListAPIView
@@ -93,7 +92,7 @@ class AdoptView(KeyedWrites):
         wish = dict(asked.validated_data)
         owner = User.objects.filter(username=wish["owner"]).first()
         if owner is None:
-            raise Invalid(_("There is no person %(name)s.") % {"name": wish["owner"]})
+            raise Invalid(f"There is no person {wish['owner']}.")
         wish |= {"owner": owner, "profile": api_types.profile_named(wish["profile"], user)}
         claim = services.adopt(row=row, by=user, **wish)
         shown = Claim.objects.select_related("decided_by").for_list().get(pk=claim.pk)

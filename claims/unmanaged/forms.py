@@ -6,7 +6,6 @@ from typing import cast
 
 from django import forms
 from django.http import QueryDict
-from django.utils.translation import gettext_lazy as _
 
 from claims.durations import DurationText
 from claims.models import Profile
@@ -16,13 +15,13 @@ from teams.models import User
 class AdoptForm(forms.Form):
     """`people` are the members of the team, `profiles` those whose device classes fit."""
 
-    owner = forms.ModelChoiceField(User.objects.none(), to_field_name="username", label=_("Owner"))
-    profile = forms.ModelChoiceField(Profile.objects.none(), to_field_name="slug", label=_("Profile"))
-    duration = DurationText(label=_("Ends after"), help_text=_("From now on, for example 24h or 3d."))
+    owner = forms.ModelChoiceField(User.objects.none(), to_field_name="username", label="Owner")
+    profile = forms.ModelChoiceField(Profile.objects.none(), to_field_name="slug", label="Profile")
+    duration = DurationText(label="Ends after", help_text="From now on, for example 24h or 3d.")
     reason = forms.CharField(
-        required=False, max_length=500, label=_("Reason"), help_text=_("Kept in the history of the claim.")
+        required=False, max_length=500, label="Reason", help_text="Kept in the history of the claim."
     )
-    over_quota = forms.BooleanField(required=False, label=_("Adopt although over quota"))
+    over_quota = forms.BooleanField(required=False, label="Adopt although over quota")
 
     def __init__(
         self,

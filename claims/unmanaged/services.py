@@ -5,7 +5,6 @@ from datetime import timedelta
 from django.db import IntegrityError, transaction
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.translation import gettext as _
 
 from claims.delivery import tasks
 from claims.models import Claim, ClaimCharge, Profile, ProfileVersion, Quota, TeamNamespace
@@ -42,7 +41,7 @@ def adopt(
     Conflict for one that is gone, QuotaExceeded unless `over_quota` says that it is known.
     """
     if not by.is_platform_admin:
-        raise Forbidden(_("Only a platform admin may adopt a claim."))
+        raise Forbidden("Only a platform admin may adopt a claim.")
     if earlier := adopted(row):
         return earlier
     team = team_of(row)
@@ -53,8 +52,7 @@ def adopt(
         if earlier := adopted(row):  # two admins at the same time
             return earlier
         raise Conflict(
-            _("A claim of the portal has the name %(name)s in %(namespace)s of %(cluster)s already.")
-            % {"name": row.name, "namespace": row.namespace, "cluster": row.cluster}
+            f"A claim of the portal has the name {row.name} in {row.namespace} of {row.cluster} already."
         ) from error
 
 
@@ -68,7 +66,7 @@ def team_of(row: ResourceClaim) -> Team:
     place = TeamNamespace.objects.filter(cluster=row.cluster_id, namespace=row.namespace)
     found = place.select_related("team").first()
     if found is None:
-        raise Invalid(_("%(namespace)s is the namespace of no team.") % {"namespace": row.namespace})
+        raise Invalid(f"{row.namespace} is the namespace of no team.")
     return found.team
 
 
@@ -102,14 +100,12 @@ def _lines(row: ResourceClaim, team: Team, profile: Profile, rows: list[Quota]) 
         needs = counted[profile] if each.quota.profile_id else 0
         sentence = each.sentence + "."
         if needs:
-            sentence = _("%(standing)s; this claim needs %(needs)d.") % {
-                "standing": each.sentence, "needs": needs,
-            }  # fmt: skip
+            sentence = f"{each.sentence}; this claim needs {needs}."  # fmt: skip
         fits = each.used + needs <= each.limit
         lines.append(usage.QuotaLine(each.label, each, needs, fits=fits, sentence=sentence))
     known = {each.device_class for each in rows}
     for name in sorted(name for name, count in charge.items() if count and name not in known):
-        said = _("%(team)s has no quota for %(what)s devices.") % {"team": team, "what": name}
+        said = f"{team} has no quota for {name} devices."
         lines.append(usage.QuotaLine(name, None, charge[name], fits=False, sentence=said))
     return lines
 
@@ -124,31 +120,21 @@ def _require_fit(
 ) -> ProfileVersion:
     """Return the version that the claim gets."""
     if row.gone_at is not None or not Outsider(row).is_adoptable:
-        gone = _("%(name)s cannot be adopted: it is gone, or comes and goes with its pod.")
-        raise Conflict(gone % {"name": row})
+        raise Conflict(f"{row} cannot be adopted: it is gone, or comes and goes with its pod.")
     if not DNS_LABEL.fullmatch(row.name):
         raise Invalid(
-            _("%(name)s cannot be adopted: names of the portal have up to 63 letters, digits and hyphens.")
-            % {"name": row}
+            f"{row} cannot be adopted: names of the portal have up to 63 letters, digits and hyphens."
         )
     role = role_in(owner, team)
     if role is None or role.rank < Role.MEMBER.rank or not owner.is_active:
-        raise Invalid(_("%(person)s is no member of %(team)s.") % {"person": owner.label, "team": team})
+        raise Invalid(f"{owner.label} is no member of {team}.")
     fitting = {one.pk: one.current for one in fitting_profiles(row, team)}
     version = fitting.get(profile.pk)
     if version is None:
-        raise Invalid(
-            _("The profile %(profile)s is not open to %(team)s, or asks for other classes than %(name)s.")
-            % {"profile": profile, "team": team, "name": row}
-        )
+        raise Invalid(f"The profile {profile} is not open to {team}, or asks for other classes than {row}.")
     if not timedelta(0) < duration <= version.max_duration:
         raise Invalid(
-            _("%(profile)s allows %(longest)s at most; this is for %(asked)s.")
-            % {
-                "profile": profile,
-                "longest": in_words(version.max_duration),
-                "asked": in_words(duration),
-            }
+            f"{profile} allows {in_words(version.max_duration)} at most; this is for {in_words(duration)}."
         )
     return version
 
@@ -197,7 +183,7 @@ def _adopt(
     ClaimCharge.objects.bulk_create(
         ClaimCharge(claim=claim, device_class=name, devices=count) for name, count in charge.items() if count
     )
-    why = reason.strip() or _("Adopted.")
+    why = reason.strip() or "Adopted."
     claim.history.create(new=ClaimState.PROVISIONED, why=" ".join([why, *over]), by=by)
     _tell(claim, by)
     names = [f"{row.namespace}/{row.name}"]
@@ -209,11 +195,11 @@ def _adopt(
 def _tell(claim: Claim, by: User) -> None:
     if claim.requested_by_id == by.pk:
         return
-    where = {"person": by.label, "name": claim.name, "namespace": claim.namespace, "cluster": claim.cluster}
     tell(
         [claim.requested_by],
         key=f"adopted:{claim.pk}",
-        title=_("%(name)s is now a claim of yours") % where,
-        body=_("%(person)s adopted ResourceClaim %(name)s of %(namespace)s in %(cluster)s for you.") % where,
+        title=f"{claim.name} is now a claim of yours",
+        body=f"{by.label} adopted ResourceClaim {claim.name} of {claim.namespace} in "
+        f"{claim.cluster} for you.",
         url=reverse("claims:detail", args=[claim.pk]),
     )

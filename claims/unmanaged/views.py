@@ -11,8 +11,6 @@ from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_http_methods, require_safe
 from django_filters import ChoiceFilter, FilterSet, ModelChoiceFilter
 
@@ -40,17 +38,17 @@ STATES = [
 
 class TemplateFilter(FilterSet):
     team = ModelChoiceFilter(
-        label=gettext_lazy("Team"),
+        label="Team",
         queryset=teams_of,
         to_field_name="slug",
-        empty_label=gettext_lazy("Any team"),
+        empty_label="Any team",
         method="by_team",
     )
     cluster = ModelChoiceFilter(
-        label=gettext_lazy("Cluster"),
+        label="Cluster",
         queryset=clusters_of,
         to_field_name="name",
-        empty_label=gettext_lazy("Any cluster"),
+        empty_label="Any cluster",
     )
 
     class Meta:
@@ -63,10 +61,8 @@ class TemplateFilter(FilterSet):
 
 
 class OutsideFilter(TemplateFilter):
-    origin = ChoiceFilter(
-        label=gettext_lazy("Origin"), choices=list(ORIGINS.items()), empty_label=gettext_lazy("Any origin")
-    )
-    state = ChoiceFilter(label=gettext_lazy("State"), choices=STATES, empty_label=gettext_lazy("Any state"))
+    origin = ChoiceFilter(label="Origin", choices=list(ORIGINS.items()), empty_label="Any origin")
+    state = ChoiceFilter(label="State", choices=STATES, empty_label="Any state")
 
 
 def _since(row: ResourceClaim) -> str | None:
@@ -78,23 +74,23 @@ def _made(row: ResourceClaim | ResourceClaimTemplate) -> str | None:
 
 
 COLUMNS: list[Column[Any]] = [
-    Column("name", gettext_lazy("ResourceClaim"), lambda row: row.name, sort="name", fixed=True),
-    Column("origin", gettext_lazy("Origin"), lambda row: ORIGINS[row.origin], sort="origin"),
-    Column("state", gettext_lazy("State"), lambda row: row.state, sort="state"),
-    Column("asked", gettext_lazy("Asked"), asked_of, numeric=True),
-    Column("held", gettext_lazy("Held"), lambda row: len(held_by(row)), numeric=True),
-    Column("pods", gettext_lazy("Pods"), lambda row: len(reserved_for(row)), numeric=True),
-    Column("since", gettext_lazy("Allocated"), _since, sort="allocated_at"),
-    Column("team", gettext_lazy("Team"), lambda row: row.team, sort="team"),
-    Column("namespace", gettext_lazy("Namespace"), lambda row: row.namespace, sort="namespace"),
-    Column("cluster", gettext_lazy("Cluster"), lambda row: row.cluster.name, sort="cluster__name"),
-    Column("created", gettext_lazy("Made"), _made, sort="created_at"),
-    Column("uid", gettext_lazy("UID"), lambda row: row.uid, shown=False),
+    Column("name", "ResourceClaim", lambda row: row.name, sort="name", fixed=True),
+    Column("origin", "Origin", lambda row: ORIGINS[row.origin], sort="origin"),
+    Column("state", "State", lambda row: row.state, sort="state"),
+    Column("asked", "Asked", asked_of, numeric=True),
+    Column("held", "Held", lambda row: len(held_by(row)), numeric=True),
+    Column("pods", "Pods", lambda row: len(reserved_for(row)), numeric=True),
+    Column("since", "Allocated", _since, sort="allocated_at"),
+    Column("team", "Team", lambda row: row.team, sort="team"),
+    Column("namespace", "Namespace", lambda row: row.namespace, sort="namespace"),
+    Column("cluster", "Cluster", lambda row: row.cluster.name, sort="cluster__name"),
+    Column("created", "Made", _made, sort="created_at"),
+    Column("uid", "UID", lambda row: row.uid, shown=False),
 ]
 OF_TEMPLATES: list[Column[Any]] = [
-    Column("name", gettext_lazy("Template"), lambda row: row.name, sort="name", fixed=True),
+    Column("name", "Template", lambda row: row.name, sort="name", fixed=True),
     *(column for column in COLUMNS if column.name in ("asked", "team", "namespace", "cluster", "created")),
-    Column("uid", gettext_lazy("UID"), lambda row: row.uid, shown=False),
+    Column("uid", "UID", lambda row: row.uid, shown=False),
 ]
 
 
@@ -104,7 +100,7 @@ def claims(request: HttpRequest) -> HttpResponseBase:
         request,
         outside(ResourceClaim, request.user),
         columns=COLUMNS,
-        title=_("Outside the portal"),
+        title="Outside the portal",
         filters=OutsideFilter,
         search=("name", "namespace", "uid"),
         sort="-created",
@@ -116,8 +112,8 @@ def claims(request: HttpRequest) -> HttpResponseBase:
             "outsiders": [] if is_csv else [Outsider(row) for row in listing.page.object_list],
             "ages": ages(("resourceclaims", "pods")),
             "empty_icon": "circle-check",
-            "empty_title": _("Nothing stands outside the portal"),
-            "empty_text": _("Every ResourceClaim in your teams' namespaces is of a claim of the portal."),
+            "empty_title": "Nothing stands outside the portal",
+            "empty_text": "Every ResourceClaim in your teams' namespaces is of a claim of the portal.",
         },
     )
 
@@ -128,7 +124,7 @@ def templates(request: HttpRequest) -> HttpResponseBase:
         request,
         outside(ResourceClaimTemplate, request.user),
         columns=OF_TEMPLATES,
-        title=_("Templates outside the portal"),
+        title="Templates outside the portal",
         filters=TemplateFilter,
         search=("name", "namespace", "uid"),
         sort="-created",
@@ -140,8 +136,8 @@ def templates(request: HttpRequest) -> HttpResponseBase:
             "rows": [] if is_csv else [(row, asked_of(row)) for row in listing.page.object_list],
             "ages": ages(("resourceclaimtemplates",)),
             "empty_icon": "circle-check",
-            "empty_title": _("No templates stand outside the portal"),
-            "empty_text": _("Every template in your teams' namespaces is of a claim of the portal."),
+            "empty_title": "No templates stand outside the portal",
+            "empty_text": "Every template in your teams' namespaces is of a claim of the portal.",
         },
     )
 
@@ -191,7 +187,7 @@ def adopt(request: HttpRequest, uid: str) -> HttpResponse:
     """Ask on GET, saying what it does to the quota; do on POST. 403 for all but platform admins."""
     row = claim_of(request, uid)
     if not asker(request).is_platform_admin:
-        raise PermissionDenied(_("Only a platform admin may adopt a claim."))
+        raise PermissionDenied("Only a platform admin may adopt a claim.")
     if not Outsider(row).is_adoptable:
         raise Http404
     team = team_of(row)
@@ -223,7 +219,7 @@ def adopt(request: HttpRequest, uid: str) -> HttpResponse:
         made = services.adopt(row=row, by=asker(request), **form.cleaned_data)
     except PortalError as refusal:
         return render(request, "claims/adopt.html", page | {"refusal": refusal}, status=refusal.status)
-    messages.success(request, _("%(claim)s is now a claim of the portal.") % {"claim": made})
+    messages.success(request, f"{made} is now a claim of the portal.")
     return redirect("claims:detail", made.pk)
 
 

@@ -19,7 +19,6 @@ from django.utils import timezone
 from django.utils.formats import date_format
 from django.utils.html import conditional_escape, escape, format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
-from django.utils.translation import gettext as _
 
 from core import money as amounts
 from core import times, undo
@@ -179,7 +178,7 @@ def copy_button(text: str, label: str = "") -> SafeString:
 
     It is called by what it copies, which nobody wants to hear of a whole file.
     """
-    name = _("Copy") if "\n" in text.strip() else _("Copy %(text)s") % {"text": text}
+    name = "Copy" if "\n" in text.strip() else f"Copy {text}"
     return format_html(
         '<button type="button" class="btn btn-ghost btn-sm btn-icon" data-copy="{}" aria-label="{}" hidden>'
         "{}</button>",
@@ -236,6 +235,12 @@ def field(bound: BoundField, *, label: str = "") -> dict[str, Any]:
         "is_check": isinstance(widget, CheckboxInput),
         "is_group": isinstance(widget, RadioSelect | CheckboxSelectMultiple),
     }
+
+
+@register.simple_block_tag
+def text(content: SafeString) -> SafeString:
+    """Keep what stands between the tags for another tag: `{% text as title %}{{ team }}{% endtext %}`."""
+    return content
 
 
 @register.inclusion_tag("_empty.html")

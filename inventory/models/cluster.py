@@ -6,7 +6,6 @@ from typing import ClassVar
 
 from django.db import models
 from django.db.models.functions import Now
-from django.utils.translation import gettext_lazy as _
 
 from core.ids import uuid7
 
@@ -47,7 +46,7 @@ class Cluster(models.Model):
                 fields=["uid"],
                 condition=~models.Q(uid=""),
                 name="cluster_uid_once",
-                violation_error_message=_("This cluster is known already, under another name."),
+                violation_error_message="This cluster is known already, under another name.",
             ),
         )
 

@@ -9,7 +9,6 @@ from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from django.db.models import Case, Q, Value, When
 from django.utils import timezone
-from django.utils.translation import gettext_lazy as _
 
 from core.ids import uuid7
 from inventory.models.cluster import Cluster
@@ -70,9 +69,9 @@ class Device(models.Model):
     """
 
     class Condition(models.TextChoices):
-        GOOD = "good", _("good")
-        TAINTED = "tainted", _("tainted")
-        UNHEALTHY = "unhealthy", _("unhealthy")
+        GOOD = "good", "good"
+        TAINTED = "tainted", "tainted"
+        UNHEALTHY = "unhealthy", "unhealthy"
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     cluster = models.ForeignKey(Cluster, models.CASCADE, related_name="devices")

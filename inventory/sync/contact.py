@@ -5,7 +5,6 @@ from uuid import UUID
 
 from django.db import IntegrityError, transaction
 from django.db.models.functions import Now
-from django.utils.translation import gettext as _
 
 from cluster.kinds import EVENT
 from cluster.protocol import Gateway, Permission
@@ -32,10 +31,11 @@ def check_identity(cluster_id: UUID, gateway: Gateway) -> None:
         if cluster.halted_because:
             clusters.update(halted_because="")
         return
-    because = _(
-        "The credentials of %(name)s lead to another cluster: its kube-system namespace has uid %(now)s, "
-        "and the mirror is of %(then)s. Nothing is synchronised until the credentials lead back."
-    ) % {"name": cluster.name, "now": uid, "then": cluster.uid}
+    because = (
+        f"The credentials of {cluster.name} lead to another cluster: its kube-system "
+        f"namespace has uid {uid}, and the mirror is of {cluster.uid}. Nothing is "
+        "synchronised until the credentials lead back."
+    )
     _halt(cluster, because)
 
 
@@ -46,11 +46,14 @@ def _note_identity(cluster: Cluster, uid: str) -> None:
             Cluster.objects.filter(pk=cluster.pk, uid="").update(uid=uid)
     except IntegrityError:
         twin = Cluster.objects.exclude(pk=cluster.pk).only("name").get(uid=uid)
-        told = _(
-            "%(name)s is the cluster that is mirrored as %(twin)s already: its kube-system namespace has the "
-            "same uid %(uid)s. Nothing is synchronised under this name."
+        _halt(
+            cluster,
+            (
+                f"{cluster.name} is the cluster that is mirrored as {twin.name} already: its "
+                f"kube-system namespace has the same uid {uid}. Nothing is synchronised under this "
+                "name."
+            ),
         )
-        _halt(cluster, told % {"name": cluster.name, "twin": twin.name, "uid": uid})
     cluster.refresh_from_db(fields=["uid"])
 
 

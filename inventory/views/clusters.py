@@ -3,7 +3,6 @@
 from django.db.models import Count, Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
-from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from core.sheets import sheet, wants_sheet
@@ -21,7 +20,7 @@ def clusters(request: HttpRequest) -> HttpResponse:
         held_count=Count("devices", filter=Q(devices__gone_at=None, devices__held_by__isnull=False)),
     )
     if wants_sheet(request):
-        heads = (_("Cluster"), _("Version"), _("Devices"), _("In use"), _("Simulated"))
+        heads = ("Cluster", "Version", "Devices", "In use", "Simulated")
         cells = ((one.name, one.version, one.device_count, one.held_count, one.simulated) for one in rows)
         return sheet("clusters", heads, cells)
     by_cluster = {age.cluster.pk: age for age in ages(("resourceslices", "resourceclaims", "deviceclasses"))}

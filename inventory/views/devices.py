@@ -6,7 +6,6 @@ from django.db.models import F
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, render
-from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_safe
 
 from core.listing import Column, Listing
@@ -22,20 +21,20 @@ from inventory.values import attribute_rows, capacity_rows
 
 def columns(holder: Callable[[Device], str]) -> list[Column[Device]]:
     return [
-        Column("name", _("Device"), lambda d: d.name, sort="name", fixed=True),
-        Column("node", _("Node"), lambda d: d.node_name or d.pool, sort=("node_name", "name")),
-        Column("product", _("Product"), lambda d: d.product, sort=("product", "partition")),
-        Column("memory", _("Memory"), lambda d: d.memory_bytes, sort="memory_bytes", numeric=True),
-        Column("state", _("State"), lambda d: d.look.label, sort="state"),
-        Column("holder", _("Held by"), holder),
-        Column("cluster", _("Cluster"), lambda d: d.cluster.name, sort="cluster__name"),
-        Column("classes", _("Classes"), lambda d: " ".join(d.classes), shown=False),
-        Column("partition", _("Partition"), lambda d: d.partition, sort="partition", shown=False),
-        Column("uuid", _("UUID"), lambda d: d.uuid, sort="uuid", shown=False),
-        Column("pool", _("Pool"), lambda d: d.pool, sort="pool", shown=False),
-        Column("driver", _("Driver"), lambda d: d.driver, sort="driver", shown=False),
-        Column("taints", _("Taints"), lambda d: " ".join(taint["key"] for taint in d.taints), shown=False),
-        Column("changed", _("Changed"), lambda d: d.changed_at.isoformat(), sort="changed_at", shown=False),
+        Column("name", "Device", lambda d: d.name, sort="name", fixed=True),
+        Column("node", "Node", lambda d: d.node_name or d.pool, sort=("node_name", "name")),
+        Column("product", "Product", lambda d: d.product, sort=("product", "partition")),
+        Column("memory", "Memory", lambda d: d.memory_bytes, sort="memory_bytes", numeric=True),
+        Column("state", "State", lambda d: d.look.label, sort="state"),
+        Column("holder", "Held by", holder),
+        Column("cluster", "Cluster", lambda d: d.cluster.name, sort="cluster__name"),
+        Column("classes", "Classes", lambda d: " ".join(d.classes), shown=False),
+        Column("partition", "Partition", lambda d: d.partition, sort="partition", shown=False),
+        Column("uuid", "UUID", lambda d: d.uuid, sort="uuid", shown=False),
+        Column("pool", "Pool", lambda d: d.pool, sort="pool", shown=False),
+        Column("driver", "Driver", lambda d: d.driver, sort="driver", shown=False),
+        Column("taints", "Taints", lambda d: " ".join(taint["key"] for taint in d.taints), shown=False),
+        Column("changed", "Changed", lambda d: d.changed_at.isoformat(), sort="changed_at", shown=False),
     ]
 
 
@@ -60,7 +59,7 @@ def devices(request: HttpRequest) -> HttpResponseBase:
         request,
         Device.objects.present().for_list(),
         columns=columns(holder_texts(request)),
-        title=_("Devices"),
+        title="Devices",
         filters=DeviceFilter,
         search=("name", "node_name", "pool", "product", "uuid", "parent_uuid", "partition"),
         sort="node",
@@ -70,8 +69,8 @@ def devices(request: HttpRequest) -> HttpResponseBase:
     context = {
         "ages": ages(OF_DEVICES),
         "empty_icon": "cpu",
-        "empty_title": _("No devices yet"),
-        "empty_text": _("Devices appear when a cluster is connected and its drivers publish ResourceSlices."),
+        "empty_title": "No devices yet",
+        "empty_text": "Devices appear when a cluster is connected and its drivers publish ResourceSlices.",
     }
     return listing.respond("inventory/devices.html", context)
 

@@ -7,7 +7,6 @@ from django.db.models.functions import Coalesce
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, render
-from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_safe
 
 from core.listing import Column, Listing
@@ -19,15 +18,13 @@ from inventory.masking import name_holders
 from inventory.models import Device, Node
 
 COLUMNS: list[Column[Any]] = [  # rows carry the annotations of `nodes_for_list`
-    Column("name", _("Node"), lambda node: node.name, sort="name", fixed=True),
-    Column("state", _("State"), lambda node: node.condition, sort=("ready", "unschedulable")),
-    Column("cluster", _("Cluster"), lambda node: node.cluster.name, sort="cluster__name"),
-    Column("devices", _("Devices"), lambda node: node.device_count, sort="device_count", numeric=True),
-    Column("held", _("In use"), lambda node: node.held_count, sort="held_count", numeric=True),
-    Column("free", _("Free"), lambda node: node.free_count, sort="free_count", numeric=True),
-    Column(
-        "created", _("In the cluster since"), lambda node: node.created_at, sort="created_at", shown=False
-    ),
+    Column("name", "Node", lambda node: node.name, sort="name", fixed=True),
+    Column("state", "State", lambda node: node.condition, sort=("ready", "unschedulable")),
+    Column("cluster", "Cluster", lambda node: node.cluster.name, sort="cluster__name"),
+    Column("devices", "Devices", lambda node: node.device_count, sort="device_count", numeric=True),
+    Column("held", "In use", lambda node: node.held_count, sort="held_count", numeric=True),
+    Column("free", "Free", lambda node: node.free_count, sort="free_count", numeric=True),
+    Column("created", "In the cluster since", lambda node: node.created_at, sort="created_at", shown=False),
 ]
 
 
@@ -63,7 +60,7 @@ def nodes(request: HttpRequest) -> HttpResponseBase:
         request,
         nodes_for_list(),
         columns=COLUMNS,
-        title=_("Nodes"),
+        title="Nodes",
         filters=NodeFilter,
         search=("name", "cluster__name"),
         sort="name",
@@ -71,8 +68,8 @@ def nodes(request: HttpRequest) -> HttpResponseBase:
     context = {
         "ages": ages(OF_NODES),
         "empty_icon": "server",
-        "empty_title": _("No nodes yet"),
-        "empty_text": _("Nodes appear when a cluster is connected whose credentials may list nodes."),
+        "empty_title": "No nodes yet",
+        "empty_text": "Nodes appear when a cluster is connected whose credentials may list nodes.",
     }
     return listing.respond("inventory/nodes.html", context)
 

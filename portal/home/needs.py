@@ -6,11 +6,10 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.urls import reverse
-from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
 
 from claims.catalogue.lint import catalogue_report
 from claims.states import ClaimState
+from core.text import counted
 from core.times import duration
 from dra.lint import Severity
 from portal.context import Shell
@@ -58,11 +57,6 @@ def to_decide(shell: Shell, *, now: datetime) -> Iterator[Need]:
     """Yield the inbox as one need: how many, and the age of the oldest."""
     if not (waiting := shell.undecided):
         return
-    title = ngettext(
-        "%(count)d request waits for your decision",
-        "%(count)d requests wait for your decision",
-        len(waiting),
-    )
     oldest = waiting[0]
     age = duration(now - oldest)
     url = reverse("claims:approvals")
@@ -70,11 +64,10 @@ def to_decide(shell: Shell, *, now: datetime) -> Iterator[Need]:
         f"inbox {len(waiting)} {oldest}",
         "checks",
         "wait",
-        title % {"count": len(waiting)},
-        _("The oldest has waited for %(age)s. It keeps its quota reserved until it is decided.")
-        % {"age": age},
+        f"{counted(len(waiting), 'request waits', 'requests wait')} for your decision",
+        f"The oldest has waited for {age}. It keeps its quota reserved until it is decided.",
         url,
-        (Action(_("Decide"), url),),
+        (Action("Decide", url),),
     )
 
 
@@ -86,21 +79,20 @@ def to_mend(shell: Shell) -> Iterator[Need]:
     if not found:
         return
     names = list(dict.fromkeys(finding.name for finding in found))
-    title = ngettext(
-        "%(count)d entry of the catalogue is to be mended",
-        "%(count)d entries of the catalogue are to be mended",
-        len(names),
-    )
     first = found[0]
     url = reverse("claims:lint")
     yield Need(
         f"lint {' '.join(finding.key for finding in found)}",
         "alert-circle" if first.severity is Severity.ERROR else "alert-triangle",
         "bad" if first.severity is Severity.ERROR else "wait",
-        title % {"count": len(names)},
+        (
+            f"{len(names)} entry of the catalogue is to be mended"
+            if len(names) == 1
+            else f"{len(names)} entries of the catalogue are to be mended"
+        ),
         f"{first.name}: {first.told[0].message}",
         url,
-        (Action(_("Look"), url),),
+        (Action("Look", url),),
     )
 
 
@@ -109,16 +101,16 @@ def page_of(row: ClaimRow) -> str:
 
 
 def release(row: ClaimRow) -> Action:
-    return Action(_("Release…"), reverse("claims:release", args=[row.claim.pk]))
+    return Action("Release…", reverse("claims:release", args=[row.claim.pk]))
 
 
 def in_trouble(row: ClaimRow, now: datetime) -> Need | None:
     """The cluster or the reconciliation says something about the claim that somebody should read."""
     if not row.claim.problem or row.claim.is_final:
         return None
-    title = _("%(claim)s has a problem") % {"claim": row.claim.name}
+    title = f"{row.claim.name} has a problem"
     url = page_of(row)
-    open_it = (Action(_("Open"), url),)
+    open_it = (Action("Open", url),)
     return Need(f"problem {row.claim.pk}", "alert-triangle", "bad", title, row.claim.problem, url, open_it)
 
 
@@ -130,18 +122,21 @@ def ends_soon(row: ClaimRow, now: datetime) -> Need | None:
     if left > SOON:
         return None
     title = (
-        _("%(claim)s ends in %(left)s") if left > timedelta(0) else _("%(claim)s ended %(left)s ago")
-    ) % {"claim": claim.name, "left": duration(left)}
-    sentence = _(
+        f"{claim.name} ends in {duration(left)}"
+        if left > timedelta(0)
+        else f"{claim.name} ended {duration(left)} ago"
+    )
+    sentence = (
         "Then the portal deletes the claim; a running pod keeps its devices until it ends. Save your work."
     )
     if left <= timedelta(0):
-        sentence = _(
-            "Its grace ends in %(left)s; then the portal deletes the claim, and a running pod keeps its "
-            "devices until it ends."
-        ) % {"left": duration(max(left + claim.profile_version.grace, timedelta(0)))}
+        sentence = (
+            f"Its grace ends in {duration(max(left + claim.profile_version.grace, timedelta(0)))}; "
+            "then the portal deletes the claim, and a running pod keeps its devices until it "
+            "ends."
+        )
     url = page_of(row)
-    actions = (Action(_("Open"), url), release(row))
+    actions = (Action("Open", url), release(row))
     return Need(f"ends {claim.pk}", "calendar-clock", "wait", title, sentence, url, actions)
 
 
@@ -149,18 +144,18 @@ def waits_for_pod(row: ClaimRow, now: datetime) -> Need | None:
     claim = row.claim
     if claim.state != ClaimState.PROVISIONED:
         return None
-    sentence = _(
-        "Written to %(cluster)s %(age)s ago. Start a pod that uses it; until then nothing is billed."
-    )
     url = page_of(row)
     return Need(
         f"pod {claim.pk}",
         "cube-plus",
         "you",
-        _("%(claim)s waits for a pod") % {"claim": claim.name},
-        sentence % {"cluster": claim.cluster.name, "age": duration(now - claim.state_since)},
+        f"{claim.name} waits for a pod",
+        (
+            f"Written to {claim.cluster.name} {duration(now - claim.state_since)} ago. Start a "
+            "pod that uses it; until then nothing is billed."
+        ),
         url,
-        (Action(_("Get the manifest"), f"{url}#snippets"), release(row)),
+        (Action("Get the manifest", f"{url}#snippets"), release(row)),
     )
 
 
@@ -168,38 +163,26 @@ def is_idle(row: ClaimRow, now: datetime) -> Need | None:
     seen = row.observation
     if not seen.is_idle or seen.idle_since is None:
         return None
-    title = _("%(claim)s has been idle for %(span)s") % {
-        "claim": row.claim.name,
-        "span": duration(now - seen.idle_since),
-    }
+    title = f"{row.claim.name} has been idle for {duration(now - seen.idle_since)}"
     price = row.statement.per_hour
-    said = _("Its devices did next to nothing since then (activity now %(percent)d %%).") % {
-        "percent": seen.percent or 0
-    }
+    said = f"Its devices did next to nothing since then (activity now {seen.percent or 0} %)."
     if price.exact:
-        said = _("%(said)s It costs %(price)s an hour.") % {"said": said, "price": priced(price)}
+        said = f"{said} It costs {priced(price)} an hour."
     url = page_of(row)
-    return Need(
-        f"idle {row.claim.pk}", "zzz", "wait", title, said, url, (Action(_("Open"), url), release(row))
-    )
+    return Need(f"idle {row.claim.pk}", "zzz", "wait", title, said, url, (Action("Open", url), release(row)))
 
 
 def is_undecided(row: ClaimRow, now: datetime) -> Need | None:
     claim = row.claim
     if claim.state != ClaimState.REQUESTED or now - claim.created_at < PATIENCE:
         return None
-    title = _("%(claim)s is undecided for %(age)s") % {
-        "claim": claim.name,
-        "age": duration(now - claim.created_at),
-    }
-    sentence = _("Ask a lead of %(team)s, or withdraw it to free the quota that it reserves.") % {
-        "team": claim.team.slug
-    }
+    title = f"{claim.name} is undecided for {duration(now - claim.created_at)}"
+    sentence = f"Ask a lead of {claim.team.slug}, or withdraw it to free the quota that it reserves."
     if claim.decide_by is not None and claim.decide_by > now:
         left = duration(claim.decide_by - now)
-        sentence = _("%(sentence)s Undecided it expires in %(left)s.") % {"sentence": sentence, "left": left}
+        sentence = f"{sentence} Undecided it expires in {left}."
     url = page_of(row)
-    withdraw = Action(_("Withdraw…"), reverse("claims:withdraw", args=[claim.pk]))
+    withdraw = Action("Withdraw…", reverse("claims:withdraw", args=[claim.pk]))
     return Need(
         f"undecided {claim.pk}",
         "hourglass-high",
@@ -207,5 +190,5 @@ def is_undecided(row: ClaimRow, now: datetime) -> Need | None:
         title,
         sentence,
         url,
-        (Action(_("Open"), url), withdraw),
+        (Action("Open", url), withdraw),
     )

@@ -9,12 +9,11 @@ from django.http import HttpRequest, HttpResponse, QueryDict
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
 from django.views.decorators.http import require_POST, require_safe
 from django_filters import ChoiceFilter, FilterSet
 
 from core.listing import Column, Listing
+from core.text import counted
 from teams.access import asker
 from teams.models import Notice
 from teams.notices import mark_read
@@ -24,10 +23,10 @@ UNREAD, IMPORTANT = "unread", "important"
 
 class NoticeFilter(FilterSet):
     show = ChoiceFilter(
-        label=gettext_lazy("Show"),
-        choices=[(UNREAD, gettext_lazy("unread")), (IMPORTANT, gettext_lazy("what needs me"))],
+        label="Show",
+        choices=[(UNREAD, "unread"), (IMPORTANT, "what needs me")],
         method="by_kind",
-        empty_label=gettext_lazy("All"),
+        empty_label="All",
     )
 
     class Meta:
@@ -40,10 +39,10 @@ class NoticeFilter(FilterSet):
 
 
 COLUMNS: list[Column[Notice]] = [
-    Column("title", gettext_lazy("Notice"), lambda notice: notice.title, fixed=True),
-    Column("created", gettext_lazy("When"), lambda notice: notice.created_at.isoformat(), sort="created_at"),
-    Column("body", gettext_lazy("What it says"), lambda notice: notice.body, shown=False),
-    Column("read", gettext_lazy("Read"), lambda notice: notice.read_at and notice.read_at.isoformat()),
+    Column("title", "Notice", lambda notice: notice.title, fixed=True),
+    Column("created", "When", lambda notice: notice.created_at.isoformat(), sort="created_at"),
+    Column("body", "What it says", lambda notice: notice.body, shown=False),
+    Column("read", "Read", lambda notice: notice.read_at and notice.read_at.isoformat()),
 ]
 
 
@@ -54,15 +53,15 @@ def notices(request: HttpRequest) -> HttpResponseBase:
         request,
         Notice.objects.filter(user=asker(request)),
         columns=COLUMNS,
-        title=_("Notices"),
+        title="Notices",
         filters=NoticeFilter,
         search=("title", "body"),
         sort="-created",
     )
-    empty = _("What happens to your claims, and what waits for your decision, will stand here.")
+    empty = "What happens to your claims, and what waits for your decision, will stand here."
     return listing.respond(
         "teams/notices.html",
-        {"empty_icon": "bell", "empty_title": _("Nothing to tell"), "empty_text": empty},
+        {"empty_icon": "bell", "empty_title": "Nothing to tell", "empty_text": empty},
     )
 
 
@@ -85,10 +84,9 @@ def read(request: HttpRequest) -> HttpResponse:
     """Mark the notices that are named as read, or all of them where none is."""
     chosen = IdsForm(request.POST)
     if not chosen.is_valid():
-        return HttpResponse(_("A notice is named by its id."), status=422)
+        return HttpResponse("A notice is named by its id.", status=422)
     count = mark_read(by=asker(request), ids=chosen.cleaned_data["id"])
-    told = ngettext("%(count)d notice is read.", "%(count)d notices are read.", count)
-    messages.success(request, told % {"count": count})
+    messages.success(request, f"{counted(count, 'notice is', 'notices are')} read.")
     return redirect("teams:notices")
 
 

@@ -7,7 +7,6 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import Count
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from core.errors import PortalError
@@ -21,10 +20,10 @@ from teams.models import Role, Team
 @require_safe
 def teams(request: HttpRequest) -> HttpResponse:
     if not is_platform_admin(request.user):
-        raise PermissionDenied(_("Only a platform admin sees every team."))
+        raise PermissionDenied("Only a platform admin sees every team.")
     every = Team.objects.annotate(people=Count("memberships"))
     if wants_sheet(request):
-        heads = (_("Team"), _("Name"), _("People"))
+        heads = ("Team", "Name", "People")
         return sheet("teams", heads, every.values_list("slug", "title", "people"))
     return render(request, "teams/list.html", {"teams": every})
 
@@ -52,7 +51,7 @@ def people(request: HttpRequest, slug: str) -> HttpResponse:
 
 def people_sheet(team: Team) -> HttpResponse:
     rows = team.memberships.select_related("user").order_by("user__username")
-    heads = (_("User name"), _("Name"), _("Role"))
+    heads = ("User name", "Name", "Role")
     cells = ((one.user.username, one.user.label, one.get_role_display()) for one in rows)
     return sheet(f"people-{team.slug}", heads, cells)
 
@@ -65,7 +64,7 @@ def add(request: HttpRequest, team: Team, form: MemberForm) -> HttpResponse | No
     except PortalError as refusal:
         form.add_error("username", refusal.message)
         return None
-    messages.success(request, _("%(name)s is in %(team)s now.") % {"name": name, "team": team.slug})
+    messages.success(request, f"{name} is in {team.slug} now.")
     return redirect("teams:people", team.slug)
 
 
@@ -81,10 +80,7 @@ def role(request: HttpRequest, slug: str, user_id: UUID) -> HttpResponse:
         except PortalError as refusal:
             messages.error(request, refusal.message)
         else:
-            said = _("%(name)s is %(role)s of %(team)s now.")
-            messages.success(
-                request, said % {"name": member.user.username, "role": chosen.label, "team": team.slug}
-            )
+            messages.success(request, f"{member.user.username} is {chosen.label} of {team.slug} now.")
         return redirect("teams:people", team.slug)
     return render(request, "404.html", status=422)
 
@@ -100,6 +96,5 @@ def remove(request: HttpRequest, slug: str, user_id: UUID) -> HttpResponse:
     except PortalError as refusal:
         messages.error(request, refusal.message)
         return redirect("teams:people", team.slug)
-    said = _("%(name)s is no longer in %(team)s.")
-    messages.success(request, said % {"name": member.user.username, "team": team.slug})
+    messages.success(request, f"{member.user.username} is no longer in {team.slug}.")
     return redirect("home") if leaves else redirect("teams:people", team.slug)

@@ -3,7 +3,6 @@
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods
 
 from teams.access import asker
@@ -18,7 +17,7 @@ def profile(request: HttpRequest) -> HttpResponse:
     form = ProfileForm(request.POST or None, instance=person)
     if request.method == "POST" and form.is_valid():
         person.save(update_fields=list(form.cleaned_data))
-        messages.success(request, _("Your profile is saved."))
+        messages.success(request, "Your profile is saved.")
         return remember(request, redirect("teams:profile"), "theme", person.theme)
     memberships = Membership.objects.filter(user=person).select_related("team").order_by("team__slug")
     page = {"form": form, "memberships": memberships}

@@ -6,7 +6,6 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
-from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
@@ -40,7 +39,7 @@ def tokens(request: HttpRequest) -> HttpResponse:
 
 
 def tokens_sheet(person: User) -> HttpResponse:
-    heads = (_("Token"), _("Begins with"), _("Made"), _("Runs out"), _("Last used"))
+    heads = ("Token", "Begins with", "Made", "Runs out", "Last used")
     rows = ApiToken.objects.filter(user=person, revoked_at=None)
     cells = ((one.title, one.start, one.created_at, one.expires_at, one.last_used_at) for one in rows)
     return sheet("tokens", heads, cells)
@@ -50,5 +49,5 @@ def tokens_sheet(person: User) -> HttpResponse:
 def revoke(request: HttpRequest, token_id: UUID) -> HttpResponse:
     token = get_object_or_404(ApiToken, pk=token_id, user=asker(request))
     revoke_token(by=asker(request), token=token)
-    messages.success(request, _("“%(title)s” does not work any more.") % {"title": token.title})
+    messages.success(request, f"“{token.title}” does not work any more.")
     return redirect("teams:tokens")

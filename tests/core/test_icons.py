@@ -14,7 +14,7 @@ USES = (
     re.compile(r'empty_icon="([\w-]+)"'),
 )
 IN_PYTHON = re.compile(
-    r'(?:NavItem\(_\("[^"]+"\), |\("(?:wait|you|work|held|bad|over|unknown)", )"([a-z0-9-]+)"'
+    r'(?:NavItem\("[^"]+", |\("(?:wait|you|work|held|bad|over|unknown)", )"([a-z0-9-]+)"'
 )
 
 

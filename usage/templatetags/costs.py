@@ -7,8 +7,6 @@ from typing import Protocol
 
 from django import template
 from django.utils import timezone
-from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
 
 from core import times
 from core.money import money
@@ -47,7 +45,7 @@ def words(cost: Cost | None, *, digits: int) -> str:
     if cost is None or not cost.held:
         return DASH
     if cost.is_unknown:
-        return _("no rate")
+        return "no rate"
     return " + ".join(money(amount, currency, digits=digits) for currency, amount in cost.amounts.items())
 
 
@@ -64,9 +62,9 @@ def price_per_hour(kinds: Iterable[PricedPart], card: RateCard) -> str:
     if not prices.asked:
         return DASH
     if prices.is_unknown:
-        return _("no rate")
+        return "no rate"
     text = span_of(prices)
-    return _("%(prices)s, some without a rate") % {"prices": text} if prices.unpriced else text
+    return f"{text}, some without a rate" if prices.unpriced else text
 
 
 @register.simple_tag
@@ -74,24 +72,17 @@ def price_of_request(kinds: Iterable[PricedPart], card: RateCard, devices: int, 
     """Say what so many devices for so long come to: "€2.90 / h per device, 1 d: at most €69.60"."""
     prices = prices_of(kinds, card, at=timezone.now())
     if not prices.asked:
-        return _("No device that matches is known, so the price cannot be told.")
+        return "No device that matches is known, so the price cannot be told."
     if prices.is_unknown:
-        return _("No rate is set for the devices that match.")
-    values = {"price": span_of(prices), "devices": devices, "span": times.duration(duration)}
-    most = prices.at_most(devices, duration)
-    if not most:
-        return _("%(price)s per device; some that match have no rate, so the most cannot be told.") % values
-    values["most"] = _(" or ").join(money(amount, currency) for currency, amount in most.items())
+        return "No rate is set for the devices that match."
+    price, span = span_of(prices), times.duration(duration)
+    amounts = prices.at_most(devices, duration)
+    if not amounts:
+        return f"{price} per device; some that match have no rate, so the most cannot be told."
+    most = " or ".join(money(amount, currency) for currency, amount in amounts.items())
     if devices == 1:
-        return _("%(price)s per device, %(span)s: at most %(most)s") % values
-    return (
-        ngettext(
-            "%(price)s per device, %(devices)d device for %(span)s: at most %(most)s",
-            "%(price)s per device, %(devices)d devices for %(span)s: at most %(most)s",
-            devices,
-        )
-        % values
-    )
+        return f"{price} per device, {span}: at most {most}"
+    return f"{price} per device, {devices} devices for {span}: at most {most}"
 
 
 @register.simple_tag
@@ -106,18 +97,18 @@ def price_together(parts: Iterable[PricedSeveral], card: RateCard, duration: tim
         for currency, amount in most.items():
             total[currency] = total.get(currency, Decimal(0)) + amount
     words = " + ".join(money(amount, currency) for currency, amount in sorted(total.items()))
-    return _("Together at most %(most)s") % {"most": words}
+    return f"Together at most {words}"
 
 
 def span_of(prices: Prices) -> str:
     """Return the range per currency."""
     spans = [
-        _("%(least)s–%(most)s / h") % {"least": rate(least, currency), "most": rate(most, currency)}
+        f"{rate(least, currency)}–{rate(most, currency)} / h"
         if least != most
-        else _("%(price)s / h") % {"price": rate(most, currency)}
+        else f"{rate(most, currency)} / h"
         for currency, (least, most) in prices.spans.items()
     ]
-    return _(" or ").join(spans)
+    return " or ".join(spans)
 
 
 def rate(amount: Decimal, currency: str) -> str:

@@ -7,7 +7,6 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.utils import timezone
 from django.utils.cache import patch_vary_headers
-from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_safe
 
 from claims.models import Claim
@@ -18,7 +17,7 @@ from usage.series import Range, Series, series_of
 from usage.statement import allocations_of, statement
 from usage.telemetry import observe
 
-TABS = ((Range.HOUR, _("1 h")), (Range.DAY, _("24 h")), (Range.WEEK, _("7 d")), (Range.LIFE, _("Life")))
+TABS = ((Range.HOUR, "1 h"), (Range.DAY, "24 h"), (Range.WEEK, "7 d"), (Range.LIFE, "Life"))
 
 
 @require_safe

@@ -6,7 +6,6 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
-from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from core.errors import PortalError
@@ -23,13 +22,13 @@ def rates(request: HttpRequest) -> HttpResponse:
     every = Rate.objects.select_related("cluster")
     if wants_sheet(request):
         heads = (
-            _("Rate"),
-            _("Product"),
-            _("Driver"),
-            _("Cluster"),
-            _("Applies from"),
-            _("Per hour"),
-            _("Currency"),
+            "Rate",
+            "Product",
+            "Driver",
+            "Cluster",
+            "Applies from",
+            "Per hour",
+            "Currency",
         )
         cells = (
             (
@@ -71,7 +70,7 @@ def edit(request: HttpRequest, form: RateForm, rate: Rate | None) -> HttpRespons
                 form.add_error(None, refusal.message)
                 status = refusal.status
             else:
-                messages.success(request, _("“%(title)s” is saved.") % {"title": saved.title})
+                messages.success(request, f"“{saved.title}” is saved.")
                 return redirect("usage:rates")
     applies = rate is not None and rate.valid_from <= timezone.now()
     page = {"form": form, "rate": rate, "applies": applies}
@@ -83,7 +82,7 @@ def rate_remove(request: HttpRequest, rate_id: UUID) -> HttpResponse:
     require_admin(asker(request))
     rate = get_object_or_404(Rate, pk=rate_id)
     remove_rate(by=asker(request), rate=rate)
-    messages.success(request, _("“%(title)s” is removed.") % {"title": rate.title})
+    messages.success(request, f"“{rate.title}” is removed.")
     return redirect("usage:rates")
 
 

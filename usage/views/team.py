@@ -7,7 +7,6 @@ from decimal import Decimal
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import render
 from django.utils import timezone
-from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from core.listing import Echo, harmless
@@ -27,9 +26,9 @@ def team(request: HttpRequest, slug: str) -> HttpResponse:
     whose = team_for(request.user, slug)
     found = report(whose, month_of(request.GET.get("month", "")), now=timezone.now())
     groups = (
-        {"anchor": "by-claim", "title": _("By claim"), "head": _("Claim"), "rows": found.by_claim},
-        {"anchor": "by-person", "title": _("By person"), "head": _("Person"), "rows": found.by_person},
-        {"anchor": "by-product", "title": _("By product"), "head": _("Product"), "rows": found.by_product},
+        {"anchor": "by-claim", "title": "By claim", "head": "Claim", "rows": found.by_claim},
+        {"anchor": "by-person", "title": "By person", "head": "Person", "rows": found.by_person},
+        {"anchor": "by-product", "title": "By product", "head": "Product", "rows": found.by_product},
     )
     return render(request, "usage/team.html", {"team": whose, "report": found, "groups": groups})
 

@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
 from rich.markup import escape
 from rich.table import Table
 
@@ -24,6 +22,7 @@ from claims.catalogue.yaml_export import CHANGED, NEW, RETIRED, RETURNS, Change,
 from claims.catalogue.yaml_import import entries_in
 from claims.management.terminal import show
 from core.errors import PortalError
+from core.text import counted
 from teams.access import is_platform_admin
 from teams.models import User
 
@@ -89,8 +88,7 @@ class Command(BaseCommand):
         known = {entry.slug: entry for entry in presets()}
         if unknown := [slug for slug in options["only"] if slug not in known]:
             raise CommandError(
-                _("There is no preset %(slug)s; there are %(known)s.")
-                % {"slug": unknown[0], "known": ", ".join(known)},
+                f"There is no preset {unknown[0]}; there are {', '.join(known)}.",
                 returncode=REFUSED,
             )
         if options["list"]:
@@ -106,12 +104,12 @@ class Command(BaseCommand):
             self.tell(services.add_profiles(by=by, entries=entries), only_look=False)
 
     def offer(self, only: list[str]) -> None:
-        table = Table(_("Preset"), _("Title"), _("Devices that match"), _("In the catalogue"))
+        table = Table("Preset", "Title", "Devices that match", "In the catalogue")
         for one in served(only):
             counts = [
-                f"{name}: {_('unknown') if count is None else count}" for name, count in one.counts.items()
+                f"{name}: {'unknown' if count is None else count}" for name, count in one.counts.items()
             ]
-            there = _("yes") if one.is_there else _("no")
+            there = "yes" if one.is_there else "no"
             table.add_row(one.entry.slug, escape(one.entry.title), escape(", ".join(counts)), there)
         show(self.stdout, table)
 
@@ -121,14 +119,12 @@ class Command(BaseCommand):
             admins = User.objects.filter(is_superuser=True, is_active=True)
             by = admins.order_by("date_joined", "pk").first()
             if by is None:
-                raise CommandError(_("There is no platform admin; make one first."), returncode=REFUSED)
-            self.stderr.write(_("As %(user)s, the first platform admin.") % {"user": by.username})
+                raise CommandError("There is no platform admin; make one first.", returncode=REFUSED)
+            self.stderr.write(f"As {by.username}, the first platform admin.")
             return by
         found = User.objects.filter(username=username, is_active=True).first()
         if found is None or not is_platform_admin(found):
-            raise CommandError(
-                _("%(user)s is not a platform admin.") % {"user": username}, returncode=REFUSED
-            )
+            raise CommandError(f"{username} is not a platform admin.", returncode=REFUSED)
         return found
 
     def tell(self, changes: list[Change], *, only_look: bool) -> None:
@@ -136,25 +132,20 @@ class Command(BaseCommand):
         for change in due:
             show(self.stdout, *lines_of(change))
         if not due:
-            self.stdout.write(_("Nothing to do."))
+            self.stdout.write("Nothing to do.")
             return
         same = len(changes) - len(due)
-        if only_look:
-            said = ngettext("%(n)d profile would change", "%(n)d profiles would change", len(due))
-        else:
-            said = ngettext("%(n)d profile changed", "%(n)d profiles changed", len(due))
-        self.stdout.write(
-            _("%(said)s, %(same)d stay as they are.") % {"said": said % {"n": len(due)}, "same": same}
-        )
+        done = "would change" if only_look else "changed"
+        self.stdout.write(f"{counted(len(due), 'profile')} {done}, {same} stay as they are.")
 
 
 def lines_of(change: Change) -> list[str]:
     """Return a change for people: what happens, the keys, and the lines of the specification."""
     words = {
-        NEW: _("[green]+ {}[/]: new"),
-        CHANGED: _("[yellow]~ {}[/]: changed"),
-        RETURNS: _("[green]↑ {}[/]: comes back"),
-        RETIRED: _("[red]- {}[/]: retired"),
+        NEW: "[green]+ {}[/]: new",
+        CHANGED: "[yellow]~ {}[/]: changed",
+        RETURNS: "[green]↑ {}[/]: comes back",
+        RETIRED: "[red]- {}[/]: retired",
     }
     lines = [words[change.kind].format(escape(change.slug))]
     for one in change.differences:

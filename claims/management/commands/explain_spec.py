@@ -15,7 +15,6 @@ from typing import Any
 
 import yaml
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.utils.translation import gettext as _
 from rich.markup import escape
 from rich.table import Table
 
@@ -86,13 +85,13 @@ class Command(BaseCommand):
     def explain(self, wanted: Wanted, reports: list[SpecReport]) -> None:
         show(self.stdout, f"[bold]{escape(wanted.title)}[/]")
         if not reports:
-            self.stdout.write(_("There is no cluster to look at."))
+            self.stdout.write("There is no cluster to look at.")
         for report in reports:
             table = Table(title=escape(report.cluster), title_justify="left", box=None)
             table.add_column("", justify="right")
-            table.add_column(_("what is left"))
-            table.add_column(_("left out"), justify="right")
-            table.add_column(_("such as"))
+            table.add_column("what is left")
+            table.add_column("left out", justify="right")
+            table.add_column("such as")
             for step, drops in zip(report.match.steps, report.drops, strict=True):
                 such = "\n".join(f"{drop.device}: {why(drop)}" for drop in drops)
                 words = f"{step.request}: {step.label}" if step.request else step.label
@@ -104,18 +103,17 @@ class Command(BaseCommand):
 def conclusion(report: SpecReport) -> list[str]:
     """Return the verdict, what is wrong with the spec, and whose end would help."""
     if report.fits:
-        said = [f"[green]✓ {_('fits now')}[/]"]
+        said = [f"[green]✓ {'fits now'}[/]"]
     else:
-        said = [f"[yellow]! {_('does not fit now')}[/]  {escape(report.match.problem)}"]
+        said = [f"[yellow]! {'does not fit now'}[/]  {escape(report.match.problem)}"]
     for finding in report.findings:
         said.append(f"[red]{finding.severity}[/] {finding.code}: {escape(finding.message)}")
         if finding.fix:
-            said.append("  " + _("Try: %s") % escape(finding.fix.after))
+            said.append("  " + f"Try: {escape(finding.fix.after)}")
     if report.endings.sentence:
         said.append(escape(report.endings.sentence))
     for ending in report.endings.endings[:MOST]:
-        values = {"claims": escape(", ".join(ending.claims)), "node": escape(ending.node)}
-        said.append(_("It would fit on %(node)s if %(claims)s ended.") % values)
+        said.append(f"It would fit on {escape(ending.node)} if {escape(', '.join(ending.claims))} ended.")
     return [*said, ""]
 
 
@@ -123,14 +121,14 @@ def read(file: str) -> str:
     try:
         return sys.stdin.read() if file == "-" else Path(file).expanduser().read_text()
     except (OSError, UnicodeDecodeError) as problem:
-        raise Invalid(_("%(file)s cannot be read: %(why)s.") % {"file": file, "why": problem}) from None
+        raise Invalid(f"{file} cannot be read: {problem}.") from None
 
 
 def sources(options: Mapping[str, Any]) -> tuple[dict[str, Picture], Finder]:
     """Return the pictures to look at by name, and where to find what the file only names."""
     if options["snapshot"]:
         objects = [one for file in options["snapshot"] for one in objects_in(file)]
-        return {_("snapshot"): picture_from(objects)}, finder_in(objects)
+        return {"snapshot": picture_from(objects)}, finder_in(objects)
     clusters = [find_cluster(options["cluster"])] if options["cluster"] else list(enabled_clusters())
     return {cluster.name: picture_of(cluster) for cluster in clusters}, mirror_finder(clusters)
 
@@ -142,9 +140,7 @@ def objects_in(file: str) -> list[Json]:
         documents = [json.loads(text)] if text.lstrip().startswith("{") else [*yaml.safe_load_all(text)]
     except (ValueError, yaml.YAMLError) as error:
         why_not = str(error).partition("\n")[0]
-        raise Invalid(
-            _("%(file)s is neither JSON nor YAML: %(why)s.") % {"file": file, "why": why_not}
-        ) from None
+        raise Invalid(f"{file} is neither JSON nor YAML: {why_not}.") from None
     return list(unfolded(documents))
 
 

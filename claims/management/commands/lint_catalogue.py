@@ -12,8 +12,6 @@ import sys
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
 from rich.markup import escape
 from rich.table import Table
 
@@ -21,6 +19,7 @@ from claims.catalogue.api import LintOut
 from claims.catalogue.lint import CatalogueFinding, CatalogueReport, catalogue_report
 from claims.management.terminal import show
 from core.errors import PortalError
+from core.text import counted
 from dra.lint import Severity
 from inventory.enrolment import find_cluster
 
@@ -56,34 +55,28 @@ class Command(BaseCommand):
 
     def show(self, report: CatalogueReport) -> None:
         if report.findings:
-            table = Table("", _("What"), _("Finding"), _("Clusters"), show_lines=True)
+            table = Table("", "What", "Finding", "Clusters", show_lines=True)
             for finding in report.findings:
                 table.add_row(sign_of(finding), *row_of(finding))
             show(self.stdout, table)
-        said = ngettext("%(n)d profile checked", "%(n)d profiles checked", report.profiles)
-        where = ", ".join(report.checked) or _("no cluster")
+        where = ", ".join(report.checked) or "no cluster"
         self.stdout.write(
-            _("%(said)s on the devices of %(where)s: %(due)d to be mended, %(notes)d worth knowing.")
-            % {
-                "said": said % {"n": report.profiles},
-                "where": where,
-                "due": len(report.due),
-                "notes": len(report.notes),
-            }
+            f"{counted(report.profiles, 'profile')} checked on the devices of {where}: "
+            f"{len(report.due)} to be mended, {len(report.notes)} worth knowing."
         )
         if report.silent:
             names = ", ".join(report.silent)
-            self.stdout.write(_("Nothing was checked in %s: no device is published there.") % names)
+            self.stdout.write(f"Nothing was checked in {names}: no device is published there.")
 
 
 def sign_of(finding: CatalogueFinding) -> str:
-    words = {Severity.ERROR: _("error"), Severity.WARNING: _("warning"), Severity.NOTE: _("note")}
+    words = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "note"}
     return SIGNS[finding.severity].format(words[finding.severity])
 
 
 def row_of(finding: CatalogueFinding) -> tuple[str, str, str]:
     message = "\n".join(escape(told.message) for told in finding.told)
     if finding.fix:
-        message += "\n" + _("Try: %s") % escape(finding.fix.after)
+        message += "\n" + f"Try: {escape(finding.fix.after)}"
     clusters = "\n".join(", ".join(told.clusters) for told in finding.told)
     return f"{finding.subject} {escape(finding.name)}\n[dim]{finding.code}[/]", message, escape(clusters)

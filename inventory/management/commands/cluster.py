@@ -9,7 +9,6 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.utils.translation import gettext as _
 from rich.console import Console
 from rich.table import Table
 
@@ -100,27 +99,25 @@ class Command(BaseCommand):
     def do_check(self, options: dict[str, Any]) -> None:
         missing = self.report(find_cluster(options["name"]))
         if missing:
-            raise Invalid(
-                _("%(name)s: %(count)d of the checks failed.") % {"name": options["name"], "count": missing}
-            )
+            raise Invalid(f"{options['name']}: {missing} of the checks failed.")
 
     def do_list(self, options: dict[str, Any]) -> None:
         clusters = list(Cluster.objects.all())
-        table = Table(_("Name"), _("Title"), _("Kubernetes"), _("uid of kube-system"), _("State"))
+        table = Table("Name", "Title", "Kubernetes", "uid of kube-system", "State")
         for cluster in clusters:
             table.add_row(cluster.name, cluster.title, cluster.version, cluster.uid, state_of(cluster))
         if clusters:
             self.show(table)
         else:
-            self.stdout.write(_("No clusters yet. Add one: manage.py cluster add NAME --kubeconfig FILE"))
+            self.stdout.write("No clusters yet. Add one: manage.py cluster add NAME --kubeconfig FILE")
 
     def do_remove(self, options: dict[str, Any]) -> None:
         name = find_cluster(options["name"]).name
-        question = _("Forget %s, all that is known of its devices and their history? Type its name: ") % name
+        question = f"Forget {name}, all that is known of its devices and their history? Type its name: "
         if not options["yes"] and input(question).strip() != name:
-            raise Invalid(_("Nothing was removed."))
+            raise Invalid("Nothing was removed.")
         remove_cluster(name=name)
-        self.stdout.write(_("%s is forgotten. Nothing was changed in the cluster itself.") % name)
+        self.stdout.write(f"{name} is forgotten. Nothing was changed in the cluster itself.")
 
     def do_rbac(self, options: dict[str, Any]) -> None:
         wanted = ("read_only", "name", "namespace")
@@ -128,12 +125,11 @@ class Command(BaseCommand):
 
     def do_set(self, options: dict[str, Any]) -> None:
         cluster = write_quotas(name=options["name"], write=options["write_quotas"])
-        told = (
-            _("Quotas are kept in %s within a minute.")
+        self.stdout.write(
+            f"Quotas are kept in {cluster.name} within a minute."
             if cluster.write_quotas
-            else _("The portal's quotas are taken away from %s within a minute.")
+            else f"The portal's quotas are taken away from {cluster.name} within a minute."
         )
-        self.stdout.write(told % cluster.name)
 
     def do_policies(self, options: dict[str, Any]) -> None:
         action = Action.WARN if options["warn"] else Action.DENY
@@ -149,7 +145,7 @@ class Command(BaseCommand):
             findings = list(checkup(credentials, gateway, uid=cluster.uid, **modes))
         finally:
             gateway.close()
-        table = Table("", _("What"), _("Finding"), title=cluster.name)
+        table = Table("", "What", "Finding", title=cluster.name)
         for finding in findings:
             table.add_row(sign_of(finding), finding.what, finding.detail)
         self.show(table)
@@ -169,12 +165,12 @@ def read_credentials(options: dict[str, Any]) -> Credentials:
     try:
         text = sys.stdin.read() if source == "-" else Path(source).expanduser().read_text()
     except (OSError, UnicodeDecodeError) as problem:
-        raise Invalid(_("%(file)s cannot be read: %(why)s.") % {"file": source, "why": problem}) from None
+        raise Invalid(f"{source} cannot be read: {problem}.") from None
     return from_kubeconfig(text, context=options["context"])
 
 
 def sign_of(finding: Finding) -> str:
-    words = {Verdict.GOOD: _("good"), Verdict.NOTE: _("note"), Verdict.BAD: _("bad")}
+    words = {Verdict.GOOD: "good", Verdict.NOTE: "note", Verdict.BAD: "bad"}
     return SIGNS[finding.verdict].format(words[finding.verdict])
 
 
@@ -182,10 +178,10 @@ def state_of(cluster: Cluster) -> str:
     if cluster.halted_because:
         return cluster.halted_because
     if not cluster.enabled:
-        return _("not in use")
-    words = [_("in use")]
+        return "not in use"
+    words = ["in use"]
     if cluster.read_only:
-        words.append(_("read-only"))
+        words.append("read-only")
     if cluster.simulated:
-        words.append(_("simulated"))
+        words.append("simulated")
     return ", ".join(words)
