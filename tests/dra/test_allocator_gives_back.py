@@ -293,7 +293,7 @@ DIFFERS = "device.attributes['gpu.nvidia.com'].uuid != ''"
         (
             picture([resource_slice(devices=[*map(gpu, range(11)), TAINTED])]),
             [spec(exactly(12, DIFFERS))],
-            13,
+            12,
         ),
     ],
 )
