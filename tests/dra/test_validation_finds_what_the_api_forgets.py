@@ -365,6 +365,29 @@ def test_what_is_just_allowed_has_no_problem(wish):
             ],
         ),
         (
+            spec(exactly(selectors=[{"cel": {"expression": one}} for one in ("true", " ", 7)])),
+            [
+                (f"{EXACTLY}.selectors[1].cel.expression", "A selector needs an expression."),
+                (f"{EXACTLY}.selectors[2].cel.expression", "A selector needs an expression."),
+            ],
+        ),
+        (
+            tolerations("x", {"operator": "Exists"}, {"key": "k", "tolerationSeconds": True}),
+            [
+                (f"{EXACTLY}.tolerations[0]", "This must be an object."),
+                (f"{EXACTLY}.tolerations[2].tolerationSeconds", "The seconds must be a whole number."),
+            ],
+        ),
+        (
+            spec(exactly(capacity={"requests": {"a": 1, "b": "-1n", "c": -1}})),
+            [
+                (f"{EXACTLY}.capacity.requests[b]", "The amount is -1n; it cannot be negative."),
+                (f"{EXACTLY}.capacity.requests[c]", "The amount is -1; it cannot be negative."),
+            ],
+        ),
+        (spec(exactly(capacity={})), []),
+        (spec(exactly(adminAccess=0)), [(f"{EXACTLY}.adminAccess", "This must be true or false.")]),
+        (
             spec("x", {"name": "b"}, exactly(32, name="c")),
             [
                 (GPU, "This must be an object."),
