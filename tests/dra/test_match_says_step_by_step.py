@@ -251,3 +251,94 @@ def fits(seen, where, claims):
         return allocate(seen, where, claims) is not None
     except AllocationError:
         return False
+
+
+def mixed():
+    """node-a has four GPUs of which two are held, node-b one that is free and one that is tainted."""
+    tainted = gpu(1, taints=[{"key": "k", "effect": "NoSchedule"}])
+    slices = [
+        resource_slice("node-a", [gpu(number) for number in range(4)]),
+        resource_slice("node-b", [gpu(0), tainted]),
+    ]
+    held = holds("gpu-0"), holds("gpu-1", name="other")
+    return picture(slices, *held, nodes=[node("node-a"), node("node-b")])
+
+
+A, B = ("node-a",), ("node-a", "node-b")
+
+
+@pytest.mark.parametrize(
+    ("wish", "claims", "nodes", "fit", "reason", "problem"),
+    [
+        (spec(exactly(1)), 1, B, 1, Reason.NONE, ""),
+        (spec(exactly(2)), 1, A, 1, Reason.NONE, ""),
+        (spec(exactly(1)), 3, B, 3, Reason.NONE, ""),
+        (spec(exactly(1)), 4, B, 3, Reason.TAKEN, "Request gpu needs 4 devices; 3 match and are free."),
+        (spec(exactly(2)), 2, A, 1, Reason.TAKEN, "Request gpu needs 4 devices; 3 match and are free."),
+        (
+            *(spec(exactly(3)), 1, (), 0, Reason.NO_NODE),
+            "3 devices are free, but no single node has all that one claim needs.",
+        ),
+        (spec(exactly(5)), 1, (), 0, Reason.TAKEN, "Request gpu needs 5 devices; 3 match and are free."),
+        (
+            *(spec(exactly(6)), 1, (), 0, Reason.TAINTED),
+            "Request gpu needs 6 devices; 5 match and are not tainted.",
+        ),
+        (spec(exactly(7)), 1, (), 0, Reason.NO_MATCH, "Request gpu needs 7 devices; 6 match."),
+        (spec(exactly(1, "false")), 1, (), 0, Reason.NO_MATCH, "Request gpu needs 1 device; 0 match."),
+        (
+            spec(exactly(20), exactly(12, name="b")),
+            1,
+            (),
+            0,
+            Reason.NO_MATCH,
+            "Request gpu needs 20 devices; 6 match.",
+        ),
+        (
+            *(spec(exactly(20), exactly(13, name="b")), 1, (), 0, Reason.TOO_MANY),
+            "The claim asks for 33 devices; one claim can hold 32.",
+        ),
+        (spec(exactly(4, adminAccess=True)), 2, A, 2, Reason.NONE, ""),
+        (
+            spec(exactly(2), exactly(1, name="b")),
+            1,
+            (),
+            0,
+            Reason.NO_NODE,
+            "3 devices are free, but no single node has all that one claim needs.",
+        ),
+    ],
+)
+def test_a_preview_says_how_many_claims_fit_where_and_what_is_in_the_way(
+    wish, claims, nodes, fit, reason, problem
+):
+    seen = preview(mixed(), wish, claims)
+    assert (seen.nodes, seen.nodes_that_fit, seen.claims_that_fit) == (nodes, len(nodes), fit)
+    assert (seen.reason, seen.problem) == (reason, problem)
+
+
+def test_every_step_of_a_preview_is_told():
+    wish = spec(exactly(2, f"{BIG} && true"), constraints=[PCIE, {"distinctAttribute": "a.example/b"}, PCIE])
+    assert [
+        (one.label, one.count, one.dropped, one.kind, one.detail, one.request)
+        for one in preview(mixed(), wish).steps
+    ] == [
+        ("in the cluster", 6, 0, Kind.TOTAL, "", ""),
+        ("in class gpu.nvidia.com", 6, 0, Kind.IN_CLASS, "gpu.nvidia.com", "gpu"),
+        (f"selected by {BIG}", 6, 0, Kind.SELECTOR, BIG, "gpu"),
+        ("selected by true", 6, 0, Kind.SELECTOR, "true", "gpu"),
+        ("not tainted, or tolerated", 5, 1, Kind.UNTAINTED, "", "gpu"),
+        ("free now", 3, 2, Kind.FREE, "", "gpu"),
+        (
+            "nodes with room for 2 devices with the same resource.kubernetes.io/pcieRoot "
+            "each with another a.example/b",
+            *(0, 0, Kind.NODES, "", ""),
+        ),
+    ]
+
+
+def test_only_the_first_twenty_nodes_are_named():
+    slices = [resource_slice(f"node-{number:02}", [gpu(0)]) for number in range(21)]
+    nodes = [node(f"node-{number:02}") for number in range(21)]
+    seen = preview(picture(slices, nodes=nodes), spec(exactly(1)))
+    assert (seen.nodes_that_fit, seen.nodes) == (21, tuple(f"node-{number:02}" for number in range(20)))

@@ -26,7 +26,7 @@ def wish(**fields):
 
 
 def rows():
-    return list(Rate.objects.order_by("pk").values_list(*COLUMNS))
+    return sorted(Rate.objects.values_list(*COLUMNS))
 
 
 def test_a_rate_is_saved_with_every_column(root, fra):
@@ -49,8 +49,8 @@ def test_a_rate_to_come_is_changed_in_every_column_and_no_other_rate_is(root, fr
     )
     assert (saved.pk, saved.title) == (changed.pk, "L4")
     assert rows() == [
-        ("kept", Decimal("7.0000"), "EUR", later, "", "", None),
         ("L4", Decimal("0.5500"), "USD", later + timedelta(hours=1), "L4", "gpu.nvidia.com", fra.pk),
+        ("kept", Decimal("7.0000"), "EUR", later, "", "", None),
     ]
     assert Rate.objects.get(pk=kept.pk).title == "kept"
 

@@ -1,6 +1,6 @@
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 import time_machine
@@ -259,8 +259,16 @@ def test_costs_of_a_team_that_is_none_are_not_found(as_alice, vision):
 
 
 def test_a_rate_is_told_with_every_field_and_the_newest_comes_first(client, eve, fra):
-    one = price("2.9", product="H100", driver="gpu.nvidia.com", cluster=fra, title="one", currency="USD")
-    two = price("0.0042", title="two")
+    one = price(
+        "2.9",
+        product="H100",
+        driver="gpu.nvidia.com",
+        cluster=fra,
+        title="one",
+        currency="USD",
+        id=UUID(int=1),
+    )
+    two = price("0.0042", title="two", id=UUID(int=2))
     client.force_login(eve)
     told = [
         {
