@@ -271,11 +271,12 @@ def test_what_is_held_in_a_cluster_comes_with_the_board_that_its_mirror_knows(cl
     elsewhere = make_claim(vision, by=alice, cluster=far, state=ClaimState.ALLOCATED, held=False)
     hold(elsewhere, NOON, device="part-0")
     hold(claim, NOON - timedelta(hours=1), NOON, device="ended")
-    for name in ("part-0", "part-1", "part-2", "whole"):
+    for name in ("part-0", "part-1", "part-2", "part-3", "whole"):
         hold(claim, NOON, device=name, uuid=f"uuid-{name}", partition="1g.10gb")
     mirrored(fra, "part-0", "GPU-a")
     mirrored(fra, "part-1", "GPU-a", gone=NOON)
     mirrored(fra, "part-2", "GPU-a", pool="another")
+    mirrored(fra, "part-3", "GPU-a", held=False)
     mirrored(fra, "whole", "")
     mirrored(far, "part-1", "GPU-far")
     common = {
@@ -288,7 +289,10 @@ def test_what_is_held_in_a_cluster_comes_with_the_board_that_its_mirror_knows(cl
     }
     assert sorted(held_in(fra), key=lambda one: one.device) == [
         Held(**common, device=name, uuid=f"uuid-{name}", parent_uuid=board)
-        for name, board in (("part-0", "GPU-a"), ("part-1", ""), ("part-2", ""), ("whole", ""))
+        for name, board in (
+            ("part-0", "GPU-a"),
+            *((name, "") for name in ("part-1", "part-2", "part-3", "whole")),
+        )
     ]
 
 

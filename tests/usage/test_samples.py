@@ -357,3 +357,27 @@ def test_prometheus_that_refuses_or_is_not_there_is_a_sentence(serve):
         prometheus.read("http://someone:secret@127.0.0.1:1")
     with pytest.raises(TelemetryUnavailable, match="not answer in its format"):
         prometheus.read(serve(lambda path, body: (200, '{"data": {}}')))
+
+
+def test_every_series_of_an_answer_is_read(serve):
+    rows = [
+        {"metric": {"UUID": f"GPU-{name}"}, "value": [0, f"{number}"]} for number, name in enumerate("abc")
+    ]
+    body = json.dumps({"data": {"result": rows}})
+    found = prometheus.read(serve(lambda path, query: (200, body)))
+    assert found == [
+        Series(metric, {"UUID": f"GPU-{name}"}, float(number))
+        for metric in METRICS
+        for number, name in enumerate("abc")
+    ]
+
+
+def test_an_escape_that_is_none_is_left_as_it_is():
+    assert [exporter.plain(text) for text in (r"a\qb", r"a\nb", r"a\\b", r"a\"b", "plain")] == [
+        *("a\\qb", "a\nb", "a\\b", 'a"b', "plain")
+    ]
+
+
+def test_what_no_device_is_named_for_is_nobody_s_board():
+    found = readings([series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.4, GPU_I_PROFILE="1g.10gb")])
+    assert attribute([held(uuid="", parent_uuid="GPU-a", partition="1g.10gb")], found) == []

@@ -105,7 +105,8 @@ def test_figures_are_for_the_team_alone_and_only_to_read(client, claim, eve, bob
     [
         ("costs", "Say which team"),
         ("costs?team=vision&month=never", "A month is written"),
-        ("{claim}?range=1y", "A range is one of"),
+        ("{claim}?range=1y", "A range is one of 1h, 24h, 7d, life; “1y” was sent."),
+        ("{claim}?range=abcdefghijklmnopqrstuvw", "“abcdefghijklmnopqrst” was sent."),
     ],
 )
 def test_bad_questions_are_422_with_a_sentence(as_alice, claim, query, said):
