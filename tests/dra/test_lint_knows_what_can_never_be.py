@@ -378,3 +378,30 @@ def test_only_specs_that_take_the_same_devices_in_the_same_way_are_twins():
             "It says the same as more: both ask the cluster for exactly the same.",
         ),
     ]
+
+
+def test_the_node_that_has_most_is_named_and_of_equals_the_last():
+    def nodes(**counts):
+        return picture(
+            [resource_slice(f"node-{name}", [gpu(at) for at in range(many)]) for name, many in counts.items()]
+        )
+
+    said = "Request gpu asks for 5 devices on one node; the most that match on one are {}, on node-{}."
+    for counts, most, name in (
+        ({"a": 2, "b": 3}, 3, "b"),
+        ({"a": 3, "b": 2}, 3, "a"),
+        ({"a": 2, "b": 2}, 2, "b"),
+    ):
+        assert [row[3] for row in rows(spec(exactly(5)), nodes(**counts))] == [said.format(most, name)]
+
+
+def test_a_constraint_over_several_requests_is_about_the_devices_of_all():
+    devices = [gpu(at, memory="81559Mi" if at < 2 else "23034Mi") for at in range(6)]
+    seen = picture([resource_slice(devices=devices)])
+    same = {"matchAttribute": "gpu.nvidia.com/type"}
+    wish = spec(exactly(1, LARGE), exactly(5, MEMORY.format("20Gi"), name="b"), constraints=[same])
+    assert [row[3] for row in rows(wish, seen)] == []
+    more = spec(exactly(2, LARGE), exactly(5, MEMORY.format("20Gi"), name="b"), constraints=[same])
+    assert [row[3] for row in rows(more, seen)] == [
+        "7 devices of one gpu.nvidia.com/type are needed, and no node has more than 6 (node-a has)."
+    ]

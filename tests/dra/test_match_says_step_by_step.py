@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dra.allocator import AllocationError, allocate
 from dra.cel import Selector
-from dra.match import Kind, Reason, preview
+from dra.match import Cause, Dropped, Kind, Reason, dropped, preview
 from tests.dra.clusters import (
     NVIDIA,
     PCIE,
@@ -342,3 +342,32 @@ def test_only_the_first_twenty_nodes_are_named():
     nodes = [node(f"node-{number:02}") for number in range(21)]
     seen = preview(picture(slices, nodes=nodes), spec(exactly(1)))
     assert (seen.nodes_that_fit, seen.nodes) == (21, tuple(f"node-{number:02}" for number in range(20)))
+
+
+def test_alternatives_of_different_counts_are_not_added_up():
+    """Two of A are too many and three of B are just there: one claim fits, though four devices are free."""
+    slices = [resource_slice("node-a", [gpu(0, product="A"), *(gpu(at, product="B") for at in (1, 2, 3))])]
+    pick = "device.attributes['gpu.nvidia.com'].productName == '{}'"
+    options = [{"name": "a", **ask(2, pick.format("A"))}, {"name": "b", **ask(3, pick.format("B"))}]
+    seen = preview(
+        picture(slices, nodes=[node("node-a")]), spec({"name": "gpu", "firstAvailable": options}), 2
+    )
+    assert (seen.free, seen.nodes_that_fit, seen.claims_that_fit) == (4, 1, 1)
+
+
+def test_what_cannot_be_counted_drops_no_device_for_want_of_room(monkeypatch):
+    wish = spec(exactly(3))
+    last = len(preview(mixed(), wish).steps) - 1
+    found = dropped(mixed(), wish, last)
+    assert [(one.device.name, one.device.node_name, one.cause, one.free_beside) for one in found.drops] == [
+        ("gpu-2", "node-a", Cause.NODE, 2),
+        ("gpu-3", "node-a", Cause.NODE, 2),
+        ("gpu-0", "node-b", Cause.NODE, 1),
+    ]
+    assert found.total == 3
+    part = dropped(mixed(), wish, last, offset=1, limit=1)
+    assert ([one.device.name for one in part.drops], part.total) == (["gpu-3"], 3)
+    assert dropped(mixed(), spec(exactly(3), constraints=[{"requests": ["gpu"]}]), last) == Dropped([], 0)
+    monkeypatch.setattr("dra.match.places.LOOKS", 0)
+    bound = spec(exactly(3), constraints=[PCIE])
+    assert dropped(mixed(), bound, last) == Dropped([], 0)
