@@ -1,5 +1,7 @@
 """What claims have taken is counted, and given back whole."""
 
+from typing import Any
+
 from dra.held import Held, held_by, holdings
 from dra.quantity import Quantity
 from tests.dra.clusters import NVIDIA, claim, exactly, spec
@@ -46,7 +48,7 @@ def test_a_copy_is_changed_without_the_first():
 
 def test_results_of_a_claim_are_shares_or_whole_and_admin_access_is_neither():
     place = {"driver": NVIDIA, "pool": "node-a"}
-    results = [
+    results: list[dict[str, Any]] = [
         {**place, "device": "gpu-0", "shareID": "x", "consumedCapacity": {"memory": "1Gi", "bad": "many"}},
         {**place, "device": "gpu-1", "consumedCapacity": {"memory": "1Gi"}},
         {**place, "device": "gpu-2", "adminAccess": True},

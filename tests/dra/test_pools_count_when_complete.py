@@ -113,7 +113,7 @@ def test_a_device_is_read_with_all_that_its_slice_says():
         {"counterSet": "t", "counters": {"a": {"value": "3"}}},
     ]
     sets = [{"name": name, "counters": {one: {"value": "4Gi"} for one in "ab"}} for name in "st"]
-    where = {"nodeSelectorTerms": []}
+    where: dict[str, list[str]] = {"nodeSelectorTerms": []}
     slice_ = resource_slice(
         "p", [raw, gpu(1)], nodeSelector=where, sharedCounters=sets, skipNodeOperations=["x", "y"], name="n"
     )
