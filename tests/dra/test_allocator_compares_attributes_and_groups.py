@@ -165,3 +165,28 @@ def test_what_a_device_had_agreed_on_is_forgotten_when_it_is_given_back():
     assert given(of_groups(*apart), same) == [["gpu-1", "gpu-2"]]
     between = [grouped(0, "s:xy"), grouped(1, "s:x", root=1), grouped(2, "s:y")]
     assert given(of_groups(*between), same) == [["gpu-0", "gpu-2"]]
+
+
+def test_a_device_that_was_given_back_leaves_the_agreement_of_the_others():
+    devices = [grouped(0, "s:x"), grouped(1, "s:x", root=1), grouped(2, "s:y"), grouped(3, "s:x")]
+    wish = spec(exactly(2), constraints=[MATCH])
+    assert given(of_groups(*devices), wish) == [["gpu-0", "gpu-3"]]
+
+
+def test_every_counter_of_a_device_is_taken_and_given_back():
+    def takes(number, root, **amounts):
+        counters = {name: {"value": value} for name, value in amounts.items()}
+        consumed = [{"counterSet": "s", "counters": counters}]
+        return gpu(number, attributes={"v": {"int": root}}, consumesCounters=consumed)
+
+    sets = [{"name": "s", "counters": {name: {"value": "2"} for name in "abc"}}]
+    devices = [takes(0, 0, a="1", b="2", c="2"), takes(1, 1, b="1", c="1"), takes(2, 1, c="1", b="1")]
+    slices = [
+        resource_slice(name="a", slices=2, devices=devices),
+        resource_slice(name="b", slices=2, sharedCounters=sets),
+    ]
+    pair = spec(exactly(2), constraints=[MATCH])
+    assert given(picture(slices), pair) == [["gpu-1", "gpu-2"]]
+    assert given(picture(slices, holds("gpu-0")), spec(exactly())) is None
+    assert given(picture(slices, holds("gpu-2")), spec(exactly())) == [["gpu-1"]]
+    assert given(picture(slices, holds("gpu-2")), spec(exactly(2))) is None
