@@ -166,6 +166,11 @@ def test_what_a_share_takes_is_looked_at_again_when_more_is_gone():
 
     assert given(site(*devices("40Gi")), pair("20Gi")) is None
     assert given(site(*devices("30Gi")), pair("10Gi")) == [["gpu-1", "gpu-1"]]
+    both = [device(at, capacity={"memory": "40Gi", "slots": "4"}, a=at) for at in range(2)]
+    slots = spec(
+        part("a", memory="10Gi", slots="3"), part("b", memory="10Gi", slots="2"), constraints=[same("a")]
+    )
+    assert given(site(*both), slots) is None
 
 
 def test_a_device_that_is_shared_already_says_nothing_about_one_that_is_not():
