@@ -109,3 +109,12 @@ def test_the_stable_allocator_takes_slices_as_they_are_listed():
     slices = [part("node-a", [0], slices=2, name="z"), part("node-a", [1], slices=2, name="a")]
     assert given(picture(slices, features=NEWEST), ONE) == [["gpu-1"]]
     assert given(picture(slices, features=Features()), ONE) == [["gpu-0"]]
+
+
+def test_a_device_placed_by_itself_against_the_rules_is_an_error_once_it_is_asked():
+    broken = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "-", "operator": "Exists"}]}]}
+    devices = [gpu(0, nodeName="node-a"), gpu(1, nodeSelector=broken)]
+    seen = picture([resource_slice("p", devices, perDeviceNodeSelection=True)])
+    assert given(seen, ONE) == [["gpu-0"]]
+    with pytest.raises(AllocationError, match="gpu-1: The node selector names label “-”"):
+        given(seen, spec(exactly(2)))

@@ -123,3 +123,90 @@ def test_the_order_of_keys_does_not_matter(data, more):
 def test_a_canonical_spec_is_its_own_canonical_form(count, admin, tolerations):
     wish = spec(exactly(count, adminAccess=admin, tolerations=tolerations))
     assert canonical(canonical(wish)) == canonical(wish)
+
+
+FULL = {
+    "devices": {
+        "requests": [
+            {
+                "name": "gpu",
+                "exactly": {
+                    "deviceClassName": "gpu.nvidia.com",
+                    "count": 2,
+                    "adminAccess": False,
+                    "selectors": [{"cel": {"expression": "device.driver == 'gpu.nvidia.com' // größer"}}],
+                    "capacity": {"requests": {"memory": "10Gi"}},
+                    "tolerations": [
+                        {"key": "k", "effect": ""},
+                        {"operator": "Exists", "tolerationSeconds": 0},
+                    ],
+                },
+            },
+            {
+                "name": "any",
+                "firstAvailable": [
+                    {"name": "a", "deviceClassName": "c", "allocationMode": "All", "adminAccess": True},
+                    {"name": "b", "deviceClassName": "d"},
+                ],
+            },
+        ],
+        "constraints": [{"requests": [], "matchAttribute": "a.example/b"}],
+        "config": [
+            {
+                "requests": ["gpu"],
+                "opaque": {"driver": "gpu.nvidia.com", "parameters": {"b": "", "a": None}},
+            }
+        ],
+        "later": {"x": [], "y": [1]},
+    },
+    "unknown": "",
+    "other": {"z": 1, "a": None},
+}
+
+
+def test_a_canonical_spec_is_written_out_in_the_order_of_its_keys():
+    first = {
+        "allocationMode": "ExactCount",
+        "capacity": {"requests": {"memory": "10Gi"}},
+        "count": 2,
+        "deviceClassName": "gpu.nvidia.com",
+        "selectors": [{"cel": {"expression": "device.driver == 'gpu.nvidia.com' // größer"}}],
+        "tolerations": [
+            {"key": "k", "operator": "Equal"},
+            {"operator": "Exists", "tolerationSeconds": 0},
+        ],
+    }
+    second = [
+        {"adminAccess": True, "allocationMode": "All", "deviceClassName": "c", "name": "a"},
+        {"allocationMode": "ExactCount", "count": 1, "deviceClassName": "d", "name": "b"},
+    ]
+    parameters = {"a": None, "b": ""}
+    assert json.dumps(canonical(FULL)) == json.dumps(
+        {
+            "devices": {
+                "config": [
+                    {"opaque": {"driver": "gpu.nvidia.com", "parameters": parameters}, "requests": ["gpu"]}
+                ],
+                "constraints": [{"matchAttribute": "a.example/b"}],
+                "later": {"y": [1]},
+                "requests": [
+                    {"exactly": first, "name": "gpu"},
+                    {"firstAvailable": second, "name": "any"},
+                ],
+            },
+            "other": {"z": 1},
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("wish", "stored"),
+    [
+        ({}, "de4ad6de27bb570251a9b8a47a2571d5c278ebb7cdf0caa1f53b3ec5f5acc900"),
+        (BARE, "337bea9cd5360b2b727c963f4c196ae6f692ec132f147097a8c3453df88f5c8e"),
+        (FULL, "9baea4c886b547bae992951162d1e32064ffbe5c8673690044a3981550029585"),
+    ],
+)
+def test_hashes_that_were_approved_stay_what_they_are(wish, stored):
+    """They stand in databases: another hash for the same spec would undo every approval."""
+    assert spec_hash(wish) == stored

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dra.cuda import Gpu, Level, check, in_image, judge
+from dra.cuda import Gpu, Level, Verdict, check, in_image, judge
 
 H100 = {"product": "NVIDIA H100 80GB HBM3", "capability": "9.0.0"}
 B200 = {"product": "NVIDIA B200", "capability": "10.0.0"}
@@ -98,3 +98,75 @@ def test_without_devices_nothing_is_told():
 )
 def test_the_version_in_the_tag(image, version):
     assert in_image(image) == version
+
+
+@pytest.mark.parametrize(
+    ("version", "shipped"),
+    [
+        ("11.4", "470.42.1"),
+        ("11.5", "495.29.5"),
+        ("11.6", "510.39.1"),
+        ("11.7", "515.48.7"),
+        ("11.8", "520.61.5"),
+        ("12.0", "525.60.13"),
+        ("12.1", "530.30.2"),
+        ("12.2", "535.54.3"),
+        ("12.3", "545.23.6"),
+        ("12.4", "550.54.14"),
+        ("12.5", "555.42.2"),
+        ("12.6", "560.28.3"),
+        ("12.8", "570.26"),
+        ("12.9", "575.51.3"),
+        ("13.0", "580.65.6"),
+        ("13.1", "590.44.1"),
+        ("13.2", "595.45.4"),
+    ],
+)
+def test_a_toolkit_runs_in_full_from_the_driver_on_that_it_came_with(version, shipped):
+    *rest, last = shipped.split(".")
+    before = ".".join([*rest, str(int(last) - 1)])
+    runs = f"CUDA {version} runs: it came with driver {shipped}, and the device has {shipped}."
+    assert judge(version, Gpu(driver=shipped)) == Verdict(Level.OK, runs)
+    assert judge(version, Gpu(driver=before)).level == (Level.ERROR if version == "12.0" else Level.WARNING)
+
+
+@pytest.mark.parametrize(
+    ("version", "least", "before"),
+    [("11.8", "450.80.2", "450.80.1"), ("12.9", "525.60.13", "525.60.12"), ("13.0", "580", "579.99.99")],
+)
+def test_a_driver_below_the_floor_of_a_major_version_runs_nothing_of_it(version, least, before):
+    major = version.partition(".")[0]
+    assert judge(version, Gpu(driver=least)).level == Level.WARNING
+    assert judge(version, Gpu(driver=before)) == Verdict(
+        Level.ERROR,
+        f"CUDA {version} likely fails: CUDA {major} needs driver {least} or newer, "
+        f"and the device has {before}.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("capability", "version", "said"),
+    [
+        ("10.0", "12.7", "Blackwell needs 12.8 or newer"),
+        ("9.9", "11.7", "Hopper needs 11.8 or newer"),
+        ("8.9", "11.7", "Ada Lovelace needs 11.8 or newer"),
+        ("8.8", "10.9", "Ampere needs 11.0 or newer"),
+        ("7.4", "13.0", "version 13 dropped it"),
+    ],
+)
+def test_the_code_of_an_image_is_for_some_architectures(capability, version, said):
+    found = judge(version, Gpu("NVIDIA X", "99.0", "", f"{capability}.0"))
+    assert found == Verdict(
+        Level.ERROR, f"CUDA {version} has no code for NVIDIA X (compute capability {capability}): {said}."
+    )
+
+
+def test_what_the_driver_knows_is_said_whole():
+    has = "the driver 580.95.5 knows CUDA 13.0"
+    gpu = Gpu("", "13.0.0", "580.95.5", "")
+    assert [judge(version, gpu).sentence for version in ("13.0", "13.1", "14.0")] == [
+        f"CUDA 13.0 runs: {has}.",
+        f"CUDA 13.1 runs by minor version compatibility: {has}. What the driver has to compile (PTX), and "
+        "features newer than 13.0, fail.",
+        f"CUDA 14.0 likely fails: {has}. It runs only if the image carries the package cuda-compat.",
+    ]

@@ -15,6 +15,10 @@ from dra.extended import class_of, names_of, served_by_claim
         ("gpu.intel.com/xe", "gpu.intel.com"),
         ("deviceclass.resource.kubernetes.io/part.example.com", "part.example.com"),
         ("example.com/card", "card.example.com"),
+        ("gpu.intel.com/i915", "gpu.intel.com"),
+        ("gpu.intel.com/xe_monitoring", ""),
+        ("nvidia.com/gpu.shared.more", ""),
+        ("nvidia.com/mig-", ""),
         ("vpc.amazonaws.com/pod-eni", ""),
     ],
 )
@@ -32,3 +36,18 @@ def test_what_the_scheduler_made_a_claim_for_is_known():
     mapped = {"requestMappings": [{"containerName": "c", "resourceName": "x/y", "requestName": "r"}]}
     assert served_by_claim({"status": {"extendedResourceClaimStatus": mapped}}) == {"x/y"}
     assert served_by_claim({"status": None}) == frozenset()
+
+
+def test_the_name_that_a_class_carries_counts_before_what_plugins_call_their_devices():
+    assert class_of("nvidia.com/gpu", {"nvidia.com/gpu": "own"}) == "own"
+    assert (
+        class_of("deviceclass.resource.kubernetes.io/a", {"deviceclass.resource.kubernetes.io/a": "b"}) == "a"
+    )
+
+
+def test_every_resource_of_a_pod_with_a_claim_is_known():
+    mapped = {"requestMappings": [{"resourceName": "x/y"}, {"resourceName": "x/z"}]}
+    assert served_by_claim({"status": {"extendedResourceClaimStatus": mapped}}) == {"x/y", "x/z"}
+    assert (
+        served_by_claim({}) == served_by_claim({"status": {"extendedResourceClaimStatus": {}}}) == frozenset()
+    )

@@ -187,3 +187,60 @@ def test_the_rest_of_the_claims_is_kept_in_mind():
     seen = picture([pool], *(holds(f"gpu-{n}", name=f"c{n}") for n in range(3)), classes=classes)
     found = would_fit_without(seen, spec(exactly(2, class_name="any")))
     assert found.endings == (Ending(("vision/c0", "vision/c1"), "node-a"),)
+
+
+NODES = tuple(f"node-{letter}" for letter in "abcd")
+
+
+def four(*claims):
+    """Four nodes of two GPUs each, taken by one claim a node unless `claims` say otherwise."""
+    held = claims or [holds("gpu-0", "gpu-1", name=f"on-{name}", pool=name) for name in NODES]
+    return picture([resource_slice(name, [gpu(0), gpu(1)]) for name in NODES], *held)
+
+
+def test_at_most_three_endings_are_named_one_a_node():
+    found = would_fit_without(four(), spec(exactly()))
+    assert found.endings == tuple(Ending((f"vision/on-{name}",), name) for name in NODES[:3])
+
+
+def test_nodes_that_lack_least_come_first_and_claims_that_hold_least():
+    seen = four(
+        holds("gpu-0", name="x"),
+        holds("gpu-1", name="y"),
+        holds("gpu-0", "gpu-1", name="of-b", pool="node-b"),
+        holds("gpu-0", "gpu-1", name="of-c", pool="node-c"),
+        holds("gpu-1", name="z", pool="node-d"),
+    )
+    assert would_fit_without(seen, spec(exactly(2))).endings == (
+        Ending(("vision/z",), "node-d"),
+        Ending(("vision/of-b",), "node-b"),
+        Ending(("vision/of-c",), "node-c"),
+    )
+    seen = four(*(holds(f"gpu-{at}", name=f"{at}-{name}", pool=name) for name in NODES for at in (0, 1)))
+    assert would_fit_without(seen, spec(exactly(2))).endings == tuple(
+        Ending((f"vision/0-{name}", f"vision/1-{name}"), name) for name in NODES[:3]
+    )
+
+
+def test_a_cut_tells_what_it_is_and_how_much_of_it_is_left():
+    seen = picture(slices(boards=2), holds("gpu-1-3g40gb-4"))
+    first, second = boards_of(seen, NVIDIA, "node-a")
+    assert (second.driver, second.pool, second.counter_set, second.node_name) == (
+        NVIDIA,
+        "node-a",
+        "gpu-1",
+        "node-a",
+    )
+    gigabytes = 9856 * 2**20
+    assert [
+        (one.partition, one.product, one.memory_bytes, one.places, one.held, one.open, one.most)
+        for one in second.cuts
+    ] == [
+        ("", "NVIDIA H100 80GB HBM3", 81559 * 2**20, 1, 0, 0, 0),
+        ("7g.80gb", "NVIDIA H100 80GB HBM3", 8 * gigabytes, 1, 0, 0, 0),
+        ("3g.40gb", "NVIDIA H100 80GB HBM3", 4 * gigabytes, 2, 1, 1, 1),
+        ("2g.20gb", "NVIDIA H100 80GB HBM3", 2 * gigabytes, 3, 0, 2, 2),
+        ("1g.10gb", "NVIDIA H100 80GB HBM3", gigabytes, 7, 0, 4, 4),
+    ]
+    assert [one.open for one in first.cuts] == [1, 1, 2, 3, 7]
+    assert boards_of(seen, "gpu.amd.com", "node-a") == []

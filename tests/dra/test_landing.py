@@ -137,3 +137,34 @@ def test_the_devices_of_each_request_where_they_are_known():
         }
     }
     assert requests_of(spec) == (("gpu", 4), ("nic", None), ("one", 2), ("two", None))
+
+
+def test_a_landing_is_told_with_every_figure():
+    either = {"devices": {"requests": [{"name": "gpu", "firstAvailable": [
+        {"name": "h", **H100["devices"]["requests"][0]["exactly"]},
+        {"name": "m", "deviceClassName": "gpu.amd.com"},
+    ]}]}}  # fmt: skip
+    found = landing(
+        picture(
+            node("h100-a", None, taint("b"), taint("a", value="x"), taint("node.kubernetes.io/not-ready")),
+            node("h100-b", SPOT, taint("a", value="x"), taint("b")),
+            node("a100-a"),
+            node("mi300x-a", SPOT, taint("b")),
+        ),
+        either,
+    )
+    h100 = Gpu("NVIDIA H100 80GB HBM3", "13.0.0", "580.95.5", "9.0.0")
+    on_demand, spot = (
+        Billing(Capacity.ON_DEMAND, ""),
+        Billing(Capacity.SPOT, "karpenter.sh/capacity-type=spot"),
+    )
+    assert (found.maker, found.problem, found.nodes) == ("nvidia", "", 3)
+    assert dict(found.gpus) == {h100: 16, Gpu(): 8}
+    assert {(site.taints, site.billing): number for site, number in found.sites} == {
+        (("a=x:NoSchedule", "b:NoSchedule"), on_demand): 1,
+        (("a=x:NoSchedule", "b:NoSchedule"), spot): 1,
+        (("b:NoSchedule",), spot): 1,
+    }
+    assert found.taints == [("b:NoSchedule", 3), ("a=x:NoSchedule", 2)]
+    assert found.billings == [(on_demand, 1), (spot, 2)]
+    assert [found.open_to(known, None) for known in ([], ["b:NoSchedule"], ["a=x:NoSchedule"])] == [0, 1, 0]

@@ -8,7 +8,7 @@ from claims.catalogue.presets import presets
 from dra.likeness import likeness, same_names
 from dra.manifests import with_count
 from dra.objects import requests
-from tests.dra.clusters import NVIDIA, PCIE, exactly, spec
+from tests.dra.clusters import NVIDIA, PCIE, ask, exactly, spec
 
 EXPRESSIONS = ("device.driver == 'a'", 'device.capacity["a"].x.isLessThan(quantity("2"))', "true")
 TOLERATIONS = ({"key": "a", "operator": "Exists"}, {"key": "b", "value": "x", "effect": "NoExecute"})
@@ -115,3 +115,115 @@ def test_more_than_a_profile_allows_is_a_difference():
     found = likeness(spec(exactly(1)), "gpu", spec(exactly(9)), most=8)
     assert found.count == 8
     assert found.differences == ("The file has number of devices 9, the profile 8.",)
+
+
+TOLERANT = {"key": "a", "operator": "Exists"}
+
+
+def setting(value):
+    return {"opaque": {"driver": "d", "parameters": {"a": value}}}
+
+
+def either(*counts):
+    return spec({"name": "g", "firstAvailable": [{"name": f"n{at}", **ask(at)} for at in counts]})
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "said"),
+    [
+        (
+            spec(exactly(2, "b", "a", tolerations=[TOLERANT])),
+            spec(
+                exactly(
+                    2, " a ", "c", tolerations=[{"key": "b"}], capacity={"requests": {"x": "2", "m": "1Gi"}}
+                )
+            ),
+            [
+                "Only the file has the selector c",
+                "Only the profile has the selector b",
+                'Only the file has the toleration {"key": "b", "operator": "Equal"}',
+                'Only the profile has the toleration {"key": "a", "operator": "Exists"}',
+                "The file asks for 1Gi of m, the profile for none.",
+                "The file asks for 2 of x, the profile for none.",
+            ],
+        ),
+        (
+            spec(exactly(1, "a", "a")),
+            spec(exactly(1, "a")),
+            ["Only the profile has the selector a"],
+        ),
+        (
+            spec(exactly(1), exactly(2, name="b")),
+            spec(exactly(1, name="x"), exactly(5, name="y", class_name="mig")),
+            [
+                f"Request 2: the file has device class mig, the profile {NVIDIA}.",
+                "Request 2: the file has number of devices 5, the profile 2.",
+            ],
+        ),
+        (
+            spec(exactly(1)),
+            spec(exactly(0, allocationMode="All")),
+            [
+                "The file has mode All, the profile ExactCount.",
+                "The file has number of devices none, the profile 1.",
+            ],
+        ),
+        (either(1), either(1, 2), ["The file has 2 ways to meet it, the profile 1 way."]),
+        (either(1, 2), either(1, 3), ["The file has number of devices 3, the profile 2."]),
+        (
+            spec(exactly(1), exactly(1, name="b"), constraints=[{"requests": ["gpu"], **PCIE}]),
+            spec(exactly(1), exactly(1, name="b"), constraints=[{"requests": ["b"], **PCIE}]),
+            ["A constraint is for other requests, or they stand in another order."],
+        ),
+        (
+            spec(exactly(1), config=[setting(1), setting(2)]),
+            spec(exactly(1), config=[setting(2), setting(1)]),
+            ["A driver setting is for other requests, or they stand in another order."],
+        ),
+        (
+            spec(exactly(1), config=[setting(1)]),
+            spec(exactly(1), config=[setting(2)]),
+            [
+                'Only the file has the driver setting {"opaque": {"driver": "d", "parameters": {"a": 2}}}',
+                'Only the profile has the driver setting {"opaque": {"driver": "d", "parameters": {"a": 1}}}',
+            ],
+        ),
+        (spec(exactly(1)), spec(), ["The file makes 0 requests, the profile 1 request."]),
+        (
+            spec(exactly(1)) | {"x": 1},
+            spec(exactly(1)),
+            ["The file says something else that the API has no words for."],
+        ),
+        (
+            spec(exactly(1), constraints=[PCIE, {"matchAttribute": "a.b/c", "requests": ["gpu"]}]),
+            spec(
+                exactly(1, name="z"), constraints=[{"matchAttribute": "a.b/c"}, {**PCIE, "requests": ["z"]}]
+            ),
+            [],
+        ),
+    ],
+)
+def test_every_difference_is_said_once(own, other, said):
+    found = likeness(own, "", other)
+    assert (list(found.differences), found.exact, found.count, found.spec) == (said, not said, 1, own)
+
+
+@pytest.mark.parametrize(
+    ("scalable", "other", "most", "count"),
+    [
+        ("gpu", spec(exactly(4)), None, 4),
+        ("gpu", spec(exactly(4)), 4, 4),
+        ("gpu", spec(exactly(4)), 3, 3),
+        ("gpu", spec(exactly(0)), 3, 1),
+        ("gpu", spec(exactly(0, allocationMode="All")), 3, 1),
+        ("gpu", spec(), 3, 1),
+        ("nope", spec(exactly(4)), None, 1),
+        ("", spec(exactly(4)), None, 1),
+        ("b", spec(exactly(4), exactly(3, name="x")), None, 3),
+    ],
+)
+def test_the_count_is_that_of_the_request_in_the_same_place(scalable, other, most, count):
+    found = likeness(spec(exactly(1), exactly(1, name="b")), scalable, other, most)
+    assert found.count == count
+    counts = {one["name"]: one["exactly"]["count"] for one in requests(found.spec)}
+    assert counts == {"gpu": 1, "b": 1} | ({scalable: count} if scalable in ("gpu", "b") else {})

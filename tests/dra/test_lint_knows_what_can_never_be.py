@@ -2,7 +2,7 @@
 
 import pytest
 
-from dra.lint import Code, NamedSpec, Severity, lint
+from dra.lint import Code, NamedSpec, Report, Severity, lint
 from tests.dra.catalogue import ATTRIBUTES, MEMORY, codes, findings, fleet, only
 from tests.dra.clusters import IS_GPU, PCIE, ask, device_class, exactly, gpu, picture, resource_slice, spec
 
@@ -181,3 +181,227 @@ def test_one_more_than_many_alike_keeps_the_scheduler_busy(devices, endless):
     seen = picture([resource_slice(devices=[gpu(number) for number in range(devices)])])
     found = only(findings(spec(exactly(devices + 1)), seen), Code.TOO_MANY)
     assert ("for 10 s before it gives up" in found.message) is endless
+
+
+LARGE = MEMORY.format("79Gi")
+GPU = "devices.requests[0].exactly"
+ROOT = PCIE["matchAttribute"]
+UNLIKE = (
+    "accepts all 6 devices of the cluster, of unlike products such as NVIDIA H100 80GB HBM3 and NVIDIA L4: "
+    "the first free one is taken."
+)
+FIVE = "asks for 5 devices on one node; the most that match on one are 4, on node-a."
+
+
+def rows(wish, seen=None, **named):
+    return [(one.code, one.severity, one.path, one.message) for one in findings(wish, seen, **named)]
+
+
+@pytest.mark.parametrize(
+    ("wish", "named", "expected"),
+    [
+        (spec(exactly(4, LARGE)), {"scalable": "gpu", "most": 4}, []),
+        (
+            spec(exactly(5, LARGE)),
+            {"scalable": "gpu", "most": 8},
+            [(Code.TOO_MANY, Severity.ERROR, f"{GPU}.count", f"Request gpu {FIVE}")],
+        ),
+        (
+            spec(exactly(2, LARGE)),
+            {"scalable": "gpu", "most": 5},
+            [
+                (
+                    *(Code.LIMIT_TOO_HIGH, Severity.NOTE, f"{GPU}.count"),
+                    "People may ask for up to 5 devices; no node has more than 4 that match (node-a has), "
+                    "and a claim is met by one node.",
+                )
+            ],
+        ),
+        (spec(exactly(2, LARGE)), {"scalable": "other", "most": 5}, []),
+        (
+            spec(
+                exactly(5, LARGE, name="a"),
+                exactly(1, name="b"),
+                exactly(5, LARGE, name="c"),
+                constraints=[PCIE],
+            ),
+            {},
+            [
+                (
+                    Code.MATCHES_EVERYTHING,
+                    Severity.NOTE,
+                    "devices.requests[1].exactly",
+                    f"Request b {UNLIKE}",
+                ),
+                (Code.TOO_MANY, Severity.ERROR, f"{GPU}.count", f"Request a {FIVE}"),
+                (Code.TOO_MANY, Severity.ERROR, "devices.requests[2].exactly.count", f"Request c {FIVE}"),
+            ],
+        ),
+        (
+            spec(exactly(3, LARGE), constraints=[{"matchAttribute": "a.b/c"}, PCIE]),
+            {},
+            [
+                (
+                    *(Code.CONSTRAINT, Severity.ERROR, "devices.constraints[0]"),
+                    "The constraint is about a.b/c, but none of the 4 devices that match publishes it, so "
+                    "none is ever chosen.",
+                ),
+                (
+                    *(Code.CONSTRAINT, Severity.ERROR, "devices.constraints[1]"),
+                    f"3 devices of one {ROOT} are needed, and no node has more than 2 (node-a has).",
+                ),
+            ],
+        ),
+        (
+            spec(exactly(1, LARGE), exactly(3, LARGE, name="b"), constraints=[{"requests": ["gpu"], **PCIE}]),
+            {},
+            [],
+        ),
+        (
+            spec(exactly(1, LARGE), exactly(2, LARGE, name="b"), constraints=[PCIE]),
+            {},
+            [
+                (
+                    *(Code.CONSTRAINT, Severity.ERROR, "devices.constraints[0]"),
+                    f"3 devices of one {ROOT} are needed, and no node has more than 2 (node-a has).",
+                )
+            ],
+        ),
+        (spec(exactly(2, LARGE), constraints=[{"distinctAttribute": ROOT}]), {}, []),
+        (spec(exactly(0, LARGE, allocationMode="All"), constraints=[PCIE]), {}, []),
+        (spec(exactly(adminAccess=True)), {}, []),
+        (
+            spec(
+                {
+                    "name": "gpu",
+                    "firstAvailable": [
+                        {"name": "x", **ask(1, class_name="nobody")},
+                        {"name": "y", **ask(5, LARGE)},
+                        {"name": "z", **ask(1, "false")},
+                    ],
+                }
+            ),
+            {},
+            [
+                (
+                    *(Code.CLASS_MISSING, Severity.ERROR),
+                    "devices.requests[0].firstAvailable[0].deviceClassName",
+                    "The cluster has no device class nobody.",
+                ),
+                (
+                    *(Code.ALTERNATIVE_IDLE, Severity.NOTE, "devices.requests[0].firstAvailable[2]"),
+                    "No device meets request gpu/z: of 6 in the cluster, 6 are in class gpu.nvidia.com, and "
+                    "the selector of request gpu/z accepts none of the 6 left.",
+                ),
+                (
+                    Code.TOO_MANY,
+                    Severity.ERROR,
+                    "devices.requests[0].firstAvailable[1].count",
+                    f"Request gpu/y {FIVE}",
+                ),
+            ],
+        ),
+    ],
+)
+def test_a_profile_has_just_these_findings(wish, named, expected):
+    assert rows(wish, **named) == expected
+
+
+def test_devices_that_every_node_reaches_are_counted_to_each():
+    slices = [resource_slice("node-a", [gpu(0), gpu(1)]), resource_slice("p", [gpu(7)], allNodes=True)]
+    assert rows(spec(exactly(3)), picture(slices)) == []
+    assert [row[3] for row in rows(spec(exactly(4)), picture(slices))] == [
+        "Request gpu asks for 4 devices on one node; the most that match on one are 3, on node-a."
+    ]
+    assert [row[3] for row in rows(spec(exactly(2)), picture(slices[1:]))] == [
+        "Request gpu asks for 2 devices on one node; the most that match on one are 1, on any node."
+    ]
+
+
+def test_devices_of_several_drivers_in_one_class_are_a_warning():
+    other = resource_slice("node-b", [gpu(0)], driver="gpu.amd.com", pool="p")
+    seen = picture(
+        [resource_slice("node-a", [gpu(0)]), other],
+        classes=[{"metadata": {"name": "all"}, "spec": {}}, device_class()],
+    )
+    found = lint(seen, [NamedSpec("p", spec(exactly(1, class_name="all")))]).findings
+    assert [(one.subject, one.name, one.code, one.severity, one.message) for one in found] == [
+        (
+            *("class", "all", Code.MATCHES_EVERYTHING, Severity.WARNING),
+            "All 2 devices of 2 drivers are in the class: a claim may get any of them.",
+        ),
+        (
+            *("profile", "p", Code.MATCHES_EVERYTHING, Severity.WARNING),
+            "Request gpu accepts all 2 devices of 2 drivers.",
+        ),
+    ]
+
+
+def test_a_report_counts_the_devices_that_match_each_spec():
+    named = {
+        "large": spec(exactly(1, LARGE)),
+        "missing": spec(exactly(1, class_name="x")),
+        "broken": spec(exactly(1, "device.name == 'x'")),
+        "both": spec(exactly(1, LARGE), exactly(1, name="e")),
+    }
+    found = lint(fleet(), [NamedSpec(name, one) for name, one in named.items()])
+    assert (found.matching, found.devices) == ({"large": 4, "missing": 0, "broken": None, "both": 6}, 6)
+    assert lint(picture([]), [NamedSpec("p", spec(exactly(5)))]) == Report([], {}, 0)
+
+
+def test_only_specs_that_take_the_same_devices_in_the_same_way_are_twins():
+    other = MEMORY.format("70Gi")
+    named = {
+        "first": spec(exactly(2, LARGE)),
+        "more": spec(exactly(3, other)),
+        "bound": spec(exactly(2, other), constraints=[PCIE]),
+        "tolerant": spec(exactly(2, other, tolerations=[{"operator": "Exists", "effect": "NoSchedule"}])),
+        "named": spec(exactly(2, other, name="b")),
+        "none": spec(exactly(2, "false")),
+        "nothing": spec(exactly(2, "1 == 2")),
+        "alike": spec(exactly(2, other)),
+        "again": spec(exactly(2, LARGE)),
+        "last": spec(exactly(3, other)),
+    }
+    found = lint(fleet(), [NamedSpec(name, one) for name, one in named.items()]).findings
+    assert [(one.name, one.severity, one.message) for one in found if one.code.startswith("same")] == [
+        (
+            *("alike", Severity.NOTE),
+            "It is written differently from first, but the same devices match, equally many.",
+        ),
+        (
+            *("again", Severity.WARNING),
+            "It says the same as first: both ask the cluster for exactly the same.",
+        ),
+        (
+            *("last", Severity.WARNING),
+            "It says the same as more: both ask the cluster for exactly the same.",
+        ),
+    ]
+
+
+def test_the_node_that_has_most_is_named_and_of_equals_the_last():
+    def nodes(**counts):
+        return picture(
+            [resource_slice(f"node-{name}", [gpu(at) for at in range(many)]) for name, many in counts.items()]
+        )
+
+    said = "Request gpu asks for 5 devices on one node; the most that match on one are {}, on node-{}."
+    for counts, most, name in (
+        ({"a": 2, "b": 3}, 3, "b"),
+        ({"a": 3, "b": 2}, 3, "a"),
+        ({"a": 2, "b": 2}, 2, "b"),
+    ):
+        assert [row[3] for row in rows(spec(exactly(5)), nodes(**counts))] == [said.format(most, name)]
+
+
+def test_a_constraint_over_several_requests_is_about_the_devices_of_all():
+    devices = [gpu(at, memory="81559Mi" if at < 2 else "23034Mi") for at in range(6)]
+    seen = picture([resource_slice(devices=devices)])
+    same = {"matchAttribute": "gpu.nvidia.com/type"}
+    wish = spec(exactly(1, LARGE), exactly(5, MEMORY.format("20Gi"), name="b"), constraints=[same])
+    assert [row[3] for row in rows(wish, seen)] == []
+    more = spec(exactly(2, LARGE), exactly(5, MEMORY.format("20Gi"), name="b"), constraints=[same])
+    assert [row[3] for row in rows(more, seen)] == [
+        "7 devices of one gpu.nvidia.com/type are needed, and no node has more than 6 (node-a has)."
+    ]

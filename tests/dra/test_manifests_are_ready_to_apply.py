@@ -70,3 +70,71 @@ def test_yaml_is_written_for_people(manifests):
     assert "      requests:\n        - name: gpu\n" in text
     assert "&id" not in text
     assert "{" not in text
+
+
+def test_without_labels_a_manifest_has_none():
+    wish = spec(exactly(1))
+    metadata = {"name": "a", "namespace": "b"}
+    assert resource_claim("a", "b", wish) == {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": metadata,
+        "spec": wish,
+    }
+    assert resource_claim_template("a", "b", wish, {}) == {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": metadata,
+        "spec": {"spec": wish},
+    }
+
+
+def test_labels_of_a_manifest_are_its_own():
+    labels = dict(LABELS)
+    made = resource_claim_template("a", "b", spec(exactly(1)), labels)
+    labels["more"] = "x"
+    assert made["metadata"]["labels"] == made["spec"]["metadata"]["labels"] == LABELS
+
+
+def test_a_count_is_set_where_there_was_none_and_of_the_first_request_of_a_name_alone():
+    bare = {"name": "gpu", "exactly": {"deviceClassName": "c"}}
+    changed = with_count(spec(exactly(1, name="other"), bare, exactly(5)), "gpu", 4)
+    assert [one["exactly"].get("count") for one in changed["devices"]["requests"]] == [1, 4, 5]
+    with pytest.raises(ValueError, match="Request gpu has no count"):
+        with_count({}, "gpu", 2)
+
+
+def test_yaml_puts_long_quotes_and_lines_in_blocks_and_nothing_else():
+    long = 'device.attributes["gpu.nvidia.com"].productName == "größer"'
+    once = ["shared"]
+    texts = {
+        "short": 'a == "b"',
+        "long": long,
+        "spaced": f" {long}",
+        "lines": "x: y\nz",
+        "word": "true",
+        "folded": "long " * 25 + "end",
+        "empty": {},
+        "lists": [[1], once, once],
+    }
+    assert to_yaml({"b": 1, "a": texts}, {"c": None}) == (
+        "b: 1\n"
+        "a:\n"
+        '  short: a == "b"\n'
+        "  long: |-\n"
+        f"    {long}\n"
+        f"  spaced: ' {long}'\n"
+        "  lines: |-\n"
+        "    x: y\n"
+        "    z\n"
+        "  word: 'true'\n"
+        f"  folded: {'long ' * 20}long\n"
+        f"    {'long ' * 4}end\n"
+        "  empty: {}\n"
+        "  lists:\n"
+        "    - - 1\n"
+        "    - - shared\n"
+        "    - - shared\n"
+        "---\n"
+        "c: null\n"
+    )

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dra.allocator import AllocationError, allocate
 from dra.cel import Selector
-from dra.match import Kind, Reason, preview
+from dra.match import Cause, Dropped, Kind, Reason, dropped, preview
 from tests.dra.clusters import (
     NVIDIA,
     PCIE,
@@ -251,3 +251,123 @@ def fits(seen, where, claims):
         return allocate(seen, where, claims) is not None
     except AllocationError:
         return False
+
+
+def mixed():
+    """node-a has four GPUs of which two are held, node-b one that is free and one that is tainted."""
+    tainted = gpu(1, taints=[{"key": "k", "effect": "NoSchedule"}])
+    slices = [
+        resource_slice("node-a", [gpu(number) for number in range(4)]),
+        resource_slice("node-b", [gpu(0), tainted]),
+    ]
+    held = holds("gpu-0"), holds("gpu-1", name="other")
+    return picture(slices, *held, nodes=[node("node-a"), node("node-b")])
+
+
+A, B = ("node-a",), ("node-a", "node-b")
+
+
+@pytest.mark.parametrize(
+    ("wish", "claims", "nodes", "fit", "reason", "problem"),
+    [
+        (spec(exactly(1)), 1, B, 1, Reason.NONE, ""),
+        (spec(exactly(2)), 1, A, 1, Reason.NONE, ""),
+        (spec(exactly(1)), 3, B, 3, Reason.NONE, ""),
+        (spec(exactly(1)), 4, B, 3, Reason.TAKEN, "Request gpu needs 4 devices; 3 match and are free."),
+        (spec(exactly(2)), 2, A, 1, Reason.TAKEN, "Request gpu needs 4 devices; 3 match and are free."),
+        (
+            *(spec(exactly(3)), 1, (), 0, Reason.NO_NODE),
+            "3 devices are free, but no single node has all that one claim needs.",
+        ),
+        (spec(exactly(5)), 1, (), 0, Reason.TAKEN, "Request gpu needs 5 devices; 3 match and are free."),
+        (
+            *(spec(exactly(6)), 1, (), 0, Reason.TAINTED),
+            "Request gpu needs 6 devices; 5 match and are not tainted.",
+        ),
+        (spec(exactly(7)), 1, (), 0, Reason.NO_MATCH, "Request gpu needs 7 devices; 6 match."),
+        (spec(exactly(1, "false")), 1, (), 0, Reason.NO_MATCH, "Request gpu needs 1 device; 0 match."),
+        (
+            spec(exactly(20), exactly(12, name="b")),
+            1,
+            (),
+            0,
+            Reason.NO_MATCH,
+            "Request gpu needs 20 devices; 6 match.",
+        ),
+        (
+            *(spec(exactly(20), exactly(13, name="b")), 1, (), 0, Reason.TOO_MANY),
+            "The claim asks for 33 devices; one claim can hold 32.",
+        ),
+        (spec(exactly(4, adminAccess=True)), 2, A, 2, Reason.NONE, ""),
+        (
+            spec(exactly(2), exactly(1, name="b")),
+            1,
+            (),
+            0,
+            Reason.NO_NODE,
+            "3 devices are free, but no single node has all that one claim needs.",
+        ),
+    ],
+)
+def test_a_preview_says_how_many_claims_fit_where_and_what_is_in_the_way(
+    wish, claims, nodes, fit, reason, problem
+):
+    seen = preview(mixed(), wish, claims)
+    assert (seen.nodes, seen.nodes_that_fit, seen.claims_that_fit) == (nodes, len(nodes), fit)
+    assert (seen.reason, seen.problem) == (reason, problem)
+
+
+def test_every_step_of_a_preview_is_told():
+    wish = spec(exactly(2, f"{BIG} && true"), constraints=[PCIE, {"distinctAttribute": "a.example/b"}, PCIE])
+    assert [
+        (one.label, one.count, one.dropped, one.kind, one.detail, one.request)
+        for one in preview(mixed(), wish).steps
+    ] == [
+        ("in the cluster", 6, 0, Kind.TOTAL, "", ""),
+        ("in class gpu.nvidia.com", 6, 0, Kind.IN_CLASS, "gpu.nvidia.com", "gpu"),
+        (f"selected by {BIG}", 6, 0, Kind.SELECTOR, BIG, "gpu"),
+        ("selected by true", 6, 0, Kind.SELECTOR, "true", "gpu"),
+        ("not tainted, or tolerated", 5, 1, Kind.UNTAINTED, "", "gpu"),
+        ("free now", 3, 2, Kind.FREE, "", "gpu"),
+        (
+            "nodes with room for 2 devices with the same resource.kubernetes.io/pcieRoot "
+            "each with another a.example/b",
+            *(0, 0, Kind.NODES, "", ""),
+        ),
+    ]
+
+
+def test_only_the_first_twenty_nodes_are_named():
+    slices = [resource_slice(f"node-{number:02}", [gpu(0)]) for number in range(21)]
+    nodes = [node(f"node-{number:02}") for number in range(21)]
+    seen = preview(picture(slices, nodes=nodes), spec(exactly(1)))
+    assert (seen.nodes_that_fit, seen.nodes) == (21, tuple(f"node-{number:02}" for number in range(20)))
+
+
+def test_alternatives_of_different_counts_are_not_added_up():
+    """Two of A are too many and three of B are just there: one claim fits, though four devices are free."""
+    slices = [resource_slice("node-a", [gpu(0, product="A"), *(gpu(at, product="B") for at in (1, 2, 3))])]
+    pick = "device.attributes['gpu.nvidia.com'].productName == '{}'"
+    options = [{"name": "a", **ask(2, pick.format("A"))}, {"name": "b", **ask(3, pick.format("B"))}]
+    seen = preview(
+        picture(slices, nodes=[node("node-a")]), spec({"name": "gpu", "firstAvailable": options}), 2
+    )
+    assert (seen.free, seen.nodes_that_fit, seen.claims_that_fit) == (4, 1, 1)
+
+
+def test_what_cannot_be_counted_drops_no_device_for_want_of_room(monkeypatch):
+    wish = spec(exactly(3))
+    last = len(preview(mixed(), wish).steps) - 1
+    found = dropped(mixed(), wish, last)
+    assert [(one.device.name, one.device.node_name, one.cause, one.free_beside) for one in found.drops] == [
+        ("gpu-2", "node-a", Cause.NODE, 2),
+        ("gpu-3", "node-a", Cause.NODE, 2),
+        ("gpu-0", "node-b", Cause.NODE, 1),
+    ]
+    assert found.total == 3
+    part = dropped(mixed(), wish, last, offset=1, limit=1)
+    assert ([one.device.name for one in part.drops], part.total) == (["gpu-3"], 3)
+    assert dropped(mixed(), spec(exactly(3), constraints=[{"requests": ["gpu"]}]), last) == Dropped([], 0)
+    monkeypatch.setattr("dra.match.places.LOOKS", 0)
+    bound = spec(exactly(3), constraints=[PCIE])
+    assert dropped(mixed(), bound, last) == Dropped([], 0)

@@ -2,8 +2,9 @@
 
 import pytest
 
-from dra.pools import pools_of
+from dra.pools import PoolDevice, pools_of
 from dra.quantity import Quantity
+from dra.taints import Taint
 from tests.dra.clusters import gpu, resource_slice
 
 
@@ -102,3 +103,81 @@ def test_devices_of_a_local_slice_are_on_its_node(manifests):
 
 def test_no_slices_are_no_pools():
     assert pools_of([]) == []
+
+
+def test_a_device_is_read_with_all_that_its_slice_says():
+    taint = {"key": "k", "effect": "NoSchedule"}
+    raw = gpu(0, taints=[taint], allowMultipleAllocations=True, bindingConditions=[])
+    raw["consumesCounters"] = [
+        {"counterSet": "s", "counters": {"a": {"value": "1"}, "b": {"value": "2Gi"}}},
+        {"counterSet": "t", "counters": {"a": {"value": "3"}}},
+    ]
+    sets = [{"name": name, "counters": {one: {"value": "4Gi"} for one in "ab"}} for name in "st"]
+    where: dict[str, list[str]] = {"nodeSelectorTerms": []}
+    slice_ = resource_slice(
+        "p", [raw, gpu(1)], nodeSelector=where, sharedCounters=sets, skipNodeOperations=["x", "y"], name="n"
+    )
+    (pool,) = pools_of([slice_])
+    first, second = pool.devices
+    counters = (("s", "a"), "1"), (("s", "b"), "2Gi"), (("t", "a"), "3")
+    assert first == PoolDevice(
+        driver="gpu.nvidia.com",
+        pool="p",
+        name="gpu-0",
+        raw=raw,
+        node_name="",
+        node_selector=where,
+        all_nodes=False,
+        placed_alone=False,
+        taints=(Taint("k", "NoSchedule"),),
+        slice_name="n",
+        counters=tuple((key, Quantity.parse(value)) for key, value in counters),
+        skipped=("x", "y"),
+    )
+    assert (first.key, first.shareable, first.binds_late) == (("gpu.nvidia.com", "p", "gpu-0"), True, True)
+    assert (second.shareable, second.binds_late, second.counters) == (False, False, ())
+    assert (pool.problem, pool.expected, pool.generation, pool.slices) == ("", 1, 1, [slice_])
+
+
+@pytest.mark.parametrize(
+    ("said", "complete", "problem"),
+    [
+        ([2, 2], True, ""),
+        ([1, 2], True, ""),
+        ([1, 1], False, "Pool node-a of gpu.nvidia.com has shown 2 of 1 slices of generation 3."),
+        ([2, 3], False, "Pool node-a of gpu.nvidia.com has shown 2 of 3 slices of generation 3."),
+    ],
+)
+def test_a_pool_is_complete_with_just_as_many_slices_as_the_largest_count(said, complete, problem):
+    slices = [
+        resource_slice(devices=[gpu(number)], slices=count, name=f"s{number}", generation=3)
+        for number, count in enumerate(said)
+    ]
+    old = resource_slice(devices=[gpu(9)], slices=7, name="old", generation=2)
+    (pool,) = pools_of([*slices, old])
+    assert (pool.complete, pool.usable, pool.problem, pool.expected) == (
+        complete,
+        complete,
+        problem,
+        max(said),
+    )
+    assert [device.name for device in pool.devices] == ["gpu-0", "gpu-1"]
+
+
+def test_every_contradiction_of_a_pool_is_a_sentence_that_names_it():
+    takes = [{"counterSet": "s", "counters": {}}, {"counterSet": "t", "counters": {}}]
+    sets = [{"name": "s", "counters": {"a": {"value": "1"}}}]
+    of_set = resource_slice(devices=[gpu(0), gpu(1, consumesCounters=takes)], sharedCounters=sets)
+    takes_b = [{"counterSet": "s", "counters": {"a": {"value": "1"}, "b": {"value": "1"}}}]
+    of_counter = resource_slice(devices=[gpu(1, consumesCounters=takes_b)], sharedCounters=sets)
+    twice = resource_slice(devices=[gpu(2), gpu(1), gpu(2), gpu(1)])
+    broken = resource_slice(
+        devices=[gpu(2)], sharedCounters=[{"name": "s", "counters": {"a": {"value": "x"}}}]
+    )
+    assert [pools_of([one])[0].problem for one in (of_set, of_counter, twice, broken)] == [
+        "Device gpu-1 of pool node-a takes of counter set t, which the pool lacks.",
+        "Device gpu-1 of pool node-a takes counter s/b, which the pool lacks.",
+        "Pool node-a of gpu.nvidia.com publishes gpu-1 more than once, so nothing of it is allocated.",
+        "Pool node-a of gpu.nvidia.com is invalid: “x” is not a quantity such as 80Gi, 500m or 4.",
+    ]
+    assert not any(pools_of([one])[0].usable for one in (of_set, of_counter, twice, broken))

@@ -105,3 +105,26 @@ def test_alternatives_cost_at_least_what_any_of_them_costs(many):
     for one in many:
         cost = MAX_RESULTS if one["allocationMode"] == "All" else one["count"]
         assert charged[one["deviceClassName"]] >= cost
+
+
+def test_all_devices_are_charged_as_the_most_that_a_claim_can_hold():
+    wish = spec(exactly(None, allocationMode="All"), first_available(ask(3), ask(1, allocationMode="All")))
+    assert (charge(wish), devices(wish)) == ({GPU: 64}, 64)
+
+
+def test_alternatives_of_several_classes_hold_the_most_of_one_and_are_charged_for_each():
+    wish = spec(first_available(ask(5), ask(7, class_name=MIG), ask(2, class_name=MIG), name="a"), exactly(2))
+    assert (charge(wish), devices(wish)) == ({GPU: 7, MIG: 7}, 9)
+
+
+def test_classes_are_charged_in_the_order_of_their_names():
+    wish = spec(exactly(1, class_name="z"), exactly(1, class_name="a"), exactly(1, class_name="m"))
+    assert list(charge(wish)) == ["a", "m", "z"]
+
+
+def test_a_class_that_the_cluster_does_not_have_is_counted_too():
+    assert keys(spec(exactly(3, class_name="gone")), [{"metadata": {"name": "bare"}}]) == {
+        "count/resourceclaims.resource.k8s.io": 1,
+        "gone.deviceclass.resource.k8s.io/devices": 3,
+        "requests.deviceclass.resource.kubernetes.io/gone": 3,
+    }

@@ -82,3 +82,54 @@ def test_taints_of_a_slice_are_read():
         "source": "slice",
         "timeAdded": "",
     }
+
+
+@pytest.mark.parametrize(
+    ("toleration", "covered"),
+    [
+        ({"value": "true"}, True),
+        ({"operator": "Equal", "value": "false"}, False),
+        ({"operator": "", "key": "", "effect": "", "value": "true"}, True),
+        ({"operator": "Exists", "value": "false"}, True),
+        ({"operator": "Exists", "effect": "NoExecute"}, False),
+        ({"key": "other", "value": "true"}, False),
+    ],
+)
+def test_what_a_toleration_leaves_out_covers_everything(toleration, covered):
+    assert tolerates([toleration], TAINT) is covered
+    assert tolerates([{"key": TAINT.key}], Taint(TAINT.key, "NoSchedule")) is True
+
+
+@pytest.mark.parametrize(
+    ("effect", "blocks"), [("NoSchedule", True), ("NoExecute", True), ("None", False), ("", False)]
+)
+def test_two_effects_keep_a_device_away(effect, blocks):
+    assert Taint("k", effect).blocks is blocks
+
+
+def test_the_first_taint_that_is_not_tolerated_is_named():
+    note, first, second = Taint("a", "None"), Taint("b", "NoExecute"), Taint("c", "NoSchedule")
+    assert untolerated([], [note, first, second]) == first
+    assert untolerated([{"key": "b", "operator": "Exists"}], [note, first, second]) == second
+    each = iter([{"key": "b", "operator": "Exists"}, {"key": "c", "operator": "Exists"}])
+    assert untolerated(each, [second, first, second]) is None
+
+
+def test_every_rule_that_selects_a_device_adds_its_taint():
+    def rule(name, selector, **taint):
+        return {"metadata": {"name": name}, "spec": {"deviceSelector": selector, "taint": taint}}
+
+    (pool,) = pools_of([resource_slice(devices=[gpu(3)])])
+    rules = [
+        rule("one", {"device": "gpu-3"}, key="a", effect="NoSchedule", value="v"),
+        rule("two", {"pool": "node-b"}, key="b", effect="NoSchedule"),
+        rule("three", {"driver": "gpu.amd.com", "device": "gpu-3"}, key="c", effect="NoSchedule"),
+        rule("four", {"pool": "node-a"}, key="d", effect="None"),
+        {"spec": {"deviceSelector": {}}},
+        {"metadata": {"name": "six"}},
+    ]
+    assert rules_for(pool.devices[0], rules) == [
+        Taint("a", "NoSchedule", "v", "one"),
+        Taint("d", "None", "", "four"),
+        Taint("", "", "", ""),
+    ]

@@ -247,3 +247,199 @@ trees = st.recursive(
 def test_no_input_breaks_the_check(tree):
     for wish in (tree, {"devices": tree}, spec(tree), spec({"name": "a", "exactly": tree})):
         assert all(problem.message for problem in problems(wish))
+
+
+def just(size):
+    """Opaque parameters that take so many bytes as JSON."""
+    return {"a": "é" * ((size - 8) // 6) + "x" * ((size - 8) % 6)}
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        spec(exactly(32)),
+        spec(exactly(0)),
+        spec(exactly(0, allocationMode="All")),
+        spec(exactly(1, allocationMode="")),
+        spec(exactly(adminAccess=None)),
+        spec(exactly(20), exactly(12, name="b")),
+        spec(exactly(32), exactly(None, name="b", allocationMode="All")),
+        spec(exactly(1, *["true"] * 32)),
+        tolerations(*[{"operator": "Exists"}] * 16),
+        tolerations(
+            {"key": "k", "tolerationSeconds": 0, "effect": "NoExecute"}, {"key": "a.b/c", "value": "v"}
+        ),
+        spec(exactly(capacity={"requests": {f"c{n}": 1 for n in range(32)}})),
+        spec(exactly(capacity={"requests": {"gpu.nvidia.com/memory": "0", "a" * 32: 1}})),
+        spec({"name": "gpu", "firstAvailable": [{**LATE, "name": f"a{n}"} for n in range(8)]}),
+        spec(*[exactly(name=f"r{n}") for n in range(32)]),
+        spec(exactly(name="g" * 63)),
+        spec(
+            exactly(), constraints=[{"matchAttribute": "a.example/b"}] * 32, config=[{"opaque": OPAQUE}] * 32
+        ),
+        constrained(distinctAttribute="a.example/b", requests=["gpu"] * 32),
+        configured(opaque=OPAQUE | {"driver": "d" * 63, "parameters": just(10_240)}, requests=["gpu"]),
+        configured(opaque=OPAQUE | {"parameters": {}}),
+    ],
+)
+def test_what_is_just_allowed_has_no_problem(wish):
+    assert found(wish) == []
+
+
+@pytest.mark.parametrize(
+    ("wish", "listed"),
+    [
+        (
+            constrained(matchAttribute="a.example/b")
+            | {"devices": {"requests": [exactly()], "constraints": {}}},
+            [("devices.constraints", "This must be a list.")],
+        ),
+        (
+            spec(exactly(), constraints=["x", {"matchAttribute": "a.example/b"}, {"matchAttribute": "b"}]),
+            [
+                ("devices.constraints[0]", "This must be an object."),
+                (
+                    "devices.constraints[2].matchAttribute",
+                    "“b” is no full name such as resource.kubernetes.io/pcieRoot.",
+                ),
+            ],
+        ),
+        (
+            constrained(matchAttribute="b", distinctAttribute="c", requests=["gpu", "d", "e"]),
+            [
+                ("devices.constraints[0].requests[1]", "There is no request d."),
+                ("devices.constraints[0].requests[2]", "There is no request e."),
+                (
+                    "devices.constraints[0]",
+                    "A constraint has either matchAttribute or distinctAttribute, one of the two.",
+                ),
+                (
+                    "devices.constraints[0].matchAttribute",
+                    "“b” is no full name such as resource.kubernetes.io/pcieRoot.",
+                ),
+                (
+                    "devices.constraints[0].distinctAttribute",
+                    "“c” is no full name such as resource.kubernetes.io/pcieRoot.",
+                ),
+            ],
+        ),
+        (
+            spec(
+                exactly(),
+                config=[
+                    7,
+                    {"opaque": OPAQUE},
+                    {"opaque": {"driver": 7, "parameters": just(10_241)}, "requests": ["x"]},
+                ],
+            ),
+            [
+                ("devices.config[0]", "This must be an object."),
+                ("devices.config[2].requests[0]", "There is no request x."),
+                (
+                    "devices.config[2].opaque.driver",
+                    "The configuration needs the name of the driver that it is for.",
+                ),
+                (
+                    "devices.config[2].opaque.parameters",
+                    "The parameters take 10241 bytes; at most 10240 are allowed.",
+                ),
+            ],
+        ),
+        (
+            spec(
+                {"name": "", "exactly": ask()}, {"name": "", "firstAvailable": [LATE, {**LATE, "name": "B"}]}
+            ),
+            [
+                (
+                    f"{GPU}.name",
+                    "“” is not a name: lower-case letters, digits and hyphens, at most 63.",
+                ),
+                (
+                    "devices.requests[1].name",
+                    "“” is not a name: lower-case letters, digits and hyphens, at most 63.",
+                ),
+                (
+                    "devices.requests[1].firstAvailable[1].name",
+                    "“B” is not a name: lower-case letters, digits and hyphens, at most 63.",
+                ),
+            ],
+        ),
+        (
+            spec(exactly(selectors=[{"cel": {"expression": one}} for one in ("true", " ", 7)])),
+            [
+                (f"{EXACTLY}.selectors[1].cel.expression", "A selector needs an expression."),
+                (f"{EXACTLY}.selectors[2].cel.expression", "A selector needs an expression."),
+            ],
+        ),
+        (
+            tolerations("x", {"operator": "Exists"}, {"key": "k", "tolerationSeconds": True}),
+            [
+                (f"{EXACTLY}.tolerations[0]", "This must be an object."),
+                (f"{EXACTLY}.tolerations[2].tolerationSeconds", "The seconds must be a whole number."),
+            ],
+        ),
+        (
+            spec(exactly(capacity={"requests": {"a": 1, "b": "-1n", "c": -1}})),
+            [
+                (f"{EXACTLY}.capacity.requests[b]", "The amount is -1n; it cannot be negative."),
+                (f"{EXACTLY}.capacity.requests[c]", "The amount is -1; it cannot be negative."),
+            ],
+        ),
+        (spec(exactly(capacity={})), []),
+        (spec(exactly(adminAccess=0)), [(f"{EXACTLY}.adminAccess", "This must be true or false.")]),
+        (
+            spec("x", {"name": "b"}, exactly(32, name="c")),
+            [
+                (GPU, "This must be an object."),
+                ("devices.requests[1]", "A request has either exactly or firstAvailable, one of the two."),
+            ],
+        ),
+    ],
+)
+def test_every_mistake_of_a_spec_is_told_in_order(wish, listed):
+    assert found(wish) == listed
+
+
+@pytest.mark.parametrize(
+    ("requests", "total"),
+    [
+        ([exactly(32), exactly(None, name="b")], 33),
+        ([exactly(32), exactly(0, name="b")], 33),
+        ([exactly(16), exactly(17, name="b")], 33),
+        (
+            [
+                exactly(31),
+                {"name": "b", "firstAvailable": [{"name": "x", **ask(3)}, {"name": "y", **ask(2)}]},
+            ],
+            33,
+        ),
+    ],
+)
+def test_requests_that_are_too_many_together_are_told_with_their_sum(requests, total):
+    said = f"The requests add up to {total} devices; one claim can hold 32."
+    assert found(spec(*requests)) == [("devices.requests", said)]
+
+
+def test_names_of_alternatives_can_be_referred_to_and_names_given_twice_are_counted():
+    offered = {"name": "gpu", "firstAvailable": [LATE, {**LATE, "name": "b"}]}
+    wish = spec(
+        offered, constraints=[{"matchAttribute": "a.example/b", "requests": ["gpu", "gpu/a", "gpu/b", "a"]}]
+    )
+    assert found(wish) == [("devices.constraints[0].requests[3]", "There is no request a.")]
+    thrice = spec(*[exactly()] * 3, *[exactly(name="b")] * 2)
+    assert [message for _, message in found(thrice)] == [
+        "3 requests are called gpu; names must differ.",
+        "2 requests are called b; names must differ.",
+    ]
+
+
+def test_all_selectors_of_a_class_are_checked():
+    good, bad = {"cel": {"expression": "true"}}, {"cel": {"expression": "1"}}
+    assert [one.path for one in class_problems({"selectors": [good, bad, bad]})] == [
+        "selectors[1].cel.expression",
+        "selectors[2].cel.expression",
+    ]
+    assert class_problems({"selectors": [good] * 32}) == []
+    (problem,) = class_problems({"selectors": [good] * 33})
+    assert (problem.path, problem.message) == ("selectors", "There are 33 selectors; at most 32 are allowed.")
+    assert class_problems({}) == []

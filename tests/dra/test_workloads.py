@@ -1,6 +1,7 @@
 """Workloads that use a claim: what each of them asks for."""
 
 import ast
+import re
 from itertools import chain
 
 import pytest
@@ -8,6 +9,8 @@ import pytest
 from dra import workloads
 from dra.workloads import ASSUMED, Options, Use, hub
 from dra.workloads.images import IMAGES
+from dra.workloads.use import devices_of, pods_of
+from tests.dra.workload_manifests import GOLDEN, written
 
 MAKERS = {
     "Pod": workloads.pod,
@@ -217,3 +220,60 @@ def test_jupyterhub_is_told_in_python_and_in_values_the_same():
 )
 def test_the_chart_gets_name_and_tag_apart(image, name, tag):
     assert hub.values(NAMED, Options(image=image))["singleuser"]["image"] == {"name": name, "tag": tag}
+
+
+@pytest.mark.parametrize("name", written())
+def test_manifests_are_those_that_were_looked_at(name):
+    """`python -m tests.dra.workload_manifests` writes the files anew."""
+    assert written()[name] == (GOLDEN / name).read_text()
+
+
+def test_no_file_is_of_a_workload_that_is_gone():
+    assert {path.name for path in GOLDEN.iterdir()} == set(written())
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"pods": 1024, "completions": 100_000, "port": 65_535}, ""),
+        ({"pods": 1025}, "pods has to be from 0 to 1024."),
+        ({"pods": -1}, "pods has to be from 0 to 1024."),
+        ({"completions": 100_001}, "completions has to be from 0 to 100000."),
+        ({"port": 65_536}, "port has to be from 0 to 65535."),
+        ({"image": "a" * 512, "priority": "a" * 253, "cuda": "12.9.100"}, ""),
+        ({"image": "a" * 513}, f"“{'a' * 513}” cannot be the image of a manifest."),
+        ({"priority": "a" * 254}, f"“{'a' * 254}” cannot be the priority of a manifest."),
+        ({"weights_claim": "A"}, "“A” cannot be the weights_claim of a manifest."),
+        ({"weights_image": "a b"}, "“a b” cannot be the weights_image of a manifest."),
+        ({"request": "a/b"}, "“a/b” cannot be the request of a manifest."),
+        ({"cuda": "12"}, "“12” cannot be the cuda of a manifest."),
+        ({"tolerate": ("a:NoSchedule", "b")}, "“b” is not a taint such as gpu=yes:NoSchedule."),
+        ({"capacity": "spot"}, "“spot” is not a label such as karpenter.sh/capacity-type=spot."),
+        (
+            {"weights_claim": "a", "weights_image": "b"},
+            "Weights come from a volume claim or from an image, not from both.",
+        ),
+    ],
+)
+def test_options_have_limits(options, said):
+    if not said:
+        assert Options(**options).chosen == len(options)
+        return
+    with pytest.raises(ValueError, match=f"^{re.escape(said)}$"):
+        Options(**options)
+
+
+@pytest.mark.parametrize(
+    ("use", "options", "pods", "devices"),
+    [
+        (NAMED, {}, 1, 2),
+        (TEMPLATE, {}, 3, 2),
+        (TEMPLATE, {"pods": 5}, 5, 2),
+        (Use("a", "b", parallel=3), {}, 1, None),
+        (Use("a", "b", requests=(("gpu", 4), ("nic", 1))), {}, 1, None),
+        (Use("a", "b", requests=(("gpu", 4), ("nic", 1))), {"request": "nic"}, 1, 1),
+        (Use("a", "b", requests=(("gpu", None),)), {}, 1, None),
+    ],
+)
+def test_pods_and_devices_follow_the_claim_and_what_was_chosen(use, options, pods, devices):
+    assert (pods_of(use, Options(**options)), devices_of(use, Options(**options))) == (pods, devices)

@@ -1,17 +1,19 @@
+import json
 from datetime import UTC, datetime, timedelta
+from uuid import uuid4
 
 import pytest
 import time_machine
 
 from claims.states import ClaimState
-from inventory.models import Cluster
-from tests.factories import make_claim
+from inventory.models import Cluster, Device, ResourceClaim, ResourceSlice
+from tests.factories import make_claim, make_cluster
 from tests.usage.conftest import NOON, hold, measure
 from usage import tasks
-from usage.collect import collect, take_slot
+from usage.collect import collect, held_in, sources, take_slot
 from usage.models import Collection, Rollup
 from usage.rollups import KEPT, Measured, add_samples, bucket_of, prune
-from usage.samples import Reading
+from usage.samples import Held, Reading
 
 
 def line(
@@ -148,3 +150,226 @@ def test_old_rollups_are_dropped_and_young_ones_kept(claim):
     measure(held, NOON - KEPT - timedelta(minutes=5), [0.1, 0.2])
     assert prune(NOON) == 1
     assert Rollup.objects.get().activity == 0.2
+
+
+@pytest.mark.parametrize(
+    ("urls", "enabled", "read"),
+    [
+        (("http://a/metrics", ""), True, True),
+        (("", "http://b"), True, True),
+        (("http://a/metrics", "http://b"), True, True),
+        (("", ""), True, False),
+        (("http://a/metrics", "http://b"), False, False),
+    ],
+)
+def test_a_cluster_is_read_if_it_is_enabled_and_has_a_source(fra, urls, enabled, read):
+    Cluster.objects.update(metrics_url=urls[0], prometheus_url=urls[1], enabled=enabled)
+    assert sources() == ([fra.pk] if read else [])
+
+
+def test_a_slot_is_free_again_after_fifteen_seconds_and_of_one_cluster_alone(fra):
+    other = make_cluster("ber-1")
+    apart = timedelta(seconds=15)
+    assert take_slot(fra.pk, NOON)
+    assert take_slot(other.pk, NOON)
+    assert not take_slot(fra.pk, NOON + apart)
+    assert take_slot(fra.pk, NOON + apart + timedelta(microseconds=1))
+    assert list(Collection.objects.order_by("sampled_at").values_list("cluster", "sampled_at")) == [
+        (other.pk, NOON),
+        (fra.pk, NOON + apart + timedelta(microseconds=1)),
+    ]
+
+
+def test_prometheus_is_read_where_a_cluster_names_both(claim, exporter, serve, clock):
+    hold(claim, NOON, device="gpu-2")
+    labels = {
+        "dra_claim_name": claim.name,
+        "dra_claim_namespace": "vision",
+        "dra_driver_name": "gpu.nvidia.com",
+        "dra_pool_name": "fra1-h100-03",
+        "dra_device_name": "gpu-2",
+    }
+    answer = json.dumps({"data": {"result": [{"metric": labels, "value": [0, "0.25"]}]}})
+    Cluster.objects.update(prometheus_url=serve(lambda path, body: (200, answer)))
+    assert collect(claim.cluster_id) == 1
+    assert Rollup.objects.get().activity == 0.25
+
+
+COLLECTED = ("sampled_at", "succeeded_at", "devices", "attributed", "failed_at", "error")
+
+
+def test_what_is_written_down_of_a_reading_is_of_its_cluster_alone(claim, exporter, clock):
+    other = Collection.objects.create(cluster=make_cluster("ber-1"), error="as it was", failed_at=NOON)
+    hold(claim, NOON, device="gpu-2")
+    exporter.append(line("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.5, "nobody", "gpu-3", "GPU-3"))
+    assert collect(claim.cluster_id) == 1
+    written = Collection.objects.filter(cluster=claim.cluster_id).values_list(*COLLECTED)
+    assert list(written) == [(NOON, NOON, 2, 1, None, "")]
+    clock.shift(30)
+    text, exporter[:] = list(exporter), []
+    late = NOON + timedelta(seconds=30)
+    said = "The source of telemetry answered with status 500."
+    assert collect(claim.cluster_id) == 0
+    assert list(written.all()) == [(late, NOON, 2, 1, late, said)]
+    clock.shift(30)
+    exporter[:] = text[:1]
+    assert collect(claim.cluster_id) == 1
+    later = NOON + timedelta(seconds=60)
+    assert list(written.all()) == [(later, later, 1, 1, None, "")]
+    other.refresh_from_db()
+    assert (other.error, other.failed_at, other.succeeded_at) == ("as it was", NOON, None)
+
+
+def test_a_cluster_that_is_gone_disabled_or_without_a_source_is_not_read(claim, exporter, clock):
+    hold(claim, NOON, device="gpu-2")
+    assert collect(uuid4()) == 0
+    Cluster.objects.update(enabled=False)
+    assert collect(claim.cluster_id) == 0
+    Cluster.objects.update(enabled=True, metrics_url="")
+    assert collect(claim.cluster_id) == 0
+    assert not Collection.objects.exists()
+
+
+def test_a_claim_of_another_cluster_with_the_same_names_is_not_measured(
+    claim, exporter, clock, vision, alice
+):
+    far = make_cluster("ber-1", teams=(vision,))
+    twin = make_claim(
+        vision, by=alice, cluster=far, state=ClaimState.ALLOCATED, held=False, name="sam2-finetune"
+    )
+    hold(twin, NOON, device="gpu-2")
+    assert collect(claim.cluster_id) == 0
+    hold(claim, NOON, device="gpu-2")
+    clock.shift(30)
+    assert collect(claim.cluster_id) == 1
+    assert Rollup.objects.get().claim == claim
+
+
+def mirrored(cluster, name, parent, *, held=True, gone=None, pool="fra1-h100-03"):
+    place = ResourceSlice.objects.get_or_create(
+        cluster=cluster,
+        uid="s",
+        defaults={"name": "s", "raw": {}, "driver": "gpu.nvidia.com", "generation": 1, "pool_slices": 1},
+    )[0]
+    holder = ResourceClaim.objects.get_or_create(
+        cluster=cluster, uid="c", defaults={"name": "c", "namespace": "vision", "raw": {}}
+    )[0]
+    Device.objects.create(
+        cluster=cluster,
+        slice=place,
+        driver="gpu.nvidia.com",
+        pool=pool,
+        name=name,
+        parent_uuid=parent,
+        held_by=holder if held else None,
+        gone_at=gone,
+    )
+
+
+def test_what_is_held_in_a_cluster_comes_with_the_board_that_its_mirror_knows(claim, vision, alice, fra):
+    far = make_cluster("ber-1", teams=(vision,))
+    elsewhere = make_claim(vision, by=alice, cluster=far, state=ClaimState.ALLOCATED, held=False)
+    hold(elsewhere, NOON, device="part-0")
+    hold(claim, NOON - timedelta(hours=1), NOON, device="ended")
+    for name in ("part-0", "part-1", "part-2", "part-3", "whole"):
+        hold(claim, NOON, device=name, uuid=f"uuid-{name}", partition="1g.10gb")
+    mirrored(fra, "part-0", "GPU-a")
+    mirrored(fra, "part-1", "GPU-a", gone=NOON)
+    mirrored(fra, "part-2", "GPU-a", pool="another")
+    mirrored(fra, "part-3", "GPU-a", held=False)
+    mirrored(fra, "whole", "")
+    mirrored(far, "part-1", "GPU-far")
+    common = {
+        "claim_id": claim.pk,
+        "namespace": "vision",
+        "object_name": "sam2-finetune",
+        "driver": "gpu.nvidia.com",
+        "pool": "fra1-h100-03",
+        "partition": "1g.10gb",
+    }
+    assert sorted(held_in(fra), key=lambda one: one.device) == [
+        Held(**common, device=name, uuid=f"uuid-{name}", parent_uuid=board)
+        for name, board in (
+            ("part-0", "GPU-a"),
+            *((name, "") for name in ("part-1", "part-2", "part-3", "whole")),
+        )
+    ]
+
+
+def test_means_of_a_bucket_are_weighted_and_a_first_value_that_comes_late_stands_alone(claim, db):
+    what = Measured(claim.pk, "gpu.nvidia.com", "pool", "gpu-2")
+    for reading in (
+        Reading(),
+        Reading(activity=0.4, power_watts=100.0, memory_bytes=7),
+        Reading(activity=0.7, power_watts=400.0, memory_bytes=5),
+        Reading(),
+    ):
+        add_samples(NOON + timedelta(minutes=4, seconds=59), [(what, reading)])
+    row = Rollup.objects.get()
+    assert (row.samples, row.memory_bytes, row.bucket) == (4, 7, NOON)
+    assert row.activity == pytest.approx((0.4 * 2 + 0.7) / 3)
+    assert row.power_watts == pytest.approx((100 * 2 + 400) / 3)
+
+
+def test_each_device_of_each_claim_has_a_row_per_bucket(claim, vision, alice, fra):
+    other = make_claim(vision, by=alice, cluster=fra, state=ClaimState.ALLOCATED, held=False)
+    places = [("a", "p", "gpu-0"), ("a", "p", "gpu-1"), ("a", "q", "gpu-0"), ("b", "p", "gpu-0")]
+    samples = [
+        (Measured(one.pk, *place), Reading(activity=number / 10))
+        for one in (claim, other)
+        for number, place in enumerate(places)
+    ]
+    assert add_samples(NOON, samples) == 8
+    assert add_samples(NOON + timedelta(minutes=5), samples[:1]) == 1
+    assert add_samples(NOON, []) == 0
+    columns = ("claim", "driver", "pool", "device", "bucket", "samples", "activity")
+    rows = sorted(Rollup.objects.values_list(*columns), key=str)
+    assert rows == sorted(
+        [
+            *(
+                (what.claim_id, what.driver, what.pool, what.device, NOON, 1, seen.activity)
+                for what, seen in samples
+            ),
+            (claim.pk, "a", "p", "gpu-0", NOON + timedelta(minutes=5), 1, 0.0),
+        ],
+        key=str,
+    )
+
+
+def test_the_largest_values_of_two_shares_count(claim, db):
+    what = Measured(claim.pk, "gpu.nvidia.com", "pool", "gpu-2")
+    add_samples(NOON, [(what, Reading(0.6, 5, None)), (what, Reading(0.4, 9, 30.0))])
+    row = Rollup.objects.get()
+    assert (row.samples, row.activity, row.memory_bytes, row.power_watts) == (1, 0.6, 9, 30.0)
+
+
+def test_rollups_are_kept_for_a_hundred_days(claim):
+    held = hold(claim, NOON - timedelta(days=101))
+    measure(held, NOON - timedelta(days=100, minutes=5), [0.1, 0.2, 0.3])
+    assert prune(NOON) == 1
+    assert list(Rollup.objects.values_list("activity", flat=True)) == [0.2, 0.3]
+
+
+def test_every_cluster_is_queued_for_half_a_minute_and_old_rollups_go(claim, exporter, clock, monkeypatch):
+    second = make_cluster("ber-1", metrics_url="http://127.0.0.1:1/metrics")
+    make_cluster("bare")
+    queued = []
+    monkeypatch.setattr(
+        tasks.collect_cluster, "apply_async", lambda args, **more: queued.append((args, more))
+    )
+    held = hold(claim, NOON - KEPT * 2)
+    measure(held, NOON - KEPT - timedelta(minutes=5), [0.1, 0.2])
+    tasks.collect()
+    assert sorted(queued, key=str) == sorted(
+        [((str(one),), {"expires": 30.0}) for one in (claim.cluster_id, second.pk)], key=str
+    )
+    assert Rollup.objects.get().activity == 0.2
+
+
+def test_a_source_that_fails_holds_up_no_other_cluster(claim, exporter, clock):
+    make_cluster("aaa", metrics_url="http://127.0.0.1:1/metrics")
+    make_cluster("zzz", metrics_url="http://127.0.0.1:1/metrics")
+    hold(claim, NOON, device="gpu-2")
+    tasks.collect.delay()
+    assert Rollup.objects.count() == 1
+    assert Collection.objects.filter(error__contains="cannot be reached").count() == 2

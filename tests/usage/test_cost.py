@@ -168,3 +168,106 @@ def test_the_amount_is_the_exact_product_rounded_once(price, fraction, span):
         * Fraction((until - START) // timedelta(microseconds=1), 3_600_000_000)
     )
     assert abs(Fraction(cost.amounts.get("EUR", Decimal(0))) - exact) <= Fraction(1, 200)
+
+
+def test_lines_are_of_one_claim_product_and_partition_in_the_order_in_which_they_were_held():
+    other = uuid4()
+    spells = [
+        held(0, 1, product="NVIDIA L4"),
+        held(0, 2),
+        held(0, 4, partition="1g.10gb", fraction="0.125"),
+        held(1, 3, claim=other),
+        held(5, None),
+        held(6, 6, product="A100"),
+        held(12, None, product="A100"),
+    ]
+    found = list(lines(spells, RateCard([rate("2")]), until=hours(8)))
+    assert [(line.claim_id, line.product, line.partition, line.cost.hours) for line in found] == [
+        (CLAIM, "NVIDIA L4", "", Decimal("1.00")),
+        (CLAIM, "NVIDIA H100 80GB HBM3", "", Decimal("5.00")),
+        (CLAIM, "NVIDIA H100 80GB HBM3", "1g.10gb", Decimal("0.50")),
+        (other, "NVIDIA H100 80GB HBM3", "", Decimal("2.00")),
+    ]
+    assert [line.cost.amounts for line in found] == [
+        {},
+        {"EUR": Decimal("10.00")},
+        {"EUR": Decimal("1.00")},
+        {"EUR": Decimal("4.00")},
+    ]
+    assert [line.cost.unpriced for line in found] == [Decimal("1.00"), *[Decimal("0.00")] * 3]
+
+
+def test_lines_are_clipped_to_the_period():
+    period = Span(hours(2), hours(5))
+    spells = [held(0, 3), held(4, None), held(0, 2, product="before"), held(5, 9, product="after")]
+    (line,) = lines(spells, RateCard([rate("2")]), until=hours(9), within=period)
+    assert (line.product, line.cost.hours) == ("NVIDIA H100 80GB HBM3", Decimal("2.00"))
+
+
+def test_each_line_is_rounded_half_up_before_it_is_added():
+    """A third of an hour twice is 0.33 + 0.33, and 18 s are half a hundredth of an hour."""
+    card = RateCard([rate("1"), rate("0.0050", product="L4")])
+    third = [held(0, 1 / 3, claim=uuid4()) for _ in range(2)]
+    billed = [line.cost for line in lines(third, card, until=hours(9))]
+    assert [(cost.hours, cost.amounts) for cost in billed] == [
+        (Decimal("0.33"), {"EUR": Decimal("0.33")})
+    ] * 2
+    assert (total(billed).hours, total(billed).amounts) == (Decimal("0.66"), {"EUR": Decimal("0.66")})
+    (half,) = lines([held(0, 0.005, product="unknown")], card, until=hours(9))
+    assert (half.cost.hours, half.cost.unpriced) == (Decimal("0.01"), Decimal("0.01"))
+    (cent,) = lines([held(0, 1, product="L4")], card, until=hours(9))
+    assert cent.cost.amounts == {"EUR": Decimal("0.01")}
+
+
+def test_costs_add_up_by_currency_with_what_has_no_price():
+    cost = total(
+        [
+            Cost(3600, 0, {"USD": 1, "EUR": 5}),
+            Cost(10, 10),
+            Cost(7, 2, {"EUR": 6, "CHF": 1}),
+        ]
+    )
+    assert cost == Cost(3617, 12, {"USD": 1, "EUR": 11, "CHF": 1})
+    assert total([]) == Cost(0, 0, {})
+
+
+def test_money_is_listed_by_currency_in_the_order_of_the_alphabet():
+    cost = cost_of(
+        held(0, 3),
+        RateCard([rate("2", currency="USD"), rate("3", hours=1), rate("4", hours=2, currency="CHF")]),
+        until=hours(3),
+    )
+    assert list(cost.amounts) == ["CHF", "EUR", "USD"]
+    assert [(one.currency, one.amount) for one in cost.money] == [
+        ("CHF", Decimal("4.00")),
+        ("EUR", Decimal("3.00")),
+        ("USD", Decimal("2.00")),
+    ]
+
+
+def test_a_cost_is_unknown_only_if_nothing_of_what_was_held_has_a_price():
+    card = RateCard([rate("2", hours=2)])
+    assert [cost_of(held(*span), card, until=hours(9)).is_unknown for span in ((0, 2), (0, 3), (2, 3))] == [
+        True,
+        False,
+        False,
+    ]
+    assert not Cost().is_unknown
+    partly = cost_of(held(0, 3), card, until=hours(9))
+    assert (partly.hours, partly.unpriced) == (Decimal("3.00"), Decimal("2.00"))
+
+
+def test_what_is_held_without_a_rate_has_no_price_per_hour():
+    spells = [held(0, None), held(0, None, product="NVIDIA L40S", fraction="0.5")]
+    cost = per_hour(spells, RateCard([rate("2", currency="USD")]), at=hours(1))
+    assert (cost.amounts, cost.hours, cost.unpriced) == (
+        {"USD": Decimal("2.00")},
+        Decimal("1.50"),
+        Decimal("0.50"),
+    )
+
+
+def test_a_device_that_is_let_go_later_costs_up_to_the_instant_asked_for():
+    card = RateCard([rate("2")])
+    assert cost_of(held(0, 10), card, until=hours(3)).amounts == {"EUR": Decimal("6.00")}
+    assert cost_of(held(0, 2), card, until=hours(3)).amounts == {"EUR": Decimal("4.00")}

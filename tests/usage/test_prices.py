@@ -1,5 +1,6 @@
 """What devices would cost before they are held: the range per hour and the most that a request comes to."""
 
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -16,10 +17,11 @@ from inventory.models import DeviceClass, ResourceSlice
 from tests.dra.clusters import device_class, gpu, resource_slice
 from tests.factories import make_claim, make_profile, make_quota, make_spec
 from tests.usage.conftest import H100, price
+from usage.cost import WHOLE, Cost
 from usage.models import Rate
-from usage.prices import prices_of
+from usage.prices import Prices, prices_of
 from usage.rates import RateCard
-from usage.templatetags.costs import price_of_request, price_per_hour
+from usage.templatetags.costs import headline, price_of_request, price_per_hour, price_together, priced
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -37,6 +39,7 @@ def rate(per_hour, product="", currency="EUR"):
 
 CARD = RateCard([rate("2.90", "H100"), rate("0.80", "L4")])
 SLICE, L4, A100 = kind(fraction=Fraction(1, 7)), kind("NVIDIA L4"), kind("NVIDIA A100")
+B200 = kind("NVIDIA B200")
 
 
 @pytest.mark.parametrize(
@@ -166,3 +169,62 @@ def test_prices_cost_the_same_for_one_profile_and_for_many(client, alice, stock,
     with CaptureQueriesContext(connection) as many:
         client.get(address)
     assert len(many) == len(one)
+
+
+def test_prices_tell_whether_there_was_a_device_and_whether_each_has_a_rate():
+    assert prices_of([], CARD, at=NOW) == Prices(asked=False, unpriced=False, spans={})
+    assert prices_of([A100], CARD, at=NOW) == Prices(asked=True, unpriced=True, spans={})
+    card = RateCard([rate("2.90", "H100", "USD"), rate("0.80", "L4"), rate("5", "B200", "USD")])
+    kinds = [kind("NVIDIA B200"), kind(), A100, L4, kind("NVIDIA B200", Fraction(1, 2))]
+    assert prices_of(kinds, card, at=NOW) == Prices(
+        asked=True,
+        unpriced=True,
+        spans={"EUR": (Decimal("0.80"), Decimal("0.80")), "USD": (Decimal("2.5"), Decimal(5))},
+    )
+    assert list(prices_of(kinds, card, at=NOW).spans) == ["EUR", "USD"]
+    assert [prices_of(some, CARD, at=NOW).is_unknown for some in ([], [A100], [A100, L4])] == [
+        False,
+        True,
+        False,
+    ]
+
+
+def test_the_most_counts_devices_and_time_of_the_dearest_kind():
+    prices = prices_of([kind(), L4], CARD, at=NOW)
+    assert prices.at_most(3, timedelta(minutes=90)) == {"EUR": Decimal("13.05")}
+    assert prices.at_most(1, timedelta(microseconds=1)) == {"EUR": Decimal("0.01")}
+    assert prices_of([kind(), A100], CARD, at=NOW).at_most(1, DAY) == {}
+
+
+def test_a_price_below_ten_cents_shows_its_hundredths_of_cents():
+    said = [price_per_hour([kind()], RateCard([rate(text)])) for text in ("0.0999", "0.1", "0.1049")]
+    assert said == ["€0.0999 / h", "€0.10 / h", "€0.10 / h"]
+
+
+@dataclass
+class Part:
+    kinds: list[DeviceKind]
+    devices: int
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ([Part([kind()], 2), Part([L4, SLICE], 3)], "Together at most €196.80"),
+        ([Part([kind()], 1), Part([B200], 1)], "Together at most €69.60 + $120.00"),
+        ([Part([kind()], 1), Part([A100], 1)], ""),
+        ([Part([], 1), Part([kind()], 1)], ""),
+        ([Part([kind(), B200], 1)], ""),
+    ],
+)
+def test_parts_of_a_request_come_to_a_sum_if_each_has_one(parts, said):
+    card = RateCard([*CARD.rates, rate("5", "B200", "USD")])
+    assert price_together(parts, card, DAY) == said
+
+
+def test_what_was_counted_is_shown_per_currency_and_never_as_zero():
+    hour = 3600 * 10**6 * 10**6
+    several = Cost(2 * hour, 0, {"USD": 3 * WHOLE, "EUR": 1204 * WHOLE + WHOLE // 2})
+    assert (priced(several), headline(several)) == ("€1,204.50 + $3.00", "€1,205 + $3")
+    assert (priced(Cost(hour, hour)), headline(Cost(hour, hour))) == ("no rate", "no rate")
+    assert (priced(Cost(hour, 0, {"EUR": 0})), priced(Cost()), priced(None)) == ("€0.00", "—", "—")

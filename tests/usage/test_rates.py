@@ -1,7 +1,7 @@
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from itertools import pairwise
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from hypothesis import given
@@ -98,3 +98,76 @@ def test_segments_cover_the_span_once_and_each_has_the_price_of_every_instant_in
         middle = segment.start + (segment.end - segment.start) / 2
         for instant in (segment.start, middle, segment.end - timedelta(microseconds=1)):
             assert card.at(H100, instant) == segment.rate
+
+
+@pytest.mark.parametrize(
+    ("fields", "applies"),
+    [
+        ({}, True),
+        ({"cluster_id": FRA}, True),
+        ({"cluster_id": LAB}, False),
+        ({"driver": "gpu.nvidia.com"}, True),
+        ({"driver": "gpu.amd.com"}, False),
+        ({"product": "h100  80gb"}, True),
+        ({"product": "H100 8"}, False),
+        ({"cluster_id": FRA, "driver": "gpu.nvidia.com", "product": "Tesla NVIDIA H100"}, True),
+        ({"cluster_id": FRA, "driver": "gpu.nvidia.com", "product": "A100"}, False),
+        ({"cluster_id": FRA, "driver": "gpu.amd.com", "product": "H100"}, False),
+        ({"cluster_id": LAB, "driver": "gpu.nvidia.com", "product": "H100"}, False),
+    ],
+)
+def test_a_rate_applies_where_all_of_its_conditions_hold(fields, applies):
+    only = rate("2", **fields)
+    assert RateCard([only]).at(H100, JANUARY) is (only if applies else None)
+
+
+def test_the_more_conditions_of_a_rate_hold_the_more_particular_it_is():
+    """Each beats those before it, though it is older."""
+    ranked = [
+        rate("0", days=9),
+        rate("1", days=8, driver="gpu.nvidia.com"),
+        rate("2", days=7, cluster_id=FRA),
+        rate("3", days=6, product="H100"),
+        rate("4", days=5, product="H100 80GB"),
+        rate("5", days=4, cluster_id=FRA, driver="gpu.nvidia.com"),
+        rate("6", days=3, product="H100", driver="gpu.nvidia.com"),
+        rate("7", days=2, product="H100", cluster_id=FRA),
+        rate("8", days=1, product="H100", cluster_id=FRA, driver="gpu.nvidia.com"),
+    ]
+    assert RateCard(ranked).matching(H100) == ranked[::-1]
+    assert RateCard(ranked[::-1]).matching(H100) == ranked[::-1]
+
+
+def test_the_name_of_a_maker_does_not_make_a_product_longer():
+    shorter, longer = rate("1", product="NVIDIA Tesla H100", days=9), rate("2", product="H100 80GB")
+    assert RateCard([shorter, longer]).at(H100, JANUARY + timedelta(days=9)) is longer
+
+
+def test_of_two_rates_alike_the_same_one_wins_in_whatever_order_they_come():
+    first, second = rate("1", id=UUID(int=1)), rate("2", id=UUID(int=2))
+    for order in ([first, second], [second, first]):
+        assert RateCard(order).at(H100, JANUARY) is second
+
+
+def test_each_kind_of_device_has_a_price_of_its_own():
+    card = RateCard([rate("1", cluster_id=FRA), rate("2", driver="gpu.amd.com"), rate("3", product="L4")])
+    kinds = [
+        H100,
+        Kind(LAB, "gpu.amd.com", "AMD MI300X"),
+        Kind(LAB, "gpu.nvidia.com", "NVIDIA L4"),
+        Kind(LAB, "gpu.nvidia.com", "NVIDIA H100 80GB HBM3"),
+    ]
+    prices = [found and str(found.per_hour) for found in (card.at(kind, JANUARY) for kind in kinds * 2)]
+    assert prices == ["1", "2", "3", None] * 2
+
+
+def test_a_price_that_begins_with_the_span_or_at_its_end_does_not_cut_it():
+    old, first, last = rate("1"), rate("2", days=1), rate("3", days=2)
+    (segment,) = RateCard([old, first, last]).segments(H100, first.valid_from, last.valid_from)
+    assert (segment.start, segment.end, segment.rate) == (first.valid_from, last.valid_from, first)
+
+
+def test_a_new_price_that_a_more_particular_one_hides_does_not_cut_the_span():
+    hidden, particular = rate("9", days=1), rate("2", product="H100")
+    (segment,) = RateCard([hidden, particular]).segments(H100, JANUARY, JANUARY + timedelta(days=2))
+    assert segment.rate is particular

@@ -7,7 +7,8 @@ import pytest
 from claims.states import ClaimState
 from core.errors import Invalid
 from tests.factories import make_claim, make_team
-from tests.usage.conftest import NOON, hold, price
+from tests.usage.conftest import H100, NOON, hold, price
+from usage.cost import Span
 from usage.reports import Month, report
 
 UTC_ZONE = ZoneInfo("UTC")
@@ -79,3 +80,102 @@ def test_the_number_of_queries_is_fixed(vision, alice, fra, django_assert_num_qu
     with django_assert_num_queries(4):
         found = report(vision, NOVEMBER, now=NOON)
         assert len(found.by_claim) == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "previous", "following"),
+    [
+        ("1971-01", "1970-12", "1971-02"),
+        ("2026-01", "2025-12", "2026-02"),
+        ("2028-02", "2028-01", "2028-03"),
+        ("2026-12", "2026-11", "2027-01"),
+        ("9998-12", "9998-11", "9999-01"),
+    ],
+)
+def test_a_month_of_any_length_has_its_neighbours(text, previous, following):
+    month = Month.parse(text, UTC_ZONE)
+    assert (str(month.previous), str(month), str(month.next)) == (previous, text, following)
+    assert month.previous.span.end == month.start
+    assert month.span.end == month.next.start
+
+
+@pytest.mark.parametrize("text", ["1970-12", "9999-01"])
+def test_years_at_the_ends_of_the_calendar_have_no_costs(text):
+    with pytest.raises(Invalid, match=f"no costs in the year {text[:4]}"):
+        Month.parse(text, UTC_ZONE)
+
+
+def test_a_month_that_is_none_is_said_in_part():
+    with pytest.raises(Invalid, match="“abcdefghijklmnopqrst” was sent"):
+        Month.parse("abcdefghijklmnopqrstuvwxyz", UTC_ZONE)
+
+
+def test_a_month_is_that_of_the_wall_calendar_of_its_zone(vision, alice, fra):
+    berlin = Month.of(date(2026, 11, 17), ZoneInfo("Europe/Berlin"))
+    assert berlin.span == Span(datetime(2026, 10, 31, 23, tzinfo=UTC), datetime(2026, 11, 30, 23, tzinfo=UTC))
+    assert berlin.start.tzinfo is UTC
+    assert berlin.next.zone == berlin.previous.zone == ZoneInfo("Europe/Berlin")
+    price("1")
+    claim = make_claim(vision, by=alice, cluster=fra, state=ClaimState.RELEASED, held=False)
+    hold(claim, datetime(2026, 10, 31, 20, tzinfo=UTC), datetime(2026, 10, 31, 23, 30, tzinfo=UTC))
+    hold(claim, datetime(2026, 11, 30, 22, tzinfo=UTC), datetime(2026, 12, 1, 5, tzinfo=UTC))
+    later = datetime(2027, 1, 1, tzinfo=UTC)
+    assert report(vision, berlin, now=later).total.hours == Decimal("1.50")
+    assert report(vision, NOVEMBER, now=later).total.hours == Decimal("2.00")
+
+
+def test_the_month_counts_up_to_now_and_at_most_to_its_end(vision, alice, fra):
+    hold(make_claim(vision, by=alice, cluster=fra, state=ClaimState.ALLOCATED, held=False), NOON)
+    end = NOVEMBER.span.end
+    found = [
+        report(vision, NOVEMBER, now=now) for now in (NOON + timedelta(hours=2), end + timedelta(days=3))
+    ]
+    assert [(one.until, one.total.hours) for one in found] == [
+        (NOON + timedelta(hours=2), Decimal("2.00")),
+        (end, Decimal("324.00")),
+    ]
+
+
+def test_lines_of_a_month_name_claim_product_and_partition(vision, alice, lena, fra):
+    price("2", product="H100")
+    first = make_claim(vision, by=lena, cluster=fra, state=ClaimState.RELEASED, held=False, name="same")
+    second = make_claim(vision, by=alice, cluster=fra, state=ClaimState.RELEASED, held=False, name="same")
+    hour = timedelta(hours=1)
+    hold(second, NOON - 9 * hour, NOON - 8 * hour, device="gpu-1")
+    hold(first, NOON - 9 * hour, NOON - 7 * hour, device="gpu-0")
+    hold(second, NOON - 8 * hour, NOON - 7 * hour, partition="1g.10gb", fraction="0.125")
+    hold(second, NOON - 4 * hour, NOON - 3 * hour, product="")
+    hold(second, NOON - 4 * hour, NOON - 3 * hour, device="gpu-1")
+    found = report(vision, NOVEMBER, now=NOON)
+    assert [
+        (one.claim, one.product, one.partition, one.cost.hours, one.cost.amounts) for one in found.lines
+    ] == [
+        (first, H100, "", Decimal("2.00"), {"EUR": Decimal("4.00")}),
+        (second, H100, "", Decimal("2.00"), {"EUR": Decimal("4.00")}),
+        (second, H100, "1g.10gb", Decimal("0.13"), {"EUR": Decimal("0.25")}),
+        (second, "", "", Decimal("1.00"), {}),
+    ]
+    assert [(row.key, row.label, row.claim, row.cost.hours) for row in found.by_claim] == [
+        (str(second.pk), "same", second, Decimal("3.13")),
+        (str(first.pk), "same", first, Decimal("2.00")),
+    ]
+    assert [(row.key, row.label, row.person, len(row.claims)) for row in found.by_person] == [
+        (str(alice.pk), "alice", alice, 1),
+        (str(lena.pk), "lena", lena, 1),
+    ]
+    assert [(row.label, row.cost.hours, len(row.claims)) for row in found.by_product] == [
+        (H100, Decimal("4.00"), 2),
+        (f"{H100} 1g.10gb", Decimal("0.13"), 1),
+        ("unknown product", Decimal("1.00"), 1),
+    ]
+
+
+def test_rows_are_in_order_of_cost_then_hours_then_label(vision, alice, fra):
+    price("2", product="H100")
+    wanted = [("d", H100, 3), ("c", H100, 1), ("e", "L4", 9), ("a", "L4", 2), ("b", "L4", 2)]
+    for name, product, hours in sorted(wanted, key=lambda row: row[2]):
+        claim = make_claim(vision, by=alice, cluster=fra, state=ClaimState.RELEASED, held=False, name=name)
+        hold(claim, NOON - timedelta(hours=hours), NOON, product=product)
+    found = report(vision, NOVEMBER, now=NOON)
+    assert [row.label for row in found.by_claim] == ["d", "c", "e", "a", "b"]
+    assert (found.team, found.month, found.is_running) == (vision, NOVEMBER, True)

@@ -1,4 +1,5 @@
 import json
+from urllib.parse import parse_qs
 from uuid import uuid4
 
 import pytest
@@ -196,3 +197,186 @@ def test_what_prometheus_refuses_comes_with_its_own_words(serve):
         prometheus.read(serve(lambda path, body: (200, "[]")))
     with pytest.raises(TelemetryUnavailable, match="status 502"):
         prometheus.read(serve(lambda path, body: (502, "")))
+
+
+@pytest.mark.parametrize(
+    ("value", "measured"),
+    [
+        (0, True),
+        (-0.001, False),
+        (2147483631, True),
+        (2147483632, False),
+        (2147483640, False),
+        (2147483647, False),
+        (2147483648, True),
+        (140737488355327, True),
+        (140737488355328, False),
+        (float("inf"), False),
+        (float("-inf"), False),
+    ],
+)
+def test_values_beside_the_blanks_of_dcgm_are_measurements(value, measured):
+    found = readings([series("DCGM_FI_DEV_POWER_USAGE", value, UUID="GPU-a")])
+    assert [reading.power_watts for reading in found.values()] == ([value] if measured else [])
+
+
+def test_metrics_of_a_device_become_one_reading_in_units_of_the_portal():
+    found = readings(
+        [
+            series("DCGM_FI_DEV_FB_USED", 1.5, UUID="GPU-a"),
+            series("DCGM_FI_DEV_FB_USED", 3, UUID="GPU-a"),
+            series("DCGM_FI_DEV_FB_USED", 2, UUID="GPU-a"),
+            series("DCGM_FI_DEV_POWER_USAGE", 250.5, UUID="GPU-a"),
+            series("DCGM_FI_DEV_GPU_UTIL", 101, UUID="GPU-a"),
+            series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 1.02, UUID="GPU-b"),
+            series("DCGM_FI_DEV_FB_USED", 0.5, UUID="GPU-b"),
+            series("DCGM_FI_DEV_SM_CLOCK", 1980, UUID="GPU-c"),
+        ]
+    )
+    assert {key.uuid: reading for key, reading in found.items()} == {
+        "GPU-a": Reading(activity=1.0, memory_bytes=3 * 2**20, power_watts=250.5),
+        "GPU-b": Reading(activity=1.0, memory_bytes=2**19, power_watts=None),
+    }
+
+
+def test_the_largest_of_two_readings_is_of_each_value_and_unknown_is_not_zero():
+    one, other = Reading(0.2, None, 300.0), Reading(0.5, 7, None)
+    assert one.largest(other) == other.largest(one) == Reading(0.5, 7, 300.0)
+    assert Reading().largest(Reading()) == Reading(None, None, None)
+    assert Reading(0.0, 0, 0.0).largest(Reading()) == Reading(0.0, 0, 0.0)
+
+
+LABELS = {
+    "dra_claim_namespace": "vision",
+    "dra_claim_name": "sam2",
+    "dra_driver_name": "gpu.nvidia.com",
+    "dra_pool_name": "fra1-h100-03",
+    "dra_device_name": "gpu-2",
+}
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_labels_of_dra_must_all_name_what_is_held(label):
+    found = readings([series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.4, **LABELS | {label: "other"})])
+    assert attribute([held(uuid="")], found) == []
+    found = readings([series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.4, **LABELS)])
+    assert [reading.activity for _, reading in attribute([held(uuid="")], found)] == [0.4]
+
+
+def test_labels_of_dra_count_before_the_uuid():
+    mine = held()
+    found = readings(
+        [
+            series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.9, UUID="GPU-a"),
+            series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.4, UUID="GPU-b", **LABELS),
+        ]
+    )
+    assert attribute([mine], found) == [(mine, Reading(activity=0.4))]
+
+
+def test_a_claim_without_labels_shares_the_largest_reading_of_its_board():
+    """Another claim on the board has labels; its series says what the board does."""
+    mine = held(object_name="mine")
+    found = readings(
+        [
+            series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.4, UUID="GPU-a"),
+            series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.6, UUID="GPU-a", **LABELS),
+            series("DCGM_FI_DEV_FB_USED", 1, UUID="GPU-a"),
+            series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 1, UUID="GPU-a", GPU_I_ID="3", GPU_I_PROFILE="1g.10gb"),
+        ]
+    )
+    assert attribute([mine], found) == [(mine, Reading(activity=0.6, memory_bytes=MIB))]
+
+
+def test_what_one_device_is_reported_with_twice_is_its_largest_reading():
+    found = readings(
+        [
+            series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.4, UUID="GPU-a", **LABELS),
+            series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.7, UUID="GPU-old", **LABELS),
+            series("DCGM_FI_DEV_FB_USED", 5, UUID="GPU-a", **LABELS),
+        ]
+    )
+    mine = held(uuid="")
+    assert attribute([mine], found) == [(mine, Reading(activity=0.7, memory_bytes=5 * MIB))]
+
+
+def test_a_partition_is_known_by_its_own_uuid_where_the_exporter_tells_it():
+    mine = held(uuid="MIG-1", parent_uuid="GPU-a", partition="1g.10gb")
+    told = {"UUID": "GPU-a", "dra_mig_device_uuid": "MIG-1"}
+    found = readings([series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.4, **told)])
+    assert attribute([mine], found) == [(mine, Reading(activity=0.4))]
+
+
+@pytest.mark.parametrize(
+    ("uuid", "profile"), [("GPU-b", "1g.10gb"), ("GPU-a", "2g.20gb")], ids=["board", "profile"]
+)
+def test_a_partition_of_another_board_or_profile_is_another(uuid, profile):
+    mine = held(uuid="MIG-1", parent_uuid="GPU-a", partition="1g.10gb")
+    labels = {"UUID": uuid, "GPU_I_ID": "7", "GPU_I_PROFILE": profile}
+    assert attribute([mine], readings([series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.3, **labels)])) == []
+
+
+def test_nothing_is_known_of_what_has_no_uuid_and_no_label():
+    found = readings([series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.4)])
+    assert attribute([held(uuid=""), held()], found) == []
+
+
+def test_a_metric_whose_name_only_begins_like_a_wanted_one_is_left_out():
+    lines = ['DCGM_FI_DEV_FB_USED_PERCENT{UUID="GPU-a"} 0.5', "DCGM_FI_DEV_FB_USED 7", ""]
+    assert list(exporter.parse(lines)) == [Series("DCGM_FI_DEV_FB_USED", {}, 7.0)]
+
+
+def test_an_answer_that_no_exporter_gives_is_not_read_to_its_end(monkeypatch, serve):
+    monkeypatch.setattr(exporter, "LARGEST", 10)
+    assert list(exporter.limited(["12345", "67890"])) == ["12345", "67890"]
+    with pytest.raises(ValueError, match="more than 10 characters"):
+        list(exporter.limited(["12345", "67890", "1"]))
+    with pytest.raises(TelemetryUnavailable, match="not answer in its format: more than 10 characters"):
+        exporter.read(serve(lambda path, body: (200, "# a comment that is long\n")))
+
+
+def test_prometheus_is_asked_for_each_device_of_each_claim_at_its_address(serve):
+    asked: list[tuple[str, str]] = []
+
+    def answer(path: str, body: str) -> tuple[int, str]:
+        asked.append((path, parse_qs(body)["query"][0]))
+        return 200, '{"data": {"result": []}}'
+
+    assert prometheus.read(f"{serve(answer)}/prom/") == []
+    labels = (
+        "dra_claim_namespace, dra_claim_name, dra_driver_name, dra_pool_name, dra_device_name, "
+        "dra_mig_device_uuid, UUID, GPU_I_ID, GPU_I_PROFILE"
+    )
+    assert asked == [("/prom/api/v1/query", f"max by ({labels}) ({metric})") for metric in METRICS]
+
+
+def test_prometheus_that_refuses_or_is_not_there_is_a_sentence(serve):
+    with pytest.raises(TelemetryUnavailable, match="refused the query: bad_data"):
+        prometheus.read(serve(lambda path, body: (400, '{"error": "bad_data"}')))
+    with pytest.raises(TelemetryUnavailable, match=r"cannot be reached \(ConnectError\)\.$"):
+        prometheus.read("http://someone:secret@127.0.0.1:1")
+    with pytest.raises(TelemetryUnavailable, match="not answer in its format"):
+        prometheus.read(serve(lambda path, body: (200, '{"data": {}}')))
+
+
+def test_every_series_of_an_answer_is_read(serve):
+    rows = [
+        {"metric": {"UUID": f"GPU-{name}"}, "value": [0, f"{number}"]} for number, name in enumerate("abc")
+    ]
+    body = json.dumps({"data": {"result": rows}})
+    found = prometheus.read(serve(lambda path, query: (200, body)))
+    assert found == [
+        Series(metric, {"UUID": f"GPU-{name}"}, float(number))
+        for metric in METRICS
+        for number, name in enumerate("abc")
+    ]
+
+
+def test_an_escape_that_is_none_is_left_as_it_is():
+    texts = {r"a\qb": r"a\qb", r"a\nb": "a\nb", r"a\\b": r"a\b", r"a\"b": 'a"b', r"a\\nb": r"a\nb", "a": "a"}
+    assert {text: exporter.plain(text) for text in texts} == texts
+
+
+def test_what_no_device_is_named_for_is_nobody_s_board():
+    found = readings([series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.4, GPU_I_PROFILE="1g.10gb")])
+    assert attribute([held(uuid="", parent_uuid="GPU-a", partition="1g.10gb")], found) == []

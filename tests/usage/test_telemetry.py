@@ -6,7 +6,7 @@ from claims.states import ClaimState
 from tests.factories import make_claim
 from tests.usage.conftest import NOON, hold, measure
 from usage.models import Rollup
-from usage.telemetry import NO_TELEMETRY, NOT_HELD, Use, observe
+from usage.telemetry import NO_TELEMETRY, NOT_HELD, Observation, Use, observe
 
 FIVE = timedelta(minutes=5)
 
@@ -75,3 +75,78 @@ def test_many_claims_cost_one_query(claim, vision, alice, django_assert_num_quer
     with django_assert_num_queries(1):
         found = observe(claims, now=NOON)
     assert {observation.percent for observation in found.values()} == {30}
+
+
+@pytest.mark.parametrize(("activity", "use"), [(0.0999, Use.IDLE), (0.1, Use.IN_USE)])
+def test_a_tenth_of_its_time_is_the_least_that_is_use(claim, activity, use):
+    measure(hold(claim, NOON - timedelta(hours=1)), NOON - 8 * FIVE, [*[0.0] * 7, activity])
+    assert seen(claim).use is use
+
+
+def test_a_quiet_time_begins_after_five_minutes_of_just_a_tenth(claim):
+    measure(hold(claim, NOON - timedelta(hours=1)), NOON - 8 * FIVE, [0.0, 0.1, *[0.0] * 6])
+    assert seen(claim).idle_since == NOON - 6 * FIVE
+
+
+@pytest.mark.parametrize(("age", "known"), [(3 * FIVE, True), (3 * FIVE + timedelta(seconds=1), False)])
+def test_a_measurement_is_of_now_for_a_quarter_of_an_hour(claim, age, known):
+    measure(hold(claim, NOON - timedelta(hours=1)), NOON - FIVE, [0.5])
+    found = seen(claim, now=NOON - FIVE + age)
+    assert found == (Observation(Use.IN_USE, 0.5, None, NOON - FIVE) if known else NO_TELEMETRY)
+
+
+def test_an_observation_of_an_idle_claim_says_since_when_and_when_it_was_measured(claim):
+    measure(hold(claim, NOON - timedelta(hours=1)), NOON - 7 * FIVE, [0.02] * 6 + [0.04])
+    found = seen(claim)
+    assert found == Observation(Use.IDLE, 0.04, NOON - 7 * FIVE, NOON - FIVE)
+    assert (found.percent, found.is_idle) == (4, True)
+
+
+def test_an_idle_time_is_looked_back_at_for_seven_days(claim):
+    held = hold(claim, NOON - timedelta(days=8))
+    Rollup.objects.bulk_create(
+        Rollup(
+            **{"claim": claim, "driver": held.driver, "pool": held.pool, "device": held.device},
+            bucket=NOON - number * FIVE,
+            samples=1,
+            activity=0.0,
+        )
+        for number in range(1, 7 * 288 + 3)
+    )
+    assert seen(claim).idle_since == NOON - timedelta(days=7)
+
+
+@pytest.mark.parametrize(
+    ("state", "measured", "holding", "use"),
+    [
+        (ClaimState.ALLOCATED, True, False, Use.IN_USE),
+        (ClaimState.ALLOCATED, False, False, Use.NO_TELEMETRY),
+        (ClaimState.RELEASING, True, False, Use.IN_USE),
+        (ClaimState.RELEASING, False, False, Use.NOT_HELD),
+        (ClaimState.RELEASING, False, True, Use.NO_TELEMETRY),
+        (ClaimState.RELEASED, True, False, Use.NOT_HELD),
+        (ClaimState.PROVISIONED, True, False, Use.NOT_HELD),
+        (ClaimState.PROVISIONED, False, True, Use.NO_TELEMETRY),
+    ],
+)
+def test_what_is_seen_of_a_claim_follows_its_state_and_what_it_holds(
+    vision, alice, state, measured, holding, use
+):
+    one = make_claim(vision, by=alice, state=state)
+    if measured:
+        measure(hold(one, NOON - timedelta(hours=1)), NOON - FIVE, [0.5])
+    assert observe([one], now=NOON, holding={one.pk} if holding else ())[one.pk].use is use
+
+
+def test_each_claim_has_an_observation_of_its_own(claim, vision, alice):
+    busy, quiet, silent = (
+        make_claim(vision, by=alice, state=ClaimState.ALLOCATED, held=False) for _ in range(3)
+    )
+    measure(hold(busy, NOON - timedelta(hours=1)), NOON - 6 * FIVE, [0.9] * 6)
+    measure(hold(quiet, NOON - timedelta(hours=1)), NOON - 6 * FIVE, [0.0] * 6)
+    found = observe(iter([silent, quiet, busy]), now=NOON)
+    assert [(pk, one.use) for pk, one in found.items()] == [
+        (silent.pk, Use.NO_TELEMETRY),
+        (quiet.pk, Use.IDLE),
+        (busy.pk, Use.IN_USE),
+    ]

@@ -1,8 +1,10 @@
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from uuid import UUID, uuid4
 
 import pytest
 import time_machine
+from django.utils import timezone
 
 from claims.states import ClaimState
 from tests.factories import make_claim
@@ -103,7 +105,8 @@ def test_figures_are_for_the_team_alone_and_only_to_read(client, claim, eve, bob
     [
         ("costs", "Say which team"),
         ("costs?team=vision&month=never", "A month is written"),
-        ("{claim}?range=1y", "A range is one of"),
+        ("{claim}?range=1y", "A range is one of 1h, 24h, 7d, life; “1y” was sent."),
+        ("{claim}?range=abcdefghijklmnopqrstuvw", "“abcdefghijklmnopqrst” was sent."),
     ],
 )
 def test_bad_questions_are_422_with_a_sentence(as_alice, claim, query, said):
@@ -158,3 +161,200 @@ def test_figures_cost_the_same_for_one_and_for_many(
         hold(make_claim(vision, by=alice, cluster=fra, state=ClaimState.RELEASED), NOON - timedelta(hours=1))
     with django_assert_max_num_queries(len(one)):
         as_alice.get(address)
+
+
+def test_the_use_of_a_claim_is_told_with_every_figure(as_alice, claim):
+    held = hold(claim, NOON - 4 * FIVE, device="gpu-a")
+    measure(held, NOON - 4 * FIVE, [0.5, None, 0.7, 0.25], samples=2)
+    assert as_alice.get(f"/api/v1/claims/{claim.pk}/usage/?range=life").json() == {
+        "range": "life",
+        "start": "2026-11-17T11:40:00Z",
+        "end": "2026-11-17T12:00:00Z",
+        "step_seconds": 300,
+        "now": {
+            "use": "in-use",
+            "activity": 0.25,
+            "idle_since": None,
+            "measured_at": "2026-11-17T11:55:00Z",
+        },
+        "mean_activity": pytest.approx(1.45 / 3),
+        "peak_memory_bytes": 2**30,
+        "unmeasured_seconds": 300,
+        "points": [
+            {
+                "at": f"2026-11-17T11:{minute}:00Z",
+                "presence": "no-telemetry" if activity is None else "measured",
+                "activity": activity,
+                "memory_bytes": activity and 2**30,
+                "power_watts": activity and 300.0,
+                "by_device": {} if activity is None else {"gpu-a": activity},
+            }
+            for minute, activity in ((40, 0.5), (45, None), (50, 0.7), (55, 0.25))
+        ],
+    }
+
+
+def test_the_use_of_a_claim_is_of_a_day_unless_another_range_is_asked_for(as_alice, claim):
+    hold(claim, NOON - timedelta(days=9))
+    address = f"/api/v1/claims/{claim.pk}/usage/"
+    spans = {
+        query: as_alice.get(address + query).json()["start"]
+        for query in ("", "?range=24h", "?range=1h", "?range=7d", "?range=life")
+    }
+    assert spans == {
+        "": "2026-11-16T12:00:00Z",
+        "?range=24h": "2026-11-16T12:00:00Z",
+        "?range=1h": "2026-11-17T11:00:00Z",
+        "?range=7d": "2026-11-10T12:00:00Z",
+        "?range=life": "2026-11-08T12:00:00Z",
+    }
+
+
+def test_a_claim_that_is_being_released_and_still_holds_has_no_telemetry(as_alice, vision, alice, fra):
+    leaving = make_claim(vision, by=alice, cluster=fra, state=ClaimState.RELEASING, held=False)
+    address = f"/api/v1/claims/{leaving.pk}/usage/"
+    held = hold(leaving, NOON - timedelta(hours=1))
+    assert as_alice.get(address).json()["now"]["use"] == "no-telemetry"
+    held.ended_at = NOON
+    held.save(update_fields=["ended_at"])
+    assert as_alice.get(address).json()["now"]["use"] == "not-held"
+
+
+def test_the_month_of_a_team_is_told_row_by_row(as_alice, claim, alice, vision):
+    price("3", product="H100")
+    hold(claim, NOON - timedelta(hours=10))
+    hold(claim, NOON - timedelta(hours=1), product="NVIDIA L40S", partition="half", fraction="0.5")
+    cost = {
+        "device_hours": "10.50",
+        "hours_without_rate": "0.50",
+        "amounts": [{"currency": "EUR", "amount": "30.00"}],
+    }
+    free = {"device_hours": "0.50", "hours_without_rate": "0.50", "amounts": []}
+    priced = {**cost, "device_hours": "10.00", "hours_without_rate": "0.00"}
+    h100, half = "NVIDIA H100 80GB HBM3", "NVIDIA L40S half"
+    assert as_alice.get("/api/v1/costs/?team=vision").json() == {
+        "team": "vision",
+        "month": "2026-11",
+        "until": "2026-11-17T12:00:00Z",
+        "total": cost,
+        "by_claim": [{"key": str(claim.pk), "label": "sam2-finetune", "cost": cost}],
+        "by_person": [{"key": str(alice.pk), "label": "alice", "cost": cost}],
+        "by_product": [
+            {"key": h100, "label": h100, "cost": priced},
+            {"key": half, "label": half, "cost": free},
+        ],
+    }
+    assert as_alice.get("/api/v1/costs/?team=vision&month=2026-10").json()["total"]["device_hours"] == "0.00"
+
+
+def test_this_month_is_that_of_the_time_zone_in_use(as_alice, claim, clock):
+    clock.move_to(datetime(2026, 11, 30, 23, 30, tzinfo=UTC))
+    assert as_alice.get("/api/v1/costs/?team=vision").json()["month"] == "2026-11"
+    with timezone.override("Europe/Berlin"):
+        body = as_alice.get("/api/v1/costs/?team=vision").json()
+    assert (body["month"], body["until"]) == ("2026-12", "2026-12-01T00:30:00+01:00")
+
+
+def test_costs_of_a_team_that_is_none_are_not_found(as_alice, vision):
+    assert as_alice.get("/api/v1/costs/?team=nobody").status_code == 404
+
+
+def test_a_rate_is_told_with_every_field_and_the_newest_comes_first(client, eve, fra):
+    one = price(
+        "2.9",
+        product="H100",
+        driver="gpu.nvidia.com",
+        cluster=fra,
+        title="one",
+        currency="USD",
+        id=UUID(int=1),
+    )
+    two = price("0.0042", title="two", id=UUID(int=2))
+    client.force_login(eve)
+    told = [
+        {
+            "id": str(two.pk),
+            "title": "two",
+            "product": "",
+            "driver": "",
+            "cluster": None,
+            "per_hour": "0.0042",
+            "currency": "EUR",
+            "valid_from": "2026-01-01T00:00:00Z",
+        },
+        {
+            "id": str(one.pk),
+            "title": "one",
+            "product": "H100",
+            "driver": "gpu.nvidia.com",
+            "cluster": "fra-1",
+            "per_hour": "2.9000",
+            "currency": "USD",
+            "valid_from": "2026-01-01T00:00:00Z",
+        },
+    ]
+    assert client.get("/api/v1/rates/").json()["results"] == told
+    assert client.get(f"/api/v1/rates/{one.pk}/").json() == told[1]
+    assert client.get(f"/api/v1/rates/{uuid4()}/").status_code == 404
+
+
+def test_a_rate_is_made_with_what_was_sent_and_else_for_everything_in_euros(client, root, fra):
+    client.force_login(root)
+
+    def send(body):
+        return client.post("/api/v1/rates/", body, content_type="application/json").json()
+
+    full = RATE | {"driver": "gpu.nvidia.com", "cluster": "fra-1", "currency": "USD"}
+    made = send(full)
+    assert made == {"id": made["id"], **full}
+    least = send({key: RATE[key] for key in ("title", "per_hour", "valid_from")})
+    assert least == {
+        **RATE,
+        "id": least["id"],
+        "product": "",
+        "driver": "",
+        "cluster": None,
+    }
+    changed = client.put(f"/api/v1/rates/{least['id']}/", full, content_type="application/json").json()
+    assert changed == {"id": least["id"], **full}
+    assert Rate.objects.count() == 2
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("title", "t" * 81),
+        ("title", ""),
+        ("per_hour", "0.00001"),
+        ("per_hour", "123456789"),
+        ("currency", "eur"),
+        ("currency", "EURO"),
+        ("cluster", "nowhere"),
+        ("valid_from", "soon"),
+        ("product", "p" * 121),
+        ("driver", "d" * 64),
+    ],
+)
+def test_a_field_of_a_rate_that_is_malformed_is_named(client, root, field, value):
+    client.force_login(root)
+    response = client.post("/api/v1/rates/", RATE | {field: value}, content_type="application/json")
+    assert response.status_code == 422
+    assert [error["field"] for error in response.json()["errors"]] == [field]
+    assert not Rate.objects.exists()
+
+
+def test_a_rate_that_applies_is_not_removed_either(client, root):
+    applies = price("2")
+    client.force_login(root)
+    assert client.delete(f"/api/v1/rates/{applies.pk}").status_code == 409
+    assert Rate.objects.filter(pk=applies.pk).exists()
+
+
+def test_a_rate_sent_twice_with_one_key_is_made_once(client, root):
+    client.force_login(root)
+    for _ in range(2):
+        made = client.post(
+            "/api/v1/rates/", RATE, content_type="application/json", headers={"Idempotency-Key": "k-1"}
+        )
+        assert made.status_code == 201
+    assert Rate.objects.count() == 1

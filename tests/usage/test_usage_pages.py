@@ -9,7 +9,7 @@ import time_machine
 from django.urls import reverse
 
 from claims.states import ClaimState
-from tests.factories import make_claim
+from tests.factories import make_claim, make_cluster
 from tests.usage.conftest import NOON, hold, measure, price
 from usage.models import Collection, Rate
 
@@ -304,3 +304,180 @@ def test_the_rates_page_costs_the_same_for_one_rate_and_for_many(
 def test_strangers_are_sent_to_sign_in(client, claim):
     for address in (fragment(claim), cost(), reverse("usage:rates")):
         assert client.get(address).status_code == 302
+
+
+def test_points_are_listed_newest_first_with_each_device(as_alice, claim):
+    one, two = (hold(claim, NOON - 3 * FIVE, device=f"gpu-{name}") for name in "ab")
+    measure(one, NOON - 3 * FIVE, [0.5, None, 0.25])
+    measure(two, NOON - 3 * FIVE, [0.75])
+    context = as_alice.get(fragment(claim, range="1h")).context
+    assert [(row["point"].at, row["activities"]) for row in context["rows"]] == [
+        (NOON - FIVE, [0.25, None]),
+        (NOON - 2 * FIVE, [None, None]),
+        (NOON - 3 * FIVE, [0.5, 0.75]),
+    ]
+    assert (context["width"], context["series"].devices) == (5, ["gpu-a", "gpu-b"])
+
+
+def test_of_one_device_the_table_has_no_column_of_its_own(as_alice, claim):
+    measure(hold(claim, NOON - FIVE), NOON - FIVE, [0.5])
+    context = as_alice.get(fragment(claim, range="1h")).context
+    assert [row["activities"] for row in context["rows"]] == [[]]
+    assert context["width"] == 3
+
+
+def test_the_panel_of_a_claim_that_is_being_released_says_what_it_still_holds(as_alice, vision, alice, fra):
+    leaving = make_claim(vision, by=alice, cluster=fra, state=ClaimState.RELEASING, held=False)
+    hold(leaving, NOON - timedelta(hours=2), NOON - timedelta(hours=1))
+    assert as_alice.get(fragment(leaving)).context["observation"].use == "not-held"
+    hold(leaving, NOON - timedelta(hours=1))
+    assert as_alice.get(fragment(leaving)).context["observation"].use == "no-telemetry"
+
+
+@pytest.mark.parametrize(
+    ("urls", "source"),
+    [(("", ""), False), (("http://a", ""), True), (("", "http://b"), True)],
+)
+def test_the_panel_knows_whether_its_cluster_has_a_source(as_alice, claim, fra, urls, source):
+    other = make_cluster("ber-1", metrics_url="http://a")
+    Collection.objects.create(cluster=other, error="of another cluster")
+    fra.metrics_url, fra.prometheus_url = urls
+    fra.save(update_fields=["metrics_url", "prometheus_url"])
+    context = as_alice.get(fragment(claim)).context
+    assert (context["has_source"], context["collection"]) == (source, None)
+
+
+def csv_of(response):
+    return list(csv.DictReader(StringIO(b"".join(response.streaming_content).decode())))
+
+
+def test_the_csv_tells_each_line_with_every_column_and_hours_once(as_alice, claim, alice, vision):
+    price("3", product="H100")
+    price("4", product="H100", since=NOON - timedelta(hours=2), currency="CHF")
+    claim.name = "=sam2"
+    claim.save(update_fields=["name"])
+    hold(claim, NOON - timedelta(hours=10))
+    hold(claim, NOON - timedelta(hours=1), product="NVIDIA L40S", partition="half", fraction="0.5")
+    response = as_alice.get(reverse("usage:team_csv", args=["vision"]))
+    assert response["Content-Disposition"] == 'attachment; filename="cost-vision-2026-11.csv"'
+    assert response["Content-Type"] == "text/csv; charset=utf-8"
+    common = {
+        "month": "2026-11",
+        "team": "vision",
+        "claim": "'=sam2",
+        "claim_id": str(claim.pk),
+        "person": "alice",
+        "profile": "train-80",
+        "cluster": "fra-1",
+        "product": "NVIDIA H100 80GB HBM3",
+        "partition": "",
+    }
+    figures = [
+        {"device_hours": "10.00", "hours_without_rate": "0.00", "amount": "8.00", "currency": "CHF"},
+        {"device_hours": "", "hours_without_rate": "", "amount": "24.00", "currency": "EUR"},
+    ]
+    half = {"product": "NVIDIA L40S", "partition": "half"}
+    unknown = {"device_hours": "0.50", "hours_without_rate": "0.50", "amount": "", "currency": ""}
+    assert csv_of(response) == [*(common | one for one in figures), common | half | unknown]
+
+
+@pytest.mark.parametrize("name", ["usage:team", "usage:team_csv"])
+def test_a_month_is_that_which_was_asked_for(as_alice, claim, name):
+    hold(claim, datetime(2026, 10, 3, tzinfo=UTC), datetime(2026, 10, 3, 5, tzinfo=UTC))
+    hold(claim, NOON - timedelta(hours=2))
+    address = reverse(name, args=["vision"])
+    for query, hours in (("?month=2026-10", "5.00"), ("?month=2026-11", "2.00"), ("", "2.00")):
+        response = as_alice.get(address + query)
+        if name == "usage:team":
+            assert str(response.context["report"].total.hours) == hours
+        else:
+            assert [row["device_hours"] for row in csv_of(response)] == [hours]
+    assert as_alice.get(address + "?month=soon").status_code == 422
+
+
+def test_the_page_of_a_month_leads_to_its_neighbours_and_never_to_the_future(as_alice, claim):
+    hold(claim, NOON - timedelta(hours=2))
+    now = as_alice.get(cost()).text
+    assert 'href="?month=2026-10"' in now
+    assert 'href="?month=2026-12"' not in now
+    assert "So far this month" in now
+    hold(claim, datetime(2026, 10, 3, tzinfo=UTC), datetime(2026, 10, 3, 5, tzinfo=UTC))
+    before = as_alice.get(cost(month="2026-10")).text
+    assert 'href="?month=2026-11"' in before
+    assert "So far this month" not in before
+
+
+def test_groups_of_a_month_are_shown_with_their_rows(as_alice, claim):
+    hold(claim, NOON - timedelta(hours=2))
+    context = as_alice.get(cost()).context
+    assert [(group["anchor"], [row.label for row in group["rows"]]) for group in context["groups"]] == [
+        ("by-claim", ["sam2-finetune"]),
+        ("by-person", ["alice"]),
+        ("by-product", ["NVIDIA H100 80GB HBM3"]),
+    ]
+
+
+def test_rates_are_listed_by_product_the_newest_first(as_alice, fra):
+    later = datetime(2026, 12, 1, tzinfo=UTC)
+    price("2", product="H100", title="old")
+    price("3", product="H100", title="new", since=later, cluster=fra, driver="gpu.nvidia.com", currency="USD")
+    price("0.0042", product="", title="all")
+    rows = list(csv.reader(StringIO(as_alice.get(reverse("usage:rates"), {"format": "csv"}).text)))
+    assert [row[:4] + row[5:] for row in rows] == [
+        ["Rate", "Product", "Driver", "Cluster", "Per hour", "Currency"],
+        ["all", "", "", "", "0.0042", "EUR"],
+        ["new", "H100", "gpu.nvidia.com", "fra-1", "3.0000", "USD"],
+        ["old", "H100", "", "", "2.0000", "EUR"],
+    ]
+    assert [row[4][:10] for row in rows[1:]] == ["2026-01-01", "2026-12-01", "2026-01-01"]
+
+
+def test_who_may_change_prices_is_offered_a_change_or_a_price_that_follows(client, eve, root):
+    began = price("2", since=NOON, title="began")
+    later = price("2", since=NOON + timedelta(microseconds=1), title="later")
+    change = reverse("usage:rate_edit", args=[later.pk])
+    follow = reverse("usage:rate_new", query={"like": began.pk})
+    for user, offered in ((root, True), (eve, False)):
+        client.force_login(user)
+        page = client.get(reverse("usage:rates")).text
+        assert [link in page for link in (change, follow, reverse("usage:rate_new"))] == [offered] * 3
+        assert reverse("usage:rate_edit", args=[began.pk]) not in page
+        assert str(later.pk) not in page.replace(change, "")
+    client.force_login(root)
+    assert client.get(reverse("usage:rate_edit", args=[began.pk])).context["applies"]
+    assert not client.get(change).context["applies"]
+
+
+def test_a_new_rate_starts_from_the_one_that_it_follows(client, root, fra):
+    began = price("2.5", title="began", product="H100", driver="gpu.nvidia.com", cluster=fra, currency="USD")
+    client.force_login(root)
+    fields = ("title", "product", "driver", "cluster", "per_hour", "currency", "valid_from")
+    form = client.get(reverse("usage:rate_new", query={"like": began.pk})).context["form"]
+    assert [form.initial[name] for name in fields] == [
+        *("began", "H100", "gpu.nvidia.com", fra, Decimal("2.5000"), "USD", NOON)
+    ]
+    for query in ({}, {"like": "019a0000-0000-7000-8000-000000000000"}, {"like": "x"}):
+        form = client.get(reverse("usage:rate_new", query=query)).context["form"]
+        assert form.initial == {"valid_from": NOON}
+    later = price("7", since=NOON + timedelta(days=1))
+    form = client.get(reverse("usage:rate_edit", args=[later.pk])).context["form"]
+    assert (form.initial["valid_from"], form.initial["per_hour"]) == (later.valid_from, Decimal("7.0000"))
+
+
+def test_a_saved_and_a_removed_rate_are_said_and_lead_to_the_list(client, root, fra):
+    client.force_login(root)
+    made = client.post(
+        reverse("usage:rate_new"), FORM | {"cluster": fra.pk, "driver": "gpu.nvidia.com"}, follow=True
+    )
+    assert made.redirect_chain == [(reverse("usage:rates"), 302)]
+    assert "“H100 from December” is saved." in made.text
+    rate = Rate.objects.get()
+    assert (rate.product, rate.driver, rate.cluster, rate.per_hour, rate.valid_from) == (
+        *("H100", "gpu.nvidia.com", fra, Decimal("3.1000")),
+        datetime(2026, 12, 1, tzinfo=UTC),
+    )
+    removed = client.post(reverse("usage:rate_remove", args=[rate.pk]), follow=True)
+    assert removed.redirect_chain == [(reverse("usage:rates"), 302)]
+    assert "“H100 from December” is removed." in removed.text
+    assert client.get(reverse("usage:rate_remove", args=[rate.pk])).status_code == 405
+    assert client.post(reverse("usage:rate_remove", args=[rate.pk])).status_code == 404
