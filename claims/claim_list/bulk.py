@@ -100,7 +100,9 @@ def roles_of(user: User, teams: Collection[Team]) -> dict[UUID, Role]:
 
 
 def _teams_of(person: User) -> list[Team]:
-    """Return the teams in which a person may own claims."""
+    """Return the teams in which a person may own claims: none for somebody who cannot sign in any more."""
+    if not person.is_active:
+        return []
     roles = [role for role in Role if role.rank >= Role.MEMBER.rank]
     return list(Team.objects.filter(memberships__user=person, memberships__role__in=roles))
 

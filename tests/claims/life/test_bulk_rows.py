@@ -142,6 +142,16 @@ def test_a_preview_says_why_somebody_cannot_have_a_claim(make, alice, lena, lars
         assert (person.username, line.reason_not) == (person.username, reason)
 
 
+def test_nobody_who_cannot_sign_in_is_offered_as_owner(make, alice, lena):
+    claim, order = make("a"), Order(Action.TRANSFER, to=lena)
+    (before,) = preview(alice, [claim], order)
+    lena.is_active = False
+    lena.save()
+    (after,) = preview(alice, [claim], order)
+    assert (bool(before.will), before.reason_not) == (True, "")
+    assert (after.will, bool(after.reason_not)) == ("", True)
+
+
 def test_roles_are_those_in_the_teams_concerned(alice, bob, lena, root, vision):
     nlp = make_team("nlp", members=(bob,), owners=(lena,))
     make_team("audio", members=(alice, bob, lena))
