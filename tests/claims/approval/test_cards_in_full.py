@@ -1,6 +1,7 @@
 """What each card of the inbox shows to whom, what its forms take, and which changes are refused."""
 
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 import time_machine
@@ -9,6 +10,7 @@ from django.utils import timezone
 
 from claims.approvals import decide
 from claims.approvals.forms import ApproveForm, DenyForm, RuleForm
+from claims.inbox import impact
 from claims.inbox.impact import impact_of
 from claims.models import Approval, ApprovalRule, Claim, Comment, QuotaRaise, ReasonTemplate
 from claims.plans.changes import Wanted
@@ -91,9 +93,9 @@ def test_the_card_of_two_steps_names_who_consented(client, wish, vision, lena, r
     ApprovalRule.objects.create(team=vision, approval=Approval.BOTH)
     decide.approve(claim=wish, by=lena, spec_hash=wish.spec_hash)
     assert context(client, root, url("approval", wish))("consent")[0].by == lena
-    impact = impact_of(Claim.objects.select_related("team", "requested_by", "cluster").get(pk=wish.pk))
-    assert impact.why == ("always", "The rule of vision asks a lead and then a platform admin.")
-    assert impact.who == "a lead and then a platform admin"
+    found = impact_of(Claim.objects.select_related("team", "requested_by", "cluster").get(pk=wish.pk))
+    assert found.why == ("always", "The rule of vision asks a lead and then a platform admin.")
+    assert found.who == "a lead and then a platform admin"
 
 
 def test_the_card_of_what_a_rule_lets_through_says_that_it_was_sent_back(wish, vision):
@@ -212,6 +214,51 @@ def test_a_line_goes_back_to_the_page_it_was_written_on_if_that_is_the_portals(c
     answer = client.post(address, {"text": " ", "key": "k"}, follow=True)
     assert "Write from 1 to 2000 characters; these are 0." in answer.text
     assert Comment.objects.count() == 5
+
+
+# What would cost less.
+
+
+def offer(slug, devices=1, free=2):
+    return SimpleNamespace(
+        profile=SimpleNamespace(title=slug.title(), slug=slug), devices=devices, free=free, kinds=slug
+    )
+
+
+@pytest.mark.parametrize(
+    ("own", "offers", "found"),
+    [
+        # price of the own kind, then of each offer its name, devices, free devices and price
+        (4, [("small", 4, 2, 1)], ("Small costs 75 % less and fits now; 2 of its devices are free.", "small")),
+        (4, [("small", 4, 1, 3)], ("Small costs 25 % less and fits now; 1 of its devices is free.", "small")),
+        (4, [("small", 2, 2, 4)], ("Small costs 50 % less and fits now; 2 of its devices are free.", "small")),
+        (4, [("one", 4, 2, 3), ("two", 4, 2, 1), ("three", 4, 2, 2)],
+         ("Two costs 75 % less and fits now; 2 of its devices are free.", "two")),
+        (4, [("one", 4, 2, None), ("two", 4, 2, 3)],
+         ("Two costs 25 % less and fits now; 2 of its devices are free.", "two")),
+        (4, [("same", 4, 2, 4)], ("", "")),
+        (4, [("dear", 4, 2, 5)], ("", "")),
+        (4, [("bigger", 5, 2, 1)], ("", "")),
+        (4, [("unknown", 4, 2, None)], ("", "")),
+        (None, [("small", 4, 2, 1)], ("", "")),
+        (4, [], ("", "")),
+        (3, [("small", 4, 2, 1)], ("Small costs 67 % less and fits now; 2 of its devices are free.", "small")),
+    ],
+)  # fmt: skip
+def test_the_cheapest_of_what_fits_is_named_if_it_costs_less(wish, monkeypatch, own, offers, found):
+    asked = {}
+
+    def offers_for(**named):
+        asked.update(named)
+        return [offer(slug, devices, free) for slug, devices, free, _price in offers]
+
+    monkeypatch.setattr(impact, "offers_for", offers_for)
+    monkeypatch.setattr(impact, "prices_of", lambda kinds: [own, *(price for *_offer, price in offers)])
+    assert impact.cheaper_than(wish, "picture", frozenset()) == found
+    assert asked == {
+        "team": wish.team, "cluster": wish.cluster, "picture": "picture", "devices": 4, "parallel": 1,
+        "chosen": [wish.profile_version.profile], "delivery": "claim",
+    }  # fmt: skip
 
 
 # Forms.
