@@ -229,22 +229,40 @@ def offer(slug, devices=1, free=2):
     ("own", "offers", "found"),
     [
         # price of the own kind, then of each offer its name, devices, free devices and price
-        (4, [("small", 4, 2, 1)], ("Small costs 75 % less and fits now; 2 of its devices are free.", "small")),
+        (
+            4,
+            [("small", 4, 2, 1)],
+            ("Small costs 75 % less and fits now; 2 of its devices are free.", "small"),
+        ),
         (4, [("small", 4, 1, 3)], ("Small costs 25 % less and fits now; 1 of its devices is free.", "small")),
-        (4, [("small", 2, 2, 4)], ("Small costs 50 % less and fits now; 2 of its devices are free.", "small")),
-        (4, [("one", 4, 2, 3), ("two", 4, 2, 1), ("three", 4, 2, 2)],
-         ("Two costs 75 % less and fits now; 2 of its devices are free.", "two")),
-        (4, [("one", 4, 2, None), ("two", 4, 2, 3)],
-         ("Two costs 25 % less and fits now; 2 of its devices are free.", "two")),
+        (
+            4,
+            [("small", 2, 2, 4)],
+            ("Small costs 50 % less and fits now; 2 of its devices are free.", "small"),
+        ),
+        (
+            4,
+            [("one", 4, 2, 3), ("two", 4, 2, 1), ("three", 4, 2, 2)],
+            ("Two costs 75 % less and fits now; 2 of its devices are free.", "two"),
+        ),
+        (
+            4,
+            [("one", 4, 2, None), ("two", 4, 2, 3)],
+            ("Two costs 25 % less and fits now; 2 of its devices are free.", "two"),
+        ),
         (4, [("same", 4, 2, 4)], ("", "")),
         (4, [("dear", 4, 2, 5)], ("", "")),
         (4, [("bigger", 5, 2, 1)], ("", "")),
         (4, [("unknown", 4, 2, None)], ("", "")),
         (None, [("small", 4, 2, 1)], ("", "")),
         (4, [], ("", "")),
-        (3, [("small", 4, 2, 1)], ("Small costs 67 % less and fits now; 2 of its devices are free.", "small")),
+        (
+            3,
+            [("small", 4, 2, 1)],
+            ("Small costs 67 % less and fits now; 2 of its devices are free.", "small"),
+        ),
     ],
-)  # fmt: skip
+)
 def test_the_cheapest_of_what_fits_is_named_if_it_costs_less(wish, monkeypatch, own, offers, found):
     asked = {}
 
