@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import time_machine
@@ -16,6 +17,7 @@ from claims.models import Approval, ApprovalRule, Claim, Comment, QuotaRaise, Re
 from claims.plans.changes import Wanted
 from claims.states import ClaimState
 from core.errors import Forbidden, Invalid
+from tests.claims.quota.test_quota_api_and_forms import posted
 from tests.factories import (
     make_claim,
     make_extension,
@@ -264,7 +266,7 @@ def offer(slug, devices=1, free=2):
     ],
 )
 def test_the_cheapest_of_what_fits_is_named_if_it_costs_less(wish, monkeypatch, own, offers, found):
-    asked = {}
+    asked: dict[str, Any] = {}
 
     def offers_for(**named):
         asked.update(named)
@@ -272,7 +274,8 @@ def test_the_cheapest_of_what_fits_is_named_if_it_costs_less(wish, monkeypatch, 
 
     monkeypatch.setattr(impact, "offers_for", offers_for)
     monkeypatch.setattr(impact, "prices_of", lambda kinds: [own, *(price for *_offer, price in offers)])
-    assert impact.cheaper_than(wish, "picture", frozenset()) == found
+    picture: Any = "picture"
+    assert impact.cheaper_than(wish, picture, frozenset()) == found
     assert asked == {
         "team": wish.team, "cluster": wish.cluster, "picture": "picture", "devices": 4, "parallel": 1,
         "chosen": [wish.profile_version.profile], "delivery": "claim",
@@ -310,22 +313,22 @@ def test_the_form_of_a_rule_says_every_field_and_keeps_for_whom_it_is(vision, tr
         "team": "vision", "approval": "both", "automatic_devices": "2", "automatic_duration": "3d",
         "escalate_after": "4h", "self_approval": "on",
     }  # fmt: skip
-    form = RuleForm(sent)
+    form = RuleForm(posted(sent))
     assert form.is_valid()
     assert form.cleaned_data == {
         "team": vision, "profile": None, "approval": "both", "automatic_devices": 2,
         "automatic_duration": 3 * DAY, "escalate_after": 4 * HOUR, "self_approval": True,
     }  # fmt: skip
-    form = RuleForm({"profile": "train-80", "approval": ""})
+    form = RuleForm(posted({"profile": "train-80", "approval": ""}))
     assert form.is_valid()
     assert (form.cleaned_data["automatic_devices"], form.cleaned_data["self_approval"]) == (0, False)
-    form = RuleForm({"approval": "lead"})
+    form = RuleForm(posted({"approval": "lead"}))
     assert not form.is_valid()
     assert form.errors == {"team": ["Name a team, a profile, or both."]}
     rule = ApprovalRule.objects.create(
         team=vision, profile=train, approval="admin", automatic_devices=3, escalate_after=HOUR
     )
-    form = RuleForm({"team": "other", "approval": "lead"}, rule=rule)
+    form = RuleForm(posted({"team": "other", "approval": "lead"}), rule=rule)
     assert form.is_valid()
     assert (form.cleaned_data["team"], form.cleaned_data["profile"]) == (vision, train)
     assert RuleForm(rule=rule).initial == {

@@ -31,7 +31,7 @@ def clock():
 @pytest.fixture
 def delivered(monkeypatch):
     """The claims that are handed to delivery."""
-    handed = []
+    handed: list[str] = []
     monkeypatch.setattr("claims.delivery.tasks.deliver.delay", handed.append)
     return handed
 
@@ -51,9 +51,8 @@ def both(vision):
 
 def row_of(claim):
     """Return every column but `state_since`, which the clock of the database writes."""
-    row = Claim.objects.values().get(pk=claim.pk)
-    del row["state_since"]
-    return row
+    (row,) = Claim.objects.filter(pk=claim.pk).values()
+    return {name: value for name, value in row.items() if name != "state_since"}
 
 
 def lines_of(claim):

@@ -344,11 +344,10 @@ def test_saving_a_rule_writes_every_column_anew(root, vision, train):
         "team", "profile", "approval", "automatic_devices", "automatic_duration", "self_approval",
         "escalate_after",
     )  # fmt: skip
-    full = {
-        "approval": "both", "automatic_devices": 2, "automatic_duration": DAY, "self_approval": True,
-        "escalate_after": HOUR,
-    }  # fmt: skip
-    services.save_rule(by=root, team=vision, profile=train, **full)
+    services.save_rule(
+        by=root, team=vision, profile=train, approval="both", automatic_devices=2, automatic_duration=DAY,
+        self_approval=True, escalate_after=HOUR,
+    )  # fmt: skip
     services.save_rule(by=root, team=vision)
     services.save_rule(by=root, profile=train, approval="", escalate_after=SECOND)
     plain = (0, None, False)

@@ -126,7 +126,7 @@ def test_a_name_is_that_of_the_newest_class_that_stands_in_the_pods_cluster(visi
 def test_a_label_makes_an_object_the_portals_only_in_the_claims_place_under_its_name(
     vision, fra, osl, train, what, ours
 ):
-    template = {"delivery": Delivery.TEMPLATE} if "template" in what else {}
+    delivery = Delivery.TEMPLATE if "template" in what else Delivery.CLAIM
     team = make_team("nlp") if what == "another team" else vision
     claim = make_claim(
         team,
@@ -134,9 +134,9 @@ def test_a_label_makes_an_object_the_portals_only_in_the_claims_place_under_its_
         namespace="other" if what == "another namespace" else "vision",
         profile=train,
         state=ClaimState.ALLOCATED,
-        **template,
+        delivery=delivery,
     )
-    name = "another" if what == "another name" or template else claim.name
+    name = "another" if what in ("another name", "of a template under any name") else claim.name
     foreign(fra, name, 1, owner=str(claim.pk), origin="portal")
     assert (names(vision) == []) is ours
 

@@ -2,13 +2,15 @@
 
 import csv
 from datetime import timedelta
+from typing import Any
 
 import pytest
+from django.http import QueryDict
 from django.urls import reverse
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from claims.models import Quota, QuotaRequest, TeamNamespace, WrittenQuota
+from claims.models import Answer, Quota, QuotaRequest, TeamNamespace, WrittenQuota
 from claims.quotas.forms import QuotaForm, QuotaGrantForm
 from claims.states import ClaimState
 from inventory.models import Cluster, DeviceClass, Namespace
@@ -178,6 +180,13 @@ def test_the_api_takes_a_request_back(vision, alice, bob, eve):
 # Forms.
 
 
+def posted(fields):
+    """Return these fields as a form sends them."""
+    data = QueryDict(mutable=True)
+    data.update(fields)
+    return data
+
+
 @pytest.mark.parametrize(
     ("sent", "cleaned"),
     [
@@ -197,7 +206,7 @@ def test_the_api_takes_a_request_back(vision, alice, bob, eve):
 )
 def test_the_form_of_a_quota_names_one_thing(vision, train, sent, cleaned):
     make_profile("retired").__class__.objects.filter(slug="retired").update(retired_at=timezone.now())
-    form = QuotaForm({"team": "vision", **sent})
+    form = QuotaForm(posted({"team": "vision", **sent}))
     assert form.is_valid() is (cleaned is not None)
     if cleaned:
         said = form.cleaned_data
@@ -319,7 +328,7 @@ def test_the_list_of_requests_is_newest_first_with_every_column(client, alice, v
     now = timezone.now()
     old = make_quota_request(vision, 12, by=alice, asked_at=now - DAY)
     make_quota_request(vision, 3, by=alice, profile=train, asked_at=now, until=now + DAY)
-    old.decide("denied", by=root)
+    old.decide(Answer.DENIED, by=root)
     make_quota_request(make_team("nlp"), 3, by=root)
     client.force_login(alice)
     lines = b"".join(client.get(LIST, {"format": "csv"})).decode().splitlines()
@@ -341,7 +350,7 @@ def test_the_page_of_a_cluster_shows_each_class_of_each_team_there(client, root,
     make_claim(vision, cluster=fra, profile=train, devices=2, state=ClaimState.ALLOCATED)
     make_claim(vision, cluster=osl, profile=train, devices=1, state=ClaimState.ALLOCATED)
     seen = {DEVICES: "7", "limits.nvidia.com/gpu": "2"}
-    written = {
+    written: dict[str, dict[str, Any]] = {
         "vision": {"drift": "Somebody changed it.", "seen_hard": seen, "seen_used": {DEVICES: "2"}},
         "nlp": {"problem": "no answer"},
     }

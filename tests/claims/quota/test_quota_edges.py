@@ -8,13 +8,14 @@ from django.db import IntegrityError
 from django.urls import reverse
 from django.utils import timezone
 
-from claims.models import Quota, QuotaRequest, TeamNamespace, WrittenQuota
+from claims.models import Answer, Quota, QuotaRequest, TeamNamespace, WrittenQuota
 from claims.quotas import resource_quota_sync, services
 from claims.quotas.forms import QuotaAskForm, QuotaForm
 from claims.quotas.usage import capacity_of, parts_of, standing_of
 from claims.states import ClaimState
 from cluster.errors import Refused
 from inventory.models import Cluster, Device, DeviceClass, ResourceSlice
+from tests.claims.quota.test_quota_api_and_forms import posted
 from tests.factories import (
     GPU_CLASS,
     make_claim,
@@ -146,9 +147,9 @@ def test_a_wrong_class_or_profile_is_said_once(vision, train):
     for wrong in ({"device_class": "limits.nvidia.com/gpu"}, {"profile": "none"}):
         asking = QuotaAskForm(sent | wrong, teams=teams, profiles=profiles)
         assert {name: len(said) for name, said in asking.errors.items()} == dict.fromkeys(wrong, 1)
-    assert list(QuotaForm(sent | {"profile": "none"}).errors) == ["profile"]
+    assert list(QuotaForm(posted(sent | {"profile": "none"})).errors) == ["profile"]
     nothing = ["Name either a device class or a profile, or count claims."]
-    assert QuotaForm(sent).errors == {"device_class": nothing}
+    assert QuotaForm(posted(sent)).errors == {"device_class": nothing}
     assert QuotaAskForm(sent, teams=teams, profiles=profiles).errors == {"device_class": nothing}
 
 
@@ -239,7 +240,7 @@ def test_what_is_asked_for_twice_on_the_page_is_409_with_the_reason(client, alic
 
 def test_what_is_decided_cannot_be_taken_back_on_the_page(client, alice, vision, root):
     asked = make_quota_request(vision, 9, by=alice)
-    asked.decide("denied", by=root)
+    asked.decide(Answer.DENIED, by=root)
     client.force_login(alice)
     page = client.post(reverse("claims:quota_request_withdraw", args=[asked.pk]), follow=True)
     assert page.status_code == 200

@@ -462,7 +462,7 @@ def test_the_impact_on_what_the_team_has_no_quota_of_starts_from_none(vision, qu
 def test_clusters_are_told_of_a_new_limit_once_it_is_saved(
     want, root, vision, monkeypatch, django_capture_on_commit_callbacks
 ):
-    told = []
+    told: list[str] = []
     monkeypatch.setattr("claims.quotas.tasks.write_team.delay", told.append)
     asked = want()
     with django_capture_on_commit_callbacks() as later:
