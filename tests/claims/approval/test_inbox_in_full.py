@@ -756,3 +756,56 @@ def test_past_use_counts_the_hours_of_the_last_90_days(vision, fra, train, alice
     assert found.gpu_hours == pytest.approx(2 + 1 + 1)
     assert past_use(lena, vision).sentence == "No claim in the last 90 days."
     assert past_use(alice, make_team("nlp")).claims == 0
+
+
+def test_a_line_of_one_character_is_one(wish, lena):
+    assert services.comment_on_claim(claim=wish, by=lena, text=" ? ", key="k").text == "?"
+
+
+def test_a_line_that_cannot_be_written_is_said_on_the_page_it_came_from(client, wish, lena):
+    client.force_login(lena)
+    card = reverse("claims:approval", args=[wish.pk])
+    for back, where in ((card, card), ("", reverse("claims:detail", args=[wish.pk]))):
+        sent = {"text": " ", "key": "k", "next": back}
+        page = client.post(reverse("claims:comment", args=[wish.pk]), sent, follow=True)
+        assert page.redirect_chain == [(where, 302)]
+        assert "Write from 1 to 2000 characters; these are 0." in page.text
+    assert not Comment.objects.exists()
+
+
+def test_each_card_stands_beside_the_list(client, wish, longer, more, root):
+    client.force_login(root)
+    for name, row in (("approval", wish), ("extension", longer), ("quota_request_decision", more)):
+        context = client.get(reverse(f"claims:{name}", args=[row.pk]), {"tab": "all"}).context
+        assert [item.title for item in context["rows"]] == ["sam2", "held", "vision"]
+        assert (context["tab"], context["current"]) == ("all", row.pk)
+
+
+def test_a_consent_on_the_page_says_that_an_admin_follows(client, wish, vision, lena):
+    ApprovalRule.objects.create(team=vision, approval=Approval.BOTH)
+    client.force_login(lena)
+    sent = {"spec_hash": wish.spec_hash, "note": "Fine."}
+    page = client.post(reverse("claims:approve", args=[wish.pk]), sent, follow=True)
+    assert "You consented to sam2; a platform admin decides now." in page.text
+    assert wish.steps.get().note == "Fine."
+
+
+def test_the_preview_counts_each_alternative_against_the_quota_of_its_profile(
+    vision, fra, train, quota, lena, ask
+):
+    small = make_profile("small")
+    make_quota(vision, 9, profile=small)
+    claim = ask(name="either", devices=2, alternatives=[small])
+    ((_title, will, *_),) = said(lines_of(lena, claim=[claim.pk]))
+    assert set(will) == {"gpu.nvidia.com: 0 → 2 of 8 taken", "small: 0 → 2 of 9 taken"}
+
+
+def test_the_api_looks_for_each_wish_among_its_kind_and_takes_50(wish, longer, lena):
+    def answer(*wishes):
+        sent = {"answer": "approve", "wishes": list(wishes), "preview": True}
+        return api(lena).post(DECIDE, sent, format="json")
+
+    assert answer({"kind": "extension", "id": str(wish.pk)}).json()["results"] == []
+    unknown = [{"kind": "claim", "id": str(uuid4())} for _ in range(49)]
+    found = answer({"kind": "claim", "id": str(wish.pk)}, *unknown)
+    assert (found.status_code, [row["title"] for row in found.json()["results"]]) == (200, ["sam2"])

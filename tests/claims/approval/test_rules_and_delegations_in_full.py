@@ -543,3 +543,20 @@ def test_the_api_of_reasons_tells_every_column(lena, vision):
     assert [one["title"] for one in api(lena).get(REASONS).json()["results"]] == ["Full", "Move"]
     for wrong in ({"title": ""}, {"title": "t" * 81}, {"text": "x" * 501}):
         assert api(lena).post(REASONS, sent | wrong, format="json").status_code == 422
+
+
+def test_the_form_of_a_reason_starts_with_the_leads_team_and_for_admins_with_every_team(
+    client, lena, root, vision
+):
+    nlp = make_team("nlp")
+    kept = ReasonTemplate.objects.create(title="Move", text="It moves.", team=vision)
+    rows = []
+    for person in (lena, root):
+        client.force_login(person)
+        form = client.get(reverse("claims:reason_new")).context["form"]
+        offered = list(form.fields["team"].queryset)
+        rows.append((form.initial, form.fields["team"].required, offered))
+    assert rows[0] == ({"team": "vision"}, True, [vision])
+    assert (rows[1][:2], set(rows[1][2])) == (({}, False), {vision, nlp})
+    form = client.get(reverse("claims:reason", args=[kept.pk])).context["form"]
+    assert form.initial == {"title": "Move", "text": "It moves.", "team": "vision"}
