@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import urllib3
 from kubernetes.client.exceptions import ApiException
 
 from cluster import connect as connections
+from cluster import kube
 from cluster.answers import Asked, error_of, status_of, unknown_fields
 from cluster.checkup import Finding, Verdict, checkup
 from cluster.credentials import IN_CLUSTER, Credentials, from_kubeconfig, seal
@@ -381,6 +383,28 @@ def test_an_error_in_a_stream_without_a_code_is_a_failure_of_the_server(server, 
         list(gateway.watch(NODE, resource_version="7", seconds=1))
 
 
+@pytest.mark.parametrize(
+    ("namespace", "told"), [(None, "nodes"), ("ml", "nodes in namespace “ml”")], ids=["all", "one"]
+)
+def test_what_is_refused_is_told_with_its_namespace(server, gateway, namespace, told):
+    server.answers = [Answer(403, {"message": "no"}), Answer(400, {"kind": "Status", "message": "no"})]
+    with pytest.raises(Refused) as listing:
+        list(gateway.list(NODE, namespace=namespace))
+    assert listing.value.message == f"The cluster does not allow to list {told}: no."
+    with pytest.raises(ClusterInvalid) as watching:
+        list(gateway.watch(NODE, resource_version="7", seconds=1, namespace=namespace))
+    assert watching.value.message == f"The cluster refused {told}: no."
+
+
+def test_a_stream_is_left_when_the_server_does_not_end_it_in_time(server, gateway, monkeypatch):
+    now = iter([100.0, 126.0, 126.1])  # asked for 11 seconds, with 15 of grace; an event is two chunks
+    monkeypatch.setattr(kube, "time", SimpleNamespace(monotonic=lambda: next(now)))
+    lines = [{"type": "ADDED", "object": {"metadata": {"resourceVersion": str(n)}}} for n in range(1, 9)]
+    server.answers = [Answer(lines=tuple(lines))]
+    seen = [event.resource_version for event in gateway.watch(NODE, resource_version="0", seconds=11)]
+    assert seen == ["1"]
+
+
 class Cluster:
     """A gateway for a checkup."""
 
@@ -432,6 +456,20 @@ def test_a_checkup_of_a_sound_cluster_finds_everything_good():
         ("good", "DeviceTaintRules", "resource.k8s.io/v1"),
     ]
     assert {(one.verdict, one.detail) for one in findings[4:]} == {("good", "allowed")}
+    asked_for = {one.what.split()[1].partition(".")[0] for one in findings[4:]}
+    assert asked_for == {
+        "deviceclasses",
+        "resourceslices",
+        "devicetaintrules",
+        "resourceclaims",
+        "resourceclaimtemplates",
+        "namespaces",
+        "nodes",
+        "pods",
+        "events",
+        "resourcequotas",
+    }
+    assert found(Cluster())[2] == Finding(Verdict.GOOD, "Identity", "u-1")
     reads = [one.what for one in found(Cluster(), read_only=True)]
     assert "list nodes" in reads
     assert not [what for what in reads if what.startswith(("create", "patch", "delete"))]
@@ -465,6 +503,7 @@ def test_a_checkup_sees_another_cluster_and_one_without_rules():
     )
     assert findings["DeviceTaintRules"].verdict == Verdict.NOTE
     assert not [what for what in findings if "devicetaintrules" in what]
+    assert "list nodes" in findings
 
 
 def test_a_checkup_ends_with_what_broke():
