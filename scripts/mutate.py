@@ -24,6 +24,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
@@ -254,6 +255,8 @@ def pairs(items: list[pytest.Item]) -> Iterator[tuple[pytest.Item, pytest.Item |
 def replace_code(mutant: Mutant, text: str) -> None:
     """Give every function of the file the code that the mutant has in its place."""
     path = str(ROOT / mutant.path)
+    # Views are imported with the first request, which would be after this.
+    import_module(".".join(Path(mutant.path).with_suffix("").parts).removesuffix(".__init__"))
     old, new = (compile(source, path, "exec", dont_inherit=True) for source in (text, mutant.apply(text)))
     other = dict(differing(old, new))
     gc.unfreeze()  # what is frozen is not among the objects that are collected

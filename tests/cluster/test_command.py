@@ -168,3 +168,24 @@ def test_a_check_with_the_read_only_role_names_what_is_missing(run, controlplane
         run("check", "fra-1")
     Cluster.objects.update(read_only=True)
     assert "missing" not in run("check", "fra-1")
+
+
+def test_what_is_said_when_a_cluster_is_added_is_kept_of_that_cluster(run, fra):
+    run(
+        "add", "fra-1", "--title", "Frankfurt", "--write-quotas", "--prometheus-url", "http://prom.monitoring.svc:9090",
+        "--metrics-url", "http://dcgm.monitoring.svc:9400", kubeconfig=fra,
+    )  # fmt: skip
+    names = ("title", "read_only", "write_quotas", "prometheus_url", "metrics_url")
+    assert Cluster.objects.values_list(*names).get() == (
+        "Frankfurt",
+        False,
+        True,
+        "http://prom.monitoring.svc:9090",
+        "http://dcgm.monitoring.svc:9400",
+    )
+    told = run("set", "fra-1", "--no-write-quotas")
+    assert told.strip() == "The portal's quotas are taken away from fra-1 within a minute."
+    assert run("set", "fra-1", "--write-quotas").strip() == "Quotas are kept in fra-1 within a minute."
+    Cluster.objects.create(name="lab-2", credentials=b"")
+    assert "lab-2 is forgotten" in run("remove", "lab-2", "--yes")
+    assert Cluster.objects.get().name == "fra-1"

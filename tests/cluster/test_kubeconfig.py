@@ -112,3 +112,67 @@ def test_what_is_no_kubeconfig_is_refused(text):
 def test_an_object_in_the_yaml_is_not_made():
     with pytest.raises(Invalid):
         from_kubeconfig("!!python/object/apply:os.system ['true']")
+
+
+@pytest.mark.parametrize("key", ["certificate-authority", "client-certificate", "client-key", "tokenFile"])
+@pytest.mark.parametrize("place", ["user", "cluster"])
+def test_no_file_is_read_whoever_names_it(key, place):
+    text = kubeconfig(user={key: "/etc/shadow"}) if place == "user" else kubeconfig(**{key: "/etc/shadow"})
+    with pytest.raises(Invalid) as problem:
+        from_kubeconfig(text)
+    assert problem.value.message == (
+        f"The kubeconfig refers to a file (“{key}”), which the portal does not read. "
+        "Put its contents in with “kubectl config view --raw --flatten --minify”."
+    )
+
+
+@pytest.mark.parametrize("key", ["as", "as-uid", "as-groups", "as-user-extra", "impersonate"])
+def test_the_portal_acts_as_nobody_else(key):
+    with pytest.raises(Invalid) as problem:
+        from_kubeconfig(kubeconfig(user={"token": "t", key: "x"}))
+    told = f"The kubeconfig acts as somebody else (“{key}”); the portal acts as itself only."
+    assert problem.value.message == told
+
+
+@pytest.mark.parametrize(
+    ("user", "words"),
+    [
+        ({"username": "admin"}, "holds a password"),
+        ({"password": "p"}, "holds a password"),
+        ({"client-key-data": DATA}, "or a key without it"),
+        ({"client-certificate-data": DATA}, "without its key"),
+    ],
+)
+def test_half_a_way_in_is_refused(user, words):
+    with pytest.raises(Invalid, match=words):
+        from_kubeconfig(kubeconfig(user=user))
+
+
+@pytest.mark.parametrize("server", ["https://admin@cluster", "https://:secret@cluster"])
+def test_an_address_with_a_name_or_a_password_is_refused(server):
+    with pytest.raises(Invalid, match="contains a password"):
+        from_kubeconfig(kubeconfig(server=server))
+
+
+def test_the_only_context_is_taken_where_none_is_current():
+    document = yaml.safe_load(kubeconfig())
+    document["current-context"] = ""
+    document["contexts"] = document["contexts"][1:]
+    assert from_kubeconfig(yaml.safe_dump(document)).server == "http://lab"
+    document["contexts"] = []
+    with pytest.raises(Invalid, match="name one of: –"):
+        from_kubeconfig(yaml.safe_dump(document))
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "words"),
+    [("clusters", "cluster", "no cluster “fra”"), ("users", "user", "no user “portal”")],
+)
+def test_a_part_that_a_context_names_and_the_file_lacks_is_told(part, name, words):
+    document = yaml.safe_load(kubeconfig())
+    document[part] = [{"name": "another", name: {}}]
+    with pytest.raises(Invalid, match=words):
+        from_kubeconfig(yaml.safe_dump(document))
+    document[part] = [{name: {}}]
+    with pytest.raises(Invalid, match=f"“{part}” of the kubeconfig is not a list of named entries"):
+        from_kubeconfig(yaml.safe_dump(document))

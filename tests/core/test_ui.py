@@ -137,3 +137,62 @@ def test_no_tag_lets_markup_through(source):
 def test_a_link_to_a_page_that_is_not_installed_is_empty():
     assert shown('{% url_or_empty "nowhere:list" as url %}[{{ url }}]') == "[]"
     assert shown('{% url_or_empty "teams:people" "vision" %}') == "/teams/vision/people/"
+
+
+def test_a_meter_is_drawn_to_the_hundredth_with_a_gap_between_its_parts():
+    assert shown('{% meter 8 size="lg" held=2 none=unknown pend=4 label="x" %}', unknown=None) == (
+        '<svg class="dg-meter lg" role="img" aria-label="x">'
+        '<rect x="0.00%" width="25.00%" height="100%" class="dg-m-held"></rect>'
+        '<rect x="25.00%" width="50.00%" height="100%" class="dg-m-pend"></rect>'
+        '<rect x="25.00%" width="1.5" height="100%" class="dg-m-gap"></rect></svg>'
+    )
+
+
+def test_a_line_is_drawn_from_edge_to_edge_and_never_above_its_top():
+    def points(values, **options):
+        line = shown('{% sparkline values label="x" top=top %}', values=values, top=options.get("top", 1.0))
+        return re.findall(r'points="([^"]*)"', line)
+
+    assert points([0, 0.5, 1]) == ["0.0,17.0 32.0,9.0 64.0,1.0"]
+    assert points([0, 2, 4], top=2) == ["0.0,17.0 32.0,1.0 64.0,1.0"]
+    assert points([0, 0, None, 1]) == ["0.0,17.0 21.3,17.0"]
+    assert points([1]) == points([]) == []
+
+
+@pytest.mark.parametrize(
+    ("template", "value", "text"),
+    [
+        ("percent", 0, "0 %"),
+        ("percent", 1, "100 %"),
+        ("percent", 0.996, "100 %"),
+        ("gib", 0, "0 GiB"),
+        ("gib", 2**30 + 2**29, "1.5 GiB"),
+        ("money", 0, "€0.00"),
+        ("euros", 0, "€0"),
+        ("duration", timedelta(0), "0 s"),
+    ],
+)
+def test_zero_is_a_number_and_no_dash(template, value, text):
+    assert shown(f"{{{{ value|{template} }}}}", value=value) == text
+
+
+@time_machine.travel(NOW, tick=False)
+def test_times_carry_their_zone_and_say_how_they_are_kept_current():
+    value = NOW - timedelta(minutes=6)
+    whole = 'datetime="2026-11-17T09:18:00+00:00" title="Tue 17 Nov 2026, 09:18 UTC"'
+    assert shown("{{ value|at }}", value=value) == f"<time {whole}>Tue 17 Nov 2026, 09:18</time>"
+    assert shown("{{ value|ago }}", value=value) == f'<time {whole} data-time="relative">6 min ago</time>'
+    assert shown("{{ value|elapsed }}", value=value) == f'<time {whole} data-time="elapsed">6 min</time>'
+
+
+def test_an_id_that_is_short_is_shown_whole():
+    assert ">12345678</span>" in shown("{% short_id id %}", id="12345678")
+    assert ">12345678</span>" in shown("{% short_id id %}", id="123456789")
+    assert ">1234</span>" in shown("{% short_id id length=4 %}", id="123456789")
+
+
+def test_a_line_of_yaml_that_is_a_comment_is_one():
+    assert shown("{{ text|yaml }}", text="# why\na: 1\nb:") == (
+        '<span class="c"># why</span>\n<span class="k">a</span>:<span class="s"> 1</span>\n'
+        '<span class="k">b</span>:'
+    )

@@ -1,0 +1,520 @@
+"""Devices derived from more than one pool, driver, claim or rule: only what is meant changes, all of it."""
+
+from datetime import UTC, datetime
+
+import pytest
+import time_machine
+from django.utils import timezone
+
+from cluster.kinds import DEVICE_TAINT_RULE_VERSIONS, NODE, RESOURCE_CLAIM, RESOURCE_SLICE
+from dra.pools import pools_of
+from inventory.models import Device, DeviceClass, Node, ObjectEvent, Pod, ResourceClaim, ResourceSlice
+from inventory.signals import mirror_changed
+from inventory.sync import classes, derive, stream
+from inventory.sync.classes import class_book
+from inventory.sync.columns import columns, instant
+from inventory.sync.describe import condition
+from inventory.sync.extended import asked_by
+from inventory.sync.lease import take
+from inventory.sync.listing import list_all
+from inventory.sync.once import sync_once
+from inventory.sync.pools import pools_meant
+from inventory.sync.trim import trim, uses_claims
+from inventory.sync.write import writing
+from tests.inventory.conftest import DRIVER, gpu, node, resource_claim, slice_of
+
+pytestmark = pytest.mark.django_db
+RULE = DEVICE_TAINT_RULE_VERSIONS[0]
+NOW = datetime(2026, 11, 22, 9, tzinfo=UTC)
+
+
+def of_driver(driver, name, devices, **options):
+    made = slice_of(name, devices, name=f"{name}-{driver}", **options)
+    made["spec"]["driver"] = driver
+    return made
+
+
+def rule(name, *, key="maintenance", effect="NoSchedule", **selector):
+    taint = {"key": key, "effect": effect}
+    return {"metadata": {"name": name}, "spec": {"deviceSelector": selector, "taint": taint}}
+
+
+@pytest.fixture
+def two_drivers(mirrored, fake, take_turn):
+    """node-a publishes a pool of the same name by another driver, with a device of the same name."""
+    fake.put(RESOURCE_SLICE, of_driver("other", "node-a", [gpu(0), gpu(1)]))
+    take_turn("resourceslices")
+
+
+def held():
+    return {
+        (device.driver, device.pool, device.name): device.held_by.name
+        for device in Device.objects.exclude(held_by=None).select_related("held_by")
+    }
+
+
+def claim_on(name, *devices, driver=DRIVER, **more):
+    """devices as "pool/device"."""
+    made = resource_claim(name, **more)
+    results = [
+        {"request": "gpu", "driver": driver, "pool": one.split("/")[0], "device": one.split("/")[1]}
+        for one in devices
+    ]
+    made["status"] = {"allocation": {"devices": {"results": results}}}
+    return made
+
+
+def test_a_claim_holds_the_device_of_its_driver_and_pool_and_no_other(two_drivers, fake, take_turn):
+    fake.put(RESOURCE_CLAIM, claim_on("a", "node-a/gpu-1", "node-b/gpu-0"))
+    fake.put(RESOURCE_CLAIM, claim_on("b", "node-a/gpu-0", driver="other"))
+    take_turn("resourceclaims")
+    expected = {
+        (DRIVER, "node-a", "gpu-1"): "a",
+        (DRIVER, "node-b", "gpu-0"): "a",
+        ("other", "node-a", "gpu-0"): "b",
+    }
+    assert held() == expected
+    fake.remove(RESOURCE_CLAIM, "b", namespace="default")
+    take_turn("resourceclaims")
+    expected.pop(("other", "node-a", "gpu-0"))
+    assert held() == expected
+
+
+def test_one_driver_leaving_takes_only_its_devices(two_drivers, fake, take_turn):
+    before = list(Device.objects.filter(driver=DRIVER).order_by("pk").values())
+    fake.remove(RESOURCE_SLICE, "node-a-other")
+    take_turn("resourceslices")
+    assert list(Device.objects.filter(driver=DRIVER).order_by("pk").values()) == before
+    assert not Device.objects.filter(driver="other", gone_at=None).exists()
+
+
+def test_of_two_pools_that_change_in_one_batch_both_are_followed(mirrored, fake, take_turn):
+    for pool in ("node-a", "node-b"):
+        fake.put(RESOURCE_SLICE, slice_of(pool, [gpu(5)], generation=2))
+    take_turn("resourceslices")
+    present = Device.objects.present().order_by("pool").values_list("pool", "name")
+    assert list(present) == [("node-a", "gpu-5"), ("node-b", "gpu-5")]
+
+
+def test_claims_that_change_in_one_batch_are_all_followed(mirrored, fake, take_turn):
+    for name, place in (("a", "node-a/gpu-0"), ("b", "node-a/gpu-1"), ("c", "node-b/gpu-0")):
+        fake.put(RESOURCE_CLAIM, claim_on(name, place))
+    take_turn("resourceclaims")
+    assert sorted(held().values()) == ["a", "b", "c"]
+    fake.put(RESOURCE_CLAIM, claim_on("a", "node-b/gpu-0"))
+    fake.put(RESOURCE_CLAIM, resource_claim("b"))
+    fake.put(RESOURCE_CLAIM, claim_on("c", "node-a/gpu-0"))
+    take_turn("resourceclaims")
+    assert held() == {(DRIVER, "node-b", "gpu-0"): "a", (DRIVER, "node-a", "gpu-0"): "c"}
+
+
+def test_of_two_claims_on_one_device_the_older_row_is_named_and_stays(mirrored, fake, take_turn):
+    """Only after a cluster was damaged: a device that is not shareable is held once."""
+    for name in ("z-first", "a-second"):
+        fake.put(RESOURCE_CLAIM, claim_on(name, "node-a/gpu-0"))
+        take_turn("resourceclaims")
+    assert held() == {(DRIVER, "node-a", "gpu-0"): "a-second"}
+    fake.put(RESOURCE_SLICE, slice_of("node-a", [gpu(0, allowMultipleAllocations=True)], generation=2))
+    take_turn("resourceslices")
+    fake.put(RESOURCE_CLAIM, claim_on("c-third", "node-a/gpu-0"))
+    take_turn("resourceclaims")
+    assert held() == {(DRIVER, "node-a", "gpu-0"): "a-second"}
+    fake.remove(RESOURCE_CLAIM, "a-second", namespace="default")
+    take_turn("resourceclaims")
+    assert held() == {(DRIVER, "node-a", "gpu-0"): "z-first"}
+
+
+def test_a_device_that_comes_back_finds_the_oldest_of_its_holders_again(mirrored, fake, take_turn):
+    shared = gpu(0, allowMultipleAllocations=True)
+    for name in ("b", "a"):
+        fake.put(RESOURCE_CLAIM, claim_on(name, "node-b/gpu-0"))
+        take_turn("resourceclaims")
+    fake.remove(RESOURCE_SLICE, "node-b-slice")
+    take_turn("resourceslices")
+    assert held() == {}
+    ResourceClaim.objects.filter(name="b").update(gone_at=timezone.now())
+    fake.put(RESOURCE_SLICE, slice_of("node-b", [shared], generation=2))
+    take_turn("resourceslices")
+    assert held() == {(DRIVER, "node-b", "gpu-0"): "a"}
+
+
+@pytest.fixture
+def heard():
+    told = []
+
+    def hear(sender, *, kind, names, **rest):
+        told.append((kind, sorted(names)))
+
+    mirror_changed.connect(hear)
+    yield told
+    mirror_changed.disconnect(hear)
+
+
+def test_others_hear_of_every_device_that_is_taken_freed_new_or_gone(
+    mirrored, fake, take_turn, heard, django_capture_on_commit_callbacks
+):
+    def follow(plural):
+        heard.clear()
+        with django_capture_on_commit_callbacks(execute=True):
+            take_turn(plural)
+        return [names for kind, names in heard if kind == "Device"]
+
+    both = [f"{DRIVER}/node-a/gpu-0", f"{DRIVER}/node-a/gpu-1"]
+    fake.put(RESOURCE_CLAIM, claim_on("a", "node-a/gpu-0", "node-a/gpu-1"))
+    assert follow("resourceclaims") == [both]
+    fake.put(RESOURCE_CLAIM, claim_on("a", "node-a/gpu-0", "node-a/gpu-1", labels={"x": "y"}))
+    assert follow("resourceclaims") == []
+    fake.remove(RESOURCE_CLAIM, "a", namespace="default")
+    assert follow("resourceclaims") == [both]
+    fake.put(RESOURCE_SLICE, slice_of("node-a", [gpu(0), gpu(2)], generation=2))
+    assert follow("resourceslices") == [[both[1], f"{DRIVER}/node-a/gpu-2"]]
+
+
+def tainted():
+    found = Device.objects.present().exclude(condition="good").order_by("driver", "pool", "name")
+    return [(device.driver, device.pool, device.name) for device in found]
+
+
+@pytest.mark.parametrize(
+    ("selector", "expected"),
+    [
+        ({"driver": "other"}, [("other", "node-a", "gpu-0"), ("other", "node-a", "gpu-1")]),
+        ({"driver": DRIVER, "pool": "node-b"}, [(DRIVER, "node-b", "gpu-0")]),
+        ({"driver": "nobody's"}, []),
+    ],
+)
+def test_a_rule_that_is_made_changed_and_dropped(two_drivers, fake, take_turn, selector, expected):
+    fake.put(RULE, rule("one", **selector))
+    fake.put(RULE, rule("two", pool="node-b", key="other"))
+    take_turn("devicetaintrules")
+    everywhere = sorted({*expected, (DRIVER, "node-b", "gpu-0")})
+    assert tainted() == everywhere
+    fake.put(RULE, rule("one", driver="nobody's"))
+    take_turn("devicetaintrules")
+    assert tainted() == [(DRIVER, "node-b", "gpu-0")]
+    fake.remove(RULE, "two")
+    take_turn("devicetaintrules")
+    assert tainted() == []
+
+
+def test_pools_that_a_rule_means_are_those_it_selects_and_those_it_tainted(two_drivers, fake, mirrored):
+    fake.put(RULE, rule("one", pool="node-b"))
+    lease = take(mirrored.pk, "devicetaintrules")
+    list_all(lease, fake, RULE)
+
+    def meant(*specs):
+        rules = [
+            type("Rule", (), {"name": name, "raw": {"spec": {"deviceSelector": selector}}})
+            for name, selector in specs
+        ]
+        with writing(lease) as write:
+            return pools_meant(write, rules)
+
+    every = [(DRIVER, "node-a"), (DRIVER, "node-b"), ("other", "node-a")]
+    assert meant(("one", None)) == [(DRIVER, "node-b")]
+    assert meant(("new", None)) == []
+    assert meant(("new", {})) == every
+    assert meant(("new", {"device": "gpu-0"})) == every
+    assert meant(("new", {"driver": "other"})) == [("other", "node-a")]
+    assert meant(("one", {"driver": "other"})) == [(DRIVER, "node-b"), ("other", "node-a")]
+    assert meant(("new", {"driver": "other", "pool": "node-b"})) == []
+    assert meant(("new", {"pool": "node-b"}), ("more", {"driver": "other"})) == [
+        (DRIVER, "node-b"),
+        ("other", "node-a"),
+    ]
+    assert meant() == []
+
+
+def test_a_pool_of_an_incomplete_generation_keeps_its_devices_to_the_last_column(mirrored, fake, take_turn):
+    fake.put(RESOURCE_CLAIM, claim_on("mine", "node-a/gpu-0"))
+    take_turn("resourceclaims")
+    before = Device.objects.filter(pool="node-a", name="gpu-0").values().get()
+    newer = gpu(0, product="NVIDIA H200")
+    fake.put(RESOURCE_SLICE, slice_of("node-a", [newer], name="node-a-new", generation=2, count=2))
+    with time_machine.travel(NOW, tick=False):
+        take_turn("resourceslices")
+    after = Device.objects.filter(pool="node-a", name="gpu-0").values().get()
+    assert after == before | {"pool_complete": False, "changed_at": NOW}
+    told = ObjectEvent.objects.filter(kind="Device", name=f"{DRIVER}/node-a/gpu-0").get()
+    assert (told.what, told.detail) == ("changed", {"pool_complete": [True, False]})
+
+
+def halves(pool, generation=1):
+    """A GPU that is whole or two halves, and a device without counters beside it."""
+
+    def taking(name, amount):
+        counters = [{"counterSet": "gpu-0", "counters": {"slices": {"value": str(amount)}}}]
+        return gpu(0, consumesCounters=counters) | {"name": name}
+
+    shared = slice_of(pool, [], name=f"{pool}-counters", generation=generation, count=2)
+    del shared["spec"]["devices"]
+    shared["spec"]["sharedCounters"] = [{"name": "gpu-0", "counters": {"slices": {"value": "2"}}}]
+    devices = [taking("whole", 2), taking("half-a", 1), taking("half-b", 1), gpu(9)]
+    return shared, slice_of(pool, devices, generation=generation, count=2)
+
+
+def blocked():
+    found = Device.objects.present().filter(blocked=True).order_by("pool", "name")
+    return [f"{device.pool}/{device.name}" for device in found]
+
+
+def test_partitions_are_blocked_in_their_own_pool_only(mirrored, fake, take_turn):
+    for pool in ("node-a", "node-b"):
+        for one in halves(pool, generation=2):
+            fake.put(RESOURCE_SLICE, one)
+    take_turn("resourceslices")
+    fake.put(RESOURCE_CLAIM, claim_on("a", "node-a/half-a"))
+    fake.put(RESOURCE_CLAIM, claim_on("plain", "node-b/gpu-9"))
+    take_turn("resourceclaims")
+    assert blocked() == ["node-a/whole"]
+    fake.put(RESOURCE_CLAIM, claim_on("b", "node-b/whole"))
+    take_turn("resourceclaims")
+    assert blocked() == ["node-a/whole", "node-b/half-a", "node-b/half-b"]
+    fake.remove(RESOURCE_CLAIM, "b", namespace="default")
+    fake.remove(RESOURCE_CLAIM, "a", namespace="default")
+    take_turn("resourceclaims")
+    assert blocked() == []
+
+
+def test_partitions_listed_after_their_claims_are_blocked_at_once(fra, fake, take_turn):
+    for one in halves("node-a", generation=2):
+        fake.put(RESOURCE_SLICE, one)
+    fake.put(RESOURCE_CLAIM, claim_on("a", "node-a/half-a"))
+    sync_once(fra, fake)
+    assert blocked() == ["node-a/whole"]
+    Device.objects.update(blocked=False)
+    list_all(take(fra.pk, "resourceslices"), fake, RESOURCE_SLICE)
+    assert blocked() == ["node-a/whole"]
+
+
+def test_many_pools_are_joined_anew_in_parts_and_none_is_left_out(mirrored, fake, monkeypatch):
+    monkeypatch.setattr(derive, "POOLS_AT_ONCE", 2)
+    for number in range(5):
+        fake.put(RESOURCE_SLICE, slice_of(f"n{number}", [gpu(0)]))
+        fake.put(RESOURCE_CLAIM, claim_on(f"c{number}", f"n{number}/gpu-0"))
+    for kind in (RESOURCE_CLAIM, RESOURCE_SLICE):
+        list_all(take(mirrored.pk, kind.plural), fake, kind)
+    assert Device.objects.present().count() == 8
+    assert sorted(held().values()) == [f"c{number}" for number in range(5)]
+
+
+def test_a_worker_that_stops_ends_the_joining_between_two_parts(mirrored, fake, monkeypatch):
+    monkeypatch.setattr(derive, "POOLS_AT_ONCE", 1)
+    parts = []
+    refresh = derive.refresh_pools
+    monkeypatch.setattr(
+        derive, "refresh_pools", lambda *args, **how: parts.append(args[1]) or refresh(*args, **how)
+    )
+
+    def go_on():
+        if parts:
+            raise stream.Stopping
+
+    monkeypatch.setattr(derive, "go_on", go_on)
+    with pytest.raises(stream.Stopping):
+        derive.join_all(take(mirrored.pk, "resourceslices"), first=False)
+    assert parts == [[(DRIVER, "node-a")]]
+
+
+def test_a_node_that_comes_back_and_one_that_leaves_change_their_own_devices_only(mirrored, fake, take_turn):
+    def nodes():
+        rows = Device.objects.order_by("pool", "name").values_list("pool", "node__uid")
+        return dict(rows)
+
+    first = nodes()
+    assert None not in first.values()
+    fake.remove(NODE, "node-a")
+    take_turn("nodes")
+    assert nodes() == {"node-a": None, "node-b": first["node-b"]}
+    uid = fake.put(NODE, node("node-a"))["metadata"]["uid"]
+    take_turn("nodes")
+    assert nodes() == {"node-a": uid, "node-b": first["node-b"]}
+
+
+# Classes.
+
+
+def book(*selectors):
+    rows = [
+        DeviceClass(name=name, raw={"spec": {"selectors": [{"cel": {"expression": text}} for text in texts]}})
+        for name, *texts in selectors
+    ]
+    return class_book(rows)
+
+
+def test_a_device_is_of_a_class_if_every_selector_is_met_and_of_one_without_any(mirrored):
+    [pool] = pools_of([slice_of("n", [gpu(0), gpu(1)])])
+    first = f"device.attributes['{DRIVER}'].uuid == 'GPU-0'"
+    ours = f"device.driver == '{DRIVER}'"
+    found = book(
+        ("z-all",),
+        ("both", ours, first),
+        ("one", ours),
+        ("none", "device.driver == 'x'", ours),
+        ("broken", "this is no CEL ("),
+        ("half broken", ours, "this is no CEL ("),
+        ("fails", "device.attributes['x'].y == 1"),
+    ).of(pool.devices)
+    assert found == [["both", "one", "z-all"], ["one", "z-all"]]
+
+
+def test_a_book_forgets_its_shapes_when_there_are_too_many_and_still_answers(monkeypatch):
+    monkeypatch.setattr(classes, "SHAPES", 2)
+    [pool] = pools_of([slice_of("n", [gpu(index) for index in range(4)])])
+    texts = [(f"c{index}", f"device.attributes['{DRIVER}'].uuid == 'GPU-{index}'") for index in range(4)]
+    made = book(*texts)
+    for _ in range(2):
+        assert made.of(pool.devices) == [["c0"], ["c1"], ["c2"], ["c3"]]
+        assert len(made._known) <= 2
+
+
+# Columns and trimming.
+
+
+def test_objects_with_nothing_but_a_name_have_a_row():
+    metadata = {"name": "n", "uid": "u"}
+    common = {
+        "uid": "u",
+        "name": "n",
+        "labels": {},
+        "resource_version": "",
+        "created_at": None,
+    }
+
+    def row(model, **more):
+        found = columns(model, {"metadata": metadata, **more})
+        del found["raw"]
+        return found
+
+    assert row(Node) == common | {"ready": False, "unschedulable": False}
+    assert row(DeviceClass) == common | {"extended_resource": ""}
+    assert row(ResourceClaim) == common | {
+        "state": "pending",
+        "origin": "foreign",
+        "owner": "",
+        "deleting_since": None,
+        "allocated_at": None,
+    }
+    assert row(ResourceSlice, spec={"driver": "d", "pool": {"name": "p"}}) == common | {
+        "driver": "d",
+        "pool": "p",
+        "generation": 0,
+        "pool_slices": 1,
+        "node_name": "",
+    }
+    assert row(Pod) == common | {
+        "node_name": "",
+        "phase": "",
+        "message": "",
+        "claims": [],
+        "templates": [],
+        "extended": {},
+        "deleting_since": None,
+    }
+    assert instant("") is instant(None) is None
+
+
+@pytest.mark.parametrize(
+    ("conditions", "ready"),
+    [
+        ([], False),
+        ([{"type": "Ready", "status": "Unknown"}], False),
+        ([{"type": "DiskPressure", "status": "True"}], False),
+        ([{"type": "Ready", "status": "True"}, {"type": "DiskPressure", "status": "False"}], True),
+    ],
+)
+def test_a_node_is_ready_if_it_says_so(conditions, ready):
+    manifest = {"metadata": {"name": "n", "uid": "u"}, "status": {"conditions": conditions}}
+    assert columns(Node, manifest)["ready"] is ready
+
+
+def test_what_of_objects_is_kept():
+    noisy = {
+        "name": "n",
+        "managedFields": [1],
+        "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}", "mine": "1"},
+    }
+    quiet = {"name": "n", "annotations": {"mine": "1"}}
+    assert trim(ResourceClaim, {"metadata": noisy, "spec": {"a": 1}, "status": {"b": 2}}) == {
+        "metadata": quiet,
+        "spec": {"a": 1},
+        "status": {"b": 2},
+    }
+    assert trim(Node, {"metadata": noisy, "status": {"images": [1], "nodeInfo": {"a": 1}}}) == {
+        "metadata": quiet,
+        "status": {"nodeInfo": {"a": 1}},
+    }
+    container = {"name": "c", "image": "i", "resources": {}, "env": [1], "args": ["secret"]}
+    state = {"name": "c", "ready": True, "state": {}, "imageID": "x"}
+    pod = {
+        "metadata": noisy,
+        "spec": {
+            "nodeName": "n", "resourceClaims": [], "schedulerName": "s", "priority": 1, "volumes": [1],
+            "containers": [container, container], "initContainers": [container],
+        },
+        "status": {
+            "phase": "p", "reason": "r", "message": "m", "conditions": [], "startTime": "t", "podIP": "1",
+            "resourceClaimStatuses": [], "extendedResourceClaimStatus": {},
+            "containerStatuses": [state], "initContainerStatuses": [state],
+        },
+    }  # fmt: skip
+    kept = {"name": "c", "image": "i", "resources": {}}
+    kept_state = {"name": "c", "ready": True, "state": {}}
+    assert trim(Pod, pod) == {
+        "metadata": quiet,
+        "spec": {
+            "nodeName": "n", "resourceClaims": [], "schedulerName": "s", "priority": 1,
+            "containers": [kept, kept], "initContainers": [kept],
+        },
+        "status": {
+            "phase": "p", "reason": "r", "message": "m", "conditions": [], "startTime": "t",
+            "resourceClaimStatuses": [], "extendedResourceClaimStatus": {},
+            "containerStatuses": [kept_state], "initContainerStatuses": [kept_state],
+        },
+    }  # fmt: skip
+    assert noisy["managedFields"] == [1]
+
+
+@pytest.mark.parametrize(
+    ("pod", "used"),
+    [
+        ({}, False),
+        ({"spec": {"containers": [{"resources": {"limits": {"cpu": "1"}}}]}}, False),
+        ({"spec": {"resourceClaims": [{"name": "a"}]}}, True),
+        ({"status": {"extendedResourceClaimStatus": {"resourceClaimName": "x"}}}, True),
+        ({"spec": {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "1"}}}]}}, True),
+    ],
+)
+def test_which_pods_are_mirrored(pod, used):
+    assert uses_claims(pod) is used
+
+
+def test_a_quantity_that_is_no_whole_number_is_left_out_and_requests_go_before_limits():
+    resources = {
+        "limits": {"a.com/x": "2", "a.com/y": "1.5", "a.com/z": "1k", "requests.a.com/x": "1"},
+        "requests": {"a.com/x": "3"},
+    }
+    assert asked_by({"containers": [{"resources": resources}]}) == {"a.com/x": 3}
+
+
+def taint(key, blocks=True):
+    return type("Taint", (), {"key": key, "blocks": blocks})
+
+
+@pytest.mark.parametrize(
+    ("published", "ruled", "expected"),
+    [
+        ([], [], "good"),
+        ([taint("a/xid", blocks=False)], [taint("k", blocks=False)], "good"),
+        ([taint("k")], [], "tainted"),
+        ([], [taint("k")], "tainted"),
+        ([], [taint("gpu.nvidia.com/xid")], "tainted"),
+        ([taint("gpu.nvidia.com/xid")], [], "unhealthy"),
+        ([taint("k"), taint("HealthIssues-memory")], [], "unhealthy"),
+        ([taint("gpu-lost")], [], "unhealthy"),
+        ([taint("gpu-lost-not")], [], "tainted"),
+        ([taint("fluxid")], [], "tainted"),
+    ],
+)
+def test_the_condition_of_a_device_by_its_taints(published, ruled, expected):
+    assert condition(published, ruled) == expected

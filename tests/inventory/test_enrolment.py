@@ -1,0 +1,236 @@
+"""A cluster that is added, renewed, removed: every column, and nothing of any other cluster."""
+
+import pytest
+from django.core.exceptions import ValidationError
+from django.db.models import ProtectedError
+
+from cluster.credentials import Credentials, seal, unseal
+from core.errors import Conflict, Invalid
+from inventory import enrolment
+from inventory.enrolment import (
+    Unknown,
+    add_cluster,
+    find_cluster,
+    remove_cluster,
+    renew_credentials,
+    write_quotas,
+)
+from inventory.models import Cluster
+
+OLD = Credentials(server="https://fra-1.example.org", token="old")
+NEW = Credentials(server="https://fra-1.example.org:6443", token="new")
+FACTS = {"uid": "uid-of-fra", "version": "v1.37.1", "simulated": True}
+
+pytestmark = pytest.mark.django_db(transaction=True)  # what is added and removed is committed at once
+
+
+@pytest.fixture
+def answer(monkeypatch):
+    """Every cluster says this of itself."""
+    facts = dict(FACTS)
+    asked = []
+
+    def ask(credentials):
+        asked.append(credentials)
+        return facts
+
+    monkeypatch.setattr(enrolment, "_ask", ask)
+    return facts, asked
+
+
+def other(**fields):
+    return Cluster.objects.create(name="ber-1", uid="ber", credentials=seal(OLD), **fields)
+
+
+def columns(name):
+    row = Cluster.objects.filter(name=name).values().get()
+    row["credentials"] = unseal(row["credentials"])
+    return row
+
+
+def test_a_cluster_is_added_with_what_it_says_and_what_is_wished(answer):
+    _, asked = answer
+    before = Cluster.objects.filter(pk=other().pk).values().get()
+    made = add_cluster(name="fra-1", credentials=NEW, title="Frankfurt", read_only=True)
+    row = columns("fra-1")
+    assert {name: row[name] for name in row if name not in ("id", "created_at")} == {
+        "name": "fra-1",
+        "title": "Frankfurt",
+        "uid": "uid-of-fra",
+        "credentials": NEW,
+        "version": "v1.37.1",
+        "discovery": {},
+        "simulated": True,
+        "read_only": True,
+        "enabled": True,
+        "write_quotas": False,
+        "prometheus_url": "",
+        "metrics_url": "",
+        "halted_because": "",
+        "checked_at": None,
+        "missing": [],
+        "revision": 0,
+    }
+    assert (made.pk, asked) == (row["id"], [NEW])
+    assert Cluster.objects.filter(name="ber-1").values().get() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "uid", "asked", "told"),
+    [
+        ("ber-1", "new", 0, "There is a cluster “ber-1” already; with --renew it gets these credentials."),
+        (
+            "fra-1",
+            "ber",
+            1,
+            "This cluster is known as “ber-1” already: its kube-system namespace has the same uid ber.",
+        ),
+    ],
+)
+def test_a_cluster_that_is_known_is_not_added_again(answer, name, uid, asked, told):
+    other()
+    facts, was_asked = answer
+    facts["uid"] = uid
+    with pytest.raises(Conflict) as refusal:
+        add_cluster(name=name, credentials=NEW)
+    assert refusal.value.message == told
+    assert len(was_asked) == asked
+    assert Cluster.objects.count() == 1
+
+
+def test_a_cluster_that_nobody_has_spoken_to_stands_in_nobodys_way(answer):
+    Cluster.objects.create(name="new-1", uid="", credentials=b"")
+    answer[0]["uid"] = ""
+    assert add_cluster(name="fra-1", credentials=NEW).uid == ""
+
+
+def test_a_cluster_with_a_faulty_address_is_not_added(answer):
+    with pytest.raises(ValidationError) as refusal:
+        add_cluster(name="fra-1", credentials=NEW, prometheus_url="nonsense")
+    assert list(refusal.value.message_dict) == ["prometheus_url"]
+    assert not Cluster.objects.exists()
+
+
+def test_new_credentials_end_a_halt_and_bring_the_facts_up_to_date(answer):
+    before = Cluster.objects.filter(pk=other(halted_because="stopped").pk).values().get()
+    Cluster.objects.create(
+        name="fra-1",
+        uid="uid-of-fra",
+        credentials=seal(OLD),
+        halted_because="Another cluster answers.",
+        version="v1.0.0",
+        title="Frankfurt",
+        read_only=True,
+    )
+    found = renew_credentials(name="fra-1", credentials=NEW)
+    row = columns("fra-1")
+    assert (row["credentials"], row["halted_because"], row["version"], row["simulated"]) == (
+        NEW,
+        "",
+        "v1.37.1",
+        True,
+    )
+    assert (row["title"], row["read_only"], row["uid"]) == ("Frankfurt", True, "uid-of-fra")
+    assert (found.halted_because, found.version) == ("", "v1.37.1")
+    assert Cluster.objects.filter(name="ber-1").values().get() == before
+
+
+def test_credentials_of_another_cluster_change_nothing(answer):
+    other()
+    before = Cluster.objects.values().get()
+    with pytest.raises(Invalid) as refusal:
+        renew_credentials(name="ber-1", credentials=NEW)
+    assert refusal.value.message == (
+        "These credentials lead to another cluster than “ber-1”: uid uid-of-fra instead of ber."
+    )
+    assert Cluster.objects.values().get() == before
+
+
+def test_a_cluster_that_was_never_spoken_to_takes_the_uid_of_its_new_credentials(answer):
+    Cluster.objects.create(name="fra-1", credentials=seal(OLD))
+    assert renew_credentials(name="fra-1", credentials=NEW).uid == "uid-of-fra"
+
+
+def test_what_is_asked_for_but_not_there_is_404_and_names_those_that_are(answer):
+    calls = (
+        lambda: find_cluster("x"),
+        lambda: remove_cluster(name="x"),
+        lambda: renew_credentials(name="x", credentials=NEW),
+        lambda: write_quotas(name="x", write=True),
+    )
+
+    def refusals():
+        for call in calls:
+            with pytest.raises(Unknown) as refusal:
+                call()
+            yield refusal.value.status, refusal.value.code, refusal.value.message
+
+    empty = (404, "not-found", "There is no cluster “x”. Known: –.")
+    assert set(refusals()) == {empty}
+    other()
+    Cluster.objects.create(name="fra-1", credentials=b"")
+    assert set(refusals()) == {(404, "not-found", "There is no cluster “x”. Known: ber-1, fra-1.")}
+
+
+def test_a_cluster_with_claims_is_not_removed_and_the_number_is_told(monkeypatch):
+    other()
+    Cluster.objects.create(name="fra-1", credentials=b"")
+
+    def refuse(self, *args, **kwargs):
+        raise ProtectedError("protected", {1, 2, 3})
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Cluster, "delete", refuse)
+        with pytest.raises(Conflict) as refusal:
+            remove_cluster(name="fra-1")
+    assert refusal.value.message == (
+        "“fra-1” has 3 claims in the portal's books, whose history would be lost. "
+        "Take it out of use instead: “enabled” in the admin."
+    )
+    assert Cluster.objects.count() == 2
+    remove_cluster(name="fra-1")
+    assert Cluster.objects.get().name == "ber-1"
+
+
+@pytest.mark.parametrize("write", [True, False])
+def test_quotas_are_kept_in_one_cluster_or_no_longer(write):
+    other(write_quotas=not write)
+    Cluster.objects.create(name="fra-1", credentials=b"", write_quotas=not write)
+    assert write_quotas(name="fra-1", write=write).write_quotas is write
+    assert dict(Cluster.objects.values_list("name", "write_quotas")) == {"fra-1": write, "ber-1": not write}
+
+
+def test_nothing_is_written_to_a_cluster_that_is_read_only_but_what_is_there_may_be_taken_away():
+    other(read_only=True, write_quotas=True)
+    assert write_quotas(name="ber-1", write=False).write_quotas is False
+    with pytest.raises(Conflict, match="“ber-1” is read-only"):
+        write_quotas(name="ber-1", write=True)
+    assert Cluster.objects.get().write_quotas is False
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_connection_over_which_a_cluster_is_asked_is_closed(monkeypatch, fails):
+    closed = []
+
+    class Gateway:
+        def __init__(self, credentials):
+            assert credentials == NEW
+
+        def discover(self):
+            if fails:
+                raise Invalid("no")
+            return type("Found", (), {"version": "v1.36.0", "simulated": False})
+
+        def identity(self):
+            return "who"
+
+        def close(self):
+            closed.append(self)
+
+    monkeypatch.setattr(enrolment, "KubeGateway", Gateway)
+    if fails:
+        with pytest.raises(Invalid):
+            enrolment._ask(NEW)
+    else:
+        assert enrolment._ask(NEW) == {"uid": "who", "version": "v1.36.0", "simulated": False}
+    assert len(closed) == 1

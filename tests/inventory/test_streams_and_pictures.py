@@ -1,0 +1,238 @@
+"""A watch as batches, and the allocator's picture of one cluster beside another's."""
+
+import threading
+from types import SimpleNamespace
+
+import pytest
+from django.urls import reverse
+
+from cluster.errors import Unreachable
+from cluster.kinds import DEVICE_CLASS, DEVICE_TAINT_RULE_VERSIONS, NODE, RESOURCE_CLAIM, RESOURCE_SLICE
+from cluster.protocol import Event
+from inventory import picture
+from inventory.management.commands.cluster import state_of
+from inventory.models import Cluster, Device, Node, ResourceClaim
+from inventory.sync import stream
+from inventory.sync.once import sync_once
+from teams.models import User
+from tests.fakes import FakeGateway
+from tests.inventory.conftest import device_class, gpu, node, resource_claim, slice_of
+
+RULE = DEVICE_TAINT_RULE_VERSIONS[0]
+
+
+def event(number):
+    return Event("ADDED", {"metadata": {"name": str(number)}}, str(number))
+
+
+def gateway(*script):
+    """A watch that yields these events, raises these errors and calls what can be called."""
+    asked = []
+
+    def watch(kind, *, resource_version, seconds):
+        asked.append((kind, resource_version, seconds))
+        for one in script:
+            if isinstance(one, Exception):
+                raise one
+            if callable(one):
+                one()
+            else:
+                yield one
+
+    return SimpleNamespace(watch=watch, asked=asked)
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Events are gathered for a moment only, and nobody stops."""
+    flag = threading.Event()
+    monkeypatch.setattr(stream, "stopping", flag)
+    monkeypatch.setattr(stream, "PATIENCE", 0.05)
+    return flag
+
+
+def numbers(batches):
+    return [[int(one.resource_version) for one in batch] for batch in batches]
+
+
+def read(gateway, seconds=9):
+    return stream.batches(gateway, NODE, version="7", seconds=seconds)
+
+
+def test_a_burst_is_one_batch_and_the_end_of_the_watch_ends_it(quick, monkeypatch):
+    monkeypatch.setattr(stream, "LINGER", 5)
+    watch = gateway(*map(event, range(5)))
+    assert numbers(read(watch)) == [[0, 1, 2, 3, 4]]
+    assert watch.asked == [(NODE, "7", 9)]
+
+
+def test_a_batch_has_an_end_and_the_next_goes_on_without_a_gap(quick, monkeypatch):
+    monkeypatch.setattr(stream, "LINGER", 5)
+    monkeypatch.setattr(stream, "BATCH", 2)
+    assert numbers(read(gateway(*map(event, range(5))))) == [[0, 1], [2, 3], [4]]
+
+
+def test_what_came_before_an_error_is_not_lost(quick, monkeypatch):
+    monkeypatch.setattr(stream, "LINGER", 5)
+    found = read(gateway(event(1), event(2), Unreachable("gone")))
+    assert numbers([next(found)]) == [[1, 2]]
+    with pytest.raises(Unreachable, match="gone"):
+        next(found)
+
+
+def test_while_nothing_happens_empty_batches_come(quick):
+    speak = threading.Event()
+    found = read(gateway(lambda: speak.wait(30), event(1)))
+    assert numbers([next(found), next(found)]) == [[], []]
+    speak.set()
+    assert [one for batch in numbers(found) for one in batch] == [1]
+
+
+@pytest.mark.parametrize("error", [None, Unreachable("gone")])
+def test_a_worker_that_stops_ends_the_watch_and_hears_of_no_error(quick, monkeypatch, error):
+    """The watch ends, or breaks, in the same moment."""
+    speak, gather = threading.Event(), stream._gather
+    script = [event(1), lambda: speak.wait(30)] + ([error] if error else [])
+    found = read(gateway(*script))
+    assert numbers([next(found)]) == [[1]]
+
+    def stop_and_gather(events):
+        quick.set()
+        speak.set()
+        monkeypatch.setattr(stream, "PATIENCE", 30)
+        return gather(events)
+
+    monkeypatch.setattr(stream, "_gather", stop_and_gather)
+    assert numbers(found) == [[]]
+    with pytest.raises(stream.Stopping):
+        stream.go_on()
+    quick.clear()
+    stream.go_on()
+
+
+def test_a_connection_that_died_without_a_word_is_left_after_a_while(quick, monkeypatch):
+    speak = threading.Event()
+    now = iter([100.0, 123.9, 124.0])  # asked for 9 seconds, and 15 more
+    monkeypatch.setattr(stream, "time", SimpleNamespace(monotonic=lambda: next(now)))
+    try:
+        assert numbers(read(gateway(lambda: speak.wait(30)))) == [[]]
+    finally:
+        speak.set()
+
+
+# The picture.
+
+
+@pytest.fixture
+def ber(mirrored):
+    """A cluster with other things under the same names."""
+    fake = FakeGateway(name="ber-1", minor=34)
+    taint = {"key": "k", "effect": "NoSchedule"}
+    for kind, manifest in (
+        (NODE, node("node-a")),
+        (RESOURCE_SLICE, slice_of("node-a", [gpu(0), gpu(1), gpu(2)])),
+        (DEVICE_CLASS, device_class("mig", kind="mig")),
+        (RULE, {"metadata": {"name": "drain"}, "spec": {"deviceSelector": {"pool": "x"}, "taint": taint}}),
+        (RESOURCE_CLAIM, resource_claim("theirs", "gpu-2")),
+    ):
+        fake.put(kind, manifest)
+    cluster = Cluster.objects.create(name="ber-1", uid=fake.uid, credentials=b"")
+    sync_once(cluster, fake)
+    cluster.refresh_from_db()
+    return cluster
+
+
+def facts(cluster):
+    found = picture.picture_of(cluster)
+    return {
+        "devices": sorted(map(str, found.devices)),
+        "free": sorted(map(str, found.free)),
+        "claims": [claim["metadata"]["name"] for claim in found.claims],
+        "classes": [one["metadata"]["name"] for one in found.classes],
+        "nodes": sorted(one["metadata"]["name"] for one in found.nodes),
+        "rules": [one["metadata"]["name"] for one in found.taint_rules],
+    }
+
+
+GPUS = [f"gpu.nvidia.com/node-a/gpu-{number}" for number in range(3)]
+OF_BER = {
+    "devices": GPUS,
+    "free": GPUS[:2],
+    "claims": ["theirs"],
+    "classes": ["mig"],
+    "nodes": ["node-a"],
+    "rules": ["drain"],
+}
+OF_FRA = {
+    "devices": [*GPUS[:2], "gpu.nvidia.com/node-b/gpu-0"],
+    "free": [*GPUS[:2], "gpu.nvidia.com/node-b/gpu-0"],
+    "claims": [],
+    "classes": ["gpu.nvidia.com"],
+    "nodes": ["node-a", "node-b"],
+    "rules": [],
+}
+
+
+@pytest.mark.django_db
+def test_the_picture_of_a_cluster_has_what_is_there_in_it_and_nothing_of_another(ber, mirrored):
+    picture.forget()
+    assert (facts(ber), facts(mirrored)) == (OF_BER, OF_FRA)
+    assert picture.picture_of(ber).features == picture.features_of("v1.34.1")
+
+
+@pytest.mark.django_db
+def test_a_picture_is_of_what_is_not_gone_and_made_anew_when_the_mirror_was(mirrored, fake, take_turn):
+    picture.forget()
+    fake.put(RESOURCE_CLAIM, resource_claim("gone", "gpu-0"))
+    take_turn("resourceclaims")
+    fake.remove(RESOURCE_CLAIM, "gone", namespace="default")
+    take_turn("resourceclaims")
+    assert ResourceClaim.objects.filter(name="gone").exists()
+    assert facts(mirrored) == OF_FRA
+    Node.objects.filter(name="node-b").delete()
+    Cluster.objects.update(revision=1)
+    assert facts(mirrored) == OF_FRA | {"nodes": ["node-a"]}
+
+
+@pytest.mark.parametrize(
+    ("version", "same"),
+    [("v1.36.2", "v1.36.0"), ("1.36", "v1.36.0"), ("v1.x", ""), ("v2", ""), ("v1.36+", "")],
+)
+def test_features_are_those_of_the_minor_version_or_the_newest(version, same):
+    assert picture.features_of(version) == picture.features_of(same)
+    assert picture.features_of("v1.34.0") != picture.features_of("v1.36.0")
+
+
+# Django admin and the terminal.
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("kind", ["device", "node", "resourceclaim", "freshness", "objectevent", "cluster"])
+def test_what_the_sync_writes_is_neither_changed_nor_deleted_by_hand(client, mirrored, kind):
+    client.force_login(User.objects.create_superuser("root"))
+    model = {"device": Device, "node": Node, "cluster": Cluster}.get(kind)
+    row = model.objects.first() if model else None
+    if row is not None:
+        change = reverse(f"admin:inventory_{kind}_change", args=[row.pk])
+        assert client.post(reverse(f"admin:inventory_{kind}_delete", args=[row.pk])).status_code == 403
+        if kind != "cluster":
+            assert client.post(change, {"name": "other"}).status_code == 403
+        assert model.objects.filter(pk=row.pk, name=row.name).exists()
+    page = client.get(reverse(f"admin:inventory_{kind}_changelist"))
+    assert b"delete_selected" not in page.content
+    assert client.get(reverse(f"admin:inventory_{kind}_add")).status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({}, "in use"),
+        ({"read_only": True}, "in use, read-only"),
+        ({"simulated": True}, "in use, simulated"),
+        ({"read_only": True, "simulated": True}, "in use, read-only, simulated"),
+        ({"enabled": False, "simulated": True}, "not in use"),
+        ({"enabled": False, "halted_because": "Another."}, "Another."),
+    ],
+)
+def test_the_state_of_a_cluster_in_words(fields, words):
+    assert state_of(Cluster(name="fra-1", **fields)) == words

@@ -1,0 +1,520 @@
+"""Exact rows of pages and of the API, with two clusters that share names, and things that are gone."""
+
+from datetime import timedelta
+
+import pytest
+from django.urls import reverse
+from django.utils import timezone
+
+from cluster.kinds import DEVICE_CLASS, NODE, RESOURCE_CLAIM, RESOURCE_SLICE
+from inventory import masking
+from inventory.fleet import fleet_map, short_model, totals, weight
+from inventory.masking import Holder, holders_for
+from inventory.models import Cluster, Device, DeviceClass, Freshness, Node, ResourceClaim
+from inventory.pool_facts import PoolFacts, pool_facts
+from inventory.sync.once import sync_once
+from inventory.views.nodes import nodes_for_list
+from teams.models import User
+from tests.fakes import FakeGateway
+from tests.inventory.conftest import DRIVER, device_class, gpu, node, resource_claim, slice_of
+
+pytestmark = pytest.mark.django_db
+H200 = {"product": "NVIDIA H200", "memory": "141Gi"}
+
+
+@pytest.fixture
+def ber(db):
+    """node-a again, with one H200 that is held; node-c, that is cordoned, with a broken GPU and one."""
+    fake = FakeGateway(name="ber-1")
+    lost = [{"key": "gpu.nvidia.com/gpu-lost", "effect": "NoSchedule"}]
+    fake.put(NODE, node("node-a"))
+    fake.put(NODE, node("node-c", unschedulable=True))
+    fake.put(NODE, node("node-d", ready=False, unschedulable=True))
+    fake.put(RESOURCE_SLICE, slice_of("node-a", [gpu(0, **H200)]))
+    fake.put(RESOURCE_SLICE, slice_of("node-c", [gpu(0, taints=lost), gpu(1)]))
+    fake.put(DEVICE_CLASS, device_class())
+    fake.put(DEVICE_CLASS, device_class("mig", kind="mig"))
+    fake.put(RESOURCE_CLAIM, resource_claim("theirs", "gpu-0"))
+    cluster = Cluster.objects.create(name="ber-1", uid=fake.uid, credentials=b"")
+    sync_once(cluster, fake)
+    return cluster
+
+
+@pytest.fixture
+def both(ber, mirrored, fake, take_turn):
+    """And in fra-1: gpu-0 of node-a is held, a device, a node and a class are gone."""
+    fake.put(RESOURCE_CLAIM, resource_claim("mine", "gpu-0"))
+    fake.put(RESOURCE_SLICE, slice_of("node-b", [gpu(1)], generation=2))
+    fake.put(NODE, node("node-z"))
+    take_turn("resourceclaims")
+    take_turn("resourceslices")
+    take_turn("nodes")
+    fake.remove(NODE, "node-z")
+    take_turn("nodes")
+    gone = DeviceClass.objects.get(cluster=ber, name="mig")
+    DeviceClass.objects.filter(pk=gone.pk).update(gone_at=timezone.now())
+    return ber, mirrored
+
+
+@pytest.fixture
+def as_alice(client):
+    client.force_login(User.objects.create_user("alice"))
+    return client
+
+
+def test_figures_of_nodes_count_their_own_devices_that_are_there(both):
+    found = nodes_for_list().order_by("cluster__name", "name")
+    columns = ("cluster__name", "name", "device_count", "held_count", "free_count", "condition")
+    assert list(found.values_list(*columns)) == [
+        ("ber-1", "node-a", 1, 1, 0, "ready"),
+        ("ber-1", "node-c", 2, 0, 0, "cordoned"),
+        ("ber-1", "node-d", 0, 0, 0, "not-ready"),
+        ("fra-1", "node-a", 2, 1, 1, "ready"),
+        ("fra-1", "node-b", 1, 0, 1, "ready"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("facts", "free"),
+    [
+        ({}, 1),
+        ({"pool_complete": False}, 0),
+        ({"condition": "tainted"}, 0),
+        ({"condition": "unhealthy"}, 0),
+        ({"gone_at": "2026-01-01T00:00Z"}, 0),
+    ],
+)
+def test_a_device_of_a_node_is_free_when_nothing_is_wrong_with_it(mirrored, facts, free):
+    Device.objects.filter(pool="node-b").update(**facts)
+    assert nodes_for_list().get(name="node-b").free_count == free
+
+
+def names(devices):
+    return sorted(f"{one.cluster.name} {one.pool} {one.name}" for one in devices)
+
+
+DEVICES = {
+    "cluster=ber-1": ["ber-1 node-a gpu-0", "ber-1 node-c gpu-0", "ber-1 node-c gpu-1"],
+    "product=NVIDIA+H200": ["ber-1 node-a gpu-0"],
+    "state=not-ready": ["ber-1 node-c gpu-1"],
+    "state=unhealthy": ["ber-1 node-c gpu-0"],
+    "state=in-use": ["ber-1 node-a gpu-0", "fra-1 node-a gpu-0"],
+    "state=in-use&cluster=fra-1": ["fra-1 node-a gpu-0"],
+    "memory=141": ["ber-1 node-a gpu-0"],
+    "q=node-b": ["fra-1 node-b gpu-1"],
+    "q=ber-1": [],
+}
+
+
+def test_the_list_of_devices_shows_those_that_match(both, as_alice):
+    def found(query):
+        page = as_alice.get(f"{reverse('inventory:devices')}?{query}")
+        return names(page.context["listing"].page.object_list)
+
+    assert {query: found(query) for query in DEVICES} == DEVICES
+
+
+@pytest.mark.parametrize(
+    ("memory_gib", "query", "count"),
+    [(15.2, "16", 1), (15.19, "16", 0), (76, "80", 1), (75.99, "80", 0)],
+)
+def test_a_card_counts_as_the_size_that_it_is_sold_as(mirrored, as_alice, memory_gib, query, count):
+    Device.objects.update(memory_bytes=None)
+    Device.objects.filter(pool="node-b").update(memory_bytes=int(memory_gib * 2**30))
+    page = as_alice.get(f"{reverse('inventory:devices')}?memory={query}")
+    assert page.context["listing"].total == count
+
+
+NODES = {
+    "state=ready": ["ber-1 node-a", "fra-1 node-a", "fra-1 node-b"],
+    "state=cordoned": ["ber-1 node-c"],
+    "state=not-ready": ["ber-1 node-d"],
+    "cluster=fra-1": ["fra-1 node-a", "fra-1 node-b"],
+    "q=ber-1": ["ber-1 node-a", "ber-1 node-c", "ber-1 node-d"],
+    "q=node-b": ["fra-1 node-b"],
+}
+
+
+def test_the_list_of_nodes_shows_those_that_match(both, as_alice):
+    def found(query):
+        page = as_alice.get(f"{reverse('inventory:nodes')}?{query}")
+        return sorted(f"{one.cluster.name} {one.name}" for one in page.context["listing"].page.object_list)
+
+    assert {query: found(query) for query in NODES} == NODES
+
+
+def test_filters_offer_what_is_there_once_and_in_order(both, as_alice):
+    filters = as_alice.get(reverse("inventory:devices")).context["listing"].filterset.form.fields
+
+    def offered(name):
+        return [str(value) for value, _ in filters[name].choices if value != ""]
+
+    assert offered("product") == ["NVIDIA H100 80GB HBM3", "NVIDIA H200"]
+    assert offered("device_class") == [DRIVER]
+    assert offered("memory") == ["16", "24", "40", "48", "80", "141"]
+    assert offered("cluster") == ["ber-1", "fra-1"]
+
+
+API = "/api/v1"
+
+
+DEVICES_OF_THE_API = {
+    "devices/?cluster=ber-1&name=gpu-0": ["ber-1 node-a gpu-0", "ber-1 node-c gpu-0"],
+    "devices/?pool=node-c": ["ber-1 node-c gpu-0", "ber-1 node-c gpu-1"],
+    "devices/?node=node-b": ["fra-1 node-b gpu-1"],
+    "devices/?product=h200": ["ber-1 node-a gpu-0"],
+    "devices/?driver=other": [],
+    "devices/?memory_gib=141": ["ber-1 node-a gpu-0"],
+    "devices/?memory_gib=141.1": [],
+    "devices/?state=unhealthy&state=not-ready": ["ber-1 node-c gpu-0", "ber-1 node-c gpu-1"],
+    "devices/?device_class=mig": [],
+}
+
+
+def test_the_api_of_devices_answers_those_that_match(both, as_alice):
+    def found(query):
+        rows = as_alice.get(f"{API}/{query}").json()["results"]
+        return sorted(f"{row['cluster']} {row['pool']} {row['name']}" for row in rows)
+
+    assert {query: found(query) for query in DEVICES_OF_THE_API} == DEVICES_OF_THE_API
+
+
+REST_OF_THE_API = {
+    "nodes/": ["ber-1 node-a", "fra-1 node-a", "fra-1 node-b", "ber-1 node-c", "ber-1 node-d"],
+    "nodes/?cluster=fra-1": ["fra-1 node-a", "fra-1 node-b"],
+    "nodes/?name=node-a&cluster=ber-1": ["ber-1 node-a"],
+    "nodes/?ready=false": ["ber-1 node-d"],
+    "nodes/?unschedulable=true": ["ber-1 node-c", "ber-1 node-d"],
+    "nodes/?unschedulable=true&ready=true": ["ber-1 node-c"],
+    "device-classes/": ["ber-1 gpu.nvidia.com", "fra-1 gpu.nvidia.com"],
+    "device-classes/?cluster=ber-1": ["ber-1 gpu.nvidia.com"],
+    "device-classes/?name=mig": [],
+}
+
+
+def test_the_api_of_nodes_and_classes_answers_what_is_there_by_name(both, as_alice):
+    for query, found in REST_OF_THE_API.items():
+        rows = as_alice.get(f"{API}/{query}").json()["results"]
+        assert [row["name"] for row in rows] == [one.split()[1] for one in found], query
+        assert sorted(f"{row['cluster']} {row['name']}" for row in rows) == sorted(found), query
+
+
+def test_the_api_of_clusters_counts_each_ones_own_devices(both, as_alice):
+    Cluster.objects.filter(name="ber-1").update(
+        title="Berlin", enabled=False, read_only=True, halted_because="stopped", missing=["list pods"]
+    )
+    rows = as_alice.get(f"{API}/clusters/").json()["results"]
+    by_name = {row.pop("name"): row for row in rows}
+    freshness = by_name["ber-1"].pop("freshness")
+    assert by_name["ber-1"] == {
+        "id": str(both[0].pk),
+        "title": "Berlin",
+        "version": "v1.37.1",
+        "simulated": False,
+        "read_only": True,
+        "enabled": False,
+        "halted_because": "stopped",
+        "missing": ["list pods"],
+        "devices": 3,
+        "devices_held": 1,
+    }
+    assert [row["resource"] for row in freshness] == sorted(
+        Freshness.objects.filter(cluster=both[0]).values_list("resource", flat=True)
+    )
+    assert set(freshness[0]) == {"resource", "listed_at", "seen_at", "failed_at", "error"}
+    assert (by_name["fra-1"]["devices"], by_name["fra-1"]["devices_held"]) == (3, 1)
+    for query, found in (
+        ("enabled=true", ["fra-1"]),
+        ("enabled=false", ["ber-1"]),
+        ("name=ber-1", ["ber-1"]),
+        ("name=x", []),
+    ):
+        rows = as_alice.get(f"{API}/clusters/?{query}").json()["results"]
+        assert [row["name"] for row in rows] == found
+
+
+def test_the_api_tells_all_of_a_device(both, as_alice):
+    ber, _ = both
+    device = Device.objects.get(cluster=ber, pool="node-c", name="gpu-0")
+    row = as_alice.get(f"{API}/devices/{device.pk}/").json()
+    taints = row.pop("taints")
+    assert [(one["key"], one["value"], one["effect"], one["source"]) for one in taints] == [
+        ("gpu.nvidia.com/gpu-lost", "", "NoSchedule", "slice")
+    ]
+    for name in ("appeared_at", "changed_at"):
+        assert row.pop(name) == getattr(device, name).isoformat().replace("+00:00", "Z")
+    assert row == {
+        "id": str(device.pk),
+        "cluster": "ber-1",
+        "node_name": "node-c",
+        "driver": DRIVER,
+        "pool": "node-c",
+        "name": "gpu-0",
+        "product": "NVIDIA H100 80GB HBM3",
+        "kind": "gpu",
+        "partition": "",
+        "uuid": "GPU-0",
+        "parent_uuid": "",
+        "memory_bytes": 81559 * 2**20,
+        "state": "unhealthy",
+        "pool_complete": True,
+        "shareable": False,
+        "classes": [DRIVER],
+        "holder": None,
+        "attributes": device.attributes,
+        "capacity": device.capacity,
+    }
+    Device.objects.filter(pk=device.pk).update(gone_at=timezone.now())
+    assert as_alice.get(f"{API}/devices/{device.pk}/").status_code == 404
+
+
+def test_the_api_tells_all_of_a_node_and_of_a_class(both, as_alice):
+    ber, _ = both
+    Node.objects.filter(cluster=ber, name="node-c").update(labels={"zone": "b"})
+    row = Node.objects.get(cluster=ber, name="node-c")
+    found = as_alice.get(f"{API}/nodes/{row.uid}/").json()
+    assert found.pop("created_at")
+    assert found == {
+        "id": row.uid,
+        "cluster": "ber-1",
+        "name": "node-c",
+        "ready": True,
+        "unschedulable": True,
+        "labels": {"zone": "b"},
+        "devices": 2,
+        "devices_held": 0,
+        "devices_free": 0,
+    }
+    DeviceClass.objects.filter(cluster=ber).update(extended_resource="nvidia.com/gpu")
+    there = DeviceClass.objects.get(cluster=ber, gone_at=None)
+    gone = DeviceClass.objects.get(cluster=ber, name="mig")
+    found = as_alice.get(f"{API}/device-classes/{there.uid}/").json()
+    assert found.pop("created_at")
+    assert found == {
+        "id": there.uid,
+        "cluster": "ber-1",
+        "name": DRIVER,
+        "selectors": [device_class()["spec"]["selectors"][0]["cel"]["expression"]],
+        "extended_resource": "nvidia.com/gpu",
+    }
+    assert as_alice.get(f"{API}/device-classes/{gone.uid}/").status_code == 404
+
+
+def test_totals_and_the_map_count_each_device_gpu_node_and_cluster_once(both):
+    sums = totals(Device.objects.present())
+    assert (sums.devices, sums.nodes, sums.clusters) == (6, 3, 2)
+    assert {figure.look.state: (figure.devices, figure.share) for figure in sums.figures} == {
+        "in-use": (2, 2 / 6),
+        "free": (2, 2 / 6),
+        "tainted": (0, 0),
+        "unhealthy": (1, 1 / 6),
+        "not-ready": (1, 1 / 6),
+    }
+    assert (sums.held, sums.not_held, sums.sum_of_not_held) == (2, 4, "2 + 1 + 1")
+    groups = fleet_map(Device.objects.present(), {Device.objects.get(product="NVIDIA H200").pk})
+    told = [
+        (
+            group.model,
+            group.clusters,
+            [row.name for row in group.rows],
+            group.count,
+            group.free,
+            group.unhealthy,
+        )
+        for group in groups
+    ]
+    assert told == [
+        ("H100 80GB HBM3", ["ber-1", "fra-1"], ["node-c", "node-a", "node-b"], 5, 2, 1),
+        ("H200", ["ber-1"], ["node-a"], 1, 0, 0),
+    ]
+    hits = {
+        (group.model, cell.hit)
+        for group in groups
+        for row in group.rows
+        for one in row.gpus
+        for cell in one.cells
+    }
+    assert hits == {("H100 80GB HBM3", False), ("H200", True)}
+
+
+def test_totals_of_nothing_are_zero(db):
+    sums = totals(Device.objects.present())
+    assert (sums.devices, sums.gpus, sums.held, sums.sum_of_not_held) == (0, 0, 0, "")
+    assert [(figure.devices, figure.share) for figure in sums.figures] == [(0, 0)] * 4
+
+
+def test_gpus_are_counted_by_parent_then_by_uuid_then_one_by_one(mirrored):
+    first, second, third = Device.objects.order_by("pool", "name")
+    Device.objects.update(uuid="", parent_uuid="")
+    assert totals(Device.objects.present()).gpus == 3
+    Device.objects.filter(pk__in=[first.pk, second.pk]).update(uuid="GPU-1")
+    assert totals(Device.objects.present()).gpus == 2
+    Device.objects.filter(pk=second.pk).update(uuid="MIG-1", parent_uuid="GPU-1")
+    Device.objects.filter(pk=third.pk).update(uuid="MIG-2", parent_uuid="GPU-2")
+    assert totals(Device.objects.present()).gpus == 2
+
+
+@pytest.mark.parametrize(
+    ("partition", "width"),
+    [
+        ("3g.40gb", 3),
+        ("1c.7g.80gb", 7),
+        ("1g.10gb.me", 1),
+        ("", 1),
+        ("dpx_nps1", 1),
+        ("9g.1gb", 1),
+        ("8g.x", 8),
+    ],
+)
+def test_a_partition_is_as_wide_as_its_compute_slices(partition, width):
+    assert weight(partition) == width
+
+
+@pytest.mark.parametrize(
+    ("product", "short"),
+    [
+        ("NVIDIA H200", "H200"),
+        ("Tesla T4", "T4"),
+        ("NVIDIA Tesla T4", "T4"),
+        ("AMD Instinct MI300X", "MI300X"),
+        ("AMD Radeon", "Radeon"),
+        ("Intel Max 1550", "Max 1550"),
+        ("Other", "Other"),
+    ],
+)
+def test_a_product_is_called_without_its_maker(product, short):
+    assert short_model(product) == short
+
+
+def test_the_fleet_page_shows_the_models_that_match_and_counts_the_hits(both, as_alice):
+    def page(query=""):
+        context = as_alice.get(f"{reverse('inventory:fleet')}{query}").context
+        return [group.model for group in context["groups"]], context["hits"], context["totals"].devices
+
+    every = ["H100 80GB HBM3", "H200"]
+    assert page() == (every, None, 6)
+    assert page("?memory=141") == (["H200"], 1, 6)
+    assert page("?state=in-use") == (every, 2, 6)
+    assert page("?cluster=fra-1") == (every[:1], 3, 6)
+    assert page("?device_class=gpu.nvidia.com&product=NVIDIA+H200") == (["H200"], 1, 6)
+    assert page("?cluster=fra-1&memory=141") == ([], 0, 6)
+    assert page("?cluster=nowhere") == (every, None, 6)
+
+
+@pytest.mark.parametrize(("most", "too_many"), [(2, True), (3, False)])
+def test_a_fleet_too_large_for_a_map_says_so(mirrored, as_alice, monkeypatch, most, too_many):
+    for module in ("inventory.fleet", "inventory.views.fleet"):
+        monkeypatch.setattr(f"{module}.MOST_CELLS", most)
+    context = as_alice.get(reverse("inventory:fleet")).context
+    assert context["too_many"] is too_many
+    assert sum(group.count for group in context["groups"]) == most
+
+
+def test_the_page_of_a_node_shows_its_own_devices_and_history(both, as_alice):
+    context = as_alice.get(reverse("inventory:node", args=["fra-1", "node-a"])).context
+    assert [one.name for one in context["devices"]] == ["gpu-0", "gpu-1"]
+    assert {one.cluster.name for one in context["devices"]} == {"fra-1"}
+    assert [age.cluster.name for age in context["ages"]] == ["fra-1"]
+    assert as_alice.get(reverse("inventory:node", args=["fra-1", "node-z"])).status_code == 404
+    assert as_alice.get(reverse("inventory:node", args=["fra-1", "node-c"])).status_code == 404
+
+
+def test_a_page_of_a_node_is_as_old_as_nodes_slices_and_claims(both, as_alice):
+    address = reverse("inventory:node", args=["fra-1", "node-a"])
+    for resource in ("nodes", "resourceslices", "resourceclaims"):
+        Freshness.objects.update(seen_at=timezone.now())
+        assert not as_alice.get(address).context["ages"][0].is_stale
+        Freshness.objects.filter(resource=resource).update(seen_at=timezone.now() - timedelta(days=1))
+        assert as_alice.get(address).context["ages"][0].is_stale
+
+
+def test_the_page_of_a_device_names_the_other_parts_of_its_gpu_in_its_cluster(both, as_alice):
+    ber, _ = both
+    Device.objects.filter(product="NVIDIA H100 80GB HBM3").update(parent_uuid="GPU-x")
+    mine = Device.objects.get(cluster=ber, pool="node-c", name="gpu-0")
+
+    def siblings():
+        page = as_alice.get(reverse("inventory:device", args=[mine.pk]))
+        return names(page.context["siblings"])
+
+    assert siblings() == ["ber-1 node-c gpu-1"]
+    Device.objects.filter(cluster=ber, name="gpu-1").update(gone_at=timezone.now())
+    assert siblings() == []
+    Device.objects.update(parent_uuid="", gone_at=None)
+    assert siblings() == []
+
+
+def test_the_page_of_a_cluster_has_its_own_figures_freshness_and_history(both, as_alice):
+    ber, fra = both
+    Freshness.objects.filter(cluster=ber).update(seen_at="2026-01-01T00:00Z")
+    Freshness.objects.filter(cluster=fra, resource="pods").delete()
+    context = as_alice.get(reverse("inventory:cluster", args=["fra-1"])).context
+    assert context["totals"].devices == 3
+    assert {event.cluster_id for event, _ in context["history"]} == {fra.pk}
+    stale = {row["name"]: (row["stale"], row["optional"]) for row in context["resources"]}
+    assert stale == {
+        "namespaces": (False, False),
+        "nodes": (False, True),
+        "deviceclasses": (False, False),
+        "resourceslices": (False, False),
+        "resourceclaimtemplates": (False, False),
+        "resourceclaims": (False, False),
+        "pods": (True, False),
+        "devicetaintrules": (False, True),
+    }
+
+
+def test_clusters_as_csv_have_the_figures_of_the_page(both, as_alice):
+    address = reverse("inventory:clusters")
+    rows = as_alice.get(address).context["rows"]
+    assert [(one.name, one.device_count, one.held_count, age.cluster.name) for one, age in rows] == [
+        ("ber-1", 3, 1, "ber-1"),
+        ("fra-1", 3, 1, "fra-1"),
+    ]
+    lines = as_alice.get(f"{address}?format=csv").getvalue().decode("utf-8-sig").split("\r\n")
+    assert lines[:3] == [
+        "Cluster,Version,Devices,In use,Simulated",
+        "ber-1,v1.37.1,3,1,False",
+        "fra-1,v1.37.1,3,1,False",
+    ]
+
+
+def test_facts_of_a_pool_are_those_of_its_own_slices(both):
+    ber, fra = both
+    device = Device.objects.get(cluster=fra, pool="node-b", gone_at=None)
+    assert pool_facts(device) == PoolFacts("node-b", 2, 1, 1, "")
+    assert pool_facts(Device.objects.get(cluster=ber, pool="node-a")) == PoolFacts("node-a", 1, 1, 1, "")
+    assert pool_facts(Device(cluster=ber, driver="other", pool="node-a")) is None
+    assert pool_facts(Device(cluster=ber, driver=DRIVER, pool="node-b")) is None
+    device.slice.__class__.objects.filter(cluster=fra).update(gone_at=timezone.now())
+    assert pool_facts(device) is None
+
+
+def test_resolvers_add_to_each_other_and_are_asked_once_for_all_claims(both, monkeypatch):
+    monkeypatch.setattr(masking, "_resolvers", [])
+    mine, theirs = ResourceClaim.objects.get(name="mine"), ResourceClaim.objects.get(name="theirs")
+    alice, root = User.objects.create_user("alice"), User.objects.create_superuser("root")
+    calls = []
+
+    def first(person, claims):
+        calls.append((person, sorted(claim.name for claim in claims)))
+        return {mine.pk: Holder("mine of bev", "/claims/1/")}
+
+    def second(person, claims):
+        return {theirs.pk: Holder("theirs of bev")} if person == alice else {}
+
+    masking.register(first)
+    masking.register(first)
+    unknown = Holder("another team", masked=True)
+    assert holders_for(alice, [mine, theirs]) == {
+        mine.pk: Holder("mine of bev", "/claims/1/"),
+        theirs.pk: unknown,
+    }
+    assert calls == [(alice, ["mine", "theirs"])]
+    masking.register(second)
+    assert holders_for(alice, [theirs]) == {
+        theirs.pk: Holder("theirs of bev"),
+        mine.pk: Holder("mine of bev", "/claims/1/"),
+    }
+    assert holders_for(root, [theirs])[theirs.pk] == Holder("default/theirs")
+    assert holders_for(alice, []) == {}
