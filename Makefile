@@ -42,7 +42,7 @@ lock: install ## Bring uv.lock up to date with pyproject.toml
 oracle: install ## Hold the allocator to the one of Kubernetes on random cases: SEED=1 CASES=20000 (needs Go)
 	@$(BIN)/python -m tests.oracle $(if $(SEED),--seed $(SEED)) --cases $(or $(CASES),20000)
 
-mutate: install ## Make small mistakes in the code and see whether a test notices: ARGS=claims/quota or ARGS="--changed main"
+mutate: install ## Make small mistakes in the code and see whether a test notices: ARGS=claims/quotas or ARGS="--changed main"
 	@$(BIN)/python -m scripts.mutate $(ARGS)
 
 bench: install ## Measure the paths that have a budget: ARGS="--only fits --devices 5000"; compares with Kubernetes if Go is there

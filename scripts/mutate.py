@@ -350,7 +350,7 @@ def say(text: str, end: str = "\n") -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make mutate", description="Do the tests notice mistakes?")
-    parser.add_argument("paths", nargs="*", help="files and folders, such as claims/quota")
+    parser.add_argument("paths", nargs="*", help="files and folders, such as claims/quotas")
     parser.add_argument(
         "--changed", metavar="BASE", default="", help="only lines that differ from this commit"
     )
