@@ -22,7 +22,7 @@ from teams.models import Role, Team
 def teams(request: HttpRequest) -> HttpResponse:
     if not is_platform_admin(request.user):
         raise PermissionDenied(_("Only a platform admin sees every team."))
-    every = Team.objects.annotate(people=Count("memberships"))
+    every = Team.objects.annotate(people=Count("memberships")).order_by("slug")
     if wants_sheet(request):
         heads = (_("Team"), _("Name"), _("People"))
         return sheet("teams", heads, every.values_list("slug", "title", "people"))
