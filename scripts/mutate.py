@@ -155,6 +155,8 @@ class Runner:
 
         def work() -> None:
             os.setsid()
+            # Views are imported with the first request, which would be too late.
+            import_module(".".join(Path(mutant.path).with_suffix("").parts).removesuffix(".__init__"))
             replace_code(mutant, texts[ROOT / mutant.path])
             os.write(writer, (first_failure(session, tests) or "ok").encode()[:4000])
 
@@ -255,8 +257,6 @@ def pairs(items: list[pytest.Item]) -> Iterator[tuple[pytest.Item, pytest.Item |
 def replace_code(mutant: Mutant, text: str) -> None:
     """Give every function of the file the code that the mutant has in its place."""
     path = str(ROOT / mutant.path)
-    # Views are imported with the first request, which would be after this.
-    import_module(".".join(Path(mutant.path).with_suffix("").parts).removesuffix(".__init__"))
     old, new = (compile(source, path, "exec", dont_inherit=True) for source in (text, mutant.apply(text)))
     other = dict(differing(old, new))
     gc.unfreeze()  # what is frozen is not among the objects that are collected

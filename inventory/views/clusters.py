@@ -19,6 +19,7 @@ def clusters(request: HttpRequest) -> HttpResponse:
         device_count=Count("devices", filter=Q(devices__gone_at=None)),
         held_count=Count("devices", filter=Q(devices__gone_at=None, devices__held_by__isnull=False)),
     )
+    rows = rows.order_by("name")  # what is grouped is not ordered by itself
     if wants_sheet(request):
         heads = ("Cluster", "Version", "Devices", "In use", "Simulated")
         cells = ((one.name, one.version, one.device_count, one.held_count, one.simulated) for one in rows)

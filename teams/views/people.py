@@ -21,7 +21,7 @@ from teams.models import Role, Team
 def teams(request: HttpRequest) -> HttpResponse:
     if not is_platform_admin(request.user):
         raise PermissionDenied("Only a platform admin sees every team.")
-    every = Team.objects.annotate(people=Count("memberships"))
+    every = Team.objects.annotate(people=Count("memberships")).order_by("slug")
     if wants_sheet(request):
         heads = ("Team", "Name", "People")
         return sheet("teams", heads, every.values_list("slug", "title", "people"))

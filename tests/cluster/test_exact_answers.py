@@ -1,9 +1,10 @@
 """What a cluster answers, as the exact error; what it is asked, as the exact request."""
 
 import json
+import socket
 from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import urllib3
@@ -194,24 +195,24 @@ ADDRESS = "fra:6443"
     ("failure", "text"),
     [
         (
-            urllib3.exceptions.NameResolutionError("fra", None, OSError()),  # type: ignore[arg-type]
+            urllib3.exceptions.NameResolutionError("fra", None, socket.gaierror()),
             "The name of fra:6443 is not known here.",
         ),
         (
-            urllib3.exceptions.NewConnectionError(None, "x"),  # type: ignore[arg-type]
+            urllib3.exceptions.NewConnectionError(None, "x"),
             "fra:6443 refuses connections, or no way leads there.",
         ),
         (urllib3.exceptions.ConnectTimeoutError(), "fra:6443 took no connection within 5 seconds."),
         (
-            urllib3.exceptions.ReadTimeoutError(None, "", ""),  # type: ignore[arg-type]
+            urllib3.exceptions.ReadTimeoutError(None, "", ""),
             "fra:6443 took the request and did not answer in time.",
         ),
         (
-            urllib3.exceptions.MaxRetryError(None, "", urllib3.exceptions.SSLError()),  # type: ignore[arg-type]
+            urllib3.exceptions.MaxRetryError(None, "", urllib3.exceptions.SSLError()),
             "fra:6443 is not who the kubeconfig says: its certificate is not trusted.",
         ),
         (ApiException(), "fra:6443 is not who the kubeconfig says: its certificate is not trusted."),
-        (urllib3.exceptions.MaxRetryError(None, ""), "The connection to fra:6443 broke off."),  # type: ignore[arg-type]
+        (urllib3.exceptions.MaxRetryError(None, ""), "The connection to fra:6443 broke off."),
         (OSError(), "The connection to fra:6443 broke off."),
     ],
 )
@@ -268,13 +269,14 @@ def asked(server: Scripted) -> list[tuple[str, str, Any]]:
 
 
 def test_a_listing_asks_page_after_page_and_gives_each_object_its_kind(server, gateway):
-    def page(name: str, version: str, **more: Any) -> Answer:
+    def page(name: str, version: str, *, following: str, **more: Any) -> Answer:
         items = [{"metadata": {"name": name, "managedFields": []}}]
-        return Answer(body={"kind": "List", "metadata": {"resourceVersion": version, **more}, "items": items})
+        more["continue"] = following
+        return Answer(body={"kind": "List", "metadata": more | {"resourceVersion": version}, "items": items})
 
     last = Answer(body={"kind": "List", "metadata": {"resourceVersion": "9"}, "items": None})
-    server.answers = [page("a", "7", remainingItemCount=3, **{"continue": "c1"})]
-    server.answers += [page("b", "8", **{"continue": "c2"}), last]
+    server.answers = [page("a", "7", remainingItemCount=3, following="c1")]
+    server.answers += [page("b", "8", following="c2"), last]
     pages = list(
         gateway.list(RESOURCE_CLAIM, namespace="ml", label_selector="a=b", field_selector="c=d", limit=2)
     )
@@ -428,7 +430,7 @@ SAFE = Credentials(server="https://fra:6443")
 
 
 def found(cluster: Cluster, credentials: Credentials = SAFE, **how: Any) -> list[Finding]:
-    return list(checkup(credentials, cluster, **how))  # type: ignore[arg-type]
+    return list(checkup(credentials, cast(Any, cluster), **how))
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from io import BytesIO
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import time_machine
@@ -90,7 +91,7 @@ def test_the_rows_of_a_cursor_come_once_each_forth_and_back():
         Notice.objects.create(user=people[0], key=person.username, title=person.username)
 
     class Newest(Cursor):
-        ordering = ("-created_at", "-id")
+        ordering: Any = ("-created_at", "-id")
 
     def page(url):
         cursor = Newest()
@@ -244,7 +245,7 @@ def test_a_body_may_be_as_long_as_the_limit(settings):
 
 # Problem documents.
 
-HERE = SimpleNamespace(path="/api/v1/x/")
+HERE: Any = SimpleNamespace(path="/api/v1/x/")
 
 
 def said(exception, status):

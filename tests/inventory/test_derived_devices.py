@@ -8,7 +8,16 @@ from django.utils import timezone
 
 from cluster.kinds import DEVICE_TAINT_RULE_VERSIONS, NODE, RESOURCE_CLAIM, RESOURCE_SLICE
 from dra.pools import pools_of
-from inventory.models import Device, DeviceClass, Node, ObjectEvent, Pod, ResourceClaim, ResourceSlice
+from inventory.models import (
+    Device,
+    DeviceClass,
+    DeviceTaintRule,
+    Node,
+    ObjectEvent,
+    Pod,
+    ResourceClaim,
+    ResourceSlice,
+)
 from inventory.signals import mirror_changed
 from inventory.sync import classes, derive, stream
 from inventory.sync.classes import class_book
@@ -204,8 +213,7 @@ def test_pools_that_a_rule_means_are_those_it_selects_and_those_it_tainted(two_d
 
     def meant(*specs):
         rules = [
-            type("Rule", (), {"name": name, "raw": {"spec": {"deviceSelector": selector}}})
-            for name, selector in specs
+            DeviceTaintRule(name=name, raw={"spec": {"deviceSelector": selector}}) for name, selector in specs
         ]
         with writing(lease) as write:
             return pools_meant(write, rules)

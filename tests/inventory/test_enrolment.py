@@ -44,8 +44,7 @@ def other(**fields):
 
 def columns(name):
     row = Cluster.objects.filter(name=name).values().get()
-    row["credentials"] = unseal(row["credentials"])
-    return row
+    return dict(row) | {"credentials": unseal(row["credentials"])}
 
 
 def test_a_cluster_is_added_with_what_it_says_and_what_is_wished(answer):
@@ -177,7 +176,7 @@ def test_a_cluster_with_claims_is_not_removed_and_the_number_is_told(monkeypatch
     Cluster.objects.create(name="fra-1", credentials=b"")
 
     def refuse(self, *args, **kwargs):
-        raise ProtectedError("protected", {1, 2, 3})
+        raise ProtectedError("protected", {Cluster(name=name) for name in "abc"})
 
     with monkeypatch.context() as patch:
         patch.setattr(Cluster, "delete", refuse)

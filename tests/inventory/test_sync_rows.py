@@ -382,7 +382,7 @@ def test_when_an_allocation_began_is_when_it_was_first_seen_where_nobody_says_so
 
 
 def devices_row(**wanted):
-    row = Device.objects.filter(**wanted).values().get()
+    row = dict(Device.objects.filter(**wanted).values().get())
     del row["id"]
     return row
 

@@ -268,15 +268,14 @@ def test_what_two_events_say_alike_is_added_up_over_the_whole_time():
 
 
 @pytest.mark.parametrize(("pods", "asked"), [(3, 3), (4, 1)])
-def test_few_pods_are_asked_for_one_by_one_and_more_in_one_listing(fra, pods, asked):
-    gateway = FakeGateway()
-    selectors = []
+def test_few_pods_are_asked_for_one_by_one_and_more_in_one_listing(fra, monkeypatch, pods, asked):
+    gateway, selectors = FakeGateway(), []
 
     def listed(kind, *, namespace, field_selector):
         selectors.append((namespace, field_selector))
         return iter(())
 
-    gateway.list = listed
+    monkeypatch.setattr(gateway, "list", listed)
     for number in range(pods):
         pod_row(fra, f"p{number}")
     with time_machine.travel(NOW, tick=False):

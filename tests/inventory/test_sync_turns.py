@@ -1,6 +1,7 @@
 """One turn of a holder: when it lists, what it notes of success and failure, and who gets the lease next."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.utils import timezone
@@ -20,7 +21,7 @@ NEAR = 5
 
 def state(cluster, resource="nodes"):
     """Every column of Freshness; times as seconds before now."""
-    row = Freshness.objects.filter(cluster=cluster, resource=resource).values().get()
+    row: dict[str, Any] = dict(Freshness.objects.filter(cluster=cluster, resource=resource).values().get())
     for name in ("id", "cluster_id", "resource"):
         del row[name]
     for name in ("listed_at", "seen_at", "failed_at", "held_until"):
@@ -192,8 +193,8 @@ def test_a_turn_whose_lease_was_taken_leaves_it_to_the_successor(mirrored, take_
 
 @pytest.mark.parametrize("ended", ["well", "halted", "broken", "failed"])
 def test_every_turn_gives_its_connection_back(mirrored, fake, take_turn, monkeypatch, ended):
-    given = []
-    errors = {"halted": turn.Halted, "broken": ValueError, "failed": Unreachable("Down.")}
+    given: list[str] = []
+    errors: dict[str, Any] = {"halted": turn.Halted, "broken": ValueError, "failed": Unreachable("Down.")}
 
     def follow(*args, **how):
         given.clear()

@@ -153,7 +153,8 @@ def test_what_happens_in_one_cluster_leaves_its_twin_as_it_was(both, fra_1, how)
     assert differences(before, everything(ber)) == []
     assert differences(own, everything(fra)) == list(own)
     devices = Device.objects.present().with_state().filter(cluster=fra).order_by("pool", "name")
-    assert list(devices.values_list("pool", "name", "state", "held_by__name")) == [
+    columns = ("pool", "name", "state", "held_by__name")
+    assert list(devices.values_list(*columns)) == [
         ("node-a", "gpu-1", "not-ready", None),
         ("node-a", "gpu-2", "in-use", "late"),
         ("node-b", "half-a", "tainted", None),

@@ -190,7 +190,7 @@ def test_of_all_that_is_wrong_with_a_device_the_first_in_the_list_is_its_state(m
         if name in facts:
             Node.objects.filter(name="node-b").update(**{name: facts.pop(name)})
     Device.objects.filter(pool="node-b").update(**facts)
-    assert dict(Device.objects.with_state().values_list("pool", "state"))["node-b"] == state
+    assert Device.objects.with_state().get(pool="node-b").state == state
     expected = {(DeviceState.FREE, 2), (state, 1)} if state != DeviceState.FREE else {(DeviceState.FREE, 3)}
     assert set(Device.objects.count_by("state")) == expected
 

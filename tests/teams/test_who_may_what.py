@@ -1,6 +1,7 @@
 """Roles as a table: for everybody, in every team, by function, page and service alike."""
 
 import uuid
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import AnonymousUser
@@ -27,7 +28,9 @@ from tests.factories import make_team, make_user
 @pytest.fixture
 def everybody(db):
     """One person of each role in vision, each of whom is something else in nlp; an outsider, an admin."""
-    people = {name: make_user(name) for name in ("viewer", "member", "lead", "owner", "outsider")}
+    people: dict[str, Any] = {
+        name: make_user(name) for name in ("viewer", "member", "lead", "owner", "outsider")
+    }
     people["admin"] = make_user("admin", admin=True)
     people["nobody"] = AnonymousUser()
     make_team(
@@ -73,7 +76,7 @@ def test_who_may_what_takes_a_role(everybody, least):
     for name, person in everybody.items():
         role = ROLES[name]
         if role is None:
-            expected = (404, 404)
+            expected: Any = (404, 404)
         elif role.rank >= least.rank:
             expected = (role, vision)
         else:
