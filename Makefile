@@ -18,7 +18,7 @@ install: ## Bring uv, Python packages and web assets (the other targets do it by
 	@$(BIN)/python -m core.assets
 
 demo: install ## Run the whole portal on this machine: PORT=8000, DEMO_HOME=.demo, CLUSTER=sim|real
-	@exec $(BIN)/python -m portal.demo
+	@exec $(BIN)/python -m demo
 
 demo-reset: ## Forget the data of the demo
 	@$(PYTHON3) scripts/demo_reset.py

@@ -48,11 +48,11 @@ def main(path: str) -> None:
     django.setup()
     from bench.paths import matched
     from bench.specs import MATCHED
-    from dra.picture import Picture
-    from dra.shared import Shared
-    from inventory.picture import AT_ONCE, PARTS
+    from dra.cluster_snapshot import ClusterSnapshot
+    from dra.held import Shared
+    from inventory.cluster_snapshot import AT_ONCE, PARTS
 
-    matched(Picture(), {"devices": {"requests": []}})
+    matched(ClusterSnapshot(), {"devices": {"requests": []}})
     gc.collect()
     before = resident()
     shared = Shared()
@@ -65,9 +65,9 @@ def main(path: str) -> None:
             kept[part].append(shared(PARTS[part].make(*(_column(raw, name) for name in PARTS[part].columns))))
     shared.forget_single()
     classes, slices, claims, taint_rules, nodes = (kept[part] for part in PARTS)
-    picture = Picture(classes, slices, claims, taint_rules, nodes)
-    matched(picture, {"devices": MATCHED.spec["devices"]} if picture.class_by_name else {})
-    assert picture.available or not picture.devices  # noqa: S101
+    snapshot = ClusterSnapshot(classes, slices, claims, taint_rules, nodes)
+    matched(snapshot, {"devices": MATCHED.spec["devices"]} if snapshot.class_by_name else {})
+    assert snapshot.available or not snapshot.devices  # noqa: S101
     gc.collect()
     print((resident() - before) / MIB)  # noqa: T201
 

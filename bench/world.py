@@ -43,7 +43,7 @@ class Kind(StrEnum):
 
 @dataclass(slots=True)
 class World:
-    """The lists that `dra.picture.Picture` takes."""
+    """The lists that `dra.cluster_snapshot.ClusterSnapshot` takes."""
 
     classes: list[Manifest] = field(default_factory=list)
     slices: list[Manifest] = field(default_factory=list)

@@ -12,7 +12,7 @@ from rest_framework import serializers
 from claims.durations import LONGEST, parse
 from claims.models import Allocation, Claim, Delivery, Profile, Quota, Transition
 from claims.observation.drift import trouble_of
-from claims.observation.observe import look
+from claims.observation.observations import observe
 from claims.plans.changes import standing_of
 from claims.plans.plan import kind_of
 from claims.states import ClaimState
@@ -56,7 +56,7 @@ class PartIn(Input):
     )
 
 
-class WishIn(Input):
+class RequestIn(Input):
     """A request: `duration` is the usual one of the profile if left out."""
 
     team = serializers.CharField(max_length=40, help_text="Slug of the team")
@@ -85,7 +85,7 @@ class WishIn(Input):
     name = serializers.CharField(max_length=63, allow_blank=True, default="", help_text="Of the object")
 
 
-class ClaimIn(WishIn):
+class ClaimIn(RequestIn):
     reason = serializers.CharField(max_length=2000, allow_blank=True, default="")
 
 
@@ -274,7 +274,7 @@ class ClaimDetailOut(ClaimOut):
     def get_problem_code(self, claim: Claim) -> str:
         if not claim.problem:
             return ""
-        trouble = trouble_of(claim, look([claim])[claim.pk])
+        trouble = trouble_of(claim, observe([claim])[claim.pk])
         return trouble.code if trouble else ""
 
     @extend_schema_field(AlternativeOut(many=True))

@@ -10,26 +10,27 @@ from django.core.paginator import Page, Paginator
 
 from core.text import counted
 from dra.cel.idioms import conjuncts
-from dra.help import Relief, Way
+from dra.cluster_snapshot import ClusterSnapshot
+from dra.help import Relaxation, Relief
 from dra.match import (
-    Cause,
-    Condition,
-    Difference,
+    ConditionDifference,
     Drop,
+    DropCause,
     Dropped,
-    Kind,
+    FunnelStep,
+    NodeOffer,
     Preview,
-    Step,
-    Together,
+    SelectorCondition,
+    StepKind,
     condition,
     dropped,
     taint_text,
 )
 from dra.match.conditions import in_words
-from dra.objects import Ask, Json, alternatives, requests
-from dra.picture import Picture
-from inventory.masking import Holder, Person, name_holders
+from dra.objects import DeviceRequest, Json, alternatives, requests
+from inventory.masking import Person, name_holders
 from inventory.models import Cluster, Device
+from inventory.states import Holder
 
 PER_PAGE = 50
 
@@ -92,7 +93,7 @@ def name_of(attribute: str) -> str:
     return str(NAMES.get(attribute) or attribute.rpartition("/")[2])
 
 
-def condition_words(read: Condition) -> str:
+def condition_words(read: SelectorCondition) -> str:
     """Return "memory ≥ 79 GiB"; "" for CEL of no usual form."""
     if not read.sign:
         return ""
@@ -123,7 +124,7 @@ def _request_words(request: Json) -> str:
     return f"either {', or '.join(ways)}"
 
 
-def _ask_words(ask: Ask) -> str:
+def _ask_words(ask: DeviceRequest) -> str:
     conditions = [condition_of(text) or "a CEL selector" for text in ask.expressions]
     return ", ".join(
         [
@@ -137,7 +138,7 @@ def _ask_words(ask: Ask) -> str:
     )
 
 
-def difference_words(found: Difference | None) -> str:
+def difference_words(found: ConditionDifference | None) -> str:
     if found is None or (not found.sign and not found.seen):
         return "does not meet the selector"
     values = {"name": name_of(found.name), "seen": found.seen, "wanted": found.wanted}
@@ -147,15 +148,15 @@ def difference_words(found: Difference | None) -> str:
 def drop_words(drop: Drop) -> str:
     """Say why a device does not come into question, but not who holds it."""
     match drop.cause:
-        case Cause.CLASS | Cause.SELECTOR:
+        case DropCause.CLASS | DropCause.SELECTOR:
             return difference_words(drop.difference)
-        case Cause.ERROR:
+        case DropCause.ERROR:
             return f"could not be evaluated: {drop.message}"
-        case Cause.TAINT if drop.taint:
+        case DropCause.TAINT if drop.taint:
             return f"tainted {taint_text(drop.taint)}, not tolerated"
-        case Cause.HELD:
+        case DropCause.HELD:
             return "held by"
-        case Cause.USED_UP:
+        case DropCause.USED_UP:
             return "what it shares with other devices or claims is used up"
     return (
         (f"its node has no room for the whole claim; {drop.free_beside} device that matches is free there")
@@ -166,7 +167,7 @@ def drop_words(drop: Drop) -> str:
     )
 
 
-def together_words(together: Together | None, nodes: int) -> str:
+def together_words(together: NodeOffer | None, nodes: int) -> str:
     """Return "nodes could take 2 on one PCIe root", to follow the number of nodes."""
     if together is None:
         return "node has room for one claim" if nodes == 1 else "nodes have room for one claim"
@@ -179,20 +180,20 @@ def together_words(together: Together | None, nodes: int) -> str:
 def relief_words(relief: Relief) -> str:
     """Say what would be asked for less, as "39 GiB instead of 40 GiB of memory"."""
     match relief.way:
-        case Way.CONDITION if relief.condition:
+        case Relaxation.CONDITION if relief.condition:
             return f"Without “{condition_words(relief.condition) or relief.condition.text}”"
-        case Way.THRESHOLD if relief.condition:
+        case Relaxation.THRESHOLD if relief.condition:
             instead, was = in_words(relief.instead), in_words(relief.was)
             if instead == was:
                 instead, was = relief.instead, relief.was
             return f"With {name_of(relief.condition.name)} {instead} instead of {was}"  # fmt: skip
-        case Way.COUNT:
+        case Relaxation.COUNT:
             return (
                 f"With {relief.instead} device instead of {relief.was}"
                 if int(relief.instead or 1) == 1
                 else f"With {relief.instead} devices instead of {relief.was}"
             )
-        case Way.CONSTRAINT:
+        case Relaxation.CONSTRAINT:
             return f"Without the constraint on {name_of(relief.constraint)}"
         case _ if relief.taint:
             return f"Tolerating {taint_text(relief.taint)}"
@@ -285,7 +286,7 @@ def funnel_of(match: Preview) -> list[FunnelRow]:
     most = match.steps[0].count if match.steps else 0
     rows = []
     for number, step in enumerate(match.steps):
-        read = condition(step.detail) if step.kind == Kind.SELECTOR else None
+        read = condition(step.detail) if step.kind == StepKind.SELECTOR else None
         rows.append(
             FunnelRow(
                 number=number,
@@ -294,52 +295,52 @@ def funnel_of(match: Preview) -> list[FunnelRow]:
                 code=step.detail if read and not condition_words(read) else "",
                 dropped=dropped_of(step, match),
                 of=most,
-                is_last=step.kind == Kind.NODES,
+                is_last=step.kind == StepKind.NODES,
             )
         )
     return rows
 
 
-def words_of(step: Step, match: Preview, read: Condition | None, *, several: bool) -> str:
+def words_of(step: FunnelStep, match: Preview, read: SelectorCondition | None, *, several: bool) -> str:
     match step.kind:
-        case Kind.TOTAL:
+        case StepKind.TOTAL:
             words = "device in the cluster" if step.count == 1 else "devices in the cluster"
-        case Kind.IN_CLASS:
+        case StepKind.IN_CLASS:
             words = f"in class {step.detail}"
-        case Kind.SELECTOR:
+        case StepKind.SELECTOR:
             words = (condition_words(read) if read else "") or "meet the condition"
-        case Kind.UNTAINTED:
+        case StepKind.UNTAINTED:
             words = "not tainted, or tolerated"
-        case Kind.FREE:
+        case StepKind.FREE:
             words = "free now"
         case _:
             words = together_words(match.together, step.count)
     return f"{step.request}: {words}" if several and step.request else words
 
 
-def dropped_of(step: Step, match: Preview) -> str:
-    if step.kind == Kind.NODES:
+def dropped_of(step: FunnelStep, match: Preview) -> str:
+    if step.kind == StepKind.NODES:
         return "others have no room" if match.free and not match.fits else ""
-    if not step.dropped or step.kind == Kind.TOTAL:
+    if not step.dropped or step.kind == StepKind.TOTAL:
         return ""
     match step.kind:
-        case Kind.UNTAINTED:
+        case StepKind.UNTAINTED:
             return f"{counted(step.dropped, 'is', 'are')} tainted"
-        case Kind.FREE:
+        case StepKind.FREE:
             return f"{counted(step.dropped, 'is', 'are')} held"
     return f"{counted(step.dropped, 'left', 'left')} out"
 
 
 def dropped_page(
-    person: Person, cluster: Cluster, picture: Picture, spec: Json, step: FunnelRow, page: str = "1"
+    person: Person, cluster: Cluster, snapshot: ClusterSnapshot, spec: Json, step: FunnelRow, page: str = "1"
 ) -> DroppedPage:
     """Return one page of the devices that a step drops, holders masked for `person`; in a few queries."""
     wanted = int(page) if page.isascii() and page.isdigit() and len(page) < 7 else 1
-    found = dropped(picture, spec, step.number, offset=max(wanted - 1, 0) * PER_PAGE, limit=PER_PAGE)
+    found = dropped(snapshot, spec, step.number, offset=max(wanted - 1, 0) * PER_PAGE, limit=PER_PAGE)
     shown = Paginator(range(found.total), PER_PAGE).get_page(wanted)
     if shown.number != wanted:  # beyond the last one
         offset = (shown.number - 1) * PER_PAGE
-        found = dropped(picture, spec, step.number, offset=offset, limit=PER_PAGE)
+        found = dropped(snapshot, spec, step.number, offset=offset, limit=PER_PAGE)
     return DroppedPage(step, rows_of(person, cluster, found), shown)
 
 
@@ -354,8 +355,8 @@ def rows_of(person: Person, cluster: Cluster, found: Dropped) -> list[DroppedRow
                 name=drop.device.name,
                 node=drop.device.node_name or drop.device.pool,
                 device=device,
-                words=drop_words(drop) if holder or drop.cause != Cause.HELD else "held",
-                failing=drop.cause == Cause.ERROR,
+                words=drop_words(drop) if holder or drop.cause != DropCause.HELD else "held",
+                failing=drop.cause == DropCause.ERROR,
                 holder=holder,
             )
         )

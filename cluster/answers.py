@@ -18,7 +18,7 @@ UNDECLARED_FIELD = re.compile(r"\.([\w.\[\]\"=-]+): field not declared in schema
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ApiCall:
     """What was asked: for sentences, and for the name of a permission that is missing."""
 
     verb: str  # of RBAC
@@ -35,7 +35,7 @@ class Asked:
         return text
 
 
-def error_of(code: int, body: bytes, asked: Asked) -> ClusterError | Expired:  # noqa: PLR0911
+def error_of(code: int, body: bytes, asked: ApiCall) -> ClusterError | Expired:  # noqa: PLR0911
     """Return what an answer of 400 and above means."""
     status = status_of(body)
     message = str(status.get("message") or "").strip()
@@ -82,7 +82,7 @@ def status_of(body: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def refusal(message: str, asked: Asked) -> Refused:
+def refusal(message: str, asked: ApiCall) -> Refused:
     """Tell an exceeded quota, a missing permission and a refusal by policy apart."""
     if "exceeded quota" in message:
         return Refused(message, verb=asked.verb, resource=asked.kind.plural, quota=True)
@@ -99,7 +99,7 @@ def refusal(message: str, asked: Asked) -> Refused:
     return Refused(told, verb=asked.verb, resource=asked.kind.plural)
 
 
-def conflict(status: dict[str, Any], message: str, asked: Asked) -> ClusterConflict:
+def conflict(status: dict[str, Any], message: str, asked: ApiCall) -> ClusterConflict:
     causes = causes_of(status)
     if status.get("reason") == "AlreadyExists":
         return ClusterConflict(f"The cluster has {asked.object} already.")
@@ -109,7 +109,7 @@ def conflict(status: dict[str, Any], message: str, asked: Asked) -> ClusterConfl
     return ClusterConflict(f"The cluster holds other {asked.object} by now: {message.rstrip('.')}.")
 
 
-def invalid(status: dict[str, Any], message: str, asked: Asked) -> ClusterInvalid:
+def invalid(status: dict[str, Any], message: str, asked: ApiCall) -> ClusterInvalid:
     causes = causes_of(status) or unknown_fields(message)
     why = "; ".join(f"{field}: {reason}" if field else reason for field, reason in causes) or message
     return ClusterInvalid(f"The cluster refused {asked.object}: {why.rstrip('.')}.", causes)

@@ -1,24 +1,104 @@
-"""Does a connection work, and what do its credentials lack: one finding after another, for a table."""
+"""
+What the portal may do in a cluster, and not a verb more.
+
+The rules below are the one list: the printed manifest grants it, `manage.py cluster check` asks for it, and
+the tests work through the portal's identity alone. Never granted: `resourceclaims/status`, `/binding` and
+`/driver`, which belong to the scheduler and the drivers.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
+
+import yaml
 
 from cluster.credentials import Credentials
 from cluster.errors import ClusterError
+from cluster.kinds import DRA
 from cluster.protocol import Discovery, Gateway, Permission
-from cluster.rbac import READ, permissions
+
+READ = ("get", "list", "watch")
+WRITE = ("create", "patch", "delete")
+
+# (group, resources) that every portal reads, and that one which delivers claims also writes.
+READS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    (DRA, ("deviceclasses", "resourceslices", "devicetaintrules")),
+    (DRA, ("resourceclaims", "resourceclaimtemplates")),
+    ("", ("namespaces", "nodes", "pods", "events")),
+    ("", ("resourcequotas",)),
+)
+WRITES: tuple[tuple[str, tuple[str, ...]], ...] = (
+    (DRA, ("resourceclaims", "resourceclaimtemplates")),
+    ("", ("resourcequotas",)),
+)
+
+HEAD = """\
+# What Dragoman needs in this cluster ({what}).
+# Apply it as a cluster admin, then make a token for the portal's kubeconfig:
+#   kubectl apply -f this-file.yaml
+#   kubectl create token {name} --namespace {namespace} --duration 8760h
+"""
 
 
-class Verdict(StrEnum):
+def permissions(*, read_only: bool = False) -> list[Permission]:
+    """Return what `manifest` grants, one (verb, resource) each, in every namespace."""
+    return [
+        Permission(verb, resource, group)
+        for group, resources, verbs in _rules(read_only=read_only)
+        for resource in resources
+        for verb in verbs
+    ]
+
+
+def manifest(*, read_only: bool = False, name: str = "dragoman", namespace: str = "dragoman") -> str:
+    """Return the YAML that a cluster admin applies: namespace, service account, role and binding."""
+    subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
+    what = (
+        "read-only: it shows what there is"
+        if read_only
+        else "full: it also makes and deletes claims, and keeps quotas"
+    )
+    return HEAD.format(what=what, name=name, namespace=namespace) + yaml.safe_dump_all(
+        [
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}},
+            {
+                "apiVersion": "v1",
+                "kind": "ServiceAccount",
+                "metadata": {"name": name, "namespace": namespace},
+            },
+            {**_rbac("ClusterRole", name), "rules": [_rule(*rule) for rule in _rules(read_only=read_only)]},
+            {**_rbac("ClusterRoleBinding", name), "roleRef": role, "subjects": [subject]},
+        ],
+        sort_keys=False,
+    )
+
+
+def _rules(*, read_only: bool) -> list[tuple[str, tuple[str, ...], tuple[str, ...]]]:
+    return [
+        (group, resources, READ if read_only or (group, resources) not in WRITES else READ + WRITE)
+        for group, resources in READS
+    ]
+
+
+def _rule(group: str, resources: tuple[str, ...], verbs: tuple[str, ...]) -> dict[str, list[str]]:
+    return {"apiGroups": [group], "resources": list(resources), "verbs": list(verbs)}
+
+
+def _rbac(kind: str, name: str) -> dict[str, Any]:
+    return {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": name}}
+
+
+class CheckupVerdict(StrEnum):
     GOOD = "good"
     NOTE = "note"  # works, and somebody should know
     BAD = "bad"
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    verdict: Verdict
+class CheckupFinding:
+    verdict: CheckupVerdict
     what: str
     detail: str
 
@@ -30,7 +110,7 @@ def checkup(
     uid: str = "",
     read_only: bool = False,
     write_quotas: bool = True,
-) -> Iterator[Finding]:
+) -> Iterator[CheckupFinding]:
     """
     Yield findings, the way there first. Ends early where nothing more can be known. Raises nothing.
 
@@ -39,13 +119,13 @@ def checkup(
     yield from _way(credentials)
     try:
         found = gateway.discover()
-        yield Finding(Verdict.GOOD, "Kubernetes", found.version)
+        yield CheckupFinding(CheckupVerdict.GOOD, "Kubernetes", found.version)
         yield _identity(gateway.identity(), uid)
         yield _taint_rules(found)
         for permission in wanted(found, read_only=read_only):
             yield _permission(gateway, permission, needed=write_quotas or not _writes_quotas(permission))
     except ClusterError as problem:
-        yield Finding(Verdict.BAD, str(problem.title), problem.message)
+        yield CheckupFinding(CheckupVerdict.BAD, str(problem.title), problem.message)
 
 
 def wanted(found: Discovery, *, read_only: bool) -> list[Permission]:
@@ -57,47 +137,53 @@ def wanted(found: Discovery, *, read_only: bool) -> list[Permission]:
     ]
 
 
-def _way(credentials: Credentials) -> Iterator[Finding]:
+def _way(credentials: Credentials) -> Iterator[CheckupFinding]:
     what = "Address"
     if credentials.server.startswith("http:"):
-        yield Finding(Verdict.NOTE, what, f"{credentials.address}: without TLS; others can read along")
+        yield CheckupFinding(
+            CheckupVerdict.NOTE, what, f"{credentials.address}: without TLS; others can read along"
+        )
     elif credentials.insecure:
-        yield Finding(
-            Verdict.NOTE,
+        yield CheckupFinding(
+            CheckupVerdict.NOTE,
             what,
             f"{credentials.address}: its certificate is not checked; anybody can pretend to be it",
         )
     else:
-        yield Finding(Verdict.GOOD, what, credentials.address)
+        yield CheckupFinding(CheckupVerdict.GOOD, what, credentials.address)
 
 
-def _identity(uid: str, known_as: str) -> Finding:
+def _identity(uid: str, known_as: str) -> CheckupFinding:
     what = "Identity"
     if known_as and uid != known_as:
-        return Finding(
-            Verdict.BAD,
+        return CheckupFinding(
+            CheckupVerdict.BAD,
             what,
             f"kube-system has uid {uid}, and the mirror is of {known_as}: this is another cluster",
         )
-    return Finding(Verdict.GOOD, what, uid)
+    return CheckupFinding(CheckupVerdict.GOOD, what, uid)
 
 
-def _taint_rules(found: Discovery) -> Finding:
+def _taint_rules(found: Discovery) -> CheckupFinding:
     what = "DeviceTaintRules"
     if found.taint_rules is None:
-        return Finding(Verdict.NOTE, what, "not served; devices cannot be tainted by rule")
-    return Finding(Verdict.GOOD, what, found.taint_rules.api_version)
+        return CheckupFinding(CheckupVerdict.NOTE, what, "not served; devices cannot be tainted by rule")
+    return CheckupFinding(CheckupVerdict.GOOD, what, found.taint_rules.api_version)
 
 
 def _writes_quotas(permission: Permission) -> bool:
     return permission.resource == "resourcequotas" and permission.verb not in READ
 
 
-def _permission(gateway: Gateway, permission: Permission, *, needed: bool) -> Finding:
+def _permission(gateway: Gateway, permission: Permission, *, needed: bool) -> CheckupFinding:
     resource = ".".join(filter(None, (permission.resource, permission.group)))
     what = f"{permission.verb} {resource}"
     if gateway.allowed(permission):
-        return Finding(Verdict.GOOD, what, "allowed")
+        return CheckupFinding(CheckupVerdict.GOOD, what, "allowed")
     if not needed:
-        return Finding(Verdict.NOTE, what, "missing; needed where quotas are written to the cluster")
-    return Finding(Verdict.BAD, what, "missing; “manage.py cluster rbac” prints the role that grants it")
+        return CheckupFinding(
+            CheckupVerdict.NOTE, what, "missing; needed where quotas are written to the cluster"
+        )
+    return CheckupFinding(
+        CheckupVerdict.BAD, what, "missing; “manage.py cluster rbac” prints the role that grants it"
+    )

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from cluster.answers import Asked, error_of
+from cluster.answers import ApiCall, error_of
 from cluster.errors import ClusterInvalid, Refused
 from cluster.kinds import DEVICE_TAINT_RULE_VERSIONS, DRA, OPTIONAL, RESOURCE_CLAIM, Kind
 from cluster.protocol import Discovery
@@ -67,7 +67,7 @@ def _get(transport: Transport, path: str, *, missing: dict[str, Any] | None = No
     if code == 404 and missing:
         return missing
     if code >= 400:
-        raise error_of(code, answer.data, Asked("get", VERSION))
+        raise error_of(code, answer.data, ApiCall("get", VERSION))
     try:
         found = json.loads(answer.data)
     except ValueError:

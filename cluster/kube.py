@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import urllib3
 
-from cluster.answers import Asked, error_of
+from cluster.answers import ApiCall, error_of
 from cluster.credentials import Credentials
 from cluster.discovery import discover
 from cluster.errors import ClusterInvalid, Unreachable
@@ -59,7 +59,7 @@ class KubeGateway:
             query["labelSelector"] = label_selector
         if field_selector:
             query["fieldSelector"] = field_selector
-        asked = Asked("list", kind, namespace=namespace or "")
+        asked = ApiCall("list", kind, namespace=namespace or "")
         while True:
             found = self._json("GET", kind.path(namespace), asked, query=query)
             metadata = found["metadata"]
@@ -78,7 +78,7 @@ class KubeGateway:
             "resourceVersion": resource_version,
             "timeoutSeconds": seconds,
         }
-        asked = Asked("watch", kind, namespace=namespace or "")
+        asked = ApiCall("watch", kind, namespace=namespace or "")
         patience = seconds + GRACE_SECONDS
         with self._transport.streaming(kind.path(namespace), query=query, read_seconds=patience) as (
             code,
@@ -90,7 +90,7 @@ class KubeGateway:
                 yield _event(kind, _checked(200, line, asked, key="object"), asked)
 
     def get(self, kind: Kind, name: str, *, namespace: str | None = None) -> Manifest | None:
-        asked = Asked("get", kind, name, namespace or "")
+        asked = ApiCall("get", kind, name, namespace or "")
         code, body = self._ask("GET", kind.path(namespace, name))
         if code == 404:
             return None
@@ -117,7 +117,7 @@ class KubeGateway:
         code, body = self._ask("DELETE", kind.path(namespace, name), body=options)
         if code == 404:
             return False
-        _checked(code, body, Asked("delete", kind, name, namespace or ""))
+        _checked(code, body, ApiCall("delete", kind, name, namespace or ""))
         return True
 
     def allowed(self, permission: Permission) -> bool:
@@ -134,10 +134,10 @@ class KubeGateway:
                 }
             },
         }
-        answer = self._json("POST", REVIEWS.path(), Asked("create", REVIEWS), body=review)
+        answer = self._json("POST", REVIEWS.path(), ApiCall("create", REVIEWS), body=review)
         return bool(answer["status"]["allowed"])
 
-    def _json(self, method: str, path: str, asked: Asked, **options: Any) -> Manifest:
+    def _json(self, method: str, path: str, asked: ApiCall, **options: Any) -> Manifest:
         return _checked(*self._ask(method, path, **options), asked)
 
     def _ask(self, method: str, path: str, **options: Any) -> tuple[int, bytes]:
@@ -160,7 +160,7 @@ class KubeGateway:
             raise Unreachable(problem)
 
 
-def _checked(code: int, body: bytes, asked: Asked, *, key: str = "kind") -> Manifest:
+def _checked(code: int, body: bytes, asked: ApiCall, *, key: str = "kind") -> Manifest:
     """Return the object of an answer. Raise what the answer means; without `key` it is not of Kubernetes."""
     if code >= 400:
         raise error_of(code, body, asked)
@@ -173,7 +173,7 @@ def _checked(code: int, body: bytes, asked: Asked, *, key: str = "kind") -> Mani
     return found
 
 
-def _event(kind: Kind, line: Manifest, asked: Asked) -> Event:
+def _event(kind: Kind, line: Manifest, asked: ApiCall) -> Event:
     """Raise `Expired`, or what else an ERROR event means."""
     what, found = line["type"], line["object"]
     if what == "ERROR":
@@ -183,9 +183,9 @@ def _event(kind: Kind, line: Manifest, asked: Asked) -> Event:
     return Event(what, _named(kind, found), str(found["metadata"]["resourceVersion"]))
 
 
-def _asked(verb: str, kind: Kind, manifest: Manifest) -> Asked:
+def _asked(verb: str, kind: Kind, manifest: Manifest) -> ApiCall:
     metadata = manifest["metadata"]
-    return Asked(verb, kind, metadata["name"], metadata.get("namespace", ""))
+    return ApiCall(verb, kind, metadata["name"], metadata.get("namespace", ""))
 
 
 def _typed(kind: Kind, manifest: Manifest) -> Manifest:

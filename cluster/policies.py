@@ -35,7 +35,7 @@ USER_NAME = re.compile(r"[A-Za-z0-9:._@/-]{1,253}")  # nothing that could end th
 type Manifest = dict[str, Any]
 
 
-class Action(StrEnum):
+class PolicyAction(StrEnum):
     """What happens to what a policy does not allow; WARN lets it pass and tells whoever sent it."""
 
     DENY = "Deny"
@@ -143,7 +143,10 @@ POLICIES: dict[str, Callable[[str], Manifest]] = {
 
 
 def manifests(
-    names: Iterable[str] = tuple(POLICIES), *, account: str = ACCOUNT, action: Action = Action.DENY
+    names: Iterable[str] = tuple(POLICIES),
+    *,
+    account: str = ACCOUNT,
+    action: PolicyAction = PolicyAction.DENY,
 ) -> list[Manifest]:
     """Return a policy and its binding for each of `names`. Raise Invalid for what is no user name."""
     if not USER_NAME.fullmatch(account):
@@ -157,7 +160,7 @@ def manifests(
     return found
 
 
-def to_yaml(names: Iterable[str], *, account: str = ACCOUNT, action: Action = Action.DENY) -> str:
+def to_yaml(names: Iterable[str], *, account: str = ACCOUNT, action: PolicyAction = PolicyAction.DENY) -> str:
     """Return the manifests as the file that a cluster admin applies."""
     head = (
         f"# Acts in namespaces with the label {MODE[0]}={MODE[1]}:\n"
@@ -178,7 +181,7 @@ def _on(group: str, versions: list[str], operations: list[str], resources: list[
     return {"resourceRules": [rule]}
 
 
-def _binding(name: str, action: Action) -> Manifest:
+def _binding(name: str, action: PolicyAction) -> Manifest:
     selector = {"matchLabels": dict([MODE])}
     return {
         "policyName": name,

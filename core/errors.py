@@ -2,6 +2,9 @@
 
 from typing import Any
 
+import structlog
+from django.db import DataError
+
 
 class PortalError(Exception):
     """
@@ -34,7 +37,7 @@ class Forbidden(PortalError):
 
     code = "forbidden"
     status = 403
-    title = "You may not do this"
+    title = "You do not have permission"
 
 
 class Conflict(PortalError):
@@ -55,3 +58,17 @@ class QuotaExceeded(PortalError):
 
     code = "quota-exceeded"
     title = "The quota of the team does not allow this"
+
+
+# Of SQLSTATE class 22, what comes of a value that was sent. psycopg refuses a NUL itself, without a code.
+OF_A_VALUE = frozenset((None, "22001", "22003", "22007", "22008", "22021", "22P02", "22P05"))
+
+log = structlog.get_logger(__name__)
+
+
+def refusal_of(error: DataError) -> Invalid | None:
+    """Return what to answer, and log where it happened; None for a fault of ours, such as a division by 0."""
+    if getattr(error.__cause__, "sqlstate", None) not in OF_A_VALUE:
+        return None
+    log.warning("value_cannot_be_kept", exc_info=error)
+    return Invalid("It has a character, a number or a date that cannot be stored.")

@@ -1,11 +1,4 @@
-"""
-The convention of every list: search, filters, columns, sort, CSV, pages; all of its state is in the address.
-
-A view makes a `Listing` and returns `listing.respond(template)`. The template includes `_listing.html`, which
-draws all but the rows; those come from the page's own partial `rows`. Without JavaScript it is a GET
-form; with it htmx fetches the same address and takes the part `#listing-body` out of it: one URL, one body.
-A list costs one query for the count and one for the page (and one per prefetch), however many rows there are.
-"""
+"""The CSV of a list that is no `core.listing.Listing`: short ones that are never searched or turned over."""
 
 import csv
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,6 +17,26 @@ from django.shortcuts import render
 from django.utils.functional import Promise
 from django.utils.text import slugify
 from django_filters import FilterSet
+
+
+def wants_sheet(request: HttpRequest) -> bool:
+    """Tell whether the address asks for the CSV of its page: `?format=csv`, as everywhere."""
+    return request.GET.get("format") == "csv"
+
+
+def sheet(name: str, heads: Sequence[str | Promise], rows: Iterable[Sequence[object]]) -> HttpResponse:
+    """Return a file `<name>.csv` with a line of heads and one for each row; None is an empty cell."""
+    response = HttpResponse(_lines(heads, rows), content_type="text/csv; charset=utf-8")
+    response["Content-Disposition"] = f'attachment; filename="{name}.csv"'
+    return response
+
+
+def _lines(heads: Sequence[str | Promise], rows: Iterable[Sequence[object]]) -> Iterator[str]:
+    writer = csv.writer(Echo())
+    yield writer.writerow(heads)
+    for row in rows:
+        yield writer.writerow([harmless(cell) for cell in row])
+
 
 PER_PAGE = 50
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # what a spreadsheet would run: OWASP, CSV injection
@@ -47,7 +60,7 @@ class Column[M: Model]:
 
 
 @dataclass(frozen=True)
-class Condition:
+class ActiveFilter:
     """A filter that is on, as a sentence, with the address that switches it off."""
 
     text: str
@@ -177,14 +190,14 @@ class Listing[M: Model]:
         return next((str(column.label) for column in self.all_columns if column.name == name), "")
 
     @cached_property
-    def conditions(self) -> list[Condition]:
+    def conditions(self) -> list[ActiveFilter]:
         """Filters that are on, the search among them."""
-        found = [Condition(f"“{self.q}”", self.url("q"))] if self.q else []
+        found = [ActiveFilter(f"“{self.q}”", self.url("q"))] if self.q else []
         if self.filterset and self.filterset.form.is_valid():
             for name, value in self.filterset.form.cleaned_data.items():
                 if value not in (None, "", []) and not (hasattr(value, "exists") and not value):
                     label = self.filterset.form.fields[name].label or name
-                    found.append(Condition(f"{label}: {self.words(name, value)}", self.url(name)))
+                    found.append(ActiveFilter(f"{label}: {self.words(name, value)}", self.url(name)))
         return found
 
     def words(self, name: str, value: object) -> str:

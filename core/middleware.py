@@ -10,8 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.cache import patch_cache_control, patch_vary_headers
 
-from core.data_errors import refusal_of
-from core.errors import PortalError
+from core.errors import PortalError, refusal_of
 
 
 class PortalErrorMiddleware:

@@ -1,28 +1,67 @@
-"""
-Every error of the API as application/problem+json (RFC 9457), with the sentence that pages show.
+"""The JSON that the API reads: of limited size and depth, whoever sends it."""
 
-`code` is stable and for programs, `detail` is the sentence, `errors` names the fields of a malformed request,
-`instance` is the address that was asked. Members beside these come from `PortalError.extra`.
-"""
-
+from collections.abc import Mapping
 from http import HTTPStatus
+from io import BytesIO
 from math import ceil
-from typing import Any
+from typing import IO, Any
 
+from django.conf import settings
 from django.core.exceptions import PermissionDenied, RequestDataTooBig
 from django.core.exceptions import ValidationError as ModelInvalid
 from django.db import DataError
-from django.http import Http404
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.views import defaults
 from rest_framework import exceptions
+from rest_framework.exceptions import APIException, ParseError
+from rest_framework.parsers import JSONParser
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import as_serializer_error
 from rest_framework.views import exception_handler as drf_handler
 
-from core.data_errors import refusal_of
-from core.errors import PortalError
-from core.parsers import TooLarge
+from core.errors import PortalError, refusal_of
+
+MOST_LEVELS = 64  # a claim specification has about ten
+
+
+class TooLarge(APIException):
+    status_code = 413
+    default_detail = "The request is too large."
+
+
+class BoundedJSON(JSONParser):
+    """As DRF's, which reads whatever is sent: Django's limit is only of bodies that Django reads itself."""
+
+    def parse(
+        self,
+        stream: IO[Any],
+        media_type: str | None = None,
+        parser_context: Mapping[str, Any] | None = None,
+    ) -> Any:
+        most = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+        body = stream.read(most + 1)
+        if len(body) > most:
+            raise TooLarge(f"The request has more than {most} bytes.")
+        too_deep = ParseError(f"The JSON has more than {MOST_LEVELS} levels.")
+        try:
+            found = super().parse(BytesIO(body), media_type, dict(parser_context or {}))
+        except RecursionError:
+            raise too_deep from None
+        if levels(found) > MOST_LEVELS:
+            raise too_deep
+        return found
+
+
+def levels(value: Any) -> int:
+    """Return how deep lists and objects are nested, counted without recursion; 0 for a plain value."""
+    deepest, here = 0, [value]
+    while here := [one for one in here if isinstance(one, list | dict)]:
+        deepest += 1
+        here = [part for one in here for part in (one.values() if isinstance(one, dict) else one)]
+    return deepest
+
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -81,7 +120,7 @@ def of_framework(exception: Exception, status: int, request: Request) -> dict[st
     if isinstance(exception, exceptions.ParseError):
         return document(422, "invalid", "The request is malformed", str(exception.detail), request)
     if isinstance(exception, Http404 | exceptions.NotFound):
-        sentence = "There is nothing here, or you may not know of it."
+        sentence = "Page not found, or you may not know of it."
         return document(404, "not-found", phrase(404), sentence, request)
     if isinstance(exception, PermissionDenied | exceptions.PermissionDenied):
         sentence = str(exception) or "Your role does not allow this."
@@ -127,3 +166,31 @@ def as_response(problem: dict[str, Any], request: Request, headers: dict[str, st
     request.accepted_renderer = response.accepted_renderer = ProblemRenderer()
     request.accepted_media_type = response.accepted_media_type = MEDIA_TYPE
     return response
+
+
+API = "/api/"
+
+
+def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+    if not request.path.startswith(API):
+        return defaults.page_not_found(request, exception)
+    return problem(request, HTTPStatus.NOT_FOUND, "not-found", "There is nothing at this address.")
+
+
+def server_error(request: HttpRequest) -> HttpResponse:
+    if not request.path.startswith(API):
+        return defaults.server_error(request)
+    sentence = "Something broke here; it has been recorded. Try again, or tell a platform admin."
+    return problem(request, HTTPStatus.INTERNAL_SERVER_ERROR, "internal", sentence)
+
+
+def problem(request: HttpRequest, status: HTTPStatus, code: str, detail: str) -> JsonResponse:
+    document = {
+        "type": "about:blank",
+        "title": status.phrase,
+        "status": status,
+        "detail": detail,
+        "code": code,
+        "instance": request.path,
+    }
+    return JsonResponse(document, status=status, content_type=MEDIA_TYPE)

@@ -54,7 +54,7 @@ PROBLEM = {
 MEANING = {
     401: "Nobody is signed in, or the token is unknown, expired or revoked.",
     403: "Your role does not allow this, or a write with a session came without its CSRF token.",
-    404: "There is nothing here, or you may not know of it.",
+    404: "Page not found, or you may not know of it.",
     406: "This is not given in the media type that was asked for.",
     409: "This is taken, used up, or has changed in the meantime.",
     413: "The body is too large.",

@@ -14,7 +14,7 @@ from django.utils.functional import Promise
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class UndoAction:
     """The button of a toast. With `post` it sends a form to `url`; else it is a link there."""
 
     url: str
@@ -34,12 +34,12 @@ def offer(
     `url` is a path of the portal that takes POST and answers with a redirect; with `post=False` it is a page
     to go to, such as a form filled with what was.
     """
-    button = Offer(url, str(label), post)
+    button = UndoAction(url, str(label), post)
     messages.success(request, str(text), extra_tags=json.dumps(asdict(button)))
 
 
-def offer_of(message: Message) -> Offer | None:
+def offer_of(message: Message) -> UndoAction | None:
     """Return the button of a toast, None for one that only says something."""
     if not (message.extra_tags or "").startswith("{"):
         return None
-    return Offer(**json.loads(message.extra_tags or ""))
+    return UndoAction(**json.loads(message.extra_tags or ""))

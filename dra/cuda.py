@@ -65,7 +65,7 @@ IN_TAG = (
 
 
 @dataclass(frozen=True, slots=True)
-class Gpu:
+class GpuCapability:
     """What a device publishes, as written: "13.0.0", "580.95.5", "9.0.0"; "" where it does not."""
 
     product: str = ""
@@ -75,16 +75,16 @@ class Gpu:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CudaVerdict:
     level: Level
     sentence: str
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class VerdictCount:
     """One verdict, and how many of the devices it holds for."""
 
-    verdict: Verdict
+    verdict: CudaVerdict
     devices: int
 
 
@@ -98,7 +98,7 @@ class Check:
 
     version: str
     level: Level
-    parts: tuple[Part, ...]
+    parts: tuple[VerdictCount, ...]
 
     @property
     def devices(self) -> int:
@@ -113,79 +113,79 @@ def in_image(image: str) -> str:
     return ""
 
 
-def check(version: str, devices: Iterable[tuple[Gpu, int]]) -> Check:
+def check(version: str, devices: Iterable[tuple[GpuCapability, int]]) -> Check:
     """Judge a version for devices, each kind with its number. No device: nothing can be told."""
-    found: dict[Verdict, int] = {}
+    found: dict[CudaVerdict, int] = {}
     for gpu, number in devices:
         verdict = judge(version, gpu)
         found[verdict] = found.get(verdict, 0) + number
     parts = sorted(
-        (Part(verdict, number) for verdict, number in found.items()),
+        (VerdictCount(verdict, number) for verdict, number in found.items()),
         key=lambda part: SEVERITY.index(part.verdict.level),
         reverse=True,
     )
     return Check(version, parts[0].verdict.level if parts else Level.UNKNOWN, tuple(parts))
 
 
-def judge(version: str, gpu: Gpu) -> Verdict:
+def judge(version: str, gpu: GpuCapability) -> CudaVerdict:
     """Judge one kind of device: its architecture first, then its driver."""
     image = _numbers(version)[:2]
     capability = _numbers(gpu.capability)[:2]
     if capability:
         name = f"{gpu.product or 'the device'} (compute capability {_text(capability)})"
         if image >= (13,) and capability < OLDEST_OF_13:
-            return Verdict(Level.ERROR, f"CUDA {version} has no code for {name}: version 13 dropped it.")
+            return CudaVerdict(Level.ERROR, f"CUDA {version} has no code for {name}: version 13 dropped it.")
         for since, architecture, oldest in ARCHITECTURES:
             if capability >= since:
                 if image < oldest:
                     needs = f"{architecture} needs {_text(oldest)} or newer"
-                    return Verdict(Level.ERROR, f"CUDA {version} has no code for {name}: {needs}.")
+                    return CudaVerdict(Level.ERROR, f"CUDA {version} has no code for {name}: {needs}.")
                 break
     return _by_driver(version, image, gpu)
 
 
-def _by_driver(version: str, image: Numbers, gpu: Gpu) -> Verdict:
+def _by_driver(version: str, image: Numbers, gpu: GpuCapability) -> CudaVerdict:
     known, driver = _numbers(gpu.cuda)[:2], _numbers(gpu.driver)
     if known:
         has = f"the driver{f' {gpu.driver}' if driver else ''} knows CUDA {_text(known)}"
         if image[0] > known[0]:
-            return Verdict(
+            return CudaVerdict(
                 Level.ERROR,
                 f"CUDA {version} likely fails: {has}. It runs only if the image carries the package "
                 "cuda-compat.",
             )
         if image > known:
-            return Verdict(
+            return CudaVerdict(
                 Level.WARNING,
                 f"CUDA {version} runs by minor version compatibility: {has}. What the driver has to compile "
                 f"(PTX), and features newer than {_text(known)}, fail.",
             )
-        return Verdict(Level.OK, f"CUDA {version} runs: {has}.")
+        return CudaVerdict(Level.OK, f"CUDA {version} runs: {has}.")
     if not driver:
-        return Verdict(
+        return CudaVerdict(
             Level.UNKNOWN,
             f"{gpu.product or 'The device'} publishes neither its driver nor the CUDA version that it knows.",
         )
     return _by_table(version, image, gpu.driver)
 
 
-def _by_table(version: str, image: Numbers, driver: str) -> Verdict:
+def _by_table(version: str, image: Numbers, driver: str) -> CudaVerdict:
     """Judge by the version of the driver alone."""
     numbers, floor, shipped = _numbers(driver), FLOOR.get(image[0]), SHIPPED.get(image)
     if floor and numbers < floor:
         needs = f"CUDA {image[0]} needs driver {_text(floor)} or newer, and the device has {driver}"
-        return Verdict(Level.ERROR, f"CUDA {version} likely fails: {needs}.")
+        return CudaVerdict(Level.ERROR, f"CUDA {version} likely fails: {needs}.")
     if shipped is None or floor is None:
         told = f"Which driver CUDA {version} needs is not known; the device has {driver}."
-        return Verdict(Level.UNKNOWN, told)
+        return CudaVerdict(Level.UNKNOWN, told)
     if numbers < shipped:
-        return Verdict(
+        return CudaVerdict(
             Level.WARNING,
             f"CUDA {version} runs by minor version compatibility: it came with driver {_text(shipped)}, and "
             f"the device has {driver}. What the driver has to compile (PTX), and newer features, fail.",
         )
     told = f"CUDA {version} runs: it came with driver {_text(shipped)}, and the device has {driver}."
-    return Verdict(Level.OK, told)
+    return CudaVerdict(Level.OK, told)
 
 
 def _numbers(text: str) -> Numbers:

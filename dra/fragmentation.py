@@ -1,19 +1,83 @@
 """
-What can still be cut from a GPU whose partitions are published as devices with shared counters (KEP 4815).
+How many devices can be held at once where some exclude others, as the partitions of one GPU do (KEP 4815).
 
-Partitions of one GPU compete: a small one in the wrong place leaves room for no large one, although enough is
-left in all. Taints are another matter, so they are left aside here.
+Each takes of counters that the partitions of a GPU share, so more of them are published than can be held.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
-from dra.at_once import most_at_once
+from dra.cluster_snapshot import ClusterSnapshot
 from dra.devices import describe
-from dra.picture import Picture
-from dra.pools import PoolDevice
+from dra.pools import Amounts, CounterKey, PoolDevice
+
+STEPS = 20_000  # ways to place partitions that are tried; seven places of MIG have 128
+
+type Take = tuple[tuple[int, int], ...]  # (number of a counter, billionths of it)
+
+
+def most_at_once(takes: Sequence[Amounts], counters: Mapping[CounterKey, int]) -> int:
+    """
+    Return how many devices of a pool fit beside each other into counters of so many billionths.
+
+    `takes` says what each takes of them: one that takes nothing always fits, one that takes of a counter that
+    is not there never does. Where more than `STEPS` ways would have to be tried, it is the best of those.
+    """
+    free = sum(not amounts for amounts in takes)
+    return free + sum(_most_by_counters(*_shape(board, counters)) for board in _boards(filter(None, takes)))
+
+
+def _boards(takes: Iterable[Amounts]) -> list[list[Amounts]]:
+    """Put together what takes of the same counter sets, which is one GPU as a rule."""
+    boards: list[tuple[set[str], list[Amounts]]] = []
+    for amounts in takes:
+        sets, alike = {counter_set for (counter_set, _counter), _amount in amounts}, [amounts]
+        for board in [board for board in boards if board[0] & sets]:
+            boards.remove(board)
+            sets |= board[0]
+            alike = [*board[1], *alike]
+        boards.append((sets, alike))
+    return [alike for _sets, alike in boards]
+
+
+def _shape(board: Sequence[Amounts], counters: Mapping[CounterKey, int]) -> tuple[tuple[Take, ...], Take]:
+    """Number the counters of a GPU by their names, so that GPUs that are alike are worked out once."""
+    keys = sorted({key for amounts in board for key, _amount in amounts})
+    number = {key: place for place, key in enumerate(keys)}
+    takes = [tuple(sorted((number[key], amount.nano) for key, amount in amounts)) for amounts in board]
+    takes.sort(key=lambda take: (sum(amount for _counter, amount in take), take))  # small ones first
+    return tuple(takes), tuple((number[key], counters.get(key, 0)) for key in keys)
+
+
+@lru_cache(maxsize=1000)
+def _most_by_counters(takes: tuple[Take, ...], counters: Take) -> int:
+    return _Packing(takes, dict(counters)).best
+
+
+class _Packing:
+    """The largest set of devices that counters allow, found by taking or leaving one after the other."""
+
+    def __init__(self, takes: Sequence[Take], left: dict[int, int]) -> None:
+        self.takes, self.left = takes, left
+        self.best = self.steps = 0
+        self._from(0, 0)
+
+    def _from(self, at: int, taken: int) -> None:
+        self.best = max(self.best, taken)
+        self.steps += 1
+        if taken + len(self.takes) - at <= self.best or self.steps > STEPS:
+            return
+        take = self.takes[at]
+        if all(amount <= self.left[counter] for counter, amount in take):
+            for counter, amount in take:
+                self.left[counter] -= amount
+            self._from(at + 1, taken + 1)
+            for counter, amount in take:
+                self.left[counter] += amount
+        self._from(at + 1, taken)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +99,7 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
-class Board:
+class PhysicalGpu:
     """A GPU that is cut, by its counter set; the whole comes first, then the largest partitions."""
 
     driver: str
@@ -45,11 +109,11 @@ class Board:
     cuts: tuple[Cut, ...]
 
 
-def boards_of(picture: Picture, driver: str, pool: str) -> list[Board]:
+def boards_of(snapshot: ClusterSnapshot, driver: str, pool: str) -> list[PhysicalGpu]:
     """Return the GPUs of a pool that are published in partitions, by the names of their counter sets."""
     found: dict[str, list[PoolDevice]] = {}
     node_name = ""
-    for one in picture.pools:
+    for one in snapshot.pools:
         if (one.driver, one.name) != (driver, pool) or not one.usable:
             continue
         for device in one.devices:
@@ -57,12 +121,12 @@ def boards_of(picture: Picture, driver: str, pool: str) -> list[Board]:
             for counter_set in {key[0] for key, _ in device.counters}:
                 found.setdefault(counter_set, []).append(device)
     return [
-        Board(driver, pool, counter_set, node_name, _cuts(picture, devices))
+        PhysicalGpu(driver, pool, counter_set, node_name, _cuts(snapshot, devices))
         for counter_set, devices in sorted(found.items())
     ]
 
 
-def _cuts(picture: Picture, devices: Sequence[PoolDevice]) -> tuple[Cut, ...]:
+def _cuts(snapshot: ClusterSnapshot, devices: Sequence[PoolDevice]) -> tuple[Cut, ...]:
     kinds: dict[tuple[str, str, int | None], list[PoolDevice]] = {}
     for device in devices:
         seen = describe(device.driver, device.raw)
@@ -71,16 +135,16 @@ def _cuts(picture: Picture, devices: Sequence[PoolDevice]) -> tuple[Cut, ...]:
         kinds.setdefault((partition, seen.product, seen.memory_bytes), []).append(device)
     cuts = []
     for (partition, product, memory), alike in kinds.items():
-        open_ = [device for device in alike if picture.can_take(device)]
-        held = sum(picture.held.taken(device.key) for device in alike)
-        most = _most(picture, open_)
+        open_ = [device for device in alike if snapshot.can_take(device)]
+        held = sum(snapshot.held.taken(device.key) for device in alike)
+        most = _most(snapshot, open_)
         cuts.append(Cut(partition, product, memory, len(alike), held, len(open_), most))
     return tuple(sorted(cuts, key=lambda cut: (bool(cut.partition), -(cut.memory_bytes or 0), cut.partition)))
 
 
-def _most(picture: Picture, devices: Sequence[PoolDevice]) -> int:
+def _most(snapshot: ClusterSnapshot, devices: Sequence[PoolDevice]) -> int:
     """Return how many of these devices fit beside each other into what is left."""
     if not devices:
         return 0
-    left = picture.left_in((devices[0].driver, devices[0].pool))
+    left = snapshot.left_in((devices[0].driver, devices[0].pool))
     return 0 if left is None else most_at_once([device.counters for device in devices], left)

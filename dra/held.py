@@ -1,9 +1,15 @@
-"""What allocated claims have taken: whole devices, capacity of shared ones, and counters of their pools."""
+"""
+Equal parts of many JSON objects as one and the same object.
+
+The devices of a large cluster differ in a few attributes and agree in the rest: kept once, they take a
+fraction of the memory. What is shared must not be changed.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,9 +17,45 @@ from dra.objects import Json
 from dra.pools import CounterKey, DeviceKey, PoolDevice
 from dra.quantity import ZERO, Quantity, QuantityError
 
+MOST = 200_000  # parts that are remembered; beyond it they are learnt anew
+
+
+class Shared:
+    """Parts that have been seen. `forget_single` drops those that turned out to be seen once."""
+
+    def __init__(self) -> None:
+        self._single: dict[Hashable, Any] = {}
+        self._several: dict[Hashable, Any] = {}
+
+    def __call__(self, value: Any) -> Any:
+        """Return an equal value whose parts are those of earlier values where they are equal."""
+        if type(value) is str:
+            return sys.intern(value)
+        if type(value) is dict:
+            made: Any = {key: self(part) for key, part in value.items()}
+            look: Hashable = (*made, *map(id, made.values()))
+        elif type(value) is list:
+            made = [self(part) for part in value]
+            look = ("", *map(id, made))
+        else:
+            return value
+        known = self._several.get(look)
+        if known is None:
+            known = self._single.pop(look, None)
+            if known is None:
+                self._single[look] = made
+                return made
+            self._several[look] = known
+        return known
+
+    def forget_single(self) -> None:
+        self._single.clear()
+        if len(self._several) > MOST:
+            self._several.clear()
+
 
 @dataclass(slots=True)
-class Held:
+class HeldDevices:
     """
     Devices and amounts that are gone. `holders` names a claim ("namespace/name") per whole device, `sharers`
     those per shared one; `consumed` is in the names that `consumedCapacity` uses.
@@ -49,10 +91,10 @@ class Held:
         for name, amount in share.items():
             self.consumed[key][name] -= amount
 
-    def copy(self, touched: Iterable[DeviceKey]) -> Held:
+    def copy(self, touched: Iterable[DeviceKey]) -> HeldDevices:
         """Return a copy in which what is said of the `touched` devices can be changed."""
         keys = list(touched)
-        made = Held(
+        made = HeldDevices(
             dict(self.holders),
             defaultdict(list, self.sharers),
             defaultdict(dict, self.consumed),
@@ -94,9 +136,9 @@ def results_of(claim: Json) -> list[Json]:
     return list((allocation.get("devices") or {}).get("results") or ())
 
 
-def held_by(claims: Iterable[Json]) -> Held:
+def held_by(claims: Iterable[Json]) -> HeldDevices:
     """Sum up the allocations of claims. Admin access holds nothing: it looks at devices that others have."""
-    held = Held()
+    held = HeldDevices()
     for claim in claims:
         for key, holder, share in holdings(claim):
             held.take(key, holder, share=share)

@@ -13,7 +13,7 @@ MAX_RESULTS = 32  # devices in one claim (resource/v1 `AllocationResultsMaxSize`
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class DeviceRequest:
     """
     What is asked for at one place: `exactly` of a request, or one alternative of `firstAvailable`.
 
@@ -77,19 +77,19 @@ def constraints(spec: Json) -> list[Json]:
     return list((spec.get("devices") or {}).get("constraints") or ())
 
 
-def alternatives(request: Json, path: str = "") -> list[Ask]:
+def alternatives(request: Json, path: str = "") -> list[DeviceRequest]:
     """Return the ways in which one request can be met, the preferred one first."""
     name = str(request.get("name") or "")
     if offered := request.get("firstAvailable"):
         return [
-            Ask(name, str(one.get("name") or ""), f"{path}.firstAvailable[{place}]", one)
+            DeviceRequest(name, str(one.get("name") or ""), f"{path}.firstAvailable[{place}]", one)
             for place, one in enumerate(offered)
         ]
     exactly = request.get("exactly")
-    return [] if exactly is None else [Ask(name, "", f"{path}.exactly", exactly)]
+    return [] if exactly is None else [DeviceRequest(name, "", f"{path}.exactly", exactly)]
 
 
-def asks(spec: Json) -> Iterator[Ask]:
+def device_requests(spec: Json) -> Iterator[DeviceRequest]:
     """Yield everything that the spec asks for, alternatives included."""
     for place, request in enumerate(requests(spec)):
         yield from alternatives(request, f"devices.requests[{place}]")

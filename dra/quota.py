@@ -1,16 +1,126 @@
 """
-What a spec costs under quota, by the rules of Kubernetes' own ResourceQuota.
+GPUs that pods ask for by the name of an extended resource, without a ResourceClaim.
 
-From `pkg/quota/v1/evaluator/core/resource_claims.go`: worst case, at the time of the request, whatever is
-free. A share of a device costs the whole device; admin access costs like any other.
+Either a device plugin gives them, and no claim exists at all; or the class carries the name
+(`extendedResourceName`, KEP 5004), and the scheduler makes the claim when it has found a node.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 
-from dra.objects import MAX_RESULTS, Ask, Json, alternatives, requests
+from dra.objects import MAX_RESULTS, DeviceRequest, Json, alternatives, requests
+
+RESOURCE_PREFIX = "deviceclass.resource.kubernetes.io/"  # + name of the class
+# What device plugins call GPUs, and the class that the DRA driver of the same maker has for them: README of
+# NVIDIA/k8s-device-plugin 0.20, ROCm/k8s-device-plugin, intel/intel-device-plugins-for-kubernetes.
+PLUGIN_CLASSES = (
+    (re.compile(r"nvidia\.com/mig-.+"), "mig.nvidia.com"),
+    (re.compile(r"nvidia\.com/gpu(\.shared)?"), "gpu.nvidia.com"),
+    (re.compile(r"amd\.com/gpu"), "gpu.amd.com"),
+    (re.compile(r"gpu\.intel\.com/(i915|xe)"), "gpu.intel.com"),
+)
+
+
+def served_by_claim(pod: Json) -> frozenset[str]:
+    """Return the extended resources of the pod that the scheduler has made a claim for."""
+    status = (pod.get("status") or {}).get("extendedResourceClaimStatus") or {}
+    return frozenset(one["resourceName"] for one in status.get("requestMappings") or ())
+
+
+def class_of(resource: str, carried: dict[str, str]) -> str:
+    """
+    Return the DeviceClass whose devices an extended resource stands for, "" if it stands for none.
+
+    `carried` maps the extended names of the cluster's classes to the classes, see `names_of`.
+    """
+    if resource.startswith(RESOURCE_PREFIX):
+        return resource.removeprefix(RESOURCE_PREFIX)
+    if resource in carried:
+        return carried[resource]
+    return next((name for pattern, name in PLUGIN_CLASSES if pattern.fullmatch(resource)), "")
+
+
+def names_of(classes: Iterable[tuple[str, str, str]]) -> dict[str, str]:
+    """
+    Return extended name → class, of (class, extended name, time of creation in ISO format).
+
+    Of classes that share a name Kubernetes takes the newest, of those of one age the first by name.
+    """
+    by_age = sorted(sorted(classes, reverse=True), key=lambda one: one[2])
+    return {extended: name for name, extended, _created in by_age if extended}
+
+
+CLAIMS = "count/resourceclaims.resource.k8s.io"
+TEMPLATES = "count/resourceclaimtemplates.resource.k8s.io"
+OF_CLASS = ".deviceclass.resource.k8s.io/"
+QUOTA_PREFIX = "requests.deviceclass.resource.kubernetes.io/"
+COUNTED = ("resourceclaims", "resourceclaimtemplates")
+WHOLE = re.compile(r"\d+(k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?")
+
+
+def of_class(name: str) -> str:
+    """Return the key that counts the devices which claims ask of a DeviceClass."""
+    return f"{name}{OF_CLASS}devices"
+
+
+def of_implicit(name: str) -> str:
+    """Return the key of the extended name that every class has (from Kubernetes 1.36 on)."""
+    return f"{QUOTA_PREFIX}{name}"
+
+
+def of_extended(resource: str) -> str:
+    return f"requests.{resource}"
+
+
+def why_ignored(key: str, value: str = "0") -> str:
+    """
+    Return why Kubernetes would take this line of a ResourceQuota and count nothing, "" if it counts.
+
+    Only keys that mean devices or claims are judged; "" for all others.
+    """
+    if problem := _spelling(key):
+        return problem
+    if _means_devices(key) and not WHOLE.fullmatch(value):
+        return f"{value} is not a whole number: devices are counted, so the quota is refused."
+    return ""
+
+
+def why_no_class(name: str) -> str:
+    """Return why a quota for this name would limit nothing, "" if it may be that of a DeviceClass."""
+    if "/" not in name:
+        bare = name.removesuffix(".deviceclass.resource.k8s.io").removesuffix(".resource.k8s.io")
+        if bare != name:
+            return f"{name} is part of a key of a ResourceQuota; the class is {bare}."
+        return ""
+    said = why_ignored(name)
+    if said:
+        return said
+    if OF_CLASS in name:
+        return f"{name} is a key of a ResourceQuota; the class is {name.partition(OF_CLASS)[0]}."
+    return f"{name} is not a DeviceClass: their names have no “/”. A quota names the class that carries it."
+
+
+def _spelling(key: str) -> str:
+    prefix, slash, rest = key.partition("/")
+    if prefix == "count" and rest in COUNTED:
+        return f"{key} counts nothing without its API group: write count/{rest}.resource.k8s.io."
+    if key.startswith("limits.") and slash:
+        right = "requests." + key.removeprefix("limits.")
+        return f"{key} counts nothing: extended resources have no quota on limits; write {right}."
+    if slash and prefix.endswith(OF_CLASS[:-1]) and rest != "devices":
+        return f"{key} counts nothing: after the slash only “devices” is known; write {prefix}/devices."
+    if slash and prefix.endswith(".resource.k8s.io") and prefix != "deviceclass.resource.k8s.io":
+        name = prefix.removesuffix(".resource.k8s.io")
+        if not name.endswith(".deviceclass"):
+            return f"{key} counts nothing: write {of_class(name)}."
+    return ""
+
+
+def _means_devices(key: str) -> bool:
+    return key in (CLAIMS, TEMPLATES) or OF_CLASS in key or key.startswith(QUOTA_PREFIX)
 
 
 def charge(spec: Json) -> dict[str, int]:
@@ -52,7 +162,7 @@ def devices(spec: Json) -> int:
     return sum(max((_cost(ask) for ask in alternatives(request)), default=0) for request in requests(spec))
 
 
-def _cost(ask: Ask) -> int:
+def _cost(ask: DeviceRequest) -> int:
     mode = ask.raw.get("allocationMode") or "ExactCount"
     if mode == "All":
         return MAX_RESULTS

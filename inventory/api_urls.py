@@ -3,7 +3,7 @@
 from django.urls import URLPattern, URLResolver
 from rest_framework.routers import SimpleRouter
 
-from inventory.api.views import ClusterViewSet, DeviceClassViewSet, DeviceViewSet, NodeViewSet
+from inventory.api import ClusterViewSet, DeviceClassViewSet, DeviceViewSet, NodeViewSet
 
 router = SimpleRouter()
 router.register("clusters", ClusterViewSet, "api-cluster")

@@ -19,7 +19,7 @@ from cluster.kinds import EVENT
 from cluster.protocol import Gateway, Manifest
 from inventory.models import Cluster, Pod, PodEvent
 from inventory.sync.columns import instant
-from inventory.sync.write import tell
+from inventory.sync.rows import tell
 
 SOONEST, LATEST = timedelta(seconds=15), timedelta(minutes=5)  # between two readings of one pod
 GONE_FOR = timedelta(minutes=10)  # a pod that went longer ago is not asked about any more

@@ -1,9 +1,4 @@
-"""
-The whole fleet in numbers that add up, and as a map: group per model, row per node, cell per device.
-
-A partition stands in the cell of the GPU that it is cut from, and the cell is one link. What is a partition
-by name and a whole GPU in fact (AMD's spx) stands among the whole ones.
-"""
+"""What can still be cut from GPUs whose partitions share counters, for pages."""
 
 import re
 from collections import Counter, defaultdict
@@ -19,8 +14,51 @@ from django.urls import reverse
 
 from core.text import counted
 from dra.devices import describe
+from dra.fragmentation import PhysicalGpu, boards_of
+from dra.pools import pools_of
+from inventory.cluster_snapshot import snapshot_of
+from inventory.models import Cluster, Device, ResourceSlice
 from inventory.models.device import DeviceQuerySet
-from inventory.states import LOOKS, DeviceState, Look
+from inventory.states import LOOKS, DeviceState, DeviceStateStyle
+
+
+def boards_for(cluster: Cluster, devices: DeviceQuerySet) -> list[PhysicalGpu]:
+    """Return the cut GPUs that these devices of a cluster belong to; one query if none of them is cut."""
+    cut = devices.exclude(counters=[]).order_by().values_list("driver", "pool", "counters")
+    wanted = {
+        (driver, pool, str(one.get("counterSet"))) for driver, pool, counters in cut for one in counters
+    }
+    if not wanted:
+        return []
+    snapshot = snapshot_of(cluster)
+    return [
+        board
+        for driver, pool in sorted({key[:2] for key in wanted})
+        for board in boards_of(snapshot, driver, pool)
+        if (driver, pool, board.counter_set) in wanted
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class PoolFacts:
+    name: str
+    generation: int
+    slices: int  # seen
+    expected: int
+    problem: str  # a sentence, empty while Kubernetes allocates from the pool
+
+
+def pool_facts(device: Device) -> PoolFacts | None:
+    """Return None where no slice of the pool is left."""
+    slices = ResourceSlice.objects.filter(
+        cluster=device.cluster_id, driver=device.driver, pool=device.pool, gone_at=None
+    )
+    pools = pools_of(list(slices.values_list("raw", flat=True)))
+    if not pools:
+        return None
+    pool = pools[0]
+    return PoolFacts(pool.name, pool.generation, len(pool.slices), pool.expected, pool.problem)
+
 
 MOST_CELLS = 3000  # more than that is not a map but a carpet; the list shows them all
 
@@ -29,8 +67,8 @@ MOST_CELLS = 3000  # more than that is not a map but a carpet; the list shows th
 USUAL = (DeviceState.IN_USE, DeviceState.FREE, DeviceState.TAINTED, DeviceState.UNHEALTHY)
 
 
-class Figure(NamedTuple):
-    look: Look
+class FleetFigure(NamedTuple):
+    look: DeviceStateStyle
     devices: int
     share: float
 
@@ -43,7 +81,7 @@ class Totals:
     gpus: int
     nodes: int
     clusters: int
-    figures: list[Figure]
+    figures: list[FleetFigure]
 
     @property
     def held(self) -> int:
@@ -68,7 +106,7 @@ FIELDS = (
 )  # fmt: skip
 
 
-class Found(NamedTuple):
+class MapDevice(NamedTuple):
     """A device as read for the map: FIELDS."""
 
     pk: UUID
@@ -98,14 +136,14 @@ class Found(NamedTuple):
 class Cell(NamedTuple):
     pk: UUID
     name: str
-    look: Look
+    look: DeviceStateStyle
     partition: str
     weight: int  # its share of the GPU's width, 1 to 8
     hit: bool
 
 
 @dataclass(slots=True)
-class Gpu:
+class MapGpu:
     """Its device, or its partitions, which share one link: alone they would be too small to hit."""
 
     cluster: str
@@ -129,18 +167,18 @@ class Gpu:
 
 
 @dataclass(slots=True)
-class Row:
+class FleetRow:
     """A node, or a pool that belongs to none."""
 
     name: str
-    gpus: list[Gpu] = field(default_factory=list)
+    gpus: list[MapGpu] = field(default_factory=list)
 
 
 @dataclass(slots=True)
-class Group:
+class FleetGroup:
     model: str
     clusters: list[str]
-    rows: list[Row]
+    rows: list[FleetRow]
     count: int
     free: int
     unhealthy: int
@@ -156,20 +194,20 @@ def totals(devices: DeviceQuerySet) -> Totals:
     clusters = plain.values_list("cluster").distinct().count()
     count = sum(by_state.values())
     figures = [
-        Figure(look, by_state[state], by_state[state] / count if count else 0.0)
+        FleetFigure(look, by_state[state], by_state[state] / count if count else 0.0)
         for state, look in LOOKS.items()
         if by_state[state] or state in USUAL
     ]
     return Totals(count, gpus, nodes, clusters, figures)
 
 
-def fleet_map(devices: DeviceQuerySet, hits: set[UUID] | None) -> list[Group]:
+def fleet_map(devices: DeviceQuerySet, hits: set[UUID] | None) -> list[FleetGroup]:
     """Return the groups, whole GPUs first; `hits` are the devices that a filter matches, None without one."""
     ordered = devices.with_state().order_by("product", "cluster__name", "node_name", "pool", "name")
-    rows = [Found(*row) for row in ordered.values_list(*FIELDS)[:MOST_CELLS]]
+    rows = [MapDevice(*row) for row in ordered.values_list(*FIELDS)[:MOST_CELLS]]
     cut = Counter(row.gpu for row in rows)
     whole = whole_shapes(devices)
-    by_group: dict[tuple[str, bool], list[Found]] = defaultdict(list)
+    by_group: dict[tuple[str, bool], list[MapDevice]] = defaultdict(list)
     for row in rows:
         is_whole = not row.parent or (row.shape in whole and cut[row.gpu] == 1)
         by_group[short_model(row.product), not is_whole].append(row)
@@ -196,21 +234,23 @@ def whole_shapes(devices: DeviceQuerySet) -> set[Shape]:
     }
 
 
-def _group(model: str, found: Iterable[Found], *, partitioned: bool, hits: set[UUID] | None) -> Group:
-    rows: dict[tuple[str, str], Row] = {}
-    gpus: dict[tuple[str, str, str], Gpu] = {}
+def _group(
+    model: str, found: Iterable[MapDevice], *, partitioned: bool, hits: set[UUID] | None
+) -> FleetGroup:
+    rows: dict[tuple[str, str], FleetRow] = {}
+    gpus: dict[tuple[str, str, str], MapGpu] = {}
     states: Counter[str] = Counter()
     clusters: dict[str, None] = {}
     for one in found:
         hit = hits is not None and one.pk in hits
         cell = Cell(one.pk, one.name, LOOKS[one.state], one.partition, weight(one.partition), hit)
-        row = rows.setdefault((one.cluster, one.place), Row(one.place))
+        row = rows.setdefault((one.cluster, one.place), FleetRow(one.place))
         if one.gpu not in gpus:
-            row.gpus.append(gpus.setdefault(one.gpu, Gpu(one.cluster, one.place, one.parent)))
+            row.gpus.append(gpus.setdefault(one.gpu, MapGpu(one.cluster, one.place, one.parent)))
         gpus[one.gpu].cells.append(cell)
         states[one.state] += 1
         clusters[one.cluster] = None
-    return Group(
+    return FleetGroup(
         model=model,
         clusters=list(clusters),
         rows=list(rows.values()),

@@ -1,17 +1,64 @@
-"""What has happened to an object or a device, as sentences, newest first."""
+"""Attributes and capacities of a device as rows for people: name, value, and the value in plain units."""
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
+from dra.quantity import Quantity, QuantityError
 from inventory.models import Cluster, Device, ObjectEvent
-from inventory.values import spelled, values_of
+
+
+class Fact(NamedTuple):
+    name: str
+    value: str
+    plain: str = ""  # the same in units that people use
+
+
+def attribute_rows(driver: str, attributes: dict[str, Any]) -> list[Fact]:
+    """Names of the driver's own domain are shown without it, as drivers write them."""
+    return [
+        Fact(short(driver, name), ", ".join(map(spelled, values_of(value))))
+        for name, value in sorted(attributes.items())
+    ]
+
+
+def capacity_rows(driver: str, capacity: dict[str, Any]) -> list[Fact]:
+    rows = []
+    for name, entry in sorted(capacity.items()):
+        text = str(entry.get("value", "")) if isinstance(entry, dict) else str(entry)
+        rows.append(Fact(short(driver, name), text, plain_bytes(text)))
+    return rows
+
+
+def short(driver: str, name: str) -> str:
+    return name.removeprefix(f"{driver}/")
+
+
+def values_of(entry: Any) -> list[Any]:
+    """Return the values of one attribute: a union of string, int, bool, version, and lists of them."""
+    if not isinstance(entry, dict):
+        return [entry]
+    return [item for value in entry.values() for item in (value if isinstance(value, list) else [value])]
+
+
+def spelled(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def plain_bytes(text: str) -> str:
+    """Return "79.6 GiB" for a quantity of a gibibyte or more, else nothing: small ones are counts."""
+    try:
+        amount = Quantity.parse(text).bytes
+    except QuantityError:
+        return ""
+    return f"{amount / 2**30:.1f}".removesuffix(".0") + " GiB" if amount >= 2**30 else ""
+
 
 LINES = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class HistoryLine:
     at: datetime
     family: str  # colour
     what: str
@@ -21,20 +68,20 @@ class Line:
 FAMILY = {ObjectEvent.What.APPEARED: "held", ObjectEvent.What.CHANGED: "work", ObjectEvent.What.GONE: "wait"}
 
 
-def device_history(device: Device) -> list[Line]:
+def device_history(device: Device) -> list[HistoryLine]:
     name = f"{device.driver}/{device.pool}/{device.name}"
     lines = history_of(device.cluster, "Device", name)
     if len(lines) < LINES and not any(line.family == "held" for line in lines):
-        lines.append(Line(device.appeared_at, "held", "In the mirror since", []))
+        lines.append(HistoryLine(device.appeared_at, "held", "First seen", []))
     return lines
 
 
-def history_of(cluster: Cluster, kind: str, name: str) -> list[Line]:
+def history_of(cluster: Cluster, kind: str, name: str) -> list[HistoryLine]:
     events = ObjectEvent.objects.filter(cluster=cluster, kind=kind, name=name)[:LINES]
     return [line_of(event) for event in events]
 
 
-def line_of(event: ObjectEvent) -> Line:
+def line_of(event: ObjectEvent) -> HistoryLine:
     words = {
         ObjectEvent.What.APPEARED: "Appeared",
         ObjectEvent.What.CHANGED: "Changed",
@@ -42,7 +89,7 @@ def line_of(event: ObjectEvent) -> Line:
     }
     what = ObjectEvent.What(event.what)
     details = [sentence(name, *change) for name, change in event.detail.items()]
-    return Line(event.at, FAMILY[what], words[what], details)
+    return HistoryLine(event.at, FAMILY[what], words[what], details)
 
 
 def sentence(name: str, before: Any, after: Any) -> str:

@@ -6,24 +6,13 @@ which a person may know of. Without one, or where it is silent, only platform ad
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 
 from django.contrib.auth.models import AbstractUser, AnonymousUser
 
 from inventory.models import Device, ResourceClaim
+from inventory.states import Holder
 
 type Person = AbstractUser | AnonymousUser
-
-
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """
-    A claim that holds a device, in words for one reader; `url` leads to it, if there is a page for them.
-    """
-
-    text: str
-    url: str = ""
-    masked: bool = False
 
 
 # Asked once per page with all its claims; answers for those whose holder the person may know, by primary key.

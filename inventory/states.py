@@ -1,5 +1,7 @@
 """In what state a device is, and how a state looks. What the cluster says, never what the portal wishes."""
 
+from dataclasses import dataclass
+
 from django.db import models
 
 
@@ -25,7 +27,7 @@ LOOK: dict[str, tuple[str, str, str, str]] = {
 }
 
 
-class Look:
+class DeviceStateStyle:
     """How a state is drawn, by name for templates."""
 
     def __init__(self, state: str) -> None:
@@ -37,4 +39,13 @@ class Look:
         return str(self.state.label)
 
 
-LOOKS: dict[str, Look] = {state.value: Look(state.value) for state in DeviceState}
+LOOKS: dict[str, DeviceStateStyle] = {state.value: DeviceStateStyle(state.value) for state in DeviceState}
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A claim that holds a device, in words for one reader; `url` leads to its page, if there is one."""
+
+    text: str
+    url: str = ""
+    masked: bool = False

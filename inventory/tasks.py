@@ -1,9 +1,4 @@
-"""
-Celery entry points of the mirror, all on queue `sync`, in a worker with the threads pool.
-
-Any message may be lost or come twice: a second holder is refused the lease, and `sync_all` starts what nobody
-follows.
-"""
+"""How long the mirror remembers what is gone."""
 
 from contextlib import suppress
 from datetime import timedelta
@@ -12,20 +7,38 @@ from uuid import UUID
 
 from celery import Celery, shared_task
 from celery.signals import worker_ready, worker_shutdown, worker_shutting_down
+from django.db.models import Exists, OuterRef
 from django.utils import timezone
 from kombu.exceptions import OperationalError
 
 from core.errors import PortalError
 from inventory.events import has_due, read_events
 from inventory.gateways import gateway_for
-from inventory.models import Cluster
-from inventory.prune import prune_history
-from inventory.sync.contact import Halted
-from inventory.sync.contact import inspect as inspect_cluster
-from inventory.sync.lease import QUEUED_FOR, reserve
-from inventory.sync.resources import kinds_of
-from inventory.sync.stream import stopping
-from inventory.sync.turn import take_turn
+from inventory.models import Cluster, Device, ObjectEvent, ResourceSlice
+from inventory.sync.list_watch import take_turn
+from inventory.sync.session import MODELS, QUEUED_FOR, Halted, kinds_of, reserve, stopping
+from inventory.sync.session import inspect as inspect_cluster
+
+REMEMBER = timedelta(days=90)
+SHORTLY = timedelta(
+    days=7
+)  # pods and claims come and go by the thousand; the portal's own history is elsewhere
+
+
+def prune_history() -> int:
+    """Delete rows that have been gone for so long, and return how many."""
+    now = timezone.now()
+    old = now - REMEMBER
+    count = ObjectEvent.objects.filter(at__lt=old).delete()[0]
+    count += Device.objects.filter(gone_at__lt=old).delete()[0]
+    for plural, model in MODELS.items():
+        limit = now - SHORTLY if plural in ("pods", "resourceclaims", "resourceslices") else old
+        rows = model._default_manager.filter(gone_at__lt=limit)
+        if model is ResourceSlice:  # the devices of an incomplete pool still stand on the slices of before
+            rows = rows.exclude(Exists(Device.objects.filter(slice=OuterRef("pk"))))
+        count += rows.delete()[0]
+    return count
+
 
 INSPECT_EVERY = timedelta(minutes=5)
 SYNC_EVERY = 20.0  # seconds, as in portal.celery

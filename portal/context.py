@@ -161,7 +161,7 @@ def navigation(shell: Shell) -> Nav:
     if shell.is_admin:
         sections.append(Section("Platform", platform(has_team=shell.team is not None)))
     else:
-        sections.append(Section("What there is", fleet()[:1]))
+        sections.append(Section("Infrastructure", fleet()[:1]))
     nav = Nav(main(shell), sections, [NavItem("API tokens", "key", address("teams:tokens"))])
     every = [*nav.main, *(item for section in sections for item in section.items), *nav.foot]
     current = current_url(every, shell.request.path)

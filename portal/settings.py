@@ -31,6 +31,7 @@ INSTALLED_APPS = [
     "inventory",
     "claims",
     "usage",
+    "demo",
     "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",
@@ -65,7 +66,7 @@ MIDDLEWARE = [
     "allauth.account.middleware.AccountMiddleware",
     "django_structlog.middlewares.RequestMiddleware",
     "core.middleware.PortalErrorMiddleware",
-    "teams.middleware.TimezoneMiddleware",
+    "teams.zones.TimezoneMiddleware",
 ]
 ROOT_URLCONF = "portal.urls"
 WSGI_APPLICATION = "portal.wsgi.application"
@@ -182,10 +183,10 @@ SECURE_CSP = {
 }
 
 REST_FRAMEWORK = {
-    "DEFAULT_AUTHENTICATION_CLASSES": ["teams.authentication.BearerToken", "teams.authentication.Session"],
+    "DEFAULT_AUTHENTICATION_CLASSES": ["teams.tokens.BearerToken", "teams.tokens.Session"],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["core.parsers.BoundedJSON"],
+    "DEFAULT_PARSER_CLASSES": ["core.problems.BoundedJSON"],
     "DEFAULT_PAGINATION_CLASS": "core.paging.Cursor",
     "DEFAULT_SCHEMA_CLASS": "core.schema.Schema",
     "EXCEPTION_HANDLER": "core.problems.exception_handler",

@@ -6,8 +6,8 @@ from drf_spectacular.views import SpectacularAPIView
 
 from portal import health, home
 
-handler404 = "core.handlers.not_found"
-handler500 = "core.handlers.server_error"
+handler404 = "core.problems.not_found"
+handler500 = "core.problems.server_error"
 
 urlpatterns = [
     path("", home.home, name="home"),

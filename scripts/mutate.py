@@ -36,7 +36,7 @@ from scripts.mutants import Mutant, mutants_of
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / ".tools" / "mutate"
 APPS = ("portal", "usage", "claims", "inventory", "teams", "cluster", "dra", "core")
-SKIPPED = ("*/migrations/*", "*/apps.py", "*/admin.py", "portal/settings.py", "portal/demo/*")
+SKIPPED = ("*/migrations/*", "*/apps.py", "*/admin.py", "portal/settings.py", "demo/*")
 # Tests with processes of their own: no code in this process runs in them.
 ELSEWHERE = (
     *("tests/e2e", "tests/scheduler", "tests/controlplane", "tests/claims/kubernetes", "tests/oracle"),

@@ -1,20 +1,30 @@
-"""`python -m simulator` serves the clusters; `python -m simulator kubeconfig` prints how to reach one."""
+"""What a client needs to reach a simulated cluster."""
 
 import argparse
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import uvicorn
 import yaml
 
 from simulator.access import TOKENS
-from simulator.app import make_app
-from simulator.cluster import Cluster
-from simulator.kubeconfig import kubeconfig
-from simulator.runner import opened_clusters
+from simulator.app import make_app, opened_clusters
+from simulator.cluster import SimulatedCluster
 from simulator.world import RACKS
+
+
+def kubeconfig(cluster: str, *, port: int, token: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": cluster, "cluster": {"server": f"http://127.0.0.1:{port}/clusters/{cluster}"}}],
+        "users": [{"name": "simulator", "user": {"token": token}}],
+        "contexts": [{"name": cluster, "context": {"cluster": cluster, "user": "simulator"}}],
+        "current-context": cluster,
+    }
 
 
 def main() -> None:
@@ -39,7 +49,7 @@ def main() -> None:
 class Server(uvicorn.Server):
     """Ends the watches when it is told to stop; they would not end by themselves."""
 
-    def __init__(self, config: uvicorn.Config, clusters: list[Cluster]) -> None:
+    def __init__(self, config: uvicorn.Config, clusters: list[SimulatedCluster]) -> None:
         super().__init__(config)
         self.clusters = clusters
 

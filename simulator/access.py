@@ -15,7 +15,7 @@ WRITE = ("create", "patch", "delete")
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class AccessRule:
     group: str
     resources: tuple[str, ...]
     verbs: tuple[str, ...]
@@ -31,13 +31,13 @@ class Rule:
 @dataclass(frozen=True, slots=True)
 class Identity:
     name: str
-    rules: tuple[Rule, ...]
+    rules: tuple[AccessRule, ...]
 
     def may(self, verb: str, group: str, resource: str) -> bool:
         return any(rule.allows(verb, group, resource) for rule in self.rules)
 
 
-CORE_READ = Rule("", ("pods", "namespaces", "nodes", "events", "resourcequotas"), READ)
+CORE_READ = AccessRule("", ("pods", "namespaces", "nodes", "events", "resourcequotas"), READ)
 DRA_KINDS = (
     "deviceclasses",
     "resourceslices",
@@ -45,17 +45,17 @@ DRA_KINDS = (
     "resourceclaimtemplates",
     "devicetaintrules",
 )
-DRA_READ = Rule(DRA, DRA_KINDS, READ)
+DRA_READ = AccessRule(DRA, DRA_KINDS, READ)
 
 IDENTITIES: Mapping[str, Identity] = {
-    "simulator-admin": Identity("admin", (Rule("*", ("*",), ("*",)),)),
+    "simulator-admin": Identity("admin", (AccessRule("*", ("*",), ("*",)),)),
     "simulator-portal": Identity(
         "system:serviceaccount:dragoman:dragoman",
         (
             CORE_READ,
             DRA_READ,
-            Rule(DRA, ("resourceclaims", "resourceclaimtemplates"), WRITE),
-            Rule("", ("resourcequotas",), WRITE),
+            AccessRule(DRA, ("resourceclaims", "resourceclaimtemplates"), WRITE),
+            AccessRule("", ("resourcequotas",), WRITE),
         ),
     ),
     "simulator-viewer": Identity("viewer", (CORE_READ, DRA_READ)),

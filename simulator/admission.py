@@ -1,14 +1,22 @@
-"""What is decided with a look at other objects: the namespace, admin access, ResourceQuota."""
+"""What an object costs in a ResourceQuota, key by key."""
 
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from dra.quota import keys
 from simulator import errors
-from simulator.charges import charge_of
-from simulator.errors import ApiError, Cause
-from simulator.resources import CLAIMS, NAMESPACES, QUOTAS, TEMPLATES, Manifest, Resource
+from simulator.errors import ApiError, FieldCause
+from simulator.resources import CLAIMS, CLASSES, NAMESPACES, QUOTAS, TEMPLATES, Manifest, Resource
 from simulator.store import Store
+
+
+def charge_of(store: Store, resource: Resource, manifest: Manifest) -> Counter[str]:
+    """Return the keys that this object adds to. Templates cost nothing but their number."""
+    if resource is CLAIMS:
+        return Counter(keys(manifest["spec"], store.all(CLASSES)))
+    return Counter({f"count/{resource.qualified}": 1} if resource is TEMPLATES else {})
+
 
 ADMIN_LABEL = "resource.kubernetes.io/admin-access"
 
@@ -26,7 +34,7 @@ def check_namespace(store: Store, resource: Resource, metadata: dict[str, Any]) 
         raise errors.forbidden(resource, metadata.get("name", ""), why)
 
 
-def admin_access(store: Store, resource: Resource, manifest: Manifest) -> Iterator[Cause]:
+def admin_access(store: Store, resource: Resource, manifest: Manifest) -> Iterator[FieldCause]:
     spec, path = manifest.get("spec") or {}, "spec"
     if resource is TEMPLATES:
         spec, path = spec.get("spec") or {}, "spec.spec"
@@ -39,7 +47,7 @@ def admin_access(store: Store, resource: Resource, manifest: Manifest) -> Iterat
         if (request.get("exactly") or {}).get("adminAccess"):
             label = f"the `{ADMIN_LABEL}: true` label"
             why = f"admin access to devices requires {label} on the containing namespace"
-            yield Cause.forbidden(f"{path}.devices.requests[{index}].adminAccess", why)
+            yield FieldCause.forbidden(f"{path}.devices.requests[{index}].adminAccess", why)
 
 
 def check_quota(store: Store, resource: Resource, manifest: Manifest) -> None:

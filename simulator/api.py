@@ -1,4 +1,4 @@
-"""The REST paths of one cluster: from a request to the registry, and from its answer to JSON."""
+"""/version, /api, /apis and below: what a client may ask this server for."""
 
 import json
 from collections.abc import AsyncIterator
@@ -9,12 +9,88 @@ import yaml
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 
-from simulator import access, discovery, errors, watching
+from simulator import access, errors, list_watch
 from simulator.access import Identity
-from simulator.cluster import Cluster
-from simulator.errors import ApiError, Cause
-from simulator.registry import Options, Written
-from simulator.resources import BY_PATH, RESOURCES, Resource
+from simulator.cluster import SimulatedCluster
+from simulator.errors import ApiError, FieldCause
+from simulator.registry import WriteOptions, Written
+from simulator.resources import BY_PATH, RESOURCES, VERBS, Resource
+
+GIT_VERSION = "v1.37.1+simulated"
+
+
+def server_version() -> dict[str, Any]:
+    return {
+        "major": "1",
+        "minor": "37",
+        "gitVersion": GIT_VERSION,
+        "gitCommit": "",
+        "gitTreeState": "",
+        "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": "",
+        "compiler": "",
+        "platform": "linux/amd64",
+    }
+
+
+def core_versions() -> dict[str, Any]:
+    return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
+
+
+def groups() -> dict[str, Any]:
+    names = sorted({resource.group for resource in RESOURCES if resource.group} | {"authorization.k8s.io"})
+    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(name) for name in names]}
+
+
+def group_versions(name: str) -> dict[str, Any] | None:
+    found = next((entry for entry in groups()["groups"] if entry["name"] == name), None)
+    return {"kind": "APIGroup", "apiVersion": "v1"} | found if found else None
+
+
+def resources(group_name: str, api_version: str) -> dict[str, Any] | None:
+    """Return the kinds of one group version, or None if it is not served."""
+    if (group_name, api_version) == ("authorization.k8s.io", "v1"):
+        found = [_review_kind()]
+    else:
+        served = [r for r in RESOURCES if (r.group, r.version) == (group_name, api_version)]
+        found = [entry for resource in sorted(served, key=lambda r: r.plural) for entry in _entries(resource)]
+    if not found:
+        return None
+    together = f"{group_name}/{api_version}" if group_name else api_version
+    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": together, "resources": found}
+
+
+def _group(name: str) -> dict[str, Any]:
+    server_version = {"groupVersion": f"{name}/v1", "version": "v1"}
+    return {"name": name, "versions": [server_version], "preferredVersion": server_version}
+
+
+def _entries(resource: Resource) -> list[dict[str, Any]]:
+    entry: dict[str, Any] = {
+        "name": resource.plural,
+        "singularName": resource.kind.lower(),
+        "namespaced": resource.namespaced,
+        "kind": resource.kind,
+        "verbs": list(VERBS),
+    }
+    if resource.short:
+        entry["shortNames"] = list(resource.short)
+    if not resource.status:
+        return [entry]
+    status = {key: entry[key] for key in ("namespaced", "kind")}
+    name = {"name": f"{resource.plural}/status", "singularName": ""}
+    return [entry, name | status | {"verbs": ["get", "patch", "update"]}]
+
+
+def _review_kind() -> dict[str, Any]:
+    return {
+        "name": "selfsubjectaccessreviews",
+        "singularName": "selfsubjectaccessreview",
+        "namespaced": False,
+        "kind": "SelfSubjectAccessReview",
+        "verbs": ["create"],
+    }
+
 
 APPLY = "application/apply-patch+yaml"
 PATCHES = (
@@ -39,7 +115,7 @@ class Target:
     part: str = ""
 
 
-async def answer(cluster: Cluster, path: str, request: Request) -> Response:
+async def answer(cluster: SimulatedCluster, path: str, request: Request) -> Response:
     """Answer like an API server; every refusal is a Status object."""
     try:
         if path in {"healthz", "livez", "readyz"}:
@@ -62,17 +138,17 @@ async def answer(cluster: Cluster, path: str, request: Request) -> Response:
 def _described(path: str) -> dict[str, Any] | None:
     match path.rstrip("/").split("/"):
         case ["version"]:
-            return discovery.version()
+            return server_version()
         case ["api"]:
-            return discovery.core_versions()
+            return core_versions()
         case ["api", version]:
-            return discovery.resources("", version)
+            return resources("", version)
         case ["apis"]:
-            return discovery.groups()
+            return groups()
         case ["apis", group]:
-            return discovery.group(group)
+            return group_versions(group)
         case ["apis", group, version]:
-            return discovery.resources(group, version)
+            return resources(group, version)
     return None
 
 
@@ -100,7 +176,7 @@ def _target(path: str) -> Target:
     return Target(resource, namespace, name, part)
 
 
-async def _serve(cluster: Cluster, target: Target, who: Identity, request: Request) -> Response:
+async def _serve(cluster: SimulatedCluster, target: Target, who: Identity, request: Request) -> Response:
     resource, query = target.resource, request.query_params
     watches = query.get("watch") in {"1", "true"}
     verb = _verb(request.method, target, watches=watches)
@@ -108,9 +184,9 @@ async def _serve(cluster: Cluster, target: Target, who: Identity, request: Reque
     if not who.may(verb, resource.group, what):
         raise access.refusal(who, verb, resource, target.namespace, target.name, target.part)
     if verb == "watch":
-        watch = watching.parsed(resource, target.namespace or None, query)
+        watch = list_watch.parsed(resource, target.namespace or None, query)
         return StreamingResponse(
-            _guarded(watching.stream(cluster.store, watch)), media_type="application/json"
+            _guarded(list_watch.stream(cluster.store, watch)), media_type="application/json"
         )
     if verb == "list":
         return JSONResponse(cluster.lister.list(resource, target.namespace or None, query))
@@ -133,7 +209,7 @@ def _verb(method: str, target: Target, *, watches: bool) -> str:
     return verbs[method]
 
 
-async def _write(cluster: Cluster, target: Target, verb: str, request: Request) -> Response:
+async def _write(cluster: SimulatedCluster, target: Target, verb: str, request: Request) -> Response:
     registry, where = cluster.registry, (target.resource, target.namespace)
     content_type = request.headers.get("content-type", "").partition(";")[0]
     if verb == "patch" and content_type != APPLY and content_type not in PATCHES:
@@ -174,21 +250,21 @@ def _deletion(resource: Resource, deleted: dict[str, Any]) -> dict[str, Any]:
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
 
 
-def _options(request: Request, verb: str, *, applies: bool) -> Options:
+def _options(request: Request, verb: str, *, applies: bool) -> WriteOptions:
     query = request.query_params
     kind = {"create": "CreateOptions", "patch": "PatchOptions", "update": "UpdateOptions"}.get(
         verb, "DeleteOptions"
     )
     if query.get("dryRun", "All") != "All":
         message = f'Unsupported value: ["{query["dryRun"]}"]: supported values: "All"'
-        raise errors.invalid_options(kind, Cause("dryRun", "FieldValueNotSupported", message))
+        raise errors.invalid_options(kind, FieldCause("dryRun", "FieldValueNotSupported", message))
     strictness = query.get("fieldValidation", "")
     if strictness not in STRICTNESS:
         listed = ", ".join(f'"{known}"' for known in STRICTNESS)
         message = f'Unsupported value: "{strictness}": supported values: {listed}'
-        raise errors.invalid_options(kind, Cause("fieldValidation", "FieldValueNotSupported", message))
+        raise errors.invalid_options(kind, FieldCause("fieldValidation", "FieldValueNotSupported", message))
     agent = request.headers.get("user-agent", "unknown").partition("/")[0]
-    return Options(
+    return WriteOptions(
         manager=query.get("fieldManager", "" if applies else agent),
         dry_run="dryRun" in query,
         strictness=strictness or "Warn",

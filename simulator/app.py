@@ -1,7 +1,12 @@
-"""The ASGI application: several clusters under /clusters/<name>/."""
+"""A cluster on disk: one JSON file, replaced as a whole, so that a kill leaves the old one or the new one."""
 
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+import asyncio
+import json
+import logging
+import os
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from starlette.applications import Starlette
@@ -11,13 +16,136 @@ from starlette.routing import Route
 
 from simulator import errors
 from simulator.api import answer
-from simulator.cluster import Cluster
-from simulator.runner import living
+from simulator.cluster import SimulatedCluster
+from simulator.world import populate
+
+
+def save(cluster: SimulatedCluster, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / f"{cluster.name}.json"
+    fresh = target.with_suffix(".new")
+    with fresh.open("w") as file:
+        file.write(json.dumps(cluster.dump()))
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(target)
+
+
+def load(cluster: SimulatedCluster, folder: Path) -> bool:
+    """Fill `cluster` from its file; return False if there is none."""
+    path = folder / f"{cluster.name}.json"
+    if not path.exists():
+        return False
+    cluster.restore(json.loads(path.read_text()))
+    return True
+
+
+log = logging.getLogger("simulator")
+
+AFTER_FAILURE = 5.0  # seconds
+BEAT = 0.2  # seconds between two looks at the clock
+SAVE_EVERY = 3.0  # seconds
+WARM_UP = 1800  # simulated seconds that a new cluster has lived when it is first seen
+MOST_STEPS = 200  # per beat: after the machine has slept, the clusters catch up slowly
+
+
+def opened_clusters(
+    names: Iterable[str], *, seed: int, state: Path | None, now: Callable[[], datetime]
+) -> list[SimulatedCluster]:
+    """Return the clusters as they were left in `state`, or new ones."""
+    clusters = []
+    for number, name in enumerate(names):
+        cluster = SimulatedCluster(name, seed=seed + number, now=now)
+        if state and load(cluster, state):
+            cluster.store.skip_ahead()
+        else:
+            _grow(cluster)
+        clusters.append(cluster)
+    return clusters
+
+
+def _grow(cluster: SimulatedCluster) -> None:
+    """Let a new cluster have a past, so that its claims are not all of one age."""
+    now = cluster.store.now
+    began = now() - timedelta(seconds=WARM_UP)
+    cluster.store.now = lambda: began + timedelta(seconds=cluster.context.tick)
+    populate(cluster.registry, cluster.name)
+    for _ in range(WARM_UP):
+        cluster.step()
+    cluster.store.now = now
+    cluster.store.compact()  # what was before cannot be watched
+
+
+@asynccontextmanager
+async def living(
+    clusters: list[SimulatedCluster], *, speed: float, state: Path | None
+) -> AsyncIterator[None]:
+    """Let time pass for the clusters, `speed` simulated seconds per second, until the end of the block."""
+    tasks = [asyncio.create_task(_live(cluster, speed), name=cluster.name) for cluster in clusters]
+    if state:
+        tasks.append(asyncio.create_task(_keep(clusters, state)))
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        with suppress(asyncio.CancelledError):
+            await asyncio.gather(*tasks)
+        if state:
+            for cluster in clusters:
+                save(cluster, state)
+
+
+async def _live(cluster: SimulatedCluster, speed: float) -> None:
+    woken = asyncio.Event()
+    unsubscribe = cluster.store.subscribe(woken)
+    try:
+        while True:
+            try:
+                await _pass_time(cluster, speed, woken)
+            except Exception:
+                # An object that a controller cannot stand must not stop the cluster.
+                log.exception("A controller of %s failed; it tries again.", cluster.name)
+                await asyncio.sleep(AFTER_FAILURE)
+    finally:
+        unsubscribe()
+
+
+async def _pass_time(cluster: SimulatedCluster, speed: float, woken: asyncio.Event) -> None:
+    loop = asyncio.get_running_loop()
+    owed, last = 0.0, loop.time()
+    while True:
+        woken.clear()
+        cluster.settle()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(woken.wait(), BEAT)
+        owed = min(owed + (loop.time() - last) * speed, MOST_STEPS)
+        last = loop.time()
+        while owed >= 1:
+            cluster.step()
+            owed -= 1
+            await asyncio.sleep(0)
+
+
+async def _keep(clusters: list[SimulatedCluster], state: Path) -> None:
+    saved = dict.fromkeys(clusters, 0)
+    while True:
+        for cluster in clusters:
+            if saved[cluster] != cluster.store.revision:
+                saved[cluster] = cluster.store.revision
+                try:
+                    save(cluster, state)
+                except OSError as problem:
+                    log.error("The state of %s cannot be saved: %s", cluster.name, problem)
+        await asyncio.sleep(SAVE_EVERY)
+
 
 METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
 
 
-def make_app(clusters: Iterable[Cluster], *, speed: float = 1.0, state: Path | None = None) -> Starlette:
+def make_app(
+    clusters: Iterable[SimulatedCluster], *, speed: float = 1.0, state: Path | None = None
+) -> Starlette:
     """
     Serve these clusters, and let them live from start-up to shut-down of the application.
 

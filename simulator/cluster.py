@@ -7,15 +7,17 @@ from typing import Any
 
 from simulator.controllers.claims import ClaimController
 from simulator.controllers.context import Context, Controller
-from simulator.controllers.evictions import EvictionController
-from simulator.controllers.garbage import GarbageCollector
-from simulator.controllers.jobs import JobController
-from simulator.controllers.kubelet import Kubelet
-from simulator.controllers.quotas import QuotaController
+from simulator.controllers.pods import (
+    EvictionController,
+    GarbageCollector,
+    JobController,
+    Kubelet,
+    QuotaController,
+)
 from simulator.controllers.scheduler import Scheduler
 from simulator.controllers.tenants import Tenants
-from simulator.listing import Lister
-from simulator.registry import Options, Registry
+from simulator.list_watch import Lister
+from simulator.registry import Registry, WriteOptions
 from simulator.resources import NAMESPACES
 from simulator.store import Store
 from simulator.telemetry import Telemetry
@@ -24,7 +26,7 @@ from simulator.world_tenants import seats_of
 MOST_ROUNDS = 50  # controllers that never come to rest are a bug; time goes on all the same
 
 
-class Cluster:
+class SimulatedCluster:
     """
     `step` lets one simulated second pass, `settle` lets the controllers react to what was written.
 
@@ -59,7 +61,7 @@ class Cluster:
 
     def _found(self) -> None:
         for name in ("default", "kube-system"):
-            self.registry.create(NAMESPACES, "", {"metadata": {"name": name}}, Options())
+            self.registry.create(NAMESPACES, "", {"metadata": {"name": name}}, WriteOptions())
         # The uid of kube-system is the identity of a cluster: the same after every start.
         system = self.registry.get(NAMESPACES, "", "kube-system")
         uid = str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{self.name}.{self.seed}.simulator"))

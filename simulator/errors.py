@@ -8,7 +8,7 @@ from simulator.resources import Resource
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class FieldCause:
     """One wrong field. `reason` is the API's word, `message` starts with its plain form."""
 
     field: str
@@ -16,15 +16,15 @@ class Cause:
     message: str
 
     @classmethod
-    def invalid(cls, field: str, value: str, why: str) -> "Cause":
+    def invalid(cls, field: str, value: str, why: str) -> "FieldCause":
         return cls(field, "FieldValueInvalid", f"Invalid value: {value}: {why}")
 
     @classmethod
-    def required(cls, field: str, why: str = "") -> "Cause":
+    def required(cls, field: str, why: str = "") -> "FieldCause":
         return cls(field, "FieldValueRequired", f"Required value: {why}" if why else "Required value")
 
     @classmethod
-    def forbidden(cls, field: str, why: str) -> "Cause":
+    def forbidden(cls, field: str, why: str) -> "FieldCause":
         return cls(field, "FieldValueForbidden", f"Forbidden: {why}")
 
 
@@ -118,7 +118,7 @@ def expired(message: str) -> ApiError:
     return ApiError(410, "Expired", message)
 
 
-def invalid(resource: Resource, name: str, causes: Sequence[Cause]) -> ApiError:
+def invalid(resource: Resource, name: str, causes: Sequence[FieldCause]) -> ApiError:
     said = [f"{cause.field}: {cause.message}" for cause in causes]
     text = said[0] if len(said) == 1 else f"[{', '.join(said)}]"
     details = _details(resource, name, kind=resource.kind)
@@ -126,7 +126,7 @@ def invalid(resource: Resource, name: str, causes: Sequence[Cause]) -> ApiError:
     return ApiError(422, "Invalid", f'{resource.qualified_kind} "{name}" is invalid: {text}', details)
 
 
-def invalid_options(kind: str, cause: Cause) -> ApiError:
+def invalid_options(kind: str, cause: FieldCause) -> ApiError:
     details = {
         "group": "meta.k8s.io",
         "kind": kind,

@@ -4,15 +4,13 @@ import copy
 from dataclasses import dataclass, field
 from typing import Any
 
-from simulator import admission, errors, fields
-from simulator.decoding import decoded_for_apply, decoded_for_write
-from simulator.defaults import with_defaults
-from simulator.errors import Cause
-from simulator.fields import Operation
-from simulator.patching import json_patched, merge_patched
+from simulator import admission, errors, patching
+from simulator.errors import FieldCause
+from simulator.patching import Operation, json_patched, merge_patched
 from simulator.resources import CLAIMS, NAMESPACES, PODS, TEMPLATES, Manifest, Resource
+from simulator.schema import decoded_for_apply, decoded_for_write
 from simulator.store import Store
-from simulator.validation import causes
+from simulator.validation import causes, with_defaults
 
 KEPT = (
     "name",
@@ -27,7 +25,7 @@ IMMUTABLE = (CLAIMS, TEMPLATES)
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class WriteOptions:
     """The query of a write. `manager` is the field manager; without one, the client's name."""
 
     manager: str = "simulator"
@@ -53,7 +51,7 @@ class Registry:
             return found
         raise errors.not_found(resource, name)
 
-    def create(self, resource: Resource, namespace: str, body: Any, options: Options) -> Written:
+    def create(self, resource: Resource, namespace: str, body: Any, options: WriteOptions) -> Written:
         manifest, warnings = decoded_for_write(resource, body, options.strictness)
         metadata = manifest.setdefault("metadata", {})
         _match_namespace(resource, metadata, namespace)
@@ -64,12 +62,14 @@ class Registry:
         stored = self._insert(resource, manifest, options, "Update")
         return Written(stored, created=True, warnings=warnings)
 
-    def apply(self, resource: Resource, namespace: str, name: str, body: Any, options: Options) -> Written:
+    def apply(
+        self, resource: Resource, namespace: str, name: str, body: Any, options: WriteOptions
+    ) -> Written:
         """Server-side apply. Raise 409 where another manager owns what would change, unless forced."""
         manifest = decoded_for_apply(resource, namespace, name, body)
         if not options.manager:
             raise errors.invalid_options(
-                "PatchOptions", Cause.required("fieldManager", "is required for apply patch")
+                "PatchOptions", FieldCause.required("fieldManager", "is required for apply patch")
             )
         live, uid = self.store.get(resource, namespace, name), manifest["metadata"].get("uid")
         if live is None and uid:
@@ -77,18 +77,22 @@ class Registry:
         if live is None:
             return Written(self._insert(resource, manifest, options, "Apply"), created=True)
         if uid and uid != live["metadata"]["uid"]:
-            raise errors.invalid(resource, name, [Cause.invalid("metadata.uid", uid, "field is immutable")])
+            raise errors.invalid(
+                resource, name, [FieldCause.invalid("metadata.uid", uid, "field is immutable")]
+            )
         mine, theirs = _owners(live, options.manager)
-        owned = fields.owned_paths(manifest)
-        changed = {path for path in owned if fields.value_at(live, path) != fields.value_at(manifest, path)}
+        owned = patching.owned_paths(manifest)
+        changed = {
+            path for path in owned if patching.value_at(live, path) != patching.value_at(manifest, path)
+        }
         if not options.force and (conflicts := [(who, path) for who, path in theirs if path in changed]):
             raise _apply_conflict(resource, sorted(conflicts))
         dropped = mine - owned - {path for _, path in theirs}
-        new = fields.merged(fields.without(live, dropped), manifest)
+        new = patching.merged(patching.without(live, dropped), manifest)
         return Written(self._change(resource, live, new, options, owned=owned, changed=changed))
 
     def patch(
-        self, resource: Resource, namespace: str, name: str, patch: Any, options: Options, part: str = ""
+        self, resource: Resource, namespace: str, name: str, patch: Any, options: WriteOptions, part: str = ""
     ) -> Written:
         """A merge patch (an object) or a JSON patch (a list). `part` is "status" for that subresource."""
         live = self.get(resource, namespace, name)
@@ -96,7 +100,7 @@ class Registry:
         return self.replace(resource, namespace, name, new, options, part)
 
     def replace(
-        self, resource: Resource, namespace: str, name: str, body: Any, options: Options, part: str = ""
+        self, resource: Resource, namespace: str, name: str, body: Any, options: WriteOptions, part: str = ""
     ) -> Written:
         live = self.get(resource, namespace, name)
         new, warnings = decoded_for_write(resource, body, options.strictness)
@@ -118,7 +122,7 @@ class Registry:
         return Written(self._change(resource, live, copy.deepcopy(new), options), warnings=warnings)
 
     def delete(
-        self, resource: Resource, namespace: str, name: str, body: Manifest, options: Options
+        self, resource: Resource, namespace: str, name: str, body: Manifest, options: WriteOptions
     ) -> Manifest:
         """Delete, or mark as deleting while finalizers or a kubelet hold it. Raise 409 for another uid."""
         live = self.get(resource, namespace, name)
@@ -144,12 +148,12 @@ class Registry:
         return self.store.put(resource, new)
 
     def _insert(
-        self, resource: Resource, manifest: Manifest, options: Options, operation: Operation
+        self, resource: Resource, manifest: Manifest, options: WriteOptions, operation: Operation
     ) -> Manifest:
         metadata, at = manifest["metadata"], self.store.timestamp()
         name = metadata.get("name", "")
-        by = fields.Writer(options.manager, operation, resource.api_version, at)
-        fields.record(manifest, by, owned=fields.owned_paths(manifest), changed=set())
+        by = patching.Writer(options.manager, operation, resource.api_version, at)
+        patching.record(manifest, by, owned=patching.owned_paths(manifest), changed=set())
         manifest = with_defaults(resource, manifest, at=at)
         metadata["uid"], metadata["creationTimestamp"] = self.store.new_uid(), at
         metadata.pop("resourceVersion", None)
@@ -173,10 +177,10 @@ class Registry:
         resource: Resource,
         live: Manifest,
         new: Manifest,
-        options: Options,
+        options: WriteOptions,
         *,
-        owned: set[fields.Path] | None = None,
-        changed: set[fields.Path] | None = None,
+        owned: set[patching.Path] | None = None,
+        changed: set[patching.Path] | None = None,
     ) -> Manifest:
         before, at = live["metadata"], self.store.timestamp()
         operation: Operation = "Update" if owned is None else "Apply"
@@ -188,14 +192,16 @@ class Registry:
         }
         new["metadata"].pop("resourceVersion", None)
         if owned is None or changed is None:
-            written = fields.owned_paths(new) | fields.owned_paths(live)
-            changed = {path for path in written if fields.value_at(live, path) != fields.value_at(new, path)}
-            owned = {path for path in changed if fields.value_at(new, path) is not None}
+            written = patching.owned_paths(new) | patching.owned_paths(live)
+            changed = {
+                path for path in written if patching.value_at(live, path) != patching.value_at(new, path)
+            }
+            owned = {path for path in changed if patching.value_at(new, path) is not None}
         new = with_defaults(resource, new, at=at)
         self._refuse_bad_change(resource, live, new)
-        fields.record(
+        patching.record(
             new,
-            fields.Writer(options.manager, operation, resource.api_version, at),
+            patching.Writer(options.manager, operation, resource.api_version, at),
             owned=owned,
             changed=changed,
         )
@@ -214,13 +220,13 @@ class Registry:
         return self.store.put(resource, new)
 
     def _refuse_bad_change(self, resource: Resource, live: Manifest, new: Manifest) -> None:
-        wrong: list[Cause] = []
+        wrong: list[FieldCause] = []
         if resource in IMMUTABLE and live.get("spec") != new.get("spec"):
-            wrong.append(Cause.invalid("spec", "null", "field is immutable"))
+            wrong.append(FieldCause.invalid("spec", "null", "field is immutable"))
         status = new.get("status") or {}
         if resource is CLAIMS and status.get("reservedFor") and not status.get("allocation"):
             wrong.append(
-                Cause.forbidden("status.reservedFor", "may not be specified when `allocated` is not set")
+                FieldCause.forbidden("status.reservedFor", "may not be specified when `allocated` is not set")
             )
         if wrong := wrong or causes(resource, new):
             raise errors.invalid(resource, new["metadata"]["name"], wrong)
@@ -235,11 +241,11 @@ def _match_namespace(resource: Resource, metadata: dict[str, Any], namespace: st
         )
 
 
-def _owners(live: Manifest, manager: str) -> tuple[set[fields.Path], list[tuple[str, fields.Path]]]:
-    mine: set[fields.Path] = set()
-    theirs: list[tuple[str, fields.Path]] = []
+def _owners(live: Manifest, manager: str) -> tuple[set[patching.Path], list[tuple[str, patching.Path]]]:
+    mine: set[patching.Path] = set()
+    theirs: list[tuple[str, patching.Path]] = []
     for entry in live["metadata"].get("managedFields") or []:
-        paths = fields.from_v1(entry["fieldsV1"])
+        paths = patching.from_v1(entry["fieldsV1"])
         if (entry["manager"], entry["operation"]) == (manager, "Apply"):
             mine |= paths
         else:
@@ -248,13 +254,13 @@ def _owners(live: Manifest, manager: str) -> tuple[set[fields.Path], list[tuple[
     return mine, theirs
 
 
-def _apply_conflict(resource: Resource, conflicts: list[tuple[str, fields.Path]]) -> errors.ApiError:
+def _apply_conflict(resource: Resource, conflicts: list[tuple[str, patching.Path]]) -> errors.ApiError:
     causes_ = [
-        {"reason": "FieldManagerConflict", "message": who, "field": fields.shown(path)}
+        {"reason": "FieldManagerConflict", "message": who, "field": patching.shown(path)}
         for who, path in conflicts
     ]
     count = f"{len(conflicts)} conflict" + ("s" if len(conflicts) > 1 else "")
-    said = [f"{who}: {fields.shown(path)}" for who, path in conflicts]
+    said = [f"{who}: {patching.shown(path)}" for who, path in conflicts]
     text = said[0] if len(said) == 1 else "\n" + "\n".join(f"- {line}" for line in said)
     separator = ": " if len(said) == 1 else ":"
     return errors.ApiError(

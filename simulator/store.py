@@ -27,7 +27,7 @@ ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # of generated names, as upstream: no 
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class StoreChange:
     revision: int
     type: EventType
     object: Manifest
@@ -44,7 +44,7 @@ class Store:
         self.changed: dict[str, int] = defaultdict(int)  # plural → revision of its last change
         self.compacted: dict[str, int] = defaultdict(lambda: FIRST_REVISION)
         self._objects: dict[str, dict[Key, Manifest]] = defaultdict(dict)
-        self._log: dict[str, deque[Change]] = defaultdict(deque)
+        self._log: dict[str, deque[StoreChange]] = defaultdict(deque)
         self._history = history
         self._wakers: set[asyncio.Event] = set()
         self.closing = False
@@ -75,16 +75,18 @@ class Store:
         previous = self._objects[resource.plural].get(key)
         stored = self._stamp(resource, manifest)
         self._objects[resource.plural][key] = stored
-        self._record(resource, Change(self.revision, "MODIFIED" if previous else "ADDED", stored, previous))
+        self._record(
+            resource, StoreChange(self.revision, "MODIFIED" if previous else "ADDED", stored, previous)
+        )
         return stored
 
     def remove(self, resource: Resource, manifest: Manifest) -> Manifest:
         previous = self._objects[resource.plural].pop(_key(resource, manifest))
         stored = self._stamp(resource, manifest)
-        self._record(resource, Change(self.revision, "DELETED", stored, previous))
+        self._record(resource, StoreChange(self.revision, "DELETED", stored, previous))
         return stored
 
-    def since(self, resource: Resource, revision: int) -> list[Change] | None:
+    def since(self, resource: Resource, revision: int) -> list[StoreChange] | None:
         """Return what changed after `revision`, or None if that has been forgotten."""
         if revision < self.compacted[resource.plural]:
             return None
@@ -138,7 +140,7 @@ class Store:
         body = {key: value for key, value in manifest.items() if key not in {"kind", "apiVersion"}}
         return {"kind": resource.kind, "apiVersion": resource.api_version} | body | {"metadata": metadata}
 
-    def _record(self, resource: Resource, change: Change) -> None:
+    def _record(self, resource: Resource, change: StoreChange) -> None:
         log = self._log[resource.plural]
         log.append(change)
         while len(log) > self._history:

@@ -1,12 +1,281 @@
-"""`/metrics` of a cluster: what the exporters of all its nodes would say together, in the text format."""
+"""
+How busy a claim keeps its devices: smooth curves of time, the same in every run for the same claim.
 
+About one claim in eight does nothing with what it holds, as in real fleets.
+"""
+
+import hashlib
+import math
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from simulator import curves, exporters
-from simulator.boards import Board, boards_of
-from simulator.exporters import Sample
+from dra.held import key_of, results_of
+from simulator.resources import CLAIMS, PODS, SLICES, Manifest
 from simulator.store import Store
-from simulator.world_models import AMD
+from simulator.world import AMD, MODELS, SICK, SILENT_NODES, Device, Model
+
+IDLE_SHARE = 0.13
+WAVES = ((420.0, 0.10), (1260.0, 0.07), (97.0, 0.03))  # period in seconds, height
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Shares from 0 to 1; `tensor` is the part of the activity that uses tensor cores."""
+
+    activity: float
+    memory: float
+    tensor: float
+
+
+NOTHING = Load(0.0, 0.0, 0.0)
+
+
+def fraction(text: str) -> float:
+    """Return a number from 0 to 1 that is always the same for the same text."""
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:6]) / 2**48
+
+
+def load_at(key: str, device: str, seconds: float, *, asked: float | None = None) -> Load:
+    """Return the load at a time. `asked` is the mean activity that the work says of itself, 0 to 1."""
+    idle = fraction(f"{key}/idle") < IDLE_SHARE
+    memory = 0.25 + 0.65 * fraction(f"{key}/memory") if asked is None else 0.35 + 0.45 * asked
+    if idle and asked is None:
+        return Load(0.0, memory, 0.0)
+    level = 0.5 + 0.42 * fraction(f"{key}/level") if asked is None else asked
+    phase = fraction(f"{key}/phase") + 0.05 * fraction(f"{key}/{device}")
+    wave = sum(height * math.sin(2 * math.pi * (seconds / period + phase)) for period, height in WAVES)
+    breathing = 0.02 * math.sin(2 * math.pi * (seconds / 600 + phase))
+    calm = min(1.0, 2 * level)  # what does little does it evenly
+    activity = min(0.99, max(0.02, level + calm * wave))
+    return Load(activity, min(0.97, memory + breathing), 0.2 + 0.5 * fraction(f"{key}/tensor"))
+
+
+SHARE = re.compile(r"[01](\.[0-9]{1,6})?", re.ASCII)
+ACTIVITY = "simulator.dragoman.dev/activity"  # annotation of a pod: the mean of what it does, 0 to 1
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceUser:
+    """
+    A claim that has a device, and one container that uses it; without a pod, both names are empty.
+
+    `activity` is what the pod says of itself, None if it says nothing.
+    """
+
+    claim: Manifest
+    pod: str = ""
+    container: str = ""
+    activity: float | None = None
+
+    @property
+    def namespace(self) -> str:
+        return str(self.claim["metadata"]["namespace"])
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedDevice:
+    """A device as its driver publishes it: a whole GPU, or one of its partitions."""
+
+    device: Device
+    users: list[DeviceUser]
+    load: Load
+
+    @property
+    def profile(self) -> str:
+        return text_of(self.device, "profile")
+
+    @property
+    def mebibytes(self) -> int:
+        return int(str(self.device["capacity"]["memory"]["value"]).removesuffix("Mi"))
+
+    @property
+    def share(self) -> float:
+        """The part of the board's compute slices that this is."""
+        return int(self.profile.partition("g")[0]) / 7 if self.profile else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedGpu:
+    """`key` is the uuid of the GPU, or node and device where the driver publishes none."""
+
+    node: str
+    driver: str
+    pool: str
+    number: int
+    key: str
+    model: Model
+    parts: list[PublishedDevice]
+
+    @property
+    def activity(self) -> float:
+        return min(1.0, sum(part.load.activity * part.share for part in self.parts))
+
+
+def boards_of(store: Store, *, seed: int, now: float) -> Iterator[SimulatedGpu]:
+    """Yield the boards that an exporter looks at: those of silent nodes are not among them."""
+    users = _users(store)
+    for (node, driver, pool), devices in _published(store).items():
+        boards: dict[str, list[PublishedDevice]] = {}
+        for device in devices:
+            using = users.get((driver, pool, device["name"]), [])
+            part = PublishedDevice(device, using, _load(device, using, seed, now))
+            boards.setdefault(_key(device, node), []).append(part)
+        for number, (key, mine) in enumerate(boards.items()):
+            if model := MODELS.get(text_of(mine[0].device, "productName")):
+                yield SimulatedGpu(node, driver, pool, number, key, model, _existing(mine))
+
+
+def _published(store: Store) -> dict[tuple[str, str, str], list[Device]]:
+    """Return the devices by node, driver and pool, those of one pool in the order of the bus."""
+    found: dict[tuple[str, str, str], list[Device]] = {}
+    for resource_slice in store.all(SLICES):
+        spec = resource_slice["spec"]
+        key = (spec.get("nodeName", ""), spec["driver"], spec["pool"]["name"])
+        if key[0] not in SILENT_NODES:
+            found.setdefault(key, []).extend(spec.get("devices") or [])
+    for devices in found.values():
+        devices.sort(key=lambda device: text_of(device, "resource.kubernetes.io/pciBusID"))
+    return found
+
+
+def _existing(parts: list[PublishedDevice]) -> list[PublishedDevice]:
+    """Of what could be cut from a GPU there is only what somebody holds; uncut, there is the whole."""
+    if not parts[0].device.get("consumesCounters"):
+        return parts
+    return [part for part in parts if part.profile and part.users] or parts[:1]
+
+
+def text_of(device: Device, attribute: str) -> str:
+    return str((device.get("attributes", {}).get(attribute) or {}).get("string", ""))
+
+
+def _users(store: Store) -> dict[tuple[str, str, str], list[DeviceUser]]:
+    pods = {pod["metadata"]["uid"]: pod for pod in store.unordered(PODS)}
+    found: dict[tuple[str, str, str], list[DeviceUser]] = {}
+    for claim in store.unordered(CLAIMS):
+        results = [result for result in results_of(claim) if not result.get("adminAccess")]
+        if not results:
+            continue
+        mine = [
+            DeviceUser(claim, user["name"], container["name"], _activity(pods[user["uid"]]))
+            for user in (claim.get("status") or {}).get("reservedFor") or []
+            if user["uid"] in pods
+            for container in pods[user["uid"]]["spec"]["containers"]
+        ]
+        for result in results:
+            found.setdefault(key_of(result), []).extend(mine or [DeviceUser(claim)])
+    return found
+
+
+def _load(device: Device, users: list[DeviceUser], seed: int, now: float) -> Load:
+    if not users:
+        return NOTHING
+    key = f"{seed}/{users[0].claim['metadata']['uid']}"
+    return load_at(key, device["name"], now, asked=users[0].activity)
+
+
+def _activity(pod: Manifest) -> float | None:
+    said = str((pod["metadata"].get("annotations") or {}).get(ACTIVITY, ""))
+    return min(1.0, float(said)) if SHARE.fullmatch(said) else None
+
+
+def _key(device: Device, node: str) -> str:
+    return text_of(device, "parentUUID") or text_of(device, "uuid") or f"{node}/{device['name']}"
+
+
+type Labels = dict[str, str]
+type Sample = tuple[str, Labels, float]
+
+IDLE_MEBIBYTES = 4
+AMD_IDLE_MEGABYTES = 285
+RESERVED = 0.0075  # of the memory, for the driver
+
+
+def dcgm(board: SimulatedGpu, *, watts: float, millijoules: float) -> Iterator[Sample]:
+    of_board = {
+        "DCGM_FI_DEV_POWER_USAGE": watts,
+        "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": millijoules,
+        "DCGM_FI_DEV_GPU_TEMP": round(29 + 45 * board.activity + 5 * fraction(board.key)),
+        "DCGM_FI_DEV_XID_ERRORS": 79.0 if (board.node, board.parts[0].device["name"]) == SICK else 0.0,
+    }
+    for instance, part in enumerate(board.parts, start=1):
+        values = _dcgm_values(part) | of_board
+        for labels in _dcgm_labels(board, part, instance):
+            for metric, value in values.items():
+                yield metric, labels, value
+
+
+def amd(board: SimulatedGpu, *, watts: float) -> Iterator[Sample]:
+    """AMD's exporter knows pods but no claims."""
+    (part,) = board.parts
+    total = part.mebibytes
+    used = round(part.load.memory * total) if part.users else AMD_IDLE_MEGABYTES
+    values = {
+        "gpu_gfx_activity": round(part.load.activity * 100),
+        "gpu_used_vram": used,
+        "gpu_free_vram": total - used,
+        "gpu_total_vram": total,
+        "gpu_power_usage": round(watts),
+    }
+    base = {
+        "gpu_id": str(board.number),
+        "gpu_partition_id": "0",
+        "card_model": board.model.product,
+        "hostname": board.node,
+    }
+    pods = [user for user in part.users if user.pod]
+    mine = [{"pod": user.pod, "namespace": user.namespace, "container": user.container} for user in pods]
+    for labels in mine or [{}]:
+        for metric, value in values.items():
+            yield metric, base | labels, float(value)
+
+
+def _dcgm_values(part: PublishedDevice) -> dict[str, float]:
+    load, memory = part.load, part.mebibytes
+    reserved = round(memory * RESERVED)
+    used = max(IDLE_MEBIBYTES, round(load.memory * (memory - reserved)))
+    values: dict[str, float] = {
+        "DCGM_FI_PROF_GR_ENGINE_ACTIVE": load.activity,
+        "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": load.activity * load.tensor,
+        "DCGM_FI_PROF_DRAM_ACTIVE": load.activity * 0.6,
+        "DCGM_FI_DEV_FB_USED": used,
+        "DCGM_FI_DEV_FB_FREE": memory - reserved - used,
+        "DCGM_FI_DEV_FB_RESERVED": reserved,
+    }
+    # DCGM has no utilization for partitions.
+    return values if part.profile else values | {"DCGM_FI_DEV_GPU_UTIL": round(load.activity * 100)}
+
+
+def _dcgm_labels(board: SimulatedGpu, part: PublishedDevice, instance: int) -> Iterator[Labels]:
+    base = {
+        "gpu": str(board.number),
+        "UUID": board.key,
+        "pci_bus_id": f"0000{text_of(part.device, 'resource.kubernetes.io/pciBusID').upper()}",
+        "device": f"nvidia{board.number}",
+        "modelName": board.model.product,
+    }
+    if part.profile:
+        base |= {"GPU_I_PROFILE": part.profile, "GPU_I_ID": str(instance)}
+    base |= {"Hostname": board.node, "DCGM_FI_DRIVER_VERSION": "580.95.05"}
+    # A partition made on demand has no uuid in its slice by which the exporter could find the claim.
+    if not part.users or (part.profile and not text_of(part.device, "uuid")):
+        yield base
+        return
+    for user in part.users:
+        labels = base | {
+            "dra_claim_name": user.claim["metadata"]["name"],
+            "dra_claim_namespace": user.namespace,
+            "dra_driver_name": board.driver,
+            "dra_pool_name": board.pool,
+            "dra_device_name": part.device["name"],
+        }
+        if part.profile:
+            labels |= {"dra_mig_profile": part.profile, "dra_mig_device_uuid": text_of(part.device, "uuid")}
+        if user.pod:
+            labels |= {"pod": user.pod, "namespace": user.namespace, "container": user.container}
+        yield labels
+
 
 FULL_LOAD = 0.93  # of a board's limit is what it draws when busy
 
@@ -56,12 +325,12 @@ class Telemetry:
             model = board.model
             watts = model.idle_watts + (model.watts * FULL_LOAD - model.idle_watts) * board.activity
             if board.driver == AMD:
-                yield from exporters.amd(board, watts=watts)
+                yield from amd(board, watts=watts)
             else:
-                yield from exporters.dcgm(board, watts=watts, millijoules=self._energy(board, watts, now))
+                yield from dcgm(board, watts=watts, millijoules=self._energy(board, watts, now))
 
-    def _energy(self, board: Board, watts: float, now: float) -> float:
-        start = 1e9 + 1e10 * curves.fraction(f"{self.seed}/{board.key}")
+    def _energy(self, board: SimulatedGpu, watts: float, now: float) -> float:
+        start = 1e9 + 1e10 * fraction(f"{self.seed}/{board.key}")
         total, since = self.energy.get(board.key, [start, now])
         total += watts * 1000 * max(0.0, now - since)
         self.energy[board.key] = [total, now]

@@ -1,9 +1,4 @@
-"""
-What the API server refuses with 422, in its words.
-
-It is as lax as the real one: an unknown class, 33 devices or an attribute that nobody publishes pass here and
-get stuck at scheduling.
-"""
+"""What the API server fills in before it validates."""
 
 import json
 import re
@@ -11,8 +6,91 @@ from collections.abc import Iterator
 from typing import Any
 
 from dra.cel import CelError, CompileError, compile_selector
-from simulator.errors import Cause
-from simulator.resources import CLAIMS, JOBS, PODS, QUOTAS, TAINT_RULES, TEMPLATES, Manifest, Resource
+from simulator.errors import FieldCause
+from simulator.resources import (
+    CLAIMS,
+    JOBS,
+    NAMESPACES,
+    PODS,
+    QUOTAS,
+    TAINT_RULES,
+    TEMPLATES,
+    Manifest,
+    Resource,
+)
+
+
+def with_defaults(resource: Resource, manifest: Manifest, *, at: str) -> Manifest:
+    """Return the object with defaults. `manifest` is a private copy and is changed."""
+    if fill := _DEFAULTS.get(resource):
+        manifest["spec"] = manifest.get("spec") or {}
+        fill(manifest, manifest["spec"], at)
+    return manifest
+
+
+def _default_claim_spec(spec: dict[str, Any]) -> None:
+    devices = spec.get("devices") or {}
+    for request in devices.get("requests") or []:
+        for one in [request.get("exactly"), *(request.get("firstAvailable") or [])]:
+            if one is None:
+                continue
+            one.setdefault("allocationMode", "ExactCount")
+            if one["allocationMode"] == "ExactCount" and not one.get("count"):
+                one["count"] = 1
+            for toleration in one.get("tolerations") or []:
+                toleration.setdefault("operator", "Equal")
+
+
+def _claim(manifest: Manifest, spec: dict[str, Any], _at: str) -> None:
+    _default_claim_spec(spec)
+    manifest.setdefault("status", {})
+
+
+def _template(_manifest: Manifest, spec: dict[str, Any], _at: str) -> None:
+    _default_claim_spec(spec.get("spec") or {})
+
+
+def _namespace(manifest: Manifest, spec: dict[str, Any], _at: str) -> None:
+    metadata = manifest["metadata"]
+    metadata["labels"] = (metadata.get("labels") or {}) | {
+        "kubernetes.io/metadata.name": metadata.get("name", "")
+    }
+    spec.setdefault("finalizers", ["kubernetes"])
+    manifest.setdefault("status", {"phase": "Active"})
+
+
+def _default_pod(manifest: Manifest, spec: dict[str, Any], _at: str) -> None:
+    spec.setdefault("restartPolicy", "Always")
+    spec.setdefault("terminationGracePeriodSeconds", 30)
+    spec.setdefault("schedulerName", "default-scheduler")
+    manifest.setdefault("status", {"phase": "Pending", "qosClass": "BestEffort"})
+
+
+def _job(manifest: Manifest, spec: dict[str, Any], _at: str) -> None:
+    for name, value in (("parallelism", 1), ("completions", 1), ("backoffLimit", 6), ("suspend", False)):
+        spec.setdefault(name, value)
+    manifest.setdefault("status", {})
+
+
+def _default_quota(manifest: Manifest, _spec: dict[str, Any], _at: str) -> None:
+    manifest.setdefault("status", {})
+
+
+def _taint_rule(manifest: Manifest, spec: dict[str, Any], at: str) -> None:
+    spec.setdefault("taint", {}).setdefault("timeAdded", at)
+    manifest.setdefault("status", {})
+
+
+_DEFAULTS = {
+    CLAIMS: _claim,
+    TEMPLATES: _template,
+    NAMESPACES: _namespace,
+    PODS: _default_pod,
+    JOBS: _job,
+    QUOTAS: _default_quota,
+    TAINT_RULES: _taint_rule,
+}
+
 
 LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -34,7 +112,7 @@ MODES = ("All", "ExactCount")
 EFFECTS = ("NoExecute", "NoSchedule", "None")
 
 
-def causes(resource: Resource, manifest: Manifest) -> list[Cause]:
+def causes(resource: Resource, manifest: Manifest) -> list[FieldCause]:
     """Return everything that is wrong with an object that is to be stored."""
     found = list(_name(manifest["metadata"]))
     spec = manifest.get("spec") or {}
@@ -46,7 +124,7 @@ def causes(resource: Resource, manifest: Manifest) -> list[Cause]:
         found += _pod(spec)
     elif resource is JOBS:
         if not ((spec.get("template") or {}).get("spec") or {}).get("containers"):
-            found.append(Cause.required("spec.template.spec.containers"))
+            found.append(FieldCause.required("spec.template.spec.containers"))
     elif resource is QUOTAS:
         found += _quota(spec)
     elif resource is TAINT_RULES:
@@ -58,26 +136,26 @@ def _quoted(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def _subdomain(path: str, value: str) -> Iterator[Cause]:
+def _subdomain(path: str, value: str) -> Iterator[FieldCause]:
     if not SUBDOMAIN.fullmatch(value):
-        yield Cause.invalid(path, _quoted(value), NOT_A_SUBDOMAIN)
+        yield FieldCause.invalid(path, _quoted(value), NOT_A_SUBDOMAIN)
     elif len(value) > 253:
-        yield Cause.invalid(path, _quoted(value), "must be no more than 253 characters")
+        yield FieldCause.invalid(path, _quoted(value), "must be no more than 253 characters")
 
 
-def _name(metadata: dict[str, Any]) -> Iterator[Cause]:
+def _name(metadata: dict[str, Any]) -> Iterator[FieldCause]:
     if not metadata.get("name"):
-        yield Cause.required("metadata.name", "name or generateName is required")
+        yield FieldCause.required("metadata.name", "name or generateName is required")
     else:
         yield from _subdomain("metadata.name", metadata["name"])
 
 
-def _claim_spec(spec: dict[str, Any], path: str) -> Iterator[Cause]:
+def _claim_spec(spec: dict[str, Any], path: str) -> Iterator[FieldCause]:
     devices = spec.get("devices") or {}
     requests = devices.get("requests") or []
     path += ".devices"
     if len(requests) > 32:
-        yield Cause(
+        yield FieldCause(
             f"{path}.requests", "FieldValueTooMany", f"Too many: {len(requests)}: must have at most 32 items"
         )
     names: set[str] = set()
@@ -85,7 +163,7 @@ def _claim_spec(spec: dict[str, Any], path: str) -> Iterator[Cause]:
         where = f"{path}.requests[{index}]"
         yield from _label(f"{where}.name", request.get("name", ""))
         if request.get("name") in names:
-            yield Cause(where, "FieldValueDuplicate", f"Duplicate value: {_quoted(request)}")
+            yield FieldCause(where, "FieldValueDuplicate", f"Duplicate value: {_quoted(request)}")
         names.add(request.get("name", ""))
         yield from _request(request, where)
     names |= {
@@ -100,20 +178,20 @@ def _claim_spec(spec: dict[str, Any], path: str) -> Iterator[Cause]:
         yield from _constraint(constraint, f"{path}.constraints[{index}]")
 
 
-def _label(path: str, value: str) -> Iterator[Cause]:
+def _label(path: str, value: str) -> Iterator[FieldCause]:
     if not value:
-        yield Cause.required(path)
+        yield FieldCause.required(path)
     elif not LABEL.fullmatch(value) or len(value) > 63:
-        yield Cause.invalid(path, _quoted(value), NOT_A_LABEL)
+        yield FieldCause.invalid(path, _quoted(value), NOT_A_LABEL)
 
 
-def _request(request: dict[str, Any], path: str) -> Iterator[Cause]:
+def _request(request: dict[str, Any], path: str) -> Iterator[FieldCause]:
     exactly, alternatives = request.get("exactly"), request.get("firstAvailable") or []
     if exactly is None and not alternatives:
-        yield Cause.required(path, "exactly one of `exactly` or `firstAvailable` is required")
+        yield FieldCause.required(path, "exactly one of `exactly` or `firstAvailable` is required")
     elif exactly is not None and alternatives:
         why = "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set"
-        yield Cause.invalid(path, "null", why)
+        yield FieldCause.invalid(path, "null", why)
     elif exactly is not None:
         yield from _wish(exactly, f"{path}.exactly")
     for index, one in enumerate(alternatives):
@@ -122,64 +200,64 @@ def _request(request: dict[str, Any], path: str) -> Iterator[Cause]:
         yield from _wish(one, where)
 
 
-def _wish(wish: dict[str, Any], path: str) -> Iterator[Cause]:
+def _wish(wish: dict[str, Any], path: str) -> Iterator[FieldCause]:
     if not wish.get("deviceClassName"):
-        yield Cause.required(f"{path}.deviceClassName")
+        yield FieldCause.required(f"{path}.deviceClassName")
     else:
         yield from _subdomain(f"{path}.deviceClassName", wish["deviceClassName"])
     mode, count = wish.get("allocationMode"), wish.get("count") or 0
     if mode not in MODES:
         listed = ", ".join(_quoted(known) for known in MODES)
         message = f"Unsupported value: {_quoted(mode)}: supported values: {listed}"
-        yield Cause(f"{path}.allocationMode", "FieldValueNotSupported", message)
+        yield FieldCause(f"{path}.allocationMode", "FieldValueNotSupported", message)
     elif mode == "All" and count:
         why = "must not be specified when allocationMode is 'All'"
-        yield Cause.invalid(f"{path}.count", str(count), why)
+        yield FieldCause.invalid(f"{path}.count", str(count), why)
     elif mode == "ExactCount" and count <= 0:
-        yield Cause.invalid(f"{path}.count", str(count), "must be greater than zero")
+        yield FieldCause.invalid(f"{path}.count", str(count), "must be greater than zero")
     for index, selector in enumerate(wish.get("selectors") or []):
         if not (selector.get("cel") or {}).get("expression"):
-            yield Cause.required(f"{path}.selectors[{index}].cel.expression")
+            yield FieldCause.required(f"{path}.selectors[{index}].cel.expression")
         else:
             yield from _expression(selector["cel"]["expression"], f"{path}.selectors[{index}].cel.expression")
 
 
-def _expression(expression: str, path: str) -> Iterator[Cause]:
+def _expression(expression: str, path: str) -> Iterator[FieldCause]:
     try:
         compile_selector(expression)
     except CompileError as error:
-        yield Cause.invalid(path, _quoted(expression), f"compilation failed: {error.message}")
+        yield FieldCause.invalid(path, _quoted(expression), f"compilation failed: {error.message}")
     except CelError:
         return  # it may be right: only a cluster can tell
 
 
-def _references(one: dict[str, Any], names: set[str], path: str) -> Iterator[Cause]:
+def _references(one: dict[str, Any], names: set[str], path: str) -> Iterator[FieldCause]:
     for index, name in enumerate(one.get("requests") or []):
         if name not in names:
-            yield Cause.invalid(f"{path}.requests[{index}]", _quoted(name), NO_SUCH_REQUEST)
+            yield FieldCause.invalid(f"{path}.requests[{index}]", _quoted(name), NO_SUCH_REQUEST)
 
 
-def _constraint(constraint: dict[str, Any], path: str) -> Iterator[Cause]:
+def _constraint(constraint: dict[str, Any], path: str) -> Iterator[FieldCause]:
     for key in ("matchAttribute", "distinctAttribute"):
         attribute = constraint.get(key)
         if attribute is not None and "/" not in attribute:
-            yield Cause.invalid(f"{path}.{key}", _quoted(attribute), NOT_QUALIFIED)
+            yield FieldCause.invalid(f"{path}.{key}", _quoted(attribute), NOT_QUALIFIED)
     if not constraint.get("matchAttribute") and not constraint.get("distinctAttribute"):
         why = (
             'exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set'
         )
-        yield Cause.required(path, why)  # the words of 1.37, though no field is set
+        yield FieldCause.required(path, why)  # the words of 1.37, though no field is set
 
 
-def _pod(spec: dict[str, Any]) -> Iterator[Cause]:
+def _pod(spec: dict[str, Any]) -> Iterator[FieldCause]:
     if not spec.get("containers"):
-        yield Cause.required("spec.containers")
+        yield FieldCause.required("spec.containers")
     for index, container in enumerate(spec.get("containers") or []):
         if not container.get("name"):
-            yield Cause.required(f"spec.containers[{index}].name")
+            yield FieldCause.required(f"spec.containers[{index}].name")
     for index, claim in enumerate(spec.get("resourceClaims") or []):
         if not claim.get("name"):
-            yield Cause.required(f"spec.resourceClaims[{index}].name")
+            yield FieldCause.required(f"spec.resourceClaims[{index}].name")
         given = [key for key in ("resourceClaimName", "resourceClaimTemplateName") if claim.get(key)]
         if len(given) == 1:
             continue
@@ -190,22 +268,22 @@ def _pod(spec: dict[str, Any]) -> Iterator[Cause]:
         why = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
         if given:
             why = "at most one of `resourceClaimName`, `resourceClaimTemplateName` may be specified"
-        yield Cause.invalid(f"spec.resourceClaims[{index}]", _quoted(shown), why)
+        yield FieldCause.invalid(f"spec.resourceClaims[{index}]", _quoted(shown), why)
 
 
 _REFERENCES = ("resourceClaimName", "resourceClaimTemplateName")
 
 
-def _quota(spec: dict[str, Any]) -> Iterator[Cause]:
+def _quota(spec: dict[str, Any]) -> Iterator[FieldCause]:
     for key, value in (spec.get("hard") or {}).items():
         if (key.startswith("count/") or key.endswith("/devices")) and not str(value).isdigit():
-            yield Cause.invalid(f"spec.hard[{key}]", _quoted(value), "must be an integer")
+            yield FieldCause.invalid(f"spec.hard[{key}]", _quoted(value), "must be an integer")
 
 
-def _taint(taint: dict[str, Any]) -> Iterator[Cause]:
+def _taint(taint: dict[str, Any]) -> Iterator[FieldCause]:
     if not taint.get("key"):
-        yield Cause.invalid("spec.taint.key", '""', "name part must be non-empty")
+        yield FieldCause.invalid("spec.taint.key", '""', "name part must be non-empty")
     if taint.get("effect") not in EFFECTS:
         listed = ", ".join(_quoted(known) for known in EFFECTS)
         message = f"Unsupported value: {_quoted(taint.get('effect', ''))}: supported values: {listed}"
-        yield Cause("spec.taint.effect", "FieldValueNotSupported", message)
+        yield FieldCause("spec.taint.effect", "FieldValueNotSupported", message)

@@ -9,7 +9,7 @@ from django.utils import timezone
 from teams.models import Role, User
 
 
-class ProfileForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic while it runs
+class AccountForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic while it runs
     timezone = forms.ChoiceField(
         label="Time zone",
         required=False,

@@ -23,7 +23,7 @@ from rest_framework.views import APIView
 from core import idempotency
 from core.errors import Conflict, Invalid
 from teams.access import asker
-from teams.models import KeptAnswer
+from teams.models import StoredResponse
 
 KEPT = timedelta(days=1)
 ABANDONED = timedelta(minutes=1)  # gunicorn gives a request up long before
@@ -84,12 +84,12 @@ def once(
     return response
 
 
-def _taken(request: Request, key: str) -> tuple[KeptAnswer, bool]:
+def _taken(request: Request, key: str) -> tuple[StoredResponse, bool]:
     """Return the row of this key and whether it was answered; the caller has to answer where it was not."""
     user, now = asker(request), timezone.now()
     sent = json.dumps(request.data, sort_keys=True, default=str)
     digest = _hash(f"{request.get_full_path()}\n{sent}")
-    mine = KeptAnswer.objects.filter(user=user)
+    mine = StoredResponse.objects.filter(user=user)
     mine.filter(at__lt=now - KEPT).delete()
     kept, made = mine.get_or_create(
         user=user, key=key, address=_hash(request.path), defaults={"digest": digest, "at": now}

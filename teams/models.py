@@ -150,7 +150,7 @@ class ApiToken(models.Model):
         return f"{self.start}… {self.title}"
 
 
-class KeptAnswer(models.Model):
+class StoredResponse(models.Model):
     """
     What a write of the API was answered that came with an Idempotency-Key, so that the same again is answered
     the same; without `status` it is being worked on since `at`.

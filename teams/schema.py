@@ -5,7 +5,7 @@ from drf_spectacular.openapi import AutoSchema
 
 
 class BearerScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]  # drf-spectacular has no types
-    target_class = "teams.authentication.BearerToken"
+    target_class = "teams.tokens.BearerToken"
     name = "bearer"
 
     def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, str]:
@@ -13,7 +13,7 @@ class BearerScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-c
 
 
 class SessionScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
-    target_class = "teams.authentication.Session"
+    target_class = "teams.tokens.Session"
     name = "session"
 
     def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, str]:

@@ -6,6 +6,9 @@ from datetime import datetime, timedelta
 
 from django.db.models import Q
 from django.utils import timezone
+from rest_framework.authentication import BaseAuthentication, SessionAuthentication, get_authorization_header
+from rest_framework.exceptions import AuthenticationFailed
+from rest_framework.request import Request
 
 from core.errors import Invalid
 from core.times import require_date
@@ -47,3 +50,23 @@ def token_of(text: str) -> ApiToken | None:
     if token and (token.last_used_at is None or now - token.last_used_at >= USED_AT_MOST_EVERY):
         ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)
     return token
+
+
+class BearerToken(BaseAuthentication):
+    """`Authorization: Bearer drg_…` (RFC 6750). A header of another scheme is left to others."""
+
+    def authenticate(self, request: Request) -> tuple[User, ApiToken] | None:
+        scheme, _space, text = get_authorization_header(request).partition(b" ")
+        if scheme.lower() != b"bearer":
+            return None
+        token = token_of(text.strip().decode("latin-1"))
+        if token is None:
+            raise AuthenticationFailed("The token is unknown, expired or revoked.")
+        return token.user, token
+
+    def authenticate_header(self, request: Request) -> str:
+        return 'Bearer realm="Dragoman"'
+
+
+class Session(SessionAuthentication):
+    """As DRF's, but listed after the token so that a missing login answers 401, not 403."""

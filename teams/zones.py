@@ -1,12 +1,13 @@
 """In whose time zone a moment is told: the one a person has chosen, else that of their browser."""
 
 import zoneinfo
+from collections.abc import Callable
 from datetime import tzinfo
 from typing import Any
 
 from django.contrib.auth.signals import user_logged_in
 from django.dispatch import receiver
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 
 from teams.models import User
@@ -34,3 +35,16 @@ def remember_zone(sender: object, request: HttpRequest, user: User, **more: Any)
     name = request.COOKIES.get(COOKIE, "")
     if name != user.seen_timezone and zone_named(name) is not None:
         User.objects.filter(pk=user.pk).update(seen_timezone=name)
+
+
+class TimezoneMiddleware:
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        chosen = zone_named(getattr(request.user, "timezone", ""))
+        zone = chosen or zone_named(request.COOKIES.get(COOKIE, ""))
+        if zone is None:
+            return self.get_response(request)
+        with timezone.override(zone):
+            return self.get_response(request)

@@ -23,7 +23,7 @@ from claims.models import (
     Profile,
     ProfileVersion,
     Quota,
-    QuotaRaise,
+    QuotaIncrease,
     QuotaRequest,
     TeamNamespace,
 )
@@ -282,7 +282,7 @@ def make_raise(
     ends_at: datetime,
     starts_at: datetime | None = None,
     by: User | None = None,
-) -> QuotaRaise:
+) -> QuotaIncrease:
     """Give so many devices more than the quota says for a time, as a platform admin does who is asked."""
     since, admin = starts_at or timezone.now(), by or admin_for(None)
     request = make_quota_request(
@@ -299,6 +299,6 @@ def make_raise(
         decided_by=admin,
         decided_at=since,
     )
-    return QuotaRaise.objects.create(
+    return QuotaIncrease.objects.create(
         quota=quota, devices=devices, starts_at=since, ends_at=ends_at, request=request, by=admin
     )

@@ -14,12 +14,12 @@ from django.conf import settings
 from django.utils import timezone
 
 from claims.approvals.authority import able
-from claims.approvals.rules import Ruling, ruling_for
+from claims.approvals.rules import EffectiveRule, ruling_for
 from claims.models import Allocation, Approval, ApprovalStep, Claim, Delivery, Transition
 from claims.plans.plan import kind_of
 from claims.states import ClaimState
 from core.times import duration as in_words
-from dra.help.fallback import only
+from dra.fallback import only
 from dra.objects import requests
 from dra.quota import charge
 from teams.access import people_in
@@ -262,7 +262,7 @@ class Life:
     def _decided_by(self) -> User | None:
         return self.given.get("decided_by")
 
-    def _ruling(self) -> Ruling | None:
+    def _ruling(self) -> EffectiveRule | None:
         """Return what the rules say of the claim, None where a test says who decided."""
         claim = self.claim
         if "decided_by" in self.given:
@@ -271,7 +271,7 @@ class Life:
         return ruling_for(claim.team, asked, duration=claim.duration)
 
 
-def decider_on(claim: Claim, ruling: Ruling) -> User:
+def decider_on(claim: Claim, ruling: EffectiveRule) -> User:
     """Return who decides on a claim: a lead, where leads do and there is one, else a platform admin."""
     if ruling.approval == Approval.LEAD:
         leads = able(people_in(claim.team, at_least=Role.LEAD), claim.requested_by, ruling)

@@ -8,5 +8,5 @@ class UsageConfig(AppConfig):
 
     def ready(self) -> None:
         # Models must be loaded first.
-        import_module("claims.catalogue.listing").register(import_module("usage.pricing").dearest)
+        import_module("claims.catalogue.listing").register(import_module("usage.rates").dearest)
         import_module("claims.inbox.impact").register(import_module("usage.past").activity_of)

@@ -9,11 +9,11 @@ from django.utils import timezone
 
 from claims.models import Allocation
 from inventory.models import Cluster, Device
-from usage import exporter, prometheus
-from usage.errors import TelemetryUnavailable
+from usage import sources as exporter
+from usage import sources as prometheus
 from usage.models import Collection
 from usage.rollups import Measured, add_samples
-from usage.samples import Held, attribute, readings
+from usage.samples import OpenAllocation, TelemetryUnavailable, attribute, readings
 
 EVERY = timedelta(seconds=30)
 APART = EVERY / 2  # two readings closer than this would count one moment twice
@@ -56,9 +56,9 @@ def collect(cluster_id: UUID) -> int:
         return 0
     try:
         series = (
-            prometheus.read(cluster.prometheus_url)
+            prometheus.read_prometheus(cluster.prometheus_url)
             if cluster.prometheus_url
-            else exporter.read(cluster.metrics_url)
+            else exporter.read_exporter(cluster.metrics_url)
         )
     except TelemetryUnavailable as failure:
         Collection.objects.filter(cluster=cluster).update(failed_at=now, error=failure.message)
@@ -74,11 +74,11 @@ def collect(cluster_id: UUID) -> int:
     return attributed
 
 
-def measured(held: Held) -> Measured:
+def measured(held: OpenAllocation) -> Measured:
     return Measured(held.claim_id, held.driver, held.pool, held.device)
 
 
-def held_in(cluster: Cluster) -> list[Held]:
+def held_in(cluster: Cluster) -> list[OpenAllocation]:
     """Return what claims hold in `cluster` now. The board of a partition is known to the mirror alone."""
     parents = {
         (driver, pool, name): parent
@@ -90,7 +90,7 @@ def held_in(cluster: Cluster) -> list[Held]:
     columns = ("claim_id", "claim__namespace", "object_name", "driver", "pool", "device", "uuid", "partition")
     rows = Allocation.objects.filter(claim__cluster=cluster, ended_at=None).values(*columns)
     return [
-        Held(
+        OpenAllocation(
             claim_id=row["claim_id"],
             namespace=row["claim__namespace"],
             object_name=row["object_name"],

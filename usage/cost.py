@@ -15,7 +15,7 @@ from decimal import Decimal
 from uuid import UUID
 
 from claims.models import Allocation
-from usage.rates import Kind, RateCard
+from usage.rates import PriceGroup, RateCard
 
 MICROSECOND = timedelta(microseconds=1)
 HOUR = timedelta(hours=1) // MICROSECOND
@@ -28,7 +28,7 @@ WHOLE = OF_MONEY * DEVICE_HOUR  # one euro
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class Interval:
     """From an instant to an instant; the second is not part of it."""
 
     start: datetime
@@ -36,19 +36,19 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Spell:
+class UsageInterval:
     """What cost needs of an allocation. `parts` is its fraction in millionths of a device."""
 
     claim_id: UUID
-    kind: Kind
+    kind: PriceGroup
     partition: str
     parts: int
     start: datetime
     end: datetime | None
 
     @classmethod
-    def of(cls, held: Allocation, cluster_id: UUID) -> Spell:
-        kind = Kind(cluster_id, held.driver, held.product)
+    def of(cls, held: Allocation, cluster_id: UUID) -> UsageInterval:
+        kind = PriceGroup(cluster_id, held.driver, held.product)
         return cls(
             held.claim_id, kind, held.partition, parts_of(held.fraction), held.started_at, held.ended_at
         )
@@ -59,7 +59,7 @@ def parts_of(fraction: Decimal | int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Amount:
+class CostAmount:
     currency: str
     amount: Decimal
 
@@ -107,8 +107,8 @@ class Cost:
         return {currency: shown(amount, WHOLE) for currency, amount in sorted(self.exact.items())}
 
     @property
-    def money(self) -> list[Amount]:
-        return [Amount(currency, amount) for currency, amount in self.amounts.items()]
+    def money(self) -> list[CostAmount]:
+        return [CostAmount(currency, amount) for currency, amount in self.amounts.items()]
 
     @property
     def is_unknown(self) -> bool:
@@ -133,7 +133,7 @@ def shown(value: int, whole: int) -> Decimal:
     return Decimal(hundredths(value, whole)).scaleb(-2)
 
 
-def cost_of(spell: Spell, card: RateCard, *, until: datetime, within: Span | None = None) -> Cost:
+def cost_of(spell: UsageInterval, card: RateCard, *, until: datetime, within: Interval | None = None) -> Cost:
     """Return what one allocation has cost, an open one up to `until`, clipped to `within`."""
     start, end = spell.start, min(spell.end or until, until)
     if within is not None:
@@ -148,7 +148,7 @@ def cost_of(spell: Spell, card: RateCard, *, until: datetime, within: Span | Non
     return cost
 
 
-def per_hour(spells: Iterable[Spell], card: RateCard, *, at: datetime) -> Cost:
+def per_hour(spells: Iterable[UsageInterval], card: RateCard, *, at: datetime) -> Cost:
     """Return what the allocations that are open cost in an hour at the prices of `at`."""
     cost = Cost()
     for spell in spells:
@@ -160,7 +160,7 @@ def per_hour(spells: Iterable[Spell], card: RateCard, *, at: datetime) -> Cost:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class CostLine:
     """The finest thing that is billed: a claim's devices of one product and partition."""
 
     claim_id: UUID
@@ -170,8 +170,8 @@ class Line:
 
 
 def lines(
-    spells: Iterable[Spell], card: RateCard, *, until: datetime, within: Span | None = None
-) -> Iterator[Line]:
+    spells: Iterable[UsageInterval], card: RateCard, *, until: datetime, within: Interval | None = None
+) -> Iterator[CostLine]:
     """Yield one rounded line per claim, product and partition that held something in the span."""
     sums: dict[tuple[UUID, str, str], Cost] = defaultdict(Cost)
     for spell in spells:
@@ -180,7 +180,7 @@ def lines(
         )
     for (claim_id, product, partition), cost in sums.items():
         if cost.held:
-            yield Line(claim_id, product, partition, cost.in_cents())
+            yield CostLine(claim_id, product, partition, cost.in_cents())
 
 
 def total(costs: Iterable[Cost]) -> Cost:

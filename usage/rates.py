@@ -4,13 +4,20 @@ Which price applies to a device at an instant: the most particular rate that has
 Pure: a `RateCard` is read once and asked as often as needed, so a report costs one query for all prices.
 """
 
+from __future__ import annotations
+
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from decimal import ROUND_CEILING, Decimal
+from fractions import Fraction
 from typing import Protocol
 from uuid import UUID
 
+from django.utils import timezone
+
+from claims.catalogue.listing import DeviceKind
 from usage.models import Rate
 
 BRANDS = re.compile(r"^((nvidia|tesla)\s+)+")
@@ -28,7 +35,7 @@ class Priced(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class PriceGroup:
     """Devices that cost the same: those of one cluster, driver and product."""
 
     cluster_id: UUID
@@ -86,15 +93,15 @@ class RateCard:
         self.rates = sorted(
             rates, key=lambda rate: (particularity(rate), rate.valid_from, str(rate.pk)), reverse=True
         )
-        self._of_kind: dict[Kind, list[Rate]] = {}
+        self._of_kind: dict[PriceGroup, list[Rate]] = {}
 
     @classmethod
-    def load(cls) -> "RateCard":
+    def load(cls) -> RateCard:
         return cls(list(Rate.objects.all()))
 
     def matching(self, what: Priced) -> list[Rate]:
         """Return every rate that matches, at whatever time, best first."""
-        kind = Kind(what.cluster_id, what.driver, what.product)
+        kind = PriceGroup(what.cluster_id, what.driver, what.product)
         if kind not in self._of_kind:
             self._of_kind[kind] = [rate for rate in self.rates if matches(rate, kind)]
         return self._of_kind[kind]
@@ -115,3 +122,78 @@ class RateCard:
                 yield Segment(open_since, edge, current)
                 open_since, current = edge, following
         yield Segment(open_since, end, current)
+
+
+MICROSECOND = timedelta(microseconds=1)
+HOUR = timedelta(hours=1) // MICROSECOND
+CENT = Decimal("0.01")
+
+
+class PricedPart(Priced, Protocol):
+    """A kind of device and the part of a whole one that each of them is."""
+
+    @property
+    def fraction(self) -> Fraction: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """
+    Per currency the least and the most that one device costs an hour. `unpriced` says that some kind has no
+    rate, `asked` that there was any kind at all.
+    """
+
+    asked: bool = False
+    unpriced: bool = False
+    spans: dict[str, tuple[Decimal, Decimal]] = field(default_factory=dict)
+
+    @property
+    def is_unknown(self) -> bool:
+        """Say whether there are devices and none of them has a price."""
+        return self.asked and not self.spans
+
+    def at_most(self, devices: int, duration: timedelta) -> dict[str, Decimal]:
+        """
+        Return the most that so many devices cost for so long, rounded up to cents; empty where a kind has no
+        rate, because then nobody knows.
+        """
+        if self.unpriced:
+            return {}
+        hours = Decimal(devices * (duration // MICROSECOND)) / HOUR
+        return {
+            currency: (most * hours).quantize(CENT, ROUND_CEILING)
+            for currency, (_least, most) in self.spans.items()
+        }
+
+
+def prices_of(kinds: Iterable[PricedPart], card: RateCard, *, at: datetime) -> Prices:
+    """Return what one device of any of these kinds costs an hour at an instant."""
+    asked = unpriced = False
+    spans: dict[str, tuple[Decimal, Decimal]] = {}
+    for kind in kinds:
+        asked = True
+        rate = card.at(kind, at)
+        if rate is None:
+            unpriced = True
+            continue
+        price = rate.per_hour * kind.fraction.numerator / kind.fraction.denominator
+        least, most = spans.get(rate.currency, (price, price))
+        spans[rate.currency] = min(least, price), max(most, price)
+    return Prices(asked, unpriced, dict(sorted(spans.items())))
+
+
+def dearest(offers: Sequence[frozenset[DeviceKind]]) -> list[Decimal | None]:
+    """
+    Return the most that one device of each offer costs an hour; None where a kind has no rate, or where they
+    are in several currencies. One reading of the rates, however many offers there are.
+    """
+    card, now = RateCard.load(), timezone.now()
+    found = [prices_of(kinds, card, at=now) for kinds in offers]
+    currencies = {currency for prices in found for currency in prices.spans}
+    if len(currencies) != 1:
+        return [None] * len(found)
+    (currency,) = currencies
+    return [
+        None if prices.unpriced or currency not in prices.spans else prices.spans[currency][1]
+        for prices in found
+    ]

@@ -1,6 +1,6 @@
-"""The month of a team: hours and cost by claim, person and product. All totals are sums of the same lines."""
+"""What one claim has cost, costs per hour, and will have cost when it expires."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from uuid import UUID
@@ -12,8 +12,46 @@ from django.utils import timezone
 from claims.models import Allocation, Claim
 from core.errors import Invalid
 from teams.models import Team, User
-from usage.cost import Cost, Span, Spell, lines, parts_of, total
-from usage.rates import Kind, RateCard
+from usage.cost import Cost, CostLine, Interval, UsageInterval, lines, parts_of, per_hour, total
+from usage.rates import PriceGroup, RateCard
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """
+    `projected` is what the claim will have cost at `expires_at` if it keeps what it holds now, at the prices
+    that are known; None where it holds nothing or does not expire.
+    """
+
+    lines: list[CostLine]
+    so_far: Cost
+    per_hour: Cost
+    projected: Cost | None
+    is_held: bool
+    was_held: bool
+
+
+def statement(claim: Claim, held: Sequence[Allocation], card: RateCard, *, now: datetime) -> Statement:
+    """Add up `held`, all allocations of `claim`. Makes no query."""
+    spells = [UsageInterval.of(one, claim.cluster_id) for one in held]
+    open_now = [spell for spell in spells if spell.end is None]
+    billed = list(lines(spells, card, until=now))
+    projected = None
+    if open_now and claim.expires_at is not None and claim.expires_at > now:
+        projected = total(line.cost for line in lines(spells, card, until=claim.expires_at))
+    return Statement(
+        lines=billed,
+        so_far=total(line.cost for line in billed),
+        per_hour=per_hour(open_now, card, at=now),
+        projected=projected,
+        is_held=bool(open_now),
+        was_held=bool(held),
+    )
+
+
+def allocations_of(claim: Claim) -> list[Allocation]:
+    """Return every allocation of `claim`, in one query."""
+    return list(Allocation.objects.filter(claim=claim).order_by("started_at", "device"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +90,8 @@ class Month:
         return datetime(self.first.year, self.first.month, 1, tzinfo=self.zone).astimezone(UTC)
 
     @property
-    def span(self) -> Span:
-        return Span(self.start, self.next.start)
+    def span(self) -> Interval:
+        return Interval(self.start, self.next.start)
 
     def __str__(self) -> str:
         return f"{self.first:%Y-%m}"
@@ -75,7 +113,7 @@ class Billed:
 
 
 @dataclass(slots=True)
-class Row:
+class CostRow:
     """A group of lines. `claim` is set where the group is one claim, `person` where it is one person."""
 
     key: str
@@ -87,14 +125,14 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class CostReport:
     team: Team
     month: Month
     until: datetime
     lines: list[Billed]
-    by_claim: list[Row]
-    by_person: list[Row]
-    by_product: list[Row]
+    by_claim: list[CostRow]
+    by_person: list[CostRow]
+    by_product: list[CostRow]
     total: Cost
 
     @property
@@ -103,7 +141,7 @@ class Report:
         return self.until < self.month.span.end
 
 
-def report(team: Team, month: Month, *, now: datetime) -> Report:
+def report(team: Team, month: Month, *, now: datetime) -> CostReport:
     """Add up a team's month in four queries: what was held, the prices, the claims, their profiles."""
     span = month.span
     found = list(lines(held_by(team, span), RateCard.load(), until=now, within=span))
@@ -111,7 +149,7 @@ def report(team: Team, month: Month, *, now: datetime) -> Report:
     related = ("requested_by", "profile_version__profile", "cluster")
     named = claims.select_related(*related).with_profiles().in_bulk()
     billed = [Billed(named[line.claim_id], line.product, line.partition, line.cost) for line in found]
-    return Report(
+    return CostReport(
         team=team,
         month=month,
         until=min(now, span.end),
@@ -123,7 +161,7 @@ def report(team: Team, month: Month, *, now: datetime) -> Report:
     )
 
 
-def held_by(team: Team, span: Span) -> Iterator[Spell]:
+def held_by(team: Team, span: Interval) -> Iterator[UsageInterval]:
     """Yield what the team held in a span, without making objects of the rows: a month may have many."""
     rows = (
         Allocation.objects.filter(claim__team=team, started_at__lt=span.end)
@@ -134,26 +172,28 @@ def held_by(team: Team, span: Span) -> Iterator[Spell]:
     for claim, cluster, driver, product, partition, fraction, start, end in rows.values_list(
         *columns, "started_at", "ended_at"
     ):
-        yield Spell(claim, Kind(cluster, driver, product), partition, parts_of(fraction), start, end)
+        yield UsageInterval(
+            claim, PriceGroup(cluster, driver, product), partition, parts_of(fraction), start, end
+        )
 
 
-def of_claim(line: Billed) -> Row:
-    return Row(str(line.claim.pk), line.claim.name, claim=line.claim)
+def of_claim(line: Billed) -> CostRow:
+    return CostRow(str(line.claim.pk), line.claim.name, claim=line.claim)
 
 
-def of_person(line: Billed) -> Row:
+def of_person(line: Billed) -> CostRow:
     person = line.claim.requested_by
-    return Row(str(person.pk), person.label, person=person)
+    return CostRow(str(person.pk), person.label, person=person)
 
 
-def of_product(line: Billed) -> Row:
+def of_product(line: Billed) -> CostRow:
     label = f"{line.product or 'unknown product'} {line.partition}".strip()
-    return Row(label, label)
+    return CostRow(label, label)
 
 
-def grouped(billed: Iterable[Billed], row_of: Callable[[Billed], Row]) -> list[Row]:
+def grouped(billed: Iterable[Billed], row_of: Callable[[Billed], CostRow]) -> list[CostRow]:
     """Add lines up by the row they belong to; dearest first."""
-    rows: dict[str, Row] = {}
+    rows: dict[str, CostRow] = {}
     for line in billed:
         row = row_of(line)
         row = rows.setdefault(row.key, row)

@@ -8,7 +8,7 @@ from uuid import UUID
 from django.db import connection
 
 from usage.models import Rollup
-from usage.samples import Reading
+from usage.samples import Measurement
 
 BUCKET = timedelta(minutes=5)
 KEPT = timedelta(days=100)  # longer than a quarter, so that its report can still show use beside cost
@@ -46,14 +46,14 @@ def bucket_of(instant: datetime) -> datetime:
     return EPOCH + (instant - EPOCH) // BUCKET * BUCKET
 
 
-def add_samples(at: datetime, samples: Iterable[tuple[Measured, Reading]]) -> int:
+def add_samples(at: datetime, samples: Iterable[tuple[Measured, Measurement]]) -> int:
     """
     Add one sample of each device to its bucket, in one statement; return how many.
 
     A claim may hold a device through two shares: it is still one device, and its largest values count.
     Rows are written in the order of their key, so that two writers never wait for each other in a circle.
     """
-    once: dict[Measured, Reading] = {}
+    once: dict[Measured, Measurement] = {}
     for measured, reading in samples:
         known = once.get(measured)
         once[measured] = reading if known is None else known.largest(reading)

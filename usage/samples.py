@@ -1,15 +1,39 @@
-"""
-From series of an exporter to readings of devices, and from devices to the claims that hold them.
-
-Pure. Both sources, a dcgm-exporter and Prometheus, end in `Series`; from there on they are treated alike.
-"""
+"""What goes wrong between the portal and a source of telemetry."""
 
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self
 from uuid import UUID
+
+from core.errors import PortalError
+
+
+class TelemetryUnavailable(PortalError):
+    """No answer, or not one in the format. The message names no address, which may hold a password."""
+
+    code = "telemetry-unavailable"
+    status = 503
+    title = "Telemetry cannot be read"
+
+    @classmethod
+    def status_of(cls, status: int) -> Self:
+        return cls(f"The source of telemetry answered with status {status}.")
+
+    @classmethod
+    def unreachable(cls, failure: Exception) -> Self:
+        kind = type(failure).__name__
+        return cls(f"The source of telemetry cannot be reached ({kind}).")
+
+    @classmethod
+    def malformed(cls, failure: Exception) -> Self:
+        return cls(f"The source of telemetry did not answer in its format: {str(failure)[:200]}.")
+
+    @classmethod
+    def refused(cls, why: str) -> Self:
+        return cls(f"Prometheus refused the query: {why[:200]}.")
+
 
 MIB = 1024 * 1024
 
@@ -24,7 +48,7 @@ INT32_BLANK, INT32_LAST = 2147483632, 2147483647
 FP64_BLANK = 140737488355328.0  # DCGM_INT64_BLANK, 9223372036854775792, lies above it
 
 
-class Series(NamedTuple):
+class Sample(NamedTuple):
     """One value of one metric with its labels, as read."""
 
     metric: str
@@ -32,7 +56,7 @@ class Series(NamedTuple):
     value: float
 
 
-class Key(NamedTuple):
+class SeriesKey(NamedTuple):
     """What a series is about: a device by the labels of DRA, a board or partition by those of DCGM."""
 
     namespace: str = ""
@@ -46,15 +70,15 @@ class Key(NamedTuple):
 
 
 @dataclass(slots=True)
-class Reading:
+class Measurement:
     """What was measured on one device at one time. None is not measured."""
 
     activity: float | None = None
     memory_bytes: int | None = None
     power_watts: float | None = None
 
-    def largest(self, other: "Reading") -> "Reading":
-        return Reading(
+    def largest(self, other: "Measurement") -> "Measurement":
+        return Measurement(
             most(self.activity, other.activity),
             most(self.memory_bytes, other.memory_bytes),
             most(self.power_watts, other.power_watts),
@@ -66,7 +90,7 @@ def most[N: (int, float)](one: N | None, other: N | None) -> N | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class OpenAllocation:
     """An open allocation with what it is joined by. `parent_uuid` is the board of a partition, else empty."""
 
     claim_id: UUID
@@ -84,8 +108,8 @@ def is_blank(value: float) -> bool:
     return not math.isfinite(value) or value < 0 or value >= FP64_BLANK or INT32_BLANK <= value <= INT32_LAST
 
 
-def key_of(labels: Mapping[str, str]) -> Key:
-    return Key(
+def key_of(labels: Mapping[str, str]) -> SeriesKey:
+    return SeriesKey(
         namespace=labels.get("dra_claim_namespace", ""),
         claim=labels.get("dra_claim_name", ""),
         driver=labels.get("dra_driver_name", ""),
@@ -97,20 +121,20 @@ def key_of(labels: Mapping[str, str]) -> Key:
     )
 
 
-def readings(series: Iterable[Series]) -> dict[Key, Reading]:
+def readings(series: Iterable[Sample]) -> dict[SeriesKey, Measurement]:
     """
     Gather the metrics of each device.
 
     Several pods on one device give one series each with the value of the whole device: the largest counts, a
     sum would count twice. Activity is that of the engine; utilization stands in for it on whole boards alone.
     """
-    largest: dict[tuple[Key, str], float] = {}
+    largest: dict[tuple[SeriesKey, str], float] = {}
     for one in series:
         if one.metric not in METRICS or is_blank(one.value):
             continue
         at = key_of(one.labels), one.metric
         largest[at] = max(largest.get(at, 0.0), one.value)
-    found: dict[Key, Reading] = defaultdict(Reading)
+    found: dict[SeriesKey, Measurement] = defaultdict(Measurement)
     for (key, metric), value in largest.items():
         reading = found[key]
         if metric == ACTIVITY:
@@ -124,28 +148,30 @@ def readings(series: Iterable[Series]) -> dict[Key, Reading]:
     return dict(found)
 
 
-def attribute(held: Iterable[Held], found: Mapping[Key, Reading]) -> list[tuple[Held, Reading]]:
+def attribute(
+    held: Iterable[OpenAllocation], found: Mapping[SeriesKey, Measurement]
+) -> list[tuple[OpenAllocation, Measurement]]:
     """
     Give every allocation its reading; one that cannot be told for sure gets none.
 
     The labels of DRA name claim and device. Where the exporter sets none, the UUID decides; a partition is
     then known by its board and profile, and only where one of that profile is reported and one is held.
     """
-    labelled: dict[tuple[str, ...], Reading] = {}
-    boards: dict[str, Reading] = {}
-    partitions: dict[tuple[str, str], list[Reading]] = defaultdict(list)
+    labelled: dict[tuple[str, ...], Measurement] = {}
+    boards: dict[str, Measurement] = {}
+    partitions: dict[tuple[str, str], list[Measurement]] = defaultdict(list)
     for key, reading in found.items():
         if key.claim:
             place = key.namespace, key.claim, key.driver, key.pool, key.device
-            labelled[place] = reading.largest(labelled.get(place, Reading()))
+            labelled[place] = reading.largest(labelled.get(place, Measurement()))
         elif key.instance:
             partitions[key.uuid, key.profile].append(reading)
         if key.uuid and not key.instance:
-            boards[key.uuid] = reading.largest(boards.get(key.uuid, Reading()))
+            boards[key.uuid] = reading.largest(boards.get(key.uuid, Measurement()))
     everything = list(held)
     holders = Counter((one.parent_uuid, one.partition) for one in everything)
 
-    def of(one: Held) -> Reading | None:
+    def of(one: OpenAllocation) -> Measurement | None:
         seen = labelled.get((one.namespace, one.object_name, one.driver, one.pool, one.device))
         if seen is None and one.uuid:
             seen = boards.get(one.uuid)

@@ -4,6 +4,7 @@ Measurements of a claim over a range of time, cut into equal bins: what the grap
 A bin without samples is "no telemetry" while a device was held, and "not held" otherwise; neither is a zero.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -63,7 +64,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class UsageSeries:
     range: Range
     start: datetime
     end: datetime
@@ -107,7 +108,7 @@ def bounds(claim: Claim, wanted: Range, held: list[Allocation], now: datetime) -
     return (begin, end) if wanted is Range.LIFE else (max(end - SPANS[wanted], begin), end)
 
 
-def series_of(claim: Claim, wanted: Range, *, held: list[Allocation], now: datetime) -> Series:
+def series_of(claim: Claim, wanted: Range, *, held: list[Allocation], now: datetime) -> UsageSeries:
     """Return the measurements of `claim`, in one query. `held` are all of its allocations."""
     begin, end = bounds(claim, wanted, held, now)
     step = step_for(end - begin)
@@ -129,7 +130,7 @@ def series_of(claim: Claim, wanted: Range, *, held: list[Allocation], now: datet
     cut = list(points.values())
     if cut and cut[-1].presence is Presence.NO_TELEMETRY and cut[-1].at + step > now:
         cut.pop()  # it has only just begun: nothing measured yet is not a gap
-    return Series(wanted, start, end, step, cut, sorted(names))
+    return UsageSeries(wanted, start, end, step, cut, sorted(names))
 
 
 def fill(
@@ -159,3 +160,48 @@ def presence(held: list[Allocation], start: datetime, end: datetime, now: dateti
     """Say what a bin without samples is."""
     overlap = any(one.started_at < end and (one.ended_at or now) > start for one in held)
     return Presence.NO_TELEMETRY if overlap else Presence.NOT_HELD
+
+
+GIB = 2**30
+LINES = 5  # one colour each; with more devices than this their mean is one line
+
+
+def chart_of(series: UsageSeries, held: Sequence[Allocation]) -> dict[str, Any]:
+    """
+    Return two plots over the same instants (Unix seconds): activity in per cent, memory in GiB.
+
+    None is a gap that nothing is drawn across. `limit` is the memory of the devices held at once.
+    """
+    apart = 1 < len(series.devices) <= LINES
+    activity = (
+        [
+            {"label": device, "values": [percent(point.by_device.get(device)) for point in series.points]}
+            for device in series.devices
+        ]
+        if apart
+        else [{"label": "activity", "values": [percent(point.activity) for point in series.points]}]
+    )
+    memory = [
+        None if point.memory_bytes is None else round(point.memory_bytes / GIB, 2) for point in series.points
+    ]
+    return {
+        "x": [int(point.at.timestamp()) for point in series.points],
+        "step": int(series.step.total_seconds()),
+        "activity": activity,
+        "memory": memory,
+        "limit": memory_limit(held),
+    }
+
+
+def percent(value: float | None) -> float | None:
+    return None if value is None else round(value * 100, 1)
+
+
+def memory_limit(held: Sequence[Allocation]) -> float | None:
+    """Return the GiB of what is held now, else of what was held last; None where a device does not tell."""
+    now = [one for one in held if one.ended_at is None]
+    last = max((one.ended_at for one in held if one.ended_at), default=None)
+    counted = now or [one for one in held if one.ended_at == last]
+    sizes = {(one.driver, one.pool, one.device): one.memory_bytes for one in counted}
+    known = [size for size in sizes.values() if size is not None]
+    return round(sum(known) / GIB, 2) if known and len(known) == len(sizes) else None

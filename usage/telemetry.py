@@ -42,7 +42,7 @@ FROM runs GROUP BY claim_id
 """
 
 
-class Use(StrEnum):
+class UseState(StrEnum):
     IN_USE = "in-use"
     IDLE = "idle"
     NO_TELEMETRY = "no-telemetry"
@@ -53,7 +53,7 @@ class Use(StrEnum):
 class Observation:
     """`activity` is that of the last five minutes, of 0 to 1; `idle_since` is set where the claim is idle."""
 
-    use: Use
+    use: UseState
     activity: float | None = None
     idle_since: datetime | None = None
     measured_at: datetime | None = None
@@ -64,11 +64,11 @@ class Observation:
 
     @property
     def is_idle(self) -> bool:
-        return self.use is Use.IDLE
+        return self.use is UseState.IDLE
 
 
-NOT_HELD = Observation(Use.NOT_HELD)
-NO_TELEMETRY = Observation(Use.NO_TELEMETRY)
+NOT_HELD = Observation(UseState.NOT_HELD)
+NO_TELEMETRY = Observation(UseState.NO_TELEMETRY)
 
 
 def observe(claims: Iterable[Claim], *, now: datetime, holding: Sized[UUID] = ()) -> dict[UUID, Observation]:
@@ -106,5 +106,5 @@ def read(
     """Turn the figures of one claim into words."""
     quiet_since = max(run_began, last_busy + BUCKET) if last_busy else run_began
     if activity < QUIET and last + BUCKET - quiet_since >= IDLE_AFTER:
-        return Observation(Use.IDLE, activity, quiet_since, last)
-    return Observation(Use.IN_USE, activity, None, last)
+        return Observation(UseState.IDLE, activity, quiet_since, last)
+    return Observation(UseState.IN_USE, activity, None, last)

@@ -10,7 +10,7 @@ from bench.portal.people import settle_in
 from bench.portal.rows import settle
 from bench.portal.size import Size
 from inventory.models import Cluster
-from inventory.sync.once import sync_once
+from inventory.sync.list_watch import sync_once
 from teams.models import Team
 
 NAME = "bench-1"

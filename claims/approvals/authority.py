@@ -11,7 +11,7 @@ from uuid import UUID
 from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
 
-from claims.approvals.rules import Rules, Ruling, ruling_for
+from claims.approvals.rules import EffectiveRule, Rules, ruling_for
 from claims.models import Approval, ApprovalStep, Claim, Delegation, ProfileVersion, Transition
 from claims.states import ClaimState
 from teams.access import people_in
@@ -60,7 +60,7 @@ class Route:
     rule: str = ""
 
 
-class Desk:
+class ApprovalAuthority:
     """What one person may decide on, in a fixed number of queries: make one for a whole list of claims."""
 
     def __init__(self, user: User, teams: Iterable[Team] | None = None) -> None:
@@ -134,7 +134,9 @@ class Desk:
         leads = self._stands_for.get(claim.team_id, [])
         return next((one for one in leads if one.pk != claim.requested_by_id), next(iter(leads), None))
 
-    def _not_as_admin(self, claim: Claim, ruling: Ruling, consent: ApprovalStep | None, asker: UUID) -> str:
+    def _not_as_admin(
+        self, claim: Claim, ruling: EffectiveRule, consent: ApprovalStep | None, asker: UUID
+    ) -> str:
         if not self.user.is_superuser:
             if consent is not None:
                 return f"{label_of(consent.by)} has consented; now a platform admin decides."
@@ -143,7 +145,7 @@ class Desk:
             return "You have consented as a lead; another platform admin has to decide."
         return self._not_own(asker, allowed=ruling.self_approval)
 
-    def _not_as_lead(self, claim: Claim, ruling: Ruling, asker: UUID) -> str:
+    def _not_as_lead(self, claim: Claim, ruling: EffectiveRule, asker: UUID) -> str:
         if self._leads_team(claim.team_id):
             return self._not_own(asker, allowed=ruling.self_approval)
         if self.user.is_superuser:
@@ -164,7 +166,7 @@ class Desk:
         role = self._roles.get(team)
         return role is not None and role.rank >= Role.LEAD.rank
 
-    def _stands_in_as_admin(self, claim: Claim, ruling: Ruling, asker: UUID) -> bool:
+    def _stands_in_as_admin(self, claim: Claim, ruling: EffectiveRule, asker: UUID) -> bool:
         """Tell whether leads have had their time, or none of them can decide."""
         if not self.user.is_superuser:
             return False
@@ -177,7 +179,7 @@ class Desk:
         return ""
 
 
-def stage_of(claim: Claim, ruling: Ruling) -> tuple[Approval, ApprovalStep | None]:
+def stage_of(claim: Claim, ruling: EffectiveRule) -> tuple[Approval, ApprovalStep | None]:
     """
     Return who is to decide next, lead or admin, and the consent of the lead where both have to.
 
@@ -192,7 +194,7 @@ def stage_of(claim: Claim, ruling: Ruling) -> tuple[Approval, ApprovalStep | Non
     return (Approval.ADMIN if consent else Approval.LEAD), consent
 
 
-def ruling_on(claim: Claim) -> Ruling:
+def ruling_on(claim: Claim) -> EffectiveRule:
     return Rules([claim.team_id]).on(claim)
 
 
@@ -250,7 +252,7 @@ def deciders(team: Team, approval: str, asker: User | None = None) -> list[User]
     return leads + [person for pk, person in instead.items() if pk not in known]
 
 
-def able(people: Iterable[User], by: User, ruling: Ruling) -> list[User]:
+def able(people: Iterable[User], by: User, ruling: EffectiveRule) -> list[User]:
     """Leave out who asks, where nobody may decide on their own request."""
     return [person for person in people if ruling.self_approval or person != by]
 
@@ -286,7 +288,9 @@ def reason_not_to_decide(user: User, claim: Claim, *, asked_by: User | None = No
     Return why `user` may not decide on `claim`, or on what `asked_by` asks for it; "" if they may. Whether
     anything is left to decide does not matter here.
     """
-    return Desk(user, [claim.team]).reason_not_to_decide(claim, asked_by=asked_by.pk if asked_by else None)
+    return ApprovalAuthority(user, [claim.team]).reason_not_to_decide(
+        claim, asked_by=asked_by.pk if asked_by else None
+    )
 
 
 def may_decide(user: User, claim: Claim) -> bool:

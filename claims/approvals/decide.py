@@ -8,11 +8,11 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from claims.approvals import authority, notices
-from claims.approvals.rules import Ruling
+from claims.approvals.rules import EffectiveRule
 from claims.delivery import tasks
 from claims.models import Alternative, Approval, Claim, ClaimCharge
 from claims.plans import plan
-from claims.plans.changes import Change, Wanted, change_of, growth
+from claims.plans.changes import RequestChange, WantedChange, change_of, growth
 from claims.quotas import usage
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid, QuotaExceeded
@@ -70,7 +70,7 @@ def deny(*, claim: Claim, by: User, reason: str) -> Claim:
     return claim
 
 
-def to_decide(claim: Claim, by: User, *, spec_hash: str = "") -> tuple[Claim, Ruling, User | None]:
+def to_decide(claim: Claim, by: User, *, spec_hash: str = "") -> tuple[Claim, EffectiveRule, User | None]:
     """
     Read the claim anew; return it with its ruling and the lead in whose place `by` decides.
 
@@ -78,7 +78,7 @@ def to_decide(claim: Claim, by: User, *, spec_hash: str = "") -> tuple[Claim, Ru
     consented to the same. Where two have to agree, the row is locked, so that of two leads one is first.
     """
     require_role(by, claim.team, at_least=Role.VIEWER)
-    desk = authority.Desk(by, [claim.team])
+    desk = authority.ApprovalAuthority(by, [claim.team])
     related = ("team", "requested_by", "profile_version__profile")
     claims = Claim.objects.select_related(*related)
     claim = claims.get(pk=claim.pk)
@@ -170,7 +170,9 @@ def decided_already(claim: Claim, by: User | AnonymousUser, wanted: ClaimState) 
 
 
 @transaction.atomic(durable=True)
-def approve_with_changes(*, claim: Claim, by: User, spec_hash: str, wanted: Wanted, note: str = "") -> Claim:
+def approve_with_changes(
+    *, claim: Claim, by: User, spec_hash: str, wanted: WantedChange, note: str = ""
+) -> Claim:
     """
     Approve the request made smaller: its spec and charges are worked out anew under the lock of the quota,
     `Claim.asked` keeps what it was, and the asker is told.
@@ -219,7 +221,7 @@ def approve_with_changes(*, claim: Claim, by: User, spec_hash: str, wanted: Want
     return claim
 
 
-def require_sound(claim: Claim, change: Change) -> None:
+def require_sound(claim: Claim, change: RequestChange) -> None:
     """Raise Invalid with every problem of the change, and for one that changes nothing."""
     if change.problems:
         raise Invalid(" ".join(change.problems), problems=list(change.problems))
@@ -238,7 +240,7 @@ def _counted_together(claim: Claim) -> str:
     return ""
 
 
-def _require_quota(claim: Claim, change: Change) -> None:
+def _require_quota(claim: Claim, change: RequestChange) -> None:
     """Count what the change takes beyond what is reserved, under the lock of the quota."""
     classes, profiles = growth(claim, change)
     if not classes and not profiles:
@@ -249,7 +251,7 @@ def _require_quota(claim: Claim, change: Change) -> None:
         raise QuotaExceeded(" ".join(refused))
 
 
-def _fields(claim: Claim, change: Change) -> dict[str, object]:
+def _fields(claim: Claim, change: RequestChange) -> dict[str, object]:
     first = {
         "profile": str(claim.profile_version),
         "devices": claim.devices,
@@ -269,7 +271,7 @@ def _fields(claim: Claim, change: Change) -> dict[str, object]:
     }
 
 
-def _rewrite(claim: Claim, change: Change) -> None:
+def _rewrite(claim: Claim, change: RequestChange) -> None:
     """Charge what is approved."""
     if not change.reshaped:
         return
@@ -302,7 +304,7 @@ def _again(claim: Claim) -> Claim:
 def _require_still(claim: Claim, by: User) -> None:
     """Refuse a change to a profile on which somebody stricter decides; the transaction takes it back."""
     ruling = authority.ruling_on(claim)
-    allowed = authority.Desk(by, [claim.team]).reason_not_to_decide(claim)
+    allowed = authority.ApprovalAuthority(by, [claim.team]).reason_not_to_decide(claim)
     waits = claim.state == ClaimState.REQUESTED
     if allowed and not (waits and ruling.approval == Approval.BOTH):
         raise Forbidden(allowed)

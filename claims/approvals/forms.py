@@ -10,7 +10,7 @@ from django.http import QueryDict
 from claims.approvals.services import LONGEST_REASON, LONGEST_TITLE
 from claims.durations import DurationText
 from claims.models import Approval, ApprovalRule, Claim, Profile, ProfileVersion, ReasonTemplate
-from claims.plans.changes import Wanted, parts_of
+from claims.plans.changes import WantedChange, parts_of
 from core.text import counted
 from teams.models import Team, User
 
@@ -85,7 +85,7 @@ class ChangeForm(forms.Form):
         return [self[f"part_{slug}"] for slug in self.typed]
 
     @property
-    def wanted(self) -> Wanted:
+    def wanted(self) -> WantedChange:
         said = self.cleaned_data
         counts = [(slug, said.get(f"part_{slug}")) for slug in self.typed]
         changed = tuple(
@@ -93,7 +93,7 @@ class ChangeForm(forms.Form):
             for slug, count in counts
             if count not in (None, "") and int(count) != self.typed[slug]
         )
-        return Wanted(said.get("devices"), said.get("duration"), said.get("profile"), changed)
+        return WantedChange(said.get("devices"), said.get("duration"), said.get("profile"), changed)
 
 
 def part_field(version: ProfileVersion, typed: int) -> forms.Field:
@@ -166,7 +166,7 @@ class RuleForm(forms.Form):
         required=False,
         min_value=0,
         max_value=100_000,
-        label="Nobody is asked up to",
+        label="Approved automatically up to",
         help_text="Devices of all claims at once. Empty: somebody is always asked.",
     )
     automatic_duration = DurationText(

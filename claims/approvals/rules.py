@@ -75,7 +75,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Ruling:
+class EffectiveRule:
     """
     What several profiles of one request come to together: the strictest counts.
 
@@ -123,7 +123,7 @@ class Rules:
         *,
         duration: timedelta,
         together: bool = False,
-    ) -> Ruling:
+    ) -> EffectiveRule:
         """
         `asked` is every profile of a request, each with its devices of all claims. Where all of them are
         taken `together`, a rule for several of them lets through so many devices of these in all.
@@ -138,7 +138,7 @@ class Rules:
         rule, devices = max(objecting or parts, key=lambda one: STRICTNESS[one[0].approval])
         word, sentence = rule.objection(devices=devices, duration=duration)
         spans = [one.escalate_after for one, _devices in parts if one.escalate_after is not None]
-        return Ruling(
+        return EffectiveRule(
             automatic=not objecting,
             approval=Approval.LEAD if rule.approval == Approval.AUTOMATIC else rule.approval,
             self_approval=all(one.self_approval for one, _devices in parts),
@@ -147,7 +147,7 @@ class Rules:
             sentence=sentence or parts[0][0].sentence,
         )
 
-    def on(self, claim: Claim) -> Ruling:
+    def on(self, claim: Claim) -> EffectiveRule:
         """Return what holds for a claim as it stands; reads its version, profile and alternatives."""
         return self.ruling(
             claim.team_id, asked_of(claim), duration=claim.duration, together=are_together(claim)
@@ -212,7 +212,7 @@ def ruling_for(
     *,
     duration: timedelta,
     together: bool = False,
-) -> Ruling:
+) -> EffectiveRule:
     """Return the ruling on one request; one query."""
     return Rules([team]).ruling(team.pk, asked, duration=duration, together=together)
 
@@ -230,7 +230,7 @@ class Example:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class RoutingCount:
     """How many requests of the last 30 days go this way by the rules as they are, and with the rule."""
 
     label: str
@@ -239,15 +239,15 @@ class Way:
 
 
 @dataclass(frozen=True, slots=True)
-class Effect:
+class RuleEffect:
     examples: tuple[Example, ...]
     spans: tuple[timedelta, ...]
-    past: tuple[Way, ...]
+    past: tuple[RoutingCount, ...]
     counted: int
     about: str  # the profile of the examples
 
 
-def effect_of(rule: ApprovalRule) -> Effect:
+def effect_of(rule: ApprovalRule) -> RuleEffect:
     """Work it out for a rule that need not be saved; the number of queries does not grow with the claims."""
     version = _example_version(rule)
     examples = []
@@ -257,8 +257,8 @@ def effect_of(rule: ApprovalRule) -> Effect:
             Example(devices, tuple(_way(applied, devices, span) for span in SPANS)) for devices in SIZES
         ]
     now, then = _past(rule)
-    ways = [Way(str(way.label), now[way], then[way]) for way in WAYS]
-    return Effect(
+    ways = [RoutingCount(str(way.label), now[way], then[way]) for way in WAYS]
+    return RuleEffect(
         tuple(examples), SPANS, tuple(ways), sum(now.values()), str(version.profile) if version else ""
     )
 

@@ -98,7 +98,7 @@ def save_rule(
     if approval and approval not in Approval.values:
         raise Invalid(f"“{approval}” is no way to decide.")
     if approval in ("", Approval.AUTOMATIC) and (automatic_devices or automatic_duration is not None):
-        raise Invalid("What nobody is asked for can be said only beside who is asked for the rest.")
+        raise Invalid("Choose an approver before you set an automatic limit.")
     if automatic_duration is not None and (automatic_duration <= timedelta(0) or not automatic_devices):
         raise Invalid("Up to how long nobody is asked goes with up to how many devices.")
     if escalate_after is not None and escalate_after <= timedelta(0):
@@ -125,15 +125,15 @@ def remove_rule(*, by: User, rule: ApprovalRule) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Reason:
+class SavedReason:
     title: str
     text: str
 
 
-def reasons_for(team: Team | None) -> Sequence[Reason]:
+def reasons_for(team: Team | None) -> Sequence[SavedReason]:
     """Return those written for this team (None: for no team alone) or for everybody, then the usual ones."""
     rows = ReasonTemplate.objects.filter(Q(team=None) | Q(team=team))
-    return [Reason(row.title, row.text) for row in rows] + usual()
+    return [SavedReason(row.title, row.text) for row in rows] + usual()
 
 
 def kept_by(user: User) -> QuerySet[ReasonTemplate]:
@@ -143,22 +143,22 @@ def kept_by(user: User) -> QuerySet[ReasonTemplate]:
     return ReasonTemplate.objects.filter(team__in=teams_where(user, at_least=Role.LEAD))
 
 
-def usual() -> list[Reason]:
+def usual() -> list[SavedReason]:
     """Return those that come with the product."""
     return [
-        Reason(
+        SavedReason(
             "Too long",
             "This is longer than we can keep devices for one piece of work. Ask for less and extend it.",
         ),
-        Reason(
+        SavedReason(
             "Smaller devices do",
             "A smaller device is enough for this work. Ask for the smaller profile instead.",
         ),
-        Reason(
+        SavedReason(
             "Others come first",
-            "The devices are needed for work with a nearer date. Ask again when that is done.",
+            "The devices are needed for work with a nearer date. Request again when that is done.",
         ),
-        Reason(
+        SavedReason(
             "Purpose unclear",
             "Say what the devices are for and how long that takes, and ask again.",
         ),

@@ -80,7 +80,7 @@ def approval_rules(request: HttpRequest) -> HttpResponseBase:
         "empty_title": "No rules",
         "empty_text": "0 rules: every profile says itself who decides on it.",
     }
-    return listing.respond("claims/approval_rules.html", empty)
+    return listing.respond("claims/approvals/approval_rules.html", empty)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -117,7 +117,9 @@ def approval_rule_remove(request: HttpRequest, rule_id: UUID) -> HttpResponse:
         services.remove_rule(by=asker(request), rule=rule)
         messages.success(request, f"{name_of(rule)} is removed.")
         return redirect("claims:approval_rules")
-    return render(request, "claims/approval_rule_remove.html", {"rule": rule, "name": name_of(rule)})
+    return render(
+        request, "claims/approvals/approval_rule_remove.html", {"rule": rule, "name": name_of(rule)}
+    )
 
 
 def form_page(
@@ -135,24 +137,28 @@ def form_page(
         "effect": effect_of(tried) if tried else None,
     }
     fragment = "#effect" if request.headers.get("HX-Request") else ""
-    return render(request, f"claims/approval_rule.html{fragment}", page, status=200 if fragment else status)
+    return render(
+        request, f"claims/approvals/approval_rule.html{fragment}", page, status=200 if fragment else status
+    )
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def away(request: HttpRequest) -> HttpResponse:
     """The reader's stand-ins and those they stand in for; a form per team that they lead."""
     if request.method != "POST":
-        return render(request, "claims/away.html", page_of(request))
+        return render(request, "claims/approvals/away.html", page_of(request))
     user = asker(request)
     team = team_for(user, request.POST.get("team", ""), at_least=Role.LEAD)
     form = form_for(user, team, request)
     if not form.is_valid():
-        return render(request, "claims/away.html", page_of(request, team, form), status=422)
+        return render(request, "claims/approvals/away.html", page_of(request, team, form), status=422)
     try:
         row = services.delegate(by=user, team=team, **form.cleaned_data)
     except (Invalid, Conflict) as refusal:
         form.add_error(None, refusal.message)
-        return render(request, "claims/away.html", page_of(request, team, form), status=refusal.status)
+        return render(
+            request, "claims/approvals/away.html", page_of(request, team, form), status=refusal.status
+        )
     messages.success(request, f"{row.to.label} stands in for you.")
     return redirect("claims:away")
 
@@ -228,7 +234,7 @@ def reasons(request: HttpRequest) -> HttpResponseBase:
         "empty_title": "No reasons of your own",
         "empty_text": "0 reasons were written; those below are offered everywhere.",
     }
-    return listing.respond("claims/reasons.html", empty)
+    return listing.respond("claims/approvals/reasons.html", empty)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -248,7 +254,7 @@ def reason(request: HttpRequest, reason_id: int | None = None) -> HttpResponse:
             messages.success(request, f"“{saved.title}” is saved.")
             return redirect("claims:reasons")
     page = {"form": form, "reason": found, "name": found.title if found else "New reason"}
-    return render(request, "claims/reason.html", page, status=422 if form.errors else 200)
+    return render(request, "claims/approvals/reason.html", page, status=422 if form.errors else 200)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -260,4 +266,4 @@ def reason_remove(request: HttpRequest, reason_id: int) -> HttpResponse:
         services.remove_reason(by=asker(request), reason=found)
         messages.success(request, f"“{found.title}” is removed.")
         return redirect("claims:reasons")
-    return render(request, "claims/reason_remove.html", {"reason": found})
+    return render(request, "claims/approvals/reason_remove.html", {"reason": found})

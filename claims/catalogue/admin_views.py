@@ -26,7 +26,7 @@ from core.text import counted
 from dra.lint import lint
 from dra.manifests import to_yaml
 from dra.objects import Json, Manifest
-from inventory.picture import picture_of
+from inventory.cluster_snapshot import snapshot_of
 from teams.access import asker
 
 
@@ -83,14 +83,14 @@ def plan_page(
         "seen": digest_of(changes),
         "problem": problem,
     }
-    return render(request, "claims/catalogue_plan.html", page, status=status)
+    return render(request, "claims/catalogue/catalogue_plan.html", page, status=status)
 
 
 def import_page(
     request: HttpRequest, form: CatalogueFileForm, *, problems: list[str] | None = None, status: int = 200
 ) -> HttpResponse:
     page: dict[str, Any] = {"form": form, "problems": problems or []}
-    return render(request, "claims/catalogue_import.html", page, status=status)
+    return render(request, "claims/catalogue/catalogue_import.html", page, status=status)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -107,11 +107,13 @@ def presets_page(request: HttpRequest) -> HttpResponse:
         messages.error(request, "Tick the presets that you want to add.")
     rows = [(one, cautions(one.entry.spec)) for one in served()]
     page = {"rows": rows, "missing": sum(not one.is_there for one, _said in rows)}
-    return render(request, "claims/presets.html", page, status=422 if request.method == "POST" else 200)
+    return render(
+        request, "claims/catalogue/presets.html", page, status=422 if request.method == "POST" else 200
+    )
 
 
 @dataclass(frozen=True)
-class Effect:
+class MatchEffect:
     """How many devices of a cluster match before and after; None where that cannot be told."""
 
     cluster: str
@@ -123,7 +125,7 @@ class Effect:
 def lint_page(request: HttpRequest) -> HttpResponse:
     """Everything that was found, the worst first, in every cluster."""
     require_admin(request)
-    return render(request, "claims/lint.html", {"report": catalogue_report()})
+    return render(request, "claims/catalogue/lint.html", {"report": catalogue_report()})
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -150,7 +152,7 @@ def lint_mend(request: HttpRequest, slug: str, key: str) -> HttpResponse:
         return redirect("claims:lint")
     if finding is None or mended is None:
         raise Http404
-    return render(request, "claims/lint_mend.html", mend_page(profile, version, finding, mended))
+    return render(request, "claims/catalogue/lint_mend.html", mend_page(profile, version, finding, mended))
 
 
 def mend_page(
@@ -172,10 +174,10 @@ def difference(before: Json, after: Json) -> str:
     return "\n".join([*difflib.unified_diff(old, new, n=len(old), lineterm="")][3:])
 
 
-def effects(version: ProfileVersion, mended: Json) -> list[Effect]:
+def effects(version: ProfileVersion, mended: Json) -> list[MatchEffect]:
     specs = [named("before", version), named("after", version, mended)]
     found = []
     for cluster in enabled_clusters():
-        matching = lint(picture_of(cluster), specs).matching
-        found.append(Effect(cluster.name, matching.get("before", 0), matching.get("after", 0)))
+        matching = lint(snapshot_of(cluster), specs).matching
+        found.append(MatchEffect(cluster.name, matching.get("before", 0), matching.get("after", 0)))
     return found

@@ -18,7 +18,7 @@ from rest_framework.views import APIView
 from claims.api_types import SecondsField, SpelledDuration
 from claims.catalogue import services
 from claims.catalogue.lint import catalogue_report
-from claims.catalogue.listing import SORTS, Wanted, catalogue, entries, narrowed
+from claims.catalogue.listing import SORTS, CatalogueFilter, catalogue, entries, narrowed
 from claims.catalogue.services import LIMITS
 from claims.catalogue.sharing import Sharing
 from claims.catalogue.versions import held, proposed, versions_of
@@ -26,7 +26,7 @@ from claims.models import Approval, Delivery, Profile
 from core.inputs import Input, is_true
 from core.paging import positive
 from core.schema import refuses
-from dra.lint import Code, Severity, Subject
+from dra.lint import LintCode, Severity, Subject
 from teams.access import asker, is_platform_admin, require_admin
 from teams.keyed import KeyedWrites
 from teams.models import Team
@@ -50,9 +50,9 @@ class ProfilesIn(Input):
     sort = serializers.ChoiceField(choices=list(SORTS), required=False, allow_blank=True)
 
     @property
-    def wanted(self) -> Wanted:
+    def wanted(self) -> CatalogueFilter:
         said = self.validated_data
-        return Wanted(
+        return CatalogueFilter(
             words=said["q"],
             memory_gb=said.get("memory"),
             model=said["model"],
@@ -354,7 +354,7 @@ class LintFixOut(serializers.Serializer[Any]):
 class LintFindingOut(serializers.Serializer[Any]):
     subject = serializers.ChoiceField(choices=[one.value for one in Subject])
     name = serializers.CharField()
-    code = serializers.ChoiceField(choices=[one.value for one in Code])
+    code = serializers.ChoiceField(choices=[one.value for one in LintCode])
     severity = serializers.ChoiceField(choices=[one.value for one in Severity])
     path = serializers.CharField()
     told = LintToldOut(many=True)

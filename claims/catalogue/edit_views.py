@@ -33,13 +33,13 @@ from core.errors import Conflict, PortalError
 from core.listing import Column, Listing
 from core.times import duration
 from dra import match, validation
+from dra.canonical import in_reading_order
 from dra.help import what_would_help
 from dra.manifests import to_yaml
-from dra.objects import Json, asks
-from dra.reading_order import in_reading_order
+from dra.objects import Json, device_requests
+from inventory.cluster_snapshot import snapshot_of
 from inventory.freshness import OF_DEVICES, ages
 from inventory.models import Cluster, DeviceClass
-from inventory.picture import picture_of
 from teams.access import asker, is_platform_admin
 
 OFFERED, RETIRED = "offered", "retired"
@@ -84,7 +84,7 @@ COLUMNS: list[Column[Profile]] = [
         "Delivered as",
         lambda profile: ", ".join(profile.current.deliveries) if profile.current else None,
     ),
-    Column("most", "Most devices", of_version("max_devices"), "current__max_devices", numeric=True),
+    Column("most", "Max devices", of_version("max_devices"), "current__max_devices", numeric=True),
     Column(
         "longest",
         "Longest",
@@ -131,7 +131,7 @@ def profiles(request: HttpRequest) -> HttpResponseBase:
         "empty_url": reverse("claims:profile_new"),
         "empty_action": "New profile",
     }
-    return listing.respond("claims/profiles.html", page)
+    return listing.respond("claims/catalogue/profiles.html", page)
 
 
 @require_safe
@@ -152,7 +152,7 @@ def profile(request: HttpRequest, slug: str) -> HttpResponse:
             "cautions": cautions(found.current.spec),
             "classes": classes_of(found.current, {kind.cluster_id for kind in entry.kinds}),
         }
-    return render(request, "claims/profile.html", page | versions_page(found))
+    return render(request, "claims/catalogue/profile.html", page | versions_page(found))
 
 
 @require_safe
@@ -169,7 +169,7 @@ def profile_diff(request: HttpRequest, slug: str, before: int, after: int) -> Ht
         "difference": between(old, new),
         "numbers": list(found.versions.values_list("number", flat=True)),
     }
-    return render(request, "claims/profile_diff.html", page)
+    return render(request, "claims/catalogue/profile_diff.html", page)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -195,7 +195,7 @@ def profile_retire(request: HttpRequest, slug: str) -> HttpResponse:
         "claims": live[:NAMED],
         "more": max(counts["all"] - NAMED, 0),
     }
-    return render(request, "claims/profile_retire.html", page)
+    return render(request, "claims/catalogue/profile_retire.html", page)
 
 
 @require_POST
@@ -221,7 +221,7 @@ def classes_of(version: ProfileVersion, clusters: set[Any]) -> list[tuple[str, s
     Return the device classes that a version names, each as a cluster of the reader has it: its spec as YAML,
     with the CEL that its devices have to meet.
     """
-    names = {ask.class_name for ask in asks(version.spec)}
+    names = {ask.class_name for ask in device_requests(version.spec)}
     rows = DeviceClass.objects.filter(name__in=names, cluster__in=clusters, gone_at=None)
     found = {row.name: to_yaml({"spec": row.raw.get("spec") or {}}) for row in rows.order_by("-name")}
     return sorted(found.items())
@@ -237,14 +237,14 @@ def profile_match(request: HttpRequest) -> HttpResponse:
         raise PermissionDenied("Only a platform admin edits the catalogue.")
     page = match_page(spec_of(ProfileForm(request.POST)), request.POST)
     if "step" not in request.POST:
-        return render(request, "claims/_profile_match.html", page)
+        return render(request, "claims/catalogue/_profile_match.html", page)
     text = request.POST["step"]
     number = int(text) if text.isascii() and text.isdigit() and len(text) < 5 else 0
     if not page["matched"] or not 0 < number < len(page["funnel"]):
         raise Http404
     cluster, row = page["match_cluster"], page["funnel"][number]
     spec, wanted = page["matched_spec"], request.POST.get("page", "1")
-    page["left_out"] = dropped_page(request.user, cluster, picture_of(cluster), spec, row, wanted)
+    page["left_out"] = dropped_page(request.user, cluster, snapshot_of(cluster), spec, row, wanted)
     page["editor"], page["live"] = True, "HX-Request" in request.headers
     return render(request, "claims/dropped.html#rows" if page["live"] else "claims/dropped.html", page)
 
@@ -272,9 +272,9 @@ def match_page(described: tuple[Json | None, list[str]], data: QueryDict) -> dic
     }
     if cluster is None or spec is None:
         return page
-    picture = picture_of(cluster)
-    found = match.preview(picture, spec)
-    helps = [] if found.fits else what_would_help(picture, spec, now=found)
+    snapshot = snapshot_of(cluster)
+    found = match.preview(snapshot, spec)
+    helps = [] if found.fits else what_would_help(snapshot, spec, now=found)
     (age,) = ages(OF_DEVICES, cluster=cluster)
     return page | {
         "matched": found,
@@ -330,7 +330,9 @@ def edit(request: HttpRequest, found: Profile | None) -> HttpResponse:
     if found and found.current and "confirm" not in request.POST:
         page = confirm_page(request, found, fields)
         if page["difference"]:
-            return render(request, "claims/profile_confirm.html", page, status=409 if page["theirs"] else 200)
+            return render(
+                request, "claims/catalogue/profile_confirm.html", page, status=409 if page["theirs"] else 200
+            )
     return save(request, form, found, fields)
 
 
@@ -347,7 +349,7 @@ def save(
             return editor(request, form, found, status=refusal.status)
         found.refresh_from_db()
         page = confirm_page(request, found, fields) | {"refusal": refusal.message}
-        return render(request, "claims/profile_confirm.html", page, status=refusal.status)
+        return render(request, "claims/catalogue/profile_confirm.html", page, status=refusal.status)
     except PortalError as refusal:
         for problem in refusal.extra.get("problems", [refusal.message]):
             form.add_error(None, problem)
@@ -396,7 +398,7 @@ def editor(
     described = described or described_by(form, found)
     page = editor_page(form, found, described[0]) | match_page(described, request.POST)
     page["base"] = base_of(request) or (found.current.number if found and found.current else None)
-    return render(request, "claims/profile_edit.html", page, status=status)
+    return render(request, "claims/catalogue/profile_edit.html", page, status=status)
 
 
 def editor_page(form: ProfileForm, found: Profile | None, spec: Json | None) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from django import forms
 from django.core.validators import RegexValidator
 from django.http import QueryDict
 
-from claims.catalogue.listing import SORTS, Wanted
+from claims.catalogue.listing import SORTS, CatalogueFilter
 from claims.catalogue.selectors import Conditions, fresh, read, spec_in, written
 from claims.catalogue.sharing import Sharing
 from claims.catalogue.yaml_import import MOST_BYTES
@@ -18,8 +18,8 @@ from claims.durations import DurationText
 from claims.models import Profile
 from claims.models.profile import Approval, Delivery
 from dra import validation
+from dra.canonical import in_reading_order
 from dra.manifests import to_yaml
-from dra.reading_order import in_reading_order
 from teams.models import Team
 
 FIELDS, YAML = "fields", "yaml"
@@ -77,7 +77,7 @@ class ProfileForm(forms.Form):
         max_value=32,
         initial=1,
         label="Devices",
-        help_text="Without a request that scales, every claim gets so many.",
+        help_text="Fixed number of devices per claim.",
     )
     domain = forms.CharField(
         required=False,
@@ -109,14 +109,14 @@ class ProfileForm(forms.Form):
     scalable = forms.CharField(
         required=False,
         max_length=63,
-        label="Request that scales",
+        label="Scalable request",
         help_text="Its name. People choose its number of devices; empty: the number is fixed.",
     )
     max_devices = forms.IntegerField(
         min_value=1,
         max_value=1024,
         initial=1,
-        label="Most devices",
+        label="Max devices",
         help_text="In one claim, all of its requests together.",
     )
     deliveries = forms.MultipleChoiceField(
@@ -125,13 +125,13 @@ class ProfileForm(forms.Form):
         widget=forms.CheckboxSelectMultiple,
         label="Delivered as",
     )
-    default_duration = DurationText(initial="24h", label="Usual duration")
+    default_duration = DurationText(initial="24h", label="Default duration")
     max_duration = DurationText(initial="14d", label="Longest duration")
     grace = DurationText(
         required=False,
         initial="0min",
         label="Grace after the end",
-        help_text="A claim is released so long after its end; its people are told in between.",
+        help_text="How long after its end a claim is released. Its owner is notified at the end.",
     )
     extension = DurationText(
         required=False,
@@ -151,12 +151,12 @@ class ProfileForm(forms.Form):
         min_value=0,
         max_value=1024,
         initial=0,
-        label="Nobody is asked up to",
+        label="Approved automatically up to",
         help_text="Devices of all pods together; 0: somebody is always asked.",
     )
     automatic_duration = DurationText(
         required=False,
-        label="… and as long as",
+        label="… for at most",
         help_text="Empty: however long.",
     )
 
@@ -306,7 +306,7 @@ class CatalogueForm(forms.Form):
         min_value=0,
         max_digits=9,
         decimal_places=4,
-        label="Price of one device and hour at most",
+        label="Price per device device and hour at most",
         widget=forms.NumberInput(attrs={"placeholder": "Price at most", "step": "any"}),
     )
     free = forms.BooleanField(required=False, label="Free now")
@@ -330,10 +330,10 @@ class CatalogueForm(forms.Form):
         return [self[name] for name in ("memory", "model", "sharing", "price")]
 
     @property
-    def wanted(self) -> Wanted:
+    def wanted(self) -> CatalogueFilter:
         self.is_valid()
         said = self.cleaned_data
-        return Wanted(
+        return CatalogueFilter(
             words=said.get("q", ""),
             memory_gb=said.get("memory"),
             model=said.get("model", ""),

@@ -16,18 +16,18 @@ from django.db.models import QuerySet
 
 from claims.models import Profile, ProfileVersion
 from dra import lint
-from dra.lint import Code, Finding, Fix, NamedSpec, Report, Severity, Subject
+from dra.device_index import DeviceIndex
+from dra.lint import Fix, LintCode, LintFinding, LintReport, NamedSpec, Severity, Subject
 from dra.objects import Json
-from dra.stock import Stock
+from inventory.cluster_snapshot import snapshot_of
 from inventory.models import Cluster
-from inventory.picture import picture_of
 
 AT_ONCE = timedelta(0)
 ORDER = list(Severity)
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ClusterNote:
     """A sentence, and the names of the clusters of which it is true."""
 
     clusters: tuple[str, ...]
@@ -44,11 +44,11 @@ class CatalogueFinding:
 
     subject: Subject
     name: str
-    code: Code
+    code: LintCode
     severity: Severity
     path: str
     fix: Fix | None
-    told: tuple[Told, ...]
+    told: tuple[ClusterNote, ...]
     profile: Profile | None
 
     @property
@@ -95,10 +95,10 @@ class CatalogueReport:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    stock: Stock
+    stock: DeviceIndex
     classes: Sequence[Json]
     versions: tuple[UUID, ...]
-    report: Report
+    report: LintReport
     at: float  # seconds of the monotonic clock
 
 
@@ -142,24 +142,26 @@ def named(name: str, version: ProfileVersion, spec: Json | None = None) -> Named
     return NamedSpec(name, wanted, version.scalable, version.max_devices)
 
 
-def _report(cluster: Cluster, versions: Mapping[str, ProfileVersion], no_older_than: timedelta) -> Report:
+def _report(cluster: Cluster, versions: Mapping[str, ProfileVersion], no_older_than: timedelta) -> LintReport:
     kept, ids = _kept.get(cluster.pk), tuple(version.pk for version in versions.values())
     now = time.monotonic()
     if kept and kept.versions == ids and now - kept.at < no_older_than.total_seconds():
         return kept.report
-    picture = picture_of(cluster)
-    same = kept and kept.versions == ids and kept.stock is picture.stock and kept.classes is picture.classes
+    snapshot = snapshot_of(cluster)
+    same = kept and kept.versions == ids and kept.stock is snapshot.stock and kept.classes is snapshot.classes
     if kept and same:
         _kept[cluster.pk] = replace(kept, at=now)
         return kept.report
-    report = lint.lint(picture, [named(slug, version) for slug, version in versions.items()])
-    _kept[cluster.pk] = _Kept(picture.stock, picture.classes, ids, report, now)
+    report = lint.lint(snapshot, [named(slug, version) for slug, version in versions.items()])
+    _kept[cluster.pk] = _Kept(snapshot.stock, snapshot.classes, ids, report, now)
     return report
 
 
-def _merged(reports: Mapping[str, Report], profiles: Mapping[str, Profile]) -> tuple[CatalogueFinding, ...]:
+def _merged(
+    reports: Mapping[str, LintReport], profiles: Mapping[str, Profile]
+) -> tuple[CatalogueFinding, ...]:
     """Put what several clusters say of one thing together."""
-    found: dict[tuple[object, ...], dict[str, Finding]] = {}
+    found: dict[tuple[object, ...], dict[str, LintFinding]] = {}
     for cluster, report in reports.items():
         for one in report.findings:
             key = (one.subject, one.name, one.code, one.path, one.fix)
@@ -168,7 +170,7 @@ def _merged(reports: Mapping[str, Report], profiles: Mapping[str, Profile]) -> t
     for by_cluster in found.values():
         first = next(iter(by_cluster.values()))
         serving = _serving(reports, first)
-        if first.code is Code.SAME_DEVICES and not serving <= by_cluster.keys():
+        if first.code is LintCode.SAME_DEVICES and not serving <= by_cluster.keys():
             continue  # somewhere else they differ, which is what they are for
         told: dict[str, list[str]] = {}
         for cluster, one in by_cluster.items():
@@ -181,21 +183,21 @@ def _merged(reports: Mapping[str, Report], profiles: Mapping[str, Profile]) -> t
                 severity=_severity(first, serving, by_cluster),
                 path=first.path,
                 fix=first.fix,
-                told=tuple(Told(tuple(names), message) for message, names in told.items()),
+                told=tuple(ClusterNote(tuple(names), message) for message, names in told.items()),
                 profile=profiles.get(first.name) if first.subject is Subject.PROFILE else None,
             )
         )
     return tuple(sorted(merged, key=lambda one: (ORDER.index(one.severity), one.subject, one.name)))
 
 
-def _serving(reports: Mapping[str, Report], finding: Finding) -> set[str]:
+def _serving(reports: Mapping[str, LintReport], finding: LintFinding) -> set[str]:
     """Return the clusters in which devices match the profile, or may do so."""
     if finding.subject is not Subject.PROFILE:
         return set()
     return {name for name, report in reports.items() if report.matching.get(finding.name) != 0}
 
 
-def _severity(finding: Finding, serving: set[str], by_cluster: Mapping[str, Finding]) -> Severity:
+def _severity(finding: LintFinding, serving: set[str], by_cluster: Mapping[str, LintFinding]) -> Severity:
     elsewhere = serving - by_cluster.keys()
     if finding.code in lint.DEPENDS_ON_CLUSTER and elsewhere:
         return Severity.NOTE

@@ -20,14 +20,14 @@ from core.text import counted
 from core.times import duration
 from dra import quota
 from dra.cel import CelError
-from dra.columns import Column
+from dra.cluster_snapshot import ClusterSnapshot
 from dra.devices import describe
 from dra.match.funnel import funnel
-from dra.objects import Json, asks
-from dra.picture import Picture
+from dra.objects import Json, device_requests
 from dra.pools import PoolDevice
+from dra.selector_results import Column
+from inventory.cluster_snapshot import snapshot_of
 from inventory.models import Cluster
-from inventory.picture import picture_of
 from teams.access import teams_where
 from teams.models import Role, Team, User
 
@@ -49,10 +49,10 @@ class DeviceKind:
     memory_bytes: int | None = None
 
 
-def kinds_among(cluster_id: UUID, picture: Picture, devices: Column) -> frozenset[DeviceKind]:
+def kinds_among(cluster_id: UUID, snapshot: ClusterSnapshot, devices: Column) -> frozenset[DeviceKind]:
     """Return the kinds among some devices of a picture; each kind is described once, not each device."""
     found = set()
-    for device, alike in picture.stock.alike(_look):
+    for device, alike in snapshot.stock.alike(_look):
         if alike & devices:
             known = describe(device.driver, device.raw)
             found.add(
@@ -61,23 +61,23 @@ def kinds_among(cluster_id: UUID, picture: Picture, devices: Column) -> frozense
     return frozenset(found)
 
 
-def kinds_for(cluster_id: UUID, picture: Picture, spec: Json) -> frozenset[DeviceKind]:
+def kinds_for(cluster_id: UUID, snapshot: ClusterSnapshot, spec: Json) -> frozenset[DeviceKind]:
     """
     Return the kinds that match `spec`, free or not; none where a selector cannot be run here.
 
     Admin access takes no device from anybody (KEP 5018) and is not billed, so it counts for nothing.
     """
     matching: Column = 0
-    for ask in asks(spec):
+    for ask in device_requests(spec):
         if ask.admin:
             continue
         try:
-            matching |= funnel(picture, ask).accepted
+            matching |= funnel(snapshot, ask).accepted
         except KeyError:
             continue  # the cluster has no such class, hence no such device
         except CelError:
             return frozenset()
-    return kinds_among(cluster_id, picture, matching)
+    return kinds_among(cluster_id, snapshot, matching)
 
 
 def _look(device: PoolDevice) -> Hashable:
@@ -277,7 +277,7 @@ def entries(user: User, profiles: Iterable[Profile]) -> list[CatalogueEntry]:
     found = Profile.objects.filter(pk__in=ids).select_related("current__profile").prefetch_related("teams")
     by_id = {profile.pk: profile for profile in found}
     asker = _asker(user)
-    pictures = {cluster.pk: picture_of(cluster) for cluster in asker.clusters}
+    pictures = {cluster.pk: snapshot_of(cluster) for cluster in asker.clusters}
     counted = [_entry(by_id[pk], asker, pictures) for pk in ids if pk in by_id]
     prices, waited = prices_of([entry.kinds for entry in counted]), waits()
     return [
@@ -298,10 +298,10 @@ def _asker(user: User) -> _Asker:
     return asker
 
 
-def _entry(profile: Profile, asker: _Asker, pictures: Mapping[UUID, Picture]) -> CatalogueEntry:
+def _entry(profile: Profile, asker: _Asker, pictures: Mapping[UUID, ClusterSnapshot]) -> CatalogueEntry:
     version = profile.current
     assert version is not None  # only such are shown  # noqa: S101
-    counts = [_count(cluster, picture, version) for cluster, picture in pictures.items()]
+    counts = [_count(cluster, snapshot, version) for cluster, snapshot in pictures.items()]
     known = [count for count in counts if count is not None]
     unknown = len(known) < len(counts)
     return CatalogueEntry(
@@ -335,16 +335,16 @@ def _reason(profile: Profile, version: ProfileVersion, asker: _Asker) -> str:
 
 
 def _count(
-    cluster_id: UUID, picture: Picture, version: ProfileVersion
+    cluster_id: UUID, snapshot: ClusterSnapshot, version: ProfileVersion
 ) -> tuple[int, int, frozenset[DeviceKind]] | None:
     """
     Return how many devices are free, how many match, and of what kinds; None if that cannot be told.
     """
     free: Column = 0
     matching: Column = 0
-    for ask in asks(version.spec):
+    for ask in device_requests(version.spec):
         try:
-            found = funnel(picture, ask)
+            found = funnel(snapshot, ask)
         except KeyError:
             continue  # the cluster has no such class, hence no such device
         except CelError:
@@ -353,7 +353,7 @@ def _count(
             return None
         matching |= found.accepted
         free |= found.free
-    return free.bit_count(), matching.bit_count(), kinds_among(cluster_id, picture, matching)
+    return free.bit_count(), matching.bit_count(), kinds_among(cluster_id, snapshot, matching)
 
 
 GB = 10**9  # models are named by it: a GPU "of 80 GB" has 79.6 GiB
@@ -372,7 +372,7 @@ SORTS: dict[str, Callable[[CatalogueEntry], object]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class CatalogueFilter:
     """
     Conditions of which each profile has to meet all; what is empty asks for nothing.
 
@@ -402,7 +402,9 @@ class Wanted:
         )
 
 
-def narrowed(entries: Iterable[CatalogueEntry], wanted: Wanted, sort: str = "title") -> list[CatalogueEntry]:
+def narrowed(
+    entries: Iterable[CatalogueEntry], wanted: CatalogueFilter, sort: str = "title"
+) -> list[CatalogueEntry]:
     """Return the entries that meet all conditions; `sort` is one of SORTS, and the title settles ties."""
     kept = sorted((one for one in entries if wanted.keeps(one)), key=lambda one: one.profile.title.lower())
     return sorted(kept, key=SORTS[sort])  # type: ignore[arg-type]  # each answers with one kind of value

@@ -11,7 +11,7 @@ from django.db import IntegrityError, transaction
 from django.db.models.functions import Now
 from django.utils.text import slugify
 
-from claims.catalogue.yaml_export import RETIRED, Change, Entry, digest_of, plan_of
+from claims.catalogue.yaml_export import RETIRED, ProfileChange, ProfileEntry, digest_of, plan_of
 from claims.models import Approval, Delivery, Profile, ProfileVersion
 from core.errors import Conflict, Invalid
 from core.locking import lock_row
@@ -259,7 +259,7 @@ def _countable(spec: dict[str, Any]) -> set[str]:
     }
 
 
-def plan_import(*, by: User, entries: Sequence[Entry], prune: bool = False) -> list[Change]:
+def plan_import(*, by: User, entries: Sequence[ProfileEntry], prune: bool = False) -> list[ProfileChange]:
     """
     Return what `import_profiles` would do; write nothing.
 
@@ -277,8 +277,8 @@ def plan_import(*, by: User, entries: Sequence[Entry], prune: bool = False) -> l
 
 
 def import_profiles(
-    *, by: User, entries: Sequence[Entry], prune: bool = False, seen: str = ""
-) -> list[Change]:
+    *, by: User, entries: Sequence[ProfileEntry], prune: bool = False, seen: str = ""
+) -> list[ProfileChange]:
     """
     Make the catalogue what the file says, and return the plan as carried out; twice is once.
 
@@ -289,7 +289,7 @@ def import_profiles(
     return _import(by, entries, prune=prune, seen=seen, only_new=False)
 
 
-def add_profiles(*, by: User, entries: Sequence[Entry]) -> list[Change]:
+def add_profiles(*, by: User, entries: Sequence[ProfileEntry]) -> list[ProfileChange]:
     """
     Add the profiles whose short names nobody has used yet, and return those; others stay as they are.
 
@@ -298,7 +298,9 @@ def add_profiles(*, by: User, entries: Sequence[Entry]) -> list[Change]:
     return _import(by, entries, prune=False, seen="", only_new=True)
 
 
-def _import(by: User, entries: Sequence[Entry], *, prune: bool, seen: str, only_new: bool) -> list[Change]:
+def _import(
+    by: User, entries: Sequence[ProfileEntry], *, prune: bool, seen: str, only_new: bool
+) -> list[ProfileChange]:
     try:
         with transaction.atomic(durable=True):
             known = Profile.objects.select_for_update(no_key=True).order_by("pk")
@@ -315,7 +317,7 @@ def _import(by: User, entries: Sequence[Entry], *, prune: bool, seen: str, only_
     return changes
 
 
-def _write(changes: Sequence[Change], by: User) -> None:
+def _write(changes: Sequence[ProfileChange], by: User) -> None:
     teams = {team.slug: team for team in Team.objects.all()}
     for change in changes:
         if change.kind == RETIRED:

@@ -16,7 +16,7 @@ from fractions import Fraction
 from django.db.models import TextChoices
 
 from dra.cel.idioms import comparisons
-from dra.objects import Ask, Json, asks, constraints
+from dra.objects import DeviceRequest, Json, constraints, device_requests
 
 PARTITION_CLASSES = ("mig.", "partition.")
 PARTITION_TYPES = ("mig", "partition", "amdgpu-partition")
@@ -52,7 +52,7 @@ def sharing_of(spec: Json, fractions: Iterable[Fraction] = ()) -> list[Sharing]:
     """
     parts = list(fractions)
     cut = bool(parts) and all(part < 1 for part in parts)
-    found = {_of(ask, spec, cut=cut) for ask in asks(spec)}
+    found = {_of(ask, spec, cut=cut) for ask in device_requests(spec)}
     return [one for one in Sharing if one in found]
 
 
@@ -61,7 +61,7 @@ def isolation_of(modes: Iterable[Sharing]) -> list[str]:
     return [str(ISOLATION[mode]) for mode in modes]
 
 
-def _of(ask: Ask, spec: Json, *, cut: bool) -> Sharing:
+def _of(ask: DeviceRequest, spec: Json, *, cut: bool) -> Sharing:
     strategy = _strategy(ask, spec)
     if strategy == "MPS":
         return Sharing.MPS
@@ -72,7 +72,7 @@ def _of(ask: Ask, spec: Json, *, cut: bool) -> Sharing:
     return Sharing.PARTITION if cut or _is_partition(ask) else Sharing.EXCLUSIVE
 
 
-def _strategy(ask: Ask, spec: Json) -> str:
+def _strategy(ask: DeviceRequest, spec: Json) -> str:
     """Return the `sharing.strategy` of the last setting for this request; the driver takes the last."""
     found = ""
     for config in (spec.get("devices") or {}).get("config") or ():
@@ -83,7 +83,7 @@ def _strategy(ask: Ask, spec: Json) -> str:
     return found
 
 
-def _is_partition(ask: Ask) -> bool:
+def _is_partition(ask: DeviceRequest) -> bool:
     if ask.class_name.startswith(PARTITION_CLASSES):
         return True
     return any(
@@ -132,7 +132,7 @@ def _of_settings(spec: Json) -> Iterator[str]:
 
 def _of_requests(spec: Json) -> Iterator[str]:
     """What is asked for: shares, partitions that are cut on demand, GPUs that are passed through."""
-    for ask in asks(spec):
+    for ask in device_requests(spec):
         if not NVIDIA_CLASS.fullmatch(ask.class_name):
             continue
         if _is_share(ask):
@@ -165,7 +165,7 @@ def _of_partitions() -> str:
     )
 
 
-def _is_share(ask: Ask) -> bool:
+def _is_share(ask: DeviceRequest) -> bool:
     return bool(ask.capacity) or any(SHAREABLE in text for text in ask.expressions)
 
 

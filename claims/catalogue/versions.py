@@ -14,28 +14,27 @@ from django.utils.functional import Promise
 from claims.models import Approval, Claim, Draft, Profile, ProfileVersion
 from claims.states import FINAL, ClaimState
 from core.times import duration
-from dra.canonical import canonical, spec_hash
+from dra.canonical import canonical, in_reading_order, spec_hash
 from dra.manifests import to_yaml
 from dra.objects import Json
-from dra.reading_order import in_reading_order
 from teams.models import Team
 
 LABELS: dict[str, str | Promise] = {
-    "scalable": "Request that scales",
-    "max_devices": "Most devices",
-    "default_duration": "Usual duration",
+    "scalable": "Scalable request",
+    "max_devices": "Max devices",
+    "default_duration": "Default duration",
     "max_duration": "Longest duration",
     "grace": "Grace after the end",
     "extension": "Extension without asking",
     "deliveries": "Delivered as",
     "approval": "Who approves",
-    "automatic_devices": "Nobody is asked up to",
-    "automatic_duration": "… and as long as",
+    "automatic_devices": "Approved automatically up to",
+    "automatic_duration": "… for at most",
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class DiffLine:
     """One line of a unified diff; `sign` is "+", "-", "@" or " "."""
 
     sign: str
@@ -46,7 +45,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class LimitChange:
     """One limit that is another, in words."""
 
     label: str
@@ -54,7 +53,7 @@ class Change:
     after: str
 
 
-def spec_lines(before: Json, after: Json, *, old: str = "", new: str = "") -> list[Line]:
+def spec_lines(before: Json, after: Json, *, old: str = "", new: str = "") -> list[DiffLine]:
     """
     Return the unified diff of two specs as YAML in canonical form; empty where they mean the same.
 
@@ -62,7 +61,7 @@ def spec_lines(before: Json, after: Json, *, old: str = "", new: str = "") -> li
     """
     was, becomes = text_of(before).splitlines(), text_of(after).splitlines()
     lines = list(unified_diff(was, becomes, fromfile=old, tofile=new, n=3, lineterm=""))
-    return [Line(line[:1], line[1:]) if line[:1] in "+- " else Line("@", line) for line in lines[2:]]
+    return [DiffLine(line[:1], line[1:]) if line[:1] in "+- " else DiffLine("@", line) for line in lines[2:]]
 
 
 def text_of(spec: Json) -> str:
@@ -70,10 +69,10 @@ def text_of(spec: Json) -> str:
     return to_yaml(in_reading_order(canonical(spec)))
 
 
-def limit_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]:
+def limit_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[LimitChange]:
     """Return the limits that differ; both sides have the names of LABELS as keys."""
     return [
-        Change(str(label), _words(name, before[name]), _words(name, after[name]))
+        LimitChange(str(label), _words(name, before[name]), _words(name, after[name]))
         for name, label in LABELS.items()
         if before[name] != after[name]
     ]
@@ -94,18 +93,18 @@ def _words(name: str, value: object) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class VersionDifference:
     """What one version has other than another; both empty where they mean the same."""
 
-    lines: Sequence[Line]
-    limits: Sequence[Change]
+    lines: Sequence[DiffLine]
+    limits: Sequence[LimitChange]
 
     def __bool__(self) -> bool:
         return bool(self.lines or self.limits)
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class VersionUse:
     """How many claims that are not over have a version, and how many of them wait for a decision."""
 
     number: int
@@ -113,11 +112,11 @@ class Held:
     waiting: int
 
 
-def between(old: ProfileVersion, new: ProfileVersion) -> Difference:
+def between(old: ProfileVersion, new: ProfileVersion) -> VersionDifference:
     return _difference(old, new.spec, limits_of(new), to=f"v{new.number}")
 
 
-def proposed(old: ProfileVersion, spec: dict[str, Any], limits: Mapping[str, Any]) -> Difference:
+def proposed(old: ProfileVersion, spec: dict[str, Any], limits: Mapping[str, Any]) -> VersionDifference:
     """Return what a version with `spec` and `limits` after `old` would have other than that."""
     return _difference(old, spec, limits, to=f"v{old.number + 1}")
 
@@ -133,7 +132,7 @@ def opens(profile: Profile, teams: Collection[Team]) -> tuple[list[str], list[st
     return sorted(team.slug for team in profile.teams.all()), sorted(team.slug for team in teams)
 
 
-def held(profile: Profile) -> list[Held]:
+def held(profile: Profile) -> list[VersionUse]:
     """Return the versions on which claims live, newest first."""
     live = ~Q(claims__state__in=FINAL)
     rows = (
@@ -144,7 +143,7 @@ def held(profile: Profile) -> list[Held]:
         .filter(live__gt=0)
         .order_by("-number")
     )
-    return [Held(*row) for row in rows.values_list("number", "live", "waiting")]
+    return [VersionUse(*row) for row in rows.values_list("number", "live", "waiting")]
 
 
 def live_claims(profile: Profile) -> QuerySet[Claim]:
@@ -164,7 +163,7 @@ def drafts_with(profile: Profile) -> int:
 
 def _difference(
     old: ProfileVersion, spec: dict[str, Any], limits: Mapping[str, Any], *, to: str
-) -> Difference:
+) -> VersionDifference:
     same = old.spec_hash == spec_hash(spec)
     lines = [] if same else spec_lines(old.spec, spec, old=f"v{old.number}", new=to)
-    return Difference(lines, limit_changes(limits_of(old), limits))
+    return VersionDifference(lines, limit_changes(limits_of(old), limits))

@@ -58,7 +58,7 @@ def catalogue_page(request: HttpRequest) -> HttpResponse:
         "ages": ages_of(request),
         "is_admin": is_platform_admin(request.user),
     }
-    return render(request, "claims/catalogue.html", page)
+    return render(request, "claims/catalogue/catalogue.html", page)
 
 
 def ages_of(request: HttpRequest) -> list[Age]:
@@ -109,7 +109,7 @@ MOST = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ComparisonRow:
     """One fact of each profile; `differs` where they are not all the same."""
 
     label: str
@@ -141,10 +141,10 @@ def catalogue_compare(request: HttpRequest) -> HttpResponse:
         "left_out": [card.entry.profile.title for card in cards[MOST:]],
         "ages": ages_of(request),
     }
-    return render(request, "claims/catalogue_compare.html", page)
+    return render(request, "claims/catalogue/catalogue_compare.html", page)
 
 
-def rows_of(cards: Sequence[Card]) -> list[Row]:
+def rows_of(cards: Sequence[Card]) -> list[ComparisonRow]:
     """Return the facts that are words; what is free, price and waits the page draws itself."""
     facts: list[tuple[str, Callable[[Card], str]]] = [
         ("Model", lambda card: ", ".join(card.entry.products) or "—"),
@@ -152,14 +152,14 @@ def rows_of(cards: Sequence[Card]) -> list[Row]:
         ("Sharing", lambda card: card.sharing),
         ("Isolation", lambda card: " ".join(isolation_of(card.entry.sharing))),
         ("Asks for", lambda card: card.asks_for),
-        ("Most devices", lambda card: str(card.entry.version.max_devices)),
-        ("Usual duration", lambda card: duration(card.entry.version.default_duration)),
+        ("Max devices", lambda card: str(card.entry.version.max_devices)),
+        ("Default duration", lambda card: duration(card.entry.version.default_duration)),
         ("Longest duration", lambda card: duration(card.entry.version.max_duration)),
         ("Delivery", lambda card: card.deliveries),
         ("Approval", lambda card: card.entry.approval_sentence),
     ]
     rows = [(label, [read(card) for card in cards]) for label, read in facts]
-    return [Row(label, cells, len(set(cells)) > 1) for label, cells in rows]
+    return [ComparisonRow(label, cells, len(set(cells)) > 1) for label, cells in rows]
 
 
 def memory_of(card: Card) -> str:

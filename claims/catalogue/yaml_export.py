@@ -19,10 +19,9 @@ from typing import Any
 from claims.durations import spell
 from claims.models import Approval, Delivery, Profile
 from core.errors import Invalid
-from dra.canonical import spec_hash
+from dra.canonical import in_reading_order, spec_hash
 from dra.manifests import to_yaml
 from dra.objects import Json, Manifest
-from dra.reading_order import in_reading_order
 from teams.models import Team
 
 API_VERSION, KIND = "dragoman.dev/v1", "Profile"
@@ -41,7 +40,7 @@ DEFAULTS: Mapping[str, Any] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ProfileEntry:
     """
     One profile, as a file or the database has it.
 
@@ -61,12 +60,12 @@ class Entry:
         return self.places.get(key) or self.places.get("", self.slug)
 
 
-def entry_of(profile: Profile) -> Entry:
+def entry_of(profile: Profile) -> ProfileEntry:
     """Return a profile that has a version; no query if its version and teams are fetched."""
     version = profile.current
     if version is None:
         raise ValueError(f"{profile} has no version.")
-    return Entry(
+    return ProfileEntry(
         slug=profile.slug,
         title=profile.title,
         use=profile.use,
@@ -76,7 +75,7 @@ def entry_of(profile: Profile) -> Entry:
     )
 
 
-def exported() -> list[Entry]:
+def exported() -> list[ProfileEntry]:
     """Return what the catalogue offers now, by slug: every profile that is not retired."""
     offered = Profile.objects.filter(retired_at=None, current__isnull=False)
     return [
@@ -84,12 +83,12 @@ def exported() -> list[Entry]:
     ]
 
 
-def written(entries: Iterable[Entry]) -> str:
+def written(entries: Iterable[ProfileEntry]) -> str:
     """Return the file of these profiles; what has its default and says nothing is left out."""
     return to_yaml(*(document_of(one) for one in sorted(entries, key=lambda one: one.slug)))
 
 
-def document_of(entry: Entry) -> Json:
+def document_of(entry: ProfileEntry) -> Json:
     document: Json = {
         "apiVersion": API_VERSION,
         "kind": KIND,
@@ -122,7 +121,7 @@ NEW, CHANGED, RETURNS, RETIRED, SAME = "new", "changed", "returns", "retired", "
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class KeyDifference:
     """One key of the file, such as "limits.maxDevices", with its value before and after; "" is none."""
 
     key: str
@@ -131,7 +130,7 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ProfileChange:
     """
     What happens to one profile: it is new, changed, comes back, is retired, or stays the same.
 
@@ -140,9 +139,9 @@ class Change:
 
     kind: str
     slug: str
-    entry: Entry | None
+    entry: ProfileEntry | None
     profile: Profile | None
-    differences: tuple[Difference, ...] = ()
+    differences: tuple[KeyDifference, ...] = ()
     spec: tuple[str, ...] = ()
 
     @property
@@ -159,7 +158,7 @@ class Change:
         return self.kind != SAME
 
 
-def plan_of(entries: Sequence[Entry], *, prune: bool = False) -> list[Change]:
+def plan_of(entries: Sequence[ProfileEntry], *, prune: bool = False) -> list[ProfileChange]:
     """
     Return a change for each profile of the file, in its order; with `prune` also for those to be retired.
 
@@ -172,20 +171,20 @@ def plan_of(entries: Sequence[Entry], *, prune: bool = False) -> list[Change]:
     if prune:
         kept = {entry.slug for entry in entries}
         changes += [
-            Change(RETIRED, slug, None, profile)
+            ProfileChange(RETIRED, slug, None, profile)
             for slug, profile in known.items()
             if slug not in kept and profile.retired_at is None
         ]
     return changes
 
 
-def digest_of(changes: Sequence[Change]) -> str:
+def digest_of(changes: Sequence[ProfileChange]) -> str:
     """Return what tells whether a plan is still the one that somebody has seen."""
     seen = repr([(one.kind, one.slug, one.differences, one.spec) for one in changes])
     return hashlib.sha256(seen.encode()).hexdigest()
 
 
-def _require_teams(entries: Sequence[Entry]) -> None:
+def _require_teams(entries: Sequence[ProfileEntry]) -> None:
     known = set(Team.objects.values_list("slug", flat=True))
     problems = [
         f"{entry.place('teams')}: there is no team {team}."
@@ -197,23 +196,25 @@ def _require_teams(entries: Sequence[Entry]) -> None:
         raise Invalid(" ".join(problems), problems=problems)
 
 
-def _change(entry: Entry, profile: Profile | None) -> Change:
+def _change(entry: ProfileEntry, profile: Profile | None) -> ProfileChange:
     if profile is None or profile.current is None:
-        return Change(NEW, entry.slug, entry, profile, tuple(_differences({}, entry)), _spec_lines({}, entry))
+        return ProfileChange(
+            NEW, entry.slug, entry, profile, tuple(_differences({}, entry)), _spec_lines({}, entry)
+        )
     before = entry_of(profile)
     same_spec = spec_hash(before.spec) == spec_hash(entry.spec)
     differences = tuple(_differences(document_of(before), entry))
     spec = () if same_spec else _spec_lines(before.spec, entry)
     kind = CHANGED if differences or spec else SAME
     kind = RETURNS if profile.retired_at is not None else kind
-    return Change(kind, entry.slug, entry, profile, differences, spec)
+    return ProfileChange(kind, entry.slug, entry, profile, differences, spec)
 
 
-def _differences(before: Json, entry: Entry) -> Iterator[Difference]:
+def _differences(before: Json, entry: ProfileEntry) -> Iterator[KeyDifference]:
     old, new = (dict(_flat(one)) for one in (before, document_of(entry)))
     for key in dict.fromkeys((*new, *old)):
         if old.get(key, "") != new.get(key, ""):
-            yield Difference(key, old.get(key, ""), new.get(key, ""))
+            yield KeyDifference(key, old.get(key, ""), new.get(key, ""))
 
 
 def _flat(document: Json, path: str = "") -> Iterator[tuple[str, str]]:
@@ -229,7 +230,7 @@ def _flat(document: Json, path: str = "") -> Iterator[tuple[str, str]]:
             yield f"{path}{key}", str(value)
 
 
-def _spec_lines(before: Json, entry: Entry) -> tuple[str, ...]:
+def _spec_lines(before: Json, entry: ProfileEntry) -> tuple[str, ...]:
     old, new = (to_yaml(in_reading_order(one)).splitlines() if one else [] for one in (before, entry.spec))
     lines = difflib.unified_diff(old, new, lineterm="", n=2)
     return tuple(line for line in lines if not line.startswith(("---", "+++")))

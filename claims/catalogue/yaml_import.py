@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from claims.catalogue.yaml_export import API_VERSION, DEFAULTS, KIND, Entry
+from claims.catalogue.yaml_export import API_VERSION, DEFAULTS, KIND, ProfileEntry
 from claims.durations import parse
 from claims.models import Approval, Delivery
 from core.errors import Invalid
@@ -39,7 +39,7 @@ type Step = str | int
 type Path = tuple[Step, ...]
 
 
-def entries_in(text: str, name: str) -> list[Entry]:
+def entries_in(text: str, name: str) -> list[ProfileEntry]:
     """
     Return the profiles of a file called `name`, in its order.
 
@@ -104,7 +104,7 @@ class _Document:
     content: Any
     problems: list[str] = field(default_factory=list)
 
-    def entry(self) -> Entry:
+    def entry(self) -> ProfileEntry:
         """Return the profile; where something is wrong, a problem is noted and a default stands for it."""
         content = self._mapping((), self.content, KEYS)
         for path, key in _twice(self.node):
@@ -112,7 +112,7 @@ class _Document:
         for key, value in (("apiVersion", API_VERSION), ("kind", KIND)):
             if content.get(key) != value:
                 self.say(f"{key} must be {value}.", (key,))
-        return Entry(
+        return ProfileEntry(
             slug=self._text(content, "slug", required=True),
             title=self._text(content, "title", required=True),
             use=self._text(content, "use"),

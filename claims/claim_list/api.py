@@ -21,7 +21,7 @@ from teams.models import User
 class ManyIn(Input):
     """`by` goes with an extension, `to` with handing over. With `preview` nothing is done."""
 
-    action = serializers.ChoiceField(choices=bulk.Action.choices)
+    action = serializers.ChoiceField(choices=bulk.BulkAction.choices)
     claims = serializers.ListField(
         child=serializers.UUIDField(),
         max_length=bulk.MOST,
@@ -54,7 +54,7 @@ class ManyView(APIView):
         said = asked.validated_data
         claims = bulk.chosen(user, said["claims"])
         order = bulk.Order(
-            bulk.Action(said["action"]),
+            bulk.BulkAction(said["action"]),
             said["reason"],
             said["by"],
             _person(said["to"]),

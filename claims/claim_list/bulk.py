@@ -19,7 +19,7 @@ from django.http import Http404
 from claims.access import reason_not_to_end
 from claims.lifecycle import services
 from claims.models import Answer, Claim
-from claims.observation.observe import Sighting, look
+from claims.observation.observations import Observation, observe
 from claims.states import RUNNING, ClaimState
 from core.errors import Invalid, PortalError
 from core.templatetags.ui import moment
@@ -30,7 +30,7 @@ from teams.models import Membership, Role, Team, User
 MOST = 200  # claims at once: each is a transaction of its own while a person waits
 
 
-class Action(models.TextChoices):
+class BulkAction(models.TextChoices):
     RELEASE = "release", "Release"
     WITHDRAW = "withdraw", "Withdraw"
     EXTEND = "extend", "Extend"
@@ -41,7 +41,7 @@ class Action(models.TextChoices):
 class Order:
     """`by` is how much longer to keep claims, `to` who gets them; `key` makes an extension happen once."""
 
-    action: Action
+    action: BulkAction
     reason: str = ""
     by: timedelta | None = None
     to: User | None = None
@@ -49,7 +49,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class BulkPreview:
     """What an order does to one claim: `will` says it, or `reason_not` why it cannot be done."""
 
     claim: Claim
@@ -60,7 +60,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class BulkResult:
     """What became of one claim; `refusal` is the sentence of why not, "" where it was done."""
 
     claim: Claim
@@ -80,14 +80,14 @@ def chosen(user: User, ids: Collection[UUID]) -> list[Claim]:
     return list(related.order_by("name", "pk"))
 
 
-def preview(user: User, claims: Sequence[Claim], order: Order) -> list[Line]:
+def preview(user: User, claims: Sequence[Claim], order: Order) -> list[BulkPreview]:
     """Return what the order would do; as many queries for one claim as for many."""
-    seen, roles = look(claims), roles_of(user, {claim.team for claim in claims})
+    seen, roles = observe(claims), roles_of(user, {claim.team for claim in claims})
     heirs = set() if order.to is None else {team.pk for team in _teams_of(order.to)}
     return [_line(user, claim, order, seen[claim.pk], roles.get(claim.team_id), heirs) for claim in claims]
 
 
-def do(user: User, claims: Sequence[Claim], order: Order) -> list[Outcome]:
+def do(user: User, claims: Sequence[Claim], order: Order) -> list[BulkResult]:
     return [_one(user, claim, order) for claim in claims]
 
 
@@ -108,45 +108,45 @@ def _teams_of(person: User) -> list[Team]:
 
 
 def _line(
-    user: User, claim: Claim, order: Order, seen: Sighting, role: Role | None, heirs: Collection[UUID]
-) -> Line:
+    user: User, claim: Claim, order: Order, seen: Observation, role: Role | None, heirs: Collection[UUID]
+) -> BulkPreview:
     devices, pods = len(seen.open), len(seen.users)
     if reason := _why_not(user, claim, order, role, heirs):
-        return Line(claim, "", reason, devices, pods)
-    return Line(claim, _will(claim, order, devices, pods), "", devices, pods)
+        return BulkPreview(claim, "", reason, devices, pods)
+    return BulkPreview(claim, _will(claim, order, devices, pods), "", devices, pods)
 
 
 def _why_not(user: User, claim: Claim, order: Order, role: Role | None, heirs: Collection[UUID]) -> str:
     if reason := reason_not_to_end(user, claim, role):
         return reason
     to = order.to.label if order.to else ""
-    if order.action == Action.WITHDRAW and claim.state != ClaimState.REQUESTED:
+    if order.action == BulkAction.WITHDRAW and claim.state != ClaimState.REQUESTED:
         return f"It is “{claim.get_state_display()}”; only a request that waits can be withdrawn."
-    if order.action == Action.RELEASE and claim.state not in RUNNING:
+    if order.action == BulkAction.RELEASE and claim.state not in RUNNING:
         return f"It is “{claim.get_state_display()}”; it holds nothing that could be released."
-    if order.action in (Action.EXTEND, Action.TRANSFER) and claim.state not in RUNNING:
+    if order.action in (BulkAction.EXTEND, BulkAction.TRANSFER) and claim.state not in RUNNING:
         return f"It is “{claim.get_state_display()}”; only a claim that runs can be changed so."
-    if order.action == Action.TRANSFER and claim.team_id not in heirs:
+    if order.action == BulkAction.TRANSFER and claim.team_id not in heirs:
         return f"{to} is no member of {claim.team}."
-    if order.action == Action.TRANSFER and claim.requested_by == order.to:
+    if order.action == BulkAction.TRANSFER and claim.requested_by == order.to:
         return "It is theirs already."
     return ""
 
 
 def _will(claim: Claim, order: Order, devices: int, pods: int) -> str:
     match order.action:
-        case Action.WITHDRAW:
+        case BulkAction.WITHDRAW:
             count = claim.devices * claim.parallel
             return (
                 f"Withdrawn: {counted(count, 'device goes', 'devices go')} back to the quota of {claim.team}."
             )
-        case Action.EXTEND:
+        case BulkAction.EXTEND:
             end = claim.expires_at
             return (
                 f"Kept until {moment(end + order.by) if end and order.by else ''} instead of "
                 f"{moment(end) if end else ''}: at once where a rule allows it, else asked for."
             )
-        case Action.TRANSFER:
+        case BulkAction.TRANSFER:
             return f"Goes from {claim.requested_by.label} to {order.to and order.to.label}; its pods go on."
     if not devices:
         return "Released: it holds no device now."
@@ -159,31 +159,31 @@ def _will(claim: Claim, order: Order, devices: int, pods: int) -> str:
     )
 
 
-def _one(user: User, claim: Claim, order: Order) -> Outcome:
+def _one(user: User, claim: Claim, order: Order) -> BulkResult:
     try:
-        return Outcome(claim, _done(user, claim, order))
+        return BulkResult(claim, _done(user, claim, order))
     except PortalError as refusal:
-        return Outcome(claim, "", refusal.message, refusal.code)
+        return BulkResult(claim, "", refusal.message, refusal.code)
     except PermissionDenied as refusal:
-        return Outcome(claim, "", str(refusal), "forbidden")
+        return BulkResult(claim, "", str(refusal), "forbidden")
     except Http404:
-        return Outcome(claim, "", "It is not there any more.", "not-found")
+        return BulkResult(claim, "", "It is not there any more.", "not-found")
 
 
 def _done(user: User, claim: Claim, order: Order) -> str:
     """Do it by the service of one claim, and say what has been done."""
     match order.action:
-        case Action.RELEASE:
+        case BulkAction.RELEASE:
             services.release(claim=claim, by=user, reason=order.reason)
             return "It is being released."
-        case Action.WITHDRAW:
+        case BulkAction.WITHDRAW:
             services.withdraw(claim=claim, by=user, reason=order.reason)
             return "It is withdrawn."
-        case Action.TRANSFER:
+        case BulkAction.TRANSFER:
             if order.to is None:
                 raise Invalid("Say who gets the claims.")
             services.transfer(claim=claim, by=user, to=order.to)
-            return f"It is now of {order.to.label}."
+            return f"Transferred to {order.to.label}."
     if order.by is None or not order.key:
         raise Invalid("Say how much longer to keep the claims.")
     if claim.expires_at is None:

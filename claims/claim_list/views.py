@@ -18,10 +18,10 @@ from django_filters import ChoiceFilter, FilterSet, ModelChoiceFilter
 
 from claims.access import may_ask
 from claims.claim_list import bulk
-from claims.claim_list.bulk import Action
+from claims.claim_list.bulk import BulkAction
 from claims.claim_list.forms import ManyForm
 from claims.models import Claim, ClaimQuerySet, Profile, names_profile
-from claims.observation.observe import ids as ids_of
+from claims.observation.observations import ids as ids_of
 from claims.requests.services import unsent
 from claims.states import FINAL, LOOK, ClaimState
 from core.errors import Invalid
@@ -128,10 +128,10 @@ def listing_of(request: HttpRequest) -> Listing[Claim]:
 @require_safe
 def claims(request: HttpRequest) -> HttpResponseBase:
     return listing_of(request).respond(
-        "claims/list.html",
+        "claims/claim_list/list.html",
         {
             "may_act": may_ask(request),
-            "actions": Action.choices,
+            "actions": BulkAction.choices,
             "query": [(name, value) for name, values in request.GET.lists() for value in values],
             "look": {state: {"family": family, "icon": icon} for state, (family, icon) in LOOK.items()},
             "final": FINAL,
@@ -152,26 +152,28 @@ def several(request: HttpRequest) -> HttpResponse:
     try:
         claims = bulk.chosen(asker(request), chosen_ids(request))
     except Invalid as refusal:
-        return render(request, "claims/many.html", {"refusal": refusal}, status=refusal.status)
+        return render(request, "claims/claim_list/many.html", {"refusal": refusal}, status=refusal.status)
     form = ManyForm(said, people=heirs_of(claims))
     page: dict[str, Any] = {"form": form, "claims": claims, "action": said.get("action", "")}
     if not claims or not form.is_valid():
         # Before somebody has said by how much or to whom, there is nothing wrong yet.
         status = 422 if request.method == "POST" else 200
-        return render(request, "claims/many.html", page, status=status)
+        return render(request, "claims/claim_list/many.html", page, status=status)
     wish = dict(form.cleaned_data)
-    wish["action"] = bulk.Action(wish["action"])
+    wish["action"] = bulk.BulkAction(wish["action"])
     order = bulk.Order(**wish, key=said.get("key") or uuid.uuid4().hex)
     page |= {"order": order, "label": order.action.label}
     if request.method == "POST":
         page["results"] = results = bulk.do(asker(request), claims, order)
         page["done"] = done = sum(not result.refusal for result in results)
-        return render(request, "claims/many.html", page, status=200 if done == len(results) else 409)
+        return render(
+            request, "claims/claim_list/many.html", page, status=200 if done == len(results) else 409
+        )
     lines = sorted(bulk.preview(asker(request), claims, order), key=lambda line: bool(line.reason_not))
     page["lines"] = lines  # what can be done comes first
     page["ready"] = ready = [line for line in lines if not line.reason_not]
     page["devices"], page["pods"] = sum(line.devices for line in ready), sum(line.pods for line in ready)
-    return render(request, "claims/many.html", page)
+    return render(request, "claims/claim_list/many.html", page)
 
 
 def chosen_ids(request: HttpRequest) -> list[UUID]:

@@ -28,15 +28,15 @@ from claims.approvals import decide as approvals_decide
 from claims.approvals.decide import approve_with_changes
 from claims.claim_page.explain import explain
 from claims.claim_page.forms import ISOLATED, OPEN, PLAIN, RESTRICTED, SnippetForm
-from claims.claim_page.pods import PodGroup, Stage, views
+from claims.claim_page.pods import PodGroup, PodStage, views
 from claims.claim_page.snippets import KINDS, Snippet, check_of, landing_of, snippets_of
 from claims.lifecycle import services as lifecycle_services
 from claims.lifecycle.api import LifeActions
 from claims.lifecycle.sharing import room_of
 from claims.models import Allocation, Claim, ClaimQuerySet
-from claims.observation.observe import look
+from claims.observation.observations import observe
 from claims.plans import plan
-from claims.plans.changes import Wanted
+from claims.plans.changes import WantedChange
 from claims.requests.services import request_claim
 from claims.states import ClaimState
 from core import idempotency
@@ -44,9 +44,9 @@ from core.errors import Invalid
 from core.inputs import BooleanFilter, Input
 from core.schema import key, refuses
 from dra import cuda
-from dra.landing import Landing
 from dra.manifests import to_yaml
-from dra.workloads import Options
+from dra.placement import Landing
+from dra.workloads import WorkloadOptions
 from teams.access import asker, team_for
 from teams.models import Role
 
@@ -103,7 +103,7 @@ class PodsOut(serializers.Serializer[Any]):
 
     names = serializers.SerializerMethodField(help_text="The first twenty")
     count = serializers.IntegerField()
-    stage = serializers.ChoiceField(choices=[str(stage) for stage in Stage], source="first.stage")
+    stage = serializers.ChoiceField(choices=[str(stage) for stage in PodStage], source="first.stage")
     label = serializers.CharField(source="first.label")  # type: ignore[assignment]
     since = serializers.DateTimeField(allow_null=True, help_text="Of the first of them")
     nodes = serializers.ListField(child=serializers.CharField())
@@ -211,7 +211,7 @@ class SnippetOut(serializers.Serializer[Any]):
 
     @extend_schema_field(CudaOut(allow_null=True))
     def get_cuda(self, snippet: Snippet) -> Any:
-        chosen: Options = self.context["options"]
+        chosen: WorkloadOptions = self.context["options"]
         found: Landing = self.context["landing"]
         check = check_of(snippet, chosen, found)
         return CudaOut(check).data if check else None
@@ -285,7 +285,7 @@ class ConsumersView(APIView):
     def get(self, request: Request, claim_id: UUID) -> Response:
         visible = Claim.objects.visible_to(asker(request)).select_related("cluster")
         claim = get_object_or_404(visible, pk=claim_id)
-        seen = look([claim])[claim.pk]
+        seen = observe([claim])[claim.pk]
         room = room_of(claim, seen)
         shown = {
             "taken": room.taken if room else None,
@@ -337,7 +337,7 @@ WAIT = OpenApiParameter(
 VERSION = OpenApiParameter("version", int, description="The version of the claim that you know.")
 
 
-class ClaimFilter(filters.FilterSet):
+class ClaimApiFilter(filters.FilterSet):
     state = filters.MultipleChoiceFilter(choices=ClaimState.choices)
     team = filters.CharFilter(field_name="team__slug")
     cluster = filters.CharFilter(field_name="cluster__name")
@@ -357,7 +357,7 @@ class ClaimViewSet(LifeActions, mixins.ListModelMixin, mixins.RetrieveModelMixin
     serializer_class: type[BaseSerializer[Any]] = api_types.ClaimOut
     queryset = Claim.objects.none()  # tells the schema the type of the id
     filter_backends = (filters.DjangoFilterBackend,)
-    filterset_class = ClaimFilter
+    filterset_class = ClaimApiFilter
 
     def get_queryset(self) -> QuerySet[Claim]:
         visible = Claim.objects.visible_to(asker(self.request)).select_related("decided_by").for_list()
@@ -403,9 +403,9 @@ class ClaimViewSet(LifeActions, mixins.ListModelMixin, mixins.RetrieveModelMixin
         slug = said.pop("profile")
         profile = api_types.profile_named(slug, user) if slug else None
         parts = tuple((row["profile"], row["devices"]) for row in said.pop("together"))
-        wanted = Wanted(said.pop("devices"), said.pop("duration"), profile, parts)
+        wanted = WantedChange(said.pop("devices"), said.pop("duration"), profile, parts)
         claim = self.get_object()
-        if wanted == Wanted():
+        if wanted == WantedChange():
             return self._answer(approvals_decide.approve(claim=claim, by=user, **said))
         return self._answer(approve_with_changes(claim=claim, by=user, wanted=wanted, **said))
 

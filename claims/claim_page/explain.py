@@ -11,10 +11,10 @@ from claims.approvals import authority
 from claims.claim_page.pods import (
     STARTED,
     WAITING,
-    Fit,
+    FitNow,
     PodGroup,
+    PodStage,
     PodView,
-    Stage,
     fit_now,
     grouped,
     lost,
@@ -23,7 +23,7 @@ from claims.claim_page.pods import (
 )
 from claims.lifecycle.extensions import deleted_at
 from claims.models import Claim, Delivery, Transition
-from claims.observation.observe import Sighting, look
+from claims.observation.observations import Observation, observe
 from claims.plans.plan import kind_of
 from claims.states import FINAL, WRITTEN, ClaimState
 from core.templatetags.ui import moment
@@ -34,7 +34,7 @@ type Actor = Literal["person", "you", "portal", "cluster", "admin", "nobody"]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class NextAction:
     """`headline` names who acts ("You act next."), `sentence` says why and what."""
 
     actor: Actor
@@ -56,34 +56,34 @@ class Answer:
 
 def find_answer(
     claim: Claim,
-    seen: Sighting,
+    seen: Observation,
     pods: Sequence[PodView],
     lost: Sequence[PodView],
-    fit: Fit | None,
+    fit: FitNow | None,
     history: Sequence[Transition],
-) -> Answer:
+) -> NextAction:
     """`pods` come with those first about which something has to be done."""
     match claim.state:
         case ClaimState.REQUESTED:
             return _requested(claim)
         case ClaimState.APPROVED:
-            return Answer("portal", "The portal", _written_next(claim))
+            return NextAction("portal", "The portal", _written_next(claim))
         case ClaimState.PROVISIONED if pods:
             return _pod_first(claim, pods, fit)
         case ClaimState.PROVISIONED:
-            return Answer("you", claim.requested_by.label, _start_a_pod(claim, lost))
+            return NextAction("you", claim.requested_by.label, _start_a_pod(claim, lost))
         case ClaimState.ALLOCATED:
             return _allocated(claim, pods, lost, fit)
         case ClaimState.RELEASING:
             return _releasing(claim, seen, pods)
-    return Answer("nobody", "", history[-1].why if history else "")
+    return NextAction("nobody", "", history[-1].why if history else "")
 
 
-def _requested(claim: Claim) -> Answer:
+def _requested(claim: Claim) -> NextAction:
     who = authority.names_of(authority.deciders_on(claim)) or "A platform admin"
     if claim.decide_by is None:
-        return Answer("person", who, "Until then its devices are reserved in the quota of the team.")
-    return Answer(
+        return NextAction("person", who, "Until then its devices are reserved in the quota of the team.")
+    return NextAction(
         "person",
         who,
         (
@@ -111,21 +111,21 @@ def _ended(lost: Sequence[PodView]) -> str:
     return f"The last pod, {lost[0].pod.name}, was ended: {lost[0].told.means}"
 
 
-def _pod_first(claim: Claim, pods: Sequence[PodView], fit: Fit | None) -> Answer:
+def _pod_first(claim: Claim, pods: Sequence[PodView], fit: FitNow | None) -> NextAction:
     """Tell of the pod about which something has to be done first."""
     first = pods[0]
     told = first.told
     parts = [_head(pods), told.means]
-    if first.stage == Stage.SCHEDULER and fit is not None:
+    if first.stage == PodStage.SCHEDULER and fit is not None:
         parts.append(fit.sentence)
     if not (fit and fit.agrees is False):
         parts.append(told.then)
     sentence = " ".join(filter(None, parts))
     if told.actor == "you":
-        return Answer("you", claim.requested_by.label, sentence)
+        return NextAction("you", claim.requested_by.label, sentence)
     if told.actor == "admin":
-        return Answer("admin", "A platform admin", sentence)
-    return Answer("cluster", "Kubernetes", sentence)
+        return NextAction("admin", "A platform admin", sentence)
+    return NextAction("cluster", "Kubernetes", sentence)
 
 
 def _head(pods: Sequence[PodView]) -> str:
@@ -144,9 +144,11 @@ def _head(pods: Sequence[PodView]) -> str:
     return f"{said} {more} more pods wait for other reasons." if more else said
 
 
-def _allocated(claim: Claim, pods: Sequence[PodView], lost: Sequence[PodView], fit: Fit | None) -> Answer:
+def _allocated(
+    claim: Claim, pods: Sequence[PodView], lost: Sequence[PodView], fit: FitNow | None
+) -> NextAction:
     """Pods in trouble come first, those that are on their way do not matter beside one that runs."""
-    running = any(view.stage == Stage.RUNNING for view in pods)
+    running = any(view.stage == PodStage.RUNNING for view in pods)
     waiting = [view for view in pods if view.stage in WAITING]
     starting = [view for view in pods if view.stage in STARTED]
     if waiting:
@@ -159,26 +161,26 @@ def _allocated(claim: Claim, pods: Sequence[PodView], lost: Sequence[PodView], f
             f"Release the claim when its work is done. On {moment(end)} the portal deletes it; a "
             "pod that still runs keeps its devices until it ends."
         )
-    return Answer("you", claim.requested_by.label, " ".join(filter(None, (_ended(lost), sentence))))
+    return NextAction("you", claim.requested_by.label, " ".join(filter(None, (_ended(lost), sentence))))
 
 
-def _releasing(claim: Claim, seen: Sighting, pods: Sequence[PodView]) -> Answer:
+def _releasing(claim: Claim, seen: Observation, pods: Sequence[PodView]) -> NextAction:
     if not pods:
         others = sorted({str(one) for row in seen.holders for one in _reserved(row.raw)})
         if others:
             who = ", ".join(others[:3])
             sentence = f"It is still reserved for {who}, which the portal does not see, and ends with it."
-            return Answer("cluster", "Kubernetes", sentence)
-        return Answer("cluster", "Kubernetes", "It removes the object; no pod uses it any more.")
+            return NextAction("cluster", "Kubernetes", sentence)
+        return NextAction("cluster", "Kubernetes", "It removes the object; no pod uses it any more.")
     names = names_of(pods)
     sentence = (
         f"The pod {names} still holds the devices; they are free when it ends."
         if len(pods) == 1
         else f"The pods {names} still hold the devices; they are free when all of them have ended."
     )
-    if all(view.stage == Stage.ENDING for view in pods):
-        return Answer("cluster", "Kubernetes", sentence)
-    return Answer("you", claim.requested_by.label, sentence)
+    if all(view.stage == PodStage.ENDING for view in pods):
+        return NextAction("cluster", "Kubernetes", sentence)
+    return NextAction("you", claim.requested_by.label, sentence)
 
 
 def _reserved(raw: dict[str, object]) -> list[str]:
@@ -203,7 +205,7 @@ WITH_DEVICES = ("waiting", "scheduler", "prepared", "used")
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TimelineStep:
     """
     One step. `at` is since when for the one that is now, when it was done for others, and None where that is
     ahead or not known. `actor` is who can take it; `next` is what is to be done, for the one that is now.
@@ -220,15 +222,19 @@ class Step:
 
 
 def chain(
-    claim: Claim, seen: Sighting, pods: Sequence[PodView], history: Sequence[Transition], answer: Answer
-) -> tuple[Step, ...]:
+    claim: Claim,
+    seen: Observation,
+    pods: Sequence[PodView],
+    history: Sequence[Transition],
+    answer: NextAction,
+) -> tuple[TimelineStep, ...]:
     """Return the steps of `ORDER`; a claim that ended early has none after the one at which it ended."""
     # Who asked, though somebody else may own it by now.
     asked = next((step.by for step in history if not step.old and step.by), claim.requested_by)
     asker = asked.label
     steps = [
-        Step("requested", "Requested", "done", claim.created_at, asker, _size(claim), "you"),
-        Step("quota", "Quota", "done", claim.created_at, "", _quota(claim), "portal"),
+        TimelineStep("requested", "Requested", "done", claim.created_at, asker, _size(claim), "you"),
+        TimelineStep("quota", "Quota", "done", claim.created_at, "", _quota(claim), "portal"),
     ]
     if claim.state in (ClaimState.DENIED, ClaimState.WITHDRAWN, ClaimState.EXPIRED):
         return (*steps, _end(claim, history, "approved"))
@@ -248,7 +254,7 @@ def chain(
         now = answer.sentence if status == "now" else ""
         actor = answer.actor if status == "now" else ACTORS[key]
         note = "" if status == "skipped" else notes.get(key, "")
-        steps.append(Step(key, labels[key], status, at, by, note, actor, now))
+        steps.append(TimelineStep(key, labels[key], status, at, by, note, actor, now))
     return tuple(steps)
 
 
@@ -263,7 +269,7 @@ def _here(claim: Claim, pods: Sequence[PodView], history: Sequence[Transition]) 
             return "scheduler" if pods else "waiting"
         case ClaimState.ALLOCATED:
             started = [view for view in pods if view.stage in STARTED]
-            running = [view for view in pods if view.stage in (Stage.RUNNING, Stage.ENDING)]
+            running = [view for view in pods if view.stage in (PodStage.RUNNING, PodStage.ENDING)]
             return "prepared" if started and not running else "used"
         case ClaimState.RELEASING:
             return "releasing"
@@ -298,17 +304,17 @@ def _came(history: Sequence[Transition]) -> dict[str, Transition | None]:
 
 
 def _since(key: str, claim: Claim, pods: Sequence[PodView]) -> datetime | None:
-    stages = {"scheduler": WAITING, "prepared": STARTED, "used": (Stage.RUNNING,)}.get(key, ())
+    stages = {"scheduler": WAITING, "prepared": STARTED, "used": (PodStage.RUNNING,)}.get(key, ())
     known = [view.since for view in pods if view.stage in stages and view.since]
     return min(known, default=claim.state_since)
 
 
-def _end(claim: Claim, history: Sequence[Transition], key: str) -> Step:
+def _end(claim: Claim, history: Sequence[Transition], key: str) -> TimelineStep:
     last = history[-1] if history else None
     by = last.by.label if last and last.by else ""
     status: Status = "bad" if claim.state in (ClaimState.DENIED, ClaimState.FAILED) else "done"
     why = last.why if last else ""
-    return Step(key, claim.get_state_display(), status, claim.state_since, by, why, ACTORS[key])
+    return TimelineStep(key, claim.get_state_display(), status, claim.state_since, by, why, ACTORS[key])
 
 
 def _labels(claim: Claim, here: str) -> dict[str, str]:
@@ -324,7 +330,7 @@ def _labels(claim: Claim, here: str) -> dict[str, str]:
     }
 
 
-def _notes(claim: Claim, seen: Sighting, pods: Sequence[PodView]) -> dict[str, str]:
+def _notes(claim: Claim, seen: Observation, pods: Sequence[PodView]) -> dict[str, str]:
     notes = {"written": f"{claim.cluster} / {claim.namespace}", "approved": claim.decision_note}
     scheduled = [_counted(pods, WAITING, ("%d pod waits" if _number(pods, WAITING) == 1 else "%d pods wait"))]
     if count := len({held.key for held in seen.held}):
@@ -332,8 +338,8 @@ def _notes(claim: Claim, seen: Sighting, pods: Sequence[PodView]) -> dict[str, s
     notes["scheduler"] = ", ".join(filter(None, scheduled))
     starting = _number(pods, STARTED)
     notes["prepared"] = _counted(pods, STARTED, ("%d pod starts" if starting == 1 else "%d pods start"))
-    running = _number(pods, (Stage.RUNNING,))
-    notes["used"] = _counted(pods, (Stage.RUNNING,), ("%d pod runs" if running == 1 else "%d pods run"))
+    running = _number(pods, (PodStage.RUNNING,))
+    notes["used"] = _counted(pods, (PodStage.RUNNING,), ("%d pod runs" if running == 1 else "%d pods run"))
     if claim.state == ClaimState.PROVISIONED and not pods:
         notes["waiting"] = "no pod uses it"
     if claim.state == ClaimState.RELEASING and pods:
@@ -341,11 +347,11 @@ def _notes(claim: Claim, seen: Sighting, pods: Sequence[PodView]) -> dict[str, s
     return notes
 
 
-def _number(pods: Sequence[PodView], stages: Sequence[Stage]) -> int:
+def _number(pods: Sequence[PodView], stages: Sequence[PodStage]) -> int:
     return sum(view.stage in stages for view in pods)
 
 
-def _counted(pods: Sequence[PodView], stages: Sequence[Stage], words: str) -> str:
+def _counted(pods: Sequence[PodView], stages: Sequence[PodStage], words: str) -> str:
     count = _number(pods, stages)
     return words % count if count else ""
 
@@ -366,7 +372,7 @@ def _quota(claim: Claim) -> str:
 
 SHOWN = 3  # groups of pods, on a page
 GROUPS = 20  # in the API
-CALM = (Stage.RUNNING, Stage.ENDING)
+CALM = (PodStage.RUNNING, PodStage.ENDING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,11 +384,11 @@ class Explanation:
     scheduler, else None. `hears_events` is False where the cluster does not let the portal read Events.
     """
 
-    answer: Answer
-    steps: tuple[Step, ...]
+    answer: NextAction
+    steps: tuple[TimelineStep, ...]
     pods: tuple[PodView, ...]
     lost: tuple[PodView, ...]
-    fit: Fit | None
+    fit: FitNow | None
     problem: str
     hears_events: bool
 
@@ -412,7 +418,7 @@ class Explanation:
         return next((view for view in self.pods if view.stage not in CALM), None)
 
     @property
-    def shown_steps(self) -> list[Step]:
+    def shown_steps(self) -> list[TimelineStep]:
         """Return the steps without what was skipped, and without an end that is not in sight."""
         return [
             step
@@ -421,15 +427,15 @@ class Explanation:
         ]
 
 
-def explain(claim: Claim, seen: Sighting | None = None, age: Age | None = None) -> Explanation:
+def explain(claim: Claim, seen: Observation | None = None, age: Age | None = None) -> Explanation:
     """Explain a claim from its history, from what the mirror shows of it, and from the picture of now."""
-    seen = look([claim])[claim.pk] if seen is None else seen
+    seen = observe([claim])[claim.pk] if seen is None else seen
     over = claim.state in FINAL
     if age is None and not over:
         age = ages((*OF_DEVICES, "pods"), cluster=claim.cluster)[0]
     history = list(claim.history.exclude(old=F("new")).select_related("by"))  # steps, without remarks
     pods = views(claim, [] if over else seen.users)
-    queued = next((view for view in pods if view.stage == Stage.SCHEDULER), None)
+    queued = next((view for view in pods if view.stage == PodStage.SCHEDULER), None)
     open_claim = claim.state in WRITTEN and (claim.delivery == Delivery.TEMPLATE or not seen.held)
     fit = fit_now(claim, queued.said, age) if queued and open_claim else None
     ended = lost(claim) if claim.state in WRITTEN else []

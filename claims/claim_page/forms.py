@@ -9,10 +9,9 @@ from django.core.validators import RegexValidator
 from django.http import QueryDict
 
 from core.text import counted
-from dra.capacity import Capacity
-from dra.landing import Landing
-from dra.workloads import ASSUMED, Options, Use
-from dra.workloads.use import (
+from dra.placement import Capacity, Landing
+from dra.workloads import ASSUMED, ClaimUse, WorkloadOptions
+from dra.workloads.pods import (
     CUDA,
     LAST_PORT,
     LONGEST_NAME,
@@ -53,7 +52,7 @@ class SnippetForm(forms.Form):
         help_text="Read from the tag where it is named there.",
     )
     request = forms.ChoiceField(required=False, label="Devices of the container")
-    pods = forms.IntegerField(required=False, min_value=1, max_value=MOST_PODS, label="Pods at once")
+    pods = forms.IntegerField(required=False, min_value=1, max_value=MOST_PODS, label="Concurrent pods")
     completions = forms.IntegerField(
         required=False, min_value=1, max_value=MOST_COMPLETIONS, label="Pods of the Job in all"
     )
@@ -103,7 +102,7 @@ class SnippetForm(forms.Form):
         label="Model weights: OCI image",
     )
 
-    def __init__(self, data: QueryDict | None, *, use: Use, landing: Landing) -> None:
+    def __init__(self, data: QueryDict | None, *, use: ClaimUse, landing: Landing) -> None:
         """Without any of its fields in `data` the form is unbound, and shows what is usual."""
         given = data if data is not None and any(name in data for name in self.base_fields) else None
         super().__init__(given, auto_id="snippet_%s")
@@ -139,12 +138,12 @@ class SnippetForm(forms.Form):
             )
         return cleaned
 
-    def options(self) -> Options:
+    def options(self) -> WorkloadOptions:
         """Return the options of a valid form, the usual ones of an unbound one."""
         if not self.is_bound:
-            return Options()
+            return WorkloadOptions()
         cleaned = self.cleaned_data
-        return Options(
+        return WorkloadOptions(
             **{name: cleaned[name] for name in ("image", "cuda", "request", "priority", "capacity", "pods")},
             completions=cleaned["completions"] or 0,
             port=cleaned["port"] or 0,

@@ -11,18 +11,26 @@ from django.db.models import Q
 from django.utils import timezone
 from django.utils.functional import Promise
 
-from claims.claim_page.scheduler import OF_A_CONTAINER, OF_AN_EVENT, Actor, Said, Told, read, tell
+from claims.claim_page.scheduler import (
+    OF_A_CONTAINER,
+    OF_AN_EVENT,
+    Actor,
+    SchedulerMessage,
+    SchedulerReason,
+    read,
+    tell,
+)
 from claims.models import Claim
 from core.text import counted
 from core.times import duration
 from dra import match
+from inventory.cluster_snapshot import snapshot_of
 from inventory.freshness import Age
 from inventory.models import Pod, PodEvent, ResourceClaim, ResourceClaimTemplate
-from inventory.picture import picture_of
 from inventory.sync.columns import instant
 
 
-class Stage(StrEnum):
+class PodStage(StrEnum):
     """Stable, for programs."""
 
     MISSING_CLAIM = "missing-claim"  # it names a ResourceClaim that is not there, of which nobody tells
@@ -38,9 +46,9 @@ class Stage(StrEnum):
     LOST = "lost"  # it is gone, and not by its owner
 
 
-ORDER = tuple(Stage)  # those first about which something has to be done
-WAITING = ORDER[: ORDER.index(Stage.PREPARING)]  # no device is held for it
-STARTED = (Stage.PREPARING, Stage.STARTING)
+ORDER = tuple(PodStage)  # those first about which something has to be done
+WAITING = ORDER[: ORDER.index(PodStage.PREPARING)]  # no device is held for it
+STARTED = (PodStage.PREPARING, PodStage.STARTING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +65,7 @@ class StageLook:
 
 NOTHING = "Nothing has to be done."
 LOOKS = {
-    Stage.MISSING_CLAIM: StageLook(
+    PodStage.MISSING_CLAIM: StageLook(
         "Names a claim that is missing",
         "you",
         "help",
@@ -66,15 +74,15 @@ LOOKS = {
         "you",
         "Make that claim, or start the pod with one that exists.",
     ),
-    Stage.GOING_CLAIM: StageLook(
-        "Names a claim that is going",
+    PodStage.GOING_CLAIM: StageLook(
+        "Refers to a claim that is being deleted",
         "you",
         "progress-down",
         "The pod %(pod)s names the ResourceClaim %(missing)s, which is being deleted: it takes no pod.",
         "you",
         "Start the pod with another claim.",
     ),
-    Stage.NO_TEMPLATE: StageLook(
+    PodStage.NO_TEMPLATE: StageLook(
         "Names a template that is missing",
         "you",
         "help",
@@ -82,7 +90,7 @@ LOOKS = {
         "you",
         "Name a template that exists; the pod then goes on by itself.",
     ),
-    Stage.NO_CLAIM: StageLook(
+    PodStage.NO_CLAIM: StageLook(
         "Waits for its claim",
         "work",
         "file-text",
@@ -90,7 +98,7 @@ LOOKS = {
         "cluster",
         "It takes about a second; if it cannot, an event of the pod says why.",
     ),
-    Stage.GATED: StageLook(
+    PodStage.GATED: StageLook(
         "Held back by a gate",
         "work",
         "player-pause",
@@ -98,7 +106,7 @@ LOOKS = {
         "cluster",
         "Whoever set the gate, often a queue such as Kueue, takes it away when it is the pod's turn.",
     ),
-    Stage.SCHEDULER: StageLook(
+    PodStage.SCHEDULER: StageLook(
         "Waits for the scheduler",
         "work",
         "hourglass-high",
@@ -106,7 +114,7 @@ LOOKS = {
         "cluster",
         "The scheduler tries again when claims, devices or nodes change.",
     ),
-    Stage.PREPARING: StageLook(
+    PodStage.PREPARING: StageLook(
         "Prepares devices",
         "work",
         "tool",
@@ -114,7 +122,7 @@ LOOKS = {
         "cluster",
         "It takes seconds; if it fails, an event of the pod says why.",
     ),
-    Stage.STARTING: StageLook(
+    PodStage.STARTING: StageLook(
         "Starts containers",
         "work",
         "package",
@@ -122,7 +130,7 @@ LOOKS = {
         "cluster",
         NOTHING,
     ),
-    Stage.ENDING: StageLook(
+    PodStage.ENDING: StageLook(
         "Ending",
         "work",
         "progress-down",
@@ -130,10 +138,10 @@ LOOKS = {
         "cluster",
         NOTHING,
     ),
-    Stage.RUNNING: StageLook(
+    PodStage.RUNNING: StageLook(
         "Running", "held", "cpu", "The pod %(pod)s runs with its devices.", "you", NOTHING
     ),
-    Stage.LOST: StageLook(
+    PodStage.LOST: StageLook(
         "Was ended",
         "bad",
         "circle-x",
@@ -144,10 +152,10 @@ LOOKS = {
 }
 
 
-def evidence_of(stage: Stage, *, pod: str, missing: Sequence[str] = ()) -> Told:
+def evidence_of(stage: PodStage, *, pod: str, missing: Sequence[str] = ()) -> SchedulerReason:
     """Say what a stage means where nobody has said anything more."""
     look, named = LOOKS[stage], {"pod": pod, "missing": ", ".join(missing)}
-    return Told("", str(look.means) % named, look.actor, str(look.then) % named)
+    return SchedulerReason("", str(look.means) % named, look.actor, str(look.then) % named)
 
 
 SCHEDULER = "FailedScheduling"  # its events repeat what the pod's condition says
@@ -161,7 +169,7 @@ class Heard:
     """An Event with what it means."""
 
     event: PodEvent
-    told: Told
+    told: SchedulerReason
 
 
 @dataclass(frozen=True)
@@ -173,7 +181,7 @@ class PodView:
     """
 
     pod: Pod
-    stage: Stage
+    stage: PodStage
     since: datetime | None
     missing: tuple[str, ...] = ()
 
@@ -192,9 +200,9 @@ class PodView:
         return LOOKS[self.stage]
 
     @cached_property
-    def said(self) -> Said | None:
+    def said(self) -> SchedulerMessage | None:
         """Return what the scheduler says while the pod waits for it."""
-        return read(self.pod.message) if self.stage == Stage.SCHEDULER and self.pod.message else None
+        return read(self.pod.message) if self.stage == PodStage.SCHEDULER and self.pod.message else None
 
     @cached_property
     def events(self) -> list[Heard]:
@@ -210,19 +218,19 @@ class PodView:
         return list(heard.values())
 
     @cached_property
-    def told(self) -> Told:
+    def told(self) -> SchedulerReason:
         """Return the one thing to tell: the plainest evidence there is, else what the stage itself means."""
         return self._evidence() or evidence_of(self.stage, pod=self.pod.name, missing=self.missing)
 
-    def _evidence(self) -> Told | None:
+    def _evidence(self) -> SchedulerReason | None:
         known = [heard.told for heard in self.events if heard.told.means]
         match self.stage:
-            case Stage.SCHEDULER:
+            case PodStage.SCHEDULER:
                 main = self.said.main if self.said else next(iter(known), None)
                 return main if main and main.means else None
-            case Stage.NO_CLAIM | Stage.PREPARING | Stage.ENDING | Stage.LOST:
+            case PodStage.NO_CLAIM | PodStage.PREPARING | PodStage.ENDING | PodStage.LOST:
                 return next(iter(known), None)
-            case Stage.STARTING | Stage.RUNNING:
+            case PodStage.STARTING | PodStage.RUNNING:
                 return next((one for one in waits_of(self.pod) if one.actor == "you"), None)
         return None
 
@@ -252,7 +260,7 @@ def lost(claim: Claim) -> list[PodView]:
         events__reason__in=ENDERS,
     )
     rows = gone.distinct().order_by("-gone_at", "name").prefetch_related("events")
-    return [PodView(pod, Stage.LOST, pod.gone_at) for pod in rows[:3]]
+    return [PodView(pod, PodStage.LOST, pod.gone_at) for pod in rows[:3]]
 
 
 def view_of(pod: Pod, claims: Mapping[str, str], templates: Collection[str]) -> PodView:
@@ -262,22 +270,24 @@ def view_of(pod: Pod, claims: Mapping[str, str], templates: Collection[str]) -> 
     """
     scheduled = condition(pod, "PodScheduled")
     if pod.deleting_since:
-        return PodView(pod, Stage.ENDING, pod.deleting_since)
+        return PodView(pod, PodStage.ENDING, pod.deleting_since)
     if pod.phase == "Running":
-        return PodView(pod, Stage.RUNNING, _started(pod))
+        return PodView(pod, PodStage.RUNNING, _started(pod))
     if pod.node_name:
         ready = condition(pod, "PodReadyToStartContainers").get("status") == "True"
-        return PodView(pod, Stage.STARTING if ready else Stage.PREPARING, _at(scheduled) or pod.created_at)
+        return PodView(
+            pod, PodStage.STARTING if ready else PodStage.PREPARING, _at(scheduled) or pod.created_at
+        )
     if missing := tuple(name for name in pod.claims if name not in claims):
-        return PodView(pod, Stage.MISSING_CLAIM, pod.created_at, missing)
+        return PodView(pod, PodStage.MISSING_CLAIM, pod.created_at, missing)
     if going := tuple(name for name in pod.claims if claims[name] == "going"):
-        return PodView(pod, Stage.GOING_CLAIM, pod.created_at, going)
+        return PodView(pod, PodStage.GOING_CLAIM, pod.created_at, going)
     if _lacks_claim(pod):
         missing = tuple(name for name in pod.templates if name not in templates)
-        return PodView(pod, Stage.NO_TEMPLATE if missing else Stage.NO_CLAIM, pod.created_at, missing)
+        return PodView(pod, PodStage.NO_TEMPLATE if missing else PodStage.NO_CLAIM, pod.created_at, missing)
     if scheduled.get("reason") == "SchedulingGated":
-        return PodView(pod, Stage.GATED, pod.created_at)
-    return PodView(pod, Stage.SCHEDULER, pod.created_at)
+        return PodView(pod, PodStage.GATED, pod.created_at)
+    return PodView(pod, PodStage.SCHEDULER, pod.created_at)
 
 
 def condition(pod: Pod, kind: str) -> dict[str, Any]:
@@ -286,7 +296,7 @@ def condition(pod: Pod, kind: str) -> dict[str, Any]:
     return next((one for one in conditions if one.get("type") == kind), {})
 
 
-def waits_of(pod: Pod) -> Iterable[Told]:
+def waits_of(pod: Pod) -> Iterable[SchedulerReason]:
     """Yield why containers wait, as far as it is known."""
     for state in _containers(pod):
         waiting = state.get("waiting") or {}
@@ -383,7 +393,7 @@ SHOWN = 3  # names of nodes
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
+class FitNow:
     """`agrees` is None where one of the two cannot be told; `sentence` says both."""
 
     preview: match.Preview
@@ -391,14 +401,14 @@ class Fit:
     sentence: str
 
 
-def fit_now(claim: Claim, said: Said | None, age: Age | None) -> Fit:
+def fit_now(claim: Claim, said: SchedulerMessage | None, age: Age | None) -> FitNow:
     """Look at the picture of this moment for one claim of the spec."""
-    preview = match.preview(picture_of(claim.cluster), claim.spec)
+    preview = match.preview(snapshot_of(claim.cluster), claim.spec)
     agrees = agreement(preview, said)
-    return Fit(preview, agrees, _sentence(preview, said, _old(age), agrees=agrees))
+    return FitNow(preview, agrees, _sentence(preview, said, _old(age), agrees=agrees))
 
 
-def agreement(preview: match.Preview, said: Said | None) -> bool | None:
+def agreement(preview: match.Preview, said: SchedulerMessage | None) -> bool | None:
     """Compare. Nodes that fit may be those that the scheduler rules out for what is not devices."""
     if said is None:
         return None
@@ -409,7 +419,7 @@ def agreement(preview: match.Preview, said: Said | None) -> bool | None:
     return preview.nodes_that_fit <= said.out_for_other
 
 
-def _sentence(preview: match.Preview, said: Said | None, old: str, *, agrees: bool | None) -> str:
+def _sentence(preview: match.Preview, said: SchedulerMessage | None, old: str, *, agrees: bool | None) -> str:
     if preview.nodes_that_fit is None and not agrees:
         return f"Whether it fits cannot be told from the portal's picture: {preview.problem}"
     if preview.problem:
@@ -424,7 +434,7 @@ def _sentence(preview: match.Preview, said: Said | None, old: str, *, agrees: bo
     return f"{there} {_beside(said, agrees=agrees)}".strip()
 
 
-def _beside(said: Said | None, *, agrees: bool | None) -> str:
+def _beside(said: SchedulerMessage | None, *, agrees: bool | None) -> str:
     """Say how the scheduler comes to another answer."""
     if agrees is False:
         return "The scheduler says that nothing fits; it tries again when something changes."

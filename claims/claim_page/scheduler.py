@@ -28,7 +28,7 @@ class Meaning:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class SchedulerReason:
     """
     One thing that Kubernetes said: `text` in its words, `means` in plain ones, `then` what can be done.
 
@@ -43,14 +43,14 @@ class Told:
     count: int | None = None
 
 
-def tell(text: str, meanings: Sequence[Meaning], *, count: int | None = None) -> Told:
+def tell(text: str, meanings: Sequence[Meaning], *, count: int | None = None) -> SchedulerReason:
     """Look a message up."""
     for meaning in meanings:
         if found := meaning.sign.search(text):
             named = found.groupdict(default="")
             means, then = (str(said) % named for said in (meaning.means, meaning.then))
-            return Told(text, means, meaning.actor, then, count)
-    return Told(text, count=count)
+            return SchedulerReason(text, means, meaning.actor, then, count)
+    return SchedulerReason(text, count=count)
 
 
 def means(sign: str, words: str | Promise, actor: Actor, then: str | Promise) -> Meaning:
@@ -274,7 +274,7 @@ OF_A_NODE = (
     ),
     means(
         r"^Preemption is not helpful for scheduling|^No preemption victims found",
-        "Nobody is put off for it: Kubernetes takes no device away from a running pod.",
+        "No running pod is preempted: Kubernetes takes no device away from a running pod.",
         "cluster",
         NEXT_TRY,
     ),
@@ -416,7 +416,7 @@ DEVICES = re.compile(r"cannot allocate all claims|invalid resource pools|resourc
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class SchedulerMessage:
     """
     A message of the scheduler. `nodes` is how many there are, None where the message counts none; `parts`
     are the reasons, those with the most nodes first; `preemption` is what it says of putting others off.
@@ -424,8 +424,8 @@ class Said:
 
     message: str
     nodes: int | None = None
-    parts: tuple[Told, ...] = ()
-    preemption: tuple[Told, ...] = ()
+    parts: tuple[SchedulerReason, ...] = ()
+    preemption: tuple[SchedulerReason, ...] = ()
 
     @property
     def out_for_devices(self) -> int:
@@ -438,28 +438,28 @@ class Said:
         return sum(part.count or 0 for part in self.parts if not DEVICES.match(part.text))
 
     @property
-    def main(self) -> Told | None:
+    def main(self) -> SchedulerReason | None:
         """The reason to tell first: one about devices, for others the portal can do nothing."""
         about = [part for part in self.parts if part.count is None or DEVICES.match(part.text)]
         return next(iter((*about, *self.parts)), None)
 
 
-def read(message: str) -> Said:
+def read(message: str) -> SchedulerMessage:
     """Take a message apart; one of another form is a single part."""
     found = NODES.match(message)
     if found is None:
-        return Said(message, parts=(tell(message, OF_A_POD),) if message else ())
+        return SchedulerMessage(message, parts=(tell(message, OF_A_POD),) if message else ())
     preemption = NODES.match(found["preemption"] or "")
     helpless = preemption["why"] if preemption else found["preemption"] or ""
-    return Said(message, int(found["all"]), _parts(found["why"]), _parts(helpless))
+    return SchedulerMessage(message, int(found["all"]), _parts(found["why"]), _parts(helpless))
 
 
-def _parts(text: str) -> tuple[Told, ...]:
+def _parts(text: str) -> tuple[SchedulerReason, ...]:
     parts = [_part(part) for part in BETWEEN.split(text) if part]
     return tuple(sorted(parts, key=lambda part: -(part.count or 0)))
 
 
-def _part(text: str) -> Told:
+def _part(text: str) -> SchedulerReason:
     counted = COUNTED.match(text)
     if counted is None:
         return tell(text, (*OF_A_POD, *OF_A_NODE))

@@ -15,19 +15,18 @@ from claims.models import Claim
 from claims.plans.plan import CLAIM_LABEL, kind_of, use_of
 from cluster.kinds import INFERENCE_SERVICE, NOTEBOOK, PYTORCH_JOB, Kind
 from dra import cuda, workloads
-from dra.landing import Landing, landing
 from dra.manifests import to_yaml
 from dra.objects import Manifest
-from dra.workloads import ASSUMED, Options, Use, hub
-from dra.workloads.images import IMAGES
-from dra.workloads.pods import has_weights, name_of
-from dra.workloads.servers import MODEL
-from inventory.picture import picture_of
+from dra.placement import Landing, landing
+from dra.workloads import ASSUMED, ClaimUse, WorkloadOptions, templates
+from dra.workloads.pods import IMAGES, has_weights, name_of
+from dra.workloads.templates import MODEL
+from inventory.cluster_snapshot import snapshot_of
 
-type Maker = Callable[[Use, Options], list[Manifest]]
+type Maker = Callable[[ClaimUse, WorkloadOptions], list[Manifest]]
 
 
-class Group(StrEnum):
+class SnippetGroup(StrEnum):
     """What somebody wants to do with the devices."""
 
     RUN = "run"
@@ -37,12 +36,12 @@ class Group(StrEnum):
     SHELL = "shell"
 
 
-GROUPS: dict[Group, str | Promise] = {
-    Group.RUN: "Run",
-    Group.NOTEBOOK: "Notebook",
-    Group.SERVE: "Serve",
-    Group.TRAIN: "Train",
-    Group.SHELL: "Command line",
+GROUPS: dict[SnippetGroup, str | Promise] = {
+    SnippetGroup.RUN: "Run",
+    SnippetGroup.NOTEBOOK: "Notebook",
+    SnippetGroup.SERVE: "Serve",
+    SnippetGroup.TRAIN: "Train",
+    SnippetGroup.SHELL: "Command line",
 }
 
 
@@ -55,33 +54,33 @@ class SnippetKind:
 
     key: str
     title: str | Promise
-    group: Group
+    group: SnippetGroup
     image: str = ""
     language: str = "yaml"
     made: Maker | None = None
     served: Kind | None = None
 
-    def offered(self, use: Use, options: Options, kinds: Sequence[str]) -> bool:
+    def offered(self, use: ClaimUse, options: WorkloadOptions, kinds: Sequence[str]) -> bool:
         """Say whether the cluster serves what it needs, and whether an image for these devices is known."""
         if self.served and f"{self.served.api_version}/{self.served.plural}" not in kinds:
             return False
         return not self.image or bool(self.runs(use, options))
 
-    def runs(self, use: Use, options: Options) -> str:
+    def runs(self, use: ClaimUse, options: WorkloadOptions) -> str:
         """Return the image that its container runs, "" for none."""
         return (options.image or str(getattr(IMAGES[use.maker], self.image))) if self.image else ""
 
 
 KINDS = (
-    SnippetKind("pod", "Pod", Group.RUN, "base", made=workloads.pod),
-    SnippetKind("job", "Job", Group.RUN, "base", made=workloads.job),
-    SnippetKind("deployment", "Deployment", Group.RUN, "base", made=workloads.deployment),
-    SnippetKind("statefulset", "StatefulSet", Group.RUN, "base", made=workloads.stateful_set),
-    SnippetKind("jupyter", "JupyterLab", Group.NOTEBOOK, "jupyter", made=workloads.jupyter),
+    SnippetKind("pod", "Pod", SnippetGroup.RUN, "base", made=workloads.pod),
+    SnippetKind("job", "Job", SnippetGroup.RUN, "base", made=workloads.job),
+    SnippetKind("deployment", "Deployment", SnippetGroup.RUN, "base", made=workloads.deployment),
+    SnippetKind("statefulset", "StatefulSet", SnippetGroup.RUN, "base", made=workloads.stateful_set),
+    SnippetKind("jupyter", "JupyterLab", SnippetGroup.NOTEBOOK, "jupyter", made=workloads.jupyter),
     SnippetKind(
         "kubeflow-notebook",
         "Kubeflow Notebook",
-        Group.NOTEBOOK,
+        SnippetGroup.NOTEBOOK,
         "jupyter",
         made=workloads.notebook,
         served=NOTEBOOK,
@@ -89,26 +88,31 @@ KINDS = (
     SnippetKind(
         "jupyterhub",
         "JupyterHub values",
-        Group.NOTEBOOK,
+        SnippetGroup.NOTEBOOK,
         "jupyter",
-        made=lambda use, options: [hub.values(use, options)],
+        made=lambda use, options: [templates.values(use, options)],
     ),
-    SnippetKind("jupyterhub-config", "JupyterHub Python", Group.NOTEBOOK, "jupyter", "python"),
-    SnippetKind("notebook", "Notebook cell", Group.NOTEBOOK, language="python"),
-    SnippetKind("vllm", "vLLM", Group.SERVE, "vllm", made=workloads.vllm),
-    SnippetKind("triton", "Triton", Group.SERVE, "triton", made=workloads.triton),
+    SnippetKind("jupyterhub-config", "JupyterHub Python", SnippetGroup.NOTEBOOK, "jupyter", "python"),
+    SnippetKind("notebook", "Notebook cell", SnippetGroup.NOTEBOOK, language="python"),
+    SnippetKind("vllm", "vLLM", SnippetGroup.SERVE, "vllm", made=workloads.vllm),
+    SnippetKind("triton", "Triton", SnippetGroup.SERVE, "triton", made=workloads.triton),
     SnippetKind(
         "kserve",
         "KServe InferenceService",
-        Group.SERVE,
+        SnippetGroup.SERVE,
         "vllm",
         made=workloads.inference_service,
         served=INFERENCE_SERVICE,
     ),
     SnippetKind(
-        "pytorchjob", "PyTorchJob", Group.TRAIN, "torch", made=workloads.pytorch_job, served=PYTORCH_JOB
+        "pytorchjob",
+        "PyTorchJob",
+        SnippetGroup.TRAIN,
+        "torch",
+        made=workloads.pytorch_job,
+        served=PYTORCH_JOB,
     ),
-    SnippetKind("kubectl", "kubectl", Group.SHELL, "base", "shell"),
+    SnippetKind("kubectl", "kubectl", SnippetGroup.SHELL, "base", "shell"),
 )
 
 
@@ -124,12 +128,12 @@ def commented(text: str, notes: list[str]) -> str:
     return "\n".join([*lines, text]) if lines else text
 
 
-def notes_of(kind: SnippetKind, use: Use, options: Options) -> list[str]:
+def notes_of(kind: SnippetKind, use: ClaimUse, options: WorkloadOptions) -> list[str]:
     """Return sentences without line breaks."""
     return [*_sharing(kind, use), *_serving(kind, use, options), *_choices(kind, use, options)]
 
 
-def _sharing(kind: SnippetKind, use: Use) -> Iterator[str]:
+def _sharing(kind: SnippetKind, use: ClaimUse) -> Iterator[str]:
     if kind.key in HUB:
         yield f"The hub has to run in namespace {use.namespace}: a pod finds claims of its own only."
     if use.template:
@@ -140,7 +144,7 @@ def _sharing(kind: SnippetKind, use: Use) -> Iterator[str]:
         yield (f"Named claim: all pods share the devices of {use.name}; more pods get no more devices.")
 
 
-def _serving(kind: SnippetKind, use: Use, options: Options) -> Iterator[str]:
+def _serving(kind: SnippetKind, use: ClaimUse, options: WorkloadOptions) -> Iterator[str]:
     if kind.key in LOADERS and not has_weights(options):
         yield f"Without weights of yours it fetches {MODEL}."
     if kind.key == "triton" and not has_weights(options):
@@ -151,7 +155,7 @@ def _serving(kind: SnippetKind, use: Use, options: Options) -> Iterator[str]:
         yield "Its token is in the log; reach it with kubectl port-forward."
 
 
-def _choices(kind: SnippetKind, use: Use, options: Options) -> Iterator[str]:
+def _choices(kind: SnippetKind, use: ClaimUse, options: WorkloadOptions) -> Iterator[str]:
     if options.capacity == ASSUMED:
         yield "On-demand is an assumption: no label of these nodes says how they are paid for."
     if options.isolated and kind.key in HUB:
@@ -178,16 +182,16 @@ for device in claim["allocations"]:
 """
 
 
-def script_of(key: str, claim: Claim, use: Use, options: Options, *, base_url: str) -> str:
+def script_of(key: str, claim: Claim, use: ClaimUse, options: WorkloadOptions, *, base_url: str) -> str:
     """Return the text of "kubectl", "notebook" or "jupyterhub-config"."""
     if key == "kubectl":
         return commands(claim, use, options)
     if key == "notebook":
         return CELL.format(address=f"{base_url}/api/v1/claims/{claim.pk}/")
-    return hub.config(use, options)
+    return templates.config(use, options)
 
 
-def commands(claim: Claim, use: Use, options: Options) -> str:
+def commands(claim: Claim, use: ClaimUse, options: WorkloadOptions) -> str:
     """Return kubectl for each step: look, run, reach, read, clear away."""
     kubectl = f"kubectl -n {quote(use.namespace)}"
     (pod, *_policy) = workloads.pod(use, options)
@@ -226,20 +230,20 @@ class Snippet:
     title: str
     language: str  # "yaml", "shell", "python"
     text: str
-    group: Group
+    group: SnippetGroup
     filename: str
     image: str
 
 
 def snippets_of(
-    claim: Claim, *, base_url: str, options: Options | None = None, maker: str = ""
+    claim: Claim, *, base_url: str, options: WorkloadOptions | None = None, maker: str = ""
 ) -> list[Snippet]:
     """
     Return the snippets that the cluster of the claim can take.
 
     `base_url` is that of the portal, without a slash at its end; `maker` is that of the devices that match.
     """
-    use, chosen = use_of(claim, maker=maker), options or Options()
+    use, chosen = use_of(claim, maker=maker), options or WorkloadOptions()
     served = claim.cluster.discovery.get("kinds") or ()
     return [
         _made(kind, claim, use, chosen, base_url=base_url)
@@ -248,7 +252,9 @@ def snippets_of(
     ]
 
 
-def _made(kind: SnippetKind, claim: Claim, use: Use, options: Options, *, base_url: str) -> Snippet:
+def _made(
+    kind: SnippetKind, claim: Claim, use: ClaimUse, options: WorkloadOptions, *, base_url: str
+) -> Snippet:
     if kind.made is None:
         text = script_of(kind.key, claim, use, options, base_url=base_url)
     else:
@@ -271,10 +277,10 @@ NVIDIA = "nvidia"  # whose devices say what of CUDA they run
 
 def landing_of(claim: Claim) -> Landing:
     """Look at the mirror of the claim's cluster for what the claim could get."""
-    return landing(picture_of(claim.cluster), claim.spec)
+    return landing(snapshot_of(claim.cluster), claim.spec)
 
 
-def check_of(snippet: Snippet, options: Options, found: Landing) -> cuda.Check | None:
+def check_of(snippet: Snippet, options: WorkloadOptions, found: Landing) -> cuda.Check | None:
     """Judge the CUDA version of the image: the one that is named, else the one in its tag; None for none."""
     version = options.cuda or cuda.in_image(snippet.image)
     if not version or not snippet.image or found.maker != NVIDIA:

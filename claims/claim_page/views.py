@@ -30,7 +30,7 @@ from claims.claim_page.forms import SnippetForm, in_nodes
 from claims.claim_page.snippets import GROUPS, Snippet, check_of, landing_of, snippets_of
 from claims.inbox.views import thread_of
 from claims.lifecycle import services
-from claims.lifecycle.extensions import Terms, deleted_at, in_grace, waiting_on
+from claims.lifecycle.extensions import ExtensionPolicy, deleted_at, in_grace, waiting_on
 from claims.lifecycle.facts import Facts, facts_of
 from claims.lifecycle.sharing import room_of
 from claims.match_page import funnel_of
@@ -45,14 +45,14 @@ from core.templatetags.ui import ago, at, elapsed
 from core.text import counted
 from core.times import duration
 from dra import cuda
-from dra.landing import Landing
-from dra.workloads import ASSUMED, Options
+from dra.placement import Landing
+from dra.workloads import ASSUMED, WorkloadOptions
 from teams.access import asker
 from teams.models import Role, User
 
 
 @dataclass(frozen=True)
-class Figure:
+class KeyFigure:
     """Texts for a template, safe where they hold markup."""
 
     label: str
@@ -60,46 +60,46 @@ class Figure:
     sub: str
 
 
-def figures_of(facts: Facts) -> list[Figure]:
+def figures_of(facts: Facts) -> list[KeyFigure]:
     """Return four figures, always in the same order: since, ends, size, held now."""
     claim = facts.claim
     return [since(claim), ends(claim), size(claim), held_now(facts)]
 
 
-def since(claim: Claim) -> Figure:
+def since(claim: Claim) -> KeyFigure:
     sub = format_html("since {when}", when=at(claim.state_since))
-    return Figure(str(claim.get_state_display()), elapsed(claim.state_since), sub)
+    return KeyFigure(str(claim.get_state_display()), elapsed(claim.state_since), sub)
 
 
-def ends(claim: Claim) -> Figure:
+def ends(claim: Claim) -> KeyFigure:
     if claim.state in FINAL:
-        return Figure("Ended", duration(claim.state_since - claim.created_at), "after it was asked for")
+        return KeyFigure("Ended", duration(claim.state_since - claim.created_at), "after it was asked for")
     if in_grace(claim):
         sub = format_html("its time ended {when}", when=at(claim.expires_at))
-        return Figure("Grace ends", ago(deleted_at(claim)), sub)
+        return KeyFigure("Grace ends", ago(deleted_at(claim)), sub)
     if claim.expires_at is not None:
-        return Figure("Ends", ago(claim.expires_at), at(claim.expires_at))
+        return KeyFigure("Ends", ago(claim.expires_at), at(claim.expires_at))
     if claim.decide_by is not None and claim.state == ClaimState.REQUESTED:
         sub = format_html("from approval; the request expires {when}", when=at(claim.decide_by))
-        return Figure("Duration", duration(claim.duration), sub)
-    return Figure("Duration", duration(claim.duration), "from approval")
+        return KeyFigure("Duration", duration(claim.duration), sub)
+    return KeyFigure("Duration", duration(claim.duration), "from approval")
 
 
-def size(claim: Claim) -> Figure:
+def size(claim: Claim) -> KeyFigure:
     if claim.delivery == Delivery.TEMPLATE:
-        return Figure("Devices", str(claim.devices), f"per pod, {counted(claim.parallel, 'pod')} at once")
-    return Figure("Devices", str(claim.devices), "named claim, pods may share it")
+        return KeyFigure("Devices", str(claim.devices), f"per pod, {counted(claim.parallel, 'pod')} at once")
+    return KeyFigure("Devices", str(claim.devices), "named claim, pods may share it")
 
 
-def held_now(facts: Facts) -> Figure:
+def held_now(facts: Facts) -> KeyFigure:
     products = sorted({row.allocation.product for row in facts.held if row.allocation.product})
     sub = ", ".join(products) if facts.held else "nothing is billed"
-    return Figure("Held now", str(len(facts.held)), sub)
+    return KeyFigure("Held now", str(len(facts.held)), sub)
 
 
 def options_of(facts: Facts, user: User) -> dict[str, Any]:
     """
-    Return the context of `claims/_actions.html` and `claims/_life.html`.
+    Return the context of `claims/claim_page/_actions.html` and `claims/claim_page/_life.html`.
 
     `free_extension` is by how much the reader may extend without asking.
     """
@@ -124,7 +124,7 @@ def options_of(facts: Facts, user: User) -> dict[str, Any]:
         "extension": waiting_on(claim) if running else None,
         "in_grace": in_grace(claim),
         "deleted_at": deleted_at(claim),
-        "free_extension": Terms(claim, by=user).at_a_time if timed and successor is None else None,
+        "free_extension": ExtensionPolicy(claim, by=user).at_a_time if timed and successor is None else None,
     }
 
 
@@ -137,7 +137,7 @@ def _waits_for(claim: Claim, before: Claim) -> bool:
 class Mending:
     """The trouble of a claim, with what one reader may do about it."""
 
-    trouble: drift.Trouble
+    trouble: drift.Drift
     may_accept: bool
     may_label: bool
 
@@ -167,7 +167,7 @@ def snippets_page(request: HttpRequest, claim: Claim, key: str) -> dict[str, Any
     """Return the context of the section; an unknown `key` shows the first snippet."""
     found = landing_of(claim)
     form = SnippetForm(request.GET, use=use_of(claim, maker=found.maker), landing=found)
-    chosen = form.options() if not form.is_bound or form.is_valid() else Options()
+    chosen = form.options() if not form.is_bound or form.is_valid() else WorkloadOptions()
     base_url = request.build_absolute_uri("/").rstrip("/")
     every = snippets_of(claim, base_url=base_url, options=chosen, maker=found.maker)
     shown = next((one for one in every if one.key == key), every[0])
@@ -198,7 +198,7 @@ def first_of_groups(every: list[Snippet], shown: Snippet) -> list[tuple[str, str
     ]
 
 
-def places_sentence(found: Landing, chosen: Options) -> str:
+def places_sentence(found: Landing, chosen: WorkloadOptions) -> str:
     """Say how many nodes take the pods as they stand; "" where there is nothing to count."""
     if found.problem or not found.nodes:
         return ""
@@ -228,7 +228,7 @@ ICONS = {
 
 
 @dataclass(frozen=True)
-class Look:
+class ClaimStateStyle:
     """How a state is drawn: its family says who acts next."""
 
     family: str
@@ -240,7 +240,7 @@ def detail(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     claim = claim_for(request, claim_id)
     page = page_of(facts_of(claim, asker(request)), asker(request))
     snippets = {} if claim.is_final else snippets_page(request, claim, request.GET.get("snippet", ""))
-    return render(request, "claims/detail.html", page | snippets)
+    return render(request, "claims/claim_page/detail.html", page | snippets)
 
 
 @require_safe
@@ -250,7 +250,9 @@ def detail_live(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     response = get_conditional_response(request, etag=facts.etag)
     if response is None:
         seen = request.GET.get("seen", "")
-        response = render(request, "claims/live.html", page_of(facts, asker(request)) | {"seen": seen})
+        response = render(
+            request, "claims/claim_page/live.html", page_of(facts, asker(request)) | {"seen": seen}
+        )
         response["ETag"] = facts.etag
         if facts.claim.state not in (seen, *WITHOUT_USE):
             response["HX-Trigger"] = MOVED
@@ -267,7 +269,7 @@ def page_of(facts: Facts, user: User) -> dict[str, Any]:
     return {
         "claim": claim,
         "alternatives": facts.alternatives,
-        "look": Look(*LOOK[claim.state]),
+        "look": ClaimStateStyle(*LOOK[claim.state]),
         "etag": facts.etag.strip('"'),
         "polls": not claim.is_final,
         "has_use": claim.state not in WITHOUT_USE,
@@ -283,7 +285,7 @@ def page_of(facts: Facts, user: User) -> dict[str, Any]:
         "consumers": found.pods,
         "room": room_of(claim, facts.seen),
         "history": [
-            (each, Look(*LOOK[each.new]))
+            (each, ClaimStateStyle(*LOOK[each.new]))
             for each in claim.history.select_related("by").order_by("-at", "-pk")
         ],
         "may_decide": claim.state == ClaimState.REQUESTED and may_decide(user, claim),
@@ -309,13 +311,15 @@ def accept(request: HttpRequest, claim_id: UUID) -> HttpResponse:
         if mending is None or not mending.may_accept:
             none = f"{claim} has no new object that asks for what was approved."
             page["refusal"] = Conflict(none)
-        return render(request, "claims/accept.html", page)
+        return render(request, "claims/claim_page/accept.html", page)
     if not form.is_valid():
-        return render(request, "claims/accept.html", page, status=422)
+        return render(request, "claims/claim_page/accept.html", page, status=422)
     try:
         services.accept_object(claim=claim, by=asker(request), reason=form.cleaned_data["reason"])
     except Conflict as refusal:
-        return render(request, "claims/accept.html", page | {"refusal": refusal}, status=refusal.status)
+        return render(
+            request, "claims/claim_page/accept.html", page | {"refusal": refusal}, status=refusal.status
+        )
     messages.success(request, f"The new object is now the one of {claim}.")
     return redirect("claims:detail", claim.pk)
 
@@ -357,6 +361,6 @@ def part(request: HttpRequest, claim: Claim, key: str) -> HttpResponse:
     page = snippets_page(request, claim, key)
     if page["snippet"].key != key:
         raise Http404
-    response = render(request, "claims/detail.html#snippets", page | {"claim": claim})
+    response = render(request, "claims/claim_page/detail.html#snippets", page | {"claim": claim})
     response["HX-Replace-Url"] = f"{reverse('claims:detail', args=[claim.pk])}?{page['snippet_query']}"
     return response

@@ -39,7 +39,7 @@ def deliver(claim_id: str) -> None:
     try:
         with gateway_for(claim.cluster) as gateway:
             _write(claim, gateway)
-    except resource_quota_sync.Behind:
+    except resource_quota_sync.QuotaNotYetWritten:
         raise  # it takes a moment: nothing for people to read
     except Unreachable as error:
         note(claim, f"{claim.cluster} cannot be reached: {error} The portal goes on trying.")
@@ -127,7 +127,7 @@ def _write(claim: Claim, gateway: Gateway) -> None:
         elif error.quota and (mine := _own_object(claim, gateway, kind)):
             _written(claim, gateway, kind, mine)  # it is full of this very claim: another worker was faster
         elif error.quota and resource_quota_sync.is_behind(claim, gateway, error):
-            raise resource_quota_sync.Behind(
+            raise resource_quota_sync.QuotaNotYetWritten(
                 "The cluster still counts by the quota of a moment ago."
             ) from error
         elif error.quota:

@@ -16,26 +16,27 @@ from django.urls import reverse
 from django.utils import timezone
 
 from claims.models import Allocation, Alternative, Claim, ClaimCharge, Delivery, Quota, TeamNamespace
-from claims.observation.drift import Trouble, tell_of, trouble_of
-from claims.observation.observe import Held, Sighting, held_by, ids, look, owners
+from claims.observation.drift import Drift, tell_of, trouble_of
+from claims.observation.observations import DeviceHolding, Observation, held_by, ids, observe, owners
 from claims.plans.plan import kind_of
 from claims.states import RUNNING, ClaimState
 from core.locking import lock_row
 from core.text import counted
 from dra import quota
 from dra.devices import describe, share
-from dra.help.fallback import only
+from dra.fallback import only
 from dra.objects import requests
 from dra.quantity import QuantityError
-from inventory.masking import Holder, Person
+from inventory.masking import Person
 from inventory.models import Device, ResourceClaim, ResourceClaimTemplate
+from inventory.states import Holder
 from teams.models import Team, User
 
 PLACES = 6  # as in the column
 SMALLEST = Decimal("0.000001")
 
 
-def follow(claim: Claim, seen: Sighting) -> bool:
+def follow(claim: Claim, seen: Observation) -> bool:
     """
     Close what is not held any more and open what is; return whether anything changed. Call under the claim's
     lock.
@@ -57,7 +58,7 @@ def follow(claim: Claim, seen: Sighting) -> bool:
     return bool(closed or opened)
 
 
-def _end(row: Allocation, held: Held | None, seen: Sighting) -> datetime | None:
+def _end(row: Allocation, held: DeviceHolding | None, seen: Observation) -> datetime | None:
     """
     Return when the device of an open row was given back, None while it is held.
 
@@ -72,7 +73,7 @@ def _end(row: Allocation, held: Held | None, seen: Sighting) -> datetime | None:
     return known.gone_at or known.seen_at
 
 
-def _open(claim: Claim, held: Iterable[Held]) -> list[Allocation]:
+def _open(claim: Claim, held: Iterable[DeviceHolding]) -> list[Allocation]:
     wanted = list(held)
     if not wanted:
         return []
@@ -123,7 +124,7 @@ def _fraction(driver: str, raw: dict[str, Any], consumed: Mapping[str, str] | No
     return max(round(Decimal(part.numerator) / part.denominator, PLACES), SMALLEST)
 
 
-def settle_charges(claim: Claim, seen: Sighting) -> None:
+def settle_charges(claim: Claim, seen: Observation) -> None:
     """
     Bring the charges of a claim in line with the alternatives that its ResourceClaims have been given.
 
@@ -212,7 +213,7 @@ def reconcile(claim_ids: Iterable[UUID]) -> None:
     failed: list[Exception] = []
     for batch in batched(claim_ids, BATCH):
         claims = list(Claim.objects.filter(pk__in=batch))
-        seen = look(claims)
+        seen = observe(claims)
         for claim in claims:
             if seen[claim.pk].digest(claim) != claim.sighting:
                 try:
@@ -228,7 +229,7 @@ def reconcile(claim_ids: Iterable[UUID]) -> None:
 def settle(claim_id: UUID) -> None:
     """Settle one claim under its lock, so that two sightings cannot overtake each other."""
     claim = lock_row(Claim.objects.select_related("cluster", "requested_by"), claim_id)
-    seen = look([claim])[claim.pk]
+    seen = observe([claim])[claim.pk]
     follow(claim, seen)
     settle_charges(claim, seen)
     for to, why, fields in moves(claim, seen):
@@ -243,7 +244,7 @@ def settle(claim_id: UUID) -> None:
     Claim.objects.filter(pk=claim.pk).update(sighting=digest, problem=problem, version=F("version") + 1)
 
 
-def moves(claim: Claim, seen: Sighting) -> Iterator[Move]:
+def moves(claim: Claim, seen: Observation) -> Iterator[Move]:
     """Yield the steps that the sighting calls for, each from the state that the one before it led to."""
     if claim.state == ClaimState.APPROVED and seen.there() and seen.written is not None:
         yield (
@@ -263,7 +264,7 @@ def moves(claim: Claim, seen: Sighting) -> Iterator[Move]:
         yield ClaimState.RELEASED, f"{_object(claim)} is gone from {claim.cluster}.", {}
 
 
-def problem_of(claim: Claim, seen: Sighting, trouble: Trouble | None) -> str:
+def problem_of(claim: Claim, seen: Observation, trouble: Drift | None) -> str:
     """Return what somebody should know who looks at the claim, "" if all is well."""
     if trouble is not None:
         return trouble.text
@@ -283,7 +284,7 @@ def _deleted(claim: Claim) -> str:
     return why
 
 
-def _allocated(seen: Sighting) -> str:
+def _allocated(seen: Observation) -> str:
     names = sorted({f"{held.pool}/{held.device}" for held in seen.held})
     shown = ", ".join(names[:4]) + (" …" if len(names) > 4 else "")
     return f"The scheduler allocated {counted(len(names), 'device')}: {shown}."

@@ -15,7 +15,7 @@ from django.db.models.functions import Cast
 from claims.delivery import deliver as delivery
 from claims.delivery import reconcile
 from claims.models import Claim, Delivery
-from claims.observation.observe import ids
+from claims.observation.observations import ids
 from claims.quotas import resource_quota_sync
 from claims.states import DELIVERED, FINAL, ClaimState
 from cluster.errors import Unreachable

@@ -13,7 +13,7 @@ from rest_framework.views import APIView
 from claims import api_types
 from claims.inbox import bulk, services
 from claims.inbox.bulk import preview, together
-from claims.inbox.inbox import TABS, Inbox, Item, Kind, Search, Tab
+from claims.inbox.inbox import TABS, Inbox, InboxSearch, Item, ItemKind, Tab
 from claims.models import Claim, Comment
 from core import idempotency
 from core.errors import Invalid
@@ -73,7 +73,7 @@ class ApprovalViewSet(viewsets.GenericViewSet[Claim]):
         tab: Tab | None = next((known for known in TABS if known == said.get("tab", "mine")), None)
         if tab is None:
             raise Invalid(f"tab is one of {', '.join(TABS)}.", field="tab")
-        search = Search(*(said.get(name, "").strip()[:200] for name in ("q", "team", "profile")))
+        search = InboxSearch(*(said.get(name, "").strip()[:200] for name in ("q", "team", "profile")))
         page = self.paginate_queryset(Inbox(asker(request), search).tab(tab))
         return self.get_paginated_response(ApprovalOut(page, many=True).data)
 
@@ -81,7 +81,7 @@ class ApprovalViewSet(viewsets.GenericViewSet[Claim]):
 KIND_CHOICES = [("claim", "claim"), ("extension", "extension"), ("quota", "quota")]
 
 
-class WishIn(Input):
+class ItemIn(Input):
     """One wish of the inbox; of a claim that is approved also the hash of the spec that was read."""
 
     kind = serializers.ChoiceField(choices=KIND_CHOICES)
@@ -93,7 +93,7 @@ class DecideIn(Input):
     """With `preview` nothing is decided. To deny, `note` is the reason."""
 
     answer = serializers.ChoiceField(choices=bulk.Decision.choices)
-    wishes = WishIn(  # type: ignore[call-arg]  # of the list that `many` makes
+    wishes = ItemIn(  # type: ignore[call-arg]  # of the list that `many` makes
         many=True,
         max_length=bulk.MOST,
         error_messages={"max_length": "At most {max_length} can be decided at once."},
@@ -132,7 +132,7 @@ class DecideView(KeyedWrites):
         decision = bulk.Decision(said["answer"])
         if decision == bulk.Decision.DENY and not said["preview"] and not said["note"].strip():
             raise Invalid("Say why: the person who asked sees this sentence.", field="note")
-        kinds: tuple[Kind, ...] = ("claim", "extension", "quota")
+        kinds: tuple[ItemKind, ...] = ("claim", "extension", "quota")
         ids = {kind: {wish["id"] for wish in said["wishes"] if wish["kind"] == kind} for kind in kinds}
         inbox = Inbox(asker(request))
         wishes = bulk.chosen(inbox, ids)

@@ -18,21 +18,21 @@ from django.db.models import TextChoices
 from django.http import Http404
 from django.utils import timezone
 
-from claims.approvals.authority import Desk, stage_of
+from claims.approvals.authority import ApprovalAuthority, stage_of
 from claims.approvals.decide import approve, deny
-from claims.inbox.inbox import Inbox, Item, Kind
+from claims.inbox.inbox import Inbox, Item, ItemKind
 from claims.lifecycle.extensions import reason_not_to_extend
 from claims.lifecycle.services import approve_extension, deny_extension
 from claims.models import Answer, Approval, Claim, Extension, QuotaRequest
 from claims.quotas.requests import request_impact, until_words
 from claims.quotas.services import approve_quota_request, deny_quota_request
-from claims.quotas.usage import Standing, rows_for, standing, standing_of
+from claims.quotas.usage import QuotaUsage, rows_for, standing, standing_of
 from claims.states import RUNNING, ClaimState
 from core.errors import Invalid, PortalError
 from core.templatetags.ui import moment
 from core.times import duration
 
-type Wish = Claim | Extension | QuotaRequest
+type InboxItem = Claim | Extension | QuotaRequest
 
 MOST = 50  # wishes at once: each is a transaction of its own while a person waits
 
@@ -51,13 +51,13 @@ class Chosen:
     quota_requests: Sequence[QuotaRequest] = ()
     items: dict[UUID, Item] = field(default_factory=dict)
 
-    def __iter__(self) -> Iterator[Wish]:
-        every: list[Wish] = [*self.claims, *self.extensions, *self.quota_requests]
+    def __iter__(self) -> Iterator[InboxItem]:
+        every: list[InboxItem] = [*self.claims, *self.extensions, *self.quota_requests]
         return iter(sorted(every, key=lambda one: (self.items[one.pk].asked_at, one.pk)))
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class DecisionResult:
     """What became of one: `refusal` is the sentence of why not, and `code` its name; "" where it was done."""
 
     item: Item
@@ -66,7 +66,7 @@ class Outcome:
     code: str = ""
 
 
-def chosen(inbox: Inbox, ids: Mapping[Kind, Collection[UUID]]) -> Chosen:
+def chosen(inbox: Inbox, ids: Mapping[ItemKind, Collection[UUID]]) -> Chosen:
     """
     Return the wishes of these ids that the person may know of, in a fixed number of queries. Raise Invalid
     for more than can be decided at once.
@@ -89,7 +89,7 @@ def chosen(inbox: Inbox, ids: Mapping[Kind, Collection[UUID]]) -> Chosen:
 
 def decide(
     inbox: Inbox, wishes: Chosen, decision: Decision, *, note: str, seen: Mapping[UUID, str]
-) -> list[Outcome]:
+) -> list[DecisionResult]:
     """
     Decide on each by itself; `seen` has for each claim the hash of the spec that was read, without which it
     is not approved.
@@ -100,21 +100,21 @@ def decide(
 def _one(
     inbox: Inbox,
     item: Item,
-    wish: Wish,
+    wish: InboxItem,
     decision: Decision,
     note: str,
     seen: Mapping[UUID, str],
-) -> Outcome:
+) -> DecisionResult:
     try:
         if isinstance(wish, Claim):
-            return Outcome(item, _claim_decided(inbox, wish, decision, note, seen.get(wish.pk, "")))
-        return Outcome(item, _ask_decided(inbox, wish, decision, note))
+            return DecisionResult(item, _claim_decided(inbox, wish, decision, note, seen.get(wish.pk, "")))
+        return DecisionResult(item, _ask_decided(inbox, wish, decision, note))
     except PortalError as refusal:
-        return Outcome(item, "", refusal.message, refusal.code)
+        return DecisionResult(item, "", refusal.message, refusal.code)
     except PermissionDenied as refusal:
-        return Outcome(item, "", str(refusal), "forbidden")
+        return DecisionResult(item, "", str(refusal), "forbidden")
     except Http404:
-        return Outcome(item, "", "It is not there any more.", "not-found")
+        return DecisionResult(item, "", "It is not there any more.", "not-found")
 
 
 def _claim_decided(inbox: Inbox, claim: Claim, decision: Decision, note: str, spec_hash: str) -> str:
@@ -146,11 +146,11 @@ def _ask_decided(inbox: Inbox, wish: Extension | QuotaRequest, decision: Decisio
 class Reserved:
     """A quota in which a request already counts as reserved: `this` of it is the request."""
 
-    standing: Standing
+    standing: QuotaUsage
     this: int
 
     @property
-    def others(self) -> Standing:
+    def others(self) -> QuotaUsage:
         return replace(self.standing, reserved=self.standing.reserved - self.this)
 
     @property
@@ -182,25 +182,25 @@ def reserved_in(claim: Claim) -> list[Reserved]:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class DecisionPreview:
     """
     What deciding would do to one wish: `will` says what approving does, `warning` what speaks against it, and
     `reason_not` why this person may not decide at all.
     """
 
     item: Item
-    wish: Wish
+    wish: InboxItem
     will: tuple[str, ...] = ()
     warning: str = ""
     reason_not: str = ""
 
 
-def preview(inbox: Inbox, wishes: Chosen) -> list[Line]:
+def preview(inbox: Inbox, wishes: Chosen) -> list[DecisionPreview]:
     """Say what deciding would do to each, as things are now."""
     return [_line(inbox, wishes.items[wish.pk], wish) for wish in wishes]
 
 
-def together(lines: Iterable[Line]) -> list[str]:
+def together(lines: Iterable[DecisionPreview]) -> list[str]:
     """Say what the wishes that can be decided come to in each quota."""
     ready = [line.wish for line in lines if not line.reason_not]
     claims = [wish for wish in ready if isinstance(wish, Claim)]
@@ -211,17 +211,17 @@ def together(lines: Iterable[Line]) -> list[str]:
     ]
 
 
-def _line(inbox: Inbox, item: Item, wish: Wish) -> Line:
+def _line(inbox: Inbox, item: Item, wish: InboxItem) -> DecisionPreview:
     if reason := _why_not(inbox, item, wish):
-        return Line(item, wish, reason_not=reason)
+        return DecisionPreview(item, wish, reason_not=reason)
     if isinstance(wish, Claim):
-        return Line(item, wish, tuple(_will_claim(inbox.desk, wish)))
+        return DecisionPreview(item, wish, tuple(_will_claim(inbox.desk, wish)))
     if isinstance(wish, Extension):
         return _line_of_extension(item, wish)
     return _line_of_quota_request(item, wish)
 
 
-def _why_not(inbox: Inbox, item: Item, wish: Wish) -> str:
+def _why_not(inbox: Inbox, item: Item, wish: InboxItem) -> str:
     if item.answer:
         return f"Decided already: {item.answer}."
     if isinstance(wish, Claim):
@@ -231,7 +231,7 @@ def _why_not(inbox: Inbox, item: Item, wish: Wish) -> str:
     return "" if inbox.user.is_superuser else "Only a platform admin decides on quota."
 
 
-def _will_claim(desk: Desk, claim: Claim) -> Iterable[str]:
+def _will_claim(desk: ApprovalAuthority, claim: Claim) -> Iterable[str]:
     ruling = desk.rules.on(claim)
     stage, consent = stage_of(claim, ruling)
     if ruling.approval == Approval.BOTH and stage == Approval.LEAD:
@@ -242,24 +242,24 @@ def _will_claim(desk: Desk, claim: Claim) -> Iterable[str]:
         yield row.sentence
 
 
-def _line_of_extension(item: Item, wish: Extension) -> Line:
+def _line_of_extension(item: Item, wish: Extension) -> DecisionPreview:
     claim = wish.claim
     end = claim.expires_at or wish.was
     will = f"Ends on {moment(wish.until)} instead of {moment(end)}: {duration(wish.until - end)} longer."
     if claim.state not in RUNNING or wish.until <= timezone.now():
-        return Line(item, wish, warning="It has ended; there is nothing left to extend.")
+        return DecisionPreview(item, wish, warning="It has ended; there is nothing left to extend.")
     if wish.until <= end:
-        return Line(item, wish, warning=f"It ends on {moment(end)} anyway.")
+        return DecisionPreview(item, wish, warning=f"It ends on {moment(end)} anyway.")
     warning = reason_not_to_extend(claim)
     if not warning and wish.is_beyond:
         warning = (
             f"{duration(wish.whole)} in all; {claim.profile_version.profile} allows "
             f"{duration(claim.profile_version.max_duration)}."
         )
-    return Line(item, wish, (will,), warning)
+    return DecisionPreview(item, wish, (will,), warning)
 
 
-def _line_of_quota_request(item: Item, wish: QuotaRequest) -> Line:
+def _line_of_quota_request(item: Item, wish: QuotaRequest) -> DecisionPreview:
     impact = request_impact(wish)
     will = f"Limit of {impact.label}: {impact.before} → {impact.after}, {until_words(wish.until)}."
     warning = ""
@@ -271,7 +271,7 @@ def _line_of_quota_request(item: Item, wish: QuotaRequest) -> Line:
             if impact.overcommitted == 1
             else f"{impact.overcommitted} devices more are promised to all teams than there are."
         )
-    return Line(item, wish, (will,), warning)
+    return DecisionPreview(item, wish, (will,), warning)
 
 
 def _of_claims(claims: Sequence[Claim]) -> Iterable[str]:

@@ -19,20 +19,20 @@ from claims.approvals.forms import ApproveForm, ChangeForm, DenyForm
 from claims.approvals.services import reasons_for
 from claims.catalogue.listing import DeviceKind, kinds_for
 from claims.inbox import bulk as several
-from claims.inbox.bulk import Line, preview, together
+from claims.inbox.bulk import DecisionPreview, preview, together
 from claims.inbox.impact import Impact, impact_of
-from claims.inbox.inbox import Inbox, Kind
+from claims.inbox.inbox import Inbox, ItemKind
 from claims.inbox.views import said_of
 from claims.match_page import FunnelRow, funnel_of
 from claims.models import Claim
-from claims.observation.observe import ids as ids_of
-from claims.plans.changes import Change, Wanted, change_of, growth
+from claims.observation.observations import ids as ids_of
+from claims.plans.changes import RequestChange, WantedChange, change_of, growth
 from claims.quotas import usage
 from claims.quotas.usage import QuotaLine
 from claims.states import ClaimState
 from core.errors import Conflict, Invalid, PortalError, QuotaExceeded
 from dra import match
-from inventory.picture import picture_of
+from inventory.cluster_snapshot import snapshot_of
 from teams.access import asker
 
 
@@ -40,7 +40,7 @@ from teams.access import asker
 class ChangePreview:
     """What the changed request would come to now; nothing here is a promise."""
 
-    change: Change
+    change: RequestChange
     total: int  # devices of all claims together
     lines: list[QuotaLine]  # quotas of which it takes more than is reserved for the request
     match: match.Preview
@@ -88,14 +88,14 @@ def page(
 ) -> HttpResponse:
     waits = claim.state == ClaimState.REQUESTED
     preview = None
-    if waits and form.is_valid() and form.wanted != Wanted():
+    if waits and form.is_valid() and form.wanted != WantedChange():
         try:
             preview = preview_of(claim, form)
         except Conflict as error:  # the profile cannot be asked for at all
             refusal = refusal or error
     shown = {"claim": claim, "form": form, "refusal": refusal, "preview": preview, "waits": waits}
     fragment = "#preview" if request.headers.get("HX-Request") and request.method == "GET" else ""
-    return render(request, f"claims/change.html{fragment}", shown, status=status)
+    return render(request, f"claims/inbox/change.html{fragment}", shown, status=status)
 
 
 def preview_of(claim: Claim, form: ChangeForm) -> ChangePreview:
@@ -105,26 +105,26 @@ def preview_of(claim: Claim, form: ChangeForm) -> ChangePreview:
     if classes or profiles:
         rows = usage.rows_for(team=claim.team, charge=classes, profiles=profiles)
         lines = usage.lines_for(rows, team=claim.team, charge=classes, profiles=profiles, claims=0)
-    picture = picture_of(claim.cluster)
-    found = match.preview(picture, changed.spec, claims=claim.parallel)
+    snapshot = snapshot_of(claim.cluster)
+    found = match.preview(snapshot, changed.spec, claims=claim.parallel)
     return ChangePreview(
         changed,
         changed.devices * claim.parallel,
         lines,
         found,
         funnel_of(found),
-        kinds_for(claim.cluster_id, picture, changed.spec),
+        kinds_for(claim.cluster_id, snapshot, changed.spec),
     )
 
 
-KINDS: tuple[Kind, ...] = ("claim", "extension", "quota")
+KINDS: tuple[ItemKind, ...] = ("claim", "extension", "quota")
 
 
 @dataclass(frozen=True)
-class Row:
+class ChosenItem:
     """One chosen wish; `impact` is of a claim that this reader may decide on."""
 
-    line: Line
+    line: DecisionPreview
     impact: Impact | None
 
 
@@ -136,13 +136,13 @@ def bulk(request: HttpRequest) -> HttpResponse:
     try:
         wishes = several.chosen(inbox, chosen_ids(said))
     except Invalid as refusal:
-        return render(request, "claims/bulk.html", {"refusal": refusal}, status=refusal.status)
+        return render(request, "claims/inbox/bulk.html", {"refusal": refusal}, status=refusal.status)
     if request.method == "POST":
         return decide_all(request, inbox, wishes)
-    return render(request, "claims/bulk.html", page_of(inbox, wishes))
+    return render(request, "claims/inbox/bulk.html", page_of(inbox, wishes))
 
 
-def chosen_ids(said: QueryDict) -> dict[Kind, list[UUID]]:
+def chosen_ids(said: QueryDict) -> dict[ItemKind, list[UUID]]:
     """Return the ids of each kind; what is no id is left out."""
     return {kind: list(dict.fromkeys(ids_of(said.getlist(kind)))) for kind in KINDS}
 
@@ -153,7 +153,7 @@ def page_of(inbox: Inbox, wishes: several.Chosen) -> dict[str, Any]:
     teams = {line.item.team for line in ready}
     claims = [line.wish for line in ready if isinstance(line.wish, Claim)]
     return {
-        "rows": [Row(line, impact_of_line(line)) for line in lines],
+        "rows": [ChosenItem(line, impact_of_line(line)) for line in lines],
         "ready": len(ready),
         "devices": sum(claim.devices * claim.parallel for claim in claims),
         "sums": together(lines),
@@ -161,7 +161,7 @@ def page_of(inbox: Inbox, wishes: several.Chosen) -> dict[str, Any]:
     }
 
 
-def impact_of_line(line: Line) -> Impact | None:
+def impact_of_line(line: DecisionPreview) -> Impact | None:
     if line.reason_not or not isinstance(line.wish, Claim):
         return None
     return impact_of(line.wish)
@@ -170,17 +170,17 @@ def impact_of_line(line: Line) -> Impact | None:
 def decide_all(request: HttpRequest, inbox: Inbox, wishes: several.Chosen) -> HttpResponse:
     """Decide on each by itself: one that cannot be does not keep the others from it."""
     if not list(wishes):  # what somebody may not know of is not among them
-        return render(request, "claims/bulk.html", page_of(inbox, wishes), status=422)
+        return render(request, "claims/inbox/bulk.html", page_of(inbox, wishes), status=422)
     answer = request.POST.get("answer")
     denies = answer == several.Decision.DENY
     form = DenyForm(request.POST) if denies else ApproveForm({**request.POST.dict(), "spec_hash": "each"})
     if not form.is_valid() or answer not in several.Decision.values:
         page = page_of(inbox, wishes) | {"note": request.POST.get("note", "")}
         page["note_errors"] = form.errors.get("note") or ["Choose whether to approve or to deny."]
-        return render(request, "claims/bulk.html", page, status=422)
+        return render(request, "claims/inbox/bulk.html", page, status=422)
     seen = {claim.pk: request.POST.get(f"spec_hash_{claim.pk}", "") for claim in wishes.claims}
     decision = several.Decision(answer)
     results = several.decide(inbox, wishes, decision, note=form.cleaned_data["note"], seen=seen)
     done = sum(not result.refusal for result in results)
     page = {"results": results, "done": done, "denied": denies}
-    return render(request, "claims/bulk.html", page, status=200 if done == len(results) else 409)
+    return render(request, "claims/inbox/bulk.html", page, status=200 if done == len(results) else 409)

@@ -26,9 +26,9 @@ from claims.requests.suggestions import offers_for
 from claims.states import FINAL, ClaimState
 from core.text import counted
 from dra import match
-from dra.picture import Picture
+from dra.cluster_snapshot import ClusterSnapshot
+from inventory.cluster_snapshot import snapshot_of
 from inventory.freshness import OF_DEVICES, Age, ages
-from inventory.picture import picture_of
 from teams.models import Team, User
 
 LOOKED_BACK = timedelta(days=90)
@@ -101,11 +101,11 @@ class Impact:
 
 def impact_of(claim: Claim) -> Impact:
     """Work out the rows of the card for a request that waits."""
-    picture = picture_of(claim.cluster)
-    found = match.preview(picture, claim.spec, claims=claim.parallel)
+    snapshot = snapshot_of(claim.cluster)
+    found = match.preview(snapshot, claim.spec, claims=claim.parallel)
     ruling = ruling_on(claim)
-    kinds = kinds_for(claim.cluster_id, picture, claim.spec)
-    cheaper, slug = cheaper_than(claim, picture, kinds)
+    kinds = kinds_for(claim.cluster_id, snapshot, claim.spec)
+    cheaper, slug = cheaper_than(claim, snapshot, kinds)
     return Impact(
         quotas=reserved_in(claim),
         match=found,
@@ -136,14 +136,14 @@ def share_of(claim: Claim, found: match.Preview) -> str:
     )
 
 
-def cheaper_than(claim: Claim, picture: Picture, kinds: frozenset[DeviceKind]) -> tuple[str, str]:
+def cheaper_than(claim: Claim, snapshot: ClusterSnapshot, kinds: frozenset[DeviceKind]) -> tuple[str, str]:
     """Name the cheapest profile that fits now and costs less, and its slug; empty where none is known to."""
     if claim.together:
         return "", ""  # no single profile gives what several do
     offers = offers_for(
         team=claim.team,
         cluster=claim.cluster,
-        picture=picture,
+        snapshot=snapshot,
         chosen=[claim.profile_version.profile],
         devices=claim.devices,
         parallel=claim.parallel,

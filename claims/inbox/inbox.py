@@ -12,7 +12,7 @@ from django.db.models import CharField, F, Prefetch, Q, QuerySet, Value
 from django.urls import reverse
 from django.utils import timezone
 
-from claims.approvals.authority import Desk, stage_of
+from claims.approvals.authority import ApprovalAuthority, stage_of
 from claims.models import Answer, Claim, Comment, Extension, QuotaRequest, names_profile
 from claims.plans.changes import size_of
 from claims.states import ClaimState
@@ -20,7 +20,7 @@ from core.templatetags.ui import moment
 from core.times import duration
 from teams.models import Team, User
 
-type Kind = Literal["claim", "extension", "quota"]
+type ItemKind = Literal["claim", "extension", "quota"]
 type Tab = Literal["mine", "team", "all", "decided"]
 
 TABS: tuple[Tab, ...] = ("mine", "team", "all", "decided")
@@ -31,7 +31,7 @@ FRESH, AGING = timedelta(hours=4), timedelta(hours=24)
 class Item:
     """One wish of any kind. `mine` tells whether it waits for the reader; `said` is what a row adds."""
 
-    kind: Kind
+    kind: ItemKind
     pk: UUID
     title: str
     what: str
@@ -62,7 +62,7 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class InboxSearch:
     """What a reader looks for; empty parts leave out nothing. `team` and `profile` are slugs."""
 
     words: str = ""
@@ -84,10 +84,10 @@ class Search:
 class Inbox:
     """The inbox of one person: a fixed number of queries, however much there is in it."""
 
-    def __init__(self, user: User, search: Search | None = None) -> None:
+    def __init__(self, user: User, search: InboxSearch | None = None) -> None:
         self.user = user
-        self.search = search or Search()
-        self.desk = Desk(user)
+        self.search = search or InboxSearch()
+        self.desk = ApprovalAuthority(user)
 
     def waiting(self, *, for_reader: bool = False) -> list[Item]:
         """
@@ -285,7 +285,7 @@ def asked_at(user: User) -> list[datetime]:
     They are those of `claims.approval.inbox`. Every page counts them, so no more is read than it takes to
     tell whose they are.
     """
-    desk = Desk(user)
+    desk = ApprovalAuthority(user)
     if not (user.is_superuser or desk.teams):
         return []
     # Only platform admins decide outside the teams that they lead or stand in for.

@@ -18,12 +18,12 @@ from django.views.decorators.http import require_POST, require_safe
 
 from claims.access import claim_for
 from claims.approvals import authority, decide
-from claims.approvals.authority import Desk, decision_on, stage_of
+from claims.approvals.authority import ApprovalAuthority, decision_on, stage_of
 from claims.approvals.forms import ApproveForm, DenyForm
 from claims.approvals.services import reasons_for
 from claims.inbox import services
 from claims.inbox.impact import impact_of
-from claims.inbox.inbox import TABS, Inbox, Item, Search, Tab, question_of
+from claims.inbox.inbox import TABS, Inbox, InboxSearch, Item, Tab, question_of
 from claims.lifecycle.services import approve_extension, deny_extension
 from claims.models import Answer, Claim, Extension, Profile, QuotaRequest
 from claims.plans.changes import again_url, standing_of
@@ -73,9 +73,9 @@ def tab_of(request: HttpRequest) -> Tab:
     return next((tab for tab in TABS if tab == request.GET.get("tab")), "mine")
 
 
-def search_of(request: HttpRequest) -> Search:
+def search_of(request: HttpRequest) -> InboxSearch:
     named = [request.GET.get(name, "").strip()[:200] for name in ("q", "team", "profile")]
-    return Search(*named)
+    return InboxSearch(*named)
 
 
 def as_csv(request: HttpRequest) -> HttpResponse:
@@ -137,7 +137,7 @@ def extension_card(request: HttpRequest, extension_id: UUID) -> dict[str, Any]:
     one = extension_for(request, extension_id)
     waits = one.answer == Answer.WAITING
     reason = authority.reason_not_to_decide(asker(request), one.claim, asked_by=one.asked_by)
-    return ask_card(one, "claims/_extension_card.html", reason if waits else "") | {
+    return ask_card(one, "claims/inbox/_extension_card.html", reason if waits else "") | {
         "title": one.claim.name,
         "extension": one,
         "claim": one.claim,
@@ -150,7 +150,7 @@ def quota_request_card(request: HttpRequest, request_id: UUID) -> dict[str, Any]
     reason = ""
     if one.answer == Answer.WAITING and not asker(request).is_superuser:
         reason = "Only a platform admin decides on quota."
-    return ask_card(one, "claims/_quota_request_card.html", reason) | {
+    return ask_card(one, "claims/inbox/_quota_request_card.html", reason) | {
         "title": f"More quota for {one.team}",
         "quota_request": one,
         "quota_impact": request_impact(one),
@@ -164,7 +164,7 @@ def quota_request_card(request: HttpRequest, request_id: UUID) -> dict[str, Any]
 def ask_card(one: Extension | QuotaRequest, body: str, reason_not: str) -> dict[str, Any]:
     kind = "extension" if isinstance(one, Extension) else "quota_request"
     return {
-        "card": "claims/_ask_card.html",
+        "card": "claims/inbox/_ask_card.html",
         "card_body": body,
         "current": one.pk,
         "ask": one,
@@ -178,7 +178,7 @@ def ask_card(one: Extension | QuotaRequest, body: str, reason_not: str) -> dict[
 @require_safe
 def extension(request: HttpRequest, extension_id: UUID) -> HttpResponse:
     page = list_of(request) | extension_card(request, extension_id)
-    return render(request, "claims/approvals.html", page)
+    return render(request, "claims/inbox/approvals.html", page)
 
 
 @require_POST
@@ -206,7 +206,7 @@ def extension_deny(request: HttpRequest, extension_id: UUID) -> HttpResponse:
 @require_safe
 def quota_request(request: HttpRequest, request_id: UUID) -> HttpResponse:
     page = list_of(request) | quota_request_card(request, request_id)
-    return render(request, "claims/approvals.html", page)
+    return render(request, "claims/inbox/approvals.html", page)
 
 
 @require_POST
@@ -245,7 +245,7 @@ def answered(
         refusal: PortalError = error
         said = {"refusal": refusal, "note": request.POST.get("note", "")}
         page = list_of(request) | card() | said
-        return render(request, "claims/approvals.html", page, status=refusal.status)
+        return render(request, "claims/inbox/approvals.html", page, status=refusal.status)
     return redirect("claims:approvals")
 
 
@@ -257,7 +257,7 @@ def comment(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     except Invalid as refusal:
         messages.error(request, refusal.message)
         return redirect(back(request, reverse("claims:detail", args=[claim.pk])))
-    messages.success(request, f"{claim.requested_by.label} is asked." if said.question else "It is said.")
+    messages.success(request, f"{claim.requested_by.label} is asked." if said.question else "Comment added.")
     return redirect(back(request, reverse("claims:detail", args=[claim.pk])))
 
 
@@ -269,7 +269,7 @@ def quota_request_comment(request: HttpRequest, request_id: UUID) -> HttpRespons
     except Invalid as refusal:
         messages.error(request, refusal.message)
     else:
-        messages.success(request, "It is said.")
+        messages.success(request, "Comment added.")
     return redirect(back(request, reverse("claims:quota_request_decision", args=[one.pk])))
 
 
@@ -291,7 +291,7 @@ def approvals(request: HttpRequest) -> HttpResponseBase:
         return as_csv(request)
     page = list_of(request)
     card = first_card(request, page["rows"][0]) if page["rows"] else {}
-    return render(request, "claims/approvals.html", page | card | {"on_list": True})
+    return render(request, "claims/inbox/approvals.html", page | card | {"on_list": True})
 
 
 def first_card(request: HttpRequest, item: Item) -> dict[str, Any]:
@@ -305,7 +305,7 @@ def first_card(request: HttpRequest, item: Item) -> dict[str, Any]:
 @require_safe
 def approval(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     claim = claim_for(request, claim_id)
-    return render(request, "claims/approvals.html", list_of(request) | card_of(request, claim))
+    return render(request, "claims/inbox/approvals.html", list_of(request) | card_of(request, claim))
 
 
 @require_POST
@@ -359,7 +359,7 @@ def card_again(
     claim = claim_for(request, claim.pk)
     said = {"refusal": refusal, "note_errors": note_errors, "note": request.POST.get("note", "")}
     page = list_of(request) | card_of(request, claim) | said
-    return render(request, "claims/approvals.html", page, status=status)
+    return render(request, "claims/inbox/approvals.html", page, status=status)
 
 
 def card_of(request: HttpRequest, claim: Claim) -> dict[str, Any]:
@@ -368,10 +368,10 @@ def card_of(request: HttpRequest, claim: Claim) -> dict[str, Any]:
     family, icon = LOOK[claim.state]
     total = claim.devices * claim.parallel
     user = asker(request)
-    desk = Desk(user, [claim.team])
+    desk = ApprovalAuthority(user, [claim.team])
     _stage, consent = stage_of(claim, desk.rules.on(claim))
     return {
-        "card": "claims/_card.html",
+        "card": "claims/inbox/_card.html",
         "current": claim.pk,
         "title": claim.name,
         "claim": claim,

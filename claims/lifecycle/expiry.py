@@ -8,9 +8,9 @@ from django.db import transaction
 from django.urls import reverse
 
 from claims.approvals import authority
-from claims.lifecycle.extensions import Terms, deleted_at, reason_not_to_extend, started
+from claims.lifecycle.extensions import ExtensionPolicy, deleted_at, reason_not_to_extend, started
 from claims.models import Answer, Claim, Extension
-from claims.observation.observe import look
+from claims.observation.observations import observe
 from claims.plans.plan import kind_of
 from claims.states import RUNNING, ClaimState
 from core.templatetags.ui import moment_with_zone
@@ -62,16 +62,14 @@ def _end(claim: Claim, move: Callable[[Claim], bool]) -> bool:
 
 
 def _expire(claim: Claim, now: datetime) -> bool:
-    if not claim.advance(
-        ClaimState.EXPIRED, why=f"Nobody decided within {in_words(now - claim.state_since)}."
-    ):
+    undecided = f"Nobody decided within {in_words(now - claim.state_since)}"  # advance moves state_since
+    if not claim.advance(ClaimState.EXPIRED, why=f"{undecided}."):
         return False
     tell(
         [claim.requested_by],
         key=f"expired:{claim.pk}",
         title=f"{claim} expired undecided",
-        body=f"Nobody decided within {in_words(now - claim.state_since)}; its quota is free again. "
-        "You can ask again from its page.",
+        body=f"{undecided}; its quota is free again. You can ask again from its page.",
         url=reverse("claims:detail", args=[claim.pk]),
         important=True,
     )
@@ -83,7 +81,7 @@ def _release(claim: Claim) -> bool:
     why = f"Its time of {in_words(end - started(claim))} is over."
     if not claim.advance(ClaimState.RELEASING, why=why):
         return False
-    pods = [pod.name for pod in look([claim])[claim.pk].users]
+    pods = [pod.name for pod in observe([claim])[claim.pk].users]
     people = [claim.requested_by]
     if pods:
         people += people_in(claim.team, at_least=Role.LEAD)
@@ -122,7 +120,7 @@ def remind(now: datetime) -> None:
     due = {key: claim for claim in near.select_related(*REMINDED_WITH) if (key := _due(claim, now))}
     told = _told(due)
     fresh = {key: claim for key, claim in due.items() if (key, claim.requested_by_id) not in told}
-    seen = look(list(fresh.values())) if fresh else {}
+    seen = observe(list(fresh.values())) if fresh else {}
     for key, claim in fresh.items():
         _tell_of_end(claim, key, [pod.name for pod in seen[claim.pk].users])
     undecided = Claim.objects.filter(
@@ -183,7 +181,7 @@ def _when(end: datetime, grace: timedelta) -> str:
 
 
 def _how_to_extend(claim: Claim) -> str:
-    terms = Terms(claim, by=claim.requested_by)
+    terms = ExtensionPolicy(claim, by=claim.requested_by)
     end, free = claim.expires_at, terms.at_a_time
     if free and end is not None and terms.way(end + free).at_once:
         return f"You may extend it by up to {in_words(free)} without approval."

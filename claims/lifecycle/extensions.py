@@ -27,7 +27,7 @@ STEPS = (timedelta(hours=4), timedelta(hours=24), timedelta(days=3), timedelta(d
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class ExtensionOption:
     """
     How a claim gets to an end at `until`: at once, because of `why`; or one of `who` has to decide.
 
@@ -48,7 +48,7 @@ class Way:
         return f"Until {moment(self.until)}: needs {authority.names_of(self.who)}. {self.why}"
 
 
-class Terms:
+class ExtensionPolicy:
     """What holds for one claim that has an end, as `by` asks; each thing is read once."""
 
     def __init__(self, claim: Claim, *, by: User) -> None:
@@ -75,17 +75,17 @@ class Terms:
     def deciders(self) -> tuple[User, ...]:
         return tuple(deciders_on(self.claim, asked_by=self.by))
 
-    def way(self, until: datetime) -> Way:
+    def way(self, until: datetime) -> ExtensionOption:
         """Return how the claim gets to end then."""
         if until <= self.granted_until:
             why = f"It was granted until {moment_with_zone(self.granted_until)} before."
-            return Way(until, at_once=True, why=why)
+            return ExtensionOption(until, at_once=True, why=why)
         rule, objection = self._rule_for(until)
         if rule:
-            return Way(until, at_once=True, why=rule)
-        return Way(until, at_once=False, why=objection, who=self.deciders)
+            return ExtensionOption(until, at_once=True, why=rule)
+        return ExtensionOption(until, at_once=False, why=objection, who=self.deciders)
 
-    def ways(self) -> list[tuple[timedelta, Way]]:
+    def ways(self) -> list[tuple[timedelta, ExtensionOption]]:
         """Return usual steps from the end on, that of the profile among them, with the way to each."""
         spans = sorted({*STEPS, self.at_a_time} - {timedelta(0)})
         end, now = self.claim.expires_at, timezone.now()

@@ -9,8 +9,8 @@ from typing import Any
 
 from claims.lifecycle.extensions import in_grace
 from claims.models import Allocation, Claim
-from claims.observation.observe import Sighting, look
-from claims.plans.changes import Standing, standing_of
+from claims.observation.observations import Observation, observe
+from claims.plans.changes import CurrentPart, standing_of
 from claims.states import ClaimState
 from core.templatetags.ui import url_or_empty
 from inventory.freshness import OF_DEVICES, Age, ages
@@ -42,7 +42,7 @@ class HeldDevice:
 class Facts:
     claim: Claim
     role: Role | None  # of the reader
-    seen: Sighting
+    seen: Observation
     age: Age | None  # of the mirror it stands on, None once it is over
 
     @cached_property
@@ -54,7 +54,7 @@ class Facts:
         ]
 
     @cached_property
-    def alternatives(self) -> list[Standing]:
+    def alternatives(self) -> list[CurrentPart]:
         return standing_of(self.claim, self.seen.open)
 
     @cached_property
@@ -87,4 +87,4 @@ class Facts:
 def facts_of(claim: Claim, user: User) -> Facts:
     """Look a claim up in the mirror; the number of queries does not depend on how many devices it holds."""
     age = None if claim.is_final else ages((*OF_DEVICES, "pods"), cluster=claim.cluster)[0]
-    return Facts(claim, role_in(user, claim.team), look([claim])[claim.pk], age)
+    return Facts(claim, role_in(user, claim.team), observe([claim])[claim.pk], age)

@@ -10,10 +10,16 @@ from django.utils import timezone
 from claims.access import locked, own, reason_not_to_end, require_running
 from claims.approvals import authority
 from claims.delivery import tasks
-from claims.lifecycle.extensions import Terms, deciders_on, deleted_at, reason_not_to_extend, waiting_on
+from claims.lifecycle.extensions import (
+    ExtensionPolicy,
+    deciders_on,
+    deleted_at,
+    reason_not_to_extend,
+    waiting_on,
+)
 from claims.models import Answer, Claim, Extension
 from claims.observation import drift
-from claims.observation.observe import look
+from claims.observation.observations import observe
 from claims.states import RUNNING, ClaimState
 from core.errors import Conflict, Forbidden, IllegalTransition, Invalid
 from core.locking import lock_row
@@ -96,7 +102,7 @@ def extend(*, claim: Claim, by: User, until: datetime, reason: str = "", key: st
     end = require_running(claim)
     require_date(until)
     _require_sound(claim, end, until)
-    way = Terms(claim, by=by).way(until)
+    way = ExtensionPolicy(claim, by=by).way(until)
     if not way.at_once:
         _require_none_waiting(claim)
     granted: dict[str, Any] = {}
@@ -166,7 +172,7 @@ def withdraw_extension(*, extension: Extension, by: User) -> Extension:
     claim = own(extension.claim, by)
     extension = Extension.objects.select_related("asked_by", "decided_by").get(pk=extension.pk)
     if extension.decide(Answer.WITHDRAWN, by=by):
-        claim.remark("The wish to keep it longer was withdrawn.", by=by)
+        claim.remark("Extension request withdrawn.", by=by)
         return extension
     return _decided_already(extension, by, Answer.WITHDRAWN)
 
@@ -386,7 +392,7 @@ def accept_object(*, claim: Claim, by: User, reason: str = "") -> Claim:
     if not by.is_platform_admin:
         raise Forbidden(f"Only a platform admin may accept another object for {claim}.")
     claim = locked(claim)
-    seen = look([claim])[claim.pk]
+    seen = observe([claim])[claim.pk]
     trouble = drift.trouble_of(claim, seen)
     if trouble is None or trouble.code != drift.REPLACED or seen.written is None:
         raise Conflict(f"{claim} has no new object that asks for what was approved.")
@@ -407,7 +413,7 @@ def label_again(*, claim: Claim, by: User) -> Claim:
     claim = Claim.objects.select_related("team", "cluster", "requested_by").get(pk=claim.pk)
     if reason := reason_not_to_end(by, claim, role):
         raise Forbidden(reason)
-    if not look([claim])[claim.pk].there():
+    if not observe([claim])[claim.pk].there():
         raise Conflict(f"{claim} has no object in {claim.cluster}.")
     after_commit(tasks.label, str(claim.pk))
     return claim

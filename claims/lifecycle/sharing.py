@@ -8,7 +8,7 @@ resource.k8s.io/v1). All run on the node of its devices and see each whole: noth
 from dataclasses import dataclass
 
 from claims.models import Claim, Delivery
-from claims.observation.observe import Sighting
+from claims.observation.observations import Observation
 from claims.observation.unmanaged import reserved_for
 from claims.states import ClaimState
 from dra.manifests import to_yaml
@@ -19,7 +19,7 @@ SHARED = (ClaimState.PROVISIONED, ClaimState.ALLOCATED)
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class SharingSlots:
     """`taken` of `most` places for pods; `nodes` are those where pods run; `snippet` is YAML to paste."""
 
     taken: int
@@ -46,13 +46,13 @@ class Room:
         )
 
 
-def room_of(claim: Claim, seen: Sighting) -> Room | None:
+def room_of(claim: Claim, seen: Observation) -> SharingSlots | None:
     """Return the room of a named claim that is in the cluster; a template makes a claim for each pod."""
     row = seen.written
     if claim.delivery == Delivery.TEMPLATE or claim.state not in SHARED or not seen.there():
         return None
     reserved = reserved_for(row) if isinstance(row, ResourceClaim) else []
-    return Room(
+    return SharingSlots(
         taken=len(reserved),
         nodes=tuple(sorted({pod.node_name for pod in seen.users if pod.node_name})),
         snippet=snippet_of(claim),

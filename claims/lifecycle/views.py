@@ -22,7 +22,7 @@ from claims.access import claim_for, reason_not_to_end
 from claims.approvals.forms import EndForm
 from claims.durations import spell
 from claims.lifecycle import services
-from claims.lifecycle.extensions import Terms, reason_not_to_extend, waiting_on
+from claims.lifecycle.extensions import ExtensionPolicy, reason_not_to_extend, waiting_on
 from claims.lifecycle.facts import Facts, facts_of
 from claims.lifecycle.forms import ExtendForm, ShortenForm, TransferForm
 from claims.lifecycle.services import extend as extend_claim
@@ -42,7 +42,7 @@ from teams.models import User
 
 
 @dataclass(frozen=True)
-class Ending:
+class EndAction:
     """One way to end a claim: the question, its consequences, the button, and the service behind it."""
 
     question: str
@@ -52,9 +52,9 @@ class Ending:
     service: Callable[..., Claim]
 
 
-def withdraw_ending(facts: Facts) -> Ending:
+def withdraw_ending(facts: Facts) -> EndAction:
     claim = facts.claim
-    return Ending(
+    return EndAction(
         question=f"Withdraw {claim}?",
         effects=[
             ("user-minus", "Nobody needs to decide on it any more; it cannot be approved later."),
@@ -66,7 +66,7 @@ def withdraw_ending(facts: Facts) -> Ending:
     )
 
 
-def release_ending(facts: Facts) -> Ending:
+def release_ending(facts: Facts) -> EndAction:
     claim = facts.claim
     kind = "template" if claim.delivery == Delivery.TEMPLATE else "claim object"
     effects = [("trash", f"The {kind} {claim.name} in {claim.cluster} is deleted.")]
@@ -75,7 +75,7 @@ def release_ending(facts: Facts) -> Ending:
         effects.append(("coin-euro", "Billing goes on until the last of these pods has ended."))
     effects.append(("gauge", back_to_quota(claim)))
     count = len(facts.held)
-    return Ending(
+    return EndAction(
         question=f"Release {claim}?",
         effects=effects,
         button=f"Release {counted(count, 'device')}" if count else "Release the claim",
@@ -114,7 +114,7 @@ def release(request: HttpRequest, claim_id: UUID) -> HttpResponse:
 def end(
     request: HttpRequest,
     claim_id: UUID,
-    ending_of: Callable[[Facts], Ending],
+    ending_of: Callable[[Facts], EndAction],
     possible: tuple[ClaimState, ...],
 ) -> HttpResponse:
     """Ask on GET, do on POST: 403 for those who may not, 409 where it is too late."""
@@ -127,22 +127,24 @@ def end(
     if request.method != "POST":
         if claim.state not in possible:
             page["refusal"] = too_late(claim)
-        return render(request, "claims/end.html", page)
+        return render(request, "claims/lifecycle/end.html", page)
     if not form.is_valid():
-        return render(request, "claims/end.html", page, status=422)
+        return render(request, "claims/lifecycle/end.html", page, status=422)
     try:
         ending.service(claim=claim, by=asker(request), reason=form.cleaned_data["reason"])
     except Conflict as refusal:
-        return render(request, "claims/end.html", page | {"refusal": refusal}, status=refusal.status)
+        return render(
+            request, "claims/lifecycle/end.html", page | {"refusal": refusal}, status=refusal.status
+        )
     say_ended(request, facts, ending)
     return redirect("claims:detail", claim.pk)
 
 
-def say_ended(request: HttpRequest, facts: Facts, ending: Ending) -> None:
+def say_ended(request: HttpRequest, facts: Facts, ending: EndAction) -> None:
     """A request that was withdrawn cannot come back; the next best thing is the same one again."""
     if ending.service is services.withdraw:
         again = again_url(facts.claim, facts.alternatives)
-        undo.offer(request, ending.done, again, "Ask again", post=False)
+        undo.offer(request, ending.done, again, "Request again", post=False)
     else:
         messages.success(request, ending.done)
 
@@ -179,7 +181,7 @@ def extend(request: HttpRequest, claim_id: UUID) -> HttpResponse:
         refusal = Conflict(reason)
     if refusal is not None or claim.expires_at is None:
         return answer(request, "extend", {"claim": claim, "refusal": refusal})
-    terms = Terms(claim, by=user)
+    terms = ExtensionPolicy(claim, by=user)
     ways = terms.ways()
     proposed = next((span for span, way in ways if way.at_once), None)
     sent = request.POST if request.method == "POST" else None
@@ -195,7 +197,7 @@ def extend(request: HttpRequest, claim_id: UUID) -> HttpResponse:
         later = asked.is_valid() and asked.cleaned_data["until"] > claim.expires_at
         page["typed"] = terms.way(asked.cleaned_data["until"]) if later else None
         if request.headers.get("HX-Request"):
-            return render(request, "claims/extend.html#typed", page)
+            return render(request, "claims/lifecycle/extend.html#typed", page)
 
     def act() -> None:
         cleaned = form.cleaned_data
@@ -306,7 +308,7 @@ def answer(
     Ask on GET; on POST do it and go back to the claim, or say on the page why not: 422 for what is malformed,
     409 for what is too late.
     """
-    template, claim = f"claims/{name}.html", page["claim"]
+    template, claim = f"claims/lifecycle/{name}.html", page["claim"]
     if request.method != "POST":
         return render(request, template, page)
     refusal: PortalError | None = page.get("refusal")

@@ -5,17 +5,17 @@ from claims.models.claim import (
     Allocation,
     Alternative,
     Answer,
-    Ask,
     Claim,
     ClaimCharge,
     ClaimQuerySet,
     Draft,
     Extension,
+    PendingRequest,
     Transition,
     names_profile,
 )
 from claims.models.profile import Approval, Delivery, Profile, ProfileQuerySet, ProfileVersion
-from claims.models.quota import Quota, QuotaRaise, QuotaRequest, TeamNamespace, WrittenQuota
+from claims.models.quota import Quota, QuotaIncrease, QuotaRequest, TeamNamespace, WrittenQuota
 
 __all__ = [
     "Allocation",
@@ -24,7 +24,6 @@ __all__ = [
     "Approval",
     "ApprovalRule",
     "ApprovalStep",
-    "Ask",
     "Claim",
     "ClaimCharge",
     "ClaimQuerySet",
@@ -33,11 +32,12 @@ __all__ = [
     "Delivery",
     "Draft",
     "Extension",
+    "PendingRequest",
     "Profile",
     "ProfileQuerySet",
     "ProfileVersion",
     "Quota",
-    "QuotaRaise",
+    "QuotaIncrease",
     "QuotaRequest",
     "ReasonTemplate",
     "TeamNamespace",

@@ -352,7 +352,7 @@ class Answer(models.TextChoices):
     EXPIRED = "expired", "expired"
 
 
-class Ask(models.Model):
+class PendingRequest(models.Model):
     """
     A wish with its answer. Waiting is the only state that can be left: `decide` is its one writer.
 
@@ -387,7 +387,7 @@ class ExtensionQuerySet(models.QuerySet["Extension"]):
         return self.filter(claim__team__in=Team.objects.visible_to(user))
 
 
-class Extension(Ask):
+class Extension(PendingRequest):
     """A wish to keep a claim until `until`; `was` is its end at the time of asking."""
 
     claim = models.ForeignKey(Claim, models.CASCADE, related_name="extensions")

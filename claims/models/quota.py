@@ -10,7 +10,7 @@ from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
 
-from claims.models.claim import Ask
+from claims.models.claim import PendingRequest
 from claims.models.profile import Profile
 from core.ids import uuid7
 from inventory.models import Cluster
@@ -137,7 +137,7 @@ class QuotaRequestQuerySet(models.QuerySet["QuotaRequest"]):
         return self.filter(team__in=Team.objects.visible_to(user))
 
 
-class QuotaRequest(Ask):
+class QuotaRequest(PendingRequest):
     """
     A wish for a limit of `devices` on a device class, a profile, or (`counts`) the number of claims; until
     `until`, or for good.
@@ -160,7 +160,7 @@ class QuotaRequest(Ask):
         return f"{self.team}: {self.devices} × {self.device_class or self.profile or self.counts}"
 
 
-class QuotaRaise(models.Model):
+class QuotaIncrease(models.Model):
     """So many devices more than the quota says, from an instant to an instant."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)

@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.utils.functional import Promise
 
 from claims.models import Claim, Delivery
-from claims.observation.observe import Sighting
+from claims.observation.observations import Observation
 from claims.plans.plan import kind_of
 from claims.states import ClaimState
 from dra.canonical import spec_hash
@@ -35,7 +35,7 @@ TITLES: Mapping[str, str | Promise] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class Drift:
     """
     What somebody should know of a claim. `code` is stable and for programs, `text` are whole sentences.
 
@@ -52,7 +52,7 @@ class Trouble:
         return self.code in TITLES and bool(self.about)
 
 
-def trouble_of(claim: Claim, seen: Sighting) -> Trouble | None:
+def trouble_of(claim: Claim, seen: Observation) -> Drift | None:
     """Return what was done to the objects of a delivered claim, None if all is well."""
     if claim.state == ClaimState.FAILED:
         return _ended(claim, seen)
@@ -61,7 +61,7 @@ def trouble_of(claim: Claim, seen: Sighting) -> Trouble | None:
     return _of_written(claim, seen, seen.written) or _of_generated(claim, seen)
 
 
-def tell_of(claim: Claim, trouble: Trouble) -> None:
+def tell_of(claim: Claim, trouble: Drift) -> None:
     """Tell the owner of the claim and the platform admins, once for each thing that was done."""
     people = {claim.requested_by, *User.objects.filter(is_superuser=True, is_active=True)}
     tell(
@@ -74,26 +74,26 @@ def tell_of(claim: Claim, trouble: Trouble) -> None:
     )
 
 
-def _ended(claim: Claim, seen: Sighting) -> Trouble | None:
+def _ended(claim: Claim, seen: Observation) -> Drift | None:
     """The claim ended because its object was deleted: the last step of its history says so."""
     if not claim.object_uid or not seen.given_up():
         return None
     why = claim.history.order_by("-at", "-pk").values_list("why", flat=True).first() or ""
-    return Trouble(DELETED, why, claim.object_uid)
+    return Drift(DELETED, why, claim.object_uid)
 
 
-def _of_written(claim: Claim, seen: Sighting, row: ResourceClaim | ResourceClaimTemplate) -> Trouble | None:
+def _of_written(claim: Claim, seen: Observation, row: ResourceClaim | ResourceClaimTemplate) -> Drift | None:
     named: dict[str, Any] = {
         "kind": kind_of(claim.delivery).kind, "name": claim.name, "cluster": claim.cluster,
     }  # fmt: skip
     if row.gone_at is not None:
         # What may be made again at this moment is told when it has been, or has not.
-        return Trouble(DELETED, _deleted(named, seen), row.uid if seen.holders or seen.given_up() else "")
+        return Drift(DELETED, _deleted(named, seen), row.uid if seen.holders or seen.given_up() else "")
     if "deletionTimestamp" in row.raw.get("metadata", {}):
         text = (
             "Somebody other than the portal is deleting %(kind)s %(name)s; it goes when its pods have ended."
         )
-        return Trouble(DELETING, text % named, row.uid)
+        return Drift(DELETING, text % named, row.uid)
     seen_hash = hash_of(row)
     same, hashes = seen_hash == claim.spec_hash, {"seen": seen_hash[:8], "mine": claim.spec_hash[:8]}
     if claim.object_uid and row.uid != claim.object_uid:
@@ -103,13 +103,13 @@ def _of_written(claim: Claim, seen: Sighting, row: ResourceClaim | ResourceClaim
             "%(kind)s %(name)s asks for something else than was approved: its spec is %(seen)s, "
             "approved was %(mine)s. Release this claim and ask again."
         )
-        return Trouble(EDITED, text % (named | hashes), f"{row.uid}:{seen_hash[:8]}")
+        return Drift(EDITED, text % (named | hashes), f"{row.uid}:{seen_hash[:8]}")
     if row.owner != str(claim.pk):
         text = (
             "Somebody took the label of the portal from %(kind)s %(name)s. The portal still knows it by its "
             "uid; policies and reports of the cluster that go by the label do not."
         )
-        return Trouble(UNLABELLED, text % named, f"{row.uid}:{row.owner[:36]}")
+        return Drift(UNLABELLED, text % named, f"{row.uid}:{row.owner[:36]}")
     return None
 
 
@@ -119,7 +119,7 @@ def hash_of(row: ResourceClaim | ResourceClaimTemplate) -> str:
     return spec_hash(spec.get("spec") or {} if isinstance(row, ResourceClaimTemplate) else spec)
 
 
-def _deleted(named: Mapping[str, Any], seen: Sighting) -> str:
+def _deleted(named: Mapping[str, Any], seen: Observation) -> str:
     if seen.holders:
         text = (
             "%(kind)s %(name)s was deleted in %(cluster)s by somebody other than the portal; its pods go on."
@@ -132,23 +132,23 @@ def _deleted(named: Mapping[str, Any], seen: Sighting) -> str:
     return text % named
 
 
-def _replaced(named: Mapping[str, Any], about: str, *, same: bool) -> Trouble:
+def _replaced(named: Mapping[str, Any], about: str, *, same: bool) -> Drift:
     if same:
         text = (
             "%(kind)s %(name)s was deleted and made again by somebody other than the portal. It asks for "
             "what was approved, but it is another object. Release this claim and ask again, or have a "
             "platform admin accept the new object."
         )
-        return Trouble(REPLACED, text % named, about)
+        return Drift(REPLACED, text % named, about)
     text = (
         "%(kind)s %(name)s was deleted and made again by somebody other than the portal, and asks for "
         "something else than was approved: its spec is %(seen)s, approved was %(mine)s. Release this claim "
         "and ask again."
     )
-    return Trouble(REMADE, text % named, about)
+    return Drift(REMADE, text % named, about)
 
 
-def _of_generated(claim: Claim, seen: Sighting) -> Trouble | None:
+def _of_generated(claim: Claim, seen: Observation) -> Drift | None:
     """Look at the claims that Kubernetes made from a template."""
     if claim.delivery != Delivery.TEMPLATE:
         return None
@@ -164,10 +164,10 @@ def _of_generated(claim: Claim, seen: Sighting) -> Trouble | None:
         )
         # Told once for each specification: pods, and with them names, come and go all the time.
         about = ",".join(sorted(set(strange.values())))
-        return Trouble(STRANGERS, text, about[:80])
+        return Drift(STRANGERS, text, about[:80])
     count = len(seen.holders)
     if count <= claim.parallel:
         return None
     counts = "was asked for and counts" if claim.parallel == 1 else "were asked for and count"
     text = f"{count} claims exist at once; {claim.parallel} {counts} against the quota."
-    return Trouble(OVER_USE, text)
+    return Drift(OVER_USE, text)

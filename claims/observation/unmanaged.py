@@ -15,7 +15,7 @@ from django.db.models import Exists, OuterRef, QuerySet, Subquery
 from django.utils.functional import Promise
 
 from claims.models import Claim, TeamNamespace
-from claims.observation.observe import ENDED, Held, held_by, named_claim
+from claims.observation.observations import ENDED, DeviceHolding, held_by, named_claim
 from dra import quota
 from inventory.models import Pod, ResourceClaim, ResourceClaimTemplate
 from inventory.sync.columns import FROM_POD
@@ -86,7 +86,7 @@ class Outsider:
         return asked_of(self.row)
 
     @cached_property
-    def held(self) -> list[Held]:
+    def held(self) -> list[DeviceHolding]:
         return held_by(self.row)
 
     @property

@@ -19,19 +19,19 @@ from claims.models import (
     Profile,
     ProfileVersion,
 )
-from claims.plans.plan import make_wish, sized
+from claims.plans.plan import plan_request, sized
 from core.text import counted
 from core.times import duration
 from core.times import duration as in_words
 from dra import quota
 from dra.canonical import spec_hash
-from dra.help.together import request_names, together
+from dra.fallback import request_names, together
 from dra.manifests import with_count
 from dra.objects import Json, alternatives, requests
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class CurrentPart:
     """
     One profile of a claim, and how many devices it holds of it: 0 where another was taken, or none yet.
 
@@ -43,7 +43,7 @@ class Standing:
     typed: int
 
 
-def standing_of(claim: Claim, held: Iterable[Allocation]) -> list[Standing]:
+def standing_of(claim: Claim, held: Iterable[Allocation]) -> list[CurrentPart]:
     """Return the profiles in the order in which they were named; none for a claim of one profile."""
     by_name = Counter(row.request for row in held)
     found, asked = [], requests(claim.spec)
@@ -53,11 +53,11 @@ def standing_of(claim: Claim, held: Iterable[Allocation]) -> list[Standing]:
             # The requests of profiles together stand one behind the other, in the order of the profiles.
             own, asked = asked[: (size := len(requests(version.spec)))], asked[size:]
             names = [one.result_name for request in own for one in alternatives(request)]
-            found.append(Standing(row, sum(by_name[name] for name in names), typed_of(version, own)))
+            found.append(CurrentPart(row, sum(by_name[name] for name in names), typed_of(version, own)))
         else:
             ways = [one for request in asked for one in alternatives(request)]
             own = [{"exactly": one.raw} for one in ways if one.result_name == row.name]
-            found.append(Standing(row, by_name[row.name], typed_of(version, own)))
+            found.append(CurrentPart(row, by_name[row.name], typed_of(version, own)))
     return found
 
 
@@ -70,7 +70,7 @@ def typed_of(version: ProfileVersion, asked: list[Json]) -> int:
     return 1
 
 
-def wish_of(claim: Claim, profiles: list[Standing]) -> list[tuple[str, object]]:
+def wish_of(claim: Claim, profiles: list[CurrentPart]) -> list[tuple[str, object]]:
     """
     Return the fields of the request form that would ask for the same as `claim`, save its name and place;
     `profiles` are those of `standing_of`.
@@ -97,7 +97,7 @@ def wish_of(claim: Claim, profiles: list[Standing]) -> list[tuple[str, object]]:
     ]
 
 
-def again_url(claim: Claim, alternatives: Sequence[Standing]) -> str:
+def again_url(claim: Claim, alternatives: Sequence[CurrentPart]) -> str:
     """Return the request form filled with what this claim asked for, except its name."""
     place = (("team", claim.team.slug), ("cluster", claim.cluster.name))
     asked = (*wish_of(claim, list(alternatives)), *place)
@@ -114,7 +114,7 @@ def size_of(claim: Claim) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RequestPart:
     """One profile of a claim; `name` is what the scheduler calls it, `devices` are per ResourceClaim."""
 
     version: ProfileVersion
@@ -131,12 +131,12 @@ class Fewer:
     """
 
     spec: dict[str, Any]
-    parts: tuple[Part, ...]
+    parts: tuple[RequestPart, ...]
     said: tuple[str, ...]
     problems: tuple[str, ...]
 
 
-def parts_of(claim: Claim) -> list[Standing]:
+def parts_of(claim: Claim) -> list[CurrentPart]:
     """Return the profiles that a claim takes together; none for one of a single profile or alternatives."""
     return [one for one in standing_of(claim, ()) if one.alternative.together]
 
@@ -169,14 +169,16 @@ def fewer(claim: Claim, wanted: Mapping[str, int]) -> Fewer:
     if problems or not kept:
         return Fewer(claim.spec, (), (), tuple(problems))
     parts = tuple(
-        Part(version, next(iter(request_names(version.profile.slug, spec).values()), ""), quota.devices(spec))
+        RequestPart(
+            version, next(iter(request_names(version.profile.slug, spec).values()), ""), quota.devices(spec)
+        )
         for version, spec in kept
     )
     several = [(version.profile.slug, spec) for version, spec in kept]
     return Fewer(together(several) if len(several) > 1 else kept[0][1], parts, tuple(said), ())
 
 
-def _problem(one: Standing, count: int) -> str:
+def _problem(one: CurrentPart, count: int) -> str:
     version = one.alternative.profile_version
     if not version.scalable and count not in (0, one.typed):
         return f"{version.profile} is given whole or left out; {count} is neither."
@@ -190,7 +192,7 @@ def _said(version: ProfileVersion, was: int, now: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedChange:
     """
     What the approver wants; None leaves it as it is. `devices` is per claim.
 
@@ -205,7 +207,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class RequestChange:
     """
     A request as it would be. `charge` is devices per class of all claims together; `said` names every
     difference; `problems` say why it cannot be so.
@@ -220,18 +222,18 @@ class Change:
     reshaped: bool  # whether the spec is another one, not only the duration
     said: tuple[str, ...]
     problems: tuple[str, ...]
-    parts: tuple[Part, ...] = ()  # the profiles that it is left with, of those that it takes together
+    parts: tuple[RequestPart, ...] = ()  # the profiles that it is left with, of those that it takes together
     of_parts: tuple[str, ...] = ()  # what becomes of each, in words
 
 
-def change_of(claim: Claim, wanted: Wanted) -> Change:
+def change_of(claim: Claim, wanted: WantedChange) -> RequestChange:
     """Work out what the request would be; reads the claim's charges and alternatives, writes nothing."""
     duration = claim.duration if wanted.duration is None else wanted.duration
     devices = claim.devices if wanted.devices is None else wanted.devices
     other = (
         wanted.profile if wanted.profile and wanted.profile.pk != claim.profile_version.profile_id else None
     )
-    as_it_is = Change(
+    as_it_is = RequestChange(
         claim.profile_version,
         claim.spec,
         claim.spec_hash,
@@ -256,8 +258,8 @@ def change_of(claim: Claim, wanted: Wanted) -> Change:
     return replace(changed, said=tuple(_differences(claim, changed)))
 
 
-def _other_profile(claim: Claim, change: Change, profile: Profile, devices: int) -> Change:
-    wish = make_wish(
+def _other_profile(claim: Claim, change: RequestChange, profile: Profile, devices: int) -> RequestChange:
+    wish = plan_request(
         team=claim.team,
         cluster=claim.cluster,
         profile=profile,
@@ -284,7 +286,7 @@ def _other_profile(claim: Claim, change: Change, profile: Profile, devices: int)
     )
 
 
-def _other_count(claim: Claim, change: Change, devices: int) -> Change:
+def _other_count(claim: Claim, change: RequestChange, devices: int) -> RequestChange:
     """Keep the version that was asked for, which need not be the current one."""
     version = claim.profile_version
     if not version.scalable or claim.alternatives.exists():
@@ -306,7 +308,7 @@ def _other_count(claim: Claim, change: Change, devices: int) -> Change:
     )
 
 
-def _other_parts(claim: Claim, change: Change, wanted: Mapping[str, int]) -> Change:
+def _other_parts(claim: Claim, change: RequestChange, wanted: Mapping[str, int]) -> RequestChange:
     left = fewer(claim, wanted)
     if left.problems or not left.said:
         return replace(change, problems=(*change.problems, *left.problems))
@@ -336,7 +338,7 @@ def _too_much(claim: Claim, devices: int, duration: timedelta) -> list[str]:
     return problems
 
 
-def _differences(claim: Claim, change: Change) -> list[str]:
+def _differences(claim: Claim, change: RequestChange) -> list[str]:
     said = []
     if change.version != claim.profile_version and not change.parts:
         said.append(f"{claim.profile_version} → {change.version}")
@@ -349,7 +351,7 @@ def _differences(claim: Claim, change: Change) -> list[str]:
     return said
 
 
-def growth(claim: Claim, change: Change) -> tuple[dict[str, int], dict[Profile, int]]:
+def growth(claim: Claim, change: RequestChange) -> tuple[dict[str, int], dict[Profile, int]]:
     """Return what the change takes beyond what the request already reserves, per class and per profile."""
     has = {row.device_class: row.devices for row in claim.charges.all()}
     classes = {name: count - has.get(name, 0) for name, count in change.charge.items()}

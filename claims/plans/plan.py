@@ -17,11 +17,10 @@ from core.text import counted
 from core.times import duration as in_words
 from dra import manifests, quota, validation, workloads
 from dra.canonical import spec_hash
-from dra.help.fallback import CannotCombineError, alternative_name, first_available
-from dra.help.together import request_names, together
+from dra.fallback import CannotCombineError, alternative_name, first_available, request_names, together
 from dra.manifests import with_count
-from dra.objects import asks, requests
-from dra.workloads import Options, Use, requests_of
+from dra.objects import device_requests, requests
+from dra.workloads import ClaimUse, WorkloadOptions, requests_of
 from inventory.models import Cluster, DeviceClass, Namespace, ResourceClaim, ResourceClaimTemplate
 from teams.access import is_platform_admin
 from teams.models import Team, User
@@ -30,7 +29,7 @@ type Counted = tuple[Profile, int]  # a profile, and devices as somebody typed t
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class ProfileOption:
     """
     One of the profiles that a wish names, the preferred one first.
 
@@ -52,7 +51,7 @@ class Combined:
     """One spec of all profiles that are named; `problems` say why they cannot stand in one claim."""
 
     spec: dict[str, Any]
-    options: tuple[Option, ...]
+    options: tuple[ProfileOption, ...]
     problems: tuple[str, ...] = ()
 
 
@@ -86,7 +85,7 @@ def combined(
     except CannotCombineError as error:
         problems = [error.message]
     options = tuple(
-        Option(each, version, name, asked=count, devices=quota.devices(one), spec=one)
+        ProfileOption(each, version, name, asked=count, devices=quota.devices(one), spec=one)
         for (each, count), version, name, one in zip(named, versions, names, specs, strict=True)
     )
     return Combined(spec, options, tuple(problems))
@@ -110,7 +109,7 @@ LABEL, VALUE = "resource.kubernetes.io/admin-access", "true"
 
 
 def has_admin_access(spec: Mapping[str, Any]) -> bool:
-    return any(ask.admin for ask in asks(spec))
+    return any(ask.admin for ask in device_requests(spec))
 
 
 def person_problems(by: User, spec: Mapping[str, Any]) -> list[str]:
@@ -153,7 +152,7 @@ MAX_PARALLEL = 1000  # keeps devices × parallel within the column; quota is the
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class RequestPlan:
     """
     A request with everything worked out. `charge` is devices per class for all `parallel` claims together,
     of alternatives the worst. With `together` all of `options` are taken, else the first that fits.
@@ -172,7 +171,7 @@ class Wish:
     spec_hash: str
     devices: int  # per ResourceClaim, worst case
     charge: dict[str, int]
-    options: tuple[Option, ...] = ()
+    options: tuple[ProfileOption, ...] = ()
     together: bool = False
     problems: list[str] = field(default_factory=list)
 
@@ -192,7 +191,7 @@ class Wish:
         return {option.profile: option.devices * self.parallel for option in self.options}
 
 
-def make_wish(
+def plan_request(
     *,
     team: Team,
     cluster: Cluster,
@@ -204,7 +203,7 @@ def make_wish(
     name: str,
     alternatives: Sequence[Profile] = (),
     together: Sequence[Counted] = (),
-) -> Wish:
+) -> RequestPlan:
     """
     Work a request out; `alternatives` are tried in their order where `profile` does not fit, those in
     `together` are taken as well, each with a number of devices of its own.
@@ -216,7 +215,7 @@ def make_wish(
     namespace = (
         TeamNamespace.objects.filter(team=team, cluster=cluster).values_list("namespace", flat=True).first()
     )
-    wish = Wish(
+    wish = RequestPlan(
         team=team,
         cluster=cluster,
         namespace=namespace or "",
@@ -246,7 +245,7 @@ def make_wish(
     return wish
 
 
-def require_sound(wish: Wish) -> None:
+def require_sound(wish: RequestPlan) -> None:
     """Raise Invalid with every problem of the wish."""
     if wish.problems:
         raise Invalid(" ".join(wish.problems), problems=wish.problems)
@@ -257,7 +256,7 @@ def new_name(profile: Profile) -> str:
     return f"{profile.slug.replace('_', '-').lower().strip('-')[:56]}-{secrets.token_hex(3)}"
 
 
-def _place_problems(wish: Wish) -> list[str]:
+def _place_problems(wish: RequestPlan) -> list[str]:
     if not wish.namespace:
         return [f"{wish.team} has no namespace in {wish.cluster}."]
     if not wish.cluster.enabled:
@@ -267,11 +266,11 @@ def _place_problems(wish: Wish) -> list[str]:
     return []
 
 
-def _admin_problems(wish: Wish) -> list[str]:
+def _admin_problems(wish: RequestPlan) -> list[str]:
     return place_problems(wish.spec, wish.cluster, wish.namespace)
 
 
-def _size_problems(wish: Wish) -> list[str]:
+def _size_problems(wish: RequestPlan) -> list[str]:
     typed = wish.options if wish.together else wish.options[:1]  # alternatives take the number of the first
     problems = ["At least 1 device must be asked for."] if any(one.asked < 1 for one in typed) else []
     problems += [
@@ -290,7 +289,7 @@ def _size_problems(wish: Wish) -> list[str]:
     return problems + _delivery_problems(wish) + _duration_problems(wish)
 
 
-def _delivery_problems(wish: Wish) -> list[str]:
+def _delivery_problems(wish: RequestPlan) -> list[str]:
     words = dict(Delivery.choices)
     problems = [
         (f"{option.profile} is not offered as {str(words.get(wish.delivery, wish.delivery)).lower()}.")
@@ -306,7 +305,7 @@ def _delivery_problems(wish: Wish) -> list[str]:
     return problems
 
 
-def _duration_problems(wish: Wish) -> list[str]:
+def _duration_problems(wish: RequestPlan) -> list[str]:
     if wish.duration <= timedelta(0):
         return ["The duration must be longer than nothing."]
     return [
@@ -319,7 +318,7 @@ def _duration_problems(wish: Wish) -> list[str]:
     ]
 
 
-def _name_problems(wish: Wish, *, given: bool) -> list[str]:
+def _name_problems(wish: RequestPlan, *, given: bool) -> list[str]:
     if not given:
         return []
     if not DNS_LABEL.fullmatch(wish.name):
@@ -369,15 +368,15 @@ def _labels(claim: Claim) -> dict[str, str]:
     }
 
 
-def object_of_wish(wish: Wish) -> Manifest:
+def object_of_wish(wish: RequestPlan) -> Manifest:
     """Return what would be written; the id of the claim is not known yet, so its label is left out."""
     named = {TEAM_LABEL: wish.team.slug, PROFILE_LABEL: wish.profile.slug}
     return MAKERS[wish.delivery](wish.name, wish.namespace, wish.spec, named)
 
 
-def use_of(claim: Claim, *, maker: str = "") -> Use:
+def use_of(claim: Claim, *, maker: str = "") -> ClaimUse:
     """Return the claim as workloads use it; `maker` is that of the devices that match."""
-    return Use(
+    return ClaimUse(
         name=claim.name,
         namespace=claim.namespace,
         template=claim.delivery == Delivery.TEMPLATE,
@@ -389,7 +388,7 @@ def use_of(claim: Claim, *, maker: str = "") -> Use:
 
 def pod_of(claim: Claim) -> Manifest:
     """Return a pod that uses the claim and shows what it got."""
-    (made,) = workloads.pod(use_of(claim), Options())
+    (made,) = workloads.pod(use_of(claim), WorkloadOptions())
     return made
 
 

@@ -11,20 +11,20 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from claims.models import TeamNamespace, WrittenQuota
-from claims.quotas.resource_quota import Room, rooms
+from claims.quotas.resource_quota import Headroom, rooms
 from claims.quotas.resource_quota_sync import is_writable
 from claims.quotas.tasks import write_cluster
-from claims.quotas.usage import Standing, standing
-from cluster.policies import ACCOUNT, MODE, POLICIES, Action, to_yaml
+from claims.quotas.usage import QuotaUsage, standing
+from cluster.policies import ACCOUNT, MODE, POLICIES, PolicyAction, to_yaml
 from core.errors import Invalid, PortalError
-from dra import quota_keys
+from dra import quota
 from inventory.enrolment import write_quotas
 from inventory.models import Cluster, Namespace
 from teams.access import is_platform_admin
 
 
 @dataclass(frozen=True)
-class Line:
+class WrittenQuotaLine:
     """
     One class of one team: `stands` devices there and `free` over all clusters, and what the cluster says that
     it allows and counts.
@@ -35,14 +35,14 @@ class Line:
     free: int
     written: str
     used: str
-    standing: Standing
+    standing: QuotaUsage
 
 
 @dataclass(frozen=True)
 class PlaceRow:
     place: TeamNamespace
     written: WrittenQuota | None
-    lines: list[Line]
+    lines: list[WrittenQuotaLine]
     ignored: list[str]
 
 
@@ -59,7 +59,7 @@ def cluster_quotas(request: HttpRequest, name: str) -> HttpResponse:
     cluster = cluster_for(request, name)
     places = TeamNamespace.objects.filter(cluster=cluster).select_related("team").order_by("team__slug")
     written = {row.place_id: row for row in WrittenQuota.objects.filter(place__cluster=cluster)}
-    by_team: dict[object, list[Standing]] = {}
+    by_team: dict[object, list[QuotaUsage]] = {}
     for each in standing([place.team for place in places]):
         if each.quota.device_class:
             by_team.setdefault(each.team.pk, []).append(each)
@@ -74,7 +74,7 @@ def cluster_quotas(request: HttpRequest, name: str) -> HttpResponse:
         "drifted": sum(bool(row.written and row.written.drift) for row in rows),
         "failing": sum(bool(row.written and row.written.problem) for row in rows),
     }
-    return render(request, "claims/cluster_quotas.html", page)
+    return render(request, "claims/quotas/cluster_quotas.html", page)
 
 
 @require_POST
@@ -107,7 +107,7 @@ def cluster_quotas_stop(request: HttpRequest, name: str) -> HttpResponse:
         "staying": rows.filter(seen_hard={}).exclude(problem="").order_by("place__namespace"),
         "writable": is_writable(cluster),
     }
-    return render(request, "claims/cluster_quotas_stop.html", page)
+    return render(request, "claims/quotas/cluster_quotas_stop.html", page)
 
 
 @require_POST
@@ -128,16 +128,16 @@ def cluster_for(request: HttpRequest, name: str) -> Cluster:
 
 
 def row_of(
-    place: TeamNamespace, written: WrittenQuota | None, room: Room, standings: list[Standing]
+    place: TeamNamespace, written: WrittenQuota | None, room: Headroom, standings: list[QuotaUsage]
 ) -> PlaceRow:
     seen_hard, seen_used = (written.seen_hard, written.seen_used) if written else ({}, {})
     lines = []
     for each in standings:
         name = each.quota.device_class
-        key = quota_keys.of_class(name)
+        key = quota.of_class(name)
         seen = (seen_hard.get(key, ""), seen_used.get(key, ""))
-        lines.append(Line(each.label, room.stands[name], room.free[name], *seen, each))
-    ignored = [said for key, value in seen_hard.items() if (said := quota_keys.why_ignored(key, value))]
+        lines.append(WrittenQuotaLine(each.label, room.stands[name], room.free[name], *seen, each))
+    ignored = [said for key, value in seen_hard.items() if (said := quota.why_ignored(key, value))]
     return PlaceRow(place, written, lines, ignored)
 
 
@@ -178,7 +178,7 @@ def policies(request: HttpRequest, name: str) -> HttpResponse:
     if not is_platform_admin(request.user):
         raise PermissionDenied("Only platform admins prepare admission policies.")
     chosen = [one for one in request.GET.getlist("policy") if one in POLICIES] or list(POLICIES)
-    action = Action.WARN if request.GET.get("action") == Action.WARN else Action.DENY
+    action = PolicyAction.WARN if request.GET.get("action") == PolicyAction.WARN else PolicyAction.DENY
     account, problem, text = request.GET.get("account", "").strip() or ACCOUNT, "", ""
     try:
         text = to_yaml(chosen, account=account, action=action)
@@ -194,10 +194,10 @@ def policies(request: HttpRequest, name: str) -> HttpResponse:
         "text": text,
         "problem": problem,
         "account": account,
-        "warn": action == Action.WARN,
+        "warn": action == PolicyAction.WARN,
         "mode": "=".join(MODE),
         "labelled": Namespace.objects.filter(
             cluster=cluster, gone_at=None, **{f"labels__{MODE[0]}": MODE[1]}
         ).values_list("name", flat=True),
     }
-    return render(request, "claims/policies.html", page, status=422 if problem else 200)
+    return render(request, "claims/quotas/policies.html", page, status=422 if problem else 200)

@@ -19,11 +19,10 @@ from django.db.models import Case, Exists, F, OuterRef, Q, QuerySet, Sum, Value,
 from django.db.models.functions import Coalesce, Greatest, Least
 from django.utils import timezone
 
-from claims.models import Alternative, Claim, ClaimCharge, Delivery, Quota, QuotaRaise, TeamNamespace
-from claims.observation.observe import named_claim
+from claims.models import Alternative, Claim, ClaimCharge, Delivery, Quota, QuotaIncrease, TeamNamespace
+from claims.observation.observations import named_claim
 from claims.states import HOLDING, ClaimState
-from dra.extended import IMPLICIT, class_of, names_of, served_by_claim
-from dra.quota import charge
+from dra.quota import RESOURCE_PREFIX, charge, class_of, names_of, served_by_claim
 from inventory.models import DeviceClass, Pod, ResourceClaim
 
 ENDED = ("Succeeded", "Failed")  # phases in which a pod holds nothing
@@ -107,7 +106,7 @@ def _pods(owners: dict[Place, UUID]) -> list[OutsideUse]:
             device_class = class_of(resource, names)
             if device_class and resource not in served:
                 counted[device_class] += count
-                if resource not in names and not resource.startswith(IMPLICIT):
+                if resource not in names and not resource.startswith(RESOURCE_PREFIX):
                     unseen[device_class] += count
         if counted:
             what = ("Pod", cluster, title, namespace, name, "device-plugin", dict(counted), uid)
@@ -185,7 +184,7 @@ def outside_count(quota: Quota, use: OutsideUse) -> int:
 def raises_of(quotas: Sequence[Quota]) -> dict[UUID, int]:
     """Return what raises that run now add to each limit, by id of the quota."""
     now, sums = timezone.now(), defaultdict[UUID, int](int)
-    running = QuotaRaise.objects.filter(quota__in=quotas, starts_at__lte=now, ends_at__gt=now)
+    running = QuotaIncrease.objects.filter(quota__in=quotas, starts_at__lte=now, ends_at__gt=now)
     for quota, devices in running.order_by().values_list("quota").annotate(total=Sum("devices")):
         sums[quota] = devices
     return sums

@@ -10,7 +10,7 @@ from django.http import QueryDict
 from django.utils import timezone
 
 from claims.models import Profile, Quota
-from dra.quota_keys import why_no_class
+from dra.quota import why_no_class
 from teams.models import Team
 
 

@@ -9,9 +9,9 @@ from uuid import UUID
 from django.db import transaction
 from django.urls import reverse
 
-from claims.models import Answer, Quota, QuotaRaise, QuotaRequest
+from claims.models import Answer, Quota, QuotaIncrease, QuotaRequest
 from claims.quotas.counts import raises_of
-from claims.quotas.usage import Standing, capacity_of, label_of, standing_of
+from claims.quotas.usage import QuotaUsage, capacity_of, label_of, standing_of
 from core.templatetags.ui import moment, moment_with_zone
 from teams.access import people_in
 from teams.models import Role, Team, User
@@ -26,7 +26,7 @@ class QuotaImpact:
     """
 
     label: str
-    standing: Standing | None
+    standing: QuotaUsage | None
     before: int
     after: int
     granted: int | None = None
@@ -105,14 +105,14 @@ def _tell_of_silence(asked: QuotaRequest) -> None:
         [asked.asked_by],
         key=f"quota-request-decided-{asked.pk}",
         title=f"Nobody decided on more quota for {asked.team}",
-        body="Ask again if it is still needed.",
+        body="Request again if it is still needed.",
         url=reverse("claims:quota_request_decision", args=[asked.pk]),
     )
 
 
 def tell_of_ends(now: datetime) -> None:
     """Tell leads and whoever asked, a day before a raise ends and when it has. Told once each."""
-    raises = QuotaRaise.objects.select_related("quota__team", "quota__profile", "request__asked_by")
+    raises = QuotaIncrease.objects.select_related("quota__team", "quota__profile", "request__asked_by")
     for one in raises.filter(ends_at__gt=now - AFTER, ends_at__lte=now + BEFORE, starts_at__lte=now):
         over = one.ends_at <= now
         quota = one.quota
@@ -126,11 +126,11 @@ def tell_of_ends(now: datetime) -> None:
         )
 
 
-def _title(one: QuotaRaise, *, over: bool) -> str:
+def _title(one: QuotaIncrease, *, over: bool) -> str:
     more = f"The {one.devices} more {label_of(one.quota)} of {one.quota.team}"
     return f"{more} have ended" if over else f"{more} end on {moment_with_zone(one.ends_at)}"
 
 
-def _people(one: QuotaRaise) -> list[User]:
+def _people(one: QuotaIncrease) -> list[User]:
     asker = [one.request.asked_by] if one.request else []
     return [*people_in(one.quota.team, at_least=Role.LEAD), *asker]

@@ -26,7 +26,7 @@ from claims.states import HOLDING, ClaimState
 from cluster.errors import ClusterConflict, ClusterError, Unreachable
 from cluster.kinds import RESOURCE_QUOTA
 from cluster.protocol import Gateway, Manifest
-from dra import quota_keys
+from dra import quota
 from dra.quantity import Quantity, QuantityError
 from inventory.models import DeviceClass, ResourceClaimTemplate
 
@@ -36,7 +36,7 @@ type Place = tuple[UUID, str]  # cluster, namespace
 
 
 @dataclass(slots=True)
-class Stands:
+class NamespaceUsage:
     """
     What the ResourceQuota of a namespace counts there: devices per class, claims, and templates.
 
@@ -50,7 +50,7 @@ class Stands:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class Headroom:
     """
     By class, what stands in a namespace and what the team has free; together it is what may be there.
 
@@ -67,7 +67,7 @@ class Room:
         return {name: count + self.free[name] for name, count in self.stands.items()}
 
 
-def rooms(places: Collection[TeamNamespace]) -> dict[int, Room]:
+def rooms(places: Collection[TeamNamespace]) -> dict[int, Headroom]:
     """
     Return what may be in each of these namespaces, by primary key, in a number of queries that does not grow
     with them. It has the classes that the cluster publishes or the team has a quota of.
@@ -95,18 +95,18 @@ def rooms(places: Collection[TeamNamespace]) -> dict[int, Room]:
     }
 
 
-def _room(stands: Stands, known: set[str], free: dict[str, int], claims: int | None) -> Room:
+def _room(stands: NamespaceUsage, known: set[str], free: dict[str, int], claims: int | None) -> Headroom:
     names = sorted(known | free.keys())
     room = {name: free.get(name, 0) for name in names}
     there = {name: stands.classes[name] for name in names}
     if claims is None:
-        return Room(there, room)
+        return Headroom(there, room)
     most = claims + stands.claims
-    return Room(there, room, claims=most, templates=max(most, stands.templates))
+    return Headroom(there, room, claims=most, templates=max(most, stands.templates))
 
 
-def _stands(places: Iterable[TeamNamespace]) -> dict[Place, Stands]:
-    found: dict[Place, Stands] = defaultdict(Stands)
+def _stands(places: Iterable[TeamNamespace]) -> dict[Place, NamespaceUsage]:
+    found: dict[Place, NamespaceUsage] = defaultdict(NamespaceUsage)
     teams = {place.team_id for place in places}
     charges = ClaimCharge.objects.filter(claim__team__in=teams, claim__state__in=GRANTED).order_by()
     by_class = charges.values_list("claim__cluster", "claim__namespace", "device_class")
@@ -168,15 +168,15 @@ def hards(places: Collection[TeamNamespace]) -> dict[int, dict[str, str]]:
     return {place.pk: _hard(found[place.pk], extended[place.cluster_id]) for place in places}
 
 
-def _hard(room: Room, extended: Iterable[tuple[str, str]]) -> dict[str, str]:
+def _hard(room: Headroom, extended: Iterable[tuple[str, str]]) -> dict[str, str]:
     devices = room.devices
-    hard = {quota_keys.of_class(name): count for name, count in devices.items()}
-    hard |= {quota_keys.of_implicit(name): count for name, count in devices.items()}
+    hard = {quota.of_class(name): count for name, count in devices.items()}
+    hard |= {quota.of_implicit(name): count for name, count in devices.items()}
     for name, resource in extended:
-        key = quota_keys.of_extended(resource)
+        key = quota.of_extended(resource)
         hard[key] = hard.get(key, 0) + devices[name]
     if room.claims is not None and room.templates is not None:
-        hard |= {quota_keys.CLAIMS: room.claims, quota_keys.TEMPLATES: room.templates}
+        hard |= {quota.CLAIMS: room.claims, quota.TEMPLATES: room.templates}
     return {key: str(count) for key, count in sorted(hard.items())}
 
 

@@ -22,7 +22,7 @@ from teams.notices import tell
 LAG = timedelta(minutes=1)  # so long a cluster may count by what was
 
 
-class Behind(Unreachable):
+class QuotaNotYetWritten(Unreachable):
     """A cluster refused by a count that is over: worth trying again in a moment."""
 
 

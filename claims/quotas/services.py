@@ -8,7 +8,7 @@ from django.db import IntegrityError, transaction
 from django.urls import reverse
 from django.utils import timezone
 
-from claims.models import Answer, Profile, Quota, QuotaRaise, QuotaRequest
+from claims.models import Answer, Profile, Quota, QuotaIncrease, QuotaRequest
 from claims.quotas import tasks
 from claims.quotas.requests import named_quota, request_impact, until_words, what_of
 from claims.quotas.usage import standing_of
@@ -17,7 +17,7 @@ from core.locking import lock_row
 from core.queueing import after_commit
 from core.templatetags.ui import moment, moment_with_zone
 from core.times import require_date
-from dra.quota_keys import why_no_class
+from dra.quota import why_no_class
 from teams.access import require_admin, require_role
 from teams.models import Role, Team, User
 from teams.notices import tell
@@ -48,6 +48,7 @@ def set_quota(
     if not 0 <= guaranteed <= devices:
         raise Invalid(f"A guarantee of {guaranteed} is more than the limit of {devices}.")
     with transaction.atomic(durable=True):
+        _lock_team(team)
         return save_quota(
             team=team,
             device_class=device_class,
@@ -123,8 +124,7 @@ def ask_for_quota(
         raise Invalid(f"{team} may have {limit} already; ask for more than that.")
     try:
         with transaction.atomic(durable=True):
-            # Of two who ask for the same at once the second hears of the first.
-            Team.objects.select_for_update(no_key=True).get(pk=team.pk)
+            _lock_team(team)  # of two who ask for the same at once the second hears of the first
             if earlier := _earlier(by, key):
                 return earlier
             _require_none_waiting(team, named)
@@ -167,7 +167,7 @@ def approve_quota_request(
     asked.devices = asked.devices if devices is None else devices
     asked.until = until or asked.until
     _require_future(asked.until)
-    list(Quota.objects.filter(team=asked.team).select_for_update(no_key=True).order_by("pk"))
+    _lock_team(asked.team)  # a team that has no such quota yet has no row of it to lock
     impact = request_impact(asked)
     if impact.more <= 0:
         raise Invalid(f"{asked.team} may have {impact.before} already; there is nothing left to approve.")
@@ -184,7 +184,9 @@ def approve_quota_request(
         row.raises.filter(ends_at__gt=timezone.now()).delete()  # the new limit holds what they gave
     else:
         row = save_quota(team=asked.team, values={}, **named)
-        QuotaRaise.objects.create(quota=row, devices=impact.more, ends_at=asked.until, request=asked, by=by)
+        QuotaIncrease.objects.create(
+            quota=row, devices=impact.more, ends_at=asked.until, request=asked, by=by
+        )
     _tell_asker(asked)
     return asked
 
@@ -224,6 +226,11 @@ def reason_not_to_withdraw(user: User, asked: QuotaRequest, role: Role | None) -
     if user.pk != asked.asked_by_id and role.rank < Role.LEAD.rank:
         return f"{asked.asked_by.label} asked for this; they or a lead of {asked.team} may withdraw it."
     return ""
+
+
+def _lock_team(team: Team) -> None:
+    """Let nobody else change what the team may hold until the end of the transaction."""
+    Team.objects.select_for_update(no_key=True).get(pk=team.pk)
 
 
 def _require_none_waiting(team: Team, named: dict[str, Any]) -> None:

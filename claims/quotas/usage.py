@@ -21,12 +21,12 @@ from django.db.models.functions import Coalesce, Greatest
 from django.urls import reverse
 from django.utils import timezone
 
-from claims.models import Claim, Profile, Quota, QuotaRaise
+from claims.models import Claim, Profile, Quota, QuotaIncrease
 from claims.observation.unmanaged import outside
 from claims.quotas.counts import NUMBER, OutsideUse, figures_of, outside_count, outside_use
 from claims.states import HOLDING, ClaimState
 from core.text import counted
-from dra.at_once import most_at_once
+from dra.fragmentation import most_at_once
 from dra.pools import Amounts, CounterKey, amounts
 from inventory.models import Cluster, Device, DeviceClass, ResourceClaim, ResourceSlice
 from teams.models import Team, User
@@ -35,7 +35,7 @@ type Pool = tuple[UUID, str, str, int]  # cluster, driver, name, generation
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class GuaranteeShare:
     """A team's quota of one class: `guaranteed` devices, of which the rest of `used` is beyond."""
 
     team: Team
@@ -53,13 +53,13 @@ def kept_classes(rows: QuerySet[Quota]) -> QuerySet[Quota]:
     return rows.filter(Exists(guaranteed), profile=None).exclude(device_class="")
 
 
-def shares_of(classes: Collection[str]) -> dict[str, list[Share]]:
+def shares_of(classes: Collection[str]) -> dict[str, list[GuaranteeShare]]:
     """Return the shares of all teams by class, of those classes of which some team has a guarantee."""
     rows = list(kept_classes(Quota.objects.filter(device_class__in=classes)).select_related("team"))
-    found: dict[str, list[Share]] = {}
+    found: dict[str, list[GuaranteeShare]] = {}
     for row, figures in zip(rows, figures_of(rows) if rows else (), strict=True):
         used = figures.held + figures.reserved + figures.outside
-        found.setdefault(row.device_class, []).append(Share(row.team, row.guaranteed, used))
+        found.setdefault(row.device_class, []).append(GuaranteeShare(row.team, row.guaranteed, used))
     return found
 
 
@@ -97,10 +97,12 @@ def _counter_sets(pools: Collection[Pool]) -> dict[Pool, dict[CounterKey, int]]:
     return found
 
 
-def why_kept(team: Team, device_class: str, needs: int, shares: Iterable[Share], capacity: int | None) -> str:
+def why_kept(
+    team: Team, device_class: str, needs: int, shares: Iterable[GuaranteeShare], capacity: int | None
+) -> str:
     """Return why a request of `team` may not use what is guaranteed to others, "" if it may."""
     shares = list(shares)
-    own = next((share for share in shares if share.team.pk == team.pk), Share(team, 0, 0))
+    own = next((share for share in shares if share.team.pk == team.pk), GuaranteeShare(team, 0, 0))
     others = [share for share in shares if share.team.pk != team.pk and share.unused]
     beyond = own.used + needs - max(own.guaranteed, own.used)
     kept = sum(share.unused for share in others)
@@ -119,7 +121,7 @@ def why_kept(team: Team, device_class: str, needs: int, shares: Iterable[Share],
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class QuotaUsage:
     """
     One quota and how it stands. `outside` is used past the portal, `raised` is what raises add to the limit
     now. `free` is never negative; `over` is what is used or reserved beyond the limit.
@@ -189,7 +191,7 @@ class QuotaLine:
     """
 
     label: str
-    standing: Standing | None
+    standing: QuotaUsage | None
     needs: int
     fits: bool
     sentence: str  # with the numbers, whether it fits or not
@@ -219,17 +221,17 @@ def label_of(quota: Quota) -> str:
     return quota.device_class or str(quota.profile)
 
 
-def standing(teams: Iterable[Team]) -> list[Standing]:
+def standing(teams: Iterable[Team]) -> list[QuotaUsage]:
     """Return every quota of these teams with its use; the number of queries does not grow with them."""
     rows = Quota.objects.filter(team__in=list(teams)).select_related("team", "profile")
     return standing_of(rows)
 
 
-def standing_of(quotas: Iterable[Quota]) -> list[Standing]:
+def standing_of(quotas: Iterable[Quota]) -> list[QuotaUsage]:
     """Count what stands against these quota rows. Under their lock the figures cannot grow."""
     rows = list(quotas)
     return [
-        Standing(row, each.held, each.reserved, each.outside, each.raised)
+        QuotaUsage(row, each.held, each.reserved, each.outside, each.raised)
         for row, each in zip(rows, figures_of(rows), strict=True)
     ]
 
@@ -306,7 +308,7 @@ def _held_sentence(quota: Quota, held: int, limit: int) -> str:
     return f"{quota.team} holds {held} of {counted(limit, f'{label} device')}"
 
 
-def _line(label: str, standing: Standing | None, team: Team, needs: int) -> QuotaLine:
+def _line(label: str, standing: QuotaUsage | None, team: Team, needs: int) -> QuotaLine:
     need = f"this request needs {needs}"
     if standing is None:
         sentence = f"{team} has no quota for {label} devices; {need}."
@@ -345,7 +347,7 @@ class OutsidePart:
 class Parts:
     claims: list[Contribution]
     outside: list[OutsidePart]
-    raises: list[QuotaRaise]  # what the limit is more than the quota says
+    raises: list[QuotaIncrease]  # what the limit is more than the quota says
 
 
 def parts_of(quota: Quota, reader: User | AnonymousUser | None = None) -> Parts:
@@ -406,7 +408,7 @@ def _url(use: OutsideUse, seen: set[str]) -> str:
     return reverse("inventory:node", args=[use.cluster_name, use.node]) if use.node else ""
 
 
-def running_raises(quota: Quota) -> list[QuotaRaise]:
+def running_raises(quota: Quota) -> list[QuotaIncrease]:
     now = timezone.now()
-    raises = QuotaRaise.objects.filter(quota=quota, starts_at__lte=now, ends_at__gt=now)
+    raises = QuotaIncrease.objects.filter(quota=quota, starts_at__lte=now, ends_at__gt=now)
     return list(raises.select_related("by", "request__asked_by"))

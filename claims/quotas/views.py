@@ -22,10 +22,9 @@ from claims.models import Answer, Profile, Quota, QuotaRequest
 from claims.quotas.forms import QuotaAskForm, QuotaForm
 from claims.quotas.requests import named_quota, until_words, what_of
 from claims.quotas.services import ask_for_quota, set_quota, withdraw_quota_request
-from claims.quotas.usage import Standing, label_of, parts_of, standing, standing_of
+from claims.quotas.usage import QuotaUsage, label_of, parts_of, standing, standing_of
 from core.errors import Conflict, PortalError
-from core.listing import Column, Listing
-from core.sheets import sheet, wants_sheet
+from core.listing import Column, Listing, sheet, wants_sheet
 from inventory.models import DeviceClass
 from teams.access import asker, is_platform_admin, role_in, teams_where
 from teams.models import Role, Team
@@ -34,7 +33,7 @@ from teams.models import Role, Team
 @dataclass(frozen=True)
 class TeamRows:
     team: Team
-    rows: list[Standing]
+    rows: list[QuotaUsage]
 
 
 @require_safe
@@ -42,10 +41,10 @@ def quotas(request: HttpRequest) -> HttpResponse:
     page = quotas_page(request, QuotaForm())
     if wants_sheet(request):
         return quotas_sheet([row for group in page["groups"] for row in group.rows])
-    return render(request, "claims/quotas.html", page)
+    return render(request, "claims/quotas/quotas.html", page)
 
 
-def quotas_sheet(rows: list[Standing]) -> HttpResponse:
+def quotas_sheet(rows: list[QuotaUsage]) -> HttpResponse:
     heads = (
         *("Team", "Quota of", "Counts", "Limit", "Held", "Reserved"),
         *("Outside the portal", "Free", "Over", "Guaranteed"),
@@ -102,7 +101,7 @@ def quotas_page(request: HttpRequest, form: QuotaForm) -> dict[str, Any]:
     }
 
 
-def rank(row: Standing) -> tuple[int, str]:
+def rank(row: QuotaUsage) -> tuple[int, str]:
     """Order the quotas of a team: classes first, then profiles, then claims."""
     if row.quota.counts == Quota.Counts.CLAIMS:
         return 2, ""
@@ -131,7 +130,7 @@ def quota(request: HttpRequest, quota_id: UUID) -> HttpResponse:
         ),
         "may_ask": may_ask_for_more(request, found.team),
     }
-    return render(request, "claims/quota.html", page)
+    return render(request, "claims/quotas/quota.html", page)
 
 
 @require_safe
@@ -140,7 +139,7 @@ def quota_parts(request: HttpRequest, quota_id: UUID) -> HttpResponse:
         Quota.objects.visible_to(request.user).select_related("team", "profile"), pk=quota_id
     )
     page = {"row": standing_of([found])[0], "parts": parts_of(found, request.user), "drawer": True}
-    return render(request, "claims/_quota_parts.html", page)
+    return render(request, "claims/quotas/_quota_parts.html", page)
 
 
 @require_POST
@@ -150,7 +149,7 @@ def quota_set(request: HttpRequest) -> HttpResponse:
         raise PermissionDenied("Only a platform admin sets quotas.")
     form = QuotaForm(request.POST)
     if not form.is_valid():
-        return render(request, "claims/quotas.html", quotas_page(request, form), status=422)
+        return render(request, "claims/quotas/quotas.html", quotas_page(request, form), status=422)
     saved = set_quota(by=asker(request), **form.cleaned_data)
     messages.success(
         request,
@@ -183,10 +182,10 @@ def quota_ask(request: HttpRequest) -> HttpResponse:
     require_member(request)
     if request.method != "POST":
         form = form_for(request, initial=initial_of(request) | {"key": str(uuid4())})
-        return render(request, "claims/quota_ask.html", ask_page(request, form))
+        return render(request, "claims/quotas/quota_ask.html", ask_page(request, form))
     form = form_for(request, data=request.POST)
     if not form.is_valid():
-        return render(request, "claims/quota_ask.html", ask_page(request, form), status=422)
+        return render(request, "claims/quotas/quota_ask.html", ask_page(request, form), status=422)
     said = dict(form.cleaned_data)
     now = standing_now(said["team"], said["device_class"], said["profile"], said["counts"])
     more = said.pop("more")
@@ -194,7 +193,7 @@ def quota_ask(request: HttpRequest) -> HttpResponse:
         asked = ask_for_quota(by=asker(request), devices=(now.limit if now else 0) + more, **said)
     except PortalError as refusal:
         page = ask_page(request, form) | {"refusal": refusal}
-        return render(request, "claims/quota_ask.html", page, status=refusal.status)
+        return render(request, "claims/quotas/quota_ask.html", page, status=refusal.status)
     messages.success(request, f"You have asked for {more} more. Platform admins decide.")
     return redirect("claims:quota_request_decision", asked.pk)
 
@@ -219,7 +218,7 @@ def quota_requests(request: HttpRequest) -> HttpResponseBase:
         "empty_url": reverse("claims:quotas"),
         "empty_action": "Open the quotas",
     }
-    return listing.respond("claims/quota_requests.html", context)
+    return listing.respond("claims/quotas/quota_requests.html", context)
 
 
 @require_POST
@@ -270,7 +269,7 @@ def initial_of(request: HttpRequest) -> dict[str, object]:
     return initial | named | {"team": quota.team.slug}
 
 
-def standing_now(team: Team, device_class: str, profile: Profile | None, counts: str) -> Standing | None:
+def standing_now(team: Team, device_class: str, profile: Profile | None, counts: str) -> QuotaUsage | None:
     row = named_quota(
         team, device_class=device_class, profile_id=profile.pk if profile else None, counts=counts
     )

@@ -16,13 +16,13 @@ from claims.match_page import PER_PAGE, devices_of
 from claims.requests.preview import RequestPreview, preview
 from core.errors import Invalid
 from core.schema import refuses
-from dra.help import Way
-from dra.match import Cause, Drop, dropped
+from dra.help import Relaxation
+from dra.match import Drop, DropCause, dropped
 from teams.access import asker, team_for
 from teams.models import Role, User
 
 
-class MatchIn(api_types.WishIn):
+class MatchIn(api_types.RequestIn):
     """A request that is not made. With `step`, the devices that this step of the match drops come along."""
 
     help = serializers.BooleanField(default=False, help_text="Say what would help even if it fits")
@@ -68,7 +68,7 @@ class RouteOut(serializers.Serializer[Any]):
 class ReliefOut(serializers.Serializer[Any]):
     """One thing less asked for, and what that brings."""
 
-    way = serializers.ChoiceField(choices=[way.value for way in Way])
+    way = serializers.ChoiceField(choices=[way.value for way in Relaxation])
     request = serializers.CharField(help_text="Request or alternative; empty for all of them")
     what = serializers.CharField()
     was = serializers.CharField()
@@ -106,7 +106,7 @@ class LeftOut(serializers.Serializer[Left]):
     pool = serializers.CharField(source="drop.device.pool")
     name = serializers.CharField(source="drop.device.name")
     node = serializers.CharField(source="drop.device.node_name")
-    cause = serializers.ChoiceField(choices=[cause.value for cause in Cause], source="drop.cause")
+    cause = serializers.ChoiceField(choices=[cause.value for cause in DropCause], source="drop.cause")
     sentence = serializers.CharField(source="drop.sentence")
     condition = serializers.CharField(source="drop.condition.text", default="", help_text="CEL")
     holder = serializers.CharField()
@@ -173,7 +173,7 @@ def dropped_of(user: User, found: RequestPreview, step: int, offset: int) -> dic
     steps = len(found.match.steps)
     if step >= steps:
         raise Invalid(f"The match has steps 0 to {steps - 1}; there is no step {step}.")
-    page = dropped(found.picture, found.wish.spec, step, offset, PER_PAGE)
+    page = dropped(found.snapshot, found.wish.spec, step, offset, PER_PAGE)
     rows = devices_of(user, found.wish.cluster, page.drops)
     devices = []
     for drop in page.drops:

@@ -61,13 +61,13 @@ def draft_save(request: HttpRequest) -> HttpResponse:
     if not request.user.is_authenticated:
         remember(request)
         if request.headers.get("HX-Request"):
-            return render(request, "claims/_draft_said.html", {"signed_out": True})
+            return render(request, "claims/requests/_draft_said.html", {"signed_out": True})
         return redirect_to_login(reverse("claims:request"))
     key = request.POST.get("key", "")
     draft = save_draft(by=require_member(request), key=key, fields=fields_of(request.POST))
     if not request.headers.get("HX-Request"):
         return redirect(address_of(draft) if draft else reverse("claims:list"))
-    answer = render(request, "claims/_draft_said.html", {"draft": draft})
+    answer = render(request, "claims/requests/_draft_said.html", {"draft": draft})
     if draft is not None:
         answer["HX-Replace-Url"] = address_of(draft)  # so that loading the page again shows the draft
     return answer
@@ -138,7 +138,7 @@ def drafts(request: HttpRequest) -> HttpResponseBase:
     is_csv = request.GET.get("format") == "csv"
     asks = may_ask(request)
     return listing.respond(
-        "claims/drafts.html",
+        "claims/requests/drafts.html",
         {
             "drafts": [] if is_csv else [(draft, profiles_in(draft)) for draft in listing.page.object_list],
             "empty_icon": "pencil",
@@ -170,7 +170,7 @@ def draft_restore(request: HttpRequest) -> HttpResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class ImportOption:
     """A profile, and the address of the form that it fills."""
 
     near: Near
@@ -178,13 +178,13 @@ class Way:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ImportedClaim:
     """One claim of the file with the ways to ask for it; `editor` are the fields of a new profile."""
 
     claim: Imported
-    exact: list[Way]
+    exact: list[ImportOption]
     several_url: str  # "" where the file is not made of several profiles
-    nearest: list[Way]
+    nearest: list[ImportOption]
     editor: list[tuple[str, object]]
 
 
@@ -193,7 +193,7 @@ def request_import(request: HttpRequest) -> HttpResponse:
     """Show where to put the manifest; on POST what is found for it. Nothing is made."""
     user = require_member(request)
     if request.method != "POST":
-        return render(request, "claims/request_import.html", {"form": ManifestForm()})
+        return render(request, "claims/requests/request_import.html", {"form": ManifestForm()})
     form = ManifestForm(request.POST, request.FILES)
     page: dict[str, Any] = {"form": form}
     if form.is_valid():
@@ -206,15 +206,17 @@ def request_import(request: HttpRequest) -> HttpResponse:
             form.add_error(None, refusal.message)
         else:
             page["found"] = [found_of(one) for one in claims]
-    return render(request, "claims/request_import.html", page, status=200 if form.is_valid() else 422)
+    return render(
+        request, "claims/requests/request_import.html", page, status=200 if form.is_valid() else 422
+    )
 
 
-def found_of(claim: Imported) -> Found:
-    return Found(
+def found_of(claim: Imported) -> ImportedClaim:
+    return ImportedClaim(
         claim,
-        exact=[Way(near, form_url(claim, [near])) for near in claim.exact],
+        exact=[ImportOption(near, form_url(claim, [near])) for near in claim.exact],
         several_url=form_url(claim, claim.several.parts) if claim.several else "",
-        nearest=[Way(near, form_url(claim, [near])) for near in claim.nearest],
+        nearest=[ImportOption(near, form_url(claim, [near])) for near in claim.nearest],
         editor=editor_fields(claim),
     )
 

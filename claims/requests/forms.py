@@ -110,16 +110,16 @@ class RequestForm(forms.Form):
         Profile.objects.none(),
         to_field_name="slug",
         required=False,
-        label="And also",
+        label="Additional devices",
         error_messages=UNKNOWN_PROFILE,
     )
     devices = forms.IntegerField(min_value=1, max_value=1024, initial=1, label="Devices")
     delivery = forms.ChoiceField(choices=Delivery, initial=Delivery.CLAIM, required=False, label="Delivery")
     parallel = forms.IntegerField(
-        min_value=1, max_value=1024, initial=1, required=False, label="Pods at once"
+        min_value=1, max_value=1024, initial=1, required=False, label="Concurrent pods"
     )
     duration = forms.CharField(required=False, label="How long")
-    duration_other = DurationText(required=False, label="Other duration")
+    duration_other = DurationText(required=False, label="Custom duration")
     team = forms.ModelChoiceField(
         Team.objects.none(),
         to_field_name="slug",

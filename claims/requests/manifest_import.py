@@ -9,17 +9,15 @@ from typing import Any
 
 import yaml
 
-from claims.catalogue.versions import Line, spec_lines
+from claims.catalogue.versions import DiffLine, spec_lines
 from claims.models import Delivery, Profile, ProfileVersion
 from core.errors import Invalid
-from dra.endings import Endings, would_fit_without
-from dra.help.apart import Known, taken_apart
-from dra.likeness import Likeness, likeness, same_names
-from dra.lint import Finding, NamedSpec, Subject, lint
-from dra.match import Drop, Kind, Preview, Step, dropped, preview
-from dra.objects import Json, asks
-from dra.picture import Picture
-from dra.snapshot import unfolded
+from dra.blockers import Endings, would_fit_without
+from dra.cluster_snapshot import ClusterSnapshot, unfolded
+from dra.lint import LintFinding, NamedSpec, Subject, lint
+from dra.match import Drop, FunnelStep, Preview, StepKind, dropped, preview
+from dra.objects import Json, device_requests
+from dra.similarity import KnownProfile, Likeness, likeness, same_names, taken_apart
 from dra.validation import problems
 
 CLAIM, TEMPLATE, POD = "ResourceClaim", "ResourceClaimTemplate", "Pod"
@@ -36,7 +34,7 @@ type Finder = Callable[[str, str, str], Json | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ImportedSpec:
     """A claim spec of the file; `title` says where it comes from, `line` where its document begins."""
 
     title: str
@@ -76,7 +74,7 @@ def documents_in(text: str, name: str) -> list[Document]:
     return found
 
 
-def wanted_in(documents: list[Document], name: str, elsewhere: Finder) -> list[Wanted]:
+def wanted_in(documents: list[Document], name: str, elsewhere: Finder) -> list[ImportedSpec]:
     """
     Return the claims that the documents ask for, each once.
 
@@ -84,7 +82,7 @@ def wanted_in(documents: list[Document], name: str, elsewhere: Finder) -> list[W
     template that is neither in the file nor elsewhere.
     """
     here = {_key(one.content): one for one in documents}
-    found: dict[tuple[str, str, str], Wanted] = {}
+    found: dict[tuple[str, str, str], ImportedSpec] = {}
     for document in documents:
         kind = str(document.content.get("kind") or "")
         if kind in (CLAIM, TEMPLATE):
@@ -133,7 +131,7 @@ def _named(content: Json, path: tuple[str, ...]) -> Iterator[tuple[str, str, str
             yield (TEMPLATE, namespace, str(one["resourceClaimTemplateName"]))
 
 
-def _wanted(document: Document, name: str) -> Wanted:
+def _wanted(document: Document, name: str) -> ImportedSpec:
     kind, _namespace, own = _key(document.content)
     spec = document.content.get("spec")
     if kind == TEMPLATE and isinstance(spec, dict):
@@ -141,11 +139,13 @@ def _wanted(document: Document, name: str) -> Wanted:
     spec = spec if isinstance(spec, dict) else {}
     if wrong := [str(problem) for problem in problems(spec) if not problem.path.endswith(".expression")]:
         raise Invalid(f"{name}, line {document.line}: {own} is malformed. {' '.join(wrong)}")
-    return Wanted(f"{kind} {own}".strip(), spec, document.line)
+    return ImportedSpec(f"{kind} {own}".strip(), spec, document.line)
 
 
 EXAMPLES = 1  # devices named per step that drops some
-NAMED = frozenset((Kind.SELECTOR, Kind.UNTAINTED, Kind.FREE))  # steps whose devices are worth a name
+NAMED = frozenset(
+    (StepKind.SELECTOR, StepKind.UNTAINTED, StepKind.FREE)
+)  # steps whose devices are worth a name
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ class SpecReport:
     cluster: str
     match: Preview
     drops: tuple[tuple[Drop, ...], ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[LintFinding, ...]
     endings: Endings
 
     @property
@@ -192,16 +192,16 @@ class SpecReport:
         }
 
 
-def report_on(cluster: str, picture: Picture, spec: Json) -> SpecReport:
+def report_on(cluster: str, snapshot: ClusterSnapshot, spec: Json) -> SpecReport:
     """Work it out. Never raises for what the spec says."""
-    match = preview(picture, spec)
-    found = lint(picture, [NamedSpec("", spec)]).findings
+    match = preview(snapshot, spec)
+    found = lint(snapshot, [NamedSpec("", spec)]).findings
     return SpecReport(
         cluster=cluster,
         match=match,
-        drops=tuple(_drops(picture, spec, match, place) for place in range(len(match.steps))),
+        drops=tuple(_drops(snapshot, spec, match, place) for place in range(len(match.steps))),
         findings=tuple(one for one in found if one.subject is Subject.PROFILE),
-        endings=Endings() if match.fits else would_fit_without(picture, spec),
+        endings=Endings() if match.fits else would_fit_without(snapshot, spec),
     )
 
 
@@ -210,11 +210,11 @@ def why(drop: Drop) -> str:
     return f"held by {drop.holder}" if drop.holder else drop.sentence
 
 
-def _drops(picture: Picture, spec: Json, match: Preview, place: int) -> tuple[Drop, ...]:
-    step: Step = match.steps[place]
+def _drops(snapshot: ClusterSnapshot, spec: Json, match: Preview, place: int) -> tuple[Drop, ...]:
+    step: FunnelStep = match.steps[place]
     if step.kind not in NAMED or not step.dropped or match.matching is None:
         return ()
-    return tuple(dropped(picture, spec, place, limit=EXAMPLES).drops)
+    return tuple(dropped(snapshot, spec, place, limit=EXAMPLES).drops)
 
 
 DEEPEST = 40  # levels; a claim has about ten
@@ -229,7 +229,7 @@ class Near:
     profile: Profile
     version: ProfileVersion
     likeness: Likeness
-    lines: tuple[Line, ...]
+    lines: tuple[DiffLine, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +241,7 @@ class Several:
 
     parts: tuple[Near, ...]
     differences: tuple[str, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[DiffLine, ...]
 
     @property
     def exact(self) -> bool:
@@ -278,7 +278,7 @@ def imported(text: str, file: str, profiles: Iterable[Profile]) -> list[Imported
     return [_imported(one, known) for one in wanted]
 
 
-def _imported(wanted: Wanted, profiles: list[Profile]) -> Imported:
+def _imported(wanted: ImportedSpec, profiles: list[Profile]) -> Imported:
     kind, _space, name = wanted.title.partition(" ")
     near = []
     for profile in profiles:
@@ -317,7 +317,7 @@ def several_in(spec: Json, profiles: Sequence[Profile]) -> Several | None:
     found = taken_apart(
         spec,
         [
-            Known(profile.slug, version.spec, version.scalable, version.max_devices)
+            KnownProfile(profile.slug, version.spec, version.scalable, version.max_devices)
             for profile, version in known
         ],
     )
@@ -331,7 +331,7 @@ def several_in(spec: Json, profiles: Sequence[Profile]) -> Several | None:
 
 def _distance(own: Json, other: Json, like: Likeness) -> tuple[int, int]:
     """Return how far apart two specs are: device classes weigh more than all that is said of the devices."""
-    classes = [Counter(ask.class_name for ask in asks(spec)) for spec in (own, other)]
+    classes = [Counter(ask.class_name for ask in device_requests(spec)) for spec in (own, other)]
     apart = (classes[0] - classes[1]).total() + (classes[1] - classes[0]).total()
     return apart, len(like.differences)
 

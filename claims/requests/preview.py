@@ -13,17 +13,17 @@ from claims.catalogue.listing import DeviceKind, kinds_for
 from claims.catalogue.sharing import cautions
 from claims.models import Claim, Delivery, Profile
 from claims.plans import plan
-from claims.plans.plan import Counted, Wish, make_wish, object_of_wish
+from claims.plans.plan import Counted, RequestPlan, object_of_wish, plan_request
 from claims.quotas import usage
 from claims.quotas.usage import QuotaLine
 from claims.requests import replacement
-from claims.requests.suggestions import Offer, offers_for
+from claims.requests.suggestions import Suggestion, offers_for
 from dra import match
+from dra.cluster_snapshot import ClusterSnapshot
 from dra.help import Relief, what_would_help
 from dra.manifests import to_yaml
-from dra.picture import Picture
+from inventory.cluster_snapshot import snapshot_of
 from inventory.models import Cluster
-from inventory.picture import picture_of
 from teams.access import require_role
 from teams.models import Role, Team, User
 
@@ -41,7 +41,7 @@ class PricedOption:
 class RequestPreview:
     """Nothing here is a promise: devices may go and quota may be taken before the request is sent."""
 
-    wish: Wish
+    wish: RequestPlan
     match: match.Preview
     quota_lines: tuple[QuotaLine, ...]
     approval: Route
@@ -49,9 +49,9 @@ class RequestPreview:
     kinds: frozenset[DeviceKind]  # of the devices that match, which is what a price depends on
     parts: tuple[PricedOption, ...]  # of profiles together, else empty
     problems: tuple[str, ...]
-    picture: Picture = field(repr=False)
+    snapshot: ClusterSnapshot = field(repr=False)
     help: tuple[Relief, ...] = ()  # asked for only where it does not fit, or on demand
-    offers: tuple[Offer, ...] = ()  # likewise
+    offers: tuple[Suggestion, ...] = ()  # likewise
 
     @property
     def cautions(self) -> list[str]:
@@ -85,7 +85,7 @@ def preview(
     Raises Http404, PermissionDenied, and Conflict for a retired profile.
     """
     require_role(by, team, at_least=Role.MEMBER)
-    wish = make_wish(
+    wish = plan_request(
         team=team,
         cluster=cluster,
         profile=profile,
@@ -102,34 +102,34 @@ def preview(
     route = authority.route_for(
         by=by, team=team, asked=wish.asked, duration=wish.duration, together=wish.together
     )
-    picture = picture_of(cluster)
+    snapshot = snapshot_of(cluster)
     claims = max(parallel, 1)
-    found = match.preview(picture, wish.spec, claims=claims)
+    found = match.preview(snapshot, wish.spec, claims=claims)
     seen = RequestPreview(
         wish=wish,
         match=found,
         quota_lines=tuple(lines),
         approval=route,
         manifest=to_yaml(object_of_wish(wish)),
-        kinds=kinds_for(cluster.pk, picture, wish.spec),
-        parts=_parts(wish, picture) if wish.together else (),
+        kinds=kinds_for(cluster.pk, snapshot, wish.spec),
+        parts=_parts(wish, snapshot) if wish.together else (),
         problems=(*plan.person_problems(by, wish.spec), *wish.problems),
-        picture=picture,
+        snapshot=snapshot,
     )
     if found.fits and not with_help:
         return seen
-    helps = what_would_help(picture, wish.spec, claims, found)
-    return replace(seen, help=tuple(helps), offers=tuple(_offers(wish, picture)))
+    helps = what_would_help(snapshot, wish.spec, claims, found)
+    return replace(seen, help=tuple(helps), offers=tuple(_offers(wish, snapshot)))
 
 
-def _offers(wish: Wish, picture: Picture) -> list[Offer]:
+def _offers(wish: RequestPlan, snapshot: ClusterSnapshot) -> list[Suggestion]:
     """Return other profiles that fit; none beside profiles together, which have no alternatives."""
     if wish.together:
         return []
     return offers_for(
         team=wish.team,
         cluster=wish.cluster,
-        picture=picture,
+        snapshot=snapshot,
         chosen=[option.profile for option in wish.options],
         devices=wish.options[0].asked,
         parallel=max(wish.parallel, 1),
@@ -137,11 +137,11 @@ def _offers(wish: Wish, picture: Picture) -> list[Offer]:
     )
 
 
-def _parts(wish: Wish, picture: Picture) -> tuple[PricedOption, ...]:
+def _parts(wish: RequestPlan, snapshot: ClusterSnapshot) -> tuple[PricedOption, ...]:
     return tuple(
         PricedOption(
             option.profile,
-            kinds_for(wish.cluster.pk, picture, option.spec),
+            kinds_for(wish.cluster.pk, snapshot, option.spec),
             option.devices * wish.parallel,
         )
         for option in wish.options

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from claims.models import Claim, Quota
-from claims.plans.plan import Wish
+from claims.plans.plan import RequestPlan
 from claims.quotas import usage
 from claims.quotas.usage import QuotaLine
 from claims.states import FINAL, RUNNING
@@ -35,7 +35,7 @@ class Carried:
 NOTHING = Carried()
 
 
-def lines_for(rows: Iterable[Quota], wish: Wish, carried: Carried) -> list[QuotaLine]:
+def lines_for(rows: Iterable[Quota], wish: RequestPlan, carried: Carried) -> list[QuotaLine]:
     """Return what `wish` does to each quota, less what is carried."""
     return usage.lines_for(
         rows,
@@ -46,7 +46,7 @@ def lines_for(rows: Iterable[Quota], wish: Wish, carried: Carried) -> list[Quota
     )
 
 
-def carried_to(wish: Wish, old: Claim | None) -> Carried:
+def carried_to(wish: RequestPlan, old: Claim | None) -> Carried:
     """
     Return what of `wish` the claim that it replaces counts for already.
 

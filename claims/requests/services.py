@@ -16,8 +16,8 @@ from claims.approvals import authority, notices
 from claims.delivery import tasks
 from claims.models import Alternative, Claim, ClaimCharge, Delivery, Draft, Profile
 from claims.plans import plan
-from claims.plans.changes import Standing, standing_of, typed_of
-from claims.plans.plan import Counted, Wish, make_wish, require_sound
+from claims.plans.changes import CurrentPart, standing_of, typed_of
+from claims.plans.plan import Counted, RequestPlan, plan_request, require_sound
 from claims.quotas import usage
 from claims.requests import replacement
 from claims.requests.replacement import Carried
@@ -65,7 +65,7 @@ def request_claim(
     further = [each for each, _count in together]
     profile, *others = _open_profiles(team, [profile, *alternatives, *further])
     counts = [count for _each, count in together]
-    wish = make_wish(
+    wish = plan_request(
         team=team,
         cluster=cluster,
         profile=profile,
@@ -90,7 +90,7 @@ def request_claim(
 
 
 @transaction.atomic(durable=True)
-def _reserve(wish: Wish, *, by: User, reason: str, key: str, replaces: Claim | None) -> Claim:
+def _reserve(wish: RequestPlan, *, by: User, reason: str, key: str, replaces: Claim | None) -> Claim:
     """
     Count and create under the lock of the quota rows.
 
@@ -126,7 +126,9 @@ def _reserve(wish: Wish, *, by: User, reason: str, key: str, replaces: Claim | N
     return claim
 
 
-def _create(wish: Wish, *, by: User, reason: str, key: str, old: Claim | None, carried: Carried) -> Claim:
+def _create(
+    wish: RequestPlan, *, by: User, reason: str, key: str, old: Claim | None, carried: Carried
+) -> Claim:
     claim = Claim.objects.create(
         name=wish.name,
         key=key,
@@ -246,7 +248,7 @@ def resize(
     )
 
 
-def _counted(named: list[Standing], parts: Mapping[str, int], claim: Claim) -> list[Counted]:
+def _counted(named: list[CurrentPart], parts: Mapping[str, int], claim: Claim) -> list[Counted]:
     """Return the profiles that are to be taken together, with their numbers of devices."""
     profiles = [(one.alternative.profile_version.profile, one.typed) for one in named]
     known = {profile.slug for profile, _typed in profiles}

@@ -9,21 +9,22 @@ from claims.catalogue.listing import DeviceKind, kinds_among, kinds_for
 from claims.models import Profile, ProfileVersion
 from claims.quotas import usage
 from dra import match, quota
-from dra.endings import would_fit_without
-from dra.help.fallback import CannotCombineError, first_available
+from dra.blockers import would_fit_without
+from dra.cluster_snapshot import ClusterSnapshot
+from dra.fallback import CannotCombineError, first_available
 from dra.manifests import with_count
 from dra.match.funnel import funnel
-from dra.objects import Json, asks
-from dra.picture import Picture
-from inventory.masking import Holder, Person, holders_for
+from dra.objects import Json, device_requests
+from inventory.masking import Person, holders_for
 from inventory.models import Cluster, ResourceClaim
+from inventory.states import Holder
 from teams.models import Team
 
 TRIED, SHOWN = 40, 5  # profiles
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class Suggestion:
     """
     A profile that fits now, for `devices` per claim. `problem` says why it cannot be an alternative of the
     profile that was chosen, "" if it can.
@@ -42,12 +43,12 @@ def offers_for(
     *,
     team: Team,
     cluster: Cluster,
-    picture: Picture,
+    snapshot: ClusterSnapshot,
     chosen: Sequence[Profile],
     devices: int,
     parallel: int,
     delivery: str,
-) -> list[Offer]:
+) -> list[Suggestion]:
     """
     Return profiles open to `team`, other than those `chosen`, whose claims would all fit the cluster and the
     team's quota now: cheapest first where all of them have a price, else smallest first.
@@ -71,12 +72,12 @@ def offers_for(
         count = quota.devices(spec)
         if count > version.max_devices or not room.fits(profile, spec, count, parallel):
             continue
-        seen = match.preview(picture, spec, claims=parallel)
+        seen = match.preview(snapshot, spec, claims=parallel)
         if seen.fits and seen.free is not None:
-            memory = _smallest(cluster, picture, spec) * count
-            kinds = kinds_for(cluster.pk, picture, spec)
+            memory = _smallest(cluster, snapshot, spec) * count
+            kinds = kinds_for(cluster.pk, snapshot, spec)
             problem = _problem(chosen, profile, spec)
-            found.append(Offer(profile, version, count, seen.free, kinds, memory, problem))
+            found.append(Suggestion(profile, version, count, seen.free, kinds, memory, problem))
     return _ordered(found)[:SHOWN]
 
 
@@ -99,7 +100,7 @@ class _Room:
         )
 
 
-def _ordered(found: Iterable[Offer]) -> list[Offer]:
+def _ordered(found: Iterable[Suggestion]) -> list[Suggestion]:
     offers = list(found)
     prices = listing.prices_of([offer.kinds for offer in offers])
     known = [price for price in prices if price is not None]
@@ -111,12 +112,12 @@ def _ordered(found: Iterable[Offer]) -> list[Offer]:
     return sorted(offers, key=lambda offer: (offer.memory, offer.devices, offer.profile.title))
 
 
-def _smallest(cluster: Cluster, picture: Picture, spec: Json) -> int:
+def _smallest(cluster: Cluster, snapshot: ClusterSnapshot, spec: Json) -> int:
     """Return the memory of the smallest free device that the spec could take, 0 if none tells."""
     free = 0
-    for ask in asks(spec):
-        free |= funnel(picture, ask).free
-    kinds = kinds_among(cluster.pk, picture, free)
+    for ask in device_requests(spec):
+        free |= funnel(snapshot, ask).free
+    kinds = kinds_among(cluster.pk, snapshot, free)
     return min((kind.memory_bytes or 0 for kind in kinds), default=0)
 
 
@@ -146,9 +147,9 @@ class Scattered:
     rows: tuple[EndingRow, ...]
 
 
-def endings_for(person: Person, cluster: Cluster, picture: Picture, spec: Json) -> Scattered:
+def endings_for(person: Person, cluster: Cluster, snapshot: ClusterSnapshot, spec: Json) -> Scattered:
     """Look for claims whose end would make room for `spec`; as many queries for one as for many."""
-    found = would_fit_without(picture, spec)
+    found = would_fit_without(snapshot, spec)
     names = {name for ending in found.endings for name in ending.claims}
     rows = ResourceClaim.objects.filter(
         cluster=cluster, gone_at=None, name__in={name.partition("/")[2] for name in names}

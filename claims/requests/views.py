@@ -123,7 +123,7 @@ def send(request: HttpRequest, form: RequestForm) -> HttpResponse:
 @require_safe
 def request_preview(request: HttpRequest) -> HttpResponse:
     """The panel alone, for what has been typed so far."""
-    return render(request, "claims/request.html#panel", panel_of(request, request.GET))
+    return render(request, "claims/requests/request.html#panel", panel_of(request, request.GET))
 
 
 @require_safe
@@ -132,7 +132,7 @@ def request_further(request: HttpRequest) -> HttpResponse:
     data = without_dropped(request.GET)
     form = RequestForm(data, user=asker(request))
     page = {"form": form, "further": further_of(form, data)}
-    answer = render(request, "claims/_request_further.html", page)
+    answer = render(request, "claims/requests/_request_further.html", page)
     answer["HX-Trigger-After-Settle"] = "further-changed"
     return answer
 
@@ -152,7 +152,7 @@ def request_dropped(request: HttpRequest, step: int) -> HttpResponse:
     row = page["funnel"][step]
     page |= {
         "left_out": dropped_page(
-            request.user, cluster, found.picture, spec, row, request.GET.get("page", "1")
+            request.user, cluster, found.snapshot, spec, row, request.GET.get("page", "1")
         ),
         "pages": without_page(request.GET),
     }
@@ -186,7 +186,7 @@ def form_page(
         "further": further_of(form, data),
         **panel_of(request, data),
     }
-    return render(request, "claims/request.html", page, status=status)
+    return render(request, "claims/requests/request.html", page, status=status)
 
 
 def offered(request: HttpRequest) -> list[CatalogueEntry]:
@@ -281,7 +281,7 @@ def request_endings(request: HttpRequest) -> HttpResponse:
     page = panel_of(request, request.GET)
     found: RequestPreview | None = page["panel"]
     if found is None:
-        return render(request, "claims/endings.html", page, status=422)
-    page["scattered"] = endings_for(request.user, found.wish.cluster, found.picture, found.wish.spec)
+        return render(request, "claims/requests/endings.html", page, status=422)
+    page["scattered"] = endings_for(request.user, found.wish.cluster, found.snapshot, found.wish.spec)
     fragment = "#rows" if request.headers.get("HX-Request") else ""
-    return render(request, f"claims/endings.html{fragment}", page)
+    return render(request, f"claims/requests/endings.html{fragment}", page)

@@ -16,7 +16,7 @@ from django_filters import ChoiceFilter, FilterSet, ModelChoiceFilter
 
 from claims.claim_list.views import clusters_of, teams_of
 from claims.models import Profile
-from claims.observation.observe import held_by
+from claims.observation.observations import held_by
 from claims.observation.unmanaged import ORIGINS, Outsider, asked_of, outside, reserved_for
 from claims.unmanaged import services
 from claims.unmanaged.forms import AdoptForm
@@ -107,7 +107,7 @@ def claims(request: HttpRequest) -> HttpResponseBase:
     )
     is_csv = request.GET.get("format") == "csv"
     return listing.respond(
-        "claims/outside.html",
+        "claims/unmanaged/outside.html",
         {
             "outsiders": [] if is_csv else [Outsider(row) for row in listing.page.object_list],
             "ages": ages(("resourceclaims", "pods")),
@@ -124,14 +124,14 @@ def templates(request: HttpRequest) -> HttpResponseBase:
         request,
         outside(ResourceClaimTemplate, request.user),
         columns=OF_TEMPLATES,
-        title="Templates outside the portal",
+        title="Unmanaged templates",
         filters=TemplateFilter,
         search=("name", "namespace", "uid"),
         sort="-created",
     )
     is_csv = request.GET.get("format") == "csv"
     return listing.respond(
-        "claims/outside_templates.html",
+        "claims/unmanaged/outside_templates.html",
         {
             "rows": [] if is_csv else [(row, asked_of(row)) for row in listing.page.object_list],
             "ages": ages(("resourceclaimtemplates",)),
@@ -165,7 +165,7 @@ def claim(request: HttpRequest, uid: str) -> HttpResponse:
         "may_adopt": asker(request).is_platform_admin and Outsider(row).is_adoptable,
         "ages": ages(("resourceclaims", "pods"), cluster=row.cluster),
     }
-    return render(request, "claims/outside_claim.html", page)
+    return render(request, "claims/unmanaged/outside_claim.html", page)
 
 
 @require_safe
@@ -179,7 +179,7 @@ def template(request: HttpRequest, uid: str) -> HttpResponse:
         "yaml": yaml_of(row),
         "ages": ages(("resourceclaimtemplates",), cluster=row.cluster),
     }
-    return render(request, "claims/outside_template.html", page)
+    return render(request, "claims/unmanaged/outside_template.html", page)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -212,13 +212,15 @@ def adopt(request: HttpRequest, uid: str) -> HttpResponse:
         "people": people,
     }
     if request.method != "POST":
-        return render(request, "claims/adopt.html", page)
+        return render(request, "claims/unmanaged/adopt.html", page)
     if not form.is_valid():
-        return render(request, "claims/adopt.html", page, status=422)
+        return render(request, "claims/unmanaged/adopt.html", page, status=422)
     try:
         made = services.adopt(row=row, by=asker(request), **form.cleaned_data)
     except PortalError as refusal:
-        return render(request, "claims/adopt.html", page | {"refusal": refusal}, status=refusal.status)
+        return render(
+            request, "claims/unmanaged/adopt.html", page | {"refusal": refusal}, status=refusal.status
+        )
     messages.success(request, f"{made} is now a claim of the portal.")
     return redirect("claims:detail", made.pk)
 

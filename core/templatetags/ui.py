@@ -20,7 +20,7 @@ from django.utils.formats import date_format
 from django.utils.html import conditional_escape, escape, format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
-from core import money as amounts
+from core import text as amounts
 from core import times, undo
 
 register = template.Library()
@@ -259,6 +259,6 @@ def url_or_empty(name: str, *args: object) -> str:
 
 
 @register.filter
-def offer(message: Message) -> undo.Offer | None:
+def offer(message: Message) -> undo.UndoAction | None:
     """Return the button of a toast, None for one that only says something."""
     return undo.offer_of(message)

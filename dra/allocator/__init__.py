@@ -10,16 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dra.allocator.config import config_of
 from dra.allocator.errors import AllocationError, NodeFailed, SearchGivenUp
 from dra.allocator.plan import plan_claim
-from dra.allocator.result import AllocationResult, DeviceResult
-from dra.allocator.search import STEPS, Search
-from dra.allocator.site import Site
-from dra.allocator.taken import results_of
+from dra.allocator.result import AllocationResult, DeviceResult, config_of, results_of
+from dra.allocator.search import STEPS, NodeSearch
+from dra.allocator.site import NodeSite
+from dra.cluster_snapshot import ClusterSnapshot
 from dra.nodes import SelectorError, name_of, selector_for
 from dra.objects import Json
-from dra.picture import Picture
 
 __all__ = [
     "AllocationError",
@@ -32,7 +30,12 @@ __all__ = [
 
 
 def allocate(
-    picture: Picture, node: Json, claims: Sequence[Json], *, literal: bool = False, steps: int = STEPS
+    snapshot: ClusterSnapshot,
+    node: Json,
+    claims: Sequence[Json],
+    *,
+    literal: bool = False,
+    steps: int = STEPS,
 ) -> list[AllocationResult] | None:
     """
     Return one result per claim, all on `node`; None if they do not fit together.
@@ -43,15 +46,15 @@ def allocate(
     32 devices, a selector that fails; `NodeFailed` if they do not fit and an invalid pool may be the reason;
     `SearchGivenUp` if no answer is found by trying `steps` devices.
     """
-    site = Site(picture, node)
+    site = NodeSite(snapshot, node)
     plans = [plan_claim(site, claim, literal=literal) for claim in claims]
-    search = Search(site, plans, steps)
+    search = NodeSearch(site, plans, steps)
     if not search.run():
         invalid = next((pool for pool in site.pools if pool.invalid), None)
         if invalid is not None:
             raise NodeFailed(invalid.problem)
         return None
-    stable = picture.features.stable
+    stable = snapshot.features.stable
     made = []
     for plan, taken, chosen in zip(plans, search.taken, search.chosen, strict=True):
         devices = results_of(site, plan, taken)
@@ -59,6 +62,6 @@ def allocate(
             selector = selector_for((one.device for one in devices), name_of(node), binding=not stable)
         except SelectorError as error:
             raise AllocationError(str(error)) from None
-        config = config_of(picture, plan.spec, chosen)
+        config = config_of(snapshot, plan.spec, chosen)
         made.append(AllocationResult(name_of(node), tuple(devices), tuple(config), selector))
     return made

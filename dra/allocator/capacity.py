@@ -21,14 +21,14 @@ MAX_INT64 = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Amount:
+class CapacityAmount:
     """A quantity and the form in which upstream holds it; `form` None equals no other."""
 
     quantity: Quantity
     form: Form | None
 
     @staticmethod
-    def read(written: object) -> Amount:
+    def read(written: object) -> CapacityAmount:
         return _read(str(written).strip())
 
     def __str__(self) -> str:
@@ -36,8 +36,8 @@ class Amount:
 
 
 @lru_cache(maxsize=4096)
-def _read(text: str) -> Amount:
-    return Amount(Quantity.parse(text), form_of(text))
+def _read(text: str) -> CapacityAmount:
+    return CapacityAmount(Quantity.parse(text), form_of(text))
 
 
 class _Unfit(Exception):
@@ -46,7 +46,7 @@ class _Unfit(Exception):
 
 def share(
     device: PoolDevice, asked: Json, consumed: Mapping[str, Quantity], *, fractional: bool
-) -> dict[str, Amount] | None:
+) -> dict[str, CapacityAmount] | None:
     """
     Return what a request takes of a device beside what is `consumed`, or None if it does not fit.
 
@@ -58,7 +58,7 @@ def share(
     published: Json = device.raw.get("capacity") or {}
     if not asked.keys() <= published.keys():
         return None
-    taken: dict[str, Amount] = {}
+    taken: dict[str, CapacityAmount] = {}
     for name, raw in published.items():
         try:
             amount = _amount(asked.get(name), raw, fractional)
@@ -78,21 +78,25 @@ def share(
     return taken
 
 
-def is_left(device: PoolDevice, taken: Mapping[str, Amount], consumed: Mapping[str, Quantity]) -> bool:
+def is_left(
+    device: PoolDevice, taken: Mapping[str, CapacityAmount], consumed: Mapping[str, Quantity]
+) -> bool:
     """Whether the device has the capacity to be `taken` beside what is `consumed`."""
     published: Json = device.raw.get("capacity") or {}
     return all(
         consumed.get(name, ZERO).nano + amount.quantity.nano
-        <= Amount.read(published[name].get("value", "0")).quantity.nano
+        <= CapacityAmount.read(published[name].get("value", "0")).quantity.nano
         for name, amount in taken.items()
     )
 
 
-def _amount(asked: object, raw: Json, fractional: bool) -> Amount:  # noqa: FBT001
+def _amount(asked: object, raw: Json, fractional: bool) -> CapacityAmount:  # noqa: FBT001
     policy: Json = raw.get("requestPolicy") or {}
     if asked is None:
-        return Amount.read(raw.get("value", "0") if policy.get("default") is None else policy["default"])
-    wanted = Amount.read(asked)
+        return CapacityAmount.read(
+            raw.get("value", "0") if policy.get("default") is None else policy["default"]
+        )
+    wanted = CapacityAmount.read(asked)
     valid = policy.get("validRange")
     if valid is not None and valid.get("min") is not None:
         return _in_range(wanted, valid, fractional)
@@ -101,21 +105,21 @@ def _amount(asked: object, raw: Json, fractional: bool) -> Amount:  # noqa: FBT0
     return wanted
 
 
-def _among(wanted: Amount, values: Sequence[object]) -> Amount:
-    for value in map(Amount.read, values):
+def _among(wanted: CapacityAmount, values: Sequence[object]) -> CapacityAmount:
+    for value in map(CapacityAmount.read, values):
         wanted = _compared(wanted, value)
         if wanted.quantity <= value.quantity:
             return value
     return wanted
 
 
-def _compared(left: Amount, right: Amount) -> Amount:
+def _compared(left: CapacityAmount, right: CapacityAmount) -> CapacityAmount:
     """Return `left` as upstream leaves it after comparing: a pointer on either side makes it a pointer."""
-    return left if right.form is not None else Amount(left.quantity, None)
+    return left if right.form is not None else CapacityAmount(left.quantity, None)
 
 
-def _in_range(wanted: Amount, valid: Json, fractional: bool) -> Amount:  # noqa: FBT001
-    low = Amount.read(valid["min"])
+def _in_range(wanted: CapacityAmount, valid: Json, fractional: bool) -> CapacityAmount:  # noqa: FBT001
+    low = CapacityAmount.read(valid["min"])
     wanted = _compared(wanted, low)
     if wanted.quantity < low.quantity:
         return low
@@ -132,22 +136,22 @@ def _in_range(wanted: Amount, valid: Json, fractional: bool) -> Amount:  # noqa:
         raise _Unfit(f"{wanted} cannot be rounded up to a step within 64 bits.")
     quantity = Quantity(rounded * unit, form)
     if quantity.whole:
-        return Amount(quantity, Form(quantity.bytes, 0, "", form))
-    return Amount(quantity, Form(rounded, -3, "", form))
+        return CapacityAmount(quantity, Form(quantity.bytes, 0, "", form))
+    return CapacityAmount(quantity, Form(rounded, -3, "", form))
 
 
-def _allowed(amount: Amount, policy: Json | None, fractional: bool) -> bool:  # noqa: FBT001
+def _allowed(amount: CapacityAmount, policy: Json | None, fractional: bool) -> bool:  # noqa: FBT001
     if policy is None:
         return True
     if policy.get("default") is not None:
-        default = Amount.read(policy["default"])
+        default = CapacityAmount.read(policy["default"])
         if amount.form is not None and amount.form == default.form:
             return True
     valid = policy.get("validRange")
     if valid is not None:
         return _within(amount.quantity, valid, fractional)
     values = policy.get("validValues")
-    return not values or any(Amount.read(value).quantity == amount.quantity for value in values)
+    return not values or any(CapacityAmount.read(value).quantity == amount.quantity for value in values)
 
 
 def _within(amount: Quantity, valid: Json, fractional: bool) -> bool:  # noqa: FBT001

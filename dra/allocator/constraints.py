@@ -1,20 +1,67 @@
-"""
-Constraints between the devices of a claim.
-
-Each is monotonic: once it refuses a device, adding more devices will not make it agree, so a search may stop
-there.
-"""
+"""Attributes that a request derives from those of a device, by an expression of its own (KEP 6080)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
-from dra.allocator.derived import derive, expression_of
 from dra.allocator.errors import AllocationError
-from dra.facts import lookup
+from dra.cel import CelError, Selector
+from dra.cel.selector import compile_stored
+from dra.facts import Malformed, entries, lookup
 from dra.features import NEWEST, Features
-from dra.objects import Ask, Json, constraints
+from dra.objects import DeviceRequest, Json, Manifest, constraints
 from dra.pools import PoolDevice
+from dra.semver import Version
+
+KIND_OF: dict[type, str] = {bool: "bool", int: "int", str: "string", Version: "version"}
+
+
+def expression_of(ask: DeviceRequest, attribute: str) -> str | None:
+    """Return how the request derives the attribute; None if it does not. Of two the last one counts."""
+    found = [one for one in ask.derived if one.get("name") == attribute]
+    return str(found[-1].get("expression") or " ") if found else None
+
+
+def compile_derived(expression: str) -> Selector:
+    """Raise `CompileError` if the expression is wrong whatever the device."""
+    return compile_stored(f"dyn({expression}\n)")
+
+
+def derive(attribute: str, expression: str, device: PoolDevice) -> Json:
+    """
+    Return the derived attribute of a device, as a slice would have it.
+
+    Raise `AllocationError` if the expression fails, or gives what no attribute can be.
+    """
+    try:
+        entries(
+            device, "attributes"
+        )  # upstream reads them all, so that a malformed one fails every expression
+        return _written(compile_derived(expression).value(device))
+    except (CelError, Malformed, TypeError) as error:
+        raise AllocationError(f"The derived attribute {attribute} fails on {device}: {error}") from None
+
+
+def _written(value: Any) -> Manifest:
+    if not isinstance(value, list):
+        kind, text = _scalar(value)
+        return {kind: text}
+    if not value:
+        return {"strings": []}
+    scalars = [_scalar(one) for one in value]
+    kinds = {kind for kind, _ in scalars}
+    if len(kinds) > 1:
+        raise TypeError(f"a list of {' and '.join(sorted(kinds))} is no attribute")
+    return {f"{kinds.pop()}s": [one for _, one in scalars]}
+
+
+def _scalar(value: Any) -> tuple[str, Any]:
+    kind = KIND_OF.get(type(value))
+    if kind is None:
+        raise TypeError(f"{value} is no text, whole number, boolean or version")
+    return kind, str(value) if kind == "version" else value
+
 
 SCALARS = ("string", "int", "bool", "version")
 # In the order in which upstream looks for the one that is set.
@@ -42,7 +89,7 @@ class Constraint:
     accepted: list[Json] = field(default_factory=list)  # attributes of the accepted devices
     common: list[Members] = field(default_factory=list)  # what they have in common, after each of them
 
-    def applies(self, ask: Ask) -> bool:
+    def applies(self, ask: DeviceRequest) -> bool:
         return not self.requests or ask.request in self.requests or ask.result_name in self.requests
 
     def value(self, device: PoolDevice) -> Json | None:
@@ -54,7 +101,7 @@ class Constraint:
         found: Json | None = lookup(listed, device.driver, domain, name)
         return found
 
-    def add(self, ask: Ask, device: PoolDevice) -> bool:
+    def add(self, ask: DeviceRequest, device: PoolDevice) -> bool:
         """
         Accept the device for a request and remember it, or refuse it.
 

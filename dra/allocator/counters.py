@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from dra.allocator.site import Site
-from dra.held import Held
+from dra.allocator.site import NodeSite
+from dra.held import HeldDevices
 from dra.objects import Json
 from dra.pools import CounterKey, PoolDevice
 
@@ -14,7 +14,7 @@ type Undo = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Together:
+class CompatibilityGroups:
     """
     What the devices of a counter set have agreed on: the compatibility groups that all of them name.
 
@@ -26,17 +26,17 @@ class Together:
     def admits(self, groups: frozenset[str]) -> bool:
         return bool(self.groups & groups) if groups else not self.groups
 
-    def with_(self, groups: frozenset[str]) -> Together:
-        return self if not groups or not self.groups else Together(self.groups & groups)
+    def with_(self, groups: frozenset[str]) -> CompatibilityGroups:
+        return self if not groups or not self.groups else CompatibilityGroups(self.groups & groups)
 
 
 class Counters:
     """What is left of the counters of the pools of a site while devices are taken and given back."""
 
-    def __init__(self, site: Site, held: Held) -> None:
+    def __init__(self, site: NodeSite, held: HeldDevices) -> None:
         self.site, self.held = site, held
         self._left: dict[int, dict[CounterKey, int]] = {}
-        self._together: dict[int, dict[str, Together]] = {}
+        self._together: dict[int, dict[str, CompatibilityGroups]] = {}
 
     def take(self, spot: int) -> Undo | None:
         """Take what the device consumes and return how to give it back; None if the pool has not enough."""
@@ -65,16 +65,18 @@ class Counters:
             return None
         return undo
 
-    def _joined(self, device: PoolDevice, together: dict[str, Together]) -> dict[str, Together] | None:
+    def _joined(
+        self, device: PoolDevice, together: dict[str, CompatibilityGroups]
+    ) -> dict[str, CompatibilityGroups] | None:
         """Return what the device's counter sets agree on with it; None if it may not join one of them."""
-        joined: dict[str, Together] = {}
+        joined: dict[str, CompatibilityGroups] = {}
         if not self.site.features.compatibility_groups:
             return joined
         for name, groups in _groups(device):
             known = joined.get(name) or together.get(name)
             if known is not None and not known.admits(groups):
                 return None
-            joined[name] = Together(groups) if known is None else known.with_(groups)
+            joined[name] = CompatibilityGroups(groups) if known is None else known.with_(groups)
         return joined
 
     def _left_of(self, number: int) -> dict[CounterKey, int]:
@@ -87,14 +89,14 @@ class Counters:
                     left[counter] -= amount.nano
         return left
 
-    def _together_of(self, number: int) -> dict[str, Together]:
+    def _together_of(self, number: int) -> dict[str, CompatibilityGroups]:
         together = self._together.get(number)
         if together is None:
             together = self._together[number] = {}
             for device in self._taken(number):
                 for name, groups in _groups(device):
                     known = together.get(name)
-                    together[name] = Together(groups) if known is None else known.with_(groups)
+                    together[name] = CompatibilityGroups(groups) if known is None else known.with_(groups)
         return together
 
     def _taken(self, number: int) -> Iterator[PoolDevice]:

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from dra.allocator.capacity import Amount, share
+from dra.allocator.capacity import CapacityAmount, share
 from dra.allocator.constraints import Constraint, constraints_of
 from dra.allocator.errors import AllocationError
-from dra.allocator.site import Site, failed
+from dra.allocator.site import NodeSite, failed
 from dra.cel import CelError
 from dra.features import Features
-from dra.objects import MAX_RESULTS, Ask, Json, alternatives, requests
+from dra.objects import MAX_RESULTS, DeviceRequest, Json, alternatives, requests
 
 MODES = ("ExactCount", "All")
 
 
 @dataclass(slots=True)
-class Wish:
+class Candidate:
     """
     One way to meet a request, on one node.
 
@@ -26,14 +26,14 @@ class Wish:
     what is taken of its capacity.
     """
 
-    ask: Ask
+    ask: DeviceRequest
     class_expressions: Sequence[str]
     expressions: Sequence[str]
     count: int = 0
     all_of: list[int] | None = None
     known: dict[int, bool] = field(default_factory=dict)
     tolerated: dict[int, bool] = field(default_factory=dict)
-    shares: dict[int, dict[str, Amount]] = field(default_factory=dict)
+    shares: dict[int, dict[str, CapacityAmount]] = field(default_factory=dict)
     left: list[int] | None = None  # acceptable devices from each spot on; None until a search has failed
 
 
@@ -42,18 +42,18 @@ class ClaimPlan:
     """A claim as the search sees it: for each request its wishes, the preferred one first."""
 
     spec: Json
-    wishes: list[list[Wish]]
+    wishes: list[list[Candidate]]
     constraints: list[Constraint]
 
 
-def plan_claim(site: Site, claim: Json, *, literal: bool) -> ClaimPlan:
+def plan_claim(site: NodeSite, claim: Json, *, literal: bool) -> ClaimPlan:
     """
     Prepare a claim for the search. With `literal` what is absent is empty, not what the API would fill in.
 
     Raise `AllocationError` if it asks for what cannot be, such as a class that does not exist.
     """
     spec: Json = claim.get("spec") or {}
-    wishes: list[list[Wish]] = []
+    wishes: list[list[Candidate]] = []
     least = 0
     for request in requests(spec):
         _check_switches(request, site.features)
@@ -71,7 +71,7 @@ def plan_claim(site: Site, claim: Json, *, literal: bool) -> ClaimPlan:
     return ClaimPlan(spec, wishes, constraints_of(spec, site.features))
 
 
-def accepts(site: Site, wish: Wish, spot: int) -> bool:
+def accepts(site: NodeSite, wish: Candidate, spot: int) -> bool:
     """
     Say whether class and selectors accept a device, and whether the node reaches it.
 
@@ -83,7 +83,7 @@ def accepts(site: Site, wish: Wish, spot: int) -> bool:
     return known
 
 
-def _accepts(site: Site, wish: Wish, spot: int) -> bool:
+def _accepts(site: NodeSite, wish: Candidate, spot: int) -> bool:
     if not site.features.device_binding_and_status and site.devices[spot].raw.get("bindingConditions"):
         return False
     groups = (
@@ -112,7 +112,7 @@ def _check_switches(request: Json, features: Features) -> None:
             raise AllocationError(f"Request {name} asks for capacity; the feature ConsumableCapacity is off.")
 
 
-def _wish(site: Site, ask: Ask, *, literal: bool) -> Wish:
+def _wish(site: NodeSite, ask: DeviceRequest, *, literal: bool) -> Candidate:
     what, features = f"Request {ask.result_name}", site.features
     if ask.raw.get("derivedAttributes") and not features.derived_attributes:
         raise AllocationError(f"{what} has derived attributes; the feature DerivedAttributes is off.")
@@ -122,12 +122,12 @@ def _wish(site: Site, ask: Ask, *, literal: bool) -> Wish:
         raise AllocationError(f"{what} speaks of admin access; the feature AdminAccess is off.")
     if not ask.class_name:
         raise AllocationError(f"{what} names no device class.")
-    if ask.class_name not in site.picture.class_by_name:
+    if ask.class_name not in site.snapshot.class_by_name:
         raise AllocationError(f"{what}: device class {ask.class_name} does not exist.")
     mode = ask.raw.get("allocationMode") or ("" if literal else "ExactCount")
     if mode not in MODES:
         raise AllocationError(f"{what} has allocation mode “{mode}”; ExactCount and All are known.")
-    wish = Wish(ask, site.picture.class_expressions(ask.class_name), ask.expressions)
+    wish = Candidate(ask, site.snapshot.class_expressions(ask.class_name), ask.expressions)
     if mode == "ExactCount":
         wish.count = int(ask.raw.get("count") or 0) if literal else ask.count
         if wish.count < 0:
@@ -138,7 +138,7 @@ def _wish(site: Site, ask: Ask, *, literal: bool) -> Wish:
     return wish
 
 
-def _all(site: Site, wish: Wish) -> list[int]:
+def _all(site: NodeSite, wish: Candidate) -> list[int]:
     """Return the spots of all devices that mode All has to give."""
     found: list[int] = []
     for number, pool in enumerate(site.pools):
@@ -149,7 +149,7 @@ def _all(site: Site, wish: Wish) -> list[int]:
     return found
 
 
-def _large_enough(site: Site, wish: Wish, spot: int) -> bool:
+def _large_enough(site: NodeSite, wish: Candidate, spot: int) -> bool:
     """Whether the device would do if nothing of it were taken; what is left of it is asked later."""
     features = site.features
     if not features.consumable_capacity:

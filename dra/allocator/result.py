@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
+from uuid import uuid4
 
-from dra.allocator.capacity import Amount
-from dra.objects import Ask, Json, Manifest
+from dra.allocator.capacity import CapacityAmount
+from dra.allocator.plan import Candidate, ClaimPlan
+from dra.allocator.site import NodeSite
+from dra.cluster_snapshot import ClusterSnapshot
+from dra.features import Implementation
+from dra.objects import DeviceRequest, Json, Manifest, alternatives, requests
 from dra.pools import PoolDevice
 
 TOLERATION = ("key", "operator", "value", "effect", "tolerationSeconds")
@@ -21,10 +27,10 @@ class DeviceResult:
     `skipping` whether the cluster knows of node operations that can be left out.
     """
 
-    ask: Ask
+    ask: DeviceRequest
     device: PoolDevice
     share_id: str = ""
-    consumed: Mapping[str, Amount] = field(default_factory=dict)
+    consumed: Mapping[str, CapacityAmount] = field(default_factory=dict)
     tolerations: Sequence[Json] = ()
     binding: bool = True
     skipping: bool = False
@@ -76,3 +82,73 @@ class AllocationResult:
 def _toleration(raw: Json) -> Manifest:
     """Return a toleration as the API writes it, without what is empty."""
     return {name: raw[name] for name in TOLERATION if raw.get(name) not in (None, "")}
+
+
+class Taken(NamedTuple):
+    """A device that a search has taken, as a whole or `shared`."""
+
+    wish: Candidate
+    spot: int
+    consumed: dict[str, CapacityAmount]
+    shared: bool
+
+
+def results_of(site: NodeSite, plan: ClaimPlan, taken: Iterable[Taken]) -> list[DeviceResult]:
+    """Return one result per device, in the order in which they were taken."""
+    return [
+        DeviceResult(
+            ask=one.wish.ask,
+            device=site.devices[one.spot],
+            share_id=str(uuid4()) if one.shared else "",
+            consumed=one.consumed,
+            tolerations=_tolerations(plan, one.wish),
+            binding=site.features.device_binding_and_status,
+            skipping=site.features.implementation is Implementation.EXPERIMENTAL,
+        )
+        for one in taken
+    ]
+
+
+def _tolerations(plan: ClaimPlan, wish: Candidate) -> list[Json]:
+    """Return the tolerations of the first request of that name, which is where upstream looks them up."""
+    for request in requests(plan.spec):
+        for ask in alternatives(request):
+            if ask.result_name == wish.ask.result_name:
+                return ask.tolerations
+    return wish.ask.tolerations
+
+
+def config_of(snapshot: ClusterSnapshot, spec: Json, chosen: Sequence[Candidate]) -> list[Manifest]:
+    """
+    Return `status.allocation.devices.config`.
+
+    The configuration of a class is given once, for all its requests.
+    """
+    by_class: dict[str, list[str]] = {}
+    for wish in chosen:
+        by_class.setdefault(wish.ask.class_name, []).append(wish.ask.result_name)
+    made = [
+        _entry("FromClass", names, config, chosen)
+        for name, names in by_class.items()
+        for config in (snapshot.class_by_name[name].get("spec") or {}).get("config") or ()
+    ]
+    for config in (spec.get("devices") or {}).get("config") or ():
+        names = list(config.get("requests") or ())
+        if not names or any(_named(wish, names) for wish in chosen):
+            made.append(_entry("FromClaim", names, config, chosen))
+    return made
+
+
+def _named(wish: Candidate, names: Sequence[str]) -> bool:
+    return wish.ask.request in names or wish.ask.result_name in names
+
+
+def _entry(source: str, names: Sequence[str], config: Json, chosen: Sequence[Candidate]) -> Manifest:
+    written: Manifest = {"source": source}
+    if names and not all(_named(wish, names) for wish in chosen):
+        written["requests"] = list(names)  # left out where it is for all of them
+    opaque: Json | None = config.get("opaque")
+    if opaque is not None:
+        parameters = opaque.get("parameters")
+        written["opaque"] = {"driver": opaque.get("driver") or "", "parameters": parameters}
+    return written

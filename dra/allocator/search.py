@@ -11,16 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
-from dra.allocator.capacity import Amount, is_left, share
+from dra.allocator.capacity import CapacityAmount, is_left, share
 from dra.allocator.constraints import Constraint
 from dra.allocator.counters import Counters
 from dra.allocator.errors import AllocationError, SearchGivenUp
-from dra.allocator.looks import Looks
-from dra.allocator.plan import ClaimPlan, Wish, accepts
-from dra.allocator.site import Site
-from dra.allocator.taken import Taken
+from dra.allocator.node_classes import NodeClasses
+from dra.allocator.plan import Candidate, ClaimPlan, accepts
+from dra.allocator.result import Taken
+from dra.allocator.site import NodeSite
 from dra.features import Implementation
-from dra.held import Held
+from dra.held import HeldDevices
 from dra.objects import MAX_RESULTS, Json
 from dra.pools import DeviceKey, PoolDevice
 from dra.quantity import ZERO, Quantity
@@ -35,19 +35,19 @@ class _TooMany(Exception):
     """The claim would hold more devices than one claim can."""
 
 
-class Search:
+class NodeSearch:
     """One search on one node, of at most that many `steps`. Use it once."""
 
-    def __init__(self, site: Site, plans: Sequence[ClaimPlan], steps: int = STEPS) -> None:
+    def __init__(self, site: NodeSite, plans: Sequence[ClaimPlan], steps: int = STEPS) -> None:
         self.site, self.plans, self.features = site, plans, site.features
-        held = site.picture.held
-        self.gone = Held(holders=held.holders) if self.features.stable else held
+        held = site.snapshot.held
+        self.gone = HeldDevices(holders=held.holders) if self.features.stable else held
         self.taken: list[list[Taken]] = [[] for _ in plans]
-        self.chosen: list[list[Wish]] = [[] for _ in plans]
-        self.held = Held()  # shares that this search has taken
+        self.chosen: list[list[Candidate]] = [[] for _ in plans]
+        self.held = HeldDevices()  # shares that this search has taken
         self.seen_by: dict[DeviceKey, set[int]] = {}  # claims of this search that take or watch a device
         self.counters = Counters(site, self.gone)
-        self.looks = Looks(site, plans, self.gone)
+        self.looks = NodeClasses(site, plans, self.gone)
         self.keys = [device.key for device in site.devices]
         self.steps, self.most = 0, steps
 
@@ -88,7 +88,7 @@ class Search:
             raise _TooMany
         return False
 
-    def _devices(self, number: int, request: int, wish: Wish, taken: int, start: int) -> bool:  # noqa: C901
+    def _devices(self, number: int, request: int, wish: Candidate, taken: int, start: int) -> bool:  # noqa: C901
         if wish.all_of is not None and not wish.all_of:
             return False
         if taken == wish.count:
@@ -117,7 +117,7 @@ class Search:
         self._learn(wish)
         return False
 
-    def _with(self, undo: Undo, number: int, request: int, wish: Wish, taken: int, start: int) -> bool:
+    def _with(self, undo: Undo, number: int, request: int, wish: Candidate, taken: int, start: int) -> bool:
         """Go on with a device taken; give it back if that leads nowhere."""
         done = False
         try:
@@ -131,7 +131,7 @@ class Search:
         key = self.keys[spot]
         return not self.seen_by.get(key) and not self.held.sharers.get(key)
 
-    def _learn(self, wish: Wish) -> None:
+    def _learn(self, wish: Candidate) -> None:
         """
         Count from each spot on how many devices the request could take at best.
 
@@ -150,7 +150,7 @@ class Search:
             counts.append(left)
         wish.left = counts[::-1]
 
-    def _open(self, number: int, wish: Wish, spot: int) -> bool:
+    def _open(self, number: int, wish: Candidate, spot: int) -> bool:
         """Whether the device is not in use: cheap to know, and therefore asked before the selectors."""
         key = self.keys[spot]
         seen = self.seen_by.get(key)
@@ -158,7 +158,7 @@ class Search:
             return not seen or number not in seen
         return not seen and key not in self.gone.holders
 
-    def _tolerated(self, wish: Wish, spot: int) -> bool:
+    def _tolerated(self, wish: Candidate, spot: int) -> bool:
         if not self.features.device_taints:
             return True
         known = wish.tolerated.get(spot)
@@ -177,13 +177,13 @@ class Search:
         declared = "DRAOptionalNodeOperations" in (status.get("declaredFeatures") or ())
         return self.features.optional_node_operations and declared
 
-    def _take(self, number: int, wish: Wish, spot: int) -> Undo | None:  # noqa: C901
+    def _take(self, number: int, wish: Candidate, spot: int) -> Undo | None:  # noqa: C901
         """Take a device for a request and return how to give it back; None if it cannot be taken."""
         self.steps += 1
         if self.steps > self.most:
             raise SearchGivenUp(f"No way to allocate was found among the first {self.most} tried.")
         device = self.site.devices[spot]
-        consumed: dict[str, Amount] | None = {}
+        consumed: dict[str, CapacityAmount] | None = {}
         if self.features.consumable_capacity:
             consumed = self._share(wish, spot)
         if consumed is None and wish.all_of is None:
@@ -219,7 +219,7 @@ class Search:
     def _in_shares(self, device: PoolDevice) -> bool:
         return bool(self.held.sharers.get(device.key)) or device.key in self.gone.sharers
 
-    def _share(self, wish: Wish, spot: int) -> dict[str, Amount] | None:
+    def _share(self, wish: Candidate, spot: int) -> dict[str, CapacityAmount] | None:
         """Return what the wish takes of the device's capacity; None if that is not left."""
         device, known = self.site.devices[spot], wish.shares.get(spot)
         gone = self._consumed(self.keys[spot])
@@ -237,7 +237,7 @@ class Search:
             return gone or taken or {}
         return gone | {name: gone.get(name, ZERO) + amount for name, amount in taken.items()}
 
-    def _constrain(self, number: int, wish: Wish, device: PoolDevice) -> list[Constraint] | None:
+    def _constrain(self, number: int, wish: Candidate, device: PoolDevice) -> list[Constraint] | None:
         """Return the constraints that have accepted the device, or None if one refuses it."""
         added: list[Constraint] = []
         for constraint in self.plans[number].constraints:
@@ -256,7 +256,7 @@ class Search:
         return added
 
     def _record(
-        self, number: int, wish: Wish, spot: int, consumed: dict[str, Amount], *, shared: bool
+        self, number: int, wish: Candidate, spot: int, consumed: dict[str, CapacityAmount], *, shared: bool
     ) -> Undo:
         key = self.keys[spot]
         self.taken[number].append(Taken(wish, spot, consumed, shared))

@@ -8,13 +8,13 @@ from functools import cached_property
 
 from dra.allocator.errors import AllocationError
 from dra.cel import CelError, CompileError
-from dra.cel.stored import compile_stored
+from dra.cel.selector import compile_stored
+from dra.cluster_snapshot import ClusterSnapshot
 from dra.facts import Malformed, entries
 from dra.features import Features
-from dra.ground import NodePool
+from dra.node_pools import NodePool
 from dra.nodes import SelectorError, check_place, place_reaches
 from dra.objects import Json
-from dra.picture import Picture
 from dra.pools import PoolDevice
 from dra.taints import Taint, rules_for
 
@@ -27,18 +27,18 @@ class _Unshared:
     raw: Json
 
 
-class Site:
+class NodeSite:
     """
     One node of a picture. `devices` are those of its usable pools; a spot is an index into them.
 
     Raise `AllocationError` if the pools of the node cannot be told.
     """
 
-    def __init__(self, picture: Picture, node: Json) -> None:
-        self.picture, self.node = picture, node
-        self.features: Features = picture.features
+    def __init__(self, snapshot: ClusterSnapshot, node: Json) -> None:
+        self.snapshot, self.node = snapshot, node
+        self.features: Features = snapshot.features
         try:
-            self.pools: Sequence[NodePool] = picture.stock.ground.pools_on(node, self.features)
+            self.pools: Sequence[NodePool] = snapshot.stock.ground.pools_on(node, self.features)
         except SelectorError as error:
             raise AllocationError(str(error)) from None
         self.devices: list[PoolDevice] = []
@@ -62,7 +62,7 @@ class Site:
         known = self._taints.get(spot)
         if known is None:
             device = self.devices[spot]
-            ruled = rules_for(device, self.picture.taint_rules) if self.picture.taint_rules else ()
+            ruled = rules_for(device, self.snapshot.taint_rules) if self.snapshot.taint_rules else ()
             known = self._taints[spot] = (*device.taints, *ruled)
         return known
 
@@ -72,7 +72,7 @@ class Site:
         if self.features.stable and device.shareable:
             bare = {key: value for key, value in device.raw.items() if key != "allowMultipleAllocations"}
             return compile_stored(expression).matches(_Unshared(device.driver, bare))
-        stock = self.picture.stock
+        stock = self.snapshot.stock
         place = stock.index.get(device.key)
         if place is None or stock.devices[place] is not device:  # only this node sees the device
             return compile_stored(expression).matches(device)
@@ -113,5 +113,5 @@ class Site:
         return place_reaches(self.node, device.raw)
 
 
-def failed(what: str, spot: int, site: Site, error: CelError) -> AllocationError:
+def failed(what: str, spot: int, site: NodeSite, error: CelError) -> AllocationError:
     return AllocationError(f"{what} fails on {site.devices[spot]}: {error.message}")

@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, TextIO
 
 from dra.allocator import AllocationError, SearchGivenUp, allocate
-from dra.cases.check import Problem
-from dra.cases.shapes import CASE
+from dra.cases.check import CASE, CaseError
+from dra.cluster_snapshot import ClusterSnapshot
 from dra.features import Features
 from dra.held import results_of
 from dra.objects import Json, Manifest
-from dra.picture import Picture
 
-__all__ = ["Case", "Problem", "answer", "answer_line", "read_case", "serve"]
+__all__ = ["Case", "CaseError", "answer", "answer_line", "read_case", "serve"]
 
 STEPS = 1_000_000  # devices tried for a case, which can wait longer than a page
 
@@ -28,7 +27,7 @@ STEPS = 1_000_000  # devices tried for a case, which can wait longer than a page
 class Case:
     """A question: would `claims` fit on `node` together, given all that is in `picture`?"""
 
-    picture: Picture
+    snapshot: ClusterSnapshot
     node: Json
     claims: Sequence[Json]
 
@@ -68,10 +67,10 @@ def answer(raw: Any) -> Manifest:
     name = name if isinstance(name, str) else ""
     try:
         case = read_case(raw)
-        results = allocate(case.picture, case.node, case.claims, literal=True, steps=STEPS)
+        results = allocate(case.snapshot, case.node, case.claims, literal=True, steps=STEPS)
     except SearchGivenUp as given_up:
         return _failed(name, given_up.message) | {"gaveUp": True}
-    except (Problem, AllocationError) as error:
+    except (CaseError, AllocationError) as error:
         return _failed(name, str(error))
     written = None if results is None else [result.as_dict() for result in results]
     return {"name": name, "error": None, "results": written}
@@ -86,23 +85,23 @@ def read_case(raw: Any) -> Case:
     try:
         CASE(raw, "")
     except RecursionError:
-        raise Problem("The case is nested too deeply.") from None
+        raise CaseError("The case is nested too deeply.") from None
     try:
         features = Features.of_switches(raw.get("features") or {})
     except KeyError as error:
         known = ", ".join(Features.switches())
-        raise Problem(f"features has {error.args[0]}, which is none; there are {known}.") from None
+        raise CaseError(f"features has {error.args[0]}, which is none; there are {known}.") from None
     claims: Sequence[Json] = raw.get("claims") or ()
     allocated = [one for one in claims if _allocated(one)]
     waiting = [one for one in claims if not _allocated(one)]
     held = [*_held(raw.get("allocated", {})), *_results(allocated, shares=features.consumable_capacity)]
-    picture = Picture(
+    snapshot = ClusterSnapshot(
         classes=(raw.get("classes") or [])[::-1],  # of two with one name the first counts
         slices=raw.get("slices") or (),
         claims=[{"status": {"allocation": {"devices": {"results": held}}}}],
         features=features,
     )
-    return Case(picture, raw.get("node", {}), waiting)
+    return Case(snapshot, raw.get("node", {}), waiting)
 
 
 def _allocated(claim: Json) -> bool:

@@ -6,14 +6,16 @@ Messages are upstream's, with the place in the text that they are about.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+
+import re2
 
 from dra.cel import kinds
 from dra.cel.errors import NotPreviewable
-from dra.cel.kinds import Bindings, Type, fit_all, is_dyn, loose, substitute, unwrapped
+from dra.cel.kinds import Bindings, Type, equivalent, fit_all, is_dyn, loose, substitute, unwrapped
 from dra.cel.signatures import NOT_HERE, Overload
 from dra.cel.syntax import Call, Fold, Ident, ListOf, Literal, MapOf, Message, Node, Select
-from dra.cel.values import NAMES, TypeValue, Uint
+from dra.cel.values import NAMES, TypeValue, Uint, compiled
 
 TYPE_NAMES = {
     "bool": kinds.BOOL,
@@ -36,7 +38,7 @@ type Problem = tuple[int, str]
 type Fields = Mapping[str, Type]
 
 
-class Checker:
+class TypeChecker:
     """Checks one tree. `problems` says what is wrong, in no order."""
 
     def __init__(self, functions: Mapping[str, list[Overload]], device: Fields) -> None:
@@ -287,3 +289,55 @@ def qualified(node: Node) -> str:
 
 def not_here(function: str) -> NotPreviewable:
     return NotPreviewable(f"The expression uses {function}(), which only a cluster can evaluate.")
+
+
+def every(tree: Node) -> Iterator[Node]:
+    """Yield a node and all below it."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting += reversed(node.children())
+
+
+def problems(tree: Node) -> list[Problem]:
+    found: list[Problem] = []
+    for node in every(tree):
+        if isinstance(node, Call) and node.function == "matches":
+            found += _pattern(node)
+        elif isinstance(node, ListOf):
+            found += _mixed(
+                [
+                    (one, one.type.parameters[0] if index in node.optional else one.type)
+                    for index, one in enumerate(node.elements)
+                ]
+            )[:1]
+        elif isinstance(node, MapOf):
+            found += _mixed([(entry.key, entry.key.type) for entry in node.entries])
+            found += _mixed(
+                [
+                    (entry.value, entry.value.type.parameters[0] if entry.optional else entry.value.type)
+                    for entry in node.entries
+                ]
+            )
+    return found
+
+
+def _pattern(call: Call) -> list[Problem]:
+    """Check the first argument, as upstream does: of the function matches(text, pattern) that is the text."""
+    pattern = call.args[0]
+    if not isinstance(pattern, Literal) or type(pattern.value) is not str:
+        return []
+    try:
+        compiled(pattern.value)
+    except re2.error:
+        return [(pattern.place, "invalid matches argument")]
+    return []
+
+
+def _mixed(typed: list[tuple[Node, Type]]) -> list[Problem]:
+    return [
+        (node, f"expected type '{typed[0][1]}' but found '{found}'")
+        for node, found in ((one.place, kind) for one, kind in typed)
+        if not equivalent(typed[0][1], found)
+    ]

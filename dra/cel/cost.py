@@ -9,9 +9,20 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dra.cel.costs import Argument, Estimate, call_cost
+from dra.cel.cost_functions import (
+    NOTHING_YET,
+    ONE,
+    UNKNOWN,
+    Argument,
+    Estimate,
+    Path,
+    Size,
+    VariablePart,
+    call_cost,
+    capped,
+    size_at,
+)
 from dra.cel.kinds import Type
-from dra.cel.sizes import NOTHING_YET, ONE, UNKNOWN, Part, Path, Size, capped, size_at
 from dra.cel.syntax import ACCUMULATOR, Call, Fold, Ident, ListOf, Literal, MapOf, Message, Node, Select
 
 LIMIT = 1_000_000  # k8s.io/api `resource/v1/types.go`, CELSelectorExpressionMaxCost
@@ -33,13 +44,13 @@ class Local(NamedTuple):
     contents: Contents | None
 
 
-def estimate(tree: Node, device: Part) -> int:
+def estimate(tree: Node, device: VariablePart) -> int:
     """Return the cost of a checked tree in the worst case, at most 2**64 - 1."""
     return _Estimator(device).cost(tree)
 
 
 class _Estimator:
-    def __init__(self, device: Part) -> None:
+    def __init__(self, device: VariablePart) -> None:
         self.device = device
         self.paths: dict[Node, Path] = {}
         self.locals: dict[str, list[Local]] = {}

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from dra.cel import cost, kinds, literals
-from dra.cel.checker import Checker, Problem
+from dra.cel import checker as literals
+from dra.cel import cost, kinds
+from dra.cel.checker import Problem, TypeChecker
+from dra.cel.cost_functions import VariablePart, device_parts
 from dra.cel.errors import CompileError, SyntaxProblem
 from dra.cel.kinds import Type
 from dra.cel.parser import parse
 from dra.cel.signatures import FUNCTIONS, WITH_LISTS, Overload
-from dra.cel.sizes import Part, device_parts
 from dra.cel.syntax import Node
 from dra.features import NEWEST, Features
 
@@ -28,7 +29,7 @@ class Environment:
     device: Mapping[str, Type]
     attribute: Type
     functions: Mapping[str, list[Overload]]
-    parts: Part
+    parts: VariablePart
 
 
 @lru_cache(maxsize=8)
@@ -58,7 +59,7 @@ def checked(text: str, known: Environment) -> Node:
         tree = parse(text)
     except SyntaxProblem as problem:
         raise _refusal(text, [(problem.place, problem.text)]) from None
-    checker = Checker(known.functions, known.device)
+    checker = TypeChecker(known.functions, known.device)
     checker.run(tree)
     problems = checker.problems or literals.problems(tree)
     if problems:

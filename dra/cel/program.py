@@ -1,23 +1,193 @@
-"""
-From a typed tree to something that runs: nested functions of one argument (cel-go `interpreter/`).
-
-The argument is the frame, a list: first the device, then the variables of comprehensions. Upstream's planner
-works out constants, conversions of constants and constant patterns ahead; what fails there fails to compile.
-"""
+"""Comprehensions and bindings at run time (cel-go `interpreter/interpretable.go`, evalFold)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from dra.cel import logic, patterns
-from dra.cel.access import Code, Run, fixed, index, path, present, select
-from dra.cel.dispatch import caller
+from dra.cel import signatures, values
+from dra.cel.access import CompiledPart, Run, View, fixed, index, path, present, select
 from dra.cel.errors import CompileError
-from dra.cel.folds import UNSET, binding, fold
+from dra.cel.functions import OVERLOADS, WHOLE
+from dra.cel.functions.operators import extend_in_place, insert_in_place
+from dra.cel.kinds import Type
 from dra.cel.syntax import Call, Fold, Ident, ListOf, Literal, MapOf, Node, Select
-from dra.cel.values import Failure, Map, Optional, Uint, hashable, is_equal
-from dra.cel.view import View
+from dra.cel.values import (
+    Failure,
+    Map,
+    Optional,
+    Uint,
+    equal,
+    hashable,
+    is_equal,
+    matches,
+    no_overload,
+    type_of,
+)
+
+UNSET: Any = object()
+
+
+def binding(slot: int, result: Run) -> Run:
+    def run(frame: list[Any]) -> Any:
+        frame[slot] = UNSET
+        return result(frame)
+
+    return run
+
+
+def fold(
+    over: Run, start: Run, condition: Run | None, step: Run, result: Run, slots: tuple[int, int, int]
+) -> Run:
+    """
+    Go over a list or map. `slots` are those of the variables, 0 for no second one, and of the accumulator.
+
+    A failing step leaves its failure in the accumulator: a later step of all() or exists() may do without it.
+    """
+    first, second, total = slots
+
+    def run(frame: list[Any]) -> Any:
+        found = over(frame)
+        entries: Iterable[Any] = _pairs(found) if second else _singles(found)
+        frame[total] = start(frame)
+        for entry in entries:
+            if second:
+                frame[first], frame[second] = entry
+            else:
+                frame[first] = entry
+            if condition and condition(frame) is False:
+                break
+            try:
+                frame[total] = step(frame)
+            except Failure as failure:
+                frame[total] = failure
+        return result(frame)
+
+    return run
+
+
+def _pairs(found: Any) -> Iterable[tuple[Any, Any]]:
+    if type(found) is list:
+        return enumerate(found)
+    if isinstance(found, Map):
+        return [(name, found.find(name)[0]) for name in found]
+    raise Failure(f"unsupported comprehension range type: {type_of(found).name}")
+
+
+def _singles(found: Any) -> Iterable[Any]:
+    if type(found) is list or isinstance(found, Map):
+        return found
+    raise Failure(f"got '{type_of(found).name}', expected iterable type")
+
+
+def logical(terms: list[Run], *, stop: bool) -> Run:
+    """Return && or ||: a term that decides makes up for one that fails, before it or after."""
+
+    def run(frame: list[Any]) -> bool:
+        failure: Failure | None = None
+        for term in terms:
+            try:
+                value = term(frame)
+            except Failure as failed:
+                failure = failure or failed
+                continue
+            if type(value) is bool and value is stop:
+                return stop
+            if type(value) is not bool:
+                failure = failure or no_overload()
+        if failure:
+            raise failure
+        return not stop
+
+    return run
+
+
+def conditional(condition: Run, yes: Run, no: Run) -> Run:
+    def run(frame: list[Any]) -> Any:
+        value = condition(frame)
+        if type(value) is not bool:
+            raise no_overload()
+        return yes(frame) if value else no(frame)
+
+    return run
+
+
+def not_strictly_false(inner: Run) -> Run:
+    def run(frame: list[Any]) -> bool:
+        try:
+            return inner(frame) is not False
+        except Failure:
+            return True
+
+    return run
+
+
+def otherwise(first: Run, other: Run, function: str) -> Run:
+    unwrap = function == "orValue"
+
+    def run(frame: list[Any]) -> Any:
+        found = first(frame)
+        if type(found) is not Optional:
+            raise no_overload()
+        if not found.present:
+            return other(frame)
+        return found.value if unwrap else found
+
+    return run
+
+
+def comparison(one: Run, other: Run, *, same: bool) -> Run:
+    if same:
+        return lambda frame: equal(one(frame), other(frame))
+    return lambda frame: not is_equal(one(frame), other(frame))  # values that cannot be compared differ
+
+
+IN_PLACE = {"_+_": extend_in_place, "cel.@mapInsert": insert_in_place}
+
+
+def caller(node: Call, arguments: list[Run], *, grown: bool) -> Run:
+    """
+    Return what calls the function of `node`.
+
+    `grown` says that the first argument is the accumulator of a comprehension, which nobody else holds.
+    """
+    if grown and node.function in IN_PLACE:
+        return _applied(IN_PLACE[node.function], arguments)
+    if node.function in WHOLE:
+        return _applied(WHOLE[node.function], arguments)
+    if len(node.overloads) == 1 and not any(_open(child.type) for child in node.children()):
+        return _applied(OVERLOADS[node.overloads[0]], arguments)
+    return _applied(_guarded(node.function, node.overloads), arguments)
+
+
+def _open(one: Type) -> bool:
+    return one.kind in ("dyn", "any", "error") or any(map(_open, one.parameters))
+
+
+def _guarded(function: str, possible: list[str]) -> Callable[..., Any]:
+    if len(possible) > 1:
+        possible = [one.name for one in signatures.WITH_LISTS[function]]
+    choices = [
+        (signatures.OVERLOADS[name].parameters, OVERLOADS[name]) for name in possible if name in OVERLOADS
+    ]
+
+    def run(*values: Any) -> Any:
+        for parameters, implementation in choices:
+            if len(parameters) == len(values) and all(map(matches, parameters, values)):
+                return implementation(*values)
+        raise no_overload(function, *values)
+
+    return run
+
+
+def _applied(implementation: Any, arguments: list[Run]) -> Run:
+    match arguments:
+        case [one]:
+            return lambda frame: implementation(one(frame))
+        case [one, two]:
+            return lambda frame: implementation(one(frame), two(frame))
+    return lambda frame: implementation(*(argument(frame) for argument in arguments))
+
 
 CONVERSIONS = frozenset(("bool", "bytes", "double", "dyn", "int", "string", "type", "uint"))
 PATTERNS = frozenset(("matches", "find", "findAll"))
@@ -45,7 +215,7 @@ class _Planner:
         self.scopes: list[dict[str, Run]] = []
         self.grown: dict[str, bool] = {}  # accumulators that are extended in place
 
-    def plan(self, node: Node) -> Code:
+    def plan(self, node: Node) -> CompiledPart:
         match node:
             case Literal():
                 return fixed(node.value)
@@ -60,55 +230,55 @@ class _Planner:
             case MapOf():
                 return self._map(node)
             case Fold():
-                return Code(self._fold(node))
+                return CompiledPart(self._fold(node))
         raise TypeError(type(node))
 
-    def _name(self, node: Ident) -> Code:
+    def _name(self, node: Ident) -> CompiledPart:
         if node.constant is not None:
             return fixed(node.constant)
         if not node.name.startswith("."):
             for scope in reversed(self.scopes):
                 if node.name in scope:
-                    return Code(scope[node.name])
-        return Code(lambda frame: frame[0].whole())
+                    return CompiledPart(scope[node.name])
+        return CompiledPart(lambda frame: frame[0].whole())
 
     def _local(self, name: str) -> bool:
         return any(name in scope for scope in self.scopes)
 
-    def _select(self, node: Select) -> Code:
+    def _select(self, node: Select) -> CompiledPart:
         if node.constant is not None:
             return fixed(node.constant)
         shortcut = None if self._local("device") else path(node)
         if shortcut:
-            return Code(shortcut)
-        return Code((present if node.test else select)(self.plan(node.operand).run, node.name))
+            return CompiledPart(shortcut)
+        return CompiledPart((present if node.test else select)(self.plan(node.operand).run, node.name))
 
-    def _call(self, node: Call) -> Code:
+    def _call(self, node: Call) -> CompiledPart:
         match node.function:
             case "_&&_" | "_||_":
-                return Code(
-                    logic.logical([self.plan(term).run for term in node.args], stop=node.function == "_||_")
+                return CompiledPart(
+                    logical([self.plan(term).run for term in node.args], stop=node.function == "_||_")
                 )
             case "_?_:_":
-                return Code(logic.conditional(*(self.plan(part).run for part in node.args)))
+                return CompiledPart(conditional(*(self.plan(part).run for part in node.args)))
             case "_[_]" | "_[?_]" | "_?._":
                 return self._index(node)
             case "@not_strictly_false":
-                return Code(logic.not_strictly_false(self.plan(node.args[0]).run))
+                return CompiledPart(not_strictly_false(self.plan(node.args[0]).run))
             case "or" | "orValue":
                 first, other = (self.plan(part).run for part in node.children())
-                return Code(logic.otherwise(first, other, node.function))
+                return CompiledPart(otherwise(first, other, node.function))
         parts = [self.plan(child) for child in node.children()]
         runs = [part.run for part in parts]
         match node.function:
             case "_==_":
-                return Code(logic.comparison(*runs, same=True))
+                return CompiledPart(comparison(*runs, same=True))
             case "_!=_":
-                return Code(logic.comparison(*runs, same=False))
+                return CompiledPart(comparison(*runs, same=False))
             case "@in" if node.overloads == ["in_list"] and parts[1].constant:
                 return _membership(runs[0], runs[1]([]))
         if node.function in PATTERNS and parts[1].constant and type(pattern := runs[1]([])) is str:
-            patterns.use(pattern)
+            values.use(pattern)
         grown = (
             isinstance(node.args[0], Ident) and self.grown.get(node.args[0].name, False)
             if node.args
@@ -117,26 +287,28 @@ class _Planner:
         run = caller(node, runs, grown=grown)
         if node.function in CONVERSIONS and len(parts) == 1 and parts[0].constant:
             return fixed(run([]))
-        return Code(run)
+        return CompiledPart(run)
 
-    def _index(self, node: Call) -> Code:
+    def _index(self, node: Call) -> CompiledPart:
         shortcut = None if self._local("device") else path(node)
         if shortcut:
-            return Code(shortcut)
-        return Code(index(*(self.plan(part).run for part in node.args), optional=node.function != "_[_]"))
+            return CompiledPart(shortcut)
+        return CompiledPart(
+            index(*(self.plan(part).run for part in node.args), optional=node.function != "_[_]")
+        )
 
-    def _list(self, node: ListOf) -> Code:
+    def _list(self, node: ListOf) -> CompiledPart:
         parts = [self.plan(element) for element in node.elements]
         runs, optional = [part.run for part in parts], node.optional
         if all(part.constant for part in parts) and not optional:
             return fixed([run([]) for run in runs])
         if not optional:
-            return Code(lambda frame: [run(frame) for run in runs])
-        return Code(
+            return CompiledPart(lambda frame: [run(frame) for run in runs])
+        return CompiledPart(
             lambda frame: _elements(((run(frame), place in optional) for place, run in enumerate(runs)))
         )
 
-    def _map(self, node: MapOf) -> Code:
+    def _map(self, node: MapOf) -> CompiledPart:
         entries = [(self.plan(one.key), self.plan(one.value), one.optional) for one in node.entries]
 
         def run(frame: list[Any]) -> Map:
@@ -157,7 +329,7 @@ class _Planner:
 
         if all(key.constant and value.constant and not optional for key, value, optional in entries):
             return fixed(run([]))
-        return Code(run)
+        return CompiledPart(run)
 
     def _slot(self) -> int:
         self.slots += 1
@@ -229,19 +401,19 @@ def _elements(found: Any) -> list[Any]:
     return made
 
 
-def _membership(element: Run, among: list[Any]) -> Code:
+def _membership(element: Run, among: list[Any]) -> CompiledPart:
     """Return `in` with a constant list, which upstream turns into a lookup."""
     if not among:
         return fixed(value=False)
     if not all(type(one) in SIMPLE for one in among):
-        return Code(lambda frame: _contains(element(frame), among))
+        return CompiledPart(lambda frame: _contains(element(frame), among))
 
     def run(frame: list[Any]) -> bool:
         value = element(frame)
         hashable(value)
         return _contains(value, among)
 
-    return Code(run)
+    return CompiledPart(run)
 
 
 def _contains(element: Any, among: list[Any]) -> bool:

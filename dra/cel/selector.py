@@ -1,20 +1,82 @@
-"""Selectors: CEL expressions over a device, compiled once and kept."""
+"""
+Which attributes and capacities an expression reads, found without running it.
+
+Devices that agree in what is read agree in the result, so thousands of devices need a handful of evaluations.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from dra.cel import cost
+from dra.cel.access import View, reference, table
 from dra.cel.environment import affordable, checked, environment
 from dra.cel.errors import CelError, EvaluationError
 from dra.cel.program import program
-from dra.cel.reading import Reading, reading
+from dra.cel.syntax import Call, Fold, Ident, Node, Select
 from dra.cel.values import Failure, Panic
-from dra.cel.view import View
-from dra.facts import Malformed, Selectable, lookup
-from dra.features import NEWEST, Features
+from dra.facts import Malformed, Ref, Selectable, lookup
+from dra.features import NEWEST, STORED, Features
+
+
+@dataclass(slots=True)
+class AttributeUse:
+    """
+    What an expression reads of a device, besides driver and `allowMultipleAllocations`.
+
+    `names` holds "attributes" or "capacity" where it matters which names there are, `whole` where the values
+    of any name may matter, as in a loop over names and values.
+    """
+
+    refs: set[Ref] = field(default_factory=set)
+    names: set[str] = field(default_factory=set)
+    whole: set[str] = field(default_factory=set)
+
+
+def reading(tree: Node) -> AttributeUse:
+    """Tell what a tree reads; too much where a local variable is named `device`."""
+    found = AttributeUse()
+    _visit(tree, found)
+    return found
+
+
+def _visit(node: Node, found: AttributeUse) -> None:
+    ref = reference(node)
+    if ref:
+        found.refs.add(ref[0])
+        return
+    match node:
+        case Ident(name="device" | ".device"):
+            found.whole |= {"attributes", "capacity"}
+        case Select(operand=Ident(name="device" | ".device"), test=False):
+            if part := table(node):
+                found.whole.add(part)
+        case Call(function="@in", args=[one, other]) if part := _names(other):
+            found.names.add(part)
+            _visit(one, found)
+        case Call(function="size") if part := _names(node.children()[0]):
+            found.names.add(part)
+        case Fold() if not node.second and (part := _names(node.range)):
+            found.names.add(part)
+            for child in node.children()[1:]:
+                _visit(child, found)
+        case _:
+            for child in node.children():
+                _visit(child, found)
+
+
+def _names(node: Node) -> str:
+    """Return the table that `device.attributes` or `device.attributes["domain"]` is of; "" if neither."""
+    if part := table(node):
+        return part
+    match node:
+        case Call(function="_[_]", args=[operand, _]) | Select(operand=operand, test=False):
+            return table(operand)
+    return ""
+
 
 KEPT = 2048  # compiled expressions
 
@@ -25,7 +87,7 @@ class Selector:
 
     expression: str
     cost: int
-    reading: Reading
+    reading: AttributeUse
     program: Callable[[View], Any]
 
     def value(self, device: Selectable) -> Any:
@@ -82,5 +144,29 @@ def _compiled(expression: str, features: Features) -> Selector | tuple[type[CelE
         tree = checked(expression, known)
         run = program(tree)
         return Selector(expression, affordable(tree, known), reading(tree), run)
+    except CelError as error:
+        return type(error), error.message
+
+
+def compile_stored(expression: str) -> Selector:
+    """
+    Compile an expression whatever it may cost, and whatever the cluster has switched off since.
+
+    Raise `CompileError` if Kubernetes 1.37 does not understand it, `NotPreviewable` if it may be right but
+    cannot be run here.
+    """
+    outcome = _compiled_as_stored(expression)
+    if isinstance(outcome, Selector):
+        return outcome
+    kind, message = outcome
+    raise kind(message)
+
+
+@lru_cache(maxsize=KEPT)
+def _compiled_as_stored(expression: str) -> Selector | tuple[type[CelError], str]:
+    known = environment(STORED)
+    try:
+        tree = checked(expression, known)
+        return Selector(expression, cost.estimate(tree, known.parts), reading(tree), program(tree))
     except CelError as error:
         return type(error), error.message

@@ -1,4 +1,11 @@
-"""The functions that a selector may call, by their signatures."""
+"""
+Functions and their signatures as text: name, overload, parameters, result. A leading dot marks a method;
+capitals are type parameters.
+
+Sources: cel-go `common/stdlib/standard.go`, `cel/library.go`, `ext/{strings,lists,sets,comprehensions}.go`;
+apiserver `pkg/cel/library`, in the versions that `pkg/cel/environment/base.go` gives to new expressions in
+1.37.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +13,184 @@ import re
 from typing import NamedTuple
 
 from dra.cel import kinds
-from dra.cel.declarations import EXTENSIONS, STANDARD
 from dra.cel.kinds import Type
+
+STANDARD = """
+_?_:_ conditional(bool, A, A) A
+_&&_ logical_and(bool, bool) bool
+_||_ logical_or(bool, bool) bool
+!_ logical_not(bool) bool
+@not_strictly_false not_strictly_false(bool) bool
+_==_ equals(A, A) bool
+_!=_ not_equals(A, A) bool
+_+_ add_bytes(bytes, bytes) bytes
+_+_ add_double(double, double) double
+_+_ add_duration_duration(duration, duration) duration
+_+_ add_duration_timestamp(duration, timestamp) timestamp
+_+_ add_timestamp_duration(timestamp, duration) timestamp
+_+_ add_int64(int, int) int
+_+_ add_list(list(A), list(A)) list(A)
+_+_ add_string(string, string) string
+_+_ add_uint64(uint, uint) uint
+_-_ subtract_double(double, double) double
+_-_ subtract_duration_duration(duration, duration) duration
+_-_ subtract_int64(int, int) int
+_-_ subtract_timestamp_duration(timestamp, duration) timestamp
+_-_ subtract_timestamp_timestamp(timestamp, timestamp) duration
+_-_ subtract_uint64(uint, uint) uint
+_*_ multiply_double(double, double) double
+_*_ multiply_int64(int, int) int
+_*_ multiply_uint64(uint, uint) uint
+_/_ divide_double(double, double) double
+_/_ divide_int64(int, int) int
+_/_ divide_uint64(uint, uint) uint
+_%_ modulo_int64(int, int) int
+_%_ modulo_uint64(uint, uint) uint
+-_ negate_double(double) double
+-_ negate_int64(int) int
+_[_] index_list(list(A), int) A
+_[_] index_map(map(A, B), A) B
+_[_] optional_list_index_int(optional_type(list(V)), int) optional_type(V)
+_[_] optional_map_index_value(optional_type(map(K, V)), K) optional_type(V)
+_[?_] list_optindex_optional_int(list(V), int) optional_type(V)
+_[?_] optional_list_optindex_optional_int(optional_type(list(V)), int) optional_type(V)
+_[?_] map_optindex_optional_value(map(K, V), K) optional_type(V)
+_[?_] optional_map_optindex_optional_value(optional_type(map(K, V)), K) optional_type(V)
+@in in_list(A, list(A)) bool
+@in in_map(A, map(A, B)) bool
+size size_bytes(bytes) int
+size .size_bytes_inst(bytes) int
+size size_list(list(A)) int
+size .size_list_inst(list(A)) int
+size size_map(map(A, B)) int
+size .size_map_inst(map(A, B)) int
+size size_string(string) int
+size .size_string_inst(string) int
+type type(A) type(A)
+bool bool_to_bool(bool) bool
+bool string_to_bool(string) bool
+bytes bytes_to_bytes(bytes) bytes
+bytes string_to_bytes(string) bytes
+double double_to_double(double) double
+double int64_to_double(int) double
+double string_to_double(string) double
+double uint64_to_double(uint) double
+dyn to_dyn(A) dyn
+int int64_to_int64(int) int
+int double_to_int64(double) int
+int duration_to_int64(duration) int
+int string_to_int64(string) int
+int timestamp_to_int64(timestamp) int
+int uint64_to_int64(uint) int
+string string_to_string(string) string
+string bool_to_string(bool) string
+string bytes_to_string(bytes) string
+string double_to_string(double) string
+string duration_to_string(duration) string
+string int64_to_string(int) string
+string timestamp_to_string(timestamp) string
+string uint64_to_string(uint) string
+string ip_to_string(net.IP) string
+string cidr_to_string(net.CIDR) string
+uint uint64_to_uint64(uint) uint
+uint double_to_uint64(double) uint
+uint int64_to_uint64(int) uint
+uint string_to_uint64(string) uint
+contains .contains_string(string, string) bool
+endsWith .ends_with_string(string, string) bool
+startsWith .starts_with_string(string, string) bool
+matches matches(string, string) bool
+matches .matches_string(string, string) bool
+optional.of optional_of(V) optional_type(V)
+optional.ofNonZeroValue optional_ofNonZeroValue(V) optional_type(V)
+optional.none optional_none() optional_type(V)
+value .optional_value(optional_type(V)) V
+hasValue .optional_hasValue(optional_type(V)) bool
+or .optional_or_optional(optional_type(V), optional_type(V)) optional_type(V)
+orValue .optional_orValue_value(optional_type(V), V) V
+last .list_last(list(V)) optional_type(V)
+first .list_first(list(V)) optional_type(V)
+optional.unwrap optional_unwrap(list(optional_type(V))) list(V)
+unwrapOpt .optional_unwrapOpt(list(optional_type(V))) list(V)
+cel.@mapInsert map_insert_key_value(map(K, V), K, V) map(K, V)
+cel.@mapInsert map_insert_map(map(K, V), map(K, V)) map(K, V)
+"""
+
+EXTENSIONS = """
+charAt .string_char_at_int(string, int) string
+indexOf .string_index_of_string(string, string) int
+indexOf .string_index_of_string_int(string, string, int) int
+indexOf .list_a_index_of_int(list(A), A) int
+lastIndexOf .string_last_index_of_string(string, string) int
+lastIndexOf .string_last_index_of_string_int(string, string, int) int
+lastIndexOf .list_a_last_index_of_int(list(A), A) int
+lowerAscii .string_lower_ascii(string) string
+upperAscii .string_upper_ascii(string) string
+replace .string_replace_string_string(string, string, string) string
+replace .string_replace_string_string_int(string, string, string, int) string
+split .string_split_string(string, string) list(string)
+split .string_split_string_int(string, string, int) list(string)
+substring .string_substring_int(string, int) string
+substring .string_substring_int_int(string, int, int) string
+trim .string_trim(string) string
+strings.quote strings_quote(string) string
+join .list_join(list(string)) string
+join .list_join_string(list(string), string) string
+sets.contains list_sets_contains_list(list(T), list(T)) bool
+sets.equivalent list_sets_equivalent_list(list(T), list(T)) bool
+sets.intersects list_sets_intersects_list(list(T), list(T)) bool
+slice .list_slice(list(T), int, int) list(T)
+flatten .list_flatten(list(list(T))) list(T)
+flatten .list_flatten_int(list(dyn), int) list(dyn)
+lists.range lists_range(int) list(int)
+reverse .list_reverse(list(T)) list(T)
+distinct .list_distinct(list(T)) list(T)
+find .string_find_string(string, string) string
+findAll .string_find_all_string(string, string) list(string)
+findAll .string_find_all_string_int(string, string, int) list(string)
+quantity string_to_quantity(string) kubernetes.Quantity
+isQuantity is_quantity_string(string) bool
+sign quantity_sign(kubernetes.Quantity) int
+isGreaterThan .quantity_is_greater_than(kubernetes.Quantity, kubernetes.Quantity) bool
+isLessThan .quantity_is_less_than(kubernetes.Quantity, kubernetes.Quantity) bool
+compareTo .quantity_compare_to(kubernetes.Quantity, kubernetes.Quantity) int
+asApproximateFloat .quantity_get_float(kubernetes.Quantity) double
+asInteger .quantity_get_int(kubernetes.Quantity) int
+isInteger .quantity_is_integer(kubernetes.Quantity) bool
+add .quantity_add(kubernetes.Quantity, kubernetes.Quantity) kubernetes.Quantity
+add .quantity_add_int(kubernetes.Quantity, int) kubernetes.Quantity
+sub .quantity_sub(kubernetes.Quantity, kubernetes.Quantity) kubernetes.Quantity
+sub .quantity_sub_int(kubernetes.Quantity, int) kubernetes.Quantity
+semver string_to_semver(string) kubernetes.Semver
+semver string_bool_to_semver(string, bool) kubernetes.Semver
+isSemver is_semver_string(string) bool
+isSemver is_semver_string_bool(string, bool) bool
+isGreaterThan .semver_is_greater_than(kubernetes.Semver, kubernetes.Semver) bool
+isLessThan .semver_is_less_than(kubernetes.Semver, kubernetes.Semver) bool
+compareTo .semver_compare_to(kubernetes.Semver, kubernetes.Semver) int
+major .semver_major(kubernetes.Semver) int
+minor .semver_minor(kubernetes.Semver) int
+patch .semver_patch(kubernetes.Semver) int
+ip string_to_ip(string) net.IP
+ip .cidr_ip(net.CIDR) net.IP
+ip.isCanonical ip_is_canonical(string) bool
+isIP is_ip(string) bool
+family .ip_family(net.IP) int
+isUnspecified .ip_is_unspecified(net.IP) bool
+isLoopback .ip_is_loopback(net.IP) bool
+isLinkLocalMulticast .ip_is_link_local_multicast(net.IP) bool
+isLinkLocalUnicast .ip_is_link_local_unicast(net.IP) bool
+isGlobalUnicast .ip_is_global_unicast(net.IP) bool
+cidr string_to_cidr(string) net.CIDR
+isCIDR is_cidr(string) bool
+containsIP .cidr_contains_ip_string(net.CIDR, string) bool
+containsIP .cidr_contains_ip_ip(net.CIDR, net.IP) bool
+containsCIDR .cidr_contains_cidr_string(net.CIDR, string) bool
+containsCIDR .cidr_contains_cidr(net.CIDR, net.CIDR) bool
+prefixLength .cidr_prefix_length(net.CIDR) int
+masked .cidr_masked(net.CIDR) net.CIDR
+"""
+
 
 COMPARED = ("bool", "int", "uint", "double", "string", "bytes", "timestamp", "duration")
 SORTED = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")

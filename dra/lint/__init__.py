@@ -12,67 +12,62 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
+from dra.cluster_snapshot import ClusterSnapshot
 from dra.devices.vendors import vendor_of
 from dra.facts import Malformed, qualified, value
-from dra.lint.passage import Passage, passage, stages_of
-from dra.lint.population import Population
-from dra.lint.published import Published
+from dra.lint.population import Passage, Population, Published, passage, stages_of
 from dra.lint.report import (
     DEPENDS_ON_CLUSTER,
-    Code,
-    Finding,
     Fix,
+    LintCode,
+    LintFinding,
+    LintReport,
     NamedSpec,
-    Report,
     Severity,
     Subject,
 )
-from dra.lint.rooms import room_findings
-from dra.lint.selectors import Checker, devices
-from dra.lint.thresholds import just_missed
-from dra.lint.tolerations import evicted_at_once
-from dra.lint.twins import twins
-from dra.objects import asks, expressions
-from dra.picture import Picture
+from dra.lint.rules import evicted_at_once, just_missed, room_findings, twins
+from dra.lint.selectors import SelectorChecker, devices
+from dra.objects import device_requests, expressions
 from dra.pools import PoolDevice
 from dra.validation import problems
 
 __all__ = [
     "DEPENDS_ON_CLUSTER",
-    "Code",
-    "Finding",
     "Fix",
+    "LintCode",
+    "LintFinding",
+    "LintReport",
     "NamedSpec",
-    "Report",
     "Severity",
     "Subject",
     "lint",
 ]
 
 
-def lint(picture: Picture, specs: Sequence[NamedSpec]) -> Report:
+def lint(snapshot: ClusterSnapshot, specs: Sequence[NamedSpec]) -> LintReport:
     """
     Check the classes of the picture, and specs of claims, against its devices. Never raises for what they
     say.
 
     A cluster without devices says nothing about any of them: its report is empty.
     """
-    if not picture.devices:
-        return Report()
-    every = [one for named in specs for ask in asks(named.spec) for one in ask.expressions]
-    every += [one for found in picture.classes for one in expressions(found.get("spec") or {})]
-    published = Published(picture.devices)
-    population = Population(picture, every, published)
-    findings: list[Finding] = []
-    for name in sorted(picture.class_by_name):
-        findings += _class(Checker(population, published, Subject.CLASS, name))
+    if not snapshot.devices:
+        return LintReport()
+    every = [one for named in specs for ask in device_requests(named.spec) for one in ask.expressions]
+    every += [one for found in snapshot.classes for one in expressions(found.get("spec") or {})]
+    published = Published(snapshot.devices)
+    population = Population(snapshot, every, published)
+    findings: list[LintFinding] = []
+    for name in sorted(snapshot.class_by_name):
+        findings += _class(SelectorChecker(population, published, Subject.CLASS, name))
     passages: dict[str, list[Passage]] = {}
     for named in specs:
-        made = passages[named.name] = [passage(population, ask) for ask in asks(named.spec)]
-        findings += _profile(Checker(population, published, Subject.PROFILE, named.name), named, made)
+        made = passages[named.name] = [passage(population, ask) for ask in device_requests(named.spec)]
+        findings += _profile(SelectorChecker(population, published, Subject.PROFILE, named.name), named, made)
     findings += twins(specs, passages)
     matching = {name: _matching(population, made) for name, made in passages.items()}
-    return Report(findings, matching, len(picture.devices))
+    return LintReport(findings, matching, len(snapshot.devices))
 
 
 def _matching(population: Population, passages: Sequence[Passage]) -> int | None:
@@ -84,10 +79,10 @@ def _matching(population: Population, passages: Sequence[Passage]) -> int | None
     return population.count(accepted)
 
 
-def _class(checker: Checker) -> Iterator[Finding]:
+def _class(checker: SelectorChecker) -> Iterator[LintFinding]:
     population, name = checker.population, checker.name
     stages = stages_of(
-        population, population.picture.class_expressions(name), population.all, "", f"class {name}"
+        population, population.snapshot.class_expressions(name), population.all, "", f"class {name}"
     )
     for stage in stages:
         yield from checker.selector(stage)
@@ -96,22 +91,24 @@ def _class(checker: Checker) -> Iterator[Finding]:
     accepted = stages[-1].accepted if stages else population.all
     if not accepted:
         message = f"None of the {devices(population.count(population.all))} of the cluster is in the class."
-        yield checker.found(Code.MATCHES_NOTHING, Severity.NOTE, message)
+        yield checker.found(LintCode.MATCHES_NOTHING, Severity.NOTE, message)
     elif accepted == population.all and (drivers := _drivers(population)) > 1:
         number = devices(population.count(accepted))
         message = f"All {number} of {drivers} drivers are in the class: a claim may get any of them."
-        yield checker.found(Code.MATCHES_EVERYTHING, Severity.WARNING, message)
+        yield checker.found(LintCode.MATCHES_EVERYTHING, Severity.WARNING, message)
 
 
-def _profile(checker: Checker, named: NamedSpec, passages: Sequence[Passage]) -> Iterator[Finding]:
+def _profile(
+    checker: SelectorChecker, named: NamedSpec, passages: Sequence[Passage]
+) -> Iterator[LintFinding]:
     for problem in problems(named.spec):
         if not problem.path.endswith(".cel.expression"):
-            yield checker.found(Code.INVALID, Severity.ERROR, problem.message, problem.path)
+            yield checker.found(LintCode.INVALID, Severity.ERROR, problem.message, problem.path)
     for made in passages:
         if made.class_missing:
             message = f"The cluster has no device class {made.ask.class_name}."
             yield checker.found(
-                Code.CLASS_MISSING, Severity.ERROR, message, f"{made.ask.path}.deviceClassName"
+                LintCode.CLASS_MISSING, Severity.ERROR, message, f"{made.ask.path}.deviceClassName"
             )
             continue
         for stage in made.of_request:
@@ -123,19 +120,19 @@ def _profile(checker: Checker, named: NamedSpec, passages: Sequence[Passage]) ->
     yield from room_findings(checker, named, passages)
 
 
-def _nothing(checker: Checker, passages: Sequence[Passage]) -> Iterator[Finding]:
+def _nothing(checker: SelectorChecker, passages: Sequence[Passage]) -> Iterator[LintFinding]:
     """Yield requests that no device meets; of alternatives, one that does is enough."""
     for request in dict.fromkeys(made.ask.request for made in passages):
         options = [made for made in passages if made.ask.request == request]
         idle = [made for made in options if made.known and not made.accepted]
         whole = len(idle) == len(options)
         for made in idle:
-            code = Code.MATCHES_NOTHING if whole else Code.ALTERNATIVE_IDLE
+            code = LintCode.MATCHES_NOTHING if whole else LintCode.ALTERNATIVE_IDLE
             severity = Severity.ERROR if whole else Severity.NOTE
             yield checker.found(code, severity, _how(checker, made), made.ask.path)
 
 
-def _how(checker: Checker, made: Passage) -> str:
+def _how(checker: SelectorChecker, made: Passage) -> str:
     """Say where the devices were lost."""
     population, ask = checker.population, made.ask
     start = population.count(population.all)
@@ -149,20 +146,20 @@ def _how(checker: Checker, made: Passage) -> str:
     return f"{said}."
 
 
-def _everything(checker: Checker, made: Passage) -> Iterator[Finding]:
+def _everything(checker: SelectorChecker, made: Passage) -> Iterator[LintFinding]:
     population = checker.population
     if not made.known or made.accepted != population.all or made.ask.admin:
         return
     number, drivers = devices(population.count(population.all)), _drivers(population)
     if drivers > 1:
         message = f"Request {made.ask.result_name} accepts all {number} of {drivers} drivers."
-        yield checker.found(Code.MATCHES_EVERYTHING, Severity.WARNING, message, made.ask.path)
-    elif len(kinds := _products(population.picture.devices)) > 1:
+        yield checker.found(LintCode.MATCHES_EVERYTHING, Severity.WARNING, message, made.ask.path)
+    elif len(kinds := _products(population.snapshot.devices)) > 1:
         message = (
             f"Request {made.ask.result_name} accepts all {number} of the cluster, of unlike products such as "
             f"{' and '.join(kinds)}: the first free one is taken."
         )
-        yield checker.found(Code.MATCHES_EVERYTHING, Severity.NOTE, message, made.ask.path)
+        yield checker.found(LintCode.MATCHES_EVERYTHING, Severity.NOTE, message, made.ask.path)
 
 
 def _drivers(population: Population) -> int:

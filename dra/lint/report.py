@@ -27,7 +27,7 @@ class Subject(StrEnum):
     CLASS = "class"
 
 
-class Code(StrEnum):
+class LintCode(StrEnum):
     """What is wrong; stable, for programs."""
 
     INVALID = "invalid"
@@ -52,13 +52,13 @@ class Code(StrEnum):
 # What may be right in one cluster and is wrong in another only because of what that one has.
 DEPENDS_ON_CLUSTER = frozenset(
     (
-        Code.CLASS_MISSING,
-        Code.NOT_PUBLISHED,
-        Code.MATCHES_NOTHING,
-        Code.ALTERNATIVE_IDLE,
-        Code.TOO_MANY,
-        Code.LIMIT_TOO_HIGH,
-        Code.CONSTRAINT,
+        LintCode.CLASS_MISSING,
+        LintCode.NOT_PUBLISHED,
+        LintCode.MATCHES_NOTHING,
+        LintCode.ALTERNATIVE_IDLE,
+        LintCode.TOO_MANY,
+        LintCode.LIMIT_TOO_HIGH,
+        LintCode.CONSTRAINT,
     )
 )
 
@@ -89,12 +89,12 @@ class Fix:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class LintFinding:
     """`message` is a sentence with numbers; `path` says where in the spec, "" for all of it."""
 
     subject: Subject
     name: str
-    code: Code
+    code: LintCode
     severity: Severity
     message: str
     path: str = ""
@@ -114,9 +114,9 @@ class NamedSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class LintReport:
     """`matching` tells for each spec how many devices any of its requests accepts, None if unknown."""
 
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[LintFinding] = field(default_factory=list)
     matching: Mapping[str, int | None] = field(default_factory=dict)
     devices: int = 0

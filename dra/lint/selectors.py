@@ -7,18 +7,16 @@ from dataclasses import dataclass
 
 from dra.cel import CompileError, compile_selector
 from dra.facts import Ref
-from dra.lint import rewrite
-from dra.lint.passage import Stage
-from dra.lint.population import Groups, Population
-from dra.lint.published import Published, kinds_of, spelled
-from dra.lint.report import Code, Finding, Fix, Severity, Subject
-from dra.verdicts import Verdicts
+from dra.lint import population as rewrite
+from dra.lint.population import Groups, Population, Published, SelectorStage, kinds_of, spelled
+from dra.lint.report import Fix, LintCode, LintFinding, Severity, Subject
+from dra.selector_results import Verdicts
 
 UNLIKE = "no such overload"  # what CEL says of unlike types
 
 
 @dataclass(frozen=True, slots=True)
-class Checker:
+class SelectorChecker:
     """Checks the selectors of one class or profile."""
 
     population: Population
@@ -27,11 +25,11 @@ class Checker:
     name: str
 
     def found(
-        self, code: Code, severity: Severity, message: str, path: str = "", fix: Fix | None = None
-    ) -> Finding:
-        return Finding(self.subject, self.name, code, severity, message, path, fix)
+        self, code: LintCode, severity: Severity, message: str, path: str = "", fix: Fix | None = None
+    ) -> LintFinding:
+        return LintFinding(self.subject, self.name, code, severity, message, path, fix)
 
-    def selector(self, stage: Stage) -> Iterator[Finding]:
+    def selector(self, stage: SelectorStage) -> Iterator[LintFinding]:
         """Yield what is wrong with a stage, the worst first."""
         if stage.error is not None:
             yield self._unusable(stage)
@@ -45,16 +43,16 @@ class Checker:
             yield self._not_published(stage, ref)
         yield from self._unlike_literals(stage)
 
-    def _unusable(self, stage: Stage) -> Finding:
+    def _unusable(self, stage: SelectorStage) -> LintFinding:
         assert stage.error is not None  # the caller has looked  # noqa: S101
         if not isinstance(stage.error, CompileError):
             message = f"{stage.label} cannot be tried here: {stage.error.message}"
-            return self.found(Code.NOT_PREVIEWABLE, Severity.NOTE, message, stage.path)
+            return self.found(LintCode.NOT_PREVIEWABLE, Severity.NOTE, message, stage.path)
         message = f"{stage.label} would be refused by the API server: {stage.error.message}"
         fix = self.fix(stage, rewrite.methods(stage.expression))
-        return self.found(Code.DOES_NOT_COMPILE, Severity.ERROR, message, stage.path, fix)
+        return self.found(LintCode.DOES_NOT_COMPILE, Severity.ERROR, message, stage.path, fix)
 
-    def _fails(self, stage: Stage, *, guard: bool) -> Finding:
+    def _fails(self, stage: SelectorStage, *, guard: bool) -> LintFinding:
         assert stage.judged is not None  # it has failed on something  # noqa: S101
         population = self.population
         number = next(population.numbers(stage.failed))
@@ -68,12 +66,12 @@ class Checker:
             types = self._types(stage)
             message += f" It compares unlike types: {types}." if types else ""
             fix = self._retyped(stage)
-            return self.found(Code.WRONG_TYPE, Severity.ERROR, message, stage.path, fix)
+            return self.found(LintCode.WRONG_TYPE, Severity.ERROR, message, stage.path, fix)
         # What nobody publishes is not to be guarded but to be named rightly: that finding comes next.
         fix = self._guarded(stage) if guard else None
-        return self.found(Code.SELECTOR_FAILS, Severity.ERROR, message, stage.path, fix)
+        return self.found(LintCode.SELECTOR_FAILS, Severity.ERROR, message, stage.path, fix)
 
-    def _types(self, stage: Stage) -> str:
+    def _types(self, stage: SelectorStage) -> str:
         kinds = {ref: self.kind_of(ref, stage.failed) for ref in sorted(self._refs(stage))}
         return ", ".join(f"{spelled(ref)} is published as {kind}" for ref, kind in kinds.items() if kind)
 
@@ -87,7 +85,7 @@ class Checker:
         kind = self.kind_of(ref)
         return kind if kind in rewrite.DEFAULTS else "quantity" if ref[0] == "capacity" else "string"
 
-    def _guarded(self, stage: Stage) -> Fix | None:
+    def _guarded(self, stage: SelectorStage) -> Fix | None:
         """Devices that lack something are not selected, and all others as before."""
 
         def keeps(judged: Verdicts) -> bool:
@@ -102,23 +100,23 @@ class Checker:
                 return fix
         return None
 
-    def _retyped(self, stage: Stage) -> Fix | None:
+    def _retyped(self, stage: SelectorStage) -> Fix | None:
         for ref, equality in rewrite.equalities(stage.expression):
             published = self.kind_of(ref, stage.failed)
             if published in rewrite.DEFAULTS and published != equality.kind:
                 return self.fix(stage, rewrite.as_kind(stage.expression, equality, published))
         return None
 
-    def _not_published(self, stage: Stage, ref: Ref) -> Finding:
+    def _not_published(self, stage: SelectorStage, ref: Ref) -> LintFinding:
         message = f"{stage.label} reads {spelled(ref)}, which no device of the cluster publishes."
         fix = None
         if meant := self.published.closest(ref):
             message += f" {devices(self.published.names[meant])} publish {spelled(meant)}."
             text = rewrite.renamed(stage.expression, ref, meant)
             fix = self.fix(stage, text, lambda judged: bool(judged.column & stage.reaching))
-        return self.found(Code.NOT_PUBLISHED, Severity.WARNING, message, stage.path, fix)
+        return self.found(LintCode.NOT_PUBLISHED, Severity.WARNING, message, stage.path, fix)
 
-    def _unlike_literals(self, stage: Stage) -> Iterator[Finding]:
+    def _unlike_literals(self, stage: SelectorStage) -> Iterator[LintFinding]:
         """`==` between unlike types is no error: it is never true."""
         for ref, equality in rewrite.equalities(stage.expression) if not stage.failed else ():
             published = self.kind_of(ref, stage.reaching)
@@ -129,10 +127,10 @@ class Checker:
                 f"but it is published as {published}: they are never equal."
             )
             fix = self.fix(stage, rewrite.as_kind(stage.expression, equality, published))
-            yield self.found(Code.WRONG_TYPE, Severity.ERROR, message, stage.path, fix)
+            yield self.found(LintCode.WRONG_TYPE, Severity.ERROR, message, stage.path, fix)
 
     def fix(
-        self, stage: Stage, text: str, holds: Callable[[Verdicts], bool] = lambda judged: True
+        self, stage: SelectorStage, text: str, holds: Callable[[Verdicts], bool] = lambda judged: True
     ) -> Fix | None:
         """Return the other expression as a fix if it fails on no device that comes as far, and `holds`."""
         if text == stage.expression or (judged := self.population.try_out(text)) is None:
@@ -140,8 +138,8 @@ class Checker:
         sound = not judged.errors & stage.reaching and holds(judged)
         return Fix(stage.path, stage.expression, text) if sound else None
 
-    def _refs(self, stage: Stage) -> set[Ref]:
-        return compile_selector(stage.expression, self.population.picture.features).reading.refs
+    def _refs(self, stage: SelectorStage) -> set[Ref]:
+        return compile_selector(stage.expression, self.population.snapshot.features).reading.refs
 
 
 def devices(number: int) -> str:

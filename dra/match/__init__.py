@@ -13,25 +13,24 @@ from operator import or_
 
 from dra.allocator import AllocationError
 from dra.cel import CelError, NotPreviewable
-from dra.match.conditions import Condition, Difference, condition
-from dra.match.dropped import Cause, Drop, Dropped, dropped, reason_of, taint_text
-from dra.match.funnel import Funnel, funnel
+from dra.cluster_snapshot import ClusterSnapshot
+from dra.match.conditions import ConditionDifference, SelectorCondition, condition
+from dra.match.dropped import Drop, DropCause, Dropped, dropped, reason_of, taint_text
+from dra.match.funnel import Funnel, FunnelStep, NodeOffer, NoFitReason, Preview, StepKind, funnel
 from dra.match.places import fit, needs
-from dra.match.report import Kind, Preview, Reason, Step, Together
-from dra.objects import MAX_RESULTS, Json, asks, constraints
-from dra.picture import Picture
+from dra.objects import MAX_RESULTS, Json, constraints, device_requests
 
 __all__ = [
-    "Cause",
-    "Condition",
-    "Difference",
+    "ConditionDifference",
     "Drop",
+    "DropCause",
     "Dropped",
-    "Kind",
+    "FunnelStep",
+    "NoFitReason",
+    "NodeOffer",
     "Preview",
-    "Reason",
-    "Step",
-    "Together",
+    "SelectorCondition",
+    "StepKind",
     "condition",
     "dropped",
     "preview",
@@ -42,42 +41,44 @@ __all__ = [
 SHOWN = 20  # names of nodes
 
 
-def preview(picture: Picture, spec: Json, claims: int = 1) -> Preview:
+def preview(snapshot: ClusterSnapshot, spec: Json, claims: int = 1) -> Preview:
     """Say what `claims` claims of `spec` would meet in the picture. Never raises for what the spec says."""
-    total = Step("in the cluster", len(picture.devices), 0, Kind.TOTAL)
+    total = FunnelStep("in the cluster", len(snapshot.devices), 0, StepKind.TOTAL)
     steps, funnels = [total], []
-    for ask in asks(spec):
+    for ask in device_requests(spec):
         try:
-            one = funnel(picture, ask)
+            one = funnel(snapshot, ask)
         except KeyError:
             problem = f"The cluster has no device class {ask.class_name}."
-            return Preview(steps, problem=problem, reason=Reason.NO_CLASS)
+            return Preview(steps, problem=problem, reason=NoFitReason.NO_CLASS)
         except CelError as refusal:
-            reason = Reason.NOT_PREVIEWABLE if isinstance(refusal, NotPreviewable) else Reason.INVALID
+            reason = (
+                NoFitReason.NOT_PREVIEWABLE if isinstance(refusal, NotPreviewable) else NoFitReason.INVALID
+            )
             return Preview(steps, problem=f"Request {ask.result_name}: {refusal.message}", reason=reason)
         steps += one.steps
         funnels.append(one)
     if not funnels:
-        return Preview(steps, problem="The claim requests no device.", reason=Reason.NO_REQUEST)
+        return Preview(steps, problem="The claim requests no device.", reason=NoFitReason.NO_REQUEST)
     for one in funnels:
         for error in one.failing.values():
             if isinstance(error, NotPreviewable):
                 problem = f"Request {one.ask.result_name}: {error.message}"
-                return Preview(steps, problem=problem, reason=Reason.NOT_PREVIEWABLE)
-    return _counted(picture, spec, claims, funnels, steps)
+                return Preview(steps, problem=problem, reason=NoFitReason.NOT_PREVIEWABLE)
+    return _counted(snapshot, spec, claims, funnels, steps)
 
 
 def _counted(
-    picture: Picture, spec: Json, claims: int, funnels: Sequence[Funnel], steps: list[Step]
+    snapshot: ClusterSnapshot, spec: Json, claims: int, funnels: Sequence[Funnel], steps: list[FunnelStep]
 ) -> Preview:
     matching = reduce(or_, (one.accepted for one in funnels)).bit_count()
     free = reduce(or_, (one.free for one in funnels)).bit_count()
     try:
-        found = fit(picture, spec, funnels, claims)
+        found = fit(snapshot, spec, funnels, claims)
     except AllocationError as error:
-        return Preview(steps, matching, free, problem=error.message, reason=Reason.INVALID)
+        return Preview(steps, matching, free, problem=error.message, reason=NoFitReason.INVALID)
     together = _together(spec, funnels)
-    steps.append(Step(f"nodes with room for {together.words}", len(found.nodes), 0, Kind.NODES))
+    steps.append(FunnelStep(f"nodes with room for {together.words}", len(found.nodes), 0, StepKind.NODES))
     counted = Preview(
         steps,
         matching=matching,
@@ -87,19 +88,19 @@ def _counted(
         nodes=tuple(found.nodes[:SHOWN]),
         together=together,
     )
-    reason, problem = _problem(picture, funnels, counted, claims)
+    reason, problem = _problem(snapshot, funnels, counted, claims)
     if found.gave_up:
         enough = found.claims >= claims
         counted = replace(counted, nodes_that_fit=None, claims_that_fit=found.claims if enough else None)
-        if reason == Reason.NO_NODE:
-            reason = Reason.TOO_LONG
+        if reason == NoFitReason.NO_NODE:
+            reason = NoFitReason.TOO_LONG
             problem = (
                 "Whether the claim fits was not found in time; the scheduler may give up on it likewise."
             )
     return replace(counted, problem=problem, reason=reason)
 
 
-def _together(spec: Json, funnels: Sequence[Funnel]) -> Together:
+def _together(spec: Json, funnels: Sequence[Funnel]) -> NodeOffer:
     same = [str(one["matchAttribute"]) for one in constraints(spec) if one.get("matchAttribute")]
     # Of a constraint that names both, only the first is looked at, as upstream.
     distinct = [
@@ -107,34 +108,34 @@ def _together(spec: Json, funnels: Sequence[Funnel]) -> Together:
         for one in constraints(spec)
         if one.get("distinctAttribute") and not one.get("matchAttribute")
     ]
-    return Together(sum(needs(funnels).values()), tuple(dict.fromkeys(same)), tuple(dict.fromkeys(distinct)))
+    return NodeOffer(sum(needs(funnels).values()), tuple(dict.fromkeys(same)), tuple(dict.fromkeys(distinct)))
 
 
 def _problem(
-    picture: Picture, funnels: Sequence[Funnel], counted: Preview, claims: int
-) -> tuple[Reason, str]:
+    snapshot: ClusterSnapshot, funnels: Sequence[Funnel], counted: Preview, claims: int
+) -> tuple[NoFitReason, str]:
     """Find the first thing that keeps the claims from fitting, in the order of the funnel."""
     needed = sum(needs(funnels).values())
     if needed > MAX_RESULTS:
-        return Reason.TOO_MANY, f"The claim asks for {needed} devices; one claim can hold {MAX_RESULTS}."
+        return NoFitReason.TOO_MANY, f"The claim asks for {needed} devices; one claim can hold {MAX_RESULTS}."
     for one in funnels:
         for place, error in one.failing.items():
-            where = f"{picture.devices[place]}: {error.message}"
-            return Reason.SELECTOR_FAILS, (
+            where = f"{snapshot.devices[place]}: {error.message}"
+            return NoFitReason.SELECTOR_FAILS, (
                 f"A selector of request {one.ask.result_name} fails on device {where}. "
                 "The scheduler gives up on a pod when it looks at such a device, on any node; "
                 "it looks at none that is held or comes after enough others."
             )
     if counted.claims_that_fit is not None and counted.claims_that_fit >= claims:
-        return Reason.NONE, ""
+        return NoFitReason.NONE, ""
     for reason, group, what in (
-        (Reason.NO_MATCH, "accepted", "match"),
-        (Reason.TAINTED, "open", "match and are not tainted"),
-        (Reason.TAKEN, "free", "match and are free"),
+        (NoFitReason.NO_MATCH, "accepted", "match"),
+        (NoFitReason.TAINTED, "open", "match and are not tainted"),
+        (NoFitReason.TAKEN, "free", "match and are free"),
     ):
         for name, need, have in _shortages(funnels, group, claims):
             return reason, f"Request {name} needs {_counted_as(need, 'device')}; {have} {what}."
-    return Reason.NO_NODE, _no_node(counted, claims)
+    return NoFitReason.NO_NODE, _no_node(counted, claims)
 
 
 def _no_node(counted: Preview, claims: int) -> str:

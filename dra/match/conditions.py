@@ -32,7 +32,7 @@ GIB = 2**30
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class ConditionDifference:
     """
     What a device has and what a condition asks for, both in words. `sign` is that of the condition, "missing"
     if the device publishes nothing of the name, and "" if the condition is of no usual form.
@@ -50,7 +50,7 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class SelectorCondition:
     """
     One condition of a selector. `text` is CEL; the rest is read only of the usual forms, else empty.
 
@@ -74,15 +74,17 @@ class Condition:
             return f"{self.name} {self.sign} with {self.wanted}"
         return f"{self.name} {SHOWN.get(self.sign, self.sign)} {in_words(self.wanted)}"
 
-    def against(self, device: PoolDevice) -> Difference:
+    def against(self, device: PoolDevice) -> ConditionDifference:
         """Say what a device that fails the condition has."""
         if not self.sign:
-            return Difference("", seen=", ".join(f"{ref[2]} {has(device, ref) or '—'}" for ref in self.refs))
+            return ConditionDifference(
+                "", seen=", ".join(f"{ref[2]} {has(device, ref) or '—'}" for ref in self.refs)
+            )
         seen = has(device, self.refs[0]) if self.refs else device.driver
         wanted = in_words(self.wanted)
         if seen == wanted and self.refs:  # to a tenth of a GiB, which is too coarse then
             seen, wanted = has(device, self.refs[0], exactly=True), self.wanted
-        return Difference(self.sign if seen else "missing", self.name, seen, wanted)
+        return ConditionDifference(self.sign if seen else "missing", self.name, seen, wanted)
 
     def with_wanted(self, literal: str) -> str:
         """Return the text of the condition with another literal, which is given as CEL has it."""
@@ -123,12 +125,12 @@ def in_words(found: object) -> str:
 
 
 @lru_cache(maxsize=KEPT)
-def condition(text: str) -> Condition:
+def condition(text: str) -> SelectorCondition:
     """Read one part of an expression. It need not be valid."""
     refs = tuple(dict.fromkeys(read.ref for read in reads(text)))
     asked = comparison(text)
     if asked is None:
-        return Condition(text, refs)
-    return Condition(
+        return SelectorCondition(text, refs)
+    return SelectorCondition(
         text, refs, asked.ref[2] if asked.ref else "driver", asked.sign, asked.wanted, asked.literal
     )

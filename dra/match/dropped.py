@@ -8,20 +8,20 @@ from functools import reduce
 from itertools import islice
 from operator import or_
 
-from dra import columns
+from dra import selector_results
 from dra.allocator import AllocationError
 from dra.cel import NotPreviewable
-from dra.match.conditions import Condition, Difference, condition
+from dra.cluster_snapshot import ClusterSnapshot
+from dra.match.conditions import ConditionDifference, SelectorCondition, condition
 from dra.match.funnel import Funnel, funnel, parts_of
 from dra.match.places import fit, nodes_of
 from dra.nodes import name_of
-from dra.objects import Ask, Json, asks
-from dra.picture import Picture
+from dra.objects import DeviceRequest, Json, device_requests
 from dra.pools import PoolDevice
 from dra.taints import Taint, untolerated
 
 
-class Cause(StrEnum):
+class DropCause(StrEnum):
     """What keeps a device from a request; stable, for programs."""
 
     CLASS = "class"
@@ -45,9 +45,9 @@ class Drop:
 
     place: int
     device: PoolDevice
-    cause: Cause
-    condition: Condition | None = None
-    difference: Difference | None = None
+    cause: DropCause
+    condition: SelectorCondition | None = None
+    difference: ConditionDifference | None = None
     message: str = ""
     taint: Taint | None = None
     holder: str = ""
@@ -57,16 +57,16 @@ class Drop:
     def sentence(self) -> str:
         """Say it in English without naming the holder."""
         match self.cause:
-            case Cause.CLASS | Cause.SELECTOR:
+            case DropCause.CLASS | DropCause.SELECTOR:
                 said = self.difference.sentence if self.difference else ""
                 return said or f"does not meet {self.condition.text if self.condition else ''}"
-            case Cause.ERROR:
+            case DropCause.ERROR:
                 return f"could not be evaluated: {self.message}"
-            case Cause.TAINT:
+            case DropCause.TAINT:
                 return f"tainted {taint_text(self.taint)}, not tolerated" if self.taint else "tainted"
-            case Cause.HELD:
+            case DropCause.HELD:
                 return "held by a claim"
-            case Cause.USED_UP:
+            case DropCause.USED_UP:
                 return "what it shares with other devices or claims is used up"
         return f"its node has no room for the whole claim; {self.free_beside} free there"
 
@@ -84,32 +84,32 @@ def taint_text(taint: Taint) -> str:
     return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
 
 
-def reason_of(picture: Picture, ask: Ask, place: int) -> Drop | None:
+def reason_of(snapshot: ClusterSnapshot, ask: DeviceRequest, place: int) -> Drop | None:
     """
     Return why the request could not take the device at `place` of `picture.devices`; None if it could.
 
     Raise `KeyError` for an unknown class, and `CompileError` or `NotPreviewable` for an expression.
     """
-    device = picture.devices[place]
-    found = [(Cause.CLASS, one) for one in picture.class_expressions(ask.class_name)]
-    for cause, expression in [*found, *((Cause.SELECTOR, one) for one in ask.expressions)]:
-        verdicts = picture.verdicts(expression)
+    device = snapshot.devices[place]
+    found = [(DropCause.CLASS, one) for one in snapshot.class_expressions(ask.class_name)]
+    for cause, expression in [*found, *((DropCause.SELECTOR, one) for one in ask.expressions)]:
+        verdicts = snapshot.verdicts(expression)
         if place in verdicts.failing:
-            failing = _part_that_fails(picture, expression, place)
+            failing = _part_that_fails(snapshot, expression, place)
             message = verdicts.failing[place].message
-            return Drop(place, device, Cause.ERROR, failing, message=message)
+            return Drop(place, device, DropCause.ERROR, failing, message=message)
         if not verdicts.flags[place]:
-            false = _part_that_is_false(picture, expression, place)
+            false = _part_that_is_false(snapshot, expression, place)
             return Drop(place, device, cause, false, difference=false.against(device))
-    if taint := untolerated(ask.tolerations, picture.taints[place]):
-        return Drop(place, device, Cause.TAINT, taint=taint)
-    if ask.admin or picture.can_take(device):
+    if taint := untolerated(ask.tolerations, snapshot.taints[place]):
+        return Drop(place, device, DropCause.TAINT, taint=taint)
+    if ask.admin or snapshot.can_take(device):
         return None
-    cause = Cause.HELD if device.key in picture.held.holders else Cause.USED_UP
-    return Drop(place, device, cause, holder=picture.holder_of(device))
+    cause = DropCause.HELD if device.key in snapshot.held.holders else DropCause.USED_UP
+    return Drop(place, device, cause, holder=snapshot.holder_of(device))
 
 
-def dropped(picture: Picture, spec: Json, step: int, offset: int = 0, limit: int = 50) -> Dropped:
+def dropped(snapshot: ClusterSnapshot, spec: Json, step: int, offset: int = 0, limit: int = 50) -> Dropped:
     """
     Return the devices that go at `preview(picture, spec).steps[step]`, in the order of the picture.
 
@@ -120,57 +120,61 @@ def dropped(picture: Picture, spec: Json, step: int, offset: int = 0, limit: int
         return Dropped([], 0)
     funnels: list[Funnel] = []
     at = step - 1
-    for ask in asks(spec):  # one after another: a later one may have a class that there is not
-        one = funnel(picture, ask)
+    for ask in device_requests(spec):  # one after another: a later one may have a class that there is not
+        one = funnel(snapshot, ask)
         funnels.append(one)
         if at < len(one.steps):
-            found = islice(columns.places(one.lost[at], len(picture.devices)), offset, offset + limit)
-            drops = [drop for place in found if (drop := reason_of(picture, one.ask, place))]
+            found = islice(
+                selector_results.places(one.lost[at], len(snapshot.devices)), offset, offset + limit
+            )
+            drops = [drop for place in found if (drop := reason_of(snapshot, one.ask, place))]
             return Dropped(drops, one.lost[at].bit_count())
         at -= len(one.steps)
     if at:
         raise IndexError(f"There is no step {step}.")
-    return _without_room(picture, spec, funnels, offset, limit)
+    return _without_room(snapshot, spec, funnels, offset, limit)
 
 
-def _without_room(picture: Picture, spec: Json, funnels: list[Funnel], offset: int, limit: int) -> Dropped:
+def _without_room(
+    snapshot: ClusterSnapshot, spec: Json, funnels: list[Funnel], offset: int, limit: int
+) -> Dropped:
     free = all_free = reduce(or_, (one.free for one in funnels), 0)
     if any(isinstance(error, NotPreviewable) for one in funnels for error in one.failing.values()):
         return Dropped([], 0)
     try:
-        found = fit(picture, spec, funnels, 1)
+        found = fit(snapshot, spec, funnels, 1)
     except AllocationError:
         return Dropped([], 0)
     if found.gave_up:
         return Dropped([], 0)
-    nodes = {name_of(node): node for node in nodes_of(picture)}
-    reached = bytearray(len(picture.devices))
+    nodes = {name_of(node): node for node in nodes_of(snapshot)}
+    reached = bytearray(len(snapshot.devices))
     for name in found.nodes:
-        for place in picture.places_on(nodes[name]):
+        for place in snapshot.places_on(nodes[name]):
             reached[place] = 1
-    free ^= free & columns.pack(reached)
-    flags = columns.unpack(all_free, len(picture.devices))
+    free ^= free & selector_results.pack(reached)
+    flags = selector_results.unpack(all_free, len(snapshot.devices))
     drops = []
-    for place in islice(columns.places(free, len(picture.devices)), offset, offset + limit):
-        device = picture.devices[place]
+    for place in islice(selector_results.places(free, len(snapshot.devices)), offset, offset + limit):
+        device = snapshot.devices[place]
         node = nodes.get(device.node_name)
-        beside = sum(flags[other] for other in picture.places_on(node)) if node else 0
-        drops.append(Drop(place, device, Cause.NODE, free_beside=beside))
+        beside = sum(flags[other] for other in snapshot.places_on(node)) if node else 0
+        drops.append(Drop(place, device, DropCause.NODE, free_beside=beside))
     return Dropped(drops, free.bit_count())
 
 
-def _part_that_is_false(picture: Picture, expression: str, place: int) -> Condition:
+def _part_that_is_false(snapshot: ClusterSnapshot, expression: str, place: int) -> SelectorCondition:
     """Return the first condition that is false; the last where the parts do not tell."""
-    parts = parts_of(picture, expression)
+    parts = parts_of(snapshot, expression)
     for text in parts:
-        verdicts = picture.verdicts(text)
+        verdicts = snapshot.verdicts(text)
         if not verdicts.flags[place] and place not in verdicts.failing:
             return condition(text)
     return condition(parts[-1])
 
 
-def _part_that_fails(picture: Picture, expression: str, place: int) -> Condition:
-    for text in parts_of(picture, expression):
-        if place in picture.verdicts(text).failing:
+def _part_that_fails(snapshot: ClusterSnapshot, expression: str, place: int) -> SelectorCondition:
+    for text in parts_of(snapshot, expression):
+        if place in snapshot.verdicts(text).failing:
             return condition(text)
     return condition(expression)

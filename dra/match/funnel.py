@@ -1,15 +1,106 @@
-"""Which devices are left after each step, for one request or alternative."""
+"""What a preview says."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from dra.cel import CelError
 from dra.cel.idioms import conjuncts
-from dra.columns import Column, pack, unpack
-from dra.match.report import Kind, Step
-from dra.objects import Ask
-from dra.picture import Picture
+from dra.cluster_snapshot import ClusterSnapshot
+from dra.objects import DeviceRequest
+from dra.selector_results import Column, pack, unpack
+
+
+class NoFitReason(StrEnum):
+    """Why nothing fits, or why that cannot be told; stable, for programs."""
+
+    NONE = ""
+    NO_REQUEST = "no-request"
+    NO_CLASS = "no-class"
+    TOO_MANY = "too-many-devices"
+    INVALID = "invalid-selector"
+    NOT_PREVIEWABLE = "not-previewable"
+    SELECTOR_FAILS = "selector-fails"
+    NO_MATCH = "no-match"
+    TAINTED = "tainted"
+    TAKEN = "taken"
+    NO_NODE = "no-node"
+    TOO_LONG = "search-too-long"
+
+
+class StepKind(StrEnum):
+    """What a step of the funnel asks, so that a page may put it into its own words."""
+
+    TOTAL = "total"
+    IN_CLASS = "class"
+    SELECTOR = "selector"
+    UNTAINTED = "untainted"
+    FREE = "free"
+    NODES = "nodes"
+
+
+@dataclass(frozen=True, slots=True)
+class FunnelStep:
+    """
+    One step: `count` devices (of the last step: nodes) are left, `dropped` went.
+
+    `label` is in English; `kind` and `detail` (name of the class, text of one condition of a selector) say
+    the same to programs. `request` names the request or alternative ("gpu/h100"), and is empty for the steps
+    of the whole.
+    """
+
+    label: str
+    count: int
+    dropped: int
+    kind: StepKind
+    detail: str = ""
+    request: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeOffer:
+    """
+    What one node has to give to one claim: so many devices, which agree in the attributes `same` and differ
+    in each of `distinct`.
+    """
+
+    devices: int
+    same: tuple[str, ...] = ()
+    distinct: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """Say it, as "2 devices with the same resource.kubernetes.io/pcieRoot"."""
+        said = [f"{self.devices} device" + "s" * (self.devices != 1)]
+        said += [f"with the same {name}" for name in self.same]
+        said += [f"each with another {name}" for name in self.distinct]
+        return " ".join(said)
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """
+    What a spec would meet on a cluster now.
+
+    `matching` devices pass class and selectors, `free` of them could be taken, `nodes_that_fit` nodes could
+    run one claim and `claims_that_fit` of the claims asked for fit at once. None means that it cannot be
+    told, never 0. `problem` is a sentence and empty if all claims fit; `reason` is its code.
+    """
+
+    steps: list[FunnelStep] = field(default_factory=list)
+    matching: int | None = None
+    free: int | None = None
+    nodes_that_fit: int | None = None
+    claims_that_fit: int | None = None
+    nodes: tuple[str, ...] = ()  # names of the first that fit
+    problem: str = ""
+    reason: NoFitReason = NoFitReason.NONE
+    together: NodeOffer | None = None  # None where no node was asked
+
+    @property
+    def fits(self) -> bool:
+        return not self.problem
 
 
 @dataclass(slots=True)
@@ -21,41 +112,41 @@ class Funnel:
     the devices that each of `steps` drops.
     """
 
-    ask: Ask
+    ask: DeviceRequest
     accepted: Column = 0
     open: Column = 0
     free: Column = 0
     failing: dict[int, CelError] = field(default_factory=dict)
-    steps: list[Step] = field(default_factory=list)
+    steps: list[FunnelStep] = field(default_factory=list)
     lost: list[Column] = field(default_factory=list)
 
 
-def funnel(picture: Picture, ask: Ask) -> Funnel:
+def funnel(snapshot: ClusterSnapshot, ask: DeviceRequest) -> Funnel:
     """
     Narrow the devices of the picture down to those that the request could take.
 
     Raise `KeyError` for an unknown class, and `CompileError` or `NotPreviewable` for an expression.
     """
     made = Funnel(ask)
-    left = everything = picture.stock.all
-    for expression in picture.class_expressions(ask.class_name):
-        left = _pass(picture, expression, left, made)
-    _step(made, f"in class {ask.class_name}", everything, left, Kind.IN_CLASS, ask.class_name)
+    left = everything = snapshot.stock.all
+    for expression in snapshot.class_expressions(ask.class_name):
+        left = _pass(snapshot, expression, left, made)
+    _step(made, f"in class {ask.class_name}", everything, left, StepKind.IN_CLASS, ask.class_name)
     for expression in ask.expressions:
-        after = _pass(picture, expression, left, made)
-        for part, kept in _parts(picture, expression, left, after):
-            _step(made, f"selected by {' '.join(part.split())}", left, kept, Kind.SELECTOR, part)
+        after = _pass(snapshot, expression, left, made)
+        for part, kept in _parts(snapshot, expression, left, after):
+            _step(made, f"selected by {' '.join(part.split())}", left, kept, StepKind.SELECTOR, part)
             left = kept
     made.accepted = left
-    made.open = left & picture.untainted(ask.tolerations)
-    _step(made, "not tainted, or tolerated", left, made.open, Kind.UNTAINTED)
+    made.open = left & snapshot.untainted(ask.tolerations)
+    _step(made, "not tainted, or tolerated", left, made.open, StepKind.UNTAINTED)
     # Admin access looks at devices whoever has them.
-    made.free = made.open if ask.admin else made.open & picture.available
-    _step(made, "free now", made.open, made.free, Kind.FREE)
+    made.free = made.open if ask.admin else made.open & snapshot.available
+    _step(made, "free now", made.open, made.free, StepKind.FREE)
     return made
 
 
-def parts_of(picture: Picture, expression: str) -> tuple[str, ...]:
+def parts_of(snapshot: ClusterSnapshot, expression: str) -> tuple[str, ...]:
     """
     Return the conditions of an expression.
 
@@ -64,39 +155,41 @@ def parts_of(picture: Picture, expression: str) -> tuple[str, ...]:
     parts = conjuncts(expression)
     try:
         for part in parts:
-            picture.verdicts(part)
+            snapshot.verdicts(part)
     except CelError:
         return (expression,)
     return parts
 
 
-def _parts(picture: Picture, expression: str, left: Column, after: Column) -> list[tuple[str, Column]]:
+def _parts(
+    snapshot: ClusterSnapshot, expression: str, left: Column, after: Column
+) -> list[tuple[str, Column]]:
     """
     Share out among the conditions what the expression drops: `left` before, `after` it.
 
     A device goes where a condition is false for it. One on which the whole fails, for no condition is false,
     goes where a condition fails; the last takes what none of them explains.
     """
-    parts = parts_of(picture, expression)
+    parts = parts_of(snapshot, expression)
     if len(parts) == 1:
         return [(parts[0], after)]
-    fails = _failing(picture, expression)
+    fails = _failing(snapshot, expression)
     kept, found = left, []
     for part in parts[:-1]:
-        kept &= picture.verdicts(part).column | (_failing(picture, part) & ~fails) | after
+        kept &= snapshot.verdicts(part).column | (_failing(snapshot, part) & ~fails) | after
         found.append((part, kept))
     return [*found, (parts[-1], after)]
 
 
-def _failing(picture: Picture, expression: str) -> Column:
-    failing = picture.verdicts(expression).failing
+def _failing(snapshot: ClusterSnapshot, expression: str) -> Column:
+    failing = snapshot.verdicts(expression).failing
     if not failing:
         return 0
-    return pack(place in failing for place in range(len(picture.devices)))
+    return pack(place in failing for place in range(len(snapshot.devices)))
 
 
-def _pass(picture: Picture, expression: str, left: Column, made: Funnel) -> Column:
-    verdicts = picture.verdicts(expression)
+def _pass(snapshot: ClusterSnapshot, expression: str, left: Column, made: Funnel) -> Column:
+    verdicts = snapshot.verdicts(expression)
     if verdicts.failing:
         # A device that an earlier selector turned down is not asked any more.
         asked = unpack(left, len(verdicts.flags))
@@ -104,8 +197,8 @@ def _pass(picture: Picture, expression: str, left: Column, made: Funnel) -> Colu
     return left & verdicts.column
 
 
-def _step(made: Funnel, label: str, before: Column, after: Column, kind: Kind, detail: str = "") -> None:
+def _step(made: Funnel, label: str, before: Column, after: Column, kind: StepKind, detail: str = "") -> None:
     count = after.bit_count()
-    step = Step(label, count, before.bit_count() - count, kind, detail, made.ask.result_name)
+    step = FunnelStep(label, count, before.bit_count() - count, kind, detail, made.ask.result_name)
     made.steps.append(step)
     made.lost.append(before ^ after)

@@ -4,15 +4,24 @@ Workloads that use a claim, as manifests. Pure: the same claim and options give 
 A maker of a kind takes (`Use`, `Options`) and returns the documents in the order in which they are applied.
 """
 
-from dra.workloads.operators import inference_service, notebook, pytorch_job
-from dra.workloads.plain import deployment, job, pod, stateful_set
-from dra.workloads.servers import jupyter, triton, vllm
-from dra.workloads.use import ASSUMED, Options, Use, devices_of, pods_of, requests_of
+from dra.workloads.pods import ASSUMED, ClaimUse, WorkloadOptions, devices_of, pods_of, requests_of
+from dra.workloads.templates import (
+    deployment,
+    inference_service,
+    job,
+    jupyter,
+    notebook,
+    pod,
+    pytorch_job,
+    stateful_set,
+    triton,
+    vllm,
+)
 
 __all__ = [
     "ASSUMED",
-    "Options",
-    "Use",
+    "ClaimUse",
+    "WorkloadOptions",
     "deployment",
     "devices_of",
     "inference_service",

@@ -1,12 +1,167 @@
-"""The part of a workload that is the same in all of them: the pod, with the claim and the chosen options."""
+"""What workloads are made from: a claim as pods use it, and what the person chose beside it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 
-from dra.capacity import LABELS
-from dra.objects import Manifest
-from dra.workloads.use import ASSUMED, LABEL, TAINT, Options, Use
+from dra.objects import DeviceRequest, Json, Manifest, alternatives, requests
+from dra.placement import LABELS
+
+# RFC 1123 subdomain, as names of PriorityClasses and volume claims are.
+SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
+# Characters of an image reference with tag and digest (OCI distribution spec); nothing that ends a string.
+REFERENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]*", re.ASCII)
+QUALIFIED = r"(?:[a-z0-9.-]+/)?[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
+VALUE = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
+TAINT = re.compile(rf"({QUALIFIED})(?:=({VALUE})?)?:(NoSchedule|NoExecute|PreferNoSchedule)", re.ASCII)
+LABEL = re.compile(rf"({QUALIFIED})=({VALUE})", re.ASCII)
+CUDA = re.compile(r"(\d{1,2})\.(\d{1,2})(?:\.\d{1,3})?", re.ASCII)
+ASSUMED = "assumed"  # on-demand, because no label says otherwise
+LONGEST_NAME, LONGEST_REFERENCE = 253, 512
+MOST_PODS, MOST_COMPLETIONS, LAST_PORT = 1024, 100_000, 65_535
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimUse:
+    """
+    A claim as pods use it.
+
+    `name` is that of the ResourceClaim, which all pods share, or with `template` that of the
+    ResourceClaimTemplate, which makes a claim for each of up to `parallel` pods. `requests` are (name,
+    devices), None where their number is known only once they are allocated. `maker` is a key of
+    `dra.workloads.images.IMAGES`.
+    """
+
+    name: str
+    namespace: str
+    template: bool = False
+    parallel: int = 1
+    requests: tuple[tuple[str, int | None], ...] = ()
+    maker: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadOptions:
+    """
+    What the person chose; empty and 0 mean "as usual". `ValueError` for what could break out of a manifest.
+
+    `request` is the only request that the container sees. `pods` run at once, `completions` are the pods of a
+    Job in all. `port` is what the own image serves. `tolerate` holds taints as kubectl writes them,
+    "key=value:NoSchedule". `capacity` is a label of nodes, "key=value", or `ASSUMED`. `restricted` is the Pod
+    Security Standard, `isolated` a NetworkPolicy that closes all but what the server needs. Weights come from
+    a volume claim or from an image, not both. `cuda` is the version in the image, "12.9".
+    """
+
+    image: str = ""
+    request: str = ""
+    pods: int = 0
+    completions: int = 0
+    port: int = 0
+    priority: str = ""
+    tolerate: tuple[str, ...] = ()
+    capacity: str = ""
+    restricted: bool = True
+    isolated: bool = False
+    weights_claim: str = ""
+    weights_image: str = ""
+    cuda: str = ""
+
+    def __post_init__(self) -> None:
+        shapes = {
+            "image": (REFERENCE, LONGEST_REFERENCE),
+            "weights_image": (REFERENCE, LONGEST_REFERENCE),
+            "request": (SUBDOMAIN, LONGEST_NAME),
+            "priority": (SUBDOMAIN, LONGEST_NAME),
+            "weights_claim": (SUBDOMAIN, LONGEST_NAME),
+            "cuda": (CUDA, 9),
+        }
+        for name, (shape, longest) in shapes.items():
+            text = getattr(self, name)
+            if text and (len(text) > longest or not shape.fullmatch(text)):
+                raise ValueError(f"“{text}” cannot be the {name} of a manifest.")
+        if wrong := [one for one in self.tolerate if not TAINT.fullmatch(one)]:
+            raise ValueError(f"“{wrong[0]}” is not a taint such as gpu=yes:NoSchedule.")
+        if self.capacity not in ("", ASSUMED) and not LABEL.fullmatch(self.capacity):
+            raise ValueError(f"“{self.capacity}” is not a label such as karpenter.sh/capacity-type=spot.")
+        if self.weights_claim and self.weights_image:
+            raise ValueError("Weights come from a volume claim or from an image, not from both.")
+        for name, most in (("pods", MOST_PODS), ("completions", MOST_COMPLETIONS), ("port", LAST_PORT)):
+            if not 0 <= getattr(self, name) <= most:
+                raise ValueError(f"{name} has to be from 0 to {most}.")
+
+    @property
+    def chosen(self) -> int:
+        """How many options differ from the usual."""
+        usual = WorkloadOptions()
+        return sum(getattr(self, one.name) != getattr(usual, one.name) for one in fields(self))
+
+
+def pods_of(use: ClaimUse, options: WorkloadOptions) -> int:
+    """Return how many pods run at once: what was chosen, else a claim each, or one pod of a named claim."""
+    return options.pods or (use.parallel if use.template else 1)
+
+
+def devices_of(use: ClaimUse, options: WorkloadOptions) -> int | None:
+    """
+    Return how many devices the container sees; None where that cannot be told.
+
+    Of several requests some are not GPUs (a NIC, say), so they are not added up.
+    """
+    counts = [count for name, count in use.requests if options.request in ("", name)]
+    return counts[0] if len(counts) == 1 else None
+
+
+def requests_of(spec: Json) -> tuple[tuple[str, int | None], ...]:
+    """Return the requests of a claim's spec with their devices, for `Use`."""
+    return tuple((str(one.get("name") or ""), _count(alternatives(one))) for one in requests(spec))
+
+
+def _count(asked: Sequence[DeviceRequest]) -> int | None:
+    counts = {None if ask.all else ask.count for ask in asked}
+    return counts.pop() if len(counts) == 1 else None
+
+
+UBUNTU = "docker.io/library/ubuntu:24.04"
+
+
+@dataclass(frozen=True, slots=True)
+class Images:
+    """`look` is a shell command that lists the devices; the NVIDIA driver brings nvidia-smi with it."""
+
+    look: str
+    base: str = UBUNTU
+    torch: str = ""
+    jupyter: str = ""
+    vllm: str = ""
+    triton: str = ""
+
+
+NVIDIA = Images(
+    look="nvidia-smi -L || ls -l /dev",
+    torch="docker.io/pytorch/pytorch:2.8.0-cuda12.8-cudnn9-runtime",
+    jupyter="quay.io/jupyter/pytorch-notebook:cuda12-latest",
+    vllm="docker.io/vllm/vllm-openai:v0.11.0",
+    triton="nvcr.io/nvidia/tritonserver:25.12-py3",
+)
+
+# Makers as `dra.devices.vendors` names them. Without a device to look at, NVIDIA's are taken.
+IMAGES = {
+    "": NVIDIA,
+    "nvidia": NVIDIA,
+    "amd": Images(
+        look="rocm-smi || ls -l /dev/kfd /dev/dri",
+        base="docker.io/rocm/rocm-terminal:latest",
+        torch="docker.io/rocm/pytorch:latest",
+        vllm="docker.io/rocm/vllm:latest",
+    ),
+    "intel": Images(look="ls -l /dev/dri"),
+    "gaudi": Images(look="hl-smi || ls -l /dev/accel"),
+    "tpu": Images(look="ls -l /dev/vfio /dev/accel*", vllm="docker.io/vllm/vllm-tpu:latest"),
+    "other": Images(look="ls -l /dev"),
+}
+
 
 POD_CLAIM = "gpu"  # what a container calls the claim
 MODELS = "/models"  # where weights are mounted
@@ -34,13 +189,13 @@ class Program:
     shm: bool = False
 
 
-def name_of(use: Use, suffix: str) -> str:
+def name_of(use: ClaimUse, suffix: str) -> str:
     """Return a DNS label that starts with a letter, as the name of a Service has to."""
     base = use.name if use.name[:1].isalpha() else f"gpu-{use.name}"
     return f"{base[:BASE].strip('-')}-{suffix}"
 
 
-def metadata(name: str, use: Use) -> Manifest:
+def metadata(name: str, use: ClaimUse) -> Manifest:
     return {"name": name, "namespace": use.namespace, "labels": labels(name)}
 
 
@@ -48,7 +203,7 @@ def labels(name: str) -> dict[str, str]:
     return {"app.kubernetes.io/name": name}
 
 
-def pod_spec(use: Use, options: Options, program: Program, *, restart: str = "") -> Manifest:
+def pod_spec(use: ClaimUse, options: WorkloadOptions, program: Program, *, restart: str = "") -> Manifest:
     """Return the spec of a pod. `restart` is its restartPolicy, "" for that of the kind around it."""
     made: Manifest = {"restartPolicy": restart} if restart else {}
     if options.priority:
@@ -75,17 +230,17 @@ def container_security() -> Manifest:
     return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 
-def claim_source(use: Use) -> Manifest:
+def claim_source(use: ClaimUse) -> Manifest:
     source = "resourceClaimTemplateName" if use.template else "resourceClaimName"
     return {"name": POD_CLAIM, source: use.name}
 
 
-def claim_wanted(options: Options) -> Manifest:
+def claim_wanted(options: WorkloadOptions) -> Manifest:
     """Return the entry of `resources.claims`: the whole claim, or one of its requests."""
     return {"name": POD_CLAIM} | ({"request": options.request} if options.request else {})
 
 
-def container(options: Options, program: Program) -> Manifest:
+def container(options: WorkloadOptions, program: Program) -> Manifest:
     made: Manifest = {"name": program.container, "image": options.image or program.image}
     if program.command:
         made["command"] = list(program.command)
@@ -102,7 +257,7 @@ def container(options: Options, program: Program) -> Manifest:
     return made | ({"volumeMounts": found} if found else {})
 
 
-def placement(options: Options) -> Manifest:
+def placement(options: WorkloadOptions) -> Manifest:
     """Return nodeSelector, affinity and tolerations as chosen."""
     made: Manifest = {}
     if found := LABEL.fullmatch(options.capacity):
@@ -121,7 +276,7 @@ def unlabelled() -> Manifest:
     return {"matchExpressions": says}
 
 
-def tolerations(options: Options) -> list[Manifest]:
+def tolerations(options: WorkloadOptions) -> list[Manifest]:
     return [toleration(one) for one in options.tolerate]
 
 
@@ -135,7 +290,7 @@ def toleration(taint: str) -> Manifest:
     return {"key": key, **match, "effect": effect}
 
 
-def volumes(options: Options, program: Program) -> list[Manifest]:
+def volumes(options: WorkloadOptions, program: Program) -> list[Manifest]:
     made: list[Manifest] = []
     if options.weights_claim:
         source = {"claimName": options.weights_claim, "readOnly": True}
@@ -148,7 +303,7 @@ def volumes(options: Options, program: Program) -> list[Manifest]:
     return made
 
 
-def mounts(options: Options, program: Program) -> list[Manifest]:
+def mounts(options: WorkloadOptions, program: Program) -> list[Manifest]:
     made: list[Manifest] = []
     if has_weights(options):
         made.append({"name": "models", "mountPath": MODELS, "readOnly": True})
@@ -157,5 +312,66 @@ def mounts(options: Options, program: Program) -> list[Manifest]:
     return made
 
 
-def has_weights(options: Options) -> bool:
+def has_weights(options: WorkloadOptions) -> bool:
     return bool(options.weights_claim or options.weights_image)
+
+
+DNS = 53
+
+
+def service(
+    name: str, use: ClaimUse, ports: Sequence[tuple[str, int]], *, headless: bool = False
+) -> Manifest:
+    spec: Manifest = {"clusterIP": "None"} if headless else {}
+    spec["selector"] = labels(name)
+    if ports:
+        spec["ports"] = [{"name": name, "port": number, "targetPort": number} for name, number in ports]
+    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata(name, use), "spec": spec}
+
+
+def policies(
+    name: str,
+    use: ClaimUse,
+    options: WorkloadOptions,
+    *,
+    ports: Sequence[tuple[str, int]] = (),
+    between: Sequence[int] = (),
+    pods: Mapping[str, str] | None = None,
+) -> list[Manifest]:
+    """
+    Return the policy if the options ask for it.
+
+    Pods of the namespace reach `ports`; the pods themselves reach each other on `between`, and DNS. `pods`
+    are their labels where an operator gives them others than `labels`.
+    """
+    if not options.isolated:
+        return []
+    chosen = {"matchLabels": dict(pods or labels(name))}
+    resolver = {
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
+        "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}},
+    }
+    ingress: list[Manifest] = []
+    if ports:
+        ingress.append({"from": [{"podSelector": {}}], "ports": _tcp(number for _name, number in ports)})
+    egress: list[Manifest] = [
+        {
+            "to": [resolver],
+            "ports": [{"protocol": "UDP", "port": DNS}, {"protocol": "TCP", "port": DNS}],
+        }
+    ]
+    if between:
+        ingress.append({"from": [{"podSelector": chosen}], "ports": _tcp(between)})
+        egress.append({"to": [{"podSelector": chosen}], "ports": _tcp(between)})
+    spec = {
+        "podSelector": chosen,
+        "policyTypes": ["Ingress", "Egress"],
+        "ingress": ingress,
+        "egress": egress,
+    }
+    kind = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy"}
+    return [{**kind, "metadata": metadata(name, use), "spec": spec}]
+
+
+def _tcp(numbers: Iterable[int]) -> list[Manifest]:
+    return [{"protocol": "TCP", "port": number} for number in numbers]

@@ -1,8 +1,7 @@
 """What the clusters hold: a mirror that only `inventory.sync` writes."""
 
-from inventory.models.cluster import Cluster, Freshness
+from inventory.models.cluster import Cluster, Freshness, ObjectEvent
 from inventory.models.device import Device
-from inventory.models.history import ObjectEvent
 from inventory.models.mirror import (
     DeviceClass,
     DeviceTaintRule,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from django.contrib.postgres.indexes import GinIndex
 from django.db import models
@@ -13,10 +13,7 @@ from django.utils import timezone
 from core.ids import uuid7
 from inventory.models.cluster import Cluster
 from inventory.models.mirror import Node, ResourceSlice
-from inventory.states import LOOKS, DeviceState, Look
-
-if TYPE_CHECKING:
-    from inventory.masking import Holder
+from inventory.states import LOOKS, DeviceState, DeviceStateStyle, Holder
 
 
 class DeviceQuerySet(models.QuerySet["Device"]):
@@ -123,5 +120,5 @@ class Device(models.Model):
         return f"{self.pool}/{self.name}"
 
     @property
-    def look(self) -> Look:
+    def look(self) -> DeviceStateStyle:
         return LOOKS[self.state]

@@ -1,4 +1,4 @@
-"""From an API object to the columns of its row. Pure."""
+"""Devices that a pod asks for by number, as extended resources, instead of by claims."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -16,8 +16,104 @@ from inventory.models import (
     ResourceClaimTemplate,
     ResourceSlice,
 )
-from inventory.sync.extended import asked_by
-from inventory.sync.trim import trim
+
+IMPLICIT = "deviceclass.resource.kubernetes.io/"  # the name that a device class has by itself, KEP 5004
+
+
+def is_extended(name: str) -> bool:
+    """Tell by the rule of Kubernetes: a name with a domain that is not one of Kubernetes' own."""
+    domain, slash, _rest = name.partition("/")
+    own = domain == "kubernetes.io" or domain.endswith(".kubernetes.io") or name.startswith("requests.")
+    return name.startswith(IMPLICIT) or bool(slash and not own)
+
+
+def asked_by(spec: dict[str, Any]) -> dict[str, int]:
+    """
+    Return how many of each extended resource the spec of a pod takes while it runs.
+
+    The containers' add up; an init container runs before them, so only the largest counts beside them. A
+    quantity that is no whole number is refused by the API server and left out here.
+    """
+    total: dict[str, int] = {}
+    for container in spec.get("containers") or ():
+        for name, count in _of(container).items():
+            total[name] = total.get(name, 0) + count
+    for container in spec.get("initContainers") or ():
+        for name, count in _of(container).items():
+            total[name] = max(total.get(name, 0), count)
+    return total
+
+
+def _of(container: dict[str, Any]) -> dict[str, int]:
+    resources = container.get("resources") or {}
+    wanted = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+    return {
+        name: int(str(value)) for name, value in wanted.items() if is_extended(name) and str(value).isdigit()
+    }
+
+
+NOISE = "kubectl.kubernetes.io/last-applied-configuration"
+POD_STATUS = (
+    "phase",
+    "reason",
+    "message",
+    "conditions",
+    "startTime",
+    "resourceClaimStatuses",
+    "extendedResourceClaimStatus",
+)
+
+
+def uses_claims(pod: Manifest) -> bool:
+    """
+    Only such pods are mirrored: those with claims, and those that ask for devices by extended resources.
+
+    Which of those resources are GPUs is asked when they are counted: a class may take up a name later.
+    """
+    spec, status = pod.get("spec") or {}, pod.get("status") or {}
+    return bool(spec.get("resourceClaims") or status.get("extendedResourceClaimStatus") or asked_by(spec))
+
+
+def trim(model: type[Mirrored], manifest: Manifest) -> Manifest:
+    """Return a copy without what is noise or none of the portal's business."""
+    kept = dict(manifest)
+    kept["metadata"] = _metadata(manifest["metadata"])
+    if model is Pod:
+        kept["spec"] = _pod_spec(manifest.get("spec") or {})
+        kept["status"] = _pod_status(manifest.get("status") or {})
+    elif model is Node:
+        kept["status"] = {
+            key: value for key, value in (manifest.get("status") or {}).items() if key != "images"
+        }
+    return kept
+
+
+def _metadata(metadata: Manifest) -> Manifest:
+    kept = {key: value for key, value in metadata.items() if key != "managedFields"}
+    if NOISE in (kept.get("annotations") or {}):
+        kept["annotations"] = {key: value for key, value in kept["annotations"].items() if key != NOISE}
+    return kept
+
+
+def _pod_spec(spec: Manifest) -> Manifest:
+    kept = _only(spec, ("nodeName", "resourceClaims", "schedulerName", "priority"))
+    for group in ("initContainers", "containers"):
+        if spec.get(group):
+            kept[group] = [_only(container, ("name", "image", "resources")) for container in spec[group]]
+    return kept
+
+
+def _pod_status(status: Manifest) -> Manifest:
+    kept = _only(status, POD_STATUS)
+    for group in ("initContainerStatuses", "containerStatuses"):
+        if status.get(group):
+            kept[group] = [_only(container, ("name", "ready", "state")) for container in status[group]]
+    return kept
+
+
+def _only(manifest: Manifest, keys: tuple[str, ...]) -> dict[str, Any]:
+    return {key: manifest[key] for key in keys if key in manifest}
+
 
 CLAIM_LABEL = "gpu.dragoman.dev/claim"
 FROM_POD = "resource.kubernetes.io/pod-claim-name"

@@ -1,23 +1,119 @@
-"""
-Device rows of pools: the newest generation, once it is complete.
+"""From a device of a pool and the taint rules of its cluster to the columns of its row. Pure."""
 
-While slices of a new generation are still missing, the devices last known stay and say so. Called for a few
-pools after an event of a watch, and for all of them after a listing: the result is the same.
-"""
+from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Hashable, Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 from django.db.models import Q
 
 from cluster.protocol import Manifest
 from core.ids import uuid7
-from dra.pools import Pool, pools_of
+from dra.cel import CelError, Selector, compile_selector
+from dra.devices import describe
+from dra.objects import expressions
+from dra.pools import Pool, PoolDevice, pools_of
+from dra.taints import Taint, rules_for
 from inventory.models import Device, DeviceClass, DeviceTaintRule, Node, ResourceSlice
-from inventory.sync.bulk import upsert_rows
-from inventory.sync.classes import class_book
-from inventory.sync.describe import device_columns
-from inventory.sync.write import What, Write
+from inventory.sync.rows import What, Write, upsert_rows
+
+# What drivers call a broken device (NVIDIA's xid and gpu-lost, Intel's HealthIssues-*).
+BROKEN = re.compile(r"(^|[/-])(xid|gpu-lost)$|health", re.IGNORECASE)
+
+
+def device_columns(device: PoolDevice, rules: Sequence[Manifest]) -> dict[str, Any]:
+    raw = device.raw
+    about = describe(device.driver, raw)
+    ruled = rules_for(device, rules)
+    return {
+        "node_name": device.node_name,
+        "product": about.product[:120],
+        "kind": about.kind[:32],
+        "partition": about.partition[:64],
+        "uuid": about.uuid[:80],
+        "parent_uuid": about.parent_uuid[:80],
+        "memory_bytes": about.memory_bytes,
+        "attributes": raw.get("attributes") or {},
+        "capacity": raw.get("capacity") or {},
+        "counters": raw.get("consumesCounters") or [],
+        "taints": [taint.as_dict() for taint in (*device.taints, *ruled)],
+        "condition": condition(device.taints, ruled),
+        "shareable": device.shareable,
+    }
+
+
+def condition(published: Sequence[Taint], ruled: Sequence[Taint]) -> Device.Condition:
+    """Sum up the taints of the slice and those of rules; the effect None keeps nobody away."""
+    if any(taint.blocks and BROKEN.search(taint.key) for taint in published):
+        return Device.Condition.UNHEALTHY
+    if any(taint.blocks for taint in (*published, *ruled)):
+        return Device.Condition.TAINTED
+    return Device.Condition.GOOD
+
+
+BOOKS = 32  # kept per process; a cluster has one until its classes change
+SHAPES = 20_000  # of devices remembered by a book
+
+
+def class_book(classes: Iterable[DeviceClass]) -> ClassBook:
+    """Return the book of these classes: the last one if they have not changed, with the shapes it knows."""
+    return _book(tuple((row.name, tuple(expressions(row.raw.get("spec") or {}))) for row in classes))
+
+
+class ClassBook:
+    """The classes of one cluster, ready to be asked for many devices."""
+
+    def __init__(self, classes: Iterable[tuple[str, tuple[str, ...]]]) -> None:
+        self._selectors = {name: _compiled(texts) for name, texts in classes}
+        self._known: dict[tuple[str, Hashable], bool] = {}
+
+    def of(self, devices: Sequence[PoolDevice]) -> list[list[str]]:
+        """Return for each device the names of the classes whose selectors are all met, sorted."""
+        found: list[list[str]] = [[] for _ in devices]
+        for name in sorted(self._selectors):
+            for place, met in enumerate(self._members(self._selectors[name], devices)):
+                if met:
+                    found[place].append(name)
+        return found
+
+    def _members(self, selectors: list[Selector] | None, devices: Sequence[PoolDevice]) -> list[bool]:
+        met = [selectors is not None] * len(devices)
+        for selector in selectors or ():
+            for place, shape in enumerate(selector.shapes(devices)):
+                met[place] = met[place] and self._meets(selector, shape, devices[place])
+        return met
+
+    def _meets(self, selector: Selector, shape: Hashable, device: PoolDevice) -> bool:
+        key = (selector.expression, shape)
+        met = self._known.get(key)
+        if met is None:
+            if len(self._known) >= SHAPES:
+                self._known.clear()
+            met = self._known[key] = _matches(selector, device)
+        return met
+
+
+@lru_cache(maxsize=BOOKS)
+def _book(classes: tuple[tuple[str, tuple[str, ...]], ...]) -> ClassBook:
+    return ClassBook(classes)
+
+
+def _matches(selector: Selector, device: PoolDevice) -> bool:
+    try:
+        return selector.matches(device)
+    except CelError:
+        return False
+
+
+def _compiled(texts: Iterable[str]) -> list[Selector] | None:
+    """Return None if one of the selectors cannot be evaluated here."""
+    try:
+        return [compile_selector(text) for text in texts]
+    except CelError:
+        return None
+
 
 type PoolKey = tuple[str, str]  # driver, pool name
 type DeviceKey = tuple[str, str, str]  # driver, pool name, device name

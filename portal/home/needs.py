@@ -13,7 +13,7 @@ from core.text import counted
 from core.times import duration
 from dra.lint import Severity
 from portal.context import Shell
-from portal.home.mine import ClaimRow, Mine
+from portal.home.parts import ClaimRow, Mine
 from usage.templatetags.costs import priced
 
 SOON = timedelta(hours=24)  # a claim that ends within a day
@@ -22,7 +22,7 @@ PATIENCE = timedelta(hours=4)  # a request that is undecided for longer is worth
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class NeedAction:
     label: str
     url: str
     is_main: bool = True
@@ -38,7 +38,7 @@ class Need:
     title: str
     sentence: str
     url: str
-    actions: tuple[Action, ...]
+    actions: tuple[NeedAction, ...]
 
 
 def needs(shell: Shell, held: Mine, *, now: datetime) -> list[Need]:
@@ -67,7 +67,7 @@ def to_decide(shell: Shell, *, now: datetime) -> Iterator[Need]:
         f"{counted(len(waiting), 'request waits', 'requests wait')} for your decision",
         f"The oldest has waited for {age}. It keeps its quota reserved until it is decided.",
         url,
-        (Action("Decide", url),),
+        (NeedAction("Decide", url),),
     )
 
 
@@ -92,7 +92,7 @@ def to_mend(shell: Shell) -> Iterator[Need]:
         ),
         f"{first.name}: {first.told[0].message}",
         url,
-        (Action("Look", url),),
+        (NeedAction("Look", url),),
     )
 
 
@@ -100,8 +100,8 @@ def page_of(row: ClaimRow) -> str:
     return reverse("claims:detail", args=[row.claim.pk])
 
 
-def release(row: ClaimRow) -> Action:
-    return Action("Release…", reverse("claims:release", args=[row.claim.pk]))
+def release(row: ClaimRow) -> NeedAction:
+    return NeedAction("Release…", reverse("claims:release", args=[row.claim.pk]))
 
 
 def in_trouble(row: ClaimRow, now: datetime) -> Need | None:
@@ -110,7 +110,7 @@ def in_trouble(row: ClaimRow, now: datetime) -> Need | None:
         return None
     title = f"{row.claim.name} has a problem"
     url = page_of(row)
-    open_it = (Action("Open", url),)
+    open_it = (NeedAction("Open", url),)
     return Need(f"problem {row.claim.pk}", "alert-triangle", "bad", title, row.claim.problem, url, open_it)
 
 
@@ -127,16 +127,17 @@ def ends_soon(row: ClaimRow, now: datetime) -> Need | None:
         else f"{claim.name} ended {duration(left)} ago"
     )
     sentence = (
-        "Then the portal deletes the claim; a running pod keeps its devices until it ends. Save your work."
+        "The claim is deleted then; running pods keep their devices until they finish. "
+        "Save your work or extend."
     )
     if left <= timedelta(0):
         sentence = (
-            f"Its grace ends in {duration(max(left + claim.profile_version.grace, timedelta(0)))}; "
+            f"Grace period ends in {duration(max(left + claim.profile_version.grace, timedelta(0)))}; "
             "then the portal deletes the claim, and a running pod keeps its devices until it "
             "ends."
         )
     url = page_of(row)
-    actions = (Action("Open", url), release(row))
+    actions = (NeedAction("Open", url), release(row))
     return Need(f"ends {claim.pk}", "calendar-clock", "wait", title, sentence, url, actions)
 
 
@@ -155,7 +156,7 @@ def waits_for_pod(row: ClaimRow, now: datetime) -> Need | None:
             "pod that uses it; until then nothing is billed."
         ),
         url,
-        (Action("Get the manifest", f"{url}#snippets"), release(row)),
+        (NeedAction("Get the manifest", f"{url}#snippets"), release(row)),
     )
 
 
@@ -169,7 +170,9 @@ def is_idle(row: ClaimRow, now: datetime) -> Need | None:
     if price.exact:
         said = f"{said} It costs {priced(price)} an hour."
     url = page_of(row)
-    return Need(f"idle {row.claim.pk}", "zzz", "wait", title, said, url, (Action("Open", url), release(row)))
+    return Need(
+        f"idle {row.claim.pk}", "zzz", "wait", title, said, url, (NeedAction("Open", url), release(row))
+    )
 
 
 def is_undecided(row: ClaimRow, now: datetime) -> Need | None:
@@ -180,9 +183,9 @@ def is_undecided(row: ClaimRow, now: datetime) -> Need | None:
     sentence = f"Ask a lead of {claim.team.slug}, or withdraw it to free the quota that it reserves."
     if claim.decide_by is not None and claim.decide_by > now:
         left = duration(claim.decide_by - now)
-        sentence = f"{sentence} Undecided it expires in {left}."
+        sentence = f"{sentence} It expires if nobody decides in {left}."
     url = page_of(row)
-    withdraw = Action("Withdraw…", reverse("claims:withdraw", args=[claim.pk]))
+    withdraw = NeedAction("Withdraw…", reverse("claims:withdraw", args=[claim.pk]))
     return Need(
         f"undecided {claim.pk}",
         "hourglass-high",
@@ -190,5 +193,5 @@ def is_undecided(row: ClaimRow, now: datetime) -> Need | None:
         title,
         sentence,
         url,
-        (Action("Open", url), withdraw),
+        (NeedAction("Open", url), withdraw),
     )

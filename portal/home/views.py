@@ -13,11 +13,8 @@ from claims.quotas.usage import standing
 from inventory.fleet import totals
 from inventory.models import Device
 from portal.context import Shell
-from portal.home.clusters import clusters
-from portal.home.free import free_now
-from portal.home.mine import Mine, mine
 from portal.home.needs import needs
-from portal.home.spend import spend
+from portal.home.parts import Mine, clusters, free_now, mine, spend
 from teams.access import asker
 from teams.models import Role
 

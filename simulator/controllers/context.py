@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from simulator.registry import Options, Registry
+from simulator.registry import Registry, WriteOptions
 from simulator.resources import EVENTS, NAMESPACES, PODS, Manifest, Resource
 from simulator.store import Store
 
 TERMINAL = ("Succeeded", "Failed")
-CONTROLLER = Options(manager="kube-controller-manager")
+CONTROLLER = WriteOptions(manager="kube-controller-manager")
 EVENTS_KEPT = 400
 
 

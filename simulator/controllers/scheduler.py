@@ -12,10 +12,10 @@ from random import Random
 from typing import Any
 
 from dra.allocator import AllocationError, AllocationResult, NodeFailed, allocate
+from dra.cluster_snapshot import ClusterSnapshot
 from dra.nodes import selects
-from dra.picture import Picture
 from dra.taints import Taint, untolerated
-from simulator.controllers import extended
+from simulator.controllers import claims as extended
 from simulator.controllers.claims import FINALIZER
 from simulator.controllers.context import (
     Context,
@@ -27,11 +27,11 @@ from simulator.controllers.context import (
     with_status,
 )
 from simulator.errors import ApiError
-from simulator.registry import Options
+from simulator.registry import WriteOptions
 from simulator.resources import CLAIMS, CLASSES, NODES, PODS, SLICES, TAINT_RULES, Manifest
 
 SOURCE = "default-scheduler"
-BY_SCHEDULER = Options(manager="kube-scheduler")
+BY_SCHEDULER = WriteOptions(manager="kube-scheduler")
 MOST_USERS = 256  # of one claim
 MOST_DEVICES = 32
 FAILS = re.compile(
@@ -58,7 +58,7 @@ class Scheduler(Reacting):
     def __init__(self, context: Context) -> None:
         self.context = context
         self.store = context.store
-        self._picture = Picture()
+        self._snapshot = ClusterSnapshot()
         self._drawn: tuple[int, ...] = ()
         self._failed: dict[str, Hashable] = {}  # uid → what the cluster was like when the pod did not fit
 
@@ -74,18 +74,18 @@ class Scheduler(Reacting):
         claims = self._claims_of(pod)
         if claims is None:
             return
-        uid, picture = pod["metadata"]["uid"], self._look()
-        wanted = extended.wanted_by(pod, picture.classes)
+        uid, snapshot = pod["metadata"]["uid"], self._look()
+        wanted = extended.wanted_by(pod, snapshot.classes)
         seen = (
             self._drawn[:-1],
-            frozenset(picture.held.holders),
+            frozenset(snapshot.held.holders),
             *(claim["metadata"]["uid"] for claim in claims),
         )
         if self._failed.get(uid) == seen:
             return
         made = [extended.claim_for(pod, wanted)] if wanted else []
         try:
-            node, results = self._place(pod, [*claims, *made], picture)
+            node, results = self._place(pod, [*claims, *made], snapshot)
             made = [self._written(claim) for claim in made]
         except Refusal as refusal:
             self._failed[uid] = seen
@@ -119,31 +119,31 @@ class Scheduler(Reacting):
             claims.append(claim)
         return claims
 
-    def _look(self) -> Picture:
+    def _look(self) -> ClusterSnapshot:
         kinds = (SLICES, CLASSES, NODES, TAINT_RULES, CLAIMS)
         now = tuple(self.store.changed[kind.plural] for kind in kinds)
         if now[:-1] != self._drawn[:-1]:
             slices, classes, nodes, rules = (self.store.all(kind) for kind in kinds[:-1])
-            self._picture = Picture(classes, slices, self.store.all(CLAIMS), rules, nodes)
+            self._snapshot = ClusterSnapshot(classes, slices, self.store.all(CLAIMS), rules, nodes)
         elif now != self._drawn:
             # What the selectors say of the devices stays true while slices and classes do.
-            self._picture = replace(self._picture, claims=self.store.all(CLAIMS))
+            self._snapshot = replace(self._snapshot, claims=self.store.all(CLAIMS))
         self._drawn = now
-        return self._picture
+        return self._snapshot
 
     def _place(
-        self, pod: Manifest, claims: list[Manifest], picture: Picture
+        self, pod: Manifest, claims: list[Manifest], snapshot: ClusterSnapshot
     ) -> tuple[Manifest, list[AllocationResult]]:
         open_claims = [claim for claim in claims if not (claim.get("status") or {}).get("allocation")]
-        self._check(open_claims, picture)
+        self._check(open_claims, snapshot)
         reasons: Counter[str] = Counter()
-        nodes = self._in_order(pod, picture)
+        nodes = self._in_order(pod, snapshot)
         for node in nodes:
             if why := _unfit(pod, node, claims):
                 reasons[why] += 1
                 continue
             try:
-                results = allocate(picture, node, open_claims) if open_claims else []
+                results = allocate(snapshot, node, open_claims) if open_claims else []
             except NodeFailed:
                 reasons["invalid resource pools were encountered"] += 1
                 continue
@@ -154,23 +154,23 @@ class Scheduler(Reacting):
             reasons["cannot allocate all claims"] += 1
         raise Refusal("Unschedulable", _summary(len(nodes), reasons))
 
-    def _in_order(self, pod: Manifest, picture: Picture) -> list[Mapping[str, Any]]:
+    def _in_order(self, pod: Manifest, snapshot: ClusterSnapshot) -> list[Mapping[str, Any]]:
         """Nodes in use come first, so that whole nodes stay free; among equals, chance decides."""
         used = {one["spec"].get("nodeName") for one in self.store.unordered(PODS) if not terminal(one)}
         chance = Random(pod["metadata"]["uid"])  # noqa: S311 – the same for the same pod, no secrets
-        order = chance.sample(picture.nodes, len(picture.nodes))
+        order = chance.sample(snapshot.nodes, len(snapshot.nodes))
         return sorted(order, key=lambda node: node["metadata"]["name"] not in used)
 
-    def _check(self, claims: list[Manifest], picture: Picture) -> None:
+    def _check(self, claims: list[Manifest], snapshot: ClusterSnapshot) -> None:
         """What is wrong whatever the node is: a class that is missing, too many devices."""
         for claim in claims:
             total = 0
             for request in (claim["spec"].get("devices") or {}).get("requests") or []:
                 for wish in request.get("firstAvailable") or [request["exactly"]]:
-                    if wish["deviceClassName"] not in picture.class_by_name:
+                    if wish["deviceClassName"] not in snapshot.class_by_name:
                         missing = f"device class {wish['deviceClassName']} does not exist"
                         why = f"request {request['name']}: {missing}"
-                        raise Refusal("Unschedulable", _available(len(picture.nodes), why))
+                        raise Refusal("Unschedulable", _available(len(snapshot.nodes), why))
                 count = (request.get("exactly") or {}).get("count") or 0
                 if total + count > MOST_DEVICES:
                     why = f"adding {count} devices exceeds the claim limit of {MOST_DEVICES}"

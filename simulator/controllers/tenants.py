@@ -3,14 +3,14 @@
 from typing import Any
 
 from simulator.controllers.context import Context, deleting, terminal
-from simulator.controllers.kubelet import RUN_SECONDS
+from simulator.controllers.pods import RUN_SECONDS
 from simulator.errors import ApiError
-from simulator.registry import Options
+from simulator.registry import WriteOptions
 from simulator.resources import CLAIMS, NAMESPACES, PODS, TEMPLATES, Manifest
 from simulator.world import SPOT_TAINT
 from simulator.world_tenants import Round, Seat, drawn
 
-TENANT = Options(manager="kubectl-create")
+TENANT = WriteOptions(manager="kubectl-create")
 SEAT = "simulator.dragoman.dev/seat"
 PATIENCE = 120  # ticks that a workload waits for devices before it is given up
 LOOK_AGAIN = 15

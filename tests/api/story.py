@@ -116,7 +116,7 @@ def read(admin: User) -> Story:
     """Read the story; what it does not tell of is added."""
     vision = Team.objects.get(slug="vision")
     create_token(by=admin, title="Old", expires_at=None)
-    services.save_reason(by=admin, reason=None, title="Weekend", text="Ask again on Monday.", team=vision)
+    services.save_reason(by=admin, reason=None, title="Weekend", text="Request again on Monday.", team=vision)
     lead, deputy = (User.objects.get(username=name) for name in ("lead", "jonas"))
     start = timezone.now() + timedelta(days=20)
     services.delegate(by=lead, team=vision, to=deputy, starts_at=start, ends_at=start + timedelta(days=1))

@@ -62,7 +62,7 @@ def api(demo_database, db, monkeypatch):
     for module in (
         "claims.delivery.deliver",
         "claims.quotas.resource_quota_sync",
-        "inventory.sync.turn",
+        "inventory.sync.list_watch",
         "inventory.tasks",
     ):
         monkeypatch.setattr(f"{module}.gateway_for", connected)

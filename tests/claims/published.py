@@ -1,6 +1,6 @@
 """What drivers publish, written into the mirror of a cluster without a cluster."""
 
-from inventory import picture
+from inventory import cluster_snapshot
 from inventory.models import DeviceClass, Node, ResourceSlice
 from tests.controlplane import machines
 
@@ -19,4 +19,4 @@ def mirrored(cluster, *published, nodes=()):
     for name, labels, taints in nodes:
         raw = {"metadata": {"name": name}, "spec": {"taints": taints}}
         Node.objects.create(cluster=cluster, uid=name, name=name, labels=labels, raw=raw, ready=True)
-    picture.forget()
+    cluster_snapshot.forget()

@@ -248,7 +248,9 @@ def test_a_cluster_that_counts_by_a_quota_of_a_moment_ago_is_tried_again_without
 
     monkeypatch.setattr(resource_quota_sync, "is_behind", is_behind)
     monkeypatch.setattr(gateway, "create", refuse(FULL))
-    with pytest.raises(resource_quota_sync.Behind, match="still counts by the quota of a moment ago"):
+    with pytest.raises(
+        resource_quota_sync.QuotaNotYetWritten, match="still counts by the quota of a moment ago"
+    ):
         deliver.deliver(str(claim.pk))
     assert asked == [(claim, gateway, FULL)]
     assert changes(claim) == {}

@@ -224,7 +224,7 @@ def test_asking_again_starts_from_what_the_claim_asked_for(client, alice, bob, c
     asked = "profile=train-80&amp;devices=1&amp;delivery=claim&amp;parallel=1&amp;duration=24h"
     assert f"{asked}&amp;reason=&amp;team=vision&amp;cluster=fra-1" in page
     client.force_login(bob)
-    assert "Ask again" not in client.get(detail(claim)).text
+    assert "Request again" not in client.get(detail(claim)).text
 
 
 def test_the_page_says_how_old_it_is(client, alice, claim):

@@ -13,7 +13,7 @@ from django.utils.html import strip_tags
 from claims.models import Delivery
 from claims.states import ClaimState
 from cluster.kinds import OPTIONAL
-from inventory import picture
+from inventory import cluster_snapshot
 from inventory.models import Cluster, ResourceSlice
 from tests.claims.published import mirrored
 from tests.controlplane import machines
@@ -36,7 +36,7 @@ def fleet(fra):
         nodes=[("h100-a", SPOT, [TAINT]), ("h100-b", {}, []), ("a100-a", {}, [])],
     )
     yield fra
-    picture.forget()
+    cluster_snapshot.forget()
 
 
 @pytest.fixture
@@ -280,5 +280,5 @@ def test_a_part_costs_the_same_for_one_device_and_for_many(client, alice, claim,
             cluster=fra, uid=name, name=name, raw=one, driver=machines.NVIDIA, pool=name,
             generation=1, pool_slices=1, node_name=name,
         )  # fmt: skip
-    picture.forget()
+    cluster_snapshot.forget()
     assert cost() == few

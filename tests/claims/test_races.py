@@ -142,7 +142,7 @@ def test_an_older_sighting_cannot_overtake_a_newer_one(vision, fra, train, alice
         reconcile.settle(claim.pk)
 
     race = Race(monkeypatch)
-    race.hold_after(reconcile, "look")
+    race.hold_after(reconcile, "observe")
     if not locked:
         without_lock(monkeypatch, "claims.delivery.reconcile.settle")
     race.run(partial(reconcile.settle, claim.pk), settle_after_it_was_given_back)

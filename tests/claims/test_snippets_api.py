@@ -4,7 +4,7 @@ import pytest
 import yaml
 from rest_framework.test import APIClient
 
-from inventory import picture
+from inventory import cluster_snapshot
 from tests.claims.published import mirrored
 from tests.controlplane import machines
 from tests.factories import make_claim
@@ -21,7 +21,7 @@ def get(alice, vision, fra, train):
     client = APIClient()
     client.force_authenticate(alice)
     yield lambda **query: client.get(f"/api/v1/claims/{claim.pk}/manifest/", query)
-    picture.forget()
+    cluster_snapshot.forget()
 
 
 def test_one_kind_with_the_options_of_the_page(get):

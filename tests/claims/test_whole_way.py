@@ -11,14 +11,14 @@ from claims.catalogue.listing import catalogue
 from claims.delivery import tasks
 from claims.lifecycle.services import release
 from claims.models import Claim, Delivery
-from claims.observation.observe import MADE_AGAIN_WITHIN
+from claims.observation.observations import MADE_AGAIN_WITHIN
 from claims.plans.plan import object_of, pod_of
 from claims.quotas.usage import standing
 from claims.requests.preview import preview
 from claims.states import ClaimState
 from cluster.kinds import DEVICE_CLASS, NODE, POD, RESOURCE_CLAIM, RESOURCE_SLICE
 from inventory.models import Cluster, ResourceClaim
-from inventory.sync.once import sync_once
+from inventory.sync.list_watch import sync_once
 from tests.dra.clusters import device_class, gpu, node, resource_slice
 from tests.factories import make_profile, make_spec
 

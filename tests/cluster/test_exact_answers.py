@@ -12,8 +12,8 @@ from kubernetes.client.exceptions import ApiException
 
 from cluster import connect as connections
 from cluster import kube
-from cluster.answers import Asked, error_of, status_of, unknown_fields
-from cluster.checkup import Finding, Verdict, checkup
+from cluster.answers import ApiCall, error_of, status_of, unknown_fields
+from cluster.checkup import CheckupFinding, CheckupVerdict, checkup
 from cluster.credentials import IN_CLUSTER, Credentials, from_kubeconfig, seal
 from cluster.errors import ClusterConflict, ClusterInvalid, Expired, Refused, Unreachable
 from cluster.kinds import DEVICE_TAINT_RULE_VERSIONS, NODE, RESOURCE_CLAIM
@@ -23,8 +23,8 @@ from cluster.transport import NO_RETRIES, configuration, sentence
 from core.errors import Invalid
 from tests.cluster.scripted import Answer, Scripted, scripted_server
 
-CLAIM = Asked("create", RESOURCE_CLAIM, "sam", "vision")
-NODES = Asked("list", NODE)
+CLAIM = ApiCall("create", RESOURCE_CLAIM, "sam", "vision")
+NODES = ApiCall("list", NODE)
 IT = "resourceclaims “sam” in namespace “vision”"
 
 
@@ -41,7 +41,7 @@ def malformed(message: str, *causes: tuple[str, str]) -> tuple[type, dict[str, A
     return ClusterInvalid, {"message": message, "causes": causes}
 
 
-ANSWERS: list[tuple[int, dict[str, Any], Asked, tuple[type, dict[str, Any]]]] = [
+ANSWERS: list[tuple[int, dict[str, Any], ApiCall, tuple[type, dict[str, Any]]]] = [
     (
         401,
         {},
@@ -183,7 +183,12 @@ def test_a_page_of_a_proxy_is_no_status(body):
 def test_what_was_asked_is_told_with_the_parts_that_are_known():
     assert [
         asked.object
-        for asked in (NODES, CLAIM, Asked("get", NODE, "a"), Asked("list", RESOURCE_CLAIM, namespace="ml"))
+        for asked in (
+            NODES,
+            CLAIM,
+            ApiCall("get", NODE, "a"),
+            ApiCall("list", RESOURCE_CLAIM, namespace="ml"),
+        )
     ] == ["nodes", IT, "nodes “a”", "resourceclaims in namespace “ml”"]
     assert unknown_fields("nothing of the kind") == ()
 
@@ -429,24 +434,24 @@ class Cluster:
 SAFE = Credentials(server="https://fra:6443")
 
 
-def found(cluster: Cluster, credentials: Credentials = SAFE, **how: Any) -> list[Finding]:
+def found(cluster: Cluster, credentials: Credentials = SAFE, **how: Any) -> list[CheckupFinding]:
     return list(checkup(credentials, cast(Any, cluster), **how))
 
 
 @pytest.mark.parametrize(
     ("credentials", "verdict", "detail"),
     [
-        (SAFE, Verdict.GOOD, "fra:6443"),
-        (Credentials(server="http://fra"), Verdict.NOTE, "fra: without TLS; others can read along"),
+        (SAFE, CheckupVerdict.GOOD, "fra:6443"),
+        (Credentials(server="http://fra"), CheckupVerdict.NOTE, "fra: without TLS; others can read along"),
         (
             Credentials(server="https://fra", insecure=True),
-            Verdict.NOTE,
+            CheckupVerdict.NOTE,
             "fra: its certificate is not checked; anybody can pretend to be it",
         ),
     ],
 )
 def test_a_checkup_tells_of_the_way(credentials, verdict, detail):
-    assert found(Cluster(), credentials)[0] == Finding(verdict, "Address", detail)
+    assert found(Cluster(), credentials)[0] == CheckupFinding(verdict, "Address", detail)
 
 
 def test_a_checkup_of_a_sound_cluster_finds_everything_good():
@@ -471,7 +476,7 @@ def test_a_checkup_of_a_sound_cluster_finds_everything_good():
         "events",
         "resourcequotas",
     }
-    assert found(Cluster())[2] == Finding(Verdict.GOOD, "Identity", "u-1")
+    assert found(Cluster())[2] == CheckupFinding(CheckupVerdict.GOOD, "Identity", "u-1")
     reads = [one.what for one in found(Cluster(), read_only=True)]
     assert "list nodes" in reads
     assert not [what for what in reads if what.startswith(("create", "patch", "delete"))]
@@ -500,17 +505,21 @@ def test_a_checkup_tells_what_is_missing_and_what_is_only_needed_for_quotas():
 
 def test_a_checkup_sees_another_cluster_and_one_without_rules():
     findings = {one.what: one for one in found(Cluster(rules=False), uid="u-2")}
-    assert findings["Identity"] == Finding(
-        Verdict.BAD, "Identity", "kube-system has uid u-1, and the mirror is of u-2: this is another cluster"
+    assert findings["Identity"] == CheckupFinding(
+        CheckupVerdict.BAD,
+        "Identity",
+        "kube-system has uid u-1, and the mirror is of u-2: this is another cluster",
     )
-    assert findings["DeviceTaintRules"].verdict == Verdict.NOTE
+    assert findings["DeviceTaintRules"].verdict == CheckupVerdict.NOTE
     assert not [what for what in findings if "devicetaintrules" in what]
     assert "list nodes" in findings
 
 
 def test_a_checkup_ends_with_what_broke():
     findings = found(Cluster(broken=Unreachable("fra does not answer.")))
-    assert findings[1:] == [Finding(Verdict.BAD, "The cluster cannot be reached", "fra does not answer.")]
+    assert findings[1:] == [
+        CheckupFinding(CheckupVerdict.BAD, "The cluster cannot be reached", "fra does not answer.")
+    ]
 
 
 def test_the_connection_unused_longest_is_closed_when_there_are_too_many(monkeypatch):

@@ -117,7 +117,7 @@ def test_an_object_in_the_yaml_is_not_made():
 @pytest.mark.parametrize("key", ["certificate-authority", "client-certificate", "client-key", "tokenFile"])
 @pytest.mark.parametrize("place", ["user", "cluster"])
 def test_no_file_is_read_whoever_names_it(key, place):
-    text = kubeconfig(user={key: "/etc/shadow"}) if place == "user" else kubeconfig(**{key: "/etc/shadow"})
+    text = kubeconfig(user={key: "/etc/shadow"}) if place == "user" else kubeconfig(**{key: "/etc/shadow"})  # type: ignore[arg-type]
     with pytest.raises(Invalid) as problem:
         from_kubeconfig(text)
     assert problem.value.message == (

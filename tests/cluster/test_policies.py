@@ -7,7 +7,7 @@ import httpx
 import pytest
 import yaml
 
-from cluster.policies import ACCOUNT, MODE, POLICIES, Action, manifests, to_yaml
+from cluster.policies import ACCOUNT, MODE, POLICIES, PolicyAction, manifests, to_yaml
 from core.errors import Invalid
 from tests.controlplane.client import Client, eventually
 from tests.controlplane.harness import ControlPlane
@@ -218,7 +218,7 @@ def test_a_namespace_is_emptied_when_it_is_deleted(place, admin, alice, portal):
 
 @real
 def test_warnings_let_pass_and_tell(place, admin, alice):
-    bindings = [item for item in manifests(action=Action.WARN) if "policyName" in item["spec"]]
+    bindings = [item for item in manifests(action=PolicyAction.WARN) if "policyName" in item["spec"]]
     loose = Place(admin, alice, labelled=False)
     label = {"metadata": {"labels": {"try": loose.name}}}
     admin.patch("Namespace", loose.name, label)

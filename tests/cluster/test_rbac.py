@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from cluster.checkup import manifest, permissions
 from cluster.protocol import Permission
-from cluster.rbac import manifest, permissions
 
 DEPLOY = Path(__file__).parents[2] / "deploy/kubernetes"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import yaml
 
-from cluster.rbac import manifest
+from cluster.checkup import manifest
 
 ADMIN, PORTAL, READER, ALICE, EVE = "admin", "portal", "reader", "alice", "eve"
 SCHEDULER, CONTROLLERS, KWOK = "scheduler", "controller-manager", "kwok"

@@ -73,8 +73,8 @@ def plain(request: HttpRequest) -> HttpResponse:
     return render(request, "plain.html")
 
 
-handler404 = "core.handlers.not_found"
-handler500 = "core.handlers.server_error"
+handler404 = "core.problems.not_found"
+handler500 = "core.problems.server_error"
 urlpatterns = [
     path("look/", components),
     path("look/people/", people),

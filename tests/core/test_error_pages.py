@@ -14,7 +14,7 @@ def test_an_unknown_address_is_a_page_with_the_frame_for_members_and_without_for
 ):
     page = browse(alice).get("/nothing/")
     assert page.status_code == 404
-    assert "There is nothing here" in page.text
+    assert "Page not found" in page.text
     assert 'id="menu"' in page.text
     assert 'id="menu"' not in client.get("/nothing/").text
 

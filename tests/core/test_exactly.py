@@ -21,20 +21,34 @@ from rest_framework.request import Request
 from rest_framework.test import APIRequestFactory
 
 from core import undo
-from core.data_errors import refusal_of
-from core.errors import Conflict, Forbidden, IllegalTransition, Invalid, PortalError, QuotaExceeded
-from core.handlers import not_found, server_error
+from core.errors import (
+    Conflict,
+    Forbidden,
+    IllegalTransition,
+    Invalid,
+    PortalError,
+    QuotaExceeded,
+    refusal_of,
+)
 from core.idempotency import key_of
 from core.inputs import Input, YesNo, is_true, is_whole, mistyped
-from core.listing import Column, Listing, harmless
+from core.listing import Column, Listing, harmless, sheet, wants_sheet
 from core.locking import lock_row
 from core.middleware import ApiSlashMiddleware, CachingMiddleware, PortalErrorMiddleware
-from core.money import money
 from core.paging import Cursor, Numbered, positive
-from core.parsers import MOST_LEVELS, BoundedJSON, TooLarge, levels
-from core.problems import fields_of, first_of, of_framework
+from core.problems import (
+    MOST_LEVELS,
+    BoundedJSON,
+    TooLarge,
+    fields_of,
+    first_of,
+    levels,
+    not_found,
+    of_framework,
+    server_error,
+)
 from core.queueing import after_commit
-from core.sheets import sheet, wants_sheet
+from core.text import money
 from core.times import duration, relative, require_date
 from teams.models import Membership, Notice, Role, User
 from tests.factories import make_team, make_user
@@ -594,7 +608,7 @@ def test_only_a_toast_with_a_button_has_an_offer():
 
     assert [undo.offer_of(message(tags)) for tags in (None, "", "plain")] == [None] * 3
     button = json.dumps({"url": "/x/", "label": "Undo", "post": False})
-    assert undo.offer_of(message(button)) == undo.Offer("/x/", "Undo", post=False)
+    assert undo.offer_of(message(button)) == undo.UndoAction("/x/", "Undo", post=False)
 
 
 # Times and money.

@@ -13,9 +13,7 @@ USES = (
     re.compile(r'icon_name="([\w-]+)"'),
     re.compile(r'empty_icon="([\w-]+)"'),
 )
-IN_PYTHON = re.compile(
-    r'(?:NavItem\("[^"]+", |\("(?:wait|you|work|held|bad|over|unknown)", )"([a-z0-9-]+)"'
-)
+IN_PYTHON = re.compile(r'(?:NavItem\("[^"]+", |\("(?:wait|you|work|held|bad|over|unknown)", )"([a-z0-9-]+)"')
 
 
 def used() -> dict[str, Path]:

@@ -2,7 +2,7 @@ from decimal import Decimal
 
 import pytest
 
-from core.money import money
+from core.text import money
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from core.parsers import MOST_LEVELS, levels
+from core.problems import MOST_LEVELS, levels
 from tests.factories import make_user
 
 pytestmark = pytest.mark.django_db

@@ -33,9 +33,9 @@ def test_an_offer_is_a_form_that_sends_to_its_address(request_with_messages):
 
 
 def test_an_offer_can_be_a_link(request_with_messages):
-    undo.offer(request_with_messages, "Withdrawn.", "/claims/request/?x=1", "Ask again", post=False)
+    undo.offer(request_with_messages, "Withdrawn.", "/claims/request/?x=1", "Request again", post=False)
     page = drawn(request_with_messages)
-    assert 'href="/claims/request/?x=1">Ask again</a>' in page
+    assert 'href="/claims/request/?x=1">Request again</a>' in page
     assert "<form" not in page
 
 
@@ -52,4 +52,4 @@ def test_an_offer_survives_the_way_through_a_cookie(request_with_messages):
     sent = MessageEncoder().encode(list(messages.get_messages(request_with_messages)))
     (read,) = MessageDecoder().decode(f"{sent}")
     assert isinstance(read, Message)
-    assert undo.offer_of(read) == undo.Offer("/x/", "Ünd<o", post=True)
+    assert undo.offer_of(read) == undo.UndoAction("/x/", "Ünd<o", post=True)

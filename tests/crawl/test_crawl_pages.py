@@ -50,7 +50,8 @@ def test_the_outsider_finds_nothing_of_another_team(crawl, signed_in):
 
 def test_each_list_of_django_admin_and_its_first_row_open(signed_in):
     client = signed_in("admin")
-    found, rows = {}, 0
+    found: dict[str, int] = {}
+    rows = 0
     for model in admin.site._registry:
         name = f"admin:{model._meta.app_label}_{model._meta.model_name}"
         paths = [reverse(f"{name}_changelist")]

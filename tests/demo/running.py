@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class RunningDemo:
-    """Starts `python -m portal.demo`; `stop` sends SIGINT as Ctrl-C does and says who is left."""
+    """Starts `python -m demo`; `stop` sends SIGINT as Ctrl-C does and says who is left."""
 
     def __init__(self, home: Path, cluster: str, **environment: str) -> None:
         self.home, self.cluster = home, cluster
@@ -48,7 +48,7 @@ class RunningDemo:
         """Start it, and return when a line says `until`."""
         self.lines = []
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "portal.demo"],
+            [sys.executable, "-m", "demo"],
             cwd=ROOT,
             env=self.environment,
             stdout=subprocess.PIPE,

@@ -1,7 +1,7 @@
 """A small fleet to check a catalogue against, and what the check finds."""
 
 from dra.lint import NamedSpec, Subject, lint
-from tests.dra.clusters import gpu, picture, resource_slice
+from tests.dra.clusters import gpu, resource_slice, snapshot
 
 MEMORY = 'device.capacity["gpu.nvidia.com"].?memory.orValue(quantity("0")).compareTo(quantity("{}")) >= 0'
 ATTRIBUTES = 'device.attributes["gpu.nvidia.com"]'
@@ -17,7 +17,7 @@ def fleet(*claims, **more):
         resource_slice("node-a", [gpu(number) for number in range(4)]),
         resource_slice("node-b", [small(number) for number in range(2)]),
     ]
-    return picture(slices, *claims, **more)
+    return snapshot(slices, *claims, **more)
 
 
 def findings(wish, seen=None, **named):

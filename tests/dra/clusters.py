@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dra.allocator import allocate
-from dra.picture import Picture
+from dra.cluster_snapshot import ClusterSnapshot
 
 type Object = dict[str, Any]
 
@@ -79,9 +79,9 @@ def holds(*devices: str, name: Any = "theirs", pool: Any = "node-a", **more: Any
     return claim(spec(exactly()), name, results)
 
 
-def picture(slices: Sequence[Mapping[str, Any]], *claims: Object, **more: Any) -> Picture:
+def snapshot(slices: Sequence[Mapping[str, Any]], *claims: Object, **more: Any) -> ClusterSnapshot:
     more.setdefault("classes", [device_class(), device_class("mig.nvidia.com", IS_MIG)])
-    return Picture(slices=slices, claims=claims, **more)
+    return ClusterSnapshot(slices=slices, claims=claims, **more)
 
 
 NODE = node()
@@ -92,7 +92,7 @@ def eight() -> list[Object]:
     return [resource_slice(devices=[gpu(number) for number in range(8)])]
 
 
-def given(seen: Picture, *wishes: Object, on: Object = NODE) -> list[list[str]] | None:
+def given(seen: ClusterSnapshot, *wishes: Object, on: Object = NODE) -> list[list[str]] | None:
     """Names of the devices that each of the wishes gets, or None if they do not fit."""
     claims = [claim(wish, f"c{number}") for number, wish in enumerate(wishes)]
     results = allocate(seen, on, claims)

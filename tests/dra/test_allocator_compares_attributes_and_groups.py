@@ -3,7 +3,7 @@
 import pytest
 
 from dra.features import Features
-from tests.dra.clusters import NVIDIA, ask, exactly, given, gpu, holds, picture, resource_slice, spec
+from tests.dra.clusters import NVIDIA, ask, exactly, given, gpu, holds, resource_slice, snapshot, spec
 
 LISTS = Features(list_type_attributes=True)
 MATCH = {"matchAttribute": f"{NVIDIA}/v"}
@@ -42,7 +42,7 @@ def test_two_devices_match_or_are_distinct(left, right, scalars, lists):
     listed = any(name.endswith("s") for name in right)
     for features, equal in ((None, scalars), (LISTS, lists)):
         more = {"features": features} if features else {}
-        seen = picture(valued(left, right), **more)
+        seen = snapshot(valued(left, right), **more)
         assert given(seen, spec(exactly(2), constraints=[MATCH])) == ([["gpu-0", "gpu-1"]] if equal else None)
         apart = not equal and not (listed and features is None)
         found = given(seen, spec(exactly(2), constraints=[DISTINCT]))
@@ -53,26 +53,26 @@ def test_two_devices_match_or_are_distinct(left, right, scalars, lists):
 def test_a_device_whose_attribute_has_no_value_is_passed_over(constraint):
     wish = spec(exactly(1), constraints=[constraint])
     listed = valued(None, {"ints": []}, {"ints": [1]})
-    assert given(picture(listed, features=LISTS), wish) == [["gpu-2"]]
-    assert given(picture(valued(None, {"int": 1})), wish) == [["gpu-1"]]
+    assert given(snapshot(listed, features=LISTS), wish) == [["gpu-2"]]
+    assert given(snapshot(valued(None, {"int": 1})), wish) == [["gpu-1"]]
     bare = gpu(0)
     del bare["attributes"]
     anything = {"metadata": {"name": "any"}, "spec": {}}
-    seen = picture([resource_slice(devices=[bare])], classes=[anything])
+    seen = snapshot([resource_slice(devices=[bare])], classes=[anything])
     assert given(seen, spec(exactly(class_name="any"))) == [["gpu-0"]]
     assert given(seen, spec(exactly(class_name="any"), constraints=[constraint])) is None
     assert given(seen, spec(exactly(class_name="any"), constraints=[{"matchAttribute": "v"}])) is None
 
 
 def test_a_list_that_was_taken_in_vain_is_forgotten():
-    seen = picture(
+    seen = snapshot(
         valued({"ints": [1, 9]}, {"ints": [2, 3]}, {"ints": [9, 3]}, {"ints": [3]}), features=LISTS
     )
     assert given(seen, spec(exactly(3), constraints=[MATCH])) == [["gpu-1", "gpu-2", "gpu-3"]]
 
 
 def test_an_attribute_without_a_domain_is_looked_up_as_it_is_written():
-    seen = picture(valued({"int": 1}, {"int": 2}, {"int": 1}))
+    seen = snapshot(valued({"int": 1}, {"int": 2}, {"int": 1}))
     assert given(seen, spec(exactly(2), constraints=[{"matchAttribute": "v"}])) == [["gpu-0", "gpu-2"]]
     assert given(seen, spec(exactly(1), constraints=[{"matchAttribute": f"{NVIDIA}/w"}])) is None
     assert given(seen, spec(exactly(1), constraints=[{"matchAttribute": "gpu.amd.com/v"}])) is None
@@ -92,7 +92,7 @@ def test_an_attribute_without_a_domain_is_looked_up_as_it_is_written():
 def test_a_constraint_is_of_a_request_with_all_its_alternatives_or_of_one_of_them(names, expected):
     offered = {"name": "gpu", "firstAvailable": [{"name": "pair", **ask(2)}]}
     wish = spec(offered, constraints=[{"requests": names, **MATCH}])
-    assert given(picture(valued({"int": 1}, {"int": 2}, {"int": 1})), wish) == [expected]
+    assert given(snapshot(valued({"int": 1}, {"int": 2}, {"int": 1})), wish) == [expected]
 
 
 def test_every_constraint_of_a_claim_counts():
@@ -102,7 +102,7 @@ def test_every_constraint_of_a_claim_counts():
     ]
     both = [{"matchAttribute": f"{NVIDIA}/{name}"} for name in "ab"]
     wish = spec(exactly(2), constraints=both)
-    assert given(picture([resource_slice(devices=devices)]), wish) == [["gpu-0", "gpu-3"]]
+    assert given(snapshot([resource_slice(devices=devices)]), wish) == [["gpu-0", "gpu-3"]]
 
 
 GROUPS = Features(partitionable_devices=True, compatibility_groups=True)
@@ -124,7 +124,7 @@ def of_groups(*devices, held=()):
         resource_slice(name="a", slices=2, devices=list(devices)),
         resource_slice(name="b", slices=2, sharedCounters=sets),
     ]
-    return picture(slices, *held, features=GROUPS)
+    return snapshot(slices, *held, features=GROUPS)
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_every_counter_of_a_device_is_taken_and_given_back():
         resource_slice(name="b", slices=2, sharedCounters=sets),
     ]
     pair = spec(exactly(2), constraints=[MATCH])
-    assert given(picture(slices), pair) == [["gpu-1", "gpu-2"]]
-    assert given(picture(slices, holds("gpu-0")), spec(exactly())) is None
-    assert given(picture(slices, holds("gpu-2")), spec(exactly())) == [["gpu-1"]]
-    assert given(picture(slices, holds("gpu-2")), spec(exactly(2))) is None
+    assert given(snapshot(slices), pair) == [["gpu-1", "gpu-2"]]
+    assert given(snapshot(slices, holds("gpu-0")), spec(exactly())) is None
+    assert given(snapshot(slices, holds("gpu-2")), spec(exactly())) == [["gpu-1"]]
+    assert given(snapshot(slices, holds("gpu-2")), spec(exactly(2))) is None

@@ -12,14 +12,14 @@ from tests.dra.clusters import (
     gpu,
     holds,
     node,
-    picture,
     resource_slice,
+    snapshot,
     spec,
 )
 
 
 def mig(manifests, *claims):
-    return picture(
+    return snapshot(
         [manifests["ResourceSlice/node-b-counters"], manifests["ResourceSlice/node-b-devices"]], *claims
     )
 
@@ -47,7 +47,7 @@ def test_an_overdrawn_counter_blocks_all_that_take_any():
         resource_slice(slices=2, name="counters", sharedCounters=sets),
         resource_slice(devices=devices, slices=2, name="devices"),
     ]
-    seen = picture(slices, holds("gpu-0", "gpu-1"))
+    seen = snapshot(slices, holds("gpu-0", "gpu-1"))
     assert given(seen, spec(exactly())) == [["gpu-3"]]
     assert [device.name for device in seen.free] == ["gpu-3"]
 
@@ -62,18 +62,18 @@ def take(amount):
 
 
 def test_shares_of_one_device_add_up_to_the_whole():
-    seen = picture([resource_slice(devices=[shared()])])
+    seen = snapshot([resource_slice(devices=[shared()])])
     assert given(seen, spec(take("20Gi")), spec(take("20Gi"))) == [["gpu-0"], ["gpu-0"]]
     assert given(seen, spec(take("20Gi")), spec(take("21Gi"))) is None
     part = {"shareID": "0d6b4a8e-0000-4000-8000-000000000001", "consumedCapacity": {"memory": "30Gi"}}
-    partly = picture(seen.slices, holds("gpu-0", **part))
+    partly = snapshot(seen.slices, holds("gpu-0", **part))
     assert given(partly, spec(take("10Gi"))) == [["gpu-0"]]
     assert given(partly, spec(take("11Gi"))) is None
     assert [device.name for device in partly.free] == ["gpu-0"]
 
 
 def test_a_share_is_written_with_its_id_and_what_it_takes():
-    seen = picture(
+    seen = snapshot(
         [resource_slice(devices=[shared({"default": "40Gi", "validRange": {"min": "1Gi", "step": "1Gi"}})])]
     )
     (result,) = allocate(seen, NODE, [claim(spec(take("1500Mi")))])
@@ -99,19 +99,19 @@ def test_a_share_is_written_with_its_id_and_what_it_takes():
 )
 def test_an_amount_is_rounded_to_the_policy(policy, asked, taken):
     wish = spec(take(asked) if asked else exactly())
-    results = allocate(picture([resource_slice(devices=[shared(policy)])]), NODE, [claim(wish)])
+    results = allocate(snapshot([resource_slice(devices=[shared(policy)])]), NODE, [claim(wish)])
     amounts = [str(one.consumed["memory"]) for result in results or () for one in result.devices]
     assert amounts == ([taken] if taken else [])
 
 
 def test_names_of_capacities_are_compared_as_written():
     wish = spec(exactly(1, capacity={"requests": {"gpu.nvidia.com/memory": "1Gi"}}))
-    assert given(picture(eight()), wish) is None
-    assert given(picture(eight()), spec(take("79Gi"))) == [["gpu-0"]]
-    assert given(picture(eight()), spec(take("80Gi"))) is None
+    assert given(snapshot(eight()), wish) is None
+    assert given(snapshot(eight()), spec(take("79Gi"))) == [["gpu-0"]]
+    assert given(snapshot(eight()), spec(take("80Gi"))) is None
 
 
 def test_one_request_takes_several_shares_from_several_devices():
     other = shared() | {"name": "gpu-1"}
-    seen = picture([resource_slice(devices=[shared(), other])])
+    seen = snapshot([resource_slice(devices=[shared(), other])])
     assert given(seen, spec(exactly(2, capacity={"requests": {"memory": "1Gi"}}))) == [["gpu-0", "gpu-1"]]

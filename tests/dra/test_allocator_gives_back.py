@@ -15,8 +15,8 @@ from tests.dra.clusters import (
     gpu,
     holds,
     node,
-    picture,
     resource_slice,
+    snapshot,
     spec,
 )
 from tests.dra.test_allocator_searches_without_trying_all import many, steps
@@ -48,7 +48,7 @@ def site(*devices, counter=None, held=(), **more):
     if counter is not None:
         sets = [{"name": "s", "counters": {"c": {"value": str(counter)}}}]
         slices.append(resource_slice(slices=2, name="counters", sharedCounters=sets))
-    return picture(slices, *held, **more)
+    return snapshot(slices, *held, **more)
 
 
 def part(name="gpu", count=1, **capacity):
@@ -220,12 +220,12 @@ def test_all_devices_are_those_that_would_be_large_enough_if_nothing_were_taken(
 @pytest.mark.parametrize(("first", "taken"), [(17, 17), (18, 10)])
 def test_an_alternative_with_which_the_claim_would_be_too_large_is_passed_over(first, taken):
     wish = spec(either(ask(first), ask(10)), exactly(15, name="b"))
-    (names,) = given(picture(many(40)), wish)
+    (names,) = given(snapshot(many(40)), wish)
     assert names == [f"gpu-{at}" for at in range(taken + 15)]
 
 
 def test_other_claims_of_the_pod_do_not_make_a_claim_too_large():
-    found = given(picture(many(40)), spec(exactly(20)), spec(exactly(20)))
+    found = given(snapshot(many(40)), spec(exactly(20)), spec(exactly(20)))
     assert [len(names) for names in found] == [20, 20]
 
 
@@ -233,7 +233,7 @@ def test_only_the_alternative_that_was_taken_brings_its_configuration():
     def configured(name):
         return device_class(name, config=[{"opaque": {"driver": NVIDIA, "parameters": {"class": name}}}])
 
-    seen = picture(many(2), classes=[configured("large"), configured("small")])
+    seen = snapshot(many(2), classes=[configured("large"), configured("small")])
     wish = spec(either(ask(3, class_name="large"), ask(1, class_name="small")))
     (result,) = allocate(seen, NODE, [claim(wish)])
     assert result.as_dict()["devices"]["config"] == [
@@ -254,25 +254,25 @@ def test_devices_that_are_just_enough_are_found_after_a_failure(admin):
 
 def test_admin_access_shares_a_device_with_other_claims_but_not_within_one():
     admin, plain = spec(exactly(adminAccess=True)), spec(exactly())
-    seen = picture(many(1))
+    seen = snapshot(many(1))
     assert given(seen, admin, admin) == [["gpu-0"], ["gpu-0"]]
     assert given(seen, plain, admin) == [["gpu-0"], ["gpu-0"]]
     assert given(seen, admin, plain) is None
     assert given(seen, plain, plain) is None
     twice = spec(exactly(adminAccess=True), exactly(name="again", adminAccess=True))
     assert given(seen, twice) is None
-    assert given(picture(many(2)), twice) == [["gpu-0", "gpu-1"]]
+    assert given(snapshot(many(2)), twice) == [["gpu-0", "gpu-1"]]
 
 
 def test_operations_are_not_left_out_where_that_is_off():
     slices = [resource_slice(devices=[gpu(0)], skipNodeOperations=["NodePrepareResources"])]
     able = node() | {"status": {"declaredFeatures": ["DRAOptionalNodeOperations"]}}
     off = Features(list_type_attributes=True)
-    assert given(picture(slices, features=off), spec(exactly()), on=able) is None
+    assert given(snapshot(slices, features=off), spec(exactly()), on=able) is None
 
 
 def test_a_search_of_just_as_many_steps_as_are_allowed_is_not_given_up():
-    seen, claims = picture(many(8)), [claim(spec(exactly(8)))]
+    seen, claims = snapshot(many(8)), [claim(spec(exactly(8)))]
     assert allocate(seen, NODE, claims, steps=8) is not None
     with pytest.raises(SearchGivenUp, match="among the first 7 tried"):
         allocate(seen, NODE, claims, steps=7)
@@ -280,7 +280,7 @@ def test_a_search_of_just_as_many_steps_as_are_allowed_is_not_given_up():
 
 def test_more_claims_than_a_search_can_try_are_said_to_be_too_many():
     with pytest.raises(SearchGivenUp, match="more claims at once than one search can try"):
-        given(picture(many(600)), *[spec(exactly())] * 600)
+        given(snapshot(many(600)), *[spec(exactly())] * 600)
 
 
 LATE = "device.attributes['gpu.nvidia.com'].uuid > 'GPU-0001'"
@@ -293,12 +293,12 @@ DIFFERS = "device.attributes['gpu.nvidia.com'].uuid != ''"
 @pytest.mark.parametrize(
     ("seen", "wishes", "tried"),
     [
-        (picture(many(12)), [spec(exactly(13))], 12),
-        (picture(many(12)), [spec(exactly(13, DIFFERS))], 12),
-        (picture(many(12), holds("gpu-3")), [spec(exactly(12, DIFFERS))], 11),
-        (picture(many(12)), [spec(exactly(11, f"{DIFFERS} && {LATE}"))], 10),
-        (picture(many(20)), [spec(exactly(11, f"{DIFFERS} && {EARLY}"))], 10),
-        (picture([resource_slice(devices=HALF_TAINTED)]), [spec(exactly(11, DIFFERS))], 20),
+        (snapshot(many(12)), [spec(exactly(13))], 12),
+        (snapshot(many(12)), [spec(exactly(13, DIFFERS))], 12),
+        (snapshot(many(12), holds("gpu-3")), [spec(exactly(12, DIFFERS))], 11),
+        (snapshot(many(12)), [spec(exactly(11, f"{DIFFERS} && {LATE}"))], 10),
+        (snapshot(many(20)), [spec(exactly(11, f"{DIFFERS} && {EARLY}"))], 10),
+        (snapshot([resource_slice(devices=HALF_TAINTED)]), [spec(exactly(11, DIFFERS))], 20),
     ],
 )
 def test_a_search_in_vain_ends_as_soon_as_too_few_devices_are_left(seen, wishes, tried):

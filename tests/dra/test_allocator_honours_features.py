@@ -4,14 +4,14 @@ import pytest
 
 from dra.allocator import AllocationError, allocate
 from dra.features import NEWEST, Features
-from tests.dra.clusters import NODE, claim, exactly, given, gpu, node, picture, resource_slice, spec
+from tests.dra.clusters import NODE, claim, exactly, given, gpu, node, resource_slice, snapshot, spec
 
 INCUBATING = Features(device_binding_and_status=True)
 SHARED = {"allowMultipleAllocations": True}
 
 
 def seen(devices, features, **more):
-    return picture([resource_slice(devices=devices)], features=features, **more)
+    return snapshot([resource_slice(devices=devices)], features=features, **more)
 
 
 def one_of(devices, features, **more):
@@ -82,22 +82,22 @@ def test_devices_that_take_counters_need_partitioning():
         resource_slice(name="b", slices=2, sharedCounters=sets),
     ]
     wish = spec(exactly())
-    assert given(picture(slices, features=Features(partitionable_devices=True)), wish) == [["gpu-0"]]
-    assert given(picture(slices, features=Features()), wish) == [["gpu-1"]]
+    assert given(snapshot(slices, features=Features(partitionable_devices=True)), wish) == [["gpu-0"]]
+    assert given(snapshot(slices, features=Features()), wish) == [["gpu-1"]]
 
 
 def test_devices_that_are_placed_one_by_one_need_partitioning():
     slices = [resource_slice(devices=[gpu(0, allNodes=True)], perDeviceNodeSelection=True)]
     wish = spec(exactly())
-    assert given(picture(slices), wish) == [["gpu-0"]]
-    assert given(picture(slices, features=Features()), wish) is None
+    assert given(snapshot(slices), wish) == [["gpu-0"]]
+    assert given(snapshot(slices, features=Features()), wish) is None
 
 
 def test_bindings_to_a_node_are_written_by_all_but_the_stable_allocator():
     slices = [resource_slice("p", [gpu(0, bindsToNode=True)], allNodes=True)]
-    (result,) = allocate(picture(slices), NODE, [claim(spec(exactly()))])
+    (result,) = allocate(snapshot(slices), NODE, [claim(spec(exactly()))])
     assert "nodeSelector" in result.as_dict()
-    (result,) = allocate(picture(slices, features=Features()), NODE, [claim(spec(exactly()))])
+    (result,) = allocate(snapshot(slices, features=Features()), NODE, [claim(spec(exactly()))])
     assert "nodeSelector" not in result.as_dict()
 
 
@@ -182,18 +182,18 @@ def test_devices_of_a_counter_set_need_a_compatibility_group_in_common():
         resource_slice(name="b", slices=2, sharedCounters=sets),
     ]
     on = Features(partitionable_devices=True, compatibility_groups=True)
-    assert given(picture(slices, features=on), spec(exactly(2))) == [["gpu-0", "gpu-2"]]
-    assert given(picture(slices, features=on), spec(exactly(3))) is None
-    assert given(picture(slices), spec(exactly())) is None  # off: the pool counts as incomplete
+    assert given(snapshot(slices, features=on), spec(exactly(2))) == [["gpu-0", "gpu-2"]]
+    assert given(snapshot(slices, features=on), spec(exactly(3))) is None
+    assert given(snapshot(slices), spec(exactly())) is None  # off: the pool counts as incomplete
     with pytest.raises(AllocationError, match="1 of 2 slices"):
-        given(picture(slices), spec(exactly(0, allocationMode="All")))
+        given(snapshot(slices), spec(exactly(0, allocationMode="All")))
 
 
 def test_operations_that_are_left_out_need_a_node_that_says_so():
     slices = [resource_slice(devices=[gpu(0)], skipNodeOperations=["NodePrepareResources"])]
-    on = picture(slices, features=Features(optional_node_operations=True))
+    on = snapshot(slices, features=Features(optional_node_operations=True))
     able = node() | {"status": {"declaredFeatures": ["DRAOptionalNodeOperations"]}}
     assert given(on, spec(exactly())) is None
     (result,) = allocate(on, able, [claim(spec(exactly()))])
     assert result.as_dict()["devices"]["results"][0]["skipNodeOperations"] == ["NodePrepareResources"]
-    assert given(picture(slices), spec(exactly())) == [["gpu-0"]]
+    assert given(snapshot(slices), spec(exactly())) == [["gpu-0"]]

@@ -4,7 +4,7 @@ import pytest
 
 from dra.allocator import AllocationError, NodeFailed
 from dra.features import NEWEST, Features
-from tests.dra.clusters import exactly, given, gpu, node, picture, resource_slice, spec
+from tests.dra.clusters import exactly, given, gpu, node, resource_slice, snapshot, spec
 
 ONE = spec(exactly())
 EVERY = spec(exactly(0, allocationMode="All"))
@@ -19,37 +19,37 @@ def part(place, numbers, **more):
 
 def test_a_node_goes_on_with_the_old_generation_while_its_slices_are_all_there():
     slices = [part("node-a", [0]), part("node-b", [1], generation=2)]
-    assert given(picture(slices), ONE) == [["gpu-0"]]
-    assert given(picture(slices), ONE, on=B) == [["gpu-1"]]
+    assert given(snapshot(slices), ONE) == [["gpu-0"]]
+    assert given(snapshot(slices), ONE, on=B) == [["gpu-1"]]
 
 
 def test_a_node_whose_slices_are_not_all_there_ignores_an_old_generation():
     slices = [part("node-a", [0], slices=2), part("node-b", [1], generation=2)]
-    assert given(picture(slices), ONE) is None
-    assert given(picture(slices), EVERY) is None  # and does not count it as a pool that is being updated
+    assert given(snapshot(slices), ONE) is None
+    assert given(snapshot(slices), EVERY) is None  # and does not count it as a pool that is being updated
 
 
 def test_a_pool_may_be_complete_through_slices_for_other_nodes():
     slices = [part("node-a", [0], slices=2), part("node-b", [1], slices=2)]
-    assert given(picture(slices), ONE) == [["gpu-0"]]
-    assert given(picture(slices[:1]), ONE) is None
+    assert given(snapshot(slices), ONE) == [["gpu-0"]]
+    assert given(snapshot(slices[:1]), ONE) is None
 
 
 def test_an_incomplete_pool_is_an_error_for_mode_all_on_the_nodes_that_it_reaches():
     slices = [part("node-a", [0], slices=2), resource_slice("node-b", [gpu(1)])]
     with pytest.raises(AllocationError, match="1 of 2 slices"):
-        given(picture(slices), EVERY)
-    assert given(picture(slices), EVERY, on=B) == [["gpu-1"]]
+        given(snapshot(slices), EVERY)
+    assert given(snapshot(slices), EVERY, on=B) == [["gpu-1"]]
 
 
 def test_a_name_given_twice_matters_where_both_devices_are_reached():
     apart = [part("node-a", [0], slices=2), part("node-b", [0], slices=2)]
-    assert given(picture(apart), ONE) == [["gpu-0"]]
+    assert given(snapshot(apart), ONE) == [["gpu-0"]]
     together = [part("node-a", [0], slices=2), part("node-a", [0], slices=2, name="other")]
     with pytest.raises(NodeFailed, match="gpu-0 more than once"):
-        given(picture(together), ONE)
+        given(snapshot(together), ONE)
     beside = [*together, resource_slice("node-a", [gpu(7)])]
-    assert given(picture(beside), ONE) == [["gpu-7"]]
+    assert given(snapshot(beside), ONE) == [["gpu-7"]]
 
 
 def test_counters_of_a_slice_for_another_node_count():
@@ -64,17 +64,17 @@ def test_counters_of_a_slice_for_another_node_count():
         resource_slice("node-b", [half(1)], pool="shared", name="b", slices=3),
         resource_slice("node-b", pool="shared", name="c", slices=3, sharedCounters=sets),
     ]
-    assert given(picture(slices), ONE) == [["gpu-0"]]
+    assert given(snapshot(slices), ONE) == [["gpu-0"]]
     taken = {"driver": "gpu.nvidia.com", "pool": "shared", "device": "gpu-1"}
     holder = {"status": {"allocation": {"devices": {"results": [taken]}}}}
-    assert given(picture(slices, holder), ONE) is None
+    assert given(snapshot(slices, holder), ONE) is None
 
 
 def test_a_slice_that_is_placed_in_no_way_known_is_left_out():
     nowhere = resource_slice("node-a", [gpu(0)])
     del nowhere["spec"]["nodeName"]
-    assert given(picture([nowhere]), ONE) is None
-    assert given(picture([nowhere]), EVERY) is None
+    assert given(snapshot([nowhere]), ONE) is None
+    assert given(snapshot([nowhere]), EVERY) is None
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_a_node_selector_against_the_rules_stops_every_claim(requirement):
     term = {"matchExpressions": [requirement]}
     slices = [resource_slice("p", [gpu(0)], nodeSelector={"nodeSelectorTerms": [term]})]
     with pytest.raises(AllocationError, match="node selector"):
-        given(picture([*slices, resource_slice()]), ONE)
+        given(snapshot([*slices, resource_slice()]), ONE)
 
 
 def test_pools_with_binding_conditions_come_last_even_if_the_list_is_empty():
@@ -100,21 +100,21 @@ def test_pools_with_binding_conditions_come_last_even_if_the_list_is_empty():
         resource_slice(pool="a", devices=[gpu(0, bindingConditions=[])]),
         resource_slice(devices=[gpu(1)]),
     ]
-    assert given(picture(slices), ONE) == [["gpu-1"]]
+    assert given(snapshot(slices), ONE) == [["gpu-1"]]
     stable = Features(device_taints=True)
-    assert given(picture(slices, features=stable), ONE) == [["gpu-0"]]
+    assert given(snapshot(slices, features=stable), ONE) == [["gpu-0"]]
 
 
 def test_the_stable_allocator_takes_slices_as_they_are_listed():
     slices = [part("node-a", [0], slices=2, name="z"), part("node-a", [1], slices=2, name="a")]
-    assert given(picture(slices, features=NEWEST), ONE) == [["gpu-1"]]
-    assert given(picture(slices, features=Features()), ONE) == [["gpu-0"]]
+    assert given(snapshot(slices, features=NEWEST), ONE) == [["gpu-1"]]
+    assert given(snapshot(slices, features=Features()), ONE) == [["gpu-0"]]
 
 
 def test_a_device_placed_by_itself_against_the_rules_is_an_error_once_it_is_asked():
     broken = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "-", "operator": "Exists"}]}]}
     devices = [gpu(0, nodeName="node-a"), gpu(1, nodeSelector=broken)]
-    seen = picture([resource_slice("p", devices, perDeviceNodeSelection=True)])
+    seen = snapshot([resource_slice("p", devices, perDeviceNodeSelection=True)])
     assert given(seen, ONE) == [["gpu-0"]]
     with pytest.raises(AllocationError, match="gpu-1: The node selector names label “-”"):
         given(seen, spec(exactly(2)))

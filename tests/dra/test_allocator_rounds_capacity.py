@@ -4,7 +4,7 @@ import pytest
 
 from dra.allocator import AllocationError, allocate
 from dra.features import NEWEST, Features
-from tests.dra.clusters import NODE, claim, exactly, gpu, picture, resource_slice, spec
+from tests.dra.clusters import NODE, claim, exactly, gpu, resource_slice, snapshot, spec
 
 FRACTIONAL = Features(consumable_capacity=True, fractional_capacity_range=True)
 WHOLE = Features(consumable_capacity=True)
@@ -15,7 +15,7 @@ def taken(policy, asked, value="40", features=NEWEST):
     device["capacity"] = {"slots": {"value": value, "requestPolicy": policy}}
     requests = {} if asked is None else {"slots": asked}
     wish = spec(exactly(1, capacity={"requests": requests}))
-    results = allocate(picture([resource_slice(devices=[device])], features=features), NODE, [claim(wish)])
+    results = allocate(snapshot([resource_slice(devices=[device])], features=features), NODE, [claim(wish)])
     written = results[0].as_dict()["devices"]["results"][0] if results else {}
     return written.get("consumedCapacity", {}).get("slots")
 
@@ -124,7 +124,7 @@ def test_every_capacity_of_a_device_is_looked_at():
         "memory": {"value": "40Gi"},
         "slots": {"value": "4", "requestPolicy": {"default": "1", "validValues": ["1", "2"]}},
     }
-    seen = picture([resource_slice(devices=[device])])
+    seen = snapshot([resource_slice(devices=[device])])
 
     def consumed(**asked):
         results = allocate(seen, NODE, [claim(spec(exactly(1, capacity={"requests": asked})))])
@@ -140,6 +140,6 @@ def test_every_capacity_of_a_device_is_looked_at():
 def test_a_device_without_capacity_is_given_to_who_asks_for_none():
     device = gpu(0)
     del device["capacity"]
-    seen = picture([resource_slice(devices=[device])])
+    seen = snapshot([resource_slice(devices=[device])])
     assert allocate(seen, NODE, [claim(spec(exactly()))]) is not None
     assert allocate(seen, NODE, [claim(spec(exactly(1, capacity={"requests": {"memory": "0"}})))]) is None

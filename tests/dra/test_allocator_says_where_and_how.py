@@ -14,8 +14,8 @@ from tests.dra.clusters import (
     gpu,
     holds,
     node,
-    picture,
     resource_slice,
+    snapshot,
     spec,
 )
 
@@ -27,22 +27,22 @@ def test_devices_that_several_nodes_reach_are_given_on_each_of_them():
         resource_slice("pool-all", [gpu(5)], allNodes=True),
     ]
     both = spec(exactly(2))
-    (result,) = allocate(picture(slices), node("node-a", {"zone": "a"}), [claim(both)])
+    (result,) = allocate(snapshot(slices), node("node-a", {"zone": "a"}), [claim(both)])
     assert result.as_dict()["nodeSelector"] == zone
-    assert given(picture(slices), both, on=node("node-b", {"zone": "b"})) is None
-    (anywhere,) = allocate(picture(slices), node("node-b"), [claim(spec(exactly()))])
+    assert given(snapshot(slices), both, on=node("node-b", {"zone": "b"})) is None
+    (anywhere,) = allocate(snapshot(slices), node("node-b"), [claim(spec(exactly()))])
     assert "nodeSelector" not in anywhere.as_dict()
 
 
 def test_a_local_device_pins_the_claim_to_its_node():
-    (result,) = allocate(picture(eight()), NODE, [claim(spec(exactly()))])
+    (result,) = allocate(snapshot(eight()), NODE, [claim(spec(exactly()))])
     (term,) = result.as_dict()["nodeSelector"]["nodeSelectorTerms"]
     assert term == {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-a"]}]}
 
 
 def test_devices_placed_one_by_one_are_asked_before_their_place_is():
     devices = [gpu(0, nodeName="node-b"), gpu(1, nodeName="node-a")]
-    seen = picture([resource_slice("pool", devices, perDeviceNodeSelection=True)])
+    seen = snapshot([resource_slice("pool", devices, perDeviceNodeSelection=True)])
     assert given(seen, spec(exactly())) == [["gpu-1"]]
     del devices[0]["attributes"]["productName"]
     with pytest.raises(AllocationError, match="gpu-0"):
@@ -52,7 +52,7 @@ def test_devices_placed_one_by_one_are_asked_before_their_place_is():
 @pytest.mark.parametrize("conditions", [["ready"], []])
 def test_pools_with_binding_conditions_are_tried_last(conditions):
     late = resource_slice(devices=[gpu(0, bindingConditions=conditions)], pool="a-first-by-name")
-    seen = picture([late, resource_slice(devices=[gpu(1)], pool="b")])
+    seen = snapshot([late, resource_slice(devices=[gpu(1)], pool="b")])
     assert given(seen, spec(exactly(2))) == [["gpu-1", "gpu-0"]]
 
 
@@ -60,7 +60,7 @@ def test_configuration_of_class_and_claim_goes_along():
     mps = {"opaque": {"driver": NVIDIA, "parameters": {"sharing": "mps"}}}
     own = {"requests": ["gpu"], "opaque": {"driver": NVIDIA, "parameters": {"own": True}}}
     wish = spec(exactly(), exactly(name="more"), config=[own, {"requests": ["nobody"], **mps}])
-    seen = picture(eight(), classes=[device_class(config=[mps])])
+    seen = snapshot(eight(), classes=[device_class(config=[mps])])
     (result,) = allocate(seen, NODE, [claim(wish)])
     assert result.as_dict()["devices"]["config"] == [
         {"source": "FromClass", **mps},
@@ -70,7 +70,7 @@ def test_configuration_of_class_and_claim_goes_along():
 
 def test_tolerations_are_written_into_the_result():
     wish = spec(exactly(tolerations=[{"operator": "Exists"}]))
-    (result,) = allocate(picture(eight()), NODE, [claim(wish)])
+    (result,) = allocate(snapshot(eight()), NODE, [claim(wish)])
     assert result.as_dict()["devices"]["results"] == [
         {
             "request": "gpu",
@@ -99,7 +99,7 @@ def test_node_selectors_are_understood(operator, values, fits):
             "p", [gpu(0)], nodeSelector={"nodeSelectorTerms": [{"matchExpressions": [requirement]}]}
         )
     ]
-    assert (given(picture(slices), spec(exactly()), on=node("n", {"zone": "a"})) is not None) is fits
+    assert (given(snapshot(slices), spec(exactly()), on=node("n", {"zone": "a"})) is not None) is fits
 
 
 def test_numbers_in_node_selectors_are_compared_as_numbers():
@@ -109,12 +109,12 @@ def test_numbers_in_node_selectors_are_compared_as_numbers():
             "p", [gpu(0)], nodeSelector={"nodeSelectorTerms": [{"matchExpressions": [requirement]}]}
         )
     ]
-    assert given(picture(slices), spec(exactly()), on=node("n", {"rank": "10"})) == [["gpu-0"]]
-    assert given(picture(slices), spec(exactly()), on=node("n", {"rank": "9"})) is None
+    assert given(snapshot(slices), spec(exactly()), on=node("n", {"rank": "10"})) == [["gpu-0"]]
+    assert given(snapshot(slices), spec(exactly()), on=node("n", {"rank": "9"})) is None
 
 
 def test_a_picture_after_a_change_keeps_its_devices():
-    before = picture(eight())
+    before = snapshot(eight())
     assert len(before.free) == 8
     after = before.after(claims=[holds("gpu-0")])
     assert after.stock is before.stock

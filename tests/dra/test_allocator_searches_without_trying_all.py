@@ -4,9 +4,9 @@ import pytest
 
 from dra.allocator import AllocationError, allocate
 from dra.allocator.plan import plan_claim
-from dra.allocator.search import Search
-from dra.allocator.site import Site
-from tests.dra.clusters import NODE, PCIE, ask, claim, exactly, given, gpu, picture, resource_slice, spec
+from dra.allocator.search import NodeSearch
+from dra.allocator.site import NodeSite
+from tests.dra.clusters import NODE, PCIE, ask, claim, exactly, given, gpu, resource_slice, snapshot, spec
 
 
 def many(number, **more):
@@ -14,14 +14,14 @@ def many(number, **more):
 
 
 def steps(seen, *wishes):
-    site = Site(seen, NODE)
+    site = NodeSite(seen, NODE)
     plans = [plan_claim(site, claim(wish, f"c{at}"), literal=False) for at, wish in enumerate(wishes)]
-    search = Search(site, plans)
+    search = NodeSearch(site, plans)
     return search.run(), search.steps
 
 
 def test_one_device_too_few_is_found_out_at_once():
-    seen = picture(many(24))
+    seen = snapshot(many(24))
     fits, tried = steps(seen, spec(exactly(12)), spec(exactly(13)))
     assert not fits
     assert tried < 1000
@@ -29,7 +29,7 @@ def test_one_device_too_few_is_found_out_at_once():
 
 def test_devices_that_look_alike_are_tried_once():
     wishes = [spec(exactly(4), exactly(1, "device.driver == 'x'", name="none")) for _ in range(3)]
-    fits, tried = steps(picture(many(24)), *wishes)
+    fits, tried = steps(snapshot(many(24)), *wishes)
     assert not fits
     assert tried < 100
 
@@ -38,16 +38,16 @@ def test_devices_that_differ_in_what_is_asked_for_are_all_tried():
     devices = [gpu(at, product="A" if at < 6 else "B") for at in range(8)]
     pick = "device.attributes['gpu.nvidia.com'].productName == 'B'"
     wish = spec(exactly(2), exactly(1, pick, name="b"), constraints=[PCIE])
-    assert given(picture([resource_slice(devices=devices)]), wish) is None
+    assert given(snapshot([resource_slice(devices=devices)]), wish) is None
     same = {"matchAttribute": "gpu.nvidia.com/productName"}
     wish = spec(exactly(1), exactly(1, pick, name="b"), constraints=[same])
-    assert given(picture([resource_slice(devices=devices)]), wish) == [["gpu-6", "gpu-7"]]
+    assert given(snapshot([resource_slice(devices=devices)]), wish) == [["gpu-6", "gpu-7"]]
 
 
 def test_alternatives_that_would_be_too_many_leave_nothing_taken():
     offered = {"name": "a", "firstAvailable": [ask(20) | {"name": "many"}, ask(10) | {"name": "few"}]}
     wish = spec(offered, exactly(15, name="b"))
-    (names,) = given(picture(many(26)), wish)
+    (names,) = given(snapshot(many(26)), wish)
     assert names == [f"gpu-{at}" for at in range(25)]
 
 
@@ -57,11 +57,11 @@ def test_an_error_of_a_selector_is_not_skipped_with_devices_that_are():
     devices[0]["attributes"]["slow"] = {"bool": False}
     devices[1]["attributes"]["slow"] = {"bool": False}
     with pytest.raises(AllocationError, match="gpu-2"):
-        allocate(picture([resource_slice(devices=devices)]), NODE, [claim(spec(exactly(1, fails)))])
+        allocate(snapshot([resource_slice(devices=devices)]), NODE, [claim(spec(exactly(1, fails)))])
 
 
 def test_tolerations_are_those_of_the_first_request_of_a_name():
     tolerant = exactly(tolerations=[{"operator": "Exists"}])
-    (result,) = allocate(picture(many(2)), NODE, [claim(spec(tolerant, exactly()))])
+    (result,) = allocate(snapshot(many(2)), NODE, [claim(spec(tolerant, exactly()))])
     written = result.as_dict()["devices"]["results"]
     assert [one["tolerations"] for one in written] == [[{"operator": "Exists"}]] * 2

@@ -5,7 +5,7 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as some
 
-from dra.at_once import most_at_once
+from dra.fragmentation import most_at_once
 from dra.pools import amounts
 from tests.dra.test_fragmentation import SIZES, STARTS, partition, whole
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dra.cuda import Gpu, Level, Verdict, check, in_image, judge
+from dra.cuda import CudaVerdict, GpuCapability, Level, check, in_image, judge
 
 H100 = {"product": "NVIDIA H100 80GB HBM3", "capability": "9.0.0"}
 B200 = {"product": "NVIDIA B200", "capability": "10.0.0"}
@@ -47,7 +47,7 @@ V100 = {"product": "Tesla V100", "capability": "7.0.0"}
     ],
 )  # fmt: skip
 def test_the_rules(version, gpu, level, words):
-    verdict = judge(version, Gpu(**gpu))
+    verdict = judge(version, GpuCapability(**gpu))
     assert (verdict.level, words in verdict.sentence) == (Level(level), True), verdict.sentence
     assert verdict.sentence.endswith(".")
     assert version in verdict.sentence or level == "unknown"
@@ -55,15 +55,21 @@ def test_the_rules(version, gpu, level, words):
 
 def test_versions_are_compared_part_by_part():
     """The driver publishes 595.58.03 as 595.58.3, and 100 is more than 99."""
-    assert judge("13.2", Gpu(driver="595.58.3")).level == judge("13.2", Gpu(driver="595.58.03")).level
-    assert judge("13.2", Gpu(driver="595.45.04")).level == Level.OK
-    assert judge("13.2", Gpu(driver="595.45.3")).level == Level.WARNING
-    assert judge("13.2", Gpu(driver="595.100.1")).level == Level.OK
+    assert (
+        judge("13.2", GpuCapability(driver="595.58.3")).level
+        == judge("13.2", GpuCapability(driver="595.58.03")).level
+    )
+    assert judge("13.2", GpuCapability(driver="595.45.04")).level == Level.OK
+    assert judge("13.2", GpuCapability(driver="595.45.3")).level == Level.WARNING
+    assert judge("13.2", GpuCapability(driver="595.100.1")).level == Level.OK
 
 
 def test_the_worst_of_all_devices_counts_and_the_best_is_told_too():
-    old, new = Gpu(cuda="12.4.0", driver="550.54.14"), Gpu(cuda="13.0.0", driver="580.95.5")
-    found = check("13.0", [(new, 16), (old, 8), (Gpu(), 2)])
+    old, new = (
+        GpuCapability(cuda="12.4.0", driver="550.54.14"),
+        GpuCapability(cuda="13.0.0", driver="580.95.5"),
+    )
+    found = check("13.0", [(new, 16), (old, 8), (GpuCapability(), 2)])
     assert found.level == Level.ERROR
     assert [(part.verdict.level, part.devices) for part in found.parts] == [
         (Level.ERROR, 8),
@@ -74,7 +80,9 @@ def test_the_worst_of_all_devices_counts_and_the_best_is_told_too():
 
 
 def test_the_same_verdict_is_told_once():
-    found = check("12.9", [(Gpu("A", "13.0.0", "580.1"), 4), (Gpu("B", "13.0.0", "580.1"), 4)])
+    found = check(
+        "12.9", [(GpuCapability("A", "13.0.0", "580.1"), 4), (GpuCapability("B", "13.0.0", "580.1"), 4)]
+    )
     assert [part.devices for part in found.parts] == [8]
 
 
@@ -126,8 +134,10 @@ def test_a_toolkit_runs_in_full_from_the_driver_on_that_it_came_with(version, sh
     *rest, last = shipped.split(".")
     before = ".".join([*rest, str(int(last) - 1)])
     runs = f"CUDA {version} runs: it came with driver {shipped}, and the device has {shipped}."
-    assert judge(version, Gpu(driver=shipped)) == Verdict(Level.OK, runs)
-    assert judge(version, Gpu(driver=before)).level == (Level.ERROR if version == "12.0" else Level.WARNING)
+    assert judge(version, GpuCapability(driver=shipped)) == CudaVerdict(Level.OK, runs)
+    assert judge(version, GpuCapability(driver=before)).level == (
+        Level.ERROR if version == "12.0" else Level.WARNING
+    )
 
 
 @pytest.mark.parametrize(
@@ -136,8 +146,8 @@ def test_a_toolkit_runs_in_full_from_the_driver_on_that_it_came_with(version, sh
 )
 def test_a_driver_below_the_floor_of_a_major_version_runs_nothing_of_it(version, least, before):
     major = version.partition(".")[0]
-    assert judge(version, Gpu(driver=least)).level == Level.WARNING
-    assert judge(version, Gpu(driver=before)) == Verdict(
+    assert judge(version, GpuCapability(driver=least)).level == Level.WARNING
+    assert judge(version, GpuCapability(driver=before)) == CudaVerdict(
         Level.ERROR,
         f"CUDA {version} likely fails: CUDA {major} needs driver {least} or newer, "
         f"and the device has {before}.",
@@ -155,15 +165,15 @@ def test_a_driver_below_the_floor_of_a_major_version_runs_nothing_of_it(version,
     ],
 )
 def test_the_code_of_an_image_is_for_some_architectures(capability, version, said):
-    found = judge(version, Gpu("NVIDIA X", "99.0", "", f"{capability}.0"))
-    assert found == Verdict(
+    found = judge(version, GpuCapability("NVIDIA X", "99.0", "", f"{capability}.0"))
+    assert found == CudaVerdict(
         Level.ERROR, f"CUDA {version} has no code for NVIDIA X (compute capability {capability}): {said}."
     )
 
 
 def test_what_the_driver_knows_is_said_whole():
     has = "the driver 580.95.5 knows CUDA 13.0"
-    gpu = Gpu("", "13.0.0", "580.95.5", "")
+    gpu = GpuCapability("", "13.0.0", "580.95.5", "")
     assert [judge(version, gpu).sentence for version in ("13.0", "13.1", "14.0")] == [
         f"CUDA 13.0 runs: {has}.",
         f"CUDA 13.1 runs by minor version compatibility: {has}. What the driver has to compile (PTX), and "

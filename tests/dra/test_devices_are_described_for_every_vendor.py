@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 
 from dra.devices import describe, share
-from dra.devices.mig import fraction
+from dra.devices.vendors import mig_fraction
 from tests.dra.clusters import NVIDIA, gpu
 
 
@@ -124,12 +124,12 @@ def test_full_names_count_like_bare_ones():
     ],
 )
 def test_a_mig_device_is_the_larger_of_its_parts_of_compute_and_memory(profile, product, part):
-    assert fraction(profile, product, {}) == part
+    assert mig_fraction(profile, product, {}) == part
 
 
 def test_full_layouts_cost_one_gpu():
     h100 = "NVIDIA H100 80GB HBM3"
-    one, two, three = (fraction(profile, h100, {}) for profile in ("1g.10gb", "2g.20gb", "3g.40gb"))
+    one, two, three = (mig_fraction(profile, h100, {}) for profile in ("1g.10gb", "2g.20gb", "3g.40gb"))
     assert one * 7 == three * 2 == two * 3 + one == 1
 
 
@@ -140,8 +140,8 @@ def test_memory_slices_that_the_driver_publishes_beat_the_table():
             {"counters": {"memory-slice-2": {"value": "1"}, "memory-slice-3": {"value": "1"}}}
         ]
     }
-    assert fraction("1g.99gb", "NVIDIA H900", static) == Fraction(4, 8)
-    assert fraction("1g.99gb", "NVIDIA H900", dynamic) == Fraction(2, 8)
+    assert mig_fraction("1g.99gb", "NVIDIA H900", static) == Fraction(4, 8)
+    assert mig_fraction("1g.99gb", "NVIDIA H900", dynamic) == Fraction(2, 8)
 
 
 def test_an_amd_partition_is_its_part_of_eight_dies():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dra.extended import class_of, names_of, served_by_claim
+from dra.quota import class_of, names_of, served_by_claim
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 import pytest
 
+from dra.cluster_snapshot import ClusterSnapshot
 from dra.features import Features, Implementation
-from dra.picture import Picture
 
 
 @pytest.mark.parametrize(
@@ -63,5 +63,5 @@ def test_a_switch_that_upstream_does_not_have_is_refused():
 
 
 def test_a_picture_has_the_newest_features_and_carries_others_on():
-    assert Picture().features == Features.of_version(37)
-    assert Picture(features=Features()).after(claims=[]).features == Features()
+    assert ClusterSnapshot().features == Features.of_version(37)
+    assert ClusterSnapshot(features=Features()).after(claims=[]).features == Features()

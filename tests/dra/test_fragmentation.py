@@ -4,7 +4,7 @@ from hypothesis import given as of
 from hypothesis import strategies as st
 
 from dra.allocator import allocate
-from dra.endings import Ending, Scatter, would_fit_without
+from dra.blockers import Blocker, Scatter, would_fit_without
 from dra.fragmentation import boards_of
 from tests.dra.clusters import (
     NVIDIA,
@@ -15,8 +15,8 @@ from tests.dra.clusters import (
     gpu,
     holds,
     node,
-    picture,
     resource_slice,
+    snapshot,
     spec,
 )
 
@@ -68,7 +68,7 @@ def wanting(profile, count=1, **more):
 
 
 def test_an_untouched_gpu_can_be_cut_in_any_way():
-    assert cuts(picture(slices())) == {
+    assert cuts(snapshot(slices())) == {
         "": (1, 0, 1, 1),
         "7g.80gb": (1, 0, 1, 1),
         "3g.40gb": (2, 0, 2, 2),
@@ -78,7 +78,7 @@ def test_an_untouched_gpu_can_be_cut_in_any_way():
 
 
 def test_one_small_partition_in_the_middle_leaves_room_for_no_large_one():
-    seen = picture(slices(), holds("gpu-0-1g10gb-1"), holds("gpu-0-1g10gb-5", name="other"))
+    seen = snapshot(slices(), holds("gpu-0-1g10gb-1"), holds("gpu-0-1g10gb-5", name="other"))
     assert cuts(seen) == {
         "": (1, 0, 0, 0),
         "7g.80gb": (1, 0, 0, 0),
@@ -89,17 +89,17 @@ def test_one_small_partition_in_the_middle_leaves_room_for_no_large_one():
 
 
 def test_the_whole_comes_first_and_boards_by_name():
-    seen = picture(slices(boards=2), holds("gpu-0"))
+    seen = snapshot(slices(boards=2), holds("gpu-0"))
     first, second = boards_of(seen, NVIDIA, "node-a")
     assert (first.counter_set, second.counter_set, first.node_name) == ("gpu-0", "gpu-1", "node-a")
     assert [cut.most for cut in first.cuts] == [0, 0, 0, 0, 0]
     assert [cut.partition for cut in second.cuts] == ["", "7g.80gb", "3g.40gb", "2g.20gb", "1g.10gb"]
     assert boards_of(seen, NVIDIA, "node-z") == []
-    assert boards_of(picture([resource_slice(devices=[gpu(0)])]), NVIDIA, "node-a") == []
+    assert boards_of(snapshot([resource_slice(devices=[gpu(0)])]), NVIDIA, "node-a") == []
 
 
 def test_a_pool_with_an_overdrawn_counter_gives_nothing():
-    seen = picture(slices(), holds("gpu-0"), holds("gpu-0-1g10gb-0", name="other"))
+    seen = snapshot(slices(), holds("gpu-0"), holds("gpu-0-1g10gb-0", name="other"))
     assert {cut[3] for cut in cuts(seen).values()} == {0}
 
 
@@ -107,7 +107,7 @@ def test_a_pool_with_an_overdrawn_counter_gives_nothing():
 def test_as_many_can_be_cut_as_the_allocator_gives(held, profile):
     """The allocator takes the first fit; for partitions of one size in order that is the most."""
     claims = [holds(name, name=name) for name in sorted(held)]
-    seen = picture(slices(), *claims)
+    seen = snapshot(slices(), *claims)
     most = cuts(seen)[profile][3]
     if most:
         assert allocate(seen, node(), [claim(wanting(profile, most))]) is not None
@@ -116,50 +116,50 @@ def test_as_many_can_be_cut_as_the_allocator_gives(held, profile):
 
 def test_it_is_said_whose_end_makes_room():
     small = [holds("gpu-0-1g10gb-1", name="one"), holds("gpu-0-3g40gb-4", name="two")]
-    seen = picture(slices(), *small)
+    seen = snapshot(slices(), *small)
     found = would_fit_without(seen, wanting("3g.40gb"))
-    assert found.endings == (Ending(("vision/one",), "node-a"),)
+    assert found.endings == (Blocker(("vision/one",), "node-a"),)
     assert found.scatter == Scatter.NONE
 
 
 def test_pairs_are_looked_for_where_no_single_claim_is_enough():
-    seen = picture(slices(), holds("gpu-0-1g10gb-1", name="one"), holds("gpu-0-1g10gb-5", name="two"))
+    seen = snapshot(slices(), holds("gpu-0-1g10gb-1", name="one"), holds("gpu-0-1g10gb-5", name="two"))
     assert would_fit_without(seen, wanting("7g.80gb")).endings == (
-        Ending(("vision/one", "vision/two"), "node-a"),
+        Blocker(("vision/one", "vision/two"), "node-a"),
     )
 
 
 def test_what_is_left_in_pieces_is_told():
-    seen = picture(slices(), holds("gpu-0-1g10gb-1", name="one"), holds("gpu-0-1g10gb-5", name="two"))
+    seen = snapshot(slices(), holds("gpu-0-1g10gb-1", name="one"), holds("gpu-0-1g10gb-5", name="two"))
     found = would_fit_without(seen, wanting("3g.40gb"))
     assert found.scatter == Scatter.PARTS
     assert found.sentence == (
         "What is left of the GPUs of node-a is as much as the claim needs, but not in one piece."
     )
-    assert found.endings == (Ending(("vision/one",), "node-a"),)
+    assert found.endings == (Blocker(("vision/one",), "node-a"),)
 
 
 def test_free_devices_on_different_nodes_are_told():
     pools = [resource_slice(name, [gpu(0), gpu(1)]) for name in ("node-a", "node-b")]
-    seen = picture(pools, holds("gpu-0", name="one"), holds("gpu-1", name="two", pool="node-b"))
+    seen = snapshot(pools, holds("gpu-0", name="one"), holds("gpu-1", name="two", pool="node-b"))
     found = would_fit_without(seen, spec(exactly(2)))
     assert found.scatter == Scatter.NODES
     assert found.sentence.startswith("2 devices that match are free, on 2 nodes; the claim needs 2 on one")
-    assert found.endings == (Ending(("vision/one",), "node-a"), Ending(("vision/two",), "node-b"))
+    assert found.endings == (Blocker(("vision/one",), "node-a"), Blocker(("vision/two",), "node-b"))
 
 
 def test_whoever_holds_least_is_named_first():
     pool = resource_slice("node-a", [gpu(number) for number in range(4)])
-    seen = picture([pool], holds("gpu-0", "gpu-1", name="large"), holds("gpu-2", "gpu-3", name="pair"))
+    seen = snapshot([pool], holds("gpu-0", "gpu-1", name="large"), holds("gpu-2", "gpu-3", name="pair"))
     wish = spec(exactly(2), constraints=[PCIE])
-    assert would_fit_without(seen, wish).endings == (Ending(("vision/large",), "node-a"),)
-    seen = picture([pool], holds("gpu-0", "gpu-1", "gpu-2", name="a"), holds("gpu-3", name="b"))
-    assert would_fit_without(seen, spec(exactly())).endings == (Ending(("vision/b",), "node-a"),)
+    assert would_fit_without(seen, wish).endings == (Blocker(("vision/large",), "node-a"),)
+    seen = snapshot([pool], holds("gpu-0", "gpu-1", "gpu-2", name="a"), holds("gpu-3", name="b"))
+    assert would_fit_without(seen, spec(exactly())).endings == (Blocker(("vision/b",), "node-a"),)
 
 
 def test_what_no_end_of_a_claim_helps_has_no_ending():
     pool = resource_slice("node-a", [gpu(0)])
-    seen = picture([pool], holds("gpu-0"))
+    seen = snapshot([pool], holds("gpu-0"))
     for wish in (
         spec(exactly(2)),
         spec(exactly(class_name="nobody")),
@@ -171,22 +171,22 @@ def test_what_no_end_of_a_claim_helps_has_no_ending():
 
 def test_nobody_needs_to_end_for_what_fits():
     pool = resource_slice("node-a", [gpu(0), gpu(1)])
-    found = would_fit_without(picture([pool], holds("gpu-0")), spec(exactly()))
+    found = would_fit_without(snapshot([pool], holds("gpu-0")), spec(exactly()))
     assert (found.sentence, found.endings) == ("", ())
 
 
 def test_who_only_looks_on_holds_nothing():
     pool = resource_slice("node-a", [gpu(0)])
-    seen = picture([pool], holds("gpu-0", name="holder"), holds("gpu-0", name="admin", adminAccess=True))
-    assert would_fit_without(seen, spec(exactly())).endings == (Ending(("vision/holder",), "node-a"),)
+    seen = snapshot([pool], holds("gpu-0", name="holder"), holds("gpu-0", name="admin", adminAccess=True))
+    assert would_fit_without(seen, spec(exactly())).endings == (Blocker(("vision/holder",), "node-a"),)
 
 
 def test_the_rest_of_the_claims_is_kept_in_mind():
     classes = [device_class("any", "device.driver == 'gpu.nvidia.com'")]
     pool = resource_slice("node-a", [gpu(number) for number in range(3)])
-    seen = picture([pool], *(holds(f"gpu-{n}", name=f"c{n}") for n in range(3)), classes=classes)
+    seen = snapshot([pool], *(holds(f"gpu-{n}", name=f"c{n}") for n in range(3)), classes=classes)
     found = would_fit_without(seen, spec(exactly(2, class_name="any")))
-    assert found.endings == (Ending(("vision/c0", "vision/c1"), "node-a"),)
+    assert found.endings == (Blocker(("vision/c0", "vision/c1"), "node-a"),)
 
 
 NODES = tuple(f"node-{letter}" for letter in "abcd")
@@ -195,12 +195,12 @@ NODES = tuple(f"node-{letter}" for letter in "abcd")
 def four(*claims):
     """Four nodes of two GPUs each, taken by one claim a node unless `claims` say otherwise."""
     held = claims or [holds("gpu-0", "gpu-1", name=f"on-{name}", pool=name) for name in NODES]
-    return picture([resource_slice(name, [gpu(0), gpu(1)]) for name in NODES], *held)
+    return snapshot([resource_slice(name, [gpu(0), gpu(1)]) for name in NODES], *held)
 
 
 def test_at_most_three_endings_are_named_one_a_node():
     found = would_fit_without(four(), spec(exactly()))
-    assert found.endings == tuple(Ending((f"vision/on-{name}",), name) for name in NODES[:3])
+    assert found.endings == tuple(Blocker((f"vision/on-{name}",), name) for name in NODES[:3])
 
 
 def test_nodes_that_lack_least_come_first_and_claims_that_hold_least():
@@ -212,18 +212,18 @@ def test_nodes_that_lack_least_come_first_and_claims_that_hold_least():
         holds("gpu-1", name="z", pool="node-d"),
     )
     assert would_fit_without(seen, spec(exactly(2))).endings == (
-        Ending(("vision/z",), "node-d"),
-        Ending(("vision/of-b",), "node-b"),
-        Ending(("vision/of-c",), "node-c"),
+        Blocker(("vision/z",), "node-d"),
+        Blocker(("vision/of-b",), "node-b"),
+        Blocker(("vision/of-c",), "node-c"),
     )
     seen = four(*(holds(f"gpu-{at}", name=f"{at}-{name}", pool=name) for name in NODES for at in (0, 1)))
     assert would_fit_without(seen, spec(exactly(2))).endings == tuple(
-        Ending((f"vision/0-{name}", f"vision/1-{name}"), name) for name in NODES[:3]
+        Blocker((f"vision/0-{name}", f"vision/1-{name}"), name) for name in NODES[:3]
     )
 
 
 def test_a_cut_tells_what_it_is_and_how_much_of_it_is_left():
-    seen = picture(slices(boards=2), holds("gpu-1-3g40gb-4"))
+    seen = snapshot(slices(boards=2), holds("gpu-1-3g40gb-4"))
     first, second = boards_of(seen, NVIDIA, "node-a")
     assert (second.driver, second.pool, second.counter_set, second.node_name) == (
         NVIDIA,

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dra.held import Held, held_by, holdings
+from dra.held import HeldDevices, held_by, holdings
 from dra.quantity import Quantity
 from tests.dra.clusters import NVIDIA, claim, exactly, spec
 
@@ -11,7 +11,7 @@ ONE, TWO = {"memory": Quantity.parse("1Gi")}, {"memory": Quantity.parse("2Gi"), 
 
 
 def test_shares_add_up_and_are_given_back_one_by_one():
-    held = Held()
+    held = HeldDevices()
     for holder, share in (("a", ONE), ("b", TWO), ("c", ONE)):
         held.take(KEY, holder, share=share)
     assert (held.sharers[KEY], held.taken(KEY), held.taken(OTHER)) == (["a", "b", "c"], True, False)
@@ -25,7 +25,7 @@ def test_shares_add_up_and_are_given_back_one_by_one():
 
 
 def test_a_whole_device_has_one_holder_and_two_are_noted():
-    held = Held()
+    held = HeldDevices()
     held.take(KEY, "a")
     held.take(OTHER, "a")
     assert (held.holders, held.doubly) == ({KEY: "a", OTHER: "a"}, set())
@@ -36,7 +36,7 @@ def test_a_whole_device_has_one_holder_and_two_are_noted():
 
 
 def test_a_copy_is_changed_without_the_first():
-    held = Held()
+    held = HeldDevices()
     held.take(KEY, "a", share=ONE)
     held.take(OTHER, "b")
     copy = held.copy([KEY, OTHER])

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra import help as dra_help
-from dra.help import Way, what_would_help
+from dra import help
+from dra.help import Relaxation, what_would_help
 from dra.match import preview
-from tests.dra.clusters import NVIDIA, PCIE, exactly, gpu, holds, picture, resource_slice, spec
+from tests.dra.clusters import NVIDIA, PCIE, exactly, gpu, holds, resource_slice, snapshot, spec
 
 TAINT = {"key": "example.com/maintenance", "value": "true", "effect": "NoSchedule"}
 DRIVER = f'device.attributes["{NVIDIA}"].driverVersion.compareTo(semver("570.0.0")) >= 0'
@@ -27,7 +27,7 @@ def said(seen, wish, claims=1):
 
 def test_a_condition_less_and_a_lower_bound_say_how_many_more():
     devices = [gpu(0, memory="24Gi"), gpu(1, memory="39Gi"), old(2, memory="40Gi"), gpu(3, memory="16Gi")]
-    seen = picture([resource_slice(devices=devices)])
+    seen = snapshot([resource_slice(devices=devices)])
     wish = spec(exactly(1, f"{memory('40Gi')} && {DRIVER}"))
     assert said(seen, wish) == [
         "without memory ≥ 40 GiB: fits now",
@@ -40,7 +40,7 @@ def test_a_condition_less_and_a_lower_bound_say_how_many_more():
 
 
 def test_fewer_devices_and_no_constraint_help_where_devices_stand_apart():
-    seen = picture([resource_slice(devices=[gpu(0), gpu(2), gpu(4)])])
+    seen = snapshot([resource_slice(devices=[gpu(0), gpu(2), gpu(4)])])
     assert said(seen, spec(exactly(2), constraints=[PCIE])) == [
         "1 instead of 2: fits now",
         "without the constraint on resource.kubernetes.io/pcieRoot: fits now",
@@ -48,14 +48,14 @@ def test_fewer_devices_and_no_constraint_help_where_devices_stand_apart():
 
 
 def test_the_largest_count_that_fits_is_named():
-    seen = picture([resource_slice(devices=[gpu(number) for number in range(8)])], holds("gpu-1", "gpu-5"))
+    seen = snapshot([resource_slice(devices=[gpu(number) for number in range(8)])], holds("gpu-1", "gpu-5"))
     (relief,) = what_would_help(seen, spec(exactly(8)))
-    assert (relief.way, relief.was, relief.instead) == (Way.COUNT, "8", "6")
+    assert (relief.way, relief.was, relief.instead) == (Relaxation.COUNT, "8", "6")
 
 
 def test_a_taint_is_named_with_what_it_keeps_away():
     devices = [gpu(number, taints=[TAINT]) for number in range(3)]
-    (relief,) = what_would_help(picture([resource_slice(devices=devices)]), spec(exactly(1)))
+    (relief,) = what_would_help(snapshot([resource_slice(devices=devices)]), spec(exactly(1)))
     assert relief.sentence == "tolerating example.com/maintenance=true:NoSchedule: fits now"
     assert relief.more == 3
     assert relief.spec["devices"]["requests"][0]["exactly"]["tolerations"] == [{**TAINT, "operator": "Equal"}]
@@ -63,7 +63,7 @@ def test_a_taint_is_named_with_what_it_keeps_away():
 
 def test_what_only_brings_more_devices_comes_after_what_fits():
     devices = [gpu(0), gpu(1), old(2), gpu(3, taints=[TAINT]), gpu(4, taints=[TAINT])]
-    seen = picture([resource_slice(devices=devices)])
+    seen = snapshot([resource_slice(devices=devices)])
     assert said(seen, spec(exactly(5, DRIVER))) == [
         "2 instead of 5: fits now",
         "tolerating example.com/maintenance=true:NoSchedule: 2 more free",
@@ -73,7 +73,7 @@ def test_what_only_brings_more_devices_comes_after_what_fits():
 
 def test_what_fits_hears_only_of_more():
     devices = [gpu(0), old(1), gpu(2, memory="24Gi")]
-    seen = picture([resource_slice(devices=devices)])
+    seen = snapshot([resource_slice(devices=devices)])
     wish = spec(exactly(1, f"{memory('40Gi')} && {DRIVER} && device.driver != 'amd.com'"))
     assert said(seen, wish) == [
         "memory 24 GiB instead of 40 GiB: 1 more free",
@@ -82,13 +82,16 @@ def test_what_fits_hears_only_of_more():
 
 
 def test_alternatives_are_relaxed_one_by_one():
-    seen = picture([resource_slice(devices=[gpu(0, memory="24Gi")])])
+    seen = snapshot([resource_slice(devices=[gpu(0, memory="24Gi")])])
     options = [
         {"name": name, **exactly(1, memory(least))["exactly"]}
         for name, least in (("a", "40Gi"), ("b", "80Gi"))
     ]
     found = what_would_help(seen, spec({"name": "gpu", "firstAvailable": options}))
-    assert {(one.request, one.way) for one in found} == {("gpu/a", Way.THRESHOLD), ("gpu/b", Way.THRESHOLD)}
+    assert {(one.request, one.way) for one in found} == {
+        ("gpu/a", Relaxation.THRESHOLD),
+        ("gpu/b", Relaxation.THRESHOLD),
+    }
 
 
 @pytest.mark.parametrize(
@@ -101,16 +104,16 @@ def test_alternatives_are_relaxed_one_by_one():
     ],
 )
 def test_nothing_helps_where_nothing_can_be_told(wish):
-    assert what_would_help(picture([resource_slice(devices=[gpu(0)])]), wish) == []
+    assert what_would_help(snapshot([resource_slice(devices=[gpu(0)])]), wish) == []
 
 
 def test_the_work_is_bounded(monkeypatch):
     times = []
-    monkeypatch.setattr(dra_help, "preview", lambda *args: times.append(args) or preview(*args))
+    monkeypatch.setattr(help, "preview", lambda *args: times.append(args) or preview(*args))
     conditions = [f'device.attributes["{NVIDIA}"].?productName.orValue("") != "{n}"' for n in range(60)]
-    seen = picture([resource_slice(devices=[gpu(0)])], holds("gpu-0"))
+    seen = snapshot([resource_slice(devices=[gpu(0)])], holds("gpu-0"))
     assert what_would_help(seen, spec(exactly(4, " && ".join(conditions)))) == []
-    assert len(times) == dra_help.TRIES + 1
+    assert len(times) == help.TRIES + 1
 
 
 devices = st.builds(
@@ -134,7 +137,7 @@ devices = st.builds(
     st.integers(1, 2),
 )
 def test_every_relief_says_what_a_preview_of_its_spec_says(listed, count, same, claims):
-    seen = picture([resource_slice(devices=listed)])
+    seen = snapshot([resource_slice(devices=listed)])
     wish = spec(exactly(count, f"{memory('40Gi')} && {DRIVER}"), constraints=[PCIE] if same else [])
     now = preview(seen, wish, claims)
     for relief in what_would_help(seen, wish, claims, now):

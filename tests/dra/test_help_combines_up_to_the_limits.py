@@ -2,8 +2,7 @@
 
 import pytest
 
-from dra.help.fallback import CannotCombineError, alternative_name, first_available, only
-from dra.help.together import request_names, together
+from dra.fallback import CannotCombineError, alternative_name, first_available, only, request_names, together
 from tests.dra.clusters import PCIE, ask, exactly, spec
 
 OPAQUE = {"opaque": {"driver": "d", "parameters": {}}}

@@ -3,10 +3,10 @@
 import pytest
 
 from dra import quota
-from dra.help.fallback import CannotCombineError, alternative_name, first_available, only
+from dra.fallback import CannotCombineError, alternative_name, first_available, only
 from dra.match import preview
 from dra.validation import problems
-from tests.dra.clusters import NVIDIA, PCIE, exactly, given, gpu, holds, picture, resource_slice, spec
+from tests.dra.clusters import NVIDIA, PCIE, exactly, given, gpu, holds, resource_slice, snapshot, spec
 
 BIG = f'device.capacity["{NVIDIA}"].?memory.orValue(quantity("0")).compareTo(quantity("79Gi")) >= 0'
 
@@ -17,8 +17,8 @@ def test_the_first_that_fits_is_taken():
     (request,) = made["devices"]["requests"]
     assert [one["name"] for one in request["firstAvailable"]] == ["train-80", "any-gpu"]
     slices = [resource_slice(devices=[gpu(0, memory="24Gi"), gpu(1), gpu(2)])]
-    assert given(picture(slices), made) == [["gpu-1", "gpu-2"]]
-    assert given(picture(slices, holds("gpu-2")), made) == [["gpu-0"]]
+    assert given(snapshot(slices), made) == [["gpu-1", "gpu-2"]]
+    assert given(snapshot(slices, holds("gpu-2")), made) == [["gpu-0"]]
 
 
 def test_constraints_and_configuration_stay_with_their_alternative():
@@ -28,7 +28,7 @@ def test_constraints_and_configuration_stay_with_their_alternative():
     assert problems(made, {NVIDIA}) == []
     assert made["devices"]["constraints"] == [{**PCIE, "requests": ["gpu/pair"]}]
     assert made["devices"]["config"] == [{"opaque": opaque, "requests": ["gpu/pair"]}]
-    apart = picture([resource_slice(devices=[gpu(0), gpu(2)])])
+    apart = snapshot([resource_slice(devices=[gpu(0), gpu(2)])])
     assert given(apart, made) == [["gpu-0", "gpu-2"]]
     assert not preview(apart, pair).fits
 

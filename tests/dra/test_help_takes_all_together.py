@@ -3,11 +3,10 @@
 import pytest
 
 from dra import quota
-from dra.help.fallback import CannotCombineError
-from dra.help.together import request_names, together
+from dra.fallback import CannotCombineError, request_names, together
 from dra.match import preview
 from dra.validation import problems
-from tests.dra.clusters import NVIDIA, PCIE, exactly, given, gpu, holds, picture, resource_slice, spec
+from tests.dra.clusters import NVIDIA, PCIE, exactly, given, gpu, holds, resource_slice, snapshot, spec
 
 BIG = f'device.capacity["{NVIDIA}"].?memory.orValue(quantity("0")).compareTo(quantity("79Gi")) >= 0'
 SMALL = f'device.capacity["{NVIDIA}"].?memory.orValue(quantity("0")).compareTo(quantity("79Gi")) < 0'
@@ -18,8 +17,8 @@ def test_all_are_taken_or_none():
     assert problems(made, {NVIDIA}) == []
     assert [one["name"] for one in made["devices"]["requests"]] == ["train-80", "any-gpu"]
     slices = [resource_slice(devices=[gpu(0, memory="24Gi"), gpu(1), gpu(2)])]
-    assert sorted(given(picture(slices), made)[0]) == ["gpu-0", "gpu-1", "gpu-2"]
-    assert not preview(picture(slices, holds("gpu-0")), made).fits
+    assert sorted(given(snapshot(slices), made)[0]) == ["gpu-0", "gpu-1", "gpu-2"]
+    assert not preview(snapshot(slices, holds("gpu-0")), made).fits
     assert quota.charge(made) == {NVIDIA: 3}
 
 

@@ -7,16 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from claims.catalogue.presets import presets
-from dra.help.apart import Known, taken_apart
-from dra.help.fallback import CannotCombineError
-from dra.help.together import together
-from dra.likeness import same_names
+from dra.fallback import CannotCombineError, together
 from dra.manifests import with_count
 from dra.objects import requests
+from dra.similarity import KnownProfile, same_names, taken_apart
 from tests.dra.clusters import NVIDIA, PCIE, exactly, spec
 
 PRESETS = [
-    Known(entry.slug, entry.spec, entry.limits["scalable"], entry.limits["max_devices"])
+    KnownProfile(entry.slug, entry.spec, entry.limits["scalable"], entry.limits["max_devices"])
     for entry in presets()
 ]
 OTHER = "mig.nvidia.com"
@@ -85,10 +83,10 @@ def test_several_presets_ask_for_the_same_whatever_the_requests_are_called(some)
     assert same_names(found.whole.spec) == same_names(made)
 
 
-BIG = Known("big", spec(exactly(1)), "gpu", 8)
-PART = Known("part", spec(exactly(1, class_name=OTHER)), "gpu", 8)
-TWIN = Known("twin", spec(exactly(1, class_name=OTHER)), "gpu", 8)
-BOTH = Known(
+BIG = KnownProfile("big", spec(exactly(1)), "gpu", 8)
+PART = KnownProfile("part", spec(exactly(1, class_name=OTHER)), "gpu", 8)
+TWIN = KnownProfile("twin", spec(exactly(1, class_name=OTHER)), "gpu", 8)
+BOTH = KnownProfile(
     "both",
     spec(
         exactly(1, class_name=OTHER, name="a"),
@@ -161,7 +159,7 @@ def test_more_than_a_profile_allows_is_a_difference():
 
 def test_many_requests_and_many_known_specs_take_few_steps():
     known = [
-        Known(f"k{number}", spec(exactly(1, f"device.driver == 'd{number}'")), "gpu", 8)
+        KnownProfile(f"k{number}", spec(exactly(1, f"device.driver == 'd{number}'")), "gpu", 8)
         for number in range(40)
     ]
     found = taken_apart(renamed(made_of([(one, 1) for one in known[:32]])), known)
@@ -170,7 +168,7 @@ def test_many_requests_and_many_known_specs_take_few_steps():
 
 
 def test_many_known_specs_that_ask_for_the_same_take_few_steps():
-    known = [Known(f"k{number}", spec(exactly(1)), "gpu", 8) for number in range(24)]
+    known = [KnownProfile(f"k{number}", spec(exactly(1)), "gpu", 8) for number in range(24)]
     found = taken_apart(renamed(made_of([(one, 1) for one in known])), known)
     assert found.exact
     assert len({part.at for part in found.parts}) == 24

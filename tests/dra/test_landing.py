@@ -2,10 +2,9 @@
 
 import pytest
 
-from dra.capacity import Billing, Capacity, billing_of
-from dra.cuda import Gpu
-from dra.landing import landing
-from dra.picture import Picture
+from dra.cluster_snapshot import ClusterSnapshot
+from dra.cuda import GpuCapability
+from dra.placement import Billing, Capacity, billing_of, landing
 from dra.workloads import requests_of
 from tests.controlplane import machines
 
@@ -21,9 +20,9 @@ H100 = any_of("gpu.nvidia.com")
 H100["devices"]["requests"][0]["exactly"]["selectors"] = [{"cel": {"expression": IS_H100}}]
 
 
-def picture(*nodes, slices=None):
+def snapshot(*nodes, slices=None):
     published = [*machines.h100("h100-a"), *machines.h100("h100-b"), *machines.a100("a100-a")]
-    return Picture(
+    return ClusterSnapshot(
         classes=machines.device_classes(),
         slices=slices or [*published, *machines.mi300x("mi300x-a")],
         nodes=nodes,
@@ -40,15 +39,15 @@ def taint(key, effect="NoSchedule", value=""):
 
 
 def test_only_nodes_with_matching_devices_count():
-    found = landing(picture(node("h100-a"), node("h100-b"), node("a100-a"), node("cpu-a")), H100)
+    found = landing(snapshot(node("h100-a"), node("h100-b"), node("a100-a"), node("cpu-a")), H100)
     assert found.nodes == 2
     assert found.maker == "nvidia"
-    assert found.gpus == ((Gpu("NVIDIA H100 80GB HBM3", "13.0.0", "580.95.5", "9.0.0"), 16),)
+    assert found.gpus == ((GpuCapability("NVIDIA H100 80GB HBM3", "13.0.0", "580.95.5", "9.0.0"), 16),)
 
 
 def test_taints_and_labels_are_counted_by_node():
     found = landing(
-        picture(
+        snapshot(
             node("h100-a", SPOT, taint("spot", value="yes"), taint("gpu", "NoExecute")),
             node("h100-b", None, taint("gpu", "NoExecute"), taint("node.kubernetes.io/not-ready")),
         ),
@@ -74,7 +73,7 @@ def test_taints_and_labels_are_counted_by_node():
 )
 def test_nodes_that_take_the_pods(tolerated, labels, nodes):
     found = landing(
-        picture(
+        snapshot(
             node("h100-a", SPOT, taint("spot", value="yes"), taint("gpu", "NoExecute")),
             node("h100-b", None, taint("gpu", "NoExecute"), taint("slow", "PreferNoSchedule")),
         ),
@@ -84,24 +83,24 @@ def test_nodes_that_take_the_pods(tolerated, labels, nodes):
 
 
 def test_a_cordoned_node_takes_nothing():
-    assert landing(picture(node("h100-a", None, unschedulable=True), node("h100-b")), H100).nodes == 1
+    assert landing(snapshot(node("h100-a", None, unschedulable=True), node("h100-b")), H100).nodes == 1
 
 
 def test_the_maker_is_that_of_the_devices_and_amd_says_nothing_of_cuda():
-    found = landing(picture(node("mi300x-a")), any_of("gpu.amd.com"))
-    assert (found.maker, found.gpus) == ("amd", ((Gpu(), 8),))
+    found = landing(snapshot(node("mi300x-a")), any_of("gpu.amd.com"))
+    assert (found.maker, found.gpus) == ("amd", ((GpuCapability(), 8),))
 
 
 def test_nothing_that_matches_is_no_maker():
-    found = landing(picture(slices=machines.example("example-a")), any_of("gpu.amd.com"))
+    found = landing(snapshot(slices=machines.example("example-a")), any_of("gpu.amd.com"))
     assert (found.maker, found.gpus, found.nodes, found.problem) == ("", (), 0, "")
 
 
 def test_a_class_that_is_not_there_and_a_selector_that_cannot_be_run_are_told():
-    assert "no device class tpu.google.com" in landing(picture(), any_of("tpu.google.com")).problem
+    assert "no device class tpu.google.com" in landing(snapshot(), any_of("tpu.google.com")).problem
     broken = any_of("gpu.amd.com")
     broken["devices"]["requests"][0]["exactly"]["selectors"] = [{"cel": {"expression": "device.("}}]
-    assert landing(picture(), broken).problem
+    assert landing(snapshot(), broken).problem
 
 
 @pytest.mark.parametrize(
@@ -145,7 +144,7 @@ def test_a_landing_is_told_with_every_figure():
         {"name": "m", "deviceClassName": "gpu.amd.com"},
     ]}]}}  # fmt: skip
     found = landing(
-        picture(
+        snapshot(
             node("h100-a", None, taint("b"), taint("a", value="x"), taint("node.kubernetes.io/not-ready")),
             node("h100-b", SPOT, taint("a", value="x"), taint("b")),
             node("a100-a"),
@@ -153,13 +152,13 @@ def test_a_landing_is_told_with_every_figure():
         ),
         either,
     )
-    h100 = Gpu("NVIDIA H100 80GB HBM3", "13.0.0", "580.95.5", "9.0.0")
+    h100 = GpuCapability("NVIDIA H100 80GB HBM3", "13.0.0", "580.95.5", "9.0.0")
     on_demand, spot = (
         Billing(Capacity.ON_DEMAND, ""),
         Billing(Capacity.SPOT, "karpenter.sh/capacity-type=spot"),
     )
     assert (found.maker, found.problem, found.nodes) == ("nvidia", "", 3)
-    assert dict(found.gpus) == {h100: 16, Gpu(): 8}
+    assert dict(found.gpus) == {h100: 16, GpuCapability(): 8}
     assert {(site.taints, site.billing): number for site, number in found.sites} == {
         (("a=x:NoSchedule", "b:NoSchedule"), on_demand): 1,
         (("a=x:NoSchedule", "b:NoSchedule"), spot): 1,

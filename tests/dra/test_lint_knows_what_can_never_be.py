@@ -2,40 +2,50 @@
 
 import pytest
 
-from dra.lint import Code, NamedSpec, Report, Severity, lint
+from dra.lint import LintCode, LintReport, NamedSpec, Severity, lint
 from tests.dra.catalogue import ATTRIBUTES, MEMORY, codes, findings, fleet, only
-from tests.dra.clusters import IS_GPU, PCIE, ask, device_class, exactly, gpu, picture, resource_slice, spec
+from tests.dra.clusters import IS_GPU, PCIE, ask, device_class, exactly, gpu, resource_slice, snapshot, spec
 
 
 @pytest.mark.parametrize(
     ("wish", "code", "severity", "said"),
     [
-        (spec(exactly(1, "device.name == 'x'")), Code.DOES_NOT_COMPILE, Severity.ERROR, "device.name"),
-        (spec(exactly(class_name="nobody")), Code.CLASS_MISSING, Severity.ERROR, "no device class nobody"),
-        (spec(exactly(5)), Code.TOO_MANY, Severity.ERROR, "asks for 5 devices on one node; the most that"),
-        (spec(exactly(33)), Code.INVALID, Severity.ERROR, "33"),
+        (spec(exactly(1, "device.name == 'x'")), LintCode.DOES_NOT_COMPILE, Severity.ERROR, "device.name"),
+        (
+            spec(exactly(class_name="nobody")),
+            LintCode.CLASS_MISSING,
+            Severity.ERROR,
+            "no device class nobody",
+        ),
+        (
+            spec(exactly(5)),
+            LintCode.TOO_MANY,
+            Severity.ERROR,
+            "asks for 5 devices on one node; the most that",
+        ),
+        (spec(exactly(33)), LintCode.INVALID, Severity.ERROR, "33"),
         (
             spec(exactly(1, f'{ATTRIBUTES}.?productName.orValue("") == "NVIDIA A100"')),
-            Code.MATCHES_NOTHING,
+            LintCode.MATCHES_NOTHING,
             Severity.ERROR,
             "of 6 in the cluster, 6 are in class gpu.nvidia.com, and the selector of request gpu accepts "
             "none of the 6 left.",
         ),
         (
             spec(exactly()),
-            Code.MATCHES_EVERYTHING,
+            LintCode.MATCHES_EVERYTHING,
             Severity.NOTE,
             "NVIDIA H100 80GB HBM3 and NVIDIA L4",
         ),
         (
             spec(exactly(3, MEMORY.format("79Gi")), constraints=[PCIE]),
-            Code.CONSTRAINT,
+            LintCode.CONSTRAINT,
             Severity.ERROR,
             "3 devices of one resource.kubernetes.io/pcieRoot are needed, and no node has more than 2",
         ),
         (
             spec(exactly(2), constraints=[{"matchAttribute": "resource.kubernetes.io/pcieroot"}]),
-            Code.CONSTRAINT,
+            LintCode.CONSTRAINT,
             Severity.ERROR,
             "6 devices publish resource.kubernetes.io/pcieRoot",
         ),
@@ -43,7 +53,7 @@ from tests.dra.clusters import IS_GPU, PCIE, ask, device_class, exactly, gpu, pi
             spec(
                 exactly(3, MEMORY.format("79Gi")), constraints=[{"distinctAttribute": PCIE["matchAttribute"]}]
             ),
-            Code.CONSTRAINT,
+            LintCode.CONSTRAINT,
             Severity.ERROR,
             "3 devices of different resource.kubernetes.io/pcieRoot are needed, and no node has more than 2",
         ),
@@ -70,28 +80,29 @@ def test_a_constraint_on_one_alternative_is_a_note():
         },
         constraints=[{"requests": ["gpu/three"], **PCIE}],
     )
-    assert only(findings(wish), Code.CONSTRAINT).severity == Severity.NOTE
+    assert only(findings(wish), LintCode.CONSTRAINT).severity == Severity.NOTE
 
 
 def test_an_alternative_that_matches_nothing_is_a_note_while_another_does():
     a100 = f'{ATTRIBUTES}.?productName.orValue("") == "NVIDIA A100"'
     options = [{"name": "a100", **ask(1, a100)}, {"name": "h100", **ask(1, MEMORY.format("79Gi"))}]
     found = findings(spec({"name": "gpu", "firstAvailable": options}))
-    assert [(one.code, one.severity) for one in found] == [(Code.ALTERNATIVE_IDLE, Severity.NOTE)]
+    assert [(one.code, one.severity) for one in found] == [(LintCode.ALTERNATIVE_IDLE, Severity.NOTE)]
     found = findings(spec({"name": "gpu", "firstAvailable": options[:1]}))
-    assert [(one.code, one.severity) for one in found] == [(Code.MATCHES_NOTHING, Severity.ERROR)]
+    assert [(one.code, one.severity) for one in found] == [(LintCode.MATCHES_NOTHING, Severity.ERROR)]
 
 
 def test_a_limit_that_no_node_has_is_a_note():
     wish = spec(exactly(1, MEMORY.format("79Gi")))
     assert (
-        "no node has more than 4" in only(findings(wish, scalable="gpu", most=8), Code.LIMIT_TOO_HIGH).message
+        "no node has more than 4"
+        in only(findings(wish, scalable="gpu", most=8), LintCode.LIMIT_TOO_HIGH).message
     )
     assert findings(wish, scalable="gpu", most=4) == []
 
 
 def test_shared_devices_may_serve_several_so_nothing_is_said_of_their_number():
-    seen = picture([resource_slice(devices=[gpu(0, allowMultipleAllocations=True)])])
+    seen = snapshot([resource_slice(devices=[gpu(0, allowMultipleAllocations=True)])])
     assert codes(findings(spec(exactly(4)), seen)) == []
 
 
@@ -105,8 +116,8 @@ def test_twins_are_told_once():
     ]
     found = lint(fleet(), named).findings
     assert [(one.name, one.code, "a" in one.message) for one in found if one.code.startswith("same")] == [
-        ("b", Code.SAME_SPEC, True),
-        ("c", Code.SAME_DEVICES, True),
+        ("b", LintCode.SAME_SPEC, True),
+        ("c", LintCode.SAME_DEVICES, True),
     ]
 
 
@@ -119,16 +130,16 @@ def test_classes_are_checked_too():
     ]
     other = resource_slice("node-c", [gpu(0)], driver="gpu.amd.com", pool="node-c")
     slices = [resource_slice("node-a", [gpu(0)]), other]
-    found = lint(picture(slices[:1], classes=classes), []).findings
+    found = lint(snapshot(slices[:1], classes=classes), []).findings
     assert [(one.name, one.code) for one in found] == [
-        ("none", Code.MATCHES_NOTHING),
-        ("typo", Code.SELECTOR_FAILS),
-        ("typo", Code.NOT_PUBLISHED),
-        ("typo", Code.MATCHES_NOTHING),
+        ("none", LintCode.MATCHES_NOTHING),
+        ("typo", LintCode.SELECTOR_FAILS),
+        ("typo", LintCode.NOT_PUBLISHED),
+        ("typo", LintCode.MATCHES_NOTHING),
     ]
     assert found[2].fix.after == "device.attributes['gpu.nvidia.com'].type == 'gpu'"
-    found = lint(picture(slices, classes=classes), []).findings
-    assert ("all", Code.MATCHES_EVERYTHING) in [(one.name, one.code) for one in found]
+    found = lint(snapshot(slices, classes=classes), []).findings
+    assert ("all", LintCode.MATCHES_EVERYTHING) in [(one.name, one.code) for one in found]
 
 
 WITHOUT_EFFECT = {"key": "example.com/repair", "operator": "Exists"}
@@ -144,8 +155,8 @@ UNDER_REPAIR = {"key": "example.com/repair", "effect": "NoExecute"}
     ],
 )
 def test_a_toleration_without_an_effect_leads_to_eviction(taint, severity, said):
-    seen = picture([resource_slice(devices=[gpu(0, taints=[taint]), gpu(1, taints=[taint]), gpu(2)])])
-    found = only(findings(spec(exactly(tolerations=[WITHOUT_EFFECT])), seen), Code.EVICTED)
+    seen = snapshot([resource_slice(devices=[gpu(0, taints=[taint]), gpu(1, taints=[taint]), gpu(2)])])
+    found = only(findings(spec(exactly(tolerations=[WITHOUT_EFFECT])), seen), LintCode.EVICTED)
     assert (found.severity, found.path) == (severity, "devices.requests[0].exactly.tolerations[0].effect")
     assert said in found.message
 
@@ -161,7 +172,7 @@ def test_a_toleration_without_an_effect_leads_to_eviction(taint, severity, said)
     ],
 )
 def test_a_toleration_that_keeps_away_or_lasts_is_no_finding(tolerations):
-    assert Code.EVICTED not in codes(findings(spec(exactly(tolerations=tolerations))))
+    assert LintCode.EVICTED not in codes(findings(spec(exactly(tolerations=tolerations))))
 
 
 @pytest.mark.parametrize(
@@ -173,13 +184,13 @@ def test_a_toleration_that_keeps_away_or_lasts_is_no_finding(tolerations):
 )
 def test_one_that_lasts_for_less_does_not_help(lasting):
     found = findings(spec(exactly(tolerations=[WITHOUT_EFFECT, lasting])))
-    assert codes(found).count(Code.EVICTED) == 1
+    assert codes(found).count(LintCode.EVICTED) == 1
 
 
 @pytest.mark.parametrize(("devices", "endless"), [(23, False), (24, True)])
 def test_one_more_than_many_alike_keeps_the_scheduler_busy(devices, endless):
-    seen = picture([resource_slice(devices=[gpu(number) for number in range(devices)])])
-    found = only(findings(spec(exactly(devices + 1)), seen), Code.TOO_MANY)
+    seen = snapshot([resource_slice(devices=[gpu(number) for number in range(devices)])])
+    found = only(findings(spec(exactly(devices + 1)), seen), LintCode.TOO_MANY)
     assert ("for 10 s before it gives up" in found.message) is endless
 
 
@@ -204,14 +215,14 @@ def rows(wish, seen=None, **named):
         (
             spec(exactly(5, LARGE)),
             {"scalable": "gpu", "most": 8},
-            [(Code.TOO_MANY, Severity.ERROR, f"{GPU}.count", f"Request gpu {FIVE}")],
+            [(LintCode.TOO_MANY, Severity.ERROR, f"{GPU}.count", f"Request gpu {FIVE}")],
         ),
         (
             spec(exactly(2, LARGE)),
             {"scalable": "gpu", "most": 5},
             [
                 (
-                    *(Code.LIMIT_TOO_HIGH, Severity.NOTE, f"{GPU}.count"),
+                    *(LintCode.LIMIT_TOO_HIGH, Severity.NOTE, f"{GPU}.count"),
                     "People may ask for up to 5 devices; no node has more than 4 that match (node-a has), "
                     "and a claim is met by one node.",
                 )
@@ -228,13 +239,13 @@ def rows(wish, seen=None, **named):
             {},
             [
                 (
-                    Code.MATCHES_EVERYTHING,
+                    LintCode.MATCHES_EVERYTHING,
                     Severity.NOTE,
                     "devices.requests[1].exactly",
                     f"Request b {UNLIKE}",
                 ),
-                (Code.TOO_MANY, Severity.ERROR, f"{GPU}.count", f"Request a {FIVE}"),
-                (Code.TOO_MANY, Severity.ERROR, "devices.requests[2].exactly.count", f"Request c {FIVE}"),
+                (LintCode.TOO_MANY, Severity.ERROR, f"{GPU}.count", f"Request a {FIVE}"),
+                (LintCode.TOO_MANY, Severity.ERROR, "devices.requests[2].exactly.count", f"Request c {FIVE}"),
             ],
         ),
         (
@@ -242,12 +253,12 @@ def rows(wish, seen=None, **named):
             {},
             [
                 (
-                    *(Code.CONSTRAINT, Severity.ERROR, "devices.constraints[0]"),
+                    *(LintCode.CONSTRAINT, Severity.ERROR, "devices.constraints[0]"),
                     "The constraint is about a.b/c, but none of the 4 devices that match publishes it, so "
                     "none is ever chosen.",
                 ),
                 (
-                    *(Code.CONSTRAINT, Severity.ERROR, "devices.constraints[1]"),
+                    *(LintCode.CONSTRAINT, Severity.ERROR, "devices.constraints[1]"),
                     f"3 devices of one {ROOT} are needed, and no node has more than 2 (node-a has).",
                 ),
             ],
@@ -262,7 +273,7 @@ def rows(wish, seen=None, **named):
             {},
             [
                 (
-                    *(Code.CONSTRAINT, Severity.ERROR, "devices.constraints[0]"),
+                    *(LintCode.CONSTRAINT, Severity.ERROR, "devices.constraints[0]"),
                     f"3 devices of one {ROOT} are needed, and no node has more than 2 (node-a has).",
                 )
             ],
@@ -284,17 +295,17 @@ def rows(wish, seen=None, **named):
             {},
             [
                 (
-                    *(Code.CLASS_MISSING, Severity.ERROR),
+                    *(LintCode.CLASS_MISSING, Severity.ERROR),
                     "devices.requests[0].firstAvailable[0].deviceClassName",
                     "The cluster has no device class nobody.",
                 ),
                 (
-                    *(Code.ALTERNATIVE_IDLE, Severity.NOTE, "devices.requests[0].firstAvailable[2]"),
+                    *(LintCode.ALTERNATIVE_IDLE, Severity.NOTE, "devices.requests[0].firstAvailable[2]"),
                     "No device meets request gpu/z: of 6 in the cluster, 6 are in class gpu.nvidia.com, and "
                     "the selector of request gpu/z accepts none of the 6 left.",
                 ),
                 (
-                    Code.TOO_MANY,
+                    LintCode.TOO_MANY,
                     Severity.ERROR,
                     "devices.requests[0].firstAvailable[1].count",
                     f"Request gpu/y {FIVE}",
@@ -309,29 +320,29 @@ def test_a_profile_has_just_these_findings(wish, named, expected):
 
 def test_devices_that_every_node_reaches_are_counted_to_each():
     slices = [resource_slice("node-a", [gpu(0), gpu(1)]), resource_slice("p", [gpu(7)], allNodes=True)]
-    assert rows(spec(exactly(3)), picture(slices)) == []
-    assert [row[3] for row in rows(spec(exactly(4)), picture(slices))] == [
+    assert rows(spec(exactly(3)), snapshot(slices)) == []
+    assert [row[3] for row in rows(spec(exactly(4)), snapshot(slices))] == [
         "Request gpu asks for 4 devices on one node; the most that match on one are 3, on node-a."
     ]
-    assert [row[3] for row in rows(spec(exactly(2)), picture(slices[1:]))] == [
+    assert [row[3] for row in rows(spec(exactly(2)), snapshot(slices[1:]))] == [
         "Request gpu asks for 2 devices on one node; the most that match on one are 1, on any node."
     ]
 
 
 def test_devices_of_several_drivers_in_one_class_are_a_warning():
     other = resource_slice("node-b", [gpu(0)], driver="gpu.amd.com", pool="p")
-    seen = picture(
+    seen = snapshot(
         [resource_slice("node-a", [gpu(0)]), other],
         classes=[{"metadata": {"name": "all"}, "spec": {}}, device_class()],
     )
     found = lint(seen, [NamedSpec("p", spec(exactly(1, class_name="all")))]).findings
     assert [(one.subject, one.name, one.code, one.severity, one.message) for one in found] == [
         (
-            *("class", "all", Code.MATCHES_EVERYTHING, Severity.WARNING),
+            *("class", "all", LintCode.MATCHES_EVERYTHING, Severity.WARNING),
             "All 2 devices of 2 drivers are in the class: a claim may get any of them.",
         ),
         (
-            *("profile", "p", Code.MATCHES_EVERYTHING, Severity.WARNING),
+            *("profile", "p", LintCode.MATCHES_EVERYTHING, Severity.WARNING),
             "Request gpu accepts all 2 devices of 2 drivers.",
         ),
     ]
@@ -346,7 +357,7 @@ def test_a_report_counts_the_devices_that_match_each_spec():
     }
     found = lint(fleet(), [NamedSpec(name, one) for name, one in named.items()])
     assert (found.matching, found.devices) == ({"large": 4, "missing": 0, "broken": None, "both": 6}, 6)
-    assert lint(picture([]), [NamedSpec("p", spec(exactly(5)))]) == Report([], {}, 0)
+    assert lint(snapshot([]), [NamedSpec("p", spec(exactly(5)))]) == LintReport([], {}, 0)
 
 
 def test_only_specs_that_take_the_same_devices_in_the_same_way_are_twins():
@@ -382,7 +393,7 @@ def test_only_specs_that_take_the_same_devices_in_the_same_way_are_twins():
 
 def test_the_node_that_has_most_is_named_and_of_equals_the_last():
     def nodes(**counts):
-        return picture(
+        return snapshot(
             [resource_slice(f"node-{name}", [gpu(at) for at in range(many)]) for name, many in counts.items()]
         )
 
@@ -397,7 +408,7 @@ def test_the_node_that_has_most_is_named_and_of_equals_the_last():
 
 def test_a_constraint_over_several_requests_is_about_the_devices_of_all():
     devices = [gpu(at, memory="81559Mi" if at < 2 else "23034Mi") for at in range(6)]
-    seen = picture([resource_slice(devices=devices)])
+    seen = snapshot([resource_slice(devices=devices)])
     same = {"matchAttribute": "gpu.nvidia.com/type"}
     wish = spec(exactly(1, LARGE), exactly(5, MEMORY.format("20Gi"), name="b"), constraints=[same])
     assert [row[3] for row in rows(wish, seen)] == []

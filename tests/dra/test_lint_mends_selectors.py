@@ -2,9 +2,9 @@
 
 import pytest
 
-from dra.lint import Code, NamedSpec, Severity, Subject, lint
+from dra.lint import LintCode, NamedSpec, Severity, Subject, lint
 from tests.dra.catalogue import ATTRIBUTES, MEMORY, codes, findings, fleet, mended, only
-from tests.dra.clusters import exactly, gpu, holds, picture, resource_slice, spec
+from tests.dra.clusters import exactly, gpu, holds, resource_slice, snapshot, spec
 
 
 def test_nothing_is_said_of_a_profile_that_works():
@@ -19,13 +19,13 @@ def test_held_devices_count_like_free_ones():
 
 
 def test_a_cluster_without_devices_says_nothing():
-    assert lint(picture([]), [NamedSpec("p", spec(exactly(1, class_name="nobody")))]).findings == []
+    assert lint(snapshot([]), [NamedSpec("p", spec(exactly(1, class_name="nobody")))]).findings == []
 
 
 def test_a_threshold_that_misses_by_a_rounding_is_mended_with_head_room():
     wish = spec(exactly(1, MEMORY.format("80Gi")))
     found = findings(wish)
-    assert codes(found) == [Code.JUST_MISSED, Code.MATCHES_NOTHING]
+    assert codes(found) == [LintCode.JUST_MISSED, LintCode.MATCHES_NOTHING]
     missed = found[0]
     assert missed.severity == Severity.WARNING
     assert "4 devices that would match otherwise publish 81559Mi (79.65 GiB)" in missed.message
@@ -35,23 +35,23 @@ def test_a_threshold_that_misses_by_a_rounding_is_mended_with_head_room():
 
 @pytest.mark.parametrize("least", ["84Gi", "90Gi", "24Gi", "22Gi"])
 def test_a_threshold_that_means_what_it_says_is_left_alone(least):
-    assert Code.JUST_MISSED not in codes(findings(spec(exactly(1, MEMORY.format(least)))))
+    assert LintCode.JUST_MISSED not in codes(findings(spec(exactly(1, MEMORY.format(least)))))
 
 
 def test_a_threshold_is_left_alone_if_another_selector_turns_the_device_down_anyway():
     l4 = f'{ATTRIBUTES}.?productName.orValue("") == "NVIDIA L4"'
-    assert Code.JUST_MISSED not in codes(findings(spec(exactly(1, MEMORY.format("80Gi"), l4))))
+    assert LintCode.JUST_MISSED not in codes(findings(spec(exactly(1, MEMORY.format("80Gi"), l4))))
 
 
 def test_other_ways_to_write_a_threshold_are_known_too():
     above = 'device.capacity["gpu.nvidia.com"].memory.isGreaterThan(quantity("80Gi"))'
-    assert "79Gi" in only(findings(spec(exactly(1, above))), Code.JUST_MISSED).fix.after
+    assert "79Gi" in only(findings(spec(exactly(1, above))), LintCode.JUST_MISSED).fix.after
 
 
 def bare():
     """One GPU of four publishes no profile of power."""
     power = {"power": {"string": "high"}}
-    return picture([resource_slice(devices=[gpu(0), *(gpu(n, attributes=power) for n in (1, 2, 3))])])
+    return snapshot([resource_slice(devices=[gpu(0), *(gpu(n, attributes=power) for n in (1, 2, 3))])])
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def bare():
 )
 def test_a_selector_that_fails_is_mended_by_its_guarded_form(expression, after):
     wish = spec(exactly(1, expression))
-    failing = only(findings(wish, bare()), Code.SELECTOR_FAILS)
+    failing = only(findings(wish, bare()), LintCode.SELECTOR_FAILS)
     assert failing.severity == Severity.ERROR
     assert "fails on 1 of the 4 devices" in failing.message
     assert "gpu.nvidia.com/node-a/gpu-0" in failing.message
@@ -76,7 +76,7 @@ def test_a_selector_that_fails_is_mended_by_its_guarded_form(expression, after):
 def test_a_selector_is_not_asked_about_devices_that_the_class_turned_down():
     odd = gpu(9, attributes={"type": {"string": "vfio"}})
     del odd["attributes"]["driverVersion"]
-    seen = picture([resource_slice(devices=[odd, gpu(1)])])
+    seen = snapshot([resource_slice(devices=[odd, gpu(1)])])
     newer = f'{ATTRIBUTES}.driverVersion.isGreaterThan(semver("570.0.0"))'
     assert findings(spec(exactly(1, newer)), seen) == []
 
@@ -99,14 +99,14 @@ def test_a_selector_is_not_asked_about_devices_that_the_class_turned_down():
 )
 def test_a_name_that_nobody_publishes_is_mended_by_the_one_that_was_meant(wrong, right):
     wish = spec(exactly(1, wrong))
-    found = only(findings(wish), Code.NOT_PUBLISHED)
+    found = only(findings(wish), LintCode.NOT_PUBLISHED)
     assert "which no device of the cluster publishes. 6 devices publish" in found.message
     assert right in found.fix.after
     assert mended(wish, found) == []
 
 
 def test_a_name_like_no_other_has_no_fix():
-    found = only(findings(spec(exactly(1, f"{ATTRIBUTES}.?zzz.orValue(1) == 1"))), Code.NOT_PUBLISHED)
+    found = only(findings(spec(exactly(1, f"{ATTRIBUTES}.?zzz.orValue(1) == 1"))), LintCode.NOT_PUBLISHED)
     assert found.fix is None
 
 
@@ -123,8 +123,8 @@ def test_a_name_like_no_other_has_no_fix():
 )
 def test_a_comparison_of_unlike_types_is_told_with_the_published_type(wrong, after):
     slot = {"slot": {"int": 3}}
-    seen = picture([resource_slice(devices=[gpu(0, attributes=slot), gpu(1, attributes=slot)])])
-    found = only(findings(spec(exactly(1, wrong)), seen), Code.WRONG_TYPE)
+    seen = snapshot([resource_slice(devices=[gpu(0, attributes=slot), gpu(1, attributes=slot)])])
+    found = only(findings(spec(exactly(1, wrong)), seen), LintCode.WRONG_TYPE)
     assert found.severity == Severity.ERROR
     assert "published as" in found.message
     assert found.fix.after == after
@@ -132,21 +132,21 @@ def test_a_comparison_of_unlike_types_is_told_with_the_published_type(wrong, aft
 
 def test_an_order_of_unlike_types_fails_on_every_device():
     wish = spec(exactly(1, f"{ATTRIBUTES}.productName >= 9"))
-    found = only(findings(wish), Code.WRONG_TYPE)
+    found = only(findings(wish), LintCode.WRONG_TYPE)
     assert "fails on 6 of the 6 devices" in found.message
     assert "attribute gpu.nvidia.com/productName is published as string" in found.message
 
 
 def test_quantities_compared_like_numbers_are_mended_to_compile():
     wish = spec(exactly(1, 'device.capacity["gpu.nvidia.com"].memory >= quantity("79Gi")'))
-    found = only(findings(wish), Code.DOES_NOT_COMPILE)
+    found = only(findings(wish), LintCode.DOES_NOT_COMPILE)
     assert mended(wish, found) == []
     assert lint(fleet(), [NamedSpec("p", found.fix.apply(wish))]).matching == {"p": 4}
 
 
 def test_an_expression_that_the_api_server_refuses_is_told_with_the_place():
     expression = 'device.attributes["gpu.nvidia.com"].type == 1 &&  device.name == "x"'
-    message = only(findings(spec(exactly(1, expression))), Code.DOES_NOT_COMPILE).message
+    message = only(findings(spec(exactly(1, expression))), LintCode.DOES_NOT_COMPILE).message
     assert message.startswith("The selector of request gpu would be refused by the API server: compilation")
     assert message.endswith(f" | {expression}\n | {'.' * expression.index('.name')}^")
 
@@ -155,7 +155,7 @@ def test_what_only_a_cluster_can_evaluate_is_a_note_and_its_matches_are_unknown(
     wish = spec(exactly(1, "(" * 400 + "true" + ")" * 400))
     report = lint(fleet(), [NamedSpec("p", wish)])
     assert report.matching == {"p": None}
-    assert only(findings(wish), Code.NOT_PREVIEWABLE).severity == Severity.NOTE
+    assert only(findings(wish), LintCode.NOT_PREVIEWABLE).severity == Severity.NOTE
 
 
 def test_a_fix_is_void_once_the_spec_has_changed():

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from dra.cel import EvaluationError, compile_selector
 from dra.cel.idioms import conjuncts, joined
-from dra.match import Cause, Kind, condition, dropped, preview, reason_of
-from dra.objects import asks
-from tests.dra.clusters import NVIDIA, PCIE, exactly, gpu, holds, picture, resource_slice, spec
+from dra.match import DropCause, StepKind, condition, dropped, preview, reason_of
+from dra.objects import device_requests
+from tests.dra.clusters import NVIDIA, PCIE, exactly, gpu, holds, resource_slice, snapshot, spec
 
 MEMORY = 'device.capacity["gpu.nvidia.com"].?memory.orValue(quantity("0")).compareTo(quantity("40Gi")) >= 0'
 PRODUCT = 'device.attributes["gpu.nvidia.com"].?productName.orValue("").startsWith("NVIDIA H100")'
@@ -72,7 +72,7 @@ def test_only_what_and_joins_at_the_top_is_taken_apart(expression, parts):
     ],
 )
 def test_a_condition_says_what_it_asks_and_what_a_device_has_instead(text, words, instead):
-    seen = picture([resource_slice(devices=[gpu(0, product="NVIDIA L4", memory="24Gi")])])
+    seen = snapshot([resource_slice(devices=[gpu(0, product="NVIDIA L4", memory="24Gi")])])
     assert condition(text).words == words
     assert condition(text).against(seen.devices[0]).sentence == instead
 
@@ -105,7 +105,7 @@ def verdict(expression, device):
 
 @given(trees)
 def test_joining_the_parts_again_means_the_same_on_every_device(tree):
-    seen = picture([resource_slice(devices=[gpu(0), gpu(1, product="L4", memory="1Gi")])])
+    seen = snapshot([resource_slice(devices=[gpu(0), gpu(1, product="L4", memory="1Gi")])])
     for device in seen.devices:
         parts = [verdict(part, device) for part in conjuncts(tree)]
         whole = verdict(tree, device)
@@ -116,12 +116,12 @@ def test_joining_the_parts_again_means_the_same_on_every_device(tree):
 @given(trees)
 def test_every_dropped_device_is_dropped_by_one_step_with_its_reason(tree):
     slices = [resource_slice(devices=[gpu(0), gpu(1, product="L4"), gpu(2, product="L4", memory="1Gi")])]
-    seen, wish = picture(slices), spec(exactly(1, tree))
+    seen, wish = snapshot(slices), spec(exactly(1, tree))
     steps = preview(seen, wish).steps
-    (ask,) = asks(wish)
+    (ask,) = device_requests(wish)
     gone = []
     for number, step in enumerate(steps):
-        if step.kind == Kind.SELECTOR:
+        if step.kind == StepKind.SELECTOR:
             found = dropped(seen, wish, number)
             assert found.total == step.dropped == len(found.drops)
             assert {one.condition.text for one in found.drops} <= {step.detail}
@@ -143,11 +143,19 @@ def test_each_step_shows_the_devices_it_drops_and_why():
     del devices[4]["attributes"]["resource.kubernetes.io/pcieRoot"]
     slices = [resource_slice(devices=devices)]
     seen, wish = (
-        picture(slices, holds("gpu-3")),
+        snapshot(slices, holds("gpu-3")),
         spec(exactly(2, f"{MEMORY} && {PRODUCT}"), constraints=[PCIE]),
     )
     found = preview(seen, wish)
-    kinds = [Kind.TOTAL, Kind.IN_CLASS, Kind.SELECTOR, Kind.SELECTOR, Kind.UNTAINTED, Kind.FREE, Kind.NODES]
+    kinds = [
+        StepKind.TOTAL,
+        StepKind.IN_CLASS,
+        StepKind.SELECTOR,
+        StepKind.SELECTOR,
+        StepKind.UNTAINTED,
+        StepKind.FREE,
+        StepKind.NODES,
+    ]
     assert [step.kind for step in found.steps] == kinds
     said = [[(one.device.name, one.sentence) for one in dropped(seen, wish, at).drops] for at in range(7)]
     assert said == [
@@ -168,7 +176,7 @@ def test_each_step_shows_the_devices_it_drops_and_why():
 
 
 def test_devices_dropped_before_an_unknown_class_is_reached_are_shown():
-    seen = picture([resource_slice(devices=[gpu(0)])])
+    seen = snapshot([resource_slice(devices=[gpu(0)])])
     unknown = exactly(1, name="other")
     unknown["exactly"]["deviceClassName"] = "nobody.example.com"
     wish = spec(exactly(1, "false"), unknown)
@@ -178,7 +186,7 @@ def test_devices_dropped_before_an_unknown_class_is_reached_are_shown():
 
 def test_devices_are_shown_a_page_at_a_time():
     seen, wish = (
-        picture([resource_slice(devices=[gpu(number) for number in range(9)])]),
+        snapshot([resource_slice(devices=[gpu(number) for number in range(9)])]),
         spec(exactly(1, "false")),
     )
     page = dropped(seen, wish, 2, offset=4, limit=3)
@@ -186,29 +194,29 @@ def test_devices_are_shown_a_page_at_a_time():
 
 
 def test_a_condition_that_fails_is_told_apart_from_one_that_is_false():
-    seen = picture([resource_slice(devices=[gpu(0), gpu(1, product="L4")])])
+    seen = snapshot([resource_slice(devices=[gpu(0), gpu(1, product="L4")])])
     wish = spec(exactly(1, f"{LACKING} && {PRODUCT}"))
-    (ask,) = asks(wish)
+    (ask,) = device_requests(wish)
     failing, false = reason_of(seen, ask, 0), reason_of(seen, ask, 1)
-    assert (failing.cause, failing.condition.text) == (Cause.ERROR, LACKING)
+    assert (failing.cause, failing.condition.text) == (DropCause.ERROR, LACKING)
     assert "could not be evaluated" in failing.sentence
-    assert (false.cause, false.condition.text) == (Cause.SELECTOR, PRODUCT)
+    assert (false.cause, false.condition.text) == (DropCause.SELECTOR, PRODUCT)
 
 
 def test_a_class_and_a_used_up_partition_are_reasons_as_well(manifests):
     slices = [manifests["ResourceSlice/node-b-counters"], manifests["ResourceSlice/node-b-devices"]]
-    taken = picture(slices, holds("gpu-0-mig-1g5gb-19-0", pool="node-b"))
-    (whole,) = asks(spec(exactly()))
+    taken = snapshot(slices, holds("gpu-0-mig-1g5gb-19-0", pool="node-b"))
+    (whole,) = device_requests(spec(exactly()))
     reasons = {device.name: reason_of(taken, whole, place) for place, device in enumerate(taken.devices)}
-    assert reasons["gpu-0"].cause == Cause.USED_UP
-    assert reasons["gpu-0-mig-1g5gb-19-0"].cause == Cause.CLASS
+    assert reasons["gpu-0"].cause == DropCause.USED_UP
+    assert reasons["gpu-0-mig-1g5gb-19-0"].cause == DropCause.CLASS
     assert reasons["gpu-0-mig-1g5gb-19-0"].difference.sentence == "type mig, not gpu"
 
 
 def test_admin_access_may_have_what_another_claim_holds():
-    seen = picture([resource_slice(devices=[gpu(0)])], holds("gpu-0"))
-    (ask,), (admin,) = asks(spec(exactly(1))), asks(spec(exactly(1, adminAccess=True)))
+    seen = snapshot([resource_slice(devices=[gpu(0)])], holds("gpu-0"))
+    (ask,), (admin,) = device_requests(spec(exactly(1))), device_requests(spec(exactly(1, adminAccess=True)))
     why = reason_of(seen, ask, 0)
     assert why
-    assert why.cause == Cause.HELD
+    assert why.cause == DropCause.HELD
     assert reason_of(seen, admin, 0) is None

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dra.allocator import AllocationError, allocate
 from dra.cel import Selector
-from dra.match import Cause, Dropped, Kind, Reason, dropped, preview
+from dra.match import DropCause, Dropped, NoFitReason, StepKind, dropped, preview
 from tests.dra.clusters import (
     NVIDIA,
     PCIE,
@@ -18,8 +18,8 @@ from tests.dra.clusters import (
     gpu,
     holds,
     node,
-    picture,
     resource_slice,
+    snapshot,
     spec,
 )
 
@@ -31,18 +31,18 @@ def cluster(**more):
     first = [gpu(0), gpu(1, memory="40Gi"), gpu(2, taints=[{"key": "k", "effect": "NoSchedule"}]), gpu(3)]
     second = [gpu(number) for number in range(4)]
     slices = [resource_slice("node-a", first), resource_slice("node-b", second)]
-    return picture(slices, holds("gpu-3"), **more)
+    return snapshot(slices, holds("gpu-3"), **more)
 
 
 def test_the_funnel_counts_devices_after_each_step():
     seen = preview(cluster(), spec(exactly(1, BIG)))
     assert [(step.kind, step.count, step.dropped) for step in seen.steps] == [
-        (Kind.TOTAL, 8, 0),
-        (Kind.IN_CLASS, 8, 0),
-        (Kind.SELECTOR, 7, 1),
-        (Kind.UNTAINTED, 6, 1),
-        (Kind.FREE, 5, 1),
-        (Kind.NODES, 2, 0),
+        (StepKind.TOTAL, 8, 0),
+        (StepKind.IN_CLASS, 8, 0),
+        (StepKind.SELECTOR, 7, 1),
+        (StepKind.UNTAINTED, 6, 1),
+        (StepKind.FREE, 5, 1),
+        (StepKind.NODES, 2, 0),
     ]
     assert (seen.matching, seen.free, seen.nodes_that_fit, seen.problem) == (7, 5, 2, "")
     assert seen.fits
@@ -54,33 +54,33 @@ def test_steps_name_their_request():
         {"name": "gpu", "firstAvailable": [{"name": "big", **ask(1, BIG)}, {"name": "any", **ask(1)}]}
     )
     seen = preview(cluster(), wish)
-    assert [step.request for step in seen.steps if step.kind == Kind.FREE] == ["gpu/big", "gpu/any"]
-    assert next(step for step in seen.steps if step.kind == Kind.SELECTOR).detail == BIG
+    assert [step.request for step in seen.steps if step.kind == StepKind.FREE] == ["gpu/big", "gpu/any"]
+    assert next(step for step in seen.steps if step.kind == StepKind.SELECTOR).detail == BIG
 
 
 @pytest.mark.parametrize(
     ("wish", "claims", "reason", "said"),
     [
-        (spec(), 1, Reason.NO_REQUEST, "no device"),
-        (spec({"name": "gpu"}), 1, Reason.NO_REQUEST, "no device"),
-        (spec(exactly(), constraints=[{"requests": []}]), 1, Reason.INVALID, "names no attribute"),
-        (spec(exactly(1, class_name="nobody")), 1, Reason.NO_CLASS, "no device class nobody"),
-        (spec(exactly(1, "device.name == 'x'")), 1, Reason.INVALID, "device.name"),
-        (spec(exactly(1, "isURL('https://example.org')")), 1, Reason.NOT_PREVIEWABLE, "only a cluster"),
-        (spec(exactly(33)), 1, Reason.TOO_MANY, "33 devices; one claim can hold 32"),
-        (spec(exactly(1, class_name="mig.nvidia.com")), 1, Reason.NO_MATCH, "needs 1 device; 0 match"),
-        (spec(exactly(9)), 1, Reason.NO_MATCH, "needs 9 devices; 8 match"),
-        (spec(exactly(8)), 1, Reason.TAINTED, "needs 8 devices; 7 match and are not tainted"),
-        (spec(exactly(7)), 1, Reason.TAKEN, "needs 7 devices; 6 match and are free"),
-        (spec(exactly(5)), 1, Reason.NO_NODE, "6 devices are free, but no single node"),
-        (spec(exactly(2)), 4, Reason.TAINTED, "needs 8 devices; 7 match and are not tainted"),
-        (spec(exactly(4)), 1, Reason.NONE, ""),
-        (spec(exactly(1, BIG)), 5, Reason.NONE, ""),
-        (spec(exactly(3)), 2, Reason.NO_NODE, "1 of 2 claims fit now, on 1 node."),
+        (spec(), 1, NoFitReason.NO_REQUEST, "no device"),
+        (spec({"name": "gpu"}), 1, NoFitReason.NO_REQUEST, "no device"),
+        (spec(exactly(), constraints=[{"requests": []}]), 1, NoFitReason.INVALID, "names no attribute"),
+        (spec(exactly(1, class_name="nobody")), 1, NoFitReason.NO_CLASS, "no device class nobody"),
+        (spec(exactly(1, "device.name == 'x'")), 1, NoFitReason.INVALID, "device.name"),
+        (spec(exactly(1, "isURL('https://example.org')")), 1, NoFitReason.NOT_PREVIEWABLE, "only a cluster"),
+        (spec(exactly(33)), 1, NoFitReason.TOO_MANY, "33 devices; one claim can hold 32"),
+        (spec(exactly(1, class_name="mig.nvidia.com")), 1, NoFitReason.NO_MATCH, "needs 1 device; 0 match"),
+        (spec(exactly(9)), 1, NoFitReason.NO_MATCH, "needs 9 devices; 8 match"),
+        (spec(exactly(8)), 1, NoFitReason.TAINTED, "needs 8 devices; 7 match and are not tainted"),
+        (spec(exactly(7)), 1, NoFitReason.TAKEN, "needs 7 devices; 6 match and are free"),
+        (spec(exactly(5)), 1, NoFitReason.NO_NODE, "6 devices are free, but no single node"),
+        (spec(exactly(2)), 4, NoFitReason.TAINTED, "needs 8 devices; 7 match and are not tainted"),
+        (spec(exactly(4)), 1, NoFitReason.NONE, ""),
+        (spec(exactly(1, BIG)), 5, NoFitReason.NONE, ""),
+        (spec(exactly(3)), 2, NoFitReason.NO_NODE, "1 of 2 claims fit now, on 1 node."),
         (
             spec(exactly(1, 'device.attributes["gpu.nvidia.com"].nope == 1')),
             1,
-            Reason.SELECTOR_FAILS,
+            NoFitReason.SELECTOR_FAILS,
             "fails on device gpu.nvidia.com/node-a/gpu-0",
         ),
     ],
@@ -88,7 +88,7 @@ def test_steps_name_their_request():
 def test_the_first_thing_in_the_way_is_said_with_numbers(wish, claims, reason, said):
     seen = preview(cluster(), wish, claims)
     assert seen.reason == reason
-    assert seen.fits == (reason == Reason.NONE)
+    assert seen.fits == (reason == NoFitReason.NONE)
     assert said in seen.problem
     assert bool(seen.problem) == bool(said)
 
@@ -98,7 +98,7 @@ def test_the_first_thing_in_the_way_is_said_with_numbers(wish, claims, reason, s
 )
 def test_what_cannot_be_told_is_no_number(expression):
     seen = preview(cluster(), spec(exactly(1, expression)))
-    assert seen.reason == Reason.NOT_PREVIEWABLE
+    assert seen.reason == NoFitReason.NOT_PREVIEWABLE
     assert (seen.matching, seen.free, seen.nodes_that_fit, seen.claims_that_fit) == (None, None, None, None)
 
 
@@ -108,15 +108,15 @@ def test_a_selector_is_not_asked_about_devices_that_an_earlier_one_turned_down()
     slices = [resource_slice(devices=[odd, gpu(1)])]
     big = 'device.attributes["gpu.nvidia.com"].productName.startsWith("NVIDIA H100")'
     new = 'device.attributes["gpu.nvidia.com"].driverVersion.isGreaterThan(semver("570.0.0"))'
-    assert preview(picture(slices), spec(exactly(1, big, new))).problem == ""
-    assert preview(picture(slices), spec(exactly(1, new, big))).reason == Reason.SELECTOR_FAILS
+    assert preview(snapshot(slices), spec(exactly(1, big, new))).problem == ""
+    assert preview(snapshot(slices), spec(exactly(1, new, big))).reason == NoFitReason.SELECTOR_FAILS
 
 
 def test_a_cordoned_node_has_room_for_nobody():
     nodes = [node("node-a"), node("node-b", unschedulable=True)]
     seen = preview(cluster(nodes=nodes), spec(exactly(2)))
     assert seen.nodes == ("node-a",)
-    assert preview(cluster(nodes=nodes), spec(exactly(4))).reason == Reason.NO_NODE
+    assert preview(cluster(nodes=nodes), spec(exactly(4))).reason == NoFitReason.NO_NODE
 
 
 def test_constraints_are_tried_on_each_node():
@@ -124,7 +124,7 @@ def test_constraints_are_tried_on_each_node():
     assert preview(cluster(), wish).nodes == ("node-a", "node-b")
     assert preview(cluster(), wish, claims=3).claims_that_fit == 3
     held = cluster().after(claims=[holds("gpu-0"), holds("gpu-0", "gpu-2", pool="node-b")])
-    assert preview(held, wish).reason == Reason.NO_NODE
+    assert preview(held, wish).reason == NoFitReason.NO_NODE
 
 
 def test_admin_access_counts_what_others_hold():
@@ -135,35 +135,37 @@ def test_admin_access_counts_what_others_hold():
 
 def test_devices_that_all_nodes_reach_are_not_counted_twice():
     slices = [resource_slice("pool", [gpu(0), gpu(1)], allNodes=True)]
-    seen = preview(picture(slices, nodes=[node("a"), node("b")]), spec(exactly(2)), claims=2)
+    seen = preview(snapshot(slices, nodes=[node("a"), node("b")]), spec(exactly(2)), claims=2)
     assert (seen.nodes_that_fit, seen.claims_that_fit) == (2, 1)
 
 
 def test_partitions_are_counted_by_what_their_gpu_has_left(manifests):
     slices = [manifests["ResourceSlice/node-b-counters"], manifests["ResourceSlice/node-b-devices"]]
     part, whole = spec(exactly(1, class_name="mig.nvidia.com")), spec(exactly())
-    assert preview(picture(slices), part, claims=3).claims_that_fit == 2
+    assert preview(snapshot(slices), part, claims=3).claims_that_fit == 2
     assert (
-        preview(picture(slices), spec(exactly(), exactly(1, name="part", class_name="mig.nvidia.com"))).reason
-        == Reason.NO_NODE
+        preview(
+            snapshot(slices), spec(exactly(), exactly(1, name="part", class_name="mig.nvidia.com"))
+        ).reason
+        == NoFitReason.NO_NODE
     )
-    taken = picture(slices, holds("gpu-0-mig-1g5gb-19-0", pool="node-b"))
-    assert preview(taken, whole).reason == Reason.TAKEN
+    taken = snapshot(slices, holds("gpu-0-mig-1g5gb-19-0", pool="node-b"))
+    assert preview(taken, whole).reason == NoFitReason.TAKEN
     assert preview(taken, part).free == 1
 
 
 def test_shares_are_counted_by_capacity():
     device = gpu(0) | {"allowMultipleAllocations": True, "capacity": {"memory": {"value": "40Gi"}}}
     wish = spec(exactly(1, capacity={"requests": {"memory": "10Gi"}}))
-    seen = preview(picture([resource_slice(devices=[device])]), wish, claims=5)
-    assert (seen.claims_that_fit, seen.reason) == (4, Reason.NO_NODE)
+    seen = preview(snapshot([resource_slice(devices=[device])]), wish, claims=5)
+    assert (seen.claims_that_fit, seen.reason) == (4, NoFitReason.NO_NODE)
 
 
 def test_a_search_that_takes_too_long_is_unknown_and_not_no():
     devices = [gpu(number, attributes={"a": {"int": number % 7}}) for number in range(60)]
     wish = spec(exactly(8), constraints=[{"distinctAttribute": f"{NVIDIA}/a"}])
-    seen = preview(picture([resource_slice(devices=devices)]), wish)
-    assert seen.reason == Reason.TOO_LONG
+    seen = preview(snapshot([resource_slice(devices=devices)]), wish)
+    assert seen.reason == NoFitReason.TOO_LONG
     assert (seen.nodes_that_fit, seen.claims_that_fit) == (None, None)
 
 
@@ -171,19 +173,19 @@ def test_nodes_of_too_many_looks_are_not_all_tried(monkeypatch):
     monkeypatch.setattr("dra.match.places.LOOKS", 2)
     slices = [resource_slice(f"n{count}", [gpu(number) for number in range(count)]) for count in range(2, 7)]
     wish = spec(exactly(2), constraints=[PCIE])
-    assert preview(picture(slices), wish).problem == ""
-    assert preview(picture(slices), wish).nodes_that_fit is None
-    assert preview(picture(slices), wish, claims=9).reason == Reason.TOO_LONG
+    assert preview(snapshot(slices), wish).problem == ""
+    assert preview(snapshot(slices), wish).nodes_that_fit is None
+    assert preview(snapshot(slices), wish, claims=9).reason == NoFitReason.TOO_LONG
 
 
 def test_an_empty_cluster_has_nothing():
-    seen = preview(picture([]), spec(exactly()))
-    assert (seen.reason, seen.matching, seen.nodes_that_fit) == (Reason.NO_MATCH, 0, 0)
+    seen = preview(snapshot([]), spec(exactly()))
+    assert (seen.reason, seen.matching, seen.nodes_that_fit) == (NoFitReason.NO_MATCH, 0, 0)
 
 
 def test_alike_devices_are_evaluated_once(monkeypatch):
     slices = [resource_slice(f"n{number}", [gpu(place) for place in range(8)]) for number in range(20)]
-    seen = picture(slices)
+    seen = snapshot(slices)
     wish = 'device.attributes["gpu.nvidia.com"].?productName.orValue("") != "evaluated once"'
     times = []
 
@@ -230,7 +232,7 @@ wishes = st.builds(
 def test_a_preview_agrees_with_the_allocator_on_every_node(listed, wish, claims):
     slices = [resource_slice(f"n{number}", found) for number, found in enumerate(listed)]
     names = [node(f"n{number}") for number in range(len(listed))]
-    seen = picture(slices, nodes=names)
+    seen = snapshot(slices, nodes=names)
     found = preview(seen, wish, claims)
     fitting, total = [], 0
     for one in names:
@@ -261,7 +263,7 @@ def mixed():
         resource_slice("node-b", [gpu(0), tainted]),
     ]
     held = holds("gpu-0"), holds("gpu-1", name="other")
-    return picture(slices, *held, nodes=[node("node-a"), node("node-b")])
+    return snapshot(slices, *held, nodes=[node("node-a"), node("node-b")])
 
 
 A, B = ("node-a",), ("node-a", "node-b")
@@ -270,41 +272,41 @@ A, B = ("node-a",), ("node-a", "node-b")
 @pytest.mark.parametrize(
     ("wish", "claims", "nodes", "fit", "reason", "problem"),
     [
-        (spec(exactly(1)), 1, B, 1, Reason.NONE, ""),
-        (spec(exactly(2)), 1, A, 1, Reason.NONE, ""),
-        (spec(exactly(1)), 3, B, 3, Reason.NONE, ""),
-        (spec(exactly(1)), 4, B, 3, Reason.TAKEN, "Request gpu needs 4 devices; 3 match and are free."),
-        (spec(exactly(2)), 2, A, 1, Reason.TAKEN, "Request gpu needs 4 devices; 3 match and are free."),
+        (spec(exactly(1)), 1, B, 1, NoFitReason.NONE, ""),
+        (spec(exactly(2)), 1, A, 1, NoFitReason.NONE, ""),
+        (spec(exactly(1)), 3, B, 3, NoFitReason.NONE, ""),
+        (spec(exactly(1)), 4, B, 3, NoFitReason.TAKEN, "Request gpu needs 4 devices; 3 match and are free."),
+        (spec(exactly(2)), 2, A, 1, NoFitReason.TAKEN, "Request gpu needs 4 devices; 3 match and are free."),
         (
-            *(spec(exactly(3)), 1, (), 0, Reason.NO_NODE),
+            *(spec(exactly(3)), 1, (), 0, NoFitReason.NO_NODE),
             "3 devices are free, but no single node has all that one claim needs.",
         ),
-        (spec(exactly(5)), 1, (), 0, Reason.TAKEN, "Request gpu needs 5 devices; 3 match and are free."),
+        (spec(exactly(5)), 1, (), 0, NoFitReason.TAKEN, "Request gpu needs 5 devices; 3 match and are free."),
         (
-            *(spec(exactly(6)), 1, (), 0, Reason.TAINTED),
+            *(spec(exactly(6)), 1, (), 0, NoFitReason.TAINTED),
             "Request gpu needs 6 devices; 5 match and are not tainted.",
         ),
-        (spec(exactly(7)), 1, (), 0, Reason.NO_MATCH, "Request gpu needs 7 devices; 6 match."),
-        (spec(exactly(1, "false")), 1, (), 0, Reason.NO_MATCH, "Request gpu needs 1 device; 0 match."),
+        (spec(exactly(7)), 1, (), 0, NoFitReason.NO_MATCH, "Request gpu needs 7 devices; 6 match."),
+        (spec(exactly(1, "false")), 1, (), 0, NoFitReason.NO_MATCH, "Request gpu needs 1 device; 0 match."),
         (
             spec(exactly(20), exactly(12, name="b")),
             1,
             (),
             0,
-            Reason.NO_MATCH,
+            NoFitReason.NO_MATCH,
             "Request gpu needs 20 devices; 6 match.",
         ),
         (
-            *(spec(exactly(20), exactly(13, name="b")), 1, (), 0, Reason.TOO_MANY),
+            *(spec(exactly(20), exactly(13, name="b")), 1, (), 0, NoFitReason.TOO_MANY),
             "The claim asks for 33 devices; one claim can hold 32.",
         ),
-        (spec(exactly(4, adminAccess=True)), 2, A, 2, Reason.NONE, ""),
+        (spec(exactly(4, adminAccess=True)), 2, A, 2, NoFitReason.NONE, ""),
         (
             spec(exactly(2), exactly(1, name="b")),
             1,
             (),
             0,
-            Reason.NO_NODE,
+            NoFitReason.NO_NODE,
             "3 devices are free, but no single node has all that one claim needs.",
         ),
     ],
@@ -323,16 +325,16 @@ def test_every_step_of_a_preview_is_told():
         (one.label, one.count, one.dropped, one.kind, one.detail, one.request)
         for one in preview(mixed(), wish).steps
     ] == [
-        ("in the cluster", 6, 0, Kind.TOTAL, "", ""),
-        ("in class gpu.nvidia.com", 6, 0, Kind.IN_CLASS, "gpu.nvidia.com", "gpu"),
-        (f"selected by {BIG}", 6, 0, Kind.SELECTOR, BIG, "gpu"),
-        ("selected by true", 6, 0, Kind.SELECTOR, "true", "gpu"),
-        ("not tainted, or tolerated", 5, 1, Kind.UNTAINTED, "", "gpu"),
-        ("free now", 3, 2, Kind.FREE, "", "gpu"),
+        ("in the cluster", 6, 0, StepKind.TOTAL, "", ""),
+        ("in class gpu.nvidia.com", 6, 0, StepKind.IN_CLASS, "gpu.nvidia.com", "gpu"),
+        (f"selected by {BIG}", 6, 0, StepKind.SELECTOR, BIG, "gpu"),
+        ("selected by true", 6, 0, StepKind.SELECTOR, "true", "gpu"),
+        ("not tainted, or tolerated", 5, 1, StepKind.UNTAINTED, "", "gpu"),
+        ("free now", 3, 2, StepKind.FREE, "", "gpu"),
         (
             "nodes with room for 2 devices with the same resource.kubernetes.io/pcieRoot "
             "each with another a.example/b",
-            *(0, 0, Kind.NODES, "", ""),
+            *(0, 0, StepKind.NODES, "", ""),
         ),
     ]
 
@@ -340,7 +342,7 @@ def test_every_step_of_a_preview_is_told():
 def test_only_the_first_twenty_nodes_are_named():
     slices = [resource_slice(f"node-{number:02}", [gpu(0)]) for number in range(21)]
     nodes = [node(f"node-{number:02}") for number in range(21)]
-    seen = preview(picture(slices, nodes=nodes), spec(exactly(1)))
+    seen = preview(snapshot(slices, nodes=nodes), spec(exactly(1)))
     assert (seen.nodes_that_fit, seen.nodes) == (21, tuple(f"node-{number:02}" for number in range(20)))
 
 
@@ -350,7 +352,7 @@ def test_alternatives_of_different_counts_are_not_added_up():
     pick = "device.attributes['gpu.nvidia.com'].productName == '{}'"
     options = [{"name": "a", **ask(2, pick.format("A"))}, {"name": "b", **ask(3, pick.format("B"))}]
     seen = preview(
-        picture(slices, nodes=[node("node-a")]), spec({"name": "gpu", "firstAvailable": options}), 2
+        snapshot(slices, nodes=[node("node-a")]), spec({"name": "gpu", "firstAvailable": options}), 2
     )
     assert (seen.free, seen.nodes_that_fit, seen.claims_that_fit) == (4, 1, 1)
 
@@ -360,9 +362,9 @@ def test_what_cannot_be_counted_drops_no_device_for_want_of_room(monkeypatch):
     last = len(preview(mixed(), wish).steps) - 1
     found = dropped(mixed(), wish, last)
     assert [(one.device.name, one.device.node_name, one.cause, one.free_beside) for one in found.drops] == [
-        ("gpu-2", "node-a", Cause.NODE, 2),
-        ("gpu-3", "node-a", Cause.NODE, 2),
-        ("gpu-0", "node-b", Cause.NODE, 1),
+        ("gpu-2", "node-a", DropCause.NODE, 2),
+        ("gpu-3", "node-a", DropCause.NODE, 2),
+        ("gpu-0", "node-b", DropCause.NODE, 1),
     ]
     assert found.total == 3
     part = dropped(mixed(), wish, last, offset=1, limit=1)

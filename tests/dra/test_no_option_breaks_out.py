@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dra.manifests import to_yaml
-from dra.workloads import ASSUMED, Options, Use, hub
-from dra.workloads.images import IMAGES
-from dra.workloads.use import LABEL, REFERENCE, SUBDOMAIN, TAINT
+from dra.workloads import ASSUMED, ClaimUse, WorkloadOptions, templates
+from dra.workloads.pods import IMAGES, LABEL, REFERENCE, SUBDOMAIN, TAINT
 from tests.dra.test_workloads import MAKERS
 
 KINDS = {
@@ -38,7 +37,7 @@ HOSTILE = st.text(st.sampled_from("ab\n\r\t\"'`$(){}[]#:&*!|>%@\\ é;,=/-._0"), 
 def test_one_character_that_could_break_out_is_enough_to_be_refused(field, good, among):
     def options(text):
         values: dict[str, Any] = {field: (text,) if field == "tolerate" else text}
-        return Options(**values)
+        return WorkloadOptions(**values)
 
     assert options(good)
     for character in f"\n\r\t\"'`$(){{}}[]#&*!|>%\\ é;,{among}":
@@ -50,7 +49,7 @@ def test_one_character_that_could_break_out_is_enough_to_be_refused(field, good,
 @given(text=HOSTILE, field=st.sampled_from(TEXTS))
 def test_what_could_break_out_is_refused(text, field):
     try:
-        Options(**{field: text})
+        WorkloadOptions(**{field: text})
     except ValueError:
         return
     assert not set(text) & set("\n\r\t\"'`$(){}[]#&*!|>%\\ é;,="), text
@@ -60,7 +59,7 @@ def test_what_could_break_out_is_refused(text, field):
 def test_taints_and_labels_that_could_break_out_are_refused(text):
     for chosen in ({"tolerate": (text,)}, {"capacity": text}):
         try:
-            Options(**chosen)
+            WorkloadOptions(**chosen)
         except ValueError:
             continue
         assert not set(text) & set("\n\r\t\"'`$(){}[]#&*!|>%@\\ é;,"), text
@@ -79,7 +78,7 @@ def test_taints_and_labels_that_could_break_out_are_refused(text):
 )
 def test_what_cannot_be_is_refused(chosen):
     with pytest.raises(ValueError, match=r"\.$"):
-        Options(**chosen)
+        WorkloadOptions(**chosen)
 
 
 def texts(shape, longest=40):
@@ -87,7 +86,7 @@ def texts(shape, longest=40):
 
 
 OPTIONS = st.builds(
-    Options,
+    WorkloadOptions,
     image=texts(REFERENCE),
     request=st.sampled_from(["", "gpu"]),
     pods=st.integers(0, 1024),
@@ -102,7 +101,7 @@ OPTIONS = st.builds(
     cuda=st.just("12.9"),
 )
 USES = st.builds(
-    Use,
+    ClaimUse,
     name=st.from_regex(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", fullmatch=True).filter(str.isascii),
     namespace=st.just("vision"),
     template=st.booleans(),
@@ -125,9 +124,9 @@ def test_whatever_is_chosen_the_yaml_reads_back_as_it_was_made(use, options, mak
 
 @given(use=USES, options=OPTIONS)
 def test_whatever_is_chosen_the_hub_only_sets_traits(use, options):
-    values = yaml.safe_load(to_yaml(hub.values(use, options)))
+    values = yaml.safe_load(to_yaml(templates.values(use, options)))
     assert set(values) == {"singleuser", "hub"}
-    for text in (hub.config(use, options), values["hub"]["extraConfig"]["gpu-claim"]):
+    for text in (templates.config(use, options), values["hub"]["extraConfig"]["gpu-claim"]):
         for statement in ast.parse(text).body:
             target = statement.targets[0] if isinstance(statement, ast.Assign) else statement.value.func.value
             assert ast.unparse(target).startswith("c.KubeSpawner.")

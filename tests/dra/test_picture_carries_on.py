@@ -5,22 +5,22 @@ import random
 import pytest
 
 from bench.world import Kind, world
-from dra.picture import Picture
+from dra.cluster_snapshot import ClusterSnapshot
 
 
 def of(made, claims):
-    return Picture(made.classes, made.slices, claims, made.taint_rules, made.nodes)
+    return ClusterSnapshot(made.classes, made.slices, claims, made.taint_rules, made.nodes)
 
 
-def said(picture):
+def said(snapshot):
     """All that follows from claims, without what says that nothing is held."""
-    held = picture.held
+    held = snapshot.held
     return (
         held.holders,
         {key: sorted(names) for key, names in held.sharers.items() if names},
         {key: amounts for key, amounts in held.consumed.items() if any(amounts.values())},
         {pool: used for pool, of in held.counters.items() if (used := {k: v for k, v in of.items() if v})},
-        picture.available,
+        snapshot.available,
     )
 
 
@@ -29,39 +29,39 @@ def test_claims_that_come_and_go_are_carried_on(kind):
     made = world(kind, 64)
     chance = random.Random(7)
     held, waiting = made.claims[::2], made.claims[1::2]
-    picture = of(made, held)
-    assert said(picture) == said(of(made, held))
+    snapshot = of(made, held)
+    assert said(snapshot) == said(of(made, held))
     for _ in range(30):
         gone = chance.sample(held, min(len(held), 2))
         come = chance.sample(waiting, min(len(waiting), 3))
         held = [one for one in held if one not in gone] + come
         waiting = [one for one in waiting if one not in come] + gone
         moved = [(one, None) for one in gone] + [(None, one) for one in come]
-        before = picture
-        picture = before.after(claims=held, moved=moved)
-        assert "held" in vars(picture), "it was summed up anew"
-        assert said(picture) == said(of(made, held))
+        before = snapshot
+        snapshot = before.after(claims=held, moved=moved)
+        assert "held" in vars(snapshot), "it was summed up anew"
+        assert said(snapshot) == said(of(made, held))
 
 
 def test_a_device_that_two_claims_have_is_summed_up_anew():
     made = world(Kind.WHOLE, 16)
     one = made.claims[0]
     twin = one | {"metadata": one["metadata"] | {"name": "twin"}}
-    picture = of(made, [one])
-    assert said(picture) == said(of(made, [one]))
-    both = picture.after(claims=[one, twin], moved=[(None, twin)])
+    snapshot = of(made, [one])
+    assert said(snapshot) == said(of(made, [one]))
+    both = snapshot.after(claims=[one, twin], moved=[(None, twin)])
     assert said(both) == said(of(made, [one, twin]))
     assert said(both.after(claims=[one], moved=[(twin, None)])) == said(of(made, [one]))
 
 
 def test_what_a_change_does_not_touch_is_the_same_object():
     made = world(Kind.WHOLE, 16)
-    picture = of(made, made.claims)
-    known = parts_of(picture)
-    after = picture.after(classes=made.classes[:1])
+    snapshot = of(made, made.claims)
+    known = parts_of(snapshot)
+    after = snapshot.after(classes=made.classes[:1])
     assert all(one is other for one, other in zip(known, parts_of(after), strict=True))
-    assert picture.after(taint_rules=[]).taints is not picture.taints
+    assert snapshot.after(taint_rules=[]).taints is not snapshot.taints
 
 
-def parts_of(picture):
-    return (picture.held, picture.available, picture.taints, picture.sites, picture.stock)
+def parts_of(snapshot):
+    return (snapshot.held, snapshot.available, snapshot.taints, snapshot.sites, snapshot.stock)

@@ -5,10 +5,10 @@ import pytest
 from bench.specs import FITS, LARGE, NUMA, SHARE, Question, exactly, spec
 from bench.world import DRIVER, Kind, world
 from dra.allocator import AllocationError, allocate
+from dra.cluster_snapshot import ClusterSnapshot
 from dra.match.funnel import funnel
 from dra.match.places import fit
-from dra.objects import asks
-from dra.picture import Picture
+from dra.objects import device_requests
 
 EVERY = {"name": "gpu", "exactly": {"deviceClassName": DRIVER, "allocationMode": "All"}}
 MISSING = f"device.attributes['{DRIVER}'].missing == 'x'"
@@ -23,27 +23,27 @@ MORE = (
 )
 
 
-def picture_of(kind, devices):
+def snapshot_of(kind, devices):
     made = world(kind, devices)
-    return Picture(made.classes, made.slices, made.claims, made.taint_rules, made.nodes)
+    return ClusterSnapshot(made.classes, made.slices, made.claims, made.taint_rules, made.nodes)
 
 
 @pytest.fixture(scope="module")
 def pictures():
-    return {(kind, size): picture_of(kind, size) for kind in Kind for size in (16, 320)}
+    return {(kind, size): snapshot_of(kind, size) for kind in Kind for size in (16, 320)}
 
 
-def by_asking(picture, wish, claims):
+def by_asking(snapshot, wish, claims):
     """Names of the nodes that take one claim, and how many claims all of them take."""
     claim = {"metadata": {"name": "mine"}, "spec": wish}
     names, total = [], 0
-    for node in picture.nodes:
+    for node in snapshot.nodes:
         times = 0
         if (node.get("spec") or {}).get("unschedulable"):
             continue
         while times < claims:
             try:
-                if allocate(picture, node, [claim] * (times + 1)) is None:
+                if allocate(snapshot, node, [claim] * (times + 1)) is None:
                     break
             except AllocationError:
                 break
@@ -57,8 +57,8 @@ def by_asking(picture, wish, claims):
 @pytest.mark.parametrize(("devices", "claims"), [(320, 1), (320, 2), (16, 4)])
 @pytest.mark.parametrize("question", [*FITS, *MORE], ids=lambda question: question.name)
 def test_columns_and_looks_say_what_the_allocator_says(pictures, question, devices, claims):
-    picture = pictures[question.kind, devices]
-    funnels = [funnel(picture, one) for one in asks(question.spec)]
-    found = fit(picture, question.spec, funnels, claims)
+    snapshot = pictures[question.kind, devices]
+    funnels = [funnel(snapshot, one) for one in device_requests(question.spec)]
+    found = fit(snapshot, question.spec, funnels, claims)
     assert not found.gave_up
-    assert (found.nodes, found.claims) == by_asking(picture, question.spec, claims)
+    assert (found.nodes, found.claims) == by_asking(snapshot, question.spec, claims)

@@ -2,7 +2,7 @@
 
 import json
 
-from dra.shared import Shared
+from dra.held import Shared
 
 
 def device(uuid):

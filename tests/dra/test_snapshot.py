@@ -2,7 +2,7 @@
 
 import pytest
 
-from dra.snapshot import NoSnapshot, picture_from, unfolded
+from dra.cluster_snapshot import NoSnapshot, snapshot_from, unfolded
 from tests.dra.clusters import device_class, gpu, holds, node, resource_slice
 
 
@@ -11,7 +11,7 @@ def test_every_kind_of_a_dump_goes_to_its_place():
         "metadata": {"name": "drain"},
         "spec": {"deviceSelector": {}, "taint": {"key": "k", "effect": "None"}},
     }
-    seen = picture_from(
+    seen = snapshot_from(
         [
             {
                 "kind": "ResourceSliceList",
@@ -45,4 +45,4 @@ def test_items_keep_the_kind_that_they_name():
 @pytest.mark.parametrize("documents", [[], [{"kind": "Pod"}], [{"kind": "ResourceSliceList", "items": []}]])
 def test_a_dump_without_devices_is_none(documents):
     with pytest.raises(NoSnapshot, match="holds no ResourceSlice"):
-        picture_from(documents)
+        snapshot_from(documents)

@@ -7,9 +7,8 @@ from itertools import chain
 import pytest
 
 from dra import workloads
-from dra.workloads import ASSUMED, Options, Use, hub
-from dra.workloads.images import IMAGES
-from dra.workloads.use import devices_of, pods_of
+from dra.workloads import ASSUMED, ClaimUse, WorkloadOptions, templates
+from dra.workloads.pods import IMAGES, devices_of, pods_of
 from tests.dra.workload_manifests import GOLDEN, written
 
 MAKERS = {
@@ -24,8 +23,8 @@ MAKERS = {
     "PyTorchJob": workloads.pytorch_job,
     "InferenceService": workloads.inference_service,
 }
-NAMED = Use("sam2", "vision", requests=(("gpu", 2),), maker="nvidia")
-TEMPLATE = Use("sweep", "vision", template=True, parallel=3, requests=(("gpu", 2),), maker="nvidia")
+NAMED = ClaimUse("sam2", "vision", requests=(("gpu", 2),), maker="nvidia")
+TEMPLATE = ClaimUse("sweep", "vision", template=True, parallel=3, requests=(("gpu", 2),), maker="nvidia")
 every_maker = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 
 
@@ -39,7 +38,7 @@ def pods_in(content):
 
 
 def specs(make, use=NAMED, **options):
-    return list(chain.from_iterable(map(pods_in, make(use, Options(**options)))))
+    return list(chain.from_iterable(map(pods_in, make(use, WorkloadOptions(**options)))))
 
 
 @every_maker
@@ -111,25 +110,25 @@ def test_an_own_image_is_run(make):
 
 @pytest.mark.parametrize("maker", IMAGES)
 def test_each_maker_has_an_image_and_a_command(maker):
-    (made,) = workloads.pod(Use("a", "b", maker=maker), Options())
+    (made,) = workloads.pod(ClaimUse("a", "b", maker=maker), WorkloadOptions())
     (container,) = made["spec"]["containers"]
     assert container["image"]
     assert IMAGES[maker].look in container["command"][2]
 
 
 def test_a_job_is_indexed_and_holds_a_claim_for_each_pod_at_once():
-    (made,) = workloads.job(TEMPLATE, Options(completions=10))
+    (made,) = workloads.job(TEMPLATE, WorkloadOptions(completions=10))
     assert made["spec"]["completionMode"] == "Indexed"
     assert (made["spec"]["parallelism"], made["spec"]["completions"]) == (3, 10)
-    (alone,) = workloads.job(NAMED, Options())
+    (alone,) = workloads.job(NAMED, WorkloadOptions())
     assert (alone["spec"]["parallelism"], alone["spec"]["completions"]) == (1, 1)
-    (more,) = workloads.job(NAMED, Options(pods=4))
+    (more,) = workloads.job(NAMED, WorkloadOptions(pods=4))
     assert (more["spec"]["parallelism"], more["spec"]["completions"]) == (4, 4)
 
 
 @pytest.mark.parametrize("make", [workloads.deployment, workloads.vllm, workloads.triton])
 def test_a_deployment_never_wants_one_claim_more_than_granted(make):
-    made = make(TEMPLATE, Options())[0]
+    made = make(TEMPLATE, WorkloadOptions())[0]
     assert made["spec"]["replicas"] == 3
     assert made["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 0, "maxUnavailable": 1}
     assert (
@@ -143,29 +142,29 @@ def test_a_deployment_never_wants_one_claim_more_than_granted(make):
     [(workloads.jupyter, [8888]), (workloads.vllm, [8000]), (workloads.triton, [8000, 8001, 8002])],
 )
 def test_a_server_has_a_service_and_closed_it_opens_its_ports_alone(make, ports):
-    made = {one["kind"]: one for one in make(NAMED, Options(isolated=True))}
+    made = {one["kind"]: one for one in make(NAMED, WorkloadOptions(isolated=True))}
     assert [port["port"] for port in made["Service"]["spec"]["ports"]] == ports
     policy = made["NetworkPolicy"]["spec"]
     assert policy["policyTypes"] == ["Ingress", "Egress"]
     assert [[port["port"] for port in rule["ports"]] for rule in policy["ingress"]] == [ports]
     assert {port["port"] for rule in policy["egress"] for port in rule["ports"]} == {53}
-    assert "NetworkPolicy" not in {one["kind"] for one in make(NAMED, Options())}
+    assert "NetworkPolicy" not in {one["kind"] for one in make(NAMED, WorkloadOptions())}
 
 
 def test_a_policy_is_for_the_pods_beside_it():
     labels = {"Notebook": "notebook-name", "InferenceService": "serving.kserve.io/inferenceservice"}
     for name, make in MAKERS.items():
-        made = make(NAMED, Options(isolated=True))
+        made = make(NAMED, WorkloadOptions(isolated=True))
         (policy,) = [one for one in made if one["kind"] == "NetworkPolicy"]
         label = labels.get(name, "app.kubernetes.io/name")
         assert policy["spec"]["podSelector"]["matchLabels"] == {label: made[0]["metadata"]["name"]}
 
 
 def test_a_port_of_ones_own_makes_a_service():
-    assert [one["kind"] for one in workloads.deployment(NAMED, Options())] == ["Deployment"]
-    _made, service = workloads.deployment(NAMED, Options(image="a/b:1", port=9000))
+    assert [one["kind"] for one in workloads.deployment(NAMED, WorkloadOptions())] == ["Deployment"]
+    _made, service = workloads.deployment(NAMED, WorkloadOptions(image="a/b:1", port=9000))
     assert service["spec"]["ports"] == [{"name": "http", "port": 9000, "targetPort": 9000}]
-    made, headless = workloads.stateful_set(NAMED, Options())
+    made, headless = workloads.stateful_set(NAMED, WorkloadOptions())
     assert headless["spec"]["clusterIP"] == "None"
     assert made["spec"]["serviceName"] == headless["metadata"]["name"]
 
@@ -175,22 +174,24 @@ def test_vllm_spreads_over_the_devices_of_one_claim_where_their_number_is_known(
         return specs(workloads.vllm, use, **options)[0]["containers"][0]["command"]
 
     assert "--tensor-parallel-size=2" in command(NAMED)
-    several = Use("a", "b", requests=(("gpu", 4), ("nic", 1)), maker="nvidia")
+    several = ClaimUse("a", "b", requests=(("gpu", 4), ("nic", 1)), maker="nvidia")
     assert not any("tensor" in word for word in command(several))
     assert "--tensor-parallel-size=4" in command(several, request="gpu")
     assert command(NAMED, weights_claim="qwen")[2] == "/models"
 
 
 def test_a_pytorch_job_has_a_master_and_the_other_pods_as_workers():
-    made = workloads.pytorch_job(TEMPLATE, Options())[0]
+    made = workloads.pytorch_job(TEMPLATE, WorkloadOptions())[0]
     replicas = made["spec"]["pytorchReplicaSpecs"]
     assert {name: one["replicas"] for name, one in replicas.items()} == {"Master": 1, "Worker": 2}
     assert made["spec"]["nprocPerNode"] == "2"
-    assert set(workloads.pytorch_job(NAMED, Options())[0]["spec"]["pytorchReplicaSpecs"]) == {"Master"}
+    assert set(workloads.pytorch_job(NAMED, WorkloadOptions())[0]["spec"]["pytorchReplicaSpecs"]) == {
+        "Master"
+    }
 
 
 def test_a_service_is_named_with_a_letter_first():
-    made = workloads.jupyter(Use("7b-" + "x" * 60, "vision"), Options())
+    made = workloads.jupyter(ClaimUse("7b-" + "x" * 60, "vision"), WorkloadOptions())
     names = {one["metadata"]["name"] for one in made}
     assert len(names) == 1
     (name,) = names
@@ -199,12 +200,14 @@ def test_a_service_is_named_with_a_letter_first():
 
 
 def test_jupyterhub_is_told_in_python_and_in_values_the_same():
-    chosen = Options(priority="low", capacity=ASSUMED, tolerate=("gpu:NoSchedule",), weights_claim="qwen")
-    python = hub.config(TEMPLATE, chosen)
+    chosen = WorkloadOptions(
+        priority="low", capacity=ASSUMED, tolerate=("gpu:NoSchedule",), weights_claim="qwen"
+    )
+    python = templates.config(TEMPLATE, chosen)
     assert "'resourceClaimTemplateName': 'sweep'" in python
     calls = [node.value.func.attr for node in ast.parse(python).body if isinstance(node, ast.Expr)]
     assert calls == ["update", "update", "extend", "extend", "extend", "extend"]
-    values = hub.values(TEMPLATE, chosen)
+    values = templates.values(TEMPLATE, chosen)
     inside = values["hub"]["extraConfig"]["gpu-claim"]
     assert inside in python
     assert values["singleuser"]["storage"]["extraVolumes"][0]["name"] == "models"
@@ -219,7 +222,10 @@ def test_jupyterhub_is_told_in_python_and_in_values_the_same():
     ],
 )
 def test_the_chart_gets_name_and_tag_apart(image, name, tag):
-    assert hub.values(NAMED, Options(image=image))["singleuser"]["image"] == {"name": name, "tag": tag}
+    assert templates.values(NAMED, WorkloadOptions(image=image))["singleuser"]["image"] == {
+        "name": name,
+        "tag": tag,
+    }
 
 
 @pytest.mark.parametrize("name", written())
@@ -257,10 +263,10 @@ def test_no_file_is_of_a_workload_that_is_gone():
 )
 def test_options_have_limits(options, said):
     if not said:
-        assert Options(**options).chosen == len(options)
+        assert WorkloadOptions(**options).chosen == len(options)
         return
     with pytest.raises(ValueError, match=f"^{re.escape(said)}$"):
-        Options(**options)
+        WorkloadOptions(**options)
 
 
 @pytest.mark.parametrize(
@@ -269,11 +275,14 @@ def test_options_have_limits(options, said):
         (NAMED, {}, 1, 2),
         (TEMPLATE, {}, 3, 2),
         (TEMPLATE, {"pods": 5}, 5, 2),
-        (Use("a", "b", parallel=3), {}, 1, None),
-        (Use("a", "b", requests=(("gpu", 4), ("nic", 1))), {}, 1, None),
-        (Use("a", "b", requests=(("gpu", 4), ("nic", 1))), {"request": "nic"}, 1, 1),
-        (Use("a", "b", requests=(("gpu", None),)), {}, 1, None),
+        (ClaimUse("a", "b", parallel=3), {}, 1, None),
+        (ClaimUse("a", "b", requests=(("gpu", 4), ("nic", 1))), {}, 1, None),
+        (ClaimUse("a", "b", requests=(("gpu", 4), ("nic", 1))), {"request": "nic"}, 1, 1),
+        (ClaimUse("a", "b", requests=(("gpu", None),)), {}, 1, None),
     ],
 )
 def test_pods_and_devices_follow_the_claim_and_what_was_chosen(use, options, pods, devices):
-    assert (pods_of(use, Options(**options)), devices_of(use, Options(**options))) == (pods, devices)
+    assert (pods_of(use, WorkloadOptions(**options)), devices_of(use, WorkloadOptions(**options))) == (
+        pods,
+        devices,
+    )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dra import workloads
 from dra.manifests import to_yaml
-from dra.workloads import Options, Use, hub
+from dra.workloads import ClaimUse, WorkloadOptions, templates
 
 GOLDEN = Path(__file__).parent / "golden"
 MAKERS = {
@@ -23,10 +23,10 @@ MAKERS = {
     "pytorch-job": workloads.pytorch_job,
     "inference-service": workloads.inference_service,
 }
-USUAL = Use("sam2", "vision", requests=(("gpu", 2),), maker="nvidia"), Options()
+USUAL = ClaimUse("sam2", "vision", requests=(("gpu", 2),), maker="nvidia"), WorkloadOptions()
 CHOSEN = (
-    Use("sweep", "vision", template=True, parallel=3, requests=(("gpu", 2), ("nic", 1)), maker="amd"),
-    Options(
+    ClaimUse("sweep", "vision", template=True, parallel=3, requests=(("gpu", 2), ("nic", 1)), maker="amd"),
+    WorkloadOptions(
         request="gpu",
         pods=2,
         completions=7,
@@ -47,8 +47,8 @@ def written() -> dict[str, str]:
         for kind, (use, options) in (("usual", USUAL), ("chosen", CHOSEN)):
             made[f"{name}-{kind}.yaml"] = to_yaml(*make(use, options))
     for kind, (use, options) in (("usual", USUAL), ("chosen", CHOSEN)):
-        made[f"jupyterhub-{kind}.py.txt"] = hub.config(use, options)
-        made[f"jupyterhub-{kind}.yaml"] = to_yaml(hub.values(use, options))
+        made[f"jupyterhub-{kind}.py.txt"] = templates.config(use, options)
+        made[f"jupyterhub-{kind}.yaml"] = to_yaml(templates.values(use, options))
     return made
 
 

@@ -156,20 +156,20 @@ NO_PAGE = {
     "readyz": "for programs",
     "metrics": "for programs",
 }
-OF_A_CLAIM = "its page without a browser: tests/claims/life; as a dialog: tests/e2e/test_life.py"
+OF_A_CLAIM = "its page without a browser: tests/claims/lifecycle; as a dialog: tests/e2e/test_life.py"
 WITHOUT_AXE = {  # what shows such a page instead
-    "claims:accept": "tests/claims/observed",
-    "claims:approval_rule": "tests/claims/approval",
-    "claims:approval_rule_remove": "tests/claims/approval",
+    "claims:accept": "tests/claims/observation",
+    "claims:approval_rule": "tests/claims/approvals",
+    "claims:approval_rule_remove": "tests/claims/approvals",
     "claims:extend": OF_A_CLAIM,
-    "claims:many": "tests/claims/life, tests/e2e/test_outside.py",
-    "claims:outside_template": "tests/claims/observed",
-    "claims:quota": "tests/claims/quota",
-    "claims:quota_request_decision": "tests/claims/approval, tests/e2e/test_quota.py",
-    "claims:reason": "tests/claims/approval",
-    "claims:reason_remove": "tests/claims/approval",
-    "claims:request_dropped": "tests/claims/request, tests/e2e/test_funnel.py",
-    "claims:request_endings": "tests/claims/request",
+    "claims:many": "tests/claims/lifecycle, tests/e2e/test_outside.py",
+    "claims:outside_template": "tests/claims/observation",
+    "claims:quota": "tests/claims/quotas",
+    "claims:quota_request_decision": "tests/claims/approvals, tests/e2e/test_quota.py",
+    "claims:reason": "tests/claims/approvals",
+    "claims:reason_remove": "tests/claims/approvals",
+    "claims:request_dropped": "tests/claims/requests, tests/e2e/test_funnel.py",
+    "claims:request_endings": "tests/claims/requests",
     "claims:withdraw": OF_A_CLAIM,
     "usage:rate_edit": "tests/usage",
 }

@@ -55,7 +55,7 @@ class Person:
         self.page.get_by_label("Devices", exact=True).fill(str(devices))
         if template:
             self.page.get_by_text("Template", exact=True).click()
-            self.page.get_by_label("Pods at once").fill(str(template))
+            self.page.get_by_label("Concurrent pods").fill(str(template))
         self.page.get_by_label("Claim name").fill(name)
         self.page.get_by_label("Purpose").fill(reason)
         self.asked.append(name)

@@ -49,14 +49,14 @@ def test_several_are_decided_at_once(people):
     aylin.page.goto("/approvals/?q=bulk-")
     for name in ("bulk-one", "bulk-two"):
         aylin.page.get_by_label(f"Choose {name}").check()
-    aylin.page.get_by_role("button", name="Decide on the chosen…").click()
+    aylin.page.get_by_role("button", name="Decide selected…").click()
     expect(aylin.page.get_by_text("2 requests, 2 devices")).to_be_visible()
     aylin.page.get_by_label(re.compile("^Note")).fill("Not this week.")
     aylin.page.get_by_role("button", name="Deny 2 requests").click()
     expect(aylin.page.get_by_text("2 of 2 are denied.")).to_be_visible()
     mira.page.reload()
     mira.sees_state("Denied")
-    expect(mira.page.get_by_role("link", name="Ask again")).to_be_visible()
+    expect(mira.page.get_by_role("link", name="Request again")).to_be_visible()
 
 
 def test_a_member_decides_while_the_lead_is_away(people):
@@ -68,7 +68,7 @@ def test_a_member_decides_while_the_lead_is_away(people):
     form.get_by_label("Stand-in").select_option("jonas")
     form.get_by_label("From").fill(f"{now - timedelta(days=1):%Y-%m-%dT%H:%M}")
     form.get_by_label("To", exact=True).fill(f"{now + timedelta(days=2):%Y-%m-%dT%H:%M}")
-    form.get_by_role("button", name="Let them decide").click()
+    form.get_by_role("button", name="Save delegation").click()
     expect(aylin.page.get_by_text("Jonas decides for Aylin in vision")).to_be_visible()
 
     jonas.opens_request("while-away")
@@ -107,7 +107,7 @@ def test_a_rule_says_what_it_would_do(people):
     root = people("admin")
     root.page.goto("/approvals/rules/new/")
     root.page.get_by_label(re.compile("^Profile")).select_option("train-80g")
-    root.page.get_by_label("Nobody is asked up to").fill("2")
+    root.page.get_by_label("Approved automatically up to").fill("2")
     effect = root.page.locator("#effect")
     expect(effect.get_by_text("What this rule would do")).to_be_visible()
     expect(effect.get_by_role("cell", name="nobody").first).to_be_visible()

@@ -49,7 +49,7 @@ def test_without_javascript_each_step_has_a_page_of_its_own(people):
     condition = step(page, "product begins with NVIDIA L40S")
     condition.locator("summary").click()
     condition.get_by_role("link", name="Show these devices and why").click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("Devices that do not come into question")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Excluded devices")
     expect(page.locator(".dg-lost li").first).to_contain_text("not NVIDIA L40S")
     page.get_by_role("link", name="Next").click()
     expect(page.get_by_role("navigation", name="Pages")).to_contain_text("51–")

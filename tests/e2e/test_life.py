@@ -54,7 +54,7 @@ def test_a_longer_extension_waits_for_a_lead_and_the_page_follows(people):
     mira.sees_state("Waiting for a pod")
     before = end_of(mira)
     asks_for_three_days(mira, "One more epoch.")
-    mira.page.get_by_role("button", name="Do not ask any more").click()
+    mira.page.get_by_role("button", name="Cancel extension request").click()
     expect(mira.page.get_by_text("Nobody has decided yet")).to_have_count(0)
     asks_for_three_days(mira, "Two more epochs.")
     assert end_of(mira) == before

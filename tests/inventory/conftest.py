@@ -9,7 +9,7 @@ import pytest
 from cluster.kinds import DEVICE_CLASS, NODE, RESOURCE_SLICE
 from cluster.protocol import Gateway
 from inventory.models import Cluster
-from inventory.sync import once, turn
+from inventory.sync import list_watch
 from tests.fakes import FakeGateway
 
 DRIVER = "gpu.nvidia.com"
@@ -88,7 +88,7 @@ def fra(db: None, fake: FakeGateway) -> Cluster:
 @pytest.fixture
 def mirrored(fra: Cluster, fake: FakeGateway) -> Cluster:
     """The cluster, listed once."""
-    once.sync_once(fra, fake)
+    list_watch.sync_once(fra, fake)
     fra.refresh_from_db()
     return fra
 
@@ -101,5 +101,5 @@ def take_turn(fra: Cluster, fake: FakeGateway, monkeypatch: pytest.MonkeyPatch) 
     def to_fake(cluster: Cluster) -> Iterator[Gateway]:
         yield fake
 
-    monkeypatch.setattr(turn, "gateway_for", to_fake)
-    return lambda plural, **options: turn.take_turn(fra.pk, plural, **{"seconds": 1, **options})
+    monkeypatch.setattr(list_watch, "gateway_for", to_fake)
+    return lambda plural, **options: list_watch.take_turn(fra.pk, plural, **{"seconds": 1, **options})

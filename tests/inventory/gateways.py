@@ -4,7 +4,7 @@ import threading
 from contextlib import contextmanager
 
 from cluster.protocol import Event
-from inventory.sync import turn
+from inventory.sync import list_watch
 
 
 class Silent:
@@ -28,4 +28,4 @@ def use(monkeypatch, gateway):
     def to_it(cluster):
         yield gateway
 
-    monkeypatch.setattr(turn, "gateway_for", to_it)
+    monkeypatch.setattr(list_watch, "gateway_for", to_it)

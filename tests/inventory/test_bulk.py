@@ -7,11 +7,12 @@ from django.utils import timezone
 
 from cluster.kinds import DEVICE_CLASS, DEVICE_TAINT_RULE_VERSIONS, NODE, RESOURCE_CLAIM, RESOURCE_SLICE
 from inventory.models import Cluster, Device, DeviceClass, Namespace, ResourceClaim
-from inventory.sync import bulk, listing
-from inventory.sync.bulk import update_rows, upsert_rows
-from inventory.sync.classes import class_book
-from inventory.sync.lease import take
-from inventory.sync.once import sync_once
+from inventory.sync import derive as sync_derive
+from inventory.sync import list_watch, rows
+from inventory.sync.list_watch import sync_once
+from inventory.sync.pools import class_book
+from inventory.sync.rows import update_rows, upsert_rows
+from inventory.sync.session import take
 from tests.fakes import FakeGateway
 from tests.inventory.conftest import device_class, gpu, node, resource_claim, slice_of
 
@@ -61,7 +62,7 @@ def test_no_rows_are_no_statement(fra, django_assert_num_queries):
 
 
 def test_more_rows_than_a_statement_takes_all_arrive(fra, monkeypatch):
-    monkeypatch.setattr(bulk, "AT_ONCE", 3)
+    monkeypatch.setattr(rows, "AT_ONCE", 3)
     given = [row(fra, f"uid-{number}", "old") for number in range(8)]
     ids = dict(upsert_rows(Namespace, given, unique=("cluster_id", "uid"), returning=("uid", "id")))
     assert len(ids) == 8
@@ -102,22 +103,22 @@ def test_without_a_taint_rule_devices_are_not_joined_for_them_and_with_one_they_
     mirrored, fake, monkeypatch
 ):
     joined = []
-    join_all = listing.join_all
+    join_all = sync_derive.join_all
     monkeypatch.setattr(
-        listing, "join_all", lambda lease, **how: joined.append(lease.resource) or join_all(lease, **how)
+        list_watch, "join_all", lambda lease, **how: joined.append(lease.resource) or join_all(lease, **how)
     )
     rules = DEVICE_TAINT_RULE_VERSIONS[0]
     lease = take(mirrored.pk, rules.plural)
-    listing.list_all(lease, fake, rules)
+    list_watch.list_all(lease, fake, rules)
     assert joined == []
     taint = {"key": "maintenance", "effect": "NoSchedule"}
     fake.put(
         rules,
         {"metadata": {"name": "window"}, "spec": {"deviceSelector": {"pool": "node-b"}, "taint": taint}},
     )
-    listing.list_all(lease, fake, rules)
+    list_watch.list_all(lease, fake, rules)
     assert set(Device.objects.filter(condition="tainted").values_list("pool", flat=True)) == {"node-b"}
     fake.remove(rules, "window")
-    listing.list_all(lease, fake, rules)
+    list_watch.list_all(lease, fake, rules)
     assert not Device.objects.filter(condition="tainted").exists()
     assert joined == [rules.plural] * 2

@@ -6,7 +6,7 @@ import pytest
 
 from inventory.models import Pod, ResourceClaim
 from inventory.sync.columns import CLAIM_LABEL, FROM_POD, claim_origin, claim_state, columns
-from inventory.sync.versions import is_newer, newest
+from inventory.sync.rows import is_newer, newest
 
 ALLOCATED: dict[str, Any] = {"allocation": {"devices": {"results": []}}}
 RESERVED = {**ALLOCATED, "reservedFor": [{"resource": "pods", "name": "p", "uid": "u"}]}

@@ -19,17 +19,12 @@ from inventory.models import (
     ResourceSlice,
 )
 from inventory.signals import mirror_changed
-from inventory.sync import classes, derive, stream
-from inventory.sync.classes import class_book
-from inventory.sync.columns import columns, instant
-from inventory.sync.describe import condition
-from inventory.sync.extended import asked_by
-from inventory.sync.lease import take
-from inventory.sync.listing import list_all
-from inventory.sync.once import sync_once
-from inventory.sync.pools import pools_meant
-from inventory.sync.trim import trim, uses_claims
-from inventory.sync.write import writing
+from inventory.sync import derive, pools, session
+from inventory.sync.columns import asked_by, columns, instant, trim, uses_claims
+from inventory.sync.list_watch import list_all, sync_once
+from inventory.sync.pools import class_book, condition, pools_meant, refresh_pools
+from inventory.sync.rows import writing
+from inventory.sync.session import take
 from tests.inventory.conftest import DRIVER, gpu, node, resource_claim, slice_of
 
 pytestmark = pytest.mark.django_db
@@ -309,17 +304,17 @@ def test_many_pools_are_joined_anew_in_parts_and_none_is_left_out(mirrored, fake
 def test_a_worker_that_stops_ends_the_joining_between_two_parts(mirrored, fake, monkeypatch):
     monkeypatch.setattr(derive, "POOLS_AT_ONCE", 1)
     parts = []
-    refresh = derive.refresh_pools
+    refresh = refresh_pools
     monkeypatch.setattr(
         derive, "refresh_pools", lambda *args, **how: parts.append(args[1]) or refresh(*args, **how)
     )
 
     def go_on():
         if parts:
-            raise stream.Stopping
+            raise session.Stopping
 
     monkeypatch.setattr(derive, "go_on", go_on)
-    with pytest.raises(stream.Stopping):
+    with pytest.raises(session.Stopping):
         derive.join_all(take(mirrored.pk, "resourceslices"), first=False)
     assert parts == [[(DRIVER, "node-a")]]
 
@@ -367,7 +362,7 @@ def test_a_device_is_of_a_class_if_every_selector_is_met_and_of_one_without_any(
 
 
 def test_a_book_forgets_its_shapes_when_there_are_too_many_and_still_answers(monkeypatch):
-    monkeypatch.setattr(classes, "SHAPES", 2)
+    monkeypatch.setattr(pools, "SHAPES", 2)
     [pool] = pools_of([slice_of("n", [gpu(index) for index in range(4)])])
     texts = [(f"c{index}", f"device.attributes['{DRIVER}'].uuid == 'GPU-{index}'") for index in range(4)]
     made = book(*texts)

@@ -13,7 +13,7 @@ from inventory import events, tasks
 from inventory.events import has_due, read_events
 from inventory.models import Pod, PodEvent
 from inventory.signals import mirror_changed
-from inventory.sync.once import sync_once
+from inventory.sync.list_watch import sync_once
 
 pytestmark = pytest.mark.django_db
 AT = "2026-11-20T10:00:00Z"

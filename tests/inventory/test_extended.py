@@ -2,7 +2,7 @@
 
 import pytest
 
-from inventory.sync.extended import asked_by, is_extended
+from inventory.sync.columns import asked_by, is_extended
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from core.errors import Conflict
 from inventory import enrolment
 from inventory.enrolment import add_cluster
 from inventory.models import Cluster, Device, Freshness
-from inventory.sync import turn
-from inventory.sync.once import sync_once
+from inventory.sync import list_watch
+from inventory.sync.list_watch import sync_once
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -75,9 +75,9 @@ def test_a_second_name_for_a_mirrored_cluster_is_halted_at_first_contact(mirrore
     def to_fake(cluster):
         yield fake
 
-    monkeypatch.setattr(turn, "gateway_for", to_fake)
+    monkeypatch.setattr(list_watch, "gateway_for", to_fake)
     twin = Cluster.objects.create(name="fra-2", credentials=b"")
-    assert turn.take_turn(twin.pk, "nodes") is None
+    assert list_watch.take_turn(twin.pk, "nodes") is None
     twin.refresh_from_db()
     assert twin.halted_because == (
         f"fra-2 is the cluster that is mirrored as fra-1 already: its kube-system namespace has the same "

@@ -7,8 +7,8 @@ from django.urls import reverse
 
 from cluster.kinds import RESOURCE_CLAIM, RESOURCE_SLICE
 from inventory import masking
-from inventory.masking import Holder
 from inventory.models import Device, Freshness
+from inventory.states import Holder
 from teams.models import User
 from tests.inventory.conftest import gpu, resource_claim, slice_of
 

@@ -5,7 +5,7 @@ from django.db import OperationalError
 from django.db.models import F
 
 from cluster.kinds import NODE, POD, RESOURCE_CLAIM, RESOURCE_SLICE
-from inventory import picture
+from inventory import cluster_snapshot
 from inventory.models import Cluster
 from tests.inventory.conftest import gpu, node, resource_claim, slice_of
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture(autouse=True)
 def _as_after_a_restart():
-    picture.forget()
+    cluster_snapshot.forget()
 
 
 def names(devices):
@@ -24,37 +24,37 @@ def names(devices):
 def test_it_shows_what_is_free(mirrored, fake, take_turn):
     fake.put(RESOURCE_CLAIM, resource_claim("mine", "gpu-0"))
     take_turn("resourceclaims")
-    found = picture.picture_of(mirrored)
+    found = cluster_snapshot.snapshot_of(mirrored)
     assert names(found.free) == ["gpu.nvidia.com/node-a/gpu-1", "gpu.nvidia.com/node-b/gpu-0"]
     assert [found.holder_of(device) for device in found.devices] == ["default/mine", "", ""]
 
 
 def test_it_is_the_same_object_for_one_query_while_nothing_moves(mirrored, django_assert_num_queries):
-    first = picture.picture_of(mirrored)
+    first = cluster_snapshot.snapshot_of(mirrored)
     with django_assert_num_queries(1):
-        assert picture.picture_of(mirrored) is first
+        assert cluster_snapshot.snapshot_of(mirrored) is first
 
 
 def test_it_follows_every_kind_of_change(mirrored, fake, take_turn):
-    before = picture.picture_of(mirrored)
+    before = cluster_snapshot.snapshot_of(mirrored)
     fake.put(RESOURCE_CLAIM, resource_claim("mine", "gpu-0"))
     fake.put(RESOURCE_SLICE, slice_of("node-b", [gpu(0), gpu(1)], generation=2))
     take_turn("resourceclaims")
     take_turn("resourceslices")
-    after = picture.picture_of(mirrored)
+    after = cluster_snapshot.snapshot_of(mirrored)
     assert (len(before.devices), len(after.devices), len(after.claims)) == (3, 4, 1)
 
     fake.remove(RESOURCE_CLAIM, "mine", namespace="default")
     take_turn("resourceclaims")
-    assert picture.picture_of(mirrored).claims == []
+    assert cluster_snapshot.snapshot_of(mirrored).claims == []
 
 
 def test_what_does_not_concern_devices_leaves_it_alone(mirrored, fake, take_turn):
-    first = picture.picture_of(mirrored)
+    first = cluster_snapshot.snapshot_of(mirrored)
     pod = {"metadata": {"name": "p", "namespace": "default"}, "spec": {"resourceClaims": [{"name": "g"}]}}
     fake.put(POD, pod)
     take_turn("pods")
-    assert picture.picture_of(mirrored) is first
+    assert cluster_snapshot.snapshot_of(mirrored) is first
 
 
 def test_of_an_object_only_what_the_allocator_reads_is_kept(mirrored, fake, take_turn):
@@ -64,7 +64,7 @@ def test_of_an_object_only_what_the_allocator_reads_is_kept(mirrored, fake, take
     fake.put(NODE, node("node-a", podCIDR="10.0.0.0/24", taints=tainted))
     take_turn("resourceclaims")
     take_turn("nodes")
-    found = picture.picture_of(mirrored)
+    found = cluster_snapshot.snapshot_of(mirrored)
     assert [claim["metadata"] for claim in found.claims] == [{"namespace": "default", "name": "mine"}]
     seen = {one["metadata"]["name"]: one for one in found.nodes}
     assert seen["node-a"]["spec"] == {"taints": tainted}
@@ -74,32 +74,32 @@ def test_of_an_object_only_what_the_allocator_reads_is_kept(mirrored, fake, take
 
 
 def test_a_node_that_only_says_it_is_alive_moves_nothing(mirrored, fake, take_turn):
-    first = picture.picture_of(mirrored)
+    first = cluster_snapshot.snapshot_of(mirrored)
     fake.put(NODE, node("node-a", ready=False))
     take_turn("nodes")
-    assert picture.picture_of(mirrored) is first
+    assert cluster_snapshot.snapshot_of(mirrored) is first
 
 
 def test_a_claim_that_moves_leaves_devices_and_what_is_known_of_them(mirrored, fake, take_turn):
-    before = picture.picture_of(mirrored)
+    before = cluster_snapshot.snapshot_of(mirrored)
     assert before.free
     fake.put(RESOURCE_CLAIM, resource_claim("mine", "gpu-0"))
     take_turn("resourceclaims")
-    after = picture.picture_of(mirrored)
+    after = cluster_snapshot.snapshot_of(mirrored)
     assert after.stock is before.stock
     assert names(after.free) == names(before.free)[1:]
 
 
 def test_features_follow_the_version_of_the_cluster(mirrored):
-    assert not picture.features_of("v1.34.2").consumable_capacity
-    assert picture.features_of("v1.36.0+k3s1").consumable_capacity
-    assert picture.features_of("") == picture.features_of("v1.37.1")
+    assert not cluster_snapshot.features_of("v1.34.2").consumable_capacity
+    assert cluster_snapshot.features_of("v1.36.0+k3s1").consumable_capacity
+    assert cluster_snapshot.features_of("") == cluster_snapshot.features_of("v1.37.1")
     Cluster.objects.filter(pk=mirrored.pk).update(version="v1.35.0", revision=F("revision") + 1)
-    assert picture.picture_of(mirrored).features == picture.features_of("v1.35.0")
+    assert cluster_snapshot.snapshot_of(mirrored).features == cluster_snapshot.features_of("v1.35.0")
 
 
 def test_after_a_failure_everything_is_read_again(mirrored, fake, take_turn, monkeypatch):
-    picture.picture_of(mirrored)
+    cluster_snapshot.snapshot_of(mirrored)
     fake.put(RESOURCE_CLAIM, resource_claim("mine", "gpu-0"))
     take_turn("resourceclaims")
 
@@ -107,17 +107,17 @@ def test_after_a_failure_everything_is_read_again(mirrored, fake, take_turn, mon
         raise OperationalError("canceling statement due to statement timeout")
 
     with monkeypatch.context() as patched:
-        patched.setattr(picture, "_next", broken)
+        patched.setattr(cluster_snapshot, "_next", broken)
         with pytest.raises(OperationalError):
-            picture.picture_of(mirrored)
-    found = picture.picture_of(mirrored)
+            cluster_snapshot.snapshot_of(mirrored)
+    found = cluster_snapshot.snapshot_of(mirrored)
     assert [found.holder_of(device) for device in found.devices] == ["default/mine", "", ""]
 
 
 def test_nobody_waits_for_a_picture_that_is_being_brought_up_to_date(mirrored, fake, take_turn):
-    first = picture.picture_of(mirrored)
+    first = cluster_snapshot.snapshot_of(mirrored)
     fake.put(RESOURCE_CLAIM, resource_claim("mine", "gpu-0"))
     take_turn("resourceclaims")
-    with picture._kept[mirrored.pk].lock:
-        assert picture.picture_of(mirrored) is first
-    assert picture.picture_of(mirrored) is not first
+    with cluster_snapshot._kept[mirrored.pk].lock:
+        assert cluster_snapshot.snapshot_of(mirrored) is first
+    assert cluster_snapshot.snapshot_of(mirrored) is not first

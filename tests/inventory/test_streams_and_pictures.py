@@ -9,11 +9,11 @@ from django.urls import reverse
 from cluster.errors import Unreachable
 from cluster.kinds import DEVICE_CLASS, DEVICE_TAINT_RULE_VERSIONS, NODE, RESOURCE_CLAIM, RESOURCE_SLICE
 from cluster.protocol import Event
-from inventory import picture
+from inventory import cluster_snapshot
 from inventory.management.commands.cluster import state_of
 from inventory.models import Cluster, Device, Node, ResourceClaim
-from inventory.sync import stream
-from inventory.sync.once import sync_once
+from inventory.sync import session
+from inventory.sync.list_watch import sync_once
 from teams.models import User
 from tests.fakes import FakeGateway
 from tests.inventory.conftest import device_class, gpu, node, resource_claim, slice_of
@@ -46,8 +46,8 @@ def gateway(*script):
 def quick(monkeypatch):
     """Events are gathered for a moment only, and nobody stops."""
     flag = threading.Event()
-    monkeypatch.setattr(stream, "stopping", flag)
-    monkeypatch.setattr(stream, "PATIENCE", 0.05)
+    monkeypatch.setattr(session, "stopping", flag)
+    monkeypatch.setattr(session, "PATIENCE", 0.05)
     return flag
 
 
@@ -56,24 +56,24 @@ def numbers(batches):
 
 
 def read(gateway, seconds=9):
-    return stream.batches(gateway, NODE, version="7", seconds=seconds)
+    return session.batches(gateway, NODE, version="7", seconds=seconds)
 
 
 def test_a_burst_is_one_batch_and_the_end_of_the_watch_ends_it(quick, monkeypatch):
-    monkeypatch.setattr(stream, "LINGER", 5)
+    monkeypatch.setattr(session, "LINGER", 5)
     watch = gateway(*map(event, range(5)))
     assert numbers(read(watch)) == [[0, 1, 2, 3, 4]]
     assert watch.asked == [(NODE, "7", 9)]
 
 
 def test_a_batch_has_an_end_and_the_next_goes_on_without_a_gap(quick, monkeypatch):
-    monkeypatch.setattr(stream, "LINGER", 5)
-    monkeypatch.setattr(stream, "BATCH", 2)
+    monkeypatch.setattr(session, "LINGER", 5)
+    monkeypatch.setattr(session, "BATCH", 2)
     assert numbers(read(gateway(*map(event, range(5))))) == [[0, 1], [2, 3], [4]]
 
 
 def test_what_came_before_an_error_is_not_lost(quick, monkeypatch):
-    monkeypatch.setattr(stream, "LINGER", 5)
+    monkeypatch.setattr(session, "LINGER", 5)
     found = read(gateway(event(1), event(2), Unreachable("gone")))
     assert numbers([next(found)]) == [[1, 2]]
     with pytest.raises(Unreachable, match="gone"):
@@ -91,7 +91,7 @@ def test_while_nothing_happens_empty_batches_come(quick):
 @pytest.mark.parametrize("error", [None, Unreachable("gone")])
 def test_a_worker_that_stops_ends_the_watch_and_hears_of_no_error(quick, monkeypatch, error):
     """The watch ends, or breaks, in the same moment."""
-    speak, gather = threading.Event(), stream._gather
+    speak, gather = threading.Event(), session._gather
     script = [event(1), lambda: speak.wait(30)] + ([error] if error else [])
     found = read(gateway(*script))
     assert numbers([next(found)]) == [[1]]
@@ -99,21 +99,21 @@ def test_a_worker_that_stops_ends_the_watch_and_hears_of_no_error(quick, monkeyp
     def stop_and_gather(events):
         quick.set()
         speak.set()
-        monkeypatch.setattr(stream, "PATIENCE", 30)
+        monkeypatch.setattr(session, "PATIENCE", 30)
         return gather(events)
 
-    monkeypatch.setattr(stream, "_gather", stop_and_gather)
+    monkeypatch.setattr(session, "_gather", stop_and_gather)
     assert numbers(found) == [[]]
-    with pytest.raises(stream.Stopping):
-        stream.go_on()
+    with pytest.raises(session.Stopping):
+        session.go_on()
     quick.clear()
-    stream.go_on()
+    session.go_on()
 
 
 def test_a_connection_that_died_without_a_word_is_left_after_a_while(quick, monkeypatch):
     speak = threading.Event()
     now = iter([100.0, 123.9, 124.0])  # asked for 9 seconds, and 15 more
-    monkeypatch.setattr(stream, "time", SimpleNamespace(monotonic=lambda: next(now)))
+    monkeypatch.setattr(session, "time", SimpleNamespace(monotonic=lambda: next(now)))
     try:
         assert numbers(read(gateway(lambda: speak.wait(30)))) == [[]]
     finally:
@@ -143,7 +143,7 @@ def ber(mirrored):
 
 
 def facts(cluster):
-    found = picture.picture_of(cluster)
+    found = cluster_snapshot.snapshot_of(cluster)
     return {
         "devices": sorted(map(str, found.devices)),
         "free": sorted(map(str, found.free)),
@@ -175,14 +175,14 @@ OF_FRA = {
 
 @pytest.mark.django_db
 def test_the_picture_of_a_cluster_has_what_is_there_in_it_and_nothing_of_another(ber, mirrored):
-    picture.forget()
+    cluster_snapshot.forget()
     assert (facts(ber), facts(mirrored)) == (OF_BER, OF_FRA)
-    assert picture.picture_of(ber).features == picture.features_of("v1.34.1")
+    assert cluster_snapshot.snapshot_of(ber).features == cluster_snapshot.features_of("v1.34.1")
 
 
 @pytest.mark.django_db
 def test_a_picture_is_of_what_is_not_gone_and_made_anew_when_the_mirror_was(mirrored, fake, take_turn):
-    picture.forget()
+    cluster_snapshot.forget()
     fake.put(RESOURCE_CLAIM, resource_claim("gone", "gpu-0"))
     take_turn("resourceclaims")
     fake.remove(RESOURCE_CLAIM, "gone", namespace="default")
@@ -199,8 +199,8 @@ def test_a_picture_is_of_what_is_not_gone_and_made_anew_when_the_mirror_was(mirr
     [("v1.36.2", "v1.36.0"), ("1.36", "v1.36.0"), ("v1.x", ""), ("v2", ""), ("v1.36+", "")],
 )
 def test_features_are_those_of_the_minor_version_or_the_newest(version, same):
-    assert picture.features_of(version) == picture.features_of(same)
-    assert picture.features_of("v1.34.0") != picture.features_of("v1.36.0")
+    assert cluster_snapshot.features_of(version) == cluster_snapshot.features_of(same)
+    assert cluster_snapshot.features_of("v1.34.0") != cluster_snapshot.features_of("v1.36.0")
 
 
 # Django admin and the terminal.

@@ -12,10 +12,9 @@ from cluster.kinds import NODE, POD, RESOURCE_CLAIM, RESOURCE_SLICE
 from cluster.protocol import Event
 from inventory.models import Device, Freshness, Node, ObjectEvent, Pod, ResourceClaim, ResourceSlice
 from inventory.signals import mirror_changed
-from inventory.sync.lease import HELD_FOR, LeaseLost, reserve, take
-from inventory.sync.listing import list_all
-from inventory.sync.watching import apply_events
-from inventory.sync.write import writing
+from inventory.sync.list_watch import apply_events, list_all
+from inventory.sync.rows import writing
+from inventory.sync.session import HELD_FOR, LeaseLost, reserve, take
 from tests.inventory.conftest import gpu, node, resource_claim, slice_of
 
 pytestmark = pytest.mark.django_db
@@ -49,7 +48,7 @@ def test_a_holder_killed_between_list_and_watch_is_succeeded_by_one_that_lists_a
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("inventory.sync.listing.note_listed", die)
+        patch.setattr("inventory.sync.list_watch.note_listed", die)
         with pytest.raises(KeyboardInterrupt):
             take_turn("nodes")
     assert Node.objects.count() == 2

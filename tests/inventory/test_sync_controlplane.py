@@ -6,8 +6,7 @@ from cluster.connect import connect
 from cluster.credentials import from_kubeconfig, seal
 from inventory.models import Cluster, Device, Freshness, Node, Pod, ResourceClaim
 from inventory.states import DeviceState
-from inventory.sync.once import sync_once
-from inventory.sync.turn import take_turn
+from inventory.sync.list_watch import sync_once, take_turn
 from tests.controlplane.client import eventually
 from tests.controlplane.test_controlplane import claim_spec, use
 

@@ -9,8 +9,8 @@ from django.utils import timezone
 
 from inventory.models import Cluster, Freshness, ObjectEvent
 from inventory.signals import mirror_changed
-from inventory.sync.lease import Lease, LeaseLost, reserve, take
-from inventory.sync.write import What, writing
+from inventory.sync.rows import What, writing
+from inventory.sync.session import Lease, LeaseLost, reserve, take
 
 pytestmark = pytest.mark.django_db
 
@@ -247,7 +247,7 @@ def test_a_listener_that_fails_stops_neither_the_mirror_nor_the_next_listener(
         mirror_changed.disconnect(fail)
         mirror_changed.disconnect(hear)
     assert told == ["Node", "Pod"]
-    logged = [record.message for record in caplog.records if record.name == "inventory.sync.write"]
+    logged = [record.message for record in caplog.records if record.name == "inventory.sync.rows"]
     assert [line.rpartition(" failed ")[2] for line in logged] == [
         "on a change of Node",
         "on a change of Pod",

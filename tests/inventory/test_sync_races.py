@@ -12,10 +12,9 @@ from django.utils import timezone
 
 from cluster.kinds import DEVICE_CLASS, NODE, RESOURCE_SLICE
 from inventory.models import Device, Freshness, Node, ObjectEvent
-from inventory.sync import turn
-from inventory.sync.lease import Lease, LeaseLost, take
-from inventory.sync.listing import list_all
-from inventory.sync.watching import apply_events
+from inventory.sync import list_watch
+from inventory.sync.list_watch import apply_events, list_all
+from inventory.sync.session import Lease, LeaseLost, take
 from tests.inventory.conftest import DRIVER, device_class, gpu, node, slice_of
 from tests.inventory.gateways import Silent, use
 from tests.threads import Race, without_lock
@@ -77,7 +76,7 @@ def test_a_device_published_while_a_class_is_made_is_of_that_class(mirrored, fak
     race = Race(monkeypatch)
     race.hold_before(ObjectEvent.objects, "bulk_create")
     if not locked:
-        without_lock(monkeypatch, "inventory.sync.write.writing")
+        without_lock(monkeypatch, "inventory.sync.rows.writing")
 
     def follow(kind):
         lease = take(mirrored.pk, kind.plural)
@@ -130,7 +129,7 @@ def connections_of_others():
 def test_a_watch_that_waits_holds_no_database_connection(mirrored, fake, monkeypatch):
     silent, before = Silent(fake), connections_of_others()  # of threads of other tests
     use(monkeypatch, silent)
-    follower = threading.Thread(target=turn.take_turn, args=(mirrored.pk, "nodes"))
+    follower = threading.Thread(target=list_watch.take_turn, args=(mirrored.pk, "nodes"))
     follower.start()
     assert silent.waiting.wait(60)
     ends = timezone.now() + timedelta(seconds=60)

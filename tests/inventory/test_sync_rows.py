@@ -29,10 +29,8 @@ from inventory.models import (
     ResourceClaimTemplate,
     ResourceSlice,
 )
-from inventory.sync.lease import take
-from inventory.sync.listing import list_all
-from inventory.sync.once import sync_once
-from inventory.sync.watching import apply_events
+from inventory.sync.list_watch import apply_events, list_all, sync_once
+from inventory.sync.session import take
 from tests.inventory.conftest import DRIVER, device_class, gpu, node, resource_claim, slice_of
 
 pytestmark = pytest.mark.django_db
@@ -334,6 +332,18 @@ def test_pods_of_no_interest_are_not_kept_when_they_go(mirrored, fake):
     events = [Event("DELETED", web, "900"), Event("DELETED", train, "901"), Event("ADDED", web, "899")]
     apply_events(lease, POD, events, version="901")
     assert list(Pod.objects.values_list("name", flat=True)) == ["train"]
+
+
+@pytest.mark.parametrize(("deleted", "later"), [("900", "901"), ("", "899"), ("abc", "abd")])
+def test_nothing_follows_the_deletion_of_an_object_in_its_batch(mirrored, fake, deleted, later):
+    """A uid never comes back, whatever version an event claims to have."""
+    lease = take(mirrored.pk, "nodes")
+    gone = fake.get(NODE, "node-a")
+    changed = gone | {"metadata": gone["metadata"] | {"resourceVersion": later}}
+    apply_events(
+        lease, NODE, [Event("DELETED", gone, deleted), Event("MODIFIED", changed, later)], version="999"
+    )
+    assert Node.objects.filter(gone_at=None, name="node-a").count() == 0
 
 
 def test_a_deletion_keeps_the_higher_version_of_the_object(mirrored, fake):

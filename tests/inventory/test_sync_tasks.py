@@ -12,8 +12,8 @@ from cluster.kinds import POD
 from inventory import events, tasks
 from inventory.events import has_due, rows_of
 from inventory.models import Cluster, Freshness, Pod, PodEvent
-from inventory.sync.contact import Halted
-from inventory.sync.once import sync_once
+from inventory.sync.list_watch import sync_once
+from inventory.sync.session import Halted
 from tests.fakes import FakeGateway
 
 pytestmark = pytest.mark.django_db

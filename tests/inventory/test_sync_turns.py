@@ -10,9 +10,9 @@ from cluster.errors import Expired, Unreachable
 from cluster.kinds import NODE, POD
 from cluster.protocol import Event, Page
 from inventory.models import Cluster, Freshness, Node, ObjectEvent, Pod
-from inventory.sync import listing, turn, watching
-from inventory.sync.lease import LeaseLost, take
-from inventory.sync.listing import list_all
+from inventory.sync import list_watch
+from inventory.sync.list_watch import list_all
+from inventory.sync.session import Halted, LeaseLost, take
 from tests.inventory.conftest import node
 
 pytestmark = pytest.mark.django_db
@@ -77,7 +77,7 @@ def test_a_turn_that_only_watches_notes_that_all_is_well_but_not_a_listing(mirro
 
 def test_a_failed_turn_notes_the_failure_and_nothing_else(mirrored, fake, take_turn, monkeypatch):
     asked = []
-    monkeypatch.setattr(turn, "delay", lambda attempt, **how: asked.append((attempt, how)) or 7.5)
+    monkeypatch.setattr(list_watch, "delay", lambda attempt, **how: asked.append((attempt, how)) or 7.5)
     rows = Freshness.objects.filter(cluster=mirrored, resource="nodes")
     ago = timezone.now() - timedelta(minutes=10)
     rows.update(listed_at=ago, seen_at=ago)
@@ -128,7 +128,7 @@ def test_the_watch_after_a_silence_takes_a_second(
     mirrored, fake, take_turn, monkeypatch, silent_for, seconds
 ):
     asked = []
-    monkeypatch.setattr(turn, "follow", lambda *args, **how: asked.append(how["seconds"]))
+    monkeypatch.setattr(list_watch, "follow", lambda *args, **how: asked.append(how["seconds"]))
     seen = timezone.now() - silent_for if silent_for else None
     Freshness.objects.filter(cluster=mirrored, resource="nodes").update(seen_at=seen)
     take_turn("nodes", seconds=25)
@@ -137,7 +137,7 @@ def test_the_watch_after_a_silence_takes_a_second(
 
 def test_a_turn_after_a_listing_watches_as_long_as_it_was_told(fra, fake, take_turn, monkeypatch):
     asked = []
-    monkeypatch.setattr(turn, "follow", lambda *args, **how: asked.append(how))
+    monkeypatch.setattr(list_watch, "follow", lambda *args, **how: asked.append(how))
     take_turn("nodes", seconds=25)
     assert asked == [{"version": str(fake._now()), "seconds": 25}]
 
@@ -172,7 +172,7 @@ def test_a_turn_that_breaks_gives_the_lease_back_and_breaks(mirrored, take_turn,
     def break_down(*args, **how):
         raise error
 
-    monkeypatch.setattr(turn, "follow", break_down)
+    monkeypatch.setattr(list_watch, "follow", break_down)
     with pytest.raises(error):
         take_turn("nodes")
     row = Freshness.objects.get(cluster=mirrored, resource="nodes")
@@ -186,7 +186,7 @@ def test_a_turn_whose_lease_was_taken_leaves_it_to_the_successor(mirrored, take_
         if when == "while it follows":
             raise LeaseLost
 
-    monkeypatch.setattr(turn, "follow", lose)
+    monkeypatch.setattr(list_watch, "follow", lose)
     assert take_turn("nodes") is None
     assert Freshness.objects.get(resource="nodes").holder == "successor"
 
@@ -194,15 +194,15 @@ def test_a_turn_whose_lease_was_taken_leaves_it_to_the_successor(mirrored, take_
 @pytest.mark.parametrize("ended", ["well", "halted", "broken", "failed"])
 def test_every_turn_gives_its_connection_back(mirrored, fake, take_turn, monkeypatch, ended):
     given: list[str] = []
-    errors: dict[str, Any] = {"halted": turn.Halted, "broken": ValueError, "failed": Unreachable("Down.")}
+    errors: dict[str, Any] = {"halted": Halted, "broken": ValueError, "failed": Unreachable("Down.")}
 
     def follow(*args, **how):
         given.clear()
         if ended in errors:
             raise errors[ended]
 
-    monkeypatch.setattr(turn, "follow", follow)
-    monkeypatch.setattr(turn, "release_connection", lambda: given.append("released"))
+    monkeypatch.setattr(list_watch, "follow", follow)
+    monkeypatch.setattr(list_watch, "release_connection", lambda: given.append("released"))
     if ended == "broken":
         with pytest.raises(ValueError):  # noqa: PT011
             take_turn("nodes")
@@ -274,7 +274,7 @@ class Clock:
 
     def __init__(self, monkeypatch):
         self.now = 1000.0
-        monkeypatch.setattr(watching.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(list_watch.time, "monotonic", lambda: self.now)
 
 
 def bookmark(version):
@@ -306,10 +306,10 @@ def test_a_watch_renews_its_lease_every_ten_seconds_and_notes_bookmarks_every_fi
             clock.now = 1000.0 + at
             yield batch
 
-    monkeypatch.setattr(watching, "batches", batches)
-    monkeypatch.setattr(watching, "note_seen", lambda lease, version: noted.append((clock.now, version)))
+    monkeypatch.setattr(list_watch, "batches", batches)
+    monkeypatch.setattr(list_watch, "note_seen", lambda lease, version: noted.append((clock.now, version)))
     monkeypatch.setattr(type(lease), "renew", lambda self: renewed.append(clock.now))
-    assert watching.follow(lease, fake, NODE, version="800", seconds=25) == "805"
+    assert list_watch.follow(lease, fake, NODE, version="800", seconds=25) == "805"
     assert noted == [(1005.0, "802"), (1011.0, "804"), (1040.0, "805")]
     assert renewed == [1010.0, 1011.0, 1021.0, 1040.0]
     assert Node.objects.filter(name="node-c").exists()
@@ -317,8 +317,8 @@ def test_a_watch_renews_its_lease_every_ten_seconds_and_notes_bookmarks_every_fi
 
 def test_a_watch_never_goes_back_behind_the_version_it_started_from(mirrored, fake, monkeypatch):
     lease = take(mirrored.pk, "nodes")
-    monkeypatch.setattr(watching, "batches", lambda *args, **how: iter([[bookmark("7")], [bookmark("")]]))
-    assert watching.follow(lease, fake, NODE, version="800", seconds=1) == "800"
+    monkeypatch.setattr(list_watch, "batches", lambda *args, **how: iter([[bookmark("7")], [bookmark("")]]))
+    assert list_watch.follow(lease, fake, NODE, version="800", seconds=1) == "800"
     assert Freshness.objects.get(resource="nodes").resource_version == "800"
 
 
@@ -328,7 +328,7 @@ def test_a_burst_of_events_on_one_object_writes_its_last_state_and_one_line(mirr
     for ready in (False, True, False):
         stored = fake.put(NODE, node("node-a", ready=ready))
         events.append(Event("MODIFIED", stored, stored["metadata"]["resourceVersion"]))
-    watching.apply_events(lease, NODE, events, version="900")
+    list_watch.apply_events(lease, NODE, events, version="900")
     assert Node.objects.get(name="node-a").ready is False
     assert ObjectEvent.objects.filter(name="node-a").count() == 1
     assert Freshness.objects.get(resource="nodes").resource_version == "900"
@@ -338,9 +338,9 @@ def test_events_without_a_version_of_their_own_are_dated_by_the_object(mirrored,
     lease = take(mirrored.pk, "nodes")
     first, second = (fake.put(NODE, node("node-a", ready=ready)) for ready in (True, False))
     events = [Event("MODIFIED", second, ""), Event("MODIFIED", first, "")]
-    watching.apply_events(lease, NODE, events, version="900")
+    list_watch.apply_events(lease, NODE, events, version="900")
     assert Node.objects.get(name="node-a").ready is False
-    watching.apply_events(lease, NODE, [Event("DELETED", second, "")], version="901")
+    list_watch.apply_events(lease, NODE, [Event("DELETED", second, "")], version="901")
     assert Node.objects.get(name="node-a").resource_version == second["metadata"]["resourceVersion"]
 
 
@@ -354,9 +354,9 @@ def test_a_connection_outside_of_a_transaction_is_given_back(monkeypatch):
             closed.append("closed")
 
     fake = Connection()
-    monkeypatch.setattr(listing, "connection", fake)
-    listing.release_connection()
+    monkeypatch.setattr(list_watch, "connection", fake)
+    list_watch.release_connection()
     assert closed == []
     fake.in_atomic_block = False
-    listing.release_connection()
+    list_watch.release_connection()
     assert closed == ["closed"]

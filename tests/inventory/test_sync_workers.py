@@ -16,8 +16,8 @@ from cluster.kinds import NODE
 from cluster.protocol import Event
 from inventory import tasks
 from inventory.models import Freshness, Node
-from inventory.sync import stream, turn, watching
-from inventory.sync.lease import take
+from inventory.sync import list_watch, session
+from inventory.sync.session import take
 from tests import patience
 from tests.inventory.conftest import node
 from tests.inventory.gateways import Silent, use
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture
 def stopping(monkeypatch):
     flag = threading.Event()
-    monkeypatch.setattr(stream, "stopping", flag)
+    monkeypatch.setattr(session, "stopping", flag)
     return flag
 
 
@@ -43,13 +43,13 @@ def test_a_worker_that_stops_ends_its_turns_at_once_and_gives_them_back(
     silent = Silent(fake)
     use(monkeypatch, silent)
     with ThreadPoolExecutor(1) as threads:
-        following = threads.submit(turn.take_turn, mirrored.pk, "nodes")
+        following = threads.submit(list_watch.take_turn, mirrored.pk, "nodes")
         assert silent.waiting.wait(60)
         stopping.set()
         assert following.result(timeout=patience.LOCK) is None
         silent.speak.set()
     assert is_free(mirrored, "nodes")
-    assert turn.take_turn(mirrored.pk, "nodes") is None  # its last messages are left to others
+    assert list_watch.take_turn(mirrored.pk, "nodes") is None  # its last messages are left to others
     assert is_free(mirrored, "nodes")
 
 
@@ -67,7 +67,7 @@ def test_a_worker_that_stops_does_not_finish_a_long_listing(mirrored, fake, monk
 
     monkeypatch.setattr(fake, "list", stop_after_the_first)
     Freshness.objects.update(resource_version="")
-    assert turn.take_turn(mirrored.pk, "nodes") is None
+    assert list_watch.take_turn(mirrored.pk, "nodes") is None
     assert len(asked) == 1
     assert is_free(mirrored, "nodes")
     assert Freshness.objects.get(cluster=mirrored, resource="nodes").resource_version == ""
@@ -81,19 +81,19 @@ def test_a_cluster_that_goes_while_the_worker_stops_is_no_failure(mirrored, fake
         raise Unreachable("fra-1 does not answer.")
 
     monkeypatch.setattr(fake, "identity", break_off)
-    assert turn.take_turn(mirrored.pk, "nodes") is None
+    assert list_watch.take_turn(mirrored.pk, "nodes") is None
     assert is_free(mirrored, "nodes")
     assert Freshness.objects.get(cluster=mirrored, resource="nodes").error == ""
 
 
-@pytest.mark.parametrize(("silent_for", "seconds"), [(5, turn.SECONDS), (120, turn.CATCHING_UP)])
+@pytest.mark.parametrize(("silent_for", "seconds"), [(5, list_watch.SECONDS), (120, list_watch.CATCHING_UP)])
 def test_after_a_silence_the_first_watch_is_short(mirrored, fake, monkeypatch, silent_for, seconds):
     use(monkeypatch, fake)
     asked = []
     watch = fake.watch
     monkeypatch.setattr(fake, "watch", lambda kind, **how: asked.append(how["seconds"]) or watch(kind, **how))
     Freshness.objects.update(seen_at=timezone.now() - timedelta(seconds=silent_for))
-    assert turn.take_turn(mirrored.pk, "nodes") == timedelta(0)
+    assert list_watch.take_turn(mirrored.pk, "nodes") == timedelta(0)
     assert asked == [seconds]
 
 
@@ -109,9 +109,9 @@ def test_no_connection_to_the_database_is_held_while_a_cluster_has_nothing_to_te
             yield batch
         held.append(connection.connection is not None)
 
-    monkeypatch.setattr(watching, "batches", slow)
+    monkeypatch.setattr(list_watch, "batches", slow)
     assert connection.connection is not None  # of the lease
-    assert watching.follow(lease, fake, NODE, version="800", seconds=1) == "900"
+    assert list_watch.follow(lease, fake, NODE, version="800", seconds=1) == "900"
     assert held == [False, False, False]
     assert Node.objects.filter(name="node-c").exists()
 
@@ -180,7 +180,7 @@ def test_a_cluster_that_is_switched_off_or_halted_is_not_followed(mirrored, monk
     type(mirrored).objects.update(halted_because="", enabled=False)
     tasks.sync_all()
     assert queued == []
-    assert turn.take_turn(mirrored.pk, "nodes") is None
+    assert list_watch.take_turn(mirrored.pk, "nodes") is None
     type(mirrored).objects.update(enabled=True)
     tasks.sync_all()
     assert queued

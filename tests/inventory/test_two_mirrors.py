@@ -14,12 +14,8 @@ from cluster.kinds import (
     RESOURCE_SLICE,
 )
 from inventory.models import Cluster, Device, Freshness, ObjectEvent
-from inventory.sync.contact import inspect
-from inventory.sync.lease import take
-from inventory.sync.listing import list_all
-from inventory.sync.once import sync_once
-from inventory.sync.resources import MODELS, kind_of, kinds_of
-from inventory.sync.watching import follow
+from inventory.sync.list_watch import follow, list_all, sync_once
+from inventory.sync.session import MODELS, inspect, kind_of, kinds_of, take
 from tests.fakes import FakeGateway
 from tests.inventory.conftest import device_class, gpu, node, resource_claim, slice_of
 

@@ -10,7 +10,18 @@ from django.utils import timezone
 from prometheus_client import CollectorRegistry
 
 from inventory.freshness import Age, ages, is_stale
-from inventory.history import LINES, Line, device_history, history_of, line_of, shown
+from inventory.history import (
+    LINES,
+    Fact,
+    HistoryLine,
+    attribute_rows,
+    capacity_rows,
+    device_history,
+    history_of,
+    line_of,
+    plain_bytes,
+    shown,
+)
 from inventory.metrics import MirrorCollector
 from inventory.models import (
     Cluster,
@@ -24,9 +35,8 @@ from inventory.models import (
     ResourceClaim,
     ResourceSlice,
 )
-from inventory.prune import prune_history
 from inventory.states import DeviceState
-from inventory.values import Fact, attribute_rows, capacity_rows, plain_bytes
+from inventory.tasks import prune_history
 
 pytestmark = pytest.mark.django_db
 NOW = datetime(2026, 11, 22, 9, tzinfo=UTC)
@@ -209,15 +219,17 @@ def test_the_history_of_a_device_is_its_own_and_newest_first(mirrored):
     told(mirrored, name, minutes=7, kind="Node")
     told(mirrored, name, minutes=1, product=["A", "B"], memory_bytes=[None, 5])
     told(mirrored, name, "gone", minutes=2)
-    since = Line(device.appeared_at, "held", "In the mirror since", [])
+    since = HistoryLine(device.appeared_at, "held", "First seen", [])
     later = [
-        Line(NOW + timedelta(minutes=2), "wait", "Gone", []),
-        Line(NOW + timedelta(minutes=1), "work", "Changed", ["product: A → B", "memory_bytes: none → 5"]),
+        HistoryLine(NOW + timedelta(minutes=2), "wait", "Gone", []),
+        HistoryLine(
+            NOW + timedelta(minutes=1), "work", "Changed", ["product: A → B", "memory_bytes: none → 5"]
+        ),
     ]
     assert device_history(device) == [*later, since]
     assert history_of(mirrored, "Device", name) == later
     told(mirrored, name, "appeared", minutes=3)
-    assert device_history(device) == [Line(NOW + timedelta(minutes=3), "held", "Appeared", []), *later]
+    assert device_history(device) == [HistoryLine(NOW + timedelta(minutes=3), "held", "Appeared", []), *later]
 
 
 def test_a_long_history_is_cut_at_thirty_lines(mirrored):
@@ -225,7 +237,7 @@ def test_a_long_history_is_cut_at_thirty_lines(mirrored):
     name = "gpu.nvidia.com/node-b/gpu-0"
     for minutes in range(LINES - 1):
         told(mirrored, name, minutes=minutes)
-    assert [line.what for line in device_history(device)] == ["Changed"] * 29 + ["In the mirror since"]
+    assert [line.what for line in device_history(device)] == ["Changed"] * 29 + ["First seen"]
     for minutes in range(100, 102):
         told(mirrored, name, minutes=minutes)
     lines = device_history(device)

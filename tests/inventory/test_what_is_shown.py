@@ -8,12 +8,12 @@ from django.utils import timezone
 
 from cluster.kinds import DEVICE_CLASS, NODE, RESOURCE_CLAIM, RESOURCE_SLICE
 from inventory import masking
-from inventory.fleet import fleet_map, short_model, totals, weight
-from inventory.masking import Holder, holders_for
+from inventory.fleet import PoolFacts, fleet_map, pool_facts, short_model, totals, weight
+from inventory.masking import holders_for
 from inventory.models import Cluster, Device, DeviceClass, Freshness, Node, ResourceClaim
-from inventory.pool_facts import PoolFacts, pool_facts
-from inventory.sync.once import sync_once
-from inventory.views.nodes import nodes_for_list
+from inventory.states import Holder
+from inventory.sync.list_watch import sync_once
+from inventory.views import nodes_for_list
 from teams.models import User
 from tests.fakes import FakeGateway
 from tests.inventory.conftest import DRIVER, device_class, gpu, node, resource_claim, slice_of
@@ -403,7 +403,7 @@ def test_the_fleet_page_shows_the_models_that_match_and_counts_the_hits(both, as
 
 @pytest.mark.parametrize(("most", "too_many"), [(2, True), (3, False)])
 def test_a_fleet_too_large_for_a_map_says_so(mirrored, as_alice, monkeypatch, most, too_many):
-    for module in ("inventory.fleet", "inventory.views.fleet"):
+    for module in ("inventory.fleet", "inventory.views"):
         monkeypatch.setattr(f"{module}.MOST_CELLS", most)
     context = as_alice.get(reverse("inventory:fleet")).context
     assert context["too_many"] is too_many

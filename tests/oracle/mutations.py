@@ -5,21 +5,23 @@ from unittest.mock import PropertyMock
 
 import pytest
 
-from dra import ground, nodes
-from dra.allocator import capacity, config, plan, result, search, site
+from dra import node_pools, nodes
+from dra import objects as dra_objects
+from dra.allocator import capacity, plan, result, search, site
+from dra.allocator import result as config
 from dra.allocator.constraints import Constraint
 from dra.allocator.counters import Counters
-from dra.allocator.search import Search
-from dra.allocator.site import Site
+from dra.allocator.search import NodeSearch
+from dra.allocator.site import NodeSite
+from dra.cluster_snapshot import ClusterSnapshot
 from dra.features import Features
-from dra.held import Held
-from dra.objects import Ask
-from dra.picture import Picture
+from dra.held import HeldDevices
+from dra.objects import DeviceRequest
 from dra.pools import PoolDevice, PoolSlice
 
 type Patch = Callable[[pytest.MonkeyPatch], None]
 
-_FREE = Held()
+_FREE = HeldDevices()
 
 
 def _put(owner: object, name: str, value: object) -> Patch:
@@ -42,7 +44,7 @@ def _every_limit(patch: pytest.MonkeyPatch) -> None:
 
 
 def _nothing_held(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Picture, "held", _FREE)
+    patch.setattr(ClusterSnapshot, "held", _FREE)
 
 
 def _agree(*, distinct: bool) -> Patch:
@@ -52,63 +54,65 @@ def _agree(*, distinct: bool) -> Patch:
 
 
 def _last_alternative_first(patch: pytest.MonkeyPatch) -> None:
-    alternatives = plan.alternatives
+    alternatives = dra_objects.alternatives
     patch.setattr(plan, "alternatives", lambda request, path="": alternatives(request, path)[::-1])
 
 
 def _devices_backwards(patch: pytest.MonkeyPatch) -> None:
-    devices = ground._devices
-    patch.setattr(ground, "_devices", lambda slices: devices(slices)[::-1])
+    devices = node_pools._devices
+    patch.setattr(node_pools, "_devices", lambda slices: devices(slices)[::-1])
 
 
 def _slices_as_they_come(patch: pytest.MonkeyPatch) -> None:
-    reached = ground.Ground._reached
+    reached = node_pools.NodePools._reached
 
-    def named_alike(self: ground.Ground, node: dict, features: Features) -> dict:
+    def named_alike(self: node_pools.NodePools, node: dict, features: Features) -> dict:
         return {key: slices[::-1] for key, slices in reached(self, node, features).items()}
 
-    patch.setattr(ground.Ground, "_reached", named_alike)
+    patch.setattr(node_pools.NodePools, "_reached", named_alike)
     patch.setattr(PoolSlice, "name", "")
 
 
 def _incomplete_pools_give(patch: pytest.MonkeyPatch) -> None:
-    judge = ground.Ground._judge
+    judge = node_pools.NodePools._judge
 
-    def build(self: ground.Ground, key: ground.PoolKey, slices: list, features: Features) -> ground.NodePool:
+    def build(
+        self: node_pools.NodePools, key: node_pools.PoolKey, slices: list, features: Features
+    ) -> node_pools.NodePool:
         found = judge(self, key, slices, features)
-        return ground._build(key, slices, [], features) if found and found.incomplete else found
+        return node_pools._build(key, slices, [], features) if found and found.incomplete else found
 
-    patch.setattr(ground.Ground, "_judge", build)
+    patch.setattr(node_pools.NodePools, "_judge", build)
 
 
 RULES: Mapping[str, Patch] = {
-    "a taint keeps a device away": _always(Search, "_tolerated", True),
+    "a taint keeps a device away": _always(NodeSearch, "_tolerated", True),
     "a toleration lets it through": _always(search, "untolerated", "a taint"),
     "counters of a pool run out": _always(Counters, "take", lambda: None),
     "what others hold takes counters": _put(Counters, "_taken", lambda *_: iter(())),
-    "a share of a device takes no counters if another share did": _always(Search, "_in_shares", False),
+    "a share of a device takes no counters if another share did": _always(NodeSearch, "_in_shares", False),
     "compatibility groups have to meet": _always(Counters, "_joined", {}),
     "only the newest generation counts": _put(PoolSlice, "generation", 1),
     "an incomplete pool gives nothing": _incomplete_pools_give,
-    "device names are unique": _always(ground, "repeated", ""),
+    "device names are unique": _always(node_pools, "repeated", ""),
     "matchAttribute wants one value": _agree(distinct=False),
     "distinctAttribute wants different values": _agree(distinct=True),
     "a constraint holds for the requests that it names": _always(Constraint, "applies", True),
     "lists of values are compared as sets": _always(Constraint, "_add_set", False),
     "a constraint is told what it constrains": _always(plan, "constraints_of", []),
     "a node selector is heeded": _always(nodes, "selects", True),
-    "a device of another node is not reached": _always(Site, "reached", True),
-    "admin access goes beside others": _reads(Ask, "admin", False),
+    "a device of another node is not reached": _always(NodeSite, "reached", True),
+    "admin access goes beside others": _reads(DeviceRequest, "admin", False),
     "what is held is not given again": _nothing_held,
-    "what is consumed is not given again": _always(Search, "_consumed", {}),
+    "what is consumed is not given again": _always(NodeSearch, "_consumed", {}),
     "amounts are rounded up to a range": _put(capacity, "_in_range", lambda wanted, *_: wanted),
     "amounts are rounded up to a valid value": _put(capacity, "_among", lambda wanted, _: wanted),
     "a policy limits what can be asked": _always(capacity, "_allowed", True),
     "pools with binding conditions come last": _reads(PoolDevice, "binds_late", False),
     "a claim holds 32 devices": _every_limit,
-    "selectors of a class": _always(Picture, "class_expressions", ()),
-    "selectors of a request": _reads(Ask, "expressions", ()),
-    "an attribute without a value fails every selector": _always(Site, "check_readable", None),
+    "selectors of a class": _always(ClusterSnapshot, "class_expressions", ()),
+    "selectors of a request": _reads(DeviceRequest, "expressions", ()),
+    "an attribute without a value fails every selector": _always(NodeSite, "check_readable", None),
     "alternatives are tried in their order": _last_alternative_first,
     "devices are tried in their order": _devices_backwards,
     "slices are tried by name": _slices_as_they_come,

@@ -37,7 +37,7 @@ class Offers:
     forms: dict[str, list[Sent]] = field(default_factory=dict)
     links: dict[str, list[str]] = field(default_factory=dict)
     beside: dict[str, list[Sent]] = field(default_factory=dict)
-    sources: set[str] = field(default_factory=set)  # "claims/quota.html:23"
+    sources: set[str] = field(default_factory=set)  # "claims/quotas/quota.html:23"
 
 
 class Reader(HTMLParser):

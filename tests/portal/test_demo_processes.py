@@ -14,7 +14,7 @@ from tests.demo.running import ROOT, RunningDemo
 
 def run_demo(**environment):
     return subprocess.run(
-        [sys.executable, "-m", "portal.demo"],
+        [sys.executable, "-m", "demo"],
         cwd=ROOT,
         env={**os.environ, **environment},
         capture_output=True,
@@ -42,13 +42,13 @@ def test_a_setting_that_makes_no_sense_is_refused_by_name(tmp_path, name, value)
 
 
 def test_a_full_disk_is_one_sentence(tmp_path, monkeypatch):
-    monkeypatch.setattr("portal.demo.supervisor.NEEDED_MIB", 2**40)
-    from portal.demo import __main__ as demo
+    monkeypatch.setattr("demo.supervisor.NEEDED_MIB", 2**40)
+    from demo import __main__ as demo
 
     monkeypatch.setenv("DEMO_HOME", str(tmp_path))
     monkeypatch.setenv("PORT", "1")
     said = []
-    monkeypatch.setattr("portal.demo.supervisor.write", lambda _name, _colour, line: said.append(line))
+    monkeypatch.setattr("demo.supervisor.write", lambda _name, _colour, line: said.append(line))
     monkeypatch.setattr("signal.signal", lambda *_: None)
     assert demo.main() == 1
     assert "MiB free; the demo needs" in said[-1]

@@ -15,7 +15,7 @@ from rest_framework.test import APIClient, APIRequestFactory, force_authenticate
 from claims.requests import services
 from claims.states import ClaimState
 from teams.keyed import KeyedWrites
-from teams.models import KeptAnswer
+from teams.models import StoredResponse
 from tests.factories import (
     make_claim,
     make_cluster,
@@ -193,7 +193,7 @@ def everything() -> dict[str, list[dict[str, Any]]]:
         model.__name__: list(model._default_manager.order_by("pk").values())
         for app in ("claims", "teams", "usage")
         for model in apps.get_app_config(app).get_models()
-        if model is not KeptAnswer
+        if model is not StoredResponse
     }
 
 

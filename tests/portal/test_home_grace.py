@@ -28,5 +28,5 @@ def test_a_claim_in_its_grace_says_when_the_portal_deletes_it(client):
     client.force_login(alice)
     text = client.get("/").content.decode()
     assert re.search(r"flow ended 3\d min ago", text)
-    assert re.search(r"Its grace ends in 1 h 2\d min; then the portal deletes the claim", text)
+    assert re.search(r"Grace period ends in 1 h 2\d min; then the portal deletes the claim", text)
     assert "Save your work" not in text

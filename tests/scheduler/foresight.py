@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from dra.allocator import AllocationError, AllocationResult, NodeFailed, allocate
-from dra.match import Reason, preview
+from dra.cluster_snapshot import ClusterSnapshot
+from dra.match import NoFitReason, preview
 from dra.nodes import name_of, selects
 from dra.objects import Json
-from dra.picture import Picture
 from dra.validation import problems
 from tests.scheduler.stage import Pod, Stage
 
@@ -32,18 +32,18 @@ class Foretold:
     problems: list[str] = field(default_factory=list)
 
 
-def foretell(picture: Picture, stage: Stage, pod: Pod) -> Foretold:
+def foretell(snapshot: ClusterSnapshot, stage: Stage, pod: Pod) -> Foretold:
     told = Foretold()
-    claims = claims_of(picture, stage, pod)
-    names = [one["metadata"]["name"] for one in picture.classes]
+    claims = claims_of(snapshot, stage, pod)
+    names = [one["metadata"]["name"] for one in snapshot.classes]
     told.problems = [one.message for claim in claims for one in problems(claim["spec"], names)]
     told.held = [claim["status"]["allocation"] for claim in claims if is_allocated(claim)]
     new = [claim for claim in claims if not is_allocated(claim)]
-    for node in candidates(picture, pod):
+    for node in candidates(snapshot, pod):
         if not all(reachable(allocation, node) for allocation in told.held):
             continue
         try:
-            results = allocate(picture, node, new)
+            results = allocate(snapshot, node, new)
         except NodeFailed:  # other nodes are tried
             continue
         except AllocationError as refusal:
@@ -52,22 +52,22 @@ def foretell(picture: Picture, stage: Stage, pod: Pod) -> Foretold:
         if results is not None:
             told.fits[name_of(node)] = results
     if len(claims) == len(new) == 1 and not pod.pinned:  # the form knows one claim, and no node
-        form = preview(picture, new[0]["spec"])
+        form = preview(snapshot, new[0]["spec"])
         # The form warns of a selector that fails on any device; the scheduler may fit the claim before that.
-        told.previewed = None if form.reason == Reason.SELECTOR_FAILS else form.fits
+        told.previewed = None if form.reason == NoFitReason.SELECTOR_FAILS else form.fits
     return told
 
 
-def candidates(picture: Picture, pod: Pod) -> list[Json]:
+def candidates(snapshot: ClusterSnapshot, pod: Pod) -> list[Json]:
     wanted = pod.manifest["spec"]["nodeSelector"].items()
     return [
         node
-        for node in picture.nodes
+        for node in snapshot.nodes
         if wanted <= node["metadata"]["labels"].items() and not node["spec"].get("unschedulable")
     ]
 
 
-def claims_of(picture: Picture, stage: Stage, pod: Pod) -> list[Json]:
+def claims_of(snapshot: ClusterSnapshot, stage: Stage, pod: Pod) -> list[Json]:
     """Return the claims that the pod will have: named ones as they are, others as they will be made."""
     found: list[Json] = []
     for use in pod.manifest["spec"]["resourceClaims"]:
@@ -77,32 +77,32 @@ def claims_of(picture: Picture, stage: Stage, pod: Pod) -> list[Json]:
         else:
             found += [
                 claim
-                for claim in picture.claims
+                for claim in snapshot.claims
                 if claim["metadata"]["namespace"] == stage.namespace
                 and claim["metadata"]["name"] == use["resourceClaimName"]
             ]
-    return found + extended_claim(picture, pod)
+    return found + extended_claim(snapshot, pod)
 
 
-def extended_claim(picture: Picture, pod: Pod) -> list[Json]:
+def extended_claim(snapshot: ClusterSnapshot, pod: Pod) -> list[Json]:
     """Return the claim that the scheduler makes for the extended resources of the only container."""
     resources = pod.manifest["spec"]["containers"][0]["resources"].get("requests") or {}
     requests = [
         {
             "name": f"container-0-request-{number}",
-            "exactly": {"deviceClassName": class_for(picture, name), "count": int(amount)},
+            "exactly": {"deviceClassName": class_for(snapshot, name), "count": int(amount)},
         }
         for number, (name, amount) in enumerate(sorted(resources.items()))
     ]
     return [{"metadata": {"name": ""}, "spec": {"devices": {"requests": requests}}}] if requests else []
 
 
-def class_for(picture: Picture, resource: str) -> str:
+def class_for(snapshot: ClusterSnapshot, resource: str) -> str:
     if resource.startswith(IMPLICIT):
         return resource.removeprefix(IMPLICIT)
     return next(
         one["metadata"]["name"]
-        for one in picture.classes
+        for one in snapshot.classes
         if one["spec"].get("extendedResourceName") == resource
     )
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dra.picture import Picture
+from dra.cluster_snapshot import ClusterSnapshot
 from tests import patience
 from tests.controlplane.client import Client, eventually, path_of
 from tests.controlplane.harness import is_ready
@@ -39,9 +39,9 @@ class Act:
 def play(client: Client, stages: Sequence[Stage]) -> dict[str, list[Act]]:
     """Return what became of the pods of each stage, those of `earlier` left out."""
     prepare(client, stages)
-    picture = picture_of(client)
+    snapshot = snapshot_of(client)
     cast = [(stage, pod) for stage in stages for pod in stage.pods if not pod.earlier]
-    told = [foretell(picture, stage, pod) for stage, pod in cast]
+    told = [foretell(snapshot, stage, pod) for stage, pod in cast]
     seen = run(client, [pod for _, pod in cast])
     acts: dict[str, list[Act]] = {stage.name: [] for stage in stages}
     for (stage, pod), foretold, now in zip(cast, told, seen, strict=True):
@@ -95,8 +95,8 @@ def strike(client: Client) -> None:
     )
 
 
-def picture_of(client: Client) -> Picture:
-    return Picture(
+def snapshot_of(client: Client) -> ClusterSnapshot:
+    return ClusterSnapshot(
         classes=client.list("DeviceClass"),
         slices=client.list("ResourceSlice"),
         claims=client.list("ResourceClaim"),

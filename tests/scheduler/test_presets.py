@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from claims.catalogue.presets import presets
+from dra.cluster_snapshot import ClusterSnapshot
 from dra.lint import NamedSpec, Severity, lint
-from dra.picture import Picture
 from tests.controlplane.client import Client
 from tests.scheduler.hardware import CASES, Case, classes, every_class
 from tests.scheduler.judged import it_is_scheduled
@@ -93,7 +93,7 @@ def test_the_check_of_the_catalogue_finds_nothing_to_mend():
         NamedSpec(entry.slug, entry.spec, entry.limits["scalable"], entry.limits["max_devices"])
         for entry in PRESETS.values()
     ]
-    report = lint(Picture(classes=every_class(), slices=slices), specs)
+    report = lint(ClusterSnapshot(classes=every_class(), slices=slices), specs)
     due = [found for found in report.findings if found.severity is not Severity.NOTE]
     assert [f"{found.name}: {found.message}" for found in due] == []
     assert all(report.matching[slug] for slug in PRESETS)

@@ -20,8 +20,8 @@ from starlette.types import Receive, Scope, Send
 
 from simulator.access import TOKENS
 from simulator.app import make_app
-from simulator.cluster import Cluster
-from simulator.registry import Options
+from simulator.cluster import SimulatedCluster
+from simulator.registry import WriteOptions
 from simulator.resources import QUOTAS as QUOTA_KIND
 from simulator.resources import Manifest
 from simulator.world import populate
@@ -43,7 +43,7 @@ class Server:
     """The cluster lives in the server's thread: `do` runs there, between two requests."""
 
     base: str
-    cluster: Cluster
+    cluster: SimulatedCluster
     loop: asyncio.AbstractEventLoop
 
     def client(self, user: str = "admin") -> httpx.Client:
@@ -106,8 +106,8 @@ def make_server(now, listener) -> Iterator[Callable[..., Server]]:
     switch, base, loop = listener
     living: list[AbstractAsyncContextManager[Any]] = []
 
-    def start(cluster: Cluster | None = None, *, speed: float = 0.0) -> Server:
-        cluster = cluster or Cluster("lab", seed=1, now=lambda: now[0])
+    def start(cluster: SimulatedCluster | None = None, *, speed: float = 0.0) -> Server:
+        cluster = cluster or SimulatedCluster("lab", seed=1, now=lambda: now[0])
         switch.app = make_app([cluster], speed=speed)
         life = switch.app.router.lifespan_context(switch.app)
         asyncio.run_coroutine_threadsafe(life.__aenter__(), loop).result(10)
@@ -143,9 +143,9 @@ def portal(server) -> Iterator[httpx.Client]:
 @pytest.fixture
 def fleet(make_server, now) -> Server:
     """fra-1 without tenants and quotas: every device is free that is well."""
-    cluster = Cluster("fra-1", seed=7, now=lambda: now[0], tenants=False)
+    cluster = SimulatedCluster("fra-1", seed=7, now=lambda: now[0], tenants=False)
     populate(cluster.registry, "fra-1")
-    cluster.registry.delete(QUOTA_KIND, "vision", "gpus", {}, Options())
+    cluster.registry.delete(QUOTA_KIND, "vision", "gpus", {}, WriteOptions())
     started: Server = make_server(cluster)
     return started
 

@@ -14,11 +14,11 @@ import httpx
 import pytest
 import yaml
 
-from simulator import snapshot
-from simulator.cluster import Cluster
+from simulator import app
+from simulator.app import opened_clusters
+from simulator.cluster import SimulatedCluster
 from simulator.resources import CLAIMS as CLAIM_KIND
 from simulator.resources import NODES
-from simulator.runner import opened_clusters
 from tests import patience
 from tests.simulator.conftest import CLAIMS, NOW, PODS, QUOTAS, created, eventually, make_claim, make_pod
 
@@ -112,9 +112,9 @@ def test_an_open_watch_does_not_keep_it_from_ending(port):
 
 def test_a_cluster_comes_back_from_disk_as_it_was(tmp_path):
     (before,) = opened_clusters(["lab-2"], seed=7, state=None, now=lambda: NOW)
-    snapshot.save(before, tmp_path)
-    after = Cluster("lab-2", seed=7, now=lambda: NOW)
-    assert snapshot.load(after, tmp_path)
+    app.save(before, tmp_path)
+    after = SimulatedCluster("lab-2", seed=7, now=lambda: NOW)
+    assert app.load(after, tmp_path)
     assert after.dump() == before.dump()
     for _ in range(50):
         before.step()
@@ -124,7 +124,7 @@ def test_a_cluster_comes_back_from_disk_as_it_was(tmp_path):
 
 def test_revisions_never_come_again_after_a_kill(tmp_path):
     (killed,) = opened_clusters(["lab-2"], seed=7, state=tmp_path, now=lambda: NOW)
-    snapshot.save(killed, tmp_path)
+    app.save(killed, tmp_path)
     for _ in range(300):
         killed.step()
     (again,) = opened_clusters(["lab-2"], seed=7, state=tmp_path, now=lambda: NOW)
@@ -133,8 +133,8 @@ def test_revisions_never_come_again_after_a_kill(tmp_path):
 
 
 def test_a_save_that_was_cut_short_leaves_the_old_state(tmp_path, monkeypatch):
-    cluster = Cluster("lab", seed=1, now=lambda: NOW)
-    snapshot.save(cluster, tmp_path)
+    cluster = SimulatedCluster("lab", seed=1, now=lambda: NOW)
+    app.save(cluster, tmp_path)
 
     def full(_descriptor: int) -> None:
         raise OSError("no space left on device")
@@ -142,18 +142,18 @@ def test_a_save_that_was_cut_short_leaves_the_old_state(tmp_path, monkeypatch):
     cluster.step()
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="no space"):
-        snapshot.save(cluster, tmp_path)
-    again = Cluster("lab", seed=1, now=lambda: NOW)
-    assert snapshot.load(again, tmp_path)
+        app.save(cluster, tmp_path)
+    again = SimulatedCluster("lab", seed=1, now=lambda: NOW)
+    assert app.load(again, tmp_path)
     assert again.context.tick == 0
 
 
 def test_a_folder_without_state_is_a_new_cluster(tmp_path):
-    assert not snapshot.load(Cluster("lab", seed=1, now=lambda: NOW), tmp_path / "nowhere")
+    assert not app.load(SimulatedCluster("lab", seed=1, now=lambda: NOW), tmp_path / "nowhere")
 
 
 def test_time_passes_by_itself_and_faster_when_asked(make_server):
-    cluster = Cluster("lab", seed=1, now=lambda: NOW + timedelta(seconds=time.monotonic()))
+    cluster = SimulatedCluster("lab", seed=1, now=lambda: NOW + timedelta(seconds=time.monotonic()))
     server = make_server(cluster, speed=50)
     with server.client("admin") as root:
         created(root.post("/api/v1/namespaces", json={"metadata": {"name": "vision"}}))
@@ -169,14 +169,14 @@ def test_time_passes_by_itself_and_faster_when_asked(make_server):
 
 
 def test_a_controller_that_fails_does_not_stop_the_others(make_server, monkeypatch, caplog):
-    monkeypatch.setattr("simulator.runner.AFTER_FAILURE", 0.01)
-    cluster = Cluster("lab", seed=1, now=lambda: NOW)
+    monkeypatch.setattr("simulator.app.AFTER_FAILURE", 0.01)
+    cluster = SimulatedCluster("lab", seed=1, now=lambda: NOW)
     failures = iter([RuntimeError("broken object")])
 
     def settle() -> None:
         for failure in failures:
             raise failure
-        Cluster.settle(cluster)
+        SimulatedCluster.settle(cluster)
 
     monkeypatch.setattr(cluster, "settle", settle)
     with make_server(cluster).client("admin") as root:

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from simulator.app import make_app
-from simulator.cluster import Cluster
+from simulator.cluster import SimulatedCluster
 from tests.simulator.conftest import (
     APPLY,
     CLAIMS,
@@ -99,7 +99,7 @@ async def send(cluster, path, body):
 @given(broken_objects())
 def test_a_broken_object_is_refused_or_taken_but_never_breaks_anything(case):
     path, body = case
-    cluster = Cluster("lab", seed=1, now=lambda: NOW)
+    cluster = SimulatedCluster("lab", seed=1, now=lambda: NOW)
     for answer in asyncio.run(send(cluster, path, body)):
         said = answer.json()
         assert answer.status_code < 400 or (said["kind"], said["code"]) == ("Status", answer.status_code)

@@ -7,8 +7,8 @@ from itertools import pairwise
 import httpx
 import pytest
 
-from simulator import curves
-from simulator.cluster import Cluster
+from simulator import telemetry
+from simulator.cluster import SimulatedCluster
 from simulator.resources import CLAIMS as CLAIM_KIND
 from simulator.world import populate
 from tests.simulator.conftest import CLAIMS as CLAIMS_PATH
@@ -44,7 +44,7 @@ def of_claim(samples, name):
 
 @pytest.fixture
 def lab(now):
-    cluster = Cluster("lab-2", seed=7, now=lambda: now[0])
+    cluster = SimulatedCluster("lab-2", seed=7, now=lambda: now[0])
     populate(cluster.registry, "lab-2")
     for _ in range(20):
         cluster.step()
@@ -150,7 +150,7 @@ def test_energy_only_grows_and_by_the_power_drawn(lab, now):
 
 def test_curves_are_smooth_seeded_and_some_claims_are_idle():
     def values(key):
-        return [curves.load_at(key, "gpu-0", float(second)).activity for second in range(0, 3600, 15)]
+        return [telemetry.load_at(key, "gpu-0", float(second)).activity for second in range(0, 3600, 15)]
 
     assert values("one") == values("one") != values("three")
     runs = [values(f"claim-{number}") for number in range(200)]
@@ -163,7 +163,7 @@ def test_curves_are_smooth_seeded_and_some_claims_are_idle():
 @pytest.mark.parametrize("mean", [0.03, 0.5, 0.93])
 def test_work_that_says_how_busy_it_is_is_as_busy_in_the_mean(mean):
     seen = [
-        curves.load_at("one", "gpu-0", float(second), asked=mean).activity for second in range(0, 7200, 15)
+        telemetry.load_at("one", "gpu-0", float(second), asked=mean).activity for second in range(0, 7200, 15)
     ]
     assert sum(seen) / len(seen) == pytest.approx(mean, abs=0.05)
     assert max(seen) - min(seen) < 0.45

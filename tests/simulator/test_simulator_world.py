@@ -6,19 +6,19 @@ import pytest
 
 from dra.devices import describe
 from dra.pools import pools_of
-from simulator.cluster import Cluster
-from simulator.registry import Options
+from simulator.app import opened_clusters
+from simulator.cluster import SimulatedCluster
+from simulator.registry import WriteOptions
 from simulator.resources import CLAIMS, NAMESPACES, NODES, PODS, SLICES, TAINT_RULES
-from simulator.runner import opened_clusters
 from simulator.world import RACKS, populate
 from simulator.world_tenants import seats_of
 from tests.simulator.conftest import NOW
 
-BY_HAND = Options(manager="kubectl")
+BY_HAND = WriteOptions(manager="kubectl")
 
 
 def make_world(name, *, seed=7, tenants=True):
-    cluster = Cluster(name, seed=seed, now=lambda: NOW, tenants=tenants)
+    cluster = SimulatedCluster(name, seed=seed, now=lambda: NOW, tenants=tenants)
     populate(cluster.registry, name)
     return cluster
 

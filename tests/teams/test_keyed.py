@@ -7,7 +7,7 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from teams import keyed
-from teams.models import ApiToken, KeptAnswer
+from teams.models import ApiToken, StoredResponse
 from tests.factories import make_user
 from usage.models import Rate
 
@@ -48,7 +48,7 @@ def test_without_a_key_it_is_done_twice(api):
     for _ in range(2):
         assert api.post(RATES, RATE, format="json").status_code == 201
     assert Rate.objects.count() == 2
-    assert not KeptAnswer.objects.exists()
+    assert not StoredResponse.objects.exists()
 
 
 def test_another_key_and_another_person_are_others(api, root):
@@ -79,13 +79,13 @@ def test_a_key_that_cannot_be_kept_is_422(api):
 def test_what_was_refused_may_be_sent_again(api, root):
     bad = RATE | {"currency": "euros"}
     assert send(api, bad).status_code == 422
-    assert not KeptAnswer.objects.exists()
+    assert not StoredResponse.objects.exists()
     assert send(api).status_code == 201
 
 
 def test_what_is_being_worked_on_is_not_begun_again(api, monkeypatch):
     send(api)
-    KeptAnswer.objects.update(status=None, answer="")
+    StoredResponse.objects.update(status=None, answer="")
     assert send(api).status_code == 409
     assert Rate.objects.count() == 1
 
@@ -93,7 +93,7 @@ def test_what_is_being_worked_on_is_not_begun_again(api, monkeypatch):
 def test_what_was_given_up_is_taken_over(api):
     send(api)
     Rate.objects.all().delete()
-    KeptAnswer.objects.update(
+    StoredResponse.objects.update(
         status=None, answer="", at=timezone.now() - keyed.ABANDONED - timedelta(seconds=1)
     )
     assert send(api).status_code == 201
@@ -102,10 +102,10 @@ def test_what_was_given_up_is_taken_over(api):
 
 def test_a_day_later_the_key_is_free(api):
     send(api)
-    KeptAnswer.objects.update(at=timezone.now() - keyed.KEPT - timedelta(seconds=1))
+    StoredResponse.objects.update(at=timezone.now() - keyed.KEPT - timedelta(seconds=1))
     assert send(api).status_code == 201
     assert Rate.objects.count() == 2
-    assert KeptAnswer.objects.count() == 1
+    assert StoredResponse.objects.count() == 1
 
 
 def test_a_token_is_made_once_and_its_text_is_kept_nowhere(api, root):
@@ -115,7 +115,7 @@ def test_a_token_is_made_once_and_its_text_is_kept_nowhere(api, root):
     assert again.json()["answered"]["id"] == made["id"]
     assert "token" not in again.json()["answered"]
     assert ApiToken.objects.filter(user=root).count() == 1
-    assert made["token"] not in KeptAnswer.objects.get().answer
+    assert made["token"] not in StoredResponse.objects.get().answer
 
 
 def test_a_profile_is_made_once_and_answered_twice(api):

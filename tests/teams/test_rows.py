@@ -15,7 +15,7 @@ from rest_framework.test import APIClient
 from core.errors import Invalid
 from teams import keyed, tasks
 from teams import mail as mails
-from teams.models import ApiToken, KeptAnswer, Notice, User
+from teams.models import ApiToken, Notice, StoredResponse, User
 from teams.notices import mark_read, tell, unread
 from teams.tokens import create_token, revoke_token, token_of
 from teams.zones import remember_zone, zone_of
@@ -334,7 +334,7 @@ def send(person, *, key="k", body=RATE, address=RATES):
 def test_a_kept_answer_is_of_a_person_a_key_and_an_address(root):
     with time_machine.travel(NOW, tick=False):
         made = send(root)
-    kept = dict(KeptAnswer.objects.values().get())
+    kept = dict(StoredResponse.objects.values().get())
     del kept["id"], kept["digest"]
     answer = str(kept.pop("answer"))
     assert kept == {
@@ -363,10 +363,10 @@ def test_keys_of_others_are_not_forgotten_with_ones_own(root):
         send(person, key="old")
         send(person, key="kept")
     with time_machine.travel(NOW, tick=False):
-        KeptAnswer.objects.filter(key="kept").update(at=NOW - keyed.KEPT)
-        KeptAnswer.objects.filter(key="old").update(at=NOW - keyed.KEPT - SECOND)
+        StoredResponse.objects.filter(key="kept").update(at=NOW - keyed.KEPT)
+        StoredResponse.objects.filter(key="old").update(at=NOW - keyed.KEPT - SECOND)
         send(root, key="new")
-    left = KeptAnswer.objects.order_by("user__username", "key").values_list("user__username", "key")
+    left = StoredResponse.objects.order_by("user__username", "key").values_list("user__username", "key")
     assert list(left) == [("root", "kept"), ("root", "new"), ("second", "kept"), ("second", "old")]
 
 
@@ -375,12 +375,12 @@ def test_keys_of_others_are_not_forgotten_with_ones_own(root):
 )
 def test_what_is_worked_on_is_taken_over_after_a_minute(root, ago, status):
     send(root)
-    KeptAnswer.objects.update(status=None, answer="")
+    StoredResponse.objects.update(status=None, answer="")
     with time_machine.travel(NOW, tick=False):
-        KeptAnswer.objects.update(at=NOW - ago)
+        StoredResponse.objects.update(at=NOW - ago)
         answer = send(root)
         assert answer.status_code == status
-        kept = KeptAnswer.objects.get()
+        kept = StoredResponse.objects.get()
         assert (kept.at, kept.status) == ((NOW, 201) if status == 201 else (NOW - ago, None))
     if status == 409:
         assert answer.json()["detail"] == "The same is being worked on already; ask again in a moment."
@@ -394,7 +394,7 @@ def test_a_write_that_breaks_leaves_its_key_free(root, monkeypatch):
         patch.setattr("rest_framework.serializers.BaseSerializer.is_valid", break_down)
         with pytest.raises(ZeroDivisionError):
             send(root)
-    assert not KeptAnswer.objects.exists()
+    assert not StoredResponse.objects.exists()
     assert send(root).status_code == 201
 
 

@@ -5,8 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from claims.models import Allocation
-from usage.charts import chart_of, memory_limit
-from usage.series import Point, Presence, Range, Series
+from usage.series import Point, Presence, Range, UsageSeries, chart_of, memory_limit
 
 START = datetime(2026, 11, 17, 12, tzinfo=UTC)
 STEP = timedelta(minutes=5)
@@ -24,7 +23,7 @@ def series(points, devices):
         )
         for number, (activity, memory, by_device) in enumerate(points)
     ]
-    return Series(Range.HOUR, START, START + len(cut) * STEP, STEP, cut, devices)
+    return UsageSeries(Range.HOUR, START, START + len(cut) * STEP, STEP, cut, devices)
 
 
 def held(device, memory=80 * GIB, *, ended=None, pool="p", driver="d"):

@@ -13,7 +13,7 @@ from usage import tasks
 from usage.collect import collect, held_in, sources, take_slot
 from usage.models import Collection, Rollup
 from usage.rollups import KEPT, Measured, add_samples, bucket_of, prune
-from usage.samples import Held, Reading
+from usage.samples import Measurement, OpenAllocation
 
 
 def line(
@@ -65,15 +65,15 @@ def test_samples_of_five_minutes_become_one_row_with_mean_and_peak(claim, export
 
 def test_a_sample_without_a_value_leaves_the_mean_alone(claim, db):
     what = Measured(claim.pk, "gpu.nvidia.com", "pool", "gpu-2")
-    add_samples(NOON, [(what, Reading(activity=0.4))])
-    add_samples(NOON, [(what, Reading(memory_bytes=5))])
+    add_samples(NOON, [(what, Measurement(activity=0.4))])
+    add_samples(NOON, [(what, Measurement(memory_bytes=5))])
     row = Rollup.objects.get()
     assert (row.samples, row.activity, row.memory_bytes, row.power_watts) == (2, 0.4, 5, None)
 
 
 def test_a_device_held_through_two_shares_is_one_device(claim, db):
     what = Measured(claim.pk, "gpu.nvidia.com", "pool", "gpu-2")
-    assert add_samples(NOON, [(what, Reading(activity=0.4)), (what, Reading(activity=0.6))]) == 1
+    assert add_samples(NOON, [(what, Measurement(activity=0.4)), (what, Measurement(activity=0.6))]) == 1
     assert Rollup.objects.get().activity == 0.6
 
 
@@ -288,7 +288,7 @@ def test_what_is_held_in_a_cluster_comes_with_the_board_that_its_mirror_knows(cl
         "partition": "1g.10gb",
     }
     assert sorted(held_in(fra), key=lambda one: one.device) == [
-        Held(**common, device=name, uuid=f"uuid-{name}", parent_uuid=board)
+        OpenAllocation(**common, device=name, uuid=f"uuid-{name}", parent_uuid=board)
         for name, board in (
             ("part-0", "GPU-a"),
             *((name, "") for name in ("part-1", "part-2", "part-3", "whole")),
@@ -299,10 +299,10 @@ def test_what_is_held_in_a_cluster_comes_with_the_board_that_its_mirror_knows(cl
 def test_means_of_a_bucket_are_weighted_and_a_first_value_that_comes_late_stands_alone(claim, db):
     what = Measured(claim.pk, "gpu.nvidia.com", "pool", "gpu-2")
     for reading in (
-        Reading(),
-        Reading(activity=0.4, power_watts=100.0, memory_bytes=7),
-        Reading(activity=0.7, power_watts=400.0, memory_bytes=5),
-        Reading(),
+        Measurement(),
+        Measurement(activity=0.4, power_watts=100.0, memory_bytes=7),
+        Measurement(activity=0.7, power_watts=400.0, memory_bytes=5),
+        Measurement(),
     ):
         add_samples(NOON + timedelta(minutes=4, seconds=59), [(what, reading)])
     row = Rollup.objects.get()
@@ -315,7 +315,7 @@ def test_each_device_of_each_claim_has_a_row_per_bucket(claim, vision, alice, fr
     other = make_claim(vision, by=alice, cluster=fra, state=ClaimState.ALLOCATED, held=False)
     places = [("a", "p", "gpu-0"), ("a", "p", "gpu-1"), ("a", "q", "gpu-0"), ("b", "p", "gpu-0")]
     samples = [
-        (Measured(one.pk, *place), Reading(activity=number / 10))
+        (Measured(one.pk, *place), Measurement(activity=number / 10))
         for one in (claim, other)
         for number, place in enumerate(places)
     ]
@@ -338,7 +338,7 @@ def test_each_device_of_each_claim_has_a_row_per_bucket(claim, vision, alice, fr
 
 def test_the_largest_values_of_two_shares_count(claim, db):
     what = Measured(claim.pk, "gpu.nvidia.com", "pool", "gpu-2")
-    add_samples(NOON, [(what, Reading(0.6, 5, None)), (what, Reading(0.4, 9, 30.0))])
+    add_samples(NOON, [(what, Measurement(0.6, 5, None)), (what, Measurement(0.4, 9, 30.0))])
     row = Rollup.objects.get()
     assert (row.samples, row.activity, row.memory_bytes, row.power_watts) == (1, 0.6, 9, 30.0)
 

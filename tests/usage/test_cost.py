@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usage.cost import Cost, Span, Spell, cost_of, lines, parts_of, per_hour, shown, total
+from usage.cost import Cost, Interval, UsageInterval, cost_of, lines, parts_of, per_hour, shown, total
 from usage.models import Rate
-from usage.rates import Kind, RateCard
+from usage.rates import PriceGroup, RateCard
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 FRA = uuid4()
@@ -24,12 +24,12 @@ def rate(price: str, *, hours: float = -1000, currency: str = "EUR", product: st
 
 def held(
     begin: float, end: float | None, *, claim: UUID = CLAIM, fraction: str = "1", **fields: str
-) -> Spell:
+) -> UsageInterval:
     """Return what cost needs of an allocation, from `begin` to `end` hours after the start of November."""
-    kind = Kind(FRA, "gpu.nvidia.com", fields.get("product", "NVIDIA H100 80GB HBM3"))
+    kind = PriceGroup(FRA, "gpu.nvidia.com", fields.get("product", "NVIDIA H100 80GB HBM3"))
     start = START + timedelta(hours=begin)
     stop = None if end is None else START + timedelta(hours=end)
-    return Spell(claim, kind, fields.get("partition", ""), parts_of(Decimal(fraction)), start, stop)
+    return UsageInterval(claim, kind, fields.get("partition", ""), parts_of(Decimal(fraction)), start, stop)
 
 
 def hours(count: float) -> datetime:
@@ -55,7 +55,7 @@ def test_a_price_that_changes_while_held_is_billed_by_segments():
 
 def test_only_what_lies_in_the_period_is_billed():
     card = RateCard([rate("1")])
-    within = Span(hours(5), hours(8))
+    within = Interval(hours(5), hours(8))
     assert cost_of(held(0, 10), card, until=hours(99), within=within).amounts == {"EUR": Decimal("3.00")}
     assert cost_of(held(8, 10), card, until=hours(99), within=within).held == 0
     assert cost_of(held(0, 5), card, until=hours(99), within=within).held == 0
@@ -131,7 +131,7 @@ def test_splitting_a_span_does_not_change_its_cost(card, fraction, edges):
 @given(cards, st.lists(moments, min_size=2, max_size=2).map(sorted), moments)
 def test_periods_that_follow_each_other_add_up_to_the_whole(card, edges, cut):
     allocation = held(edges[0], edges[1])
-    before, after = Span(hours(-1), hours(cut)), Span(hours(cut), hours(10_000))
+    before, after = Interval(hours(-1), hours(cut)), Interval(hours(cut), hours(10_000))
     until = hours(edges[1])
     parts = [cost_of(allocation, card, until=until, within=period) for period in (before, after)]
     assert total(parts) == cost_of(allocation, card, until=until)
@@ -198,7 +198,7 @@ def test_lines_are_of_one_claim_product_and_partition_in_the_order_in_which_they
 
 
 def test_lines_are_clipped_to_the_period():
-    period = Span(hours(2), hours(5))
+    period = Interval(hours(2), hours(5))
     spells = [held(0, 3), held(4, None), held(0, 2, product="before"), held(5, 9, product="after")]
     (line,) = lines(spells, RateCard([rate("2")]), until=hours(9), within=period)
     assert (line.product, line.cost.hours) == ("NVIDIA H100 80GB HBM3", Decimal("2.00"))

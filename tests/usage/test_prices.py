@@ -12,15 +12,14 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from claims.catalogue.listing import DeviceKind
-from inventory import picture
+from inventory import cluster_snapshot
 from inventory.models import DeviceClass, ResourceSlice
 from tests.dra.clusters import device_class, gpu, resource_slice
 from tests.factories import make_claim, make_profile, make_quota, make_spec
 from tests.usage.conftest import H100, price
 from usage.cost import WHOLE, Cost
 from usage.models import Rate
-from usage.prices import Prices, prices_of
-from usage.rates import RateCard
+from usage.rates import Prices, RateCard, prices_of
 from usage.templatetags.costs import headline, price_of_request, price_per_hour, price_together, priced
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
@@ -60,7 +59,7 @@ def test_a_price_per_hour_is_a_range_and_a_missing_one_is_said(kinds, said):
 @pytest.mark.parametrize(
     ("kinds", "devices", "said"),
     [
-        ([], 1, "No device that matches is known, so the price cannot be told."),
+        ([], 1, "No matching device in this cluster, so no price is available."),
         ([kind()], 1, "€2.90 / h per device, 1 d: at most €69.60"),
         ([kind(), L4], 3, "€0.80–€2.90 / h per device, 3 devices for 1 d: at most €208.80"),
         ([A100], 1, "No rate is set for the devices that match."),
@@ -100,7 +99,7 @@ def test_a_price_that_begins_later_does_not_count_yet():
 @pytest.fixture
 def stock(fra, vision):
     """The cluster has two H100, and vision may ask for eight devices with the profile train-80."""
-    picture.forget()
+    cluster_snapshot.forget()
     DeviceClass.objects.create(cluster=fra, uid="c", name="gpu.nvidia.com", raw=device_class())
     raw = resource_slice(devices=[gpu(0), gpu(1)])
     columns = {"driver": "gpu.nvidia.com", "pool": "node-a", "generation": 1, "pool_slices": 1}
@@ -108,7 +107,7 @@ def stock(fra, vision):
     make_quota(vision, 8)
     make_profile("train-80", spec=make_spec())
     yield fra
-    picture.forget()
+    cluster_snapshot.forget()
 
 
 CATALOGUE, PANEL = reverse("claims:catalogue"), reverse("claims:request_preview")

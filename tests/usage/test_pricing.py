@@ -6,8 +6,7 @@ import pytest
 
 from claims.catalogue import listing
 from tests.usage.test_prices import A100, CARD, L4, SLICE, kind, rate
-from usage.pricing import dearest
-from usage.rates import RateCard
+from usage.rates import RateCard, dearest
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from usage.models import Rate
-from usage.rates import Kind, RateCard, is_product
+from usage.rates import PriceGroup, RateCard, is_product
 
 JANUARY = datetime(2026, 1, 1, tzinfo=UTC)
 FRA, LAB = uuid4(), uuid4()
-H100 = Kind(FRA, "gpu.nvidia.com", "NVIDIA H100 80GB HBM3")
+H100 = PriceGroup(FRA, "gpu.nvidia.com", "NVIDIA H100 80GB HBM3")
 
 
 def rate(per_hour: str, *, days: int = 0, **fields: object) -> Rate:
@@ -153,9 +153,9 @@ def test_each_kind_of_device_has_a_price_of_its_own():
     card = RateCard([rate("1", cluster_id=FRA), rate("2", driver="gpu.amd.com"), rate("3", product="L4")])
     kinds = [
         H100,
-        Kind(LAB, "gpu.amd.com", "AMD MI300X"),
-        Kind(LAB, "gpu.nvidia.com", "NVIDIA L4"),
-        Kind(LAB, "gpu.nvidia.com", "NVIDIA H100 80GB HBM3"),
+        PriceGroup(LAB, "gpu.amd.com", "AMD MI300X"),
+        PriceGroup(LAB, "gpu.nvidia.com", "NVIDIA L4"),
+        PriceGroup(LAB, "gpu.nvidia.com", "NVIDIA H100 80GB HBM3"),
     ]
     prices = [found and str(found.per_hour) for found in (card.at(kind, JANUARY) for kind in kinds * 2)]
     assert prices == ["1", "2", "3", None] * 2

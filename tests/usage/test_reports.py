@@ -8,7 +8,7 @@ from claims.states import ClaimState
 from core.errors import Invalid
 from tests.factories import make_claim, make_team
 from tests.usage.conftest import H100, NOON, hold, price
-from usage.cost import Span
+from usage.cost import Interval
 from usage.reports import Month, report
 
 UTC_ZONE = ZoneInfo("UTC")
@@ -112,7 +112,9 @@ def test_a_month_that_is_none_is_said_in_part():
 
 def test_a_month_is_that_of_the_wall_calendar_of_its_zone(vision, alice, fra):
     berlin = Month.of(date(2026, 11, 17), ZoneInfo("Europe/Berlin"))
-    assert berlin.span == Span(datetime(2026, 10, 31, 23, tzinfo=UTC), datetime(2026, 11, 30, 23, tzinfo=UTC))
+    assert berlin.span == Interval(
+        datetime(2026, 10, 31, 23, tzinfo=UTC), datetime(2026, 11, 30, 23, tzinfo=UTC)
+    )
     assert berlin.start.tzinfo is UTC
     assert berlin.next.zone == berlin.previous.zone == ZoneInfo("Europe/Berlin")
     price("1")

@@ -7,9 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from usage import exporter, prometheus
-from usage.errors import TelemetryUnavailable
-from usage.samples import METRICS, MIB, Held, Reading, Series, attribute, readings
+from usage import sources
+from usage.samples import (
+    METRICS,
+    MIB,
+    Measurement,
+    OpenAllocation,
+    Sample,
+    TelemetryUnavailable,
+    attribute,
+    readings,
+)
 
 # As dcgm-exporter 4.6 writes it: two pods share the device, so every value stands there twice.
 SHARED = """\
@@ -31,7 +39,7 @@ DCGM_FI_DEV_SM_CLOCK{UUID="GPU-a"} 1980
 """
 
 
-def held(**fields: str) -> Held:
+def held(**fields: str) -> OpenAllocation:
     values = {
         "namespace": "vision",
         "object_name": "sam2",
@@ -43,17 +51,17 @@ def held(**fields: str) -> Held:
         "parent_uuid": "",
         **fields,
     }
-    return Held(claim_id=uuid4(), **values)
+    return OpenAllocation(claim_id=uuid4(), **values)
 
 
-def series(metric: str, value: float, **labels: str) -> Series:
-    return Series(metric, labels, value)
+def series(metric: str, value: float, **labels: str) -> Sample:
+    return Sample(metric, labels, value)
 
 
 def test_the_text_of_an_exporter_gives_each_device_its_largest_value_and_never_a_sum():
-    found = readings(exporter.parse(SHARED.splitlines()))
+    found = readings(sources.parse_exposition(SHARED.splitlines()))
     sam2 = held()
-    assert attribute([sam2], found) == [(sam2, Reading(activity=0.80, memory_bytes=59494 * MIB))]
+    assert attribute([sam2], found) == [(sam2, Measurement(activity=0.80, memory_bytes=59494 * MIB))]
 
 
 label_values = st.text(st.sampled_from('ab0 \\"\n{},=#é'), max_size=12)
@@ -76,7 +84,7 @@ def as_text(metric: str, labels: dict[str, str], value: str, at: str) -> str:
 @given(st.lists(written, max_size=5))
 def test_the_text_is_read_as_prometheus_client_reads_it(series_of_text):
     lines = [as_text(*one) for one in series_of_text]
-    mine = [(one.metric, dict(one.labels), str(one.value)) for one in exporter.parse(lines)]
+    mine = [(one.metric, dict(one.labels), str(one.value)) for one in sources.parse_exposition(lines)]
     families = text_string_to_metric_families("\n".join(lines) + "\n")
     theirs = [(one.name, one.labels, str(float(one.value))) for family in families for one in family.samples]
     assert sorted(mine, key=repr) == sorted(theirs, key=repr)
@@ -87,11 +95,11 @@ def test_the_text_is_read_as_prometheus_client_reads_it(series_of_text):
 )
 def test_a_line_that_is_not_in_the_format_is_refused(line):
     with pytest.raises(ValueError, match=r"line|float"):
-        list(exporter.parse([line]))
+        list(sources.parse_exposition([line]))
 
 
 def test_metrics_that_are_not_wanted_are_not_parsed():
-    assert {one.metric for one in exporter.parse(SHARED.splitlines())} == {
+    assert {one.metric for one in sources.parse_exposition(SHARED.splitlines())} == {
         "DCGM_FI_PROF_GR_ENGINE_ACTIVE",
         "DCGM_FI_DEV_FB_USED",
     }
@@ -118,7 +126,7 @@ def test_utilization_stands_in_for_activity_on_a_board_but_not_beside_it_nor_on_
 def test_without_labels_of_dra_a_board_is_known_by_its_uuid():
     mine, other = held(), held(uuid="GPU-b", device="gpu-3")
     found = readings([series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.4, UUID="GPU-a", Hostname="fra1")])
-    assert attribute([mine, other], found) == [(mine, Reading(activity=0.4))]
+    assert attribute([mine, other], found) == [(mine, Measurement(activity=0.4))]
 
 
 def test_two_claims_on_one_device_each_get_the_series_with_their_name():
@@ -138,35 +146,35 @@ def test_two_claims_on_one_device_each_get_the_series_with_their_name():
 
 
 def test_a_claim_of_another_namespace_with_the_same_name_gets_nothing():
-    found = readings(exporter.parse(SHARED.splitlines()))
+    found = readings(sources.parse_exposition(SHARED.splitlines()))
     assert attribute([held(namespace="vision", uuid="")], found) != []
     assert attribute([held(namespace="nlp", uuid="")], found) == []
 
 
 def test_a_partition_is_known_by_board_and_profile_only_while_there_is_one_of_them():
-    def instance(number: str) -> Series:
+    def instance(number: str) -> Sample:
         labels = {"UUID": "GPU-a", "GPU_I_ID": number, "GPU_I_PROFILE": "1g.10gb"}
         return series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.3, **labels)
 
     mine = held(uuid="MIG-1", parent_uuid="GPU-a", partition="1g.10gb")
     twin = held(uuid="MIG-2", parent_uuid="GPU-a", partition="1g.10gb", device="gpu-2-mig-2")
-    assert attribute([mine], readings([instance("7")])) == [(mine, Reading(activity=0.3))]
+    assert attribute([mine], readings([instance("7")])) == [(mine, Measurement(activity=0.3))]
     assert attribute([mine], readings([instance("7"), instance("8")])) == []
     assert attribute([mine, twin], readings([instance("7")])) == []
 
 
 def test_an_exporter_that_does_not_answer_is_a_sentence_without_its_address(serve):
     with pytest.raises(TelemetryUnavailable, match=r"cannot be reached \(ConnectError\)\.$"):
-        exporter.read("http://someone:secret@127.0.0.1:1/metrics")
+        sources.read_exporter("http://someone:secret@127.0.0.1:1/metrics")
     with pytest.raises(TelemetryUnavailable, match="answered with status 503"):
-        exporter.read(serve(lambda path, body: (503, "")))
+        sources.read_exporter(serve(lambda path, body: (503, "")))
     with pytest.raises(TelemetryUnavailable, match="not answer in its format"):
-        exporter.read(serve(lambda path, body: (200, "DCGM_FI_DEV_FB_USED{UUID=} many\n")))
+        sources.read_exporter(serve(lambda path, body: (200, "DCGM_FI_DEV_FB_USED{UUID=} many\n")))
 
 
 def test_an_exporter_is_read_over_http(serve):
     address = serve(lambda path, body: (200, SHARED))
-    assert len(exporter.read(f"{address}/metrics")) == 3
+    assert len(sources.read_exporter(f"{address}/metrics")) == 3
 
 
 def test_prometheus_is_asked_once_per_metric_for_all_claims(serve):
@@ -178,7 +186,7 @@ def test_prometheus_is_asked_once_per_metric_for_all_claims(serve):
         result = [{"metric": metric, "value": [1763380800.1, "0.5"]}]
         return 200, json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}})
 
-    found = prometheus.read(serve(answer))
+    found = sources.read_prometheus(serve(answer))
     assert len(asked) == 4
     assert [one.metric for one in found if one.value == 0.5] == [
         "DCGM_FI_PROF_GR_ENGINE_ACTIVE",
@@ -192,11 +200,11 @@ def test_prometheus_is_asked_once_per_metric_for_all_claims(serve):
 def test_what_prometheus_refuses_comes_with_its_own_words(serve):
     refusal = '{"status": "error", "errorType": "execution", "error": "query timed out"}'
     with pytest.raises(TelemetryUnavailable, match="refused the query: query timed out"):
-        prometheus.read(serve(lambda path, body: (422, refusal)))
+        sources.read_prometheus(serve(lambda path, body: (422, refusal)))
     with pytest.raises(TelemetryUnavailable, match="not answer in its format"):
-        prometheus.read(serve(lambda path, body: (200, "[]")))
+        sources.read_prometheus(serve(lambda path, body: (200, "[]")))
     with pytest.raises(TelemetryUnavailable, match="status 502"):
-        prometheus.read(serve(lambda path, body: (502, "")))
+        sources.read_prometheus(serve(lambda path, body: (502, "")))
 
 
 @pytest.mark.parametrize(
@@ -234,16 +242,16 @@ def test_metrics_of_a_device_become_one_reading_in_units_of_the_portal():
         ]
     )
     assert {key.uuid: reading for key, reading in found.items()} == {
-        "GPU-a": Reading(activity=1.0, memory_bytes=3 * 2**20, power_watts=250.5),
-        "GPU-b": Reading(activity=1.0, memory_bytes=2**19, power_watts=None),
+        "GPU-a": Measurement(activity=1.0, memory_bytes=3 * 2**20, power_watts=250.5),
+        "GPU-b": Measurement(activity=1.0, memory_bytes=2**19, power_watts=None),
     }
 
 
 def test_the_largest_of_two_readings_is_of_each_value_and_unknown_is_not_zero():
-    one, other = Reading(0.2, None, 300.0), Reading(0.5, 7, None)
-    assert one.largest(other) == other.largest(one) == Reading(0.5, 7, 300.0)
-    assert Reading().largest(Reading()) == Reading(None, None, None)
-    assert Reading(0.0, 0, 0.0).largest(Reading()) == Reading(0.0, 0, 0.0)
+    one, other = Measurement(0.2, None, 300.0), Measurement(0.5, 7, None)
+    assert one.largest(other) == other.largest(one) == Measurement(0.5, 7, 300.0)
+    assert Measurement().largest(Measurement()) == Measurement(None, None, None)
+    assert Measurement(0.0, 0, 0.0).largest(Measurement()) == Measurement(0.0, 0, 0.0)
 
 
 LABELS = {
@@ -271,7 +279,7 @@ def test_labels_of_dra_count_before_the_uuid():
             series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.4, UUID="GPU-b", **LABELS),
         ]
     )
-    assert attribute([mine], found) == [(mine, Reading(activity=0.4))]
+    assert attribute([mine], found) == [(mine, Measurement(activity=0.4))]
 
 
 def test_a_claim_without_labels_shares_the_largest_reading_of_its_board():
@@ -285,7 +293,7 @@ def test_a_claim_without_labels_shares_the_largest_reading_of_its_board():
             series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 1, UUID="GPU-a", GPU_I_ID="3", GPU_I_PROFILE="1g.10gb"),
         ]
     )
-    assert attribute([mine], found) == [(mine, Reading(activity=0.6, memory_bytes=MIB))]
+    assert attribute([mine], found) == [(mine, Measurement(activity=0.6, memory_bytes=MIB))]
 
 
 def test_what_one_device_is_reported_with_twice_is_its_largest_reading():
@@ -297,14 +305,14 @@ def test_what_one_device_is_reported_with_twice_is_its_largest_reading():
         ]
     )
     mine = held(uuid="")
-    assert attribute([mine], found) == [(mine, Reading(activity=0.7, memory_bytes=5 * MIB))]
+    assert attribute([mine], found) == [(mine, Measurement(activity=0.7, memory_bytes=5 * MIB))]
 
 
 def test_a_partition_is_known_by_its_own_uuid_where_the_exporter_tells_it():
     mine = held(uuid="MIG-1", parent_uuid="GPU-a", partition="1g.10gb")
     told = {"UUID": "GPU-a", "dra_mig_device_uuid": "MIG-1"}
     found = readings([series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.4, **told)])
-    assert attribute([mine], found) == [(mine, Reading(activity=0.4))]
+    assert attribute([mine], found) == [(mine, Measurement(activity=0.4))]
 
 
 @pytest.mark.parametrize(
@@ -323,16 +331,16 @@ def test_nothing_is_known_of_what_has_no_uuid_and_no_label():
 
 def test_a_metric_whose_name_only_begins_like_a_wanted_one_is_left_out():
     lines = ['DCGM_FI_DEV_FB_USED_PERCENT{UUID="GPU-a"} 0.5', "DCGM_FI_DEV_FB_USED 7", ""]
-    assert list(exporter.parse(lines)) == [Series("DCGM_FI_DEV_FB_USED", {}, 7.0)]
+    assert list(sources.parse_exposition(lines)) == [Sample("DCGM_FI_DEV_FB_USED", {}, 7.0)]
 
 
 def test_an_answer_that_no_exporter_gives_is_not_read_to_its_end(monkeypatch, serve):
-    monkeypatch.setattr(exporter, "LARGEST", 10)
-    assert list(exporter.limited(["12345", "67890"])) == ["12345", "67890"]
+    monkeypatch.setattr(sources, "LARGEST", 10)
+    assert list(sources.limited(["12345", "67890"])) == ["12345", "67890"]
     with pytest.raises(ValueError, match="more than 10 characters"):
-        list(exporter.limited(["12345", "67890", "1"]))
+        list(sources.limited(["12345", "67890", "1"]))
     with pytest.raises(TelemetryUnavailable, match="not answer in its format: more than 10 characters"):
-        exporter.read(serve(lambda path, body: (200, "# a comment that is long\n")))
+        sources.read_exporter(serve(lambda path, body: (200, "# a comment that is long\n")))
 
 
 def test_prometheus_is_asked_for_each_device_of_each_claim_at_its_address(serve):
@@ -342,7 +350,7 @@ def test_prometheus_is_asked_for_each_device_of_each_claim_at_its_address(serve)
         asked.append((path, parse_qs(body)["query"][0]))
         return 200, '{"data": {"result": []}}'
 
-    assert prometheus.read(f"{serve(answer)}/prom/") == []
+    assert sources.read_prometheus(f"{serve(answer)}/prom/") == []
     labels = (
         "dra_claim_namespace, dra_claim_name, dra_driver_name, dra_pool_name, dra_device_name, "
         "dra_mig_device_uuid, UUID, GPU_I_ID, GPU_I_PROFILE"
@@ -352,11 +360,11 @@ def test_prometheus_is_asked_for_each_device_of_each_claim_at_its_address(serve)
 
 def test_prometheus_that_refuses_or_is_not_there_is_a_sentence(serve):
     with pytest.raises(TelemetryUnavailable, match="refused the query: bad_data"):
-        prometheus.read(serve(lambda path, body: (400, '{"error": "bad_data"}')))
+        sources.read_prometheus(serve(lambda path, body: (400, '{"error": "bad_data"}')))
     with pytest.raises(TelemetryUnavailable, match=r"cannot be reached \(ConnectError\)\.$"):
-        prometheus.read("http://someone:secret@127.0.0.1:1")
+        sources.read_prometheus("http://someone:secret@127.0.0.1:1")
     with pytest.raises(TelemetryUnavailable, match="not answer in its format"):
-        prometheus.read(serve(lambda path, body: (200, '{"data": {}}')))
+        sources.read_prometheus(serve(lambda path, body: (200, '{"data": {}}')))
 
 
 def test_every_series_of_an_answer_is_read(serve):
@@ -364,9 +372,9 @@ def test_every_series_of_an_answer_is_read(serve):
         {"metric": {"UUID": f"GPU-{name}"}, "value": [0, f"{number}"]} for number, name in enumerate("abc")
     ]
     body = json.dumps({"data": {"result": rows}})
-    found = prometheus.read(serve(lambda path, query: (200, body)))
+    found = sources.read_prometheus(serve(lambda path, query: (200, body)))
     assert found == [
-        Series(metric, {"UUID": f"GPU-{name}"}, float(number))
+        Sample(metric, {"UUID": f"GPU-{name}"}, float(number))
         for metric in METRICS
         for number, name in enumerate("abc")
     ]
@@ -374,7 +382,7 @@ def test_every_series_of_an_answer_is_read(serve):
 
 def test_an_escape_that_is_none_is_left_as_it_is():
     texts = {r"a\qb": r"a\qb", r"a\nb": "a\nb", r"a\\b": r"a\b", r"a\"b": 'a"b', r"a\\nb": r"a\nb", "a": "a"}
-    assert {text: exporter.plain(text) for text in texts} == texts
+    assert {text: sources.plain(text) for text in texts} == texts
 
 
 def test_what_no_device_is_named_for_is_nobody_s_board():

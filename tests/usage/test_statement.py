@@ -10,7 +10,7 @@ from tests.factories import make_claim
 from tests.usage.conftest import NOON, hold, price
 from usage.cost import Cost
 from usage.rates import RateCard
-from usage.statement import allocations_of, statement
+from usage.reports import allocations_of, statement
 
 HOUR = timedelta(hours=1)
 

@@ -6,7 +6,7 @@ from claims.states import ClaimState
 from tests.factories import make_claim
 from tests.usage.conftest import NOON, hold, measure
 from usage.models import Rollup
-from usage.telemetry import NO_TELEMETRY, NOT_HELD, Observation, Use, observe
+from usage.telemetry import NO_TELEMETRY, NOT_HELD, Observation, UseState, observe
 
 FIVE = timedelta(minutes=5)
 
@@ -17,7 +17,7 @@ def seen(claim, *, now=NOON):
 
 def test_a_busy_claim_is_in_use_with_the_share_of_the_last_five_minutes(claim):
     measure(hold(claim, NOON - timedelta(hours=1)), NOON - 3 * FIVE, [0.1, 0.2, 0.78])
-    assert (seen(claim).use, seen(claim).percent) == (Use.IN_USE, 78)
+    assert (seen(claim).use, seen(claim).percent) == (UseState.IN_USE, 78)
 
 
 def test_a_claim_whose_devices_differ_shows_their_mean(claim):
@@ -28,11 +28,11 @@ def test_a_claim_whose_devices_differ_shows_their_mean(claim):
 
 def test_idle_begins_after_the_last_busy_five_minutes(claim):
     measure(hold(claim, NOON - timedelta(hours=2)), NOON - 10 * FIVE, [0.5, 0.4, *[0.02] * 8])
-    assert seen(claim).use is Use.IDLE
+    assert seen(claim).use is UseState.IDLE
     assert seen(claim).idle_since == NOON - 8 * FIVE
 
 
-@pytest.mark.parametrize(("quiet", "use"), [(5, Use.IN_USE), (6, Use.IDLE)])
+@pytest.mark.parametrize(("quiet", "use"), [(5, UseState.IN_USE), (6, UseState.IDLE)])
 def test_less_than_half_an_hour_of_quiet_is_not_idle(claim, quiet, use):
     measure(hold(claim, NOON - timedelta(hours=1)), NOON - quiet * FIVE, [0.02] * quiet)
     assert seen(claim).use is use
@@ -41,7 +41,7 @@ def test_less_than_half_an_hour_of_quiet_is_not_idle(claim, quiet, use):
 def test_a_gap_in_the_telemetry_is_never_part_of_an_idle_time(claim):
     held = hold(claim, NOON - timedelta(hours=3))
     measure(held, NOON - 12 * FIVE, [*[0.0] * 7, None, *[0.0] * 4])
-    assert seen(claim).use is Use.IN_USE
+    assert seen(claim).use is UseState.IN_USE
     measure(held, NOON, [0.0, 0.0])
     assert seen(claim, now=NOON + 2 * FIVE).idle_since == NOON - 4 * FIVE
 
@@ -77,7 +77,7 @@ def test_many_claims_cost_one_query(claim, vision, alice, django_assert_num_quer
     assert {observation.percent for observation in found.values()} == {30}
 
 
-@pytest.mark.parametrize(("activity", "use"), [(0.0999, Use.IDLE), (0.1, Use.IN_USE)])
+@pytest.mark.parametrize(("activity", "use"), [(0.0999, UseState.IDLE), (0.1, UseState.IN_USE)])
 def test_a_tenth_of_its_time_is_the_least_that_is_use(claim, activity, use):
     measure(hold(claim, NOON - timedelta(hours=1)), NOON - 8 * FIVE, [*[0.0] * 7, activity])
     assert seen(claim).use is use
@@ -92,13 +92,13 @@ def test_a_quiet_time_begins_after_five_minutes_of_just_a_tenth(claim):
 def test_a_measurement_is_of_now_for_a_quarter_of_an_hour(claim, age, known):
     measure(hold(claim, NOON - timedelta(hours=1)), NOON - FIVE, [0.5])
     found = seen(claim, now=NOON - FIVE + age)
-    assert found == (Observation(Use.IN_USE, 0.5, None, NOON - FIVE) if known else NO_TELEMETRY)
+    assert found == (Observation(UseState.IN_USE, 0.5, None, NOON - FIVE) if known else NO_TELEMETRY)
 
 
 def test_an_observation_of_an_idle_claim_says_since_when_and_when_it_was_measured(claim):
     measure(hold(claim, NOON - timedelta(hours=1)), NOON - 7 * FIVE, [0.02] * 6 + [0.04])
     found = seen(claim)
-    assert found == Observation(Use.IDLE, 0.04, NOON - 7 * FIVE, NOON - FIVE)
+    assert found == Observation(UseState.IDLE, 0.04, NOON - 7 * FIVE, NOON - FIVE)
     assert (found.percent, found.is_idle) == (4, True)
 
 
@@ -119,14 +119,14 @@ def test_an_idle_time_is_looked_back_at_for_seven_days(claim):
 @pytest.mark.parametrize(
     ("state", "measured", "holding", "use"),
     [
-        (ClaimState.ALLOCATED, True, False, Use.IN_USE),
-        (ClaimState.ALLOCATED, False, False, Use.NO_TELEMETRY),
-        (ClaimState.RELEASING, True, False, Use.IN_USE),
-        (ClaimState.RELEASING, False, False, Use.NOT_HELD),
-        (ClaimState.RELEASING, False, True, Use.NO_TELEMETRY),
-        (ClaimState.RELEASED, True, False, Use.NOT_HELD),
-        (ClaimState.PROVISIONED, True, False, Use.NOT_HELD),
-        (ClaimState.PROVISIONED, False, True, Use.NO_TELEMETRY),
+        (ClaimState.ALLOCATED, True, False, UseState.IN_USE),
+        (ClaimState.ALLOCATED, False, False, UseState.NO_TELEMETRY),
+        (ClaimState.RELEASING, True, False, UseState.IN_USE),
+        (ClaimState.RELEASING, False, False, UseState.NOT_HELD),
+        (ClaimState.RELEASING, False, True, UseState.NO_TELEMETRY),
+        (ClaimState.RELEASED, True, False, UseState.NOT_HELD),
+        (ClaimState.PROVISIONED, True, False, UseState.NOT_HELD),
+        (ClaimState.PROVISIONED, False, True, UseState.NO_TELEMETRY),
     ],
 )
 def test_what_is_seen_of_a_claim_follows_its_state_and_what_it_holds(
@@ -146,7 +146,7 @@ def test_each_claim_has_an_observation_of_its_own(claim, vision, alice):
     measure(hold(quiet, NOON - timedelta(hours=1)), NOON - 6 * FIVE, [0.0] * 6)
     found = observe(iter([silent, quiet, busy]), now=NOON)
     assert [(pk, one.use) for pk, one in found.items()] == [
-        (silent.pk, Use.NO_TELEMETRY),
-        (quiet.pk, Use.IDLE),
-        (busy.pk, Use.IN_USE),
+        (silent.pk, UseState.NO_TELEMETRY),
+        (quiet.pk, UseState.IDLE),
+        (busy.pk, UseState.IN_USE),
     ]

@@ -52,7 +52,7 @@ def test_in_its_grace_a_claim_has_no_projection(as_alice, claim):
     page = as_alice.get(fragment(claim)).content.decode()
     assert "€29.00" in page
     assert "billed for as long as it holds devices" in page
-    assert "nothing runs up now" not in page
+    assert "no further cost" not in page
     assert "if kept until" not in page
 
 

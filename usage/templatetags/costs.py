@@ -9,11 +9,10 @@ from django import template
 from django.utils import timezone
 
 from core import times
-from core.money import money
 from core.templatetags.ui import DASH
+from core.text import money
 from usage.cost import Cost
-from usage.prices import PricedPart, Prices, prices_of
-from usage.rates import RateCard
+from usage.rates import PricedPart, Prices, RateCard, prices_of
 
 SMALL = Decimal("0.1")  # below it cents are too coarse for a price per hour
 
@@ -72,7 +71,7 @@ def price_of_request(kinds: Iterable[PricedPart], card: RateCard, devices: int, 
     """Say what so many devices for so long come to: "€2.90 / h per device, 1 d: at most €69.60"."""
     prices = prices_of(kinds, card, at=timezone.now())
     if not prices.asked:
-        return "No device that matches is known, so the price cannot be told."
+        return "No matching device in this cluster, so no price is available."
     if prices.is_unknown:
         return "No rate is set for the devices that match."
     price, span = span_of(prices), times.duration(duration)

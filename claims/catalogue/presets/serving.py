@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 from claims.catalogue.lint import enabled_clusters
 from claims.catalogue.presets import presets
-from claims.catalogue.yaml_export import Entry
+from claims.catalogue.yaml_export import ProfileEntry
 from claims.models import Profile
 from dra.cel import CelError
+from dra.cluster_snapshot import ClusterSnapshot
 from dra.match.funnel import funnel
-from dra.objects import Ask, Json, alternatives, constraints, requests
-from dra.picture import Picture
-from inventory.picture import picture_of
+from dra.objects import DeviceRequest, Json, alternatives, constraints, requests
+from inventory.cluster_snapshot import snapshot_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Served:
     None where a selector cannot be run here.
     """
 
-    entry: Entry
+    entry: ProfileEntry
     is_there: bool
     counts: Mapping[str, int | None]
 
@@ -39,18 +39,18 @@ def served(only: Iterable[str] = ()) -> list[Served]:
     known = {entry.slug: entry for entry in presets()}
     wanted = [known[slug] for slug in dict.fromkeys(only)] or list(known.values())
     taken = set(Profile.objects.values_list("slug", flat=True))
-    pictures = {cluster.name: picture_of(cluster) for cluster in enabled_clusters()}
+    pictures = {cluster.name: snapshot_of(cluster) for cluster in enabled_clusters()}
     return [
         Served(
             entry,
             entry.slug in taken,
-            {name: matching(picture, entry.spec) for name, picture in pictures.items()},
+            {name: matching(snapshot, entry.spec) for name, snapshot in pictures.items()},
         )
         for entry in wanted
     ]
 
 
-def matching(picture: Picture, spec: Json) -> int | None:
+def matching(snapshot: ClusterSnapshot, spec: Json) -> int | None:
     """
     Return how many devices of the picture the requests of `spec` could take.
 
@@ -62,9 +62,9 @@ def matching(picture: Picture, spec: Json) -> int | None:
         for request in requests(spec):
             accepted = 0
             for ask in alternatives(request):
-                if ask.class_name not in picture.class_by_name:
+                if ask.class_name not in snapshot.class_by_name:
                     continue
-                found = funnel(picture, with_attributes(ask, spec))
+                found = funnel(snapshot, with_attributes(ask, spec))
                 if found.failing:
                     return None
                 accepted |= found.accepted
@@ -76,7 +76,7 @@ def matching(picture: Picture, spec: Json) -> int | None:
     return taken.bit_count()
 
 
-def with_attributes(ask: Ask, spec: Json) -> Ask:
+def with_attributes(ask: DeviceRequest, spec: Json) -> DeviceRequest:
     """Return what is asked for, and that the devices have the attributes that constraints compare."""
     names = {ask.request, ask.result_name}
     compared = [

@@ -18,7 +18,7 @@ from rich.table import Table
 from claims.catalogue import services
 from claims.catalogue.presets import presets
 from claims.catalogue.presets.serving import served
-from claims.catalogue.yaml_export import CHANGED, NEW, RETIRED, RETURNS, Change, exported, written
+from claims.catalogue.yaml_export import CHANGED, NEW, RETIRED, RETURNS, ProfileChange, exported, written
 from claims.catalogue.yaml_import import entries_in
 from claims.management.terminal import show
 from core.errors import PortalError
@@ -127,7 +127,7 @@ class Command(BaseCommand):
             raise CommandError(f"{username} is not a platform admin.", returncode=REFUSED)
         return found
 
-    def tell(self, changes: list[Change], *, only_look: bool) -> None:
+    def tell(self, changes: list[ProfileChange], *, only_look: bool) -> None:
         due = [change for change in changes if change.changes_something]
         for change in due:
             show(self.stdout, *lines_of(change))
@@ -139,7 +139,7 @@ class Command(BaseCommand):
         self.stdout.write(f"{counted(len(due), 'profile')} {done}, {same} stay as they are.")
 
 
-def lines_of(change: Change) -> list[str]:
+def lines_of(change: ProfileChange) -> list[str]:
     """Return a change for people: what happens, the keys, and the lines of the specification."""
     words = {
         NEW: "[green]+ {}[/]: new",

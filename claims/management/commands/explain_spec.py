@@ -23,20 +23,19 @@ from claims.management.terminal import show
 from claims.requests.manifest_import import (
     CLAIM,
     Finder,
+    ImportedSpec,
     SpecReport,
-    Wanted,
     documents_in,
     report_on,
     wanted_in,
     why,
 )
 from core.errors import Invalid, PortalError
+from dra.cluster_snapshot import ClusterSnapshot, NoSnapshot, snapshot_from, unfolded
 from dra.objects import Json
-from dra.picture import Picture
-from dra.snapshot import NoSnapshot, picture_from, unfolded
+from inventory.cluster_snapshot import snapshot_of
 from inventory.enrolment import find_cluster
 from inventory.models import Cluster, ResourceClaim, ResourceClaimTemplate
-from inventory.picture import picture_of
 
 MOST = 5  # endings shown
 
@@ -67,7 +66,7 @@ class Command(BaseCommand):
         except (PortalError, NoSnapshot) as refusal:
             raise CommandError(str(refusal), returncode=2) from None
         reports = [
-            (one, [report_on(cluster, picture, one.spec) for cluster, picture in pictures.items()])
+            (one, [report_on(cluster, snapshot, one.spec) for cluster, snapshot in pictures.items()])
             for one in wanted
         ]
         if options["json"]:
@@ -82,7 +81,7 @@ class Command(BaseCommand):
         if options["check"] and not all(any(report.fits for report in found) for _one, found in reports):
             sys.exit(1)
 
-    def explain(self, wanted: Wanted, reports: list[SpecReport]) -> None:
+    def explain(self, wanted: ImportedSpec, reports: list[SpecReport]) -> None:
         show(self.stdout, f"[bold]{escape(wanted.title)}[/]")
         if not reports:
             self.stdout.write("There is no cluster to look at.")
@@ -124,13 +123,13 @@ def read(file: str) -> str:
         raise Invalid(f"{file} cannot be read: {problem}.") from None
 
 
-def sources(options: Mapping[str, Any]) -> tuple[dict[str, Picture], Finder]:
+def sources(options: Mapping[str, Any]) -> tuple[dict[str, ClusterSnapshot], Finder]:
     """Return the pictures to look at by name, and where to find what the file only names."""
     if options["snapshot"]:
         objects = [one for file in options["snapshot"] for one in objects_in(file)]
-        return {"snapshot": picture_from(objects)}, finder_in(objects)
+        return {"snapshot": snapshot_from(objects)}, finder_in(objects)
     clusters = [find_cluster(options["cluster"])] if options["cluster"] else list(enabled_clusters())
-    return {cluster.name: picture_of(cluster) for cluster in clusters}, mirror_finder(clusters)
+    return {cluster.name: snapshot_of(cluster) for cluster in clusters}, mirror_finder(clusters)
 
 
 def objects_in(file: str) -> list[Json]:

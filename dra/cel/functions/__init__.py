@@ -8,16 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dra.cel.functions import amounts, conversions, lists, net, operators, optionals, text
+from dra.cel.functions import conversions, operators, text
+from dra.cel.functions import conversions as amounts
+from dra.cel.functions import conversions as lists
+from dra.cel.functions import operators as optionals
+from dra.cel.functions import text as net
 
 WHOLE: dict[str, Callable[..., Any]] = operators.FUNCTIONS
 OVERLOADS: dict[str, Callable[..., Any]] = (
     conversions.FUNCTIONS
     | text.FUNCTIONS
-    | lists.FUNCTIONS
-    | amounts.FUNCTIONS
-    | net.FUNCTIONS
-    | optionals.FUNCTIONS
+    | lists.LIST_FUNCTIONS
+    | amounts.AMOUNT_FUNCTIONS
+    | net.NET_FUNCTIONS
+    | optionals.OPTIONAL_FUNCTIONS
 )
 
 __all__ = ["OVERLOADS", "WHOLE"]

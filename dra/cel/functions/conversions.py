@@ -1,4 +1,4 @@
-"""From one type to another (cel-go `common/types/*.go`, ConvertToType; Go's strconv)."""
+"""Quantities and versions: apiserver `pkg/cel/library/{quantity,semverlib}.go`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,86 @@ import math
 import re
 from collections.abc import Callable
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any
 
-from dra.cel.values import INT64, UINT64, Failure, Uint
+from dra.cel.functions.operators import checked
+from dra.cel.values import INT64, UINT64, Amount, Failure, Uint, amount, compare, is_equal, version, whole
+from dra.quantity import QuantityError
+from dra.semver import Version, VersionError
+
+
+def _quantity(text: str) -> Amount:
+    try:
+        return amount(text)
+    except QuantityError as error:
+        raise Failure(str(error)) from error
+
+
+def _is_quantity(text: str) -> bool:
+    try:
+        amount(text)
+    except QuantityError:
+        return False
+    return True
+
+
+def _integer(of: Amount) -> int:
+    if of.integer is None:
+        raise Failure("cannot convert value to integer")
+    return of.integer
+
+
+def _semver(text: str, normalize: bool = False) -> Version:  # noqa: FBT001, FBT002 - CEL passes it by place
+    try:
+        return version(text, normalize)
+    except VersionError as error:
+        raise Failure(str(error)) from error
+
+
+def _is_semver(text: str, normalize: bool = False) -> bool:  # noqa: FBT001, FBT002 - CEL passes it by place
+    try:
+        version(text, normalize)
+    except VersionError:
+        return False
+    return True
+
+
+def _part(number: int) -> int:
+    """Return a part of a version, unsigned upstream, as the signed number that CEL makes of it."""
+    return number - 2**64 if number not in INT64 else number
+
+
+def _order(one: Any, other: Any) -> int:
+    return int(one > other) - int(one < other)
+
+
+AMOUNT_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "string_to_quantity": _quantity,
+    "is_quantity_string": _is_quantity,
+    "quantity_sign": lambda of: (of.nano > 0) - (of.nano < 0),
+    "quantity_is_greater_than": lambda one, other: one.nano > other.nano,
+    "quantity_is_less_than": lambda one, other: one.nano < other.nano,
+    "quantity_compare_to": lambda one, other: _order(one.nano, other.nano),
+    "quantity_get_float": lambda of: of.approximate,
+    "quantity_get_int": _integer,
+    "quantity_is_integer": lambda of: of.integer is not None,
+    "quantity_add": Amount.plus,
+    "quantity_add_int": lambda one, number: one.plus(whole(number)),
+    "quantity_sub": Amount.minus,
+    "quantity_sub_int": lambda one, number: one.minus(whole(number)),
+    "string_to_semver": _semver,
+    "string_bool_to_semver": _semver,
+    "is_semver_string": _is_semver,
+    "is_semver_string_bool": _is_semver,
+    "semver_is_greater_than": lambda one, other: one > other,
+    "semver_is_less_than": lambda one, other: one < other,
+    "semver_compare_to": _order,
+    "semver_major": lambda of: _part(of.major),
+    "semver_minor": lambda of: _part(of.minor),
+    "semver_patch": lambda of: _part(of.patch),
+}
+
 
 TRUE = frozenset(("1", "t", "T", "TRUE", "true", "True"))
 FALSE = frozenset(("0", "f", "F", "FALSE", "false", "False"))
@@ -134,4 +211,102 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "uint64_to_string": lambda value: str(int(value)),
     "ip_to_string": str,
     "cidr_to_string": str,
+}
+
+
+MOST = 1_000_000  # of lists.range()
+KINDS = ("bool", "int", "uint", "double", "string", "bytes")
+
+
+def _slice(found: list[Any], start: int, end: int) -> list[Any]:
+    if start < 0 or end < 0:
+        raise Failure(f"cannot slice({start}, {end}), negative indexes not supported")
+    if start > end:
+        raise Failure(f"cannot slice({start}, {end}), start index must be less than or equal to end index")
+    if len(found) < end:
+        raise Failure(f"cannot slice({start}, {end}), list is length {len(found)}")
+    return found[start:end]
+
+
+def _range(count: int) -> list[int]:
+    if count < 0:
+        raise Failure(f"lists.range: size must be non-negative, got {count}")
+    if count > MOST:
+        raise Failure(f"lists.range: size {count} exceeds maximum allowed ({MOST})")
+    return list(range(count))
+
+
+def _distinct(found: list[Any]) -> list[Any]:
+    made: list[Any] = []
+    for one in found:
+        if not any(is_equal(one, other) for other in made):
+            made.append(one)
+    return made
+
+
+def _index_of(found: list[Any], element: Any) -> int:
+    return next((place for place, one in enumerate(found) if is_equal(one, element)), -1)
+
+
+def _last_index_of(found: list[Any], element: Any) -> int:
+    return next((place for place in reversed(range(len(found))) if is_equal(found[place], element)), -1)
+
+
+def _contains(found: list[Any], part: list[Any]) -> bool:
+    return all(any(is_equal(one, other) for other in found) for one in part)
+
+
+def _intersects(one: list[Any], other: list[Any]) -> bool:
+    return any(is_equal(left, right) for left in one for right in other)
+
+
+def _sorted(found: list[Any]) -> bool:
+    return all(compare(one, other) <= 0 for one, other in pairwise(found))
+
+
+def _extreme(function: str, sign: int) -> Callable[[list[Any]], Any]:
+    def run(found: list[Any]) -> Any:
+        if not found:
+            raise Failure(f"{function} called on empty list")
+        best = found[0]
+        for one in found[1:]:
+            if compare(one, best) == sign:
+                best = one
+        return best
+
+    return run
+
+
+def _sum(zero: Any) -> Callable[[list[Any]], Any]:
+    def run(found: list[Any]) -> Any:
+        total = zero
+        for one in found:
+            total = total + one if type(zero) is float else checked(int(total) + int(one), type(zero))
+        return total
+
+    return run
+
+
+def _includes(found: Any, element: Any) -> bool:
+    among = found if type(found) is list else [found]
+    return any(is_equal(one, element) for one in among)
+
+
+LIST_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "list_slice": _slice,
+    "lists_range": _range,
+    "list_reverse": lambda found: found[::-1],
+    "list_distinct": _distinct,
+    "list_a_index_of_int": _index_of,
+    "list_a_last_index_of_int": _last_index_of,
+    "list_sets_contains_list": _contains,
+    "list_sets_equivalent_list": lambda one, other: _contains(one, other) and _contains(other, one),
+    "list_sets_intersects_list": _intersects,
+    "list_includes_dyn_dyn": _includes,
+    "list_int_sum_int": _sum(0),
+    "list_uint_sum_uint": _sum(Uint(0)),
+    "list_double_sum_double": _sum(0.0),
+    **{f"list_{kind}_is_sorted_bool": _sorted for kind in KINDS},
+    **{f"list_{kind}_max_{kind}": _extreme("max", 1) for kind in KINDS},
+    **{f"list_{kind}_min_{kind}": _extreme("min", -1) for kind in KINDS},
 }

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from dra.cel import patterns
+from dra.cel import values
 from dra.cel.values import (
     INT64,
     NONE,
@@ -130,7 +130,7 @@ def size(value: Any) -> int:
 def _matches(text: Any, pattern: Any) -> bool:
     if type(text) is not str or type(pattern) is not str:
         raise no_overload()
-    return patterns.use(pattern).search(text) is not None
+    return values.use(pattern).search(text) is not None
 
 
 def _flatten(found: Any, depth: Any = 1) -> list[Any]:
@@ -231,4 +231,27 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "sort": _sorted,
     "@sortByAssociatedKeys": sorted_by,
     "cel.@mapInsert": insert,
+}
+
+
+def _value(of: Optional) -> Any:
+    if not of.present:
+        raise Failure("optional.none() dereference")
+    return of.value
+
+
+def _unwrap(found: list[Optional]) -> list[Any]:
+    return [one.value for one in found if one.present]
+
+
+OPTIONAL_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "optional_of": some,
+    "optional_ofNonZeroValue": non_zero,
+    "optional_none": lambda: NONE,
+    "optional_value": _value,
+    "optional_hasValue": lambda of: of.present,
+    "list_first": lambda found: some(found[0]) if found else NONE,
+    "list_last": lambda found: some(found[-1]) if found else NONE,
+    "optional_unwrap": _unwrap,
+    "optional_unwrapOpt": _unwrap,
 }

@@ -12,11 +12,10 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from rich.console import Console
 from rich.table import Table
 
-from cluster.checkup import Finding, Verdict, checkup
+from cluster.checkup import CheckupFinding, CheckupVerdict, checkup, manifest
 from cluster.credentials import IN_CLUSTER, Credentials, from_kubeconfig, unseal
 from cluster.kube import KubeGateway
-from cluster.policies import ACCOUNT, POLICIES, Action, to_yaml
-from cluster.rbac import manifest
+from cluster.policies import ACCOUNT, POLICIES, PolicyAction, to_yaml
 from core.errors import Invalid, PortalError
 from inventory.enrolment import (
     add_cluster,
@@ -29,9 +28,9 @@ from inventory.models import Cluster
 
 # State is a word and a sign, never colour alone.
 SIGNS = {
-    Verdict.GOOD: "[green]✓ {}[/]",
-    Verdict.NOTE: "[yellow]! {}[/]",
-    Verdict.BAD: "[red]✗ {}[/]",
+    CheckupVerdict.GOOD: "[green]✓ {}[/]",
+    CheckupVerdict.NOTE: "[yellow]! {}[/]",
+    CheckupVerdict.BAD: "[red]✗ {}[/]",
 }
 
 
@@ -132,7 +131,7 @@ class Command(BaseCommand):
         )
 
     def do_policies(self, options: dict[str, Any]) -> None:
-        action = Action.WARN if options["warn"] else Action.DENY
+        action = PolicyAction.WARN if options["warn"] else PolicyAction.DENY
         names = options["only"] or list(POLICIES)
         self.stdout.write(to_yaml(names, account=options["account"], action=action), ending="")
 
@@ -145,11 +144,11 @@ class Command(BaseCommand):
             findings = list(checkup(credentials, gateway, uid=cluster.uid, **modes))
         finally:
             gateway.close()
-        table = Table("", "What", "Finding", title=cluster.name)
+        table = Table("", "What", "CheckupFinding", title=cluster.name)
         for finding in findings:
             table.add_row(sign_of(finding), finding.what, finding.detail)
         self.show(table)
-        return sum(finding.verdict == Verdict.BAD for finding in findings)
+        return sum(finding.verdict == CheckupVerdict.BAD for finding in findings)
 
     def show(self, table: Table) -> None:
         page = StringIO()
@@ -169,8 +168,8 @@ def read_credentials(options: dict[str, Any]) -> Credentials:
     return from_kubeconfig(text, context=options["context"])
 
 
-def sign_of(finding: Finding) -> str:
-    words = {Verdict.GOOD: "good", Verdict.NOTE: "note", Verdict.BAD: "bad"}
+def sign_of(finding: CheckupFinding) -> str:
+    words = {CheckupVerdict.GOOD: "good", CheckupVerdict.NOTE: "note", CheckupVerdict.BAD: "bad"}
     return SIGNS[finding.verdict].format(words[finding.verdict])
 
 

@@ -12,11 +12,11 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
-from claims.catalogue.listing import Wanted
+from claims.catalogue.listing import CatalogueFilter
 from claims.catalogue.sharing import Sharing, sharing_of
 from claims.catalogue.waits import waits
 from claims.states import ClaimState
-from tests.claims.request.test_pages_match import TAINT, mirrored
+from tests.claims.requests.test_pages_match import TAINT, mirrored
 from tests.dra.clusters import gpu
 from tests.factories import make_allocation, make_claim, make_profile, make_spec, make_team
 
@@ -98,8 +98,8 @@ def test_what_is_not_known_meets_no_condition(shelf, alice):
 
     entries = {entry.profile.slug: entry for entry in catalogue(alice)}
     assert entries["closed"].memory is None
-    assert not Wanted(memory_gb=1).keeps(entries["closed"])
-    assert not Wanted(price=Decimal(10**6)).keeps(entries["train-80"])
+    assert not CatalogueFilter(memory_gb=1).keeps(entries["closed"])
+    assert not CatalogueFilter(price=Decimal(10**6)).keeps(entries["train-80"])
 
 
 def past(claim, *, decided_after, device_after=None, by=None, ago=timedelta(days=1)):
@@ -134,7 +134,7 @@ def test_a_little_history_is_no_history(client, shelf, vision, fra, lena):
     for _ in range(4):
         past(make_claim(vision, cluster=fra, profile=shelf["train"]), decided_after=3, by=lena)
     page = " ".join(client.get(CATALOGUE).text.split())
-    assert "no history yet (4 in 30 d)" in page
+    assert "not enough data (4 in 30 d)" in page
     past(make_claim(vision, cluster=fra, profile=shelf["train"]), decided_after=3, by=lena)
     page = " ".join(client.get(CATALOGUE).text.split())
     assert '3 min<span class="dg-3">, 9 of 10 within 3 min</span>' in page
@@ -150,7 +150,7 @@ def test_two_or_three_stand_side_by_side_with_what_differs(client, shelf):
         "Model",
         "Memory",
         "Asks for",
-        "Most devices",
+        "Max devices",
         "Approval",
     ]
 

@@ -10,7 +10,7 @@ from claims.catalogue import services
 from claims.catalogue.lint import catalogue_report
 from claims.models import Profile
 from core.errors import Conflict, Forbidden, Invalid
-from dra.lint import Code, Report, Severity
+from dra.lint import LintCode, LintReport, Severity
 from inventory.models import DeviceClass, ResourceSlice
 from tests.dra.clusters import device_class, gpu, resource_slice
 from tests.factories import make_cluster, make_profile, make_spec
@@ -83,7 +83,7 @@ def test_what_one_cluster_lacks_is_a_note_while_another_serves(fra):
     )
     (finding,) = catalogue_report().of(big)
     assert (finding.code, finding.severity, finding.clusters) == (
-        Code.MATCHES_NOTHING,
+        LintCode.MATCHES_NOTHING,
         Severity.NOTE,
         ("lab-2",),
     )
@@ -95,9 +95,9 @@ def test_what_one_cluster_lacks_is_a_note_while_another_serves(fra):
 def test_profiles_that_differ_somewhere_are_no_twins(fra):
     make_profile("a", spec=asking("79Gi"), max_devices=1)
     other = make_profile("b", spec=asking("20Gi"), max_devices=1)
-    assert found(other) == {(Code.SAME_DEVICES, Severity.NOTE)}
+    assert found(other) == {(LintCode.SAME_DEVICES, Severity.NOTE)}
     publish(make_cluster("lab-2"), gpu(0), gpu(1, memory="23034Mi"))
-    assert Code.SAME_DEVICES not in {code for code, _ in found(other)}
+    assert LintCode.SAME_DEVICES not in {code for code, _ in found(other)}
 
 
 def test_a_cluster_without_devices_is_named_and_not_held_against_anybody(fra):
@@ -115,15 +115,15 @@ def test_retired_profiles_and_disabled_clusters_are_left_out(fra, missed, root):
 
 
 def test_a_change_of_the_devices_is_seen_at_once(fra, missed):
-    assert (Code.MATCHES_NOTHING, Severity.ERROR) in found(missed)
+    assert (LintCode.MATCHES_NOTHING, Severity.ERROR) in found(missed)
     publish(fra, gpu(0, memory="81920Mi"), node="node-b")
-    assert Code.MATCHES_NOTHING not in {code for code, _ in found(missed)}
+    assert LintCode.MATCHES_NOTHING not in {code for code, _ in found(missed)}
 
 
 def test_nothing_is_worked_out_again_while_nothing_has_changed(fra, missed, monkeypatch):
     catalogue_report()
     asked = []
-    monkeypatch.setattr("dra.lint.lint", lambda picture, specs: asked.append(specs) or Report())
+    monkeypatch.setattr("dra.lint.lint", lambda snapshot, specs: asked.append(specs) or LintReport())
     assert catalogue_report().of(missed)
     assert asked == []
     make_profile("other")
@@ -165,7 +165,7 @@ def test_one_click_makes_the_next_version_with_the_same_limits(client, root, mis
     assert missed.current.spec == asking("79Gi")
     assert missed.current.max_devices == before.max_devices
     assert missed.current.deliveries == before.deliveries
-    assert Code.JUST_MISSED not in {code for code, _ in found(missed)}
+    assert LintCode.JUST_MISSED not in {code for code, _ in found(missed)}
 
 
 def test_a_fix_for_a_version_that_is_no_longer_current_is_409(client, root, missed):

@@ -4,12 +4,12 @@ from datetime import timedelta
 
 import pytest
 
-from claims.catalogue.lint import CatalogueReport, Told, _merged
-from claims.catalogue.yaml_export import DEFAULTS, Entry, digest_of, document_of, plan_of, written
+from claims.catalogue.lint import CatalogueReport, ClusterNote, _merged
+from claims.catalogue.yaml_export import DEFAULTS, ProfileEntry, digest_of, document_of, plan_of, written
 from claims.catalogue.yaml_import import entries_in
 from claims.models import Profile
 from core.errors import Invalid
-from dra.lint import Code, Finding, Fix, Report, Severity, Subject
+from dra.lint import Fix, LintCode, LintFinding, LintReport, Severity, Subject
 from tests.factories import make_profile, make_spec, make_team
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -17,18 +17,18 @@ HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 
 def finding(
     name="train",
-    code=Code.MATCHES_NOTHING,
+    code=LintCode.MATCHES_NOTHING,
     severity=Severity.ERROR,
     message="m",
     subject=Subject.PROFILE,
     path="p",
     fix=None,
 ):
-    return Finding(subject, name, code, severity, message, path, fix)
+    return LintFinding(subject, name, code, severity, message, path, fix)
 
 
 def report(*findings, **matching):
-    return Report(findings=list(findings), matching=matching, devices=4)
+    return LintReport(findings=list(findings), matching=matching, devices=4)
 
 
 def merged(**reports):
@@ -40,7 +40,7 @@ def merged(**reports):
 def test_what_two_clusters_say_alike_is_told_once_with_both():
     one = finding()
     assert merged(a=report(one, train=0), b=report(one, train=0)) == [
-        ("train", Code.MATCHES_NOTHING, Severity.ERROR, (Told(("a", "b"), "m"),))
+        ("train", LintCode.MATCHES_NOTHING, Severity.ERROR, (ClusterNote(("a", "b"), "m"),))
     ]
 
 
@@ -50,7 +50,7 @@ def test_what_they_say_in_other_words_stands_beside_each_other():
         b=report(finding(message="y"), train=0),
         c=report(finding(message="x"), train=0),
     )
-    assert found[0][3] == (Told(("a", "c"), "x"), Told(("b",), "y"))
+    assert found[0][3] == (ClusterNote(("a", "c"), "x"), ClusterNote(("b",), "y"))
 
 
 @pytest.mark.parametrize(
@@ -65,12 +65,12 @@ def test_what_one_cluster_lacks_is_a_note_where_another_serves_or_may(elsewhere,
 def test_the_worst_that_a_cluster_says_counts_and_stands_first():
     found = merged(
         a=report(
-            finding("other", Code.SAME_DEVICES, Severity.NOTE),
+            finding("other", LintCode.SAME_DEVICES, Severity.NOTE),
             finding(severity=Severity.WARNING),
             train=0,
             other=1,
         ),
-        b=report(finding(), finding("other", Code.SAME_DEVICES, Severity.NOTE), train=0, other=1),
+        b=report(finding(), finding("other", LintCode.SAME_DEVICES, Severity.NOTE), train=0, other=1),
     )
     assert [(name, severity) for name, _code, severity, _told in found] == [
         ("train", Severity.ERROR),
@@ -80,7 +80,7 @@ def test_the_worst_that_a_cluster_says_counts_and_stands_first():
 
 @pytest.mark.parametrize(("other", "count"), [(0, 1), (1, 0)])
 def test_profiles_are_twins_unless_they_differ_in_a_cluster_that_serves_them(other, count):
-    twin = finding(code=Code.SAME_DEVICES, severity=Severity.NOTE)
+    twin = finding(code=LintCode.SAME_DEVICES, severity=Severity.NOTE)
     assert len(merged(a=report(twin, train=2), b=report(train=other))) == count
 
 
@@ -133,7 +133,7 @@ def test_a_profile_of_few_words_has_the_usual_limits():
 
 
 def test_teams_are_read_once_each_in_order_and_texts_without_space_around():
-    assert read("teams: [b, a, b]\nuse: ' x '\nscalable: ' gpu '\n") == Entry(
+    assert read("teams: [b, a, b]\nuse: ' x '\nscalable: ' gpu '\n") == ProfileEntry(
         "one", "One", "x", ("a", "b"), {**DEFAULTS, "scalable": "gpu"},
         {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}]}},
     )  # fmt: skip
@@ -214,7 +214,7 @@ def test_a_file_has_up_to_a_mebibyte_and_fifty_levels():
 
 def entry(slug="one", **fields):
     values = {"title": "One", "use": "", "teams": (), "limits": dict(DEFAULTS), "spec": make_spec()}
-    return Entry(slug=slug, **{**values, **fields})
+    return ProfileEntry(slug=slug, **{**values, **fields})
 
 
 def test_a_file_leaves_out_what_has_its_default_and_says_nothing():

@@ -13,8 +13,8 @@ from claims.approvals.rules import Rules
 from claims.catalogue.listing import (
     NO_WAITS,
     CatalogueEntry,
+    CatalogueFilter,
     DeviceKind,
-    Wanted,
     WhoApproves,
     catalogue,
     narrowed,
@@ -94,7 +94,7 @@ def entry(
     ],
 )
 def test_a_filter_keeps_what_is_known_to_meet_it(wanted, fields, kept):
-    assert Wanted(**wanted).keeps(entry(**fields)) is kept
+    assert CatalogueFilter(**wanted).keeps(entry(**fields)) is kept
 
 
 @pytest.mark.parametrize(
@@ -114,13 +114,13 @@ def test_an_order_puts_the_best_first_the_unknown_last_and_settles_ties_by_title
         entry("B", free=None, price=Decimal(0), wait=HOUR, kinds=[kind(24 * GB)], most=8),
         entry("a", free=1, price=None, kinds=[kind()], most=2),
     ]
-    assert [one.profile.title for one in narrowed(shelf, Wanted(), sort)] == titles
+    assert [one.profile.title for one in narrowed(shelf, CatalogueFilter(), sort)] == titles
 
 
 def test_ties_are_settled_by_title_whatever_its_case():
     shelf = [entry(title, free=1) for title in ("b", "A", "C")]
     for sort in ("free", "price", "wait", "memory", "devices"):
-        assert [one.profile.title for one in narrowed(shelf, Wanted(), sort)] == ["A", "b", "C"]
+        assert [one.profile.title for one in narrowed(shelf, CatalogueFilter(), sort)] == ["A", "b", "C"]
 
 
 def test_the_figures_of_an_entry():
@@ -312,7 +312,7 @@ def test_a_trial_by_api_says_what_would_change_and_changes_nothing(root, vision,
     said = api(root).put(f"{URL}slice/?dry_run=true", changed, format="json").json()
     assert (said["version"], said["makes_version"], said["live_claims"]) == (2, True, 2)
     assert said["limits"] == [
-        {"limit": "Most devices", "before": "4", "after": "3"},
+        {"limit": "Max devices", "before": "4", "after": "3"},
         {"limit": "Grace after the end", "before": "30 min", "after": "none"},
     ]
     assert Profile.objects.get().title == "Slice"

@@ -74,7 +74,7 @@ def test_a_version_is_saved_after_its_difference_was_seen(edit, sent, train, vis
     page = " ".join(answer.text.split())
     assert answer.status_code == 200
     assert '<span class="minus">- deviceClassName: gpu.nvidia.com</span>' in page.replace("-   ", "- ")
-    assert '<td>Most devices</td><td class="dg-3">8</td><td><b>4</b></td>' in page
+    assert '<td>Max devices</td><td class="dg-3">8</td><td><b>4</b></td>' in page
     assert '<td>Grace after the end</td><td class="dg-3">none</td><td><b>30 min</b></td>' in page
     assert "<b>lead, then platform admin</b>" in page
     assert "2 live claims stay on version 1." in page
@@ -178,7 +178,7 @@ def test_two_versions_are_shown_beside_each_other(client, alice, train, vision, 
     client.force_login(alice)
     page = " ".join(client.get(address("diff", train, 1, 2)).text.split())
     assert '<span class="plus">+ constraints:</span>' in page.replace("+   ", "+ ")
-    assert '<td>Most devices</td><td class="dg-3">8</td><td><b>9</b></td>' in page
+    assert '<td>Max devices</td><td class="dg-3">8</td><td><b>9</b></td>' in page
     assert address("diff", train, 2, 1) in page
     assert address("diff", train, 1, 2) in client.get(reverse("claims:profile", args=["train-80"])).text
     assert client.get(address("diff", train, 1, 7)).status_code == 404
@@ -200,7 +200,7 @@ def test_the_page_of_a_profile_shows_sharing_cautions_and_waits(client, alice, f
     page = " ".join(client.get(reverse("claims:profile", args=["mps"])).text.split())
     assert "one that fails may end the others." in page
     assert "MPSSupport" in page
-    assert "no history yet (0 in 30 d)" in page
+    assert "not enough data (0 in 30 d)" in page
 
 
 def test_retiring_says_who_has_it_and_can_be_undone(client, root, train, vision, fra, alice):

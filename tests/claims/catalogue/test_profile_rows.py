@@ -16,7 +16,7 @@ from claims.catalogue.services import (
 )
 from claims.catalogue.versions import drafts_with, held, live_claims, opens, versions_of
 from claims.catalogue.waits import waits
-from claims.catalogue.yaml_export import DEFAULTS, Entry
+from claims.catalogue.yaml_export import DEFAULTS, ProfileEntry
 from claims.models import Claim, Draft, Profile, ProfileVersion
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid
@@ -260,7 +260,7 @@ def test_only_a_platform_admin_brings_a_profile_back(root, lena):
 
 def entry(slug, **fields):
     values = {"title": slug.title(), "use": "", "teams": (), "limits": dict(DEFAULTS), "spec": make_spec()}
-    return Entry(slug=slug, **{**values, **fields})
+    return ProfileEntry(slug=slug, **{**values, **fields})
 
 
 def test_an_import_writes_what_each_entry_says(root, vision):

@@ -8,7 +8,7 @@ from rest_framework.test import APIClient
 from claims.catalogue.services import retire_profile
 from claims.models import Profile
 from claims.states import ClaimState
-from tests.claims.request.test_pages_match import mirrored
+from tests.claims.requests.test_pages_match import mirrored
 from tests.dra.clusters import gpu
 from tests.factories import make_claim, make_profile, make_spec, make_team
 
@@ -118,7 +118,7 @@ def test_a_dry_run_says_what_would_change_and_keeps_nothing(root, new, vision, f
     changed = new | {"spec": make_spec(device_class="gpu.amd.com"), "max_devices": 8}
     plan = admin.put(f"{URL}slice/?dry_run=true", changed, format="json").json()
     assert (plan["version"], plan["makes_version"], plan["live_claims"]) == (2, True, 1)
-    assert plan["limits"] == [{"limit": "Most devices", "before": "4", "after": "8"}]
+    assert plan["limits"] == [{"limit": "Max devices", "before": "4", "after": "8"}]
     diff = [line.replace(" ", "") for line in plan["spec_diff"].splitlines()]
     assert {"-deviceClassName:gpu.nvidia.com", "+deviceClassName:gpu.amd.com"} <= set(diff)
     assert diff[0].startswith("@@-")

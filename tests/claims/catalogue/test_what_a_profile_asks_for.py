@@ -5,8 +5,7 @@ from django.urls import reverse
 
 from claims.catalogue.presets import presets
 from claims.match_page import asks_in_words
-from dra.help.fallback import first_available
-from dra.help.together import together
+from dra.fallback import first_available, together
 from tests.factories import make_profile, make_spec
 
 SPECS = {entry.slug: entry.spec for entry in presets()}

@@ -11,9 +11,9 @@ from claims.models import Claim, TeamNamespace
 from cluster.credentials import from_kubeconfig
 from cluster.kinds import NAMESPACE
 from cluster.kube import KubeGateway
-from inventory import picture
+from inventory import cluster_snapshot
 from inventory.models import Cluster
-from inventory.sync.once import sync_once
+from inventory.sync.list_watch import sync_once
 from tests.controlplane.client import eventually
 
 _numbers = itertools.count(1)
@@ -35,7 +35,7 @@ def gateway(controlplane, admin, fra, vision, monkeypatch):
     admin.create(NAMESPACE, {"metadata": {"name": namespace}})
     TeamNamespace.objects.filter(team=vision, cluster=fra).update(namespace=namespace)
     Cluster.objects.filter(pk=fra.pk).update(uid=portal.identity())
-    picture.forget()
+    cluster_snapshot.forget()
 
     @contextmanager
     def connected(cluster):
@@ -44,7 +44,7 @@ def gateway(controlplane, admin, fra, vision, monkeypatch):
     monkeypatch.setattr("claims.delivery.deliver.gateway_for", connected)
     yield portal
     portal.close()
-    picture.forget()
+    cluster_snapshot.forget()
     admin.delete(NAMESPACE, namespace)  # with its pods, so that their devices are free for other tests
 
 

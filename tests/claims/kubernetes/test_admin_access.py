@@ -11,7 +11,7 @@ from claims.requests.services import request_claim
 from claims.states import ClaimState
 from cluster.kinds import POD, RESOURCE_CLAIM
 from core.errors import Invalid
-from inventory.sync.once import sync_once
+from inventory.sync.list_watch import sync_once
 from tests.factories import make_quota
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.django_db(transaction=True)]

@@ -9,7 +9,7 @@ from claims.models import Claim, TeamNamespace
 from claims.plans import plan
 from claims.states import ClaimState
 from cluster.kinds import POD, RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE, RESOURCE_QUOTA
-from inventory.sync.once import sync_once
+from inventory.sync.list_watch import sync_once
 from tests.controlplane.client import eventually
 from tests.factories import make_spec
 

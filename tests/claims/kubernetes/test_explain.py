@@ -6,14 +6,14 @@ import pytest
 
 from claims.approvals.decide import approve
 from claims.claim_page.explain import explain
-from claims.claim_page.pods import Stage
+from claims.claim_page.pods import PodStage
 from claims.models import Claim
 from claims.plans import plan
 from claims.states import ClaimState
 from cluster.kinds import POD, RESOURCE_QUOTA
 from inventory.events import read_events
 from inventory.models import Pod
-from inventory.sync.once import sync_once
+from inventory.sync.list_watch import sync_once
 from tests.controlplane.client import eventually
 from tests.factories import make_profile, make_spec
 
@@ -63,7 +63,7 @@ def test_a_pod_for_which_nothing_matches(delivered, explained, admin):
     admin.create(POD, plan.pod_of(claim))
     found = explained(claim, lambda found: found.pods[0].said)
     (view,) = found.pods
-    assert view.stage == Stage.SCHEDULER
+    assert view.stage == PodStage.SCHEDULER
     assert all(part.means for part in (*view.said.parts, *view.said.preemption))
     assert view.said.out_for_devices > 0
     assert found.fit.agrees is True
@@ -92,7 +92,7 @@ def test_a_quota_refuses_the_claim_of_a_pod(delivered, explained, admin):
     eventually(counted, what="the quota is counted")
     admin.create(POD, plan.pod_of(claim))
     found = explained(claim, lambda found: found.pods[0].events)
-    assert found.pods[0].stage == Stage.NO_CLAIM
+    assert found.pods[0].stage == PodStage.NO_CLAIM
     assert found.pods[0].events[0].event.reason == "FailedResourceClaimCreation"
     assert "the ResourceQuota gpus of the namespace is used up" in found.answer.sentence
     assert f"limited to {CHARGED}=0" in found.answer.sentence
@@ -105,7 +105,7 @@ def test_a_pod_that_names_a_missing_claim_is_told_by_nobody_but_the_portal(deliv
     admin.create(POD, pod)
     found = explained(claim, lambda found: True)
     (view,) = found.pods
-    assert (view.stage, view.missing) == (Stage.MISSING_CLAIM, ("not-there",))
+    assert (view.stage, view.missing) == (PodStage.MISSING_CLAIM, ("not-there",))
     assert (view.pod.message, view.events) == ("", [])
     assert found.answer.actor == "you"
 
@@ -118,5 +118,5 @@ def test_a_pod_that_names_a_missing_template_is_told_from_its_event(
     pod["spec"]["resourceClaims"].append({"name": "more", "resourceClaimTemplateName": "no-such"})
     admin.create(POD, pod)
     found = explained(claim, lambda found: found.pods[0].events)
-    assert (found.pods[0].stage, found.pods[0].missing) == (Stage.NO_TEMPLATE, ("no-such",))
+    assert (found.pods[0].stage, found.pods[0].missing) == (PodStage.NO_TEMPLATE, ("no-such",))
     assert "The pod names the ResourceClaimTemplate no-such" in found.pods[0].events[0].told.means

@@ -7,14 +7,14 @@ import pytest
 from claims.delivery import tasks
 from claims.lifecycle.services import accept_object, label_again
 from claims.models import Claim
-from claims.observation import drift, observe
-from claims.observation.observe import look
+from claims.observation import drift, observations
+from claims.observation.observations import observe
 from claims.plans import plan
 from claims.states import ClaimState
 from claims.unmanaged.services import adopt
 from cluster.kinds import POD, RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE
 from inventory.models import ResourceClaim
-from inventory.sync.once import sync_once
+from inventory.sync.list_watch import sync_once
 from teams.models import Notice
 from tests.controlplane.client import Client, eventually
 from tests.factories import make_spec
@@ -37,7 +37,7 @@ def seen(fra, gateway):
         sync_once(fra, gateway)
         tasks.sweep()
         found = Claim.objects.get(pk=claim.pk)
-        trouble = drift.trouble_of(found, look([found])[found.pk])
+        trouble = drift.trouble_of(found, observe([found])[found.pk])
         return found, trouble and trouble.code
 
     return look_again
@@ -61,7 +61,7 @@ def delete(kubectl, kind, claim):
 def test_deleted_by_somebody_else_it_fails_and_its_owner_hears_of_it(
     approved, kubectl, seen, alice, root, monkeypatch
 ):
-    monkeypatch.setattr(observe, "MADE_AGAIN_WITHIN", timedelta(0))
+    monkeypatch.setattr(observations, "MADE_AGAIN_WITHIN", timedelta(0))
     claim = approved()
     assert seen(claim)[1] is None
     delete(kubectl, "ResourceClaim", claim)

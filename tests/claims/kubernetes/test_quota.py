@@ -8,7 +8,7 @@ from django.utils import timezone
 from claims.approvals import decide
 from claims.delivery import deliver
 from claims.delivery import tasks as delivery_tasks
-from claims.models import Quota, QuotaRaise, WrittenQuota
+from claims.models import Quota, QuotaIncrease, WrittenQuota
 from claims.plans import plan
 from claims.quotas import resource_quota
 from claims.quotas import tasks as quotas_tasks
@@ -17,7 +17,7 @@ from cluster.errors import Refused
 from cluster.kinds import POD, RESOURCE_CLAIM, RESOURCE_QUOTA
 from core.errors import QuotaExceeded
 from inventory.models import Cluster
-from inventory.sync.once import sync_once
+from inventory.sync.list_watch import sync_once
 from tests.controlplane.client import eventually
 from tests.factories import GPU_CLASS, make_spec
 
@@ -115,13 +115,13 @@ def test_a_limit_that_somebody_changed_or_deleted_is_put_right(kept, admin, gate
 
 def test_a_raise_ends_and_what_is_held_stays(kept, approved, admin, gateway, namespace, quota, fra, until):
     Quota.objects.update(devices=2)
-    given = QuotaRaise.objects.create(quota=quota, devices=2, ends_at=timezone.now() + timedelta(hours=1))
+    given = QuotaIncrease.objects.create(quota=quota, devices=2, ends_at=timezone.now() + timedelta(hours=1))
     kept()
     claim = approved(devices=4)
     pod = admin.create(POD, plan.pod_of(claim))
     until(claim, ClaimState.ALLOCATED)
     start = timezone.now() - timedelta(hours=1)
-    QuotaRaise.objects.filter(pk=given.pk).update(starts_at=start, ends_at=timezone.now())
+    QuotaIncrease.objects.filter(pk=given.pk).update(starts_at=start, ends_at=timezone.now())
     kept()
     assert gateway.get(RESOURCE_QUOTA, "dragoman", namespace=namespace)["spec"]["hard"][DEVICES] == "4"
     found = gateway.get(RESOURCE_CLAIM, claim.name, namespace=namespace)

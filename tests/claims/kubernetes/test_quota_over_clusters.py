@@ -21,7 +21,7 @@ from claims.states import ClaimState
 from cluster.errors import Refused
 from cluster.kinds import NAMESPACE, RESOURCE_CLAIM, RESOURCE_QUOTA
 from inventory.models import Cluster
-from inventory.sync.once import sync_once
+from inventory.sync.list_watch import sync_once
 from tests.claims.kubernetes.test_quota import by_hand
 from tests.controlplane.client import eventually
 from tests.factories import make_cluster

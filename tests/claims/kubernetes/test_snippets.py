@@ -13,7 +13,7 @@ from cluster.credentials import from_kubeconfig
 from cluster.kinds import OPTIONAL
 from cluster.kube import KubeGateway
 from dra.manifests import resource_claim, resource_claim_template, to_yaml
-from dra.workloads import ASSUMED, Options, Use
+from dra.workloads import ASSUMED, ClaimUse, WorkloadOptions
 from tests.controlplane.client import eventually, path_of
 from tests.factories import make_spec
 
@@ -23,9 +23,9 @@ _numbers = itertools.count(1)
 PLURALS = {"NetworkPolicy": "networkpolicies"}
 PRIORITY = "dragoman-low"
 OPTIONS = {
-    "usual": Options(),
-    "as the image wants": Options(restricted=False),
-    "all": Options(
+    "usual": WorkloadOptions(),
+    "as the image wants": WorkloadOptions(restricted=False),
+    "all": WorkloadOptions(
         image="registry.example.org:5000/team/train:1.2",
         request="gpu",
         pods=2,
@@ -38,7 +38,7 @@ OPTIONS = {
         weights_claim="models",
         cuda="12.9",
     ),
-    "weights from an image": Options(
+    "weights from an image": WorkloadOptions(
         capacity=ASSUMED, weights_image="registry.example.org/qwen:1", isolated=True
     ),
 }
@@ -51,7 +51,7 @@ CORE = [kind for kind in MADE if not kind.served]
 
 
 def use_in(namespace, template, parallel):
-    return Use("grant", namespace, template, parallel, (("gpu", 1),), "nvidia")
+    return ClaimUse("grant", namespace, template, parallel, (("gpu", 1),), "nvidia")
 
 
 def pasted(kind, use, options):
@@ -151,7 +151,7 @@ def test_every_restricted_pod_is_admitted_where_only_such_are(admin, restricted,
 
 def test_a_pod_that_is_not_restricted_is_refused_there(admin, restricted):
     """The test above could pass for want of the admission plugin."""
-    (pod,) = pasted(KINDS[0], use_in(restricted, *USES["named"]), Options(restricted=False))
+    (pod,) = pasted(KINDS[0], use_in(restricted, *USES["named"]), WorkloadOptions(restricted=False))
     with pytest.raises(httpx.HTTPStatusError, match="violates PodSecurity"):
         create(admin, pod, dry=True)
 
@@ -163,7 +163,7 @@ def test_a_pasted_snippet_runs_until_its_devices_are_allocated(admin, restricted
     granted = resource_claim_template if use.template else resource_claim
     create(admin, granted("grant", restricted, make_spec(1)), dry=False)
     kind = next(one for one in KINDS if one.key == key)
-    for content in pasted(kind, use, Options()):
+    for content in pasted(kind, use, WorkloadOptions()):
         create(admin, content, dry=False)
     pods = use.parallel if use.template and key != "pod" else 1
 
@@ -218,7 +218,7 @@ def test_kinds_of_operators_are_offered_where_the_cluster_serves_them_and_taken_
 
     def offered():
         served = gateway.discover().kinds
-        return {one.key for one in MADE if one.served and one.offered(use, Options(), sorted(served))}
+        return {one.key for one in MADE if one.served and one.offered(use, WorkloadOptions(), sorted(served))}
 
     use = use_in(namespace, *USES["template"])
     try:

@@ -1,0 +1,273 @@
+"""What the mirror shows of a claim: its object, the devices it holds, who reserves it."""
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import reduce
+from operator import or_
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Case, F, Q, UUIDField, When
+from django.db.models.functions import Cast
+from django.utils import timezone
+
+from claims.models import Allocation, Claim, Delivery
+from claims.plans.plan import kind_of
+from inventory.models import Device, Freshness, Pod, ResourceClaim, ResourceClaimTemplate
+
+UUID_TEXT = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
+
+
+def named_claim() -> Case:
+    """
+    Return, for a mirrored claim or template, the id that its `owner` spells, null where it spells none:
+    anybody can write anything into a label.
+
+    Claims are looked up by it as an id. Compared as a text, every claim that ever was would be read.
+    """
+    return Case(When(owner__regex=UUID_TEXT, then=Cast("owner", UUIDField())), output_field=UUIDField())
+
+
+def ids(texts: Iterable[str]) -> list[UUID]:
+    """Return the ids among the values of a label that anybody can write."""
+    found = []
+    for text in texts:
+        try:
+            found.append(UUID(text))
+        except ValueError:
+            continue
+    return found
+
+
+ENDED = ("Succeeded", "Failed")  # phases of a pod that uses no device any more
+
+# At most: a listing that ended later than this began when the object was there.
+LISTING_TAKES = timedelta(minutes=5)
+# Who deletes an object to make it again ("kubectl replace --force") does so within seconds.
+MADE_AGAIN_WITHIN = timedelta(seconds=20)
+GONE_FIRST = F("gone_at").asc(nulls_last=True)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceHolding:
+    """One device, or a share of one, that a ResourceClaim holds by `status.allocation`."""
+
+    object_uid: str
+    object_name: str
+    request: str
+    driver: str
+    pool: str
+    device: str
+    share_id: str
+    since: datetime
+    admin_access: bool
+    consumed: dict[str, Any]  # consumedCapacity of a share
+
+    @property
+    def key(self) -> tuple[str, str, str, str, str]:
+        return self.object_uid, self.driver, self.pool, self.device, self.share_id
+
+
+@dataclass(slots=True)
+class Observation:
+    """
+    All that the mirror knows about one claim.
+
+    `written` is the ResourceClaim or template that delivers it, `None` if the mirror has none; it may be
+    gone. `holders` are the ResourceClaims that are there and hold devices for it: itself, or those made from
+    its template. `known` are all ResourceClaims of it by uid, those included that are gone and whose
+    allocations are still open.
+    """
+
+    written: ResourceClaim | ResourceClaimTemplate | None = None
+    holders: list[ResourceClaim] = field(default_factory=list)
+    known: dict[str, ResourceClaim] = field(default_factory=dict)
+    pods: list[Pod] = field(default_factory=list)
+    devices: list[Device] = field(default_factory=list)
+    open: list[Allocation] = field(default_factory=list)
+    missed: bool = False  # a listing that began after the object was written did not have it
+
+    @property
+    def held(self) -> list[DeviceHolding]:
+        return [held for row in self.holders for held in held_by(row)]
+
+    @property
+    def users(self) -> list[Pod]:
+        """Pods that have not ended."""
+        return [pod for pod in self.pods if pod.phase not in ENDED]
+
+    def there(self) -> bool:
+        return self.written is not None and self.written.gone_at is None
+
+    def vanished(self) -> bool:
+        """The object was seen and is gone, or was missed; one never seen may only not have been seen yet."""
+        return self.missed or (self.written is not None and self.written.gone_at is not None)
+
+    def given_up(self) -> bool:
+        """It vanished, and so long ago that nobody is about to make it again."""
+        gone_at = self.written.gone_at if self.written is not None else None
+        return self.missed or (gone_at is not None and gone_at < timezone.now() - MADE_AGAIN_WITHIN)
+
+    def digest(self, claim: Claim) -> str:
+        """Return a hash of everything that the page of the claim and its reconciliation depend on."""
+        seen: list[Any] = [claim.state, self.written and _stamp(self.written), self.given_up()]
+        seen += [sorted(_stamp(row) for row in self.holders)]
+        seen += [sorted(_pod_stamp(pod) for pod in self.pods)]
+        seen += [sorted((str(device.pk), device.condition, device.uuid) for device in self.devices)]
+        seen += [sorted(str(row.pk) for row in self.open)]
+        return hashlib.sha256(json.dumps(seen).encode()).hexdigest()
+
+
+def observe(claims: Sequence[Claim]) -> dict[UUID, Observation]:
+    """Return what the mirror shows of each claim, in a fixed number of queries however many there are."""
+    seen = {claim.pk: Observation() for claim in claims}
+    by_id = {str(claim.pk): claim for claim in claims}
+    for allocation in Allocation.objects.filter(claim__in=seen, ended_at=None).order_by("pk"):
+        seen[allocation.claim_id].open.append(allocation)
+    by_uid = {row.object_uid: claim for claim in claims for row in seen[claim.pk].open}
+    by_uid |= {claim.object_uid: claim for claim in claims if claim.object_uid}
+    # By its uid too: somebody may have taken the label away.
+    known = Q(cluster__in={claim.cluster_id for claim in claims}, uid__in=by_uid)
+    mine = Q(owner__in=by_id, gone_at=None) | known
+    for row in ResourceClaim.objects.filter(mine).order_by(GONE_FIRST, "pk"):
+        _add_claim(seen, by_uid.get(row.uid) or by_id[row.owner], row)
+    if any(claim.delivery == Delivery.TEMPLATE for claim in claims):
+        for template in ResourceClaimTemplate.objects.filter(mine).order_by(GONE_FIRST, "pk"):
+            _add_written(seen, by_uid.get(template.uid) or by_id[template.owner], template)
+    _add_missed(seen, claims)
+    _add_pods(seen, claims)
+    _add_devices(seen)
+    return seen
+
+
+def held_by(row: ResourceClaim) -> list[DeviceHolding]:
+    """
+    Return what a ResourceClaim holds. Without a time of the cluster's, it holds since the mirror saw it.
+    """
+    if row.gone_at is not None:
+        return []
+    allocation = (row.raw.get("status") or {}).get("allocation") or {}
+    return [
+        DeviceHolding(
+            object_uid=row.uid,
+            object_name=row.name,
+            request=result.get("request", ""),
+            driver=result["driver"],
+            pool=result["pool"],
+            device=result["device"],
+            share_id=result.get("shareID") or "",
+            since=row.allocated_at or row.seen_at,
+            admin_access=bool(result.get("adminAccess")),
+            consumed=result.get("consumedCapacity") or {},
+        )
+        for result in (allocation.get("devices") or {}).get("results") or []
+    ]
+
+
+def _stamp(row: ResourceClaim | ResourceClaimTemplate) -> tuple[str, str, str]:
+    return row.uid, row.resource_version, str(row.gone_at)
+
+
+def _pod_stamp(pod: Pod) -> tuple[str, ...]:
+    """How often a thing was said of a pod is left out: only what is new is worth another look."""
+    said = sorted(f"{event.reason}: {event.message}" for event in pod.events.all())
+    return pod.name, pod.uid, pod.resource_version, pod.phase, pod.node_name, pod.message, *said
+
+
+def _here(claim: Claim, row: ResourceClaim | ResourceClaimTemplate) -> bool:
+    """A label can be written by anybody: only what stands in the claim's own namespace is the claim's."""
+    return row.cluster_id == claim.cluster_id and row.namespace == claim.namespace
+
+
+def _add_written(
+    seen: dict[UUID, Observation], claim: Claim, row: ResourceClaim | ResourceClaimTemplate
+) -> None:
+    """Rows come gone ones first, so that what is there now stands."""
+    if _here(claim, row) and row.name == claim.name:
+        seen[claim.pk].written = row
+
+
+def _add_claim(seen: dict[UUID, Observation], claim: Claim, row: ResourceClaim) -> None:
+    if not _here(claim, row):
+        return
+    named = claim.delivery == Delivery.CLAIM and row.name == claim.name
+    generated = claim.delivery == Delivery.TEMPLATE and row.origin == ResourceClaim.Origin.TEMPLATE
+    if named:
+        _add_written(seen, claim, row)
+    if named or generated:
+        seen[claim.pk].known[row.uid] = row
+        if row.gone_at is None:
+            seen[claim.pk].holders.append(row)
+
+
+def _add_missed(seen: dict[UUID, Observation], claims: Sequence[Claim]) -> None:
+    """Find objects that came and went between two looks of the mirror, so that it has no row of them."""
+    unseen = [claim for claim in claims if claim.object_uid and seen[claim.pk].written is None]
+    if not unseen:
+        return
+    fresh = Freshness.objects.filter(cluster__in={claim.cluster_id for claim in unseen})
+    listed = {(row.cluster_id, row.resource): row.listed_at for row in fresh}
+    for claim in unseen:
+        at = listed.get((claim.cluster_id, kind_of(claim.delivery).plural))
+        seen[claim.pk].missed = at is not None and at > claim.state_since + LISTING_TAKES
+
+
+def _add_pods(seen: dict[UUID, Observation], claims: Sequence[Claim]) -> None:
+    """Find pods by the names of the claims' ResourceClaims and templates in their namespaces."""
+    wanted: dict[tuple[UUID, str, str], list[UUID]] = defaultdict(list)
+    for claim in claims:
+        names = {row.name for row in seen[claim.pk].holders} | {claim.name}
+        for name in names:
+            wanted[claim.cluster_id, claim.namespace, name].append(claim.pk)
+    names_in: dict[tuple[UUID, str], list[str]] = defaultdict(list)
+    for cluster, namespace, name in wanted:
+        names_in[cluster, namespace].append(name)
+    places = [
+        Q(cluster=cluster, namespace=namespace)
+        & (Q(claims__has_any_keys=names) | Q(templates__has_any_keys=names))
+        for (cluster, namespace), names in names_in.items()
+    ]
+    if not places:
+        return
+    there = Pod.objects.filter(reduce(or_, places), gone_at=None)
+    for pod in there.order_by("name").prefetch_related("events"):
+        users = {
+            pk for name in (*pod.claims, *pod.templates) for pk in wanted[pod.cluster_id, pod.namespace, name]
+        }
+        for pk in users:
+            seen[pk].pods.append(pod)
+
+
+def _add_devices(seen: dict[UUID, Observation]) -> None:
+    rows = {row.pk: pk for pk, sighting in seen.items() for row in sighting.holders}
+    for device in Device.objects.filter(held_by__in=rows, gone_at=None).defer(
+        "attributes", "capacity", "counters"
+    ):
+        if device.held_by_id is not None:
+            seen[rows[device.held_by_id]].devices.append(device)
+
+
+def owners(cluster_id: str, names: Iterable[str]) -> set[str]:
+    """
+    Return the ids of the portal's claims that objects or pods, each named "namespace/name", have to do with.
+    """
+    pairs = [name.split("/", 1) for name in names if "/" in name]
+    found: set[str] = set()
+    uids: set[str] = set()
+    if not pairs:
+        return found
+    spaces, plain = {namespace for namespace, _ in pairs}, {name for _, name in pairs}
+    here = {"cluster": cluster_id, "namespace__in": spaces}
+    for pod in Pod.objects.filter(**here, name__in=plain).only("claims", "templates"):
+        plain.update(pod.claims, pod.templates)
+    for model in (ResourceClaim, ResourceClaimTemplate):
+        for owner, uid in model._default_manager.filter(**here, name__in=plain).values_list("owner", "uid"):
+            found.add(owner)
+            uids.add(uid)
+    known = Claim.objects.live().filter(cluster=UUID(cluster_id), object_uid__in=uids)
+    found.update(str(pk) for pk in known.values_list("pk", flat=True))
+    return found - {""}

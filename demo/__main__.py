@@ -1,0 +1,111 @@
+"""Bring up the database, Redis, the cluster, the portal's web, workers and beat; show them; stop them."""
+
+import fcntl
+import sys
+import time
+from typing import IO
+
+from cryptography.fernet import Fernet
+
+from demo import config as configuration
+from demo import services
+from demo.config import ROOT, Config, DemoFailure
+from demo.supervisor import Stopped, Supervisor, check_port
+
+
+def only_one(config: Config) -> IO[str]:
+    """Take the lock of DEMO_HOME; raise DemoFailure if another demo runs there."""
+    lock = (config.home / "lock").open("w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        raise DemoFailure(
+            f"Another demo runs in {config.home}. Stop it, or set DEMO_HOME and PORT."
+        ) from error
+    return lock
+
+
+def settings_for_all(config: Config) -> dict[str, str]:
+    key = config.home / "credentials.key"
+    if not key.exists():
+        key.touch(mode=0o600)
+        key.write_bytes(Fernet.generate_key())
+    return {
+        "SECRET_KEY": config.secret("session"),
+        "CREDENTIAL_KEYS": key.read_text(),
+        "INSECURE_HTTP": "true",
+        "LOG_FORMAT": "text",
+        "LOG_LEVEL": "WARNING",
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONPATH": str(ROOT),
+    }
+
+
+def bring_up(supervisor: Supervisor) -> None:
+    config = supervisor.config
+    supervisor.environment |= settings_for_all(config)
+    for wait in [part(supervisor) for part in (services.clusters, services.database, services.redis)]:
+        wait()
+    names = services.REAL if config.real else services.SIMULATED
+    prepare = ("Tables, people, teams, profiles and quotas", "demo_prepare", *names)
+    told = config.home / "told"  # exists once the story is in the database
+    if told.exists():  # the tables are there: the portal may start while they are checked
+        wait_for_portal = services.portal(supervisor)
+        supervisor.run(*prepare)
+        wait_for_portal()
+        return
+    supervisor.run(*prepare)
+    services.portal(supervisor)()
+    supervisor.run("First listing of the clusters, and the claims of the story", "demo_story")
+    told.touch()
+
+
+def ready(supervisor: Supervisor) -> None:
+    url, seconds = supervisor.config.url, time.monotonic() - supervisor.began
+    kind = (
+        "a real Kubernetes control plane with simulated nodes"
+        if supervisor.config.real
+        else "simulated clusters"
+    )
+    supervisor.say(f"Started in {seconds:.0f} s, over {kind}.")
+    supervisor.say("")
+    supervisor.say(f"Dragoman is ready: {url}")
+    supervisor.say("")
+    supervisor.say("Sign in as      password  and see")
+    supervisor.say(f"  engineer      demo      ask for a GPU: {url}/claims/request/")
+    supervisor.say(f"  lead          demo      decide who gets one: {url}/approvals/")
+    supervisor.say(f"  admin         demo      every device, quota and price: {url}/fleet/")
+    supervisor.say("  outsider      demo      another team: none of the claims above")
+    supervisor.say("")
+    supervisor.say("Ctrl-C stops everything; `make demo-reset` forgets the data.")
+
+
+def main() -> int:
+    try:
+        config = configuration.from_environment()
+    except DemoFailure as failure:
+        sys.stderr.write(f"{failure}\n")
+        return 2
+    supervisor = Supervisor(config)
+    supervisor.trap_signals()
+    try:
+        supervisor.check_disk()
+        check_port(config.port)
+        with only_one(config):
+            try:
+                bring_up(supervisor)
+                ready(supervisor)
+                supervisor.watch()
+            finally:
+                supervisor.stop()
+    except Stopped:
+        supervisor.say("Stopped. Every process has ended; the data is kept.")
+        return 0
+    except (DemoFailure, OSError) as failure:
+        supervisor.say(f"The demo cannot go on. {failure}")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

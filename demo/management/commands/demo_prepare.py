@@ -1,0 +1,42 @@
+"""Tables, people, catalogue and clusters of the demo. Runs at every start; creates only what is missing."""
+
+import os
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management import call_command
+from django.core.management.base import BaseCommand
+
+from demo.catalogue import load_catalogue
+from demo.people import load_cluster, load_namespaces, load_people
+from inventory.models import Cluster
+from teams.models import User
+
+
+class Command(BaseCommand):
+    help = "Prepare the database of the demo."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("clusters", nargs="+")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        call_command("migrate", verbosity=0, interactive=False)
+        self.collect_static()
+        load_people()
+        for name in options["clusters"]:
+            simulator = os.environ.get("DEMO_SIMULATOR")
+            metrics = f"{simulator}/clusters/{name}/metrics" if simulator else ""
+            load_cluster(name, Path(os.environ["DEMO_KUBECONFIGS"]), metrics)
+        load_catalogue(User.objects.get(username="admin"))
+        for cluster in Cluster.objects.filter(name__in=options["clusters"]):
+            load_namespaces(cluster)
+
+    def collect_static(self) -> None:
+        """Collect and compress the static files, unless none is newer than the last time."""
+        stamp = Path(settings.STATIC_ROOT) / "staticfiles.json"
+        folders = [Path(settings.BASE_DIR) / "static", Path(settings.BASE_DIR) / "uv.lock"]
+        newest = max(path.stat().st_mtime for folder in folders for path in (folder, *folder.rglob("*")))
+        if not stamp.exists() or stamp.stat().st_mtime < newest:
+            call_command("collectstatic", verbosity=0, interactive=False)

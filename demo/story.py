@@ -1,0 +1,149 @@
+"""
+The claims of the demo, each brought to its state by the services, the workers and the cluster.
+
+Everything here is found again by its key at the next start, so that starting again changes nothing.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+from django.utils import timezone
+
+from claims.approvals.decide import approve, deny
+from claims.lifecycle.services import release, withdraw
+from claims.models import Claim, Profile
+from claims.plans import plan
+from claims.requests.services import request_claim
+from claims.states import ClaimState
+from cluster.errors import ClusterConflict
+from cluster.kinds import POD
+from demo.past import age_in_cluster, backdate
+from demo.people import DECIDERS, people_gateway
+from demo.scenario import SCENES, TURNS, Scene
+from dra.match import preview
+from inventory.cluster_snapshot import snapshot_of
+from inventory.models import Cluster, Freshness, ResourceClaim
+from teams.models import Team, User
+
+ACTIVITY = "simulator.dragoman.dev/activity"
+PATIENCE = 25.0  # seconds for the workers and the cluster to do their part
+
+
+def play(folder: Path, say: Callable[[str], None]) -> None:  # noqa: C901
+    """
+    Tell every scene whose cluster is there and that has not been told before.
+
+    What the workers and the clusters do is begun for all before it is waited for.
+    """
+    wait_until(synchronised, PATIENCE * 2)
+    clusters = {cluster.name: cluster for cluster in Cluster.objects.all()}
+    simulated = all(cluster.simulated for cluster in clusters.values())
+    fresh: list[tuple[Scene, Claim]] = []
+    for scene in (*SCENES, *(TURNS if simulated else ())):
+        # By its key alone: a claim may have been handed over since.
+        told = Claim.objects.filter(key=f"demo-{scene.name}").exists()
+        if scene.cluster in clusters and not told and exists(scene, clusters[scene.cluster]):
+            fresh.append((scene, begin(scene, clusters[scene.cluster])))
+    for scene, claim in fresh:
+        start_pods(scene, claim, folder)
+    for scene, claim in fresh:
+        if scene.pods:
+            wait_until(claim.allocations.filter(ended_at=None).exists, PATIENCE)
+    for scene, claim in fresh:
+        finish(scene, claim)
+    for scene, claim in fresh:
+        if scene.ago and scene.pods and claim.cluster.simulated:
+            age_in_cluster(claim, scene.ago, folder)
+    for scene, claim in fresh:
+        if scene.ago and (not scene.pods or grown_old(scene, claim)):
+            backdate(claim, scene.ago, scene.activity)
+    say(f"{len(fresh)} claims told" if fresh else "The story was told before")
+
+
+def exists(scene: Scene, cluster: Cluster) -> bool:
+    """Whether the cluster has any device of the profile at all: the real one has other machines."""
+    version = Profile.objects.select_related("current").get(slug=scene.profile).current
+    return version is not None and bool(preview(snapshot_of(cluster), version.spec).matching)
+
+
+def begin(scene: Scene, cluster: Cluster) -> Claim:
+    claim = request_claim(
+        by=User.objects.get(username=scene.by),
+        team=Team.objects.get(slug=scene.team),
+        cluster=cluster,
+        profile=Profile.objects.get(slug=scene.profile),
+        devices=scene.devices,
+        together=[(Profile.objects.get(slug=slug), count) for slug, count in scene.together],
+        parallel=scene.parallel,
+        delivery=scene.delivery,
+        duration=timedelta(hours=scene.hours),
+        reason=scene.reason,
+        name=scene.name,
+        key=f"demo-{scene.name}",
+    )
+    if claim.state == ClaimState.REQUESTED and scene.decision:
+        decide(scene, claim)
+    return claim
+
+
+def decide(scene: Scene, claim: Claim) -> None:
+    lead = User.objects.get(username=DECIDERS[scene.team])
+    if scene.decision == "approve":
+        approve(claim=claim, by=lead, spec_hash=claim.spec_hash, note="Fine until then.")
+    else:
+        deny(claim=claim, by=lead, reason=scene.decision)
+
+
+def start_pods(scene: Scene, claim: Claim, folder: Path) -> None:
+    """Start the Pod of the page's own snippet as the person would, and others beside it."""
+    if not scene.pods:
+        return
+    claim.refresh_from_db()
+    wait_until(ResourceClaim.objects.filter(owner=str(claim.pk), gone_at=None).exists, PATIENCE)
+    pod = plan.pod_of(claim)
+    for number in range(scene.pods):
+        name = pod["metadata"]["name"] + (f"-{number + 1}" if number else "")
+        # Its telemetry goes on as what is invented of its past.
+        said = {} if scene.activity is None else {"annotations": {ACTIVITY: str(scene.activity)}}
+        named = pod | {"metadata": pod["metadata"] | {"name": name} | said}
+        with contextlib.suppress(ClusterConflict):  # of an earlier, interrupted start
+            people_gateway(folder, claim.cluster.name).create(POD, named)
+
+
+def finish(scene: Scene, claim: Claim) -> None:
+    claim.refresh_from_db()
+    owner = claim.requested_by
+    if scene.then == "withdraw" and claim.state == ClaimState.REQUESTED:
+        withdraw(claim=claim, by=owner)
+    elif scene.then in {"withdraw", "release"} and not claim.is_final:
+        release(claim=claim, by=owner)
+
+
+def grown_old(scene: Scene, claim: Claim) -> bool:
+    """Whether the cluster, too, says by now that the devices are held for that long."""
+    if not claim.cluster.simulated:
+        return False
+    old = ResourceClaim.objects.filter(
+        owner=str(claim.pk), gone_at=None, allocated_at__lt=timezone.now() - scene.ago / 2
+    )
+    return wait_until(old.exists, PATIENCE)
+
+
+def synchronised() -> bool:
+    """Every cluster has been listed, claims and pods too."""
+    listed = Freshness.objects.filter(resource__in=("resourceslices", "resourceclaims", "pods")).exclude(
+        listed_at=None
+    )
+    return listed.count() >= 3 * Cluster.objects.filter(enabled=True).count()
+
+
+def wait_until(happened: Callable[[], bool], seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while not happened():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True

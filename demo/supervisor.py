@@ -1,0 +1,207 @@
+"""One process of the demo: in a session of its own, its lines prefixed, stopped with all that it started."""
+
+import contextlib
+import errno
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from threading import Lock, Thread
+from types import FrameType
+
+from demo.config import ROOT, Config, DemoFailure
+
+_output = Lock()
+
+
+def write(name: str, colour: int, line: str) -> None:
+    """Print one line under the name of its process, coloured where the output is a terminal."""
+    label = f"{name:>9} │ "
+    if sys.stdout.isatty():
+        label = f"\033[{colour}m{label}\033[0m"
+    with _output:
+        sys.stdout.write(label + line + "\n")
+        sys.stdout.flush()
+
+
+class Child:
+    def __init__(
+        self, name: str, colour: int, command: Sequence[str], environment: dict[str, str], log: Path
+    ) -> None:
+        self.name, self.colour, self.command = name, colour, list(command)
+        self.environment, self.log = environment, log
+        self.last: deque[str] = deque(maxlen=8)
+        self.quiet = True  # until the portal is ready only the log file gets the lines
+        self.process: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(
+            self.command,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,  # Ctrl-C reaches the supervisor alone, which stops everything in order
+        )
+        Thread(target=self._copy, daemon=True, name=f"log of {self.name}").start()
+
+    def _copy(self) -> None:
+        if self.process is None or self.process.stdout is None:
+            return
+        with self.log.open("a", encoding="utf-8") as log, contextlib.suppress(ValueError):
+            for line in self.process.stdout:
+                text = line.rstrip()
+                self.last.append(text)
+                log.write(text + "\n")
+                log.flush()
+                if not self.quiet:
+                    write(self.name, self.colour, text)
+
+    @property
+    def exit_code(self) -> int | None:
+        return self.process.poll() if self.process else None
+
+    def ask_to_stop(self) -> None:
+        self._signal(signal.SIGTERM)
+
+    def make_stop(self, deadline: float) -> None:
+        """Wait until `deadline` (monotonic seconds); then kill the whole group."""
+        if self.process is None:
+            return
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(max(0.1, deadline - time.monotonic()))
+        self._signal(signal.SIGKILL)  # whatever the group still holds; nothing, after a clean end
+        self.process.wait()
+
+    def _signal(self, number: int) -> None:
+        if self.process is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.process.pid, number)
+
+
+COLOURS = (36, 35, 33, 32, 34, 95, 96, 93)
+NEEDED_MIB = 500
+
+
+class Stopped(BaseException):
+    """Somebody pressed Ctrl-C or sent SIGTERM. Not an Exception: nobody who tries something may catch it."""
+
+
+class Supervisor:
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.children: list[Child] = []
+        self.environment = dict(os.environ)
+        self.began = time.monotonic()
+        self.stopping = False  # said again by `check_children`: Python drops what is raised in a finalizer
+
+    def say(self, text: str) -> None:
+        write("demo", 1, text)
+
+    def trap_signals(self) -> None:
+        def stop(_number: int, _frame: FrameType | None) -> None:
+            self.stopping = True
+            raise Stopped
+
+        signal.signal(signal.SIGTERM, stop)
+        signal.signal(signal.SIGINT, stop)
+        signal.signal(signal.SIGHUP, stop)
+
+    def check_disk(self) -> None:
+        try:
+            self.config.home.mkdir(parents=True, exist_ok=True)
+            free = shutil.disk_usage(self.config.home).free
+        except OSError as error:
+            raise DemoFailure(
+                f"{self.config.home} cannot be used: {error.strerror}. Set DEMO_HOME."
+            ) from error
+        if free < NEEDED_MIB * 2**20:
+            raise DemoFailure(
+                f"{self.config.home} has {free // 2**20} MiB free; the demo needs {NEEDED_MIB} MiB. "
+                "Make room or set DEMO_HOME."
+            )
+
+    def run(self, title: str, *arguments: str) -> None:
+        """Run `manage.py …` to its end, its lines shown; raise DemoFailure if it fails."""
+        self.say(title)
+        command = [sys.executable, str(ROOT / "manage.py"), *arguments]
+        done = subprocess.run(command, env=self.environment, cwd=ROOT, capture_output=True, text=True)
+        if done.returncode:
+            tail = "\n".join((done.stdout + done.stderr).strip().splitlines()[-6:])
+            raise DemoFailure(f"{title} failed:\n{tail}")
+
+    def start(self, name: str, *command: str) -> Child:
+        colour = COLOURS[len(self.children) % len(COLOURS)]
+        logs = self.config.home / "logs"
+        logs.mkdir(exist_ok=True)
+        child = Child(name, colour, command, self.environment, logs / f"{name}.log")
+        self.children.append(child)
+        child.start()
+        return child
+
+    def wait(self, what: str, ready: Callable[[], bool], seconds: float) -> None:
+        """Wait until `ready`; raise DemoFailure when a process dies or the time is over."""
+        deadline = time.monotonic() + seconds
+        while not ready():
+            self.check_children()
+            if time.monotonic() > deadline:
+                logs = self.config.home / "logs"
+                raise DemoFailure(f"{what} was not ready after {seconds:.0f} s. The logs are in {logs}.")
+            time.sleep(0.05)
+
+    def check_children(self) -> None:
+        """Raise Stopped if somebody asked for it, and DemoFailure if a process has ended."""
+        if self.stopping:
+            raise Stopped
+        for child in self.children:
+            if child.exit_code is not None:
+                said = "\n".join(f"    {line}" for line in child.last)
+                raise DemoFailure(
+                    f"{child.name} has ended with exit code {child.exit_code}. Its last lines:\n{said}\n"
+                    f"The whole log is {child.log}."
+                )
+
+    def watch(self) -> None:
+        """Show every line from now on, until a process dies or somebody stops the demo."""
+        for child in self.children:
+            child.quiet = False
+        while True:
+            self.check_children()
+            time.sleep(0.3)
+
+    def stop(self) -> None:
+        """Stop what speaks to people first and the database last; leave no process behind."""
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)  # once is enough
+        for child in self.children:
+            child.quiet = True  # how each of them says good-bye stands in its log
+        storage = [child for child in self.children if child.name in {"database", "redis"}]
+        others = [child for child in self.children if child not in storage]
+        for group in (others, storage):
+            for child in reversed(group):
+                child.ask_to_stop()
+            deadline = time.monotonic() + 10
+            for child in reversed(group):
+                child.make_stop(deadline)
+
+
+def check_port(port: int) -> None:
+    """Raise DemoFailure if somebody listens there."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise DemoFailure(
+                    f"Port {port} is in use. Choose another one: make demo PORT={port + 1}"
+                ) from error
+            raise DemoFailure(f"Port {port} cannot be used: {error.strerror}.") from error

@@ -1,0 +1,278 @@
+"""Pod, Job, Deployment and StatefulSet: what runs anything."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from pprint import pformat
+from textwrap import indent
+
+from dra.objects import Manifest
+from dra.workloads.pods import (
+    ASSUMED,
+    IMAGES,
+    MODELS,
+    ClaimUse,
+    Program,
+    WorkloadOptions,
+    claim_source,
+    claim_wanted,
+    container_security,
+    devices_of,
+    has_weights,
+    labels,
+    metadata,
+    mounts,
+    name_of,
+    placement,
+    pod_security,
+    pod_spec,
+    pods_of,
+    policies,
+    service,
+    tolerations,
+    unlabelled,
+    volumes,
+)
+
+# A new pod that comes before an old one has gone would want a claim more than the team was granted.
+ONE_BY_ONE = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
+
+
+def shower(use: ClaimUse, options: WorkloadOptions, *, stays: bool = False) -> Program:
+    """Return a program that shows the devices, and then stays for ten minutes or for ever."""
+    images = IMAGES[use.maker]
+    command = ("sh", "-c", f"{images.look}; sleep {'infinity' if stays else 600}")
+    ports = (("http", options.port),) if options.port else ()
+    # An own image knows what it runs, once it serves something or stays by itself.
+    return Program(images.base, () if options.image and stays else command, ports=ports if stays else ())
+
+
+def pod(use: ClaimUse, options: WorkloadOptions) -> list[Manifest]:
+    name = name_of(use, "pod")
+    spec = pod_spec(use, options, shower(use, options), restart="Never")
+    made = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata(name, use), "spec": spec}
+    return [made, *policies(name, use, options)]
+
+
+def job(use: ClaimUse, options: WorkloadOptions) -> list[Manifest]:
+    """Return an Indexed Job: each pod finds its number in JOB_COMPLETION_INDEX."""
+    name, pods = name_of(use, "job"), pods_of(use, options)
+    inner = pod_spec(use, options, shower(use, options), restart="Never")
+    spec = {
+        "completionMode": "Indexed",
+        "completions": options.completions or pods,
+        "parallelism": pods,
+        "backoffLimit": 2,
+        "template": {"metadata": {"labels": labels(name)}, "spec": inner},
+    }
+    made = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata(name, use), "spec": spec}
+    return [made, *policies(name, use, options)]
+
+
+def deployment(use: ClaimUse, options: WorkloadOptions) -> list[Manifest]:
+    return deployed(name_of(use, "deployment"), use, options, shower(use, options, stays=True))
+
+
+def deployed(name: str, use: ClaimUse, options: WorkloadOptions, program: Program) -> list[Manifest]:
+    """Return a Deployment of the program, with a Service if it serves something."""
+    spec = {
+        "replicas": pods_of(use, options),
+        "strategy": ONE_BY_ONE,
+        "selector": {"matchLabels": labels(name)},
+        "template": {"metadata": {"labels": labels(name)}, "spec": pod_spec(use, options, program)},
+    }
+    made = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata(name, use), "spec": spec}
+    beside = [service(name, use, program.ports)] if program.ports else []
+    return [made, *beside, *policies(name, use, options, ports=program.ports)]
+
+
+def stateful_set(use: ClaimUse, options: WorkloadOptions) -> list[Manifest]:
+    """Return a StatefulSet with the Service that gives each pod a name of its own."""
+    name, program = name_of(use, "set"), shower(use, options, stays=True)
+    spec = {
+        "serviceName": name,
+        "replicas": pods_of(use, options),
+        "podManagementPolicy": "Parallel",
+        "selector": {"matchLabels": labels(name)},
+        "template": {"metadata": {"labels": labels(name)}, "spec": pod_spec(use, options, program)},
+    }
+    made = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": metadata(name, use), "spec": spec}
+    beside = service(name, use, program.ports, headless=True)
+    return [made, beside, *policies(name, use, options, ports=program.ports)]
+
+
+JOVYAN = 1000  # the user of Jupyter's and of Triton's own images
+JUPYTER_PORT, VLLM_PORT = 8888, 8000
+TRITON_PORTS = (("http", 8000), ("grpc", 8001), ("metrics", 8002))
+MODEL = "Qwen/Qwen2.5-0.5B-Instruct"  # small and public, for a first try
+
+
+def jupyter_program(use: ClaimUse) -> Program:
+    """Return JupyterLab with its token in the log; `/api` answers without one."""
+    return Program(
+        IMAGES[use.maker].jupyter,
+        ("jupyter", "lab", "--ip=0.0.0.0", f"--port={JUPYTER_PORT}", "--no-browser"),
+        ports=(("http", JUPYTER_PORT),),
+        ready="/api",
+        user=JOVYAN,
+    )
+
+
+def jupyter(use: ClaimUse, options: WorkloadOptions) -> list[Manifest]:
+    name, program = name_of(use, "lab"), jupyter_program(use)
+    spec = pod_spec(use, options, program, restart="Never")
+    made = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata(name, use), "spec": spec}
+    beside = service(name, use, program.ports)
+    return [made, beside, *policies(name, use, options, ports=program.ports)]
+
+
+def vllm_program(use: ClaimUse, options: WorkloadOptions) -> Program:
+    """Return a server of the OpenAI protocol, over all devices of one claim where their number is known."""
+    model = MODELS if has_weights(options) else MODEL
+    devices = devices_of(use, options)
+    parallel = () if devices is None else (f"--tensor-parallel-size={devices}",)
+    return Program(
+        IMAGES[use.maker].vllm,
+        ("vllm", "serve", model, f"--port={VLLM_PORT}", *parallel),
+        env=(("HOME", "/tmp"),),  # noqa: S108 - a user without a home writes its caches there
+        ports=(("http", VLLM_PORT),),
+        ready="/health",
+        shm=True,
+    )
+
+
+def vllm(use: ClaimUse, options: WorkloadOptions) -> list[Manifest]:
+    return deployed(name_of(use, "vllm"), use, options, vllm_program(use, options))
+
+
+def triton(use: ClaimUse, options: WorkloadOptions) -> list[Manifest]:
+    """Return Triton over the mounted models; without any it starts with none and says so in its log."""
+    repository = MODELS if has_weights(options) else "/tmp"  # noqa: S108 - an empty folder of the image
+    program = Program(
+        IMAGES[use.maker].triton,
+        ("tritonserver", f"--model-repository={repository}"),
+        ports=TRITON_PORTS,
+        ready="/v2/health/ready",
+        user=JOVYAN,
+        shm=True,
+    )
+    return deployed(name_of(use, "triton"), use, options, program)
+
+
+MASTER_PORT = 23456  # of the training operator's rendezvous
+SHOW = "import torch; print(torch.cuda.is_available(), torch.cuda.device_count())"
+
+
+def notebook(use: ClaimUse, options: WorkloadOptions) -> list[Manifest]:
+    """Return a Notebook; its container has the notebook's name, and the controller labels the pod with it."""
+    name = name_of(use, "notebook")
+    program = replace(jupyter_program(use), container=name)
+    spec = {"template": {"spec": pod_spec(use, options, program)}}
+    made = {"apiVersion": "kubeflow.org/v1", "kind": "Notebook", "metadata": metadata(name, use)}
+    own = {"notebook-name": name}
+    return [made | {"spec": spec}, *policies(name, use, options, ports=program.ports, pods=own)]
+
+
+def pytorch_job(use: ClaimUse, options: WorkloadOptions) -> list[Manifest]:
+    """Return a PyTorchJob of a master and as many workers as make up the pods at once."""
+    name, pods = name_of(use, "train"), pods_of(use, options)
+    program = Program(IMAGES[use.maker].torch, ("python", "-c", SHOW), container="pytorch", shm=True)
+    template = {"metadata": {"labels": labels(name)}, "spec": pod_spec(use, options, program)}
+    replicas: Manifest = {"Master": {"replicas": 1, "restartPolicy": "OnFailure", "template": template}}
+    if pods > 1:
+        worker = {"replicas": pods - 1, "restartPolicy": "OnFailure", "template": copy.deepcopy(template)}
+        replicas["Worker"] = worker
+    devices = devices_of(use, options)
+    spec: Manifest = {} if devices is None else {"nprocPerNode": str(devices)}
+    made = {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": metadata(name, use),
+        "spec": spec | {"pytorchReplicaSpecs": replicas},
+    }
+    return [made, *policies(name, use, options, between=(MASTER_PORT,))]
+
+
+def inference_service(use: ClaimUse, options: WorkloadOptions) -> list[Manifest]:
+    """
+    Return an InferenceService that KServe runs as a plain Deployment.
+
+    Knative, its other way, refuses `resources.claims` (knative/serving issue 15332).
+    """
+    name, pods = name_of(use, "serve"), pods_of(use, options)
+    program = replace(vllm_program(use, options), container="kserve-container")
+    predictor = {"minReplicas": pods, "maxReplicas": pods, **pod_spec(use, options, program)}
+    about = metadata(name, use) | {"annotations": {"serving.kserve.io/deploymentMode": "RawDeployment"}}
+    made = {
+        "apiVersion": "serving.kserve.io/v1beta1",
+        "kind": "InferenceService",
+        "metadata": about,
+        "spec": {"predictor": predictor},
+    }
+    own = {"serving.kserve.io/inferenceservice": name}
+    return [made, *policies(name, use, options, ports=program.ports, pods=own)]
+
+
+WIDTH = 96
+
+
+def config(use: ClaimUse, options: WorkloadOptions) -> str:
+    """Return lines for jupyterhub_config.py; what other lines set is added to, not replaced."""
+    program = jupyter_program(use)
+    lines = [_assigned("image", options.image or program.image), *_settings(use, options)]
+    if found := volumes(options, program):
+        lines.append(_added("volumes", "extend", found))
+        lines.append(_added("volume_mounts", "extend", mounts(options, program)))
+    return "\n".join(lines) + "\n"
+
+
+def values(use: ClaimUse, options: WorkloadOptions) -> Manifest:
+    """Return values of the chart zero-to-jupyterhub: what it has no value for is Python in extraConfig."""
+    program = jupyter_program(use)
+    name, tag = _split(options.image or program.image)
+    user: Manifest = {"image": {"name": name, "tag": tag}}
+    if found := volumes(options, program):
+        user["storage"] = {"extraVolumes": found, "extraVolumeMounts": mounts(options, program)}
+    python = "\n".join(_settings(use, options))
+    return {"singleuser": user, "hub": {"extraConfig": {"gpu-claim": python}}}
+
+
+def _settings(use: ClaimUse, options: WorkloadOptions) -> list[str]:
+    wanted = {"resources": {"claims": [claim_wanted(options)]}}
+    lines = [
+        _added("extra_pod_config", "update", {"resourceClaims": [claim_source(use)]}),
+        _added("extra_container_config", "update", wanted),
+    ]
+    if options.priority:
+        lines.append(_assigned("priority_class_name", options.priority))
+    if selector := placement(options).get("nodeSelector"):
+        lines.append(_added("node_selector", "update", selector))
+    if options.capacity == ASSUMED:
+        lines.append(_added("node_affinity_required", "extend", [unlabelled()]))
+    if options.tolerate:
+        lines.append(_added("tolerations", "extend", tolerations(options)))
+    if options.restricted:
+        lines.append(_assigned("pod_security_context", pod_security(jupyter_program(use))))
+        lines.append(_assigned("container_security_context", container_security()))
+    return lines
+
+
+def _assigned(trait: str, value: object) -> str:
+    return f"c.KubeSpawner.{trait} = {pformat(value, width=WIDTH, sort_dicts=False)}"
+
+
+def _added(trait: str, how: str, value: object) -> str:
+    written = indent(pformat(value, width=WIDTH, sort_dicts=False), "    ")
+    return f"c.KubeSpawner.{trait}.{how}(\n{written}\n)"
+
+
+def _split(image: str) -> tuple[str, str]:
+    """Split "registry:5000/name:tag". The chart joins them with a colon, so "@sha256" stays with the name."""
+    name, at, digest = image.partition("@")
+    if at:
+        kind, _colon, value = digest.partition(":")
+        return f"{name}@{kind}", value
+    head, slash, last = image.rpartition("/")
+    last, _colon, tag = last.partition(":")
+    return f"{head}{slash}{last}", tag or "latest"

@@ -1,0 +1,282 @@
+"""Query parameters of the API. Names are free text here: an unknown one finds nothing."""
+
+from typing import Any
+
+from django.db.models import Count, Model, Q, QuerySet
+from django_filters import rest_framework as filters
+from django_filters.rest_framework import DjangoFilterBackend
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+from rest_framework.serializers import BaseSerializer
+from rest_framework.viewsets import ReadOnlyModelViewSet
+
+from core.inputs import BooleanFilter
+from core.paging import Cursor
+from dra.objects import expressions
+from inventory.filters import GIB
+from inventory.masking import name_holders
+from inventory.models import Cluster, Device, DeviceClass, Freshness, Node
+from inventory.models.device import DeviceQuerySet
+from inventory.states import DeviceState
+from inventory.views import nodes_for_list
+
+
+class ClusterFilter(filters.FilterSet):
+    name = filters.CharFilter()
+    enabled = BooleanFilter()
+
+
+class OfCluster(filters.FilterSet):
+    cluster = filters.CharFilter(field_name="cluster__name")
+    name = filters.CharFilter()
+
+
+class NodeApiFilter(OfCluster):
+    ready = BooleanFilter()
+    unschedulable = BooleanFilter()
+
+
+class DeviceApiFilter(OfCluster):
+    node = filters.CharFilter(field_name="node_name")
+    driver = filters.CharFilter()
+    pool = filters.CharFilter()
+    product = filters.CharFilter(lookup_expr="icontains")
+    uuid = filters.CharFilter()
+    state = filters.MultipleChoiceFilter(choices=DeviceState.choices)
+    device_class = filters.CharFilter(method="by_class")
+    memory_gib = filters.NumberFilter(method="by_memory", label="At least so many GiB of memory.")
+
+    def by_class(self, devices: DeviceQuerySet, name: str, value: str) -> DeviceQuerySet:
+        return devices.filter(classes__contains=[value])
+
+    def by_memory(self, devices: QuerySet[Device], name: str, value: float) -> QuerySet[Device]:
+        return devices.filter(memory_bytes__gte=int(value * GIB))
+
+
+class FreshnessOut(serializers.ModelSerializer[Freshness]):
+    """How old the mirror of one resource is. `error` is the sentence of the last failure."""
+
+    class Meta:
+        model = Freshness
+        fields = ("resource", "listed_at", "seen_at", "failed_at", "error")
+        read_only_fields = fields
+
+
+class ClusterOut(serializers.ModelSerializer[Cluster]):
+    """`missing` are permissions that the credentials lack, as "watch nodes"."""
+
+    freshness = FreshnessOut(many=True, read_only=True)
+    missing = serializers.ListField(child=serializers.CharField(), read_only=True)
+    devices = serializers.IntegerField(source="device_count", read_only=True)
+    devices_held = serializers.IntegerField(source="held_count", read_only=True)
+
+    class Meta:
+        model = Cluster
+        fields = (
+            "id",
+            "name",
+            "title",
+            "version",
+            "simulated",
+            "read_only",
+            "enabled",
+            "halted_because",
+            "missing",
+            "devices",
+            "devices_held",
+            "freshness",
+        )
+        read_only_fields = fields
+
+
+class NodeOut(serializers.ModelSerializer[Node]):
+    """`id` is the uid of the Node object."""
+
+    id = serializers.CharField(source="uid", read_only=True)
+    cluster = serializers.CharField(source="cluster.name", read_only=True)
+    labels = serializers.DictField(child=serializers.CharField(), read_only=True)
+    devices = serializers.IntegerField(source="device_count", read_only=True)
+    devices_held = serializers.IntegerField(source="held_count", read_only=True)
+    devices_free = serializers.IntegerField(source="free_count", read_only=True)
+
+    class Meta:
+        model = Node
+        fields = (
+            "id",
+            "cluster",
+            "name",
+            "ready",
+            "unschedulable",
+            "labels",
+            "devices",
+            "devices_held",
+            "devices_free",
+            "created_at",
+        )
+        read_only_fields = fields
+
+
+class TaintOut(serializers.Serializer[dict[str, str]]):
+    """`source` is "slice" for a taint of the driver, else the name of a DeviceTaintRule."""
+
+    key = serializers.CharField()
+    value = serializers.CharField()
+    effect = serializers.CharField()
+    source = serializers.CharField()  # type: ignore[assignment]  # a field may be called like an option
+    timeAdded = serializers.CharField()
+
+
+class HolderOut(serializers.Serializer[Any]):
+    """Who holds a device, in words for the asker; `masked` where they may not know."""
+
+    text = serializers.CharField()
+    url = serializers.CharField()
+    masked = serializers.BooleanField()
+
+
+class DeviceOut(serializers.ModelSerializer[Device]):
+    """A device as the cluster publishes it. What is unknown is empty or null, never 0."""
+
+    cluster = serializers.CharField(source="cluster.name", read_only=True)
+    state = serializers.ChoiceField(choices=DeviceState.choices, read_only=True)
+    classes = serializers.ListField(child=serializers.CharField(), read_only=True)
+    taints = TaintOut(many=True, read_only=True)
+    holder = HolderOut(read_only=True, allow_null=True)
+
+    class Meta:
+        model = Device
+        fields: tuple[str, ...] = (
+            "id",
+            "cluster",
+            "node_name",
+            "driver",
+            "pool",
+            "name",
+            "product",
+            "kind",
+            "partition",
+            "uuid",
+            "parent_uuid",
+            "memory_bytes",
+            "state",
+            "pool_complete",
+            "shareable",
+            "classes",
+            "taints",
+            "holder",
+            "appeared_at",
+            "changed_at",
+        )
+        read_only_fields: tuple[str, ...] = fields
+
+
+class DeviceDetailOut(DeviceOut):
+    """With all attributes and capacities, as in the ResourceSlice."""
+
+    attributes = serializers.DictField(read_only=True)
+    capacity = serializers.DictField(read_only=True)
+
+    class Meta(DeviceOut.Meta):
+        fields = (*DeviceOut.Meta.fields, "attributes", "capacity")
+        read_only_fields = fields
+
+
+class DeviceClassOut(serializers.ModelSerializer[DeviceClass]):
+    """`id` is the uid of the DeviceClass object; `selectors` are its CEL expressions."""
+
+    id = serializers.CharField(source="uid", read_only=True)
+    cluster = serializers.CharField(source="cluster.name", read_only=True)
+    selectors = serializers.SerializerMethodField()
+
+    class Meta:
+        model = DeviceClass
+        fields = ("id", "cluster", "name", "selectors", "extended_resource", "created_at")
+        read_only_fields = fields
+
+    @extend_schema_field(serializers.ListField(child=serializers.CharField()))
+    def get_selectors(self, row: DeviceClass) -> list[str]:
+        return expressions(row.raw.get("spec") or {})
+
+
+class ByName(Cursor):
+    ordering = "name"
+
+
+class Inventory[M: Model](ReadOnlyModelViewSet[M]):
+    """What all four have in common: filters by query parameter."""
+
+    filter_backends = (DjangoFilterBackend,)
+
+
+class ClusterViewSet(Inventory[Cluster]):
+    """Clusters, with the age of what the portal knows of them."""
+
+    serializer_class = ClusterOut
+    filterset_class = ClusterFilter
+    lookup_field = "name"
+    queryset = Cluster.objects.none()
+
+    def get_queryset(self) -> QuerySet[Cluster]:
+        here = Q(devices__gone_at=None)
+        return (
+            Cluster.objects.defer("credentials", "discovery")
+            .prefetch_related("freshness")
+            .annotate(
+                device_count=Count("devices", filter=here),
+                held_count=Count("devices", filter=here & Q(devices__held_by__isnull=False)),
+            )
+        )
+
+
+class NodeViewSet(Inventory[Node]):
+    """Nodes with the count of their devices."""
+
+    serializer_class = NodeOut
+    filterset_class = NodeApiFilter
+    pagination_class = ByName
+    lookup_field = "uid"
+    queryset = Node.objects.none()
+
+    def get_queryset(self) -> QuerySet[Node]:
+        return nodes_for_list()
+
+
+class DeviceViewSet(Inventory[Device]):
+    """Devices of all clusters. Who holds one is told to those who may know."""
+
+    serializer_class: type[BaseSerializer[Any]] = DeviceOut
+    filterset_class = DeviceApiFilter
+    queryset = Device.objects.none()
+
+    def get_queryset(self) -> QuerySet[Device]:
+        devices = Device.objects.present()
+        if self.action == "list":
+            return devices.for_list()
+        return devices.with_state().select_related("cluster", "held_by").defer("cluster__credentials")
+
+    def get_serializer_class(self) -> type[BaseSerializer[Any]]:
+        return DeviceDetailOut if self.action == "retrieve" else DeviceOut
+
+    def paginate_queryset(self, queryset: Any) -> Any:
+        page = super().paginate_queryset(queryset)
+        name_holders(self.request.user, page or ())
+        return page
+
+    def get_object(self) -> Device:
+        device = super().get_object()
+        name_holders(self.request.user, [device])
+        return device
+
+
+class DeviceClassViewSet(Inventory[DeviceClass]):
+    """Device classes and their selectors."""
+
+    serializer_class = DeviceClassOut
+    filterset_class = OfCluster
+    pagination_class = ByName
+    lookup_field = "uid"
+    queryset = DeviceClass.objects.none()
+
+    def get_queryset(self) -> QuerySet[DeviceClass]:
+        rows = DeviceClass.objects.filter(gone_at=None).select_related("cluster")
+        return rows.defer("cluster__credentials")

@@ -1,1 +1,0 @@
-"""The API of `inventory`: what there is, read-only. Credentials of clusters are in no answer."""

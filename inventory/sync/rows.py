@@ -1,0 +1,310 @@
+"""Which of two resource versions of one object is newer (KEP 5504: integers, to be compared as such)."""
+
+import json
+import logging
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from django.db import connection, models, transaction
+from django.db.models import Case, CharField, F, Value, When
+from django.utils import timezone
+from psycopg import sql
+
+from cluster.protocol import Manifest
+from inventory.models import Cluster, DeviceClass, DeviceTaintRule, Mirrored, Node, ObjectEvent, ResourceClaim
+from inventory.signals import mirror_changed
+from inventory.sync.columns import Columns, columns
+from inventory.sync.session import Lease
+
+
+def is_newer(version: str, than: str) -> bool:
+    """Return True where that cannot be told: taking a version twice harms nothing, missing one does."""
+    try:
+        return int(version) > int(than)
+    except ValueError:
+        return version != than
+
+
+def newest(versions: list[str]) -> str:
+    """Return the highest, or the last one if they are not integers; "" for none."""
+    try:
+        return max(versions, key=int, default="")
+    except ValueError:
+        return versions[-1]
+
+
+logger = logging.getLogger(__name__)
+
+What = ObjectEvent.What
+
+
+@dataclass(slots=True)
+class Write:
+    """What one transaction writes. `revision` is that of its rows, and of the cluster if anything changed."""
+
+    lease: Lease
+    revision: int
+    now: datetime = field(default_factory=timezone.now)
+    changed: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    events: list[ObjectEvent] = field(default_factory=list)
+
+    @property
+    def cluster_id(self) -> UUID:
+        return self.lease.cluster_id
+
+    def touch(self, kind: str, name: str) -> None:
+        self.changed[kind].add(name)
+
+    def remember(self, kind: str, name: str, what: What, *, uid: str = "", detail: object = None) -> None:
+        self.events.append(
+            ObjectEvent(
+                cluster_id=self.cluster_id,
+                kind=kind,
+                name=name,
+                uid=uid,
+                what=what,
+                detail=detail or {},
+                at=self.now,
+            )
+        )
+
+
+@contextmanager
+def writing(lease: Lease) -> Iterator[Write]:
+    """
+    Open the transaction. Raise `LeaseLost` before anything is written.
+
+    The cluster's row is locked throughout: devices are joined from slices, classes, rules, nodes and claims,
+    which five holders follow, and each must see what the one before it has written. Others wait longer than a
+    page would.
+    """
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("SET LOCAL lock_timeout = '60s'; SET LOCAL statement_timeout = '60s'")
+        lease.renew()
+        cluster = Cluster.objects.select_for_update(no_key=True).only("revision").get(pk=lease.cluster_id)
+        write = Write(lease, cluster.revision + 1)
+        yield write
+        ObjectEvent.objects.bulk_create(write.events, batch_size=1000)
+        if write.changed:
+            Cluster.objects.filter(pk=cluster.pk).update(revision=write.revision)
+        for kind, names in write.changed.items():
+            transaction.on_commit(partial(tell, lease.cluster_id, kind, frozenset(names)))
+
+
+def tell(cluster_id: UUID, kind: str, names: frozenset[str]) -> None:
+    """
+    Send `mirror_changed`.
+
+    A receiver that fails must not stop the mirror: it sweeps, so it will catch up.
+    """
+    for receiver, answer in mirror_changed.send_robust(None, cluster_id=cluster_id, kind=kind, names=names):
+        if isinstance(answer, Exception):
+            logger.error("%r failed on a change of %s", receiver, kind, exc_info=answer)
+
+
+AT_ONCE = 1000  # rows in a statement
+
+
+def upsert_rows(
+    model: type[models.Model],
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    unique: Sequence[str],
+    kept: Iterable[str] = (),
+    returning: Sequence[str] = (),
+) -> list[tuple[Any, ...]]:
+    """
+    Insert rows, given by column, all with the same ones; where `unique` is taken, replace all but `kept`.
+
+    Return the columns `returning` of every row, in no order. With `kept` being all columns a taken row stays
+    as it is, and is not returned.
+    """
+    if not rows:
+        return []
+    names = list(rows[0])
+    replaced = [name for name in names if name not in {*unique, *kept}]
+    statement = sql.SQL(
+        "INSERT INTO {table} ({columns}) "
+        "SELECT {columns} FROM json_populate_recordset(NULL::{table}, %s::json) "
+        "ON CONFLICT ({unique}) DO {action}{returning}"
+    ).format(
+        table=sql.Identifier(model._meta.db_table),
+        columns=_listed(names),
+        unique=_listed(unique),
+        action=_action(replaced),
+        returning=sql.SQL(" RETURNING {}").format(_listed(returning)) if returning else sql.SQL(""),
+    )
+    found: list[tuple[Any, ...]] = []
+    with connection.cursor() as cursor:
+        for start in range(0, len(rows), AT_ONCE):
+            cursor.execute(statement, [as_json(rows[start : start + AT_ONCE])])
+            if returning:
+                found += cursor.fetchall()
+    return found
+
+
+def as_json(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Dates and ids as text, which PostgreSQL reads as it reads any other."""
+    return json.dumps(rows, default=str, ensure_ascii=False, separators=(",", ":"))
+
+
+def _listed(names: Iterable[str]) -> sql.Composed:
+    return sql.SQL(", ").join(map(sql.Identifier, names))
+
+
+def _action(replaced: Sequence[str]) -> sql.Composable:
+    if not replaced:
+        return sql.SQL("NOTHING")
+    pairs = (sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(name)) for name in replaced)
+    return sql.SQL("UPDATE SET {}").format(sql.SQL(", ").join(pairs))
+
+
+def update_rows(model: type[models.Model], rows: Sequence[Mapping[str, Any]]) -> None:
+    """Set columns of rows that exist: each row is {"id": …, column: value, …}, all with the same columns."""
+    if not rows:
+        return
+    table = sql.Identifier(model._meta.db_table)
+    pairs = [sql.SQL("{0} = new.{0}").format(sql.Identifier(name)) for name in rows[0] if name != "id"]
+    statement = sql.SQL(
+        "UPDATE {table} SET {pairs} FROM json_populate_recordset(NULL::{table}, %s::json) AS new "
+        "WHERE {table}.id = new.id"
+    ).format(table=table, pairs=sql.SQL(", ").join(pairs))
+    with connection.cursor() as cursor:
+        for start in range(0, len(rows), AT_ONCE):
+            cursor.execute(statement, [as_json(rows[start : start + AT_ONCE])])
+
+
+# What counts as a change worth a line of history; devices have their own, and pods and claims would drown it.
+TRACKED: dict[type[Mirrored], tuple[str, ...]] = {
+    Node: ("ready", "unschedulable"),
+    DeviceClass: ("spec",),
+    DeviceTaintRule: ("spec",),
+}
+ONCE = ("cluster_id", "uid")
+
+
+def full_name(row: Mirrored) -> str:
+    """Return "namespace/name", or the name alone where there is no namespace."""
+    namespace = getattr(row, "namespace", "")
+    return f"{namespace}/{row.name}" if namespace else row.name
+
+
+def upsert(
+    write: Write, model: type[Mirrored], manifests: Iterable[Manifest], *, listed: bool, first: bool = False
+) -> list[Mirrored]:
+    """
+    Write what is news and return those rows, with their primary keys.
+
+    A listing is the truth: whatever differs from it is taken, older or not (a cluster restored from a backup
+    goes back in time), and what was closed by mistake is open again. Of a watch, only what is newer than the
+    row is taken, so events may come twice or in any order. `first` says that nothing was mirrored before:
+    then there is no history to tell.
+    """
+    fresh = {manifest["metadata"]["uid"]: columns(model, manifest) for manifest in manifests}
+    known = {row.uid: row for row in _known(write, model, list(fresh))}
+    rows = [
+        _row(write, _dated(write, values, before))
+        for uid, values in fresh.items()
+        if _is_news(before := known.get(uid), values, listed=listed)
+    ]
+    ids = dict(upsert_rows(model, rows, unique=ONCE, returning=("uid", "id")))
+    written = [model(id=ids[row["uid"]], **row) for row in rows]
+    for row in written:
+        write.touch(model.__name__, full_name(row))
+        _tell_history(write, row, known.get(row.uid), first=first)
+    return written
+
+
+def close(write: Write, model: type[Mirrored], versions: dict[str, str]) -> list[Mirrored]:
+    """Mark as gone the rows of these uids (uid → version of the deletion, "" if unknown) that are not yet."""
+    rows = [row for row in _known(write, model, list(versions)) if row.gone_at is None]
+    newer = [
+        When(uid=row.uid, then=Value(versions[row.uid]))
+        for row in rows
+        if versions[row.uid] and is_newer(versions[row.uid], row.resource_version)
+    ]
+    version = Case(*newer, default=F("resource_version"), output_field=CharField())
+    for start in range(0, len(rows), 500):
+        uids = [row.uid for row in rows[start : start + 500]]
+        model._default_manager.filter(cluster=write.cluster_id, uid__in=uids).update(
+            gone_at=write.now,
+            seen_at=write.now,
+            revision=write.revision,
+            resource_version=version if newer else F("resource_version"),
+        )
+    for row in rows:
+        row.gone_at = write.now
+        write.touch(model.__name__, full_name(row))
+        if model in TRACKED:
+            write.remember(model.__name__, full_name(row), What.GONE, uid=row.uid)
+    return rows
+
+
+def bury(write: Write, model: type[Mirrored], manifests: Iterable[Manifest]) -> None:
+    """
+    Keep a row, gone from the start, of what was deleted before it was seen.
+
+    It stands in the way of an older event that arrives after the deletion.
+    """
+    values = [columns(model, manifest) for manifest in manifests]
+    rows = [_row(write, _dated(write, value, None)) | {"gone_at": write.now} for value in values]
+    upsert_rows(model, rows, unique=ONCE, kept=rows[0] if rows else ())
+
+
+def _row(write: Write, values: Columns) -> Columns:
+    return values | {
+        "cluster_id": write.cluster_id,
+        "seen_at": write.now,
+        "gone_at": None,
+        "revision": write.revision,
+    }
+
+
+def _known(write: Write, model: type[Mirrored], uids: Sequence[str]) -> Iterable[Mirrored]:
+    rows = model._default_manager.filter(cluster=write.cluster_id, uid__in=uids)
+    return rows if model in TRACKED else rows.defer("raw", "labels")
+
+
+def _is_news(before: Mirrored | None, values: Columns, *, listed: bool) -> bool:
+    if before is None:
+        return True
+    if listed:
+        return before.gone_at is not None or before.resource_version != values["resource_version"]
+    return is_newer(values["resource_version"], before.resource_version)
+
+
+def _dated(write: Write, values: Columns, before: Mirrored | None) -> Columns:
+    """
+    Fill in when an allocation began: its timestamp is optional, and then it began when it was first seen.
+    """
+    if values.get("allocated_at") or "allocated" not in values.get("state", ""):
+        return values
+    earlier = before.allocated_at if isinstance(before, ResourceClaim) else None
+    return values | {"allocated_at": earlier or write.now}
+
+
+def _tell_history(write: Write, row: Mirrored, before: Mirrored | None, *, first: bool) -> None:
+    tracked = TRACKED.get(type(row))
+    if tracked is None or first:
+        return
+    if before is None or before.gone_at is not None:
+        write.remember(type(row).__name__, full_name(row), What.APPEARED, uid=row.uid)
+        return
+    detail = {
+        name: [_value(before, name), _value(row, name)]
+        for name in tracked
+        if _value(before, name) != _value(row, name)
+    }
+    if detail:
+        write.remember(type(row).__name__, full_name(row), What.CHANGED, uid=row.uid, detail=detail)
+
+
+def _value(row: Mirrored, name: str) -> Any:
+    return row.raw.get("spec") if name == "spec" else getattr(row, name)

@@ -1,0 +1,254 @@
+"""The fleet: totals, age, and the map."""
+
+from collections.abc import Callable
+from typing import Any
+
+from django.db.models import Case, CharField, Count, F, OuterRef, Q, QuerySet, Subquery, Value, When
+from django.db.models.functions import Coalesce
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.shortcuts import get_object_or_404, render
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from core.listing import Column, Listing, sheet, wants_sheet
+from inventory.filters import DeviceFilter, NodeFilter
+from inventory.fleet import MOST_CELLS, boards_for, fleet_map, pool_facts, totals
+from inventory.freshness import OF_DEVICES, OF_NODES, ages, is_stale
+from inventory.history import LINES, attribute_rows, capacity_rows, device_history, history_of, line_of
+from inventory.masking import holders_for, name_holders
+from inventory.models import Cluster, Device, Freshness, Node, ObjectEvent, ResourceClaim
+from inventory.sync.session import OPTIONAL, kinds_of
+
+FILTERS = ("cluster", "product", "state", "device_class", "memory")
+
+
+@require_safe
+def fleet(request: HttpRequest) -> HttpResponse:
+    everything = Device.objects.present()
+    filterset = DeviceFilter(request.GET, everything.with_state(), request=request)
+    filtering = any(request.GET.get(name) for name in FILTERS) and filterset.is_valid()
+    hits = set(filterset.qs.order_by().values_list("pk", flat=True)) if filtering else None
+    sums = totals(everything)
+    # With a filter the groups without a match fall away, so that what matches is seen at once.
+    shown = (
+        everything.filter(product__in=filterset.qs.order_by().values("product")) if filtering else everything
+    )
+    context = {
+        "totals": sums,
+        "groups": fleet_map(shown, hits),
+        "hits": None if hits is None else len(hits),
+        "filterset": filterset,
+        "too_many": sums.devices > MOST_CELLS,
+        "most_cells": MOST_CELLS,
+        "ages": ages(OF_DEVICES),
+        "devices_url": reverse("inventory:devices"),
+        "query": request.GET.urlencode(),
+    }
+    return render(request, "inventory/fleet.html", context)
+
+
+def columns(holder: Callable[[Device], str]) -> list[Column[Device]]:
+    return [
+        Column("name", "Device", lambda d: d.name, sort="name", fixed=True),
+        Column("node", "Node", lambda d: d.node_name or d.pool, sort=("node_name", "name")),
+        Column("product", "Product", lambda d: d.product, sort=("product", "partition")),
+        Column("memory", "Memory", lambda d: d.memory_bytes, sort="memory_bytes", numeric=True),
+        Column("state", "State", lambda d: d.look.label, sort="state"),
+        Column("holder", "Held by", holder),
+        Column("cluster", "Cluster", lambda d: d.cluster.name, sort="cluster__name"),
+        Column("classes", "Classes", lambda d: " ".join(d.classes), shown=False),
+        Column("partition", "Partition", lambda d: d.partition, sort="partition", shown=False),
+        Column("uuid", "UUID", lambda d: d.uuid, sort="uuid", shown=False),
+        Column("pool", "Pool", lambda d: d.pool, sort="pool", shown=False),
+        Column("driver", "Driver", lambda d: d.driver, sort="driver", shown=False),
+        Column("taints", "Taints", lambda d: " ".join(taint["key"] for taint in d.taints), shown=False),
+        Column("changed", "Changed", lambda d: d.changed_at.isoformat(), sort="changed_at", shown=False),
+    ]
+
+
+def holder_texts(request: HttpRequest) -> Callable[[Device], str]:
+    """Return the cell of the CSV: the holders of all devices are asked for at once, by the first row."""
+    texts: dict[int, str] = {}
+
+    def text(device: Device) -> str:
+        if device.held_by_id is None:
+            return ""
+        if not texts:
+            held = ResourceClaim.objects.filter(devices__gone_at=None).defer("raw").distinct()
+            texts.update({pk: one.text for pk, one in holders_for(request.user, held).items()})
+        return texts.get(device.held_by_id, "")
+
+    return text
+
+
+@require_safe
+def devices(request: HttpRequest) -> HttpResponseBase:
+    listing = Listing(
+        request,
+        Device.objects.present().for_list(),
+        columns=columns(holder_texts(request)),
+        title="Devices",
+        filters=DeviceFilter,
+        search=("name", "node_name", "pool", "product", "uuid", "parent_uuid", "partition"),
+        sort="node",
+    )
+    if request.GET.get("format") != "csv":
+        name_holders(request.user, listing.page.object_list)
+    context = {
+        "ages": ages(OF_DEVICES),
+        "empty_icon": "cpu",
+        "empty_title": "No devices yet",
+        "empty_text": "Devices appear when a cluster is connected and its drivers publish ResourceSlices.",
+    }
+    return listing.respond("inventory/devices.html", context)
+
+
+@require_safe
+def device(request: HttpRequest, pk: str) -> HttpResponse:
+    found = get_object_or_404(
+        Device.objects.with_state()
+        .select_related("cluster", "held_by", "node", "slice")
+        .defer("cluster__credentials"),
+        pk=pk,
+    )
+    name_holders(request.user, [found])
+    siblings = (
+        Device.objects.present()
+        .with_state()
+        .filter(cluster=found.cluster, parent_uuid=found.parent_uuid, parent_uuid__gt="")
+        .exclude(pk=found.pk)
+        .order_by(F("name"))
+    )
+    context = {
+        "device": found,
+        "attributes": attribute_rows(found.driver, found.attributes),
+        "capacities": capacity_rows(found.driver, found.capacity),
+        "siblings": siblings,
+        "boards": boards_for(found.cluster, Device.objects.present().filter(pk=found.pk)),
+        "pool": pool_facts(found),
+        "history": device_history(found),
+        "ages": ages(OF_DEVICES, cluster=found.cluster),
+    }
+    return render(request, "inventory/device.html", context)
+
+
+COLUMNS: list[Column[Any]] = [  # rows carry the annotations of `nodes_for_list`
+    Column("name", "Node", lambda node: node.name, sort="name", fixed=True),
+    Column("state", "State", lambda node: node.condition, sort=("ready", "unschedulable")),
+    Column("cluster", "Cluster", lambda node: node.cluster.name, sort="cluster__name"),
+    Column("devices", "Devices", lambda node: node.device_count, sort="device_count", numeric=True),
+    Column("held", "In use", lambda node: node.held_count, sort="held_count", numeric=True),
+    Column("free", "Free", lambda node: node.free_count, sort="free_count", numeric=True),
+    Column("created", "In the cluster since", lambda node: node.created_at, sort="created_at", shown=False),
+]
+
+
+def _devices(which: Q) -> Coalesce:
+    here = Device.objects.present().filter(which, node=OuterRef("pk")).order_by()
+    return Coalesce(Subquery(here.values("node").annotate(count=Count("pk")).values("count")), 0)
+
+
+def nodes_for_list() -> QuerySet[Node]:
+    """Return nodes with the figures of their devices, which are counted of no more nodes than are shown."""
+    usable = Q(held_by=None, condition=Device.Condition.GOOD, pool_complete=True)
+    return (
+        Node.objects.filter(gone_at=None)
+        .select_related("cluster")
+        .defer("raw", "cluster__credentials")
+        .annotate(
+            device_count=_devices(Q()),
+            held_count=_devices(Q(held_by__isnull=False)),
+            free_count=Case(When(ready=True, unschedulable=False, then=_devices(usable)), default=Value(0)),
+            condition=Case(
+                When(ready=False, then=Value("not-ready")),
+                When(unschedulable=True, then=Value("cordoned")),
+                default=Value("ready"),
+                output_field=CharField(),
+            ),
+        )
+    )
+
+
+@require_safe
+def nodes(request: HttpRequest) -> HttpResponseBase:
+    listing = Listing(
+        request,
+        nodes_for_list(),
+        columns=COLUMNS,
+        title="Nodes",
+        filters=NodeFilter,
+        search=("name", "cluster__name"),
+        sort="name",
+    )
+    context = {
+        "ages": ages(OF_NODES),
+        "empty_icon": "server",
+        "empty_title": "No nodes yet",
+        "empty_text": "Nodes appear when a cluster is connected whose credentials may list nodes.",
+    }
+    return listing.respond("inventory/nodes.html", context)
+
+
+@require_safe
+def node(request: HttpRequest, cluster: str, name: str) -> HttpResponse:
+    found = get_object_or_404(
+        Node.objects.select_related("cluster").defer("cluster__credentials"),
+        cluster__name=cluster,
+        name=name,
+        gone_at=None,
+    )
+    here = Device.objects.present().filter(cluster=found.cluster, node_name=name)
+    devices = list(here.for_list().order_by("pool", "name"))
+    name_holders(request.user, devices)
+    status = found.raw.get("status") or {}
+    context = {
+        "node": found,
+        "devices": devices,
+        "boards": boards_for(found.cluster, here),
+        "info": status.get("nodeInfo") or {},
+        "conditions": status.get("conditions") or [],
+        "taints": (found.raw.get("spec") or {}).get("taints") or [],
+        "history": history_of(found.cluster, "Node", name),
+        "ages": ages((*OF_NODES, *OF_DEVICES), cluster=found.cluster),
+    }
+    return render(request, "inventory/node.html", context)
+
+
+@require_safe
+def clusters(request: HttpRequest) -> HttpResponse:
+    rows = Cluster.objects.defer("credentials").annotate(
+        device_count=Count("devices", filter=Q(devices__gone_at=None)),
+        held_count=Count("devices", filter=Q(devices__gone_at=None, devices__held_by__isnull=False)),
+    )
+    rows = rows.order_by("name")  # what is grouped is not ordered by itself
+    if wants_sheet(request):
+        heads = ("Cluster", "Version", "Devices", "In use", "Simulated")
+        cells = ((one.name, one.version, one.device_count, one.held_count, one.simulated) for one in rows)
+        return sheet("clusters", heads, cells)
+    by_cluster = {age.cluster.pk: age for age in ages(("resourceslices", "resourceclaims", "deviceclasses"))}
+    context = {"rows": [(cluster, by_cluster.get(cluster.pk)) for cluster in rows]}
+    return render(request, "inventory/clusters.html", context)
+
+
+@require_safe
+def cluster(request: HttpRequest, name: str) -> HttpResponse:
+    found = get_object_or_404(Cluster.objects.defer("credentials"), name=name)
+    rows = {row.resource: row for row in Freshness.objects.filter(cluster=found)}
+    resources = [
+        {
+            "name": kind.plural,
+            "row": rows.get(kind.plural),
+            "optional": kind.plural in OPTIONAL,
+            "stale": is_stale(rows[kind.plural].seen_at) if kind.plural in rows else True,
+        }
+        for kind in kinds_of(found)
+    ]
+    events = ObjectEvent.objects.filter(cluster=found)[:LINES]
+    context = {
+        "cluster": found,
+        "resources": resources,
+        "totals": totals(Device.objects.present().filter(cluster=found)),
+        "history": [(event, line_of(event)) for event in events],
+    }
+    return render(request, "inventory/cluster.html", context)

@@ -1,0 +1,183 @@
+"""Giving less than was asked for."""
+
+from datetime import timedelta
+
+import pytest
+
+from claims.approvals import decide
+from claims.models import Approval, ApprovalRule
+from claims.plans.changes import WantedChange, change_of
+from claims.quotas.usage import standing
+from claims.states import ClaimState
+from core.errors import Conflict, Forbidden, Invalid, QuotaExceeded
+from dra.canonical import spec_hash
+from teams.models import Notice
+from tests.factories import make_profile, make_quota, make_spec, make_team
+
+pytestmark = pytest.mark.django_db
+
+DAY = timedelta(days=1)
+SLICE = "mig.nvidia.com"
+
+
+@pytest.fixture
+def wish(ask):
+    return ask(name="sam2", devices=4, duration=10 * DAY)
+
+
+@pytest.fixture
+def small(db):
+    return make_profile("slice-20", spec=make_spec(device_class=SLICE))
+
+
+def change(wish, by, **wanted):
+    return decide.approve_with_changes(
+        claim=wish,
+        by=by,
+        spec_hash=wish.spec_hash,
+        wanted=WantedChange(**wanted),
+        note="Enough for the review.",
+    )
+
+
+def test_fewer_devices_for_less_time(wish, lena, vision):
+    claim = change(wish, lena, devices=2, duration=3 * DAY)
+    assert (claim.state, claim.devices, claim.duration) == (ClaimState.APPROVED, 2, 3 * DAY)
+    assert claim.expires_at == claim.decided_at + 3 * DAY
+    assert claim.spec["devices"]["requests"][0]["exactly"]["count"] == 2
+    assert claim.spec_hash == claim.approved_hash == spec_hash(claim.spec)
+    assert standing([vision])[0].held == 2
+
+
+def test_what_was_asked_for_is_kept_and_the_asker_is_told(wish, lena, alice):
+    before = wish.spec_hash
+    claim = change(wish, lena, devices=2, duration=3 * DAY)
+    assert claim.asked == {
+        "profile": "train-80 v1",
+        "devices": 4,
+        "duration": "10 d",
+        "seconds": 864_000,
+        "spec_hash": before,
+    }
+    notice = Notice.objects.get(user=alice)
+    assert notice.title == "sam2 is approved with changes"
+    assert "lena changed it: 4 → 2 devices; 10 d → 3 d." in notice.body
+    assert "release it" in notice.body
+    assert claim.history.last().why == (
+        "Approved with changes: 4 → 2 devices; 10 d → 3 d. Enough for the review."
+    )
+
+
+def test_another_profile_is_charged_instead(wish, lena, vision, small):
+    make_quota(vision, 4, device_class=SLICE)
+    claim = change(wish, lena, profile=small)
+    assert claim.profile_version == small.current
+    assert {row.device_class: row.devices for row in claim.charges.all()} == {SLICE: 4}
+    assert {each.label: each.held for each in standing([vision])} == {"gpu.nvidia.com": 0, SLICE: 4}
+
+
+def test_another_profile_needs_quota_of_its_own(wish, lena, vision, small):
+    make_quota(vision, 3, device_class=SLICE)
+    with pytest.raises(QuotaExceeded, match=f"3 {SLICE} devices; this request needs 4"):
+        change(wish, lena, profile=small)
+    wish.refresh_from_db()
+    assert (wish.state, wish.devices, wish.asked) == (ClaimState.REQUESTED, 4, None)
+    assert {row.device_class for row in wish.charges.all()} == {"gpu.nvidia.com"}
+    assert change(wish, lena, profile=small, devices=3).state == ClaimState.APPROVED
+
+
+def test_a_quota_that_was_lowered_meanwhile_does_not_keep_from_giving_less(wish, lena, quota):
+    quota.devices = 1
+    quota.save(update_fields=["devices"])
+    assert change(wish, lena, devices=2).devices == 2
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        ({"devices": 5}, "from 1 to the 4 devices asked for, not 5"),
+        ({"devices": 0}, "from 1 to the 4 devices asked for, not 0"),
+        ({"duration": 11 * DAY}, "at most the 10 d asked for, not 11 d"),
+        ({"duration": timedelta(0)}, "not 0 s"),
+        ({}, "Nothing is changed"),
+        ({"devices": 4}, "Nothing is changed"),
+    ],
+)
+def test_more_or_nothing_is_refused(wish, lena, wanted, said):
+    with pytest.raises(Invalid, match=said):
+        change(wish, lena, **wanted)
+
+
+def test_a_profile_of_others_is_refused(wish, lena, small):
+    small.teams.add(make_team("nlp"))
+    with pytest.raises(Invalid, match="not open to vision"):
+        change(wish, lena, profile=small)
+
+
+def test_a_fixed_number_of_devices_stays(ask, lena):
+    pair = make_profile("pair", spec=make_spec(2), scalable="")
+    with pytest.raises(Invalid, match="is fixed by what it asks for"):
+        change(ask(profile=pair, devices=2), lena, devices=1)
+
+
+def test_a_lead_does_not_get_around_a_stricter_profile(wish, lena, root):
+    big = make_profile("big", approval=Approval.ADMIN)
+    with pytest.raises(Forbidden, match="Only a platform admin"):
+        change(wish, lena, profile=big)
+    wish.refresh_from_db()
+    assert wish.state == ClaimState.REQUESTED
+    assert change(wish, root, profile=big).state == ClaimState.APPROVED
+
+
+def test_it_is_bound_to_what_was_read(wish, lena):
+    with pytest.raises(Conflict, match="has changed since you read it"):
+        decide.approve_with_changes(claim=wish, by=lena, spec_hash="0" * 64, wanted=WantedChange(devices=1))
+
+
+def test_the_second_approver_hears_who_was_first(wish, lena, lars):
+    decide.approve(claim=wish, by=lars, spec_hash=wish.spec_hash)
+    with pytest.raises(Conflict, match="lars was first and approved sam2"):
+        change(wish, lena, devices=2)
+
+
+def test_members_and_askers_do_not_change_it(wish, alice):
+    with pytest.raises(Forbidden):
+        change(wish, alice, devices=1)
+
+
+def test_where_two_decide_a_change_by_the_lead_is_their_consent(ask, lena, root, train):
+    ApprovalRule.objects.create(profile=train, approval=Approval.BOTH)
+    claim = change(ask(devices=4), lena, devices=2)
+    assert (claim.state, claim.devices) == (ClaimState.REQUESTED, 2)
+    approved = decide.approve(claim=claim, by=root, spec_hash=claim.spec_hash)
+    assert (approved.state, approved.decided_by) == (ClaimState.APPROVED, root)
+
+
+def test_where_two_decide_a_change_by_the_admin_asks_the_lead_again(ask, lena, alice, root, train):
+    ApprovalRule.objects.create(profile=train, approval=Approval.BOTH)
+    claim = decide.approve(claim=(wish := ask(devices=4)), by=lena, spec_hash=wish.spec_hash)
+    claim = change(claim, root, duration=timedelta(hours=4))
+    assert (claim.state, claim.steps.count()) == (ClaimState.REQUESTED, 0)
+    assert "You may withdraw it." in Notice.objects.get(user=alice).body
+    with pytest.raises(Forbidden, match="A lead of vision consents first"):
+        decide.approve(claim=claim, by=root, spec_hash=claim.spec_hash)
+
+
+def test_a_template_counts_all_its_claims(ask, lena, vision):
+    claim = change(ask(devices=2, parallel=4, delivery="template"), lena, devices=1)
+    assert claim.charges.get().devices == 4
+    assert standing([vision])[0].held == 4
+
+
+def test_working_a_change_out_writes_nothing(wish, small):
+    found = change_of(wish, WantedChange(devices=2, profile=small))
+    assert found.said == ("train-80 v1 → slice-20 v1", "4 → 2 devices")
+    wish.refresh_from_db()
+    assert (wish.devices, wish.charges.get().devices) == (4, 4)
+
+
+def test_the_request_that_is_sent_again_is_still_the_same(ask, lena, vision, small):
+    """A program that was cut off sends it again with its key; the approver has chosen another profile."""
+    make_quota(vision, 4, device_class=SLICE)
+    claim = change(ask(devices=2, key="nightly"), lena, profile=small)
+    assert ask(devices=2, key="nightly") == claim

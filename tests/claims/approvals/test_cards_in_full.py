@@ -1,0 +1,472 @@
+"""What each card of the inbox shows to whom, what its forms take, and which changes are refused."""
+
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import time_machine
+from django.urls import reverse
+from django.utils import timezone
+
+from claims.approvals import decide
+from claims.approvals.forms import ApproveForm, DenyForm, RuleForm
+from claims.inbox import impact
+from claims.inbox.impact import impact_of
+from claims.models import Approval, ApprovalRule, Claim, Comment, QuotaIncrease, ReasonTemplate
+from claims.plans.changes import WantedChange
+from claims.states import ClaimState
+from core.errors import Forbidden, Invalid
+from tests.claims.quotas.test_quota_api_and_forms import posted
+from tests.factories import (
+    make_claim,
+    make_extension,
+    make_profile,
+    make_quota,
+    make_quota_request,
+    make_spec,
+    make_team,
+    make_user,
+)
+
+pytestmark = pytest.mark.django_db
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+
+
+@pytest.fixture(autouse=True)
+def now():
+    with time_machine.travel(timezone.now().replace(microsecond=0), tick=False):
+        yield timezone.now()
+
+
+@pytest.fixture
+def wish(ask):
+    return ask(name="sam2", devices=4, duration=10 * DAY)
+
+
+@pytest.fixture
+def more(vision, alice, quota):
+    return make_quota_request(vision, 12, by=alice)
+
+
+@pytest.fixture
+def longer(vision, fra, train, alice, now):
+    held = make_claim(
+        vision, by=alice, cluster=fra, profile=train, name="held", state=ClaimState.PROVISIONED,
+        expires_at=now + DAY, decided_at=now - DAY,
+    )  # fmt: skip
+    return make_extension(held, by=alice)
+
+
+def url(name, row):
+    return reverse(f"claims:{name}", args=[row.pk])
+
+
+def context(client, person, address):
+    client.force_login(person)
+    found = client.get(address).context
+    return lambda *names: tuple(found[name] for name in names)
+
+
+# Cards.
+
+
+def test_the_card_of_a_request_says_whether_the_reader_decides_and_as_whom(
+    client, wish, vision, lena, alice, root
+):
+    ReasonTemplate.objects.create(title="Own", text="x", team=vision)
+    ReasonTemplate.objects.create(title="Theirs", text="x", team=make_team("nlp"))
+    names = ("reason_not", "waiting", "total", "approve_label", "again_url", "consent", "decision", "instead")
+    found = context(client, lena, url("approval", wish))
+    assert found(*names) == ("", True, 4, "Approve 4 devices", "", None, None, None)
+    assert found("reasons")[0][0].title == "Own"
+    assert len(found("reasons")[0]) == 5
+    assert found("may_write", "question", "asked_person") == (True, None, "alice")
+    found = context(client, alice, url("approval", wish))
+    assert found("reason_not") == ("Only a lead of vision decides on its requests; you are member.",)
+    decide.deny(claim=wish, by=lena, reason="No.")
+    found = context(client, lena, url("approval", wish))
+    assert found("reason_not", "waiting", "impact", "reasons", "again_url") == ("", False, None, [], "")
+    assert found("decision")[0].by == lena
+    assert context(client, alice, url("approval", wish))("again_url")[0]
+
+
+def test_the_card_of_two_steps_names_who_consented(client, wish, vision, lena, root):
+    ApprovalRule.objects.create(team=vision, approval=Approval.BOTH)
+    decide.approve(claim=wish, by=lena, spec_hash=wish.spec_hash)
+    assert context(client, root, url("approval", wish))("consent")[0].by == lena
+    found = impact_of(Claim.objects.select_related("team", "requested_by", "cluster").get(pk=wish.pk))
+    assert found.why == ("always", "The rule of vision asks a lead and then a platform admin.")
+    assert found.who == "a lead and then a platform admin"
+
+
+def test_the_card_of_what_a_rule_lets_through_says_that_it_was_sent_back(wish, vision):
+    ApprovalRule.objects.create(team=vision, approval=Approval.AUTOMATIC)
+    found = impact_of(Claim.objects.select_related("team", "requested_by", "cluster").get(pk=wish.pk))
+    assert (found.why, found.who) == (("sent back", "The cluster refused it."), "a lead")
+
+
+def test_the_card_of_more_time_says_whether_the_reader_decides(client, longer, lena, alice):
+    found = context(client, lena, url("extension", longer))
+    assert found("reason_not", "waiting", "approve_url", "deny_url") == (
+        "", True, "claims:extension_approve", "claims:extension_deny",
+    )  # fmt: skip
+    assert len(found("reasons")[0]) == 4
+    assert context(client, alice, url("extension", longer))("reason_not")[0].startswith(
+        "Only a lead of vision"
+    )
+    longer.decide("denied", by=lena)
+    found = context(client, alice, url("extension", longer))
+    assert found("reason_not", "waiting", "reasons") == ("", False, [])
+
+
+def test_the_card_of_more_quota_says_what_it_changes_and_who_may_do_what(
+    client, more, lena, alice, bob, root
+):
+    address = url("quota_request_decision", more)
+    found = context(client, root, address)
+    assert found("reason_not", "waiting", "may_withdraw", "title") == (
+        "",
+        True,
+        True,
+        "More quota for vision",
+    )
+    assert found("quota_impact")[0].after == 12
+    assert found("grant")[0].initial == {"devices": 12, "until": None}
+    assert len(found("reasons")[0]) == 4
+    no = "Only a platform admin decides on quota."
+    rows = [
+        (person.username, *context(client, person, address)("reason_not", "may_withdraw", "may_write"))
+        for person in (lena, alice, bob)
+    ]
+    assert rows == [("lena", no, True, True), ("alice", no, True, True), ("bob", no, False, False)]
+    Comment.objects.create(quota_request=more, by=root, text="Why?", question=True, key="k")
+    assert context(client, alice, address)("question")[0].text == "Why?"
+    more.decide("denied", by=root)
+    found = context(client, alice, address)
+    assert found("reason_not", "waiting", "reasons", "question") == ("", False, [], None)
+
+
+def test_the_first_of_the_list_has_its_card_whatever_its_kind(client, more, longer, wish, lena, root, now):
+    type(more).objects.update(asked_at=now - DAY)
+    client.force_login(root)
+    assert client.get(reverse("claims:approvals")).context["current"] == more.pk
+    type(longer).objects.update(asked_at=now - DAY)
+    client.force_login(lena)
+    assert client.get(reverse("claims:approvals")).context["current"] == longer.pk
+    Claim.objects.filter(pk=wish.pk).update(created_at=now - 2 * DAY)
+    assert client.get(reverse("claims:approvals")).context["current"] == wish.pk
+
+
+def test_a_refused_answer_keeps_the_note_and_says_why(client, wish, more, longer, lena, lars, root):
+    decide.deny(claim=wish, by=lars, reason="No.")
+    client.force_login(lena)
+    for name, sent in (("approve", {"spec_hash": wish.spec_hash}), ("deny", {})):
+        answer = client.post(url(name, wish), sent | {"note": "Mine."})
+        assert (answer.status_code, answer.context["note"]) == (409, "Mine.")
+        assert answer.context["refusal"].message.startswith("lars was first and denied sam2")
+    answer = client.post(url("extension_deny", longer), {"note": " "})
+    assert (answer.status_code, answer.context["note"]) == (422, " ")
+    client.force_login(root)
+    answer = client.post(url("quota_request_approve", more), {"devices": "0", "note": "Mine."})
+    assert (answer.status_code, answer.context["note"]) == (422, "Mine.")
+    answer = client.post(url("quota_request_deny", more), {"note": ""})
+    assert answer.status_code == 422
+    more.refresh_from_db()
+    assert more.answer == "waiting"
+
+
+def test_answers_on_the_pages_keep_their_notes_and_say_what_was_done(
+    client, more, longer, vision, alice, lena, root
+):
+    other = make_quota_request(vision, 3, by=alice, counts="claims")
+    client.force_login(lena)
+    page = client.post(url("extension_approve", longer), {"note": "x" * 501}, follow=True)
+    assert "held may be kept longer." in page.text
+    client.force_login(root)
+    until = timezone.localtime() + DAY
+    sent = {"devices": "9", "until": until.strftime("%Y-%m-%dT%H:%M"), "note": "For now."}
+    page = client.post(url("quota_request_approve", more), sent, follow=True)
+    assert "vision has the quota that it asked for." in page.text
+    page = client.post(url("quota_request_deny", other), {"note": "Full."}, follow=True)
+    assert "The quota of vision stays as it is." in page.text
+    for row in (more, other, longer):
+        row.refresh_from_db()
+    assert (longer.decision_note, more.decision_note, other.decision_note) == ("x" * 500, "For now.", "Full.")
+    made = QuotaIncrease.objects.get()
+    assert (made.devices, made.ends_at) == (1, until.replace(second=0))
+
+
+def test_a_line_goes_back_to_the_page_it_was_written_on_if_that_is_the_portals(client, more, root):
+    client.force_login(root)
+    address, card = url("quota_request_comment", more), url("quota_request_decision", more)
+    inbox = reverse("claims:approvals")
+    for number, (page, where) in enumerate(
+        (
+            (inbox, inbox),
+            ("", card),
+            ("https://elsewhere.example/", card),
+            ("//elsewhere.example/", card),
+            ("x", card),
+        )
+    ):
+        answer = client.post(address, {"text": "Why?", "key": str(number), "next": page})
+        assert (answer.status_code, answer.headers["Location"]) == (302, where)
+    assert Comment.objects.count() == 5
+    answer = client.post(address, {"text": " ", "key": "k"}, follow=True)
+    assert "Write from 1 to 2000 characters; these are 0." in answer.text
+    assert Comment.objects.count() == 5
+
+
+# What would cost less.
+
+
+def offer(slug, devices=1, free=2):
+    return SimpleNamespace(
+        profile=SimpleNamespace(title=slug.title(), slug=slug), devices=devices, free=free, kinds=slug
+    )
+
+
+@pytest.mark.parametrize(
+    ("own", "offers", "found"),
+    [
+        # price of the own kind, then of each offer its name, devices, free devices and price
+        (
+            4,
+            [("small", 4, 2, 1)],
+            ("Small costs 75 % less and fits now; 2 of its devices are free.", "small"),
+        ),
+        (4, [("small", 4, 1, 3)], ("Small costs 25 % less and fits now; 1 of its devices is free.", "small")),
+        (
+            4,
+            [("small", 2, 2, 4)],
+            ("Small costs 50 % less and fits now; 2 of its devices are free.", "small"),
+        ),
+        (
+            4,
+            [("one", 4, 2, 3), ("two", 4, 2, 1), ("three", 4, 2, 2)],
+            ("Two costs 75 % less and fits now; 2 of its devices are free.", "two"),
+        ),
+        (
+            4,
+            [("one", 4, 2, None), ("two", 4, 2, 3)],
+            ("Two costs 25 % less and fits now; 2 of its devices are free.", "two"),
+        ),
+        (4, [("same", 4, 2, 4)], ("", "")),
+        (4, [("dear", 4, 2, 5)], ("", "")),
+        (4, [("bigger", 5, 2, 1)], ("", "")),
+        (4, [("unknown", 4, 2, None)], ("", "")),
+        (None, [("small", 4, 2, 1)], ("", "")),
+        (4, [], ("", "")),
+        (
+            3,
+            [("small", 4, 2, 1)],
+            ("Small costs 67 % less and fits now; 2 of its devices are free.", "small"),
+        ),
+    ],
+)
+def test_the_cheapest_of_what_fits_is_named_if_it_costs_less(wish, monkeypatch, own, offers, found):
+    asked: dict[str, Any] = {}
+
+    def offers_for(**named):
+        asked.update(named)
+        return [offer(slug, devices, free) for slug, devices, free, _price in offers]
+
+    monkeypatch.setattr(impact, "offers_for", offers_for)
+    monkeypatch.setattr(impact, "prices_of", lambda kinds: [own, *(price for *_offer, price in offers)])
+    snapshot: Any = "snapshot"
+    assert impact.cheaper_than(wish, snapshot, frozenset()) == found
+    assert asked == {
+        "team": wish.team, "cluster": wish.cluster, "snapshot": "snapshot", "devices": 4, "parallel": 1,
+        "chosen": [wish.profile_version.profile], "delivery": "claim",
+    }  # fmt: skip
+
+
+# Forms.
+
+
+def test_the_forms_of_a_decision_take_so_much_and_no_more():
+    hash_, note = "a" * 64, "x" * 500
+    assert ApproveForm({"spec_hash": hash_, "note": note}).is_valid()
+    for wrong in (
+        {"spec_hash": "", "note": ""},
+        {"spec_hash": hash_ + "a"},
+        {"spec_hash": hash_, "note": note + "x"},
+    ):
+        assert not ApproveForm(wrong).is_valid()
+    for sent, cleaned in (
+        ({"note": "Mine."}, "Mine."),
+        ({"reason": "Ready."}, "Ready."),
+        ({"note": "Mine.", "reason": "Ready."}, "Mine."),
+    ):
+        form = DenyForm(sent)
+        assert form.is_valid()
+        assert form.cleaned_data["note"] == cleaned
+    form = DenyForm({})
+    assert not form.is_valid()
+    assert form.errors["note"] == ["Say why: the person who asked sees this sentence."]
+    assert len(DenyForm({"note": note + "x"}).errors["note"]) == 1
+
+
+def test_the_form_of_a_rule_says_every_field_and_keeps_for_whom_it_is(vision, train):
+    sent = {
+        "team": "vision", "approval": "both", "automatic_devices": "2", "automatic_duration": "3d",
+        "escalate_after": "4h", "self_approval": "on",
+    }  # fmt: skip
+    form = RuleForm(posted(sent))
+    assert form.is_valid()
+    assert form.cleaned_data == {
+        "team": vision, "profile": None, "approval": "both", "automatic_devices": 2,
+        "automatic_duration": 3 * DAY, "escalate_after": 4 * HOUR, "self_approval": True,
+    }  # fmt: skip
+    form = RuleForm(posted({"profile": "train-80", "approval": ""}))
+    assert form.is_valid()
+    assert (form.cleaned_data["automatic_devices"], form.cleaned_data["self_approval"]) == (0, False)
+    form = RuleForm(posted({"approval": "lead"}))
+    assert not form.is_valid()
+    assert form.errors == {"team": ["Name a team, a profile, or both."]}
+    rule = ApprovalRule.objects.create(
+        team=vision, profile=train, approval="admin", automatic_devices=3, escalate_after=HOUR
+    )
+    form = RuleForm(posted({"team": "other", "approval": "lead"}), rule=rule)
+    assert form.is_valid()
+    assert (form.cleaned_data["team"], form.cleaned_data["profile"]) == (vision, train)
+    assert RuleForm(rule=rule).initial == {
+        "approval": "admin", "automatic_devices": 3, "automatic_duration": None, "escalate_after": HOUR,
+        "self_approval": False, "team": "vision", "profile": "train-80",
+    }  # fmt: skip
+
+
+# Changes that are refused.
+
+
+def change(claim, by, **wanted):
+    return decide.approve_with_changes(
+        claim=claim, by=by, spec_hash=claim.spec_hash, wanted=WantedChange(**wanted)
+    )
+
+
+def test_a_consent_to_a_change_does_not_lead_around_a_profile_of_admins(wish, train, lena):
+    ApprovalRule.objects.create(profile=train, approval=Approval.BOTH)
+    big = make_profile("big", approval=Approval.ADMIN)
+    with pytest.raises(Forbidden, match="Only a platform admin decides on requests for big"):
+        change(wish, lena, profile=big)
+    wish.refresh_from_db()
+    assert (wish.profile_version, wish.asked) == (train.current, None)
+
+
+def test_what_counts_together_with_another_claim_changes_only_its_time(
+    wish, ask, vision, fra, train, lena, quota
+):
+    quota.devices = 90
+    quota.save(update_fields=["devices"])
+    old = make_claim(vision, cluster=fra, profile=train, devices=2, state=ClaimState.ALLOCATED, name="old")
+    new = make_claim(
+        vision, cluster=fra, profile=train, devices=3, name="new", replaces=old, duration=10 * DAY
+    )
+    with pytest.raises(Invalid) as refused:
+        change(new, lena, devices=1)
+    assert refused.value.message == (
+        "new replaces another claim that still holds devices; only its duration can be changed."
+    )
+    assert change(new, lena, duration=DAY).state == ClaimState.APPROVED
+    make_claim(vision, cluster=fra, profile=train, devices=1, name="next", replaces=wish, carried=0)
+    with pytest.raises(Invalid) as refused:
+        change(wish, lena, devices=1)
+    assert refused.value.message == (
+        "next replaces sam2 and counts together with it; only its duration can be changed."
+    )
+    Claim.objects.filter(name="next").update(state=ClaimState.WITHDRAWN)
+    assert change(wish, lena, devices=1).devices == 1
+
+
+def test_what_was_asked_for_first_is_kept_through_two_changes(wish, train, lena, root):
+    ApprovalRule.objects.create(profile=train, approval=Approval.BOTH)
+    change(wish, lena, devices=3)
+    wish.refresh_from_db()
+    change(wish, root, devices=2)
+    wish.refresh_from_db()
+    assert (wish.devices, wish.asked["devices"]) == (2, 4)
+    assert wish.charges.get().devices == 2
+
+
+def test_a_change_to_another_class_shows_the_lines_of_its_quota_before_it_is_made(client, wish, vision, lena):
+    make_quota(vision, 3, device_class="mig.nvidia.com")
+    make_profile("slice", spec=make_spec(device_class="mig.nvidia.com"))
+    client.force_login(lena)
+    preview = client.get(url("change", wish), {"profile": "slice", "devices": "2"}).context["preview"]
+    assert preview.total == 2
+    assert [(line.label, line.needs, line.fits) for line in preview.lines] == [("mig.nvidia.com", 2, True)]
+    assert client.get(url("change", wish)).context["preview"] is None
+    refused = client.post(url("change", wish), {"spec_hash": wish.spec_hash, "profile": "slice"})
+    assert refused.status_code == 409
+    assert "this request needs 4" in refused.text
+
+
+def test_the_form_of_a_change_offers_other_profiles_that_are_open_to_the_team(client, wish, lena, now):
+    make_profile("open")
+    make_profile("closed", teams=(make_team("nlp"),))
+    retired = make_profile("retired")
+    retired.retired_at = now
+    retired.save(update_fields=["retired_at"])
+    client.force_login(lena)
+    form = client.get(url("change", wish)).context["form"]
+    assert [profile.slug for profile in form.fields["profile"].queryset] == ["open"]
+
+
+# Rules on their pages.
+
+
+def test_a_rule_is_changed_and_removed_on_its_page_and_by_admins_alone(client, vision, train, root, lena):
+    rule = ApprovalRule.objects.create(team=vision, profile=train, approval="lead")
+    other = ApprovalRule.objects.create(team=vision)
+    pages = (url("approval_rule", rule), url("approval_rule_remove", rule), reverse("claims:approval_rules"))
+    client.force_login(lena)
+    for page in pages:
+        assert client.get(page).status_code == 403
+    for page in pages[:2]:
+        assert client.post(page, {"approval": "automatic"}).status_code == 403
+    client.force_login(root)
+    assert client.get(pages[0]).context["effect"] is not None
+    wrong = client.post(pages[0], {"approval": "automatic", "automatic_devices": "2"})
+    assert (wrong.status_code, wrong.context["effect"]) == (422, None)
+    page = client.post(pages[0], {"approval": "admin", "escalate_after": "4h"}, follow=True).text
+    assert "The rule of vision for train-80 is saved." in page
+    rule.refresh_from_db()
+    assert (rule.approval, rule.escalate_after, rule.team, rule.profile) == ("admin", 4 * HOUR, vision, train)
+    assert client.get(pages[1]).status_code == 200
+    assert ApprovalRule.objects.count() == 2
+    assert "The rule of vision for train-80 is removed." in client.post(pages[1], follow=True).text
+    assert list(ApprovalRule.objects.all()) == [other]
+
+
+def test_the_list_of_rules_tells_every_column(client, vision, train, root):
+    ApprovalRule.objects.create(
+        team=vision, profile=train, approval="both", automatic_devices=2, automatic_duration=DAY,
+        escalate_after=4 * HOUR, self_approval=True,
+    )  # fmt: skip
+    ApprovalRule.objects.create(profile=train, approval="")
+    client.force_login(root)
+    lines = b"".join(client.get(reverse("claims:approval_rules"), {"format": "csv"})).decode().splitlines()
+    both = str(Approval.BOTH.label)
+    assert sorted(lines[1:]) == sorted(
+        [f'vision,train-80,"{both}",2,1 d,4 h,yes', "every team,train-80,as the profile says,0,,,no"]
+    )
+
+
+def test_a_stand_in_is_chosen_among_members_and_neither_admins_nor_oneself(client, vision, lena, root, now):
+    vision.memberships.create(user=root, role="member")
+    mira = make_user("mira")
+    vision.memberships.create(user=mira, role="member")
+    client.force_login(lena)
+    span = {"starts_at": now.strftime("%Y-%m-%dT%H:%M"), "ends_at": (now + DAY).strftime("%Y-%m-%dT%H:%M")}
+    for to, status in (
+        ("root", 422),
+        ("lena", 422),
+        ("bob", 422),
+        ("eve", 422),
+        ("mira", 302),
+        ("alice", 409),
+    ):
+        answer = client.post(reverse("claims:away"), {"team": "vision", "to": to, **span})
+        assert answer.status_code == status, to

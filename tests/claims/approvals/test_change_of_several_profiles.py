@@ -1,0 +1,266 @@
+"""Giving less of a claim that takes several profiles: fewer devices of each, or without one of them."""
+
+from functools import partial
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from claims.approvals import decide
+from claims.approvals.decide import approve, approve_with_changes
+from claims.lifecycle.services import withdraw
+from claims.models import Approval, ApprovalRule, Claim, Quota
+from claims.plans.changes import WantedChange, change_of
+from claims.quotas import usage
+from claims.quotas.usage import standing
+from claims.states import ClaimState
+from core.errors import Conflict, Forbidden, IllegalTransition, Invalid
+from dra.canonical import spec_hash
+from dra.validation import problems
+from teams.models import Notice
+from tests.factories import make_profile, make_quota, make_spec
+from tests.threads import Race
+
+pytestmark = pytest.mark.django_db
+
+PART = "mig.nvidia.com"
+
+
+@pytest.fixture
+def slice_10(vision):
+    make_quota(vision, 40, device_class=PART)
+    return make_profile("slice-10", spec=make_spec(device_class=PART))
+
+
+@pytest.fixture
+def pair(slice_10):
+    return make_profile("pair", spec=make_spec(2, device_class=PART), scalable="")
+
+
+@pytest.fixture
+def wish(ask, slice_10):
+    return ask(name="sam2", devices=4, together=[(slice_10, 3)])
+
+
+def change(wish, by, *parts, **wanted):
+    return approve_with_changes(
+        claim=wish, by=by, spec_hash=wish.spec_hash, wanted=WantedChange(parts=parts, **wanted)
+    )
+
+
+def rows_of(claim):
+    return list(
+        claim.alternatives.values_list("name", "profile_version__profile__slug", "devices", "together")
+    )
+
+
+def test_fewer_devices_of_each(wish, lena, vision):
+    claim = change(wish, lena, ("train-80", 1), ("slice-10", 2))
+    assert (claim.state, claim.devices) == (ClaimState.APPROVED, 3)
+    counts = {one["name"]: one["exactly"]["count"] for one in claim.spec["devices"]["requests"]}
+    assert counts == {"train-80": 1, "slice-10": 2}
+    assert rows_of(claim) == [("train-80", "train-80", 1, True), ("slice-10", "slice-10", 2, True)]
+    assert claim.spec_hash == claim.approved_hash == spec_hash(claim.spec)
+    assert {row.label: row.held for row in standing([vision])} == {"gpu.nvidia.com": 1, PART: 2}
+
+
+@pytest.mark.parametrize("left", ["train-80", "slice-10"])
+def test_of_two_one_is_left_as_if_it_had_been_asked_for_alone(wish, lena, vision, left):
+    gone = {"train-80", "slice-10"}.difference([left]).pop()
+    claim = change(wish, lena, (gone, 0))
+    assert claim.profile_version.profile.slug == left
+    assert claim.spec["devices"]["requests"][0]["name"] == "gpu"
+    assert problems(claim.spec) == []
+    assert rows_of(claim) == []
+    assert claim.charges.count() == 1
+    assert claim.slugs == left
+
+
+def test_of_three_two_are_left_together(ask, lena, slice_10, pair):
+    claim = ask(devices=2, together=[(slice_10, 1), (pair, 1)])
+    claim = change(claim, lena, ("train-80", 0))
+    assert rows_of(claim) == [("slice-10", "slice-10", 1, True), ("pair", "pair", 2, True)]
+    assert claim.profile_version.profile.slug == "slice-10"
+    assert claim.charges.get().devices == 3
+
+
+def test_what_was_asked_for_is_kept_and_the_asker_is_told(client, wish, lena, alice):
+    claim = change(wish, lena, ("train-80", 1), ("slice-10", 0))
+    assert claim.asked["what"] == "4 × Train 80 + 3 × Slice 10"
+    body = Notice.objects.get(user=alice).body
+    assert "lena changed it: train-80: 4 → 1 device; without slice-10." in body
+    client.force_login(lena)
+    card = client.get(reverse("claims:approval", args=[claim.pk])).text
+    assert "First asked for: 4 × Train 80 + 3 × Slice 10 for 1 d." in card
+
+
+def test_a_template_counts_all_its_claims(ask, lena, vision, slice_10):
+    make_quota(vision, 12, profile=slice_10)
+    claim = ask(devices=1, parallel=4, delivery="template", together=[(slice_10, 3)])
+    change(claim, lena, ("slice-10", 1))
+    held = {row.label: row.held for row in usage.standing_of(Quota.objects.filter(team=vision))}
+    assert held == {"gpu.nvidia.com": 4, PART: 4, "slice-10": 4}
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ([("train-80", 5)], "from 0 to the 4 × train-80 asked for, not 5"),
+        ([("slice-10", -1)], "from 0 to the 3 × slice-10 asked for, not -1"),
+        ([("train-80", 0), ("slice-10", 0)], "Nothing would be left of sam2; deny it instead."),
+        ([("other", 1)], "sam2 takes no devices of other together with others."),
+        ([("train-80", 4)], "Nothing is changed"),
+    ],
+)
+def test_more_nothing_and_what_is_not_in_it_are_refused(wish, lena, parts, said):
+    with pytest.raises(Invalid, match=said):
+        change(wish, lena, *parts)
+    wish.refresh_from_db()
+    assert (wish.state, wish.devices, wish.asked, len(rows_of(wish))) == (ClaimState.REQUESTED, 7, None, 2)
+
+
+def test_a_profile_without_a_number_is_given_whole_or_not(ask, lena, pair):
+    claim = ask(devices=2, together=[(pair, 1)])
+    with pytest.raises(Invalid, match="pair is given whole or left out; 2 is neither"):
+        change(claim, lena, ("pair", 2))
+    assert change(claim, lena, ("pair", 0)).slugs == "train-80"
+
+
+def test_parts_are_not_changed_beside_another_profile(wish, lena, slice_10):
+    with pytest.raises(Invalid, match="not both"):
+        change(wish, lena, ("train-80", 1), profile=slice_10)
+    with pytest.raises(Invalid, match="say how many of each"):
+        change(wish, lena, devices=2)
+
+
+def test_alternatives_have_no_parts(ask, lena, slice_10):
+    claim = ask(alternatives=[slice_10], name="either")
+    with pytest.raises(Invalid, match="either takes no devices of slice-10 together with others"):
+        change(claim, lena, ("slice-10", 0))
+
+
+def test_leaving_a_strict_profile_out_does_not_make_a_lead_its_judge(ask, lena, root, vision):
+    make_quota(vision, 4, device_class=PART)
+    strict = make_profile("strict", spec=make_spec(device_class=PART), approval=Approval.ADMIN)
+    claim = ask(together=[(strict, 1)])
+    with pytest.raises(Forbidden, match="Only a platform admin"):
+        change(claim, lena, ("strict", 0))
+    assert change(claim, root, ("strict", 0)).state == ClaimState.APPROVED
+
+
+def test_where_two_decide_a_change_by_the_lead_is_their_consent(wish, lena, root, train):
+    ApprovalRule.objects.create(profile=train, approval=Approval.BOTH)
+    claim = change(wish, lena, ("slice-10", 1))
+    assert (claim.state, claim.devices) == (ClaimState.REQUESTED, 5)
+    assert approve(claim=claim, by=root, spec_hash=claim.spec_hash).state == ClaimState.APPROVED
+
+
+def test_working_a_change_out_writes_nothing(wish):
+    found = change_of(wish, WantedChange(parts=(("slice-10", 1),)))
+    assert found.said == ("slice-10: 3 → 1 device",)
+    assert (found.devices, found.charge) == (5, {"gpu.nvidia.com": 4, PART: 1})
+    wish.refresh_from_db()
+    assert (wish.devices, len(rows_of(wish))) == (7, 2)
+
+
+def test_the_page_shows_the_difference_before_it_is_approved(client, wish, lena, pair):
+    client.force_login(lena)
+    address = reverse("claims:change", args=[wish.pk])
+    page = client.get(address).text
+    assert 'name="part_train-80"' in page
+    assert "3 devices are asked for; 0 leaves it out." in page
+    typed = {"part_train-80": "2", "part_slice-10": "0"}
+    seen = client.get(address, typed, headers={"HX-Request": "true"}).text
+    assert "train-80: 4 → 2 devices" in seen
+    assert "without slice-10" in seen
+    assert "It takes no more than is reserved for the request." in seen
+    answer = client.post(address, typed | {"spec_hash": wish.spec_hash, "note": "One is enough."})
+    assert answer.status_code == 302
+    wish.refresh_from_db()
+    assert (wish.state, wish.devices, wish.slugs) == (ClaimState.APPROVED, 2, "train-80")
+
+
+def test_a_profile_without_a_number_is_a_choice_on_the_page(client, ask, lena, pair):
+    claim = ask(together=[(pair, 1)])
+    client.force_login(lena)
+    page = client.get(reverse("claims:change", args=[claim.pk])).text
+    assert '<option value="0">left out</option>' in page
+
+
+@pytest.mark.parametrize(
+    ("typed", "status", "said"),
+    [
+        ({"part_train-80": "5"}, 422, "less than or equal to 4"),
+        ({"part_train-80": "many"}, 422, "whole number"),
+        ({"part_train-80": "0", "part_slice-10": "0"}, 422, "Nothing would be left of sam2"),
+        ({"part_train-80": "4", "part_slice-10": ""}, 422, "Nothing is changed"),
+    ],
+)
+def test_what_cannot_be_is_said_on_the_page(client, wish, lena, typed, status, said):
+    client.force_login(lena)
+    answer = client.post(reverse("claims:change", args=[wish.pk]), typed | {"spec_hash": wish.spec_hash})
+    assert answer.status_code == status
+    assert said in answer.text
+    wish.refresh_from_db()
+    assert wish.state == ClaimState.REQUESTED
+
+
+def test_who_may_not_decide_may_not_change(client, wish, bob, eve):
+    address = reverse("claims:change", args=[wish.pk])
+    for person, status in ((bob, 403), (eve, 404)):
+        client.force_login(person)
+        assert client.get(address).status_code == status
+        assert client.post(address, {"part_train-80": "1", "spec_hash": wish.spec_hash}).status_code == status
+
+
+def test_the_api_approves_fewer_of_each(client, wish, lena):
+    client.force_login(lena)
+    said = {"spec_hash": wish.spec_hash, "together": [{"profile": "slice-10", "devices": 0}]}
+    address = f"/api/v1/claims/{wish.pk}/approve/"
+    answer = client.post(address, said, content_type="application/json")
+    assert answer.status_code == 200
+    assert answer.json()["profiles"] == ["train-80"]
+    late = client.post(address, said, content_type="application/json")
+    assert late.status_code in (200, 409)
+    said["together"] = [{"profile": "slice-10", "devices": -1}]
+    assert client.post(address, said, content_type="application/json").status_code == 422
+
+
+def test_the_page_costs_the_same_for_two_profiles_and_for_many(client, ask, lena, slice_10):
+    def part(name):
+        return make_profile(name, spec=make_spec(device_class=PART)), 1
+
+    few, many = (ask(devices=2, together=[part(name) for name in names]) for names in ("a", "bcd"))
+    client.force_login(lena)
+    costs = []
+    for claim in (few, many):
+        address = reverse("claims:change", args=[claim.pk])
+        client.get(address, {"part_train-80": "1"})
+        with CaptureQueriesContext(connection) as seen:
+            assert client.get(address, {"part_train-80": "1"}).status_code == 200
+        costs.append(len(seen))
+    assert costs[0] == costs[1]
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("other", ["leads", "asker"])
+def test_of_two_at_once_one_is_first_and_the_charges_are_those_of_the_spec(
+    ask, lena, lars, alice, vision, slice_10, monkeypatch, other
+):
+    monkeypatch.setattr("claims.delivery.tasks.deliver.delay", lambda _id: None)
+    claim = ask(devices=4, together=[(slice_10, 3)])
+    second = (
+        partial(change, claim, lars, ("train-80", 0))
+        if other == "leads"
+        else partial(withdraw, claim=claim, by=alice)
+    )
+    race = Race(monkeypatch)
+    race.hold_before(decide, "_rewrite")
+    changed, late = race.run(partial(change, claim, lena, ("slice-10", 0)), second)
+    assert race.waited
+    assert isinstance(changed, Claim)
+    assert isinstance(late, Conflict if other == "leads" else IllegalTransition)
+    claim.refresh_from_db()
+    assert {row.device_class: row.devices for row in claim.charges.all()} == {"gpu.nvidia.com": 4}
+    assert claim.approved_hash == claim.spec_hash

@@ -1,0 +1,570 @@
+"""Every column of a claim, its history, its consents and every notice, after each way to decide on it."""
+
+from datetime import timedelta
+
+import pytest
+import time_machine
+from django.urls import reverse
+from django.utils import timezone
+
+from claims.approvals import authority, decide, notices
+from claims.approvals.authority import ApprovalAuthority, deciders_on, names_of, route_for, stage_of
+from claims.lifecycle.services import withdraw
+from claims.models import Alternative, Approval, ApprovalRule, ApprovalStep, Claim, Delegation
+from claims.plans.changes import WantedChange
+from claims.states import ClaimState
+from core.errors import Conflict, Forbidden, Invalid
+from core.templatetags.ui import moment
+from teams.models import Notice, User
+from tests.factories import make_claim, make_profile, make_team, make_user
+
+pytestmark = pytest.mark.django_db
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+
+
+@pytest.fixture(autouse=True)
+def clock():
+    with time_machine.travel(timezone.now().replace(microsecond=0), tick=False) as traveller:
+        yield traveller
+
+
+@pytest.fixture
+def delivered(monkeypatch):
+    """The claims that are handed to delivery."""
+    handed: list[str] = []
+    monkeypatch.setattr("claims.delivery.tasks.deliver.delay", handed.append)
+    return handed
+
+
+@pytest.fixture
+def wish(ask, delivered, clock):
+    claim = ask(name="sam2", devices=2, duration=DAY, reason="Fine-tuning.")
+    Notice.objects.all().delete()
+    clock.shift(HOUR)
+    return claim
+
+
+@pytest.fixture
+def both(vision):
+    return ApprovalRule.objects.create(team=vision, approval=Approval.BOTH)
+
+
+def row_of(claim):
+    """Return every column but `state_since`, which the clock of the database writes."""
+    (row,) = Claim.objects.filter(pk=claim.pk).values()
+    return {name: value for name, value in row.items() if name != "state_since"}
+
+
+def lines_of(claim):
+    return list(claim.history.order_by("at", "pk").values_list("old", "new", "by__username", "why"))[1:]
+
+
+def told():
+    rows = Notice.objects.order_by("user__username", "created_at", "pk")
+    return list(rows.values_list("user__username", "title", "body", "url", "important"))
+
+
+def approve(claim, by, **fields):
+    return decide.approve(claim=claim, by=by, **{"spec_hash": claim.spec_hash, **fields})
+
+
+def change(claim, by, note="", **wanted):
+    return decide.approve_with_changes(
+        claim=claim, by=by, spec_hash=claim.spec_hash, wanted=WantedChange(**wanted), note=note
+    )
+
+
+def page_of(claim, name="detail"):
+    return reverse(f"claims:{name}", args=[claim.pk])
+
+
+def test_an_approval_writes_every_column_and_is_told_to_the_asker_alone(
+    wish, lena, delivered, django_capture_on_commit_callbacks
+):
+    Claim.objects.filter(pk=wish.pk).update(problem="sent back")
+    before, now = row_of(wish), timezone.now()
+    with django_capture_on_commit_callbacks() as later:
+        approve(wish, lena, note="  until Friday ")
+    assert row_of(wish) == before | {
+        "state": "approved",
+        "version": before["version"] + 1,
+        "decided_by_id": lena.pk,
+        "decided_at": now,
+        "decision_note": "until Friday",
+        "expires_at": now + DAY,
+        "approved_hash": wish.spec_hash,
+        "problem": "",
+    }
+    assert lines_of(wish) == [("requested", "approved", "lena", "until Friday")]
+    assert told() == [("alice", "sam2 is approved", "By lena. until Friday", page_of(wish), False)]
+    assert delivered == []  # not before it stands
+    for call in later:
+        call()
+    assert delivered == [str(wish.pk)]
+
+
+def test_an_approval_without_a_note_says_so_in_the_history(wish, lena):
+    approve(wish, lena)
+    assert lines_of(wish) == [("requested", "approved", "lena", "Approved.")]
+    assert row_of(wish)["decision_note"] == ""
+    assert told() == [("alice", "sam2 is approved", "By lena.", page_of(wish), False)]
+
+
+def test_a_denial_writes_every_column_and_nothing_is_delivered(
+    wish, lena, delivered, django_capture_on_commit_callbacks
+):
+    before, now = row_of(wish), timezone.now()
+    with django_capture_on_commit_callbacks(execute=True):
+        for _ in range(2):
+            decide.deny(claim=wish, by=lena, reason=" Use an L4. ")
+    assert row_of(wish) == before | {
+        "state": "denied",
+        "version": before["version"] + 1,
+        "decided_by_id": lena.pk,
+        "decided_at": now,
+        "decision_note": "Use an L4.",
+    }
+    assert lines_of(wish) == [("requested", "denied", "lena", "Use an L4.")]
+    body = "By lena: Use an L4. You can ask again from its page."
+    assert told() == [("alice", "sam2 is denied", body, page_of(wish), True)]
+    assert delivered == []
+
+
+@pytest.mark.parametrize(
+    ("way", "said"),
+    [
+        ("approved", "lars was first and approved sam2 on {when}."),
+        ("denied", "lars was first and denied sam2 on {when}."),
+        ("withdrawn", "alice withdrew sam2 on {when}."),
+        ("expired", "sam2 expired undecided on {when}."),
+    ],
+)
+def test_who_comes_late_hears_what_was_decided_when_and_changes_nothing(
+    wish, lena, lars, alice, clock, way, said
+):
+    when = moment(timezone.now())
+    if way == "approved":
+        approve(wish, lars)
+    elif way == "denied":
+        decide.deny(claim=wish, by=lars, reason="No.")
+    elif way == "withdrawn":
+        withdraw(claim=wish, by=alice)
+    else:
+        wish.advance(ClaimState.EXPIRED, why="Nobody decided in time.")
+    wish.refresh_from_db()
+    row, lines = row_of(wish), lines_of(wish)
+    clock.shift(DAY)
+    for late in (
+        lambda: approve(wish, lena),
+        lambda: decide.deny(claim=wish, by=lena, reason="No."),
+        lambda: change(wish, lena, devices=1),
+    ):
+        with pytest.raises(Conflict) as refused:
+            late()
+        assert refused.value.message == said.format(when=when)
+    assert (row_of(wish), lines_of(wish)) == (row, lines)
+
+
+def test_who_approved_may_not_deny_after_it(wish, lena):
+    approve(wish, lena)
+    with pytest.raises(Conflict, match="lena was first and approved sam2"):
+        decide.deny(claim=wish, by=lena, reason="No.")
+    assert row_of(wish)["state"] == "approved"
+
+
+def test_another_spec_than_was_read_is_not_approved_and_both_are_named(wish, lena):
+    for seen, named in (("a" * 64, "a" * 8), ("", "—")):
+        with pytest.raises(Conflict) as refused:
+            approve(wish, lena, spec_hash=seen)
+        assert refused.value.message == (
+            f"sam2 has changed since you read it: its spec is now {wish.spec_hash[:8]}, you approved {named}."
+        )
+    assert row_of(wish)["state"] == "requested"
+
+
+# Two steps.
+
+
+def test_a_consent_keeps_who_gave_it_to_what_and_asks_the_admins(wish, both, lena, root, delivered):
+    ada = make_user("ada", admin=True)
+    before = row_of(wish)
+    for _ in range(2):
+        approve(wish, lena, note=" needed ")
+    (step,) = ApprovalStep.objects.filter(claim=wish)
+    assert (step.role, step.by, step.note, step.spec_hash) == ("lead", lena, "needed", wish.spec_hash)
+    assert row_of(wish) == before | {"version": before["version"] + 1}
+    assert lines_of(wish) == [("requested", "requested", "lena", "Consented as a lead. needed")]
+    body = (
+        "alice asks for 2 × Train 80, 1 d for vision. Fine-tuning. "
+        "The rule of vision asks a lead and then a platform admin. lena has consented."
+    )
+    notice = ("sam2 waits for your decision", body, page_of(wish, "approval"), True)
+    assert told() == [("ada", *notice), ("root", *notice)]
+    assert delivered == []
+    Notice.objects.all().delete()
+    approve(wish, ada, note="Fine.")
+    assert row_of(wish)["decided_by_id"] == ada.pk
+    assert lines_of(wish)[1:] == [("requested", "approved", "ada", "Fine.")]
+    assert [who for who, *_ in told()] == ["alice"]
+
+
+def test_an_admin_who_consented_as_a_lead_hears_that_another_decides(wish, both, vision, root):
+    vision.memberships.create(user=root, role="lead")
+    approve(wish, root)
+    assert ApprovalAuthority(root, [vision]).reason_not_to_decide(wish) == (
+        "You have consented as a lead; another platform admin has to decide."
+    )
+    ada = make_user("ada", admin=True)
+    assert deciders_on(wish) == [ada]
+
+
+def test_nobody_decides_in_either_step_on_their_own_request(ask, both, lena, root, vision):
+    of_lead, of_admin = ask(by=lena, name="of-lead"), ask(by=root, name="of-admin")
+    with pytest.raises(Forbidden, match="your own request"):
+        approve(of_lead, lena)
+    approve(of_admin, lena)
+    with pytest.raises(Forbidden, match="your own request"):
+        approve(of_admin, root)
+    assert {row.state for row in Claim.objects.all()} == {"requested"}
+    both.self_approval = True
+    both.save(update_fields=["self_approval"])
+    assert approve(of_admin, root).state == ClaimState.APPROVED
+    approve(of_lead, lena)
+    assert of_lead.steps.get().by == lena
+
+
+def test_a_second_lead_who_comes_after_the_decision_hears_who_decided(wish, both, lena, lars, root):
+    approve(wish, lena)
+    approve(wish, root)
+    with pytest.raises(Conflict, match="root was first and approved sam2"):
+        approve(wish, lars)
+
+
+# With changes.
+
+
+def test_an_approval_with_changes_writes_every_column_and_tells_what_changed(wish, lena, vision):
+    before, now = row_of(wish), timezone.now()
+    change(wish, lena, devices=1, duration=12 * HOUR, note=" Enough. ")
+    row = row_of(wish)
+    changed = {"spec": row["spec"], "spec_hash": row["spec_hash"], "approved_hash": row["spec_hash"]}
+    assert row["spec"]["devices"]["requests"][0]["exactly"]["count"] == 1
+    assert row["spec_hash"] != before["spec_hash"]
+    assert lines_of(wish) == [("requested", "approved", "lena", row["decision_note"])]
+    assert row == before | changed | {
+        "state": "approved",
+        "version": before["version"] + 1,
+        "decided_by_id": lena.pk,
+        "decided_at": now,
+        "decision_note": row["decision_note"],
+        "expires_at": now + 12 * HOUR,
+        "devices": 1,
+        "duration": 12 * HOUR,
+        "asked": {
+            "profile": "train-80 v1",
+            "devices": 2,
+            "duration": "1 d",
+            "seconds": 86_400,
+            "spec_hash": before["spec_hash"],
+        },
+    }
+    assert row["decision_note"] == "Approved with changes: 2 → 1 device; 1 d → 12 h. Enough."
+    assert list(wish.charges.values_list("device_class", "devices", "carried")) == [("gpu.nvidia.com", 1, 0)]
+    ((who, title, body, url, important),) = told()
+    assert (who, title, url, important) == ("alice", "sam2 is approved with changes", page_of(wish), True)
+    assert body == (
+        "lena changed it: 2 → 1 device; 1 d → 12 h. Enough. "
+        "If it is of no use so, release it: nothing is billed before a pod holds its devices."
+    )
+
+
+def test_a_change_of_time_alone_keeps_spec_and_charges(wish, lena):
+    before, charge = row_of(wish), wish.charges.get().pk
+    change(wish, lena, duration=12 * HOUR)
+    row = row_of(wish)
+    assert {name: row[name] for name in ("spec", "spec_hash", "devices")} == {
+        name: before[name] for name in ("spec", "spec_hash", "devices")
+    }
+    assert (row["duration"], wish.charges.get().pk) == (12 * HOUR, charge)
+
+
+def test_a_leads_change_is_a_consent_and_an_admins_asks_a_lead_again(wish, both, lena, lars, root):
+    change(wish, lena, devices=1, note="Enough.")
+    wish.refresh_from_db()
+    (step,) = wish.steps.all()
+    assert (step.by, step.spec_hash, wish.state) == (lena, wish.spec_hash, "requested")
+    assert step.note.endswith("; Enough.")
+    people = [(who, title) for who, title, *_ in told()]
+    assert people == [
+        ("alice", "sam2 was changed before it is decided"),
+        ("root", "sam2 waits for your decision"),
+    ]
+    (changed,) = [one for one in told() if one[0] == "alice"]
+    assert changed[2:] == ("lena changed it: 2 → 1 device. You may withdraw it.", page_of(wish), True)
+    Notice.objects.all().delete()
+    change(wish, root, duration=12 * HOUR)
+    wish.refresh_from_db()
+    assert not wish.steps.exists()
+    assert wish.asked["devices"] == 2  # as it was first
+    assert [(who, title) for who, title, *_ in told()] == [
+        ("alice", "sam2 was changed before it is decided"),
+        ("lars", "sam2 waits for your decision"),
+        ("lena", "sam2 waits for your decision"),
+    ]
+    assert ("requested", "requested", "root", "Changed: 1 d → 12 h.") in lines_of(wish)
+
+
+def test_a_change_that_changes_nothing_or_is_of_another_spec_is_refused(wish, lena):
+    before = row_of(wish)
+    with pytest.raises(Invalid, match="Nothing is changed: sam2 can be approved as it is"):
+        change(wish, lena, devices=2)
+    wish.spec_hash = "0" * 64
+    with pytest.raises(Conflict, match="has changed since you read it"):
+        change(wish, lena, devices=1)
+    assert row_of(wish) == before
+
+
+# In the place of a lead, and who may.
+
+
+@pytest.fixture
+def mira(vision, lena):
+    mira = make_user("mira")
+    vision.memberships.create(user=mira, role="member")
+    return mira
+
+
+def stand_in(lead, to, team, since=-HOUR, until=HOUR):
+    now = timezone.now()
+    return Delegation.objects.create(team=team, lead=lead, to=to, starts_at=now + since, ends_at=now + until)
+
+
+@pytest.mark.parametrize("way", ["approve", "deny", "consent", "change"])
+def test_every_way_to_decide_says_for_whom_a_stand_in_did_it(wish, vision, lena, mira, way):
+    stand_in(lena, mira, vision)
+    if way == "consent":
+        ApprovalRule.objects.create(team=vision, approval=Approval.BOTH)
+    if way == "deny":
+        decide.deny(claim=wish, by=mira, reason="No.")
+    elif way == "change":
+        change(wish, mira, duration=12 * HOUR)
+    else:
+        approve(wish, mira)
+    ((_old, _new, by, why),) = lines_of(wish)
+    assert (by, why.endswith(" For lena.")) == ("mira", True)
+    assert "For lena" not in row_of(wish)["decision_note"]
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "holds"),
+    [
+        (timedelta(0), HOUR, True),
+        (timedelta(seconds=1), HOUR, False),
+        (-HOUR, timedelta(0), False),
+        (-HOUR, timedelta(seconds=1), True),
+    ],
+)
+def test_a_delegation_holds_from_its_first_instant_to_before_its_last(
+    wish, vision, lena, mira, since, until, holds
+):
+    stand_in(lena, mira, vision, since, until)
+    assert ApprovalAuthority(mira).may_decide(wish) is holds
+    assert (mira in deciders_on(wish)) is holds
+    assert bool(authority.held_by(mira)) is holds
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "holds"),
+    [
+        ("nothing", True),
+        ("lead is a member", False),
+        ("lead is an owner", True),
+        ("lead cannot sign in", False),
+        ("stand-in is a viewer", False),
+        ("stand-in has left", False),
+        ("stand-in cannot sign in", False),
+        ("of another team", False),
+    ],
+)
+def test_a_delegation_holds_while_both_are_what_they_were(wish, vision, lena, mira, spoilt, holds):
+    nlp = make_team("nlp", leads=(lena,), members=(mira,))
+    stand_in(lena, mira, nlp if spoilt == "of another team" else vision)
+    of = vision.memberships
+    if spoilt == "lead is a member":
+        of.filter(user=lena).update(role="member")
+    elif spoilt == "lead is an owner":
+        of.filter(user=lena).update(role="owner")
+    elif spoilt == "stand-in is a viewer":
+        of.filter(user=mira).update(role="viewer")
+    elif spoilt == "stand-in has left":
+        of.filter(user=mira).delete()
+    elif "cannot sign in" in spoilt:
+        person = lena if spoilt.startswith("lead") else mira
+        User.objects.filter(pk=person.pk).update(is_active=False)
+    assert ApprovalAuthority(mira).may_decide(wish) is holds
+    assert (mira in deciders_on(wish)) is holds
+    assert (vision.pk in ApprovalAuthority(mira).teams) is holds
+
+
+def test_of_two_leads_a_stand_in_decides_for_the_one_who_may(ask, vision, lena, lars, mira):
+    own = ask(by=lena)
+    stand_in(lena, mira, vision)
+    assert not ApprovalAuthority(mira).may_decide(own)
+    stand_in(lars, mira, vision)
+    assert ApprovalAuthority(mira).may_decide(own)
+    assert ApprovalAuthority(mira).in_place_of(own) == lars
+    assert [ApprovalAuthority(person).in_place_of(own) for person in (lena, lars)] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("escalated", "leads", "asked"),
+    [
+        (False, True, ["lars", "lena"]),
+        (True, True, ["lars", "lena", "root"]),
+        (False, False, ["root"]),
+    ],
+)
+def test_admins_are_asked_where_leads_had_their_time_or_are_none(wish, vision, root, escalated, leads, asked):
+    if escalated:
+        Claim.objects.filter(pk=wish.pk).update(escalated_at=timezone.now())
+    if not leads:
+        vision.memberships.filter(role="lead").update(role="member")
+    claim = Claim.objects.select_related("team", "requested_by", "profile_version__profile").get(pk=wish.pk)
+    assert [person.username for person in deciders_on(claim)] == asked
+    assert ApprovalAuthority(root).is_asked(claim) is ("root" in asked)
+    assert ApprovalAuthority(root).may_decide(claim)
+
+
+def test_an_admin_is_asked_where_the_only_lead_asks_or_cannot_sign_in(ask, vision, lena, lars, alice, root):
+    vision.memberships.filter(user=lars).delete()
+    of_lead, of_member = ask(by=lena), ask()
+    assert (ApprovalAuthority(root).is_asked(of_lead), ApprovalAuthority(root).is_asked(of_member)) == (
+        True,
+        False,
+    )
+    User.objects.filter(pk=lena.pk).update(is_active=False)
+    assert ApprovalAuthority(root).is_asked(of_member)
+    ApprovalRule.objects.create(team=vision, approval="", self_approval=True)
+    User.objects.filter(pk=lena.pk).update(is_active=True)
+    assert not ApprovalAuthority(root).is_asked(of_lead)
+
+
+@pytest.mark.parametrize(
+    ("who", "said"),
+    [
+        ("lena", ""),
+        ("root", ""),
+        ("alice", "Only a lead of vision decides on its requests; you are member."),
+        ("bob", "Only a lead of vision decides on its requests; you are viewer."),
+        ("eve", "Only a lead of vision decides on its requests; you are not a member."),
+    ],
+)
+def test_who_may_not_decide_hears_why(request, wish, who, said):
+    assert authority.reason_not_to_decide(request.getfixturevalue(who), wish) == said
+
+
+def test_a_lead_of_another_team_does_not_decide_on_what_admins_are_asked(wish, vision, eve, lena):
+    make_team("nlp", leads=(eve,))
+    assert not ApprovalAuthority(eve).may_decide(wish)
+    profile = wish.profile_version.profile
+    ApprovalRule.objects.create(profile=profile, approval=Approval.ADMIN)
+    assert ApprovalAuthority(lena).reason_not_to_decide(wish) == (
+        "Only a platform admin decides on requests for train-80."
+    )
+
+
+def test_a_route_names_who_decides_and_leaves_out_who_asks(vision, train, alice, lena, lars, root):
+    def route(by, approval):
+        ApprovalRule.objects.all().delete()
+        ApprovalRule.objects.create(team=vision, approval=approval)
+        found = route_for(by=by, team=vision, asked=[(train.current, 1)], duration=DAY)
+        return found.automatic, found.sentence, [person.username for person in found.who]
+
+    assert route(alice, "automatic") == (True, "The rule of vision needs no approval.", [])
+    assert route(lena, "lead") == (False, "A lead of vision decides: lars.", ["lars"])
+    assert route(root, "admin") == (False, "No platform admin can decide on this.", [])
+    assert route(lena, "both") == (
+        False,
+        "A lead of vision decides first: lars; then a platform admin: root.",
+        ["lars"],
+    )
+    vision.memberships.filter(user=lars).delete()
+    assert route(lena, "lead") == (False, "No lead of vision can decide on this.", [])
+    ada = make_user("ada", admin=True)
+    assert route(lena, "both") == (
+        False,
+        "No lead of vision can decide on this; two platform admins do: ada or root.",
+        [ada.username, "root"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [(1, "a"), (2, "a or b"), (3, "a or b or c"), (4, "a, b, c or 1 more"), (6, "a, b, c or 3 more")],
+)
+def test_of_many_people_three_are_named(count, said):
+    assert names_of([User(username=name) for name in "abcdef"[:count]]) == said
+
+
+def test_a_consent_counts_for_its_spec_while_the_claim_waits(wish, both, lena, lars):
+    ruling = authority.ruling_on(wish)
+    assert stage_of(wish, ruling) == (Approval.LEAD, None)
+    old = wish.steps.create(role=Approval.LEAD, by=lars, at=timezone.now(), spec_hash="0" * 64)
+    assert stage_of(wish, ruling) == (Approval.LEAD, None)
+    old.spec_hash = wish.spec_hash
+    old.save()
+    assert stage_of(wish, ruling) == (Approval.ADMIN, old)
+    wish.state = ClaimState.PROVISIONED
+    assert stage_of(wish, ruling) == (Approval.ADMIN, None)
+
+
+# Time.
+
+
+@pytest.fixture
+def slow(vision):
+    return ApprovalRule.objects.create(team=vision, approval="", escalate_after=4 * HOUR)
+
+
+def test_every_request_that_waits_as_long_as_its_rule_says_is_escalated(wish, ask, slow, root, fra, clock):
+    ada = make_user("ada", admin=True)
+    make_user("former", admin=True, is_active=False)
+    other = ask(name="other", by=ada)
+    Claim.objects.update(state_since=timezone.now() - 4 * HOUR)
+    nlp = make_team("nlp", leads=(make_user("olaf"),))
+    slower = make_claim(nlp, cluster=fra, state_since=timezone.now() - 9 * DAY)
+    Notice.objects.all().delete()
+    kept = {claim.pk: row_of(claim) for claim in (wish, other, slower)}
+    now = timezone.now()
+    assert notices.escalate_overdue(now - timedelta(seconds=1)) == 0
+    assert notices.escalate_overdue(now) == 2
+    assert notices.escalate_overdue(now) == 0
+    for claim in (wish, other):
+        before = kept[claim.pk]
+        assert row_of(claim) == before | {"escalated_at": now, "version": before["version"] + 1}
+    assert row_of(slower) == kept[slower.pk]
+    body = "The leads of vision have not decided; from now on you are asked too."
+    of_wish = ("sam2 of vision is undecided for 4 h", body, page_of(wish, "approval"), True)
+    of_other = ("other of vision is undecided for 4 h", body, page_of(other, "approval"), True)
+    assert sorted(told()) == sorted([("ada", *of_wish), ("root", *of_wish), ("root", *of_other)])
+
+
+def test_an_escalation_that_cannot_be_told_has_not_happened(wish, slow, root, monkeypatch):
+    Claim.objects.update(state_since=timezone.now() - DAY)
+    with monkeypatch.context() as broken:
+        broken.setattr("claims.approvals.notices.tell", lambda *_a, **_k: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            notices.escalate_overdue(timezone.now())
+    assert row_of(wish)["escalated_at"] is None
+    assert notices.escalate_overdue(timezone.now()) == 1
+
+
+def test_a_request_of_several_profiles_is_escalated_after_the_shortest_time(wish, vision, root):
+    quick = make_profile("quick")
+    ApprovalRule.objects.create(profile=quick, approval="", escalate_after=HOUR)
+    ApprovalRule.objects.create(profile=wish.profile_version.profile, approval="", escalate_after=DAY)
+    for position, profile in enumerate((wish.profile_version.profile, quick)):
+        Alternative.objects.create(
+            claim=wish, position=position, name=f"gpu/{position}", profile_version=profile.current, devices=1
+        )
+    assert notices.escalate_overdue(wish.state_since + HOUR) == 1

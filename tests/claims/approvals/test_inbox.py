@@ -1,0 +1,219 @@
+"""The inbox of all kinds: what waits for whom, how old it is, how it is found."""
+
+import csv
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+from django.utils import timezone
+from rest_framework.test import APIClient
+
+from claims.approvals import decide
+from claims.inbox.inbox import Inbox, InboxSearch
+from claims.models import Claim
+from claims.states import ClaimState
+from tests.factories import make_claim, make_extension, make_profile, make_quota_request
+
+pytestmark = pytest.mark.django_db
+
+INBOX = reverse("claims:approvals")
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+
+
+@pytest.fixture
+def held(vision, fra, train, alice):
+    return make_claim(
+        vision,
+        by=alice,
+        cluster=fra,
+        profile=train,
+        state=ClaimState.PROVISIONED,
+        name="held",
+        expires_at=timezone.now() + DAY,
+    )
+
+
+@pytest.fixture
+def every_kind(ask, held, vision, alice):
+    """A claim, more time and more quota, in this order of age."""
+    wish = ask(name="sam2", devices=2)
+    Claim.objects.filter(pk=wish.pk).update(created_at=timezone.now() - 30 * HOUR)
+    extension = make_extension(held, by=alice, asked_at=timezone.now() - 6 * HOUR)
+    quota = make_quota_request(vision, 12, by=alice)
+    return wish, extension, quota
+
+
+def names(items):
+    return [(item.kind, item.title) for item in items]
+
+
+def test_each_kind_waits_for_those_who_decide_on_it(every_kind, lena, root, alice, bob):
+    assert names(Inbox(lena).waiting(for_reader=True)) == [("claim", "sam2"), ("extension", "held")]
+    assert names(Inbox(root).waiting(for_reader=True)) == [("quota", "vision")]
+    assert names(Inbox(alice).waiting(for_reader=True)) == []
+    assert names(Inbox(bob).waiting()) == [("claim", "sam2"), ("extension", "held"), ("quota", "vision")]
+
+
+def test_age_is_told_in_words(every_kind, lena):
+    assert [item.age for item in Inbox(lena).waiting()] == ["late", "aging", "fresh"]
+
+
+def test_who_asks_for_more_time_does_not_decide_on_it(held, lena, lars):
+    make_extension(held, by=lena)
+    assert not Inbox(lena).waiting(for_reader=True)
+    assert names(Inbox(lars).waiting(for_reader=True)) == [("extension", "held")]
+
+
+def test_decided_things_of_all_kinds_stand_newest_first(every_kind, lena, root):
+    wish, extension, quota = every_kind
+    quota.decide("approved", by=root)
+    decide.deny(claim=wish, by=lena, reason="No.")
+    extension.decide("denied", by=lena, note="No.")
+    decided = Inbox(lena).tab("decided")
+    assert len(decided) == 4
+    assert names(decided[:4]) == [
+        ("extension", "held"),
+        ("claim", "sam2"),
+        ("quota", "vision"),
+        ("claim", "held"),
+    ]
+    assert [item.answer for item in decided[:4]] == ["denied", "denied", "approved", "approved"]
+    assert names(decided[1:2]) == [("claim", "sam2")]
+
+
+def test_what_was_approved_stays_so_whatever_has_become_of_it(vision, lena):
+    make_claim(vision, name="over", state=ClaimState.RELEASED, decided_by=lena)
+    assert [(item.answer, item.decided_by) for item in Inbox(lena).tab("decided")] == [("approved", lena)]
+
+
+@pytest.mark.parametrize(
+    ("search", "found"),
+    [
+        (InboxSearch("sam"), ["sam2"]),
+        (InboxSearch("alice gpu.nvidia"), ["vision"]),
+        (InboxSearch(profile="train-80"), ["sam2", "held"]),
+        (InboxSearch(team="vision"), ["sam2", "held", "vision"]),
+        (InboxSearch(team="nlp"), []),
+        (InboxSearch("nothing such"), []),
+    ],
+)
+def test_it_is_searched_and_filtered(every_kind, lena, search, found):
+    assert [item.title for item in Inbox(lena, search).waiting()] == found
+
+
+def test_an_alternative_is_found_by_its_profile_once(ask, lena):
+    slice_ = make_profile("slice-20")
+    ask(name="either", alternatives=[slice_])
+    assert [item.title for item in Inbox(lena, InboxSearch(profile="slice-20")).waiting()] == ["either"]
+
+
+def test_all_kinds_cost_the_same_for_one_and_for_many(every_kind, lena, vision, fra, train, alice):
+    with CaptureQueriesContext(connection) as one:
+        Inbox(lena).waiting()
+    for number in range(10):
+        make_claim(vision, by=alice, cluster=fra, profile=train)
+        later = make_claim(
+            vision,
+            by=alice,
+            cluster=fra,
+            profile=train,
+            state=ClaimState.PROVISIONED,
+            expires_at=timezone.now() + DAY,
+        )
+        make_extension(later, by=alice)
+        make_quota_request(vision, by=alice, profile=make_profile(f"more-{number}"))
+    with CaptureQueriesContext(connection) as many:
+        assert len(Inbox(lena).waiting()) == 33
+    assert len(many) == len(one)
+
+
+def test_a_member_without_an_inbox_costs_little(every_kind, alice, django_assert_num_queries):
+    with django_assert_num_queries(2):  # what they lead, and for whom they stand in
+        assert Inbox(alice).waiting(for_reader=True) == []
+
+
+def test_the_page_shows_tabs_ages_and_every_kind(client, every_kind, lena, root):
+    client.force_login(lena)
+    page = client.get(INBOX).text
+    assert page.index("sam2") < page.index("held")
+    assert "30 h" not in page  # ages have two units at most, the larger first
+    assert "1 d 6 h</time>, late" in page
+    assert "6 h</time>, aging" in page
+    assert "tab=all" not in page
+    client.force_login(root)
+    page = client.get(INBOX + "?tab=all").text
+    assert "tab=all" in page
+    assert "More quota:" in page
+
+
+def test_the_csv_has_every_row_of_the_tab(client, every_kind, lena):
+    client.force_login(lena)
+    answer = client.get(INBOX + "?tab=team&format=csv")
+    rows = list(csv.DictReader(answer.getvalue().decode().splitlines()))
+    assert [(row["Kind"], row["Name"], row["Age"]) for row in rows] == [
+        ("Claim", "sam2", "late"),
+        ("More time", "held", "aging"),
+        ("More quota", "vision", "fresh"),
+    ]
+
+
+def test_the_list_has_pages(client, lena, vision, fra, train, alice):
+    for _ in range(30):
+        make_claim(vision, by=alice, cluster=fra, profile=train)
+    client.force_login(lena)
+    first = client.get(INBOX).text
+    assert "Page 1 of 2" in first
+    assert "Page 2 of 2" in client.get(INBOX + "?tab=mine&page=2").text
+
+
+def test_more_time_is_decided_from_the_inbox(client, every_kind, lena, lars, alice, bob, eve):
+    _wish, extension, _quota = every_kind
+    card = reverse("claims:extension", args=[extension.pk])
+    approve, deny = (reverse(f"claims:extension_{what}", args=[extension.pk]) for what in ("approve", "deny"))
+    for person, status in ((alice, 403), (bob, 403), (eve, 404)):
+        client.force_login(person)
+        assert client.post(approve).status_code == status
+        assert client.get(card).status_code == (404 if person == eve else 200)
+    client.force_login(lena)
+    assert "data-approve" in client.get(card).text
+    assert client.get(approve).status_code == 405
+    assert client.post(deny, {"note": ""}).status_code == 422
+    assert client.post(approve, {"note": "Fine."}).status_code == 302
+    extension.refresh_from_db()
+    assert (extension.answer, extension.decided_by) == ("approved", lena)
+    client.force_login(lars)
+    refused = client.post(deny, {"note": "No."})
+    assert refused.status_code == 409
+    assert "lena was first" in refused.text
+
+
+def test_more_quota_is_decided_from_the_inbox(client, every_kind, quota, lena, root, eve):
+    *_others, asked = every_kind
+    card = reverse("claims:quota_request_decision", args=[asked.pk])
+    approve = reverse("claims:quota_request_approve", args=[asked.pk])
+    client.force_login(eve)
+    assert client.get(card).status_code == client.post(approve).status_code == 404
+    client.force_login(lena)
+    assert "Only a platform admin decides on quota." in client.get(card).text
+    assert client.post(approve).status_code == 403
+    client.force_login(root)
+    assert client.get(approve).status_code == 405
+    assert client.post(approve).status_code == 302
+    asked.refresh_from_db()
+    quota.refresh_from_db()
+    assert (asked.answer, quota.devices) == ("approved", 12)
+
+
+def test_the_api_lists_every_kind(every_kind, lena):
+    api = APIClient()
+    api.force_login(lena)
+    rows = api.get("/api/v1/approvals/?tab=team").json()["results"]
+    assert [(row["kind"], row["mine"]) for row in rows] == [
+        ("claim", True),
+        ("extension", True),
+        ("quota", False),
+    ]
+    assert rows[0]["claim"]["name"] == "sam2"
+    assert rows[1]["claim"] is None

@@ -1,0 +1,811 @@
+"""Items of the inbox field by field, decisions on several, threads, and what a card tells of the person."""
+
+import csv
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import time_machine
+from django.core.exceptions import PermissionDenied
+from django.http import Http404
+from django.urls import reverse
+from django.utils import timezone
+from rest_framework.test import APIClient
+
+from claims.approvals import decide as decisions
+from claims.inbox import bulk, services
+from claims.inbox.bulk import Decision, chosen, decide, preview, together
+from claims.inbox.impact import others_waiting, past_of, past_use, share_of
+from claims.inbox.inbox import Inbox, InboxSearch, Item, ItemKind, asked_at, question_of, undecided
+from claims.models import Approval, ApprovalRule, Claim, Comment, Delegation, Extension, Quota, ReasonTemplate
+from claims.states import ClaimState
+from core.errors import Invalid
+from core.templatetags.ui import moment
+from teams.models import Notice
+from tests.factories import (
+    GPU_CLASS,
+    make_allocation,
+    make_claim,
+    make_cluster,
+    make_extension,
+    make_profile,
+    make_quota,
+    make_quota_request,
+    make_spec,
+    make_team,
+    make_user,
+)
+
+pytestmark = pytest.mark.django_db
+HOUR, DAY, SECOND = timedelta(hours=1), timedelta(days=1), timedelta(seconds=1)
+INBOX, BULK = reverse("claims:approvals"), reverse("claims:bulk")
+LIST, DECIDE = "/api/v1/approvals/", "/api/v1/approvals/decide/"
+
+
+@pytest.fixture(autouse=True)
+def now():
+    with time_machine.travel(timezone.now().replace(microsecond=0), tick=False):
+        yield timezone.now()
+
+
+@pytest.fixture
+def held(vision, fra, train, alice, now):
+    return make_claim(
+        vision, by=alice, cluster=fra, profile=train, devices=2, name="held", state=ClaimState.PROVISIONED,
+        expires_at=now + DAY, decided_at=now - DAY,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def wish(vision, fra, train, alice, quota, now):
+    claim = make_claim(vision, by=alice, cluster=fra, profile=train, devices=3, name="sam2", reason="Tuning.")
+    Claim.objects.filter(pk=claim.pk).update(created_at=now - 3 * HOUR)
+    claim.refresh_from_db()
+    return claim
+
+
+@pytest.fixture
+def longer(held, alice, now):
+    return make_extension(held, by=alice, until=held.expires_at + 2 * DAY, asked_at=now - 2 * HOUR)
+
+
+@pytest.fixture
+def more(vision, alice, quota, now):
+    return make_quota_request(vision, 12, by=alice, asked_at=now - HOUR)
+
+
+def api(user):
+    made = APIClient()
+    made.force_login(user)
+    return made
+
+
+def titles(items):
+    return [(item.kind, item.title) for item in items]
+
+
+def told():
+    rows = Notice.objects.order_by("user__username", "created_at", "pk")
+    return list(rows.values_list("user__username", "title", "body", "url", "important"))
+
+
+# Items.
+
+
+def test_each_kind_of_item_has_every_field(wish, longer, more, lena, alice, vision, now):
+    claims, extensions, requests = Inbox(lena).waiting()
+    common = {"team": vision, "asked_by": alice}
+    assert claims == Item(
+        "claim", wish.pk, "sam2", "3 × Train 80, 1 d", asked_at=now - 3 * HOUR,
+        url=reverse("claims:approval", args=[wish.pk]), mine=True, claim=wish, **common,
+    )  # fmt: skip
+    assert extensions == Item(
+        "extension", longer.pk, "held", f"2 d more, until {moment(longer.until)}", asked_at=now - 2 * HOUR,
+        url=reverse("claims:extension", args=[longer.pk]), mine=True, **common,
+    )  # fmt: skip
+    assert requests == Item(
+        "quota", more.pk, "vision", "a limit of 12 × gpu.nvidia.com", asked_at=now - HOUR,
+        url=reverse("claims:quota_request_decision", args=[more.pk]), mine=False, **common,
+    )  # fmt: skip
+    assert [item.label for item in (claims, extensions, requests)] == ["Claim", "More time", "More quota"]
+
+
+def test_what_is_decided_says_by_whom_when_and_how(wish, longer, more, lena, root, now):
+    decisions.deny(claim=wish, by=lena, reason="No.")
+    longer.decide("approved", by=root)
+    more.decide("expired", by=None)
+    found = {
+        (item.kind, item.title): (item.answer, item.decided_by, item.decided_at, item.mine, item.said)
+        for item in Inbox(lena).tab("decided")[:10]
+    }
+    assert found[("claim", "sam2")] == ("denied", lena, now, False, ())
+    assert found[("extension", "held")] == ("approved", root, now, False, ())
+    assert found[("quota", "vision")] == ("expired", None, now, False, ())
+    assert found[("claim", "held")][0] == "approved"
+    assert len(found) == 4
+
+
+@pytest.mark.parametrize(
+    ("age", "word"),
+    [
+        (timedelta(0), "fresh"),
+        (4 * HOUR - SECOND, "fresh"),
+        (4 * HOUR, "aging"),
+        (DAY - SECOND, "aging"),
+        (DAY, "late"),
+    ],
+)
+def test_an_item_is_fresh_for_four_hours_and_late_after_a_day(more, now, age, word):
+    type(more).objects.update(asked_at=now - age)
+    (item,) = Inbox(more.asked_by).waiting()
+    assert (item.age, item.age_label) == (word, word)
+
+
+def test_a_request_for_a_profile_or_claims_names_it(vision, train, alice):
+    make_quota_request(vision, 3, by=alice, profile=train)
+    make_quota_request(vision, 4, by=alice, counts="claims")
+    assert {item.what for item in Inbox(alice).waiting()} == {
+        "a limit of 3 × train-80",
+        "a limit of 4 × claims",
+    }
+
+
+def test_a_row_says_all_that_has_happened_to_it(wish, vision, lena, root, now):
+    ApprovalRule.objects.create(team=vision, approval=Approval.BOTH)
+    decisions.approve(claim=wish, by=lena, spec_hash=wish.spec_hash)
+    Claim.objects.update(escalated_at=now)
+    services.comment_on_claim(claim=wish, by=root, text="Why?", key="k")
+    (item,) = Inbox(root).waiting(for_reader=True)
+    assert item.said == ("escalated to platform admins", "lena has consented", "waits for alice's answer")
+
+
+@pytest.mark.parametrize("person", ["alice", "bob", "lena", "root", "eve", "mira", "ada", "olaf"])
+def test_every_page_counts_just_what_the_inbox_shows(
+    request, vision, wish, longer, more, lena, root, fra, train, now, person
+):
+    """For a member, a viewer, a lead, admins, an outsider, a stand-in, and a lead of another team."""
+    ada, mira, olaf = make_user("ada", admin=True), make_user("mira"), make_user("olaf")
+    vision.memberships.create(user=mira, role="member")
+    Delegation.objects.create(team=vision, lead=lena, to=mira, starts_at=now - HOUR, ends_at=now + HOUR)
+    nlp = make_team("nlp", leads=(olaf,))
+    of_nlp = make_claim(nlp, by=make_user("noor"), cluster=fra, profile=train, name="of-nlp")
+    make_claim(make_team("empty"), by=make_user("noor"), cluster=fra, profile=train, name="of-empty")
+    make_claim(vision, by=lena, cluster=fra, profile=train, name="of-lead")
+    make_claim(vision, by=mira, cluster=fra, profile=train, name="of-mira")
+    make_claim(
+        vision, by=root, cluster=fra, profile=make_profile("big", approval=Approval.ADMIN), name="of-admin"
+    )
+    Claim.objects.filter(pk=of_nlp.pk).update(escalated_at=now)
+    make_quota_request(vision, 5, by=ada, counts="claims")
+    user = {"mira": mira, "ada": ada, "olaf": olaf}.get(person) or request.getfixturevalue(person)
+    waiting = Inbox(user).waiting(for_reader=True)
+    expected = {
+        "alice": set(),
+        "bob": set(),
+        "eve": set(),
+        "lena": {"sam2", "held", "of-mira"},
+        "mira": {"sam2", "held"},
+        "olaf": {"of-nlp"},
+        "root": {"of-nlp", "of-empty", "vision"},
+        "ada": {"of-nlp", "of-empty", "of-admin", "vision"},
+    }[person]
+    assert {item.title for item in waiting} == expected
+    assert len([item for item in waiting if item.kind == "quota"]) == {"root": 2, "ada": 1}.get(person, 0)
+    assert asked_at(user) == [item.asked_at for item in waiting] == sorted(item.asked_at for item in waiting)
+    assert undecided() == 9
+
+
+def test_tabs_tell_what_is_mine_my_teams_and_all(wish, more, lena, root, fra, train, vision):
+    nlp = make_team("nlp", leads=(make_user("olaf"),))
+    vision.memberships.create(user=root, role="viewer")
+    make_claim(nlp, by=make_user("noor"), cluster=fra, profile=train, name="of-nlp")
+    inbox = Inbox(root)
+    assert {item.title for item in inbox.tab("all")} == {"sam2", "vision", "of-nlp"}
+    assert {item.title for item in inbox.tab("team")} == {"sam2", "vision"}
+    assert {item.title for item in inbox.tab("mine")} == {"vision"}
+    assert {item.title for item in Inbox(lena).tab("all")} == {"sam2", "vision"}
+
+
+def test_the_list_counts_each_tab_and_offers_all_to_admins(client, wish, longer, more, lena, root):
+    client.force_login(lena)
+    context = client.get(INBOX).context
+    assert context["tabs"] == [("mine", "Mine", 2), ("team", "My teams", 3), ("decided", "Decided", None)]
+    assert (context["keeps_reasons"], context["on_list"], context["current"]) == (True, True, wish.pk)
+    client.force_login(root)
+    context = client.get(INBOX, {"tab": "all", "q": "", "other": "x", "page": "9"}).context
+    assert context["tabs"] == [
+        ("mine", "Mine", 1),
+        ("team", "My teams", 0),
+        ("all", "All", 3),
+        ("decided", "Decided", None),
+    ]
+    assert context["query"] == "tab=all&q=&page=9"
+    assert (context["sought"], context["page"].number) == (False, 1)
+    assert client.get(INBOX, {"team": "vision"}).context["sought"]
+
+
+@pytest.mark.parametrize(("rows", "pages"), [(25, 1), (26, 2)])
+def test_a_page_of_the_inbox_has_25_rows(client, lena, vision, fra, train, alice, rows, pages):
+    for _ in range(rows):
+        make_claim(vision, by=alice, cluster=fra, profile=train)
+    client.force_login(lena)
+    page = client.get(INBOX).context["page"]
+    assert (page.paginator.num_pages, len(page)) == (pages, 25)
+
+
+def test_the_csv_tells_every_column_of_what_waits_and_of_what_is_decided(client, wish, longer, lena, now):
+    decisions.deny(claim=wish, by=lena, reason="No.")
+    client.force_login(lena)
+
+    def rows(tab):
+        answer = client.get(INBOX, {"tab": tab, "format": "csv"})
+        assert answer["Content-Disposition"] == f'attachment; filename="approvals-{tab}.csv"'
+        return list(csv.reader(answer.getvalue().decode().splitlines()))[1:]
+
+    asked = (now - 2 * HOUR).isoformat()
+    span = f"2 d more, until {moment(longer.until)}"
+    assert rows("mine") == [["More time", "held", span, "vision", "alice", asked, "fresh", "", "", ""]]
+    assert rows("decided")[0] == [
+        "Claim", "sam2", "3 × Train 80, 1 d", "vision", "alice", (now - 3 * HOUR).isoformat(), "", "denied",
+        "lena", now.isoformat(),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("search", "found"),
+    [
+        (InboxSearch("SAM"), {"sam2"}),
+        (InboxSearch("tuning"), {"sam2"}),
+        (InboxSearch("alice"), {"sam2", "held", "vision"}),
+        (InboxSearch("alice sam"), {"sam2"}),
+        (InboxSearch("train 80"), {"sam2"}),
+        (InboxSearch("keep"), {"held"}),
+        (InboxSearch("paper gpu"), {"vision"}),
+        (InboxSearch("sam", team="nlp"), set()),
+        (InboxSearch(team="nlp"), {"of-nlp"}),
+        (InboxSearch("sam", profile="train-80"), {"sam2"}),
+        (InboxSearch(profile="other"), {"nlp"}),
+    ],
+)
+def test_words_team_and_profile_narrow_every_kind(wish, longer, more, root, fra, search, found):
+    Extension.objects.update(reason="Keep it.")
+    nlp, other = make_team("nlp"), make_profile("other")
+    noor = make_user("noor")
+    make_claim(nlp, by=noor, cluster=fra, profile=make_profile("third"), name="of-nlp")
+    make_quota_request(nlp, 3, by=noor, profile=other)
+    if search == InboxSearch(team="nlp"):
+        found = {"of-nlp", "nlp"}
+    assert {item.title for item in Inbox(root, search).waiting()} == found
+
+
+def test_the_api_tells_every_field_and_refuses_an_unknown_tab(wish, lena, root, now):
+    (row,) = api(lena).get(LIST).json()["results"]
+    assert row.pop("claim")["name"] == "sam2"
+    assert row == {
+        "id": str(wish.pk),
+        "kind": "claim",
+        "title": "sam2",
+        "what": "3 × Train 80, 1 d",
+        "team": "vision",
+        "asked_by": "alice",
+        "asked_at": (now - 3 * HOUR).isoformat().replace("+00:00", "Z"),
+        "age": "fresh",
+        "mine": True,
+        "said": [],
+        "answer": "",
+        "decided_by": None,
+        "decided_at": None,
+        "url": reverse("claims:approval", args=[wish.pk]),
+    }
+    assert api(lena).get(LIST, {"tab": "some"}).status_code == 422
+    assert api(root).get(LIST).json()["results"] == []
+    assert len(api(root).get(LIST, {"tab": "all", "q": "sam", "team": "vision"}).json()["results"]) == 1
+    assert api(root).get(LIST, {"tab": "all", "profile": "other"}).json()["results"] == []
+
+
+# Questions.
+
+
+def line(by, question=False):
+    return SimpleNamespace(by_id=by, question=question)
+
+
+@pytest.mark.parametrize(
+    ("thread", "waits"),
+    [
+        ([], None),
+        ([line(1)], None),
+        ([line(1, True)], 0),
+        ([line(1, True), line(1)], 0),  # who asked goes on writing
+        ([line(1, True), line(2)], None),
+        ([line(1, True), line(2), line(3, True)], 2),
+        ([line(1, True), line(3, True), line(1)], None),
+        ([line(1, True), line(3, True), line(3)], 1),
+        ([line(2), line(1, True)], 1),
+    ],
+)
+def test_a_question_waits_until_somebody_else_writes(thread, waits):
+    assert question_of(thread) is (None if waits is None else thread[waits])
+
+
+def test_a_line_under_a_claim_keeps_everything_and_moves_the_page_once(wish, lena, lars, now):
+    before = wish.version
+    for _ in range(2):
+        made = services.comment_on_claim(claim=wish, by=lena, text="  Why three? ", key="x" * 80)
+    assert list(Comment.objects.values()) == [
+        {
+            "id": made.pk,
+            "claim_id": wish.pk,
+            "quota_request_id": None,
+            "by_id": lena.pk,
+            "at": now,
+            "text": "Why three?",
+            "question": True,
+            "key": "x" * 80,
+        }
+    ]
+    wish.refresh_from_db()
+    assert wish.version == before + 1
+    url = reverse("claims:detail", args=[wish.pk]) + "#thread"
+    assert told() == [("alice", "lena asks about sam2", "Why three?", url, True)]
+    services.comment_on_claim(claim=wish, by=lars, text="Same key.", key="x" * 80)  # of another person
+    assert Comment.objects.count() == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "said"),
+    [
+        ("x", "", "A line needs a key of 1 to 80 characters"),
+        ("x", "x" * 81, "A line needs a key of 1 to 80 characters"),
+        (" ", "k", "Write from 1 to 2000 characters; these are 0."),
+        ("x" * 2001, "k", "Write from 1 to 2000 characters; these are 2001."),
+        ("x" * 2000, "k", ""),
+    ],
+)
+def test_a_line_has_1_to_2000_characters_and_a_key(wish, lena, text, key, said):
+    if not said:
+        assert services.comment_on_claim(claim=wish, by=lena, text=text, key=key).text == text
+        return
+    with pytest.raises(Invalid) as refused:
+        services.comment_on_claim(claim=wish, by=lena, text=text, key=key)
+    assert refused.value.message.startswith(said)
+    assert not Comment.objects.exists()
+
+
+def test_lines_reach_those_they_are_for_and_never_their_writer(wish, vision, alice, lena, lars, root):
+    carol = make_user("carol")
+    vision.memberships.create(user=carol, role="member")
+
+    def say(by, text):
+        Notice.objects.all().delete()
+        made = services.comment_on_claim(claim=wish, by=by, text=text, key=text)
+        return made.question, [(who, title, important) for who, title, _body, _url, important in told()]
+
+    wrote = "wrote about sam2"
+    assert say(alice, "More.") == (
+        False,
+        [("lars", f"alice {wrote}", False), ("lena", f"alice {wrote}", False)],
+    )
+    assert say(carol, "Hm.") == (False, [("alice", f"carol {wrote}", False)])
+    assert say(lena, "Why?") == (True, [("alice", "lena asks about sam2", True)])
+    assert say(carol, "So.") == (
+        False,
+        [("alice", f"carol {wrote}", False), ("lena", f"carol {wrote}", False)],
+    )
+    assert say(alice, "Thus.") == (False, [("lena", f"alice {wrote}", False)])
+    assert say(lars, "And?") == (True, [("alice", "lars asks about sam2", True)])
+    assert say(alice, "Also.") == (
+        False,
+        [("lars", f"alice {wrote}", False), ("lena", f"alice {wrote}", False)],
+    )
+    decisions.deny(claim=wish, by=lena, reason="No.")
+    assert say(lena, "Sorry.")[0] is False  # nothing waits for an answer
+
+
+def test_after_the_decision_the_asker_writes_to_nobody(wish, alice, lena):
+    decisions.approve(claim=wish, by=lena, spec_hash=wish.spec_hash)
+    Notice.objects.all().delete()
+    services.comment_on_claim(claim=wish, by=alice, text="Thanks.", key="k")
+    assert told() == []
+
+
+def test_the_thread_of_a_request_for_quota_is_its_own(more, wish, root, alice, lena, bob, eve, vision):
+    other = make_quota_request(vision, 5, by=alice, counts="claims")
+    url = reverse("claims:quota_request_decision", args=[more.pk])
+
+    def say(by, text, about=more):
+        Notice.objects.all().delete()
+        made = services.comment_on_quota_request(quota_request=about, by=by, text=text, key=text)
+        return made.question, [(who, title, body, where, asks) for who, title, body, where, asks in told()]
+
+    assert say(root, "Until when?", other)[0]
+    assert say(alice, "More.") == (False, [])
+    assert say(root, "Why?") == (
+        True,
+        [("alice", "root asks about vision: 12 × gpu.nvidia.com", "Why?", url, True)],
+    )
+    title = "wrote about vision: 12 × gpu.nvidia.com"
+    assert say(lena, "So.") == (
+        False,
+        [("alice", f"lena {title}", "So.", url, False), ("root", f"lena {title}", "So.", url, False)],
+    )
+    assert say(alice, "Thus.") == (False, [("root", f"alice {title}", "Thus.", url, False)])
+    for person, error in ((bob, PermissionDenied), (eve, Http404)):
+        with pytest.raises(error):
+            say(person, "Hm.")
+    assert set(more.comments.values_list("text", flat=True)) == {"More.", "Why?", "So.", "Thus."}
+    more.decide("denied", by=root)
+    more.refresh_from_db()
+    assert say(root, "Sorry.")[0] is False
+
+
+# Several at once.
+
+
+def lines_of(user, **ids: Any):
+    inbox = Inbox(user)
+    named: Any = ids
+    return preview(inbox, chosen(inbox, named))
+
+
+def said(lines):
+    return [(one.item.title, one.will, one.warning, one.reason_not) for one in lines]
+
+
+def test_the_preview_of_each_kind_says_what_approving_does(wish, longer, more, held, root, lena):
+    ids = {"claim": [wish.pk], "extension": [longer.pk], "quota": [more.pk]}
+    end, until = moment(held.expires_at), moment(longer.until)
+    of_claim = ("sam2", ("gpu.nvidia.com: 2 → 5 of 8 taken",), "", "")
+    of_extension = ("held", (f"Ends on {until} instead of {end}: 2 d longer.",), "", "")
+    of_quota = ("vision", ("Limit of gpu.nvidia.com: 8 → 12, for good.",), "", "")
+    assert said(lines_of(root, **ids)) == [of_claim, of_extension, of_quota]
+    lines = lines_of(lena, **ids)
+    assert said(lines)[:2] == [of_claim, of_extension]
+    assert said(lines)[2] == ("vision", (), "", "Only a platform admin decides on quota.")
+    assert together(lines) == [
+        "vision: 3 of the 5 taken of 8 gpu.nvidia.com are these.",
+        "vision: 2 devices of gpu.nvidia.com are kept longer, 96 device-hours in all.",
+    ]
+    assert together(lines_of(root, quota=[more.pk])) == [
+        "vision: the limit of gpu.nvidia.com goes from 8 to 12."
+    ]
+    more.decide("denied", by=root)
+    assert said(lines_of(root, quota=[more.pk])) == [("vision", (), "", "Decided already: denied.")]
+
+
+def test_several_claims_and_extensions_of_several_teams_add_up(
+    wish, held, quota, vision, fra, train, root, now
+):
+    nlp, noor = make_team("nlp"), make_user("noor")
+    make_quota(nlp, 9)
+    second = make_claim(vision, by=noor, cluster=fra, profile=train, devices=1)
+    third = make_claim(nlp, by=noor, cluster=fra, profile=train, devices=4)
+    also = make_claim(
+        nlp, by=noor, cluster=fra, profile=train, devices=1, state=ClaimState.PROVISIONED,
+        expires_at=now + DAY, decided_at=now - DAY,
+    )  # fmt: skip
+    extensions = [make_extension(held), make_extension(also, until=also.expires_at + 3 * HOUR)]
+    ids = {
+        "claim": [wish.pk, second.pk, third.pk],
+        "extension": [one.pk for one in extensions],
+    }
+    found = together(lines_of(root, **ids))
+    assert set(found[:2]) == {
+        "nlp: 4 of the 5 taken of 9 gpu.nvidia.com are these.",
+        "vision: 4 of the 6 taken of 8 gpu.nvidia.com are these.",
+    }
+    assert found[2:] == [
+        "nlp: 1 device of gpu.nvidia.com is kept longer, 3 device-hours in all.",
+        "vision: 2 devices of gpu.nvidia.com are kept longer, 48 device-hours in all.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "warning"),
+    [
+        ("ended", "It has ended; there is nothing left to extend."),
+        ("passed", "It has ended; there is nothing left to extend."),
+        ("ends then", "It ends on {end} anyway."),
+        ("later by now", "It ends on {end} anyway."),
+        ("replaced", "held is being replaced by next, so it may not be extended."),
+        ("too long", "4 d in all; train-80 allows 3 d 23 h."),
+        ("just as long", ""),
+    ],
+)
+def test_the_preview_of_more_time_warns_of_what_speaks_against_it(
+    longer, held, vision, fra, train, root, now, spoilt, warning
+):
+    own = Claim.objects.filter(pk=held.pk)
+    if spoilt == "ended":
+        own.update(state=ClaimState.RELEASED)
+    elif spoilt == "passed":
+        Extension.objects.update(until=now)
+    elif spoilt == "ends then":
+        own.update(expires_at=longer.until)
+    elif spoilt == "later by now":
+        own.update(expires_at=longer.until + SECOND)
+    elif spoilt == "replaced":
+        make_claim(vision, cluster=fra, profile=train, name="next", replaces=held)
+    else:
+        most = 4 * DAY - (HOUR if spoilt == "too long" else timedelta(0))
+        type(train.current).objects.update(max_duration=most)
+    held.refresh_from_db()
+    ((_title, _will, warned, _why),) = said(lines_of(root, extension=[longer.pk]))
+    assert warned == warning.format(end=moment(held.expires_at))
+
+
+def test_the_outcome_of_each_names_why_not_and_holds_up_no_other(
+    wish, longer, more, held, vision, root, lena
+):
+    second = make_quota_request(vision, 8, by=root, counts="claims")
+    inbox = Inbox(lena)
+    ids: dict[ItemKind, Any] = {"claim": [wish.pk], "extension": [longer.pk], "quota": [more.pk, second.pk]}
+    wishes = chosen(inbox, ids)
+    assert [wishes.items[one.pk].kind for one in wishes] == ["claim", "extension", "quota", "quota"]
+    outcomes = decide(inbox, wishes, Decision.APPROVE, note="Fine.", seen={wish.pk: "0" * 64})
+    refused = "Only a platform admin may do this."
+    assert [(one.item.kind, one.done, one.code) for one in outcomes] == [
+        ("claim", "", "conflict"),
+        ("extension", f"Approved: it ends on {moment(longer.until)}.", ""),
+        ("quota", "", "forbidden"),
+        ("quota", "", "forbidden"),
+    ]
+    assert outcomes[0].refusal.startswith("sam2 has changed since you read it")
+    assert outcomes[2].refusal == refused
+    held.refresh_from_db()
+    assert held.expires_at == longer.until
+    inbox = Inbox(root)
+    outcomes = decide(inbox, chosen(inbox, ids), Decision.DENY, note="No.", seen={})
+    assert [(one.item.kind, one.done, one.code) for one in outcomes] == [
+        ("claim", "Denied", ""),
+        ("extension", "", "conflict"),
+        ("quota", "Denied: the quota stays as it is.", ""),
+        ("quota", "Denied: the quota stays as it is.", ""),
+    ]
+    wish.refresh_from_db()
+    assert (wish.state, wish.decision_note) == ("denied", "No.")
+
+
+def test_approving_quota_in_bulk_says_the_limit_and_for_how_long(more, vision, root, alice, now):
+    until = now + DAY
+    short = make_quota_request(vision, 3, by=alice, counts="claims", until=until)
+    inbox = Inbox(root)
+    outcomes = decide(
+        inbox, chosen(inbox, {"quota": [more.pk, short.pk]}), Decision.APPROVE, note="Fine.", seen={}
+    )
+    assert [one.done for one in outcomes] == [
+        "Approved: a limit of 12, for good.",
+        f"Approved: a limit of 3, until {moment(until)}.",
+    ]
+    more.refresh_from_db()
+    assert more.decision_note == "Fine."
+
+
+def test_50_are_decided_at_once_and_51_refused(root):
+    inbox = Inbox(root)
+    assert (
+        list(chosen(inbox, {"claim": [uuid4() for _ in range(25)], "quota": [uuid4() for _ in range(25)]}))
+        == []
+    )
+    with pytest.raises(Invalid, match="51 are chosen; at most 50 can be decided at once"):
+        chosen(inbox, {"claim": [uuid4() for _ in range(25)], "extension": [uuid4() for _ in range(26)]})
+    assert bulk.MOST == 50
+
+
+def test_what_speaks_against_more_quota_is_more_than_there_is(more, root, monkeypatch):
+    for capacity, warning in (
+        (12, ""),
+        (11, "1 device more is promised to all teams than there is."),
+        (9, "3 devices more are promised to all teams than there are."),
+    ):
+        monkeypatch.setattr(
+            "claims.quotas.requests.capacity_of", lambda _names, most=capacity: {GPU_CLASS: most}
+        )
+        assert said(lines_of(root, quota=[more.pk]))[0][2] == warning
+
+
+def test_each_quota_that_a_request_counts_against_is_in_its_preview(vision, fra, train, quota, alice, lena):
+    make_quota(vision, 9, profile=train)
+    Quota.objects.create(team=vision, counts="claims", devices=5)
+    claim = make_claim(
+        vision, by=alice, cluster=fra, profile=train, devices=2, parallel=2, delivery="template"
+    )
+    make_claim(vision, by=alice, cluster=fra, profile=train, devices=1, state=ClaimState.ALLOCATED)
+    ((_title, will, *_),) = said(lines_of(lena, claim=[claim.pk]))
+    assert set(will) == {
+        "gpu.nvidia.com: 1 → 5 of 8 taken",
+        "train-80: 1 → 5 of 9 taken",
+        "claims: 1 → 3 of 5 taken",
+    }
+
+
+def test_the_api_decides_and_previews_each_by_itself(wish, longer, more, root, lena, eve):
+    wishes = [
+        {"kind": "claim", "id": str(wish.pk), "spec_hash": wish.spec_hash},
+        {"kind": "extension", "id": str(longer.pk)},
+        {"kind": "quota", "id": str(more.pk)},
+    ]
+    sent = {"answer": "approve", "wishes": wishes}
+    shown = api(lena).post(DECIDE, sent | {"preview": True}, format="json").json()
+    assert [(row["id"], row["done"], row["code"]) for row in shown["results"]] == [
+        (str(wish.pk), False, ""),
+        (str(longer.pk), False, ""),
+        (str(more.pk), False, "refused"),
+    ]
+    assert shown["results"][0]["said"] == "gpu.nvidia.com: 2 → 5 of 8 taken"
+    assert shown["results"][2]["said"] == "Only a platform admin decides on quota."
+    assert len(shown["together"]) == 2
+    assert undecided() == 3
+    assert api(eve).post(DECIDE, sent, format="json").json() == {"results": [], "together": []}
+    assert undecided() == 3
+    for wrong in ({"answer": "some"}, {"answer": "deny", "note": " "}, {"wishes": wishes[:1] * 51}):
+        assert api(lena).post(DECIDE, sent | wrong, format="json").status_code == 422
+    done = api(lena).post(DECIDE, sent | {"note": "Fine."}, format="json").json()
+    assert done["together"] == []
+    assert [
+        (row["kind"], row["title"], row["done"], row["warning"], row["code"]) for row in done["results"]
+    ] == [
+        ("claim", "sam2", True, "", ""),
+        ("extension", "held", True, "", ""),
+        ("quota", "vision", False, "", "forbidden"),
+    ]
+    assert done["results"][2]["said"] == "Only a platform admin may do this."
+    assert undecided() == 1
+    for row in (wish, longer):
+        row.refresh_from_db()
+        assert row.decision_note == "Fine."
+
+
+def test_the_page_of_several_asks_which_answer_and_offers_the_reasons_of_one_team(
+    client, wish, lena, root, fra, train
+):
+    client.force_login(root)
+    sent = {"claim": [wish.pk], f"spec_hash_{wish.pk}": wish.spec_hash}
+    for wrong in ({}, {"answer": "some"}):
+        answer = client.post(BULK, sent | wrong)
+        assert (answer.status_code, answer.context["note_errors"]) == (
+            422,
+            ["Choose whether to approve or to deny."],
+        )
+    ReasonTemplate.objects.create(title="Own", text="x", team=wish.team)
+    context = client.get(BULK, {"claim": [wish.pk]}).context
+    assert (context["ready"], context["devices"], len(context["reasons"])) == (1, 3, 5)
+    nlp = make_team("nlp")
+    other = make_claim(nlp, by=make_user("noor"), cluster=fra, profile=train, devices=1, parallel=2)
+    context = client.get(BULK, {"claim": [wish.pk, other.pk]}).context
+    assert (context["ready"], context["devices"], len(context["reasons"])) == (2, 5, 4)
+
+
+# What a card tells.
+
+
+def test_others_wait_for_the_same_class_in_the_same_cluster(wish, vision, fra, train, alice):
+    assert others_waiting(wish) == "Nobody else waits for these devices."
+    nlp, osl = make_team("nlp"), make_cluster("osl-1")
+    mig = make_profile("mig", spec=make_spec(device_class="mig.nvidia.com"))
+    make_claim(nlp, cluster=fra, profile=train)
+    assert others_waiting(wish) == "1 other request waits for a decision, 0 of vision."
+    make_claim(vision, cluster=fra, profile=train)
+    make_claim(vision, cluster=fra, profile=train, state=ClaimState.PROVISIONED)
+    make_claim(vision, cluster=osl, profile=train)
+    make_claim(vision, cluster=fra, profile=mig)
+    make_claim(vision, cluster=fra, profile=train, state=ClaimState.ALLOCATED)
+    said = "2 other requests wait for a decision, 1 of them of vision. 1 approved claim waits for a pod."
+    assert others_waiting(wish) == said
+    make_claim(nlp, cluster=fra, profile=train, state=ClaimState.PROVISIONED)
+    assert others_waiting(wish).endswith("2 approved claims wait for a pod.")
+
+
+def test_the_last_five_ends_of_a_person_in_the_team_are_counted_by_kind(
+    wish, vision, fra, train, alice, lena, now
+):
+    assert past_of(wish) == "alice has no earlier claim in vision."
+    ends = [
+        ClaimState.RELEASED,
+        ClaimState.DENIED,
+        ClaimState.RELEASED,
+        ClaimState.EXPIRED,
+        ClaimState.DENIED,
+    ]
+
+    def over(state, days, **fields):
+        made = make_claim(by=alice, cluster=fra, profile=train, state=state, **{"team": vision} | fields)
+        Claim.objects.filter(pk=made.pk).update(state_since=now - timedelta(days=days))
+
+    over(ends[0], 1)
+    assert past_of(wish) == "The last claim of alice: 1 released."
+    for days, state in enumerate(ends[1:], start=2):
+        over(state, days)
+    over(ClaimState.FAILED, 9)
+    over(ClaimState.FAILED, 0.5, team=make_team("nlp"))
+    over(ClaimState.PROVISIONED, 0.1)
+    words = [ClaimState(state).label.lower() for state in (ends[0], ends[1], ends[3])]
+    assert past_of(wish) == f"The last 5 claims of alice: 2 {words[0]}, 2 {words[1]}, 1 {words[2]}."
+
+
+@pytest.mark.parametrize(
+    ("free", "said"),
+    [
+        (None, "What is free cannot be told for this specification."),
+        (1, "3 of 1 free device that matches; 0 stays free."),
+        (3, "3 of 3 free devices that match; 0 stay free."),
+        (5, "3 of 5 free devices that match; 2 stay free."),
+    ],
+)
+def test_the_share_of_what_is_free_is_told_and_unknown_stays_unknown(wish, free, said):
+    found: Any = SimpleNamespace(free=free)
+    assert share_of(wish, found) == said
+
+
+def test_past_use_counts_the_hours_of_the_last_90_days(vision, fra, train, alice, lena, now):
+    def used(begun, ended, **fields):
+        claim = make_claim(
+            vision, by=alice, cluster=fra, profile=train, state=ClaimState.ALLOCATED, held=False,
+            created_at=now - begun,
+        )  # fmt: skip
+        make_allocation(claim, now - begun, None if ended is None else now - ended, **fields)
+
+    used(3 * HOUR, HOUR)
+    used(4 * HOUR, None, fraction="0.25")
+    used(100 * DAY, 90 * DAY - HOUR)
+    used(100 * DAY, 90 * DAY)
+    found = past_use(alice, vision)
+    assert (found.claims, found.activity) == (3, None)
+    assert found.gpu_hours == pytest.approx(2 + 1 + 1)
+    assert past_use(lena, vision).sentence == "No claim in the last 90 days."
+    assert past_use(alice, make_team("nlp")).claims == 0
+
+
+def test_a_line_of_one_character_is_one(wish, lena):
+    assert services.comment_on_claim(claim=wish, by=lena, text=" ? ", key="k").text == "?"
+
+
+def test_a_line_that_cannot_be_written_is_said_on_the_page_it_came_from(client, wish, lena):
+    client.force_login(lena)
+    card = reverse("claims:approval", args=[wish.pk])
+    for back, where in ((card, card), ("", reverse("claims:detail", args=[wish.pk]))):
+        sent = {"text": " ", "key": "k", "next": back}
+        page = client.post(reverse("claims:comment", args=[wish.pk]), sent, follow=True)
+        assert page.redirect_chain == [(where, 302)]
+        assert "Write from 1 to 2000 characters; these are 0." in page.text
+    assert not Comment.objects.exists()
+
+
+def test_each_card_stands_beside_the_list(client, wish, longer, more, root):
+    client.force_login(root)
+    for name, row in (("approval", wish), ("extension", longer), ("quota_request_decision", more)):
+        context = client.get(reverse(f"claims:{name}", args=[row.pk]), {"tab": "all"}).context
+        assert [item.title for item in context["rows"]] == ["sam2", "held", "vision"]
+        assert (context["tab"], context["current"]) == ("all", row.pk)
+
+
+def test_a_consent_on_the_page_says_that_an_admin_follows(client, wish, vision, lena):
+    ApprovalRule.objects.create(team=vision, approval=Approval.BOTH)
+    client.force_login(lena)
+    sent = {"spec_hash": wish.spec_hash, "note": "Fine."}
+    page = client.post(reverse("claims:approve", args=[wish.pk]), sent, follow=True)
+    assert "You consented to sam2; a platform admin decides now." in page.text
+    assert wish.steps.get().note == "Fine."
+
+
+def test_the_preview_counts_each_alternative_against_the_quota_of_its_profile(
+    vision, fra, train, quota, lena, ask
+):
+    small = make_profile("small")
+    make_quota(vision, 9, profile=small)
+    claim = ask(name="either", devices=2, alternatives=[small])
+    ((_title, will, *_),) = said(lines_of(lena, claim=[claim.pk]))
+    assert set(will) == {"gpu.nvidia.com: 0 → 2 of 8 taken", "small: 0 → 2 of 9 taken"}
+
+
+def test_the_api_looks_for_each_wish_among_its_kind_and_takes_50(wish, longer, lena):
+    def answer(*wishes):
+        sent = {"answer": "approve", "wishes": list(wishes), "preview": True}
+        return api(lena).post(DECIDE, sent, format="json")
+
+    assert answer({"kind": "extension", "id": str(wish.pk)}).json()["results"] == []
+    unknown = [{"kind": "claim", "id": str(uuid4())} for _ in range(49)]
+    found = answer({"kind": "claim", "id": str(wish.pk)}, *unknown)
+    assert (found.status_code, [row["title"] for row in found.json()["results"]]) == (200, ["sam2"])

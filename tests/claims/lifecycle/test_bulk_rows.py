@@ -1,0 +1,413 @@
+"""One action on several claims: each line of the preview and of the outcome, on the page and by API."""
+
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import pytest
+import time_machine
+from rest_framework.test import APIClient
+
+from claims.claim_list import bulk
+from claims.claim_list.bulk import BulkAction, BulkPreview, BulkResult, Order, chosen, do, preview, roles_of
+from claims.delivery import tasks
+from claims.models import Claim, Extension
+from claims.states import ClaimState
+from core.errors import Invalid
+from inventory.models import Pod
+from teams.models import Role
+from tests.factories import make_allocation, make_claim, make_cluster, make_profile, make_team, make_user
+
+pytestmark = pytest.mark.django_db
+NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
+END = NOON + timedelta(hours=4)
+HOUR = timedelta(hours=1)
+API = "/api/v1/claims/bulk/"
+
+
+@pytest.fixture(autouse=True)
+def clock():
+    with time_machine.travel(NOON, tick=False) as clock:
+        yield clock
+
+
+@pytest.fixture(autouse=True)
+def removals(monkeypatch):
+    removals: list[str] = []
+    monkeypatch.setattr(tasks.remove, "delay", removals.append)
+    return removals
+
+
+@pytest.fixture
+def make(vision, fra, alice):
+    """Return a function that makes a claim of alice that ends at 16:00 and holds nothing."""
+
+    def make(name, state=ClaimState.PROVISIONED, *, by=alice, held=(), pods=(), **fields):
+        if state in (ClaimState.PROVISIONED, ClaimState.APPROVED, ClaimState.ALLOCATED):
+            fields = {"expires_at": END, "decided_at": NOON - 20 * HOUR, **fields}
+        claim = make_claim(vision, by=by, cluster=fra, name=name, state=state, held=False, **fields)
+        for _device in held:
+            make_allocation(claim, NOON - HOUR)
+        for pod in pods:
+            where = {"cluster": fra, "namespace": "vision", "name": pod}
+            Pod.objects.create(**where, uid=pod, phase="Running", claims=[name])
+        return claim
+
+    return make
+
+
+def lines(user, claims, order):
+    return [(line.will, line.reason_not, line.devices, line.pods) for line in preview(user, claims, order)]
+
+
+@pytest.mark.parametrize(
+    ("held", "pods", "will"),
+    [
+        ((), (), "Released: it holds no device now."),
+        ((1,), (), "Released: 1 device is freed."),
+        ((1, 2), (), "Released: 2 devices are freed."),
+        ((1, 2), ("a",), "Released: 1 pod keeps its devices until it ends."),
+        ((1,), ("a", "b"), "Released: 2 pods keep their devices until they end."),
+    ],
+)
+def test_a_release_says_what_it_frees(make, alice, held, pods, will):
+    claim = make("sam", ClaimState.ALLOCATED, held=held, pods=pods)
+    assert preview(alice, [claim], Order(BulkAction.RELEASE)) == [
+        BulkPreview(claim, will, "", len(held), len(pods))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("order", "state", "will"),
+    [
+        (
+            Order(BulkAction.WITHDRAW),
+            ClaimState.REQUESTED,
+            "Withdrawn: 6 devices go back to the quota of vision.",
+        ),
+        (
+            Order(BulkAction.EXTEND, by=2 * HOUR),
+            ClaimState.PROVISIONED,
+            "Kept until Sun 1 Nov 2026, 18:00 instead of Sun 1 Nov 2026, 16:00: "
+            "at once where a rule allows it, else asked for.",
+        ),
+    ],
+)
+def test_a_preview_says_the_numbers_of_all_claims_of_a_template(make, alice, order, state, will):
+    claim = make("sam", state, devices=2, parallel=3)
+    assert lines(alice, [claim], order) == [(will, "", 0, 0)]
+
+
+def test_withdrawing_one_device_is_said_as_one(make, alice):
+    claim = make("sam", ClaimState.REQUESTED)
+    will = "Withdrawn: 1 device goes back to the quota of vision."
+    assert lines(alice, [claim], Order(BulkAction.WITHDRAW)) == [(will, "", 0, 0)]
+
+
+ALL = tuple(ClaimState)
+RUN = (ClaimState.APPROVED, ClaimState.PROVISIONED, ClaimState.ALLOCATED)
+
+
+@pytest.mark.parametrize(
+    ("action", "possible", "sentence"),
+    [
+        (BulkAction.WITHDRAW, (ClaimState.REQUESTED,), "only a request that waits can be withdrawn."),
+        (BulkAction.RELEASE, RUN, "it holds nothing that could be released."),
+        (BulkAction.EXTEND, RUN, "only a claim that runs can be changed so."),
+        (BulkAction.TRANSFER, RUN, "only a claim that runs can be changed so."),
+    ],
+)
+def test_each_action_is_for_its_states_alone(make, alice, lena, action, possible, sentence):
+    claims = [make(state, state) for state in ALL]
+    order = Order(action, by=HOUR, to=lena)
+    said = {line.claim.state: line.reason_not for line in preview(alice, claims, order)}
+    assert said == {state: "" if state in possible else f"It is “{state.label}”; {sentence}" for state in ALL}
+
+
+def test_a_preview_says_why_somebody_cannot_have_a_claim(make, alice, lena, lars, bob, eve, root):
+    claim, hers = make("sam"), make("hers", by=lena)
+    carol = make_user("carol")
+    make_team("vision").memberships.create(user=carol, role="member")
+    cases = [
+        (alice, claim, lena, ""),
+        (alice, claim, bob, "bob is no member of vision."),
+        (alice, claim, eve, "eve is no member of vision."),
+        (alice, claim, alice, "It is theirs already."),
+        (alice, hers, lars, "hers belongs to lena; they or a lead of vision may do this."),
+        (lars, hers, lars, ""),
+        (root, hers, lars, ""),
+        (bob, claim, lena, "Only members of vision may do this."),
+        (eve, claim, lena, "Only members of vision may do this."),
+        (carol, claim, lena, "sam belongs to alice; they or a lead of vision may do this."),
+    ]
+    for person, one, to, reason in cases:
+        (line,) = preview(person, [one], Order(BulkAction.TRANSFER, to=to))
+        assert (person.username, line.reason_not) == (person.username, reason)
+
+
+def test_nobody_who_cannot_sign_in_is_offered_as_owner(make, alice, lena):
+    claim, order = make("a"), Order(BulkAction.TRANSFER, to=lena)
+    (before,) = preview(alice, [claim], order)
+    lena.is_active = False
+    lena.save()
+    (after,) = preview(alice, [claim], order)
+    assert (bool(before.will), before.reason_not) == (True, "")
+    assert (after.will, bool(after.reason_not)) == ("", True)
+
+
+def test_roles_are_those_in_the_teams_concerned(alice, bob, lena, root, vision):
+    nlp = make_team("nlp", members=(bob,), owners=(lena,))
+    make_team("audio", members=(alice, bob, lena))
+    teams = [vision, nlp]
+    assert roles_of(alice, teams) == {vision.pk: Role.MEMBER}
+    assert roles_of(bob, teams) == {vision.pk: Role.VIEWER, nlp.pk: Role.MEMBER}
+    assert roles_of(lena, teams) == {vision.pk: Role.LEAD, nlp.pk: Role.OWNER}
+    assert roles_of(root, teams) == {vision.pk: Role.OWNER, nlp.pk: Role.OWNER}
+
+
+def test_chosen_are_those_that_one_may_see_by_name(make, alice, eve, fra):
+    claims = [make(name) for name in "bca"]
+    theirs = make_claim(make_team("nlp"), by=eve, cluster=fra)
+    ids = [claim.pk for claim in (*claims, theirs)]
+    assert [claim.name for claim in chosen(alice, [*ids, uuid4()])] == ["a", "b", "c"]
+    assert chosen(eve, ids) == []
+
+
+def test_two_hundred_can_be_changed_at_once_and_one_more_cannot(alice):
+    assert chosen(alice, [uuid4() for _ in range(200)]) == []
+    with pytest.raises(Invalid) as refusal:
+        chosen(alice, [uuid4() for _ in range(201)])
+    assert refusal.value.message == "201 claims are chosen; at most 200 can be changed at once."
+
+
+def test_of_three_the_refused_one_in_the_middle_holds_up_no_other(
+    make, vision, alice, lena, removals, django_capture_on_commit_callbacks
+):
+    one, two, three = make("one"), make("two", by=lena), make("three")
+    with django_capture_on_commit_callbacks(execute=True):
+        outcomes = do(alice, [one, two, three], Order(BulkAction.RELEASE, reason="Done."))
+    refusal = "two belongs to lena; they or a lead of vision may do this."
+    assert outcomes == [
+        BulkResult(one, "It is being released."),
+        BulkResult(two, "", refusal, "forbidden"),
+        BulkResult(three, "It is being released."),
+    ]
+    assert removals == [str(one.pk), str(three.pk)]
+    assert [claim.history.last().why for claim in (one, three)] == ["Done.", "Done."]
+
+
+def test_who_may_not_see_or_change_anything_changes_nothing(make, bob, eve):
+    claim = make("sam")
+    (of_bob,) = do(bob, [claim], Order(BulkAction.RELEASE))
+    (of_eve,) = do(eve, [claim], Order(BulkAction.RELEASE))
+    assert (of_bob.done, of_bob.code, bool(of_bob.refusal)) == ("", "forbidden", True)
+    assert of_eve == BulkResult(claim, "", "It is not there any more.", "not-found")
+    assert Claim.objects.get().state == ClaimState.PROVISIONED
+
+
+def test_each_action_says_what_it_has_done_and_keeps_the_reason(make, alice, lena):
+    waits, runs, given = make("waits", ClaimState.REQUESTED), make("runs"), make("given")
+    assert do(alice, [waits], Order(BulkAction.WITHDRAW, reason="Later.")) == [
+        BulkResult(waits, "It is withdrawn.")
+    ]
+    assert waits.history.last().why == "Later."
+    assert do(alice, [given], Order(BulkAction.TRANSFER, to=lena)) == [
+        BulkResult(given, "Transferred to lena.")
+    ]
+    order = Order(BulkAction.EXTEND, by=2 * HOUR, reason="More.", key="k")
+    assert do(alice, [runs], order) == [BulkResult(runs, "2 h more are asked for.")]
+    wish = Extension.objects.get()
+    assert (wish.until, wish.reason, wish.key) == (END + 2 * HOUR, "More.", f"k:{runs.pk}")
+
+
+def test_one_key_extends_each_of_several_claims_once(make, alice):
+    quick = make_profile("quick", extension=2 * HOUR)
+    claims = [make(name, profile=quick) for name in ("a", "b")]
+    order = Order(BulkAction.EXTEND, by=2 * HOUR, key="x" * 60)
+    for _again in range(2):
+        assert [one.done for one in do(alice, claims, order)] == ["It is kept for 2 h longer."] * 2
+    assert list(Claim.objects.values_list("expires_at", flat=True)) == [END + 2 * HOUR] * 2
+    assert {one.key for one in Extension.objects.all()} == {f"{'x' * 40}:{one.pk}" for one in claims}
+
+
+@pytest.mark.parametrize(
+    ("order", "sentence"),
+    [
+        (Order(BulkAction.TRANSFER), "Say who gets the claims."),
+        (Order(BulkAction.EXTEND, key="k"), "Say how much longer to keep the claims."),
+        (Order(BulkAction.EXTEND, by=HOUR), "Say how much longer to keep the claims."),
+    ],
+)
+def test_an_order_that_lacks_something_is_refused_for_each(make, alice, order, sentence):
+    claim = make("sam")
+    assert do(alice, [claim], order) == [BulkResult(claim, "", sentence, "invalid")]
+
+
+def test_a_claim_without_an_end_cannot_be_extended_with_others(make, alice):
+    claim = make("sam")
+    Claim.objects.update(expires_at=None)
+    claim.refresh_from_db()
+    assert do(alice, [claim], Order(BulkAction.EXTEND, by=HOUR, key="k")) == [
+        BulkResult(claim, "", "sam has no end.", "invalid")
+    ]
+    assert not Extension.objects.exists()
+
+
+# By API.
+
+
+def post(user, **body):
+    client = APIClient()
+    client.force_authenticate(user)
+    return client.post(API, body, format="json", headers={"Idempotency-Key": body.pop("key", "k-1")})
+
+
+def test_the_api_previews_and_does_each_with_its_sentence(make, alice, lena):
+    mine, hers = make("mine"), make("xhers", by=lena)
+    ids = [str(mine.pk), str(hers.pk)]
+    refusal = "xhers belongs to lena; they or a lead of vision may do this."
+    rows = [
+        {
+            "claim": ids[0],
+            "name": "mine",
+            "done": False,
+            "said": "Released: it holds no device now.",
+            "code": "",
+        },
+        {"claim": ids[1], "name": "xhers", "done": False, "said": refusal, "code": "refused"},
+    ]
+    answer = post(alice, action="release", claims=ids, preview=True)
+    assert (answer.status_code, answer.json()) == (200, rows)
+    assert set(Claim.objects.values_list("state", flat=True)) == {"provisioned"}
+    rows[0] |= {"done": True, "said": "It is being released."}
+    rows[1] |= {"code": "forbidden"}
+    answer = post(alice, action="release", claims=ids, key="k-2")
+    assert (answer.status_code, answer.json()) == (200, rows)
+    assert dict(Claim.objects.values_list("name", "state")) == {"mine": "releasing", "xhers": "provisioned"}
+
+
+def test_the_api_extends_by_what_is_said_with_its_key_and_reason(make, alice):
+    claim = make("sam")
+    answer = post(alice, action="extend", claims=[str(claim.pk)], by="2h", reason="More.", key="k-9")
+    assert answer.json()[0]["said"] == "2 h more are asked for."
+    wish = Extension.objects.get()
+    assert (wish.key, wish.reason, wish.until) == (f"k-9:{claim.pk}", "More.", END + 2 * HOUR)
+
+
+def test_the_api_hands_over_to_a_person_that_there_is(make, alice, lena):
+    claim = make("sam")
+    refused = post(alice, action="transfer", claims=[str(claim.pk)], to="nobody")
+    assert (refused.status_code, refused.json()["detail"]) == (422, "There is no person nobody.")
+    assert post(alice, action="transfer", claims=[str(claim.pk)], to="lena", key="k-2").status_code == 200
+    assert Claim.objects.get().requested_by == lena
+
+
+def test_the_api_takes_200_claims_at_once(alice):
+    assert post(alice, action="release", claims=[str(uuid4()) for _ in range(bulk.MOST)]).status_code == 200
+    over = post(alice, action="release", claims=[str(uuid4()) for _ in range(201)], key="k-2")
+    assert over.status_code == 422
+    assert "At most 200 can be changed at once." in str(over.json())
+
+
+# On the page.
+
+PAGE = "/claims/many/"
+
+
+def test_the_page_offers_those_who_could_own_claims_of_the_teams_concerned(client, make, vision, lena):
+    gone = make_user("gone", is_active=False)
+    vision.memberships.create(user=gone, role="member")
+    make_team("nlp", members=(make_user("nina"),))
+    claim = make("sam")
+    client.force_login(lena)
+    form = client.get(PAGE, {"action": "transfer", "claim": [claim.pk]}).context["form"]
+    assert [person.username for person in form.fields["to"].queryset] == ["alice", "lars", "lena"]
+
+
+def test_the_page_puts_what_can_be_done_first_and_counts_that_alone(client, make, alice, lena):
+    first = make("a-hers", ClaimState.ALLOCATED, by=lena, held=(1, 2, 3), pods=("x",))
+    second = make("b-mine", ClaimState.ALLOCATED, held=(1, 2), pods=("y", "z"))
+    client.force_login(alice)
+    page = client.get(PAGE, {"action": "release", "claim": [first.pk, second.pk, first.pk]}).context
+    assert [line.claim.name for line in page["lines"]] == ["b-mine", "a-hers"]
+    assert ([line.claim for line in page["ready"]], page["devices"], page["pods"]) == ([second], 2, 2)
+
+
+@pytest.mark.parametrize(("names", "status", "done"), [("ab", 200, 2), ("ac", 409, 1), ("c", 409, 0)])
+def test_the_page_says_how_many_are_done_and_whether_all_are(client, make, alice, names, status, done):
+    claims = {
+        name: make(name, ClaimState.REQUESTED if name == "c" else ClaimState.PROVISIONED) for name in "abc"
+    }
+    client.force_login(alice)
+    answer = client.post(PAGE, {"action": "release", "claim": [claims[name].pk for name in names]})
+    assert (answer.status_code, answer.context["done"]) == (status, done)
+
+
+def test_the_page_refuses_an_order_that_lacks_something_only_when_it_is_sent(client, make, alice):
+    claim = make("sam")
+    client.force_login(alice)
+    for action, said in (
+        ("extend", "Say how much longer to keep them, for example 24h or 3d."),
+        ("transfer", "Say who gets them."),
+    ):
+        sent = {"action": action, "claim": [claim.pk]}
+        assert client.get(PAGE, sent).status_code == 200
+        answer = client.post(PAGE, sent)
+        assert (answer.status_code, said in answer.text) == (422, True)
+    wrong = client.post(PAGE, {"action": "extend", "claim": [claim.pk], "by": "soon"})
+    assert wrong.context["form"].errors["by"] == ["Write a duration like 24h, 3d or 1d 12h."]
+
+
+# The list itself.
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("", {"mine", "hers", "over", "lab"}),
+        ("?state=live", {"mine", "hers", "lab"}),
+        ("?state=over", {"over"}),
+        ("?state=requested", {"hers"}),
+        ("?who=me", {"mine", "over", "lab"}),
+        ("?cluster=lab-2", {"lab"}),
+        ("?profile=fast", {"lab"}),
+        ("?team=vision", {"mine", "hers", "over", "lab"}),
+        ("?q=lena", {"hers"}),
+        ("?q=epoch", {"over"}),
+        ("?q=Fast", {"lab"}),
+    ],
+)
+def test_the_list_shows_what_its_filters_say(client, make, alice, lena, vision, query, names):
+    make("mine")
+    make("hers", ClaimState.REQUESTED, by=lena)
+    make("over", ClaimState.RELEASED, reason="One epoch.")
+    lab = make_cluster("lab-2", teams=(vision,))
+    make_claim(
+        vision, by=alice, cluster=lab, profile=make_profile("fast"), name="lab", state=ClaimState.PROVISIONED
+    )
+    make_claim(make_team("nlp"), by=make_user("nina"), cluster=lab, name="theirs")
+    client.force_login(alice)
+    answer = client.get(f"/claims/{query}{'&' if query else '?'}format=csv")
+    rows = b"".join(answer).decode().splitlines()
+    assert {row.split(",")[0] for row in rows[1:]} == names
+
+
+def test_a_row_of_the_list_says_all_that_the_claim_is(client, make, alice, fra):
+    claim = make("sam", devices=2, parallel=3, created_at=NOON - 30 * HOUR)
+    client.force_login(alice)
+    answer = client.get("/claims/?format=csv")
+    row = b"".join(answer).decode().splitlines()[1].split(",")
+    since = claim.state_since.isoformat()
+    assert row[:9] == [
+        *("sam", "Waiting for a pod", since, "train-80 v1", "6", "vision", "alice", "fra-1"),
+        END.isoformat(),
+    ]
+
+
+def test_people_are_called_by_their_names_not_by_those_they_sign_in_with(make, alice, lena):
+    for person, name in ((alice, "Alice"), (lena, "Lena")):
+        person.first_name, person.last_name = name, "Ott"
+        person.save(update_fields=["first_name", "last_name"])
+    claim, order = make("sam"), Order(BulkAction.TRANSFER, to=lena)
+    assert lines(alice, [claim], order) == [("Goes from Alice Ott to Lena Ott; its pods go on.", "", 0, 0)]
+    assert do(alice, [claim], order) == [BulkResult(claim, "Transferred to Lena Ott.")]
+    assert claim.history.latest("pk").why == "Handed over from Alice Ott to Lena Ott."

@@ -1,0 +1,445 @@
+"""Reading manifests and drafts, and sending the form: places, limits, order, and what the reader is told."""
+
+from datetime import timedelta
+
+import pytest
+from django.contrib.messages import get_messages
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.http import QueryDict
+from django.urls import reverse
+from django.utils import timezone
+
+from claims.models import Approval, Claim, Draft, Profile
+from claims.requests.draft_views import editor_fields, fields_of, form_url, prefill_of, profiles_in
+from claims.requests.forms import RequestForm
+from claims.requests.manifest_import import ImportedSpec, documents_in, imported, wanted_in
+from claims.requests.services import save_draft
+from claims.requests.suggestions import offers_for
+from claims.requests.views import as_data, query_of, without_dropped
+from claims.states import ClaimState
+from core.errors import Invalid
+from dra.manifests import resource_claim, resource_claim_template, to_yaml
+from inventory.cluster_snapshot import snapshot_of
+from tests.claims.requests.test_pages_match import mirrored
+from tests.dra.clusters import gpu
+from tests.factories import make_claim, make_profile, make_quota, make_spec, make_team
+
+pytestmark = pytest.mark.django_db
+PART = "mig.nvidia.com"
+FORM = reverse("claims:request")
+
+
+def refusal_of(act, *args):
+    with pytest.raises(Invalid) as refusal:
+        act(*args)
+    return refusal.value.message
+
+
+# Documents.
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("kind: A", [1]),
+        ("---\nkind: A\n---\n---\nkind: B\n", [2, 5]),
+        ("kind: List\nitems:\n- kind: A\n- kind: B\n", [1, 1]),
+        ('{"kind": "A"}', [1]),
+    ],
+)
+def test_documents_come_with_the_line_where_they_begin(text, lines):
+    assert [one.line for one in documents_in(text, "f.yaml")] == lines
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "f.yaml is empty."),
+        ("---\n---\n", "f.yaml is empty."),
+        ("kind: A\n---\n- 1\n", "f.yaml, line 3: this is no object of Kubernetes."),
+        ("a: 1\nb: [", "f.yaml, line 2: this is not YAML: "),
+        ("a: 2026-02-31", "f.yaml cannot be read: "),
+    ],
+)
+def test_a_file_that_holds_no_objects_is_refused(text, said):
+    assert refusal_of(documents_in, text, "f.yaml").startswith(said)
+
+
+def claim_yaml(name="mine", namespace=None, spec=None, template=False):
+    make = resource_claim_template if template else resource_claim
+    made = make(name, namespace or "default", spec or make_spec())
+    if namespace is None:
+        del made["metadata"]["namespace"]
+    return to_yaml(made)
+
+
+def pod_yaml(kind="Pod", namespace="", **names):
+    key, name = next(iter(names.items()))
+    spec = f"{{resourceClaims: [{{name: gpu, {key}: {name}}}]}}"
+    where = f"metadata: {{name: p{', namespace: ' + namespace if namespace else ''}}}\n"
+    body = f"spec: {spec}" if kind == "Pod" else f"spec: {{template: {{spec: {spec}}}}}"
+    return f"kind: {kind}\n{where}{body}\n"
+
+
+def wanted(text, elsewhere=lambda *_key: None):
+    return [(one.title, one.line) for one in wanted_in(documents_in(text, "f.yaml"), "f.yaml", elsewhere)]
+
+
+def joined(*texts):
+    return "---\n".join(texts)
+
+
+@pytest.mark.parametrize("kind", ["Pod", "Deployment", "StatefulSet", "Job"])
+def test_what_runs_pods_names_its_claims(kind):
+    pod = pod_yaml(kind, resourceClaimName="mine")
+    assert wanted(joined(pod, claim_yaml()))[0][0] == "ResourceClaim mine"
+    pod = pod_yaml(kind, resourceClaimTemplateName="mine")
+    assert wanted(joined(pod, claim_yaml(template=True)))[0][0] == "ResourceClaimTemplate mine"
+
+
+def test_a_claim_that_several_name_is_wanted_once_and_two_of_two_namespaces_twice():
+    pod = pod_yaml(resourceClaimName="mine")
+    assert [title for title, _line in wanted(joined(pod, claim_yaml(), pod))] == ["ResourceClaim mine"]
+    two = joined(claim_yaml(namespace="a"), claim_yaml(namespace="b"))
+    assert [title for title, _line in wanted(two)] == ["ResourceClaim mine"] * 2
+    assert [title for title, _line in wanted(joined(claim_yaml("x"), claim_yaml("y")))] == [
+        "ResourceClaim x",
+        "ResourceClaim y",
+    ]
+
+
+def test_a_pod_finds_claims_of_its_own_namespace_alone():
+    text = joined(pod_yaml(namespace="a", resourceClaimName="mine"), claim_yaml(namespace="b"))
+    assert refusal_of(wanted, text) == (
+        "f.yaml, line 1: there is no ResourceClaim mine, here or in the cluster."
+    )
+    asked = []
+
+    def elsewhere(*key):
+        asked.append(key)
+        return {"metadata": {"name": "mine"}, "spec": make_spec()}
+
+    assert wanted(text, elsewhere)[0] == ("ResourceClaim mine", 1)
+    assert asked == [("ResourceClaim", "a", "mine")]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("kind: Pod\nmetadata: {name: p}\nspec: {}", "f.yaml asks for no claim."),
+        (
+            "kind: Service",
+            "f.yaml, line 1: Service is not a kind that asks for devices; write a ResourceClaim, a "
+            "ResourceClaimTemplate or a Pod.",
+        ),
+        (
+            "a: 1",
+            "f.yaml, line 1: ? is not a kind that asks for devices; write a ResourceClaim, a "
+            "ResourceClaimTemplate or a Pod.",
+        ),
+    ],
+)
+def test_a_file_that_asks_for_nothing_is_refused(text, said):
+    assert refusal_of(wanted, text) == said
+
+
+def test_a_template_is_read_for_the_spec_in_it():
+    (found,) = wanted_in(documents_in(claim_yaml(template=True), "f"), "f", lambda *_key: None)
+    assert found == ImportedSpec("ResourceClaimTemplate mine", make_spec(), 1)
+
+
+# What is found for it.
+
+
+def found_for(text):
+    return imported(text, "f.yaml", Profile.objects.select_related("current"))
+
+
+def test_all_profiles_that_ask_for_the_same_are_named_by_title_and_no_others(db):
+    for slug in ("b", "a"):
+        make_profile(slug)
+    make_profile("other", spec=make_spec(device_class=PART))
+    (found,) = found_for(claim_yaml(spec=make_spec(3)))
+    assert [(near.profile.slug, near.likeness.count) for near in found.exact] == [("a", 3), ("b", 3)]
+    assert (found.nearest, found.several, found.name, found.delivery) == ((), None, "mine", "claim")
+    (found,) = found_for(claim_yaml(template=True))
+    assert (found.title, found.delivery) == ("ResourceClaimTemplate mine", "template")
+
+
+def test_of_others_the_three_nearest_are_named_those_of_its_class_first(db):
+    make_profile("a", spec=make_spec(device_class="a.x"))
+    make_profile("b", spec=make_spec(device_class="b.x"))
+    make_profile("c", spec=make_spec(device_class="c.x"))
+    make_profile("z", spec=make_spec(selectors=[{"cel": {"expression": "true"}}]))
+    (found,) = found_for(claim_yaml())
+    assert [near.profile.slug for near in found.nearest] == ["z", "a", "b"]
+    assert found.exact == ()
+
+
+def test_a_file_has_up_to_64000_characters_and_40_levels(db):
+    make_profile("one")
+    text = claim_yaml()
+    assert found_for(text + "#" * (64_000 - len(text)))[0].exact
+    assert refusal_of(found_for, text + "#" * (64_001 - len(text))) == (
+        "f.yaml has 64001 characters; 64000 are read at most."
+    )
+    deep = refusal_of(found_for, "[" * 41 + "]" * 41)
+    assert deep == "f.yaml, line 1: more than 40 levels are not read."
+    assert "levels" not in refusal_of(found_for, "[" * 40 + "]" * 40)
+
+
+def test_the_ways_to_ask_for_a_file_are_addresses_of_the_form(db):
+    make_profile("gpu")
+    (found,) = found_for(claim_yaml("mine", spec=make_spec(3)))
+    assert form_url(found, found.exact) == f"{FORM}?profile=gpu&devices=3&delivery=claim&name=mine"
+    (first,) = found.exact
+    (other,) = found_for(claim_yaml("", template=True))
+    assert form_url(other, [first, first]) == (
+        f"{FORM}?profile=gpu&devices=3&delivery=template&together=gpu&together_devices=3"
+    )
+    assert dict(editor_fields(found)) | {"spec_yaml": ""} == {
+        "edit": "1", "source": "yaml", "spec_yaml": "", "slug": "mine", "title": "mine", "max_devices": 3,
+        "approval": "lead", "default_duration": "24h", "max_duration": "14d", "grace": "0h",
+        "extension": "0h", "automatic_devices": 0, "deliveries": "template",
+    }  # fmt: skip
+
+
+def test_a_file_is_read_up_to_its_size_and_goes_before_what_was_pasted(client, alice, vision, train):
+    client.force_login(alice)
+    page, text = reverse("claims:request_import"), claim_yaml("of-file").encode()
+    for more, said in ((0, False), (1, True)):
+        upload = SimpleUploadedFile("f.yaml", text + b"#" * (256_000 + more - len(text)))
+        answer = client.post(page, {"file": upload, "text": claim_yaml("pasted")})
+        assert ("f.yaml has 256001 bytes; 256000 are read at most." in answer.text) is said
+    answer = client.post(page, {"file": SimpleUploadedFile("f.yaml", text), "text": claim_yaml("pasted")})
+    assert [one.claim.name for one in answer.context["found"]] == ["of-file"]
+
+
+# What else would fit.
+
+
+def offers(team, cluster, chosen, **more):
+    fields = {"devices": 1, "parallel": 1, "delivery": "claim", **more}
+    found = offers_for(team=team, cluster=cluster, snapshot=snapshot_of(cluster), chosen=chosen, **fields)
+    return [(offer.profile.slug, offer.devices, offer.free) for offer in found]
+
+
+def test_offers_are_other_profiles_that_are_open_offered_so_and_within_all_limits(
+    vision, fra, train, quota, alice
+):
+    mirrored(fra, [gpu(number) for number in range(4)])
+    make_profile("twin")
+    make_profile("template-only", deliveries=["template"])
+    make_profile("small", max_devices=1)
+    make_profile("closed", teams=(make_team("nlp"),))
+    make_profile("old")
+    Profile.objects.filter(slug="old").update(retired_at=timezone.now())
+    make_profile("no-quota", spec=make_spec(device_class="gpu.amd.com"))
+    assert offers(vision, fra, [train]) == [("small", 1, 4), ("twin", 1, 4)]
+    assert offers(vision, fra, [train], devices=2) == [("twin", 2, 4)]
+    assert offers(vision, fra, [train], devices=5) == []
+    assert offers(vision, fra, [train], parallel=4, delivery="template") == [
+        ("small", 1, 4),
+        ("template-only", 1, 4),
+        ("twin", 1, 4),
+    ]
+    assert offers(vision, fra, [train], parallel=5, delivery="template") == []
+
+
+def test_offers_keep_within_the_quotas_of_class_and_profile(vision, fra, train, quota, alice):
+    mirrored(fra, [gpu(number) for number in range(8)])
+    twin = make_profile("twin")
+    make_claim(vision, by=alice, cluster=fra, profile=train, devices=4)
+    assert offers(vision, fra, [train], devices=4) == [("twin", 4, 8)]
+    assert offers(vision, fra, [train], devices=5) == []
+    make_quota(vision, 2, profile=twin)
+    assert offers(vision, fra, [train], devices=2) == [("twin", 2, 8)]
+    assert offers(vision, fra, [train], devices=3) == []
+    assert offers(vision, fra, [train], devices=1, parallel=3, delivery="template") == []
+
+
+def test_five_offers_are_shown(vision, fra, train, quota):
+    mirrored(fra, [gpu(0)])
+    for number in range(7):
+        make_profile(f"p-{number}")
+    assert [slug for slug, *_rest in offers(vision, fra, [train])] == [f"p-{number}" for number in range(5)]
+
+
+# The form.
+
+
+def data_of(query):
+    return QueryDict(query)
+
+
+@pytest.mark.parametrize(
+    ("drop", "left"),
+    [
+        ("0", [("b", "2"), ("c", "")]),
+        ("1", [("a", "1"), ("c", "")]),
+        ("2", [("a", "1"), ("b", "2")]),
+        ("3", [("a", "1"), ("b", "2"), None]),
+        ("", [("a", "1"), ("b", "2"), None]),
+        ("x", [("a", "1"), ("b", "2"), None]),
+        ("-1", [("a", "1"), ("b", "2"), None]),
+    ],
+)
+def test_the_row_whose_button_was_pressed_is_left_out(drop, left):
+    query = "together=a&together=b&together=c&together_devices=1&together_devices=2&devices=4"
+    kept = without_dropped(data_of(f"{query}&drop={drop}"))
+    if None in left:
+        assert (kept.getlist("together"), kept.getlist("together_devices")) == (["a", "b", "c"], ["1", "2"])
+    else:
+        assert list(zip(kept.getlist("together"), kept.getlist("together_devices"), strict=True)) == left
+    assert kept["devices"] == "4"
+
+
+def test_the_link_to_a_request_names_what_it_depends_on_alone():
+    data = data_of("profile=a&devices=2&reason=x&key=k&help=1&together=b&together_devices=3&name=")
+    assert query_of(data) == "profile=a&together=b&devices=2&together_devices=3"
+    assert query_of(data, "reason") == "profile=a&together=b&devices=2&together_devices=3&reason=x"
+
+
+def test_a_form_that_is_shown_would_send_what_it_shows(alice, train, fra, quota):
+    query = "profile=train-80&alternatives=b&alternatives=a&together=c&together_devices=3&name=sam&key=k"
+    data = as_data(RequestForm(user=alice, prefill=data_of(query)))
+    assert {name: data.getlist(name) for name in data} == {
+        "profile": ["train-80"], "alternatives": ["b", "a"], "together": ["c"], "together_devices": ["3"],
+        "devices": ["1"], "delivery": ["claim"], "parallel": ["1"], "team": ["vision"],
+        "cluster": ["fra-1"], "name": ["sam"], "key": ["k"],
+    }  # fmt: skip
+
+
+def said_by(answer):
+    return [str(message) for message in get_messages(answer.wsgi_request)]
+
+
+def test_the_sender_is_told_whether_it_waits_was_approved_or_was_sent_before(client, alice, wish):
+    client.force_login(alice)
+    assert said_by(client.post(FORM, wish)) == ["sam2 is requested."]
+    assert said_by(client.post(FORM, wish))[-1] == (
+        "This form had been sent already, and nothing is asked twice: here is its claim."
+    )
+    make_profile("quick", approval=Approval.AUTOMATIC)
+    quick = wish | {"profile": "quick", "key": "k-2", "name": "q"}
+    assert said_by(client.post(FORM, quick))[-1] == "q is approved by a rule."
+    assert Claim.objects.count() == 2
+
+
+def test_the_page_sends_all_that_was_typed(client, alice, wish, vision, fra):
+    other, third = make_profile("other"), make_profile("third")
+    client.force_login(alice)
+    typed = {
+        "delivery": "template", "parallel": "2", "duration": "other", "duration_other": "5h",
+        "alternatives": ["third", "other"],
+    }  # fmt: skip
+    assert client.post(FORM, wish | typed).status_code == 302
+    claim = Claim.objects.get()
+    assert (claim.delivery, claim.parallel, claim.devices, claim.duration) == (
+        "template", 2, 2, timedelta(hours=5),
+    )  # fmt: skip
+    assert (claim.name, claim.reason, claim.key, claim.requested_by) == ("sam2", "Fine-tuning.", "k-1", alice)
+    named = [one.profile_version.profile for one in claim.alternatives.all()]
+    assert named[1:] == [third, other]
+
+
+def test_the_form_offers_no_retired_profile_even_to_admins(client, root, train):
+    make_profile("old")
+    Profile.objects.filter(slug="old").update(retired_at=timezone.now())
+    make_team("ops", members=(root,))
+    client.force_login(root)
+    assert [entry.profile.slug for entry in client.get(FORM).context["cards"]] == ["train-80"]
+
+
+def test_the_other_drafts_are_counted_without_the_one_that_is_open(client, alice, train, fra, quota):
+    client.force_login(alice)
+    for key in ("a", "b", "c"):
+        save_draft(by=alice, key=key, fields={"name": [key]})
+    draft = Draft.objects.get(key="b")
+    assert client.get(FORM).context["other_drafts"] == 3
+    page = client.get(f"{FORM}?draft={draft.pk}").context
+    assert (page["other_drafts"], page["draft"]) == (2, draft)
+
+
+# Drafts.
+
+
+def test_a_draft_keeps_what_was_typed_without_what_is_empty_and_the_key():
+    data = data_of("profile=a&name=&key=k&together=b&together=&together_devices=3&csrfmiddlewaretoken=t&x=1")
+    assert fields_of(data) == {"profile": ["a"], "together": ["b", ""], "together_devices": ["3"]}
+
+
+def test_a_draft_fills_the_form_with_the_fields_that_there_are():
+    draft = Draft(key="k", fields={"profile": ["a"], "alternatives": ["b", "c"], "gone": ["x"]})
+    data = prefill_of(draft)
+    assert {name: data.getlist(name) for name in data} == {
+        "profile": ["a"],
+        "alternatives": ["b", "c"],
+        "key": ["k"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("title", "slug", "fields", "said"),
+    [
+        ("Train", "train", {}, "Train"),
+        (None, "train", {}, "train"),
+        (None, None, {}, ""),
+        ("Train", "train", {"together": ["nic", ""]}, "Train + nic"),
+        ("Train", "train", {"alternatives": ["a", "b"]}, "Train or else a or else b"),
+    ],
+)
+def test_a_draft_is_named_by_its_profiles(title, slug, fields, said):
+    draft = Draft(key="k", fields=fields)
+    draft.title, draft.slug = title, slug
+    assert profiles_in(draft) == said
+
+
+def test_a_viewer_keeps_no_draft(client, bob, vision):
+    client.force_login(bob)
+    assert client.post(reverse("claims:draft_save"), {"key": "k"}).status_code == 403
+    assert not Draft.objects.exists()
+
+
+@pytest.mark.parametrize(("length", "kept"), [(4000, True), (4001, False)])
+def test_what_is_sent_without_a_session_is_kept_up_to_what_the_form_takes(client, alice, train, length, kept):
+    client.post(FORM, {"whose": str(alice.pk), "key": "k" * 90, "reason": "x" * length})
+    session = client.session.get("unsent_request")
+    assert (session is not None) is kept
+    if session:
+        assert session == {"whose": str(alice.pk), "key": "k" * 80, "fields": {"reason": ["x" * length]}}
+
+
+def test_what_was_kept_without_a_key_is_no_draft(client, alice, train, fra, quota):
+    client.post(FORM, {"whose": str(alice.pk), "key": "", "reason": "x"})
+    client.force_login(alice)
+    assert client.get(FORM).status_code == 200
+    assert not Draft.objects.exists()
+
+
+def test_the_list_of_drafts_is_ones_own_newest_first(client, alice, lena, train):
+    now = timezone.now()
+    for minutes, by, key in ((3, alice, "a"), (1, alice, "b"), (2, alice, "c"), (0, lena, "d")):
+        save_draft(by=by, key=key, fields={"profile": ["train-80"], "name": [key]},
+                   now=now - timedelta(minutes=minutes))  # fmt: skip
+    client.force_login(alice)
+    rows = client.get(reverse("claims:drafts")).context["drafts"]
+    assert [(draft.claim_name, said) for draft, said in rows] == [
+        ("b", "Train 80"),
+        ("c", "Train 80"),
+        ("a", "Train 80"),
+    ]
+
+
+def test_a_request_that_replaces_a_claim_is_sent_by_the_form(client, alice, wish, vision, fra, train):
+    old = make_claim(vision, by=alice, cluster=fra, profile=train, state=ClaimState.PROVISIONED)
+    client.force_login(alice)
+    assert client.post(FORM, wish | {"replaces": str(old.pk)}).status_code == 302
+    assert Claim.objects.get(key="k-1").replaces == old
+
+
+def test_a_selector_that_does_not_compile_is_compared_and_not_refused(db):
+    make_profile("gpu")
+    (found,) = found_for(claim_yaml(spec=make_spec(selectors=[{"cel": {"expression": "device."}}])))
+    assert [near.profile.slug for near in found.nearest] == ["gpu"]
+    assert "is malformed" in refusal_of(found_for, claim_yaml(spec=make_spec(-1)))

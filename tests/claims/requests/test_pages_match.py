@@ -1,0 +1,293 @@
+"""The funnel of the request form: steps that open, what would help, alternatives; and the same in the API."""
+
+from decimal import Decimal
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+from rest_framework.test import APIClient
+
+from claims.models import Claim
+from inventory import cluster_snapshot
+from inventory.models import Cluster, Device, DeviceClass, ResourceClaim, ResourceSlice
+from tests.dra.clusters import device_class, gpu, holds, resource_slice
+from tests.factories import make_profile, make_spec, make_team
+
+pytestmark = pytest.mark.django_db
+
+FORM, PANEL = reverse("claims:request"), reverse("claims:request_preview")
+API = "/api/v1/match/"
+MEMORY = (
+    'device.capacity["gpu.nvidia.com"].?memory.orValue(quantity("0")).compareTo(quantity("40Gi")) >= 0'
+    ' && device.attributes["gpu.nvidia.com"].?productName.orValue("").startsWith("NVIDIA H100")'
+)
+TAINT = {"key": "example.com/broken", "value": "true", "effect": "NoSchedule"}
+STEPS = {"class": 1, "memory": 2, "product": 3, "taint": 4, "free": 5, "nodes": 6}
+
+
+def dropped(step):
+    return reverse("claims:request_dropped", args=[STEPS[step]])
+
+
+def mirrored(cluster, devices, *claims):
+    """Write devices of node-a into the mirror, with the claims that hold some of them."""
+    raw = resource_slice("node-a", devices)
+    part = ResourceSlice.objects.create(
+        cluster=cluster, uid="s", name="node-a-1", raw=raw, driver="gpu.nvidia.com", pool="node-a",
+        generation=1, pool_slices=1, node_name="node-a",
+    )  # fmt: skip
+    DeviceClass.objects.create(cluster=cluster, uid="c", name="gpu.nvidia.com", raw=device_class())
+    for one in devices:
+        Device.objects.create(
+            cluster=cluster, slice=part, driver="gpu.nvidia.com", pool="node-a", name=one["name"],
+            node_name="node-a",
+        )  # fmt: skip
+    for claim in claims:
+        take(cluster, claim)
+    cluster_snapshot.forget()
+
+
+def take(cluster, claim):
+    """Write an allocated claim into the mirror, with its devices."""
+    meta = claim["metadata"]
+    row = ResourceClaim.objects.create(
+        cluster=cluster, uid=meta["name"], name=meta["name"], namespace=meta["namespace"], raw=claim
+    )
+    for held in claim["status"]["allocation"]["devices"]["results"]:
+        Device.objects.filter(name=held["device"]).update(held_by=row)
+    cluster_snapshot.forget()
+
+
+@pytest.fixture
+def cluster(fra, vision):
+    make_team("nlp")
+    theirs = holds("gpu-3", name="secret-run")
+    theirs["metadata"]["namespace"] = "nlp"
+    devices = [
+        gpu(0, product="NVIDIA L4", memory="24Gi"),
+        gpu(1, product="NVIDIA L4"),
+        gpu(2, taints=[TAINT]),
+        gpu(3),
+        gpu(4),
+    ]
+    mirrored(fra, devices, theirs, holds("gpu-4", name="mine"))
+    return fra
+
+
+@pytest.fixture
+def wish(cluster, vision, quota, gateway):
+    selectors = [{"cel": {"expression": MEMORY}}]
+    exactly = {"deviceClassName": "gpu.nvidia.com", "allocationMode": "ExactCount", "count": 1}
+    spec = {"devices": {"requests": [{"name": "gpu", "exactly": exactly | {"selectors": selectors}}]}}
+    make_profile("train-80", spec=spec)
+    make_profile("any-gpu", spec={"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}})
+    return {"profile": "train-80", "devices": 1, "team": "vision", "cluster": "fra-1", "name": "sam2"}
+
+
+def test_each_condition_is_a_step_that_opens(client, alice, wish):
+    client.force_login(alice)
+    page = client.get(PANEL, wish).text
+    assert "memory ≥ 40 GiB" in page
+    assert "product begins with NVIDIA H100" in page
+    assert dropped("memory") in page
+    assert dropped("product") in page
+
+
+@pytest.mark.parametrize(
+    ("step", "device", "said"),
+    [
+        ("memory", "gpu-0", "memory 24 GiB &lt; 40 GiB"),
+        ("product", "gpu-1", "product NVIDIA L4, not NVIDIA H100…"),
+        ("taint", "gpu-2", "tainted example.com/broken=true:NoSchedule, not tolerated"),
+        ("free", "gpu-3", "held by another team"),
+        ("free", "gpu-4", "held by vision/mine"),
+    ],
+)
+def test_a_step_shows_the_devices_it_leaves_out_and_why(client, alice, wish, step, device, said):
+    client.force_login(alice)
+    page = client.get(dropped(step), wish).text
+    assert reverse("inventory:device", args=[Device.objects.get(name=device).pk]) in page
+    assert said in " ".join(page.split()).replace('<span class="dg-2 dg-break">', "")
+    assert "secret-run" not in page
+
+
+def test_a_fragment_is_the_rows_alone(client, alice, wish):
+    client.force_login(alice)
+    page = client.get(dropped("memory"), wish, headers={"HX-Request": "true"}).text
+    assert "gpu-0" in page
+    assert "<html" not in page
+
+
+def test_many_devices_come_fifty_at_a_time_and_cost_as_many_queries(client, alice, fra, wish):
+    client.force_login(alice)
+    client.get(dropped("memory"), wish)
+    with CaptureQueriesContext(connection) as few:
+        client.get(dropped("memory"), wish)
+    ResourceSlice.objects.all().delete()
+    DeviceClass.objects.all().delete()
+    mirrored(fra, [gpu(number, product="NVIDIA L4", memory="24Gi") for number in range(120)])
+    client.get(dropped("memory"), wish)
+    with CaptureQueriesContext(connection) as many:
+        page = client.get(dropped("memory"), wish | {"page": "2"}).text
+    assert "51–100 of 120" in page
+    assert len(many) <= len(few)
+    assert "101–120 of 120" in client.get(dropped("memory"), wish | {"page": "99"}).text
+    assert "1–50 of 120" in client.get(dropped("memory"), wish | {"page": "no"}).text
+
+
+def test_a_device_on_which_a_selector_fails_is_shown_apart(client, alice, wish):
+    odd = make_profile(
+        "odd",
+        spec={
+            "devices": {
+                "requests": [
+                    {
+                        "name": "gpu",
+                        "exactly": {
+                            "deviceClassName": "gpu.nvidia.com",
+                            "selectors": [
+                                {"cel": {"expression": 'device.attributes["gpu.nvidia.com"].nope == 1'}}
+                            ],
+                        },
+                    }
+                ]
+            }
+        },
+    )
+    client.force_login(alice)
+    page = client.get(reverse("claims:request_dropped", args=[2]), wish | {"profile": odd.slug}).text
+    assert "Could not be evaluated" in page
+
+
+def test_a_step_that_is_none_is_404_and_a_wish_that_is_none_422(client, alice, bob, eve, wish):
+    client.force_login(alice)
+    assert client.get(reverse("claims:request_dropped", args=[0]), wish).status_code == 404
+    assert client.get(reverse("claims:request_dropped", args=[99]), wish).status_code == 404
+    assert client.get(dropped("memory"), wish | {"devices": "0"}).status_code == 422
+    assert client.post(dropped("memory"), wish).status_code == 405
+    client.force_login(eve)
+    assert "gpu-0" not in client.get(dropped("memory"), wish).text
+    client.logout()
+    assert client.get(dropped("memory"), wish).status_code == 302
+
+
+def test_what_would_help_is_said_where_it_does_not_fit(client, alice, wish):
+    client.force_login(alice)
+    page = " ".join(client.get(PANEL, wish).text.split())
+    assert "Does not fit now" in page
+    assert "Tolerating example.com/broken=true:NoSchedule: <b>fits now</b>" in page
+    assert "Without “product begins with NVIDIA H100”: <b>fits now</b>" in page
+
+
+def test_other_profiles_that_fit_become_alternatives_by_a_tick(client, alice, wish):
+    client.force_login(alice)
+    assert 'name="alternatives" value="any-gpu"' in client.get(PANEL, wish).text
+    ticked = wish | {"alternatives": "any-gpu"}
+    page = client.get(PANEL, ticked).text
+    assert 'name="alternatives" value="any-gpu" checked' in page
+    assert "Would match now" in page
+    assert "firstAvailable" in page
+    client.post(FORM, ticked | {"delivery": "claim", "duration": "24h", "key": "k"})
+    claim = Claim.objects.get()
+    assert [one.name for one in claim.alternatives.all()] == ["gpu/train-80", "gpu/any-gpu"]
+
+
+def test_alternatives_keep_their_order_and_survive_a_mistake(client, alice, wish):
+    for slug in ("b-gpu", "a-gpu"):
+        make_profile(slug)
+    client.force_login(alice)
+    sent = wish | {"alternatives": ["b-gpu", "a-gpu", "b-gpu", "train-80"], "devices": "0"}
+    page = client.post(FORM, sent).text
+    assert page.index('value="b-gpu" checked') < page.index('value="a-gpu" checked')
+    assert page.count('name="alternatives"') == 2
+
+
+def test_what_fits_says_more_on_demand(client, alice, vision, wish):
+    client.force_login(alice)
+    fits = wish | {"profile": "any-gpu"}
+    assert "More options and alternatives" in client.get(PANEL, fits).text
+    page = client.get(PANEL, fits | {"help": "1"}).text
+    assert "Tolerating example.com/broken=true:NoSchedule: <b>1 more free</b>" in page
+    assert "<b>1 more free</b>" in client.get(FORM, fits | {"help": "1"}).text
+    Device.objects.all().delete()
+    ResourceSlice.objects.all().delete()
+    DeviceClass.objects.all().delete()
+    mirrored(Cluster.objects.get(), [gpu(0)])
+    assert "No condition less would bring more" in client.get(PANEL, fits | {"help": "1"}).text
+
+
+def test_offers_cost_the_same_for_one_profile_and_for_many(client, alice, wish, django_assert_num_queries):
+    client.force_login(alice)
+    client.get(PANEL, wish)
+    with CaptureQueriesContext(connection) as one:
+        client.get(PANEL, wish)
+    for place in range(6):
+        make_profile(f"more-{place}")
+    with django_assert_num_queries(len(one)):
+        client.get(PANEL, wish)
+
+
+def test_offers_come_cheapest_first_and_by_memory_where_a_price_is_missing(
+    alice, fra, vision, wish, monkeypatch
+):
+    ResourceSlice.objects.all().delete()
+    DeviceClass.objects.all().delete()
+    Device.objects.all().delete()
+    ResourceClaim.objects.all().delete()
+    mirrored(fra, [gpu(0, product="NVIDIA L4", memory="24Gi"), gpu(1, product="NVIDIA A100", memory="39Gi")])
+    for slug, memory in (("small", "20Gi"), ("large", "30Gi")):
+        selectors = [{"cel": {"expression": MEMORY.partition(" && ")[0].replace("40Gi", memory)}}]
+        make_profile(slug, spec=make_spec(selectors=selectors))
+
+    def offered(prices):
+        monkeypatch.setattr("claims.catalogue.listing._pricers", [lambda offers: prices[: len(offers)]])
+        shown = api(alice).post(API, wish, format="json").json()
+        return [one["profile"] for one in shown["alternatives"] if one["profile"] != "any-gpu"]
+
+    assert offered([Decimal(9), Decimal(1), Decimal(5)]) == ["large", "small"]
+    assert offered([Decimal(9), Decimal(1), None]) == ["small", "large"]
+
+
+def api(user):
+    client = APIClient()
+    client.force_authenticate(user)
+    return client
+
+
+def test_the_api_answers_the_same(alice, wish):
+    numbers = {"devices": 1, "step": STEPS["free"]}
+    shown = api(alice).post(API, wish | numbers, format="json").json()
+    assert [step["kind"] for step in shown["match"]["steps"]] == [
+        "total", "class", "selector", "selector", "untainted", "free", "nodes",
+    ]  # fmt: skip
+    assert shown["dropped"]["total"] == 2
+    assert [(one["name"], one["cause"], one["holder"]) for one in shown["dropped"]["devices"]] == [
+        ("gpu-3", "held", "another team"),
+        ("gpu-4", "held", "vision/mine"),
+    ]
+    assert {one["way"] for one in shown["help"]} == {"toleration", "condition"}
+    assert [one["profile"] for one in shown["alternatives"]] == ["any-gpu"]
+    assert api(alice).get(API, wish | {"step": STEPS["free"]}).json()["dropped"] == shown["dropped"]
+
+
+def test_the_api_takes_alternatives_in_order(alice, wish):
+    wish = wish | {"devices": 1, "alternatives": ["any-gpu"]}
+    shown = api(alice).post(API, wish, format="json").json()
+    assert (shown["match"]["fits"], shown["problems"]) == (True, [])
+    made = api(alice).post(
+        "/api/v1/claims/",
+        wish,
+        format="json",
+        headers={"Idempotency-Key": "k"},
+    )
+    assert made.status_code == 201
+    options = made.json()["spec"]["devices"]["requests"][0]["firstAvailable"]
+    assert [one["name"] for one in options] == ["train-80", "any-gpu"]
+
+
+def test_the_api_refuses_a_step_that_is_none(alice, wish):
+    answer = api(alice).get(API, wish | {"step": 99})
+    assert answer.status_code == 422
+    assert "there is no step 99" in answer.json()["detail"]
+    assert api(alice).get(API).status_code == 422

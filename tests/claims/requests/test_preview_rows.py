@@ -1,0 +1,163 @@
+"""What a request would come to before it is sent, and the room of a claim that pods share."""
+
+import pytest
+from django.core.exceptions import PermissionDenied
+from django.http import Http404
+
+from claims.access import may_ask
+from claims.lifecycle.sharing import MOST, SharingSlots, room_of
+from claims.models import Approval, Claim, Delivery
+from claims.observation.observations import observe
+from claims.requests.preview import preview
+from claims.states import ClaimState
+from core.errors import Conflict
+from inventory.models import Pod, ResourceClaim
+from tests.claims.requests.test_pages_match import mirrored
+from tests.dra.clusters import gpu
+from tests.factories import make_claim, make_profile, make_quota, make_spec, make_team
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def seen(alice, vision, fra, train, quota):
+    mirrored(fra, [gpu(number) for number in range(4)])
+
+    def seen(**fields):
+        return preview(**{"by": alice, "team": vision, "cluster": fra, "profile": train, **fields})
+
+    return seen
+
+
+def lines(found):
+    return [(one.label, one.before, one.needs, one.after, one.limit, one.fits) for one in found.quota_lines]
+
+
+def test_a_preview_counts_all_claims_against_each_quota_and_writes_nothing(seen, alice, vision, fra, train):
+    make_quota(vision, 4, profile=train)
+    make_claim(vision, by=alice, cluster=fra, profile=train, devices=1)
+    found = seen(devices=2, parallel=2, delivery="template")
+    assert [row[1:] for row in lines(found)] == [(1, 4, 5, 8, True), (1, 4, 5, 4, False)]
+    assert (found.fits_quota, Claim.objects.count()) == (False, 1)
+    assert seen(devices=3).fits_quota is True
+
+
+def test_a_preview_of_a_replacement_counts_what_is_more(seen, alice, vision, fra, train):
+    old = make_claim(vision, by=alice, cluster=fra, profile=train, devices=3, state=ClaimState.PROVISIONED)
+    assert [row[1:4] for row in lines(seen(devices=4, replaces=old))] == [(3, 1, 4)]
+    assert [row[1:4] for row in lines(seen(devices=4))] == [(3, 4, 7)]
+    Claim.objects.filter(pk=old.pk).update(state=ClaimState.RELEASING)
+    with pytest.raises(Conflict, match="only a claim that runs"):
+        seen(replaces=Claim.objects.get(pk=old.pk))
+
+
+def test_a_preview_says_who_decides_and_what_is_wrong(seen, lena, lars):
+    found = seen(devices=9)
+    assert found.problems == ("train-80 allows 8 devices per claim; this request needs 9.",)
+    assert (found.approval.automatic, {person.username for person in found.approval.who}) == (
+        False,
+        {"lars", "lena"},
+    )
+    quick = seen(profile=make_profile("quick", approval=Approval.AUTOMATIC))
+    assert (quick.approval.automatic, quick.problems) == (True, ())
+
+
+def test_help_comes_where_it_does_not_fit_or_on_demand(seen):
+    make_profile("other")
+    fits = seen(devices=2)
+    assert (fits.match.fits, fits.help, fits.offers) == (True, (), ())
+    asked = seen(devices=2, with_help=True)
+    assert [offer.profile.slug for offer in asked.offers] == ["other"]
+    assert seen(devices=5).help != ()
+    together = make_profile("nic", spec=make_spec())
+    assert seen(devices=2, together=[(together, 1)], with_help=True).offers == ()
+
+
+def test_a_preview_prices_each_profile_of_several_for_all_claims(seen, vision, train):
+    nic = make_profile("nic", spec=make_spec())
+    found = seen(devices=2, parallel=3, delivery="template", together=[(nic, 1)])
+    assert [(part.profile, part.devices) for part in found.parts] == [(train, 6), (nic, 3)]
+    assert seen(devices=2).parts == ()
+
+
+@pytest.mark.parametrize(("who", "refused"), [("bob", PermissionDenied), ("eve", Http404)])
+def test_who_may_not_ask_sees_no_preview(request, seen, who, refused):
+    with pytest.raises(refused):
+        seen(by=request.getfixturevalue(who))
+
+
+def test_who_is_a_member_somewhere_may_ask(rf, alice, bob, eve, root, vision):
+    def asks(person):
+        request = rf.get("/")
+        request.user = person
+        return may_ask(request)
+
+    assert [asks(person) for person in (alice, bob, eve)] == [True, False, False]
+    make_team("nlp", members=(bob,))
+    assert asks(bob) is True
+
+
+# The room of a claim that pods share.
+
+FULL = (
+    "All 256 places are taken: Kubernetes reserves a claim for no more pods. "
+    "The next one waits until one of them ends."
+)
+
+
+@pytest.mark.parametrize(
+    ("taken", "free", "said"),
+    [
+        (0, 256, "0 of 256 places are taken; 256 more pods may use it."),
+        (1, 255, "1 of 256 places is taken; 255 more pods may use it."),
+        (255, 1, "255 of 256 places are taken; 1 more pods may use it."),
+        (
+            256,
+            0,
+            FULL,
+        ),
+        (
+            257,
+            0,
+            FULL,
+        ),
+    ],
+)
+def test_a_room_says_its_places(taken, free, said):
+    room = SharingSlots(taken=taken, nodes=(), snippet="", reserved=frozenset())
+    assert (room.free, room.sentence, room.most) == (free, said, MOST)
+
+
+def written(claim, fra):
+    row = {
+        "cluster": fra, "uid": claim.object_uid, "namespace": "vision", "name": claim.name,
+        "owner": str(claim.pk), "raw": {"status": {"reservedFor": [{"uid": "u-1"}, {"uid": "u-2"}]}},
+    }  # fmt: skip
+    ResourceClaim.objects.create(**row)
+
+
+@pytest.mark.parametrize("state", list(ClaimState))
+def test_only_a_claim_that_is_in_the_cluster_has_room(vision, fra, train, alice, state):
+    claim = make_claim(vision, by=alice, cluster=fra, profile=train, name="sam", state=state, held=False)
+    Claim.objects.filter(pk=claim.pk).update(object_uid="uid-1")
+    claim.refresh_from_db()
+    written(claim, fra)
+    has_room = room_of(claim, observe([claim])[claim.pk]) is not None
+    assert has_room is (state in (ClaimState.PROVISIONED, ClaimState.ALLOCATED))
+
+
+def test_a_room_names_nodes_and_holders_of_its_places(vision, fra, train, alice):
+    claim = make_claim(vision, by=alice, cluster=fra, profile=train, name="sam", state=ClaimState.PROVISIONED)
+    written(claim, fra)
+    for number, node in enumerate(("n-2", "n-1", "n-2", "")):
+        where = {"cluster": fra, "namespace": "vision", "name": f"p-{number}", "uid": f"u-{number}"}
+        Pod.objects.create(**where, phase="Running", claims=["sam"], node_name=node)
+    room = room_of(claim, observe([claim])[claim.pk])
+    assert (room.taken, room.free, room.nodes, room.reserved) == (
+        2,
+        254,
+        ("n-1", "n-2"),
+        frozenset({"u-1", "u-2"}),
+    )
+    claim.delivery = Delivery.TEMPLATE
+    assert room_of(claim, observe([claim])[claim.pk]) is None

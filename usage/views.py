@@ -1,0 +1,209 @@
+"""Use and cost of one claim: a fragment of its page, and a page of its own without JavaScript."""
+
+import csv
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
+from django.utils.cache import patch_vary_headers
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from claims.models import Claim
+from core.errors import PortalError
+from core.listing import Echo, harmless, sheet, wants_sheet
+from teams.access import asker, is_platform_admin, team_for
+from usage.forms import RateForm
+from usage.models import Collection, Rate
+from usage.rates import RateCard
+from usage.reports import CostReport, Month, allocations_of, report, statement, zone_of_reader
+from usage.series import Range, UsageSeries, chart_of, series_of
+from usage.services import remove_rate, require_admin, save_rate
+from usage.telemetry import observe
+
+TABS = ((Range.HOUR, "1 h"), (Range.DAY, "24 h"), (Range.WEEK, "7 d"), (Range.LIFE, "Life"))
+
+
+@require_safe
+def fragment(request: HttpRequest, claim_id: UUID) -> HttpResponse:
+    """Answer htmx with the panel alone, everybody else with a page around it. An unknown range is a day."""
+    claims = Claim.objects.visible_to(request.user).select_related("team", "cluster__collection")
+    claim = get_object_or_404(claims, pk=claim_id)
+    asked = request.GET.get("range", "")
+    wanted = Range(asked) if asked in Range else Range.DAY
+    template = "usage/claim.html#panel" if request.headers.get("HX-Request") else "usage/claim.html"
+    response = render(request, template, page_of(claim, wanted))
+    patch_vary_headers(response, ["HX-Request"])
+    return response
+
+
+def page_of(claim: Claim, wanted: Range) -> dict[str, Any]:
+    """Return the context of the panel, in four queries however many devices and days."""
+    now = timezone.now()
+    held = allocations_of(claim)
+    series = series_of(claim, wanted, held=held, now=now)
+    holding = {one.claim_id for one in held if one.ended_at is None}
+    return {
+        "claim": claim,
+        "series": series,
+        "chart": chart_of(series, held),
+        "rows": table_of(series),
+        "width": 3 + (len(series.devices) if len(series.devices) > 1 else 0),
+        "ranges": TABS,
+        "statement": statement(claim, held, RateCard.load(), now=now),
+        "observation": observe([claim], now=now, holding=holding)[claim.pk],
+        "collection": Collection.objects.filter(cluster=claim.cluster_id).first(),
+        "has_source": bool(claim.cluster.metrics_url or claim.cluster.prometheus_url),
+    }
+
+
+def table_of(series: UsageSeries) -> list[dict[str, Any]]:
+    """Return the points newest first, each with the activity of every device where there are several."""
+    names = series.devices if len(series.devices) > 1 else []
+    return [
+        {"point": point, "activities": [point.by_device.get(name) for name in names]}
+        for point in reversed(series.points)
+    ]
+
+
+def month_of(text: str) -> Month:
+    """Return the month that is asked for, this one by default; Invalid for what is none."""
+    zone = zone_of_reader()
+    return Month.parse(text, zone) if text else Month.of(timezone.localdate(), zone)
+
+
+@require_safe
+def team(request: HttpRequest, slug: str) -> HttpResponse:
+    """Everybody in the team may see what it costs."""
+    whose = team_for(request.user, slug)
+    found = report(whose, month_of(request.GET.get("month", "")), now=timezone.now())
+    groups = (
+        {"anchor": "by-claim", "title": "By claim", "head": "Claim", "rows": found.by_claim},
+        {"anchor": "by-person", "title": "By person", "head": "Person", "rows": found.by_person},
+        {"anchor": "by-product", "title": "By product", "head": "Product", "rows": found.by_product},
+    )
+    return render(request, "usage/team.html", {"team": whose, "report": found, "groups": groups})
+
+
+@require_safe
+def team_csv(request: HttpRequest, slug: str) -> StreamingHttpResponse:
+    """Return the lines that the page adds up: one per claim, product and currency."""
+    whose = team_for(request.user, slug)
+    found = report(whose, month_of(request.GET.get("month", "")), now=timezone.now())
+    response = StreamingHttpResponse(csv_lines(found), content_type="text/csv; charset=utf-8")
+    response["Content-Disposition"] = f'attachment; filename="cost-{whose.slug}-{found.month}.csv"'
+    return response
+
+
+def csv_lines(found: CostReport) -> Iterator[str]:
+    """
+    Yield the rows. Hours stand once per line, so that both columns add up to the totals of the page.
+
+    A line without a rate has no amount and no currency: an empty cell is not a zero.
+    """
+    writer = csv.writer(Echo())
+    yield writer.writerow(
+        [
+            *("month", "team", "claim", "claim_id", "person", "profile", "cluster", "product", "partition"),
+            *("device_hours", "hours_without_rate", "amount", "currency"),
+        ]
+    )
+    for line in found.lines:
+        claim = line.claim
+        what = [
+            str(found.month),
+            found.team.slug,
+            claim.name,
+            str(claim.pk),
+            claim.requested_by.username,
+            claim.slugs,
+            claim.cluster.name,
+            line.product,
+            line.partition,
+        ]
+        hours: list[Decimal | str] = [line.cost.hours, line.cost.unpriced]
+        for currency, amount in line.cost.amounts.items() or [("", "")]:
+            yield writer.writerow([*map(harmless, what), *hours, amount, currency])
+            hours = ["", ""]
+
+
+@require_safe
+def rates(request: HttpRequest) -> HttpResponse:
+    now = timezone.now()
+    every = Rate.objects.select_related("cluster")
+    if wants_sheet(request):
+        heads = (
+            "Rate",
+            "Product",
+            "Driver",
+            "Cluster",
+            "Applies from",
+            "Per hour",
+            "Currency",
+        )
+        cells = (
+            (
+                *(one.title, one.product, one.driver, one.cluster and one.cluster.name),
+                *(one.valid_from, one.per_hour, one.currency),
+            )
+            for one in every
+        )
+        return sheet("rates", heads, cells)
+    page = {"rates": every, "now": now, "may_change": is_platform_admin(request.user)}
+    return render(request, "usage/rates.html", page)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def rate_new(request: HttpRequest) -> HttpResponse:
+    """Add a rate; `?like=` starts from an earlier one, which is how a price is raised."""
+    require_admin(asker(request))
+    like = request.GET.get("like", "")
+    earlier = Rate.objects.filter(pk=like).first() if is_uuid(like) else None
+    return edit(request, RateForm(request.POST or None, rate=earlier, follows=True), None)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def rate_edit(request: HttpRequest, rate_id: UUID) -> HttpResponse:
+    require_admin(asker(request))
+    rate = get_object_or_404(Rate, pk=rate_id)
+    return edit(request, RateForm(request.POST or None, rate=rate), rate)
+
+
+def edit(request: HttpRequest, form: RateForm, rate: Rate | None) -> HttpResponse:
+    """Show the form; on POST save it, or show it again with the sentence of the refusal."""
+    status = 200
+    if request.method == "POST":
+        status = 422
+        if form.is_valid():
+            try:
+                saved = save_rate(by=asker(request), rate=rate, **form.cleaned_data)
+            except PortalError as refusal:
+                form.add_error(None, refusal.message)
+                status = refusal.status
+            else:
+                messages.success(request, f"“{saved.title}” is saved.")
+                return redirect("usage:rates")
+    applies = rate is not None and rate.valid_from <= timezone.now()
+    page = {"form": form, "rate": rate, "applies": applies}
+    return render(request, "usage/rate_edit.html", page, status=status)
+
+
+@require_POST
+def rate_remove(request: HttpRequest, rate_id: UUID) -> HttpResponse:
+    require_admin(asker(request))
+    rate = get_object_or_404(Rate, pk=rate_id)
+    remove_rate(by=asker(request), rate=rate)
+    messages.success(request, f"“{rate.title}” is removed.")
+    return redirect("usage:rates")
+
+
+def is_uuid(text: str) -> bool:
+    try:
+        UUID(text)
+    except ValueError:
+        return False
+    return True
