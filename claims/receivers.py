@@ -31,17 +31,17 @@ def look_again(*, cluster_id: UUID, kind: str, names: frozenset[str], **_: Any) 
         reconcile_cluster.delay(str(cluster_id), sorted(names))
 
 
-@receiver(post_save, sender=Transition, dispatch_uid="claims.quota.write")
+@receiver(post_save, sender=Transition, dispatch_uid="claims.quotas.write")
 def write_quotas(*, instance: Transition, **_: Any) -> None:
     """
     Have the clusters told what the team may hold in each of them now that a claim was made or has moved. A
-    lost message costs the time to the next `claims.quota.tasks.tend`.
+    lost message costs the time to the next `claims.quotas.tasks.tend`.
     """
     if instance.old != instance.new:
         after_commit(write_team, str(instance.claim.team_id))
 
 
-@receiver(request_returned, dispatch_uid="claims.approval.asked")
+@receiver(request_returned, dispatch_uid="claims.approvals.asked")
 def ask_again(*, claim: Claim, **_: Any) -> None:
     """Tell those who decide that a request waits for them anew."""
     notices.asked(claim)

@@ -1,9 +1,13 @@
 """
+What the portal may do in a cluster, and whether it really may.
+
 What the portal may do in a cluster, and not a verb more.
 
 The rules below are the one list: the printed manifest grants it, `manage.py cluster check` asks for it, and
 the tests work through the portal's identity alone. Never granted: `resourceclaims/status`, `/binding` and
 `/driver`, which belong to the scheduler and the drivers.
+
+Does a connection work, and what do its credentials lack: one finding after another, for a table.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,13 @@
-"""The shape of a kubeconfig, and the parts of it that the portal refuses to follow."""
+"""
+Credentials of a cluster: read from a kubeconfig, sealed for the database.
+
+The shape of a kubeconfig, and the parts of it that the portal refuses to follow.
+
+What opens a cluster: read from a kubeconfig, sealed at rest, never shown.
+
+A pasted kubeconfig may name programs to run and files to read. The portal does neither: whoever pastes it
+would run commands as the portal.
+"""
 
 from __future__ import annotations
 

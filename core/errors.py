@@ -1,4 +1,10 @@
-"""What the portal says when it will not do something: one exception, one code, one sentence with numbers."""
+"""
+What the portal says when it will not do something, and which errors of the database mean just that.
+
+What the portal says when it will not do something: one exception, one code, one sentence with numbers.
+
+What the database cannot keep: a NUL in a text, a number beyond its column. Whoever sent it hears 422.
+"""
 
 from typing import Any
 

@@ -12,7 +12,6 @@ import django_filters as filters
 from django import forms
 from django.core.exceptions import ValidationError
 from django.http import QueryDict
-from django.utils.functional import Promise
 from rest_framework import serializers
 from rest_framework.request import Request
 
@@ -30,7 +29,7 @@ def is_whole(value: object) -> bool:
 
 
 # A class before those it derives from.
-FITTING: tuple[tuple[type[Any], Callable[[Any], bool], str | Promise], ...] = (
+FITTING: tuple[tuple[type[Any], Callable[[Any], bool], str], ...] = (
     (serializers.BooleanField, lambda value: isinstance(value, bool), "true or false"),
     (serializers.IntegerField, is_whole, "a whole number"),
     *(

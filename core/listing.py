@@ -1,4 +1,17 @@
-"""The CSV of a list that is no `core.listing.Listing`: short ones that are never searched or turned over."""
+"""
+Lists of pages: columns, filters, order, pages, CSV.
+
+The CSV of a list that is no `core.listing.Listing`: short ones that are never searched or turned over.
+
+The convention of every list: search, filters, columns, sort, CSV, pages; all of its state is in the
+address.
+
+A view makes a `Listing` and returns `listing.respond(template)`. The template includes `_listing.html`,
+which draws all but the rows; those come from the page's own partial `rows`. Without JavaScript it is a GET
+form; with it htmx fetches the same address and takes the part `#listing-body` out of it: one URL, one body.
+A list costs one query for the count and one for the page (and one per prefetch), however many rows there
+are.
+"""
 
 import csv
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,7 +27,6 @@ from django.db.models import F, Model, Q, QuerySet
 from django.db.models.expressions import OrderBy
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import render
-from django.utils.functional import Promise
 from django.utils.text import slugify
 from django_filters import FilterSet
 
@@ -24,14 +36,14 @@ def wants_sheet(request: HttpRequest) -> bool:
     return request.GET.get("format") == "csv"
 
 
-def sheet(name: str, heads: Sequence[str | Promise], rows: Iterable[Sequence[object]]) -> HttpResponse:
+def sheet(name: str, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> HttpResponse:
     """Return a file `<name>.csv` with a line of heads and one for each row; None is an empty cell."""
     response = HttpResponse(_lines(heads, rows), content_type="text/csv; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="{name}.csv"'
     return response
 
 
-def _lines(heads: Sequence[str | Promise], rows: Iterable[Sequence[object]]) -> Iterator[str]:
+def _lines(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
     writer = csv.writer(Echo())
     yield writer.writerow(heads)
     for row in rows:
@@ -51,7 +63,7 @@ class Column[M: Model]:
     """
 
     name: str
-    label: str | Promise
+    label: str
     value: Callable[[M], object]
     sort: str | tuple[str, ...] = ()
     numeric: bool = False
@@ -90,7 +102,7 @@ class Listing[M: Model]:
         queryset: QuerySet[M],
         *,
         columns: Sequence[Column[M]],
-        title: str | Promise,
+        title: str,
         filters: type[FilterSet] | None = None,
         search: Sequence[str | Callable[[str], Q]] = (),
         sort: str = "",

@@ -1,4 +1,15 @@
-"""The JSON that the API reads: of limited size and depth, whoever sends it."""
+"""
+Problem documents (RFC 9457): how requests are read, and how every refusal is answered.
+
+The JSON that the API reads: of limited size and depth, whoever sends it.
+
+Every error of the API as application/problem+json (RFC 9457), with the sentence that pages show.
+
+`code` is stable and for programs, `detail` is the sentence, `errors` names the fields of a malformed
+request, `instance` is the address that was asked. Members beside these come from `PortalError.extra`.
+
+The answer where no view was reached, or one broke: a page to people, a problem document to programs.
+"""
 
 from collections.abc import Mapping
 from http import HTTPStatus

@@ -1,4 +1,10 @@
-"""Words that go with a number."""
+"""
+Numbers with their nouns, and amounts of money.
+
+Words that go with a number.
+
+Money is Decimal with a currency (ISO 4217); it is rounded only where it is shown.
+"""
 
 from __future__ import annotations
 

@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass
 from django.contrib import messages
 from django.contrib.messages.storage.base import Message
 from django.http import HttpRequest
-from django.utils.functional import Promise
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +24,7 @@ class UndoAction:
 UNDO = "Undo"
 
 
-def offer(
-    request: HttpRequest, text: str | Promise, url: str, label: str | Promise = UNDO, *, post: bool = True
-) -> None:
+def offer(request: HttpRequest, text: str, url: str, label: str = UNDO, *, post: bool = True) -> None:
     """
     Say on the next page what has been done, beside a button that leads to `url`.
 

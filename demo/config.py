@@ -1,4 +1,8 @@
-"""What the demo is told by its environment, and the files it keeps below DEMO_HOME."""
+"""
+What the demo is told by its environment, the files it keeps below DEMO_HOME, and how it fails.
+
+What the demo is told by its environment, and the files it keeps below DEMO_HOME.
+"""
 
 import os
 import secrets

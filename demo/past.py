@@ -1,4 +1,15 @@
-"""Claims of the demo that ended before it began: an invented past, and its reason says so."""
+"""
+A month of claims that ended before the demo began, told as if time had passed.
+
+Claims of the demo that ended before it began: an invented past, and its reason says so.
+
+Invented history, so that graphs, costs and lists of a fresh demo have something to show.
+
+Let what holds devices in a simulated cluster look as old as the story says.
+
+Only a simulated cluster lets anybody rewrite when it allocated; on a real one the story keeps the true
+times.
+"""
 
 import math
 import random

@@ -1,4 +1,10 @@
-"""The people, teams and namespaces of the demo."""
+"""
+The people, teams, namespaces and clusters of the demo.
+
+The people, teams and namespaces of the demo.
+
+The clusters of the demo as rows of the portal, from the kubeconfigs that their servers wrote.
+"""
 
 from functools import cache
 from pathlib import Path

@@ -1,4 +1,14 @@
-"""One claim of the story of the demo, as data."""
+"""
+The claims of the story of the demo, as data, and in which order they come.
+
+One claim of the story of the demo, as data.
+
+What happens in the demo whatever its cluster is: who asks for what, and what becomes of it.
+
+Claims of simulated clusters that take a turn: that end, are handed over, replaced, changed by others.
+
+What people then do with them is in `demo.actions`.
+"""
 
 from dataclasses import dataclass
 from datetime import timedelta

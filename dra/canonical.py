@@ -1,5 +1,9 @@
 """
+One form per meaning: the hash of a spec, and the order of keys in which people write it.
+
 One form per meaning, so that a spec can be told apart by its hash: what was approved is what is delivered.
+
+The order in which people write the keys of a specification; a database keeps none.
 """
 
 from __future__ import annotations

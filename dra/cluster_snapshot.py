@@ -1,4 +1,10 @@
-"""What one cluster holds at one instant, as the allocator needs it."""
+"""
+What one cluster holds at one instant, as the allocator needs it, and the same read from a dump of kubectl.
+
+What one cluster holds at one instant, as the allocator needs it.
+
+A picture of a cluster from a dump of its objects, such as `kubectl get … -o json` writes.
+"""
 
 from __future__ import annotations
 

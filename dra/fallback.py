@@ -1,8 +1,14 @@
 """
+Specs made of several: profiles taken together, and alternatives in order of preference.
+
 One claim that takes what several specs ask for, all of it or nothing.
 
 Limits are those of resource.k8s.io/v1: a claim has at most 32 requests, 32 constraints, 32 configurations
 and 32 devices.
+
+One request that takes the first of several specs that fits: `firstAvailable` (KEP 4816, prioritized list).
+
+Limits are those of resource.k8s.io/v1: at most 8 alternatives, and none with admin access.
 """
 
 from __future__ import annotations

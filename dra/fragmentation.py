@@ -1,7 +1,14 @@
 """
+What can still be cut from GPUs whose partitions share counters, and how many can be held at once.
+
 How many devices can be held at once where some exclude others, as the partitions of one GPU do (KEP 4815).
 
 Each takes of counters that the partitions of a GPU share, so more of them are published than can be held.
+
+What can still be cut from a GPU whose partitions are published as devices with shared counters (KEP 4815).
+
+Partitions of one GPU compete: a small one in the wrong place leaves room for no large one, although enough
+is left in all. Taints are another matter, so they are left aside here.
 """
 
 from __future__ import annotations

@@ -1,8 +1,12 @@
 """
+What is held of each device, by whom; equal parts of many objects are kept once.
+
 Equal parts of many JSON objects as one and the same object.
 
 The devices of a large cluster differ in a few attributes and agree in the rest: kept once, they take a
 fraction of the memory. What is shared must not be changed.
+
+What allocated claims have taken: whole devices, capacity of shared ones, and counters of their pools.
 """
 
 from __future__ import annotations

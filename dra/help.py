@@ -1,4 +1,15 @@
-"""What one way of asking for less would bring."""
+"""
+What asking for less would bring: fewer devices, weaker conditions, one by one and each tried.
+
+What one way of asking for less would bring.
+
+Specs that ask for one thing less, in the order of the spec.
+
+What would help a claim that does not fit: one thing less asked for at a time, each tried on the picture.
+
+Nothing is guessed: every way is a spec, and what is said of it is what `dra.match.preview` says of that
+spec.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,12 @@
 """
+Where pods of a claim may land: taints, labels, the vendor of the GPUs, and how nodes are paid for.
+
 How a node is paid for, by the labels of those who make nodes.
 
 Labels: Karpenter (concepts/scheduling), EKS node groups, GKE, AKS. No label means on-demand, and that is an
 assumption to be told.
+
+Where pods of a claim may land: the devices that match, and the nodes on which they sit.
 """
 
 from __future__ import annotations

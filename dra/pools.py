@@ -122,7 +122,7 @@ class Pool:
     The newest generation of a pool.
 
     `problem` is a sentence and empty while all is well: the pool is incomplete, or what it publishes is
-    invalid. One node may see the pool otherwise, since it looks at its own slices first: see `dra.ground`.
+    invalid. One node may see the pool otherwise, as it looks at its own slices first: `dra.node_pools`.
     """
 
     driver: str

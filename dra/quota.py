@@ -1,8 +1,20 @@
 """
+With how many devices per class a spec, a pod or a ResourceQuota counts.
+
 GPUs that pods ask for by the name of an extended resource, without a ResourceClaim.
 
 Either a device plugin gives them, and no claim exists at all; or the class carries the name
 (`extendedResourceName`, KEP 5004), and the scheduler makes the claim when it has found a node.
+
+The keys of a ResourceQuota that count devices, and those that only look as if they did.
+
+The API server takes any key. What no evaluator knows stays at "used: 0" and limits nothing, and nobody is
+told (`pkg/quota/v1/evaluator/core/resource_claims.go`, and seen in tests/scheduler on Kubernetes 1.37).
+
+What a spec costs under quota, by the rules of Kubernetes' own ResourceQuota.
+
+From `pkg/quota/v1/evaluator/core/resource_claims.go`: worst case, at the time of the request, whatever is
+free. A share of a device costs the whole device; admin access costs like any other.
 """
 
 from __future__ import annotations

@@ -1,7 +1,11 @@
 """
+Which devices a selector accepts, for all devices of a cluster at once.
+
 Yes or no for each of many devices, as one integer with a byte per device.
 
 Forty thousand devices are combined with `&` in microseconds, and `bit_count()` counts them.
+
+What one expression says of every device of a stock, worked out once per distinct shape of device.
 """
 
 from __future__ import annotations

@@ -1,8 +1,15 @@
 """
+Whether two specs ask for the same, and in what they differ.
+
 Whether two claim specs ask for the same, whatever they call it, and how they differ if they do not.
 
-What a request is called says nothing about devices, nor does the order of its selectors, all of which have to
-hold. The order of requests does: devices are given first fit, in that order.
+What a request is called says nothing about devices, nor does the order of its selectors, all of which have
+to hold. The order of requests does: devices are given first fit, in that order.
+
+The other way round from `together`: of which known specs a claim is made that takes several.
+
+Requests of one part stand one behind the other, as `together` writes them, whatever they are called; the
+names that `together` would give come before others. Each known spec is taken at most once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,18 @@
-"""What a check finds."""
+"""
+What the API forgets to check in a spec of a claim, or tells too late.
+
+What a check finds.
+
+The kinds of names that the API knows (apimachinery `pkg/util/validation`, resource/v1 `types.go`).
+
+Checks of one thing that is asked for: `exactly` of a request, or an alternative of `firstAvailable`.
+
+What is wrong with the spec of a claim, found before it is sent.
+
+The API checks part of this, and silently takes the rest, which then waits for ever: unknown classes, more
+than 32 devices, 17 tolerations, capacity keys that no device can have, negative amounts, two attributes in
+one constraint, no request at all, fields that do not exist.
+"""
 
 from __future__ import annotations
 

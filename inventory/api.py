@@ -1,4 +1,14 @@
-"""Query parameters of the API. Names are free text here: an unknown one finds nothing."""
+"""
+The API of clusters, nodes, devices and classes.
+
+Query parameters of the API. Names are free text here: an unknown one finds nothing.
+
+Answers of the API, as types: the schema is made from them.
+
+Clusters, nodes, devices and device classes. Everybody with an account may read them; nobody writes here.
+
+The API of `inventory`: what there is, read-only. Credentials of clusters are in no answer.
+"""
 
 from typing import Any
 

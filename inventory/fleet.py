@@ -1,4 +1,15 @@
-"""What can still be cut from GPUs whose partitions share counters, for pages."""
+"""
+The fleet as a map: groups, nodes, GPUs and their partitions, and what can still be cut.
+
+What can still be cut from GPUs whose partitions share counters, for pages.
+
+The pool of a device, in one sentence: which generation, how many slices, and what is wrong with it.
+
+The whole fleet in numbers that add up, and as a map: group per model, row per node, cell per device.
+
+A partition stands in the cell of the GPU that it is cut from, and the cell is one link. What is a partition
+by name and a whole GPU in fact (AMD's spx) stands among the whole ones.
+"""
 
 import re
 from collections import Counter, defaultdict

@@ -1,4 +1,10 @@
-"""Attributes and capacities of a device as rows for people: name, value, and the value in plain units."""
+"""
+What happened to a device or node, as lines for people, with values in plain units.
+
+Attributes and capacities of a device as rows for people: name, value, and the value in plain units.
+
+What has happened to an object or a device, as sentences, newest first.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,4 +1,13 @@
-"""How long the mirror remembers what is gone."""
+"""
+Celery tasks: keep every mirror current, follow events, forget what is long gone.
+
+How long the mirror remembers what is gone.
+
+Celery entry points of the mirror, all on queue `sync`, in a worker with the threads pool.
+
+Any message may be lost or come twice: a second holder is refused the lease, and `sync_all` starts what
+nobody follows.
+"""
 
 from contextlib import suppress
 from datetime import timedelta

@@ -1,4 +1,14 @@
-"""The fleet: totals, age, and the map."""
+"""
+Pages: the fleet, devices, nodes, clusters.
+
+The fleet: totals, age, and the map.
+
+Devices: the list, and one device with all that the cluster says of it.
+
+Nodes: the list, and one node with its devices.
+
+Clusters: what they are, how fresh their mirror is, and what the portal may not see there.
+"""
 
 from collections.abc import Callable
 from typing import Any

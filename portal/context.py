@@ -8,7 +8,6 @@ from typing import Any, cast
 from django.contrib.auth.models import AnonymousUser
 from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
-from django.utils.functional import Promise
 
 from claims.inbox.inbox import asked_at
 from claims.models import Claim
@@ -107,7 +106,7 @@ class Shell:
         return self.team.title if self.team else "All teams"
 
     @property
-    def role_label(self) -> str | Promise:
+    def role_label(self) -> str:
         if self.is_admin:
             return "platform admin"
         if self.team is None:

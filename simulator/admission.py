@@ -1,4 +1,10 @@
-"""What an object costs in a ResourceQuota, key by key."""
+"""
+What the API server asks before it writes: quotas, and what an object counts in them.
+
+What an object costs in a ResourceQuota, key by key.
+
+What is decided with a look at other objects: the namespace, admin access, ResourceQuota.
+"""
 
 from collections import Counter
 from collections.abc import Iterator

@@ -1,4 +1,10 @@
-"""/version, /api, /apis and below: what a client may ask this server for."""
+"""
+The HTTP API: discovery, then every verb on every resource.
+
+/version, /api, /apis and below: what a client may ask this server for.
+
+The REST paths of one cluster: from a request to the registry, and from its answer to JSON.
+"""
 
 import json
 from collections.abc import AsyncIterator

@@ -1,4 +1,12 @@
-"""A cluster on disk: one JSON file, replaced as a whole, so that a kill leaves the old one or the new one."""
+"""
+The ASGI application, the loop that lets time pass, and the file in which a cluster outlives a restart.
+
+A cluster on disk: one JSON file, replaced as a whole, so that a kill leaves the old one or the new one.
+
+Time: opens the clusters, lets them live while the server runs, and keeps them on disk.
+
+The ASGI application: several clusters under /clusters/<name>/.
+"""
 
 import asyncio
 import json

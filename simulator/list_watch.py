@@ -1,4 +1,13 @@
-"""Label and field selectors of list and watch."""
+"""
+List and watch, with selectors, chunks, bookmarks and expiry.
+
+Label and field selectors of list and watch.
+
+Lists with pages. A page after the first comes from the same moment as the first; when that moment has been
+forgotten the token has expired, and the client must start over.
+
+Watches: the changes of one kind as lines of JSON, from a revision on.
+"""
 
 import asyncio
 import base64

@@ -1,7 +1,12 @@
 """
+Server-side apply and patches: who wrote which field.
+
 Who wrote which field (KEP 555), simplified: maps are followed key by key, lists are owned as a whole.
 
-That is exact for the DRA kinds, whose lists are atomic; for lists of pods it is coarser than the real server.
+That is exact for the DRA kinds, whose lists are atomic; for lists of pods it is coarser than the real
+server.
+
+Merge patch (RFC 7386) and JSON patch (RFC 6902).
 """
 
 import copy

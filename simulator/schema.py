@@ -1,8 +1,12 @@
 """
+What fields the DRA kinds have, and strict decoding.
+
 What fields the DRA kinds have: strict decoding, as `fieldValidation=Strict` asks for.
 
 Source: kubernetes/api resource/v1/types.go of 1.37. Kinds that the simulator only carries along (nodes,
 events …) are taken as they come.
+
+From a request's body to an object: strictness, versions and names, in the words of the API server.
 """
 
 import copy

@@ -1,7 +1,18 @@
 """
+Telemetry of simulated GPUs: how busy claims keep them, and the text of their exporters.
+
 How busy a claim keeps its devices: smooth curves of time, the same in every run for the same claim.
 
 About one claim in eight does nothing with what it holds, as in real fleets.
+
+The physical GPUs of a cluster, who uses them or their partitions, and how hard.
+
+The metrics and labels of the exporters: dcgm-exporter 4.6 for NVIDIA, device-metrics-exporter for AMD.
+
+One series per pod and container that shares a device, each with the full value of the device. Values of the
+board, such as power, come again with every partition.
+
+`/metrics` of a cluster: what the exporters of all its nodes would say together, in the text format.
 """
 
 import hashlib

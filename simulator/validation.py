@@ -1,4 +1,13 @@
-"""What the API server fills in before it validates."""
+"""
+What the API server fills in and what it refuses.
+
+What the API server fills in before it validates.
+
+What the API server refuses with 422, in its words.
+
+It is as lax as the real one: an unknown class, 33 devices or an attribute that nobody publishes pass here
+and get stuck at scheduling.
+"""
 
 import json
 import re

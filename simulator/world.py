@@ -1,4 +1,18 @@
-"""The kinds of devices in the simulated clusters, with the attributes that their drivers publish."""
+"""
+The simulated clusters: racks of nodes, the devices of each model, and their partitions.
+
+The kinds of devices in the simulated clusters, with the attributes that their drivers publish.
+
+GPUs in partitions (MIG): cut beforehand by an admin, or published with every cut that is possible.
+
+In dynamic MIG the driver lists a GPU and all placements of its profiles as devices that consume counters of
+that GPU; the counters have a slice of their own, and each GPU has one.
+
+The two clusters of the demo: 42 nodes, 214 GPUs of six kinds.
+
+fra-1 has 64 H100, 32 A100, 24 L40S and 32 L4; lab-2 has 28 T4, 16 MI300X, 16 A100 cut into 54 partitions
+and 2 H100 that are cut when somebody asks: each is published as 19 devices, so that there are 288 devices.
+"""
 
 import uuid
 from collections.abc import Iterator

@@ -1,4 +1,10 @@
-"""What the API says and takes about people, teams and tokens. Input and output are two classes."""
+"""
+The API of people, teams and tokens.
+
+What the API says and takes about people, teams and tokens. Input and output are two classes.
+
+The API of people, teams and tokens: the same services as the pages, another skin.
+"""
 
 from django.db.models import Count, OuterRef, QuerySet, Subquery
 from django.shortcuts import get_object_or_404

@@ -1,4 +1,10 @@
-"""How bearer tokens are made and looked up. Only the SHA-256 is kept: 256 random bits need no slow hash."""
+"""
+Bearer tokens: how they are made, looked up and recognised in a request.
+
+How bearer tokens are made and looked up. Only the SHA-256 is kept: 256 random bits need no slow hash.
+
+Who is behind an API request: a bearer token, or the session of the browser.
+"""
 
 import hashlib
 import secrets

@@ -1,4 +1,16 @@
-"""Teams, and the people of one: everybody in it sees them, an owner changes them."""
+"""
+Pages: teams, the people of one, the reader's profile and preferences, tokens, notices.
+
+Teams, and the people of one: everybody in it sees them, an owner changes them.
+
+The page of a person about themselves.
+
+Choices that a browser keeps in a cookie: the theme, and the team whose pages the sidebar shows.
+
+The API tokens of a person: the list, a new one, shown once, and the end of one.
+
+What the portal had to tell a person: the list, the bell above every page, and reading.
+"""
 
 from uuid import UUID
 

@@ -1,4 +1,10 @@
-"""In whose time zone a moment is told: the one a person has chosen, else that of their browser."""
+"""
+In whose time zone a moment is told.
+
+In whose time zone a moment is told: the one a person has chosen, else that of their browser.
+
+Times are stored in UTC and shown in the zone of the reader.
+"""
 
 import zoneinfo
 from collections.abc import Callable

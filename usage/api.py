@@ -1,4 +1,10 @@
-"""What the API says and takes about use, cost and prices. Amounts are strings: no float ever holds money."""
+"""
+The API of use, cost and rates.
+
+What the API says and takes about use, cost and prices. Amounts are strings: no float ever holds money.
+
+The API of use, cost and prices: the same services and figures as the pages.
+"""
 
 from typing import Any
 from uuid import UUID

@@ -1,7 +1,16 @@
 """
+Which price applies to a device at an instant, and what devices of a request would cost.
+
 Which price applies to a device at an instant: the most particular rate that has begun, of those the newest.
 
 Pure: a `RateCard` is read once and asked as often as needed, so a report costs one query for all prices.
+
+What devices would cost before anybody holds them: a range over the kinds that could be had, by the rates of
+now.
+
+Where no rate matches, that is "no rate": never free, and never left out of a range without a word.
+
+Prices for those below who order by them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,10 @@
-"""What one claim has cost, costs per hour, and will have cost when it expires."""
+"""
+What a claim has cost so far, and what a team has cost in a month.
+
+What one claim has cost, costs per hour, and will have cost when it expires.
+
+The month of a team: hours and cost by claim, person and product. All totals are sums of the same lines.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,12 @@
-"""What goes wrong between the portal and a source of telemetry."""
+"""
+Measurements as they are read, and to which open allocation each belongs.
+
+What goes wrong between the portal and a source of telemetry.
+
+From series of an exporter to readings of devices, and from devices to the claims that hold them.
+
+Pure. Both sources, a dcgm-exporter and Prometheus, end in `Series`; from there on they are treated alike.
+"""
 
 import math
 from collections import Counter, defaultdict

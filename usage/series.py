@@ -1,7 +1,12 @@
 """
+Measurements of a claim over time, in equal bins, and the graph and table made of them.
+
 Measurements of a claim over a range of time, cut into equal bins: what the graph draws and its table lists.
 
-A bin without samples is "no telemetry" while a device was held, and "not held" otherwise; neither is a zero.
+A bin without samples is "no telemetry" while a device was held, and "not held" otherwise; neither is a
+zero.
+
+What the browser draws of a series. The table under the graph shows the same points in words.
 """
 
 from collections.abc import Sequence

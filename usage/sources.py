@@ -1,7 +1,14 @@
 """
+Where measurements come from: a dcgm-exporter read directly, or Prometheus.
+
 A dcgm-exporter read directly: the text format of Prometheus over HTTP.
 
 Format: https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format
+
+The same series over the HTTP API of Prometheus: one instant query per metric for every claim of a cluster.
+
+`max by` drops pod and container, so that pods sharing a device do not count twice; nothing here depends on
+what a scrape renames (`exported_pod`, `Hostname`). Prometheus leaves out what it last saw five minutes ago.
 """
 
 import re

@@ -1,4 +1,12 @@
-"""Use and cost of one claim: a fragment of its page, and a page of its own without JavaScript."""
+"""
+Pages: use and cost of a claim, cost of a team, rates.
+
+Use and cost of one claim: a fragment of its page, and a page of its own without JavaScript.
+
+A team's month: hours and cost, on a page and as CSV.
+
+Prices: everybody may read them, platform admins write them.
+"""
 
 import csv
 from collections.abc import Iterator

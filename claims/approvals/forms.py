@@ -143,7 +143,7 @@ AS_THE_PROFILE = ("", "as the profile says")
 
 
 class RuleForm(forms.Form):
-    """The fields of `claims.services.save_rule`."""
+    """The fields of `claims.approvals.services.save_rule`."""
 
     team = forms.ModelChoiceField(
         Team.objects.all(),
@@ -208,7 +208,7 @@ class RuleForm(forms.Form):
 
 
 class ReasonForm(forms.Form):
-    """The fields of `claims.services.save_reason`; `everybody` tells whether it may be for every team."""
+    """The fields of `claims.approvals.services.save_reason`; `everybody`: may it be for every team."""
 
     title = forms.CharField(
         max_length=LONGEST_TITLE,

@@ -215,7 +215,7 @@ def outside_fields(spec: Json) -> list[str]:
     """
     Return "2 constraints", "1 more request" and the like; empty where fields show all of it.
 
-    `spec` is one that `claims.forms.selectors.read` can show.
+    `spec` is one that `read` below can show.
     """
     first, *more = requests(spec)
     ask, *others = alternatives(first)

@@ -9,7 +9,6 @@ from difflib import unified_diff
 from typing import Any
 
 from django.db.models import Count, Q, QuerySet
-from django.utils.functional import Promise
 
 from claims.models import Approval, Claim, Draft, Profile, ProfileVersion
 from claims.states import FINAL, ClaimState
@@ -19,7 +18,7 @@ from dra.manifests import to_yaml
 from dra.objects import Json
 from teams.models import Team
 
-LABELS: dict[str, str | Promise] = {
+LABELS: dict[str, str] = {
     "scalable": "Scalable request",
     "max_devices": "Max devices",
     "default_duration": "Default duration",

@@ -42,7 +42,7 @@ CAPACITIES = {
 
 
 class SnippetForm(forms.Form):
-    """What `dra.workloads.Options` holds, each field of that name or folded into it by `options`."""
+    """What `dra.workloads.pods.WorkloadOptions` holds, by field or folded into it by `options`."""
 
     image = forms.CharField(required=False, max_length=LONGEST_REFERENCE, validators=[IMAGE], label="Image")
     cuda = forms.CharField(

@@ -9,7 +9,6 @@ from typing import Any
 
 from django.db.models import Q
 from django.utils import timezone
-from django.utils.functional import Promise
 
 from claims.claim_page.scheduler import (
     OF_A_CONTAINER,
@@ -55,12 +54,12 @@ STARTED = (PodStage.PREPARING, PodStage.STARTING)
 class StageLook:
     """`means` and `then` may name %(pod)s and %(missing)s; `family` and `icon` are those of states."""
 
-    label: str | Promise
+    label: str
     family: str
     icon: str
-    means: str | Promise
+    means: str
     actor: Actor
-    then: str | Promise
+    then: str
 
 
 NOTHING = "Nothing has to be done."

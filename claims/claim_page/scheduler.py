@@ -3,7 +3,7 @@ What messages and events of Kubernetes mean, and who can do what about them.
 
 What a message of Kubernetes means, and who can do what about it.
 
-The tables are data, tried in order: `claims.explain.scheduling` and `claims.explain.events`. What no sign
+The tables below are data, tried in order. What no sign
 matches is shown as it came.
 """
 
@@ -11,8 +11,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
-
-from django.utils.functional import Promise
 
 type Actor = Literal["you", "admin", "cluster"]
 
@@ -22,9 +20,9 @@ class Meaning:
     """`means` and `then` may name groups of `sign`, as "%(name)s"; `actor` is who can do what `then` says."""
 
     sign: re.Pattern[str]
-    means: str | Promise
+    means: str
     actor: Actor
-    then: str | Promise
+    then: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +51,7 @@ def tell(text: str, meanings: Sequence[Meaning], *, count: int | None = None) ->
     return SchedulerReason(text, count=count)
 
 
-def means(sign: str, words: str | Promise, actor: Actor, then: str | Promise) -> Meaning:
+def means(sign: str, words: str, actor: Actor, then: str) -> Meaning:
     return Meaning(re.compile(sign), words, actor, then)
 
 

@@ -9,8 +9,6 @@ from enum import StrEnum
 from shlex import quote
 from textwrap import wrap
 
-from django.utils.functional import Promise
-
 from claims.models import Claim
 from claims.plans.plan import CLAIM_LABEL, kind_of, use_of
 from cluster.kinds import INFERENCE_SERVICE, NOTEBOOK, PYTORCH_JOB, Kind
@@ -36,7 +34,7 @@ class SnippetGroup(StrEnum):
     SHELL = "shell"
 
 
-GROUPS: dict[SnippetGroup, str | Promise] = {
+GROUPS: dict[SnippetGroup, str] = {
     SnippetGroup.RUN: "Run",
     SnippetGroup.NOTEBOOK: "Notebook",
     SnippetGroup.SERVE: "Serve",
@@ -48,12 +46,12 @@ GROUPS: dict[SnippetGroup, str | Promise] = {
 @dataclass(frozen=True, slots=True)
 class SnippetKind:
     """
-    `image` names the column of `dra.workloads.images` that it runs, "" for none. `made` are its manifests,
-    None for what `claims.snippets.scripts` writes. `served` is the kind that an operator has to bring.
+    `image` names the column of `dra.workloads.pods.IMAGES` that it runs, "" for none. `made` are its
+    manifests, None for scripts. `served` is the kind that an operator has to bring.
     """
 
     key: str
-    title: str | Promise
+    title: str
     group: SnippetGroup
     image: str = ""
     language: str = "yaml"

@@ -282,7 +282,7 @@ def asked_at(user: User) -> list[datetime]:
     """
     Return when each wish that waits for `user` was made, oldest first.
 
-    They are those of `claims.approval.inbox`. Every page counts them, so no more is read than it takes to
+    Every page counts them, so no more is read than it takes to
     tell whose they are.
     """
     desk = ApprovalAuthority(user)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.urls import reverse
-from django.utils.functional import Promise
 
 from claims.models import Claim, Delivery
 from claims.observation.observations import Observation
@@ -23,7 +22,7 @@ from teams.notices import tell
 DELETED, DELETING, REPLACED, REMADE = "deleted", "deleting", "replaced", "replaced-edited"
 EDITED, UNLABELLED, STRANGERS, OVER_USE = "edited", "unlabelled", "generated-differ", "over-use"
 
-TITLES: Mapping[str, str | Promise] = {
+TITLES: Mapping[str, str] = {
     DELETED: "%(claim)s was deleted by somebody else",
     DELETING: "%(claim)s is being deleted by somebody else",
     REPLACED: "%(claim)s was deleted and made again by somebody else",

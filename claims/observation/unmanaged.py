@@ -12,7 +12,6 @@ from typing import Any
 
 from django.contrib.auth.models import AnonymousUser
 from django.db.models import Exists, OuterRef, QuerySet, Subquery
-from django.utils.functional import Promise
 
 from claims.models import Claim, TeamNamespace
 from claims.observation.observations import ENDED, DeviceHolding, held_by, named_claim
@@ -24,7 +23,7 @@ from teams.models import Team, User
 Origin = ResourceClaim.Origin
 
 # What the origin says here, where an object with the label of the portal is of no claim that the portal has.
-ORIGINS: Mapping[str, str | Promise] = {
+ORIGINS: Mapping[str, str] = {
     Origin.FOREIGN: "made by hand",
     Origin.TEMPLATE: "from a template",
     Origin.EXTENDED_RESOURCE: "extended resource",
@@ -78,7 +77,7 @@ class Outsider:
     row: ResourceClaim
 
     @property
-    def origin(self) -> str | Promise:
+    def origin(self) -> str:
         return ORIGINS[self.row.origin]
 
     @property

@@ -67,7 +67,7 @@ def capacity_of(classes: Iterable[str]) -> dict[str, int]:
     """
     Return how many devices of each class could be held at once in the clusters in use; a class that none of
     them shows is left out: unknown, which is not none. Of partitions that exclude one another only so many
-    count as fit beside each other (`dra.at_once`), on GPUs that nothing else holds.
+    count as fit beside each other (`dra.fragmentation`), on GPUs that nothing else holds.
     """
     wanted = list(classes)
     known = DeviceClass.objects.filter(name__in=wanted, gone_at=None, cluster__enabled=True)

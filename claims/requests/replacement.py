@@ -29,7 +29,7 @@ class Carried:
 
     devices: int = 0
     classes: Mapping[str, int] = field(default_factory=dict)
-    claims: int = 0  # as `claims.quota.counts.NUMBER` counts them
+    claims: int = 0  # as `claims.quotas.counts.NUMBER` counts them
 
 
 NOTHING = Carried()

@@ -1,4 +1,13 @@
-"""Attributes that a request derives from those of a device, by an expression of its own (KEP 6080)."""
+"""
+The constraints of a claim: attributes that all of its devices share, or in which all differ.
+
+Attributes that a request derives from those of a device, by an expression of its own (KEP 6080).
+
+Constraints between the devices of a claim.
+
+Each is monotonic: once it refuses a device, adding more devices will not make it agree, so a search may
+stop there.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""What an allocation is, and how it is written into `status.allocation`."""
+"""
+What an allocation is, what it takes, and how it is written into `status.allocation`.
+
+What an allocation is, and how it is written into `status.allocation`.
+
+What a search has taken for a claim, as the results of an allocation.
+
+Which opaque configuration goes with an allocation: that of the classes first, then that of the claim.
+"""
 
 from __future__ import annotations
 

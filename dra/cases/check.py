@@ -1,4 +1,10 @@
-"""Whether JSON has the shape that is expected, and if not, where and what is wrong, as a sentence."""
+"""
+Whether a case in JSON has the shape that is expected.
+
+Whether JSON has the shape that is expected, and if not, where and what is wrong, as a sentence.
+
+The shape of a case, and of the API's objects (resource.k8s.io/v1, core/v1) as far as they are read.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""A device as the variable `device` shows it (dynamic-resource-allocation `cel/compile.go`)."""
+"""
+How an expression reads a device.
+
+A device as the variable `device` shows it (dynamic-resource-allocation `cel/compile.go`).
+
+Fields and indices at run time (cel-go `interpreter/attributes.go`): of maps, lists and optional values.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,12 @@
 """
-Type checking: every node gets its type, every call the overloads that may run (cel-go `checker/checker.go`).
+Type checking, and what literals may be.
+
+Type checking: every node gets its type, every call the overloads that may run (cel-go
+`checker/checker.go`).
 
 Messages are upstream's, with the place in the text that they are about.
+
+What is checked of a typed tree besides types (cel-go `cel/validator.go`): mixed literals, bad patterns.
 """
 
 from __future__ import annotations
@@ -208,7 +213,7 @@ class TypeChecker:
         return kinds.ERROR if wrong else kinds.BOOL
 
     def _join(self, before: Type | None, now: Type) -> Type:
-        """Return the type of the elements so far; `dra.cel.literals` refuses those that are mixed."""
+        """Return the type of the elements so far; the check of literals refuses those that are mixed."""
         if before is None:
             return now
         return kinds.more_general(before, now) if self.fits(before, now) else kinds.DYN

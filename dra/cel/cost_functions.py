@@ -1,4 +1,13 @@
-"""Sizes and costs as ranges that never overflow (cel-go `checker/cost.go`), and how large a device can be."""
+"""
+What calls cost at most, by the sizes of what they are given.
+
+Sizes and costs as ranges that never overflow (cel-go `checker/cost.go`), and how large a device can be.
+
+What one call costs in the worst case, its arguments apart, and how large its result may be.
+
+Sources: apiserver `pkg/cel/library/cost.go`, which goes by the name of the function; cel-go
+`ext/{lists,sets}.go` and `checker/cost.go`, by the overload.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""What looks like a function but expands to syntax (cel-go `parser/macro.go`, `ext/`, `cel/library.go`)."""
+"""
+From text to a tree; macros are expanded on the way.
+
+What looks like a function but expands to syntax (cel-go `parser/macro.go`, `ext/`, `cel/library.go`).
+
+From text to a syntax tree (cel-go `parser/gen/CEL.g4`, `parser/parser.go`).
+"""
 
 from __future__ import annotations
 

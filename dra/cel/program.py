@@ -1,4 +1,20 @@
-"""Comprehensions and bindings at run time (cel-go `interpreter/interpretable.go`, evalFold)."""
+"""
+From a checked tree to code that runs on a device.
+
+Comprehensions and bindings at run time (cel-go `interpreter/interpretable.go`, evalFold).
+
+Logic, comparisons and alternatives at run time: what does not simply take the values of all its parts.
+
+Which implementation a call runs (cel-go `common/decls/decls.go`).
+
+Where the types were known and leave one overload, it runs at once; where they were not, the values decide.
+
+From a typed tree to something that runs: nested functions of one argument (cel-go `interpreter/`).
+
+The argument is the frame, a list: first the device, then the variables of comprehensions. Upstream's
+planner works out constants, conversions of constants and constant patterns ahead; what fails there fails to
+compile.
+"""
 
 from __future__ import annotations
 

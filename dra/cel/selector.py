@@ -1,7 +1,14 @@
 """
+A compiled selector: what it reads of a device, whether it matches, and one that the cluster has stored.
+
 Which attributes and capacities an expression reads, found without running it.
 
-Devices that agree in what is read agree in the result, so thousands of devices need a handful of evaluations.
+Devices that agree in what is read agree in the result, so thousands of devices need a handful of
+evaluations.
+
+Selectors: CEL expressions over a device, compiled once and kept.
+
+Expressions that are stored in a cluster, compiled as its scheduler compiles them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,10 @@
-"""From text to tokens, and from literals to values (cel-go `parser/gen/CEL.g4`, `parser/unescape.go`)."""
+"""
+Tokens of an expression, and the nodes of its tree.
+
+From text to tokens, and from literals to values (cel-go `parser/gen/CEL.g4`, `parser/unescape.go`).
+
+The syntax tree of an expression, after macros are expanded.
+"""
 
 from __future__ import annotations
 

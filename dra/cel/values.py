@@ -1,4 +1,15 @@
-"""Quantities and versions at run time; of a quantity also how upstream keeps it: not all are integers."""
+"""
+Values at run time: numbers, quantities, versions, optionals, patterns.
+
+Quantities and versions at run time; of a quantity also how upstream keeps it: not all are integers.
+
+Regular expressions: RE2, as upstream, so that no pattern can take more than linear time.
+
+Values at run time: which Python type carries which CEL type, equality and order (cel-go `common/types`).
+
+bool, int, float, str, bytes, None and list are themselves; uint is `Uint`, a quantity `Amount`, a version
+`dra.semver.Version`. What goes wrong raises `Failure` with upstream's words.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,17 @@
-"""What part of a GPU an AMD partition is, by its compute partition mode."""
+"""
+How to read a device of each driver, and which part of a GPU a partition is.
+
+What part of a GPU an AMD partition is, by its compute partition mode.
+
+What part of a GPU a MIG device is.
+
+The price of a part is max(compute slices, memory slices) of the whole: a 3g takes 3 of 7 compute slices but
+half of the memory, and what it strands nobody else can use. Slices per profile: NVIDIA MIG user guide,
+supported profiles.
+
+How to read a device of each driver. A new driver is a new entry here, or none at all: the usual names are
+tried for drivers that are not listed. Nothing else in `dra` knows the name of a maker.
+"""
 
 from __future__ import annotations
 

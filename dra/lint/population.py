@@ -1,4 +1,19 @@
-"""Which names the devices of a cluster publish, and which of them somebody may have meant."""
+"""
+What the devices of a cluster publish, how many come as far as each selector, and what somebody may have
+meant.
+
+Which names the devices of a cluster publish, and which of them somebody may have meant.
+
+Other ways to write an expression. What does not have one of the usual forms is left alone, so nothing here
+has to be right: whoever uses it tries the result out.
+
+The devices of a cluster, grouped by all that the expressions of a catalogue read of them.
+
+Devices that agree in that get one verdict from every expression, so a fleet of thousands needs some dozen
+evaluations per expression, and a set of groups is a column of the samples.
+
+How the devices of a cluster come through the selectors of a class, and then of a request.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,19 @@
 """
+What is odd about a whole spec: room on no node, thresholds, tolerations, twins.
+
 Whether any one node could ever have what a claim asks for, were all of its devices free.
 
-Only what is certain is told: devices that several nodes reach are counted to each of them, and where devices
-are shared, one of them may serve several requests, so nothing is said.
+Only what is certain is told: devices that several nodes reach are counted to each of them, and where
+devices are shared, one of them may serve several requests, so nothing is said.
+
+A threshold that leaves devices out by a rounding: an “80 GB” H100 publishes 81559Mi, which is 79.6 GiB.
+
+Tolerations without an effect.
+
+They let a pod be scheduled to a device with a NoExecute taint, and against eviction only a toleration with
+effect NoExecute counts (pkg/controller/devicetainteviction): the pod starts and is deleted at once.
+
+Profiles that ask for the same as another.
 """
 
 from __future__ import annotations

@@ -1,4 +1,10 @@
-"""What a preview says."""
+"""
+How many devices are left after each condition, and why those that went did not fit.
+
+What a preview says.
+
+Which devices are left after each step, for one request or alternative.
+"""
 
 from __future__ import annotations
 

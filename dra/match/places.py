@@ -1,4 +1,16 @@
-"""What one request, or one alternative of it, could take now."""
+"""
+On which nodes a spec fits now, and how many claims of it.
+
+What one request, or one alternative of it, could take now.
+
+What a node looks like to a claim. Nodes that look alike give one answer, so thousands of nodes need a
+handful of searches.
+
+Whether a claim fits does not depend on the order in which devices are tried, and of devices that are alike
+no more matter than the claims could take. Only a selector that fails makes the order tell: then it is kept.
+
+On how many nodes a claim fits, and how many claims fit at once.
+"""
 
 from __future__ import annotations
 

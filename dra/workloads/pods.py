@@ -1,4 +1,17 @@
-"""What workloads are made from: a claim as pods use it, and what the person chose beside it."""
+"""
+A claim as pods use it: options, images, the pod itself, and its network.
+
+What workloads are made from: a claim as pods use it, and what the person chose beside it.
+
+Images that suit the devices of each maker, and the command that shows the devices.
+
+Examples to begin with: all of them are public, and the person names an own one. "" where no public image of
+that use is known.
+
+The part of a workload that is the same in all of them: the pod, with the claim and the chosen options.
+
+What stands beside a server: its Service, and a NetworkPolicy that closes all but what it needs.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +44,7 @@ class ClaimUse:
     `name` is that of the ResourceClaim, which all pods share, or with `template` that of the
     ResourceClaimTemplate, which makes a claim for each of up to `parallel` pods. `requests` are (name,
     devices), None where their number is known only once they are allocated. `maker` is a key of
-    `dra.workloads.images.IMAGES`.
+    `IMAGES` below.
     """
 
     name: str

@@ -1,4 +1,14 @@
-"""Pod, Job, Deployment and StatefulSet: what runs anything."""
+"""
+What runs pods: Jobs, Deployments, model servers, operators, JupyterHub.
+
+Pod, Job, Deployment and StatefulSet: what runs anything.
+
+JupyterLab, Triton and vLLM: servers with a Service.
+
+Kinds that operators bring: Kubeflow's Notebook and PyTorchJob, and KServe's InferenceService.
+
+JupyterHub: what KubeSpawner is told, as its Python configuration and as values of the Helm chart.
+"""
 
 from __future__ import annotations
 

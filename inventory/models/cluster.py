@@ -1,4 +1,10 @@
-"""Clusters, how to reach them, and how fresh the mirror of each of their resources is."""
+"""
+Clusters, how fresh each mirrored resource is, and the history of its objects.
+
+Clusters, how to reach them, and how fresh the mirror of each of their resources is.
+
+What came, changed and went, so that nothing that vanished is lost.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +68,7 @@ class Freshness(models.Model):
     `seen_at` is the last time the cluster said anything about it, a bookmark included; `error` is the
     sentence of the last failure and empty while all is well. A resource that has never been listed has no
     `listed_at`. `holder` and `held_until` are the lease of whoever follows the resource, see
-    `inventory.sync.lease`.
+    `inventory.sync.session`.
     """
 
     cluster = models.ForeignKey(Cluster, models.CASCADE, related_name="freshness")

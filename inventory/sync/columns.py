@@ -1,4 +1,15 @@
-"""Devices that a pod asks for by number, as extended resources, instead of by claims."""
+"""
+What is kept of an object of each kind, as columns of its row.
+
+Devices that a pod asks for by number, as extended resources, instead of by claims.
+
+What of an API object is kept.
+
+A pod is cut down to what the portal reads: the values of its environment may be secrets, and nobody gave
+them to the portal to keep. A node loses its list of images, which is most of its bytes.
+
+From an API object to the columns of its row. Pure.
+"""
 
 from collections.abc import Callable
 from datetime import datetime

@@ -1,8 +1,17 @@
 """
+What follows for devices from other objects: who holds them, and which are blocked.
+
 Which devices nobody holds and yet nobody can have: their GPU's counters are taken by other partitions.
 
 A GPU that may be cut in many ways publishes every possible partition as a device (KEP 4815). Counting them
 as free would promise the same GPU many times.
+
+Which claim holds a device: `Device.held_by`, from `status.allocation` of ResourceClaims.
+
+Admin access holds nothing (KEP 5018). Of a shareable device one of its claims is named, the oldest row
+first.
+
+What follows from a change of a mirrored kind: device rows, their classes, taints, nodes and holders.
 """
 
 from collections import defaultdict

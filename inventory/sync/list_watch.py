@@ -1,9 +1,21 @@
 """
+One turn of mirroring a resource: list it, or go on watching it.
+
 A full listing: everything the cluster has of one resource, in chunks, and then what it no longer has.
 
 Each chunk is a transaction of its own, so that a large cluster holds no lock for long. Only the last one
 notes the resource version to watch from: a holder that dies on the way has written rows that are true, and
 its successor lists again.
+
+A slice of a watch: events in batches, one transaction each, which also notes how far the mirror has come.
+
+One holder's turn: take the lease, list if that is needed, watch for a while, pass the lease on.
+
+A turn is short so that a worker can be stopped, a changed credential is noticed, and a lost connection that
+nobody told us of costs half a minute. What goes wrong is written into Freshness as a sentence; the mirror
+stays as it was.
+
+Mirror a whole cluster now, in this thread: for commands, for the demo's first start, and for tests.
 """
 
 import logging

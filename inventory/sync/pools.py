@@ -1,4 +1,18 @@
-"""From a device of a pool and the taint rules of its cluster to the columns of its row. Pure."""
+"""
+Devices of the newest complete generation of every pool.
+
+From a device of a pool and the taint rules of its cluster to the columns of its row. Pure.
+
+Which DeviceClasses a device belongs to.
+
+A fleet has thousands of devices and a dozen shapes: each selector is evaluated once per shape, which is
+what it can see of a device. What CEL cannot decide here counts as no member, never as a guess.
+
+Device rows of pools: the newest generation, once it is complete.
+
+While slices of a new generation are still missing, the devices last known stay and say so. Called for a few
+pools after an event of a watch, and for all of them after a listing: the result is the same.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,18 @@
-"""Which of two resource versions of one object is newer (KEP 5504: integers, to be compared as such)."""
+"""
+Writing rows: which version is newer, what has changed, what is gone, and one revision per batch.
+
+Which of two resource versions of one object is newer (KEP 5504: integers, to be compared as such).
+
+One transaction of the mirror: fenced by the lease, serial per cluster, and told to others after it is
+committed.
+
+Many rows in one statement, as one JSON text.
+
+A full listing writes thousands of rows. Handed over one value at a time, most of the time went into
+quoting; PostgreSQL takes a JSON array apart faster than a client can put parameters together.
+
+Rows of mirrored objects: upserted in bulk, closed and never deleted when the object is gone.
+"""
 
 import json
 import logging

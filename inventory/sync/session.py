@@ -1,4 +1,24 @@
-"""Which resources of a cluster are mirrored, and in which table."""
+"""
+Who may write the mirror of a resource, and whether the cluster is the one that it was: lease, batches,
+checks.
+
+Which resources of a cluster are mirrored, and in which table.
+
+Who follows a resource of a cluster: at most one at a time, by a lease on its Freshness row.
+
+A lease, and not an advisory lock: such a lock lives as long as its database connection, and a watch must
+hold none while it waits. Taking is a compare-and-set by the clock of the database; a holder that dies is
+succeeded when its lease has run out. Every transaction of the holder renews the lease first, so one that
+has lost it can write nothing.
+
+A watch as batches of events, read by a thread of its own.
+
+The reader waits for the cluster; the caller waits for the reader, at most so long that it can renew its
+lease and hear that the worker is to stop. A burst (one driver change rewrites every slice of a pool)
+becomes one batch.
+
+First contact: is this still the cluster it was, what does it serve, and what may the portal do there.
+"""
 
 import queue
 import threading

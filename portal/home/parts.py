@@ -1,4 +1,14 @@
-"""What of each profile is free now: those that may be asked for first, then by name."""
+"""
+What Home shows of the reader's claims, of free profiles, of spending and of clusters.
+
+What of each profile is free now: those that may be asked for first, then by name.
+
+How each cluster is heard: the age of its mirror, and of its telemetry.
+
+What the current team has spent this month, the reader's part of it, and where a straight line leads.
+
+The reader's own claims with what is seen on them and what they cost: the live ones, then those of late.
+"""
 
 import hashlib
 from collections import defaultdict

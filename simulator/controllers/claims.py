@@ -1,8 +1,15 @@
 """
+Claims: made from templates and for extended resources, released and removed when pods end.
+
 Pods that ask for devices by number: the claim that the scheduler makes for them (KEP 5004).
 
-Only names that a DeviceClass carries lead to a claim, and the name that each class has by itself. Others are
-those of device plugins, which this cluster does not have: they count as there.
+Only names that a DeviceClass carries lead to a claim, and the name that each class has by itself. Others
+are those of device plugins, which this cluster does not have: they count as there.
+
+The resource claim controller: claims from templates, and devices back from pods that have ended.
+
+A ResourceClaim is no reservation: when its last pod is gone, its allocation is cleared. Source:
+pkg/controller/resourceclaim/controller.go.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,16 @@
-"""The life of pods on their nodes: Pending, Running, and Succeeded after the time that the pod asks for."""
+"""
+Pods and Jobs: started, ended, evicted and collected; quotas counted.
+
+The life of pods on their nodes: Pending, Running, and Succeeded after the time that the pod asks for.
+
+The Job controller, as far as batch work with GPUs needs it: parallelism, completions, an end.
+
+The device taint eviction controller: NoExecute deletes the pods of a device that do not tolerate it.
+
+What goes when its owner or its namespace goes.
+
+The quota controller: keeps `status.used` of ResourceQuotas true after deletions and new quotas.
+"""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,12 @@
-"""Quantities and versions: apiserver `pkg/cel/library/{quantity,semverlib}.go`."""
+"""
+Conversions between types, and functions of lists, quantities and versions.
+
+Quantities and versions: apiserver `pkg/cel/library/{quantity,semverlib}.go`.
+
+From one type to another (cel-go `common/types/*.go`, ConvertToType; Go's strconv).
+
+Functions of lists: cel-go `ext/{lists,sets}.go`, apiserver `pkg/cel/library/lists.go`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Operators, and what else upstream decides by the values alone (cel-go `common/types/*.go`)."""
+"""
+Operators and optionals.
+
+Operators, and what else upstream decides by the values alone (cel-go `common/types/*.go`).
+
+Values that may be missing (cel-go `cel/library.go`). For or() and orValue() see `dra.cel.program`.
+"""
 
 from __future__ import annotations
 

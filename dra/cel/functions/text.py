@@ -1,4 +1,10 @@
-"""Functions of texts: cel-go `ext/strings.go`, version 2, and apiserver `pkg/cel/library/regex.go`."""
+"""
+Functions of texts, addresses and networks.
+
+Functions of texts: cel-go `ext/strings.go`, version 2, and apiserver `pkg/cel/library/regex.go`.
+
+Addresses and networks: apiserver `pkg/cel/library/{ip,cidr}.go`, Go's net/netip.
+"""
 
 from __future__ import annotations
 

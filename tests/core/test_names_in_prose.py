@@ -1,0 +1,73 @@
+"""Names of our modules that docs, docstrings and comments write in backticks are there."""
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ["demo", "portal", "usage", "claims", "inventory", "teams", "cluster", "dra", "core", "simulator"]
+QUOTED = re.compile(r"`([^`\n]+)`")
+DOTTED = re.compile(rf"(?<![\w./])(?:{'|'.join(PACKAGES)})(?:\.[A-Za-z_]\w*)+(?![\w/-])")
+FILE = re.compile(rf"(?<![\w/])(?:{'|'.join(PACKAGES)}|scripts|bench)/[\w/]+\.py\b")
+
+
+def prose() -> list[Path]:
+    code = [
+        path
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
+        if "migrations" not in path.parts
+    ]
+    return sorted([*code, *(ROOT / "docs").glob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"])
+
+
+@cache
+def names_in(path: Path) -> set[str]:
+    """Return every name that a module binds somewhere."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        match node:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.TypeAlias(name=ast.Name(id=name)):
+                found.add(name)
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                found.add(name)
+            case ast.alias(name=name, asname=alias):
+                found.add(alias or name.rpartition(".")[2])
+    return found
+
+
+def is_there(dotted: str) -> bool:
+    parts = dotted.split(".")
+    for length in range(len(parts), 0, -1):
+        place = ROOT.joinpath(*parts[:length])
+        for module in (place.with_suffix(".py"), place / "__init__.py"):
+            if module.exists() and (length == len(parts) or parts[length] in names_in(module)):
+                return True
+    return False
+
+
+@pytest.mark.parametrize("path", prose(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_modules_and_files_in_backticks_are_there(path):
+    quoted = QUOTED.findall(path.read_text())
+    missing = [
+        name
+        for text in quoted
+        for name in DOTTED.findall(text)
+        if not name.endswith(".py") and not is_there(name)
+    ]
+    missing += [
+        name
+        for text in quoted
+        for name in FILE.findall(text)
+        if not (ROOT / name).exists() and not (ROOT / "tests" / name).exists()
+    ]
+    assert missing == []
+
+
+def test_a_name_that_is_not_there_is_noticed():
+    assert is_there("claims.delivery.reconcile.settle")
+    assert not is_there("claims.delivery.reconcile.settled_by_nobody")
+    assert not is_there("claims.services.request")
