@@ -99,7 +99,7 @@ def condition_words(read: SelectorCondition) -> str:
         return ""
     if read.name == "productName" and read.sign == "==":
         return read.wanted  # says itself what it is
-    return str(CONDITIONS[read.sign]) % {"name": name_of(read.name), "wanted": in_words(read.wanted)}
+    return CONDITIONS[read.sign] % {"name": name_of(read.name), "wanted": in_words(read.wanted)}
 
 
 def condition_of(expression: str) -> str:
@@ -142,7 +142,7 @@ def difference_words(found: ConditionDifference | None) -> str:
     if found is None or (not found.sign and not found.seen):
         return "does not meet the selector"
     values = {"name": name_of(found.name), "seen": found.seen, "wanted": found.wanted}
-    return str(DIFFERENCES[found.sign]) % values
+    return DIFFERENCES[found.sign] % values
 
 
 def drop_words(drop: Drop) -> str:

@@ -15,10 +15,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from core.idempotency import IdempotentWrites
 from core.inputs import Input
 from core.paging import Cursor
 from teams.access import asker
-from teams.keyed import KeyedWrites
 from teams.models import ApiToken, Membership, Notice, Team, User
 from teams.notices import mark_read
 from teams.tokens import create_token, revoke_token
@@ -140,7 +140,7 @@ class TeamViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.Gen
         return TeamDetailOut if self.action == "retrieve" else TeamOut
 
 
-class TokenViewSet(KeyedWrites, mixins.ListModelMixin, viewsets.GenericViewSet[ApiToken]):
+class TokenViewSet(IdempotentWrites, mixins.ListModelMixin, viewsets.GenericViewSet[ApiToken]):
     """The asker's own tokens. There is no way to read the token of somebody else, for anybody."""
 
     lookup_value_converter = "uuid"
@@ -167,7 +167,7 @@ class TokenViewSet(KeyedWrites, mixins.ListModelMixin, viewsets.GenericViewSet[A
         return Response(status=204)
 
 
-class NoticeViewSet(KeyedWrites, mixins.ListModelMixin, viewsets.GenericViewSet[Notice]):
+class NoticeViewSet(IdempotentWrites, mixins.ListModelMixin, viewsets.GenericViewSet[Notice]):
     """What the portal had to tell the asker, newest first."""
 
     queryset = Notice.objects.none()

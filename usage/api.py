@@ -20,13 +20,13 @@ from rest_framework.views import APIView
 
 from claims.models import Claim
 from core.errors import Invalid
+from core.idempotency import IdempotentWrites
 from core.inputs import Input
 from core.paging import Cursor
 from core.schema import refuses
 from core.text import DEFAULT
 from inventory.models import Cluster
 from teams.access import asker, team_for
-from teams.keyed import KeyedWrites
 from usage.models import Rate
 from usage.rates import RateCard
 from usage.reports import Month, allocations_of, report, statement, zone_of_reader
@@ -212,7 +212,7 @@ class NewestFirst(Cursor):
 
 
 class RateViewSet(
-    KeyedWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Rate]
+    IdempotentWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Rate]
 ):
     """Prices. Everybody reads them; platform admins add one, and change one that does not apply yet."""
 

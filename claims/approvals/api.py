@@ -12,11 +12,11 @@ from claims.approvals import services
 from claims.approvals.services import LONGEST_REASON, LONGEST_TITLE, kept_by
 from claims.models import Approval, ApprovalRule, Delegation, ReasonTemplate
 from core.errors import Invalid
+from core.idempotency import IdempotentWrites
 from core.inputs import Input
 from core.paging import Cursor
 from core.schema import refuses
 from teams.access import asker, people_in, require_admin, team_for
-from teams.keyed import KeyedWrites
 from teams.models import Role
 
 
@@ -52,7 +52,7 @@ class ApprovalRuleOut(serializers.ModelSerializer[ApprovalRule]):
 
 @refuses(403)
 class ApprovalRuleViewSet(
-    KeyedWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[ApprovalRule]
+    IdempotentWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[ApprovalRule]
 ):
     """The most specific rule counts; without one, what the version of the profile says."""
 
@@ -105,7 +105,7 @@ class DelegationOut(serializers.ModelSerializer[Delegation]):
         read_only_fields = fields
 
 
-class DelegationViewSet(KeyedWrites, mixins.ListModelMixin, viewsets.GenericViewSet[Delegation]):
+class DelegationViewSet(IdempotentWrites, mixins.ListModelMixin, viewsets.GenericViewSet[Delegation]):
     """Those that you gave and those that you hold."""
 
     serializer_class = DelegationOut
@@ -158,7 +158,10 @@ class ReasonOut(serializers.ModelSerializer[ReasonTemplate]):
 
 
 class ReasonViewSet(
-    KeyedWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[ReasonTemplate]
+    IdempotentWrites,
+    mixins.ListModelMixin,
+    mixins.RetrieveModelMixin,
+    viewsets.GenericViewSet[ReasonTemplate],
 ):
     """Those of the teams that the asker leads; for platform admins every one."""
 

@@ -23,12 +23,12 @@ from claims.catalogue.services import LIMITS
 from claims.catalogue.sharing import Sharing
 from claims.catalogue.versions import held, proposed, versions_of
 from claims.models import Approval, Delivery, Profile
+from core.idempotency import IdempotentWrites
 from core.inputs import Input, is_true
 from core.paging import positive
 from core.schema import refuses
 from dra.lint import LintCode, Severity, Subject
 from teams.access import asker, is_platform_admin, require_admin
-from teams.keyed import KeyedWrites
 from teams.models import Team
 
 
@@ -227,7 +227,7 @@ SAVED = PolymorphicProxySerializer(
 
 
 class ProfileViewSet(
-    KeyedWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Profile]
+    IdempotentWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Profile]
 ):
     """Profiles that the asker may see."""
 

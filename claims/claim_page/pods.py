@@ -154,7 +154,7 @@ LOOKS = {
 def evidence_of(stage: PodStage, *, pod: str, missing: Sequence[str] = ()) -> SchedulerReason:
     """Say what a stage means where nobody has said anything more."""
     look, named = LOOKS[stage], {"pod": pod, "missing": ", ".join(missing)}
-    return SchedulerReason("", str(look.means) % named, look.actor, str(look.then) % named)
+    return SchedulerReason("", look.means % named, look.actor, look.then % named)
 
 
 SCHEDULER = "FailedScheduling"  # its events repeat what the pod's condition says

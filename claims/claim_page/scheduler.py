@@ -46,7 +46,7 @@ def tell(text: str, meanings: Sequence[Meaning], *, count: int | None = None) ->
     for meaning in meanings:
         if found := meaning.sign.search(text):
             named = found.groupdict(default="")
-            means, then = (str(said) % named for said in (meaning.means, meaning.then))
+            means, then = (said % named for said in (meaning.means, meaning.then))
             return SchedulerReason(text, means, meaning.actor, then, count)
     return SchedulerReason(text, count=count)
 

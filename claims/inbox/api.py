@@ -17,11 +17,11 @@ from claims.inbox.inbox import TABS, Inbox, InboxSearch, Item, ItemKind, Tab
 from claims.models import Claim, Comment
 from core import idempotency
 from core.errors import Invalid
+from core.idempotency import IdempotentWrites
 from core.inputs import Input
 from core.paging import Numbered
 from core.schema import key, refuses
 from teams.access import asker
-from teams.keyed import KeyedWrites
 
 TAB = OpenApiParameter(
     "tab", str, enum=list(TABS), default="mine", description="Whose decision is waited for."
@@ -121,7 +121,7 @@ class DecisionsOut(serializers.Serializer[Any]):
     )
 
 
-class DecideView(KeyedWrites):
+class DecideView(IdempotentWrites):
     """Approve or deny several wishes of the inbox, each by itself; 50 at most."""
 
     @extend_schema(request=DecideIn, responses=DecisionsOut)

@@ -24,11 +24,11 @@ from claims.models import Answer, Claim, Extension
 from claims.requests.services import resize
 from core import idempotency
 from core.errors import Invalid
+from core.idempotency import IdempotentWrites
 from core.inputs import Input
 from core.paging import Cursor
 from core.schema import key
 from teams.access import asker
-from teams.keyed import KeyedWrites
 
 KEY = key("The same key always asks once.")
 
@@ -86,7 +86,7 @@ class ApproveExtensionIn(Input):
     note = serializers.CharField(max_length=500, allow_blank=True, default="")
 
 
-class LifeActions(KeyedWrites, viewsets.GenericViewSet[Claim]):
+class LifeActions(IdempotentWrites, viewsets.GenericViewSet[Claim]):
     """The part of the claims' API that this file is about."""
 
     keyed_by_service = frozenset(("create", "extend", "resize"))
@@ -149,7 +149,7 @@ class OldestFirst(Cursor):
 
 @extend_schema_view(list=extend_schema(description="Wishes for more time that wait for a decision."))
 class ExtensionViewSet(
-    KeyedWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Extension]
+    IdempotentWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Extension]
 ):
     """Wishes for more time. Ask with `claims/{id}/extend/`."""
 

@@ -66,7 +66,7 @@ def tell_of(claim: Claim, trouble: Drift) -> None:
     tell(
         people,
         key=f"behind:{claim.pk}:{trouble.code}:{trouble.about}",
-        title=str(TITLES[trouble.code]) % {"claim": claim},
+        title=TITLES[trouble.code] % {"claim": claim},
         body=trouble.text,
         url=reverse("claims:detail", args=[claim.pk]),
         important=True,

@@ -15,9 +15,9 @@ from claims.models import Answer, Quota, QuotaRequest
 from claims.quotas import services
 from claims.quotas.usage import parts_of, standing_of
 from core import idempotency
+from core.idempotency import IdempotentWrites
 from core.schema import key, refuses
 from teams.access import asker, team_for
-from teams.keyed import KeyedWrites
 from teams.models import Role
 
 
@@ -90,7 +90,7 @@ class QuotaRequestOut(serializers.Serializer[Any]):
 
 
 class QuotaViewSet(
-    KeyedWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Quota]
+    IdempotentWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Quota]
 ):
     """Quotas of the asker's teams."""
 
@@ -137,7 +137,7 @@ KEY = key("The same key asks once.")
 
 
 class QuotaRequestViewSet(
-    KeyedWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[QuotaRequest]
+    IdempotentWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[QuotaRequest]
 ):
     """Requests for more quota of the asker's teams, with their answers."""
 

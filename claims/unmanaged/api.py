@@ -14,10 +14,10 @@ from claims.models import Claim
 from claims.observation.unmanaged import Outsider, outside
 from claims.unmanaged import services
 from core.errors import Invalid
+from core.idempotency import IdempotentWrites
 from core.inputs import Input
 from inventory.models import ResourceClaim
 from teams.access import asker
-from teams.keyed import KeyedWrites
 from teams.models import User
 
 
@@ -80,7 +80,7 @@ class OutsideView(ListAPIView[ResourceClaim]):
         return self.get_paginated_response(OutsiderOut(shown, many=True).data)
 
 
-class AdoptView(KeyedWrites):
+class AdoptView(IdempotentWrites):
     """Make a claim of the portal of one that somebody made by hand. Platform admins only."""
 
     @extend_schema(request=AdoptIn, responses={201: api_types.ClaimOut})

@@ -14,8 +14,8 @@ from rest_framework.test import APIClient, APIRequestFactory, force_authenticate
 
 from claims.requests import services
 from claims.states import ClaimState
-from teams.keyed import KeyedWrites
-from teams.models import StoredResponse
+from core.idempotency import IdempotentWrites
+from core.models import StoredResponse
 from tests.factories import (
     make_claim,
     make_cluster,
@@ -72,14 +72,14 @@ def test_there_are_writes_and_the_exceptions_are_among_them():
 @pytest.mark.parametrize("name", sorted(set(WRITES) - BY_SERVICE - MAKES_NOTHING), ids="-".join)
 def test_the_same_key_does_it_once(name, db, monkeypatch):
     view, is_set = WRITES[name]
-    assert issubclass(view, KeyedWrites)
+    assert issubclass(view, IdempotentWrites)
     done = count(1)
 
     def act(self: object, request: object, *args: object, **kwargs: object) -> Response:
         return Response({"done": next(done)}, status=201)
 
     monkeypatch.setattr(view, name[1], act)
-    monkeypatch.setattr(view, "shown_once", frozenset())  # tests/teams/test_keyed.py
+    monkeypatch.setattr(view, "shown_once", frozenset())  # tests/core/test_keyed.py
     handler = view.as_view({"post": name[1]}) if is_set else view.as_view()
     root = make_user("root", admin=True)
 

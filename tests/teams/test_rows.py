@@ -12,10 +12,12 @@ from django.http import HttpRequest
 from django.utils import timezone
 from rest_framework.test import APIClient
 
+from core import idempotency as keyed
 from core.errors import Invalid
-from teams import keyed, tasks
+from core.models import StoredResponse
 from teams import mail as mails
-from teams.models import ApiToken, Notice, StoredResponse, User
+from teams import tasks
+from teams.models import ApiToken, Notice, User
 from teams.notices import mark_read, tell, unread
 from teams.tokens import create_token, revoke_token, token_of
 from teams.zones import remember_zone, zone_of

@@ -6,8 +6,9 @@ import pytest
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from teams import keyed
-from teams.models import ApiToken, StoredResponse
+from core import idempotency as keyed
+from core.models import StoredResponse
+from teams.models import ApiToken
 from tests.factories import make_user
 from usage.models import Rate
 
