@@ -99,7 +99,8 @@ def once(
 
 def _taken(request: Request, key: str) -> tuple[StoredResponse, bool]:
     """Return the row of this key and whether it was answered; the caller has to answer where it was not."""
-    person, now = request.user.pk, timezone.now()
+    person: Any = request.user.pk  # never None: whoever writes has signed in
+    now = timezone.now()
     sent = json.dumps(request.data, sort_keys=True, default=str)
     digest = _hash(f"{request.get_full_path()}\n{sent}")
     mine = StoredResponse.objects.filter(user=person)
