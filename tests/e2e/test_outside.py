@@ -118,8 +118,11 @@ def test_a_dialog_is_opened_closed_and_confirmed_by_keyboard(people):
     # A form that is about to be replaced takes no words: they would be lost.
     held, form = [], re.compile("/release/")
     mira.page.route(form, lambda route: held.append(route))
-    mira.page.keyboard.press("Enter")
+    with mira.page.expect_request(form):
+        mira.page.keyboard.press("Enter")
     expect(dialog).to_have_text("Loading…")
+    while not held:  # the request was sent; its handler runs while the page waits
+        mira.page.wait_for_timeout(20)
     held.pop().continue_()
     mira.page.unroute(form)
     dialog.get_by_label(re.compile("^Reason")).fill("Done by keyboard.")

@@ -381,9 +381,9 @@ def test_nobody_but_a_platform_admin_saves_or_removes_a_rule(request, vision, pe
         ({"approval": "nobody"}, "“nobody” is no way to decide."),
         (
             {"approval": "automatic", "automatic_devices": 1},
-            "What nobody is asked for can be said only beside",
+            "Choose an approver before",
         ),
-        ({"approval": "", "automatic_duration": DAY}, "What nobody is asked for can be said only beside"),
+        ({"approval": "", "automatic_duration": DAY}, "Choose an approver before"),
         (
             {"automatic_devices": 1, "automatic_duration": -DAY},
             "Up to how long nobody is asked goes with up to",
