@@ -85,11 +85,7 @@ def to_mend(shell: Shell) -> Iterator[Need]:
         f"lint {' '.join(finding.key for finding in found)}",
         "alert-circle" if first.severity is Severity.ERROR else "alert-triangle",
         "bad" if first.severity is Severity.ERROR else "wait",
-        (
-            f"{len(names)} entry of the catalogue is to be mended"
-            if len(names) == 1
-            else f"{len(names)} entries of the catalogue are to be mended"
-        ),
+        f"{counted(len(names), 'profile needs', 'profiles need')} fixing",
         f"{first.name}: {first.told[0].message}",
         url,
         (NeedAction("Look", url),),

@@ -226,7 +226,7 @@ def test_no_profile_takes_the_address_of_the_page(root, db):
 def test_home_tells_platform_admins_alone(client, root, alice, missed):
     client.force_login(root)
     page = client.get(reverse("home")).text
-    assert "1 entry of the catalogue is to be mended" in page
+    assert "1 profile needs fixing" in page
     assert PAGE in page
     client.force_login(alice)
     assert PAGE not in client.get(reverse("home")).text
