@@ -116,7 +116,8 @@ def test_the_theme_can_be_chosen_and_stays(people):
     person = people("emil")  # a theme is kept for its user: nobody else's page changes
     person.page.goto("/")
     person.page.locator("summary[aria-label=Theme]").click()
-    person.page.get_by_role("button", name="Dark", exact=True).click()
+    with person.page.expect_response("**/me/theme"):
+        person.page.get_by_role("button", name="Dark", exact=True).click()
     expect(person.page.locator("html")).to_have_attribute("data-bs-theme", "dark")
     person.page.goto("/claims/")
     expect(person.page.locator("html")).to_have_attribute("data-bs-theme", "dark")

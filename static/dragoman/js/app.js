@@ -77,7 +77,7 @@ document.addEventListener("submit", (event) => {
   for (const button of form.querySelectorAll("button")) button.setAttribute("aria-pressed", button.value === theme);
   const body = new FormData(form);
   body.set("theme", theme);
-  fetch(form.action, { method: "POST", body, redirect: "manual" });
+  fetch(form.action, { method: "POST", body, redirect: "manual", keepalive: true }); // also when one goes on at once
   form.closest("details").open = false;
   document.dispatchEvent(new Event("dg:theme"));
 });
