@@ -3,7 +3,7 @@ What a cluster holds, for the allocator, from the mirror.
 
 Kept in the process: a page that asks twice reads only the rows written since, and the picture itself, with
 all that it has worked out, stays the same object until one of them has moved. Of each object only what the
-allocator reads is kept, and equal parts once (docs/decisions/0007-the-picture-lives-in-the-web-process.md).
+allocator reads is kept, and equal parts once (docs/decisions/0007-cluster-snapshot-in-the-web-process.md).
 """
 
 import threading

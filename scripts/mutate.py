@@ -4,7 +4,7 @@
 One pytest process imports Django and collects the tests. A child forked from it runs them once and notes
 which test runs which line. Then each mutant gets a child of its own with a database of its own, in which the
 functions of the mutated file have other code, and only the tests that run the changed line, the quickest
-first. See docs/mutate.md.
+first. See docs/mutation-testing.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """
 Template tags and filters of the look; a builtin in every template, so no {% load %}.
 
-What each one draws is shown in docs/look.md. Every value is escaped here: markup comes from `format_html`.
+docs/design-system.md shows what each one draws. Every value is escaped here: `format_html` makes the markup.
 """
 
 import re

@@ -3,7 +3,7 @@ Which devices the scheduler would give to claims, on one node.
 
 The rules are those of Kubernetes 1.37 (`k8s.io/dynamic-resource-allocation/structured`) with the features of
 the picture: nothing is scored, the first fit wins. Allocating is a preview; only the scheduler allocates.
-`docs/engine.md` says which rule follows which file.
+`docs/allocator.md` says which rule follows which file.
 """
 
 from __future__ import annotations

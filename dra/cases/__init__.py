@@ -1,7 +1,7 @@
 """
 One question to the allocator, as JSON: what a cluster holds, a node, and claims; and the answer.
 
-This is how the engine is held against the allocator of Kubernetes. `docs/engine.md` gives the format.
+This is how the engine is held against the allocator of Kubernetes. `docs/allocator.md` gives the format.
 """
 
 from __future__ import annotations

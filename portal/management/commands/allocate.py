@@ -1,4 +1,4 @@
-"""Cases for the allocator in, answers out, one line of JSON each: `docs/engine.md`."""
+"""Cases for the allocator in, answers out, one line of JSON each: `docs/allocator.md`."""
 
 import sys
 from typing import Any
