@@ -9,7 +9,7 @@ What the database cannot keep: a NUL in a text, a number beyond its column. Whoe
 from typing import Any
 
 import structlog
-from django.db import DataError
+from django.db import DataError, IntegrityError
 
 
 class PortalError(Exception):
@@ -70,6 +70,11 @@ class QuotaExceeded(PortalError):
 OF_A_VALUE = frozenset((None, "22001", "22003", "22007", "22008", "22021", "22P02", "22P05"))
 
 log = structlog.get_logger(__name__)
+
+
+def violated_constraint(error: IntegrityError) -> str:
+    """Return the name of the constraint that a write violated; empty where the database named none."""
+    return getattr(getattr(error.__cause__, "diag", None), "constraint_name", None) or ""
 
 
 def refusal_of(error: DataError) -> Invalid | None:

@@ -8,7 +8,9 @@ from datetime import datetime, timedelta
 from math import ceil
 from typing import Any
 
+import psycopg
 from django.conf import settings
+from django.db import IntegrityError
 from django.utils import timezone
 
 from claims.lifecycle.extensions import deleted_at
@@ -39,6 +41,14 @@ from tests.lives import Life, admin_for
 
 GPU_CLASS = "gpu.nvidia.com"
 _numbers = itertools.count(1)
+
+
+def make_violation(constraint: str) -> IntegrityError:
+    """Return the error that Django raises for a write that violates `constraint`."""
+    field = psycopg.pq.DiagnosticField.CONSTRAINT_NAME
+    error = IntegrityError(f'duplicate key value violates unique constraint "{constraint}"')
+    error.__cause__ = psycopg.errors.UniqueViolation(info={field: constraint.encode()})
+    return error
 
 
 def make_user(

@@ -10,7 +10,7 @@ from claims.approvals.authority import deciders_on, may_decide
 from claims.inbox.inbox import question_of
 from claims.models import Answer, Claim, Comment, QuotaRequest
 from claims.states import ClaimState
-from core.errors import Invalid
+from core.errors import Invalid, violated_constraint
 from teams.access import require_role
 from teams.models import Role, User
 
@@ -66,7 +66,9 @@ def _say(comment: Comment) -> tuple[Comment, bool]:
             comment.save(force_insert=True)
             if comment.claim_id:
                 Claim.objects.filter(pk=comment.claim_id).update(version=F("version") + 1)
-    except IntegrityError:
+    except IntegrityError as error:
+        if violated_constraint(error) != "comment_once_per_key":
+            raise
         return Comment.objects.get(by=comment.by, key=comment.key), False
     return comment, True
 

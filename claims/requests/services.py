@@ -22,7 +22,7 @@ from claims.quotas import usage
 from claims.requests import replacement
 from claims.requests.replacement import Carried
 from claims.states import ClaimState
-from core.errors import Conflict, Forbidden, Invalid, QuotaExceeded
+from core.errors import Conflict, Forbidden, Invalid, QuotaExceeded, violated_constraint
 from core.queueing import after_commit
 from core.text import counted
 from dra.objects import requests
@@ -84,7 +84,7 @@ def request_claim(
     except IntegrityError as error:
         if earlier := _earlier(by, key):  # the same message came twice at the same time
             return _same(earlier, team=team, cluster=cluster, profile=profile)
-        if "claim_name_free" not in str(error):
+        if violated_constraint(error) != "claim_name_free":
             raise
         raise Conflict(f"The name {wish.name} is taken in {wish.namespace} of {cluster}.") from error
 

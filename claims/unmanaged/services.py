@@ -12,7 +12,7 @@ from claims.observation.unmanaged import Outsider
 from claims.plans.plan import DNS_LABEL
 from claims.quotas import usage
 from claims.states import ClaimState
-from core.errors import Conflict, Forbidden, Invalid, QuotaExceeded
+from core.errors import Conflict, Forbidden, Invalid, QuotaExceeded, violated_constraint
 from core.queueing import after_commit
 from core.times import duration as in_words
 from dra import quota
@@ -51,6 +51,13 @@ def adopt(
     except IntegrityError as error:
         if earlier := adopted(row):  # two admins at the same time
             return earlier
+        if violated_constraint(error) == "claim_once_per_key":
+            raise Conflict(
+                f"{row.name} was adopted for {owner.label} before, and that claim has ended. "
+                "Choose another owner."
+            ) from error
+        if violated_constraint(error) != "claim_name_free":
+            raise
         raise Conflict(
             f"A claim of the portal has the name {row.name} in {row.namespace} of {row.cluster} already."
         ) from error

@@ -35,6 +35,7 @@ from django.db.models.functions import Now
 
 from cluster.kinds import DEVICE_TAINT_RULE_VERSIONS, EVENT, MIRRORED, Kind
 from cluster.protocol import Event, Gateway, Permission
+from core.errors import violated_constraint
 from inventory.models import (
     Cluster,
     DeviceClass,
@@ -250,7 +251,9 @@ def _note_identity(cluster: Cluster, uid: str) -> None:
     try:
         with transaction.atomic():
             Cluster.objects.filter(pk=cluster.pk, uid="").update(uid=uid)
-    except IntegrityError:
+    except IntegrityError as error:
+        if violated_constraint(error) != "cluster_uid_once":
+            raise
         twin = Cluster.objects.exclude(pk=cluster.pk).only("name").get(uid=uid)
         _halt(
             cluster,

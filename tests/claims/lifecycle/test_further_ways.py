@@ -30,7 +30,15 @@ from inventory.models import Pod
 from teams.models import Notice
 from tests.claims.columns import columns
 from tests.claims.mirror import Mirror
-from tests.factories import make_allocation, make_claim, make_extension, make_profile, make_spec, make_user
+from tests.factories import (
+    make_allocation,
+    make_claim,
+    make_extension,
+    make_profile,
+    make_spec,
+    make_user,
+    make_violation,
+)
 
 pytestmark = pytest.mark.django_db
 NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
@@ -265,18 +273,18 @@ def test_a_successor_is_replaced_once_what_it_replaced_is_over(claim, alice, vis
 # Faults of the database.
 
 
-def test_a_fault_of_the_database_that_is_no_taken_name_is_not_said_to_be_one(ask, monkeypatch):
+def test_violation_of_another_constraint_is_raised(ask, monkeypatch):
     def fail(*_args, **_fields):
-        raise IntegrityError("something_else")
+        raise make_violation("something_else")
 
     monkeypatch.setattr(requests_services, "_reserve", fail)
     with pytest.raises(IntegrityError, match="something_else"):
         ask()
 
 
-def test_a_name_taken_at_this_moment_is_a_conflict_that_names_it(ask, monkeypatch):
+def test_claim_name_used_in_the_same_moment_is_a_conflict(ask, monkeypatch):
     def fail(*_args, **_fields):
-        raise IntegrityError('duplicate key value violates unique constraint "claim_name_free"')
+        raise make_violation("claim_name_free")
 
     monkeypatch.setattr(requests_services, "_reserve", fail)
     with pytest.raises(Conflict) as refusal:
@@ -292,7 +300,7 @@ def test_the_same_key_at_this_moment_is_its_claim(ask, monkeypatch):
         return None if len(looks) == 1 else earlier(by, key)
 
     def fail(*_args, **_fields):
-        raise IntegrityError("claim_once_per_key")
+        raise make_violation("claim_once_per_key")
 
     monkeypatch.setattr(requests_services, "_earlier", late)
     monkeypatch.setattr(requests_services, "_reserve", fail)

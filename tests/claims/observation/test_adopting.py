@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 import time_machine
+from django.db import IntegrityError
 from django.urls import reverse
 
 from claims.models import Claim, ClaimCharge, Profile, Quota, TeamNamespace
@@ -24,6 +25,7 @@ from tests.factories import (
     make_spec,
     make_team,
     make_user,
+    make_violation,
 )
 
 pytestmark = pytest.mark.django_db
@@ -185,6 +187,25 @@ def test_what_was_adopted_before_is_adopted_anew_only_once_that_is_over(wish, st
     else:
         assert adopt(**wish | {"owner": lena}) == first
         assert row_of(first).requested_by != lena
+
+
+def test_adopting_an_ended_claim_again_for_its_owner_is_a_conflict(wish, alice):
+    first = adopt(**wish)
+    Claim.objects.filter(pk=first.pk).update(state=ClaimState.RELEASED)
+    with pytest.raises(Conflict) as refused:
+        adopt(**wish)
+    assert refused.value.message == (
+        "by-hand was adopted for alice before, and that claim has ended. Choose another owner."
+    )
+
+
+def test_violation_of_another_constraint_is_raised(wish, monkeypatch):
+    def fail(*_args, **_fields):
+        raise make_violation("something_else")
+
+    monkeypatch.setattr(services, "_adopt", fail)
+    with pytest.raises(IntegrityError, match="something_else"):
+        adopt(**wish)
 
 
 def test_a_uid_of_another_cluster_is_another_object(wish, vision, alice):
