@@ -1,7 +1,5 @@
 """
-Numbers with their nouns, and amounts of money.
-
-Words that go with a number.
+Counts, sizes, shares and amounts of money as people read them.
 
 Money is Decimal with a currency (ISO 4217); it is rounded only where it is shown.
 """
@@ -10,17 +8,27 @@ from __future__ import annotations
 
 from decimal import ROUND_HALF_UP, Decimal
 
+DASH = "—"  # where there is nothing to show
+SYMBOLS = {"EUR": "€", "USD": "$", "GBP": "£"}
+DEFAULT_CURRENCY = "EUR"
+
 
 def counted(number: int, singular: str, plural: str = "") -> str:
     """Return a number with its noun: "1 device", "3 devices". `plural` defaults to the singular with an s."""
     return f"{number} {singular if number == 1 else plural or f'{singular}s'}"
 
 
-SYMBOLS = {"EUR": "€", "USD": "$", "GBP": "£"}
-DEFAULT = "EUR"
+def gib(size: int | None) -> str:
+    """Return bytes as "79.6 GiB", whole numbers without a point."""
+    return f"{size / 2**30:.1f}".removesuffix(".0") + " GiB" if size is not None else DASH
 
 
-def money(amount: Decimal, currency: str = DEFAULT, *, digits: int = 2) -> str:
+def percent(share: float | None) -> str:
+    """Return a share of 0 to 1 as "64 %"."""
+    return f"{share:.0%}".replace("%", " %") if share is not None else DASH
+
+
+def money(amount: Decimal, currency: str = DEFAULT_CURRENCY, *, digits: int = 2) -> str:
     """Return "€1,204.66", "−€5.80", or "CHF 5.80" where the currency has no symbol of its own."""
     rounded = amount.quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)
     sign = "−" if rounded < 0 else ""

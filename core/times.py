@@ -1,10 +1,14 @@
-"""Durations and relative times as people read them: at most two units, the larger first."""
+"""Times and durations as people read them: in text, and as `<time>` elements for pages."""
 
 from datetime import datetime, timedelta
 
 from django.utils import timezone
+from django.utils.formats import date_format
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 
 from core.errors import Invalid
+from core.text import DASH
 
 FIRST_YEAR, LAST_YEAR = 1970, 2200
 # The symbols of the SI brochure, which are the same in every language.
@@ -12,7 +16,7 @@ UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 
 def duration(span: timedelta, *, parts: int = 2) -> str:
-    """Return "3 d 7 h", "17 h 34 min", "13 min", "2 s". Seconds only below a minute; no sign."""
+    """Return "3 d 7 h", "17 h 34 min", "13 min" or "2 s": the largest `parts` units, without a sign."""
     left = abs(int(span.total_seconds()))
     if left >= 60:
         left -= left % 60
@@ -29,21 +33,57 @@ def duration(span: timedelta, *, parts: int = 2) -> str:
     return " ".join(words) or "0 s"
 
 
-def relative(moment: datetime, *, now: datetime | None = None) -> str:
+def relative(instant: datetime, *, now: datetime | None = None) -> str:
     """Return "in 3 d 7 h" or "2 d 3 h ago"."""
-    span = moment - (now or timezone.now())
+    span = instant - (now or timezone.now())
     if abs(span) < timedelta(seconds=1):
         return "now"
     words = duration(span)
     return f"in {words}" if span > timedelta(0) else f"{words} ago"
 
 
-def require_date(moment: datetime | None) -> None:
-    """
-    Raise Invalid for an instant that nobody means.
+def moment(instant: datetime) -> str:
+    """Return "Fri 20 Nov 2026, 18:00" in the reader's zone."""
+    return date_format(timezone.localtime(instant), "DATETIME_FORMAT")
 
-    At the ends of the calendar there is none in another zone, nor one a day later: what keeps such an instant
-    cannot be shown any more.
+
+def moment_with_zone(instant: datetime) -> str:
+    """Return "Fri 20 Nov 2026, 18:00 CET", for text that people in several zones read."""
+    return f"{moment(instant)} {timezone.localtime(instant).tzname()}"
+
+
+def ago(instant: datetime | None) -> str:
+    """Show "in 3 d 7 h" or "2 d 3 h ago", the absolute time on hover; the page keeps it current."""
+    return time_element(instant, relative(instant), "relative") if instant else DASH
+
+
+def elapsed(instant: datetime | None) -> str:
+    """Show "2 d 3 h", the time since or until, for sentences that say which."""
+    return time_element(instant, duration(instant - timezone.now()), "elapsed") if instant else DASH
+
+
+def at(instant: datetime | None) -> str:
+    """Show "Fri 20 Nov 2026, 18:00" in the reader's zone, the zone on hover."""
+    return time_element(instant, moment(instant)) if instant else DASH
+
+
+def time_element(instant: datetime, text: str, kind: str = "") -> SafeString:
+    """Return `<time>` around `text`. The page keeps the text of a `kind` current: "relative", "elapsed"."""
+    return format_html(
+        '<time datetime="{}" title="{} {}"{}>{}</time>',
+        instant.isoformat(timespec="seconds"),
+        moment(instant),
+        timezone.localtime(instant).tzname() or "",
+        format_html(' data-time="{}"', kind) if kind else "",
+        text,
+    )
+
+
+def require_date(instant: datetime | None) -> None:
     """
-    if moment is not None and not FIRST_YEAR <= moment.year <= LAST_YEAR:
-        raise Invalid(f"A date lies between {FIRST_YEAR} and {LAST_YEAR}; the year {moment.year} was sent.")
+    Raise Invalid for a year outside the range that can be shown.
+
+    The first and last days of the calendar do not exist in every zone, and a day after the last one fails.
+    """
+    if instant is not None and not FIRST_YEAR <= instant.year <= LAST_YEAR:
+        raise Invalid(f"A date lies between {FIRST_YEAR} and {LAST_YEAR}; the year {instant.year} was sent.")

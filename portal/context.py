@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from django.contrib.auth.models import AnonymousUser
 from django.http import HttpRequest
-from django.urls import NoReverseMatch, reverse
+from django.urls import reverse
 
 from claims.inbox.inbox import asked_at
 from claims.models import Claim
@@ -21,7 +21,7 @@ THEME_COOKIE = "theme"
 
 @dataclass(frozen=True)
 class NavItem:
-    """A line of the sidebar; `url` is empty where that part of the portal is not installed."""
+    """A line of the sidebar."""
 
     label: str
     icon: str
@@ -143,15 +143,8 @@ class Shell:
         return asked_at(self.user) if isinstance(self.user, User) else []
 
 
-def address(name: str, *args: object) -> str:
-    try:
-        return reverse(name, args=args)
-    except NoReverseMatch:
-        return ""
-
-
 def navigation(shell: Shell) -> Nav:
-    """Return the sidebar by role, without what is not installed, with the page that is open marked."""
+    """Return the sidebar of the reader's role, with the open page marked."""
     if not shell.user.is_authenticated:
         return Nav([], [], [])
     sections = []
@@ -161,55 +154,55 @@ def navigation(shell: Shell) -> Nav:
         sections.append(Section("Platform", platform(has_team=shell.team is not None)))
     else:
         sections.append(Section("Infrastructure", fleet()[:1]))
-    nav = Nav(main(shell), sections, [NavItem("API tokens", "key", address("teams:tokens"))])
+    nav = Nav(main(shell), sections, [NavItem("API tokens", "key", reverse("teams:tokens"))])
     every = [*nav.main, *(item for section in sections for item in section.items), *nav.foot]
     current = current_url(every, shell.request.path)
 
     def shown(items: list[NavItem]) -> list[NavItem]:
-        return [replace(item, is_current=item.url == current) for item in items if item.url]
+        return [replace(item, is_current=item.url == current) for item in items]
 
-    filled = [Section(section.title, shown(section.items)) for section in sections]
-    return Nav(shown(nav.main), [section for section in filled if section.items], shown(nav.foot))
+    marked = [Section(section.title, shown(section.items)) for section in sections]
+    return Nav(shown(nav.main), marked, shown(nav.foot))
 
 
 def main(shell: Shell) -> list[NavItem]:
     items = [
-        NavItem("Home", "home", address("home")),
-        NavItem("Claims", "stack-2", address("claims:list"), count=shell.live_claims()),
-        NavItem("Catalogue", "layout-grid", address("claims:catalogue")),
+        NavItem("Home", "home", reverse("home")),
+        NavItem("Claims", "stack-2", reverse("claims:list"), count=shell.live_claims()),
+        NavItem("Catalogue", "layout-grid", reverse("claims:catalogue")),
     ]
     waiting = len(shell.undecided)  # a member decides too while they stand in for a lead
     if waiting or shell.is_admin or any(role.rank >= Role.LEAD.rank for role in shell.roles.values()):
-        items.append(NavItem("Approvals", "checks", address("claims:approvals"), count=waiting, due=True))
+        items.append(NavItem("Approvals", "checks", reverse("claims:approvals"), count=waiting, due=True))
     return items
 
 
 def of_team(team: Team) -> list[NavItem]:
     return [
-        NavItem("Quota", "gauge", address("claims:quotas")),
-        NavItem("Cost", "coin-euro", address("usage:team", team.slug)),
-        NavItem("People", "users", address("teams:people", team.slug)),
+        NavItem("Quota", "gauge", reverse("claims:quotas")),
+        NavItem("Cost", "coin-euro", reverse("usage:team", args=[team.slug])),
+        NavItem("People", "users", reverse("teams:people", args=[team.slug])),
     ]
 
 
 def fleet() -> list[NavItem]:
     return [
-        NavItem("Fleet", "server-2", address("inventory:fleet")),
-        NavItem("Clusters", "sitemap", address("inventory:clusters")),
-        NavItem("Devices", "cpu", address("inventory:devices")),
-        NavItem("Nodes", "server", address("inventory:nodes")),
+        NavItem("Fleet", "server-2", reverse("inventory:fleet")),
+        NavItem("Clusters", "sitemap", reverse("inventory:clusters")),
+        NavItem("Devices", "cpu", reverse("inventory:devices")),
+        NavItem("Nodes", "server", reverse("inventory:nodes")),
     ]
 
 
 def platform(*, has_team: bool) -> list[NavItem]:
-    quota = [] if has_team else [NavItem("Quota", "gauge", address("claims:quotas"))]
+    quota = [] if has_team else [NavItem("Quota", "gauge", reverse("claims:quotas"))]
     return [
         *fleet(),
         *quota,
-        NavItem("Profiles", "template", address("claims:profiles")),
-        NavItem("Rates", "receipt-euro", address("usage:rates")),
-        NavItem("Teams", "users-group", address("teams:list")),
-        NavItem("Admin", "shield", address("admin:index")),
+        NavItem("Profiles", "template", reverse("claims:profiles")),
+        NavItem("Rates", "receipt-euro", reverse("usage:rates")),
+        NavItem("Teams", "users-group", reverse("teams:list")),
+        NavItem("Admin", "shield", reverse("admin:index")),
     ]
 
 

@@ -30,7 +30,7 @@ from claims.models import (
     TeamNamespace,
 )
 from claims.states import RUNNING, ClaimState
-from core.templatetags.ui import moment_with_zone
+from core.times import moment_with_zone
 from dra.canonical import spec_hash
 from dra.manifests import with_count
 from dra.quota import charge

@@ -24,7 +24,7 @@ from core.idempotency import IdempotentWrites
 from core.inputs import Input
 from core.paging import Cursor
 from core.schema import refuses
-from core.text import DEFAULT
+from core.text import DEFAULT_CURRENCY
 from inventory.models import Cluster
 from teams.access import asker, team_for
 from usage.models import Rate
@@ -143,7 +143,7 @@ class RateIn(Input):
         slug_field="name", queryset=Cluster.objects.all(), allow_null=True, default=None
     )
     per_hour = Price(max_digits=12, decimal_places=4, min_value=0)
-    currency = serializers.RegexField(r"^[A-Z]{3}$", default=DEFAULT)
+    currency = serializers.RegexField(r"^[A-Z]{3}$", default=DEFAULT_CURRENCY)
     valid_from = serializers.DateTimeField()
 
 

@@ -15,6 +15,7 @@ from decimal import Decimal
 from uuid import UUID
 
 from claims.models import Allocation
+from core.text import DASH, money
 from usage.rates import PriceGroup, RateCard
 
 MICROSECOND = timedelta(microseconds=1)
@@ -188,3 +189,12 @@ def total(costs: Iterable[Cost]) -> Cost:
     for cost in costs:
         whole.add(cost)
     return whole
+
+
+def cost_text(cost: Cost | None, *, digits: int = 2) -> str:
+    """Return "€5.80", "€5.80 + $3.00" or "no rate"; a dash where nothing was held."""
+    if cost is None or not cost.held:
+        return DASH
+    if cost.is_unknown:
+        return "no rate"
+    return " + ".join(money(amount, currency, digits=digits) for currency, amount in cost.amounts.items())

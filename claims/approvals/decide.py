@@ -18,8 +18,8 @@ from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid, QuotaExceeded
 from core.locking import lock_row
 from core.queueing import after_commit
-from core.templatetags.ui import moment
 from core.times import duration as in_words
+from core.times import moment
 from teams.access import require_role
 from teams.models import Role, User
 

@@ -18,8 +18,7 @@ from claims.approvals.rules import Rules
 from claims.models import Approval, Claim, Comment, Delegation, QuotaRequest
 from claims.plans.changes import size_of
 from claims.states import ClaimState
-from core.templatetags.ui import moment_with_zone
-from core.times import duration
+from core.times import duration, moment_with_zone
 from teams.models import User
 from teams.notices import tell
 

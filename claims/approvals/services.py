@@ -13,8 +13,7 @@ from django.utils import timezone
 from claims.approvals import notices
 from claims.models import Approval, ApprovalRule, Delegation, Profile, ReasonTemplate
 from core.errors import Conflict, Forbidden, Invalid
-from core.templatetags.ui import moment
-from core.times import duration, require_date
+from core.times import duration, moment, require_date
 from teams.access import require_admin, require_role, role_in, teams_where
 from teams.models import Membership, Role, Team, User
 

@@ -18,7 +18,7 @@ from claims.match_page import asks_in_words
 from claims.models import Profile, TeamNamespace
 from claims.models.profile import Delivery
 from core.listing import harmless
-from core.templatetags.ui import gib
+from core.text import gib
 from core.times import duration
 from dra.objects import Json, alternatives, requests
 from inventory.freshness import OF_DEVICES, Age, ages

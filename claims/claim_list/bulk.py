@@ -22,9 +22,9 @@ from claims.models import Answer, Claim
 from claims.observation.observations import Observation, observe
 from claims.states import RUNNING, ClaimState
 from core.errors import Invalid, PortalError
-from core.templatetags.ui import moment
 from core.text import counted
 from core.times import duration as in_words
+from core.times import moment
 from teams.models import Membership, Role, Team, User
 
 MOST = 200  # claims at once: each is a transaction of its own while a person waits

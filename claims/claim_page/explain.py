@@ -26,8 +26,8 @@ from claims.models import Claim, Delivery, Transition
 from claims.observation.observations import Observation, observe
 from claims.plans.plan import kind_of
 from claims.states import FINAL, WRITTEN, ClaimState
-from core.templatetags.ui import moment
 from core.text import counted
+from core.times import moment
 from inventory.freshness import OF_DEVICES, Age, ages
 
 type Actor = Literal["person", "you", "portal", "cluster", "admin", "nobody"]

@@ -41,9 +41,8 @@ from claims.plans.changes import again_url
 from claims.plans.plan import use_of
 from claims.states import FINAL, LOOK, RUNNING, ClaimState
 from core.errors import Conflict
-from core.templatetags.ui import ago, at, elapsed
 from core.text import counted
-from core.times import duration
+from core.times import ago, at, duration, elapsed
 from dra import cuda
 from dra.placement import Landing
 from dra.workloads import ASSUMED, WorkloadOptions

@@ -29,8 +29,7 @@ from claims.quotas.services import approve_quota_request, deny_quota_request
 from claims.quotas.usage import QuotaUsage, rows_for, standing, standing_of
 from claims.states import RUNNING, ClaimState
 from core.errors import Invalid, PortalError
-from core.templatetags.ui import moment
-from core.times import duration
+from core.times import duration, moment
 
 type InboxItem = Claim | Extension | QuotaRequest
 

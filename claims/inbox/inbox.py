@@ -16,8 +16,7 @@ from claims.approvals.authority import ApprovalAuthority, stage_of
 from claims.models import Answer, Claim, Comment, Extension, QuotaRequest, names_profile
 from claims.plans.changes import size_of
 from claims.states import ClaimState
-from core.templatetags.ui import moment
-from core.times import duration
+from core.times import duration, moment
 from teams.models import Team, User
 
 type ItemKind = Literal["claim", "extension", "quota"]

@@ -13,8 +13,8 @@ from claims.models import Answer, Claim, Extension
 from claims.observation.observations import observe
 from claims.plans.plan import kind_of
 from claims.states import RUNNING, ClaimState
-from core.templatetags.ui import moment_with_zone
 from core.times import duration as in_words
+from core.times import moment_with_zone
 from teams.access import people_in
 from teams.models import Notice, Role
 from teams.notices import tell

@@ -19,8 +19,8 @@ from claims.approvals import authority
 from claims.approvals.rules import are_together, asked_of, ruling_for
 from claims.models import Answer, Approval, Claim, Extension, ProfileVersion
 from claims.states import RUNNING
-from core.templatetags.ui import moment, moment_with_zone
 from core.times import duration as in_words
+from core.times import moment, moment_with_zone
 from teams.models import User
 
 STEPS = (timedelta(hours=4), timedelta(hours=24), timedelta(days=3), timedelta(days=7))

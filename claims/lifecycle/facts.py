@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from django.urls import reverse
+
 from claims.lifecycle.extensions import in_grace
 from claims.models import Allocation, Claim
 from claims.observation.observations import Observation, observe
 from claims.plans.changes import CurrentPart, standing_of
 from claims.states import ClaimState
-from core.templatetags.ui import url_or_empty
 from inventory.freshness import OF_DEVICES, Age, ages
 from inventory.models import Device, Pod
 from teams.access import role_in
@@ -35,7 +36,7 @@ class HeldDevice:
 
     @property
     def url(self) -> str:
-        return url_or_empty("inventory:device", self.device.pk) if self.device else ""
+        return reverse("inventory:device", args=[self.device.pk]) if self.device else ""
 
 
 @dataclass(frozen=True)

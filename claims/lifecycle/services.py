@@ -24,9 +24,8 @@ from claims.states import RUNNING, ClaimState
 from core.errors import Conflict, Forbidden, IllegalTransition, Invalid
 from core.locking import lock_row
 from core.queueing import after_commit
-from core.templatetags.ui import moment, moment_with_zone
 from core.times import duration as in_words
-from core.times import require_date
+from core.times import moment, moment_with_zone, require_date
 from teams.access import people_in, require_role
 from teams.models import Role, Team, User
 from teams.notices import tell

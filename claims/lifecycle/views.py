@@ -35,8 +35,8 @@ from claims.plans.changes import again_url
 from claims.states import RUNNING, ClaimState
 from core import undo
 from core.errors import Conflict, Invalid, PortalError
-from core.templatetags.ui import moment
 from core.text import counted
+from core.times import moment
 from teams.access import asker, role_in
 from teams.models import User
 

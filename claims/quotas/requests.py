@@ -12,7 +12,7 @@ from django.urls import reverse
 from claims.models import Answer, Quota, QuotaIncrease, QuotaRequest
 from claims.quotas.counts import raises_of
 from claims.quotas.usage import QuotaUsage, capacity_of, label_of, standing_of
-from core.templatetags.ui import moment, moment_with_zone
+from core.times import moment, moment_with_zone
 from teams.access import people_in
 from teams.models import Role, Team, User
 from teams.notices import tell

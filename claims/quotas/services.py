@@ -15,8 +15,7 @@ from claims.quotas.usage import standing_of
 from core.errors import Conflict, Forbidden, Invalid
 from core.locking import lock_row
 from core.queueing import after_commit
-from core.templatetags.ui import moment, moment_with_zone
-from core.times import require_date
+from core.times import moment, moment_with_zone, require_date
 from dra.quota import why_no_class
 from teams.access import require_admin, require_role
 from teams.models import Role, Team, User

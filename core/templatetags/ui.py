@@ -5,7 +5,7 @@ docs/design-system.md shows what each one draws. Every value is escaped here: `f
 """
 
 import re
-from datetime import datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -14,19 +14,19 @@ from django import template
 from django.contrib.messages.storage.base import Message
 from django.forms import BoundField, CheckboxInput, CheckboxSelectMultiple, RadioSelect
 from django.templatetags.static import static
-from django.urls import NoReverseMatch, reverse
-from django.utils import timezone
-from django.utils.formats import date_format
 from django.utils.html import conditional_escape, escape, format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
-from core import text as amounts
+from core import text as texts
 from core import times, undo
+from core.text import DASH
 
 register = template.Library()
 
-DASH = "—"  # what a table shows where there is nothing to show
 YAML_LINE = re.compile(r"^(\s*(?:- )*)([\w./-]+)(:)(.*)$")
+
+for function in (times.ago, times.elapsed, times.at, texts.gib, texts.percent):
+    register.filter(function)
 
 
 @register.simple_tag
@@ -93,67 +93,21 @@ def sparkline(values: list[float | None], *, label: str, top: float = 1.0) -> Sa
     )
 
 
-def moment(value: datetime) -> str:
-    """Return "Fri 20 Nov 2026, 18:00" in the reader's zone."""
-    return date_format(timezone.localtime(value), "DATETIME_FORMAT")
-
-
-def moment_with_zone(value: datetime) -> str:
-    """Return "Fri 20 Nov 2026, 18:00 CET": for what is read by people of several zones."""
-    return f"{moment(value)} {timezone.localtime(value).tzname()}"
-
-
-def time_tag(value: datetime, shown: str, kind: str = "") -> SafeString:
-    local = timezone.localtime(value)
-    return format_html(
-        '<time datetime="{}" title="{} {}"{}>{}</time>',
-        value.isoformat(timespec="seconds"),
-        moment(value),
-        local.tzname() or "",
-        format_html(' data-time="{}"', kind) if kind else "",
-        shown,
-    )
-
-
-@register.filter
-def ago(value: datetime | None) -> str:
-    """Show "in 3 d 7 h" or "2 d 3 h ago", the absolute time on hover; the page keeps it current."""
-    return time_tag(value, times.relative(value), "relative") if value else DASH
-
-
-@register.filter
-def elapsed(value: datetime | None) -> str:
-    """Show "2 d 3 h", the time since or until, for sentences that say which."""
-    return time_tag(value, times.duration(value - timezone.now()), "elapsed") if value else DASH
-
-
-@register.filter
-def at(value: datetime | None) -> str:
-    """Show "Fri 20 Nov 2026, 18:00" in the reader's zone, the zone on hover."""
-    return time_tag(value, moment(value)) if value else DASH
-
-
 @register.filter
 def duration(value: timedelta | None) -> str:
     return times.duration(value) if value is not None else DASH
 
 
 @register.filter
-def money(value: Decimal | float | None, currency: str = amounts.DEFAULT) -> str:
+def money(value: Decimal | float | None, currency: str = texts.DEFAULT_CURRENCY) -> str:
     """Show "€5.80"."""
-    return amounts.money(Decimal(str(value)), currency) if value is not None else DASH
+    return texts.money(Decimal(str(value)), currency) if value is not None else DASH
 
 
 @register.filter
-def euros(value: Decimal | float | None, currency: str = amounts.DEFAULT) -> str:
+def euros(value: Decimal | float | None, currency: str = texts.DEFAULT_CURRENCY) -> str:
     """Show "€26,912": a headline, without cents."""
-    return amounts.money(Decimal(str(value)), currency, digits=0) if value is not None else DASH
-
-
-@register.filter
-def gib(value: int | None) -> str:
-    """Show bytes as "79.6 GiB", whole numbers without a point."""
-    return f"{value / 2**30:.1f}".removesuffix(".0") + " GiB" if value is not None else DASH
+    return texts.money(Decimal(str(value)), currency, digits=0) if value is not None else DASH
 
 
 @register.filter
@@ -163,12 +117,6 @@ def message(text: object) -> SafeString:
     if not listing:
         return conditional_escape(first)
     return format_html('{}<pre class="dg-code dg-mt" tabindex="0">{}</pre>', first, listing)
-
-
-@register.filter
-def percent(value: float | None) -> str:
-    """Show a share of 0 to 1 as "64 %"."""
-    return f"{value:.0%}".replace("%", " %") if value is not None else DASH
 
 
 @register.simple_tag
@@ -247,15 +195,6 @@ def text(content: SafeString) -> SafeString:
 def empty(icon_name: str, title: str, sentence: str = "", url: str = "", action: str = "") -> dict[str, Any]:
     """Draw an empty state: one bold line, one sentence with a number, the next step."""
     return {"icon_name": icon_name, "title": title, "sentence": sentence, "url": url, "action": action}
-
-
-@register.simple_tag
-def url_or_empty(name: str, *args: object) -> str:
-    """Return the address of a page, or "" where that part of the portal is not installed."""
-    try:
-        return reverse(name, args=args)
-    except NoReverseMatch:
-        return ""
 
 
 @register.filter

@@ -14,7 +14,7 @@ from core.times import duration
 from dra.lint import Severity
 from portal.context import Shell
 from portal.home.parts import ClaimRow, Mine
-from usage.templatetags.costs import priced
+from usage.cost import cost_text
 
 SOON = timedelta(hours=24)  # a claim that ends within a day
 MINUTE = timedelta(minutes=1)  # how old the check of the catalogue may be on a page that polls
@@ -164,7 +164,7 @@ def is_idle(row: ClaimRow, now: datetime) -> Need | None:
     price = row.statement.per_hour
     said = f"Its devices did next to nothing since then (activity now {seen.percent or 0} %)."
     if price.exact:
-        said = f"{said} It costs {priced(price)} an hour."
+        said = f"{said} It costs {cost_text(price)} an hour."
     url = page_of(row)
     return Need(
         f"idle {row.claim.pk}", "zzz", "wait", title, said, url, (NeedAction("Open", url), release(row))

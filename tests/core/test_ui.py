@@ -134,11 +134,6 @@ def test_no_tag_lets_markup_through(source):
     assert "&lt;script&gt;" in page
 
 
-def test_a_link_to_a_page_that_is_not_installed_is_empty():
-    assert shown('{% url_or_empty "nowhere:list" as url %}[{{ url }}]') == "[]"
-    assert shown('{% url_or_empty "teams:people" "vision" %}') == "/teams/vision/people/"
-
-
 def test_a_meter_is_drawn_to_the_hundredth_with_a_gap_between_its_parts():
     assert shown('{% meter 8 size="lg" held=2 none=unknown pend=4 label="x" %}', unknown=None) == (
         '<svg class="dg-meter lg" role="img" aria-label="x">'

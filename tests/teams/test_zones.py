@@ -7,7 +7,7 @@ from django.core import mail
 from django.test import Client
 from django.utils import timezone
 
-from core.templatetags.ui import moment_with_zone
+from core.times import moment_with_zone
 from teams import tasks
 from teams.models import Notice, User
 from teams.notices import tell

@@ -1,4 +1,4 @@
-"""How money that was counted is shown: per currency, and what has no price as "no rate", never as 0."""
+"""Tags and filters for costs and prices; what has no price is "no rate", never 0."""
 
 from collections.abc import Iterable
 from datetime import timedelta
@@ -9,9 +9,8 @@ from django import template
 from django.utils import timezone
 
 from core import times
-from core.templatetags.ui import DASH
-from core.text import money
-from usage.cost import Cost
+from core.text import DASH, money
+from usage.cost import Cost, cost_text
 from usage.rates import PricedPart, Prices, RateCard, prices_of
 
 SMALL = Decimal("0.1")  # below it cents are too coarse for a price per hour
@@ -31,21 +30,13 @@ class PricedSeveral(Protocol):
 @register.filter
 def priced(cost: Cost | None) -> str:
     """Show "€5.80", "€5.80 + $3.00" or "no rate"; a dash where nothing was held."""
-    return words(cost, digits=2)
+    return cost_text(cost)
 
 
 @register.filter
 def headline(cost: Cost | None) -> str:
     """Show the same in whole units of money."""
-    return words(cost, digits=0)
-
-
-def words(cost: Cost | None, *, digits: int) -> str:
-    if cost is None or not cost.held:
-        return DASH
-    if cost.is_unknown:
-        return "no rate"
-    return " + ".join(money(amount, currency, digits=digits) for currency, amount in cost.amounts.items())
+    return cost_text(cost, digits=0)
 
 
 @register.simple_tag

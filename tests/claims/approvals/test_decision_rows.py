@@ -14,7 +14,7 @@ from claims.models import Alternative, Approval, ApprovalRule, ApprovalStep, Cla
 from claims.plans.changes import WantedChange
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid
-from core.templatetags.ui import moment
+from core.times import moment
 from teams.models import Notice, User
 from tests.factories import make_claim, make_profile, make_team, make_user
 

@@ -22,7 +22,7 @@ from claims.inbox.inbox import Inbox, InboxSearch, Item, ItemKind, asked_at, que
 from claims.models import Approval, ApprovalRule, Claim, Comment, Delegation, Extension, Quota, ReasonTemplate
 from claims.states import ClaimState
 from core.errors import Invalid
-from core.templatetags.ui import moment
+from core.times import moment
 from teams.models import Notice
 from tests.factories import (
     GPU_CLASS,

@@ -15,7 +15,7 @@ from claims.approvals.rules import Example, Rule, RuleEffect, Rules, effect_of, 
 from claims.approvals.services import LONGEST_DELEGATION, kept_by, reasons_for
 from claims.models import Approval, ApprovalRule, Claim, Delegation, Profile, ReasonTemplate
 from core.errors import Conflict, Forbidden, Invalid
-from core.templatetags.ui import moment, moment_with_zone
+from core.times import moment, moment_with_zone
 from teams.models import Notice, User
 from tests.factories import make_claim, make_profile, make_team, make_user
 

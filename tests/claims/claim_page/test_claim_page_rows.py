@@ -14,7 +14,7 @@ from claims.claim_page.views import figures_of, options_of
 from claims.lifecycle.facts import facts_of
 from claims.models import Claim
 from claims.states import ClaimState
-from core.templatetags.ui import ago, at
+from core.times import ago, at
 from dra.match import Preview
 from inventory.models import Device, Pod, PodEvent, ResourceClaim, ResourceSlice
 from tests.factories import make_allocation, make_claim, make_cluster, make_extension, make_profile, make_team

@@ -14,7 +14,7 @@ from claims.models import Answer, Quota, QuotaIncrease, QuotaRequest
 from claims.quotas import requests, services
 from claims.quotas.requests import request_impact
 from core.errors import Conflict, Forbidden, Invalid
-from core.templatetags.ui import moment, moment_with_zone
+from core.times import moment, moment_with_zone
 from inventory.models import Device, DeviceClass, ResourceSlice
 from teams.models import Notice
 from tests.factories import (
