@@ -154,7 +154,8 @@ def navigation(shell: Shell) -> Nav:
         sections.append(Section("Platform", platform(has_team=shell.team is not None)))
     else:
         sections.append(Section("Infrastructure", fleet()[:1]))
-    nav = Nav(main(shell), sections, [NavItem("API tokens", "key", reverse("teams:tokens"))])
+    foot = [NavItem("API tokens", "key", reverse("teams:tokens")), NavItem("Help", "help", reverse("help"))]
+    nav = Nav(main(shell), sections, foot)
     every = [*nav.main, *(item for section in sections for item in section.items), *nav.foot]
     current = current_url(every, shell.request.path)
 

@@ -4,7 +4,7 @@ from django.contrib import admin
 from django.urls import include, path
 from drf_spectacular.views import SpectacularAPIView
 
-from portal import health, home
+from portal import health, help, home
 
 handler404 = "core.problems.not_found"
 handler500 = "core.problems.server_error"
@@ -12,6 +12,7 @@ handler500 = "core.problems.server_error"
 urlpatterns = [
     path("", home.home, name="home"),
     path("home/live/", home.live, name="home_live"),
+    path("help/", help.help_page, name="help"),
     path("accounts/", include("allauth.urls")),
     path("", include("teams.urls")),
     path("", include("inventory.urls")),

@@ -29,6 +29,7 @@ INBOX = "/approvals/?q="
 PAGES: dict[str, list[tuple[str, str | Way]]] = {
     "engineer": [
         ("home", "/"),
+        ("help", "/help/"),
         ("claims:catalogue", "/catalogue/"),
         ("claims:profile", "/catalogue/train-80g/"),
         ("claims:list", "/claims/"),

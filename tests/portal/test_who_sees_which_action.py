@@ -46,6 +46,7 @@ CARD: Row = {"comment": MEMBERS, **INBOX, **HIDDEN}
 # number is the status for those to whom there is no such page. "after …": what the answer offers when the
 # form of that page is sent.
 TABLE: dict[str, Row] = {
+    "help": {"teams:tokens": EVERYBODY},
     "home": {"request": EVERYBODY - VIEWER, "release": ASKER, "lint": ADMIN},
     # Claims
     "claims:list": {"request": EVERYBODY - VIEWER, "drafts": ASKER},
@@ -232,7 +233,7 @@ READ_ONLY = {
     *("request_dropped", "request_endings", "usage:team", "usage:team_csv", "usage:rates"),
     *("usage:claim_fragment", "teams:people", "teams:profile", "teams:notice"),
     *("inventory:fleet", "inventory:devices", "inventory:device", "inventory:nodes", "inventory:node"),
-    *("inventory:cluster", "inventory:clusters"),
+    *("inventory:cluster", "inventory:clusters", "help", "api-schema"),
 }
 
 SPEC = """
