@@ -13,7 +13,7 @@ from claims.models import Claim
 from claims.states import RUNNING
 from core.errors import Conflict, Forbidden
 from core.locking import lock_row
-from teams.access import asker, require_role, teams_where
+from teams.access import require_role, teams_where, user_of
 from teams.models import Role, User
 
 RELATED = ("team", "cluster", "requested_by", "profile_version__profile")
@@ -57,14 +57,14 @@ def reason_not_to_end(user: User, claim: Claim, role: Role | None) -> str:
 
 
 def may_ask(request: HttpRequest) -> bool:
-    return bool(teams_where(asker(request), at_least=Role.MEMBER))
+    return bool(teams_where(user_of(request), at_least=Role.MEMBER))
 
 
 def require_member(request: HttpRequest) -> User:
     """Return the reader; 403 for whoever is a member of no team, before they fill anything in."""
     if not may_ask(request):
         raise PermissionDenied("You are a member of no team, so there is nobody you could ask for GPUs for.")
-    return asker(request)
+    return user_of(request)
 
 
 def claim_for(request: HttpRequest, claim_id: UUID) -> Claim:

@@ -35,7 +35,8 @@ from demo.people import people_gateway
 from demo.scenario import DAY, HOUR
 from inventory.enrolment import write_quotas
 from inventory.models import Cluster
-from teams.models import Notice, Team, User
+from notify.models import Notice
+from teams.models import Team, User
 
 FOREIGN = {
     "apiVersion": RESOURCE_CLAIM.api_version,

@@ -27,7 +27,8 @@ from claims.states import ClaimState
 from cluster.kinds import RESOURCE_CLAIM
 from demo.people import DECIDERS, people_get, people_patch
 from inventory.models import Device
-from teams.models import Membership, Notice, Team, User
+from notify.models import Notice
+from teams.models import Membership, Team, User
 from usage.models import Rollup
 
 

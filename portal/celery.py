@@ -15,8 +15,8 @@ app.autodiscover_tasks()
 app.conf.beat_schedule = {
     "inventory.tasks.sync_all": {"task": "inventory.tasks.sync_all", "schedule": 20.0},
     "inventory.tasks.prune": {"task": "inventory.tasks.prune", "schedule": 3600.0},
-    "teams.tasks.mail_notices": {"task": "teams.tasks.mail_notices", "schedule": 60.0},
-    "teams.tasks.forget_notices": {"task": "teams.tasks.forget_notices", "schedule": 86400.0},
+    "notify.tasks.mail_notices": {"task": "notify.tasks.mail_notices", "schedule": 60.0},
+    "notify.tasks.forget_notices": {"task": "notify.tasks.forget_notices", "schedule": 86400.0},
     "claims.delivery.tasks.sweep": {"task": "claims.delivery.tasks.sweep", "schedule": 15.0},
     "claims.approvals.tasks.escalate": {"task": "claims.approvals.tasks.escalate", "schedule": 300.0},
     "claims.quotas.tasks.tend": {"task": "claims.quotas.tasks.tend", "schedule": 60.0},

@@ -12,8 +12,8 @@ from django.urls import reverse
 from claims.inbox.inbox import asked_at
 from claims.models import Claim
 from inventory.freshness import OF_DEVICES, Age, ages
+from notify.services import unread_count
 from teams.models import Membership, Role, Team, User
-from teams.notices import unread
 
 TEAM_COOKIE = "team"
 THEME_COOKIE = "theme"
@@ -130,7 +130,7 @@ class Shell:
     @cached_property
     def unread(self) -> int:
         """How many notices the reader has not read."""
-        return unread(self.user) if isinstance(self.user, User) else 0
+        return unread_count(self.user) if isinstance(self.user, User) else 0
 
     def live_claims(self) -> int:
         """How many claims that are not over the reader has in sight: their own, all of them for an admin."""

@@ -27,6 +27,7 @@ INSTALLED_APPS = [
     "portal.apps.PortalConfig",
     "core",
     "teams",
+    "notify",
     "cluster",
     "inventory",
     "claims",

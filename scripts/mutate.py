@@ -35,7 +35,7 @@ from scripts.mutants import Mutant, mutants_of
 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / ".tools" / "mutate"
-APPS = ("portal", "usage", "claims", "inventory", "teams", "cluster", "dra", "core")
+APPS = ("portal", "usage", "claims", "inventory", "notify", "teams", "cluster", "dra", "core")
 SKIPPED = ("*/migrations/*", "*/apps.py", "*/admin.py", "portal/settings.py", "demo/*")
 # Tests with processes of their own: no code in this process runs in them.
 ELSEWHERE = (

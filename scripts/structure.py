@@ -12,7 +12,19 @@ from pathlib import Path
 from statistics import median
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCE = ("demo", "portal", "usage", "claims", "inventory", "teams", "cluster", "dra", "core", "simulator")
+SOURCE = (
+    "demo",
+    "portal",
+    "usage",
+    "claims",
+    "inventory",
+    "notify",
+    "teams",
+    "cluster",
+    "dra",
+    "core",
+    "simulator",
+)
 SHARED = {"models", "management"}  # folders of claims that are no subject
 
 

@@ -16,7 +16,7 @@ class UserRequest(HttpRequest):
     user: User
 
 
-def asker(request: HttpRequest) -> User:
+def user_of(request: HttpRequest) -> User:
     """Return the person behind a request that has passed authentication."""
     return cast(User, request.user)
 

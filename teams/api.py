@@ -1,16 +1,11 @@
-"""
-The API of people, teams and tokens.
-
-What the API says and takes about people, teams and tokens. Input and output are two classes.
-
-The API of people, teams and tokens: the same services as the pages, another skin.
-"""
+"""API of people, teams and tokens. It calls the services that the pages call."""
 
 from django.db.models import Count, OuterRef, QuerySet, Subquery
 from django.shortcuts import get_object_or_404
+from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.utils import extend_schema
 from rest_framework import mixins, serializers, viewsets
-from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -18,9 +13,8 @@ from rest_framework.views import APIView
 from core.idempotency import IdempotentWrites
 from core.inputs import Input
 from core.paging import Cursor
-from teams.access import asker
-from teams.models import ApiToken, Membership, Notice, Team, User
-from teams.notices import mark_read
+from teams.access import user_of
+from teams.models import ApiToken, Membership, Team, User
 from teams.tokens import create_token, revoke_token
 
 
@@ -97,27 +91,11 @@ class TokenIn(Input):
     )
 
 
-class NoticeOut(serializers.ModelSerializer[Notice]):
-    class Meta:
-        model = Notice
-        fields = ("id", "title", "body", "url", "important", "created_at", "read_at")
-
-
-class NoticesReadIn(Input):
-    ids = serializers.ListField(
-        child=serializers.UUIDField(), allow_null=True, default=None, help_text="Null: all of them."
-    )
-
-
-class NoticesReadOut(serializers.Serializer[Notice]):
-    read = serializers.IntegerField(help_text="How many of them were unread")
-
-
 class Me(APIView):
     @extend_schema(operation_id="me", responses=MeOut)
     def get(self, request: Request) -> Response:
         """Who the token belongs to, and their role in each of their teams."""
-        me = User.objects.prefetch_related("memberships__team").get(pk=asker(request).pk)
+        me = User.objects.prefetch_related("memberships__team").get(pk=user_of(request).pk)
         return Response(MeOut(me).data)
 
 
@@ -129,7 +107,7 @@ class TeamViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.Gen
     pagination_class = type("BySlug", (Cursor,), {"ordering": "slug"})
 
     def get_queryset(self) -> QuerySet[Team]:
-        user = asker(self.request)
+        user = user_of(self.request)
         mine = Membership.objects.filter(team=OuterRef("pk"), user=user).values("role")[:1]
         # A subquery, as the filter of visible_to joins the memberships of the asker alone.
         visible = Team.objects.filter(pk__in=Team.objects.visible_to(user).values("pk"))
@@ -149,38 +127,36 @@ class TokenViewSet(IdempotentWrites, mixins.ListModelMixin, viewsets.GenericView
     serializer_class = TokenOut
 
     def get_queryset(self) -> QuerySet[ApiToken]:
-        return ApiToken.objects.filter(user=asker(self.request), revoked_at=None)
+        return ApiToken.objects.filter(user=user_of(self.request), revoked_at=None)
 
     @extend_schema(request=TokenIn, responses={201: TokenMadeOut})
     def create(self, request: Request) -> Response:
         """Make a token. The answer is the only place where it is ever shown."""
         asked = TokenIn(data=request.data)
         asked.is_valid(raise_exception=True)
-        row, text = create_token(by=asker(request), **asked.validated_data)
+        row, text = create_token(by=user_of(request), **asked.validated_data)
         row.refresh_from_db()
         return Response({**TokenOut(row).data, "token": text}, status=201)
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:
         """Revoke a token, at once."""
-        revoke_token(by=asker(request), token=get_object_or_404(self.get_queryset(), pk=pk))
+        revoke_token(by=user_of(request), token=get_object_or_404(self.get_queryset(), pk=pk))
         return Response(status=204)
 
 
-class NoticeViewSet(IdempotentWrites, mixins.ListModelMixin, viewsets.GenericViewSet[Notice]):
-    """What the portal had to tell the asker, newest first."""
+# Extensions register themselves when they are defined.
+class BearerScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]  # drf-spectacular has no types
+    target_class = "teams.tokens.BearerToken"
+    name = "bearer"
 
-    queryset = Notice.objects.none()
-    serializer_class = NoticeOut
-    pagination_class = type("Newest", (Cursor,), {"ordering": ("-created_at", "-id")})
+    def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, str]:
+        return {"type": "http", "scheme": "bearer", "bearerFormat": "drg_…"}
 
-    def get_queryset(self) -> QuerySet[Notice]:
-        return Notice.objects.filter(user=asker(self.request))
 
-    @extend_schema(request=NoticesReadIn, responses=NoticesReadOut)
-    @action(detail=False, methods=["post"])
-    def read(self, request: Request) -> Response:
-        """Mark notices as read. Those of other people are left alone."""
-        asked = NoticesReadIn(data=request.data)
-        asked.is_valid(raise_exception=True)
-        return Response({"read": mark_read(by=asker(request), ids=asked.validated_data["ids"])})
+class SessionScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
+    target_class = "teams.tokens.Session"
+    name = "session"
+
+    def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, str]:
+        return {"type": "apiKey", "in": "cookie", "name": "sessionid"}

@@ -3,12 +3,11 @@
 from django.urls import URLPattern, URLResolver, include, path
 from rest_framework.routers import SimpleRouter
 
-from teams.api import Me, NoticeViewSet, TeamViewSet, TokenViewSet
+from teams.api import Me, TeamViewSet, TokenViewSet
 
 router = SimpleRouter(use_regex_path=False)
 router.register("teams", TeamViewSet, basename="api-team")
 router.register("tokens", TokenViewSet, basename="api-token")
-router.register("notices", NoticeViewSet, basename="api-notice")
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("me/", Me.as_view(), name="api-me"),

@@ -7,5 +7,4 @@ class TeamsConfig(AppConfig):
     name = "teams"
 
     def ready(self) -> None:
-        for name in ("teams.schema", "teams.zones"):  # register themselves; settings must be there first
-            import_module(name)
+        import_module("teams.zones")  # connects to user_logged_in

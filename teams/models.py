@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Self
 from django.contrib.auth.models import AbstractUser
 from django.db import models
 from django.db.models.functions import Now
-from django.utils import timezone
 
 from core.ids import uuid7
 
@@ -65,7 +64,7 @@ class TeamQuerySet(models.QuerySet["Team"]):
 
 
 class Team(models.Model):
-    """People who share namespaces, quota and a budget."""
+    """People who share namespaces and quota."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     slug = models.SlugField(max_length=40, unique=True)
@@ -97,37 +96,6 @@ class Membership(models.Model):
 
     def __str__(self) -> str:
         return f"{self.user} in {self.team}: {self.role}"
-
-
-class Notice(models.Model):
-    """
-    Something that a person should know: on the page behind the bell, and by mail if they want it.
-
-    `key` names the event, so that telling twice tells once. `important` asks the reader to do something.
-    `url` is a path of the portal.
-    """
-
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    user = models.ForeignKey(User, models.CASCADE, related_name="notices")
-    key = models.CharField(max_length=200)
-    title = models.CharField(max_length=200)
-    body = models.TextField(blank=True, default="")
-    url = models.CharField(max_length=400, blank=True, default="")
-    important = models.BooleanField(default=False)
-    created_at = models.DateTimeField(default=timezone.now)
-    read_at = models.DateTimeField(null=True)
-    mailed_at = models.DateTimeField(null=True)
-
-    class Meta:
-        ordering = ("-created_at", "-id")
-        constraints = (models.UniqueConstraint(fields=["user", "key"], name="notice_once"),)
-        indexes = (
-            models.Index(fields=["user"], condition=models.Q(read_at=None), name="notice_unread"),
-            models.Index(fields=["created_at"], condition=models.Q(mailed_at=None), name="notice_unmailed"),
-        )
-
-    def __str__(self) -> str:
-        return self.title
 
 
 class ApiToken(models.Model):

@@ -1,42 +1,24 @@
-"""
-Pages: teams, the people of one, the reader's profile and preferences, tokens, notices.
-
-Teams, and the people of one: everybody in it sees them, an owner changes them.
-
-The page of a person about themselves.
-
-Choices that a browser keeps in a cookie: the theme, and the team whose pages the sidebar shows.
-
-The API tokens of a person: the list, a new one, shown once, and the end of one.
-
-What the portal had to tell a person: the list, the bell above every page, and reading.
-"""
+"""Pages: teams and their members; the reader's profile, theme, current team and API tokens."""
 
 from uuid import UUID
 
-from django import forms
 from django.contrib import messages
 from django.contrib.auth.decorators import login_not_required
 from django.core.exceptions import PermissionDenied
-from django.db.models import Count, QuerySet
-from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, QueryDict
-from django.http.response import HttpResponseBase
+from django.db.models import Count
+from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
 from django.shortcuts import get_object_or_404, redirect, render
-from django.urls import reverse
 from django.utils import timezone
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
-from django_filters import ChoiceFilter, FilterSet
 
 from core.errors import PortalError
-from core.listing import Column, Listing, sheet, wants_sheet
-from core.text import counted
+from core.listing import sheet, wants_sheet
 from teams import services
-from teams.access import asker, is_platform_admin, role_in, team_for
+from teams.access import is_platform_admin, role_in, team_for, user_of
 from teams.forms import AccountForm, MemberForm, RoleForm, TokenForm
-from teams.models import ApiToken, Membership, Notice, Role, Team, User
-from teams.notices import mark_read
+from teams.models import ApiToken, Membership, Role, Team, User
 from teams.tokens import create_token, revoke_token
 
 
@@ -83,7 +65,7 @@ def add(request: HttpRequest, team: Team, form: MemberForm) -> HttpResponse | No
     """Add the person of a valid form; None if that was refused, with the sentence in the form."""
     name, role = form.cleaned_data["username"], Role(form.cleaned_data["role"])
     try:
-        services.add_member(by=asker(request), team=team, username=name, role=role)
+        services.add_member(by=user_of(request), team=team, username=name, role=role)
     except PortalError as refusal:
         form.add_error("username", refusal.message)
         return None
@@ -99,7 +81,7 @@ def role(request: HttpRequest, slug: str, user_id: UUID) -> HttpResponse:
     if form.is_valid():
         chosen = Role(form.cleaned_data["role"])
         try:
-            services.change_role(by=asker(request), team=team, member=member, role=chosen)
+            services.change_role(by=user_of(request), team=team, member=member, role=chosen)
         except PortalError as refusal:
             messages.error(request, refusal.message)
         else:
@@ -111,11 +93,11 @@ def role(request: HttpRequest, slug: str, user_id: UUID) -> HttpResponse:
 @require_POST
 def remove(request: HttpRequest, slug: str, user_id: UUID) -> HttpResponse:
     """Take somebody out of the team; one may always take out oneself."""
-    leaves = user_id == asker(request).pk
+    leaves = user_id == user_of(request).pk
     team = team_for(request.user, slug, at_least=Role.VIEWER if leaves else Role.OWNER)
     member = get_object_or_404(team.memberships.select_related("user"), user_id=user_id)
     try:
-        services.remove_member(by=asker(request), team=team, member=member)
+        services.remove_member(by=user_of(request), team=team, member=member)
     except PortalError as refusal:
         messages.error(request, refusal.message)
         return redirect("teams:people", team.slug)
@@ -125,7 +107,7 @@ def remove(request: HttpRequest, slug: str, user_id: UUID) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def profile(request: HttpRequest) -> HttpResponse:
-    person = asker(request)
+    person = user_of(request)
     form = AccountForm(request.POST or None, instance=person)
     if request.method == "POST" and form.is_valid():
         person.save(update_fields=list(form.cleaned_data))
@@ -169,14 +151,14 @@ def switch(request: HttpRequest) -> HttpResponse:
     """Choose the current team; empty is all teams, which only a platform admin sees."""
     slug = request.POST.get("team", "")
     if slug:
-        team_for(asker(request), slug)
+        team_for(user_of(request), slug)
     return remember(request, back(request), "team", slug)
 
 
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def tokens(request: HttpRequest) -> HttpResponse:
-    person = asker(request)
+    person = user_of(request)
     if request.method == "GET" and wants_sheet(request):
         return tokens_sheet(person)
     form = TokenForm(request.POST or None)
@@ -204,88 +186,7 @@ def tokens_sheet(person: User) -> HttpResponse:
 
 @require_POST
 def revoke(request: HttpRequest, token_id: UUID) -> HttpResponse:
-    token = get_object_or_404(ApiToken, pk=token_id, user=asker(request))
-    revoke_token(by=asker(request), token=token)
+    token = get_object_or_404(ApiToken, pk=token_id, user=user_of(request))
+    revoke_token(by=user_of(request), token=token)
     messages.success(request, f"“{token.title}” does not work any more.")
     return redirect("teams:tokens")
-
-
-UNREAD, IMPORTANT = "unread", "important"
-
-
-class NoticeFilter(FilterSet):
-    show = ChoiceFilter(
-        label="Show",
-        choices=[(UNREAD, "unread"), (IMPORTANT, "what needs me")],
-        method="by_kind",
-        empty_label="All",
-    )
-
-    class Meta:
-        model = Notice
-        fields: tuple[str, ...] = ()
-        form = forms.Form
-
-    def by_kind(self, notices: QuerySet[Notice], name: str, value: str) -> QuerySet[Notice]:
-        return notices.filter(read_at=None) if value == UNREAD else notices.filter(important=True)
-
-
-COLUMNS: list[Column[Notice]] = [
-    Column("title", "Notice", lambda notice: notice.title, fixed=True),
-    Column("created", "When", lambda notice: notice.created_at.isoformat(), sort="created_at"),
-    Column("body", "What it says", lambda notice: notice.body, shown=False),
-    Column("read", "Read", lambda notice: notice.read_at and notice.read_at.isoformat()),
-]
-
-
-@require_safe
-def notices(request: HttpRequest) -> HttpResponseBase:
-    """The notices of the reader, newest first."""
-    listing = Listing(
-        request,
-        Notice.objects.filter(user=asker(request)),
-        columns=COLUMNS,
-        title="Notices",
-        filters=NoticeFilter,
-        search=("title", "body"),
-        sort="-created",
-    )
-    empty = "What happens to your claims, and what waits for your decision, will stand here."
-    return listing.respond(
-        "teams/notices.html",
-        {"empty_icon": "bell", "empty_title": "Nothing to tell", "empty_text": empty},
-    )
-
-
-@require_safe
-def bell(request: HttpRequest) -> HttpResponse:
-    """The bell alone, which renews itself."""
-    return render(request, "teams/_bell.html")
-
-
-@require_safe
-def follow(request: HttpRequest, notice_id: UUID) -> HttpResponse:
-    """Go to what a notice is about. It counts as read from then on, which is all that this changes."""
-    notice = get_object_or_404(Notice, pk=notice_id, user=asker(request))
-    mark_read(by=asker(request), ids=[notice.pk])
-    return redirect(notice.url or reverse("teams:notices"))
-
-
-@require_POST
-def read(request: HttpRequest) -> HttpResponse:
-    """Mark the notices that are named as read, or all of them where none is."""
-    chosen = IdsForm(request.POST)
-    if not chosen.is_valid():
-        return HttpResponse("A notice is named by its id.", status=422)
-    count = mark_read(by=asker(request), ids=chosen.cleaned_data["id"])
-    messages.success(request, f"{counted(count, 'notice is', 'notices are')} read.")
-    return redirect("teams:notices")
-
-
-class IdsForm(forms.Form):
-    id = forms.TypedMultipleChoiceField(required=False, coerce=UUID, empty_value=None)
-
-    def __init__(self, data: QueryDict) -> None:
-        super().__init__(data)
-        ids = [(value, value) for value in data.getlist("id")]
-        self.fields["id"].choices = ids  # type: ignore[attr-defined]

@@ -26,7 +26,7 @@ from core.paging import Cursor
 from core.schema import refuses
 from core.text import DEFAULT_CURRENCY
 from inventory.models import Cluster
-from teams.access import asker, team_for
+from teams.access import team_for, user_of
 from usage.models import Rate
 from usage.rates import RateCard
 from usage.reports import Month, allocations_of, report, statement, zone_of_reader
@@ -155,7 +155,7 @@ MONTH = OpenApiParameter(
 
 
 def claim_for(request: Request, claim_id: UUID) -> Claim:
-    return get_object_or_404(Claim.objects.visible_to(asker(request)), pk=claim_id)
+    return get_object_or_404(Claim.objects.visible_to(user_of(request)), pk=claim_id)
 
 
 class ClaimUsage(APIView):
@@ -204,7 +204,7 @@ class Costs(APIView):
         zone = zone_of_reader()
         text = request.query_params.get("month", "")
         month = Month.parse(text, zone) if text else Month.of(timezone.localdate(), zone)
-        return Response(TeamCostOut(report(team_for(asker(request), slug), month, now=timezone.now())).data)
+        return Response(TeamCostOut(report(team_for(user_of(request), slug), month, now=timezone.now())).data)
 
 
 class NewestFirst(Cursor):
@@ -229,7 +229,7 @@ class RateViewSet(
         """Add a rate."""
         asked = RateIn(data=request.data)
         asked.is_valid(raise_exception=True)
-        return Response(RateOut(save_rate(by=asker(request), **asked.validated_data)).data, status=201)
+        return Response(RateOut(save_rate(by=user_of(request), **asked.validated_data)).data, status=201)
 
     @refuses(409)
     @extend_schema(request=RateIn, responses=RateOut)
@@ -238,11 +238,11 @@ class RateViewSet(
         rate = self.get_object()
         asked = RateIn(data=request.data)
         asked.is_valid(raise_exception=True)
-        return Response(RateOut(save_rate(by=asker(request), rate=rate, **asked.validated_data)).data)
+        return Response(RateOut(save_rate(by=user_of(request), rate=rate, **asked.validated_data)).data)
 
     @refuses(409)
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:
         """Take back a rate that does not apply yet."""
-        remove_rate(by=asker(request), rate=self.get_object())
+        remove_rate(by=user_of(request), rate=self.get_object())
         return Response(status=204)

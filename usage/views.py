@@ -24,7 +24,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from claims.models import Claim
 from core.errors import PortalError
 from core.listing import Echo, harmless, sheet, wants_sheet
-from teams.access import asker, is_platform_admin, team_for
+from teams.access import is_platform_admin, team_for, user_of
 from usage.forms import RateForm
 from usage.models import Collection, Rate
 from usage.rates import RateCard
@@ -168,7 +168,7 @@ def rates(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def rate_new(request: HttpRequest) -> HttpResponse:
     """Add a rate; `?like=` starts from an earlier one, which is how a price is raised."""
-    require_admin(asker(request))
+    require_admin(user_of(request))
     like = request.GET.get("like", "")
     earlier = Rate.objects.filter(pk=like).first() if is_uuid(like) else None
     return edit(request, RateForm(request.POST or None, rate=earlier, follows=True), None)
@@ -176,7 +176,7 @@ def rate_new(request: HttpRequest) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def rate_edit(request: HttpRequest, rate_id: UUID) -> HttpResponse:
-    require_admin(asker(request))
+    require_admin(user_of(request))
     rate = get_object_or_404(Rate, pk=rate_id)
     return edit(request, RateForm(request.POST or None, rate=rate), rate)
 
@@ -188,7 +188,7 @@ def edit(request: HttpRequest, form: RateForm, rate: Rate | None) -> HttpRespons
         status = 422
         if form.is_valid():
             try:
-                saved = save_rate(by=asker(request), rate=rate, **form.cleaned_data)
+                saved = save_rate(by=user_of(request), rate=rate, **form.cleaned_data)
             except PortalError as refusal:
                 form.add_error(None, refusal.message)
                 status = refusal.status
@@ -202,9 +202,9 @@ def edit(request: HttpRequest, form: RateForm, rate: Rate | None) -> HttpRespons
 
 @require_POST
 def rate_remove(request: HttpRequest, rate_id: UUID) -> HttpResponse:
-    require_admin(asker(request))
+    require_admin(user_of(request))
     rate = get_object_or_404(Rate, pk=rate_id)
-    remove_rate(by=asker(request), rate=rate)
+    remove_rate(by=user_of(request), rate=rate)
     messages.success(request, f"“{rate.title}” is removed.")
     return redirect("usage:rates")
 

@@ -151,8 +151,8 @@ def _outside() -> Iterator[Address]:
 
 
 def _people() -> Iterator[Address]:
-    yield Address("notices", of("teams:notices"))
-    yield Address("bell", of("teams:bell"), part=True)
+    yield Address("notices", of("notify:list"))
+    yield Address("bell", of("notify:bell"), part=True)
     yield Address("teams", of("teams:list"))
     yield Address("people of a team", of("teams:people", TEAM))
     yield Address("own page", of("teams:profile"))

@@ -19,7 +19,8 @@ from core.ids import uuid7
 from dra.canonical import spec_hash
 from dra.manifests import with_count
 from inventory.models import Cluster, Device
-from teams.models import Membership, Notice, Role, Team, User
+from notify.models import Notice
+from teams.models import Membership, Role, Team, User
 
 S = ClaimState
 PAST = 730 * DAY

@@ -16,7 +16,7 @@ from core.idempotency import IdempotentWrites
 from core.inputs import Input
 from core.paging import Cursor
 from core.schema import refuses
-from teams.access import asker, people_in, require_admin, team_for
+from teams.access import people_in, require_admin, team_for, user_of
 from teams.models import Role
 
 
@@ -61,14 +61,14 @@ class ApprovalRuleViewSet(
     queryset = ApprovalRule.objects.none()
 
     def get_queryset(self) -> QuerySet[ApprovalRule]:
-        require_admin(asker(self.request))
+        require_admin(user_of(self.request))
         return ApprovalRule.objects.select_related("team", "profile")
 
     @refuses(404)
     @extend_schema(request=ApprovalRuleIn, responses={201: ApprovalRuleOut})
     def create(self, request: Request) -> Response:
         """Make the rule for this team and profile, or change the one there is."""
-        user = asker(request)
+        user = user_of(request)
         require_admin(user)
         asked = ApprovalRuleIn(data=request.data)
         asked.is_valid(raise_exception=True)
@@ -81,7 +81,7 @@ class ApprovalRuleViewSet(
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:
         """Remove it; the next less specific rule counts from then on."""
-        services.remove_rule(by=asker(request), rule=self.get_object())
+        services.remove_rule(by=user_of(request), rule=self.get_object())
         return Response(status=204)
 
 
@@ -113,7 +113,7 @@ class DelegationViewSet(IdempotentWrites, mixins.ListModelMixin, viewsets.Generi
     queryset = Delegation.objects.none()
 
     def get_queryset(self) -> QuerySet[Delegation]:
-        user = asker(self.request)
+        user = user_of(self.request)
         mine = Delegation.objects.filter(Q(lead=user) | Q(to=user))
         return mine.select_related("team", "lead", "to")
 
@@ -121,7 +121,7 @@ class DelegationViewSet(IdempotentWrites, mixins.ListModelMixin, viewsets.Generi
     @extend_schema(request=DelegationIn, responses={201: DelegationOut})
     def create(self, request: Request) -> Response:
         """Let somebody decide in your place."""
-        user = asker(request)
+        user = user_of(request)
         asked = DelegationIn(data=request.data)
         asked.is_valid(raise_exception=True)
         said = dict(asked.validated_data)
@@ -136,7 +136,7 @@ class DelegationViewSet(IdempotentWrites, mixins.ListModelMixin, viewsets.Generi
     @extend_schema(responses={200: DelegationOut})
     def destroy(self, request: Request, pk: str) -> Response:
         """End it now."""
-        row = services.end_delegation(by=asker(request), delegation=self.get_object())
+        row = services.end_delegation(by=user_of(request), delegation=self.get_object())
         return Response(DelegationOut(row).data)
 
 
@@ -170,7 +170,7 @@ class ReasonViewSet(
     queryset = ReasonTemplate.objects.none()
 
     def get_queryset(self) -> QuerySet[ReasonTemplate]:
-        return kept_by(asker(self.request)).select_related("team")
+        return kept_by(user_of(self.request)).select_related("team")
 
     @refuses(404)
     @extend_schema(request=ReasonIn, responses={201: ReasonOut})
@@ -186,11 +186,11 @@ class ReasonViewSet(
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:
         """Offer it no more."""
-        services.remove_reason(by=asker(request), reason=self.get_object())
+        services.remove_reason(by=user_of(request), reason=self.get_object())
         return Response(status=204)
 
     def _saved(self, reason: ReasonTemplate | None) -> ReasonTemplate:
-        user = asker(self.request)
+        user = user_of(self.request)
         asked = ReasonIn(data=self.request.data)
         asked.is_valid(raise_exception=True)
         said = dict(asked.validated_data)

@@ -105,11 +105,11 @@ class ApprovalAuthority:
         not who asked for the claim.
         """
         ruling = self.rules.on(claim)
-        asker = claim.requested_by_id if asked_by is None else asked_by
+        requester_id = claim.requested_by_id if asked_by is None else asked_by
         stage, consent = stage_of(claim, ruling)
         if stage == Approval.ADMIN:
-            return self._not_as_admin(claim, ruling, consent, asker)
-        return self._not_as_lead(claim, ruling, asker)
+            return self._not_as_admin(claim, ruling, consent, requester_id)
+        return self._not_as_lead(claim, ruling, requester_id)
 
     def may_decide(self, claim: Claim, *, asked_by: UUID | None = None) -> bool:
         return not self.reason_not_to_decide(claim, asked_by=asked_by)
@@ -122,10 +122,10 @@ class ApprovalAuthority:
             return False
         ruling = self.rules.on(claim)
         stage, _consent = stage_of(claim, ruling)
-        asker = claim.requested_by_id if asked_by is None else asked_by
+        requester_id = claim.requested_by_id if asked_by is None else asked_by
         if stage == Approval.ADMIN or claim.team_id in self.teams:
             return True
-        return self._stands_in_as_admin(claim, ruling, asker)
+        return self._stands_in_as_admin(claim, ruling, requester_id)
 
     def in_place_of(self, claim: Claim) -> User | None:
         """Return the lead in whose place the person would decide, None if they do it in their own right."""
@@ -135,7 +135,7 @@ class ApprovalAuthority:
         return next((one for one in leads if one.pk != claim.requested_by_id), next(iter(leads), None))
 
     def _not_as_admin(
-        self, claim: Claim, ruling: EffectiveRule, consent: ApprovalStep | None, asker: UUID
+        self, claim: Claim, ruling: EffectiveRule, consent: ApprovalStep | None, requester_id: UUID
     ) -> str:
         if not self.user.is_superuser:
             if consent is not None:
@@ -143,19 +143,19 @@ class ApprovalAuthority:
             return f"Only a platform admin decides on requests for {claim.slugs}."
         if consent is not None and consent.by_id == self.user.pk:
             return "You have consented as a lead; another platform admin has to decide."
-        return self._not_own(asker, allowed=ruling.self_approval)
+        return self._not_own(requester_id, allowed=ruling.self_approval)
 
-    def _not_as_lead(self, claim: Claim, ruling: EffectiveRule, asker: UUID) -> str:
+    def _not_as_lead(self, claim: Claim, ruling: EffectiveRule, requester_id: UUID) -> str:
         if self._leads_team(claim.team_id):
-            return self._not_own(asker, allowed=ruling.self_approval)
+            return self._not_own(requester_id, allowed=ruling.self_approval)
         if self.user.is_superuser:
-            if ruling.approval == Approval.BOTH and not self._stands_in_as_admin(claim, ruling, asker):
+            if ruling.approval == Approval.BOTH and not self._stands_in_as_admin(claim, ruling, requester_id):
                 return f"A lead of {claim.team} consents first."
-            return self._not_own(asker, allowed=ruling.self_approval)
+            return self._not_own(requester_id, allowed=ruling.self_approval)
         if leads := self._stands_for.get(claim.team_id):
-            if not ruling.self_approval and all(one.pk == asker for one in leads):
+            if not ruling.self_approval and all(one.pk == requester_id for one in leads):
                 return f"{leads[0].label} may not decide on this request, so neither may you in their place."
-            return self._not_own(asker, allowed=False)
+            return self._not_own(requester_id, allowed=False)
         role = self._roles.get(claim.team_id)
         return (
             f"Only a lead of {claim.team} decides on its requests; you are "
@@ -166,15 +166,17 @@ class ApprovalAuthority:
         role = self._roles.get(team)
         return role is not None and role.rank >= Role.LEAD.rank
 
-    def _stands_in_as_admin(self, claim: Claim, ruling: EffectiveRule, asker: UUID) -> bool:
+    def _stands_in_as_admin(self, claim: Claim, ruling: EffectiveRule, requester_id: UUID) -> bool:
         """Tell whether leads have had their time, or none of them can decide."""
         if not self.user.is_superuser:
             return False
         leads = self._leads.get(claim.team_id, set())
-        return claim.escalated_at is not None or not (leads if ruling.self_approval else leads - {asker})
+        return claim.escalated_at is not None or not (
+            leads if ruling.self_approval else leads - {requester_id}
+        )
 
-    def _not_own(self, asker: UUID, *, allowed: bool) -> str:
-        if asker == self.user.pk and not allowed:
+    def _not_own(self, requester_id: UUID, *, allowed: bool) -> str:
+        if requester_id == self.user.pk and not allowed:
             return "This is your own request; somebody else has to decide on it."
         return ""
 
@@ -238,7 +240,7 @@ def route_for(
     return Route(automatic=False, sentence=said, who=tuple(who), rule=ruling.sentence)
 
 
-def deciders(team: Team, approval: str, asker: User | None = None) -> list[User]:
+def deciders(team: Team, approval: str, requester_id: User | None = None) -> list[User]:
     """
     Return the people who decide on requests of `team` under this rule: leads, who stand in for an automatic
     one, with those who decide in the place of a lead now, unless that lead is the `asker`; or platform
@@ -248,7 +250,7 @@ def deciders(team: Team, approval: str, asker: User | None = None) -> list[User]
         return list(User.objects.filter(is_active=True, is_superuser=True).order_by("username"))
     leads = people_in(team, at_least=Role.LEAD)
     known = {person.pk for person in leads}
-    instead = {row.to_id: row.to for row in stand_ins([team]) if row.lead != asker}
+    instead = {row.to_id: row.to for row in stand_ins([team]) if row.lead != requester_id}
     return leads + [person for pk, person in instead.items() if pk not in known]
 
 

@@ -19,8 +19,8 @@ from claims.models import Approval, Claim, Comment, Delegation, QuotaRequest
 from claims.plans.changes import size_of
 from claims.states import ClaimState
 from core.times import duration, moment_with_zone
+from notify.services import notify
 from teams.models import User
-from teams.notices import tell
 
 
 def asked(claim: Claim) -> None:
@@ -34,7 +34,7 @@ def asked(claim: Claim) -> None:
     ]
     if consent is not None:
         body.append(f"{authority.label_of(consent.by)} has consented.")
-    tell(
+    notify(
         authority.deciders_on(claim),
         key=f"ask:{claim.pk}:{stage}:{claim.state_since.timestamp():.0f}:{claim.spec_hash[:8]}",
         title=f"{claim} waits for your decision",
@@ -67,7 +67,7 @@ def decided(claim: Claim, *, changes: Iterable[str] = (), note: str = "") -> Non
     else:
         title = f"{claim} is approved"
         body = [f"By {authority.label_of(claim.decided_by)}.", claim.decision_note]
-    tell(
+    notify(
         [claim.requested_by],
         key=f"decided:{claim.pk}:{claim.version}",
         title=title,
@@ -79,7 +79,7 @@ def decided(claim: Claim, *, changes: Iterable[str] = (), note: str = "") -> Non
 
 def changed(claim: Claim, by: User, changes: Iterable[str]) -> None:
     """Tell the asker that the request was changed and waits for another consent."""
-    tell(
+    notify(
         [claim.requested_by],
         key=f"changed:{claim.pk}:{claim.spec_hash[:8]}:{int(claim.duration.total_seconds())}",
         title=f"{claim} was changed before it is decided",
@@ -91,7 +91,7 @@ def changed(claim: Claim, by: User, changes: Iterable[str]) -> None:
 
 def escalated(claim: Claim, admins: Iterable[User], *, waited: str) -> None:
     """Tell platform admins that leads have had their time."""
-    tell(
+    notify(
         admins,
         key=f"escalated:{claim.pk}",
         title=f"{claim} of {claim.team} is undecided for {waited}",
@@ -109,7 +109,7 @@ def said(comment: Comment, people: Iterable[User]) -> None:
         if comment.claim_id
         else reverse("claims:quota_request_decision", args=[comment.quota_request_id])
     )
-    tell(
+    notify(
         (person for person in people if person.pk != comment.by_id),
         key=f"comment:{comment.pk}",
         title=(
@@ -132,7 +132,7 @@ def delegated(row: Delegation) -> None:
         said = "From %(from)s to %(to)s requests of %(team)s wait for you too, save your own."
         return said % (values | when)
 
-    tell(
+    notify(
         [row.to],
         key=f"delegated:{row.pk}",
         title=f"You decide for {row.lead.label} in {row.team}",

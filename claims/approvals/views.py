@@ -24,7 +24,7 @@ from claims.models import ApprovalRule, Delegation, ReasonTemplate
 from core.errors import Conflict, Invalid
 from core.listing import Column, Listing
 from core.times import duration
-from teams.access import asker, is_platform_admin, people_in, team_for, teams_where
+from teams.access import is_platform_admin, people_in, team_for, teams_where, user_of
 from teams.models import Membership, Role, Team, User
 
 RULE_COLUMNS: list[Column[ApprovalRule]] = [
@@ -100,7 +100,7 @@ def approval_rule(request: HttpRequest, rule_id: UUID | None = None) -> HttpResp
     if "preview" in request.POST:
         return form_page(request, form, rule, ApprovalRule(**form.cleaned_data))
     try:
-        saved = services.save_rule(by=asker(request), **form.cleaned_data)
+        saved = services.save_rule(by=user_of(request), **form.cleaned_data)
     except Invalid as refusal:
         form.add_error(None, refusal.message)
         return form_page(request, form, rule, None, status=422)
@@ -114,7 +114,7 @@ def approval_rule_remove(request: HttpRequest, rule_id: UUID) -> HttpResponse:
     require_admin(request)
     rule = get_object_or_404(ApprovalRule.objects.select_related("team", "profile"), pk=rule_id)
     if request.method == "POST":
-        services.remove_rule(by=asker(request), rule=rule)
+        services.remove_rule(by=user_of(request), rule=rule)
         messages.success(request, f"{name_of(rule)} is removed.")
         return redirect("claims:approval_rules")
     return render(
@@ -147,7 +147,7 @@ def away(request: HttpRequest) -> HttpResponse:
     """The reader's stand-ins and those they stand in for; a form per team that they lead."""
     if request.method != "POST":
         return render(request, "claims/approvals/away.html", page_of(request))
-    user = asker(request)
+    user = user_of(request)
     team = team_for(user, request.POST.get("team", ""), at_least=Role.LEAD)
     form = form_for(user, team, request)
     if not form.is_valid():
@@ -165,7 +165,7 @@ def away(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 def away_end(request: HttpRequest, delegation_id: UUID) -> HttpResponse:
-    user = asker(request)
+    user = user_of(request)
     mine = Delegation.objects.filter(Q(lead=user) | Q(to=user)).select_related("team", "lead", "to")
     row = services.end_delegation(by=user, delegation=get_object_or_404(mine, pk=delegation_id))
     messages.success(
@@ -176,7 +176,7 @@ def away_end(request: HttpRequest, delegation_id: UUID) -> HttpResponse:
 
 
 def page_of(request: HttpRequest, team: Team | None = None, bound: AwayForm | None = None) -> dict[str, Any]:
-    user, now = asker(request), timezone.now()
+    user, now = user_of(request), timezone.now()
     roles = [role for role in Role if role.rank >= Role.LEAD.rank]
     led = Membership.objects.filter(user=user, role__in=roles).select_related("team").order_by("team__slug")
     mine = Delegation.objects.filter(Q(lead=user) | Q(to=user)).select_related("team", "lead", "to")
@@ -222,7 +222,7 @@ def reasons(request: HttpRequest) -> HttpResponseBase:
     led_by(request)
     listing = Listing(
         request,
-        kept_by(asker(request)).select_related("team"),
+        kept_by(user_of(request)).select_related("team"),
         columns=REASON_COLUMNS,
         title="Reasons to deny",
         search=("title", "text", "team__slug"),
@@ -242,12 +242,12 @@ def reason(request: HttpRequest, reason_id: int | None = None) -> HttpResponse:
     """Make or change a reason."""
     teams, found = led_by(request), None
     if reason_id:
-        found = get_object_or_404(kept_by(asker(request)).select_related("team"), pk=reason_id)
+        found = get_object_or_404(kept_by(user_of(request)).select_related("team"), pk=reason_id)
     fields: dict[str, Any] = {"teams": teams, "everybody": is_platform_admin(request.user), "reason": found}
     form = ReasonForm(request.POST if request.method == "POST" else None, **fields)
     if request.method == "POST" and form.is_valid():
         try:
-            saved = services.save_reason(by=asker(request), reason=found, **form.cleaned_data)
+            saved = services.save_reason(by=user_of(request), reason=found, **form.cleaned_data)
         except Invalid as refusal:
             form.add_error(None, refusal.message)
         else:
@@ -261,9 +261,9 @@ def reason(request: HttpRequest, reason_id: int | None = None) -> HttpResponse:
 def reason_remove(request: HttpRequest, reason_id: int) -> HttpResponse:
     """Say what removing does, and do it."""
     led_by(request)
-    found = get_object_or_404(kept_by(asker(request)).select_related("team"), pk=reason_id)
+    found = get_object_or_404(kept_by(user_of(request)).select_related("team"), pk=reason_id)
     if request.method == "POST":
-        services.remove_reason(by=asker(request), reason=found)
+        services.remove_reason(by=user_of(request), reason=found)
         messages.success(request, f"“{found.title}” is removed.")
         return redirect("claims:reasons")
     return render(request, "claims/approvals/reason_remove.html", {"reason": found})

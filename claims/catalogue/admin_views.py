@@ -27,7 +27,7 @@ from dra.lint import lint
 from dra.manifests import to_yaml
 from dra.objects import Json, Manifest
 from inventory.cluster_snapshot import snapshot_of
-from teams.access import asker
+from teams.access import user_of
 
 
 @require_safe
@@ -57,7 +57,7 @@ def catalogue_import(request: HttpRequest) -> HttpResponse:
         entries = entries_in(wanted["text"], wanted["name"])
         if seen := request.POST.get("seen"):
             changes = services.import_profiles(
-                by=asker(request), entries=entries, prune=wanted["prune"], seen=seen
+                by=user_of(request), entries=entries, prune=wanted["prune"], seen=seen
             )
             count = sum(change.changes_something for change in changes)
             messages.success(request, f"{counted(count, 'profile is', 'profiles are')} as in the file now.")
@@ -74,7 +74,7 @@ def plan_page(
 ) -> HttpResponse:
     wanted = form.cleaned_data
     entries = entries_in(wanted["text"], wanted["name"])
-    changes = services.plan_import(by=asker(request), entries=entries, prune=wanted["prune"])
+    changes = services.plan_import(by=user_of(request), entries=entries, prune=wanted["prune"])
     due = [change for change in changes if change.changes_something]
     page = {
         "wanted": wanted,
@@ -101,7 +101,7 @@ def presets_page(request: HttpRequest) -> HttpResponse:
         ticked = set(request.POST.getlist("preset"))
         wanted = [entry for entry in presets() if entry.slug in ticked]
         if wanted:
-            added = services.add_profiles(by=asker(request), entries=wanted)
+            added = services.add_profiles(by=user_of(request), entries=wanted)
             messages.success(request, f"{counted(len(added), 'profile is', 'profiles are')} added.")
             return redirect("claims:profiles")
         messages.error(request, "Tick the presets that you want to add.")
@@ -147,7 +147,7 @@ def lint_mend(request: HttpRequest, slug: str, key: str) -> HttpResponse:
             raise Conflict(
                 f"{profile.slug} or the devices have changed since you read this. Look at the check again."
             )
-        made = services.replace_spec(by=asker(request), profile=profile, version=version, spec=mended)
+        made = services.replace_spec(by=user_of(request), profile=profile, version=version, spec=mended)
         messages.success(request, f"{profile.slug} is mended; its version is {made.number}.")
         return redirect("claims:lint")
     if finding is None or mended is None:

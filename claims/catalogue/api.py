@@ -28,7 +28,7 @@ from core.inputs import Input, is_true
 from core.paging import positive
 from core.schema import refuses
 from dra.lint import LintCode, Severity, Subject
-from teams.access import asker, is_platform_admin, require_admin
+from teams.access import is_platform_admin, require_admin, user_of
 from teams.models import Team
 
 
@@ -236,7 +236,7 @@ class ProfileViewSet(
     lookup_field = "slug"
 
     def get_queryset(self) -> QuerySet[Profile]:
-        return Profile.objects.visible_to(asker(self.request)).filter(current__isnull=False)
+        return Profile.objects.visible_to(user_of(self.request)).filter(current__isnull=False)
 
     @extend_schema(parameters=[ProfilesIn])
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
@@ -246,10 +246,10 @@ class ProfileViewSet(
         positive(request, "limit")  # refused also where all comes at once
         if not set(request.query_params) & set(asked.fields):
             page = self.paginate_queryset(self.filter_queryset(self.get_queryset()))
-            found = entries(asker(request), page or [])
+            found = entries(user_of(request), page or [])
             return self.get_paginated_response(ProfileOut(found, many=True).data)
         sort = asked.validated_data.get("sort") or "title"
-        kept = narrowed(catalogue(asker(request)), asked.wanted, sort)
+        kept = narrowed(catalogue(user_of(request)), asked.wanted, sort)
         answer = {"next": None, "previous": None, "results": ProfileOut(kept, many=True).data}
         return Response(answer)
 
@@ -265,7 +265,7 @@ class ProfileViewSet(
         """Make a profile with its first version. Platform admins only."""
         fields = self._said(NewProfileIn)
         dry = is_true(request, "dry_run")
-        version = services.save_profile(by=asker(request), profile=None, dry_run=dry, **fields)
+        version = services.save_profile(by=user_of(request), profile=None, dry_run=dry, **fields)
         if dry:
             return Response(plan_of(fields["slug"], fields))
         return self._answer(version.profile, status.HTTP_201_CREATED)
@@ -276,7 +276,7 @@ class ProfileViewSet(
         """Write a profile anew; a new version is made if spec or limits differ. Platform admins only."""
         fields = self._said(ChangeProfileIn) | {"slug": slug}
         dry, profile = is_true(request, "dry_run"), self._profile(slug)
-        version = services.save_profile(by=asker(request), profile=profile, dry_run=dry, **fields)
+        version = services.save_profile(by=user_of(request), profile=profile, dry_run=dry, **fields)
         return Response(plan_of(slug, fields)) if dry else self._answer(version.profile)
 
     @extend_schema(responses=VersionOut(many=True))
@@ -293,18 +293,18 @@ class ProfileViewSet(
     @action(detail=True, methods=["post"])
     def retire(self, request: Request, slug: str) -> Response:
         """Take it out of the catalogue; claims that have it keep it. Platform admins only."""
-        require_admin(asker(request))
-        return self._answer(services.retire_profile(by=asker(request), profile=self._profile(slug)))
+        require_admin(user_of(request))
+        return self._answer(services.retire_profile(by=user_of(request), profile=self._profile(slug)))
 
     @extend_schema(request=None, responses=ProfileOut)
     @action(detail=True, methods=["post"])
     def restore(self, request: Request, slug: str) -> Response:
         """Put a retired profile back into the catalogue. Platform admins only."""
-        require_admin(asker(request))
-        return self._answer(services.restore_profile(by=asker(request), profile=self._profile(slug)))
+        require_admin(user_of(request))
+        return self._answer(services.restore_profile(by=user_of(request), profile=self._profile(slug)))
 
     def _said(self, shape: type[ChangeProfileIn]) -> dict[str, Any]:
-        require_admin(asker(self.request))
+        require_admin(user_of(self.request))
         said = shape(data=self.request.data)
         said.is_valid(raise_exception=True)
         return dict(said.validated_data)
@@ -316,7 +316,7 @@ class ProfileViewSet(
         return found
 
     def _answer(self, profile: Profile, code: int = status.HTTP_200_OK) -> Response:
-        (entry,) = entries(asker(self.request), [profile])
+        (entry,) = entries(user_of(self.request), [profile])
         return Response(ProfileOut(entry).data, status=code)
 
 

@@ -40,7 +40,7 @@ from dra.objects import Json, device_requests
 from inventory.cluster_snapshot import snapshot_of
 from inventory.freshness import OF_DEVICES, ages
 from inventory.models import Cluster, DeviceClass
-from teams.access import asker, is_platform_admin
+from teams.access import is_platform_admin, user_of
 
 OFFERED, RETIRED = "offered", "retired"
 NAMED = 20  # claims that the page of retiring names; a link leads to all
@@ -144,7 +144,7 @@ def profile(request: HttpRequest, slug: str) -> HttpResponse:
         "is_admin": is_platform_admin(request.user),
     }
     if found.current:
-        (entry,) = entries(asker(request), [found])
+        (entry,) = entries(user_of(request), [found])
         page |= {
             "card": card_of(entry),
             "entry": entry,
@@ -178,7 +178,7 @@ def profile_retire(request: HttpRequest, slug: str) -> HttpResponse:
     require_admin(request)
     found = get_object_or_404(Profile, slug=slug)
     if request.method == "POST":
-        services.retire_profile(by=asker(request), profile=found)
+        services.retire_profile(by=user_of(request), profile=found)
         undo.offer(
             request,
             f"{found} is retired; nobody can ask for it any more.",
@@ -202,7 +202,7 @@ def profile_retire(request: HttpRequest, slug: str) -> HttpResponse:
 def profile_restore(request: HttpRequest, slug: str) -> HttpResponse:
     """Put a retired profile back into the catalogue."""
     require_admin(request)
-    found = services.restore_profile(by=asker(request), profile=get_object_or_404(Profile, slug=slug))
+    found = services.restore_profile(by=user_of(request), profile=get_object_or_404(Profile, slug=slug))
     messages.success(request, f"{found} is in the catalogue again.")
     return redirect("claims:profiles")
 
@@ -342,7 +342,7 @@ def save(
     """Save; where somebody else has saved a version meanwhile, show both and ask again: 409."""
     base = base_of(request)
     try:
-        version = services.save_profile(by=asker(request), profile=found, base=base, **fields)
+        version = services.save_profile(by=user_of(request), profile=found, base=base, **fields)
     except Conflict as refusal:
         if found is None or "current" not in refusal.extra:
             form.add_error(None, refusal.message)

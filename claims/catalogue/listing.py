@@ -276,9 +276,9 @@ def entries(user: User, profiles: Iterable[Profile]) -> list[CatalogueEntry]:
     ids = [profile.pk for profile in profiles]
     found = Profile.objects.filter(pk__in=ids).select_related("current__profile").prefetch_related("teams")
     by_id = {profile.pk: profile for profile in found}
-    asker = _asker(user)
-    pictures = {cluster.pk: snapshot_of(cluster) for cluster in asker.clusters}
-    counted = [_entry(by_id[pk], asker, pictures) for pk in ids if pk in by_id]
+    user_of = _asker(user)
+    pictures = {cluster.pk: snapshot_of(cluster) for cluster in user_of.clusters}
+    counted = [_entry(by_id[pk], user_of, pictures) for pk in ids if pk in by_id]
     prices, waited = prices_of([entry.kinds for entry in counted]), waits()
     return [
         replace(entry, price=price, waits=waited.get(entry.profile.pk, NO_WAITS))
@@ -291,14 +291,14 @@ def _asker(user: User) -> _Asker:
     rows = TeamNamespace.objects.filter(team__in=teams, cluster__enabled=True)
     pairs = list(rows.values_list("team", "cluster"))
     clusters = Cluster.objects.filter(pk__in={cluster for _team, cluster in pairs}).defer("credentials")
-    asker = _Asker(user, teams, list(clusters), Rules(teams), placed={team for team, _cluster in pairs})
+    user_of = _Asker(user, teams, list(clusters), Rules(teams), placed={team for team, _cluster in pairs})
     quotas = Quota.objects.filter(team__in=teams, devices__gt=0).exclude(device_class="")
     for team, device_class in quotas.values_list("team", "device_class"):
-        asker.classes.setdefault(team, set()).add(device_class)
-    return asker
+        user_of.classes.setdefault(team, set()).add(device_class)
+    return user_of
 
 
-def _entry(profile: Profile, asker: _Asker, pictures: Mapping[UUID, ClusterSnapshot]) -> CatalogueEntry:
+def _entry(profile: Profile, user_of: _Asker, pictures: Mapping[UUID, ClusterSnapshot]) -> CatalogueEntry:
     version = profile.current
     assert version is not None  # only such are shown  # noqa: S101
     counts = [_count(cluster, snapshot, version) for cluster, snapshot in pictures.items()]
@@ -310,26 +310,26 @@ def _entry(profile: Profile, asker: _Asker, pictures: Mapping[UUID, ClusterSnaps
         free=None if unknown else sum(free for free, _total, _kinds in known),
         total=None if unknown else sum(total for _free, total, _kinds in known),
         kinds=frozenset().union(*(kinds for _free, _total, kinds in known)),
-        who=who_approves(version, asker.teams_open_to(profile), asker.rules),
-        reason=_reason(profile, version, asker),
+        who=who_approves(version, user_of.teams_open_to(profile), user_of.rules),
+        reason=_reason(profile, version, user_of),
     )
 
 
-def _reason(profile: Profile, version: ProfileVersion, asker: _Asker) -> str:
+def _reason(profile: Profile, version: ProfileVersion, user_of: _Asker) -> str:
     if profile.retired_at is not None:
         return "This profile is retired."
-    if not asker.teams:
+    if not user_of.teams:
         return "You are a member of no team, so there is nobody you could ask for GPUs for."
-    if problems := person_problems(asker.user, version.spec):
+    if problems := person_problems(user_of.user, version.spec):
         return problems[0]
-    teams = asker.teams_open_to(profile)
+    teams = user_of.teams_open_to(profile)
     if not teams:
         return "This profile is not open to your teams."
-    teams = [team for team in teams if team.pk in asker.placed]
+    teams = [team for team in teams if team.pk in user_of.placed]
     if not teams:
         return "Your team has no namespace in any cluster."
     classes = set(quota.charge(version.spec))
-    if not any(classes <= asker.classes.get(team.pk, set()) for team in teams):
+    if not any(classes <= user_of.classes.get(team.pk, set()) for team in teams):
         return f"Your team has no quota for {', '.join(sorted(classes))} devices."
     return ""
 

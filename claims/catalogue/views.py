@@ -22,7 +22,7 @@ from core.text import gib
 from core.times import duration
 from dra.objects import Json, alternatives, requests
 from inventory.freshness import OF_DEVICES, Age, ages
-from teams.access import asker, is_platform_admin, teams_where
+from teams.access import is_platform_admin, teams_where, user_of
 from teams.models import Role
 
 
@@ -43,7 +43,7 @@ def catalogue_page(request: HttpRequest) -> HttpResponse:
     what is shown as CSV.
     """
     query = request.GET
-    every = [entry for entry in catalogue(asker(request)) if entry.profile.retired_at is None]
+    every = [entry for entry in catalogue(user_of(request)) if entry.profile.retired_at is None]
     form = CatalogueForm(query, models={product for entry in every for product in entry.products})
     shown = [card_of(entry) for entry in narrowed(every, form.wanted, form.order)]
     if query.get("format") == "csv":
@@ -127,10 +127,10 @@ class SpecLine:
 def catalogue_compare(request: HttpRequest) -> HttpResponse:
     """The first three of `profile=` that the reader may see; asks to pick where there are less than two."""
     slugs = list(dict.fromkeys(request.GET.getlist("profile")))
-    visible = Profile.objects.visible_to(asker(request)).filter(
+    visible = Profile.objects.visible_to(user_of(request)).filter(
         slug__in=slugs, current__isnull=False, retired_at=None
     )
-    found = {entry.profile.slug: card_of(entry) for entry in entries(asker(request), visible)}
+    found = {entry.profile.slug: card_of(entry) for entry in entries(user_of(request), visible)}
     cards = [found[slug] for slug in slugs if slug in found]
     shown = cards[:MOST]
     page = {

@@ -14,7 +14,7 @@ from core import idempotency
 from core.errors import Invalid
 from core.inputs import Input
 from core.schema import KEY
-from teams.access import asker
+from teams.access import user_of
 from teams.models import User
 
 
@@ -48,7 +48,7 @@ class ManyView(APIView):
 
     @extend_schema(request=ManyIn, responses=OutcomeOut(many=True), parameters=[KEY])
     def post(self, request: Request) -> Response:
-        user = asker(request)
+        user = user_of(request)
         asked = ManyIn(data=request.data)
         asked.is_valid(raise_exception=True)
         said = asked.validated_data

@@ -28,7 +28,7 @@ from core.errors import Invalid
 from core.listing import Column, Listing
 from core.times import duration
 from inventory.models import Cluster
-from teams.access import asker
+from teams.access import user_of
 from teams.models import Role, Team, User
 
 LIVE, OVER = "live", "over"
@@ -135,7 +135,7 @@ def claims(request: HttpRequest) -> HttpResponseBase:
             "query": [(name, value) for name, values in request.GET.lists() for value in values],
             "look": {state: {"family": family, "icon": icon} for state, (family, icon) in LOOK.items()},
             "final": FINAL,
-            "drafts": unsent(asker(request)).count(),
+            "drafts": unsent(user_of(request)).count(),
             "empty_icon": "stack-2",
             "empty_title": "No claims yet",
             "empty_text": "Pick a profile, see what is free and who must approve before you ask.",
@@ -150,7 +150,7 @@ def several(request: HttpRequest) -> HttpResponse:
     """Preview on GET, do on POST; what cannot be done to one claim stands beside it."""
     said = request.POST if request.method == "POST" else request.GET
     try:
-        claims = bulk.chosen(asker(request), chosen_ids(request))
+        claims = bulk.chosen(user_of(request), chosen_ids(request))
     except Invalid as refusal:
         return render(request, "claims/claim_list/many.html", {"refusal": refusal}, status=refusal.status)
     form = ManyForm(said, people=heirs_of(claims))
@@ -164,12 +164,12 @@ def several(request: HttpRequest) -> HttpResponse:
     order = bulk.Order(**wish, key=said.get("key") or uuid.uuid4().hex)
     page |= {"order": order, "label": order.action.label}
     if request.method == "POST":
-        page["results"] = results = bulk.do(asker(request), claims, order)
+        page["results"] = results = bulk.do(user_of(request), claims, order)
         page["done"] = done = sum(not result.refusal for result in results)
         return render(
             request, "claims/claim_list/many.html", page, status=200 if done == len(results) else 409
         )
-    lines = sorted(bulk.preview(asker(request), claims, order), key=lambda line: bool(line.reason_not))
+    lines = sorted(bulk.preview(user_of(request), claims, order), key=lambda line: bool(line.reason_not))
     page["lines"] = lines  # what can be done comes first
     page["ready"] = ready = [line for line in lines if not line.reason_not]
     page["devices"], page["pods"] = sum(line.devices for line in ready), sum(line.pods for line in ready)

@@ -47,7 +47,7 @@ from dra import cuda
 from dra.manifests import to_yaml
 from dra.placement import Landing
 from dra.workloads import WorkloadOptions
-from teams.access import asker, team_for
+from teams.access import team_for, user_of
 from teams.models import Role
 
 NAMES = 20  # of pods in a group
@@ -283,7 +283,7 @@ class ConsumersView(APIView):
 
     @extend_schema(responses=ConsumersOut)
     def get(self, request: Request, claim_id: UUID) -> Response:
-        visible = Claim.objects.visible_to(asker(request)).select_related("cluster")
+        visible = Claim.objects.visible_to(user_of(request)).select_related("cluster")
         claim = get_object_or_404(visible, pk=claim_id)
         seen = observe([claim])[claim.pk]
         room = room_of(claim, seen)
@@ -360,7 +360,7 @@ class ClaimViewSet(LifeActions, mixins.ListModelMixin, mixins.RetrieveModelMixin
     filterset_class = ClaimApiFilter
 
     def get_queryset(self) -> QuerySet[Claim]:
-        visible = Claim.objects.visible_to(asker(self.request)).select_related("decided_by").for_list()
+        visible = Claim.objects.visible_to(user_of(self.request)).select_related("decided_by").for_list()
         if self.action == "list":
             return visible
         held_now = Prefetch("allocations", Allocation.objects.filter(ended_at=None), to_attr="held_now")
@@ -370,7 +370,7 @@ class ClaimViewSet(LifeActions, mixins.ListModelMixin, mixins.RetrieveModelMixin
     @extend_schema(request=api_types.ClaimIn, responses={201: api_types.ClaimDetailOut}, parameters=[KEY])
     def create(self, request: Request) -> Response:
         """Ask for GPUs. A rule of the profile may approve the request at once."""
-        user = asker(request)
+        user = user_of(request)
         asked = api_types.ClaimIn(data=request.data)
         asked.is_valid(raise_exception=True)
         wish = dict(asked.validated_data)
@@ -399,7 +399,7 @@ class ClaimViewSet(LifeActions, mixins.ListModelMixin, mixins.RetrieveModelMixin
 
         Where a lead and a platform admin have to agree, the claim stays requested after the first consent.
         """
-        said, user = self._said(api_types.ApproveIn), asker(request)
+        said, user = self._said(api_types.ApproveIn), user_of(request)
         slug = said.pop("profile")
         profile = api_types.profile_named(slug, user) if slug else None
         parts = tuple((row["profile"], row["devices"]) for row in said.pop("together"))
@@ -414,21 +414,21 @@ class ClaimViewSet(LifeActions, mixins.ListModelMixin, mixins.RetrieveModelMixin
     def deny(self, request: Request, pk: str) -> Response:
         """Say no, and why."""
         said = self._said(api_types.DenyIn)
-        return self._answer(approvals_decide.deny(claim=self.get_object(), by=asker(request), **said))
+        return self._answer(approvals_decide.deny(claim=self.get_object(), by=user_of(request), **said))
 
     @extend_schema(request=api_types.EndIn, responses=api_types.ClaimDetailOut)
     @action(detail=True, methods=["post"])
     def withdraw(self, request: Request, pk: str) -> Response:
         """Take a request back before it is decided."""
         said = self._said(api_types.EndIn)
-        return self._answer(lifecycle_services.withdraw(claim=self.get_object(), by=asker(request), **said))
+        return self._answer(lifecycle_services.withdraw(claim=self.get_object(), by=user_of(request), **said))
 
     @extend_schema(request=api_types.EndIn, responses=api_types.ClaimDetailOut)
     @action(detail=True, methods=["post"])
     def release(self, request: Request, pk: str) -> Response:
         """Give devices back. Pods that still use them keep them until they end."""
         said = self._said(api_types.EndIn)
-        return self._answer(lifecycle_services.release(claim=self.get_object(), by=asker(request), **said))
+        return self._answer(lifecycle_services.release(claim=self.get_object(), by=user_of(request), **said))
 
     @extend_schema(parameters=[ManifestIn], responses=ManifestOut, filters=False)
     @action(detail=True)

@@ -231,9 +231,9 @@ def chain(
     """Return the steps of `ORDER`; a claim that ended early has none after the one at which it ended."""
     # Who asked, though somebody else may own it by now.
     asked = next((step.by for step in history if not step.old and step.by), claim.requested_by)
-    asker = asked.label
+    user_of = asked.label
     steps = [
-        TimelineStep("requested", "Requested", "done", claim.created_at, asker, _size(claim), "you"),
+        TimelineStep("requested", "Requested", "done", claim.created_at, user_of, _size(claim), "you"),
         TimelineStep("quota", "Quota", "done", claim.created_at, "", _quota(claim), "portal"),
     ]
     if claim.state in (ClaimState.DENIED, ClaimState.WITHDRAWN, ClaimState.EXPIRED):

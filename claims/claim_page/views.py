@@ -46,7 +46,7 @@ from core.times import ago, at, duration, elapsed
 from dra import cuda
 from dra.placement import Landing
 from dra.workloads import ASSUMED, WorkloadOptions
-from teams.access import asker
+from teams.access import user_of
 from teams.models import Role, User
 
 
@@ -237,7 +237,7 @@ class ClaimStateStyle:
 @require_safe
 def detail(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     claim = claim_for(request, claim_id)
-    page = page_of(facts_of(claim, asker(request)), asker(request))
+    page = page_of(facts_of(claim, user_of(request)), user_of(request))
     snippets = {} if claim.is_final else snippets_page(request, claim, request.GET.get("snippet", ""))
     return render(request, "claims/claim_page/detail.html", page | snippets)
 
@@ -245,12 +245,12 @@ def detail(request: HttpRequest, claim_id: UUID) -> HttpResponse:
 @require_safe
 def detail_live(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     """The part of the page that polls itself: 304 until something moves, and no polling at the end."""
-    facts = facts_of(claim_for(request, claim_id), asker(request))
+    facts = facts_of(claim_for(request, claim_id), user_of(request))
     response = get_conditional_response(request, etag=facts.etag)
     if response is None:
         seen = request.GET.get("seen", "")
         response = render(
-            request, "claims/claim_page/live.html", page_of(facts, asker(request)) | {"seen": seen}
+            request, "claims/claim_page/live.html", page_of(facts, user_of(request)) | {"seen": seen}
         )
         response["ETag"] = facts.etag
         if facts.claim.state not in (seen, *WITHOUT_USE):
@@ -299,14 +299,14 @@ def page_of(facts: Facts, user: User) -> dict[str, Any]:
 @require_http_methods(["GET", "HEAD", "POST"])
 def accept(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     """Ask on GET, do on POST: 403 for all but platform admins, 409 where there is nothing to accept."""
-    facts = facts_of(claim_for(request, claim_id), asker(request))
+    facts = facts_of(claim_for(request, claim_id), user_of(request))
     claim = facts.claim
-    if not asker(request).is_platform_admin:
+    if not user_of(request).is_platform_admin:
         raise PermissionDenied("Only a platform admin may accept another object.")
     form = EndForm(request.POST if request.method == "POST" else None)
     page = {"claim": claim, "form": form, "written": facts.seen.written}
     if request.method != "POST":
-        mending = mending_of(facts, asker(request))
+        mending = mending_of(facts, user_of(request))
         if mending is None or not mending.may_accept:
             none = f"{claim} has no new object that asks for what was approved."
             page["refusal"] = Conflict(none)
@@ -314,7 +314,7 @@ def accept(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     if not form.is_valid():
         return render(request, "claims/claim_page/accept.html", page, status=422)
     try:
-        services.accept_object(claim=claim, by=asker(request), reason=form.cleaned_data["reason"])
+        services.accept_object(claim=claim, by=user_of(request), reason=form.cleaned_data["reason"])
     except Conflict as refusal:
         return render(
             request, "claims/claim_page/accept.html", page | {"refusal": refusal}, status=refusal.status
@@ -326,7 +326,7 @@ def accept(request: HttpRequest, claim_id: UUID) -> HttpResponse:
 @require_POST
 def label(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     claim = claim_for(request, claim_id)
-    services.label_again(claim=claim, by=asker(request))
+    services.label_again(claim=claim, by=user_of(request))
     messages.success(request, f"The label of the portal is being written to {claim}.")
     return redirect("claims:detail", claim.pk)
 

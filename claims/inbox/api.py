@@ -21,7 +21,7 @@ from core.idempotency import IdempotentWrites
 from core.inputs import Input
 from core.paging import Numbered
 from core.schema import key, refuses
-from teams.access import asker
+from teams.access import user_of
 
 TAB = OpenApiParameter(
     "tab", str, enum=list(TABS), default="mine", description="Whose decision is waited for."
@@ -74,7 +74,7 @@ class ApprovalViewSet(viewsets.GenericViewSet[Claim]):
         if tab is None:
             raise Invalid(f"tab is one of {', '.join(TABS)}.", field="tab")
         search = InboxSearch(*(said.get(name, "").strip()[:200] for name in ("q", "team", "profile")))
-        page = self.paginate_queryset(Inbox(asker(request), search).tab(tab))
+        page = self.paginate_queryset(Inbox(user_of(request), search).tab(tab))
         return self.get_paginated_response(ApprovalOut(page, many=True).data)
 
 
@@ -134,7 +134,7 @@ class DecideView(IdempotentWrites):
             raise Invalid("Say why: the person who asked sees this sentence.", field="note")
         kinds: tuple[ItemKind, ...] = ("claim", "extension", "quota")
         ids = {kind: {wish["id"] for wish in said["wishes"] if wish["kind"] == kind} for kind in kinds}
-        inbox = Inbox(asker(request))
+        inbox = Inbox(user_of(request))
         wishes = bulk.chosen(inbox, ids)
         if said["preview"]:
             return Response(DecisionsOut(_previewed(inbox, wishes)).data)
@@ -191,7 +191,7 @@ class CommentsView(APIView):
     """The thread under a claim."""
 
     def claim(self, claim_id: UUID) -> Claim:
-        visible = Claim.objects.visible_to(asker(self.request))
+        visible = Claim.objects.visible_to(user_of(self.request))
         return get_object_or_404(visible.select_related("team"), pk=claim_id)
 
     @extend_schema(operation_id="claims_comments_list", responses=CommentOut(many=True))
@@ -207,7 +207,7 @@ class CommentsView(APIView):
         said.is_valid(raise_exception=True)
         comment = services.comment_on_claim(
             claim=self.claim(claim_id),
-            by=asker(request),
+            by=user_of(request),
             key=idempotency.key_of(request),
             text=said.validated_data["text"],
         )

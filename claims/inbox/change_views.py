@@ -33,7 +33,7 @@ from claims.states import ClaimState
 from core.errors import Conflict, Invalid, PortalError, QuotaExceeded
 from dra import match
 from inventory.cluster_snapshot import snapshot_of
-from teams.access import asker
+from teams.access import user_of
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class ChangePreview:
 def change(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     """GET shows what the fields in the address would come to; POST approves it so."""
     claim = claim_for(request, claim_id)
-    if reason := reason_not_to_decide(asker(request), claim):
+    if reason := reason_not_to_decide(user_of(request), claim):
         raise PermissionDenied(reason)
     if request.method == "POST":
         return approve_changed(request, claim)
@@ -67,7 +67,7 @@ def approve_changed(request: HttpRequest, claim: Claim) -> HttpResponse:
     try:
         claim = decide.approve_with_changes(
             claim=claim,
-            by=asker(request),
+            by=user_of(request),
             spec_hash=form.cleaned_data["spec_hash"],
             wanted=form.wanted,
             note=form.cleaned_data["note"],
@@ -131,7 +131,7 @@ class ChosenItem:
 @require_http_methods(["GET", "HEAD", "POST"])
 def bulk(request: HttpRequest) -> HttpResponse:
     """GET shows every chosen wish with what it does now; POST decides on each, bound to what was shown."""
-    inbox = Inbox(asker(request))
+    inbox = Inbox(user_of(request))
     said = request.POST if request.method == "POST" else request.GET
     try:
         wishes = several.chosen(inbox, chosen_ids(said))

@@ -73,13 +73,13 @@ def _say(comment: Comment) -> tuple[Comment, bool]:
     return comment, True
 
 
-def _tell(comment: Comment, asker: User, deciders: list[User]) -> None:
+def _tell(comment: Comment, user_of: User, deciders: list[User]) -> None:
     """Tell who asked, and who asked them; of an answer to nobody's question, those who decide."""
     about = {"claim": comment.claim} if comment.claim_id else {"quota_request": comment.quota_request}
     thread = Comment.objects.filter(**about).exclude(pk=comment.pk).select_related("by")
     earlier = [line.by for line in thread if line.question]
-    if comment.by == asker:
+    if comment.by == user_of:
         people = earlier if question_of(thread) is not None or earlier else deciders
     else:
-        people = [asker, *(earlier if not comment.question else [])]
+        people = [user_of, *(earlier if not comment.question else [])]
     notices.said(comment, people)

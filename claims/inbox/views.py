@@ -34,7 +34,7 @@ from claims.states import LOOK, ClaimState
 from core.errors import Conflict, Invalid, PortalError
 from core.listing import Echo, harmless
 from core.text import counted
-from teams.access import asker, role_in
+from teams.access import role_in, user_of
 from teams.models import Role, Team, User
 
 PER_PAGE = 25
@@ -43,7 +43,7 @@ KEPT = ("tab", "q", "team", "profile", "page")  # what the address keeps while o
 
 def list_of(request: HttpRequest) -> dict[str, Any]:
     """Return the page of rows that the address asks for, and how many each tab has."""
-    user = asker(request)
+    user = user_of(request)
     sought = search_of(request)
     inbox = Inbox(user, sought)
     waiting = inbox.waiting()
@@ -81,7 +81,7 @@ def search_of(request: HttpRequest) -> InboxSearch:
 def as_csv(request: HttpRequest) -> HttpResponse:
     """Return every row of the tab that the address asks for, not only a page of it."""
     tab = tab_of(request)
-    rows = Inbox(asker(request), search_of(request)).tab(tab)
+    rows = Inbox(user_of(request), search_of(request)).tab(tab)
     response = HttpResponse(lines(rows[:]), content_type="text/csv; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="approvals-{tab}.csv"'
     return response
@@ -105,15 +105,15 @@ def thread_of(about: Claim | QuotaRequest, user: User) -> dict[str, Any]:
     """Return its lines, the question that waits for an answer, and whether the reader may write."""
     lines = list(about.comments.select_related("by"))
     if isinstance(about, Claim):
-        waits, asker = about.state == ClaimState.REQUESTED, about.requested_by
+        waits, user_of = about.state == ClaimState.REQUESTED, about.requested_by
     else:
-        waits, asker = about.answer == Answer.WAITING, about.asked_by
+        waits, user_of = about.answer == Answer.WAITING, about.asked_by
     role = role_in(user, about.team)
     return {
         "thread": lines,
         "thread_key": str(uuid4()),
         "question": question_of(lines) if waits else None,
-        "asked_person": asker.label,
+        "asked_person": user_of.label,
         "may_write": role is not None and role.rank >= Role.MEMBER.rank,
     }
 
@@ -136,7 +136,7 @@ def quota_request_for(request: HttpRequest, request_id: UUID) -> QuotaRequest:
 def extension_card(request: HttpRequest, extension_id: UUID) -> dict[str, Any]:
     one = extension_for(request, extension_id)
     waits = one.answer == Answer.WAITING
-    reason = authority.reason_not_to_decide(asker(request), one.claim, asked_by=one.asked_by)
+    reason = authority.reason_not_to_decide(user_of(request), one.claim, asked_by=one.asked_by)
     return ask_card(one, "claims/inbox/_extension_card.html", reason if waits else "") | {
         "title": one.claim.name,
         "extension": one,
@@ -148,16 +148,18 @@ def extension_card(request: HttpRequest, extension_id: UUID) -> dict[str, Any]:
 def quota_request_card(request: HttpRequest, request_id: UUID) -> dict[str, Any]:
     one = quota_request_for(request, request_id)
     reason = ""
-    if one.answer == Answer.WAITING and not asker(request).is_superuser:
+    if one.answer == Answer.WAITING and not user_of(request).is_superuser:
         reason = "Only a platform admin decides on quota."
     return ask_card(one, "claims/inbox/_quota_request_card.html", reason) | {
         "title": f"More quota for {one.team}",
         "quota_request": one,
         "quota_impact": request_impact(one),
-        "may_withdraw": not reason_not_to_withdraw(asker(request), one, role_in(asker(request), one.team)),
+        "may_withdraw": not reason_not_to_withdraw(
+            user_of(request), one, role_in(user_of(request), one.team)
+        ),
         "grant": QuotaGrantForm(initial={"devices": one.devices, "until": one.until}),
         "reasons": reasons_for(one.team) if one.answer == Answer.WAITING else [],
-        **thread_of(one, asker(request)),
+        **thread_of(one, user_of(request)),
     }
 
 
@@ -186,7 +188,7 @@ def extension_approve(request: HttpRequest, extension_id: UUID) -> HttpResponse:
     one = extension_for(request, extension_id)
 
     def act() -> str:
-        approve_extension(extension=one, by=asker(request), note=request.POST.get("note", "")[:500])
+        approve_extension(extension=one, by=user_of(request), note=request.POST.get("note", "")[:500])
         return f"{one.claim} may be kept longer."
 
     return answered(request, act, lambda: extension_card(request, extension_id))
@@ -197,7 +199,7 @@ def extension_deny(request: HttpRequest, extension_id: UUID) -> HttpResponse:
     one = extension_for(request, extension_id)
 
     def act() -> str:
-        deny_extension(extension=one, by=asker(request), reason=request.POST.get("note", "")[:500])
+        deny_extension(extension=one, by=user_of(request), reason=request.POST.get("note", "")[:500])
         return f"{one.claim} keeps its end."
 
     return answered(request, act, lambda: extension_card(request, extension_id))
@@ -218,7 +220,7 @@ def quota_request_approve(request: HttpRequest, request_id: UUID) -> HttpRespons
         if not grant.is_valid():
             raise Invalid(" ".join(str(message) for errors in grant.errors.values() for message in errors))
         note = request.POST.get("note", "")[:500]
-        approve_quota_request(quota_request=one, by=asker(request), note=note, **grant.cleaned_data)
+        approve_quota_request(quota_request=one, by=user_of(request), note=note, **grant.cleaned_data)
         return f"{one.team} has the quota that it asked for."
 
     return answered(request, act, lambda: quota_request_card(request, request_id))
@@ -229,7 +231,7 @@ def quota_request_deny(request: HttpRequest, request_id: UUID) -> HttpResponse:
     one = quota_request_for(request, request_id)
 
     def act() -> str:
-        deny_quota_request(quota_request=one, by=asker(request), reason=request.POST.get("note", "")[:500])
+        deny_quota_request(quota_request=one, by=user_of(request), reason=request.POST.get("note", "")[:500])
         return f"The quota of {one.team} stays as it is."
 
     return answered(request, act, lambda: quota_request_card(request, request_id))
@@ -253,7 +255,7 @@ def answered(
 def comment(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     claim = claim_for(request, claim_id)
     try:
-        said = services.comment_on_claim(claim=claim, by=asker(request), **sent(request))
+        said = services.comment_on_claim(claim=claim, by=user_of(request), **sent(request))
     except Invalid as refusal:
         messages.error(request, refusal.message)
         return redirect(back(request, reverse("claims:detail", args=[claim.pk])))
@@ -265,7 +267,7 @@ def comment(request: HttpRequest, claim_id: UUID) -> HttpResponse:
 def quota_request_comment(request: HttpRequest, request_id: UUID) -> HttpResponse:
     one = quota_request_for(request, request_id)
     try:
-        services.comment_on_quota_request(quota_request=one, by=asker(request), **sent(request))
+        services.comment_on_quota_request(quota_request=one, by=user_of(request), **sent(request))
     except Invalid as refusal:
         messages.error(request, refusal.message)
     else:
@@ -317,7 +319,7 @@ def approve(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     try:
         claim = decide.approve(
             claim=claim,
-            by=asker(request),
+            by=user_of(request),
             spec_hash=form.cleaned_data["spec_hash"],
             note=form.cleaned_data["note"],
         )
@@ -341,7 +343,7 @@ def deny(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     if not form.is_valid():
         return card_again(request, claim, status=422, note_errors=form.errors.get("note"))
     try:
-        decide.deny(claim=claim, by=asker(request), reason=form.cleaned_data["note"])
+        decide.deny(claim=claim, by=user_of(request), reason=form.cleaned_data["note"])
     except Conflict as refusal:
         return card_again(request, claim, refusal=refusal, status=refusal.status)
     messages.success(request, f"{claim} is denied.")
@@ -367,7 +369,7 @@ def card_of(request: HttpRequest, claim: Claim) -> dict[str, Any]:
     waiting = claim.state == ClaimState.REQUESTED
     family, icon = LOOK[claim.state]
     total = claim.devices * claim.parallel
-    user = asker(request)
+    user = user_of(request)
     desk = ApprovalAuthority(user, [claim.team])
     _stage, consent = stage_of(claim, desk.rules.on(claim))
     return {

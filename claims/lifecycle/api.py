@@ -28,7 +28,7 @@ from core.idempotency import IdempotentWrites
 from core.inputs import Input
 from core.paging import Cursor
 from core.schema import key
-from teams.access import asker
+from teams.access import user_of
 
 KEY = key("The same key always asks once.")
 
@@ -97,7 +97,7 @@ class LifeActions(IdempotentWrites, viewsets.GenericViewSet[Claim]):
         """Keep the claim until an instant: at once where a rule allows it, else the answer is `waiting`."""
         said = said_in(request, ExtendIn)
         key = idempotency.key_of(request)
-        extension = extend(claim=self.get_object(), by=asker(request), key=key, **said)
+        extension = extend(claim=self.get_object(), by=user_of(request), key=key, **said)
         return Response(ExtensionOut(extension).data, status=status.HTTP_201_CREATED)
 
     @extend_schema(request=ShortenIn, responses=api_types.ClaimDetailOut)
@@ -105,7 +105,7 @@ class LifeActions(IdempotentWrites, viewsets.GenericViewSet[Claim]):
     def shorten(self, request: Request, pk: str) -> Response:
         """Let the claim end earlier. What was granted can be had back by extending, without asking."""
         said = said_in(request, ShortenIn)
-        return self._shown(shorten(claim=self.get_object(), by=asker(request), **said))
+        return self._shown(shorten(claim=self.get_object(), by=user_of(request), **said))
 
     @extend_schema(request=TransferIn, responses=api_types.ClaimDetailOut)
     @action(detail=True, methods=["post"])
@@ -115,7 +115,7 @@ class LifeActions(IdempotentWrites, viewsets.GenericViewSet[Claim]):
         to = next((person for person in heirs(claim.team) if person.username == name), None)
         if to is None:
             raise Invalid(f"{claim.team} has no member {name}.", field="to")
-        return self._shown(transfer(claim=claim, by=asker(request), to=to))
+        return self._shown(transfer(claim=claim, by=user_of(request), to=to))
 
     @extend_schema(request=ResizeIn, responses={201: api_types.ClaimDetailOut}, parameters=[KEY])
     @action(detail=True, methods=["post"])
@@ -124,7 +124,7 @@ class LifeActions(IdempotentWrites, viewsets.GenericViewSet[Claim]):
         Ask for a claim that replaces this one: another count, profile or duration. This one is released when
         the new one holds its devices, and until then only what is more than it counts.
         """
-        said, user = said_in(request, ResizeIn), asker(request)
+        said, user = said_in(request, ResizeIn), user_of(request)
         if "profile" in said:
             said["profile"] = api_types.profile_named(said["profile"], user)
         if "together" in said:
@@ -158,7 +158,7 @@ class ExtensionViewSet(
     queryset = Extension.objects.none()
 
     def get_queryset(self) -> QuerySet[Extension]:
-        rows = Extension.objects.visible_to(asker(self.request))
+        rows = Extension.objects.visible_to(user_of(self.request))
         rows = rows.select_related("claim__team", "asked_by", "decided_by")
         return rows.filter(answer=Answer.WAITING) if self.action == "list" else rows
 
@@ -167,7 +167,7 @@ class ExtensionViewSet(
     def approve(self, request: Request, pk: str) -> Response:
         """Let the claim be kept as asked."""
         said = said_in(request, ApproveExtensionIn)
-        decided = approve_extension(extension=self.get_object(), by=asker(request), **said)
+        decided = approve_extension(extension=self.get_object(), by=user_of(request), **said)
         return Response(ExtensionOut(decided).data)
 
     @extend_schema(request=api_types.DenyIn, responses=ExtensionOut)
@@ -175,14 +175,16 @@ class ExtensionViewSet(
     def deny(self, request: Request, pk: str) -> Response:
         """Say no, and why."""
         said = said_in(request, api_types.DenyIn)
-        decided = deny_extension(extension=self.get_object(), by=asker(request), **said)
+        decided = deny_extension(extension=self.get_object(), by=user_of(request), **said)
         return Response(ExtensionOut(decided).data)
 
     @extend_schema(request=None, responses=ExtensionOut)
     @action(detail=True, methods=["post"])
     def withdraw(self, request: Request, pk: str) -> Response:
         """Take the wish back before it is decided."""
-        return Response(ExtensionOut(withdraw_extension(extension=self.get_object(), by=asker(request))).data)
+        return Response(
+            ExtensionOut(withdraw_extension(extension=self.get_object(), by=user_of(request))).data
+        )
 
 
 def said_in(request: Request, serializer: type[BaseSerializer[Any]]) -> dict[str, Any]:

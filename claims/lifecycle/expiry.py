@@ -15,9 +15,10 @@ from claims.plans.plan import kind_of
 from claims.states import RUNNING, ClaimState
 from core.times import duration as in_words
 from core.times import moment_with_zone
+from notify.models import Notice
+from notify.services import notify
 from teams.access import people_in
-from teams.models import Notice, Role
-from teams.notices import tell
+from teams.models import Role
 
 RELATED = ("team", "cluster", "requested_by", "profile_version__profile")
 
@@ -65,7 +66,7 @@ def _expire(claim: Claim, now: datetime) -> bool:
     undecided = f"Nobody decided within {in_words(now - claim.state_since)}"  # advance moves state_since
     if not claim.advance(ClaimState.EXPIRED, why=f"{undecided}."):
         return False
-    tell(
+    notify(
         [claim.requested_by],
         key=f"expired:{claim.pk}",
         title=f"{claim} expired undecided",
@@ -98,7 +99,7 @@ def _release(claim: Claim) -> bool:
         )
     else:
         body = "No pod uses it; its devices are free again."
-    tell(
+    notify(
         people,
         key=f"ended:{claim.pk}:{end.isoformat()}",
         title=f"The time of {claim} is over",
@@ -162,7 +163,7 @@ def _tell_of_end(claim: Claim, key: str, pods: list[str]) -> None:
     else:
         said.append("No pod uses it now.")
     said.append(reason_not_to_extend(claim) or _how_to_extend(claim))
-    tell(
+    notify(
         [claim.requested_by],
         key=key,
         title=lambda: f"{claim} ends on {moment_with_zone(end)}",
@@ -194,7 +195,7 @@ def _tell_of_wait(claim: Claim, key: str) -> None:
     if end is None:
         return
     deciders = authority.deciders_on(claim)
-    tell(
+    notify(
         [claim.requested_by],
         key=key,
         title=lambda: f"{claim} expires undecided on {moment_with_zone(end)}",
@@ -202,7 +203,7 @@ def _tell_of_wait(claim: Claim, key: str) -> None:
         url=reverse("claims:detail", args=[claim.pk]),
         important=True,
     )
-    tell(
+    notify(
         deciders,
         key=key,
         title=lambda: f"{claim} expires on {moment_with_zone(end)} if nobody decides",

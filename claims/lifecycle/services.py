@@ -26,9 +26,9 @@ from core.locking import lock_row
 from core.queueing import after_commit
 from core.times import duration as in_words
 from core.times import moment, moment_with_zone, require_date
+from notify.services import notify
 from teams.access import people_in, require_role
 from teams.models import Role, Team, User
-from teams.notices import tell
 
 
 @transaction.atomic(durable=True)
@@ -240,7 +240,7 @@ def _tell_deciders(extension: Extension) -> None:
         )
         return " ".join(filter(None, (said, extension.reason)))
 
-    tell(
+    notify(
         deciders_on(claim, asked_by=extension.asked_by),
         key=f"extension:{extension.pk}:asked",
         title=f"{extension.asked_by.label} asks to keep {claim} longer",
@@ -272,7 +272,7 @@ def _tell_asker(extension: Extension, by: User) -> None:
         )
 
     people = [person for person in (extension.asked_by, claim.requested_by) if person != by]
-    tell(
+    notify(
         people,
         key=f"extension:{extension.pk}:answer",
         title=(f"{claim} is extended" if granted else f"{claim} is not extended"),
@@ -301,7 +301,7 @@ def shorten(*, claim: Claim, by: User, until: datetime) -> Claim:
     said = f"Shortened by {in_words(end - until)}, until {moment_with_zone(until)}."
     claim.remark(said, by=by, expires_at=until)
     if claim.requested_by != by:
-        tell(
+        notify(
             [claim.requested_by],
             key=f"shortened:{claim.pk}:{until.isoformat()}",
             title=f"{claim} ends earlier",
@@ -364,14 +364,14 @@ def _just_gave(claim: Claim, by: User) -> bool:
 def _tell(claim: Claim, by: User, old: User, to: User) -> None:
     said = f"{by.label} handed {claim} over from {old.label} to {to.label}."
     line = claim.history.order_by("-at", "-pk").values_list("pk", flat=True).first()
-    tell(
+    notify(
         [person for person in (to,) if person != by],
         key=f"handed-over:{line}",
         title=f"{claim} is yours now",
         body=said,
         url=reverse("claims:detail", args=[claim.pk]),
     )
-    tell(
+    notify(
         [person for person in (old,) if person != by],
         key=f"handed-over:{line}",
         title=f"{claim} is {to.label}'s now",

@@ -37,7 +37,7 @@ from core import undo
 from core.errors import Conflict, Invalid, PortalError
 from core.text import counted
 from core.times import moment
-from teams.access import asker, role_in
+from teams.access import role_in, user_of
 from teams.models import User
 
 
@@ -118,9 +118,9 @@ def end(
     possible: tuple[ClaimState, ...],
 ) -> HttpResponse:
     """Ask on GET, do on POST: 403 for those who may not, 409 where it is too late."""
-    facts = facts_of(claim_for(request, claim_id), asker(request))
+    facts = facts_of(claim_for(request, claim_id), user_of(request))
     claim = facts.claim
-    if reason := reason_not_to_end(asker(request), claim, facts.role):
+    if reason := reason_not_to_end(user_of(request), claim, facts.role):
         raise PermissionDenied(reason)
     ending, form = ending_of(facts), EndForm(request.POST if request.method == "POST" else None)
     page = {"claim": claim, "ending": ending, "form": form}
@@ -131,7 +131,7 @@ def end(
     if not form.is_valid():
         return render(request, "claims/lifecycle/end.html", page, status=422)
     try:
-        ending.service(claim=claim, by=asker(request), reason=form.cleaned_data["reason"])
+        ending.service(claim=claim, by=user_of(request), reason=form.cleaned_data["reason"])
     except Conflict as refusal:
         return render(
             request, "claims/lifecycle/end.html", page | {"refusal": refusal}, status=refusal.status
@@ -159,7 +159,7 @@ type Page = dict[str, Any]
 def owned(request: HttpRequest, claim_id: UUID) -> Claim:
     """Return the claim for its owner or a lead; 404 for an outsider, 403 for anybody else."""
     claim = claim_for(request, claim_id)
-    user = asker(request)
+    user = user_of(request)
     if reason := reason_not_to_end(user, claim, role_in(user, claim.team)):
         raise PermissionDenied(reason)
     return claim
@@ -175,7 +175,7 @@ def refusal_of(claim: Claim) -> PortalError | None:
 @require_http_methods(["GET", "HEAD", "POST"])
 def extend(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     """Show usual steps with what each needs; with `until` in the address say what that needs."""
-    claim, user = owned(request, claim_id), asker(request)
+    claim, user = owned(request, claim_id), user_of(request)
     refusal = refusal_of(claim)
     if refusal is None and (reason := reason_not_to_extend(claim)):
         refusal = Conflict(reason)
@@ -222,7 +222,7 @@ def extend_back(request: HttpRequest, claim_id: UUID) -> HttpResponse:
         return redirect("claims:detail", claim.pk)
 
     def act() -> None:
-        extend_claim(claim=claim, by=asker(request), until=until, key=str(uuid4()))
+        extend_claim(claim=claim, by=user_of(request), until=until, key=str(uuid4()))
         messages.success(request, f"{claim} ends on {moment(until)} again.")
 
     return answer(request, "extend", {"claim": claim}, None, act)
@@ -230,7 +230,7 @@ def extend_back(request: HttpRequest, claim_id: UUID) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def shorten(request: HttpRequest, claim_id: UUID) -> HttpResponse:
-    claim, user = owned(request, claim_id), asker(request)
+    claim, user = owned(request, claim_id), user_of(request)
     page: Page = {"claim": claim, "refusal": refusal_of(claim)}
     if page["refusal"] is not None or claim.expires_at is None:
         return answer(request, "shorten", page)
@@ -254,7 +254,7 @@ def shorten(request: HttpRequest, claim_id: UUID) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def transfer(request: HttpRequest, claim_id: UUID) -> HttpResponse:
-    claim, user = owned(request, claim_id), asker(request)
+    claim, user = owned(request, claim_id), user_of(request)
     people = [person for person in heirs(claim.team) if person != claim.requested_by]
     form = TransferForm(request.POST if request.method == "POST" else None, heirs=people)
     page: Page = {"claim": claim, "form": form, "nobody": not people}
@@ -279,7 +279,7 @@ def transfer_back(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     to = get_object_or_404(User, username=request.GET.get("to", ""), memberships__team=claim.team)
 
     def act() -> None:
-        transfer_claim(claim=claim, by=asker(request), to=to)
+        transfer_claim(claim=claim, by=user_of(request), to=to)
         messages.success(request, f"{claim} is {to.label}'s again.")
 
     return answer(request, "transfer", {"claim": claim}, None, act)
@@ -291,7 +291,7 @@ def extension_withdraw(request: HttpRequest, extension_id: UUID) -> HttpResponse
     one = get_object_or_404(visible, pk=extension_id)
 
     def act() -> None:
-        withdraw_extension(extension=one, by=asker(request))
+        withdraw_extension(extension=one, by=user_of(request))
         messages.success(request, f"You no longer ask to keep {one.claim} longer.")
 
     return answer(request, "extend", {"claim": one.claim}, None, act)

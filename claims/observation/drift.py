@@ -16,8 +16,8 @@ from claims.plans.plan import kind_of
 from claims.states import ClaimState
 from dra.canonical import spec_hash
 from inventory.models import ResourceClaim, ResourceClaimTemplate
+from notify.services import notify
 from teams.models import User
-from teams.notices import tell
 
 DELETED, DELETING, REPLACED, REMADE = "deleted", "deleting", "replaced", "replaced-edited"
 EDITED, UNLABELLED, STRANGERS, OVER_USE = "edited", "unlabelled", "generated-differ", "over-use"
@@ -63,7 +63,7 @@ def trouble_of(claim: Claim, seen: Observation) -> Drift | None:
 def tell_of(claim: Claim, trouble: Drift) -> None:
     """Tell the owner of the claim and the platform admins, once for each thing that was done."""
     people = {claim.requested_by, *User.objects.filter(is_superuser=True, is_active=True)}
-    tell(
+    notify(
         people,
         key=f"behind:{claim.pk}:{trouble.code}:{trouble.about}",
         title=TITLES[trouble.code] % {"claim": claim},

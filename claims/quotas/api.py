@@ -17,7 +17,7 @@ from claims.quotas.usage import parts_of, standing_of
 from core import idempotency
 from core.idempotency import IdempotentWrites
 from core.schema import key, refuses
-from teams.access import asker, team_for
+from teams.access import team_for, user_of
 from teams.models import Role
 
 
@@ -98,7 +98,7 @@ class QuotaViewSet(
     queryset = Quota.objects.none()
 
     def get_queryset(self) -> QuerySet[Quota]:
-        return Quota.objects.visible_to(asker(self.request)).select_related("team", "profile")
+        return Quota.objects.visible_to(user_of(self.request)).select_related("team", "profile")
 
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         page = self.paginate_queryset(self.filter_queryset(self.get_queryset()))
@@ -123,7 +123,7 @@ class QuotaViewSet(
     @extend_schema(request=api_types.QuotaIn, responses={200: QuotaOut})
     def create(self, request: Request) -> Response:
         """Set a limit of a team: of a device class, a profile, or its claims. Platform admins only."""
-        user = asker(request)
+        user = user_of(request)
         asked = api_types.QuotaIn(data=request.data)
         asked.is_valid(raise_exception=True)
         said = dict(asked.validated_data)
@@ -146,14 +146,14 @@ class QuotaRequestViewSet(
     queryset = QuotaRequest.objects.none()
 
     def get_queryset(self) -> QuerySet[QuotaRequest]:
-        visible = QuotaRequest.objects.visible_to(asker(self.request))
+        visible = QuotaRequest.objects.visible_to(user_of(self.request))
         return visible.select_related("team", "profile", "asked_by", "decided_by")
 
     @refuses(404)
     @extend_schema(request=api_types.QuotaRequestIn, responses={201: QuotaRequestOut}, parameters=[KEY])
     def create(self, request: Request) -> Response:
         """Ask that the limit of a team be so many devices, until a moment or for good."""
-        user = asker(request)
+        user = user_of(request)
         said = self._said(api_types.QuotaRequestIn)
         said["team"] = team_for(user, said["team"], at_least=Role.MEMBER)
         said["profile"] = api_types.profile_named(said["profile"], user) if said["profile"] else None
@@ -165,7 +165,7 @@ class QuotaRequestViewSet(
     def approve(self, request: Request, pk: str) -> Response:
         """Give what was asked for, or less of it. Platform admins only."""
         said = self._said(api_types.QuotaGrantIn)
-        asked = services.approve_quota_request(quota_request=self.get_object(), by=asker(request), **said)
+        asked = services.approve_quota_request(quota_request=self.get_object(), by=user_of(request), **said)
         return Response(QuotaRequestOut(asked).data)
 
     @extend_schema(request=api_types.DenyIn, responses=QuotaRequestOut)
@@ -173,14 +173,14 @@ class QuotaRequestViewSet(
     def deny(self, request: Request, pk: str) -> Response:
         """Say no, and why. Platform admins only."""
         said = self._said(api_types.DenyIn)
-        asked = services.deny_quota_request(quota_request=self.get_object(), by=asker(request), **said)
+        asked = services.deny_quota_request(quota_request=self.get_object(), by=user_of(request), **said)
         return Response(QuotaRequestOut(asked).data)
 
     @extend_schema(request=None, responses=QuotaRequestOut)
     @action(detail=True, methods=["post"])
     def withdraw(self, request: Request, pk: str) -> Response:
         """Take it back before it is decided."""
-        asked = services.withdraw_quota_request(quota_request=self.get_object(), by=asker(request))
+        asked = services.withdraw_quota_request(quota_request=self.get_object(), by=user_of(request))
         return Response(QuotaRequestOut(asked).data)
 
     def _said(self, shape: type[Any]) -> dict[str, Any]:

@@ -13,9 +13,9 @@ from claims.models import Answer, Quota, QuotaIncrease, QuotaRequest
 from claims.quotas.counts import raises_of
 from claims.quotas.usage import QuotaUsage, capacity_of, label_of, standing_of
 from core.times import moment, moment_with_zone
+from notify.services import notify
 from teams.access import people_in
 from teams.models import Role, Team, User
-from teams.notices import tell
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def end_overdue(now: datetime) -> None:
 
 
 def _tell_of_silence(asked: QuotaRequest) -> None:
-    tell(
+    notify(
         [asked.asked_by],
         key=f"quota-request-decided-{asked.pk}",
         title=f"Nobody decided on more quota for {asked.team}",
@@ -116,7 +116,7 @@ def tell_of_ends(now: datetime) -> None:
     for one in raises.filter(ends_at__gt=now - AFTER, ends_at__lte=now + BEFORE, starts_at__lte=now):
         over = one.ends_at <= now
         quota = one.quota
-        tell(
+        notify(
             _people(one),
             key=f"quota-raise-{'ended' if over else 'ends'}-{one.pk}",
             title=partial(_title, one, over=over),
@@ -132,5 +132,5 @@ def _title(one: QuotaIncrease, *, over: bool) -> str:
 
 
 def _people(one: QuotaIncrease) -> list[User]:
-    asker = [one.request.asked_by] if one.request else []
-    return [*people_in(one.quota.team, at_least=Role.LEAD), *asker]
+    user_of = [one.request.asked_by] if one.request else []
+    return [*people_in(one.quota.team, at_least=Role.LEAD), *user_of]

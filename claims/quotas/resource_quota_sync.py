@@ -16,8 +16,8 @@ from cluster.protocol import Gateway
 from core.errors import PortalError
 from inventory.gateways import gateway_for
 from inventory.models import Cluster
+from notify.services import notify
 from teams.models import User
-from teams.notices import tell
 
 LAG = timedelta(minutes=1)  # so long a cluster may count by what was
 
@@ -94,7 +94,7 @@ def keep(place: TeamNamespace, gateway: Gateway) -> WrittenQuota:
     """Keep one, and tell platform admins what somebody else made of it, once a day. Raises Unreachable."""
     row = resource_quota.keep(place, gateway)
     if row.drift and row.repaired_at and row.repaired_at == row.written_at:
-        tell(
+        notify(
             User.objects.filter(is_superuser=True, is_active=True),
             key=f"quota-drift-{row.pk}-{row.repaired_at:%Y-%m-%d}",
             title=f"The quota of {place.team} in {place.cluster} was changed past the portal",

@@ -17,9 +17,9 @@ from core.locking import lock_row
 from core.queueing import after_commit
 from core.times import moment, moment_with_zone, require_date
 from dra.quota import why_no_class
+from notify.services import notify
 from teams.access import require_admin, require_role
 from teams.models import Role, Team, User
-from teams.notices import tell
 
 MOST = 1_000_000
 
@@ -274,7 +274,7 @@ def _decided_already(asked: QuotaRequest, by: User, wanted: Answer) -> QuotaRequ
 
 def _tell_admins(asked: QuotaRequest) -> None:
     admins = User.objects.filter(is_superuser=True, is_active=True).exclude(pk=asked.asked_by_id)
-    tell(
+    notify(
         admins,
         key=f"quota-request-{asked.pk}",
         title=f"{asked.asked_by.label} asks for more quota of {asked.team}: {what_of(asked)}",
@@ -291,7 +291,7 @@ def _tell_asker(asked: QuotaRequest) -> None:
         until = until_words(asked.until, moment_with_zone)
         return f"{asked.team} may have {asked.devices} × {what_of(asked)} {until}"
 
-    tell(
+    notify(
         [asked.asked_by],
         key=f"quota-request-decided-{asked.pk}",
         title=title,

@@ -26,7 +26,7 @@ from claims.quotas.usage import QuotaUsage, label_of, parts_of, standing, standi
 from core.errors import Conflict, PortalError
 from core.listing import Column, Listing, sheet, wants_sheet
 from inventory.models import DeviceClass
-from teams.access import asker, is_platform_admin, role_in, teams_where
+from teams.access import is_platform_admin, role_in, teams_where, user_of
 from teams.models import Role, Team
 
 
@@ -150,7 +150,7 @@ def quota_set(request: HttpRequest) -> HttpResponse:
     form = QuotaForm(request.POST)
     if not form.is_valid():
         return render(request, "claims/quotas/quotas.html", quotas_page(request, form), status=422)
-    saved = set_quota(by=asker(request), **form.cleaned_data)
+    saved = set_quota(by=user_of(request), **form.cleaned_data)
     messages.success(
         request,
         f"{saved.team} may hold {saved.devices} × {label_of(saved)}.",
@@ -190,7 +190,7 @@ def quota_ask(request: HttpRequest) -> HttpResponse:
     now = standing_now(said["team"], said["device_class"], said["profile"], said["counts"])
     more = said.pop("more")
     try:
-        asked = ask_for_quota(by=asker(request), devices=(now.limit if now else 0) + more, **said)
+        asked = ask_for_quota(by=user_of(request), devices=(now.limit if now else 0) + more, **said)
     except PortalError as refusal:
         page = ask_page(request, form) | {"refusal": refusal}
         return render(request, "claims/quotas/quota_ask.html", page, status=refusal.status)
@@ -226,7 +226,7 @@ def quota_request_withdraw(request: HttpRequest, request_id: UUID) -> HttpRespon
     visible = QuotaRequest.objects.visible_to(request.user)
     one = get_object_or_404(visible.select_related("team"), pk=request_id)
     try:
-        withdraw_quota_request(quota_request=one, by=asker(request))
+        withdraw_quota_request(quota_request=one, by=user_of(request))
         messages.success(request, "The request for more quota is withdrawn.")
     except Conflict as refusal:
         messages.error(request, refusal.message)

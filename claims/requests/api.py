@@ -18,7 +18,7 @@ from core.errors import Invalid
 from core.schema import refuses
 from dra.help import Relaxation
 from dra.match import Drop, DropCause, dropped
-from teams.access import asker, team_for
+from teams.access import team_for, user_of
 from teams.models import Role, User
 
 
@@ -153,7 +153,7 @@ class MatchView(APIView):
         return self._answer(request, MatchQuery(data=request.query_params))
 
     def _answer(self, request: Request, asked: MatchIn) -> Response:
-        user = asker(request)
+        user = user_of(request)
         asked.is_valid(raise_exception=True)
         wish = dict(asked.validated_data)
         step, offset = wish.pop("step"), wish.pop("offset")

@@ -29,7 +29,7 @@ from core.errors import Invalid
 from core.listing import Column, Listing
 from dra.manifests import to_yaml
 from dra.quota import devices
-from teams.access import asker
+from teams.access import user_of
 
 TYPED = (*RequestForm.base_fields, "together_devices")  # what a draft keeps of what the form sends
 UNSENT, DELETED = "unsent_request", "deleted_draft"  # in the session
@@ -94,7 +94,7 @@ def take_over(request: HttpRequest) -> Draft | None:
     kept: dict[str, Any] | None = request.session.pop(UNSENT, None)
     if kept is None or kept["whose"] != str(request.user.pk) or not kept["key"]:
         return None
-    return save_draft(by=asker(request), key=kept["key"], fields=kept["fields"])
+    return save_draft(by=user_of(request), key=kept["key"], fields=kept["fields"])
 
 
 def address_of(draft: Draft) -> str:
@@ -120,7 +120,7 @@ COLUMNS: list[Column[Any]] = [
 
 @require_safe
 def drafts(request: HttpRequest) -> HttpResponseBase:
-    user = asker(request)
+    user = user_of(request)
 
     def typed(name: str) -> Any:
         return KeyTextTransform("0", KeyTransform(name, F("fields")))
@@ -153,9 +153,9 @@ def drafts(request: HttpRequest) -> HttpResponseBase:
 
 @require_POST
 def draft_delete(request: HttpRequest, draft_id: UUID) -> HttpResponse:
-    draft = get_object_or_404(unsent(asker(request)), pk=draft_id)
+    draft = get_object_or_404(unsent(user_of(request)), pk=draft_id)
     request.session[DELETED] = {"key": draft.key, "fields": draft.fields}
-    delete_draft(by=asker(request), draft=draft)
+    delete_draft(by=user_of(request), draft=draft)
     undo.offer(request, "The draft is deleted.", reverse("claims:draft_restore"))
     return redirect("claims:drafts")
 
@@ -165,7 +165,7 @@ def draft_restore(request: HttpRequest) -> HttpResponse:
     """Bring back the draft that was deleted last in this session."""
     kept = request.session.pop(DELETED, None)
     if kept:
-        save_draft(by=asker(request), key=kept["key"], fields=kept["fields"])
+        save_draft(by=user_of(request), key=kept["key"], fields=kept["fields"])
     return redirect("claims:drafts")
 
 

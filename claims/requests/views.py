@@ -27,7 +27,7 @@ from claims.requests.suggestions import endings_for
 from claims.states import ClaimState
 from core.errors import Forbidden, PortalError
 from inventory.freshness import OF_DEVICES, ages
-from teams.access import asker, team_for
+from teams.access import team_for, user_of
 from teams.models import Role
 
 SAID = ("reason",)  # what a link to the request says beside what the panel depends on
@@ -79,7 +79,7 @@ def request_form(request: HttpRequest) -> HttpResponse:
 
 def fresh_page(request: HttpRequest) -> HttpResponse:
     """Show the form as the address fills it, or the draft that the address names."""
-    user, draft = asker(request), None
+    user, draft = user_of(request), None
     prefill: QueryDict = request.GET
     if "draft" in prefill:
         draft = get_object_or_404(unsent(user), pk=uuid_or_404(request.GET.get("draft", "")))
@@ -100,9 +100,9 @@ def uuid_or_404(text: str) -> UUID:
 
 def send(request: HttpRequest, form: RequestForm) -> HttpResponse:
     wish = {name: value for name, value in form.cleaned_data.items() if name != "duration_other"}
-    sent = Claim.objects.filter(requested_by=asker(request), key=wish["key"]).exists()
+    sent = Claim.objects.filter(requested_by=user_of(request), key=wish["key"]).exists()
     try:
-        claim = request_claim(by=asker(request), **wish)
+        claim = request_claim(by=user_of(request), **wish)
     except Forbidden:
         raise
     except PortalError as refusal:
@@ -130,7 +130,7 @@ def request_preview(request: HttpRequest) -> HttpResponse:
 def request_further(request: HttpRequest) -> HttpResponse:
     """The rows of further profiles alone: with one more, or with one less."""
     data = without_dropped(request.GET)
-    form = RequestForm(data, user=asker(request))
+    form = RequestForm(data, user=user_of(request))
     page = {"form": form, "further": further_of(form, data)}
     answer = render(request, "claims/requests/_request_further.html", page)
     answer["HX-Trigger-After-Settle"] = "further-changed"
@@ -180,7 +180,7 @@ def form_page(
     page = {
         "form": form,
         "draft": draft,
-        "other_drafts": unsent(asker(request)).exclude(key=form["key"].value() or "").count(),
+        "other_drafts": unsent(user_of(request)).exclude(key=form["key"].value() or "").count(),
         "told": told,
         "cards": offered(request),
         "further": further_of(form, data),
@@ -191,7 +191,7 @@ def form_page(
 
 def offered(request: HttpRequest) -> list[CatalogueEntry]:
     """Return the cards of profiles; retired ones are for the editor alone."""
-    return [entry for entry in catalogue(asker(request)) if entry.profile.retired_at is None]
+    return [entry for entry in catalogue(user_of(request)) if entry.profile.retired_at is None]
 
 
 def further_of(form: RequestForm, data: QueryDict) -> list[tuple[str, str]]:
@@ -229,7 +229,7 @@ def as_data(form: RequestForm) -> QueryDict:
 
 def panel_of(request: HttpRequest, data: QueryDict) -> dict[str, Any]:
     """Work out what would come of `data`; what stands in the way is said instead, field by field."""
-    form = RequestForm(data, user=asker(request))
+    form = RequestForm(data, user=user_of(request))
     named = {"chosen": chosen_alternatives(form)}
     if not data.get("profile"):
         missing = ["Choose a profile to see what matches and is free now."]
@@ -245,7 +245,7 @@ def panel_of(request: HttpRequest, data: QueryDict) -> dict[str, Any]:
             return {"panel": None, "missing": missing} | named
     wish = {name: form.cleaned_data[name] for name in WORKED_OUT}
     try:
-        found = preview(by=asker(request), **wish, with_help="help" in data)
+        found = preview(by=user_of(request), **wish, with_help="help" in data)
     except PortalError as refusal:
         return {"panel": None, "missing": [refusal.message]} | named
     (age,) = ages(OF_DEVICES, cluster=found.wish.cluster)

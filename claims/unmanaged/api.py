@@ -17,7 +17,7 @@ from core.errors import Invalid
 from core.idempotency import IdempotentWrites
 from core.inputs import Input
 from inventory.models import ResourceClaim
-from teams.access import asker
+from teams.access import user_of
 from teams.models import User
 
 
@@ -70,7 +70,7 @@ class OutsideView(ListAPIView[ResourceClaim]):
         ]
     )
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        rows = outside(ResourceClaim, asker(request)).order_by("name", "pk")
+        rows = outside(ResourceClaim, user_of(request)).order_by("name", "pk")
         fields = {"team": "team", "cluster": "cluster__name", "namespace": "namespace", "origin": "origin",
                   "state": "state"}  # fmt: skip
         said = {field: request.query_params[name] for name, field in fields.items()
@@ -85,7 +85,7 @@ class AdoptView(IdempotentWrites):
 
     @extend_schema(request=AdoptIn, responses={201: api_types.ClaimOut})
     def post(self, request: Request, uid: str) -> Response:
-        user = asker(request)
+        user = user_of(request)
         row = outside(ResourceClaim, user).filter(uid=uid).first() or _adopted(uid, user)
         asked = AdoptIn(data=request.data)
         asked.is_valid(raise_exception=True)

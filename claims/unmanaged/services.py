@@ -18,9 +18,9 @@ from core.times import duration as in_words
 from dra import quota
 from dra.canonical import spec_hash
 from inventory.models import ResourceClaim
+from notify.services import notify
 from teams.access import role_in
 from teams.models import Role, Team, User
-from teams.notices import tell
 
 
 def adopt(
@@ -202,7 +202,7 @@ def _adopt(
 def _tell(claim: Claim, by: User) -> None:
     if claim.requested_by_id == by.pk:
         return
-    tell(
+    notify(
         [claim.requested_by],
         key=f"adopted:{claim.pk}",
         title=f"{claim.name} is now a claim of yours",

@@ -27,7 +27,7 @@ from dra.canonical import spec_hash
 from dra.manifests import to_yaml
 from inventory.freshness import ages
 from inventory.models import ResourceClaim, ResourceClaimTemplate
-from teams.access import asker, people_in
+from teams.access import people_in, user_of
 from teams.models import Role
 
 STATES = [
@@ -162,7 +162,7 @@ def claim(request: HttpRequest, uid: str) -> HttpResponse:
         "row": row,
         "found": Outsider(row),
         "yaml": yaml_of(row),
-        "may_adopt": asker(request).is_platform_admin and Outsider(row).is_adoptable,
+        "may_adopt": user_of(request).is_platform_admin and Outsider(row).is_adoptable,
         "ages": ages(("resourceclaims", "pods"), cluster=row.cluster),
     }
     return render(request, "claims/unmanaged/outside_claim.html", page)
@@ -186,7 +186,7 @@ def template(request: HttpRequest, uid: str) -> HttpResponse:
 def adopt(request: HttpRequest, uid: str) -> HttpResponse:
     """Ask on GET, saying what it does to the quota; do on POST. 403 for all but platform admins."""
     row = claim_of(request, uid)
-    if not asker(request).is_platform_admin:
+    if not user_of(request).is_platform_admin:
         raise PermissionDenied("Only a platform admin may adopt a claim.")
     if not Outsider(row).is_adoptable:
         raise Http404
@@ -216,7 +216,7 @@ def adopt(request: HttpRequest, uid: str) -> HttpResponse:
     if not form.is_valid():
         return render(request, "claims/unmanaged/adopt.html", page, status=422)
     try:
-        made = services.adopt(row=row, by=asker(request), **form.cleaned_data)
+        made = services.adopt(row=row, by=user_of(request), **form.cleaned_data)
     except PortalError as refusal:
         return render(
             request, "claims/unmanaged/adopt.html", page | {"refusal": refusal}, status=refusal.status

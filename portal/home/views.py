@@ -15,7 +15,7 @@ from inventory.models import Device
 from portal.context import Shell
 from portal.home.needs import needs
 from portal.home.parts import Mine, clusters, free_now, mine, spend
-from teams.access import asker
+from teams.access import user_of
 from teams.models import Role
 
 
@@ -23,7 +23,7 @@ from teams.models import Role
 def home(request: HttpRequest) -> HttpResponse:
     """Show the page of the current team; an admin without one sees the fleet in its place."""
     shell = Shell.of(request)
-    user, now = asker(request), timezone.now()
+    user, now = user_of(request), timezone.now()
     held = mine(user, now=now)
     seen = clusters()
     page: dict[str, Any] = live_of(request, shell, held) | {
@@ -47,7 +47,7 @@ def home(request: HttpRequest) -> HttpResponse:
 @require_safe
 def live(request: HttpRequest) -> HttpResponse:
     """What moves by itself: 304 until something in it has. Relative times are kept current by the page."""
-    held = mine(asker(request), now=timezone.now())
+    held = mine(user_of(request), now=timezone.now())
     page = live_of(request, Shell.of(request), held)
     response = get_conditional_response(request, etag=page["etag"])
     if response is None:

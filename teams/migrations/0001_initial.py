@@ -90,26 +90,6 @@ class Migration(migrations.Migration):
             name='team',
             field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='memberships', to='teams.team'),
         ),
-        migrations.CreateModel(
-            name='Notice',
-            fields=[
-                ('id', models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
-                ('key', models.CharField(max_length=200)),
-                ('title', models.CharField(max_length=200)),
-                ('body', models.TextField(blank=True, default='')),
-                ('url', models.CharField(blank=True, default='', max_length=400)),
-                ('important', models.BooleanField(default=False)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('read_at', models.DateTimeField(null=True)),
-                ('mailed_at', models.DateTimeField(null=True)),
-                ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='notices', to=settings.AUTH_USER_MODEL)),
-            ],
-            options={
-                'ordering': ('-created_at', '-id'),
-                'indexes': [models.Index(condition=models.Q(('read_at', None)), fields=['user'], name='notice_unread'), models.Index(condition=models.Q(('mailed_at', None)), fields=['created_at'], name='notice_unmailed')],
-                'constraints': [models.UniqueConstraint(fields=('user', 'key'), name='notice_once')],
-            },
-        ),
         migrations.AddConstraint(
             model_name='membership',
             constraint=models.UniqueConstraint(fields=('user', 'team'), name='membership_once'),

@@ -228,7 +228,7 @@ def test_every_operation_succeeds_for_somebody(described, known):
             for body in wish.bodies(of):
                 sent = {} if body is None else {"body": body, "media_type": "application/json"}
                 case = operation.Case(path_parameters=place, query=wish.query, **sent)
-                answers.append(findings.hold(case, sent_by(wish.asker(of)), []))
+                answers.append(findings.hold(case, sent_by(wish.user_of(of)), []))
                 if answers[-1].status_code < 300:
                     break
             if answers and answers[-1].status_code < 300:

@@ -25,7 +25,7 @@ class Wish:
         found = self.body(of) if callable(self.body) else self.body
         return found if isinstance(found, list) else [found]
 
-    def asker(self, of: str) -> str:
+    def user_of(self, of: str) -> str:
         return self.by(of) if callable(self.by) else self.by
 
 

@@ -241,13 +241,13 @@ def test_the_list_pages_by_cursor(alice, vision, fra, train, claim):
 def test_the_list_costs_the_same_for_one_and_for_many(
     alice, vision, fra, train, claim, django_assert_num_queries
 ):
-    asker = client(alice)
+    user_of = client(alice)
     with CaptureQueriesContext(connection) as one:
-        asker.get(CLAIMS)
+        user_of.get(CLAIMS)
     for _ in range(20):
         make_claim(vision, by=alice, cluster=fra, profile=make_profile(f"p-{_}"))
     with django_assert_num_queries(len(one)):
-        asker.get(CLAIMS)
+        user_of.get(CLAIMS)
 
 
 def test_a_wait_ends_at_once_when_the_version_is_old(alice, claim, monkeypatch):

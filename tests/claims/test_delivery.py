@@ -15,7 +15,7 @@ from cluster.errors import ClusterInvalid, Refused, Unreachable
 from cluster.kinds import RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE
 from cluster.protocol import Page
 from inventory.models import Cluster, ResourceClaim
-from teams.models import Notice
+from notify.models import Notice
 from tests.factories import make_spec
 
 pytestmark = pytest.mark.django_db

@@ -16,7 +16,7 @@ from claims.states import DELIVERED, FINAL, ClaimState
 from cluster.errors import ClusterConflict, ClusterInvalid, Refused, Unreachable
 from cluster.kinds import NAMESPACE, RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE
 from inventory.models import Cluster
-from teams.models import Notice
+from notify.models import Notice
 from tests.claims.rows import changes, last_step, row_of
 from tests.factories import make_claim, make_spec, make_team
 

@@ -15,7 +15,11 @@ def broker_away(monkeypatch):
     def refuse(*_args):
         raise OperationalError("Error 111 connecting to redis:6379. Connection refused.")
 
-    for task in ("claims.delivery.tasks.deliver", "claims.delivery.tasks.remove", "teams.tasks.mail_notices"):
+    for task in (
+        "claims.delivery.tasks.deliver",
+        "claims.delivery.tasks.remove",
+        "notify.tasks.mail_notices",
+    ):
         monkeypatch.setattr(f"{task}.delay", refuse)
 
 

@@ -50,7 +50,8 @@ from core.problems import (
 from core.queueing import after_commit
 from core.text import money
 from core.times import duration, relative, require_date
-from teams.models import Membership, Notice, Role, User
+from notify.models import Notice
+from teams.models import Membership, Role, User
 from tests.factories import make_team, make_user
 
 NOW = datetime(2026, 11, 22, 9, tzinfo=UTC)

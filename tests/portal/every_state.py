@@ -34,7 +34,8 @@ from claims.models import (
 )
 from claims.states import ClaimState
 from inventory.models import Device, Node, ResourceClaim, ResourceClaimTemplate, ResourceSlice
-from teams.models import Notice, User
+from notify.models import Notice
+from teams.models import User
 from teams.tokens import create_token
 from tests.claims.catalogue.test_lint import MEMORY, publish
 from tests.claims.mirror import Mirror
@@ -117,12 +118,12 @@ def undone() -> Iterator[None]:
 
 
 def fill(names: dict[str, Any], **people: User) -> None:
-    asker, lead, member = people["asker"], people["lead"], people["member"]
+    user_of, lead, member = people["asker"], people["lead"], people["member"]
     team = make_team(
         "vision",
         owners=(people["owner"],),
         leads=(lead,),
-        members=(asker, member, make_user("zoe")),
+        members=(user_of, member, make_user("zoe")),
         viewers=(people["viewer"],),
     )
     nlp = make_team("nlp", members=(people["outsider"],))
@@ -141,7 +142,7 @@ def fill(names: dict[str, Any], **people: User) -> None:
     fill_claims(names, team, cluster, train, people)
     fill_asks(names, team, people)
     fill_outside(names, cluster)
-    fill_own(names, team, lead, member, asker)
+    fill_own(names, team, lead, member, user_of)
     now = timezone.now()
     for name, since in (("old_rate", now - DAY), ("coming_rate", now + DAY)):
         names[name] = Rate.objects.create(title=name, per_hour=1, valid_from=since).pk
@@ -152,10 +153,10 @@ def fill(names: dict[str, Any], **people: User) -> None:
 
 def fill_claims(names: dict[str, Any], team: Any, cluster: Any, train: Any, people: dict[str, User]) -> None:
     now = timezone.now()
-    asker = people["asker"]
+    user_of = people["asker"]
 
     def claim(name: str, state: ClaimState = ClaimState.PROVISIONED, **fields: Any) -> Claim:
-        values: dict[str, Any] = {"by": asker, "cluster": cluster, "profile": train, **fields}
+        values: dict[str, Any] = {"by": user_of, "cluster": cluster, "profile": train, **fields}
         if state in (ClaimState.PROVISIONED, ClaimState.ALLOCATED):
             values = {"expires_at": now + 2 * DAY, "decided_at": now - HOUR, **values}
         values |= {"state": state, "name": name.replace("_", "-")}
@@ -173,7 +174,7 @@ def fill_claims(names: dict[str, Any], team: Any, cluster: Any, train: Any, peop
     claim("in_grace", ClaimState.ALLOCATED, profile=graceful, expires_at=now - HOUR)
     wishing = claim("wishing", ClaimState.ALLOCATED)
     names["extension"] = Extension.objects.create(
-        claim=wishing, was=wishing.expires_at, until=wishing.expires_at + 3 * DAY, asked_by=asker, key="e"
+        claim=wishing, was=wishing.expires_at, until=wishing.expires_at + 3 * DAY, asked_by=user_of, key="e"
     ).pk
     claim("replacement", ClaimState.REQUESTED, replaces=claim("replaced", ClaimState.ALLOCATED))
     claim("crowded", replaces=claim("crowding", ClaimState.ALLOCATED))
@@ -224,13 +225,13 @@ def fill_outside(names: dict[str, Any], cluster: Any) -> None:
     ).pk
 
 
-def fill_own(names: dict[str, Any], team: Any, lead: User, member: User, asker: User) -> None:
+def fill_own(names: dict[str, Any], team: Any, lead: User, member: User, user_of: User) -> None:
     now = timezone.now()
     names["delegation"] = Delegation.objects.create(
         team=team, lead=lead, to=member, starts_at=now + 8 * DAY, ends_at=now + 9 * DAY
     ).pk
-    token, _text = create_token(by=asker, title="Notebook", expires_at=now + DAY)
+    token, _text = create_token(by=user_of, title="Notebook", expires_at=now + DAY)
     names["token"] = token.pk
-    names["draft"] = Draft.objects.create(by=asker, key="draft", fields={"profile": ["train-80"]}).pk
+    names["draft"] = Draft.objects.create(by=user_of, key="draft", fields={"profile": ["train-80"]}).pk
     for person in User.objects.all():
         Notice.objects.create(user=person, key="notice", title="Something happened")

@@ -7,7 +7,18 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("portal", "usage", "claims", "inventory", "teams", "cluster", "dra", "core", "simulator")
+PACKAGES = (
+    "portal",
+    "usage",
+    "claims",
+    "inventory",
+    "notify",
+    "teams",
+    "cluster",
+    "dra",
+    "core",
+    "simulator",
+)
 
 
 def sources(*packages):

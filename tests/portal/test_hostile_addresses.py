@@ -14,7 +14,7 @@ from django.utils import timezone
 from claims.models import ApprovalRule, Comment, Delegation, Draft, ReasonTemplate
 from claims.states import ClaimState
 from inventory.models import Device, DeviceClass, Node, ResourceClaim, ResourceClaimTemplate, ResourceSlice
-from teams.models import Notice
+from notify.models import Notice
 from teams.tokens import create_token
 from tests.factories import (
     make_claim,

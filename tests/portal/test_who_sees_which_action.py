@@ -221,7 +221,7 @@ TABLE: dict[str, Row] = {
         **{"account_change_password": EVERYBODY, "mfa_index": EVERYBODY},
     },
     "teams:tokens": {"teams:tokens": EVERYBODY, "teams:token-revoke": ASKER},
-    "teams:notices": {"teams:notices_read": EVERYBODY},
+    "notify:list": {"notify:read": EVERYBODY},
 }
 BESIDE: Row = {"teams:switch": EVERYBODY, "teams:theme": EVERYBODY, "account_logout": EVERYBODY}
 SENT_BY_SCRIPT = {"claims/_dropped_page.html:3"}  # pages through what another hx-post has brought
@@ -231,7 +231,7 @@ READ_ONLY = {
     *("quotas", "quota", "quota_requests", "quota_request_decision", "extension", "approvals"),
     *("outside", "outside_claim", "outside_templates", "outside_template"),
     *("request_dropped", "request_endings", "usage:team", "usage:team_csv", "usage:rates"),
-    *("usage:claim_fragment", "teams:people", "teams:profile", "teams:notice"),
+    *("usage:claim_fragment", "teams:people", "teams:profile", "notify:notice"),
     *("inventory:fleet", "inventory:devices", "inventory:device", "inventory:nodes", "inventory:node"),
     *("inventory:cluster", "inventory:clusters", "help", "api-schema"),
 }

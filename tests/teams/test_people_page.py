@@ -34,7 +34,7 @@ def test_an_outsider_does_not_learn_that_the_team_exists(browse, vision, eve, al
     assert outsider.get("/teams/nonsense/people/").status_code == 404
 
 
-def test_a_stranger_is_sent_to_the_sign_in(client, vision):
+def test_anonymous_reader_is_sent_to_sign_in(client, vision):
     assert client.get(PEOPLE).headers["Location"] == f"/accounts/login/?next={PEOPLE}"
 
 

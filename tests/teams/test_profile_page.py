@@ -41,7 +41,7 @@ def test_what_is_malformed_is_refused_in_the_form(browse, alice, field):
     assert User.objects.get(pk=alice.pk).first_name == "Alice"
 
 
-def test_a_stranger_is_sent_to_the_sign_in(client, db):
+def test_anonymous_reader_is_sent_to_sign_in(client, db):
     assert client.get(ME).status_code == 302
     assert client.post(ME, FORM).status_code == 302
 

@@ -56,7 +56,7 @@ def test_nobody_sees_or_revokes_the_token_of_another_not_even_an_admin(browse, a
     assert row.revoked_at is None
 
 
-def test_a_stranger_is_sent_to_the_sign_in(client, db):
+def test_anonymous_reader_is_sent_to_sign_in(client, db):
     assert client.get(TOKENS).status_code == 302
 
 

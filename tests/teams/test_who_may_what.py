@@ -9,6 +9,8 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404
 
 from core.errors import Conflict, Forbidden, Invalid
+from notify.models import Notice
+from notify.services import notify
 from teams import services
 from teams.access import (
     is_platform_admin,
@@ -19,8 +21,7 @@ from teams.access import (
     team_for,
     teams_where,
 )
-from teams.models import ApiToken, Membership, Notice, Role, Team, User
-from teams.notices import tell
+from teams.models import ApiToken, Membership, Role, Team, User
 from teams.tokens import create_token
 from tests.factories import make_team, make_user
 
@@ -255,8 +256,8 @@ def test_notices_of_a_reader_are_filtered_searched_and_ordered(everybody, browse
         ("2", "second", "pear", False),
         ("3", "third", "apple", False),
     ):
-        tell([lead], key=key, title=title, body=body, url=f"/{key}/", important=important)
-        tell([other], key=key, title="of another", body=body)
+        notify([lead], key=key, title=title, body=body, url=f"/{key}/", important=important)
+        notify([other], key=key, title="of another", body=body)
     Notice.objects.filter(user=lead, key="3").update(read_at="2026-01-01T00:00Z")
 
     def shown(query=""):
@@ -279,19 +280,20 @@ def test_notices_of_a_reader_are_filtered_searched_and_ordered(everybody, browse
     ]
 
 
-def test_marking_notices_says_how_many_were_unread(everybody, browse):
+def test_marking_notices_shows_how_many_were_unread(everybody, browse):
     lead = everybody["lead"]
     for key in ("1", "2", "3"):
-        tell([lead], key=key, title="t")
+        notify([lead], key=key, title="t")
     one = Notice.objects.filter(user=lead).first()
     person = browse(lead)
-    assert "1 notice is read." in person.post("/me/notices/read/", {"id": str(one.pk)}, follow=True).text
-    assert "2 notices are read." in person.post("/me/notices/read/", follow=True).text
-    assert "0 notices are read." in person.post("/me/notices/read/", follow=True).text
+    response = person.post("/me/notices/read/", {"id": str(one.pk)}, follow=True)
+    assert "1 notice marked as read." in response.text
+    assert "2 notices marked as read." in person.post("/me/notices/read/", follow=True).text
+    assert "0 notices marked as read." in person.post("/me/notices/read/", follow=True).text
 
 
 def test_a_notice_without_an_address_leads_to_the_list(everybody, browse):
-    tell([everybody["lead"]], key="k", title="t")
+    notify([everybody["lead"]], key="k", title="t")
     notice = Notice.objects.get()
     answer = browse(everybody["lead"]).get(f"/me/notices/{notice.pk}/")
     assert answer.headers["Location"] == "/me/notices/"

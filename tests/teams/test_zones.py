@@ -8,16 +8,17 @@ from django.test import Client
 from django.utils import timezone
 
 from core.times import moment_with_zone
-from teams import tasks
-from teams.models import Notice, User
-from teams.notices import tell
+from notify import tasks
+from notify.models import Notice
+from notify.services import notify
+from teams.models import User
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 END = "sam ends on Fri 20 Nov 2026, "
 
 
 def told(*people):
-    tell(people, key="k", title=lambda: f"sam ends on {moment_with_zone(NOON)}", body="Save your work.")
+    notify(people, key="k", title=lambda: f"sam ends on {moment_with_zone(NOON)}", body="Save your work.")
     return {notice.user.username: notice.title for notice in Notice.objects.select_related("user")}
 
 

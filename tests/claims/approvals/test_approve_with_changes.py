@@ -11,7 +11,7 @@ from claims.quotas.usage import standing
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid, QuotaExceeded
 from dra.canonical import spec_hash
-from teams.models import Notice
+from notify.models import Notice
 from tests.factories import make_profile, make_quota, make_spec, make_team
 
 pytestmark = pytest.mark.django_db

@@ -18,7 +18,7 @@ from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, IllegalTransition, Invalid
 from dra.canonical import spec_hash
 from dra.validation import problems
-from teams.models import Notice
+from notify.models import Notice
 from tests.factories import make_profile, make_quota, make_spec
 from tests.threads import Race
 

@@ -12,7 +12,7 @@ from claims.inbox.services import comment_on_claim, comment_on_quota_request
 from claims.models import Comment
 from claims.states import ClaimState
 from core.errors import Invalid
-from teams.models import Notice
+from notify.models import Notice
 from tests.factories import make_quota_request
 
 pytestmark = pytest.mark.django_db

@@ -15,7 +15,8 @@ from claims.plans.changes import WantedChange
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid
 from core.times import moment
-from teams.models import Notice, User
+from notify.models import Notice
+from teams.models import User
 from tests.factories import make_claim, make_profile, make_team, make_user
 
 pytestmark = pytest.mark.django_db
@@ -552,7 +553,7 @@ def test_every_request_that_waits_as_long_as_its_rule_says_is_escalated(wish, as
 def test_an_escalation_that_cannot_be_told_has_not_happened(wish, slow, root, monkeypatch):
     Claim.objects.update(state_since=timezone.now() - DAY)
     with monkeypatch.context() as broken:
-        broken.setattr("claims.approvals.notices.tell", lambda *_a, **_k: 1 / 0)
+        broken.setattr("claims.approvals.notices.notify", lambda *_a, **_k: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             notices.escalate_overdue(timezone.now())
     assert row_of(wish)["escalated_at"] is None

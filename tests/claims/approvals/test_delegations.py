@@ -15,7 +15,8 @@ from claims.inbox.inbox import Inbox, asked_at
 from claims.models import ApprovalRule, Delegation
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid
-from teams.models import Notice, User
+from notify.models import Notice
+from teams.models import User
 from tests.factories import make_user
 
 pytestmark = pytest.mark.django_db

@@ -11,7 +11,7 @@ from claims.approvals.tasks import escalate
 from claims.inbox.inbox import Inbox
 from claims.models import Approval, ApprovalRule, Claim
 from claims.states import ClaimState
-from teams.models import Notice
+from notify.models import Notice
 
 pytestmark = pytest.mark.django_db
 

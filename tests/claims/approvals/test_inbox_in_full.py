@@ -23,7 +23,7 @@ from claims.models import Approval, ApprovalRule, Claim, Comment, Delegation, Ex
 from claims.states import ClaimState
 from core.errors import Invalid
 from core.times import moment
-from teams.models import Notice
+from notify.models import Notice
 from tests.factories import (
     GPU_CLASS,
     make_allocation,

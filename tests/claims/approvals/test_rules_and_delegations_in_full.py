@@ -16,7 +16,8 @@ from claims.approvals.services import LONGEST_DELEGATION, kept_by, reasons_for
 from claims.models import Approval, ApprovalRule, Claim, Delegation, Profile, ReasonTemplate
 from core.errors import Conflict, Forbidden, Invalid
 from core.times import moment, moment_with_zone
-from teams.models import Notice, User
+from notify.models import Notice
+from teams.models import User
 from tests.factories import make_claim, make_profile, make_team, make_user
 
 pytestmark = pytest.mark.django_db

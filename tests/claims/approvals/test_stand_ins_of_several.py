@@ -12,7 +12,8 @@ from claims.lifecycle.services import extend
 from claims.models import Delegation
 from claims.states import ClaimState
 from core.errors import Forbidden
-from teams.models import Membership, Notice
+from notify.models import Notice
+from teams.models import Membership
 from tests.factories import make_claim
 
 pytestmark = pytest.mark.django_db

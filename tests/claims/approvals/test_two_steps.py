@@ -7,7 +7,7 @@ from claims.inbox.inbox import Inbox
 from claims.models import Approval, ApprovalRule, Claim
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden
-from teams.models import Notice
+from notify.models import Notice
 from tests.factories import make_user
 
 pytestmark = pytest.mark.django_db

@@ -52,14 +52,14 @@ def test_profiles_are_retired_not_deleted(root, train):
 def test_profiles_cost_the_same_for_one_and_for_many(
     alice, vision, fra, train, quota, django_assert_num_queries
 ):
-    asker = client(alice)
-    asker.get("/api/v1/profiles/")
+    user_of = client(alice)
+    user_of.get("/api/v1/profiles/")
     with CaptureQueriesContext(connection) as one:
-        asker.get("/api/v1/profiles/")
+        user_of.get("/api/v1/profiles/")
     for number in range(10):
         make_profile(f"more-{number}", teams=(vision,))
     with django_assert_num_queries(len(one)):
-        asker.get("/api/v1/profiles/")
+        user_of.get("/api/v1/profiles/")
 
 
 def test_a_match_says_quota_approval_manifest_and_problems(alice, wish):
@@ -126,13 +126,13 @@ def test_only_a_platform_admin_sets_a_quota(alice, lena, eve, root, vision):
 
 def test_quotas_cost_the_same_for_one_and_for_many(root, vision, train, quota, django_assert_num_queries):
     make_quota(vision, 4, profile=train)
-    asker = client(root)
+    user_of = client(root)
     with CaptureQueriesContext(connection) as one:
-        asker.get("/api/v1/quotas/")
+        user_of.get("/api/v1/quotas/")
     for number in range(10):
         make_quota(make_team(f"team-{number}"), 4)
     with django_assert_num_queries(len(one)):
-        asker.get("/api/v1/quotas/")
+        user_of.get("/api/v1/quotas/")
 
 
 @pytest.fixture
@@ -176,13 +176,13 @@ def test_own_requests_wait_for_oneself_under_self_approval(waiting, lena, vision
 def test_the_inbox_costs_the_same_for_one_and_for_many(
     waiting, lars, alice, vision, django_assert_num_queries
 ):
-    asker = client(lars)
+    user_of = client(lars)
     with CaptureQueriesContext(connection) as one:
-        asker.get("/api/v1/approvals/")
+        user_of.get("/api/v1/approvals/")
     for _ in range(10):
         make_claim(vision, by=alice)
     with django_assert_num_queries(len(one)):
-        asker.get("/api/v1/approvals/")
+        user_of.get("/api/v1/approvals/")
 
 
 @pytest.mark.parametrize("person", ["lena", "lars", "root", "alice", "eve"])

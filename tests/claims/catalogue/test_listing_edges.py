@@ -334,13 +334,13 @@ def test_versions_by_api_say_which_is_current_and_how_many_claims_have_it(root, 
 @pytest.mark.parametrize("who", ["alice", "lena"])
 def test_only_a_platform_admin_writes_profiles_by_api(request, who, vision):
     make_profile("one")
-    asker = api(request.getfixturevalue(who))
+    user_of = api(request.getfixturevalue(who))
     change = {name: value for name, value in BODY.items() if name != "slug"}
     answers = [
-        asker.post(URL, BODY, format="json"),
-        asker.put(f"{URL}one/", change, format="json"),
-        asker.post(f"{URL}one/retire/"),
-        asker.post(f"{URL}one/restore/"),
+        user_of.post(URL, BODY, format="json"),
+        user_of.put(f"{URL}one/", change, format="json"),
+        user_of.post(f"{URL}one/retire/"),
+        user_of.post(f"{URL}one/restore/"),
     ]
     assert [answer.status_code for answer in answers] == [403] * 4
     assert Profile.objects.get().retired_at is None

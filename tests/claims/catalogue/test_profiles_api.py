@@ -70,14 +70,14 @@ def test_a_malformed_filter_is_422(alice):
 
 
 def test_filters_cost_the_same_for_one_profile_and_for_many(alice, vision, fra, train, quota):
-    asker = client(alice)
-    asker.get(f"{URL}?mine=true")
+    user_of = client(alice)
+    user_of.get(f"{URL}?mine=true")
     with CaptureQueriesContext(connection) as one:
-        asker.get(f"{URL}?mine=true")
+        user_of.get(f"{URL}?mine=true")
     for number in range(20):
         make_profile(f"more-{number}")
     with CaptureQueriesContext(connection) as many:
-        asker.get(f"{URL}?mine=true")
+        user_of.get(f"{URL}?mine=true")
     assert len(many) == len(one)
 
 
@@ -169,11 +169,11 @@ def test_retired_and_restored(root, alice, vision, train):
 
 def test_only_platform_admins_write(lena, eve, vision, train, new):
     for user in (lena, eve):
-        asker = client(user)
-        assert asker.post(URL, new, format="json").status_code == 403
-        assert asker.put(f"{URL}train-80/", new, format="json").status_code == 403
-        assert asker.post(f"{URL}train-80/retire/").status_code == 403
-        assert asker.post(f"{URL}train-80/restore/").status_code == 403
+        user_of = client(user)
+        assert user_of.post(URL, new, format="json").status_code == 403
+        assert user_of.put(f"{URL}train-80/", new, format="json").status_code == 403
+        assert user_of.post(f"{URL}train-80/retire/").status_code == 403
+        assert user_of.post(f"{URL}train-80/restore/").status_code == 403
 
 
 def test_versions_of_a_profile_of_other_teams_are_not_found(alice, vision, root):

@@ -15,7 +15,7 @@ from claims.requests.services import resize
 from claims.states import ClaimState
 from cluster.kinds import POD, RESOURCE_CLAIM
 from inventory.sync.list_watch import sync_once
-from teams.models import Notice
+from notify.models import Notice
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.django_db(transaction=True)]
 

@@ -15,7 +15,7 @@ from claims.unmanaged.services import adopt
 from cluster.kinds import POD, RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE
 from inventory.models import ResourceClaim
 from inventory.sync.list_watch import sync_once
-from teams.models import Notice
+from notify.models import Notice
 from tests.controlplane.client import Client, eventually
 from tests.factories import make_spec
 

@@ -24,7 +24,7 @@ from claims.models import (
 )
 from claims.requests import services as requests_services
 from claims.states import ClaimState
-from teams.models import Notice
+from notify.models import Notice
 from tests.claims.columns import columns
 from tests.claims.mirror import Mirror
 from tests.factories import make_claim, make_extension, make_profile, make_spec, make_user
@@ -129,7 +129,7 @@ def test_a_wish_is_withdrawn_with_its_line_or_not_at_all(claim, alice, nothing_s
 
 def test_a_claim_is_shortened_whole_or_not_at_all(claim, lena, nothing_stays):
     until = claim.expires_at - HOUR
-    nothing_stays(services, "tell", lambda: services.shorten(claim=claim, by=lena, until=until))
+    nothing_stays(services, "notify", lambda: services.shorten(claim=claim, by=lena, until=until))
 
 
 def test_a_claim_is_handed_over_whole_or_not_at_all(claim, alice, vision, nothing_stays):

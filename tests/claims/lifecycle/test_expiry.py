@@ -9,7 +9,7 @@ from claims.lifecycle.tasks import expire
 from claims.models import Claim
 from claims.states import ClaimState
 from cluster.kinds import RESOURCE_CLAIM
-from teams.models import Notice
+from notify.models import Notice
 from tests.factories import make_claim
 
 pytestmark = pytest.mark.django_db

@@ -13,7 +13,7 @@ from claims.lifecycle.tasks import expire
 from claims.models import Answer, Claim, Extension
 from claims.states import ClaimState
 from inventory.models import Pod
-from teams.models import Notice
+from notify.models import Notice
 from tests.claims.columns import columns
 from tests.factories import make_claim, make_extension, make_profile, make_user
 
@@ -241,7 +241,7 @@ def test_each_fault_is_raised_with_its_claim_after_all_others_have_ended(
 
 def test_what_fails_after_the_step_takes_the_step_back(begun, monkeypatch):
     begun("sam", NOON)
-    monkeypatch.setattr(expiry, "tell", lambda *_args, **_fields: 1 / 0)
+    monkeypatch.setattr(expiry, "notify", lambda *_args, **_fields: 1 / 0)
     with pytest.raises(ExceptionGroup):
         end_overdue(NOON)
     assert states() == {"sam": "allocated"}

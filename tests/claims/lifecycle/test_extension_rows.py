@@ -18,7 +18,7 @@ from claims.lifecycle.services import (
 from claims.models import Claim, Extension
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid
-from teams.models import Notice
+from notify.models import Notice
 from tests.claims.columns import columns
 from tests.factories import make_claim, make_extension, make_profile, make_user
 

@@ -14,7 +14,7 @@ from claims.lifecycle.services import approve_extension, deny_extension, extend,
 from claims.models import Answer, ApprovalRule, Claim, Extension
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid
-from teams.models import Notice
+from notify.models import Notice
 from tests.factories import make_claim, make_profile
 
 pytestmark = pytest.mark.django_db

@@ -27,7 +27,7 @@ from claims.requests.services import resize
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, QuotaExceeded
 from inventory.models import Pod
-from teams.models import Notice
+from notify.models import Notice
 from tests.claims.columns import columns
 from tests.claims.mirror import Mirror
 from tests.factories import (

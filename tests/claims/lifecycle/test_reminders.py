@@ -13,7 +13,7 @@ from claims.models import Answer, Claim, Extension
 from claims.states import ClaimState
 from core.errors import Conflict
 from inventory.models import Pod
-from teams.models import Notice
+from notify.models import Notice
 from tests.factories import make_claim, make_profile, make_user
 
 pytestmark = pytest.mark.django_db

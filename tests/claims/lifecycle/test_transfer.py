@@ -11,7 +11,7 @@ from claims.lifecycle.services import transfer
 from claims.requests.services import request_claim
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid
-from teams.models import Notice
+from notify.models import Notice
 from tests.factories import make_claim, make_user
 
 pytestmark = pytest.mark.django_db

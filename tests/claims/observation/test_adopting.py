@@ -15,7 +15,8 @@ from claims.unmanaged.services import adopt, charge_lines, fitting_profiles, tea
 from core.errors import Conflict, Forbidden, Invalid, QuotaExceeded
 from dra.canonical import spec_hash
 from inventory.models import ResourceClaim
-from teams.models import Membership, Notice, Role, User
+from notify.models import Notice
+from teams.models import Membership, Role, User
 from tests.claims.rows import row_of
 from tests.factories import (
     make_claim,

@@ -16,7 +16,7 @@ from claims.states import ClaimState
 from cluster.kinds import RESOURCE_CLAIM
 from core.errors import Conflict, Forbidden
 from inventory.models import ResourceClaim
-from teams.models import Notice
+from notify.models import Notice
 from tests.claims.mirror import NINE, Mirror, result
 from tests.factories import make_claim, make_spec
 

@@ -12,7 +12,8 @@ from claims.observation.drift import Drift, hash_of, tell_of, trouble_of
 from claims.observation.observations import observe
 from claims.states import ClaimState
 from inventory.models import ResourceClaim, ResourceClaimTemplate
-from teams.models import Notice, User
+from notify.models import Notice
+from teams.models import User
 from tests.claims.mirror import NINE, Mirror, result
 from tests.factories import make_claim, make_spec, make_user
 

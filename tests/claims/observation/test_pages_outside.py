@@ -17,7 +17,7 @@ from claims.unmanaged import services as unmanaged_services
 from cluster.kinds import RESOURCE_CLAIM
 from core.errors import Conflict, Forbidden, Invalid, QuotaExceeded
 from inventory.models import Pod, ResourceClaim, ResourceClaimTemplate
-from teams.models import Notice
+from notify.models import Notice
 from tests.factories import make_claim, make_profile, make_quota, make_spec, make_team
 
 pytestmark = pytest.mark.django_db

@@ -11,7 +11,7 @@ from claims.observation.drift import Drift
 from claims.observation.observations import Observation, observe
 from claims.states import ClaimState
 from inventory.models import ResourceClaim, ResourceClaimTemplate
-from teams.models import Notice
+from notify.models import Notice
 from tests.claims.mirror import NINE, Mirror, result
 from tests.claims.rows import changes, last_step, row_of
 from tests.factories import make_claim, make_cluster, make_spec

@@ -90,7 +90,7 @@ def test_another_fault_of_the_database_is_not_hidden(alice, vision, quota, monke
 
 
 def test_a_request_that_cannot_be_told_is_not_kept(alice, vision, quota, root, monkeypatch):
-    monkeypatch.setattr(services, "tell", lambda *_a, **_k: 1 / 0)
+    monkeypatch.setattr(services, "notify", lambda *_a, **_k: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         services.ask_for_quota(
             by=alice, team=vision, device_class=GPU_CLASS, devices=10, reason="A paper.", key="k"
@@ -100,7 +100,7 @@ def test_a_request_that_cannot_be_told_is_not_kept(alice, vision, quota, root, m
 
 def test_an_approval_that_cannot_be_told_gives_nothing(alice, vision, quota, root, monkeypatch):
     asked = make_quota_request(vision, 10, by=alice)
-    monkeypatch.setattr(services, "tell", lambda *_a, **_k: 1 / 0)
+    monkeypatch.setattr(services, "notify", lambda *_a, **_k: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         services.approve_quota_request(quota_request=asked, by=root)
     asked.refresh_from_db()

@@ -16,7 +16,7 @@ from claims.quotas.requests import request_impact
 from core.errors import Conflict, Forbidden, Invalid
 from core.times import moment, moment_with_zone
 from inventory.models import Device, DeviceClass, ResourceSlice
-from teams.models import Notice
+from notify.models import Notice
 from tests.factories import (
     GPU_CLASS,
     make_profile,

@@ -15,7 +15,7 @@ from claims.quotas.requests import request_impact
 from claims.quotas.usage import standing_of
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid
-from teams.models import Notice
+from notify.models import Notice
 from tests.factories import GPU_CLASS, make_claim, make_quota, make_raise, make_team
 
 ASK, LIST = reverse("claims:quota_ask"), reverse("claims:quota_requests")

@@ -18,7 +18,7 @@ from claims.states import ClaimState
 from cluster.errors import Unreachable
 from cluster.kinds import NAMESPACE, RESOURCE_QUOTA
 from inventory.models import Cluster, DeviceClass
-from teams.models import Notice
+from notify.models import Notice
 from tests.factories import (
     GPU_CLASS,
     make_claim,

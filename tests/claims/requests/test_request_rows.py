@@ -14,7 +14,7 @@ from claims.requests.services import delete_draft, forget_drafts, resize, save_d
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid, QuotaExceeded
 from dra.canonical import spec_hash
-from teams.models import Notice
+from notify.models import Notice
 from tests.claims.columns import columns
 from tests.factories import make_claim, make_cluster, make_profile, make_quota, make_spec, make_team
 

@@ -14,7 +14,7 @@ from claims.plans.changes import size_of
 from claims.plans.plan import PROFILE_LABEL, object_of
 from claims.requests.services import save_draft
 from core.errors import Forbidden
-from teams.models import Notice
+from notify.models import Notice
 from tests.factories import make_profile, make_quota, make_spec
 
 pytestmark = pytest.mark.django_db

@@ -6,9 +6,10 @@ import pytest
 from django.core import mail
 from django.core.mail.backends.locmem import EmailBackend
 
-from teams import tasks
-from teams.models import Notice, User
-from teams.notices import tell
+from notify import tasks
+from notify.models import Notice
+from notify.services import notify
+from teams.models import User
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def send(alice, bob, settings, monkeypatch):
             return taken(backend, messages)
 
         for person in (alice, bob):
-            tell([person], key="k", title="t")
+            notify([person], key="k", title="t")
         with monkeypatch.context() as refusing:
             refusing.setattr(EmailBackend, "send_messages", refuse)
             tasks.mail_notices()
@@ -40,13 +41,13 @@ def nobody(code):
 
 
 @pytest.mark.parametrize("error", [nobody(550), smtplib.SMTPDataError(554, b"spam"), ValueError("header")])
-def test_what_is_refused_for_good_is_not_sent_again(send, error):
+def test_permanently_refused_mail_is_not_sent_again(send, error):
     assert send(error) == ["bob@example.org"]
     assert not Notice.objects.filter(mailed_at=None).exists()
 
 
 @pytest.mark.parametrize("error", [nobody(450), smtplib.SMTPDataError(451, b"later")])
-def test_what_is_refused_for_now_is_tried_again(send, error):
+def test_temporarily_refused_mail_is_sent_again(send, error):
     assert send(error) == ["bob@example.org"]
     tasks.mail_notices()
     assert [one.to[0] for one in mail.outbox] == ["bob@example.org", "alice@example.org"]

@@ -9,10 +9,11 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.mail.backends.locmem import EmailBackend
 from django.utils import timezone
 
+from notify import tasks
+from notify.models import Notice
+from notify.services import mark_read, notify, unread_count
 from portal.mailers import mailer
-from teams import tasks
-from teams.models import Notice, User
-from teams.notices import mark_read, tell, unread
+from teams.models import User
 
 PAGE, READ, API = "/me/notices/", "/me/notices/read/", "/api/v1/notices/"
 
@@ -28,16 +29,16 @@ def want(person, wish, address="a@example.org"):
     person.refresh_from_db()
 
 
-def test_telling_twice_tells_once(alice, bob):
+def test_notifying_twice_adds_one_notice(alice, bob):
     for _ in range(2):
-        tell([alice, bob, alice], key="claim:1:expired", title="It is over")
-    assert (unread(alice), unread(bob)) == (1, 1)
+        notify([alice, bob, alice], key="claim:1:expired", title="It is over")
+    assert (unread_count(alice), unread_count(bob)) == (1, 1)
 
 
-def test_nobody_is_told_who_cannot_sign_in(alice):
+def test_inactive_people_get_no_notice(alice):
     for is_active, told in ((False, 0), (True, 1)):
         alice.is_active = is_active
-        tell([alice], key="k", title="t")
+        notify([alice], key="k", title="t")
         assert Notice.objects.count() == told
 
 
@@ -51,12 +52,12 @@ def test_nobody_is_told_who_cannot_sign_in(alice):
         ("all", "", True, 0),
     ],
 )
-def test_by_mail_goes_what_its_reader_wants(
+def test_mail_setting_decides_what_is_mailed(
     alice, mailed, django_capture_on_commit_callbacks, wish, address, important, sent
 ):
     want(alice, wish, address)
     with django_capture_on_commit_callbacks(execute=True):
-        tell([alice], key="k", title="Two\nlines", body="More.", url="/claims/", important=important)
+        notify([alice], key="k", title="Two\nlines", body="More.", url="/claims/", important=important)
     tasks.mail_notices()  # once is enough
     assert len(mail.outbox) == sent
     if sent:
@@ -65,17 +66,17 @@ def test_by_mail_goes_what_its_reader_wants(
         assert mail.outbox[0].to == [address]
 
 
-def test_without_a_mail_server_nothing_is_sent_and_nothing_is_lost(alice, settings):
+def test_without_mail_server_notices_stay_unsent(alice, settings):
     want(alice, "all")
-    tell([alice], key="k", title="t")
+    notify([alice], key="k", title="t")
     tasks.mail_notices()
     assert mail.outbox == []
     assert Notice.objects.get().mailed_at is None
 
 
-def test_a_server_that_refuses_is_tried_again(alice, mailed, monkeypatch):
+def test_unreachable_server_is_tried_again(alice, mailed, monkeypatch):
     want(alice, "all")
-    tell([alice], key="k", title="t")
+    notify([alice], key="k", title="t")
 
     def refuse(*_):
         raise smtplib.SMTPServerDisconnected("gone")
@@ -88,9 +89,9 @@ def test_a_server_that_refuses_is_tried_again(alice, mailed, monkeypatch):
     assert len(mail.outbox) == 1
 
 
-def test_what_is_more_than_a_day_old_is_not_sent_any_more(alice, mailed):
+def test_notice_older_than_a_day_is_not_mailed(alice, mailed):
     want(alice, "all")
-    tell([alice], key="k", title="t")
+    notify([alice], key="k", title="t")
     Notice.objects.update(created_at=timezone.now() - timedelta(hours=25))
     tasks.mail_notices()
     assert mail.outbox == []
@@ -99,8 +100,8 @@ def test_what_is_more_than_a_day_old_is_not_sent_any_more(alice, mailed):
     assert len(mail.outbox) == 1
 
 
-def test_the_bell_counts_and_the_list_shows_what_is_unread(browse, alice):
-    tell([alice], key="k", title="sam2 ends <today>", body="At 18:00.", url="/catalogue/", important=True)
+def test_bell_and_list_show_unread_notices(browse, alice):
+    notify([alice], key="k", title="sam2 ends <today>", body="At 18:00.", url="/catalogue/", important=True)
     page = browse(alice).get(PAGE).text
     assert "Notices: 1 unread" in page
     assert "sam2 ends &lt;today&gt;" in page
@@ -108,29 +109,29 @@ def test_the_bell_counts_and_the_list_shows_what_is_unread(browse, alice):
     assert "Notices: 1 unread" in browse(alice).get(PAGE + "bell/").text
 
 
-def test_following_a_notice_reads_it(browse, alice):
-    tell([alice], key="k", title="t", url="/catalogue/")
+def test_opening_a_notice_marks_it_read(browse, alice):
+    notify([alice], key="k", title="t", url="/catalogue/")
     notice = Notice.objects.get()
     assert browse(alice).get(f"{PAGE}{notice.pk}/").headers["Location"] == "/catalogue/"
-    assert unread(alice) == 0
+    assert unread_count(alice) == 0
 
 
-def test_all_or_one_can_be_marked_as_read(browse, alice):
+def test_one_or_all_notices_can_be_marked_read(browse, alice):
     for number in range(3):
-        tell([alice], key=f"k{number}", title="t")
+        notify([alice], key=f"k{number}", title="t")
     first = Notice.objects.first()
     assert browse(alice).post(READ, {"id": str(first.pk)}).status_code == 302
-    assert unread(alice) == 2
+    assert unread_count(alice) == 2
     browse(alice).post(READ)
-    assert unread(alice) == 0
+    assert unread_count(alice) == 0
 
 
-def test_an_id_that_is_none_is_refused(browse, alice):
+def test_invalid_notice_id_is_refused(browse, alice):
     assert browse(alice).post(READ, {"id": "everything"}).status_code == 422
 
 
-def test_nobody_reads_or_marks_the_notices_of_others(browse, api, alice, eve):
-    tell([alice], key="k", title="secret")
+def test_outsider_cannot_read_or_mark_a_notice(browse, api, alice, eve):
+    notify([alice], key="k", title="secret")
     notice = Notice.objects.get()
     assert "secret" not in browse(eve).get(PAGE).text
     assert browse(eve).get(f"{PAGE}{notice.pk}/").status_code == 404
@@ -138,22 +139,22 @@ def test_nobody_reads_or_marks_the_notices_of_others(browse, api, alice, eve):
     browse(eve).post(READ)
     assert api(eve).post(API + "read/", {"ids": [str(notice.pk)]}, format="json").data == {"read": 0}
     assert api(eve).get(API).data["results"] == []
-    assert unread(alice) == 1
+    assert unread_count(alice) == 1
 
 
-def test_reading_is_a_post(browse, alice):
+def test_marking_read_needs_post(browse, alice):
     assert browse(alice).get(READ).status_code == 405
     assert browse(alice).post(PAGE).status_code == 405
 
 
-def test_a_stranger_is_sent_to_the_sign_in(client, db):
+def test_anonymous_reader_is_sent_to_sign_in(client, db):
     assert client.get(PAGE).status_code == 302
     assert client.get(PAGE + "bell/").status_code == 302
 
 
-def test_the_api_lists_and_marks(api, alice):
+def test_api_lists_and_marks_notices(api, alice):
     for number in range(2):
-        tell([alice], key=f"k{number}", title=f"t{number}", url="/claims/")
+        notify([alice], key=f"k{number}", title=f"t{number}", url="/claims/")
     rows = api(alice).get(API).data["results"]
     assert [row["title"] for row in rows] == ["t1", "t0"]
     assert api(alice).post(API + "read/", {"ids": [rows[0]["id"]]}, format="json").data == {"read": 1}
@@ -161,26 +162,26 @@ def test_the_api_lists_and_marks(api, alice):
     assert api(alice).post(API + "read/", {"ids": ["x"]}, format="json").status_code == 422
 
 
-def test_the_list_costs_the_same_for_one_and_for_forty(browse, alice, django_assert_max_num_queries):
-    tell([alice], key="k", title="t")
+def test_notice_list_query_count_is_constant(browse, alice, django_assert_max_num_queries):
+    notify([alice], key="k", title="t")
     person = browse(alice)
     with django_assert_max_num_queries(30) as one:
         person.get(PAGE)
     for number in range(40):
-        tell([alice], key=f"k{number}", title="t")
+        notify([alice], key=f"k{number}", title="t")
     with django_assert_max_num_queries(len(one)):
         person.get(PAGE)
 
 
-def test_the_list_can_be_downloaded(browse, alice):
-    tell([alice], key="k", title="=1+1")
+def test_notice_list_downloads_as_csv(browse, alice):
+    notify([alice], key="k", title="=1+1")
     lines = browse(alice).get(PAGE + "?format=csv").text.splitlines()
     assert lines[1].startswith("'=1+1,")
 
 
-def test_old_notices_are_forgotten(alice):
+def test_old_notices_are_deleted(alice):
     for number, (days, is_read) in enumerate([(91, True), (91, False), (89, True), (366, False)]):
-        tell([alice], key=str(number), title="t")
+        notify([alice], key=str(number), title="t")
         Notice.objects.filter(key=str(number)).update(
             created_at=timezone.now() - timedelta(days=days), read_at=timezone.now() if is_read else None
         )
@@ -189,13 +190,13 @@ def test_old_notices_are_forgotten(alice):
     assert mark_read(by=alice) == 1
 
 
-def test_the_address_of_a_mail_server_is_read_whole():
+def test_mail_url_sets_all_mailer_options():
     options = mailer("smtp+tls://gpu%40example.org:s%3Acret@mail.example.org")["OPTIONS"]
     assert (options["host"], options["port"], options["use_tls"]) == ("mail.example.org", 587, True)
     assert (options["username"], options["password"]) == ("gpu@example.org", "s:cret")
 
 
 @pytest.mark.parametrize("url", ["mail.example.org", "http://mail.example.org", "smtp://"])
-def test_an_address_that_is_none_stops_the_start(url):
+def test_invalid_mail_url_stops_the_start(url):
     with pytest.raises(ImproperlyConfigured, match="EMAIL_URL"):
         mailer(url)

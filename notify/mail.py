@@ -1,0 +1,78 @@
+"""Mail: the server from EMAIL_URL, and notices for those who want them. Without a server nothing is sent."""
+
+import smtplib
+from datetime import timedelta
+
+import structlog
+from django.conf import settings
+from django.core.mail import EmailMessage
+from django.db.models import Q
+from django.utils import timezone
+
+from notify.models import Notice
+from teams.models import User
+
+BATCH = 100
+MAX_AGE = timedelta(days=1)  # after a longer outage of the mail server, readers get no flood
+
+# Faults of one message, not of the server. SMTP errors are OSErrors.
+REFUSED = (
+    *(smtplib.SMTPRecipientsRefused, smtplib.SMTPDataError, smtplib.SMTPNotSupportedError),
+    ValueError,
+)
+
+log = structlog.get_logger(__name__)
+
+
+def wanted_by_mail() -> Q:
+    """Return the condition on notices that their readers want by mail."""
+    everything, important = Q(user__mail=User.Mail.ALL), Q(user__mail=User.Mail.IMPORTANT, important=True)
+    return (everything | important) & ~Q(user__email="") & Q(user__is_active=True)
+
+
+def send_unsent() -> None:
+    """
+    Send each unsent notice once, oldest first, up to `BATCH`.
+
+    A notice is marked before it is sent: a worker that dies in between loses one mail and sends none twice.
+    If the server is unreachable, the notice is tried again; if it refuses the message for good (unknown
+    recipient), it is not.
+    """
+    if not settings.MAIL_URL:
+        return
+    unsent = Notice.objects.filter(wanted_by_mail(), mailed_at=None, created_at__gt=timezone.now() - MAX_AGE)
+    for notice in unsent.select_related("user").order_by("created_at")[:BATCH]:
+        unclaimed = Notice.objects.filter(pk=notice.pk, mailed_at=None)
+        if not unclaimed.update(mailed_at=timezone.now()):
+            continue
+        try:
+            message(notice).send()
+        except REFUSED as error:
+            # Only this message: the next ones have other recipients.
+            if is_temporary(error):
+                Notice.objects.filter(pk=notice.pk).update(mailed_at=None)
+            log.warning("mail_refused", notice=str(notice.pk), error=str(error))
+        except OSError as error:
+            Notice.objects.filter(pk=notice.pk).update(mailed_at=None)
+            log.warning("mail_failed", notice=str(notice.pk), error=str(error))
+            return
+
+
+def is_temporary(error: Exception) -> bool:
+    """Return whether the server refuses a message temporarily: its reply code is 4yz (RFC 5321 §4.2.1)."""
+    if isinstance(error, smtplib.SMTPRecipientsRefused):
+        return any(400 <= code < 500 for code, _text in error.recipients.values())
+    return isinstance(error, smtplib.SMTPResponseException) and 400 <= error.smtp_code < 500
+
+
+def message(notice: Notice) -> EmailMessage:
+    """Return the mail of a notice: plain text, with a link to its page."""
+    base = settings.PORTAL_URL
+    link = f"{base}{notice.url}" if notice.url and base else ""
+    footer = f"Mail settings: {base}/me/" if base else "Dragoman"
+    return EmailMessage(
+        subject=" ".join(notice.title.split()),
+        body="\n\n".join(part for part in (notice.title, notice.body, link, "—", footer) if part),
+        to=[notice.user.email],
+        headers={"Auto-Submitted": "auto-generated"},  # RFC 3834: no answers by machines
+    )
