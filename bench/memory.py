@@ -49,21 +49,21 @@ def main(path: str) -> None:
     from bench.paths import matched
     from bench.specs import MATCHED
     from dra.cluster_snapshot import ClusterSnapshot
-    from dra.held import Shared
+    from dra.held import Interner
     from inventory.cluster_snapshot import AT_ONCE, PARTS
 
     matched(ClusterSnapshot(), {"devices": {"requests": []}})
     gc.collect()
     before = resident()
-    shared = Shared()
+    shared = Interner()
     kept: dict[str, list[Any]] = {part: [] for part in PARTS}
     with Path(path).open() as file:
         for number, line in enumerate(file):
             if number % AT_ONCE == 0:
-                shared.forget_single()
+                shared.drop_singletons()
             part, raw = json.loads(line)
             kept[part].append(shared(PARTS[part].make(*(_column(raw, name) for name in PARTS[part].columns))))
-    shared.forget_single()
+    shared.drop_singletons()
     classes, slices, claims, taint_rules, nodes = (kept[part] for part in PARTS)
     snapshot = ClusterSnapshot(classes, slices, claims, taint_rules, nodes)
     matched(snapshot, {"devices": MATCHED.spec["devices"]} if snapshot.class_by_name else {})

@@ -11,7 +11,7 @@ from django.core.paginator import Page, Paginator
 from core.text import counted
 from dra.cel.idioms import conjuncts
 from dra.cluster_snapshot import ClusterSnapshot
-from dra.help import Relaxation, Relief
+from dra.help import Relaxation, RelaxationKind
 from dra.match import (
     ConditionDifference,
     Drop,
@@ -177,36 +177,36 @@ def together_words(together: NodeOffer | None, nodes: int) -> str:
     return " ".join([said, *same, *distinct])
 
 
-def relief_words(relief: Relief) -> str:
+def relaxation_words(relaxation: Relaxation) -> str:
     """Say what would be asked for less, as "39 GiB instead of 40 GiB of memory"."""
-    match relief.way:
-        case Relaxation.CONDITION if relief.condition:
-            return f"Without “{condition_words(relief.condition) or relief.condition.text}”"
-        case Relaxation.THRESHOLD if relief.condition:
-            instead, was = in_words(relief.instead), in_words(relief.was)
-            if instead == was:
-                instead, was = relief.instead, relief.was
-            return f"With {name_of(relief.condition.name)} {instead} instead of {was}"  # fmt: skip
-        case Relaxation.COUNT:
+    match relaxation.kind:
+        case RelaxationKind.CONDITION if relaxation.condition:
+            return f"Without “{condition_words(relaxation.condition) or relaxation.condition.text}”"
+        case RelaxationKind.THRESHOLD if relaxation.condition:
+            proposed, current = in_words(relaxation.proposed), in_words(relaxation.current)
+            if proposed == current:
+                proposed, current = relaxation.proposed, relaxation.current
+            return f"With {name_of(relaxation.condition.name)} {proposed} instead of {current}"  # fmt: skip
+        case RelaxationKind.COUNT:
             return (
-                f"With {relief.instead} device instead of {relief.was}"
-                if int(relief.instead or 1) == 1
-                else f"With {relief.instead} devices instead of {relief.was}"
+                f"With {relaxation.proposed} device instead of {relaxation.current}"
+                if int(relaxation.proposed or 1) == 1
+                else f"With {relaxation.proposed} devices instead of {relaxation.current}"
             )
-        case Relaxation.CONSTRAINT:
-            return f"Without the constraint on {name_of(relief.constraint)}"
-        case _ if relief.taint:
-            return f"Tolerating {taint_text(relief.taint)}"
+        case RelaxationKind.CONSTRAINT:
+            return f"Without the constraint on {name_of(relaxation.constraint)}"
+        case _ if relaxation.taint:
+            return f"Tolerating {taint_text(relaxation.taint)}"
     return ""
 
 
-def gain_words(relief: Relief) -> str:
+def gain_words(relaxation: Relaxation) -> str:
     """Say what that would bring."""
-    if relief.fits:
+    if relaxation.fits:
         return "fits now"
-    if relief.more:
-        return f"{counted(relief.more, 'more', 'more')} free"
-    return f"{counted(relief.more_nodes, 'more node')} with room"
+    if relaxation.more_devices:
+        return f"{counted(relaxation.more_devices, 'more', 'more')} free"
+    return f"{counted(relaxation.more_nodes, 'more node')} with room"
 
 
 @dataclass(frozen=True)
@@ -271,13 +271,13 @@ class HelpRow:
     fits: bool
 
 
-def helps_of(reliefs: Sequence[Relief]) -> list[HelpRow]:
-    several = len({relief.request for relief in reliefs if relief.request}) > 1
+def helps_of(relaxations: Sequence[Relaxation]) -> list[HelpRow]:
+    several = len({relaxation.request for relaxation in relaxations if relaxation.request}) > 1
     rows = []
-    for relief in reliefs:
-        words = relief_words(relief)
-        named = f"{relief.request}: {words}" if several and relief.request else words
-        rows.append(HelpRow(named, gain_words(relief), relief.fits))
+    for relaxation in relaxations:
+        words = relaxation_words(relaxation)
+        named = f"{relaxation.request}: {words}" if several and relaxation.request else words
+        rows.append(HelpRow(named, gain_words(relaxation), relaxation.fits))
     return rows
 
 

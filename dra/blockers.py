@@ -16,11 +16,11 @@ from itertools import combinations
 from dra.allocator import AllocationError, SearchGivenUp, allocate
 from dra.cel import CelError
 from dra.cluster_snapshot import ClusterSnapshot
-from dra.held import key_of, results_of
+from dra.held import allocation_results, device_key
 from dra.nodes import name_of
 from dra.objects import DeviceRequest, Json, device_requests
 from dra.pools import PoolDevice
-from dra.selector_results import Column, places
+from dra.selector_results import DeviceMask, places
 
 NODES = 24  # looked at, those first that lack least
 TRIES = 150  # allocations
@@ -45,24 +45,24 @@ class Blocker:
 
 
 @dataclass(frozen=True, slots=True)
-class Endings:
-    """`sentence` says what is scattered, "" if that is not the reason; `endings` name fewest claims first."""
+class Blockers:
+    """Blockers, fewest claims first. `sentence` tells how free devices are scattered, "" if they are not."""
 
     scatter: Scatter = Scatter.NONE
     sentence: str = ""
-    endings: tuple[Blocker, ...] = ()
+    blockers: tuple[Blocker, ...] = ()
 
 
-def would_fit_without(snapshot: ClusterSnapshot, spec: Json) -> Endings:
+def find_blockers(snapshot: ClusterSnapshot, spec: Json) -> Blockers:
     """Look for single claims whose end would let one claim of `spec` fit, then for pairs on one node."""
     try:
         wanted = _Wanted(snapshot, spec)
     except (KeyError, CelError):
-        return Endings()
+        return Blockers()
     if not wanted.accepted or not wanted.least:
-        return Endings()
+        return Blockers()
     scatter, sentence = _scatter(wanted)
-    return Endings(scatter, sentence, tuple(_endings(snapshot, spec, wanted)))
+    return Blockers(scatter, sentence, tuple(_endings(snapshot, spec, wanted)))
 
 
 class _Wanted:
@@ -75,7 +75,7 @@ class _Wanted:
     def __init__(self, snapshot: ClusterSnapshot, spec: Json) -> None:
         self.snapshot = snapshot
         self.asks = list(device_requests(spec))
-        self.accepted: Column = 0
+        self.accepted: DeviceMask = 0
         for ask in self.asks:
             self.accepted |= _accepted(snapshot, ask)
         least: dict[str, int] = {}
@@ -95,10 +95,10 @@ class _Wanted:
         return sorted(enough, key=lambda node: (self.least - free[node], node))
 
 
-def _accepted(snapshot: ClusterSnapshot, ask: DeviceRequest) -> Column:
+def _accepted(snapshot: ClusterSnapshot, ask: DeviceRequest) -> DeviceMask:
     left = snapshot.untainted(ask.tolerations)
     for expression in (*snapshot.class_expressions(ask.class_name), *ask.expressions):
-        left &= snapshot.verdicts(expression).column
+        left &= snapshot.selector_results(expression).column
     return left
 
 
@@ -202,7 +202,7 @@ class _Site:
         )
         concerned = {(one.driver, one.pool) for one in wanted.devices if one.node_name == self.name}
         holders = [name for name, claim in self.claims.items() if concerned & _pools(claim)]
-        self.holders = sorted(holders, key=lambda one: (len(results_of(self.claims[one])), one))
+        self.holders = sorted(holders, key=lambda one: (len(allocation_results(self.claims[one])), one))
 
     def fits(self, spec: Json, gone: Sequence[str]) -> bool:
         rest = [claim for name, claim in self.claims.items() if name not in gone]
@@ -220,4 +220,4 @@ def _name(claim: Json) -> str:
 
 def _pools(claim: Json) -> set[tuple[str, str]]:
     """Return the pools of which the claim holds something; admin access holds nothing."""
-    return {key_of(one)[:2] for one in results_of(claim) if one.get("adminAccess") is not True}
+    return {device_key(one)[:2] for one in allocation_results(claim) if one.get("adminAccess") is not True}

@@ -17,10 +17,10 @@ from itertools import chain
 from dra.device_index import DeviceIndex, PoolKey
 from dra.facts import capacity_of
 from dra.features import NEWEST, Features
-from dra.held import HeldDevices, held_by, holdings
+from dra.held import HeldDevices, held_devices, holdings
 from dra.objects import Json, expressions
 from dra.pools import CounterKey, Pool, PoolDevice
-from dra.selector_results import Column, Verdicts, pack, unpack
+from dra.selector_results import DeviceMask, SelectorResults, pack, unpack
 from dra.taints import Taint, rules_for, tolerates
 
 MOST_TOUCHED = 1000  # devices; with more, summing up anew is as fast
@@ -75,7 +75,7 @@ class ClusterSnapshot:
         made = ClusterSnapshot(
             slices=self.slices,
             features=self.features,
-            _kept=self.stock,
+            _kept=self.device_index,
             classes=self.classes if classes is None else classes,
             claims=self.claims if claims is None else claims,
             taint_rules=self.taint_rules if taint_rules is None else taint_rules,
@@ -94,7 +94,7 @@ class ClusterSnapshot:
         if len(touched) > MOST_TOUCHED or touched & self.held.doubly:
             return
         held = self.held.copy(touched)
-        index = self.stock.index
+        index = self.device_index.index
         devices = [self.devices[index[key]] for key in touched if key in index]
         held.count(devices, -1)
         for key, holder, share in gone:
@@ -104,8 +104,8 @@ class ClusterSnapshot:
         held.count(devices)
         vars(made)["held"] = held
         places = [index[key] for key in touched if key in index]
-        pools = {self.stock.pool_numbers[place] for place in places}
-        keys = {self.stock.pool_keys[number] for number in pools}
+        pools = {self.device_index.pool_numbers[place] for place in places}
+        keys = {self.device_index.pool_keys[number] for number in pools}
         vars(made)["_left"] = {pool: left for pool, left in self._left.items() if pool not in keys}
         vars(made)["_pool_states"] = {
             number: state for number, state in self._pool_states.items() if number not in pools
@@ -116,39 +116,39 @@ class ClusterSnapshot:
                 remains[place] = made._remaining(place)
         if "available" in vars(self):
             flags = bytearray(unpack(self.available, len(self.devices)))
-            beside = chain.from_iterable(map(self.stock.places_in, keys))
+            beside = chain.from_iterable(map(self.device_index.places_in, keys))
             for place in {*places, *beside}:
                 flags[place] = made.can_take(made.devices[place])
             vars(made)["available"] = pack(flags)
 
     @cached_property
-    def stock(self) -> DeviceIndex:
+    def device_index(self) -> DeviceIndex:
         return self._kept or DeviceIndex(self.slices)
 
     @property
     def pools(self) -> list[Pool]:
-        return self.stock.pools
+        return self.device_index.pools
 
     @property
     def devices(self) -> list[PoolDevice]:
         """
         Devices of usable pools, in the order in which they are tried; a place is an index into this list.
         """
-        return self.stock.devices
+        return self.device_index.devices
 
     @property
     def counters(self) -> Mapping[PoolKey, Mapping[CounterKey, int]]:
-        return self.stock.counters
+        return self.device_index.counters
 
     def places_on(self, node: Json) -> list[int]:
-        return self.stock.places_on(node)
+        return self.device_index.places_on(node)
 
-    def verdicts(self, expression: str) -> Verdicts:
-        return self.stock.verdicts(expression, self.features)
+    def selector_results(self, expression: str) -> SelectorResults:
+        return self.device_index.selector_results(expression, self.features)
 
     @cached_property
     def held(self) -> HeldDevices:
-        held = held_by(self.claims)
+        held = held_devices(self.claims)
         held.count(self.devices)
         return held
 
@@ -174,7 +174,7 @@ class ClusterSnapshot:
                 found.setdefault(alike, (blocking, []))[1].append(place)
         return list(found.values())
 
-    def untainted(self, tolerations: Sequence[Json]) -> Column:
+    def untainted(self, tolerations: Sequence[Json]) -> DeviceMask:
         """Return the devices that a request with these tolerations may take."""
         flags = bytearray(b"\x01") * len(self.devices)
         for taints, places in self._tainted:
@@ -193,31 +193,31 @@ class ClusterSnapshot:
         names = () if self.nodes else sorted({one.node_name for one in self.devices} - {""})
         nodes = self.nodes or [{"metadata": {"name": name}} for name in names]
         open_ = (node for node in nodes if not (node.get("spec") or {}).get("unschedulable"))
-        return [(node, self.stock.runs_on(node)) for node in open_]
+        return [(node, self.device_index.runs_on(node)) for node in open_]
 
     @cached_property
     def remains(self) -> Sequence[int]:
         """
         A number per device that is equal where capacities are, and what shares have taken of them.
         """
-        remains = array("q", self.stock.capacities)
+        remains = array("q", self.device_index.capacities)
         for key in self.held.consumed:
-            if (place := self.stock.index.get(key)) is not None:
+            if (place := self.device_index.index.get(key)) is not None:
                 remains[place] = self._remaining(place)
         return remains
 
     def _remaining(self, place: int) -> int:
-        whole, key = self.stock.capacities[place], self.devices[place].key
+        whole, key = self.device_index.capacities[place], self.devices[place].key
         consumed = self.held.consumed[key].items() if key in self.held.consumed else ()
         gone = tuple(sorted((name, amount.nano) for name, amount in consumed if amount))
-        return -1 - self.stock.number_of((whole, gone)) if gone else whole
+        return -1 - self.device_index.number_of((whole, gone)) if gone else whole
 
     @cached_property
     def class_by_name(self) -> dict[str, Json]:
         return {str((one.get("metadata") or {}).get("name")): one for one in self.classes}
 
     @cached_property
-    def available(self) -> Column:
+    def available(self) -> DeviceMask:
         """Which devices can be taken now, taints aside."""
         return pack(map(self.can_take, self.devices))
 
@@ -257,13 +257,13 @@ class ClusterSnapshot:
     def pool_state(self, number: int) -> int:
         """
         Return a number that is equal for pools with as much left of the same counters; `number` is that of
-        `stock.pool_numbers`.
+        `device_index.pool_numbers`.
         """
         known = self._pool_states.get(number)
         if known is None:
-            left = self.left_in(self.stock.pool_keys[number])
+            left = self.left_in(self.device_index.pool_keys[number])
             state = None if left is None else tuple(sorted(left.items()))
-            known = self._pool_states[number] = self.stock.number_of(state)
+            known = self._pool_states[number] = self.device_index.number_of(state)
         return known
 
     def left_in(self, pool: PoolKey) -> Mapping[CounterKey, int] | None:
@@ -306,11 +306,11 @@ PARTS = {
 }
 
 
-class NoSnapshot(ValueError):
+class EmptyDumpError(ValueError):
     """The dump holds nothing that a picture is made of; the message is a sentence."""
 
 
-def unfolded(documents: Iterable[object]) -> Iterator[Json]:
+def flatten_lists(documents: Iterable[object]) -> Iterator[Json]:
     """Yield objects of the API, those inside of lists one by one."""
     for document in documents:
         if not isinstance(document, dict):
@@ -318,19 +318,21 @@ def unfolded(documents: Iterable[object]) -> Iterator[Json]:
         if isinstance(document.get("items"), list):
             # A typed list (ResourceSliceList) leaves the kind of its items out.
             kind = str(document.get("kind") or "").removesuffix("List")
-            yield from unfolded({"kind": kind} | one for one in document["items"] if isinstance(one, dict))
+            yield from flatten_lists(
+                {"kind": kind} | one for one in document["items"] if isinstance(one, dict)
+            )
         else:
             yield document
 
 
-def snapshot_from(documents: Iterable[object]) -> ClusterSnapshot:
-    """Return the picture of a dump; other kinds in it are left out. Raise `NoSnapshot` without a device."""
+def snapshot_from_dump(documents: Iterable[object]) -> ClusterSnapshot:
+    """Return the snapshot of a dump; other kinds are ignored. Raise `EmptyDumpError` without a slice."""
     lists: dict[str, list[Json]] = {part: [] for part in PARTS.values()}
-    for one in unfolded(documents):
+    for one in flatten_lists(documents):
         if part := PARTS.get(str(one.get("kind"))):
             lists[part].append(one)
     if not lists["slices"]:
-        raise NoSnapshot("The snapshot holds no ResourceSlice, so it says nothing about devices.")
+        raise EmptyDumpError("The snapshot holds no ResourceSlice, so it says nothing about devices.")
     return ClusterSnapshot(
         classes=lists["classes"],
         slices=lists["slices"],

@@ -18,12 +18,12 @@ from dra.features import NEWEST, Features
 from dra.node_pools import NodePools
 from dra.nodes import name_of, slice_reaches
 from dra.objects import Json
-from dra.pools import CounterKey, DeviceKey, Pool, PoolDevice, pools_of
-from dra.selector_results import Column, Verdicts, everything, judge, pack
+from dra.pools import CounterKey, DeviceKey, Pool, PoolDevice, gather_pools
+from dra.selector_results import DeviceMask, SelectorResults, everything, judge, pack
 
 type PoolKey = tuple[str, str]
 type Look = Callable[[PoolDevice], Hashable]
-type Alike = Sequence[tuple[PoolDevice, Column]]
+type Alike = Sequence[tuple[PoolDevice, DeviceMask]]
 
 KEPT = 200  # expressions and attributes per stock; each takes some bytes per device
 STATES = 100_000  # that are remembered, of what is left of devices and pools
@@ -37,7 +37,9 @@ class DeviceIndex:
     """Pools and devices. Worked out when first asked for; threads may share it."""
 
     slices: Sequence[Json] = ()
-    _verdicts: dict[tuple[str, Features], Verdicts] = field(default_factory=dict, repr=False, compare=False)
+    _verdicts: dict[tuple[str, Features], SelectorResults] = field(
+        default_factory=dict, repr=False, compare=False
+    )
     _values: dict[str, array[int]] = field(default_factory=dict, repr=False, compare=False)
     _read: dict[tuple[str, ...], array[int]] = field(default_factory=dict, repr=False, compare=False)
     _alike: dict[Look, Alike] = field(default_factory=dict, repr=False, compare=False)
@@ -46,10 +48,10 @@ class DeviceIndex:
 
     @cached_property
     def pools(self) -> list[Pool]:
-        return pools_of(self.slices)
+        return gather_pools(self.slices)
 
     @cached_property
-    def ground(self) -> NodePools:
+    def node_pools(self) -> NodePools:
         """The pools as each node sees them, which is what the allocator goes by."""
         return NodePools(self.pools)
 
@@ -64,16 +66,16 @@ class DeviceIndex:
         return {device.key: place for place, device in enumerate(self.devices)}
 
     @cached_property
-    def all(self) -> Column:
+    def all(self) -> DeviceMask:
         return everything(len(self.devices))
 
     @cached_property
-    def shareable(self) -> Column:
+    def shareable(self) -> DeviceMask:
         """Devices that are taken in shares."""
         return pack(device.shareable for device in self.devices)
 
     @cached_property
-    def counting(self) -> Column:
+    def counting(self) -> DeviceMask:
         """Devices that are taken at the expense of others of their pool."""
         return pack(bool(device.counters) for device in self.devices)
 
@@ -223,7 +225,7 @@ class DeviceIndex:
             _keep(self._values, attribute, known)
         return known
 
-    def verdicts(self, expression: str, features: Features = NEWEST) -> Verdicts:
+    def selector_results(self, expression: str, features: Features = NEWEST) -> SelectorResults:
         """
         Return what a selector says of every device, in the order of `devices`.
 

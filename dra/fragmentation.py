@@ -26,7 +26,7 @@ STEPS = 20_000  # ways to place partitions that are tried; seven places of MIG h
 type Take = tuple[tuple[int, int], ...]  # (number of a counter, billionths of it)
 
 
-def most_at_once(takes: Sequence[Amounts], counters: Mapping[CounterKey, int]) -> int:
+def max_concurrent(takes: Sequence[Amounts], counters: Mapping[CounterKey, int]) -> int:
     """
     Return how many devices of a pool fit beside each other into counters of so many billionths.
 
@@ -88,7 +88,7 @@ class _Packing:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class GpuPartition:
     """
     One kind of partition of a GPU, or the GPU as a whole.
 
@@ -113,10 +113,10 @@ class PhysicalGpu:
     pool: str
     counter_set: str
     node_name: str
-    cuts: tuple[Cut, ...]
+    partitions: tuple[GpuPartition, ...]
 
 
-def boards_of(snapshot: ClusterSnapshot, driver: str, pool: str) -> list[PhysicalGpu]:
+def physical_gpus(snapshot: ClusterSnapshot, driver: str, pool: str) -> list[PhysicalGpu]:
     """Return the GPUs of a pool that are published in partitions, by the names of their counter sets."""
     found: dict[str, list[PoolDevice]] = {}
     node_name = ""
@@ -133,7 +133,7 @@ def boards_of(snapshot: ClusterSnapshot, driver: str, pool: str) -> list[Physica
     ]
 
 
-def _cuts(snapshot: ClusterSnapshot, devices: Sequence[PoolDevice]) -> tuple[Cut, ...]:
+def _cuts(snapshot: ClusterSnapshot, devices: Sequence[PoolDevice]) -> tuple[GpuPartition, ...]:
     kinds: dict[tuple[str, str, int | None], list[PoolDevice]] = {}
     for device in devices:
         seen = describe(device.driver, device.raw)
@@ -145,7 +145,7 @@ def _cuts(snapshot: ClusterSnapshot, devices: Sequence[PoolDevice]) -> tuple[Cut
         open_ = [device for device in alike if snapshot.can_take(device)]
         held = sum(snapshot.held.taken(device.key) for device in alike)
         most = _most(snapshot, open_)
-        cuts.append(Cut(partition, product, memory, len(alike), held, len(open_), most))
+        cuts.append(GpuPartition(partition, product, memory, len(alike), held, len(open_), most))
     return tuple(sorted(cuts, key=lambda cut: (bool(cut.partition), -(cut.memory_bytes or 0), cut.partition)))
 
 
@@ -154,4 +154,4 @@ def _most(snapshot: ClusterSnapshot, devices: Sequence[PoolDevice]) -> int:
     if not devices:
         return 0
     left = snapshot.left_in((devices[0].driver, devices[0].pool))
-    return 0 if left is None else most_at_once([device.counters for device in devices], left)
+    return 0 if left is None else max_concurrent([device.counters for device in devices], left)

@@ -24,8 +24,8 @@ from dra.quantity import ZERO, Quantity, QuantityError
 MOST = 200_000  # parts that are remembered; beyond it they are learnt anew
 
 
-class Shared:
-    """Parts that have been seen. `forget_single` drops those that turned out to be seen once."""
+class Interner:
+    """Parts that have been seen. `drop_singletons` drops those that turned out to be seen once."""
 
     def __init__(self) -> None:
         self._single: dict[Hashable, Any] = {}
@@ -52,7 +52,7 @@ class Shared:
             self._several[look] = known
         return known
 
-    def forget_single(self) -> None:
+    def drop_singletons(self) -> None:
         self._single.clear()
         if len(self._several) > MOST:
             self._several.clear()
@@ -130,17 +130,17 @@ class HeldDevices:
                     used[counter] = used.get(counter, 0) + sign * amount.nano
 
 
-def key_of(result: Mapping[str, Any]) -> DeviceKey:
+def device_key(result: Mapping[str, Any]) -> DeviceKey:
     return (str(result.get("driver")), str(result.get("pool")), str(result.get("device")))
 
 
-def results_of(claim: Json) -> list[Json]:
+def allocation_results(claim: Json) -> list[Json]:
     """Return the devices of `status.allocation`, those of admin access included."""
     allocation = (claim.get("status") or {}).get("allocation") or {}
     return list((allocation.get("devices") or {}).get("results") or ())
 
 
-def held_by(claims: Iterable[Json]) -> HeldDevices:
+def held_devices(claims: Iterable[Json]) -> HeldDevices:
     """Sum up the allocations of claims. Admin access holds nothing: it looks at devices that others have."""
     held = HeldDevices()
     for claim in claims:
@@ -153,10 +153,10 @@ def holdings(claim: Json) -> Iterator[tuple[DeviceKey, str, dict[str, Quantity] 
     """Yield what `Held.take` takes for a claim; the share is None for a whole device."""
     metadata = claim.get("metadata") or {}
     holder = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
-    for result in results_of(claim):
+    for result in allocation_results(claim):
         if result.get("adminAccess") is not True:
             share = _share(result.get("consumedCapacity") or {}) if result.get("shareID") else None
-            yield key_of(result), holder, share
+            yield device_key(result), holder, share
 
 
 def _share(consumed: Json) -> dict[str, Quantity]:

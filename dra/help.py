@@ -1,14 +1,8 @@
 """
-What asking for less would bring: fewer devices, weaker conditions, one by one and each tried.
+Relaxations of a spec that does not fit, and what each of them brings.
 
-What one way of asking for less would bring.
-
-Specs that ask for one thing less, in the order of the spec.
-
-What would help a claim that does not fit: one thing less asked for at a time, each tried on the picture.
-
-Nothing is guessed: every way is a spec, and what is said of it is what `dra.match.preview` says of that
-spec.
+A relaxation changes one thing: fewer devices, one condition or constraint less, a lower bound, a toleration
+more. Nothing is estimated: each changed spec goes through `dra.match.preview`.
 """
 
 from __future__ import annotations
@@ -29,13 +23,24 @@ from dra.match.conditions import SelectorCondition, condition, in_words
 from dra.match.funnel import NodeOffer, funnel
 from dra.objects import MAX_RESULTS, DeviceRequest, Json, Manifest, constraints, device_requests, requests
 from dra.quantity import Quantity, QuantityError
-from dra.selector_results import Column, places
+from dra.selector_results import DeviceMask, places
 from dra.semver import Version, VersionError
 from dra.taints import Taint, tolerates
 
+__all__ = ["Relaxation", "RelaxationKind", "find_relaxations"]
 
-class Relaxation(StrEnum):
-    """What is asked for less; stable, for programs."""
+MAX_PREVIEWS = 24  # bounds the time that a page waits
+MAX_TAINTS = 5  # that are tried, those of the most devices first
+# No relaxation changes the result of these.
+NOT_RELAXABLE = frozenset(
+    (NoFitReason.NO_REQUEST, NoFitReason.NO_CLASS, NoFitReason.INVALID, NoFitReason.NOT_PREVIEWABLE)
+)
+
+type Bound = Quantity | Version | int
+
+
+class RelaxationKind(StrEnum):
+    """What a relaxation changes; stable, for programs."""
 
     CONDITION = "condition"
     THRESHOLD = "threshold"
@@ -45,44 +50,45 @@ class Relaxation(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Relief:
+class Relaxation:
     """
-    One thing less asked for, and what that brings: `more` free devices that match, `more_nodes` with room.
+    One change of a spec and its effect: `more_devices` free devices that match, `more_nodes` with room.
 
-    Which thing is told by `condition`, `taint`, or `constraint` (the attribute that constrains); `was` and
-    `instead` are a bound of a condition, or a count. `fits` says that all claims would fit now, which they do
-    not as asked; `spec` is the spec so changed.
+    `condition`, `taint` or `constraint` (an attribute) names what changes; `current` and `proposed` are the
+    bound of a condition, or a count. `fits` is True if all claims fit with `spec`, the changed one, and do
+    not fit without the change.
     """
 
-    way: Relaxation
-    request: str = ""  # "" where it is about all of them
+    kind: RelaxationKind
+    request: str = ""  # "" for a constraint
     condition: SelectorCondition | None = None
     taint: Taint | None = None
     constraint: str = ""
     together: NodeOffer | None = None
-    was: str = ""
-    instead: str = ""
+    current: str = ""
+    proposed: str = ""
     fits: bool = False
-    more: int = 0
+    more_devices: int = 0
     more_nodes: int = 0
     spec: Json = field(default_factory=dict)
 
     @property
     def what(self) -> str:
-        """Say in English what would be asked for instead."""
-        match self.way:
-            case Relaxation.CONDITION if self.condition:
+        """Describe the change in English."""
+        match self.kind:
+            case RelaxationKind.CONDITION if self.condition:
                 return f"without {self.condition.words or self.condition.text}"
-            case Relaxation.THRESHOLD if self.condition:
-                instead, was = in_words(self.instead), in_words(self.was)
-                if instead == was:  # too close for words
-                    instead, was = self.instead, self.was
-                return f"{self.condition.name} {instead} instead of {was}"
-            case Relaxation.COUNT:
-                return f"{self.instead} instead of {self.was}"
-            case Relaxation.CONSTRAINT:
+            case RelaxationKind.THRESHOLD if self.condition:
+                proposed, current = in_words(self.proposed), in_words(self.current)
+                if proposed == current:  # equal after rounding
+                    proposed, current = self.proposed, self.current
+                return f"{self.condition.name} {proposed} instead of {current}"
+            case RelaxationKind.COUNT:
+                devices = "device" if self.proposed == "1" else "devices"
+                return f"{self.proposed} {devices} instead of {self.current}"
+            case RelaxationKind.CONSTRAINT:
                 return f"without the constraint on {self.constraint}"
-            case Relaxation.TOLERATION if self.taint:
+            case RelaxationKind.TOLERATION if self.taint:
                 key = f"{self.taint.key}={self.taint.value}" if self.taint.value else self.taint.key
                 return f"tolerating {key}:{self.taint.effect}"
         return ""
@@ -91,229 +97,281 @@ class Relief:
     def sentence(self) -> str:
         if self.fits:
             return f"{self.what}: fits now"
-        if self.more:
-            return f"{self.what}: {self.more} more free"
+        if self.more_devices:
+            return f"{self.what}: {self.more_devices} more free"
         nodes = "node" if self.more_nodes == 1 else "nodes"
         return f"{self.what}: {self.more_nodes} more {nodes} with room"
 
 
-TAINTS = 5  # that keep the most devices away
-
-type Bound = Quantity | Version | int
-
-
 @dataclass(frozen=True, slots=True)
-class TriedRelaxation:
-    """A way to try: one spec, or of a count one spec for each smaller count from 1 on."""
+class RelaxationAttempt:
+    """A relaxation to try: one changed spec, or for a count one spec per smaller count from 1 on."""
 
-    relief: Relief
+    relaxation: Relaxation
     specs: Sequence[Json]
 
 
-def ways(snapshot: ClusterSnapshot, spec: Json, free: Column) -> Iterator[TriedRelaxation]:
-    """Yield the ways; `free` are the devices that the spec could take now."""
-    for ask in device_requests(spec):
-        yield from _counts(spec, ask)
+def relaxation_attempts(
+    snapshot: ClusterSnapshot, spec: Json, free_devices: DeviceMask
+) -> Iterator[RelaxationAttempt]:
+    """Yield the relaxations to try, in the order of the spec; it can get `free_devices` as it is."""
+    for device_request in device_requests(spec):
+        yield from _counts(spec, device_request)
     for number, raw in enumerate(constraints(spec)):
         attribute = str(raw.get("matchAttribute") or raw.get("distinctAttribute") or "")
-        less = deepcopy(dict(spec))
-        del less["devices"]["constraints"][number]
-        yield TriedRelaxation(Relief(Relaxation.CONSTRAINT, constraint=attribute), [less])
-    for ask in device_requests(spec):
-        yield from _conditions(snapshot, spec, ask, free)
-        yield from _tolerations(snapshot, spec, ask)
+        relaxed = deepcopy(dict(spec))
+        del relaxed["devices"]["constraints"][number]
+        yield RelaxationAttempt(Relaxation(RelaxationKind.CONSTRAINT, constraint=attribute), [relaxed])
+    for device_request in device_requests(spec):
+        yield from _conditions(snapshot, spec, device_request, free_devices)
+        yield from _tolerations(snapshot, spec, device_request)
 
 
-def _changed(spec: Json, ask: DeviceRequest, **fields: object) -> Manifest:
-    """Return a copy of the spec with other fields at the place of the ask."""
-    made = deepcopy(dict(spec))
-    for request in requests(made):
-        if request.get("name") != ask.request:
+def _changed(spec: Json, device_request: DeviceRequest, **fields: object) -> Manifest:
+    """Return a copy of the spec with some fields of the device request replaced."""
+    changed = deepcopy(dict(spec))
+    for request in requests(changed):
+        if request.get("name") != device_request.request:
             continue
-        options = request.get("firstAvailable") if ask.alternative else [request["exactly"]]
+        options = request.get("firstAvailable") if device_request.alternative else [request["exactly"]]
         for option in options or ():
-            if not ask.alternative or option.get("name") == ask.alternative:
+            if not device_request.alternative or option.get("name") == device_request.alternative:
                 option |= fields
-    return made
+    return changed
 
 
-def _counts(spec: Json, ask: DeviceRequest) -> Iterator[TriedRelaxation]:
-    if ask.all or ask.count < 2:
+def _counts(spec: Json, device_request: DeviceRequest) -> Iterator[RelaxationAttempt]:
+    if device_request.all or device_request.count < 2:
         return
-    most = min(ask.count - 1, MAX_RESULTS)
-    specs = [_changed(spec, ask, count=count) for count in range(1, most + 1)]
+    max_count = min(device_request.count - 1, MAX_RESULTS)
+    specs = [_changed(spec, device_request, count=count) for count in range(1, max_count + 1)]
     if len(specs) == 1:
-        yield TriedRelaxation(
-            Relief(Relaxation.COUNT, ask.result_name, was=str(ask.count), instead="1"), specs
+        yield RelaxationAttempt(
+            Relaxation(
+                RelaxationKind.COUNT,
+                device_request.result_name,
+                current=str(device_request.count),
+                proposed="1",
+            ),
+            specs,
         )
     else:
-        yield TriedRelaxation(Relief(Relaxation.COUNT, ask.result_name, was=str(ask.count)), specs)
+        yield RelaxationAttempt(
+            Relaxation(RelaxationKind.COUNT, device_request.result_name, current=str(device_request.count)),
+            specs,
+        )
 
 
 def _conditions(
-    snapshot: ClusterSnapshot, spec: Json, ask: DeviceRequest, free: Column
-) -> Iterator[TriedRelaxation]:
-    for number, expression in enumerate(ask.expressions):
+    snapshot: ClusterSnapshot, spec: Json, device_request: DeviceRequest, free_devices: DeviceMask
+) -> Iterator[RelaxationAttempt]:
+    for number, expression in enumerate(device_request.expressions):
         parts = conjuncts(expression)
-        for place, part in enumerate(parts):
-            read = condition(part)
-            less = _with_selector(spec, ask, number, [*parts[:place], *parts[place + 1 :]])
-            if bound := _next_bound(snapshot, less, read, free):
-                lower = read.with_wanted(str(bound) if isinstance(bound, int) else quoted(str(bound)))
-                with_bound = _with_selector(spec, ask, number, [*parts[:place], lower, *parts[place + 1 :]])
-                relief = Relief(
-                    Relaxation.THRESHOLD, ask.result_name, condition=read, was=read.wanted, instead=str(bound)
+        for index, condition_text in enumerate(parts):
+            selector_condition = condition(condition_text)
+            without = _with_selector(spec, device_request, number, [*parts[:index], *parts[index + 1 :]])
+            if bound := _next_bound(snapshot, without, selector_condition, free_devices):
+                weaker = selector_condition.with_wanted(
+                    str(bound) if isinstance(bound, int) else quoted(str(bound))
                 )
-                yield TriedRelaxation(relief, [with_bound])
-            yield TriedRelaxation(Relief(Relaxation.CONDITION, ask.result_name, condition=read), [less])
+                with_bound = _with_selector(
+                    spec, device_request, number, [*parts[:index], weaker, *parts[index + 1 :]]
+                )
+                relaxation = Relaxation(
+                    RelaxationKind.THRESHOLD,
+                    device_request.result_name,
+                    condition=selector_condition,
+                    current=selector_condition.wanted,
+                    proposed=str(bound),
+                )
+                yield RelaxationAttempt(relaxation, [with_bound])
+            yield RelaxationAttempt(
+                Relaxation(
+                    RelaxationKind.CONDITION, device_request.result_name, condition=selector_condition
+                ),
+                [without],
+            )
 
 
-def _with_selector(spec: Json, ask: DeviceRequest, number: int, parts: Sequence[str]) -> Manifest:
-    """Return a copy of the spec in which one selector asks for these parts alone."""
-    texts = ask.expressions
+def _with_selector(spec: Json, device_request: DeviceRequest, number: int, parts: Sequence[str]) -> Manifest:
+    """Return a copy of the spec in which one selector consists of these conditions."""
+    texts = device_request.expressions
     texts[number] = joined(parts)
     selectors = [{"cel": {"expression": text}} for text in texts if text]
-    return _changed(spec, ask, selectors=selectors)
+    return _changed(spec, device_request, selectors=selectors)
 
 
-def _next_bound(snapshot: ClusterSnapshot, less: Json, read: SelectorCondition, free: Column) -> Bound | None:
+def _next_bound(
+    snapshot: ClusterSnapshot, relaxed: Json, selector_condition: SelectorCondition, free_devices: DeviceMask
+) -> Bound | None:
     """
-    Return what to compare with so that the next devices match; None if the condition has no such bound.
+    Return the nearest bound with which more devices match; None if the condition compares with none.
 
-    `less` is the spec without the condition: what it frees has the values to choose from.
+    `relaxed` is the spec without the condition: the devices that it adds publish the values to choose from.
     """
-    if read.sign not in (">=", "<=") or not read.refs:
+    if selector_condition.sign not in (">=", "<=") or not selector_condition.refs:
         return None
-    gained: Column = 0
-    for ask in device_requests(less):
-        gained |= funnel(snapshot, ask).free
-    seen: dict[str, Bound] = {}
-    for place in places(gained ^ (gained & free), len(snapshot.devices)):
+    gained: DeviceMask = 0
+    for device_request in device_requests(relaxed):
+        gained |= funnel(snapshot, device_request).free
+    published: dict[str, Bound] = {}
+    for index in places(gained ^ (gained & free_devices), len(snapshot.devices)):
         try:
-            found = value(snapshot.devices[place], read.refs[0])
+            published_value = value(snapshot.devices[index], selector_condition.refs[0])
         except Malformed:
             continue
-        if isinstance(found, Quantity | Version | int) and not isinstance(found, bool):
-            seen[str(found)] = found
-    return _nearest(read, list(seen.values()))
+        if isinstance(published_value, Quantity | Version | int) and not isinstance(published_value, bool):
+            published[str(published_value)] = published_value
+    return _nearest(selector_condition, list(published.values()))
 
 
-def _nearest(read: SelectorCondition, found: Sequence[Bound]) -> Bound | None:
+def _nearest(selector_condition: SelectorCondition, published: Sequence[Bound]) -> Bound | None:
     try:
-        if quantities := [one for one in found if isinstance(one, Quantity)]:
-            amount = Quantity.parse(read.wanted)
-            below = [one for one in quantities if (one < amount) == (read.sign == ">=") and one != amount]
-            return (max if read.sign == ">=" else min)(below, default=None)
-        if versions := [one for one in found if isinstance(one, Version)]:
-            version = Version.parse(read.wanted)
-            older = [one for one in versions if (one < version) == (read.sign == ">=") and one != version]
-            return (max if read.sign == ">=" else min)(older, default=None)
-        number = int(read.wanted)
+        if quantities := [bound for bound in published if isinstance(bound, Quantity)]:
+            amount = Quantity.parse(selector_condition.wanted)
+            below = [
+                bound
+                for bound in quantities
+                if (bound < amount) == (selector_condition.sign == ">=") and bound != amount
+            ]
+            return (max if selector_condition.sign == ">=" else min)(below, default=None)
+        if versions := [bound for bound in published if isinstance(bound, Version)]:
+            version = Version.parse(selector_condition.wanted)
+            older = [
+                bound
+                for bound in versions
+                if (bound < version) == (selector_condition.sign == ">=") and bound != version
+            ]
+            return (max if selector_condition.sign == ">=" else min)(older, default=None)
+        number = int(selector_condition.wanted)
     except (QuantityError, VersionError, ValueError):
         return None
-    numbers = [one for one in found if isinstance(one, int)]
-    less = [one for one in numbers if (one < number) == (read.sign == ">=") and one != number]
-    return (max if read.sign == ">=" else min)(less, default=None)
+    numbers = [bound for bound in published if isinstance(bound, int)]
+    less = [
+        bound
+        for bound in numbers
+        if (bound < number) == (selector_condition.sign == ">=") and bound != number
+    ]
+    return (max if selector_condition.sign == ">=" else min)(less, default=None)
 
 
-def _tolerations(snapshot: ClusterSnapshot, spec: Json, ask: DeviceRequest) -> Iterator[TriedRelaxation]:
-    made = funnel(snapshot, ask)
-    away: Counter[tuple[str, str, str]] = Counter()
-    for place in places(made.accepted ^ made.open, len(snapshot.devices)):
-        for taint in snapshot.taints[place]:
-            if taint.blocks and not tolerates(ask.tolerations, taint):
-                away[taint.key, taint.value, taint.effect] += 1
-    for (key, said, effect), _ in away.most_common(TAINTS):
-        toleration = {"key": key, "operator": "Equal", "value": said, "effect": effect}
-        tolerations = [*ask.tolerations, toleration if said else toleration | {"operator": "Exists"}]
+def _tolerations(
+    snapshot: ClusterSnapshot, spec: Json, device_request: DeviceRequest
+) -> Iterator[RelaxationAttempt]:
+    request_funnel = funnel(snapshot, device_request)
+    blocked: Counter[tuple[str, str, str]] = Counter()
+    for index in places(request_funnel.accepted ^ request_funnel.open, len(snapshot.devices)):
+        for taint in snapshot.taints[index]:
+            if taint.blocks and not tolerates(device_request.tolerations, taint):
+                blocked[taint.key, taint.value, taint.effect] += 1
+    for (key, taint_value, effect), _ in blocked.most_common(MAX_TAINTS):
+        toleration = {"key": key, "operator": "Equal", "value": taint_value, "effect": effect}
+        tolerations = [
+            *device_request.tolerations,
+            toleration if taint_value else toleration | {"operator": "Exists"},
+        ]
         tolerations[-1] = {name: text for name, text in tolerations[-1].items() if text}
-        relief = Relief(Relaxation.TOLERATION, ask.result_name, taint=Taint(key, effect, said))
-        yield TriedRelaxation(relief, [_changed(spec, ask, tolerations=tolerations)])
+        relaxation = Relaxation(
+            RelaxationKind.TOLERATION, device_request.result_name, taint=Taint(key, effect, taint_value)
+        )
+        yield RelaxationAttempt(relaxation, [_changed(spec, device_request, tolerations=tolerations)])
 
 
-__all__ = ["Relaxation", "Relief", "what_would_help"]
-
-TRIES = 24  # previews, which bounds the time that a page waits
-# Where these stand in the way, asking for less does not change what can be told.
-HOPELESS = frozenset(
-    (NoFitReason.NO_REQUEST, NoFitReason.NO_CLASS, NoFitReason.INVALID, NoFitReason.NOT_PREVIEWABLE)
-)
-
-
-def what_would_help(
-    snapshot: ClusterSnapshot, spec: Json, claims: int = 1, now: Preview | None = None
-) -> list[Relief]:
+def find_relaxations(
+    snapshot: ClusterSnapshot, spec: Json, claims: int = 1, baseline: Preview | None = None
+) -> list[Relaxation]:
     """
-    Return what makes `claims` claims of `spec` fit now, then what only brings more devices, most first.
+    Return relaxations with which `claims` claims of `spec` fit, then those that add devices or nodes.
 
-    Where all of them fit as they are, it says what brings more devices or nodes.
-    `now` is the preview of the spec, if it is known already. At most `TRIES` previews are made; a search that
-    takes too long ends them.
+    Within each group the one that adds most comes first. `baseline` is the preview of `spec`, if it is known.
+    At most `MAX_PREVIEWS` specs are previewed; a search that takes too long ends the attempts.
     """
-    now = preview(snapshot, spec, claims) if now is None else now
-    if now.reason in HOPELESS:
+    baseline = preview(snapshot, spec, claims) if baseline is None else baseline
+    if baseline.reason in NOT_RELAXABLE:
         return []
-    trying = _Trying(snapshot, claims, now)
-    free = reduce(or_, (funnel(snapshot, ask).free for ask in device_requests(spec)), 0)
-    found = [relief for way in ways(snapshot, spec, free) if (relief := trying.relief(way))]
-    helpful = [one for one in found if one.fits or one.more or one.more_nodes]
-    return sorted(_without_lesser(helpful), key=lambda one: (not one.fits, -one.more, -one.more_nodes))
+    attempts = _Attempts(snapshot, claims, baseline)
+    free_devices = reduce(or_, (funnel(snapshot, ask).free for ask in device_requests(spec)), 0)
+    relaxations = [
+        relaxation
+        for attempt in relaxation_attempts(snapshot, spec, free_devices)
+        if (relaxation := attempts.relaxation(attempt))
+    ]
+    useful = [
+        relaxation
+        for relaxation in relaxations
+        if relaxation.fits or relaxation.more_devices or relaxation.more_nodes
+    ]
+    return sorted(
+        _without_redundant(useful),
+        key=lambda relaxation: (not relaxation.fits, -relaxation.more_devices, -relaxation.more_nodes),
+    )
 
 
-class _Trying:
-    """Previews of other specs, as many as are left."""
+class _Attempts:
+    """Previews of relaxed specs, up to `MAX_PREVIEWS`."""
 
-    def __init__(self, snapshot: ClusterSnapshot, claims: int, now: Preview) -> None:
-        self.snapshot, self.claims, self.now = snapshot, claims, now
-        self.left = TRIES
+    def __init__(self, snapshot: ClusterSnapshot, claims: int, baseline: Preview) -> None:
+        self.snapshot, self.claims, self.baseline = snapshot, claims, baseline
+        self.previews_left = MAX_PREVIEWS
 
-    def relief(self, way: TriedRelaxation) -> Relief | None:
-        """Try a way; of several counts the largest that fits. None if nothing could be told."""
-        if len(way.specs) == 1:
-            seen = self._see(way.specs[0])
-            return None if seen is None else self._made(way.relief, way.specs[0], seen)
-        # What fits fits with one device less as well, so halving finds the largest count.
-        low, high, best = 0, len(way.specs), None
+    def relaxation(self, attempt: RelaxationAttempt) -> Relaxation | None:
+        """Preview an attempt, for a count find the largest that fits; None if the result is unknown."""
+        if len(attempt.specs) == 1:
+            preview_result = self._preview(attempt.specs[0])
+            return (
+                None
+                if preview_result is None
+                else self._with_effect(attempt.relaxation, attempt.specs[0], preview_result)
+            )
+        # A claim that fits also fits with one device less, so bisection finds the largest count.
+        low, high, best = 0, len(attempt.specs), None
         while low < high:
             middle = (low + high) // 2
-            seen = self._see(way.specs[middle])
-            if seen is None:
+            preview_result = self._preview(attempt.specs[middle])
+            if preview_result is None:
                 return None
-            if seen.fits:
-                best = self._made(way.relief, way.specs[middle], seen, instead=str(middle + 1))
+            if preview_result.fits:
+                best = self._with_effect(
+                    attempt.relaxation, attempt.specs[middle], preview_result, proposed=str(middle + 1)
+                )
                 low = middle + 1
             else:
                 high = middle
         return best
 
-    def _see(self, spec: Json) -> Preview | None:
-        if not self.left:
+    def _preview(self, spec: Json) -> Preview | None:
+        if not self.previews_left:
             return None
-        self.left -= 1
-        seen = preview(self.snapshot, spec, self.claims)
-        if seen.reason == NoFitReason.TOO_LONG:
-            self.left = 0
-        return None if seen.free is None or seen.nodes_that_fit is None else seen
+        self.previews_left -= 1
+        result = preview(self.snapshot, spec, self.claims)
+        if result.reason == NoFitReason.TOO_LONG:
+            self.previews_left = 0
+        return None if result.free is None or result.nodes_that_fit is None else result
 
-    def _made(self, relief: Relief, spec: Json, seen: Preview, *, instead: str = "") -> Relief:
+    def _with_effect(
+        self, relaxation: Relaxation, spec: Json, result: Preview, *, proposed: str = ""
+    ) -> Relaxation:
         return replace(
-            relief,
+            relaxation,
             spec=spec,
-            instead=instead or relief.instead,
-            fits=seen.fits and not self.now.fits,
-            more=max((seen.free or 0) - (self.now.free or 0), 0),
-            more_nodes=max((seen.nodes_that_fit or 0) - (self.now.nodes_that_fit or 0), 0),
+            proposed=proposed or relaxation.proposed,
+            fits=result.fits and not self.baseline.fits,
+            more_devices=max((result.free or 0) - (self.baseline.free or 0), 0),
+            more_nodes=max((result.nodes_that_fit or 0) - (self.baseline.nodes_that_fit or 0), 0),
         )
 
 
-def _without_lesser(found: list[Relief]) -> list[Relief]:
-    """Leave out dropping a condition where a lower bound brings as much."""
+def _without_redundant(relaxations: list[Relaxation]) -> list[Relaxation]:
+    """Leave out dropping a condition where a weaker bound has the same effect."""
     lowered = {
-        (one.request, one.condition): (one.fits, one.more) for one in found if one.way == Relaxation.THRESHOLD
+        (relaxation.request, relaxation.condition): (relaxation.fits, relaxation.more_devices)
+        for relaxation in relaxations
+        if relaxation.kind == RelaxationKind.THRESHOLD
     }
     return [
-        one
-        for one in found
-        if one.way != Relaxation.CONDITION
-        or lowered.get((one.request, one.condition)) != (one.fits, one.more)
+        relaxation
+        for relaxation in relaxations
+        if relaxation.kind != RelaxationKind.CONDITION
+        or lowered.get((relaxation.request, relaxation.condition))
+        != (relaxation.fits, relaxation.more_devices)
     ]

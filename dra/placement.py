@@ -30,7 +30,7 @@ from dra.pools import PoolDevice
 from dra.selector_results import unpack
 
 
-class Capacity(StrEnum):
+class CapacityType(StrEnum):
     SPOT = "spot"
     ON_DEMAND = "on-demand"
     RESERVED = "reserved"
@@ -39,35 +39,35 @@ class Capacity(StrEnum):
 # label → what its values mean; GKE and AKS write nothing on nodes that are not spot.
 LABELS = {
     "karpenter.sh/capacity-type": {
-        "spot": Capacity.SPOT,
-        "on-demand": Capacity.ON_DEMAND,
-        "reserved": Capacity.RESERVED,
+        "spot": CapacityType.SPOT,
+        "on-demand": CapacityType.ON_DEMAND,
+        "reserved": CapacityType.RESERVED,
     },
     "eks.amazonaws.com/capacityType": {
-        "SPOT": Capacity.SPOT,
-        "ON_DEMAND": Capacity.ON_DEMAND,
-        "CAPACITY_BLOCK": Capacity.RESERVED,
+        "SPOT": CapacityType.SPOT,
+        "ON_DEMAND": CapacityType.ON_DEMAND,
+        "CAPACITY_BLOCK": CapacityType.RESERVED,
     },
-    "cloud.google.com/gke-spot": {"true": Capacity.SPOT},
-    "cloud.google.com/gke-preemptible": {"true": Capacity.SPOT},
-    "kubernetes.azure.com/scalesetpriority": {"spot": Capacity.SPOT},
+    "cloud.google.com/gke-spot": {"true": CapacityType.SPOT},
+    "cloud.google.com/gke-preemptible": {"true": CapacityType.SPOT},
+    "kubernetes.azure.com/scalesetpriority": {"spot": CapacityType.SPOT},
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Billing:
+class NodePricing:
     """`label` is "key=value" as the node has it, "" where on-demand is assumed."""
 
-    capacity: Capacity
+    capacity: CapacityType
     label: str
 
 
-def billing_of(labels: Json) -> Billing:
+def node_pricing(labels: Json) -> NodePricing:
     """Read the labels of a node; the first that says something known counts."""
     for key, meanings in LABELS.items():
         if (value := str(labels.get(key) or "")) in meanings:
-            return Billing(meanings[value], f"{key}={value}")
-    return Billing(Capacity.ON_DEMAND, "")
+            return NodePricing(meanings[value], f"{key}={value}")
+    return NodePricing(CapacityType.ON_DEMAND, "")
 
 
 NVIDIA = "gpu.nvidia.com"  # the driver whose devices say what of CUDA they run
@@ -76,25 +76,25 @@ NODE_OWN = "node.kubernetes.io/"  # taints of a node's health: they pass, and no
 
 
 @dataclass(frozen=True, slots=True)
-class PlacementSite:
+class NodeGroup:
     """What nodes have in common: their taints, as kubectl writes them, and how they are paid for."""
 
     taints: tuple[str, ...]
-    billing: Billing
+    pricing: NodePricing
 
 
 @dataclass(frozen=True, slots=True)
-class Landing:
+class Placement:
     """
     Devices that pass class and selectors of any request, whoever holds them, and the nodes that have some.
 
-    `problem` is a sentence where that cannot be told; then all else is empty. `maker` is that of most of the
+    `problem` is a sentence where that cannot be told; then all else is empty. `vendor` is that of most of the
     devices.
     """
 
-    maker: str = ""
+    vendor: str = ""
     gpus: tuple[tuple[GpuCapability, int], ...] = ()
-    sites: tuple[tuple[PlacementSite, int], ...] = ()
+    sites: tuple[tuple[NodeGroup, int], ...] = ()
     problem: str = ""
 
     @property
@@ -110,51 +110,51 @@ class Landing:
         return sorted(found.items(), key=lambda one: (-one[1], one[0]))
 
     @property
-    def billings(self) -> list[tuple[Billing, int]]:
+    def pricings(self) -> list[tuple[NodePricing, int]]:
         """Return each way of paying with the number of its nodes."""
-        found: Counter[Billing] = Counter()
+        found: Counter[NodePricing] = Counter()
         for site, number in self.sites:
-            found[site.billing] += number
+            found[site.pricing] += number
         return sorted(found.items(), key=lambda one: (one[0].capacity, one[0].label))
 
     def open_to(self, tolerated: Iterable[str], labels: Iterable[str] | None) -> int:
         """
         Count nodes whose taints are all tolerated.
 
-        `labels` are the `Billing.label` that are wanted, None for any.
+        `labels` are the `NodePricing.label` that are wanted, None for any.
         """
         known, wanted = set(tolerated), None if labels is None else set(labels)
         return sum(
             number
             for site, number in self.sites
             if all(taint in known or taint.endswith(":PreferNoSchedule") for taint in site.taints)
-            and (wanted is None or site.billing.label in wanted)
+            and (wanted is None or site.pricing.label in wanted)
         )
 
 
-def landing(snapshot: ClusterSnapshot, spec: Json) -> Landing:
+def claim_placement(snapshot: ClusterSnapshot, spec: Json) -> Placement:
     """Look at what of the picture a claim of this spec could get."""
     accepted = 0
     try:
         accepted = reduce(or_, (funnel(snapshot, ask).accepted for ask in device_requests(spec)), 0)
     except KeyError as missing:
-        return Landing(problem=f"The cluster has no device class {missing.args[0]}.")
+        return Placement(problem=f"The cluster has no device class {missing.args[0]}.")
     except CelError as refusal:
-        return Landing(problem=refusal.message)
+        return Placement(problem=refusal.message)
     flags = unpack(accepted, len(snapshot.devices))
-    makers: Counter[str] = Counter()
-    for pool, number in Counter(compress(snapshot.stock.pool_numbers, flags)).items():
-        driver, _name = snapshot.stock.pool_keys[pool]
-        makers[vendor_of(driver).maker] += number
+    vendors: Counter[str] = Counter()
+    for pool, number in Counter(compress(snapshot.device_index.pool_numbers, flags)).items():
+        driver, _name = snapshot.device_index.pool_keys[pool]
+        vendors[vendor_of(driver).vendor] += number
     reached = (node for node, runs in snapshot.sites if any(any(flags[run.start : run.stop]) for run in runs))
     sites = Counter(map(_site, reached))
-    maker = makers.most_common(1)[0][0] if makers else ""
-    return Landing(maker, tuple(_gpus(snapshot, flags)), tuple(sites.items()))
+    vendor = vendors.most_common(1)[0][0] if vendors else ""
+    return Placement(vendor, tuple(_gpus(snapshot, flags)), tuple(sites.items()))
 
 
 def _gpus(snapshot: ClusterSnapshot, flags: bytes) -> Iterator[tuple[GpuCapability, int]]:
     """Yield each kind of the flagged devices with its number, from columns that the picture keeps."""
-    columns = [snapshot.stock.values(f"{NVIDIA}/{name}") for name in PUBLISHED]
+    columns = [snapshot.device_index.values(f"{NVIDIA}/{name}") for name in PUBLISHED]
     found = list(compress(zip(*columns, strict=True), flags))
     numbers = Counter(found)
     places = list(compress(range(len(flags)), flags))
@@ -170,10 +170,10 @@ def _text(device: PoolDevice, name: str) -> str:
         return ""
 
 
-def _site(node: Json) -> PlacementSite:
+def _site(node: Json) -> NodeGroup:
     taints = (node.get("spec") or {}).get("taints") or ()
     texts = (_taint(one) for one in taints if not str(one.get("key") or "").startswith(NODE_OWN))
-    return PlacementSite(tuple(sorted(texts)), billing_of((node.get("metadata") or {}).get("labels") or {}))
+    return NodeGroup(tuple(sorted(texts)), node_pricing((node.get("metadata") or {}).get("labels") or {}))
 
 
 def _taint(raw: Json) -> str:

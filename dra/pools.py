@@ -142,7 +142,7 @@ class Pool:
         return self.complete and not self.problem
 
 
-def pools_of(slices: Iterable[Json]) -> list[Pool]:
+def gather_pools(slices: Iterable[Json]) -> list[Pool]:
     """Return the pools by driver and name, with devices by name of slice: that is the order of trying."""
     by_pool: dict[tuple[str, str], list[PoolSlice]] = defaultdict(list)
     for number, raw in enumerate(slices):

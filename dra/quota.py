@@ -26,7 +26,7 @@ from collections.abc import Iterable
 from dra.objects import MAX_RESULTS, DeviceRequest, Json, alternatives, requests
 
 RESOURCE_PREFIX = "deviceclass.resource.kubernetes.io/"  # + name of the class
-# What device plugins call GPUs, and the class that the DRA driver of the same maker has for them: README of
+# What device plugins call GPUs, and the class that the DRA driver of the same vendor has for them: README of
 # NVIDIA/k8s-device-plugin 0.20, ROCm/k8s-device-plugin, intel/intel-device-plugins-for-kubernetes.
 PLUGIN_CLASSES = (
     (re.compile(r"nvidia\.com/mig-.+"), "mig.nvidia.com"),

@@ -18,20 +18,20 @@ from functools import cached_property
 from dra.cel import CelError, Selector
 from dra.pools import PoolDevice
 
-type Column = int
+type DeviceMask = int
 
 
-def pack(flags: Iterable[bool | int]) -> Column:
+def pack(flags: Iterable[bool | int]) -> DeviceMask:
     """Return the column of the flags, the first device in the lowest byte."""
     return int.from_bytes(bytes(flags), "little")
 
 
-def unpack(column: Column, length: int) -> bytes:
+def unpack(column: DeviceMask, length: int) -> bytes:
     """Return one byte per device, 0 or 1."""
     return column.to_bytes(length, "little")
 
 
-def places(column: Column, length: int) -> Iterator[int]:
+def places(column: DeviceMask, length: int) -> Iterator[int]:
     """Yield the places of the devices that are in the column."""
     flags = unpack(column, length)
     at = flags.find(1)
@@ -40,11 +40,11 @@ def places(column: Column, length: int) -> Iterator[int]:
         at = flags.find(1, at + 1)
 
 
-def everything(length: int) -> Column:
+def everything(length: int) -> DeviceMask:
     return int.from_bytes(b"\x01" * length, "little")
 
 
-class Failing(Mapping[int, CelError]):
+class EvaluationErrors(Mapping[int, CelError]):
     """
     The devices on which an expression fails, by place, with what it says of each.
 
@@ -70,25 +70,25 @@ class Failing(Mapping[int, CelError]):
         return len(self._numbers) - self._numbers.count(0)
 
     @cached_property
-    def column(self) -> Column:
+    def column(self) -> DeviceMask:
         return pack(map(bool, self._numbers))
 
 
 @dataclass(frozen=True, slots=True)
-class Verdicts:
+class SelectorResults:
     """`column` and `flags` say which devices are selected; `failing` are those that cannot be judged."""
 
-    column: Column
+    column: DeviceMask
     flags: bytes
     failing: Mapping[int, CelError]
 
     @property
-    def errors(self) -> Column:
+    def errors(self) -> DeviceMask:
         """The devices on which the expression fails."""
-        return self.failing.column if isinstance(self.failing, Failing) else 0
+        return self.failing.column if isinstance(self.failing, EvaluationErrors) else 0
 
 
-def judge(selector: Selector, devices: Sequence[PoolDevice], shapes: Sequence[Hashable]) -> Verdicts:
+def judge(selector: Selector, devices: Sequence[PoolDevice], shapes: Sequence[Hashable]) -> SelectorResults:
     """Evaluate for one device of each shape; devices of one shape must look alike to the expression."""
     said: dict[Hashable, int] = {}
     numbers: dict[str, int] = {}
@@ -103,7 +103,7 @@ def judge(selector: Selector, devices: Sequence[PoolDevice], shapes: Sequence[Ha
             said[shape] = -number
     if not errors:
         flags = bytes(map(said.__getitem__, shapes))
-        return Verdicts(int.from_bytes(flags, "little"), flags, {})
+        return SelectorResults(int.from_bytes(flags, "little"), flags, {})
     flags = bytes(said[shape] == 1 for shape in shapes)
     failing = array("I", (max(0, -said[shape]) for shape in shapes))
-    return Verdicts(int.from_bytes(flags, "little"), flags, Failing(failing, errors))
+    return SelectorResults(int.from_bytes(flags, "little"), flags, EvaluationErrors(failing, errors))

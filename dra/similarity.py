@@ -29,7 +29,7 @@ from dra.objects import Json, Manifest, alternatives, requests
 
 
 @dataclass(frozen=True, slots=True)
-class Likeness:
+class SpecSimilarity:
     """
     A spec beside another one. `count` makes the first as like the second as it gets, 1 where it has none to
     set; `spec` is the first with it. `differences` are sentences on what the second has otherwise, none where
@@ -45,7 +45,7 @@ class Likeness:
         return not self.differences
 
 
-def likeness(spec: Json, scalable: str, other: Json, most: int | None = None) -> Likeness:
+def compare_specs(spec: Json, scalable: str, other: Json, most: int | None = None) -> SpecSimilarity:
     """
     Compare `spec`, whose request `scalable` takes a count of up to `most`, with `other`; both well-formed.
     """
@@ -61,7 +61,7 @@ def likeness(spec: Json, scalable: str, other: Json, most: int | None = None) ->
     found = tuple(_differences(own, others))
     if not found and own != others:
         found = ("The file says something else that the API has no words for.",)
-    return Likeness(count, sized, found)
+    return SpecSimilarity(count, sized, found)
 
 
 def same_names(spec: Json) -> Manifest:
@@ -191,19 +191,19 @@ class KnownProfile:
 
 @dataclass(frozen=True, slots=True)
 class ComparedRequest:
-    """`known` is `at` this place of the list that was given; `likeness` holds it beside its own requests."""
+    """`known[at]` beside the requests of the spec that it covers."""
 
     at: int
     known: KnownProfile
-    likeness: Likeness
+    similarity: SpecSimilarity
 
 
 @dataclass(frozen=True, slots=True)
-class Apart:
+class Decomposition:
     """The parts in their order, and the whole that `together` makes of them beside what was given."""
 
     parts: tuple[ComparedRequest, ...]
-    whole: Likeness
+    whole: SpecSimilarity
 
     @property
     def exact(self) -> bool:
@@ -219,7 +219,7 @@ class _Option:
     behind: int
 
 
-def taken_apart(spec: Json, known: Sequence[KnownProfile]) -> Apart | None:
+def decompose(spec: Json, known: Sequence[KnownProfile]) -> Decomposition | None:
     """
     Return of which two or more of `known` the spec is made; with differences where it is not made of any, but
     each of its requests is for the same device classes. None where there is nothing of the kind.
@@ -243,13 +243,15 @@ def _options(spec: Json, place: int, known: Sequence[KnownProfile]) -> Iterator[
             continue
         names = zip(request_names(one.name, one.spec).values(), here, strict=True)
         yield _Option(
-            ComparedRequest(at, one, likeness(one.spec, one.scalable, cut_out(spec, here), most=one.most)),
+            ComparedRequest(
+                at, one, compare_specs(one.spec, one.scalable, cut_out(spec, here), most=one.most)
+            ),
             sum(name != request.get("name") for name, request in names),
             place + len(own),
         )
 
 
-def _found(spec: Json, options: Sequence[Sequence[_Option]]) -> Apart | None:
+def _found(spec: Json, options: Sequence[Sequence[_Option]]) -> Decomposition | None:
     """
     Go on from the beginning with the fewest differences; of several from the longest, then the best named.
     """
@@ -266,7 +268,7 @@ def _found(spec: Json, options: Sequence[Sequence[_Option]]) -> Apart | None:
         taken = {one.part.at for one in chosen}
         for one in options[-minus]:
             if one.part.at not in taken:
-                more = differences + len(one.part.likeness.differences)
+                more = differences + len(one.part.similarity.differences)
                 row = (more, -one.behind, otherwise + one.otherwise, next(order), (*chosen, one))
                 heapq.heappush(heap, row)
     return None
@@ -288,12 +290,12 @@ def cut_out(spec: Json, here: Sequence[Json]) -> Manifest:
     return {"devices": made}
 
 
-def _whole(spec: Json, parts: Sequence[ComparedRequest]) -> Apart | None:
+def _whole(spec: Json, parts: Sequence[ComparedRequest]) -> Decomposition | None:
     try:
-        made = together([(part.known.name, part.likeness.spec) for part in parts])
+        made = together([(part.known.name, part.similarity.spec) for part in parts])
     except CannotCombineError:
         return None
-    return Apart(tuple(parts), likeness(made, "", spec))
+    return Decomposition(tuple(parts), compare_specs(made, "", spec))
 
 
 def _classes(request: Json) -> Counter[str]:

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from dra.cluster_snapshot import ClusterSnapshot
 from dra.features import NEWEST, Features
-from dra.held import Shared
+from dra.held import Interner
 from dra.objects import Manifest
 from inventory.models import (
     Cluster,
@@ -77,7 +77,7 @@ class _Kept:
 
     revision: int = -1
     objects: dict[str, dict[int, Manifest]] = field(default_factory=lambda: {part: {} for part in PARTS})
-    shared: Shared = field(default_factory=Shared)
+    shared: Interner = field(default_factory=Interner)
     snapshot: ClusterSnapshot = field(default_factory=ClusterSnapshot)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -152,7 +152,7 @@ def _read(cluster: Cluster, kept: _Kept, name: str) -> Moved:
     columns = rows.values_list("pk", "gone_at", *part.columns)
     for number, (pk, gone_at, *row) in enumerate(columns.iterator(chunk_size=AT_ONCE)):
         if number % AT_ONCE == 0:
-            kept.shared.forget_single()
+            kept.shared.drop_singletons()
         made = None if gone_at else kept.shared(part.make(*row))
         before = found.get(pk)
         if made == before:
@@ -162,7 +162,7 @@ def _read(cluster: Cluster, kept: _Kept, name: str) -> Moved:
             del found[pk]
         else:
             found[pk] = made
-    kept.shared.forget_single()
+    kept.shared.drop_singletons()
     return moved
 
 

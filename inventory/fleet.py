@@ -25,8 +25,8 @@ from django.urls import reverse
 
 from core.text import counted
 from dra.devices import describe
-from dra.fragmentation import PhysicalGpu, boards_of
-from dra.pools import pools_of
+from dra.fragmentation import PhysicalGpu, physical_gpus
+from dra.pools import gather_pools
 from inventory.cluster_snapshot import snapshot_of
 from inventory.models import Cluster, Device, ResourceSlice
 from inventory.models.device import DeviceQuerySet
@@ -45,7 +45,7 @@ def boards_for(cluster: Cluster, devices: DeviceQuerySet) -> list[PhysicalGpu]:
     return [
         board
         for driver, pool in sorted({key[:2] for key in wanted})
-        for board in boards_of(snapshot, driver, pool)
+        for board in physical_gpus(snapshot, driver, pool)
         if (driver, pool, board.counter_set) in wanted
     ]
 
@@ -64,7 +64,7 @@ def pool_facts(device: Device) -> PoolFacts | None:
     slices = ResourceSlice.objects.filter(
         cluster=device.cluster_id, driver=device.driver, pool=device.pool, gone_at=None
     )
-    pools = pools_of(list(slices.values_list("raw", flat=True)))
+    pools = gather_pools(list(slices.values_list("raw", flat=True)))
     if not pools:
         return None
     pool = pools[0]
@@ -280,6 +280,6 @@ def weight(partition: str) -> int:
 
 def short_model(product: str) -> str:
     """Return what people call it: "NVIDIA H100 80GB HBM3" is H100 80GB HBM3."""
-    for maker in ("NVIDIA ", "Tesla ", "AMD Instinct ", "AMD ", "Intel "):
-        product = product.removeprefix(maker)
+    for vendor in ("NVIDIA ", "Tesla ", "AMD Instinct ", "AMD ", "Intel "):
+        product = product.removeprefix(vendor)
     return product

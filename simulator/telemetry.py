@@ -21,7 +21,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dra.held import key_of, results_of
+from dra.held import allocation_results, device_key
 from simulator.resources import CLAIMS, PODS, SLICES, Manifest
 from simulator.store import Store
 from simulator.world import AMD, MODELS, SICK, SILENT_NODES, Device, Model
@@ -123,7 +123,7 @@ class SimulatedGpu:
         return min(1.0, sum(part.load.activity * part.share for part in self.parts))
 
 
-def boards_of(store: Store, *, seed: int, now: float) -> Iterator[SimulatedGpu]:
+def physical_gpus(store: Store, *, seed: int, now: float) -> Iterator[SimulatedGpu]:
     """Yield the boards that an exporter looks at: those of silent nodes are not among them."""
     users = _users(store)
     for (node, driver, pool), devices in _published(store).items():
@@ -165,7 +165,7 @@ def _users(store: Store) -> dict[tuple[str, str, str], list[DeviceUser]]:
     pods = {pod["metadata"]["uid"]: pod for pod in store.unordered(PODS)}
     found: dict[tuple[str, str, str], list[DeviceUser]] = {}
     for claim in store.unordered(CLAIMS):
-        results = [result for result in results_of(claim) if not result.get("adminAccess")]
+        results = [result for result in allocation_results(claim) if not result.get("adminAccess")]
         if not results:
             continue
         mine = [
@@ -175,7 +175,7 @@ def _users(store: Store) -> dict[tuple[str, str, str], list[DeviceUser]]:
             for container in pods[user["uid"]]["spec"]["containers"]
         ]
         for result in results:
-            found.setdefault(key_of(result), []).extend(mine or [DeviceUser(claim)])
+            found.setdefault(device_key(result), []).extend(mine or [DeviceUser(claim)])
     return found
 
 
@@ -332,7 +332,7 @@ class Telemetry:
 
     def _samples(self) -> Iterator[Sample]:
         now = self.store.now().timestamp()
-        for board in boards_of(self.store, seed=self.seed, now=now):
+        for board in physical_gpus(self.store, seed=self.seed, now=now):
             model = board.model
             watts = model.idle_watts + (model.watts * FULL_LOAD - model.idle_watts) * board.activity
             if board.driver == AMD:

@@ -62,7 +62,7 @@ class Segment:
 
 
 def plain(product: str) -> str:
-    """Return `product` as prices compare it: small letters, single spaces, no maker in front."""
+    """Return `product` as prices compare it: small letters, single spaces, no vendor in front."""
     return BRANDS.sub("", " ".join(product.casefold().split()))
 
 

@@ -33,8 +33,8 @@ from core.errors import Conflict, PortalError
 from core.listing import Column, Listing
 from core.times import duration
 from dra import match, validation
-from dra.canonical import in_reading_order
-from dra.help import what_would_help
+from dra.canonical import in_key_order
+from dra.help import find_relaxations
 from dra.manifests import to_yaml
 from dra.objects import Json, device_requests
 from inventory.cluster_snapshot import snapshot_of
@@ -212,7 +212,7 @@ def versions_page(found: Profile) -> dict[str, Any]:
     spec = found.current.spec if found.current else {}
     return {
         "versions": versions_of(found),
-        "spec_yaml": to_yaml(in_reading_order(spec)) if spec else "",
+        "spec_yaml": to_yaml(in_key_order(spec)) if spec else "",
     }
 
 
@@ -274,7 +274,7 @@ def match_page(described: tuple[Json | None, list[str]], data: QueryDict) -> dic
         return page
     snapshot = snapshot_of(cluster)
     found = match.preview(snapshot, spec)
-    helps = [] if found.fits else what_would_help(snapshot, spec, now=found)
+    helps = [] if found.fits else find_relaxations(snapshot, spec, baseline=found)
     (age,) = ages(OF_DEVICES, cluster=cluster)
     return page | {
         "matched": found,

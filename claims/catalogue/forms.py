@@ -18,7 +18,7 @@ from claims.durations import DurationText
 from claims.models import Profile
 from claims.models.profile import Approval, Delivery
 from dra import validation
-from dra.canonical import in_reading_order
+from dra.canonical import in_key_order
 from dra.manifests import to_yaml
 from teams.models import Team
 
@@ -224,7 +224,7 @@ class ProfileForm(forms.Form):
 
 
 def text_of(spec: dict[str, Any]) -> str:
-    return to_yaml(in_reading_order(spec))
+    return to_yaml(in_key_order(spec))
 
 
 def begin(profile: Profile) -> dict[str, Any]:

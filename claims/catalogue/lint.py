@@ -95,7 +95,7 @@ class CatalogueReport:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    stock: DeviceIndex
+    device_index: DeviceIndex
     classes: Sequence[Json]
     versions: tuple[UUID, ...]
     report: LintReport
@@ -148,12 +148,17 @@ def _report(cluster: Cluster, versions: Mapping[str, ProfileVersion], no_older_t
     if kept and kept.versions == ids and now - kept.at < no_older_than.total_seconds():
         return kept.report
     snapshot = snapshot_of(cluster)
-    same = kept and kept.versions == ids and kept.stock is snapshot.stock and kept.classes is snapshot.classes
+    same = (
+        kept
+        and kept.versions == ids
+        and kept.device_index is snapshot.device_index
+        and kept.classes is snapshot.classes
+    )
     if kept and same:
         _kept[cluster.pk] = replace(kept, at=now)
         return kept.report
     report = lint.lint(snapshot, [named(slug, version) for slug, version in versions.items()])
-    _kept[cluster.pk] = _Kept(snapshot.stock, snapshot.classes, ids, report, now)
+    _kept[cluster.pk] = _Kept(snapshot.device_index, snapshot.classes, ids, report, now)
     return report
 
 

@@ -25,7 +25,7 @@ from dra.devices import describe
 from dra.match.funnel import funnel
 from dra.objects import Json, device_requests
 from dra.pools import PoolDevice
-from dra.selector_results import Column
+from dra.selector_results import DeviceMask
 from inventory.cluster_snapshot import snapshot_of
 from inventory.models import Cluster
 from teams.access import teams_where
@@ -49,10 +49,10 @@ class DeviceKind:
     memory_bytes: int | None = None
 
 
-def kinds_among(cluster_id: UUID, snapshot: ClusterSnapshot, devices: Column) -> frozenset[DeviceKind]:
+def kinds_among(cluster_id: UUID, snapshot: ClusterSnapshot, devices: DeviceMask) -> frozenset[DeviceKind]:
     """Return the kinds among some devices of a picture; each kind is described once, not each device."""
     found = set()
-    for device, alike in snapshot.stock.alike(_look):
+    for device, alike in snapshot.device_index.alike(_look):
         if alike & devices:
             known = describe(device.driver, device.raw)
             found.add(
@@ -67,7 +67,7 @@ def kinds_for(cluster_id: UUID, snapshot: ClusterSnapshot, spec: Json) -> frozen
 
     Admin access takes no device from anybody (KEP 5018) and is not billed, so it counts for nothing.
     """
-    matching: Column = 0
+    matching: DeviceMask = 0
     for ask in device_requests(spec):
         if ask.admin:
             continue
@@ -340,8 +340,8 @@ def _count(
     """
     Return how many devices are free, how many match, and of what kinds; None if that cannot be told.
     """
-    free: Column = 0
-    matching: Column = 0
+    free: DeviceMask = 0
+    matching: DeviceMask = 0
     for ask in device_requests(version.spec):
         try:
             found = funnel(snapshot, ask)

@@ -13,7 +13,7 @@ from django.db.models import Count, Q, QuerySet
 from claims.models import Approval, Claim, Draft, Profile, ProfileVersion
 from claims.states import FINAL, ClaimState
 from core.times import duration
-from dra.canonical import canonical, in_reading_order, spec_hash
+from dra.canonical import canonical, in_key_order, spec_hash
 from dra.manifests import to_yaml
 from dra.objects import Json
 from teams.models import Team
@@ -65,7 +65,7 @@ def spec_lines(before: Json, after: Json, *, old: str = "", new: str = "") -> li
 
 def text_of(spec: Json) -> str:
     """Return a spec as YAML so that two which mean the same read the same, names before what they name."""
-    return to_yaml(in_reading_order(canonical(spec)))
+    return to_yaml(in_key_order(canonical(spec)))
 
 
 def limit_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[LimitChange]:

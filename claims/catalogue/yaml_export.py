@@ -19,7 +19,7 @@ from typing import Any
 from claims.durations import spell
 from claims.models import Approval, Delivery, Profile
 from core.errors import Invalid
-from dra.canonical import in_reading_order, spec_hash
+from dra.canonical import in_key_order, spec_hash
 from dra.manifests import to_yaml
 from dra.objects import Json, Manifest
 from teams.models import Team
@@ -99,7 +99,7 @@ def document_of(entry: ProfileEntry) -> Json:
         "scalable": entry.limits["scalable"],
     }
     said = {key: value for key, value in document.items() if value}
-    return said | {"limits": _limits(entry.limits), "spec": in_reading_order(entry.spec)}
+    return said | {"limits": _limits(entry.limits), "spec": in_key_order(entry.spec)}
 
 
 def _limits(limits: Mapping[str, Any]) -> Manifest:
@@ -151,7 +151,7 @@ class ProfileChange:
     @property
     def yaml(self) -> str:
         """The specification of the file."""
-        return to_yaml(in_reading_order(self.entry.spec)) if self.entry else ""
+        return to_yaml(in_key_order(self.entry.spec)) if self.entry else ""
 
     @property
     def changes_something(self) -> bool:
@@ -231,6 +231,6 @@ def _flat(document: Json, path: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _spec_lines(before: Json, entry: ProfileEntry) -> tuple[str, ...]:
-    old, new = (to_yaml(in_reading_order(one)).splitlines() if one else [] for one in (before, entry.spec))
+    old, new = (to_yaml(in_key_order(one)).splitlines() if one else [] for one in (before, entry.spec))
     lines = difflib.unified_diff(old, new, lineterm="", n=2)
     return tuple(line for line in lines if not line.startswith(("---", "+++")))

@@ -29,7 +29,7 @@ from claims.approvals.decide import approve_with_changes
 from claims.claim_page.explain import explain
 from claims.claim_page.forms import ISOLATED, OPEN, PLAIN, RESTRICTED, SnippetForm
 from claims.claim_page.pods import PodGroup, PodStage, views
-from claims.claim_page.snippets import KINDS, Snippet, check_of, landing_of, snippets_of
+from claims.claim_page.snippets import KINDS, Snippet, check_of, placement_of, snippets_of
 from claims.lifecycle import services as lifecycle_services
 from claims.lifecycle.api import LifeActions
 from claims.lifecycle.sharing import room_of
@@ -45,7 +45,7 @@ from core.inputs import BooleanFilter, Input
 from core.schema import key, refuses
 from dra import cuda
 from dra.manifests import to_yaml
-from dra.placement import Landing
+from dra.placement import Placement
 from dra.workloads import WorkloadOptions
 from teams.access import team_for, user_of
 from teams.models import Role
@@ -212,7 +212,7 @@ class SnippetOut(serializers.Serializer[Any]):
     @extend_schema_field(CudaOut(allow_null=True))
     def get_cuda(self, snippet: Snippet) -> Any:
         chosen: WorkloadOptions = self.context["options"]
-        found: Landing = self.context["landing"]
+        found: Placement = self.context["placement"]
         check = check_of(snippet, chosen, found)
         return CudaOut(check).data if check else None
 
@@ -235,14 +235,14 @@ def manifest_of(claim: Claim, request: Request) -> Any:
     if unknown := sorted(set(request.query_params) - {*asked.fields, "format"}):
         raise Invalid(f"There is no option {', '.join(unknown)}. There are: {', '.join(asked.fields)}.")
     asked.is_valid(raise_exception=True)
-    found = landing_of(claim)
-    form = SnippetForm(request.query_params, use=plan.use_of(claim, maker=found.maker), landing=found)
+    found = placement_of(claim)
+    form = SnippetForm(request.query_params, use=plan.use_of(claim, vendor=found.vendor), placement=found)
     if form.is_bound and not form.is_valid():
         told = {name: [str(one) for one in errors] for name, errors in form.errors.items()}
         raise serializers.ValidationError(told)
     options = form.options()
     base_url = request.build_absolute_uri("/").rstrip("/")
-    every = snippets_of(claim, base_url=base_url, options=options, maker=found.maker)
+    every = snippets_of(claim, base_url=base_url, options=options, vendor=found.vendor)
     kind = asked.validated_data.get("kind")
     written = plan.object_of(claim)
     shown = {
@@ -250,7 +250,7 @@ def manifest_of(claim: Claim, request: Request) -> Any:
         "yaml": to_yaml(written),
         "snippets": [one for one in every if kind in (None, one.key)],
     }
-    return ManifestOut(shown, context={"options": options, "landing": found}).data
+    return ManifestOut(shown, context={"options": options, "placement": found}).data
 
 
 class ConsumerOut(serializers.Serializer[Any]):

@@ -9,7 +9,7 @@ from django.core.validators import RegexValidator
 from django.http import QueryDict
 
 from core.text import counted
-from dra.placement import Capacity, Landing
+from dra.placement import CapacityType, Placement
 from dra.workloads import ASSUMED, ClaimUse, WorkloadOptions
 from dra.workloads.pods import (
     CUDA,
@@ -34,10 +34,10 @@ IMAGE = RegexValidator(
 CUDA_VERSION = RegexValidator(WHOLE.format(CUDA.pattern), "Write a version like 12.9.")
 RESTRICTED, PLAIN = "restricted", "none"
 OPEN, ISOLATED = "open", "isolated"
-CAPACITIES = {
-    Capacity.SPOT: "Spot",
-    Capacity.ON_DEMAND: "On-demand",
-    Capacity.RESERVED: "Reserved",
+CAPACITY_TYPES = {
+    CapacityType.SPOT: "Spot",
+    CapacityType.ON_DEMAND: "On-demand",
+    CapacityType.RESERVED: "Reserved",
 }
 
 
@@ -102,7 +102,7 @@ class SnippetForm(forms.Form):
         label="Model weights: OCI image",
     )
 
-    def __init__(self, data: QueryDict | None, *, use: ClaimUse, landing: Landing) -> None:
+    def __init__(self, data: QueryDict | None, *, use: ClaimUse, placement: Placement) -> None:
         """Without any of its fields in `data` the form is unbound, and shows what is usual."""
         given = data if data is not None and any(name in data for name in self.base_fields) else None
         super().__init__(given, auto_id="snippet_%s")
@@ -111,8 +111,8 @@ class SnippetForm(forms.Form):
         names = [name for name, _count in use.requests]
         whole = [("", "All requests of the claim"), *((name, name) for name in names)]
         self._choose("request", whole if len(names) > 1 else [("", whole[0][1])])
-        self._choose("capacity", [("", "Any"), *capacity_choices(landing)])
-        self._choose("tolerate", taint_choices(landing))
+        self._choose("capacity", [("", "Any"), *capacity_choices(placement)])
+        self._choose("tolerate", taint_choices(placement))
         if not use.template:
             self.fields["pods"].help_text = "They share the devices of the claim."
 
@@ -160,26 +160,26 @@ class SnippetForm(forms.Form):
         return {name: texts for name, texts in sent.items() if texts and texts not in ([RESTRICTED], [OPEN])}
 
 
-def capacity_choices(landing: Landing) -> list[tuple[str, str]]:
+def capacity_choices(placement: Placement) -> list[tuple[str, str]]:
     """Return how the nodes with matching devices are paid for, with number and label."""
     return [
         (
-            billing.label or ASSUMED,
-            f"{CAPACITIES[billing.capacity]}: {in_nodes(number)}, {billing.label}"
-            if billing.label
+            pricing.label or ASSUMED,
+            f"{CAPACITY_TYPES[pricing.capacity]}: {in_nodes(number)}, {pricing.label}"
+            if pricing.label
             else f"On-demand (assumed): {in_nodes(number)}",
         )
-        for billing, number in landing.billings
+        for pricing, number in placement.pricings
     ]
 
 
-def taint_choices(landing: Landing) -> list[tuple[str, str]]:
+def taint_choices(placement: Placement) -> list[tuple[str, str]]:
     return [
         (
             taint,
-            f"{taint} on {number} of {in_nodes(landing.nodes)}",
+            f"{taint} on {number} of {in_nodes(placement.nodes)}",
         )
-        for taint, number in landing.taints
+        for taint, number in placement.taints
     ]
 
 

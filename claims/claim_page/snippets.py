@@ -15,13 +15,13 @@ from cluster.kinds import INFERENCE_SERVICE, NOTEBOOK, PYTORCH_JOB, Kind
 from dra import cuda, workloads
 from dra.manifests import to_yaml
 from dra.objects import Manifest
-from dra.placement import Landing, landing
+from dra.placement import Placement, claim_placement
 from dra.workloads import ASSUMED, ClaimUse, WorkloadOptions, templates
 from dra.workloads.pods import IMAGES, has_weights, name_of
 from dra.workloads.templates import MODEL
 from inventory.cluster_snapshot import snapshot_of
 
-type Maker = Callable[[ClaimUse, WorkloadOptions], list[Manifest]]
+type Vendor = Callable[[ClaimUse, WorkloadOptions], list[Manifest]]
 
 
 class SnippetGroup(StrEnum):
@@ -55,7 +55,7 @@ class SnippetKind:
     group: SnippetGroup
     image: str = ""
     language: str = "yaml"
-    made: Maker | None = None
+    made: Vendor | None = None
     served: Kind | None = None
 
     def offered(self, use: ClaimUse, options: WorkloadOptions, kinds: Sequence[str]) -> bool:
@@ -66,7 +66,7 @@ class SnippetKind:
 
     def runs(self, use: ClaimUse, options: WorkloadOptions) -> str:
         """Return the image that its container runs, "" for none."""
-        return (options.image or str(getattr(IMAGES[use.maker], self.image))) if self.image else ""
+        return (options.image or str(getattr(IMAGES[use.vendor], self.image))) if self.image else ""
 
 
 KINDS = (
@@ -160,7 +160,7 @@ def _choices(kind: SnippetKind, use: ClaimUse, options: WorkloadOptions) -> Iter
         yield "The network of its pods is closed by the chart (singleuser.networkPolicy), not here."
     elif options.isolated:
         yield "Isolated: of all outside it reaches DNS alone, so what it loads has to be mounted."
-    if not use.maker:
+    if not use.vendor:
         yield "The portal sees no device that matches now; the image suits NVIDIA's."
 
 
@@ -234,14 +234,14 @@ class Snippet:
 
 
 def snippets_of(
-    claim: Claim, *, base_url: str, options: WorkloadOptions | None = None, maker: str = ""
+    claim: Claim, *, base_url: str, options: WorkloadOptions | None = None, vendor: str = ""
 ) -> list[Snippet]:
     """
     Return the snippets that the cluster of the claim can take.
 
-    `base_url` is that of the portal, without a slash at its end; `maker` is that of the devices that match.
+    `base_url` is that of the portal, without a slash at its end; `vendor` is that of the devices that match.
     """
-    use, chosen = use_of(claim, maker=maker), options or WorkloadOptions()
+    use, chosen = use_of(claim, vendor=vendor), options or WorkloadOptions()
     served = claim.cluster.discovery.get("kinds") or ()
     return [
         _made(kind, claim, use, chosen, base_url=base_url)
@@ -273,14 +273,14 @@ def _made(
 NVIDIA = "nvidia"  # whose devices say what of CUDA they run
 
 
-def landing_of(claim: Claim) -> Landing:
+def placement_of(claim: Claim) -> Placement:
     """Look at the mirror of the claim's cluster for what the claim could get."""
-    return landing(snapshot_of(claim.cluster), claim.spec)
+    return claim_placement(snapshot_of(claim.cluster), claim.spec)
 
 
-def check_of(snippet: Snippet, options: WorkloadOptions, found: Landing) -> cuda.Check | None:
+def check_of(snippet: Snippet, options: WorkloadOptions, found: Placement) -> cuda.Check | None:
     """Judge the CUDA version of the image: the one that is named, else the one in its tag; None for none."""
     version = options.cuda or cuda.in_image(snippet.image)
-    if not version or not snippet.image or found.maker != NVIDIA:
+    if not version or not snippet.image or found.vendor != NVIDIA:
         return None
     return cuda.check(version, found.gpus)

@@ -27,7 +27,7 @@ from claims.approvals.authority import may_decide
 from claims.approvals.forms import EndForm
 from claims.claim_page.explain import explain
 from claims.claim_page.forms import SnippetForm, in_nodes
-from claims.claim_page.snippets import GROUPS, Snippet, check_of, landing_of, snippets_of
+from claims.claim_page.snippets import GROUPS, Snippet, check_of, placement_of, snippets_of
 from claims.inbox.views import thread_of
 from claims.lifecycle import services
 from claims.lifecycle.extensions import ExtensionPolicy, deleted_at, in_grace, waiting_on
@@ -44,7 +44,7 @@ from core.errors import Conflict
 from core.text import counted
 from core.times import ago, at, duration, elapsed
 from dra import cuda
-from dra.placement import Landing
+from dra.placement import Placement
 from dra.workloads import ASSUMED, WorkloadOptions
 from teams.access import user_of
 from teams.models import Role, User
@@ -164,11 +164,11 @@ LOOKS = {
 
 def snippets_page(request: HttpRequest, claim: Claim, key: str) -> dict[str, Any]:
     """Return the context of the section; an unknown `key` shows the first snippet."""
-    found = landing_of(claim)
-    form = SnippetForm(request.GET, use=use_of(claim, maker=found.maker), landing=found)
+    found = placement_of(claim)
+    form = SnippetForm(request.GET, use=use_of(claim, vendor=found.vendor), placement=found)
     chosen = form.options() if not form.is_bound or form.is_valid() else WorkloadOptions()
     base_url = request.build_absolute_uri("/").rstrip("/")
-    every = snippets_of(claim, base_url=base_url, options=chosen, maker=found.maker)
+    every = snippets_of(claim, base_url=base_url, options=chosen, vendor=found.vendor)
     shown = next((one for one in every if one.key == key), every[0])
     check = check_of(shown, chosen, found)
     kept = urlencode(form.chosen(), doseq=True)
@@ -197,7 +197,7 @@ def first_of_groups(every: list[Snippet], shown: Snippet) -> list[tuple[str, str
     ]
 
 
-def places_sentence(found: Landing, chosen: WorkloadOptions) -> str:
+def places_sentence(found: Placement, chosen: WorkloadOptions) -> str:
     """Say how many nodes take the pods as they stand; "" where there is nothing to count."""
     if found.problem or not found.nodes:
         return ""

@@ -374,15 +374,15 @@ def object_of_wish(wish: RequestPlan) -> Manifest:
     return MAKERS[wish.delivery](wish.name, wish.namespace, wish.spec, named)
 
 
-def use_of(claim: Claim, *, maker: str = "") -> ClaimUse:
-    """Return the claim as workloads use it; `maker` is that of the devices that match."""
+def use_of(claim: Claim, *, vendor: str = "") -> ClaimUse:
+    """Return the claim as workloads use it; `vendor` is that of the devices that match."""
     return ClaimUse(
         name=claim.name,
         namespace=claim.namespace,
         template=claim.delivery == Delivery.TEMPLATE,
         parallel=claim.parallel,
         requests=requests_of(claim.spec),
-        maker=maker,
+        vendor=vendor,
     )
 
 

@@ -26,7 +26,7 @@ from claims.observation.unmanaged import outside
 from claims.quotas.counts import NUMBER, OutsideUse, figures_of, outside_count, outside_use
 from claims.states import HOLDING, ClaimState
 from core.text import counted
-from dra.fragmentation import most_at_once
+from dra.fragmentation import max_concurrent
 from dra.pools import Amounts, CounterKey, amounts
 from inventory.models import Cluster, Device, DeviceClass, ResourceClaim, ResourceSlice
 from teams.models import Team, User
@@ -82,7 +82,7 @@ def _at_once(name: str) -> int:
     for cluster, driver, pool, generation, counters in devices.exclude(counters=[]).values_list(*columns):
         cut[cluster, driver, pool, generation].append(amounts(counters, "counterSet"))
     sets = _counter_sets(cut) if cut else {}
-    packed = sum(most_at_once(takes, sets.get(pool, {})) for pool, takes in cut.items())
+    packed = sum(max_concurrent(takes, sets.get(pool, {})) for pool, takes in cut.items())
     return devices.filter(counters=[]).count() + packed
 
 

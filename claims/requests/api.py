@@ -16,7 +16,7 @@ from claims.match_page import PER_PAGE, devices_of
 from claims.requests.preview import RequestPreview, preview
 from core.errors import Invalid
 from core.schema import refuses
-from dra.help import Relaxation
+from dra.help import RelaxationKind
 from dra.match import Drop, DropCause, dropped
 from teams.access import team_for, user_of
 from teams.models import Role, User
@@ -65,16 +65,18 @@ class RouteOut(serializers.Serializer[Any]):
         return [person.username for person in route.who]
 
 
-class ReliefOut(serializers.Serializer[Any]):
-    """One thing less asked for, and what that brings."""
+class RelaxationOut(serializers.Serializer[Any]):
+    """One part of the spec relaxed, and what that brings."""
 
-    way = serializers.ChoiceField(choices=[way.value for way in Relaxation])
+    way = serializers.ChoiceField(choices=[kind.value for kind in RelaxationKind], source="kind")
     request = serializers.CharField(help_text="Request or alternative; empty for all of them")
     what = serializers.CharField()
-    was = serializers.CharField()
-    instead = serializers.CharField()
+    was = serializers.CharField(source="current")
+    instead = serializers.CharField(source="proposed")
     fits = serializers.BooleanField(help_text="All claims would fit now, which they do not as asked")
-    more = serializers.IntegerField(help_text="Free devices that match, beyond those that do now")
+    more = serializers.IntegerField(
+        source="more_devices", help_text="Free devices that match, beyond those that do now"
+    )
     more_nodes = serializers.IntegerField()
     sentence = serializers.CharField()
 
@@ -133,7 +135,9 @@ class PreviewOut(serializers.Serializer[Any]):
     problems = serializers.ListField(child=serializers.CharField())
     match = MatchOut()
     dropped = DroppedOut(allow_null=True, default=None, help_text="Of the step that was asked for")
-    help = ReliefOut(many=True, help_text="Where it does not fit, or on demand: what fits now comes first")
+    help = RelaxationOut(
+        many=True, help_text="Where it does not fit, or on demand: what fits now comes first"
+    )
     alternatives = OfferOut(many=True, source="offers", help_text="Likewise: other profiles that fit now")
 
 

@@ -226,11 +226,11 @@ def form_url(claim: Imported, parts: Sequence[Near]) -> str:
     first, *others = parts
     fields: list[tuple[str, object]] = [
         ("profile", first.profile.slug),
-        ("devices", first.likeness.count),
+        ("devices", first.similarity.count),
         ("delivery", claim.delivery),
     ]
     for near in others:
-        fields += [("together", near.profile.slug), ("together_devices", near.likeness.count)]
+        fields += [("together", near.profile.slug), ("together_devices", near.similarity.count)]
     if claim.name:
         fields.append(("name", claim.name))
     return f"{reverse('claims:request')}?{urlencode(fields)}"

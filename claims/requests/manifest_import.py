@@ -12,12 +12,12 @@ import yaml
 from claims.catalogue.versions import DiffLine, spec_lines
 from claims.models import Delivery, Profile, ProfileVersion
 from core.errors import Invalid
-from dra.blockers import Endings, would_fit_without
-from dra.cluster_snapshot import ClusterSnapshot, unfolded
+from dra.blockers import Blockers, find_blockers
+from dra.cluster_snapshot import ClusterSnapshot, flatten_lists
 from dra.lint import LintFinding, NamedSpec, Subject, lint
 from dra.match import Drop, FunnelStep, Preview, StepKind, dropped, preview
 from dra.objects import Json, device_requests
-from dra.similarity import KnownProfile, Likeness, likeness, same_names, taken_apart
+from dra.similarity import KnownProfile, SpecSimilarity, compare_specs, decompose, same_names
 from dra.validation import problems
 
 CLAIM, TEMPLATE, POD = "ResourceClaim", "ResourceClaimTemplate", "Pod"
@@ -61,7 +61,7 @@ def documents_in(text: str, name: str) -> list[Document]:
                 continue
             if not isinstance(content, dict):
                 raise Invalid(f"{name}, line {line}: this is no object of Kubernetes.")
-            found += [Document(line, one) for one in unfolded([content])]
+            found += [Document(line, one) for one in flatten_lists([content])]
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = mark.line + 1 if mark else 1
@@ -156,7 +156,7 @@ class SpecReport:
     match: Preview
     drops: tuple[tuple[Drop, ...], ...]
     findings: tuple[LintFinding, ...]
-    endings: Endings
+    blockers: Blockers
 
     @property
     def fits(self) -> bool:
@@ -187,8 +187,8 @@ class SpecReport:
                 }
                 for finding in self.findings
             ],
-            "scattered": self.endings.sentence,
-            "would_fit_without": [asdict(one) for one in self.endings.endings],
+            "scattered": self.blockers.sentence,
+            "would_fit_without": [asdict(one) for one in self.blockers.blockers],
         }
 
 
@@ -201,7 +201,7 @@ def report_on(cluster: str, snapshot: ClusterSnapshot, spec: Json) -> SpecReport
         match=match,
         drops=tuple(_drops(snapshot, spec, match, place) for place in range(len(match.steps))),
         findings=tuple(one for one in found if one.subject is Subject.PROFILE),
-        endings=Endings() if match.fits else would_fit_without(snapshot, spec),
+        blockers=Blockers() if match.fits else find_blockers(snapshot, spec),
     )
 
 
@@ -228,7 +228,7 @@ class Near:
 
     profile: Profile
     version: ProfileVersion
-    likeness: Likeness
+    similarity: SpecSimilarity
     lines: tuple[DiffLine, ...]
 
 
@@ -285,7 +285,7 @@ def _imported(wanted: ImportedSpec, profiles: list[Profile]) -> Imported:
         version = profile.current
         if version is None:
             continue
-        like = likeness(version.spec, version.scalable, wanted.spec, most=version.max_devices)
+        like = compare_specs(version.spec, version.scalable, wanted.spec, most=version.max_devices)
         near.append((_distance(version.spec, wanted.spec, like), profile.title, profile, version, like))
     near.sort(key=lambda row: row[:2])
     exact = [row for row in near if row[4].exact]
@@ -314,7 +314,7 @@ def _imported(wanted: ImportedSpec, profiles: list[Profile]) -> Imported:
 def several_in(spec: Json, profiles: Sequence[Profile]) -> Several | None:
     """Return the profiles that a claim takes together, None where it is not made of several."""
     known = [(profile, profile.current) for profile in profiles if profile.current is not None]
-    found = taken_apart(
+    found = decompose(
         spec,
         [
             KnownProfile(profile.slug, version.spec, version.scalable, version.max_devices)
@@ -323,13 +323,13 @@ def several_in(spec: Json, profiles: Sequence[Profile]) -> Several | None:
     )
     if found is None:
         return None
-    parts = tuple(Near(*known[part.at], part.likeness, ()) for part in found.parts)
-    said = [f"{part.profile.title}: {sentence}" for part in parts for sentence in part.likeness.differences]
+    parts = tuple(Near(*known[part.at], part.similarity, ()) for part in found.parts)
+    said = [f"{part.profile.title}: {sentence}" for part in parts for sentence in part.similarity.differences]
     lines = spec_lines(same_names(found.whole.spec), same_names(spec))
     return Several(parts, tuple(said) or found.whole.differences, tuple(lines))
 
 
-def _distance(own: Json, other: Json, like: Likeness) -> tuple[int, int]:
+def _distance(own: Json, other: Json, like: SpecSimilarity) -> tuple[int, int]:
     """Return how far apart two specs are: device classes weigh more than all that is said of the devices."""
     classes = [Counter(ask.class_name for ask in device_requests(spec)) for spec in (own, other)]
     apart = (classes[0] - classes[1]).total() + (classes[1] - classes[0]).total()

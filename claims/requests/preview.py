@@ -20,7 +20,7 @@ from claims.requests import replacement
 from claims.requests.suggestions import Suggestion, offers_for
 from dra import match
 from dra.cluster_snapshot import ClusterSnapshot
-from dra.help import Relief, what_would_help
+from dra.help import Relaxation, find_relaxations
 from dra.manifests import to_yaml
 from inventory.cluster_snapshot import snapshot_of
 from inventory.models import Cluster
@@ -50,7 +50,7 @@ class RequestPreview:
     parts: tuple[PricedOption, ...]  # of profiles together, else empty
     problems: tuple[str, ...]
     snapshot: ClusterSnapshot = field(repr=False)
-    help: tuple[Relief, ...] = ()  # asked for only where it does not fit, or on demand
+    help: tuple[Relaxation, ...] = ()  # asked for only where it does not fit, or on demand
     offers: tuple[Suggestion, ...] = ()  # likewise
 
     @property
@@ -118,7 +118,7 @@ def preview(
     )
     if found.fits and not with_help:
         return seen
-    helps = what_would_help(snapshot, wish.spec, claims, found)
+    helps = find_relaxations(snapshot, wish.spec, claims, found)
     return replace(seen, help=tuple(helps), offers=tuple(_offers(wish, snapshot)))
 
 

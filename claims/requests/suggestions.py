@@ -9,7 +9,7 @@ from claims.catalogue.listing import DeviceKind, kinds_among, kinds_for
 from claims.models import Profile, ProfileVersion
 from claims.quotas import usage
 from dra import match, quota
-from dra.blockers import would_fit_without
+from dra.blockers import find_blockers
 from dra.cluster_snapshot import ClusterSnapshot
 from dra.fallback import CannotCombineError, first_available
 from dra.manifests import with_count
@@ -149,8 +149,8 @@ class Scattered:
 
 def endings_for(person: Person, cluster: Cluster, snapshot: ClusterSnapshot, spec: Json) -> Scattered:
     """Look for claims whose end would make room for `spec`; as many queries for one as for many."""
-    found = would_fit_without(snapshot, spec)
-    names = {name for ending in found.endings for name in ending.claims}
+    found = find_blockers(snapshot, spec)
+    names = {name for ending in found.blockers for name in ending.claims}
     rows = ResourceClaim.objects.filter(
         cluster=cluster, gone_at=None, name__in={name.partition("/")[2] for name in names}
     ).defer("raw")
@@ -160,7 +160,7 @@ def endings_for(person: Person, cluster: Cluster, snapshot: ClusterSnapshot, spe
         found.sentence,
         tuple(
             EndingRow(ending.node, tuple(holders[by_name[name].pk] for name in ending.claims))
-            for ending in found.endings
+            for ending in found.blockers
             if all(name in by_name for name in ending.claims)
         ),
     )

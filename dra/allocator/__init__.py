@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from dra.allocator.errors import AllocationError, NodeFailed, SearchGivenUp
 from dra.allocator.plan import plan_claim
-from dra.allocator.result import AllocationResult, DeviceResult, config_of, results_of
+from dra.allocator.result import AllocationResult, DeviceResult, config_results, device_results
 from dra.allocator.search import STEPS, NodeSearch
 from dra.allocator.site import NodeSite
 from dra.cluster_snapshot import ClusterSnapshot
@@ -57,11 +57,11 @@ def allocate(
     stable = snapshot.features.stable
     made = []
     for plan, taken, chosen in zip(plans, search.taken, search.chosen, strict=True):
-        devices = results_of(site, plan, taken)
+        devices = device_results(site, plan, taken)
         try:
             selector = selector_for((one.device for one in devices), name_of(node), binding=not stable)
         except SelectorError as error:
             raise AllocationError(str(error)) from None
-        config = config_of(snapshot, plan.spec, chosen)
+        config = config_results(snapshot, plan.spec, chosen)
         made.append(AllocationResult(name_of(node), tuple(devices), tuple(config), selector))
     return made

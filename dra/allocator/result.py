@@ -101,7 +101,7 @@ class Taken(NamedTuple):
     shared: bool
 
 
-def results_of(site: NodeSite, plan: ClaimPlan, taken: Iterable[Taken]) -> list[DeviceResult]:
+def device_results(site: NodeSite, plan: ClaimPlan, taken: Iterable[Taken]) -> list[DeviceResult]:
     """Return one result per device, in the order in which they were taken."""
     return [
         DeviceResult(
@@ -126,7 +126,7 @@ def _tolerations(plan: ClaimPlan, wish: Candidate) -> list[Json]:
     return wish.ask.tolerations
 
 
-def config_of(snapshot: ClusterSnapshot, spec: Json, chosen: Sequence[Candidate]) -> list[Manifest]:
+def config_results(snapshot: ClusterSnapshot, spec: Json, chosen: Sequence[Candidate]) -> list[Manifest]:
     """
     Return `status.allocation.devices.config`.
 

@@ -38,7 +38,7 @@ class NodeSite:
         self.snapshot, self.node = snapshot, node
         self.features: Features = snapshot.features
         try:
-            self.pools: Sequence[NodePool] = snapshot.stock.ground.pools_on(node, self.features)
+            self.pools: Sequence[NodePool] = snapshot.device_index.node_pools.pools_on(node, self.features)
         except SelectorError as error:
             raise AllocationError(str(error)) from None
         self.devices: list[PoolDevice] = []
@@ -72,17 +72,17 @@ class NodeSite:
         if self.features.stable and device.shareable:
             bare = {key: value for key, value in device.raw.items() if key != "allowMultipleAllocations"}
             return compile_stored(expression).matches(_Unshared(device.driver, bare))
-        stock = self.snapshot.stock
-        place = stock.index.get(device.key)
-        if place is None or stock.devices[place] is not device:  # only this node sees the device
+        device_index = self.snapshot.device_index
+        place = device_index.index.get(device.key)
+        if place is None or device_index.devices[place] is not device:  # only this node sees the device
             return compile_stored(expression).matches(device)
         try:
-            verdicts = stock.verdicts(expression, self.features)
+            selector_results = device_index.selector_results(expression, self.features)
         except CompileError:  # it may use what is off, or cost too much: what is stored is taken all the same
             return compile_stored(expression).matches(device)
-        if place in verdicts.failing:
-            raise verdicts.failing[place]
-        return bool(verdicts.flags[place])
+        if place in selector_results.failing:
+            raise selector_results.failing[place]
+        return bool(selector_results.flags[place])
 
     def check_readable(self, spot: int) -> None:
         """

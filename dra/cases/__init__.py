@@ -15,10 +15,10 @@ from dra.allocator import AllocationError, SearchGivenUp, allocate
 from dra.cases.check import CASE, CaseError
 from dra.cluster_snapshot import ClusterSnapshot
 from dra.features import Features
-from dra.held import results_of
+from dra.held import allocation_results
 from dra.objects import Json, Manifest
 
-__all__ = ["Case", "CaseError", "answer", "answer_line", "read_case", "serve"]
+__all__ = ["Case", "CaseError", "answer", "evaluate_line", "read_case", "serve"]
 
 STEPS = 1_000_000  # devices tried for a case, which can wait longer than a page
 
@@ -35,11 +35,11 @@ class Case:
 def serve(lines: Iterable[bytes], out: TextIO) -> None:
     """Write one answer per line, each at once, so that a caller may wait for it before it asks on."""
     for line in lines:
-        out.write(json.dumps(answer_line(line)) + "\n")
+        out.write(json.dumps(evaluate_line(line)) + "\n")
         out.flush()
 
 
-def answer_line(line: str | bytes) -> Manifest:
+def evaluate_line(line: str | bytes) -> Manifest:
     """
     Answer the case in a line of JSON: `{"name", "error", "results"}`; see `answer`.
 
@@ -111,7 +111,7 @@ def _allocated(claim: Json) -> bool:
 def _results(claims: Sequence[Json], *, shares: bool) -> Iterator[Json]:
     """Yield the devices of allocated claims. Without consumable capacity a share takes the whole device."""
     for claim in claims:
-        for result in results_of(claim):
+        for result in allocation_results(claim):
             yield _named(result) | ({} if shares else {"shareID": ""})
 
 

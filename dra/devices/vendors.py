@@ -10,7 +10,7 @@ half of the memory, and what it strands nobody else can use. Slices per profile:
 supported profiles.
 
 How to read a device of each driver. A new driver is a new entry here, or none at all: the usual names are
-tried for drivers that are not listed. Nothing else in `dra` knows the name of a maker.
+tried for drivers that are not listed. Nothing else in `dra` knows the name of a vendor.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Vendor:
     """
 
     kind: str = "gpu"  # where the driver does not say
-    maker: str = "other"  # key of the images that suit the device
+    vendor: str = "other"  # key of the images that suit the device
     kinds: dict[str, str] = field(default_factory=dict)
     product: tuple[str, ...] = ("productName", "model", "accelerator")
     partition: tuple[str, ...] = ("profile", "partitionProfile")
@@ -120,20 +120,20 @@ class Vendor:
 
 # Sources: the drivers' repositories as of 2026-08; cmd/gpu-kubelet-plugin/deviceinfo.go for NVIDIA.
 VENDORS = {
-    "gpu.nvidia.com": Vendor(maker="nvidia", compute_capability=("cudaComputeCapability",)),
+    "gpu.nvidia.com": Vendor(vendor="nvidia", compute_capability=("cudaComputeCapability",)),
     "compute-domain.nvidia.com": Vendor(kind="channel"),
     "gpu.amd.com": Vendor(
-        maker="amd",
+        vendor="amd",
         kinds={"amdgpu": "gpu", "amdgpu-partition": "partition"},
         partition=("partitionProfile", "computePartition"),
         uuid=(),  # AMD publishes none: telemetry is joined by node and PCI address
         parent=("parentDeviceID", "parentPciAddr"),
         fraction=amd_fraction,
     ),
-    "gpu.intel.com": Vendor(maker="intel", product=("model",), uuid=("uuid",)),
-    "gaudi.intel.com": Vendor(maker="gaudi", kind="gaudi", product=("model",), uuid=("serial",)),
+    "gpu.intel.com": Vendor(vendor="intel", product=("model",), uuid=("uuid",)),
+    "gaudi.intel.com": Vendor(vendor="gaudi", kind="gaudi", product=("model",), uuid=("serial",)),
     "qat.intel.com": Vendor(kind="qat", product=("model",)),
-    "tpu.google.com": Vendor(maker="tpu", kind="tpu", product=("accelerator", "tpuGen")),
+    "tpu.google.com": Vendor(vendor="tpu", kind="tpu", product=("accelerator", "tpuGen")),
     "gpu.example.com": Vendor(product=("model",)),
     "dra.net": Vendor(kind="nic", product=("pciDevice", "ifName")),
 }

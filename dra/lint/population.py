@@ -31,7 +31,7 @@ from dra.facts import Malformed, Ref, lookup, qualified, value
 from dra.objects import DeviceRequest
 from dra.pools import PoolDevice
 from dra.quantity import Quantity
-from dra.selector_results import Column, Verdicts, everything, judge, places
+from dra.selector_results import DeviceMask, SelectorResults, everything, judge, places
 from dra.semver import Version
 
 PARTS = ("attributes", "capacity")
@@ -187,7 +187,7 @@ def _plain(expression: str) -> list[Read]:
     return [read for read in reads(expression) if not read.has and not read.optional]
 
 
-type Groups = Column
+type Groups = DeviceMask
 
 
 class Population:
@@ -196,7 +196,7 @@ class Population:
     def __init__(self, snapshot: ClusterSnapshot, expressions: Iterable[str], published: Published) -> None:
         self.snapshot = snapshot
         self.every = snapshot.devices
-        self._judged: dict[str, Verdicts] = {}
+        self._judged: dict[str, SelectorResults] = {}
         self._by_node: dict[int, Counter[str]] = {}
         refs: set[Ref] = set()
         self._whole = False
@@ -244,7 +244,7 @@ class Population:
             self._by_node[number] = known
         return known
 
-    def judge(self, expression: str) -> Verdicts:
+    def judge(self, expression: str) -> SelectorResults:
         """Raise `CompileError` or `NotPreviewable` for what cannot be evaluated here."""
         known = self._judged.get(expression)
         if known is None:
@@ -253,14 +253,14 @@ class Population:
             )
         return known
 
-    def _judge(self, selector: Selector) -> Verdicts:
+    def _judge(self, selector: Selector) -> SelectorResults:
         found = judge(selector, self.samples, list(selector.shapes(self.samples)))
         for error in found.failing.values():
             if isinstance(error, NotPreviewable):
                 raise error
         return found
 
-    def try_out(self, expression: str) -> Verdicts | None:
+    def try_out(self, expression: str) -> SelectorResults | None:
         """Return what another expression says, None if it cannot be used or reads what was not foreseen."""
         try:
             selector = compile_selector(expression, self.snapshot.features)
@@ -285,7 +285,7 @@ class SelectorStage:
     path: str
     expression: str
     reaching: Groups
-    judged: Verdicts | None = None
+    judged: SelectorResults | None = None
     error: CelError | None = None  # why it says nothing about any device
 
     @property
@@ -347,7 +347,7 @@ def passage(population: Population, ask: DeviceRequest) -> Passage:
     return made
 
 
-def with_other(made: Passage, stage: SelectorStage, judged: Verdicts) -> Groups:
+def with_other(made: Passage, stage: SelectorStage, judged: SelectorResults) -> Groups:
     """Return what the request would accept if one of its own selectors gave another verdict."""
     left = made.of_request[0].reaching
     for one in made.of_request:

@@ -88,7 +88,7 @@ def _constraint(
     if not attribute or not accepted or not all(made.known for made in bound):
         return
     needed = _needed(bound)
-    values = population.snapshot.stock.values(attribute)
+    values = population.snapshot.device_index.values(attribute)
     groups = _by_node(population, accepted, values)
     path = f"devices.constraints[{number}]"
     # Another alternative of the same request may do without the constraint.

@@ -10,7 +10,7 @@ from dra.facts import Ref
 from dra.lint import population as rewrite
 from dra.lint.population import Groups, Population, Published, SelectorStage, kinds_of, spelled
 from dra.lint.report import Fix, LintCode, LintFinding, Severity, Subject
-from dra.selector_results import Verdicts
+from dra.selector_results import SelectorResults
 
 UNLIKE = "no such overload"  # what CEL says of unlike types
 
@@ -88,7 +88,7 @@ class SelectorChecker:
     def _guarded(self, stage: SelectorStage) -> Fix | None:
         """Devices that lack something are not selected, and all others as before."""
 
-        def keeps(judged: Verdicts) -> bool:
+        def keeps(judged: SelectorResults) -> bool:
             sound = stage.reaching & ~stage.failed
             return judged.column & stage.reaching == stage.accepted & sound
 
@@ -130,7 +130,7 @@ class SelectorChecker:
             yield self.found(LintCode.WRONG_TYPE, Severity.ERROR, message, stage.path, fix)
 
     def fix(
-        self, stage: SelectorStage, text: str, holds: Callable[[Verdicts], bool] = lambda judged: True
+        self, stage: SelectorStage, text: str, holds: Callable[[SelectorResults], bool] = lambda judged: True
     ) -> Fix | None:
         """Return the other expression as a fix if it fails on no device that comes as far, and `holds`."""
         if text == stage.expression or (judged := self.population.try_out(text)) is None:

@@ -15,7 +15,7 @@ from dra.allocator import AllocationError
 from dra.cel import CelError, NotPreviewable
 from dra.cluster_snapshot import ClusterSnapshot
 from dra.match.conditions import ConditionDifference, SelectorCondition, condition
-from dra.match.dropped import Drop, DropCause, Dropped, dropped, reason_of, taint_text
+from dra.match.dropped import Drop, DropCause, Dropped, dropped, explain_drop, taint_text
 from dra.match.funnel import Funnel, FunnelStep, NodeOffer, NoFitReason, Preview, StepKind, funnel
 from dra.match.places import fit, needs
 from dra.objects import MAX_RESULTS, Json, constraints, device_requests
@@ -33,8 +33,8 @@ __all__ = [
     "StepKind",
     "condition",
     "dropped",
+    "explain_drop",
     "preview",
-    "reason_of",
     "taint_text",
 ]
 

@@ -84,7 +84,7 @@ def taint_text(taint: Taint) -> str:
     return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
 
 
-def reason_of(snapshot: ClusterSnapshot, ask: DeviceRequest, place: int) -> Drop | None:
+def explain_drop(snapshot: ClusterSnapshot, ask: DeviceRequest, place: int) -> Drop | None:
     """
     Return why the request could not take the device at `place` of `picture.devices`; None if it could.
 
@@ -93,12 +93,12 @@ def reason_of(snapshot: ClusterSnapshot, ask: DeviceRequest, place: int) -> Drop
     device = snapshot.devices[place]
     found = [(DropCause.CLASS, one) for one in snapshot.class_expressions(ask.class_name)]
     for cause, expression in [*found, *((DropCause.SELECTOR, one) for one in ask.expressions)]:
-        verdicts = snapshot.verdicts(expression)
-        if place in verdicts.failing:
+        selector_results = snapshot.selector_results(expression)
+        if place in selector_results.failing:
             failing = _part_that_fails(snapshot, expression, place)
-            message = verdicts.failing[place].message
+            message = selector_results.failing[place].message
             return Drop(place, device, DropCause.ERROR, failing, message=message)
-        if not verdicts.flags[place]:
+        if not selector_results.flags[place]:
             false = _part_that_is_false(snapshot, expression, place)
             return Drop(place, device, cause, false, difference=false.against(device))
     if taint := untolerated(ask.tolerations, snapshot.taints[place]):
@@ -114,7 +114,7 @@ def dropped(snapshot: ClusterSnapshot, spec: Json, step: int, offset: int = 0, l
     Return the devices that go at `preview(picture, spec).steps[step]`, in the order of the picture.
 
     The last step, that of the nodes, drops free devices whose node has no room for the claim as a whole.
-    Raise `IndexError` for a step that is none, and `KeyError` or `CelError` like `reason_of`.
+    Raise `IndexError` for a step that is none, and `KeyError` or `CelError` like `explain_drop`.
     """
     if step == 0:
         return Dropped([], 0)
@@ -127,7 +127,7 @@ def dropped(snapshot: ClusterSnapshot, spec: Json, step: int, offset: int = 0, l
             found = islice(
                 selector_results.places(one.lost[at], len(snapshot.devices)), offset, offset + limit
             )
-            drops = [drop for place in found if (drop := reason_of(snapshot, one.ask, place))]
+            drops = [drop for place in found if (drop := explain_drop(snapshot, one.ask, place))]
             return Dropped(drops, one.lost[at].bit_count())
         at -= len(one.steps)
     if at:
@@ -167,14 +167,14 @@ def _part_that_is_false(snapshot: ClusterSnapshot, expression: str, place: int) 
     """Return the first condition that is false; the last where the parts do not tell."""
     parts = parts_of(snapshot, expression)
     for text in parts:
-        verdicts = snapshot.verdicts(text)
-        if not verdicts.flags[place] and place not in verdicts.failing:
+        selector_results = snapshot.selector_results(text)
+        if not selector_results.flags[place] and place not in selector_results.failing:
             return condition(text)
     return condition(parts[-1])
 
 
 def _part_that_fails(snapshot: ClusterSnapshot, expression: str, place: int) -> SelectorCondition:
     for text in parts_of(snapshot, expression):
-        if place in snapshot.verdicts(text).failing:
+        if place in snapshot.selector_results(text).failing:
             return condition(text)
     return condition(expression)

@@ -15,7 +15,7 @@ from dra.cel import CelError
 from dra.cel.idioms import conjuncts
 from dra.cluster_snapshot import ClusterSnapshot
 from dra.objects import DeviceRequest
-from dra.selector_results import Column, pack, unpack
+from dra.selector_results import DeviceMask, pack, unpack
 
 
 class NoFitReason(StrEnum):
@@ -119,12 +119,12 @@ class Funnel:
     """
 
     ask: DeviceRequest
-    accepted: Column = 0
-    open: Column = 0
-    free: Column = 0
+    accepted: DeviceMask = 0
+    open: DeviceMask = 0
+    free: DeviceMask = 0
     failing: dict[int, CelError] = field(default_factory=dict)
     steps: list[FunnelStep] = field(default_factory=list)
-    lost: list[Column] = field(default_factory=list)
+    lost: list[DeviceMask] = field(default_factory=list)
 
 
 def funnel(snapshot: ClusterSnapshot, ask: DeviceRequest) -> Funnel:
@@ -134,7 +134,7 @@ def funnel(snapshot: ClusterSnapshot, ask: DeviceRequest) -> Funnel:
     Raise `KeyError` for an unknown class, and `CompileError` or `NotPreviewable` for an expression.
     """
     made = Funnel(ask)
-    left = everything = snapshot.stock.all
+    left = everything = snapshot.device_index.all
     for expression in snapshot.class_expressions(ask.class_name):
         left = _pass(snapshot, expression, left, made)
     _step(made, f"in class {ask.class_name}", everything, left, StepKind.IN_CLASS, ask.class_name)
@@ -161,15 +161,15 @@ def parts_of(snapshot: ClusterSnapshot, expression: str) -> tuple[str, ...]:
     parts = conjuncts(expression)
     try:
         for part in parts:
-            snapshot.verdicts(part)
+            snapshot.selector_results(part)
     except CelError:
         return (expression,)
     return parts
 
 
 def _parts(
-    snapshot: ClusterSnapshot, expression: str, left: Column, after: Column
-) -> list[tuple[str, Column]]:
+    snapshot: ClusterSnapshot, expression: str, left: DeviceMask, after: DeviceMask
+) -> list[tuple[str, DeviceMask]]:
     """
     Share out among the conditions what the expression drops: `left` before, `after` it.
 
@@ -182,28 +182,30 @@ def _parts(
     fails = _failing(snapshot, expression)
     kept, found = left, []
     for part in parts[:-1]:
-        kept &= snapshot.verdicts(part).column | (_failing(snapshot, part) & ~fails) | after
+        kept &= snapshot.selector_results(part).column | (_failing(snapshot, part) & ~fails) | after
         found.append((part, kept))
     return [*found, (parts[-1], after)]
 
 
-def _failing(snapshot: ClusterSnapshot, expression: str) -> Column:
-    failing = snapshot.verdicts(expression).failing
+def _failing(snapshot: ClusterSnapshot, expression: str) -> DeviceMask:
+    failing = snapshot.selector_results(expression).failing
     if not failing:
         return 0
     return pack(place in failing for place in range(len(snapshot.devices)))
 
 
-def _pass(snapshot: ClusterSnapshot, expression: str, left: Column, made: Funnel) -> Column:
-    verdicts = snapshot.verdicts(expression)
-    if verdicts.failing:
+def _pass(snapshot: ClusterSnapshot, expression: str, left: DeviceMask, made: Funnel) -> DeviceMask:
+    selector_results = snapshot.selector_results(expression)
+    if selector_results.failing:
         # A device that an earlier selector turned down is not asked any more.
-        asked = unpack(left, len(verdicts.flags))
-        made.failing |= {place: error for place, error in verdicts.failing.items() if asked[place]}
-    return left & verdicts.column
+        asked = unpack(left, len(selector_results.flags))
+        made.failing |= {place: error for place, error in selector_results.failing.items() if asked[place]}
+    return left & selector_results.column
 
 
-def _step(made: Funnel, label: str, before: Column, after: Column, kind: StepKind, detail: str = "") -> None:
+def _step(
+    made: Funnel, label: str, before: DeviceMask, after: DeviceMask, kind: StepKind, detail: str = ""
+) -> None:
     count = after.bit_count()
     step = FunnelStep(label, count, before.bit_count() - count, kind, detail, made.ask.result_name)
     made.steps.append(step)

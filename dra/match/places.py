@@ -32,7 +32,7 @@ from dra.nodes import name_of
 from dra.objects import Json
 from dra.pools import PoolDevice
 from dra.quantity import ZERO, Quantity
-from dra.selector_results import Column, pack, unpack
+from dra.selector_results import DeviceMask, pack, unpack
 
 COUNTED = 255  # shares of a device, at most
 
@@ -47,7 +47,7 @@ class DeviceOption:
     """
 
     funnel: Funnel
-    usable: Column
+    usable: DeviceMask
     shares: bytes | None = None
     certain: bool = True
 
@@ -60,8 +60,8 @@ class DeviceOption:
 
 def option_of(snapshot: ClusterSnapshot, funnel: Funnel, most: int) -> DeviceOption:
     """Return what the request could take; shares are counted up to `most`."""
-    ask, stock = funnel.ask, snapshot.stock
-    if ask.admin or not (ask.capacity or stock.shareable & funnel.free):
+    ask, device_index = funnel.ask, snapshot.device_index
+    if ask.admin or not (ask.capacity or device_index.shareable & funnel.free):
         return DeviceOption(funnel, funnel.free)
     if not snapshot.features.consumable_capacity:
         return DeviceOption(funnel, funnel.free, certain=False)
@@ -105,7 +105,7 @@ class MatchNodeClasses:
         self, snapshot: ClusterSnapshot, options: Sequence[DeviceOption], attributes: Sequence[str], most: int
     ) -> None:
         self.snapshot, self.most = snapshot, most
-        stock = snapshot.stock
+        device_index = snapshot.device_index
         groups = [group for option in options for group in _groups(option)]
         failing = {place for option in options for place in option.funnel.failing}
         self.in_order = bool(failing)
@@ -113,16 +113,16 @@ class MatchNodeClasses:
             groups.append(pack(place in failing for place in range(len(snapshot.devices))))
         seen = reduce(or_, groups, 0)
         self.flags = _bytes(groups, len(snapshot.devices))
-        self.values = [stock.values(attribute) for attribute in attributes]
+        self.values = [device_index.values(attribute) for attribute in attributes]
         self.marks: list[Sequence[int]] = list(self.flags)
-        if stock.shareable & seen or any(option.funnel.ask.capacity for option in options):
+        if device_index.shareable & seen or any(option.funnel.ask.capacity for option in options):
             asked = [option.funnel.ask.capacity for option in options]
             shares = options[0].shares
             alike = all(one == asked[0] for one in asked) and len(options) == 1
             self.marks.append(shares if shares is not None and alike else snapshot.remains)
-        self.counting = bool(stock.counting & seen)
+        self.counting = bool(device_index.counting & seen)
         if self.counting:
-            self.marks.append(stock.appetites)
+            self.marks.append(device_index.appetites)
         self._columns = [_packed(one) for one in (*self.marks, *self.values)]
         self._known: dict[Hashable, Hashable] = {}
 
@@ -134,7 +134,9 @@ class MatchNodeClasses:
         if self.counting:
             state = self.snapshot.pool_state
             for run in runs:
-                parts += [(times, state(number)) for times, number in self.snapshot.stock.pools_in(run)]
+                parts += [
+                    (times, state(number)) for times, number in self.snapshot.device_index.pools_in(run)
+                ]
         raw = tuple(parts)
         known = self._known.get(raw)
         if known is None:
@@ -146,7 +148,7 @@ class MatchNodeClasses:
         rows = [(tuple([mark[place] for mark in self.marks]), place) for place in places]
         ties = list(self.values)
         if self.counting:
-            ties.append(self.snapshot.stock.pool_numbers)
+            ties.append(self.snapshot.device_index.pool_numbers)
         if self.in_order:
             return _renumbered(rows, ties)
         if not ties:
@@ -163,21 +165,23 @@ class MatchNodeClasses:
         return self._counted((states_of[value], self._counted(group)) for value, group in groups.items())
 
     def _state_at(self, place: int) -> int:
-        return self.snapshot.pool_state(self.snapshot.stock.pool_numbers[place]) if self.counting else 0
+        return (
+            self.snapshot.pool_state(self.snapshot.device_index.pool_numbers[place]) if self.counting else 0
+        )
 
     def _counted(self, found: Iterable[Hashable]) -> Hashable:
         """Return each thing with how often it is there, as far as that matters."""
         return frozenset((one, min(times, self.most)) for one, times in Counter(found).items())
 
 
-def _groups(option: DeviceOption) -> list[Column]:
+def _groups(option: DeviceOption) -> list[DeviceMask]:
     """Return what the search asks of a device: of mode All also those in the way, which stop it."""
     if option.funnel.ask.all:
         return [option.funnel.accepted, option.funnel.free]
     return [option.usable]
 
 
-def _bytes(groups: Sequence[Column], length: int) -> list[bytes]:
+def _bytes(groups: Sequence[DeviceMask], length: int) -> list[bytes]:
     """Return the groups as flags, eight in a byte."""
     packs = (groups[start : start + BITS] for start in range(0, len(groups), BITS))
     return [unpack(sum(group << bit for bit, group in enumerate(pack_)), length) for pack_ in packs]
@@ -205,7 +209,7 @@ type Runs = Sequence[range]
 
 
 @dataclass(slots=True)
-class Placement:
+class FitResult:
     """
     `nodes` that fit one claim, and how many claims all of them together could take, at most as many as asked.
     """
@@ -215,7 +219,7 @@ class Placement:
     gave_up: bool = False
 
 
-def fit(snapshot: ClusterSnapshot, spec: Json, funnels: Sequence[Funnel], claims: int) -> Placement:
+def fit(snapshot: ClusterSnapshot, spec: Json, funnels: Sequence[Funnel], claims: int) -> FitResult:
     """
     Count nodes and claims. A cordoned node takes no pod and therefore no claim.
 
@@ -223,16 +227,16 @@ def fit(snapshot: ClusterSnapshot, spec: Json, funnels: Sequence[Funnel], claims
     """
     attributes = sorted({constraint.attribute for constraint in constraints_of(spec)})
     counting = _Counting(snapshot, spec, funnels, attributes, claims)
-    found = Placement([], 0)
+    found = FitResult([], 0)
     looks: Counter[Hashable] = Counter()
     for node, runs in snapshot.sites:
         if counting.fits(node, runs):
             found.nodes.append(name_of(node))
             looks[counting.look] += 1
     # Devices that several nodes reach can be taken once only: add nothing up that might be the same.
-    if found.nodes and not snapshot.stock.wanders and len(found.nodes) >= claims:
+    if found.nodes and not snapshot.device_index.wanders and len(found.nodes) >= claims:
         found.claims = claims
-    elif snapshot.stock.wanders:
+    elif snapshot.device_index.wanders:
         found.claims = max((counting.times(look) for look in looks), default=0)
     else:
         found.claims = sum(counting.times(look) * nodes for look, nodes in looks.items())
@@ -352,9 +356,9 @@ class _Alone:
 
 def _alone(snapshot: ClusterSnapshot, options: Sequence[DeviceOption]) -> _Alone | None:
     """Return None if it takes a search."""
-    if len({option.funnel.ask.request for option in options}) > 1 or snapshot.stock.wanders:
+    if len({option.funnel.ask.request for option in options}) > 1 or snapshot.device_index.wanders:
         return None
-    entangled = snapshot.stock.counting | snapshot.stock.shareable
+    entangled = snapshot.device_index.counting | snapshot.device_index.shareable
     for option in options:
         if not option.plain or (entangled & option.usable and option.funnel.ask.count > 1):
             return None

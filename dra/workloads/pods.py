@@ -3,7 +3,7 @@ A claim as pods use it: options, images, the pod itself, and its network.
 
 What workloads are made from: a claim as pods use it, and what the person chose beside it.
 
-Images that suit the devices of each maker, and the command that shows the devices.
+Images that suit the devices of each vendor, and the command that shows the devices.
 
 Examples to begin with: all of them are public, and the person names an own one. "" where no public image of
 that use is known.
@@ -43,7 +43,7 @@ class ClaimUse:
 
     `name` is that of the ResourceClaim, which all pods share, or with `template` that of the
     ResourceClaimTemplate, which makes a claim for each of up to `parallel` pods. `requests` are (name,
-    devices), None where their number is known only once they are allocated. `maker` is a key of
+    devices), None where their number is known only once they are allocated. `vendor` is a key of
     `IMAGES` below.
     """
 
@@ -52,7 +52,7 @@ class ClaimUse:
     template: bool = False
     parallel: int = 1
     requests: tuple[tuple[str, int | None], ...] = ()
-    maker: str = ""
+    vendor: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ ONE_BY_ONE = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnav
 
 def shower(use: ClaimUse, options: WorkloadOptions, *, stays: bool = False) -> Program:
     """Return a program that shows the devices, and then stays for ten minutes or for ever."""
-    images = IMAGES[use.maker]
+    images = IMAGES[use.vendor]
     command = ("sh", "-c", f"{images.look}; sleep {'infinity' if stays else 600}")
     ports = (("http", options.port),) if options.port else ()
     # An own image knows what it runs, once it serves something or stays by itself.
@@ -121,7 +121,7 @@ MODEL = "Qwen/Qwen2.5-0.5B-Instruct"  # small and public, for a first try
 def jupyter_program(use: ClaimUse) -> Program:
     """Return JupyterLab with its token in the log; `/api` answers without one."""
     return Program(
-        IMAGES[use.maker].jupyter,
+        IMAGES[use.vendor].jupyter,
         ("jupyter", "lab", "--ip=0.0.0.0", f"--port={JUPYTER_PORT}", "--no-browser"),
         ports=(("http", JUPYTER_PORT),),
         ready="/api",
@@ -143,7 +143,7 @@ def vllm_program(use: ClaimUse, options: WorkloadOptions) -> Program:
     devices = devices_of(use, options)
     parallel = () if devices is None else (f"--tensor-parallel-size={devices}",)
     return Program(
-        IMAGES[use.maker].vllm,
+        IMAGES[use.vendor].vllm,
         ("vllm", "serve", model, f"--port={VLLM_PORT}", *parallel),
         env=(("HOME", "/tmp"),),  # noqa: S108 - a user without a home writes its caches there
         ports=(("http", VLLM_PORT),),
@@ -160,7 +160,7 @@ def triton(use: ClaimUse, options: WorkloadOptions) -> list[Manifest]:
     """Return Triton over the mounted models; without any it starts with none and says so in its log."""
     repository = MODELS if has_weights(options) else "/tmp"  # noqa: S108 - an empty folder of the image
     program = Program(
-        IMAGES[use.maker].triton,
+        IMAGES[use.vendor].triton,
         ("tritonserver", f"--model-repository={repository}"),
         ports=TRITON_PORTS,
         ready="/v2/health/ready",
@@ -187,7 +187,7 @@ def notebook(use: ClaimUse, options: WorkloadOptions) -> list[Manifest]:
 def pytorch_job(use: ClaimUse, options: WorkloadOptions) -> list[Manifest]:
     """Return a PyTorchJob of a master and as many workers as make up the pods at once."""
     name, pods = name_of(use, "train"), pods_of(use, options)
-    program = Program(IMAGES[use.maker].torch, ("python", "-c", SHOW), container="pytorch", shm=True)
+    program = Program(IMAGES[use.vendor].torch, ("python", "-c", SHOW), container="pytorch", shm=True)
     template = {"metadata": {"labels": labels(name)}, "spec": pod_spec(use, options, program)}
     replicas: Manifest = {"Master": {"replicas": 1, "restartPolicy": "OnFailure", "template": template}}
     if pods > 1:

@@ -28,7 +28,7 @@ from core.ids import uuid7
 from dra.cel import CelError, Selector, compile_selector
 from dra.devices import describe
 from dra.objects import expressions
-from dra.pools import Pool, PoolDevice, pools_of
+from dra.pools import Pool, PoolDevice, gather_pools
 from dra.taints import Taint, rules_for
 from inventory.models import Device, DeviceClass, DeviceTaintRule, Node, ResourceSlice
 from inventory.sync.rows import What, Write, upsert_rows
@@ -170,7 +170,7 @@ def refresh_pools(write: Write, keys: Iterable[PoolKey], *, first: bool = False)
     around = _Surroundings(write, slices)
     wanted: dict[DeviceKey, dict[str, Any]] = {}
     incomplete: set[PoolKey] = set()
-    for pool in pools_of([row.raw for row in slices.values()]):
+    for pool in gather_pools([row.raw for row in slices.values()]):
         wanted |= around.devices_of(pool)
         if not pool.usable:
             incomplete.add((pool.driver, pool.name))

@@ -15,7 +15,7 @@ The quota controller: keeps `status.used` of ResourceQuotas true after deletions
 from collections.abc import Mapping
 from typing import Any
 
-from dra.pools import PoolDevice, pools_of
+from dra.pools import PoolDevice, gather_pools
 from dra.taints import Taint, rules_for, tolerates
 from simulator.admission import charge
 from simulator.controllers.context import (
@@ -217,7 +217,7 @@ class EvictionController(Reacting):
     def reconcile(self) -> None:
         if self._seen != self.store.changed[SLICES.plural]:
             self._seen = self.store.changed[SLICES.plural]
-            pools = pools_of(self.store.all(SLICES))
+            pools = gather_pools(self.store.all(SLICES))
             self._devices = {device.key: device for pool in pools for device in pool.devices}
         rules = self.store.all(TAINT_RULES)
         for claim in list(self.store.unordered(CLAIMS)):

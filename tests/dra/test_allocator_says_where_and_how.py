@@ -117,7 +117,7 @@ def test_a_picture_after_a_change_keeps_its_devices():
     before = snapshot(eight())
     assert len(before.free) == 8
     after = before.after(claims=[holds("gpu-0")])
-    assert after.stock is before.stock
+    assert after.device_index is before.device_index
     assert len(after.free) == 7
     assert after.holder_of(after.devices[0]) == "vision/theirs"
     assert after.holder_of(after.devices[1]) == ""

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from dra.cases import answer, answer_line, serve
+from dra.cases import answer, evaluate_line, serve
 from tests.dra.clusters import IS_GPU, NVIDIA, gpu, node, resource_slice
 
 DEVICES = {"driver": NVIDIA, "pool": "node-a"}
@@ -142,14 +142,14 @@ def test_a_share_takes_the_whole_device_where_sharing_is_off():
     ],
 )
 def test_a_line_that_is_no_case_is_answered_with_a_sentence(line, said):
-    answered = answer_line(line)
+    answered = evaluate_line(line)
     assert answered["results"] is None
     assert said in answered["error"]
 
 
 def test_the_name_is_kept_where_it_can_be_read():
-    assert answer_line('{"name": "x", "node": 3}')["name"] == "x"
-    assert answer_line('{"name": {}, "node": 3}')["name"] == ""
+    assert evaluate_line('{"name": "x", "node": 3}')["name"] == "x"
+    assert evaluate_line('{"name": {}, "node": 3}')["name"] == ""
 
 
 def test_null_is_as_good_as_absent_where_the_api_may_leave_something_out():

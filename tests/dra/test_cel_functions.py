@@ -3,7 +3,7 @@
 import pytest
 
 from dra.cel import EvaluationError, compile_selector
-from dra.pools import pools_of
+from dra.pools import gather_pools
 from tests.dra.clusters import gpu, resource_slice
 
 TRUE = r"""
@@ -106,7 +106,7 @@ quantity('1').add(1).sub(quantity('500m')).asApproximateFloat() == 1.5
 
 
 def verdict(expression):
-    (pool,) = pools_of([resource_slice(devices=[gpu(0)])])
+    (pool,) = gather_pools([resource_slice(devices=[gpu(0)])])
     return compile_selector(expression).matches(pool.devices[0])
 
 

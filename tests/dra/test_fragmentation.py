@@ -4,8 +4,8 @@ from hypothesis import given as of
 from hypothesis import strategies as st
 
 from dra.allocator import allocate
-from dra.blockers import Blocker, Scatter, would_fit_without
-from dra.fragmentation import boards_of
+from dra.blockers import Blocker, Scatter, find_blockers
+from dra.fragmentation import physical_gpus
 from tests.dra.clusters import (
     NVIDIA,
     PCIE,
@@ -58,8 +58,8 @@ def slices(on="node-a", boards=1):
 
 
 def cuts(seen, pool="node-a"):
-    (board,) = boards_of(seen, NVIDIA, pool)
-    return {cut.partition: (cut.places, cut.held, cut.open, cut.most) for cut in board.cuts}
+    (board,) = physical_gpus(seen, NVIDIA, pool)
+    return {cut.partition: (cut.places, cut.held, cut.open, cut.most) for cut in board.partitions}
 
 
 def wanting(profile, count=1, **more):
@@ -90,12 +90,12 @@ def test_one_small_partition_in_the_middle_leaves_room_for_no_large_one():
 
 def test_the_whole_comes_first_and_boards_by_name():
     seen = snapshot(slices(boards=2), holds("gpu-0"))
-    first, second = boards_of(seen, NVIDIA, "node-a")
+    first, second = physical_gpus(seen, NVIDIA, "node-a")
     assert (first.counter_set, second.counter_set, first.node_name) == ("gpu-0", "gpu-1", "node-a")
-    assert [cut.most for cut in first.cuts] == [0, 0, 0, 0, 0]
-    assert [cut.partition for cut in second.cuts] == ["", "7g.80gb", "3g.40gb", "2g.20gb", "1g.10gb"]
-    assert boards_of(seen, NVIDIA, "node-z") == []
-    assert boards_of(snapshot([resource_slice(devices=[gpu(0)])]), NVIDIA, "node-a") == []
+    assert [cut.most for cut in first.partitions] == [0, 0, 0, 0, 0]
+    assert [cut.partition for cut in second.partitions] == ["", "7g.80gb", "3g.40gb", "2g.20gb", "1g.10gb"]
+    assert physical_gpus(seen, NVIDIA, "node-z") == []
+    assert physical_gpus(snapshot([resource_slice(devices=[gpu(0)])]), NVIDIA, "node-a") == []
 
 
 def test_a_pool_with_an_overdrawn_counter_gives_nothing():
@@ -117,44 +117,44 @@ def test_as_many_can_be_cut_as_the_allocator_gives(held, profile):
 def test_it_is_said_whose_end_makes_room():
     small = [holds("gpu-0-1g10gb-1", name="one"), holds("gpu-0-3g40gb-4", name="two")]
     seen = snapshot(slices(), *small)
-    found = would_fit_without(seen, wanting("3g.40gb"))
-    assert found.endings == (Blocker(("vision/one",), "node-a"),)
+    found = find_blockers(seen, wanting("3g.40gb"))
+    assert found.blockers == (Blocker(("vision/one",), "node-a"),)
     assert found.scatter == Scatter.NONE
 
 
 def test_pairs_are_looked_for_where_no_single_claim_is_enough():
     seen = snapshot(slices(), holds("gpu-0-1g10gb-1", name="one"), holds("gpu-0-1g10gb-5", name="two"))
-    assert would_fit_without(seen, wanting("7g.80gb")).endings == (
+    assert find_blockers(seen, wanting("7g.80gb")).blockers == (
         Blocker(("vision/one", "vision/two"), "node-a"),
     )
 
 
 def test_what_is_left_in_pieces_is_told():
     seen = snapshot(slices(), holds("gpu-0-1g10gb-1", name="one"), holds("gpu-0-1g10gb-5", name="two"))
-    found = would_fit_without(seen, wanting("3g.40gb"))
+    found = find_blockers(seen, wanting("3g.40gb"))
     assert found.scatter == Scatter.PARTS
     assert found.sentence == (
         "What is left of the GPUs of node-a is as much as the claim needs, but not in one piece."
     )
-    assert found.endings == (Blocker(("vision/one",), "node-a"),)
+    assert found.blockers == (Blocker(("vision/one",), "node-a"),)
 
 
 def test_free_devices_on_different_nodes_are_told():
     pools = [resource_slice(name, [gpu(0), gpu(1)]) for name in ("node-a", "node-b")]
     seen = snapshot(pools, holds("gpu-0", name="one"), holds("gpu-1", name="two", pool="node-b"))
-    found = would_fit_without(seen, spec(exactly(2)))
+    found = find_blockers(seen, spec(exactly(2)))
     assert found.scatter == Scatter.NODES
     assert found.sentence.startswith("2 devices that match are free, on 2 nodes; the claim needs 2 on one")
-    assert found.endings == (Blocker(("vision/one",), "node-a"), Blocker(("vision/two",), "node-b"))
+    assert found.blockers == (Blocker(("vision/one",), "node-a"), Blocker(("vision/two",), "node-b"))
 
 
 def test_whoever_holds_least_is_named_first():
     pool = resource_slice("node-a", [gpu(number) for number in range(4)])
     seen = snapshot([pool], holds("gpu-0", "gpu-1", name="large"), holds("gpu-2", "gpu-3", name="pair"))
     wish = spec(exactly(2), constraints=[PCIE])
-    assert would_fit_without(seen, wish).endings == (Blocker(("vision/large",), "node-a"),)
+    assert find_blockers(seen, wish).blockers == (Blocker(("vision/large",), "node-a"),)
     seen = snapshot([pool], holds("gpu-0", "gpu-1", "gpu-2", name="a"), holds("gpu-3", name="b"))
-    assert would_fit_without(seen, spec(exactly())).endings == (Blocker(("vision/b",), "node-a"),)
+    assert find_blockers(seen, spec(exactly())).blockers == (Blocker(("vision/b",), "node-a"),)
 
 
 def test_what_no_end_of_a_claim_helps_has_no_ending():
@@ -166,27 +166,27 @@ def test_what_no_end_of_a_claim_helps_has_no_ending():
         spec(exactly(1, "device.name == 'x'")),
         spec(),
     ):
-        assert would_fit_without(seen, wish).endings == ()
+        assert find_blockers(seen, wish).blockers == ()
 
 
 def test_nobody_needs_to_end_for_what_fits():
     pool = resource_slice("node-a", [gpu(0), gpu(1)])
-    found = would_fit_without(snapshot([pool], holds("gpu-0")), spec(exactly()))
-    assert (found.sentence, found.endings) == ("", ())
+    found = find_blockers(snapshot([pool], holds("gpu-0")), spec(exactly()))
+    assert (found.sentence, found.blockers) == ("", ())
 
 
 def test_who_only_looks_on_holds_nothing():
     pool = resource_slice("node-a", [gpu(0)])
     seen = snapshot([pool], holds("gpu-0", name="holder"), holds("gpu-0", name="admin", adminAccess=True))
-    assert would_fit_without(seen, spec(exactly())).endings == (Blocker(("vision/holder",), "node-a"),)
+    assert find_blockers(seen, spec(exactly())).blockers == (Blocker(("vision/holder",), "node-a"),)
 
 
 def test_the_rest_of_the_claims_is_kept_in_mind():
     classes = [device_class("any", "device.driver == 'gpu.nvidia.com'")]
     pool = resource_slice("node-a", [gpu(number) for number in range(3)])
     seen = snapshot([pool], *(holds(f"gpu-{n}", name=f"c{n}") for n in range(3)), classes=classes)
-    found = would_fit_without(seen, spec(exactly(2, class_name="any")))
-    assert found.endings == (Blocker(("vision/c0", "vision/c1"), "node-a"),)
+    found = find_blockers(seen, spec(exactly(2, class_name="any")))
+    assert found.blockers == (Blocker(("vision/c0", "vision/c1"), "node-a"),)
 
 
 NODES = tuple(f"node-{letter}" for letter in "abcd")
@@ -199,8 +199,8 @@ def four(*claims):
 
 
 def test_at_most_three_endings_are_named_one_a_node():
-    found = would_fit_without(four(), spec(exactly()))
-    assert found.endings == tuple(Blocker((f"vision/on-{name}",), name) for name in NODES[:3])
+    found = find_blockers(four(), spec(exactly()))
+    assert found.blockers == tuple(Blocker((f"vision/on-{name}",), name) for name in NODES[:3])
 
 
 def test_nodes_that_lack_least_come_first_and_claims_that_hold_least():
@@ -211,20 +211,20 @@ def test_nodes_that_lack_least_come_first_and_claims_that_hold_least():
         holds("gpu-0", "gpu-1", name="of-c", pool="node-c"),
         holds("gpu-1", name="z", pool="node-d"),
     )
-    assert would_fit_without(seen, spec(exactly(2))).endings == (
+    assert find_blockers(seen, spec(exactly(2))).blockers == (
         Blocker(("vision/z",), "node-d"),
         Blocker(("vision/of-b",), "node-b"),
         Blocker(("vision/of-c",), "node-c"),
     )
     seen = four(*(holds(f"gpu-{at}", name=f"{at}-{name}", pool=name) for name in NODES for at in (0, 1)))
-    assert would_fit_without(seen, spec(exactly(2))).endings == tuple(
+    assert find_blockers(seen, spec(exactly(2))).blockers == tuple(
         Blocker((f"vision/0-{name}", f"vision/1-{name}"), name) for name in NODES[:3]
     )
 
 
 def test_a_cut_tells_what_it_is_and_how_much_of_it_is_left():
     seen = snapshot(slices(boards=2), holds("gpu-1-3g40gb-4"))
-    first, second = boards_of(seen, NVIDIA, "node-a")
+    first, second = physical_gpus(seen, NVIDIA, "node-a")
     assert (second.driver, second.pool, second.counter_set, second.node_name) == (
         NVIDIA,
         "node-a",
@@ -234,7 +234,7 @@ def test_a_cut_tells_what_it_is_and_how_much_of_it_is_left():
     gigabytes = 9856 * 2**20
     assert [
         (one.partition, one.product, one.memory_bytes, one.places, one.held, one.open, one.most)
-        for one in second.cuts
+        for one in second.partitions
     ] == [
         ("", "NVIDIA H100 80GB HBM3", 81559 * 2**20, 1, 0, 0, 0),
         ("7g.80gb", "NVIDIA H100 80GB HBM3", 8 * gigabytes, 1, 0, 0, 0),
@@ -242,5 +242,5 @@ def test_a_cut_tells_what_it_is_and_how_much_of_it_is_left():
         ("2g.20gb", "NVIDIA H100 80GB HBM3", 2 * gigabytes, 3, 0, 2, 2),
         ("1g.10gb", "NVIDIA H100 80GB HBM3", gigabytes, 7, 0, 4, 4),
     ]
-    assert [one.open for one in first.cuts] == [1, 1, 2, 3, 7]
-    assert boards_of(seen, "gpu.amd.com", "node-a") == []
+    assert [one.open for one in first.partitions] == [1, 1, 2, 3, 7]
+    assert physical_gpus(seen, "gpu.amd.com", "node-a") == []

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dra import help
-from dra.help import Relaxation, what_would_help
+from dra.help import RelaxationKind, find_relaxations
 from dra.match import preview
 from tests.dra.clusters import NVIDIA, PCIE, exactly, gpu, holds, resource_slice, snapshot, spec
 
@@ -22,7 +22,7 @@ def old(number: int, **more):
 
 
 def said(seen, wish, claims=1):
-    return [one.sentence for one in what_would_help(seen, wish, claims)]
+    return [one.sentence for one in find_relaxations(seen, wish, claims)]
 
 
 def test_a_condition_less_and_a_lower_bound_say_how_many_more():
@@ -34,38 +34,40 @@ def test_a_condition_less_and_a_lower_bound_say_how_many_more():
         "memory 39 GiB instead of 40 GiB: fits now",
         "driverVersion 550.1.0 instead of 570.0.0: fits now",
     ]
-    found = what_would_help(seen, wish)
-    assert [one.more for one in found] == [3, 1, 1]
+    found = find_relaxations(seen, wish)
+    assert [one.more_devices for one in found] == [3, 1, 1]
     assert all(preview(seen, one.spec).fits for one in found)
 
 
 def test_fewer_devices_and_no_constraint_help_where_devices_stand_apart():
     seen = snapshot([resource_slice(devices=[gpu(0), gpu(2), gpu(4)])])
     assert said(seen, spec(exactly(2), constraints=[PCIE])) == [
-        "1 instead of 2: fits now",
+        "1 device instead of 2: fits now",
         "without the constraint on resource.kubernetes.io/pcieRoot: fits now",
     ]
 
 
 def test_the_largest_count_that_fits_is_named():
     seen = snapshot([resource_slice(devices=[gpu(number) for number in range(8)])], holds("gpu-1", "gpu-5"))
-    (relief,) = what_would_help(seen, spec(exactly(8)))
-    assert (relief.way, relief.was, relief.instead) == (Relaxation.COUNT, "8", "6")
+    (relaxation,) = find_relaxations(seen, spec(exactly(8)))
+    assert (relaxation.kind, relaxation.current, relaxation.proposed) == (RelaxationKind.COUNT, "8", "6")
 
 
 def test_a_taint_is_named_with_what_it_keeps_away():
     devices = [gpu(number, taints=[TAINT]) for number in range(3)]
-    (relief,) = what_would_help(snapshot([resource_slice(devices=devices)]), spec(exactly(1)))
-    assert relief.sentence == "tolerating example.com/maintenance=true:NoSchedule: fits now"
-    assert relief.more == 3
-    assert relief.spec["devices"]["requests"][0]["exactly"]["tolerations"] == [{**TAINT, "operator": "Equal"}]
+    (relaxation,) = find_relaxations(snapshot([resource_slice(devices=devices)]), spec(exactly(1)))
+    assert relaxation.sentence == "tolerating example.com/maintenance=true:NoSchedule: fits now"
+    assert relaxation.more_devices == 3
+    assert relaxation.spec["devices"]["requests"][0]["exactly"]["tolerations"] == [
+        {**TAINT, "operator": "Equal"}
+    ]
 
 
 def test_what_only_brings_more_devices_comes_after_what_fits():
     devices = [gpu(0), gpu(1), old(2), gpu(3, taints=[TAINT]), gpu(4, taints=[TAINT])]
     seen = snapshot([resource_slice(devices=devices)])
     assert said(seen, spec(exactly(5, DRIVER))) == [
-        "2 instead of 5: fits now",
+        "2 devices instead of 5: fits now",
         "tolerating example.com/maintenance=true:NoSchedule: 2 more free",
         "driverVersion 550.1.0 instead of 570.0.0: 1 more free",
     ]
@@ -87,10 +89,10 @@ def test_alternatives_are_relaxed_one_by_one():
         {"name": name, **exactly(1, memory(least))["exactly"]}
         for name, least in (("a", "40Gi"), ("b", "80Gi"))
     ]
-    found = what_would_help(seen, spec({"name": "gpu", "firstAvailable": options}))
-    assert {(one.request, one.way) for one in found} == {
-        ("gpu/a", Relaxation.THRESHOLD),
-        ("gpu/b", Relaxation.THRESHOLD),
+    found = find_relaxations(seen, spec({"name": "gpu", "firstAvailable": options}))
+    assert {(one.request, one.kind) for one in found} == {
+        ("gpu/a", RelaxationKind.THRESHOLD),
+        ("gpu/b", RelaxationKind.THRESHOLD),
     }
 
 
@@ -104,7 +106,7 @@ def test_alternatives_are_relaxed_one_by_one():
     ],
 )
 def test_nothing_helps_where_nothing_can_be_told(wish):
-    assert what_would_help(snapshot([resource_slice(devices=[gpu(0)])]), wish) == []
+    assert find_relaxations(snapshot([resource_slice(devices=[gpu(0)])]), wish) == []
 
 
 def test_the_work_is_bounded(monkeypatch):
@@ -112,8 +114,8 @@ def test_the_work_is_bounded(monkeypatch):
     monkeypatch.setattr(help, "preview", lambda *args: times.append(args) or preview(*args))
     conditions = [f'device.attributes["{NVIDIA}"].?productName.orValue("") != "{n}"' for n in range(60)]
     seen = snapshot([resource_slice(devices=[gpu(0)])], holds("gpu-0"))
-    assert what_would_help(seen, spec(exactly(4, " && ".join(conditions)))) == []
-    assert len(times) == help.TRIES + 1
+    assert find_relaxations(seen, spec(exactly(4, " && ".join(conditions)))) == []
+    assert len(times) == help.MAX_PREVIEWS + 1
 
 
 devices = st.builds(
@@ -140,7 +142,7 @@ def test_every_relief_says_what_a_preview_of_its_spec_says(listed, count, same, 
     seen = snapshot([resource_slice(devices=listed)])
     wish = spec(exactly(count, f"{memory('40Gi')} && {DRIVER}"), constraints=[PCIE] if same else [])
     now = preview(seen, wish, claims)
-    for relief in what_would_help(seen, wish, claims, now):
-        then = preview(seen, relief.spec, claims)
-        assert relief.fits == (then.fits and not now.fits)
-        assert relief.more == max(then.free - now.free, 0)
+    for relaxation in find_relaxations(seen, wish, claims, now):
+        then = preview(seen, relaxation.spec, claims)
+        assert relaxation.fits == (then.fits and not now.fits)
+        assert relaxation.more_devices == max(then.free - now.free, 0)

@@ -10,7 +10,7 @@ from claims.catalogue.presets import presets
 from dra.fallback import CannotCombineError, together
 from dra.manifests import with_count
 from dra.objects import requests
-from dra.similarity import KnownProfile, same_names, taken_apart
+from dra.similarity import KnownProfile, decompose, same_names
 from tests.dra.clusters import NVIDIA, PCIE, exactly, spec
 
 PRESETS = [
@@ -29,7 +29,7 @@ def made_of(parts):
 
 
 def told(found):
-    return [(part.known.name, part.likeness.count) for part in found.parts]
+    return [(part.known.name, part.similarity.count) for part in found.parts]
 
 
 def renamed(one):
@@ -66,7 +66,7 @@ def test_every_two_presets_are_taken_apart_again(pair, data):
         (known, data.draw(st.integers(1, min(known.most, 8))) if known.scalable else 1)
         for known in data.draw(st.permutations(pair))
     ]
-    found = taken_apart(made_of(parts), PRESETS)
+    found = decompose(made_of(parts), PRESETS)
     assert found.exact
     assert told(found) == [(known.name, count) for known, count in parts]
 
@@ -77,8 +77,8 @@ def test_several_presets_ask_for_the_same_whatever_the_requests_are_called(some)
         made = made_of([(known, 1) for known in some])
     except CannotCombineError:
         return
-    assert told(taken_apart(made, PRESETS)) == [(known.name, 1) for known in some]
-    found = taken_apart(renamed(made), PRESETS)
+    assert told(decompose(made, PRESETS)) == [(known.name, 1) for known in some]
+    found = decompose(renamed(made), PRESETS)
     assert found.exact
     assert same_names(found.whole.spec) == same_names(made)
 
@@ -98,28 +98,28 @@ BOTH = KnownProfile(
 
 def test_a_part_may_have_several_requests_with_a_constraint_of_its_own():
     made = made_of([(BIG, 2), (BOTH, 1)])
-    found = taken_apart(renamed(made), [PART, BIG, BOTH])
+    found = decompose(renamed(made), [PART, BIG, BOTH])
     assert found.exact
     assert told(found) == [("big", 2), ("both", 1)]
 
 
 def test_of_two_that_ask_for_the_same_the_name_decides():
     for wanted in (PART, TWIN):
-        assert told(taken_apart(made_of([(BIG, 1), (wanted, 1)]), [BIG, PART, TWIN]))[1] == (wanted.name, 1)
+        assert told(decompose(made_of([(BIG, 1), (wanted, 1)]), [BIG, PART, TWIN]))[1] == (wanted.name, 1)
 
 
 def test_nothing_is_named_twice():
     made = made_of([(PART, 1), (TWIN, 2)])
-    assert told(taken_apart(renamed(made), [PART, TWIN])) == [("part", 1), ("twin", 2)]
-    assert taken_apart(made, [PART]) is None
+    assert told(decompose(renamed(made), [PART, TWIN])) == [("part", 1), ("twin", 2)]
+    assert decompose(made, [PART]) is None
 
 
 def test_what_differs_is_said_beside_its_part():
     made = made_of([(BIG, 2), (PART, 1)])
     made["devices"]["requests"][1]["exactly"]["selectors"] = [{"cel": {"expression": "true"}}]
-    found = taken_apart(made, [BIG, PART])
+    found = decompose(made, [BIG, PART])
     assert not found.exact
-    assert [part.likeness.differences for part in found.parts] == [
+    assert [part.similarity.differences for part in found.parts] == [
         (),
         ("Only the file has the selector true",),
     ]
@@ -128,12 +128,12 @@ def test_what_differs_is_said_beside_its_part():
 def test_what_ties_parts_together_is_a_difference_of_the_whole():
     made = made_of([(BIG, 2), (PART, 1)])
     made["devices"]["constraints"] = [{**PCIE, "requests": ["big", "part"]}]
-    found = taken_apart(made, [BIG, PART])
-    assert [part.likeness.exact for part in found.parts] == [True, True]
+    found = decompose(made, [BIG, PART])
+    assert [part.similarity.exact for part in found.parts] == [True, True]
     (said,) = found.whole.differences
     assert said.startswith("Only the file has the constraint")
     del made["devices"]["constraints"][0]["requests"]  # and so is one that is for all requests
-    assert not taken_apart(made, [BIG, PART]).exact
+    assert not decompose(made, [BIG, PART]).exact
 
 
 @pytest.mark.parametrize(
@@ -146,14 +146,14 @@ def test_what_ties_parts_together_is_a_difference_of_the_whole():
     ],
 )
 def test_what_is_not_made_of_several_is_not_taken_apart(one, known):
-    assert taken_apart(one, known) is None
+    assert decompose(one, known) is None
 
 
 def test_more_than_a_profile_allows_is_a_difference():
     made = made_of([(BIG, 2), (PART, 1)])
     made["devices"]["requests"][0]["exactly"]["count"] = 9
-    found = taken_apart(made, [BIG, PART])
-    assert found.parts[0].likeness.differences == ("The file has number of devices 9, the profile 8.",)
+    found = decompose(made, [BIG, PART])
+    assert found.parts[0].similarity.differences == ("The file has number of devices 9, the profile 8.",)
     assert NVIDIA in str(found.whole.spec)
 
 
@@ -162,13 +162,13 @@ def test_many_requests_and_many_known_specs_take_few_steps():
         KnownProfile(f"k{number}", spec(exactly(1, f"device.driver == 'd{number}'")), "gpu", 8)
         for number in range(40)
     ]
-    found = taken_apart(renamed(made_of([(one, 1) for one in known[:32]])), known)
+    found = decompose(renamed(made_of([(one, 1) for one in known[:32]])), known)
     assert found.exact
     assert len(found.parts) == 32
 
 
 def test_many_known_specs_that_ask_for_the_same_take_few_steps():
     known = [KnownProfile(f"k{number}", spec(exactly(1)), "gpu", 8) for number in range(24)]
-    found = taken_apart(renamed(made_of([(one, 1) for one in known])), known)
+    found = decompose(renamed(made_of([(one, 1) for one in known])), known)
     assert found.exact
     assert len({part.at for part in found.parts}) == 24

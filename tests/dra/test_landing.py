@@ -4,7 +4,7 @@ import pytest
 
 from dra.cluster_snapshot import ClusterSnapshot
 from dra.cuda import GpuCapability
-from dra.placement import Billing, Capacity, billing_of, landing
+from dra.placement import CapacityType, NodePricing, claim_placement, node_pricing
 from dra.workloads import requests_of
 from tests.controlplane import machines
 
@@ -39,14 +39,14 @@ def taint(key, effect="NoSchedule", value=""):
 
 
 def test_only_nodes_with_matching_devices_count():
-    found = landing(snapshot(node("h100-a"), node("h100-b"), node("a100-a"), node("cpu-a")), H100)
+    found = claim_placement(snapshot(node("h100-a"), node("h100-b"), node("a100-a"), node("cpu-a")), H100)
     assert found.nodes == 2
-    assert found.maker == "nvidia"
+    assert found.vendor == "nvidia"
     assert found.gpus == ((GpuCapability("NVIDIA H100 80GB HBM3", "13.0.0", "580.95.5", "9.0.0"), 16),)
 
 
 def test_taints_and_labels_are_counted_by_node():
-    found = landing(
+    found = claim_placement(
         snapshot(
             node("h100-a", SPOT, taint("spot", value="yes"), taint("gpu", "NoExecute")),
             node("h100-b", None, taint("gpu", "NoExecute"), taint("node.kubernetes.io/not-ready")),
@@ -54,9 +54,9 @@ def test_taints_and_labels_are_counted_by_node():
         H100,
     )
     assert found.taints == [("gpu:NoExecute", 2), ("spot=yes:NoSchedule", 1)]
-    assert found.billings == [
-        (Billing(Capacity.ON_DEMAND, ""), 1),
-        (Billing(Capacity.SPOT, "karpenter.sh/capacity-type=spot"), 1),
+    assert found.pricings == [
+        (NodePricing(CapacityType.ON_DEMAND, ""), 1),
+        (NodePricing(CapacityType.SPOT, "karpenter.sh/capacity-type=spot"), 1),
     ]
 
 
@@ -72,7 +72,7 @@ def test_taints_and_labels_are_counted_by_node():
     ],
 )
 def test_nodes_that_take_the_pods(tolerated, labels, nodes):
-    found = landing(
+    found = claim_placement(
         snapshot(
             node("h100-a", SPOT, taint("spot", value="yes"), taint("gpu", "NoExecute")),
             node("h100-b", None, taint("gpu", "NoExecute"), taint("slow", "PreferNoSchedule")),
@@ -83,45 +83,47 @@ def test_nodes_that_take_the_pods(tolerated, labels, nodes):
 
 
 def test_a_cordoned_node_takes_nothing():
-    assert landing(snapshot(node("h100-a", None, unschedulable=True), node("h100-b")), H100).nodes == 1
+    assert (
+        claim_placement(snapshot(node("h100-a", None, unschedulable=True), node("h100-b")), H100).nodes == 1
+    )
 
 
 def test_the_maker_is_that_of_the_devices_and_amd_says_nothing_of_cuda():
-    found = landing(snapshot(node("mi300x-a")), any_of("gpu.amd.com"))
-    assert (found.maker, found.gpus) == ("amd", ((GpuCapability(), 8),))
+    found = claim_placement(snapshot(node("mi300x-a")), any_of("gpu.amd.com"))
+    assert (found.vendor, found.gpus) == ("amd", ((GpuCapability(), 8),))
 
 
 def test_nothing_that_matches_is_no_maker():
-    found = landing(snapshot(slices=machines.example("example-a")), any_of("gpu.amd.com"))
-    assert (found.maker, found.gpus, found.nodes, found.problem) == ("", (), 0, "")
+    found = claim_placement(snapshot(slices=machines.example("example-a")), any_of("gpu.amd.com"))
+    assert (found.vendor, found.gpus, found.nodes, found.problem) == ("", (), 0, "")
 
 
 def test_a_class_that_is_not_there_and_a_selector_that_cannot_be_run_are_told():
-    assert "no device class tpu.google.com" in landing(snapshot(), any_of("tpu.google.com")).problem
+    assert "no device class tpu.google.com" in claim_placement(snapshot(), any_of("tpu.google.com")).problem
     broken = any_of("gpu.amd.com")
     broken["devices"]["requests"][0]["exactly"]["selectors"] = [{"cel": {"expression": "device.("}}]
-    assert landing(snapshot(), broken).problem
+    assert claim_placement(snapshot(), broken).problem
 
 
 @pytest.mark.parametrize(
     ("label", "capacity"),
     [
-        ("karpenter.sh/capacity-type=on-demand", Capacity.ON_DEMAND),
-        ("karpenter.sh/capacity-type=reserved", Capacity.RESERVED),
-        ("eks.amazonaws.com/capacityType=SPOT", Capacity.SPOT),
-        ("eks.amazonaws.com/capacityType=CAPACITY_BLOCK", Capacity.RESERVED),
-        ("cloud.google.com/gke-spot=true", Capacity.SPOT),
-        ("kubernetes.azure.com/scalesetpriority=spot", Capacity.SPOT),
+        ("karpenter.sh/capacity-type=on-demand", CapacityType.ON_DEMAND),
+        ("karpenter.sh/capacity-type=reserved", CapacityType.RESERVED),
+        ("eks.amazonaws.com/capacityType=SPOT", CapacityType.SPOT),
+        ("eks.amazonaws.com/capacityType=CAPACITY_BLOCK", CapacityType.RESERVED),
+        ("cloud.google.com/gke-spot=true", CapacityType.SPOT),
+        ("kubernetes.azure.com/scalesetpriority=spot", CapacityType.SPOT),
     ],
 )
 def test_what_labels_say_of_the_price(label, capacity):
     key, _equals, value = label.partition("=")
-    assert billing_of({key: value, "other": "x"}) == Billing(capacity, label)
+    assert node_pricing({key: value, "other": "x"}) == NodePricing(capacity, label)
 
 
 @pytest.mark.parametrize("labels", [{}, {"cloud.google.com/gke-spot": "false"}, {"zone": "fra-1a"}])
 def test_on_demand_is_assumed_where_no_label_says_otherwise(labels):
-    assert billing_of(labels) == Billing(Capacity.ON_DEMAND, "")
+    assert node_pricing(labels) == NodePricing(CapacityType.ON_DEMAND, "")
 
 
 def test_the_devices_of_each_request_where_they_are_known():
@@ -143,7 +145,7 @@ def test_a_landing_is_told_with_every_figure():
         {"name": "h", **H100["devices"]["requests"][0]["exactly"]},
         {"name": "m", "deviceClassName": "gpu.amd.com"},
     ]}]}}  # fmt: skip
-    found = landing(
+    found = claim_placement(
         snapshot(
             node("h100-a", None, taint("b"), taint("a", value="x"), taint("node.kubernetes.io/not-ready")),
             node("h100-b", SPOT, taint("a", value="x"), taint("b")),
@@ -154,16 +156,16 @@ def test_a_landing_is_told_with_every_figure():
     )
     h100 = GpuCapability("NVIDIA H100 80GB HBM3", "13.0.0", "580.95.5", "9.0.0")
     on_demand, spot = (
-        Billing(Capacity.ON_DEMAND, ""),
-        Billing(Capacity.SPOT, "karpenter.sh/capacity-type=spot"),
+        NodePricing(CapacityType.ON_DEMAND, ""),
+        NodePricing(CapacityType.SPOT, "karpenter.sh/capacity-type=spot"),
     )
-    assert (found.maker, found.problem, found.nodes) == ("nvidia", "", 3)
+    assert (found.vendor, found.problem, found.nodes) == ("nvidia", "", 3)
     assert dict(found.gpus) == {h100: 16, GpuCapability(): 8}
-    assert {(site.taints, site.billing): number for site, number in found.sites} == {
+    assert {(site.taints, site.pricing): number for site, number in found.sites} == {
         (("a=x:NoSchedule", "b:NoSchedule"), on_demand): 1,
         (("a=x:NoSchedule", "b:NoSchedule"), spot): 1,
         (("b:NoSchedule",), spot): 1,
     }
     assert found.taints == [("b:NoSchedule", 3), ("a=x:NoSchedule", 2)]
-    assert found.billings == [(on_demand, 1), (spot, 2)]
+    assert found.pricings == [(on_demand, 1), (spot, 2)]
     assert [found.open_to(known, None) for known in ([], ["b:NoSchedule"], ["a=x:NoSchedule"])] == [0, 1, 0]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from claims.catalogue.presets import presets
 from dra.manifests import with_count
 from dra.objects import requests
-from dra.similarity import likeness, same_names
+from dra.similarity import compare_specs, same_names
 from tests.dra.clusters import NVIDIA, PCIE, ask, exactly, spec
 
 EXPRESSIONS = ("device.driver == 'a'", 'device.capacity["a"].x.isLessThan(quantity("2"))', "true")
@@ -62,7 +62,7 @@ def renamed(one, prefix):
 def test_every_spec_finds_itself_again_at_every_count(one, count, at):
     scalable = f"r{at}" if at < len(requests(one)) else ""
     written = with_count(one, scalable, count) if scalable else one
-    found = likeness(one, scalable, renamed(written, "x"))
+    found = compare_specs(one, scalable, renamed(written, "x"))
     assert found.exact
     assert found.count == (count if scalable else 1)
     assert same_names(found.spec) == same_names(written)
@@ -70,7 +70,7 @@ def test_every_spec_finds_itself_again_at_every_count(one, count, at):
 
 @given(specs(), specs())
 def test_only_what_asks_for_the_same_is_exact(one, other):
-    assert likeness(one, "", other).exact == (same_names(one) == same_names(other))
+    assert compare_specs(one, "", other).exact == (same_names(one) == same_names(other))
 
 
 @pytest.mark.parametrize("entry", presets(), ids=lambda entry: entry.slug)
@@ -81,7 +81,7 @@ def test_every_preset_finds_itself_and_those_that_ask_for_the_same(entry):
         found = {
             one.slug: like.count
             for one in presets()
-            if (like := likeness(one.spec, one.limits["scalable"], written)).exact
+            if (like := compare_specs(one.spec, one.limits["scalable"], written)).exact
         }
         assert found.pop(entry.slug) == count
         assert all(same_names(SPECS[slug]) == same_names(entry.spec) for slug in found)
@@ -108,11 +108,11 @@ def test_every_preset_finds_itself_and_those_that_ask_for_the_same(entry):
     ],
 )
 def test_what_differs_is_said(other, said):
-    assert list(likeness(spec(exactly(2)), "", other).differences) == said
+    assert list(compare_specs(spec(exactly(2)), "", other).differences) == said
 
 
 def test_more_than_a_profile_allows_is_a_difference():
-    found = likeness(spec(exactly(1)), "gpu", spec(exactly(9)), most=8)
+    found = compare_specs(spec(exactly(1)), "gpu", spec(exactly(9)), most=8)
     assert found.count == 8
     assert found.differences == ("The file has number of devices 9, the profile 8.",)
 
@@ -204,7 +204,7 @@ def either(*counts):
     ],
 )
 def test_every_difference_is_said_once(own, other, said):
-    found = likeness(own, "", other)
+    found = compare_specs(own, "", other)
     assert (list(found.differences), found.exact, found.count, found.spec) == (said, not said, 1, own)
 
 
@@ -223,7 +223,7 @@ def test_every_difference_is_said_once(own, other, said):
     ],
 )
 def test_the_count_is_that_of_the_request_in_the_same_place(scalable, other, most, count):
-    found = likeness(spec(exactly(1), exactly(1, name="b")), scalable, other, most)
+    found = compare_specs(spec(exactly(1), exactly(1, name="b")), scalable, other, most)
     assert found.count == count
     counts = {one["name"]: one["exactly"]["count"] for one in requests(found.spec)}
     assert counts == {"gpu": 1, "b": 1} | ({scalable: count} if scalable in ("gpu", "b") else {})

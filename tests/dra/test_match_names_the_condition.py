@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from dra.cel import EvaluationError, compile_selector
 from dra.cel.idioms import conjuncts, joined
-from dra.match import DropCause, StepKind, condition, dropped, preview, reason_of
+from dra.match import DropCause, StepKind, condition, dropped, explain_drop, preview
 from dra.objects import device_requests
 from tests.dra.clusters import NVIDIA, PCIE, exactly, gpu, holds, resource_slice, snapshot, spec
 
@@ -128,7 +128,7 @@ def test_every_dropped_device_is_dropped_by_one_step_with_its_reason(tree):
             gone += [one.place for one in found.drops]
     assert gone == list(dict.fromkeys(gone))
     for place in range(3):
-        why = reason_of(seen, ask, place)
+        why = explain_drop(seen, ask, place)
         assert (why is None) == (place not in gone)
 
 
@@ -197,7 +197,7 @@ def test_a_condition_that_fails_is_told_apart_from_one_that_is_false():
     seen = snapshot([resource_slice(devices=[gpu(0), gpu(1, product="L4")])])
     wish = spec(exactly(1, f"{LACKING} && {PRODUCT}"))
     (ask,) = device_requests(wish)
-    failing, false = reason_of(seen, ask, 0), reason_of(seen, ask, 1)
+    failing, false = explain_drop(seen, ask, 0), explain_drop(seen, ask, 1)
     assert (failing.cause, failing.condition.text) == (DropCause.ERROR, LACKING)
     assert "could not be evaluated" in failing.sentence
     assert (false.cause, false.condition.text) == (DropCause.SELECTOR, PRODUCT)
@@ -207,7 +207,7 @@ def test_a_class_and_a_used_up_partition_are_reasons_as_well(manifests):
     slices = [manifests["ResourceSlice/node-b-counters"], manifests["ResourceSlice/node-b-devices"]]
     taken = snapshot(slices, holds("gpu-0-mig-1g5gb-19-0", pool="node-b"))
     (whole,) = device_requests(spec(exactly()))
-    reasons = {device.name: reason_of(taken, whole, place) for place, device in enumerate(taken.devices)}
+    reasons = {device.name: explain_drop(taken, whole, place) for place, device in enumerate(taken.devices)}
     assert reasons["gpu-0"].cause == DropCause.USED_UP
     assert reasons["gpu-0-mig-1g5gb-19-0"].cause == DropCause.CLASS
     assert reasons["gpu-0-mig-1g5gb-19-0"].difference.sentence == "type mig, not gpu"
@@ -216,7 +216,7 @@ def test_a_class_and_a_used_up_partition_are_reasons_as_well(manifests):
 def test_admin_access_may_have_what_another_claim_holds():
     seen = snapshot([resource_slice(devices=[gpu(0)])], holds("gpu-0"))
     (ask,), (admin,) = device_requests(spec(exactly(1))), device_requests(spec(exactly(1, adminAccess=True)))
-    why = reason_of(seen, ask, 0)
+    why = explain_drop(seen, ask, 0)
     assert why
     assert why.cause == DropCause.HELD
-    assert reason_of(seen, admin, 0) is None
+    assert explain_drop(seen, admin, 0) is None

@@ -107,7 +107,7 @@ USES = st.builds(
     template=st.booleans(),
     parallel=st.integers(1, 1024),
     requests=st.sampled_from([(("gpu", 2),), (("gpu", None),), (("gpu", 4), ("nic", 1))]),
-    maker=st.sampled_from(sorted(IMAGES)),
+    vendor=st.sampled_from(sorted(IMAGES)),
 )
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from dra.nodes import SelectorError, check_place, place_reaches, selector_for, selects, slice_reaches
-from dra.pools import pools_of
+from dra.pools import gather_pools
 from tests.dra.clusters import gpu, node, resource_slice
 
 LABELS = {"zone": "a", "rank": "10", "word": "ten", "huge": str(2**63), "empty": ""}
@@ -175,7 +175,7 @@ def test_an_expression_within_the_rules_is_taken(expression):
 
 def devices(*places):
     """Devices of one slice, each placed by itself."""
-    (pool,) = pools_of(
+    (pool,) = gather_pools(
         [
             resource_slice(
                 devices=[gpu(number, **place) for number, place in enumerate(places)],

@@ -64,4 +64,4 @@ def test_what_a_change_does_not_touch_is_the_same_object():
 
 
 def parts_of(snapshot):
-    return (snapshot.held, snapshot.available, snapshot.taints, snapshot.sites, snapshot.stock)
+    return (snapshot.held, snapshot.available, snapshot.taints, snapshot.sites, snapshot.device_index)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dra.pools import PoolDevice, pools_of
+from dra.pools import PoolDevice, gather_pools
 from dra.quantity import Quantity
 from dra.taints import Taint
 from tests.dra.clusters import gpu, resource_slice
@@ -11,13 +11,13 @@ from tests.dra.clusters import gpu, resource_slice
 def test_only_the_newest_generation_counts():
     old = resource_slice(devices=[gpu(0), gpu(1)], generation=1)
     new = resource_slice(devices=[gpu(7)], generation=2)
-    (pool,) = pools_of([new, old])
+    (pool,) = gather_pools([new, old])
     assert (pool.generation, [device.name for device in pool.devices]) == (2, ["gpu-7"])
     assert pool.usable
 
 
 def test_a_pool_with_missing_slices_is_listed_and_not_usable():
-    (pool,) = pools_of([resource_slice(devices=[gpu(0)], generation=4, slices=2)])
+    (pool,) = gather_pools([resource_slice(devices=[gpu(0)], generation=4, slices=2)])
     assert not pool.complete
     assert not pool.usable
     assert [device.name for device in pool.devices] == ["gpu-0"]
@@ -27,7 +27,7 @@ def test_a_pool_with_missing_slices_is_listed_and_not_usable():
 def test_slices_of_one_pool_are_read_by_name():
     first = resource_slice(devices=[gpu(0)], slices=2, name="a")
     second = resource_slice(devices=[gpu(1)], slices=2, name="b")
-    (pool,) = pools_of([second, first])
+    (pool,) = gather_pools([second, first])
     assert [device.name for device in pool.devices] == ["gpu-0", "gpu-1"]
     assert [device.slice_name for device in pool.devices] == ["a", "b"]
 
@@ -38,7 +38,7 @@ def test_pools_come_by_driver_and_name():
         resource_slice("a", [gpu(0)]),
         resource_slice("c", [gpu(0)], driver="gpu.amd.com"),
     ]
-    assert [(pool.driver, pool.name) for pool in pools_of(slices)] == [
+    assert [(pool.driver, pool.name) for pool in gather_pools(slices)] == [
         ("gpu.amd.com", "c"),
         ("gpu.nvidia.com", "a"),
         ("gpu.nvidia.com", "b"),
@@ -46,7 +46,7 @@ def test_pools_come_by_driver_and_name():
 
 
 def test_a_device_published_twice_makes_the_pool_unusable():
-    (pool,) = pools_of([resource_slice(devices=[gpu(0), gpu(0)])])
+    (pool,) = gather_pools([resource_slice(devices=[gpu(0), gpu(0)])])
     assert pool.complete
     assert not pool.usable
     assert "gpu-0 more than once" in pool.problem
@@ -59,26 +59,26 @@ def counted(*, has, takes, sets=("s",)):
 
 
 def test_counters_are_read_whether_they_have_a_slice_of_their_own_or_not(manifests):
-    (split,) = pools_of(
+    (split,) = gather_pools(
         [manifests["ResourceSlice/node-b-counters"], manifests["ResourceSlice/node-b-devices"]]
     )
     assert split.usable
     assert split.counters["gpu-0-counter-set", "memory"] == Quantity.parse("40192Mi")
-    (joined,) = pools_of([counted(has="8", takes="2")])
+    (joined,) = gather_pools([counted(has="8", takes="2")])
     assert dict(joined.devices[0].counters) == {("s", "memory"): Quantity.parse("2")}
 
 
 def test_counters_that_the_pool_lacks_make_it_unusable():
     slice_ = counted(has="8", takes="2", sets=("other",))
-    assert "counter s/memory" in pools_of([slice_])[0].problem
+    assert "counter s/memory" in gather_pools([slice_])[0].problem
 
 
 def test_a_counter_set_given_twice_makes_the_pool_unusable():
-    assert "s more than once" in pools_of([counted(has="8", takes="2", sets=("s", "s"))])[0].problem
+    assert "s more than once" in gather_pools([counted(has="8", takes="2", sets=("s", "s"))])[0].problem
 
 
 def test_an_amount_that_is_none_makes_the_pool_unusable():
-    (pool,) = pools_of([counted(has="plenty", takes="2")])
+    (pool,) = gather_pools([counted(has="plenty", takes="2")])
     assert not pool.usable
     assert "plenty" in pool.problem
 
@@ -88,21 +88,21 @@ def test_an_amount_that_is_none_makes_the_pool_unusable():
     [({"nodeName": "node-z"}, ("node-z", False)), ({"allNodes": True}, ("", True))],
 )
 def test_a_device_may_be_placed_by_itself(place, expected):
-    (pool,) = pools_of([resource_slice(devices=[gpu(0, **place)], perDeviceNodeSelection=True)])
+    (pool,) = gather_pools([resource_slice(devices=[gpu(0, **place)], perDeviceNodeSelection=True)])
     (device,) = pool.devices
     assert device.placed_alone
     assert (device.node_name, device.all_nodes) == expected
 
 
 def test_devices_of_a_local_slice_are_on_its_node(manifests):
-    (pool,) = pools_of([manifests["ResourceSlice/node-a-gpu.nvidia.com-abc12"]])
+    (pool,) = gather_pools([manifests["ResourceSlice/node-a-gpu.nvidia.com-abc12"]])
     assert [(device.node_name, str(device)) for device in pool.devices] == [
         ("node-a", "gpu.nvidia.com/node-a/gpu-0")
     ]
 
 
 def test_no_slices_are_no_pools():
-    assert pools_of([]) == []
+    assert gather_pools([]) == []
 
 
 def test_a_device_is_read_with_all_that_its_slice_says():
@@ -117,7 +117,7 @@ def test_a_device_is_read_with_all_that_its_slice_says():
     slice_ = resource_slice(
         "p", [raw, gpu(1)], nodeSelector=where, sharedCounters=sets, skipNodeOperations=["x", "y"], name="n"
     )
-    (pool,) = pools_of([slice_])
+    (pool,) = gather_pools([slice_])
     first, second = pool.devices
     counters = (("s", "a"), "1"), (("s", "b"), "2Gi"), (("t", "a"), "3")
     assert first == PoolDevice(
@@ -154,7 +154,7 @@ def test_a_pool_is_complete_with_just_as_many_slices_as_the_largest_count(said, 
         for number, count in enumerate(said)
     ]
     old = resource_slice(devices=[gpu(9)], slices=7, name="old", generation=2)
-    (pool,) = pools_of([*slices, old])
+    (pool,) = gather_pools([*slices, old])
     assert (pool.complete, pool.usable, pool.problem, pool.expected) == (
         complete,
         complete,
@@ -174,10 +174,10 @@ def test_every_contradiction_of_a_pool_is_a_sentence_that_names_it():
     broken = resource_slice(
         devices=[gpu(2)], sharedCounters=[{"name": "s", "counters": {"a": {"value": "x"}}}]
     )
-    assert [pools_of([one])[0].problem for one in (of_set, of_counter, twice, broken)] == [
+    assert [gather_pools([one])[0].problem for one in (of_set, of_counter, twice, broken)] == [
         "Device gpu-1 of pool node-a takes of counter set t, which the pool lacks.",
         "Device gpu-1 of pool node-a takes counter s/b, which the pool lacks.",
         "Pool node-a of gpu.nvidia.com publishes gpu-1 more than once, so nothing of it is allocated.",
         "Pool node-a of gpu.nvidia.com is invalid: “x” is not a quantity such as 80Gi, 500m or 4.",
     ]
-    assert not any(pools_of([one])[0].usable for one in (of_set, of_counter, twice, broken))
+    assert not any(gather_pools([one])[0].usable for one in (of_set, of_counter, twice, broken))

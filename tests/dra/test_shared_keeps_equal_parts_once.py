@@ -2,7 +2,7 @@
 
 import json
 
-from dra.held import Shared
+from dra.held import Interner
 
 
 def device(uuid):
@@ -12,7 +12,7 @@ def device(uuid):
 
 
 def test_objects_stay_equal_and_share_their_equal_parts():
-    shared = Shared()
+    shared = Interner()
     one, other = shared(device("a")), shared(device("b"))
     assert (one, other) == (device("a"), device("b"))
     assert one["attributes"]["model"] is other["attributes"]["model"]
@@ -21,15 +21,15 @@ def test_objects_stay_equal_and_share_their_equal_parts():
 
 
 def test_a_part_of_other_type_or_order_is_another():
-    shared = Shared()
+    shared = Interner()
     kept = [shared(json.loads(text)) for text in ("[1]", "[true]", "[1.0]", "{}", "[]", '{"0": 1}', "[[]]")]
     assert [json.dumps(one) for one in kept] == ["[1]", "[true]", "[1.0]", "{}", "[]", '{"0": 1}', "[[]]"]
 
 
 def test_what_was_seen_once_is_forgotten_and_what_was_seen_twice_is_not():
-    shared = Shared()
+    shared = Interner()
     twice = [shared({"model": "H100"}), shared({"model": "H100"})][0]
     once = shared({"uuid": "a"})
-    shared.forget_single()
+    shared.drop_singletons()
     assert shared({"model": "H100"}) is twice
     assert shared({"uuid": "a"}) is not once

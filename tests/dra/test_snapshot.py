@@ -2,7 +2,7 @@
 
 import pytest
 
-from dra.cluster_snapshot import NoSnapshot, snapshot_from, unfolded
+from dra.cluster_snapshot import EmptyDumpError, flatten_lists, snapshot_from_dump
 from tests.dra.clusters import device_class, gpu, holds, node, resource_slice
 
 
@@ -11,7 +11,7 @@ def test_every_kind_of_a_dump_goes_to_its_place():
         "metadata": {"name": "drain"},
         "spec": {"deviceSelector": {}, "taint": {"key": "k", "effect": "None"}},
     }
-    seen = snapshot_from(
+    seen = snapshot_from_dump(
         [
             {
                 "kind": "ResourceSliceList",
@@ -35,7 +35,7 @@ def test_every_kind_of_a_dump_goes_to_its_place():
 
 def test_items_keep_the_kind_that_they_name():
     listed = {"kind": "NodeList", "items": [{"a": 1}, {"kind": "Own"}, 3]}
-    assert list(unfolded([listed, {"kind": "Pod"}])) == [
+    assert list(flatten_lists([listed, {"kind": "Pod"}])) == [
         {"kind": "Node", "a": 1},
         {"kind": "Own"},
         {"kind": "Pod"},
@@ -44,5 +44,5 @@ def test_items_keep_the_kind_that_they_name():
 
 @pytest.mark.parametrize("documents", [[], [{"kind": "Pod"}], [{"kind": "ResourceSliceList", "items": []}]])
 def test_a_dump_without_devices_is_none(documents):
-    with pytest.raises(NoSnapshot, match="holds no ResourceSlice"):
-        snapshot_from(documents)
+    with pytest.raises(EmptyDumpError, match="holds no ResourceSlice"):
+        snapshot_from_dump(documents)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dra.pools import pools_of
+from dra.pools import gather_pools
 from dra.taints import Taint, rules_for, tolerates, untolerated
 from tests.dra.clusters import gpu, resource_slice
 
@@ -54,7 +54,7 @@ def test_a_note_keeps_nobody_away():
     ],
 )
 def test_a_rule_concerns_a_device_if_all_that_it_gives_match(selector, selects):
-    (pool,) = pools_of([resource_slice(devices=[gpu(3)])])
+    (pool,) = gather_pools([resource_slice(devices=[gpu(3)])])
     spec = {"taint": {"key": "k", "effect": "NoExecute", "timeAdded": "2026-11-01T00:00:00Z"}}
     rule = {
         "metadata": {"name": "drain"},
@@ -65,7 +65,7 @@ def test_a_rule_concerns_a_device_if_all_that_it_gives_match(selector, selects):
 
 
 def test_taints_of_a_slice_are_read():
-    (pool,) = pools_of(
+    (pool,) = gather_pools(
         [
             resource_slice(
                 devices=[
@@ -119,7 +119,7 @@ def test_every_rule_that_selects_a_device_adds_its_taint():
     def rule(name, selector, **taint):
         return {"metadata": {"name": name}, "spec": {"deviceSelector": selector, "taint": taint}}
 
-    (pool,) = pools_of([resource_slice(devices=[gpu(3)])])
+    (pool,) = gather_pools([resource_slice(devices=[gpu(3)])])
     rules = [
         rule("one", {"device": "gpu-3"}, key="a", effect="NoSchedule", value="v"),
         rule("two", {"pool": "node-b"}, key="b", effect="NoSchedule"),

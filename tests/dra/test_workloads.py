@@ -23,8 +23,8 @@ MAKERS = {
     "PyTorchJob": workloads.pytorch_job,
     "InferenceService": workloads.inference_service,
 }
-NAMED = ClaimUse("sam2", "vision", requests=(("gpu", 2),), maker="nvidia")
-TEMPLATE = ClaimUse("sweep", "vision", template=True, parallel=3, requests=(("gpu", 2),), maker="nvidia")
+NAMED = ClaimUse("sam2", "vision", requests=(("gpu", 2),), vendor="nvidia")
+TEMPLATE = ClaimUse("sweep", "vision", template=True, parallel=3, requests=(("gpu", 2),), vendor="nvidia")
 every_maker = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 
 
@@ -108,12 +108,12 @@ def test_an_own_image_is_run(make):
         assert [one["image"] for one in spec["containers"]] == ["example.org/own:1"]
 
 
-@pytest.mark.parametrize("maker", IMAGES)
-def test_each_maker_has_an_image_and_a_command(maker):
-    (made,) = workloads.pod(ClaimUse("a", "b", maker=maker), WorkloadOptions())
+@pytest.mark.parametrize("vendor", IMAGES)
+def test_each_vendor_has_an_image_and_a_command(vendor):
+    (made,) = workloads.pod(ClaimUse("a", "b", vendor=vendor), WorkloadOptions())
     (container,) = made["spec"]["containers"]
     assert container["image"]
-    assert IMAGES[maker].look in container["command"][2]
+    assert IMAGES[vendor].look in container["command"][2]
 
 
 def test_a_job_is_indexed_and_holds_a_claim_for_each_pod_at_once():
@@ -174,7 +174,7 @@ def test_vllm_spreads_over_the_devices_of_one_claim_where_their_number_is_known(
         return specs(workloads.vllm, use, **options)[0]["containers"][0]["command"]
 
     assert "--tensor-parallel-size=2" in command(NAMED)
-    several = ClaimUse("a", "b", requests=(("gpu", 4), ("nic", 1)), maker="nvidia")
+    several = ClaimUse("a", "b", requests=(("gpu", 4), ("nic", 1)), vendor="nvidia")
     assert not any("tensor" in word for word in command(several))
     assert "--tensor-parallel-size=4" in command(several, request="gpu")
     assert command(NAMED, weights_claim="qwen")[2] == "/models"

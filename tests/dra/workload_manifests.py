@@ -23,9 +23,9 @@ MAKERS = {
     "pytorch-job": workloads.pytorch_job,
     "inference-service": workloads.inference_service,
 }
-USUAL = ClaimUse("sam2", "vision", requests=(("gpu", 2),), maker="nvidia"), WorkloadOptions()
+USUAL = ClaimUse("sam2", "vision", requests=(("gpu", 2),), vendor="nvidia"), WorkloadOptions()
 CHOSEN = (
-    ClaimUse("sweep", "vision", template=True, parallel=3, requests=(("gpu", 2), ("nic", 1)), maker="amd"),
+    ClaimUse("sweep", "vision", template=True, parallel=3, requests=(("gpu", 2), ("nic", 1)), vendor="amd"),
     WorkloadOptions(
         request="gpu",
         pods=2,

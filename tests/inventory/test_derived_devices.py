@@ -7,7 +7,7 @@ import time_machine
 from django.utils import timezone
 
 from cluster.kinds import DEVICE_TAINT_RULE_VERSIONS, NODE, RESOURCE_CLAIM, RESOURCE_SLICE
-from dra.pools import pools_of
+from dra.pools import gather_pools
 from inventory.models import (
     Device,
     DeviceClass,
@@ -346,7 +346,7 @@ def book(*selectors):
 
 
 def test_a_device_is_of_a_class_if_every_selector_is_met_and_of_one_without_any(mirrored):
-    [pool] = pools_of([slice_of("n", [gpu(0), gpu(1)])])
+    [pool] = gather_pools([slice_of("n", [gpu(0), gpu(1)])])
     first = f"device.attributes['{DRIVER}'].uuid == 'GPU-0'"
     ours = f"device.driver == '{DRIVER}'"
     found = book(
@@ -363,7 +363,7 @@ def test_a_device_is_of_a_class_if_every_selector_is_met_and_of_one_without_any(
 
 def test_a_book_forgets_its_shapes_when_there_are_too_many_and_still_answers(monkeypatch):
     monkeypatch.setattr(pools, "SHAPES", 2)
-    [pool] = pools_of([slice_of("n", [gpu(index) for index in range(4)])])
+    [pool] = gather_pools([slice_of("n", [gpu(index) for index in range(4)])])
     texts = [(f"c{index}", f"device.attributes['{DRIVER}'].uuid == 'GPU-{index}'") for index in range(4)]
     made = book(*texts)
     for _ in range(2):

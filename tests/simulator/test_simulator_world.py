@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from dra.devices import describe
-from dra.pools import pools_of
+from dra.pools import gather_pools
 from simulator.app import opened_clusters
 from simulator.cluster import SimulatedCluster
 from simulator.registry import WriteOptions
@@ -46,7 +46,7 @@ def test_there_are_42_nodes_and_288_devices_of_six_kinds(worlds):
     boards, nodes = set(), 0
     for world in worlds.values():
         nodes += len(world.store.all(NODES))
-        for pool in pools_of(world.store.all(SLICES)):
+        for pool in gather_pools(world.store.all(SLICES)):
             assert pool.usable, pool.problem
             for device in pool.devices:
                 what = describe(device.driver, device.raw)

@@ -31,7 +31,7 @@ from claims.requests.manifest_import import (
     why,
 )
 from core.errors import Invalid, PortalError
-from dra.cluster_snapshot import ClusterSnapshot, NoSnapshot, snapshot_from, unfolded
+from dra.cluster_snapshot import ClusterSnapshot, EmptyDumpError, flatten_lists, snapshot_from_dump
 from dra.objects import Json
 from inventory.cluster_snapshot import snapshot_of
 from inventory.enrolment import find_cluster
@@ -63,7 +63,7 @@ class Command(BaseCommand):
         try:
             pictures, elsewhere = sources(options)
             wanted = wanted_in(documents_in(read(options["file"]), name), name, elsewhere)
-        except (PortalError, NoSnapshot) as refusal:
+        except (PortalError, EmptyDumpError) as refusal:
             raise CommandError(str(refusal), returncode=2) from None
         reports = [
             (one, [report_on(cluster, snapshot, one.spec) for cluster, snapshot in pictures.items()])
@@ -109,9 +109,9 @@ def conclusion(report: SpecReport) -> list[str]:
         said.append(f"[red]{finding.severity}[/] {finding.code}: {escape(finding.message)}")
         if finding.fix:
             said.append("  " + f"Try: {escape(finding.fix.after)}")
-    if report.endings.sentence:
-        said.append(escape(report.endings.sentence))
-    for ending in report.endings.endings[:MOST]:
+    if report.blockers.sentence:
+        said.append(escape(report.blockers.sentence))
+    for ending in report.blockers.blockers[:MOST]:
         said.append(f"It would fit on {escape(ending.node)} if {escape(', '.join(ending.claims))} ended.")
     return [*said, ""]
 
@@ -127,7 +127,7 @@ def sources(options: Mapping[str, Any]) -> tuple[dict[str, ClusterSnapshot], Fin
     """Return the pictures to look at by name, and where to find what the file only names."""
     if options["snapshot"]:
         objects = [one for file in options["snapshot"] for one in objects_in(file)]
-        return {"snapshot": snapshot_from(objects)}, finder_in(objects)
+        return {"snapshot": snapshot_from_dump(objects)}, finder_in(objects)
     clusters = [find_cluster(options["cluster"])] if options["cluster"] else list(enabled_clusters())
     return {cluster.name: snapshot_of(cluster) for cluster in clusters}, mirror_finder(clusters)
 
@@ -140,7 +140,7 @@ def objects_in(file: str) -> list[Json]:
     except (ValueError, yaml.YAMLError) as error:
         why_not = str(error).partition("\n")[0]
         raise Invalid(f"{file} is neither JSON nor YAML: {why_not}.") from None
-    return list(unfolded(documents))
+    return list(flatten_lists(documents))
 
 
 def finder_in(objects: list[Json]) -> Finder:

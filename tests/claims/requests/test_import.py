@@ -59,7 +59,7 @@ def test_every_preset_is_found_again_at_its_largest(entry):
     most = entry.limits["max_devices"] if entry.limits["scalable"] else 1
     spec = with_count(entry.spec, entry.limits["scalable"], most) if entry.limits["scalable"] else entry.spec
     (found,) = imported(to_yaml(resource_claim("mine", "default", spec)), "claim.yaml", profiles())
-    assert (entry.slug, most) in [(near.profile.slug, near.likeness.count) for near in found.exact]
+    assert (entry.slug, most) in [(near.profile.slug, near.similarity.count) for near in found.exact]
 
 
 def test_names_of_requests_do_not_matter(client, alice, vision, train):
@@ -106,7 +106,7 @@ def test_where_nothing_matches_the_nearest_three_say_what_differs(client, alice,
     (found,) = page.context["found"]
     assert [way.near.profile.slug for way in found.nearest] == ["train-80", "part-0", "part-1"]
     first = found.nearest[0].near
-    assert first.likeness.differences == ("Only the file has the selector true",)
+    assert first.similarity.differences == ("Only the file has the selector true",)
     assert [line.text.strip() for line in first.lines if line.sign == "+"][-1] == "expression: 'true'"
     assert fields_of(found.nearest[0].url)["devices"] == "2"
 

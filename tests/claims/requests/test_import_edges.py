@@ -160,7 +160,7 @@ def test_all_profiles_that_ask_for_the_same_are_named_by_title_and_no_others(db)
         make_profile(slug)
     make_profile("other", spec=make_spec(device_class=PART))
     (found,) = found_for(claim_yaml(spec=make_spec(3)))
-    assert [(near.profile.slug, near.likeness.count) for near in found.exact] == [("a", 3), ("b", 3)]
+    assert [(near.profile.slug, near.similarity.count) for near in found.exact] == [("a", 3), ("b", 3)]
     assert (found.nearest, found.several, found.name, found.delivery) == ((), None, "mine", "claim")
     (found,) = found_for(claim_yaml(template=True))
     assert (found.title, found.delivery) == ("ResourceClaimTemplate mine", "template")

@@ -3,7 +3,7 @@
 import json
 
 from claims.catalogue.presets import presets
-from dra.canonical import in_reading_order
+from dra.canonical import in_key_order
 
 
 def shuffled(part):
@@ -16,13 +16,13 @@ def shuffled(part):
 def test_the_order_of_the_database_is_undone():
     keys = ("count", "zone", "area", "selectors", "allocationMode", "deviceClassName")
     stored = dict.fromkeys(keys, 1)
-    assert list(in_reading_order(stored)) == [
+    assert list(in_key_order(stored)) == [
         *("deviceClassName", "allocationMode", "count", "selectors", "area", "zone")
     ]
 
 
 def test_every_preset_reads_the_same_however_it_was_stored():
     for entry in presets():
-        ordered = in_reading_order(shuffled(entry.spec))
+        ordered = in_key_order(shuffled(entry.spec))
         assert ordered == entry.spec
-        assert json.dumps(ordered) == json.dumps(in_reading_order(entry.spec))
+        assert json.dumps(ordered) == json.dumps(in_key_order(entry.spec))
