@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dra.held import HeldDevices, held_by, holdings
+from dra.held import HeldDevices, held_devices, holdings
 from dra.quantity import Quantity
 from tests.dra.clusters import NVIDIA, claim, exactly, spec
 
@@ -63,6 +63,6 @@ def test_results_of_a_claim_are_shares_or_whole_and_admin_access_is_neither():
         (keys[2], "vision/mine", None),
         (keys[3], "vision/mine", {}),
     ]
-    held = held_by([one, {}])
+    held = held_devices([one, {}])
     assert held.holders == {keys[1]: "vision/mine", keys[2]: "vision/mine"}
     assert dict(held.sharers) == {keys[0]: ["vision/mine"], keys[3]: ["vision/mine"]}
