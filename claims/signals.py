@@ -1,5 +1,6 @@
-"""What `claims` tells to whoever wants to know, so that a subject need not know those above it."""
+"""Signals of `claims`, so that a subject need not import those above it. `claims.receivers` connects them."""
 
 from django.dispatch import Signal
 
-request_returned = Signal()  # claim: the cluster refused it for a reason that somebody can mend; decide anew
+claim_state_changed = Signal()  # claim: created or moved to another state; sent inside the transaction
+request_returned = Signal()  # claim: the cluster refused it for a reason that a person can fix; decide again

@@ -13,6 +13,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from claims.models.profile import Delivery, ProfileVersion
+from claims.signals import claim_state_changed
 from claims.states import FINAL, NEXT, ClaimState
 from core.errors import IllegalTransition
 from core.ids import uuid7
@@ -158,13 +159,18 @@ class Claim(models.Model):
         """Join what is said of each of `versions`."""
         return (" + " if self.together else " or else ").join(texts)
 
+    def record_creation(self, *, why: str, by: User) -> None:
+        """Write the first line of history. Call it once, in the transaction that creates the claim."""
+        self.history.create(new=self.state, why=why, by=by)
+        claim_state_changed.send(Claim, claim=self)
+
     def advance(self, to: ClaimState, *, why: str, by: User | None = None, **fields: object) -> bool:
         """
         Move to `to` and record it; return False if somebody else moved first.
 
         The compare-and-set on the old state is the only guard needed: callers may race, repeat or arrive
         late, and the history still holds each transition once. `fields` are columns that change with the
-        state.
+        state. Receivers of `claim_state_changed` queue what follows; the quotas of the team are one of them.
         """
         if to not in NEXT[self.state]:
             raise IllegalTransition(f"{self} is {self.state} and cannot become {to}.")
@@ -177,6 +183,7 @@ class Claim(models.Model):
                 self.steps.all().delete()  # a request that goes back to people is consented to anew
             if to in FINAL:
                 self._count_successors_whole()
+            claim_state_changed.send(Claim, claim=self)
         self.refresh_from_db(fields=["state", "state_since", "version", *fields])
         return True
 

@@ -170,7 +170,7 @@ def _create(
             )
             for position, option in enumerate(wish.options)
         )
-    claim.history.create(new=ClaimState.REQUESTED, why=reason.strip() or "Requested.", by=by)
+    claim.record_creation(why=reason.strip() or "Requested.", by=by)
     return claim
 
 

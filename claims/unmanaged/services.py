@@ -191,7 +191,7 @@ def _adopt(
         ClaimCharge(claim=claim, device_class=name, devices=count) for name, count in charge.items() if count
     )
     why = reason.strip() or "Adopted."
-    claim.history.create(new=ClaimState.PROVISIONED, why=" ".join([why, *over]), by=by)
+    claim.record_creation(why=" ".join([why, *over]), by=by)
     _tell(claim, by)
     names = [f"{row.namespace}/{row.name}"]
     after_commit(tasks.label, str(claim.pk))

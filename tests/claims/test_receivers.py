@@ -1,14 +1,25 @@
-"""What `claims` does when others tell that something has changed: what is queued, and what is not."""
+"""What `claims` queues when the mirror or a claim changes, and what it does not queue."""
+
+from contextlib import suppress
+from datetime import timedelta
 
 import pytest
+from django.db import transaction
+from django.utils import timezone
 
 from claims.approvals import notices
-from claims.models import Claim, Transition
+from claims.approvals.decide import approve, deny
+from claims.claim_list import bulk
+from claims.lifecycle import services as lifecycle
+from claims.lifecycle.expiry import end_overdue
+from claims.models import Claim
 from claims.signals import request_returned
 from claims.states import ClaimState
+from claims.unmanaged.services import adopt
+from inventory.models import ResourceClaim
 from inventory.signals import mirror_changed
 from portal.celery import app
-from tests.factories import make_claim
+from tests.factories import make_claim, make_spec, make_team
 
 pytestmark = pytest.mark.django_db
 
@@ -25,7 +36,7 @@ pytestmark = pytest.mark.django_db
         ("DeviceClass", False),
     ],
 )
-def test_claims_are_looked_at_when_what_delivers_or_uses_them_changes(fra, monkeypatch, kind, is_watched):
+def test_changed_claims_templates_and_pods_queue_a_reconcile(fra, monkeypatch, kind, is_watched):
     queued = []
     monkeypatch.setattr("claims.receivers.reconcile_cluster.delay", lambda *args: queued.append(args))
     names = frozenset({"vision/b", "vision/c", "vision/a"})
@@ -34,14 +45,14 @@ def test_claims_are_looked_at_when_what_delivers_or_uses_them_changes(fra, monke
     assert queued == ([expected] if is_watched else [])
 
 
-def test_quotas_are_written_after_each_step_and_after_no_remark(
+def test_each_state_change_queues_a_quota_sync_and_a_remark_does_not(
     vision, fra, alice, monkeypatch, django_capture_on_commit_callbacks
 ):
     queued = []
     monkeypatch.setattr("claims.receivers.write_team.delay", lambda *args: queued.append(args))
     with django_capture_on_commit_callbacks(execute=True):
         claim = make_claim(vision, by=alice, cluster=fra, state=ClaimState.PROVISIONED)
-        claim.history.create(new=ClaimState.REQUESTED, why="Requested.")
+        claim.record_creation(why="Requested.", by=alice)
         assert queued == []  # not before the commit
     assert queued == [(str(vision.pk),)]
     with django_capture_on_commit_callbacks(execute=True):
@@ -49,11 +60,35 @@ def test_quotas_are_written_after_each_step_and_after_no_remark(
     assert len(queued) == 1
     with django_capture_on_commit_callbacks(execute=True):
         claim.advance(ClaimState.RELEASING, why="Given back.")
-        Transition.objects.filter(claim=claim).last().save()
-    assert len(queued) == 3
+        claim.history.last().save()  # the table of history has no receivers
+    assert len(queued) == 2
 
 
-def test_deciders_are_asked_about_the_very_request_that_came_back(vision, fra, monkeypatch):
+def test_a_lost_race_queues_no_quota_sync(
+    vision, fra, alice, monkeypatch, django_capture_on_commit_callbacks
+):
+    queued = []
+    monkeypatch.setattr("claims.receivers.write_team.delay", queued.append)
+    claim = make_claim(vision, by=alice, cluster=fra, state=ClaimState.PROVISIONED)
+    Claim.objects.filter(pk=claim.pk).update(state=ClaimState.RELEASING)
+    with django_capture_on_commit_callbacks(execute=True):
+        assert not claim.advance(ClaimState.ALLOCATED, why="Allocated.")
+    assert queued == []
+
+
+def test_a_rolled_back_step_queues_no_quota_sync(
+    vision, fra, alice, monkeypatch, django_capture_on_commit_callbacks
+):
+    queued = []
+    monkeypatch.setattr("claims.receivers.write_team.delay", queued.append)
+    claim = make_claim(vision, by=alice, cluster=fra, state=ClaimState.PROVISIONED)
+    with django_capture_on_commit_callbacks(execute=True), suppress(LookupError), transaction.atomic():
+        claim.advance(ClaimState.RELEASING, why="Released.")
+        raise LookupError
+    assert queued == []
+
+
+def test_a_returned_request_notifies_its_approvers(vision, fra, monkeypatch):
     asked: list[Claim] = []
     monkeypatch.setattr(notices, "asked", asked.append)
     claim = make_claim(vision, cluster=fra)
@@ -68,3 +103,79 @@ def test_the_sweep_is_started_every_fifteen_seconds():
         "task": "claims.delivery.tasks.sweep", "schedule": 15.0, "options": {"expires": 15.0},
     }  # fmt: skip
     assert planned["task"] in app.tasks
+
+
+@pytest.fixture
+def synced(monkeypatch):
+    """The ids of the teams whose quotas are queued to be written."""
+    teams: list[str] = []
+    monkeypatch.setattr("claims.receivers.write_team.delay", teams.append)
+    for name in ("deliver", "remove", "label", "reconcile_cluster"):
+        monkeypatch.setattr(f"claims.delivery.tasks.{name}.delay", lambda *_: None)
+    return teams
+
+
+@pytest.mark.parametrize("act", [lifecycle.release, lifecycle.withdraw])
+def test_ending_a_claim_queues_a_quota_sync(
+    vision, fra, alice, synced, django_capture_on_commit_callbacks, act
+):
+    state = ClaimState.ALLOCATED if act is lifecycle.release else ClaimState.REQUESTED
+    claim = make_claim(vision, by=alice, cluster=fra, state=state)
+    with django_capture_on_commit_callbacks(execute=True):
+        act(claim=claim, by=alice)
+    assert synced == [str(vision.pk)]
+
+
+def test_a_request_queues_a_quota_sync(ask, vision, synced, django_capture_on_commit_callbacks):
+    with django_capture_on_commit_callbacks(execute=True):
+        ask(devices=2)
+    assert synced == [str(vision.pk)]
+
+
+@pytest.mark.parametrize("decide", [approve, deny])
+def test_a_decision_queues_a_quota_sync(
+    ask, vision, lena, synced, django_capture_on_commit_callbacks, decide
+):
+    claim = ask(devices=2)
+    words = {"spec_hash": claim.spec_hash} if decide is approve else {"reason": "Use smaller devices."}
+    with django_capture_on_commit_callbacks(execute=True):
+        decide(claim=claim, by=lena, **words)
+    assert synced == [str(vision.pk)]
+
+
+def test_adoption_queues_a_quota_sync(
+    vision, fra, train, quota, gateway, root, alice, synced, django_capture_on_commit_callbacks
+):
+    row = ResourceClaim.objects.create(
+        cluster=fra, name="by-hand", uid="uid-1", namespace="vision", raw={"spec": make_spec(2)},
+        origin=ResourceClaim.Origin.FOREIGN,
+    )  # fmt: skip
+    with django_capture_on_commit_callbacks(execute=True):
+        adopt(row=row, by=root, owner=alice, profile=train, duration=timedelta(hours=24))
+    assert synced == [str(vision.pk)]
+
+
+def test_a_bulk_release_queues_a_quota_sync_of_each_team(
+    vision, fra, alice, synced, django_capture_on_commit_callbacks
+):
+    speech = make_team("speech", members=(alice,))
+    claims = [
+        make_claim(team, by=alice, cluster=fra, state=ClaimState.ALLOCATED) for team in (vision, speech)
+    ]
+    with django_capture_on_commit_callbacks(execute=True):
+        bulk.do(alice, claims, bulk.Order(bulk.BulkAction.RELEASE))
+    assert sorted(synced) == sorted([str(vision.pk), str(speech.pk)])
+
+
+def test_expiry_queues_a_quota_sync_of_each_team(
+    vision, fra, alice, synced, django_capture_on_commit_callbacks
+):
+    speech, now = make_team("speech", members=(alice,)), timezone.now()
+    make_claim(
+        vision, by=alice, cluster=fra, state=ClaimState.ALLOCATED,
+        decided_at=now - timedelta(days=9), expires_at=now - timedelta(days=8),
+    )  # fmt: skip
+    make_claim(speech, by=alice, cluster=fra, decide_by=now - timedelta(hours=1))
+    with django_capture_on_commit_callbacks(execute=True):
+        end_overdue(now)
+    assert sorted(synced) == sorted([str(vision.pk), str(speech.pk)])
