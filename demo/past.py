@@ -229,10 +229,10 @@ def history(claim: Claim, start: datetime, end: datetime) -> Iterator[Transition
     steps = (
         (ClaimState.REQUESTED, claim.created_at, claim.reason, owner),
         (ClaimState.APPROVED, decided_at, "Approved.", claim.decided_by),
-        (ClaimState.PROVISIONED, decided_at + timedelta(seconds=2), "It is in the cluster.", None),
+        (ClaimState.PROVISIONED, decided_at + timedelta(seconds=2), "The ResourceClaim was created.", None),
         (ClaimState.ALLOCATED, start, "The scheduler allocated a device.", None),
         (ClaimState.RELEASING, end - timedelta(minutes=1), "Released.", owner),
-        (ClaimState.RELEASED, end, "It is gone from the cluster.", None),
+        (ClaimState.RELEASED, end, "The ResourceClaim was deleted.", None),
     )
     old = ""
     for state, at, why, by in steps:

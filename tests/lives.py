@@ -159,7 +159,7 @@ class Life:
         self._step(S.EXPIRED, f"Nobody decided within {in_words(waited)}.", at=self.claim.decide_by)
 
     def _provisioned(self) -> None:
-        why = f"{self._object()} was written to {self.claim.namespace} of {self.claim.cluster}."
+        why = f"{self._object()} was created in namespace {self.claim.namespace} of {self.claim.cluster}."
         self._step(S.PROVISIONED, why, object_uid=str(uuid4()))
 
     def _allocated(self) -> None:
@@ -203,7 +203,7 @@ class Life:
         ]  # fmt: skip
 
     def _released(self) -> None:
-        why = f"{self._object()} is gone from {self.claim.namespace} of {self.claim.cluster}."
+        why = f"{self._object()} was deleted from namespace {self.claim.namespace} of {self.claim.cluster}."
         self._step(S.RELEASED, why)
 
     def _failed(self) -> None:

@@ -6,14 +6,12 @@ that was looked at and carries the id of the claim. So a lost answer, a killed w
 twice finds its own object and leaves it be.
 """
 
-from django.conf import settings
 from django.db.models import F
-from django.utils import timezone
 
+from claims.delivery import transitions
 from claims.models import Claim, Delivery, TeamNamespace
 from claims.plans import plan
 from claims.quotas import resource_quota_sync
-from claims.signals import request_returned
 from claims.states import DELIVERED, FINAL, ClaimState
 from cluster.errors import ClusterConflict, ClusterInvalid, Refused, Unreachable
 from cluster.kinds import RESOURCE_CLAIM, Kind
@@ -31,9 +29,10 @@ def deliver(claim_id: str) -> None:
     if claim is None or claim.state != ClaimState.APPROVED or not _writable(claim):
         return
     if not _is_place_of_team(claim):
-        _back_to_people(
+        transitions.return_to_approvers(
             claim,
-            (f"{claim.namespace} of {claim.cluster} is no namespace of {claim.team} any more; ask again."),
+            f"Namespace {claim.namespace} of {claim.cluster} no longer belongs to {claim.team}. "
+            "Request it again.",
         )
         return
     try:
@@ -125,28 +124,28 @@ def _write(claim: Claim, gateway: Gateway) -> None:
         if error.mendable:
             note(claim, f"{claim.cluster} refused it: {error} The portal goes on trying.")
         elif error.quota and (mine := _own_object(claim, gateway, kind)):
-            _written(claim, gateway, kind, mine)  # it is full of this very claim: another worker was faster
+            _record_object(claim, gateway, kind, mine)  # another worker created it, which filled the quota
         elif error.quota and resource_quota_sync.is_behind(claim, gateway, error):
             raise resource_quota_sync.QuotaNotYetWritten(
                 "The cluster still counts by the quota of a moment ago."
             ) from error
         elif error.quota:
-            _back_to_people(claim, f"{claim.cluster} refused it: {error}")
+            transitions.return_to_approvers(claim, f"{claim.cluster} refused it: {error}")
         else:
-            _fail(claim, error)
+            transitions.mark_failed(claim, f"{claim.cluster} refused it: {error}")
     except ClusterConflict:
         return  # made and deleted again at this moment: the sweep looks again
     except ClusterInvalid as error:
-        _fail(claim, error)
+        transitions.mark_failed(claim, f"{claim.cluster} refused it: {error}")
     else:
         if plan.owner_of(standing) == str(claim.pk):
-            _written(claim, gateway, kind, standing)
+            _record_object(claim, gateway, kind, standing)
         else:
             taken = (
                 f"{claim.namespace} of {claim.cluster} already has a {kind.kind} named {claim.name} that is "
                 "not of this claim. The portal did not touch it; ask again under another name."
             )
-            _back_to_people(claim, taken)
+            transitions.return_to_approvers(claim, taken)
 
 
 def _find_or_create(claim: Claim, gateway: Gateway, kind: Kind) -> Manifest:
@@ -168,38 +167,14 @@ def _own_object(claim: Claim, gateway: Gateway, kind: Kind) -> Manifest | None:
     return found if found is not None and plan.owner_of(found) == str(claim.pk) else None
 
 
-def _written(claim: Claim, gateway: Gateway, kind: Kind, standing: Manifest) -> None:
-    uid = standing["metadata"]["uid"]
-    why = f"{kind.kind} {claim.name} was written to {claim.namespace} of {claim.cluster}."
-    if claim.advance(ClaimState.PROVISIONED, why=why, object_uid=uid, problem=""):
+def _record_object(claim: Claim, gateway: Gateway, kind: Kind, manifest: Manifest) -> None:
+    """Mark the claim as provisioned, or delete the object if the claim is no longer approved."""
+    uid = manifest["metadata"]["uid"]
+    if transitions.mark_provisioned(claim, uid=uid):
         return
     claim.refresh_from_db(fields=["state"])
-    # Released or sent back to people while it was being written: only what is approved may stand there.
     if claim.state in (ClaimState.REQUESTED, ClaimState.RELEASING, *FINAL):
         gateway.delete(kind, claim.name, namespace=claim.namespace, uid=uid)
-
-
-def _back_to_people(claim: Claim, problem: str) -> None:
-    """
-    Let a person look: the approval is void, the quota stays reserved, and nothing is tried again by itself.
-    """
-    moved = claim.advance(
-        ClaimState.REQUESTED,
-        why=problem,
-        problem=problem,
-        decided_by=None,
-        decided_at=None,
-        approved_hash="",
-        expires_at=None,
-        decide_by=timezone.now() + settings.REQUEST_TTL,
-    )
-    if moved:
-        request_returned.send(Claim, claim=claim)
-
-
-def _fail(claim: Claim, error: Refused | ClusterInvalid) -> None:
-    problem = f"{claim.cluster} refused it: {error}"
-    claim.advance(ClaimState.FAILED, why=problem, problem=problem)
 
 
 def _delete(claim: Claim, gateway: Gateway) -> None:
@@ -221,8 +196,7 @@ def _delete(claim: Claim, gateway: Gateway) -> None:
     if ours or _generated(claim, gateway):
         note(claim, "")  # whatever kept the portal from reaching the cluster is over
         return
-    why = f"{kind.kind} {claim.name} is gone from {claim.namespace} of {claim.cluster}."
-    claim.advance(ClaimState.RELEASED, why=why, problem="")
+    transitions.mark_released(claim)
 
 
 def _is_ours(claim: Claim, found: Manifest | None) -> bool:

@@ -1,7 +1,7 @@
 """From the mirror to the portal: the state of claims, their allocations, and what they are charged."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from decimal import Decimal
@@ -15,13 +15,12 @@ from django.db.models import F, Q
 from django.urls import reverse
 from django.utils import timezone
 
+from claims.delivery import transitions
 from claims.models import Allocation, Alternative, Claim, ClaimCharge, Delivery, Quota, TeamNamespace
 from claims.observation.drift import Drift, tell_of, trouble_of
 from claims.observation.observations import DeviceHolding, Observation, held_by, ids, observe, owners
-from claims.plans.plan import kind_of
 from claims.states import RUNNING, ClaimState
 from core.locking import lock_row
-from core.text import counted
 from dra import quota
 from dra.devices import describe, share
 from dra.fallback import only
@@ -189,8 +188,6 @@ def _lock(claim: Claim, charges: Iterable[ClaimCharge], options: Iterable[Altern
 FOLLOWED = (ClaimState.APPROVED, ClaimState.PROVISIONED, ClaimState.ALLOCATED, ClaimState.RELEASING)
 BATCH = 200
 
-type Move = tuple[ClaimState, str, dict[str, Any]]
-
 
 def reconcile_all() -> None:
     """Look at every claim that is followed, and at every one with an open allocation."""
@@ -232,8 +229,7 @@ def settle(claim_id: UUID) -> None:
     seen = observe([claim])[claim.pk]
     follow(claim, seen)
     settle_charges(claim, seen)
-    for to, why, fields in moves(claim, seen):
-        claim.advance(to, why=why, **fields)
+    _advance(claim, seen)
     trouble = trouble_of(claim, seen)
     if trouble is not None and trouble.is_told:
         tell_of(claim, trouble)
@@ -244,24 +240,20 @@ def settle(claim_id: UUID) -> None:
     Claim.objects.filter(pk=claim.pk).update(sighting=digest, problem=problem, version=F("version") + 1)
 
 
-def moves(claim: Claim, seen: Observation) -> Iterator[Move]:
-    """Yield the steps that the sighting calls for, each from the state that the one before it led to."""
+def _advance(claim: Claim, seen: Observation) -> None:
+    """Take the steps that the observation calls for, each from the state that the step before led to."""
     if claim.state == ClaimState.APPROVED and seen.there() and seen.written is not None:
-        yield (
-            ClaimState.PROVISIONED,
-            "It is in the cluster.",
-            {"object_uid": seen.written.uid, "problem": ""},
-        )
+        transitions.mark_provisioned(claim, uid=seen.written.uid)
     if claim.state == ClaimState.PROVISIONED and seen.held:
-        yield ClaimState.ALLOCATED, _allocated(seen), {}
+        transitions.mark_allocated(claim, seen.held)
     if claim.state == ClaimState.ALLOCATED and not seen.held and not seen.vanished():
-        yield ClaimState.PROVISIONED, "Kubernetes took the devices back: no pod uses them.", {}
+        transitions.mark_deallocated(claim)
     if not seen.vanished() or seen.holders:
         return
     if claim.state in (ClaimState.PROVISIONED, ClaimState.ALLOCATED) and seen.given_up():
-        yield ClaimState.FAILED, _deleted(claim), {}
+        transitions.mark_failed(claim, _deleted(claim))
     elif claim.state == ClaimState.RELEASING:
-        yield ClaimState.RELEASED, f"{_object(claim)} is gone from {claim.cluster}.", {}
+        transitions.mark_released(claim)
 
 
 def problem_of(claim: Claim, seen: Observation, trouble: Drift | None) -> str:
@@ -276,22 +268,14 @@ def problem_of(claim: Claim, seen: Observation, trouble: Drift | None) -> str:
 
 
 def _deleted(claim: Claim) -> str:
-    why = f"{_object(claim)} was deleted in {claim.cluster} by somebody other than the portal."
+    why = (
+        f"{transitions.object_name(claim)} was deleted in {claim.cluster} by somebody other than the portal."
+    )
     there = (ResourceClaimTemplate if claim.delivery == Delivery.TEMPLATE else ResourceClaim)._default_manager
     where = {"cluster": claim.cluster_id, "namespace": claim.namespace, "name": claim.name}
     if there.filter(**where, gone_at=None).exists():
         why += " Another one of that name stands there now, which is not of this claim."
     return why
-
-
-def _allocated(seen: Observation) -> str:
-    names = sorted({f"{held.pool}/{held.device}" for held in seen.held})
-    shown = ", ".join(names[:4]) + (" …" if len(names) > 4 else "")
-    return f"The scheduler allocated {counted(len(names), 'device')}: {shown}."
-
-
-def _object(claim: Claim) -> str:
-    return f"{kind_of(claim.delivery).kind} {claim.name}"
 
 
 def release_predecessors() -> list[UUID]:

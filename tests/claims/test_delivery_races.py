@@ -65,5 +65,5 @@ def test_nothing_is_written_into_a_namespace_that_is_the_teams_no_more(
     tasks.deliver(str(approved.pk))
     approved.refresh_from_db()
     assert approved.state == ClaimState.REQUESTED
-    assert approved.problem == "vision of fra-1 is no namespace of vision any more; ask again."
+    assert approved.problem == "Namespace vision of fra-1 no longer belongs to vision. Request it again."
     assert gateway.calls == []

@@ -8,7 +8,7 @@ import pytest
 import time_machine
 from django.utils import timezone
 
-from claims.delivery import deliver, tasks
+from claims.delivery import deliver, tasks, transitions
 from claims.models import ApprovalStep, Claim, TeamNamespace
 from claims.plans.plan import CLAIM_LABEL, object_of
 from claims.quotas import resource_quota_sync
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.django_db
 S = ClaimState
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 FULL = Refused("exceeded quota: gpus, requested: 1, used: 4, limited: 4", quota=True)
-PROVISIONING = "ResourceClaim sam was written to vision of fra-1."
+PROVISIONING = "ResourceClaim sam was created in namespace vision of fra-1."
 UNREACHABLE = "fra-1 cannot be reached: The connection timed out. The portal goes on trying."
 
 
@@ -145,7 +145,7 @@ SENT_BACK = {
     ),
     "full": f"fra-1 refused it: {FULL}",
     "full beside a stranger": f"fra-1 refused it: {FULL}",
-    "moved": "vision of fra-1 is no namespace of vision any more; ask again.",
+    "moved": "Namespace vision of fra-1 no longer belongs to vision. Request it again.",
 }
 
 
@@ -192,10 +192,10 @@ def test_what_goes_back_to_people_has_no_decision_left_and_its_whole_time_again(
 
 def test_only_who_moves_a_claim_back_to_people_has_them_asked(approved, lena):
     late = row_of(approved)
-    deliver._back_to_people(row_of(approved), "First.")
+    transitions.return_to_approvers(row_of(approved), "First.")
     told = Notice.objects.filter(user=lena)
     assert told.count() == 1
-    deliver._back_to_people(late, "Late.")
+    transitions.return_to_approvers(late, "Late.")
     assert told.count() == 1
     assert row_of(approved).problem == "First."
 
@@ -338,7 +338,7 @@ def test_removal_ends_the_claim_with_a_line_and_without_a_problem(releasing, gat
     tasks.remove(str(releasing.pk))
     assert standing(gateway) is None
     assert changes(releasing) == {"state": S.RELEASED, "state_since": "now", "version": 1, "problem": ""}
-    gone = "ResourceClaim sam is gone from vision of fra-1."
+    gone = "ResourceClaim sam was deleted from namespace vision of fra-1."
     assert last_step(releasing) == (S.RELEASING, S.RELEASED, gone, None)
 
 
@@ -436,7 +436,7 @@ def test_a_template_waits_for_its_own_generated_claims_alone(claim_in, gateway, 
     if (namespace, owner) == ("vision", "ours"):
         assert changes(claim) == {"problem": "", "version": 1}
     else:
-        gone = "ResourceClaimTemplate sam is gone from vision of fra-1."
+        gone = "ResourceClaimTemplate sam was deleted from namespace vision of fra-1."
         assert last_step(claim) == (S.RELEASING, S.RELEASED, gone, None)
 
 

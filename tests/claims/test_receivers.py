@@ -67,7 +67,7 @@ def test_each_state_change_queues_a_quota_sync_and_a_remark_does_not(
 def test_a_lost_race_queues_no_quota_sync(
     vision, fra, alice, monkeypatch, django_capture_on_commit_callbacks
 ):
-    queued = []
+    queued: list[str] = []
     monkeypatch.setattr("claims.receivers.write_team.delay", queued.append)
     claim = make_claim(vision, by=alice, cluster=fra, state=ClaimState.PROVISIONED)
     Claim.objects.filter(pk=claim.pk).update(state=ClaimState.RELEASING)
@@ -79,7 +79,7 @@ def test_a_lost_race_queues_no_quota_sync(
 def test_a_rolled_back_step_queues_no_quota_sync(
     vision, fra, alice, monkeypatch, django_capture_on_commit_callbacks
 ):
-    queued = []
+    queued: list[str] = []
     monkeypatch.setattr("claims.receivers.write_team.delay", queued.append)
     claim = make_claim(vision, by=alice, cluster=fra, state=ClaimState.PROVISIONED)
     with django_capture_on_commit_callbacks(execute=True), suppress(LookupError), transaction.atomic():

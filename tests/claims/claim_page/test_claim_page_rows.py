@@ -342,7 +342,7 @@ def test_the_steps_of_a_claim_in_each_state(make, state, fields, statuses):
             ClaimState.RELEASED,
             "nobody",
             "Nobody has to act.",
-            "ResourceClaim sam is gone from vision of fra-1.",
+            "ResourceClaim sam was deleted from namespace vision of fra-1.",
         ),
     ],
 )
