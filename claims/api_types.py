@@ -13,8 +13,8 @@ from claims.durations import LONGEST, parse
 from claims.models import Allocation, Claim, Delivery, Profile, Quota, Transition
 from claims.observation.drift import trouble_of
 from claims.observation.observations import observe
-from claims.plans.changes import standing_of
-from claims.plans.plan import kind_of
+from claims.plans.changes import current_parts
+from claims.plans.plan import delivery_kind
 from claims.states import ClaimState
 from core.errors import Invalid
 from core.inputs import Input
@@ -217,7 +217,7 @@ class ClaimOut(serializers.ModelSerializer[Claim]):
         return claim.together
 
     def get_kind(self, claim: Claim) -> str:
-        return kind_of(claim.delivery).kind
+        return delivery_kind(claim.delivery).kind
 
 
 class AllocationOut(serializers.ModelSerializer[Allocation]):
@@ -279,7 +279,7 @@ class ClaimDetailOut(ClaimOut):
 
     @extend_schema_field(AlternativeOut(many=True))
     def get_alternatives(self, claim: Any) -> Any:  # Any: a query has set `held_now`
-        return AlternativeOut(standing_of(claim, claim.held_now), many=True).data
+        return AlternativeOut(current_parts(claim, claim.held_now), many=True).data
 
 
 class TransitionOut(serializers.ModelSerializer[Transition]):

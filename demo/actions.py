@@ -18,7 +18,7 @@ from claims.approvals.notices import escalate_overdue
 from claims.lifecycle.expiry import remind
 from claims.lifecycle.services import deny_extension, extend, transfer
 from claims.models import Claim, Extension, Quota
-from claims.plans.plan import CLAIM_LABEL, kind_of
+from claims.plans.plan import CLAIM_LABEL, delivery_kind
 from claims.quotas.services import set_quota
 from claims.requests.services import resize
 from claims.states import ClaimState
@@ -112,7 +112,7 @@ def _make_again(folder: Path, claim: Claim) -> None:
 
 def _take_label(folder: Path, claim: Claim) -> None:
     """Somebody takes the label of the portal away from the object."""
-    address = kind_of(claim.delivery).path(claim.namespace, claim.name)
+    address = delivery_kind(claim.delivery).path(claim.namespace, claim.name)
     people_patch(folder, claim.cluster.name, address, {"metadata": {"labels": {CLAIM_LABEL: None}}})
 
 

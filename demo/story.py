@@ -103,7 +103,7 @@ def start_pods(scene: Scene, claim: Claim, folder: Path) -> None:
         return
     claim.refresh_from_db()
     wait_until(ResourceClaim.objects.filter(owner=str(claim.pk), gone_at=None).exists, PATIENCE)
-    pod = plan.pod_of(claim)
+    pod = plan.example_pod(claim)
     for number in range(scene.pods):
         name = pod["metadata"]["name"] + (f"-{number + 1}" if number else "")
         # Its telemetry goes on as what is invented of its past.

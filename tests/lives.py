@@ -16,7 +16,7 @@ from django.utils import timezone
 from claims.approvals.authority import able
 from claims.approvals.rules import EffectiveRule, ruling_for
 from claims.models import Allocation, Approval, ApprovalStep, Claim, Delivery, Transition
-from claims.plans.plan import kind_of
+from claims.plans.plan import delivery_kind
 from claims.states import ClaimState
 from core.times import duration as in_words
 from dra.fallback import only
@@ -211,7 +211,7 @@ class Life:
         self._step(S.FAILED, problem, problem=problem)
 
     def _object(self) -> str:
-        return f"{kind_of(self.claim.delivery).kind} {self.claim.name}"
+        return f"{delivery_kind(self.claim.delivery).kind} {self.claim.name}"
 
     # How it is kept.
 

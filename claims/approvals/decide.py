@@ -12,7 +12,7 @@ from claims.approvals.rules import EffectiveRule
 from claims.delivery import tasks
 from claims.models import Alternative, Approval, Claim, ClaimCharge
 from claims.plans import plan
-from claims.plans.changes import RequestChange, WantedChange, change_of, growth
+from claims.plans.changes import RequestChange, WantedChange, additional_usage, plan_change
 from claims.quotas import usage
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid, QuotaExceeded
@@ -188,7 +188,7 @@ def approve_with_changes(
     if claim.state != ClaimState.REQUESTED:
         return decided_already(claim, by, ClaimState.APPROVED)
     same_spec(claim, spec_hash)
-    change = change_of(claim, wanted)
+    change = plan_change(claim, wanted)
     require_sound(claim, change)
     plan.require_person(by, change.spec)
     if change.reshaped:
@@ -242,7 +242,7 @@ def _counted_together(claim: Claim) -> str:
 
 def _require_quota(claim: Claim, change: RequestChange) -> None:
     """Count what the change takes beyond what is reserved, under the lock of the quota."""
-    classes, profiles = growth(claim, change)
+    classes, profiles = additional_usage(claim, change)
     if not classes and not profiles:
         return
     rows = usage.lock_rows(team=claim.team, charge=classes, profiles=profiles)

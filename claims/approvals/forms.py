@@ -10,7 +10,7 @@ from django.http import QueryDict
 from claims.approvals.services import LONGEST_REASON, LONGEST_TITLE
 from claims.durations import DurationText
 from claims.models import Approval, ApprovalRule, Claim, Profile, ProfileVersion, ReasonTemplate
-from claims.plans.changes import WantedChange, parts_of
+from claims.plans.changes import WantedChange, combined_parts
 from core.text import counted
 from teams.models import Team, User
 
@@ -75,7 +75,7 @@ class ChangeForm(forms.Form):
             empty_label="as asked",
         )
         self.typed: dict[str, int] = {}  # slug of each of several profiles → the number that was asked for
-        for one in parts_of(claim):
+        for one in combined_parts(claim):
             version = one.alternative.profile_version
             self.typed[version.profile.slug] = one.typed
             self.fields[f"part_{version.profile.slug}"] = part_field(version, one.typed)

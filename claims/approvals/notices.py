@@ -16,7 +16,7 @@ from claims.approvals import authority
 from claims.approvals.authority import able, deciders, stage_of
 from claims.approvals.rules import Rules
 from claims.models import Approval, Claim, Comment, Delegation, QuotaRequest
-from claims.plans.changes import size_of
+from claims.plans.changes import claim_size
 from claims.states import ClaimState
 from core.times import duration, moment_with_zone
 from notify.services import notify
@@ -28,7 +28,7 @@ def asked(claim: Claim) -> None:
     ruling = authority.ruling_on(claim)
     stage, consent = authority.stage_of(claim, ruling)
     body = [
-        f"{claim.requested_by.label} asks for {size_of(claim)} for {claim.team}.",
+        f"{claim.requested_by.label} asks for {claim_size(claim)} for {claim.team}.",
         claim.reason,
         ruling.sentence,
     ]

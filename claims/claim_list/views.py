@@ -22,7 +22,7 @@ from claims.claim_list.bulk import BulkAction
 from claims.claim_list.forms import ManyForm
 from claims.models import Claim, ClaimQuerySet, Profile, names_profile
 from claims.observation.observations import ids as ids_of
-from claims.requests.services import unsent
+from claims.requests.services import open_drafts
 from claims.states import FINAL, LOOK, ClaimState
 from core.errors import Invalid
 from core.listing import Column, Listing
@@ -135,7 +135,7 @@ def claims(request: HttpRequest) -> HttpResponseBase:
             "query": [(name, value) for name, values in request.GET.lists() for value in values],
             "look": {state: {"family": family, "icon": icon} for state, (family, icon) in LOOK.items()},
             "final": FINAL,
-            "drafts": unsent(user_of(request)).count(),
+            "drafts": open_drafts(user_of(request)).count(),
             "empty_icon": "stack-2",
             "empty_title": "No claims yet",
             "empty_text": "Pick a profile, see what is free and who must approve before you ask.",

@@ -236,7 +236,7 @@ def manifest_of(claim: Claim, request: Request) -> Any:
         raise Invalid(f"There is no option {', '.join(unknown)}. There are: {', '.join(asked.fields)}.")
     asked.is_valid(raise_exception=True)
     found = placement_of(claim)
-    form = SnippetForm(request.query_params, use=plan.use_of(claim, vendor=found.vendor), placement=found)
+    form = SnippetForm(request.query_params, use=plan.claim_use(claim, vendor=found.vendor), placement=found)
     if form.is_bound and not form.is_valid():
         told = {name: [str(one) for one in errors] for name, errors in form.errors.items()}
         raise serializers.ValidationError(told)
@@ -244,7 +244,7 @@ def manifest_of(claim: Claim, request: Request) -> Any:
     base_url = request.build_absolute_uri("/").rstrip("/")
     every = snippets_of(claim, base_url=base_url, options=options, vendor=found.vendor)
     kind = asked.validated_data.get("kind")
-    written = plan.object_of(claim)
+    written = plan.claim_manifest(claim)
     shown = {
         "manifest": written,
         "yaml": to_yaml(written),

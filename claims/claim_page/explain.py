@@ -24,7 +24,7 @@ from claims.claim_page.pods import (
 from claims.lifecycle.extensions import deleted_at
 from claims.models import Claim, Delivery, Transition
 from claims.observation.observations import Observation, observe
-from claims.plans.plan import kind_of
+from claims.plans.plan import delivery_kind
 from claims.states import FINAL, WRITTEN, ClaimState
 from core.text import counted
 from core.times import moment
@@ -94,12 +94,12 @@ def _requested(claim: Claim) -> NextAction:
 
 
 def _written_next(claim: Claim) -> str:
-    return f"It writes the {kind_of(claim.delivery).kind} to {claim.cluster}, which takes seconds."
+    return f"It writes the {delivery_kind(claim.delivery).kind} to {claim.cluster}, which takes seconds."
 
 
 def _start_a_pod(claim: Claim, lost: Sequence[PodView]) -> str:
     start = (
-        f"Start a pod that uses the {kind_of(claim.delivery).kind} {claim.name}. "
+        f"Start a pod that uses the {delivery_kind(claim.delivery).kind} {claim.name}. "
         "No device is held and nothing is billed until then."
     )
     return " ".join(filter(None, (_ended(lost), start)))

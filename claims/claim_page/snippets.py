@@ -10,7 +10,7 @@ from shlex import quote
 from textwrap import wrap
 
 from claims.models import Claim
-from claims.plans.plan import CLAIM_LABEL, kind_of, use_of
+from claims.plans.plan import CLAIM_LABEL, claim_use, delivery_kind
 from cluster.kinds import INFERENCE_SERVICE, NOTEBOOK, PYTORCH_JOB, Kind
 from dra import cuda, workloads
 from dra.manifests import to_yaml
@@ -201,7 +201,7 @@ def commands(claim: Claim, use: ClaimUse, options: WorkloadOptions) -> str:
     return "\n".join(
         [
             "# What is granted, and what is held",
-            f"{kubectl} get {kind_of(claim.delivery).plural} {quote(claim.name)} -o yaml",
+            f"{kubectl} get {delivery_kind(claim.delivery).plural} {quote(claim.name)} -o yaml",
             f"{kubectl} get resourceclaims -l {CLAIM_LABEL}={claim.pk}",
             "# The manifest of the tab Pod",
             f"{kubectl} apply -f {claim.name}-pod.yaml",
@@ -241,7 +241,7 @@ def snippets_of(
 
     `base_url` is that of the portal, without a slash at its end; `vendor` is that of the devices that match.
     """
-    use, chosen = use_of(claim, vendor=vendor), options or WorkloadOptions()
+    use, chosen = claim_use(claim, vendor=vendor), options or WorkloadOptions()
     served = claim.cluster.discovery.get("kinds") or ()
     return [
         _made(kind, claim, use, chosen, base_url=base_url)

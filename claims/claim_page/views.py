@@ -37,8 +37,8 @@ from claims.match_page import funnel_of
 from claims.models import Claim
 from claims.models.profile import Delivery
 from claims.observation import drift
-from claims.plans.changes import again_url
-from claims.plans.plan import use_of
+from claims.plans.changes import request_again_url
+from claims.plans.plan import claim_use
 from claims.states import FINAL, LOOK, RUNNING, ClaimState
 from core.errors import Conflict
 from core.text import counted
@@ -165,7 +165,7 @@ LOOKS = {
 def snippets_page(request: HttpRequest, claim: Claim, key: str) -> dict[str, Any]:
     """Return the context of the section; an unknown `key` shows the first snippet."""
     found = placement_of(claim)
-    form = SnippetForm(request.GET, use=use_of(claim, vendor=found.vendor), placement=found)
+    form = SnippetForm(request.GET, use=claim_use(claim, vendor=found.vendor), placement=found)
     chosen = form.options() if not form.is_bound or form.is_valid() else WorkloadOptions()
     base_url = request.build_absolute_uri("/").rstrip("/")
     every = snippets_of(claim, base_url=base_url, options=chosen, vendor=found.vendor)
@@ -291,7 +291,7 @@ def page_of(facts: Facts, user: User) -> dict[str, Any]:
         "mending": mending_of(facts, user),
         "can_withdraw": claim.state == ClaimState.REQUESTED and may_end,
         "can_release": claim.state in RUNNING and may_end,
-        "again_url": again_url(claim, facts.alternatives) if may_ask else "",
+        "again_url": request_again_url(claim, facts.alternatives) if may_ask else "",
         **thread_of(claim, user),
     } | options_of(facts, user)
 

@@ -76,13 +76,13 @@ def label(claim_id: str) -> None:
     claim = _read(claim_id)
     if claim is None or claim.state not in DELIVERED or not claim.object_uid or not _writable(claim):
         return
-    kind = plan.kind_of(claim.delivery)
+    kind = plan.delivery_kind(claim.delivery)
     try:
         with gateway_for(claim.cluster) as gateway:
             found = gateway.get(kind, claim.name, namespace=claim.namespace)
             if found is not None and found["metadata"]["uid"] == claim.object_uid:
                 # Server-side apply of metadata alone; of an object made anew meanwhile the uid would differ.
-                gateway.apply(kind, plan.labels_of(claim), force=True)
+                gateway.apply(kind, plan.label_patch(claim), force=True)
     except (ClusterConflict, ClusterInvalid):
         return  # replaced at this moment: the next look tells of it
     except Refused as error:
@@ -116,7 +116,7 @@ def _is_place_of_team(claim: Claim) -> bool:
 
 
 def _write(claim: Claim, gateway: Gateway) -> None:
-    kind = plan.kind_of(claim.delivery)
+    kind = plan.delivery_kind(claim.delivery)
     resource_quota_sync.before_delivery(claim, gateway)
     try:
         standing = _find_or_create(claim, gateway, kind)
@@ -138,7 +138,7 @@ def _write(claim: Claim, gateway: Gateway) -> None:
     except ClusterInvalid as error:
         transitions.mark_failed(claim, f"{claim.cluster} refused it: {error}")
     else:
-        if plan.owner_of(standing) == str(claim.pk):
+        if plan.owner_id(standing) == str(claim.pk):
             _record_object(claim, gateway, kind, standing)
         else:
             taken = (
@@ -154,7 +154,7 @@ def _find_or_create(claim: Claim, gateway: Gateway, kind: Kind) -> Manifest:
     if found is not None:
         return found
     try:
-        return gateway.create(kind, plan.object_of(claim))
+        return gateway.create(kind, plan.claim_manifest(claim))
     except ClusterConflict:
         found = gateway.get(kind, claim.name, namespace=claim.namespace)
         if found is None:
@@ -164,7 +164,7 @@ def _find_or_create(claim: Claim, gateway: Gateway, kind: Kind) -> Manifest:
 
 def _own_object(claim: Claim, gateway: Gateway, kind: Kind) -> Manifest | None:
     found = gateway.get(kind, claim.name, namespace=claim.namespace)
-    return found if found is not None and plan.owner_of(found) == str(claim.pk) else None
+    return found if found is not None and plan.owner_id(found) == str(claim.pk) else None
 
 
 def _record_object(claim: Claim, gateway: Gateway, kind: Kind, manifest: Manifest) -> None:
@@ -178,7 +178,7 @@ def _record_object(claim: Claim, gateway: Gateway, kind: Kind, manifest: Manifes
 
 
 def _delete(claim: Claim, gateway: Gateway) -> None:
-    kind = plan.kind_of(claim.delivery)
+    kind = plan.delivery_kind(claim.delivery)
     found = gateway.get(kind, claim.name, namespace=claim.namespace)
     ours = _is_ours(claim, found)
     try:
@@ -203,7 +203,7 @@ def _is_ours(claim: Claim, found: Manifest | None) -> bool:
     """Tell whether an object is the claim's: it carries its id, or is the one that the portal knows."""
     if found is None:
         return False
-    return plan.owner_of(found) == str(claim.pk) or found["metadata"]["uid"] == claim.object_uid
+    return plan.owner_id(found) == str(claim.pk) or found["metadata"]["uid"] == claim.object_uid
 
 
 def _generated(claim: Claim, gateway: Gateway) -> bool:

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from claims.models import Claim
 from claims.observation.observations import DeviceHolding
-from claims.plans.plan import kind_of
+from claims.plans.plan import delivery_kind
 from claims.signals import request_returned
 from claims.states import ClaimState
 from core.text import counted
@@ -65,4 +65,4 @@ def return_to_approvers(claim: Claim, problem: str) -> bool:
 
 def object_name(claim: Claim) -> str:
     """Return "ResourceClaim train" or "ResourceClaimTemplate train"."""
-    return f"{kind_of(claim.delivery).kind} {claim.name}"
+    return f"{delivery_kind(claim.delivery).kind} {claim.name}"

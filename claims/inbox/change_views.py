@@ -26,7 +26,7 @@ from claims.inbox.views import said_of
 from claims.match_page import FunnelRow, funnel_of
 from claims.models import Claim
 from claims.observation.observations import ids as ids_of
-from claims.plans.changes import RequestChange, WantedChange, change_of, growth
+from claims.plans.changes import RequestChange, WantedChange, additional_usage, plan_change
 from claims.quotas import usage
 from claims.quotas.usage import QuotaLine
 from claims.states import ClaimState
@@ -99,8 +99,8 @@ def page(
 
 
 def preview_of(claim: Claim, form: ChangeForm) -> ChangePreview:
-    changed = change_of(claim, form.wanted)
-    classes, profiles = growth(claim, changed)
+    changed = plan_change(claim, form.wanted)
+    classes, profiles = additional_usage(claim, changed)
     lines: list[QuotaLine] = []
     if classes or profiles:
         rows = usage.rows_for(team=claim.team, charge=classes, profiles=profiles)

@@ -22,7 +22,7 @@ from claims.catalogue.listing import DeviceKind, kinds_for, prices_of
 from claims.inbox.bulk import Reserved, reserved_in
 from claims.match_page import FunnelRow, funnel_of
 from claims.models import Allocation, Claim
-from claims.requests.suggestions import offers_for
+from claims.requests.suggestions import suggestions_for
 from claims.states import FINAL, ClaimState
 from core.text import counted
 from dra import match
@@ -140,7 +140,7 @@ def cheaper_than(claim: Claim, snapshot: ClusterSnapshot, kinds: frozenset[Devic
     """Name the cheapest profile that fits now and costs less, and its slug; empty where none is known to."""
     if claim.together:
         return "", ""  # no single profile gives what several do
-    offers = offers_for(
+    offers = suggestions_for(
         team=claim.team,
         cluster=claim.cluster,
         snapshot=snapshot,

@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from claims.approvals.authority import ApprovalAuthority, stage_of
 from claims.models import Answer, Claim, Comment, Extension, QuotaRequest, names_profile
-from claims.plans.changes import size_of
+from claims.plans.changes import claim_size
 from claims.states import ClaimState
 from core.times import duration, moment
 from teams.models import Team, User
@@ -155,7 +155,7 @@ class Inbox:
             "claim",
             claim.pk,
             claim.name,
-            size_of(claim),
+            claim_size(claim),
             claim.team,
             claim.requested_by,
             claim.created_at,

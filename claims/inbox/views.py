@@ -26,7 +26,7 @@ from claims.inbox.impact import impact_of
 from claims.inbox.inbox import TABS, Inbox, InboxSearch, Item, Tab, question_of
 from claims.lifecycle.services import approve_extension, deny_extension
 from claims.models import Answer, Claim, Extension, Profile, QuotaRequest
-from claims.plans.changes import again_url, standing_of
+from claims.plans.changes import current_parts, request_again_url
 from claims.quotas.forms import QuotaGrantForm
 from claims.quotas.requests import request_impact
 from claims.quotas.services import approve_quota_request, deny_quota_request, reason_not_to_withdraw
@@ -386,7 +386,7 @@ def card_of(request: HttpRequest, claim: Claim) -> dict[str, Any]:
         "waiting": waiting,
         "total": total,
         "reasons": reasons_for(claim.team) if waiting else [],
-        "again_url": again_url(claim, standing_of(claim, ()))
+        "again_url": request_again_url(claim, current_parts(claim, ()))
         if user.pk == claim.requested_by_id and not waiting
         else "",
         "approve_label": f"Approve {counted(total, 'device')}",

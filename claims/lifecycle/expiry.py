@@ -11,7 +11,7 @@ from claims.approvals import authority
 from claims.lifecycle.extensions import ExtensionPolicy, deleted_at, reason_not_to_extend, started
 from claims.models import Answer, Claim, Extension
 from claims.observation.observations import observe
-from claims.plans.plan import kind_of
+from claims.plans.plan import delivery_kind
 from claims.states import RUNNING, ClaimState
 from core.times import duration as in_words
 from core.times import moment_with_zone
@@ -153,7 +153,7 @@ def _tell_of_end(claim: Claim, key: str, pods: list[str]) -> None:
     end = claim.expires_at
     if end is None:
         return
-    said = [f"the portal deletes the {kind_of(claim.delivery).kind} {claim} in {claim.cluster}."]
+    said = [f"the portal deletes the {delivery_kind(claim.delivery).kind} {claim} in {claim.cluster}."]
     if pods:
         said.append(
             f"The pod {', '.join(sorted(pods))} keeps its devices until it ends."

@@ -12,7 +12,7 @@ from django.urls import reverse
 from claims.lifecycle.extensions import in_grace
 from claims.models import Allocation, Claim
 from claims.observation.observations import Observation, observe
-from claims.plans.changes import CurrentPart, standing_of
+from claims.plans.changes import CurrentPart, current_parts
 from claims.states import ClaimState
 from inventory.freshness import OF_DEVICES, Age, ages
 from inventory.models import Device, Pod
@@ -56,7 +56,7 @@ class Facts:
 
     @cached_property
     def alternatives(self) -> list[CurrentPart]:
-        return standing_of(self.claim, self.seen.open)
+        return current_parts(self.claim, self.seen.open)
 
     @cached_property
     def successor(self) -> Claim | None:

@@ -31,7 +31,7 @@ from claims.lifecycle.services import shorten as shorten_claim
 from claims.lifecycle.services import transfer as transfer_claim
 from claims.models import Answer, Claim, Extension
 from claims.models.profile import Delivery
-from claims.plans.changes import again_url
+from claims.plans.changes import request_again_url
 from claims.states import RUNNING, ClaimState
 from core import undo
 from core.errors import Conflict, Invalid, PortalError
@@ -143,7 +143,7 @@ def end(
 def say_ended(request: HttpRequest, facts: Facts, ending: EndAction) -> None:
     """A request that was withdrawn cannot come back; the next best thing is the same one again."""
     if ending.service is services.withdraw:
-        again = again_url(facts.claim, facts.alternatives)
+        again = request_again_url(facts.claim, facts.alternatives)
         undo.offer(request, ending.done, again, "Request again", post=False)
     else:
         messages.success(request, ending.done)

@@ -12,7 +12,7 @@ from django.urls import reverse
 
 from claims.models import Claim, Delivery
 from claims.observation.observations import Observation
-from claims.plans.plan import kind_of
+from claims.plans.plan import delivery_kind
 from claims.states import ClaimState
 from dra.canonical import spec_hash
 from inventory.models import ResourceClaim, ResourceClaimTemplate
@@ -83,7 +83,7 @@ def _ended(claim: Claim, seen: Observation) -> Drift | None:
 
 def _of_written(claim: Claim, seen: Observation, row: ResourceClaim | ResourceClaimTemplate) -> Drift | None:
     named: dict[str, Any] = {
-        "kind": kind_of(claim.delivery).kind, "name": claim.name, "cluster": claim.cluster,
+        "kind": delivery_kind(claim.delivery).kind, "name": claim.name, "cluster": claim.cluster,
     }  # fmt: skip
     if row.gone_at is not None:
         # What may be made again at this moment is told when it has been, or has not.

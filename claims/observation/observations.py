@@ -16,7 +16,7 @@ from django.db.models.functions import Cast
 from django.utils import timezone
 
 from claims.models import Allocation, Claim, Delivery
-from claims.plans.plan import kind_of
+from claims.plans.plan import delivery_kind
 from inventory.models import Device, Freshness, Pod, ResourceClaim, ResourceClaimTemplate
 
 UUID_TEXT = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
@@ -212,7 +212,7 @@ def _add_missed(seen: dict[UUID, Observation], claims: Sequence[Claim]) -> None:
     fresh = Freshness.objects.filter(cluster__in={claim.cluster_id for claim in unseen})
     listed = {(row.cluster_id, row.resource): row.listed_at for row in fresh}
     for claim in unseen:
-        at = listed.get((claim.cluster_id, kind_of(claim.delivery).plural))
+        at = listed.get((claim.cluster_id, delivery_kind(claim.delivery).plural))
         seen[claim.pk].missed = at is not None and at > claim.state_since + LISTING_TAKES
 
 

@@ -19,7 +19,7 @@ from claims.models import (
     Profile,
     ProfileVersion,
 )
-from claims.plans.plan import plan_request, sized
+from claims.plans.plan import plan_request, spec_with_count
 from core.text import counted
 from core.times import duration
 from core.times import duration as in_words
@@ -43,7 +43,7 @@ class CurrentPart:
     typed: int
 
 
-def standing_of(claim: Claim, held: Iterable[Allocation]) -> list[CurrentPart]:
+def current_parts(claim: Claim, held: Iterable[Allocation]) -> list[CurrentPart]:
     """Return the profiles in the order in which they were named; none for a claim of one profile."""
     by_name = Counter(row.request for row in held)
     found, asked = [], requests(claim.spec)
@@ -53,15 +53,15 @@ def standing_of(claim: Claim, held: Iterable[Allocation]) -> list[CurrentPart]:
             # The requests of profiles together stand one behind the other, in the order of the profiles.
             own, asked = asked[: (size := len(requests(version.spec)))], asked[size:]
             names = [one.result_name for request in own for one in alternatives(request)]
-            found.append(CurrentPart(row, sum(by_name[name] for name in names), typed_of(version, own)))
+            found.append(CurrentPart(row, sum(by_name[name] for name in names), typed_count(version, own)))
         else:
             ways = [one for request in asked for one in alternatives(request)]
             own = [{"exactly": one.raw} for one in ways if one.result_name == row.name]
-            found.append(CurrentPart(row, by_name[row.name], typed_of(version, own)))
+            found.append(CurrentPart(row, by_name[row.name], typed_count(version, own)))
     return found
 
 
-def typed_of(version: ProfileVersion, asked: list[Json]) -> int:
+def typed_count(version: ProfileVersion, asked: list[Json]) -> int:
     """Return the number that was typed, read off the requests made of a version's; 1 if it has none."""
     for own, made in zip(requests(version.spec), asked, strict=False):
         exactly: Any = made.get("exactly") or {}
@@ -70,7 +70,7 @@ def typed_of(version: ProfileVersion, asked: list[Json]) -> int:
     return 1
 
 
-def wish_of(claim: Claim, profiles: list[CurrentPart]) -> list[tuple[str, object]]:
+def form_fields(claim: Claim, profiles: list[CurrentPart]) -> list[tuple[str, object]]:
     """
     Return the fields of the request form that would ask for the same as `claim`, save its name and place;
     `profiles` are those of `standing_of`.
@@ -79,7 +79,7 @@ def wish_of(claim: Claim, profiles: list[CurrentPart]) -> list[tuple[str, object
     together = bool(others) and others[0].alternative.together
     # Alternatives take the number of the first profile; where that has none to type, another one tells it.
     counts = [one.typed for one in profiles if one.alternative.profile_version.scalable]
-    devices = profiles[0].typed if together else next(iter(counts), typed_of(own, requests(claim.spec)))
+    devices = profiles[0].typed if together else next(iter(counts), typed_count(own, requests(claim.spec)))
     fields: list[tuple[str, object]] = [("profile", own.profile.slug)]
     for one in others:
         slug = one.alternative.profile_version.profile.slug
@@ -97,14 +97,14 @@ def wish_of(claim: Claim, profiles: list[CurrentPart]) -> list[tuple[str, object
     ]
 
 
-def again_url(claim: Claim, alternatives: Sequence[CurrentPart]) -> str:
+def request_again_url(claim: Claim, alternatives: Sequence[CurrentPart]) -> str:
     """Return the request form filled with what this claim asked for, except its name."""
     place = (("team", claim.team.slug), ("cluster", claim.cluster.name))
-    asked = (*wish_of(claim, list(alternatives)), *place)
+    asked = (*form_fields(claim, list(alternatives)), *place)
     return f"{reverse('claims:request')}?{urlencode(asked)}"
 
 
-def size_of(claim: Claim) -> str:
+def claim_size(claim: Claim) -> str:
     """Say "2 × Train 80 GB + 1 × NIC, 5 d", of a template for how many pods."""
     said = f"{claim.sizes}, {duration(claim.duration)}"
     if claim.parallel == 1:
@@ -123,7 +123,7 @@ class RequestPart:
 
 
 @dataclass(frozen=True, slots=True)
-class Fewer:
+class ReducedClaim:
     """
     What is left of a claim. `said` names every difference; with `problems` there is no use in the rest.
 
@@ -136,17 +136,17 @@ class Fewer:
     problems: tuple[str, ...]
 
 
-def parts_of(claim: Claim) -> list[CurrentPart]:
+def combined_parts(claim: Claim) -> list[CurrentPart]:
     """Return the profiles that a claim takes together; none for one of a single profile or alternatives."""
-    return [one for one in standing_of(claim, ()) if one.alternative.together]
+    return [one for one in current_parts(claim, ()) if one.alternative.together]
 
 
-def fewer(claim: Claim, wanted: Mapping[str, int]) -> Fewer:
+def reduce_parts(claim: Claim, wanted: Mapping[str, int]) -> ReducedClaim:
     """
     Work out what is left of `claim` with so many devices, as they would be typed, of the profiles in
     `wanted`; 0 leaves one out. The versions stay those that were asked for.
     """
-    rows = parts_of(claim)
+    rows = combined_parts(claim)
     known = {one.alternative.profile_version.profile.slug for one in rows}
     problems = [
         f"{claim} takes no devices of {slug} together with others." for slug in wanted if slug not in known
@@ -158,7 +158,7 @@ def fewer(claim: Claim, wanted: Mapping[str, int]) -> Fewer:
         if problem := _problem(one, count):
             problems.append(problem)
         elif count:
-            spec = sized(version, count)
+            spec = spec_with_count(version, count)
             kept.append((version, spec))
             if count != typed:
                 said.append(_said(version, typed, count))
@@ -167,7 +167,7 @@ def fewer(claim: Claim, wanted: Mapping[str, int]) -> Fewer:
     if rows and not kept and not problems:
         problems.append(f"Nothing would be left of {claim}; deny it instead.")
     if problems or not kept:
-        return Fewer(claim.spec, (), (), tuple(problems))
+        return ReducedClaim(claim.spec, (), (), tuple(problems))
     parts = tuple(
         RequestPart(
             version, next(iter(request_names(version.profile.slug, spec).values()), ""), quota.devices(spec)
@@ -175,7 +175,7 @@ def fewer(claim: Claim, wanted: Mapping[str, int]) -> Fewer:
         for version, spec in kept
     )
     several = [(version.profile.slug, spec) for version, spec in kept]
-    return Fewer(together(several) if len(several) > 1 else kept[0][1], parts, tuple(said), ())
+    return ReducedClaim(together(several) if len(several) > 1 else kept[0][1], parts, tuple(said), ())
 
 
 def _problem(one: CurrentPart, count: int) -> str:
@@ -226,7 +226,7 @@ class RequestChange:
     of_parts: tuple[str, ...] = ()  # what becomes of each, in words
 
 
-def change_of(claim: Claim, wanted: WantedChange) -> RequestChange:
+def plan_change(claim: Claim, wanted: WantedChange) -> RequestChange:
     """Work out what the request would be; reads the claim's charges and alternatives, writes nothing."""
     duration = claim.duration if wanted.duration is None else wanted.duration
     devices = claim.devices if wanted.devices is None else wanted.devices
@@ -291,7 +291,7 @@ def _other_count(claim: Claim, change: RequestChange, devices: int) -> RequestCh
     version = claim.profile_version
     if not version.scalable or claim.alternatives.exists():
         problem = f"The number of devices of {claim} is fixed by what it asks for."
-        if parts_of(claim):
+        if combined_parts(claim):
             problem = f"{claim} takes several profiles: say how many of each."
         return replace(change, problems=(*change.problems, problem))
     if devices < 1:
@@ -309,7 +309,7 @@ def _other_count(claim: Claim, change: RequestChange, devices: int) -> RequestCh
 
 
 def _other_parts(claim: Claim, change: RequestChange, wanted: Mapping[str, int]) -> RequestChange:
-    left = fewer(claim, wanted)
+    left = reduce_parts(claim, wanted)
     if left.problems or not left.said:
         return replace(change, problems=(*change.problems, *left.problems))
     return replace(
@@ -351,7 +351,7 @@ def _differences(claim: Claim, change: RequestChange) -> list[str]:
     return said
 
 
-def growth(claim: Claim, change: RequestChange) -> tuple[dict[str, int], dict[Profile, int]]:
+def additional_usage(claim: Claim, change: RequestChange) -> tuple[dict[str, int], dict[Profile, int]]:
     """Return what the change takes beyond what the request already reserves, per class and per profile."""
     has = {row.device_class: row.devices for row in claim.charges.all()}
     classes = {name: count - has.get(name, 0) for name, count in change.charge.items()}

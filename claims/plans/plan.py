@@ -25,7 +25,7 @@ from inventory.models import Cluster, DeviceClass, Namespace, ResourceClaim, Res
 from teams.access import is_platform_admin
 from teams.models import Team, User
 
-type Counted = tuple[Profile, int]  # a profile, and devices as somebody typed them
+type ProfileCount = tuple[Profile, int]  # a profile, and devices as somebody typed them
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class ProfileOption:
 
 
 @dataclass(frozen=True, slots=True)
-class Combined:
+class CombinedSpec:
     """One spec of all profiles that are named; `problems` say why they cannot stand in one claim."""
 
     spec: dict[str, Any]
@@ -55,9 +55,9 @@ class Combined:
     problems: tuple[str, ...] = ()
 
 
-def combined(
-    first: Counted, *, alternatives: Sequence[Profile] = (), further: Sequence[Counted] = ()
-) -> Combined:
+def combine(
+    first: ProfileCount, *, alternatives: Sequence[Profile] = (), further: Sequence[ProfileCount] = ()
+) -> CombinedSpec:
     """
     Make one spec of a profile and either its `alternatives`, as many of each, or `further` profiles, each
     with its own number, which the claim takes as well.
@@ -67,7 +67,7 @@ def combined(
     """
     named = [first, *((each, first[1]) for each in alternatives), *further]
     versions = [current_of(each) for each, _count in named]
-    specs = [sized(version, count) for version, (_each, count) in zip(versions, named, strict=True)]
+    specs = [spec_with_count(version, count) for version, (_each, count) in zip(versions, named, strict=True)]
     spec, names, problems = specs[0], [""] * len(named), []
     try:
         if alternatives and further:
@@ -88,7 +88,7 @@ def combined(
         ProfileOption(each, version, name, asked=count, devices=quota.devices(one), spec=one)
         for (each, count), version, name, one in zip(named, versions, names, specs, strict=True)
     )
-    return Combined(spec, options, tuple(problems))
+    return CombinedSpec(spec, options, tuple(problems))
 
 
 def current_of(profile: Profile) -> ProfileVersion:
@@ -98,7 +98,7 @@ def current_of(profile: Profile) -> ProfileVersion:
     return profile.current
 
 
-def sized(version: ProfileVersion, devices: int) -> dict[str, Any]:
+def spec_with_count(version: ProfileVersion, devices: int) -> dict[str, Any]:
     """Return the spec of a version with its count filled in, where it has one that can be changed."""
     scalable = bool(version.scalable) and devices > 0
     return with_count(version.spec, version.scalable, devices) if scalable else version.spec
@@ -202,7 +202,7 @@ def plan_request(
     duration: timedelta | None,
     name: str,
     alternatives: Sequence[Profile] = (),
-    together: Sequence[Counted] = (),
+    together: Sequence[ProfileCount] = (),
 ) -> RequestPlan:
     """
     Work a request out; `alternatives` are tried in their order where `profile` does not fit, those in
@@ -210,7 +210,7 @@ def plan_request(
 
     Raise Conflict for a profile that cannot be asked for at all.
     """
-    made = combined((profile, devices), alternatives=alternatives, further=together)
+    made = combine((profile, devices), alternatives=alternatives, further=together)
     spec, version = made.spec, made.options[0].version
     namespace = (
         TeamNamespace.objects.filter(team=team, cluster=cluster).values_list("namespace", flat=True).first()
@@ -245,7 +245,7 @@ def plan_request(
     return wish
 
 
-def require_sound(wish: RequestPlan) -> None:
+def require_valid(wish: RequestPlan) -> None:
     """Raise Invalid with every problem of the wish."""
     if wish.problems:
         raise Invalid(" ".join(wish.problems), problems=wish.problems)
@@ -339,22 +339,22 @@ CLAIM_LABEL = "gpu.dragoman.dev/claim"
 TEAM_LABEL = "gpu.dragoman.dev/team"
 PROFILE_LABEL = "gpu.dragoman.dev/profile"
 
-MAKERS = {
+MANIFESTS = {
     Delivery.CLAIM.value: manifests.resource_claim,
     Delivery.TEMPLATE.value: manifests.resource_claim_template,
 }
 
 
-def kind_of(delivery: str) -> Kind:
+def delivery_kind(delivery: str) -> Kind:
     return RESOURCE_CLAIM_TEMPLATE if delivery == Delivery.TEMPLATE else RESOURCE_CLAIM
 
 
-def object_of(claim: Claim) -> Manifest:
+def claim_manifest(claim: Claim) -> Manifest:
     """Return the ResourceClaim or ResourceClaimTemplate that delivers `claim`."""
-    return MAKERS[claim.delivery](claim.name, claim.namespace, claim.spec, _labels(claim))
+    return MANIFESTS[claim.delivery](claim.name, claim.namespace, claim.spec, _labels(claim))
 
 
-def labels_of(claim: Claim) -> Manifest:
+def label_patch(claim: Claim) -> Manifest:
     """Return what is applied to an object that is there already: its identity and the portal's labels."""
     identity = {"name": claim.name, "namespace": claim.namespace, "uid": claim.object_uid}
     return {"metadata": {**identity, "labels": _labels(claim)}}
@@ -368,13 +368,13 @@ def _labels(claim: Claim) -> dict[str, str]:
     }
 
 
-def object_of_wish(wish: RequestPlan) -> Manifest:
+def planned_manifest(wish: RequestPlan) -> Manifest:
     """Return what would be written; the id of the claim is not known yet, so its label is left out."""
     named = {TEAM_LABEL: wish.team.slug, PROFILE_LABEL: wish.profile.slug}
-    return MAKERS[wish.delivery](wish.name, wish.namespace, wish.spec, named)
+    return MANIFESTS[wish.delivery](wish.name, wish.namespace, wish.spec, named)
 
 
-def use_of(claim: Claim, *, vendor: str = "") -> ClaimUse:
+def claim_use(claim: Claim, *, vendor: str = "") -> ClaimUse:
     """Return the claim as workloads use it; `vendor` is that of the devices that match."""
     return ClaimUse(
         name=claim.name,
@@ -386,12 +386,12 @@ def use_of(claim: Claim, *, vendor: str = "") -> ClaimUse:
     )
 
 
-def pod_of(claim: Claim) -> Manifest:
+def example_pod(claim: Claim) -> Manifest:
     """Return a pod that uses the claim and shows what it got."""
-    (made,) = workloads.pod(use_of(claim), WorkloadOptions())
+    (made,) = workloads.pod(claim_use(claim), WorkloadOptions())
     return made
 
 
-def owner_of(manifest: Manifest) -> str:
+def owner_id(manifest: Manifest) -> str:
     """Return the id of the portal's claim that an object says it belongs to, "" for a foreign one."""
     return str((manifest["metadata"].get("labels") or {}).get(CLAIM_LABEL, ""))

@@ -23,7 +23,7 @@ from claims.catalogue.forms import YAML
 from claims.models import Approval, Delivery, Draft, Profile
 from claims.requests.forms import ManifestForm, RequestForm
 from claims.requests.manifest_import import Imported, Near, imported
-from claims.requests.services import delete_draft, save_draft, unsent
+from claims.requests.services import delete_draft, open_drafts, save_draft
 from core import undo
 from core.errors import Invalid
 from core.listing import Column, Listing
@@ -126,7 +126,7 @@ def drafts(request: HttpRequest) -> HttpResponseBase:
         return KeyTextTransform("0", KeyTransform(name, F("fields")))
 
     visible = Profile.objects.visible_to(user).filter(retired_at=None, slug=OuterRef("slug"))
-    rows = unsent(user).annotate(
+    rows = open_drafts(user).annotate(
         slug=typed("profile"),
         devices=typed("devices"),
         claim_name=typed("name"),
@@ -153,7 +153,7 @@ def drafts(request: HttpRequest) -> HttpResponseBase:
 
 @require_POST
 def draft_delete(request: HttpRequest, draft_id: UUID) -> HttpResponse:
-    draft = get_object_or_404(unsent(user_of(request)), pk=draft_id)
+    draft = get_object_or_404(open_drafts(user_of(request)), pk=draft_id)
     request.session[DELETED] = {"key": draft.key, "fields": draft.fields}
     delete_draft(by=user_of(request), draft=draft)
     undo.offer(request, "The draft is deleted.", reverse("claims:draft_restore"))

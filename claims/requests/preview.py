@@ -13,11 +13,11 @@ from claims.catalogue.listing import DeviceKind, kinds_for
 from claims.catalogue.sharing import cautions
 from claims.models import Claim, Delivery, Profile
 from claims.plans import plan
-from claims.plans.plan import Counted, RequestPlan, object_of_wish, plan_request
+from claims.plans.plan import ProfileCount, RequestPlan, plan_request, planned_manifest
 from claims.quotas import usage
 from claims.quotas.usage import QuotaLine
 from claims.requests import replacement
-from claims.requests.suggestions import Suggestion, offers_for
+from claims.requests.suggestions import Suggestion, suggestions_for
 from dra import match
 from dra.cluster_snapshot import ClusterSnapshot
 from dra.help import Relaxation, find_relaxations
@@ -75,7 +75,7 @@ def preview(
     duration: timedelta | None = None,
     name: str = "",
     alternatives: Sequence[Profile] = (),
-    together: Sequence[Counted] = (),
+    together: Sequence[ProfileCount] = (),
     replaces: Claim | None = None,
     with_help: bool = False,
 ) -> RequestPreview:
@@ -110,7 +110,7 @@ def preview(
         match=found,
         quota_lines=tuple(lines),
         approval=route,
-        manifest=to_yaml(object_of_wish(wish)),
+        manifest=to_yaml(planned_manifest(wish)),
         kinds=kinds_for(cluster.pk, snapshot, wish.spec),
         parts=_parts(wish, snapshot) if wish.together else (),
         problems=(*plan.person_problems(by, wish.spec), *wish.problems),
@@ -126,7 +126,7 @@ def _offers(wish: RequestPlan, snapshot: ClusterSnapshot) -> list[Suggestion]:
     """Return other profiles that fit; none beside profiles together, which have no alternatives."""
     if wish.together:
         return []
-    return offers_for(
+    return suggestions_for(
         team=wish.team,
         cluster=wish.cluster,
         snapshot=snapshot,

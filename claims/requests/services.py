@@ -16,8 +16,8 @@ from claims.approvals import authority, notices
 from claims.delivery import tasks
 from claims.models import Alternative, Claim, ClaimCharge, Delivery, Draft, Profile
 from claims.plans import plan
-from claims.plans.changes import CurrentPart, standing_of, typed_of
-from claims.plans.plan import Counted, RequestPlan, plan_request, require_sound
+from claims.plans.changes import CurrentPart, current_parts, typed_count
+from claims.plans.plan import ProfileCount, RequestPlan, plan_request, require_valid
 from claims.quotas import usage
 from claims.requests import replacement
 from claims.requests.replacement import Carried
@@ -44,7 +44,7 @@ def request_claim(
     reason: str = "",
     name: str = "",
     alternatives: Sequence[Profile] = (),
-    together: Sequence[Counted] = (),
+    together: Sequence[ProfileCount] = (),
     replaces: Claim | None = None,
     key: str,
 ) -> Claim:
@@ -78,7 +78,7 @@ def request_claim(
         together=list(zip(others[len(alternatives) :], counts, strict=True)),
     )
     plan.require_person(by, wish.spec)
-    require_sound(wish)
+    require_valid(wish)
     try:
         return _reserve(wish, by=by, reason=reason, key=key, replaces=replaces)
     except IntegrityError as error:
@@ -223,13 +223,13 @@ def resize(
     for a part that it does not have.
     """
     version = claim.profile_version
-    named = [] if profile is not None else standing_of(claim, ())
+    named = [] if profile is not None else current_parts(claim, ())
     others = [one.alternative.profile_version.profile for one in named[1:] if not one.alternative.together]
     together = _counted([one for one in named if one.alternative.together], parts or {}, claim)
     if together:
         (profile, typed), *together = together
     else:
-        typed = typed_of(version, requests(claim.spec))
+        typed = typed_count(version, requests(claim.spec))
     return request_claim(
         by=by,
         team=claim.team,
@@ -248,7 +248,7 @@ def resize(
     )
 
 
-def _counted(named: list[CurrentPart], parts: Mapping[str, int], claim: Claim) -> list[Counted]:
+def _counted(named: list[CurrentPart], parts: Mapping[str, int], claim: Claim) -> list[ProfileCount]:
     """Return the profiles that are to be taken together, with their numbers of devices."""
     profiles = [(one.alternative.profile_version.profile, one.typed) for one in named]
     known = {profile.slug for profile, _typed in profiles}
@@ -260,10 +260,10 @@ def _counted(named: list[CurrentPart], parts: Mapping[str, int], claim: Claim) -
     return [(profile, count) for profile, count in kept if count]
 
 
-KEPT = timedelta(days=30)  # after somebody last typed
+DRAFT_TTL = timedelta(days=30)  # after somebody last typed
 
 
-def unsent(by: User) -> QuerySet[Draft]:
+def open_drafts(by: User) -> QuerySet[Draft]:
     """
     Return the drafts of a person, the newest first.
 
@@ -275,11 +275,11 @@ def unsent(by: User) -> QuerySet[Draft]:
 
 def forget_drafts(now: datetime) -> int:
     """Forget what nobody has touched for 30 days; return how many that were."""
-    return Draft.objects.filter(updated_at__lt=now - KEPT).delete()[0]
+    return Draft.objects.filter(updated_at__lt=now - DRAFT_TTL).delete()[0]
 
 
-MOST = 50  # drafts of one person
-LONGEST = 8000  # characters of the fields as JSON: every field at its limit is shorter
+MAX_DRAFTS = 50  # drafts of one person
+MAX_DRAFT_LENGTH = 8000  # characters of the fields as JSON: every field at its limit is shorter
 
 type Fields = Mapping[str, list[str]]
 
@@ -292,12 +292,12 @@ def save_draft(*, by: User, key: str, fields: Fields, now: datetime | None = Non
     None where the request of this key has been sent: what is typed comes late. Raises Invalid for a key or
     fields that no form has, Conflict for more drafts than a person may have.
     """
-    if not key or len(key) > 80 or len(json.dumps(dict(fields))) > LONGEST:
+    if not key or len(key) > 80 or len(json.dumps(dict(fields))) > MAX_DRAFT_LENGTH:
         raise Invalid("This is no draft of a request.")
     if Claim.objects.filter(requested_by=by, key=key).exists():
         return None
-    others = unsent(by).exclude(key=key).count()
-    if others >= MOST:
+    others = open_drafts(by).exclude(key=key).count()
+    if others >= MAX_DRAFTS:
         raise Conflict(f"You have {counted(others, 'draft')}; delete one before you keep another.")
     values = {"fields": dict(fields), "updated_at": now or timezone.now()}
     return Draft.objects.update_or_create(by=by, key=key, defaults=values)[0]

@@ -20,7 +20,7 @@ from inventory.models import Cluster, ResourceClaim
 from inventory.states import Holder
 from teams.models import Team
 
-TRIED, SHOWN = 40, 5  # profiles
+MAX_TRIED, MAX_SHOWN = 40, 5  # profiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Suggestion:
     problem: str
 
 
-def offers_for(
+def suggestions_for(
     *,
     team: Team,
     cluster: Cluster,
@@ -60,7 +60,7 @@ def offers_for(
         .filter(current__isnull=False)
         .exclude(pk__in=[profile.pk for profile in chosen])
         .select_related("current")
-        .order_by("title")[:TRIED]
+        .order_by("title")[:MAX_TRIED]
     )
     room = _Room(team)
     found = []
@@ -78,7 +78,7 @@ def offers_for(
             kinds = kinds_for(cluster.pk, snapshot, spec)
             problem = _problem(chosen, profile, spec)
             found.append(Suggestion(profile, version, count, seen.free, kinds, memory, problem))
-    return _ordered(found)[:SHOWN]
+    return _ordered(found)[:MAX_SHOWN]
 
 
 class _Room:
@@ -132,7 +132,7 @@ def _problem(chosen: Sequence[Profile], profile: Profile, spec: Json) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class EndingRow:
+class BlockerRow:
     """If all of these ended, one claim would fit on the node. Who the reader may not know of is masked."""
 
     node: str
@@ -140,14 +140,14 @@ class EndingRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Scattered:
+class Blockers:
     """`sentence` is empty unless enough is free but scattered."""
 
     sentence: str
-    rows: tuple[EndingRow, ...]
+    rows: tuple[BlockerRow, ...]
 
 
-def endings_for(person: Person, cluster: Cluster, snapshot: ClusterSnapshot, spec: Json) -> Scattered:
+def blockers_for(person: Person, cluster: Cluster, snapshot: ClusterSnapshot, spec: Json) -> Blockers:
     """Look for claims whose end would make room for `spec`; as many queries for one as for many."""
     found = find_blockers(snapshot, spec)
     names = {name for ending in found.blockers for name in ending.claims}
@@ -156,10 +156,10 @@ def endings_for(person: Person, cluster: Cluster, snapshot: ClusterSnapshot, spe
     ).defer("raw")
     by_name = {full: row for row in rows if (full := f"{row.namespace}/{row.name}") in names}
     holders = holders_for(person, by_name.values())
-    return Scattered(
+    return Blockers(
         found.sentence,
         tuple(
-            EndingRow(ending.node, tuple(holders[by_name[name].pk] for name in ending.claims))
+            BlockerRow(ending.node, tuple(holders[by_name[name].pk] for name in ending.claims))
             for ending in found.blockers
             if all(name in by_name for name in ending.claims)
         ),

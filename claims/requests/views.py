@@ -22,8 +22,8 @@ from claims.models import Claim, Draft, Profile
 from claims.requests.draft_views import address_of, prefill_of, remember, take_over
 from claims.requests.forms import RequestForm, complaints
 from claims.requests.preview import RequestPreview, preview
-from claims.requests.services import request_claim, unsent
-from claims.requests.suggestions import endings_for
+from claims.requests.services import open_drafts, request_claim
+from claims.requests.suggestions import blockers_for
 from claims.states import ClaimState
 from core.errors import Forbidden, PortalError
 from inventory.freshness import OF_DEVICES, ages
@@ -82,7 +82,7 @@ def fresh_page(request: HttpRequest) -> HttpResponse:
     user, draft = user_of(request), None
     prefill: QueryDict = request.GET
     if "draft" in prefill:
-        draft = get_object_or_404(unsent(user), pk=uuid_or_404(request.GET.get("draft", "")))
+        draft = get_object_or_404(open_drafts(user), pk=uuid_or_404(request.GET.get("draft", "")))
         prefill = prefill_of(draft)
     form = RequestForm(user=user, prefill=prefill, team=request.COOKIES.get(TEAM_COOKIE, ""))
     data = as_data(form)
@@ -180,7 +180,7 @@ def form_page(
     page = {
         "form": form,
         "draft": draft,
-        "other_drafts": unsent(user_of(request)).exclude(key=form["key"].value() or "").count(),
+        "other_drafts": open_drafts(user_of(request)).exclude(key=form["key"].value() or "").count(),
         "told": told,
         "cards": offered(request),
         "further": further_of(form, data),
@@ -282,6 +282,6 @@ def request_endings(request: HttpRequest) -> HttpResponse:
     found: RequestPreview | None = page["panel"]
     if found is None:
         return render(request, "claims/requests/endings.html", page, status=422)
-    page["scattered"] = endings_for(request.user, found.wish.cluster, found.snapshot, found.wish.spec)
+    page["scattered"] = blockers_for(request.user, found.wish.cluster, found.snapshot, found.wish.spec)
     fragment = "#rows" if request.headers.get("HX-Request") else ""
     return render(request, f"claims/requests/endings.html{fragment}", page)

@@ -9,7 +9,7 @@ from claims.approvals.decide import approve
 from claims.delivery import deliver, tasks
 from claims.lifecycle.services import release, withdraw
 from claims.models import Claim
-from claims.plans.plan import CLAIM_LABEL, object_of
+from claims.plans.plan import CLAIM_LABEL, claim_manifest
 from claims.states import ClaimState
 from cluster.errors import ClusterInvalid, Refused, Unreachable
 from cluster.kinds import RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE
@@ -72,7 +72,7 @@ def test_a_message_that_comes_twice_writes_once(approved, gateway):
 
 def test_a_worker_killed_after_writing_is_followed_by_one_that_finds_the_object(approved, gateway):
     claim = approved()
-    made = gateway.create(RESOURCE_CLAIM, object_of(claim))
+    made = gateway.create(RESOURCE_CLAIM, claim_manifest(claim))
     tasks.deliver(str(claim.pk))
     claim.refresh_from_db()
     assert (claim.state, claim.object_uid) == (ClaimState.PROVISIONED, made["metadata"]["uid"])
@@ -357,7 +357,7 @@ def test_released_while_it_was_being_written_leaves_nothing_behind(approved, ali
 
 def test_the_sweep_removes_what_a_dead_worker_left_of_a_claim_that_is_over(approved, alice, gateway, fra):
     claim = approved()
-    made = gateway.create(RESOURCE_CLAIM, object_of(claim))
+    made = gateway.create(RESOURCE_CLAIM, claim_manifest(claim))
     release(claim=claim, by=alice)
     Claim.objects.get(pk=claim.pk).advance(ClaimState.RELEASED, why="nothing was there yet")
     ResourceClaim.objects.create(

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from claims.delivery import deliver, tasks, transitions
 from claims.models import ApprovalStep, Claim, TeamNamespace
-from claims.plans.plan import CLAIM_LABEL, object_of
+from claims.plans.plan import CLAIM_LABEL, claim_manifest
 from claims.quotas import resource_quota_sync
 from claims.states import DELIVERED, FINAL, ClaimState
 from cluster.errors import ClusterConflict, ClusterInvalid, Refused, Unreachable
@@ -45,7 +45,7 @@ def approved(claim_in):
 def releasing(claim_in, gateway):
     """A claim on its way out, whose object stands in the cluster, and which could not be reached before."""
     claim = claim_in(S.RELEASING, problem="fra-1 cannot be reached.", object_uid="")
-    made = gateway.create(RESOURCE_CLAIM, object_of(claim))
+    made = gateway.create(RESOURCE_CLAIM, claim_manifest(claim))
     Claim.objects.filter(pk=claim.pk).update(object_uid=made["metadata"]["uid"])
     gateway.calls.clear()
     return row_of(claim)
@@ -345,7 +345,7 @@ def test_removal_ends_the_claim_with_a_line_and_without_a_problem(releasing, gat
 @pytest.mark.parametrize("state", S)
 def test_only_of_a_claim_that_is_leaving_or_over_the_object_is_deleted(claim_in, gateway, state):
     claim = claim_in(state, object_uid="")
-    gateway.create(RESOURCE_CLAIM, object_of(claim))
+    gateway.create(RESOURCE_CLAIM, claim_manifest(claim))
     gateway.calls.clear()
     deliver.remove(str(claim.pk))
     leaves = state in (S.RELEASING, *FINAL)
@@ -361,7 +361,7 @@ def test_only_of_a_claim_that_is_leaving_or_over_the_object_is_deleted(claim_in,
 )  # fmt: skip
 def test_an_object_is_the_claims_by_its_label_or_its_uid(claim_in, gateway, labels, known, goes):
     claim = claim_in(S.RELEASING, object_uid="")
-    made = gateway.create(RESOURCE_CLAIM, object_of(claim) if labels else foreign())
+    made = gateway.create(RESOURCE_CLAIM, claim_manifest(claim) if labels else foreign())
     if known:
         Claim.objects.filter(pk=claim.pk).update(object_uid=made["metadata"]["uid"])
     tasks.remove(str(claim.pk))
@@ -455,7 +455,7 @@ def test_the_labels_are_written_on_what_is_delivered_and_on_nothing_else(claim_i
     claim = claim_in(state, delivery=delivery, object_uid="")
     kind = RESOURCE_CLAIM if delivery == "claim" else RESOURCE_CLAIM_TEMPLATE
     theirs = {CLAIM_LABEL: "theirs", "gpu.dragoman.dev/team": "theirs", "app": "train"}
-    manifest = object_of(claim)
+    manifest = claim_manifest(claim)
     manifest["metadata"]["labels"] = dict(theirs)
     made = gateway.create(kind, manifest)
     Claim.objects.filter(pk=claim.pk).update(object_uid=made["metadata"]["uid"])
@@ -530,7 +530,7 @@ def test_a_message_is_of_one_claim_alone(claim_in, vision, fra, state, work, now
 
 
 def test_an_object_that_is_there_is_found_by_one_look(approved, gateway):
-    gateway.create(RESOURCE_CLAIM, object_of(approved))
+    gateway.create(RESOURCE_CLAIM, claim_manifest(approved))
     gateway.calls.clear()
     tasks.deliver(str(approved.pk))
     assert verbs(gateway) == ["get"]

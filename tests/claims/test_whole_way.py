@@ -12,7 +12,7 @@ from claims.delivery import tasks
 from claims.lifecycle.services import release
 from claims.models import Claim, Delivery
 from claims.observation.observations import MADE_AGAIN_WITHIN
-from claims.plans.plan import object_of, pod_of
+from claims.plans.plan import claim_manifest, example_pod
 from claims.quotas.usage import standing
 from claims.requests.preview import preview
 from claims.states import ClaimState
@@ -62,7 +62,7 @@ def test_the_whole_way_of_a_claim(ask, fleet, fra, vision, alice, lena):
     approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
     assert state(claim) == ClaimState.PROVISIONED
 
-    fleet.put(POD, pod_of(claim) | {"status": {"phase": "Running"}})
+    fleet.put(POD, example_pod(claim) | {"status": {"phase": "Running"}})
     allocate(fleet, claim.name, "gpu-0", "gpu-1")
     sync_once(fra, fleet)
     assert state(claim) == ClaimState.ALLOCATED
@@ -120,7 +120,7 @@ def test_the_manifest_of_the_preview_is_what_is_written_but_for_the_id(ask, fra,
         shown = preview(
             by=alice, team=vision, cluster=fra, profile=train, delivery=delivery, name=f"my-{delivery}"
         )
-        written = object_of(ask(delivery=delivery, name=f"my-{delivery}"))
+        written = claim_manifest(ask(delivery=delivery, name=f"my-{delivery}"))
         assert f"kind: {written['kind']}\n" in shown.manifest
         assert shown.wish.spec == Claim.objects.get(name=f"my-{delivery}").spec
 

@@ -6,7 +6,7 @@ import pytest
 
 from claims.approvals import decide
 from claims.models import Approval, ApprovalRule
-from claims.plans.changes import WantedChange, change_of
+from claims.plans.changes import WantedChange, plan_change
 from claims.quotas.usage import standing
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid, QuotaExceeded
@@ -170,7 +170,7 @@ def test_a_template_counts_all_its_claims(ask, lena, vision):
 
 
 def test_working_a_change_out_writes_nothing(wish, small):
-    found = change_of(wish, WantedChange(devices=2, profile=small))
+    found = plan_change(wish, WantedChange(devices=2, profile=small))
     assert found.said == ("train-80 v1 → slice-20 v1", "4 → 2 devices")
     wish.refresh_from_db()
     assert (wish.devices, wish.charges.get().devices) == (4, 4)

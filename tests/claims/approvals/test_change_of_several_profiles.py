@@ -11,7 +11,7 @@ from claims.approvals import decide
 from claims.approvals.decide import approve, approve_with_changes
 from claims.lifecycle.services import withdraw
 from claims.models import Approval, ApprovalRule, Claim, Quota
-from claims.plans.changes import WantedChange, change_of
+from claims.plans.changes import WantedChange, plan_change
 from claims.quotas import usage
 from claims.quotas.usage import standing
 from claims.states import ClaimState
@@ -157,7 +157,7 @@ def test_where_two_decide_a_change_by_the_lead_is_their_consent(wish, lena, root
 
 
 def test_working_a_change_out_writes_nothing(wish):
-    found = change_of(wish, WantedChange(parts=(("slice-10", 1),)))
+    found = plan_change(wish, WantedChange(parts=(("slice-10", 1),)))
     assert found.said == ("slice-10: 3 → 1 device",)
     assert (found.devices, found.charge) == (5, {"gpu.nvidia.com": 4, PART: 1})
     wish.refresh_from_db()

@@ -68,7 +68,7 @@ def test_with_the_label_it_sees_every_device_and_takes_none(
         sync_once(fra, admin)
         assert place_problems(PRESET.spec, fra, namespace) == []
         claim = request_claim(by=root, team=vision, cluster=fra, profile=monitoring, key="one")
-        pod = plan.pod_of(claim)
+        pod = plan.example_pod(claim)
         pod["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "h100-a"}
         admin.create(POD, pod)
 

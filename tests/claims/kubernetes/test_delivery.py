@@ -23,7 +23,7 @@ def test_a_claim_is_held_by_a_pod_and_given_back(approved, gateway, admin, fra, 
     sync_once(fra, gateway)
     assert Claim.objects.get(pk=claim.pk).problem == ""  # the server's defaults make no other spec
 
-    pod = admin.create(POD, plan.pod_of(claim))
+    pod = admin.create(POD, plan.example_pod(claim))
     claim = until(claim, ClaimState.ALLOCATED)
     rows = list(claim.allocations.all())
     assert len(rows) == 2
@@ -41,7 +41,7 @@ def test_a_claim_is_held_by_a_pod_and_given_back(approved, gateway, admin, fra, 
 def test_a_template_makes_a_claim_per_pod(approved, gateway, admin, fra, alice, until):
     claim = approved(delivery="template", parallel=2)
     for number in range(2):
-        pod = plan.pod_of(claim)
+        pod = plan.example_pod(claim)
         pod["metadata"]["name"] = f"pod-{number}"
         admin.create(POD, pod)
     claim = until(claim, ClaimState.ALLOCATED)

@@ -60,7 +60,7 @@ def selecting(expression):
 
 def test_a_pod_for_which_nothing_matches(delivered, explained, admin):
     claim = delivered(selecting('device.capacity["gpu.nvidia.com"].memory.isGreaterThan(quantity("2Ti"))'))
-    admin.create(POD, plan.pod_of(claim))
+    admin.create(POD, plan.example_pod(claim))
     found = explained(claim, lambda found: found.pods[0].said)
     (view,) = found.pods
     assert view.stage == PodStage.SCHEDULER
@@ -73,7 +73,7 @@ def test_a_pod_for_which_nothing_matches(delivered, explained, admin):
 
 def test_a_selector_that_fails_stops_the_pod(delivered, explained, admin):
     claim = delivered(selecting('device.attributes["gpu.nvidia.com"].nobodyHasThis == "x"'))
-    admin.create(POD, plan.pod_of(claim))
+    admin.create(POD, plan.example_pod(claim))
     found = explained(claim, lambda found: found.pods[0].said)
     assert found.answer.actor == "admin"
     assert f"A selector of the claim {claim.namespace}/{claim.name} fails on" in found.answer.sentence
@@ -90,7 +90,7 @@ def test_a_quota_refuses_the_claim_of_a_pod(delivered, explained, admin):
         return found.get("status", {}).get("used")
 
     eventually(counted, what="the quota is counted")
-    admin.create(POD, plan.pod_of(claim))
+    admin.create(POD, plan.example_pod(claim))
     found = explained(claim, lambda found: found.pods[0].events)
     assert found.pods[0].stage == PodStage.NO_CLAIM
     assert found.pods[0].events[0].event.reason == "FailedResourceClaimCreation"
@@ -100,7 +100,7 @@ def test_a_quota_refuses_the_claim_of_a_pod(delivered, explained, admin):
 
 def test_a_pod_that_names_a_missing_claim_is_told_by_nobody_but_the_portal(delivered, explained, admin):
     claim = delivered(make_spec())
-    pod = plan.pod_of(claim)
+    pod = plan.example_pod(claim)
     pod["spec"]["resourceClaims"].append({"name": "data", "resourceClaimName": "not-there"})
     admin.create(POD, pod)
     found = explained(claim, lambda found: True)
@@ -114,7 +114,7 @@ def test_a_pod_that_names_a_missing_template_is_told_from_its_event(
     delivered, explained, admin, gateway, fra
 ):
     claim = delivered(make_spec(), delivery="template", parallel=1)
-    pod = plan.pod_of(claim)
+    pod = plan.example_pod(claim)
     pod["spec"]["resourceClaims"].append({"name": "more", "resourceClaimTemplateName": "no-such"})
     admin.create(POD, pod)
     found = explained(claim, lambda found: found.pods[0].events)

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.controlplane, pytest.mark.django_db(transaction=True)]
 
 
 def pod_for(claim, name):
-    pod = plan.pod_of(claim)
+    pod = plan.example_pod(claim)
     pod["metadata"]["name"] = name
     return pod
 

@@ -76,7 +76,7 @@ def test_made_again_as_it_was_it_can_be_accepted(approved, admin, kubectl, seen,
     claim = approved()
     seen(claim)
     delete(kubectl, "ResourceClaim", claim)
-    admin.create(RESOURCE_CLAIM, plan.object_of(claim))
+    admin.create(RESOURCE_CLAIM, plan.claim_manifest(claim))
     found, code = seen(claim)
     assert (found.state, code) == (ClaimState.PROVISIONED, drift.REPLACED)
     accept_object(claim=found, by=root)
@@ -89,7 +89,7 @@ def test_made_again_with_another_spec_is_an_alarm(approved, admin, kubectl, seen
     claim = approved()
     seen(claim)
     delete(kubectl, "ResourceClaim", claim)
-    admin.create(RESOURCE_CLAIM, plan.object_of(claim) | {"spec": make_spec(2)})
+    admin.create(RESOURCE_CLAIM, plan.claim_manifest(claim) | {"spec": make_spec(2)})
     found, code = seen(claim)
     assert code == drift.REMADE
     assert "approved was" in found.problem
@@ -122,7 +122,7 @@ def test_a_template_made_again_with_another_spec_is_an_alarm(approved, admin, ku
     admin.create(POD, pod("first", namespace, template=claim.name))
     eventually(lambda: seen(claim)[0].state == ClaimState.ALLOCATED, what="it is held")
     delete(kubectl, "ResourceClaimTemplate", claim)
-    wanted = plan.object_of(claim)
+    wanted = plan.claim_manifest(claim)
     admin.create(RESOURCE_CLAIM_TEMPLATE, wanted | {"spec": {**wanted["spec"], "spec": make_spec(2)}})
     found, code = seen(claim)
     assert (found.state, code) == (ClaimState.ALLOCATED, drift.REMADE)

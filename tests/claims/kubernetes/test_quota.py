@@ -118,7 +118,7 @@ def test_a_raise_ends_and_what_is_held_stays(kept, approved, admin, gateway, nam
     given = QuotaIncrease.objects.create(quota=quota, devices=2, ends_at=timezone.now() + timedelta(hours=1))
     kept()
     claim = approved(devices=4)
-    pod = admin.create(POD, plan.pod_of(claim))
+    pod = admin.create(POD, plan.example_pod(claim))
     until(claim, ClaimState.ALLOCATED)
     start = timezone.now() - timedelta(hours=1)
     QuotaIncrease.objects.filter(pk=given.pk).update(starts_at=start, ends_at=timezone.now())

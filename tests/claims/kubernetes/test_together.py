@@ -4,7 +4,7 @@ import pytest
 
 from claims.models import Quota
 from claims.plans import plan
-from claims.plans.changes import standing_of
+from claims.plans.changes import current_parts
 from claims.quotas import usage
 from claims.states import ClaimState
 from cluster.kinds import POD, RESOURCE_SLICE
@@ -44,13 +44,13 @@ def test_a_gpu_and_a_partition_are_given_together_and_both_quotas_are_charged(
     make_quota(vision, 3, profile=part)
     claim = approved(devices=2, together=[(part, 1)])
     assert claim.state == ClaimState.PROVISIONED
-    admin.create(POD, plan.pod_of(claim))
+    admin.create(POD, plan.example_pod(claim))
     claim = until(claim, ClaimState.ALLOCATED)
     rows = list(claim.allocations.all())
     assert sorted(row.request for row in rows) == ["slice-10", "train-80", "train-80"]
     assert [row.device for row in rows if row.request == "slice-10"] == ["gpu-9-mig-1g10gb-0"]
     assert {row.node_name for row in rows} == {"a100-a"}
-    assert [(one.alternative.name, one.held) for one in standing_of(claim, rows)] == [
+    assert [(one.alternative.name, one.held) for one in current_parts(claim, rows)] == [
         ("train-80", 2),
         ("slice-10", 1),
     ]

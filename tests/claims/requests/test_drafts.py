@@ -9,7 +9,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from claims.models import Claim, Draft
-from claims.requests.services import save_draft, unsent
+from claims.requests.services import open_drafts, save_draft
 from claims.requests.tasks import forget_drafts
 from core.errors import Conflict, Invalid
 from tests.factories import make_profile, make_user
@@ -86,7 +86,7 @@ def test_what_was_typed_last_and_comes_after_sending_makes_no_draft(client, alic
     assert "sent already" in answer.text
     assert not Draft.objects.exists()
     Draft.objects.create(by=alice, key="k-1", fields={})  # as one that was saved in the same instant
-    assert not unsent(alice).exists()
+    assert not open_drafts(alice).exists()
 
 
 def test_form_and_list_of_claims_tell_of_drafts(client, alice, wish):
@@ -182,7 +182,7 @@ def test_only_writing_makes_drafts(client, alice, wish):
 
 
 def test_drafts_of_one_person_have_an_end(alice, monkeypatch):
-    monkeypatch.setattr("claims.requests.services.MOST", 2)
+    monkeypatch.setattr("claims.requests.services.MAX_DRAFTS", 2)
     for key in ("a", "b", "b"):
         save_draft(by=alice, key=key, fields={})
     with pytest.raises(Conflict, match="You have 2 drafts"):

@@ -12,7 +12,7 @@ from django.urls import reverse
 
 from claims.catalogue.presets import presets
 from claims.models import Claim, Profile
-from claims.plans.plan import object_of
+from claims.plans.plan import claim_manifest
 from claims.requests.manifest_import import imported
 from dra.manifests import resource_claim, to_yaml, with_count
 from tests.factories import make_profile, make_spec, make_team
@@ -37,7 +37,7 @@ def fields_of(url):
 def test_what_the_portal_writes_fills_the_form_again(client, ask, alice):
     claim = ask(devices=3, delivery="template", parallel=2, name="sam2")
     client.force_login(alice)
-    page = client.post(PAGE, {"text": to_yaml(object_of(claim))})
+    page = client.post(PAGE, {"text": to_yaml(claim_manifest(claim))})
     assert page.status_code == 200
     assert "3 devices give exactly what the file asks for." in page.text
     url = way_of(page).url

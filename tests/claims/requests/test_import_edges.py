@@ -14,7 +14,7 @@ from claims.requests.draft_views import editor_fields, fields_of, form_url, pref
 from claims.requests.forms import RequestForm
 from claims.requests.manifest_import import ImportedSpec, documents_in, imported, wanted_in
 from claims.requests.services import save_draft
-from claims.requests.suggestions import offers_for
+from claims.requests.suggestions import suggestions_for
 from claims.requests.views import as_data, query_of, without_dropped
 from claims.states import ClaimState
 from core.errors import Invalid
@@ -220,7 +220,9 @@ def test_a_file_is_read_up_to_its_size_and_goes_before_what_was_pasted(client, a
 
 def offers(team, cluster, chosen, **more):
     fields = {"devices": 1, "parallel": 1, "delivery": "claim", **more}
-    found = offers_for(team=team, cluster=cluster, snapshot=snapshot_of(cluster), chosen=chosen, **fields)
+    found = suggestions_for(
+        team=team, cluster=cluster, snapshot=snapshot_of(cluster), chosen=chosen, **fields
+    )
     return [(offer.profile.slug, offer.devices, offer.free) for offer in found]
 
 

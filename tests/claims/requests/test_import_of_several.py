@@ -8,7 +8,7 @@ from django.urls import reverse
 
 from claims.catalogue.presets import presets
 from claims.models import Claim, Profile
-from claims.plans.plan import object_of
+from claims.plans.plan import claim_manifest
 from claims.requests.manifest_import import imported
 from dra.fallback import together
 from dra.manifests import resource_claim, to_yaml
@@ -47,7 +47,7 @@ def both(count=2, **part):
 def test_what_the_portal_writes_fills_the_form_again(client, ask, alice, slice_10, quota):
     claim = ask(devices=2, parallel=2, delivery="template", together=[(slice_10, 3)], name="mine")
     client.force_login(alice)
-    page = client.post(PAGE, {"text": to_yaml(object_of(claim))})
+    page = client.post(PAGE, {"text": to_yaml(claim_manifest(claim))})
     assert "2 profiles together give exactly what the file asks for." in page.text
     assert "No profile asks for this." not in page.text
     assert fields_of(page) == {

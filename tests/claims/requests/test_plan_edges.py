@@ -7,8 +7,8 @@ from django.http import QueryDict
 
 from claims.durations import LONGEST, parse, spell
 from claims.models import Claim, TeamNamespace
-from claims.plans.changes import WantedChange, change_of, growth, size_of, wish_of
-from claims.plans.plan import labels_of, new_name, object_of, place_problems, plan_request
+from claims.plans.changes import WantedChange, additional_usage, claim_size, form_fields, plan_change
+from claims.plans.plan import claim_manifest, label_patch, new_name, place_problems, plan_request
 from claims.requests.forms import RequestForm, complaints
 from claims.requests.services import resize
 from claims.states import ClaimState
@@ -243,13 +243,13 @@ def test_the_object_of_a_claim_says_whose_it_is(vision, fra, train, delivery, ki
         "gpu.dragoman.dev/team": "vision",
         "gpu.dragoman.dev/profile": "train-80",
     }
-    made = object_of(claim)
+    made = claim_manifest(claim)
     assert (made["kind"], made["metadata"]) == (
         kind,
         {"name": "sam", "namespace": "vision", "labels": labels},
     )
     identity = {"name": "sam", "namespace": "vision", "uid": claim.object_uid}
-    assert labels_of(claim) == {"metadata": {**identity, "labels": labels}}
+    assert label_patch(claim) == {"metadata": {**identity, "labels": labels}}
 
 
 # What an approver changes.
@@ -261,7 +261,7 @@ def wished(ask):
 
 
 def test_nothing_wanted_changes_nothing(wished, train):
-    change = change_of(wished, WantedChange())
+    change = plan_change(wished, WantedChange())
     assert (change.spec, change.spec_hash, change.devices, change.duration, change.charge) == (
         wished.spec,
         wished.spec_hash,
@@ -270,11 +270,11 @@ def test_nothing_wanted_changes_nothing(wished, train):
         {"gpu.nvidia.com": 8},
     )
     assert (change.version, change.reshaped, change.said, change.problems) == (train.current, False, (), ())
-    assert growth(wished, change) == ({}, {})
+    assert additional_usage(wished, change) == ({}, {})
 
 
 def test_fewer_devices_and_less_time_are_worked_out_whole(wished, train):
-    change = change_of(wished, WantedChange(devices=3, duration=2 * DAY))
+    change = plan_change(wished, WantedChange(devices=3, duration=2 * DAY))
     assert (change.spec, change.spec_hash, change.devices, change.duration, change.charge) == (
         make_spec(3),
         spec_hash(make_spec(3)),
@@ -283,8 +283,8 @@ def test_fewer_devices_and_less_time_are_worked_out_whole(wished, train):
         {"gpu.nvidia.com": 6},
     )
     assert (change.reshaped, change.said, change.problems) == (True, ("4 → 3 devices", "3 d → 2 d"), ())
-    assert change_of(wished, WantedChange(devices=1)).said == ("4 → 1 device",)
-    assert growth(wished, change) == ({}, {})
+    assert plan_change(wished, WantedChange(devices=1)).said == ("4 → 1 device",)
+    assert additional_usage(wished, change) == ({}, {})
 
 
 @pytest.mark.parametrize(
@@ -305,39 +305,39 @@ def test_fewer_devices_and_less_time_are_worked_out_whole(wished, train):
     ],
 )
 def test_an_approver_gives_no_more_than_was_asked_for(wished, wanted, problems):
-    assert change_of(wished, wanted).problems == problems
+    assert plan_change(wished, wanted).problems == problems
 
 
 def test_another_profile_takes_what_the_old_one_did_not(wished, slice_10):
-    change = change_of(wished, WantedChange(profile=slice_10, devices=3))
+    change = plan_change(wished, WantedChange(profile=slice_10, devices=3))
     assert (change.version, change.devices, change.charge) == (slice_10.current, 3, {PART: 6})
     assert change.said == ("train-80 v1 → slice-10 v1", "4 → 3 devices")
-    assert growth(wished, change) == ({PART: 6}, {slice_10: 6})
+    assert additional_usage(wished, change) == ({PART: 6}, {slice_10: 6})
 
 
 def test_the_same_profile_wanted_again_is_no_change(wished, train):
-    assert change_of(wished, WantedChange(profile=train)).reshaped is False
+    assert plan_change(wished, WantedChange(profile=train)).reshaped is False
 
 
 def test_another_profile_has_to_be_open_and_no_larger(wished):
     theirs = make_profile("theirs", spec=make_spec(device_class=PART), teams=(make_team("nlp"),))
-    assert change_of(wished, WantedChange(profile=theirs)).problems == (
+    assert plan_change(wished, WantedChange(profile=theirs)).problems == (
         "The profile theirs is not open to vision.",
     )
     request = {"name": "all", "exactly": make_spec(5)["devices"]["requests"][0]["exactly"]}
     large = make_profile("large", spec={"devices": {"requests": [request]}}, max_devices=5)
-    problems = change_of(wished, WantedChange(profile=large)).problems
+    problems = plan_change(wished, WantedChange(profile=large)).problems
     assert "large takes 5 devices, more than the 4 asked for." in problems
 
 
 def test_a_claim_that_has_alternatives_keeps_its_number(ask, slice_10, vision):
     make_quota(vision, 9, device_class=PART)
     claim = ask(devices=2, alternatives=[slice_10], name="sam")
-    assert change_of(claim, WantedChange(devices=1)).problems == (
+    assert plan_change(claim, WantedChange(devices=1)).problems == (
         "The number of devices of sam is fixed by what it asks for.",
     )
     both = ask(devices=2, together=[(slice_10, 2)], name="both")
-    assert change_of(both, WantedChange(devices=3)).problems == (
+    assert plan_change(both, WantedChange(devices=3)).problems == (
         "both takes several profiles: say how many of each.",
     )
 
@@ -345,33 +345,33 @@ def test_a_claim_that_has_alternatives_keeps_its_number(ask, slice_10, vision):
 def test_fewer_of_one_profile_of_several_are_worked_out_whole(ask, slice_10, vision, train):
     make_quota(vision, 9, device_class=PART)
     claim = ask(devices=2, parallel=2, delivery="template", together=[(slice_10, 3)], name="both")
-    change = change_of(claim, WantedChange(parts=(("slice-10", 1),)))
+    change = plan_change(claim, WantedChange(parts=(("slice-10", 1),)))
     assert (change.devices, change.charge) == (3, {"gpu.nvidia.com": 4, PART: 2})
     assert change.said == ("slice-10: 3 → 1 device",)
     assert [(part.version, part.name, part.devices) for part in change.parts] == [
         (train.current, "train-80", 2),
         (slice_10.current, "slice-10", 1),
     ]
-    without = change_of(claim, WantedChange(parts=(("train-80", 0),)))
+    without = plan_change(claim, WantedChange(parts=(("train-80", 0),)))
     assert (without.devices, without.charge, without.said) == (3, {PART: 6}, ("without train-80",))
-    assert change_of(claim, WantedChange(parts=(("train-80", 0), ("slice-10", 0)))).problems == (
+    assert plan_change(claim, WantedChange(parts=(("train-80", 0), ("slice-10", 0)))).problems == (
         "Nothing would be left of both; deny it instead.",
     )
-    assert change_of(claim, WantedChange(parts=(("slice-10", 4),))).problems == (
+    assert plan_change(claim, WantedChange(parts=(("slice-10", 4),))).problems == (
         "An approver gives from 0 to the 3 × slice-10 asked for, not 4.",
     )
-    assert growth(claim, change) == ({}, {})
+    assert additional_usage(claim, change) == ({}, {})
 
 
 def test_a_request_is_said_in_one_line(wished, ask, vision):
-    assert size_of(wished) == "4 × Train 80, 3 d · 2 pods"
+    assert claim_size(wished) == "4 × Train 80, 3 d · 2 pods"
     wished.parallel = 1
-    assert size_of(wished) == "4 × Train 80, 3 d"
+    assert claim_size(wished) == "4 × Train 80, 3 d"
 
 
 def test_a_wish_is_typed_again_as_it_was(wished):
     wished.reason = "More."
-    assert wish_of(wished, []) == [
+    assert form_fields(wished, []) == [
         ("profile", "train-80"),
         ("devices", 4),
         ("delivery", "template"),

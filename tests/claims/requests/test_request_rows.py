@@ -10,7 +10,7 @@ from claims.delivery import tasks
 from claims.models import Approval, Claim, ClaimCharge, Draft, Profile, Quota
 from claims.plans.changes import WantedChange
 from claims.quotas import usage
-from claims.requests.services import delete_draft, forget_drafts, resize, save_draft, unsent
+from claims.requests.services import delete_draft, forget_drafts, open_drafts, resize, save_draft
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid, QuotaExceeded
 from dra.canonical import spec_hash
@@ -387,13 +387,13 @@ def test_a_person_has_50_drafts_beside_those_that_were_sent_and_those_of_others(
 def test_a_request_of_somebody_else_with_the_same_key_does_not_take_the_draft_away(ask, lena):
     ask(key="same")
     assert save_draft(by=lena, key="same", fields={}) is not None
-    assert [draft.by for draft in unsent(lena)] == [lena]
+    assert [draft.by for draft in open_drafts(lena)] == [lena]
 
 
 def test_drafts_are_listed_newest_first(alice):
     for hours, key in ((1, "b"), (3, "a"), (2, "c")):
         save_draft(by=alice, key=key, fields={}, now=NOON + hours * HOUR)
-    assert [draft.key for draft in unsent(alice)] == ["a", "c", "b"]
+    assert [draft.key for draft in open_drafts(alice)] == ["a", "c", "b"]
 
 
 def test_a_draft_is_forgotten_after_thirty_days_and_not_at_that_instant(alice):

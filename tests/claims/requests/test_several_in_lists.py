@@ -10,8 +10,8 @@ from django.urls import reverse
 
 from claims.approvals.decide import approve
 from claims.models import Approval, Claim, Quota
-from claims.plans.changes import size_of
-from claims.plans.plan import PROFILE_LABEL, object_of
+from claims.plans.changes import claim_size
+from claims.plans.plan import PROFILE_LABEL, claim_manifest
 from claims.requests.services import save_draft
 from core.errors import Forbidden
 from notify.models import Notice
@@ -51,14 +51,14 @@ def rows_of(answer):
 def test_all_profiles_are_named_with_what_becomes_of_them(both, either, ask):
     assert (both.titles, both.slugs) == ("Train 80 + Slice 10", "train-80 + slice-10")
     assert (either.titles, either.slugs) == ("Train 80 or else Slice 10", "train-80 or else slice-10")
-    assert size_of(both) == "2 × Train 80 + 3 × Slice 10, 1 d"
-    assert size_of(either) == "2 × Train 80 or else 2 × Slice 10, 1 d"
-    assert size_of(ask(devices=2)) == "2 × Train 80, 1 d"
+    assert claim_size(both) == "2 × Train 80 + 3 × Slice 10, 1 d"
+    assert claim_size(either) == "2 × Train 80 or else 2 × Slice 10, 1 d"
+    assert claim_size(ask(devices=2)) == "2 × Train 80, 1 d"
 
 
 def test_a_template_says_what_one_claim_takes(ask, slice_10):
     claim = ask(devices=1, parallel=3, delivery="template", together=[(slice_10, 2)])
-    assert size_of(claim) == "1 × Train 80 + 2 × Slice 10, 1 d · 3 pods"
+    assert claim_size(claim) == "1 × Train 80 + 2 × Slice 10, 1 d · 3 pods"
 
 
 @pytest.mark.parametrize("address", [reverse("claims:list"), reverse("home")])
@@ -156,7 +156,7 @@ def test_a_draft_shows_all_of_them(client, alice, vision, fra, train, slice_10):
 
 
 def test_objects_are_labelled_with_the_profile_named_first(both):
-    assert object_of(both)["metadata"]["labels"][PROFILE_LABEL] == "train-80"
+    assert claim_manifest(both)["metadata"]["labels"][PROFILE_LABEL] == "train-80"
 
 
 @pytest.mark.parametrize("address", [*SEEN_BY_ALICE, *SEEN_BY_LENA])
