@@ -22,7 +22,7 @@ from operator import or_
 from dra.cel import CelError
 from dra.cluster_snapshot import ClusterSnapshot
 from dra.cuda import GpuCapability
-from dra.devices.vendors import vendor_of
+from dra.devices.vendors import vendor_by_driver
 from dra.facts import Malformed, attribute, lookup
 from dra.match.funnel import funnel
 from dra.objects import Json, device_requests
@@ -145,7 +145,7 @@ def claim_placement(snapshot: ClusterSnapshot, spec: Json) -> Placement:
     vendors: Counter[str] = Counter()
     for pool, number in Counter(compress(snapshot.device_index.pool_numbers, flags)).items():
         driver, _name = snapshot.device_index.pool_keys[pool]
-        vendors[vendor_of(driver).vendor] += number
+        vendors[vendor_by_driver(driver).name] += number
     reached = (node for node, runs in snapshot.sites if any(any(flags[run.start : run.stop]) for run in runs))
     sites = Counter(map(_site, reached))
     vendor = vendors.most_common(1)[0][0] if vendors else ""

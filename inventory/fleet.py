@@ -11,7 +11,6 @@ A partition stands in the cell of the GPU that it is cut from, and the cell is o
 by name and a whole GPU in fact (AMD's spx) stands among the whole ones.
 """
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ from django.urls import reverse
 
 from core.text import counted
 from dra.devices import describe
+from dra.devices.vendors import partition_width, short_name
 from dra.fragmentation import PhysicalGpu, physical_gpus
 from dra.pools import gather_pools
 from inventory.cluster_snapshot import snapshot_of
@@ -149,7 +149,7 @@ class Cell(NamedTuple):
     name: str
     look: DeviceStateStyle
     partition: str
-    weight: int  # its share of the GPU's width, 1 to 8
+    width: int  # its share of the GPU's width, 1 to 8
     hit: bool
 
 
@@ -221,7 +221,7 @@ def fleet_map(devices: DeviceQuerySet, hits: set[UUID] | None) -> list[FleetGrou
     by_group: dict[tuple[str, bool], list[MapDevice]] = defaultdict(list)
     for row in rows:
         is_whole = not row.parent or (row.shape in whole and cut[row.gpu] == 1)
-        by_group[short_model(row.product), not is_whole].append(row)
+        by_group[short_name(row.product), not is_whole].append(row)
     groups = [
         _group(model, found, partitioned=partitioned, hits=hits)
         for (model, partitioned), found in by_group.items()
@@ -254,7 +254,7 @@ def _group(
     clusters: dict[str, None] = {}
     for one in found:
         hit = hits is not None and one.pk in hits
-        cell = Cell(one.pk, one.name, LOOKS[one.state], one.partition, weight(one.partition), hit)
+        cell = Cell(one.pk, one.name, LOOKS[one.state], one.partition, partition_width(one.partition), hit)
         row = rows.setdefault((one.cluster, one.place), FleetRow(one.place))
         if one.gpu not in gpus:
             row.gpus.append(gpus.setdefault(one.gpu, MapGpu(one.cluster, one.place, one.parent)))
@@ -270,16 +270,3 @@ def _group(
         unhealthy=states[DeviceState.UNHEALTHY],
         partitioned=partitioned,
     )
-
-
-def weight(partition: str) -> int:
-    """Return the compute slices of a MIG profile (NVIDIA MIG user guide): 3 for "3g.40gb"; else 1."""
-    found = re.match(r"(?:\d+c\.)?([1-8])g\.", partition)
-    return int(found[1]) if found else 1
-
-
-def short_model(product: str) -> str:
-    """Return what people call it: "NVIDIA H100 80GB HBM3" is H100 80GB HBM3."""
-    for vendor in ("NVIDIA ", "Tesla ", "AMD Instinct ", "AMD ", "Intel "):
-        product = product.removeprefix(vendor)
-    return product

@@ -17,7 +17,7 @@ class RateForm(forms.Form):
         label="Product",
         max_length=120,
         required=False,
-        help_text="Its first words, such as “H100” or “A100-SXM4-80GB”. Empty: every product.",
+        help_text="Short or full name, such as “H100” or “AMD Instinct MI300X”. Empty: every product.",
     )
     driver = forms.CharField(
         label="Driver",

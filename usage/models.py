@@ -14,8 +14,8 @@ class Rate(models.Model):
     """
     Price per hour of a whole device that matches, from a date on. The most particular, then the newest wins.
 
-    Empty `product`, `driver` or null `cluster` match everything; `product` matches the first whole words,
-    without case, after "NVIDIA " or "Tesla " is dropped. A partition costs its fraction of the device.
+    Empty `product`, `driver` or null `cluster` match everything; `product` matches by its words, short or in
+    full (`dra.devices.vendors.names_product`). A partition costs its fraction of the device.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)

@@ -15,7 +15,6 @@ Prices for those below who order by them.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -27,9 +26,8 @@ from uuid import UUID
 from django.utils import timezone
 
 from claims.catalogue.listing import DeviceKind
+from dra.devices.vendors import names_product, product_words
 from usage.models import Rate
-
-BRANDS = re.compile(r"^((nvidia|tesla)\s+)+")
 
 
 class Priced(Protocol):
@@ -61,37 +59,27 @@ class Segment:
     rate: Rate | None
 
 
-def plain(product: str) -> str:
-    """Return `product` as prices compare it: small letters, single spaces, no vendor in front."""
-    return BRANDS.sub("", " ".join(product.casefold().split()))
-
-
-def is_product(wanted: str, product: str) -> bool:
-    """
-    Say whether `product` begins with the whole words of `wanted`.
-
-    Whole words, because "L4" must not price an L40S. Empty matches everything.
-    """
-    start, whole = plain(wanted), plain(product)
-    return whole.startswith(start) and not (start and whole[len(start) :][:1].isalnum())
-
-
 def matches(rate: Rate, what: Priced) -> bool:
     return (
         rate.cluster_id in (None, what.cluster_id)
         and rate.driver in ("", what.driver)
-        and is_product(rate.product, what.product)
+        and names_product(rate.product, what.product)
     )
 
 
-def particularity(rate: Rate) -> tuple[int, int, bool, bool]:
+def specificity(rate: Rate) -> tuple[int, int, bool, bool]:
     """
     Return what ranks rates that match the same device.
 
     More conditions first; with as many, the longer product, then that of a cluster, then that of a driver.
     """
     conditions = (bool(rate.product), rate.cluster_id is not None, bool(rate.driver))
-    return sum(conditions), len(plain(rate.product)), rate.cluster_id is not None, bool(rate.driver)
+    return (
+        sum(conditions),
+        sum(map(len, product_words(rate.product))),
+        rate.cluster_id is not None,
+        bool(rate.driver),
+    )
 
 
 class RateCard:
@@ -100,7 +88,7 @@ class RateCard:
     def __init__(self, rates: Sequence[Rate]) -> None:
         # Best first: of equally particular ones the newest; the id makes the order the same every time.
         self.rates = sorted(
-            rates, key=lambda rate: (particularity(rate), rate.valid_from, str(rate.pk)), reverse=True
+            rates, key=lambda rate: (specificity(rate), rate.valid_from, str(rate.pk)), reverse=True
         )
         self._of_kind: dict[PriceGroup, list[Rate]] = {}
 

@@ -22,6 +22,7 @@ from dra import quota
 from dra.cel import CelError
 from dra.cluster_snapshot import ClusterSnapshot
 from dra.devices import describe
+from dra.devices.vendors import NAMING_ATTRIBUTES
 from dra.match.funnel import funnel
 from dra.objects import Json, device_requests
 from dra.pools import PoolDevice
@@ -30,9 +31,6 @@ from inventory.cluster_snapshot import snapshot_of
 from inventory.models import Cluster
 from teams.access import teams_where
 from teams.models import Role, Team, User
-
-# Attributes on which product and partition depend, whoever made the device (dra.devices).
-NAMED_BY = ("productName", "model", "type", "profile", "accelerator", "partitionProfile", "computePartition")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +81,7 @@ def kinds_for(cluster_id: UUID, snapshot: ClusterSnapshot, spec: Json) -> frozen
 def _look(device: PoolDevice) -> Hashable:
     attributes = device.raw.get("attributes") or {}
     memory = str((device.raw.get("capacity") or {}).get("memory"))
-    return device.driver, memory, tuple(str(attributes.get(name)) for name in NAMED_BY)
+    return device.driver, memory, tuple(str(attributes.get(name)) for name in NAMING_ATTRIBUTES)
 
 
 # Asked once with the kinds of every offer; answers with the most that one device of each offer costs an hour.

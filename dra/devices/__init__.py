@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from dra.devices.vendors import vendor_of
+from dra.devices.vendors import vendor_by_driver
 from dra.facts import Malformed, attribute, capacity, lookup, qualified
 from dra.objects import Json
 from dra.quantity import Quantity, QuantityError
@@ -35,7 +35,7 @@ class Description:
 
 def describe(driver: str, raw_device: Json) -> Description:
     """Describe one entry of `spec.devices`. A value that is malformed counts as unknown."""
-    vendor = vendor_of(driver)
+    vendor = vendor_by_driver(driver)
     attributes: Json = raw_device.get("attributes") or {}
 
     def text(names: Iterable[str]) -> str:

@@ -1,16 +1,9 @@
 """
-How to read a device of each driver, and which part of a GPU a partition is.
+The table of vendors: how to read the devices of each driver, what their products are called for short, and
+which part of a GPU a partition is.
 
-What part of a GPU an AMD partition is, by its compute partition mode.
-
-What part of a GPU a MIG device is.
-
-The price of a part is max(compute slices, memory slices) of the whole: a 3g takes 3 of 7 compute slices but
-half of the memory, and what it strands nobody else can use. Slices per profile: NVIDIA MIG user guide,
-supported profiles.
-
-How to read a device of each driver. A new driver is a new entry here, or none at all: the usual names are
-tried for drivers that are not listed. Nothing else in `dra` knows the name of a vendor.
+Everything that depends on a vendor and concerns a device is here: the fleet, rates, prices and lists read
+this table. A driver without an entry is read by the usual names.
 """
 
 from __future__ import annotations
@@ -23,7 +16,7 @@ from fractions import Fraction
 from dra.objects import Json
 
 # Parts of a GPU per compute partition mode (ROCm, MI300 series: 8 XCDs).
-MODES = {
+AMD_MODES = {
     "spx": Fraction(1),
     "dpx": Fraction(1, 2),
     "tpx": Fraction(1, 3),
@@ -31,17 +24,11 @@ MODES = {
     "cpx": Fraction(1, 8),
 }
 
-
-def amd_fraction(profile: str, product: str, raw: Json) -> Fraction | None:
-    """Return the part that "cpx_nps4" or "CPX-NPS4" names, None for a mode that is not known."""
-    return MODES.get(profile.partition("_")[0].partition("-")[0].lower())
-
-
-PROFILE = re.compile(r"(?:(\d+)c\.)?(\d+)g\.(\d+)gb(?:[+-][a-z.]+)*", re.ASCII)
-SLICE = re.compile(r"memory-?slice-?\d+", re.ASCII | re.IGNORECASE)
+MIG_PROFILE = re.compile(r"(?:(\d+)c\.)?(\d+)g\.(\d+)gb(?:[+-][a-z.]+)*", re.ASCII)
+MEMORY_SLICE = re.compile(r"memory-?slice-?\d+", re.ASCII | re.IGNORECASE)
 FOUR_SLICES = ("A30", "RTX PRO 6000")  # 4 compute and 4 memory slices; every other MIG GPU has 7 and 8
-# GB that the profiles of a product are named after, the more special name first.
-WHOLE_GB = (
+# GB after which the profiles of a product are named, the more specific name first.
+PROFILE_GB = (
     ("A100 80GB", 80),
     ("A100-SXM4-80GB", 80),
     ("A800", 80),
@@ -61,52 +48,70 @@ WHOLE_GB = (
     ("B300", 269),
     ("RTX PRO 6000", 96),
 )
-USUAL_MEMORY = {1: 1, 2: 2, 3: 4, 4: 4, 7: 8}  # memory slices of the usual profile of 7-slice GPUs
+MEMORY_SLICES = {1: 1, 2: 2, 3: 4, 4: 4, 7: 8}  # per compute slices, in the usual profile of a 7-slice GPU
 
 
-def mig_fraction(profile: str, product: str, raw: Json) -> Fraction | None:
-    """Return the part of the GPU that a MIG device takes, or None for a profile that is not understood."""
-    found = PROFILE.fullmatch(profile)
-    if found is None:
+def amd_fraction(partition: str, product: str, raw_device: Json) -> Fraction | None:
+    """Return the part of the GPU that "cpx_nps4" or "CPX-NPS4" is; None for an unknown mode."""
+    return AMD_MODES.get(partition.partition("_")[0].partition("-")[0].lower())
+
+
+def mig_fraction(partition: str, product: str, raw_device: Json) -> Fraction | None:
+    """
+    Return the part of the GPU that a MIG device is; None for an unknown profile.
+
+    It is max(compute slices, memory slices) of the whole: a 3g takes 3 of 7 compute slices but half of the
+    memory, and nobody else can use what it strands. Slices per profile: NVIDIA MIG user guide, supported
+    profiles.
+    """
+    profile = MIG_PROFILE.fullmatch(partition)
+    if profile is None:
         return None
-    compute, gigabytes = int(found[2]), int(found[3])
-    small = any(name in product for name in FOUR_SLICES)
-    whole_compute, whole_memory = (4, 4) if small else (7, 8)
-    memory = _published(raw) or _from_product(gigabytes, product, whole_memory)
-    memory = memory or (compute if small else USUAL_MEMORY.get(compute, compute))
-    part = min(max(Fraction(compute, whole_compute), Fraction(memory, whole_memory)), Fraction(1))
-    return part * Fraction(int(found[1]), compute) if found[1] else part
+    compute, gigabytes = int(profile[2]), int(profile[3])
+    has_four = any(name in product for name in FOUR_SLICES)
+    gpu_compute, gpu_memory = (4, 4) if has_four else (7, 8)
+    memory = _published_slices(raw_device) or _slices_of_product(gigabytes, product, gpu_memory)
+    memory = memory or (compute if has_four else MEMORY_SLICES.get(compute, compute))
+    part = min(max(Fraction(compute, gpu_compute), Fraction(memory, gpu_memory)), Fraction(1))
+    return part * Fraction(int(profile[1]), compute) if profile[1] else part
 
 
-def _published(raw: Json) -> int:
-    """
-    Count the memory slices that the driver itself publishes: as capacity, or as counters of dynamic MIG.
-    """
-    named = [name for name in raw.get("capacity") or {} if SLICE.fullmatch(name)]
-    for consumed in raw.get("consumesCounters") or ():
-        named += [name for name in consumed.get("counters") or {} if SLICE.fullmatch(name)]
-    return len(named)
+def partition_width(partition: str) -> int:
+    """Return how wide a partition is drawn: the compute slices of a MIG profile, 1 for any other."""
+    profile = MIG_PROFILE.fullmatch(partition)
+    return int(profile[2]) if profile and 1 <= int(profile[2]) <= 8 else 1
 
 
-def _from_product(gigabytes: int, product: str, slices: int) -> int:
-    whole = next((size for name, size in WHOLE_GB if name in product), 0)
-    return round(gigabytes * slices / whole) if whole else 0
+def _published_slices(raw_device: Json) -> int:
+    """Count the memory slices that the driver publishes: as capacity, or as counters of dynamic MIG."""
+    names = [name for name in raw_device.get("capacity") or {} if MEMORY_SLICE.fullmatch(name)]
+    for counter_set in raw_device.get("consumesCounters") or ():
+        names += [name for name in counter_set.get("counters") or {} if MEMORY_SLICE.fullmatch(name)]
+    return len(names)
 
 
-# (partition, product, raw device) → the part of the whole that it is, None where that cannot be told
+def _slices_of_product(gigabytes: int, product: str, gpu_slices: int) -> int:
+    gpu_gigabytes = next((size for name, size in PROFILE_GB if name in product), 0)
+    return round(gigabytes * gpu_slices / gpu_gigabytes) if gpu_gigabytes else 0
+
+
+# (partition, product, raw device) → the part of the whole device, None where it is unknown
 type FractionOf = Callable[[str, str, Json], Fraction | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Vendor:
     """
-    Names of attributes, the newest first; a bare name belongs to the driver's domain.
+    How to read the devices of one driver.
 
-    `kinds` maps the driver's own word for a type to the portal's. `memory` names capacities.
+    Attributes are tried in order, the newest name first; a bare name belongs to the driver's domain. `kinds`
+    maps the driver's own types to the portal's. `brands` are words in front of a product's short name.
+    `memory` names capacities.
     """
 
-    kind: str = "gpu"  # where the driver does not say
-    vendor: str = "other"  # key of the images that suit the device
+    name: str = "other"  # key of the images that suit the device (dra.workloads.pods)
+    brands: tuple[str, ...] = ()
+    kind: str = "gpu"  # where the driver publishes no type
     kinds: dict[str, str] = field(default_factory=dict)
     product: tuple[str, ...] = ("productName", "model", "accelerator")
     partition: tuple[str, ...] = ("profile", "partitionProfile")
@@ -115,30 +120,85 @@ class Vendor:
     memory: tuple[str, ...] = ("memory", "addressableMemory")
     compute_capability: tuple[str, ...] = ()
     driver_version: tuple[str, ...] = ("driverVersion",)
-    fraction: FractionOf = mig_fraction  # its names of partitions are nobody else's
+    fraction: FractionOf = mig_fraction  # MIG profiles are the only partitions with these names
 
 
-# Sources: the drivers' repositories as of 2026-08; cmd/gpu-kubelet-plugin/deviceinfo.go for NVIDIA.
+# By driver. Sources: the drivers' repositories as of 2026-08, cmd/gpu-kubelet-plugin/deviceinfo.go of NVIDIA.
 VENDORS = {
-    "gpu.nvidia.com": Vendor(vendor="nvidia", compute_capability=("cudaComputeCapability",)),
+    "gpu.nvidia.com": Vendor(
+        name="nvidia", brands=("NVIDIA", "Tesla"), compute_capability=("cudaComputeCapability",)
+    ),
     "compute-domain.nvidia.com": Vendor(kind="channel"),
     "gpu.amd.com": Vendor(
-        vendor="amd",
+        name="amd",
+        brands=("AMD", "Instinct"),
         kinds={"amdgpu": "gpu", "amdgpu-partition": "partition"},
         partition=("partitionProfile", "computePartition"),
         uuid=(),  # AMD publishes none: telemetry is joined by node and PCI address
         parent=("parentDeviceID", "parentPciAddr"),
         fraction=amd_fraction,
     ),
-    "gpu.intel.com": Vendor(vendor="intel", product=("model",), uuid=("uuid",)),
-    "gaudi.intel.com": Vendor(vendor="gaudi", kind="gaudi", product=("model",), uuid=("serial",)),
+    "gpu.intel.com": Vendor(
+        name="intel", brands=("Intel", "Data Center GPU"), product=("model",), uuid=("uuid",)
+    ),
+    "gaudi.intel.com": Vendor(
+        name="gaudi", brands=("Intel", "Habana"), kind="gaudi", product=("model",), uuid=("serial",)
+    ),
     "qat.intel.com": Vendor(kind="qat", product=("model",)),
-    "tpu.google.com": Vendor(vendor="tpu", kind="tpu", product=("accelerator", "tpuGen")),
+    "tpu.google.com": Vendor(
+        name="tpu", brands=("Google", "Cloud TPU", "TPU"), kind="tpu", product=("accelerator", "tpuGen")
+    ),
     "gpu.example.com": Vendor(product=("model",)),
     "dra.net": Vendor(kind="nic", product=("pciDevice", "ifName")),
 }
-UNKNOWN = Vendor(kind="device")
+UNKNOWN_VENDOR = Vendor(kind="device")
+# Attributes of all drivers that say what a device is: its product, partition and type.
+NAMING_ATTRIBUTES = tuple(
+    dict.fromkeys(
+        name
+        for vendor in (UNKNOWN_VENDOR, *VENDORS.values())
+        for name in ("type", *vendor.product, *vendor.partition)
+    )
+)
 
 
-def vendor_of(driver: str) -> Vendor:
-    return VENDORS.get(driver, UNKNOWN)
+def vendor_by_driver(driver: str) -> Vendor:
+    return VENDORS.get(driver, UNKNOWN_VENDOR)
+
+
+def _brand_pattern() -> re.Pattern[str]:
+    brands = {brand for vendor in VENDORS.values() for brand in vendor.brands}
+    names = "|".join(re.escape(brand).replace(r"\ ", r"[\s-]+") for brand in sorted(brands))
+    return re.compile(rf"^\s*(?:(?:{names})(?:®|™|\(R\)|\(TM\))?(?:[\s-]+|$))+", re.IGNORECASE)
+
+
+BRANDS = _brand_pattern()
+
+
+def short_name(product: str) -> str:
+    """Return the product without its vendor's brands: "NVIDIA H100 80GB HBM3" is "H100 80GB HBM3"."""
+    return BRANDS.sub("", product) or product
+
+
+def product_words(product: str) -> list[str]:
+    """Return the lower-case words of the short name, which all spellings share; none for a brand alone."""
+    return _words(BRANDS.sub("", product))
+
+
+def names_product(name: str, product: str) -> bool:
+    """
+    Tell whether `name`, short or in full, means `product`: both begin with the same word, and the other words
+    of `name` follow in the same order. "A100 80GB" means "NVIDIA A100-SXM4-80GB"; "L4" does not mean an L40S.
+
+    A brand means every product that is written with it, an empty name every product.
+    """
+    wanted, words = product_words(name), product_words(product)
+    if not wanted:
+        brands = _words(name)
+        return _words(product)[: len(brands)] == brands
+    rest = iter(words)
+    return wanted[:1] == words[:1] and all(word in rest for word in wanted)
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in re.split(r"[\s-]+", text.casefold()) if word]

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from dra.cluster_snapshot import ClusterSnapshot
-from dra.devices.vendors import vendor_of
+from dra.devices.vendors import vendor_by_driver
 from dra.facts import Malformed, qualified, value
 from dra.lint.population import Passage, Population, Published, passage, stages_of
 from dra.lint.report import (
@@ -172,7 +172,7 @@ def _products(found: Sequence[PoolDevice]) -> list[str]:
 
 
 def _product(device: PoolDevice) -> str:
-    for name in vendor_of(device.driver).product:
+    for name in vendor_by_driver(device.driver).product:
         try:
             seen = value(device, ("attributes", *qualified(device.driver, name)))
         except Malformed:

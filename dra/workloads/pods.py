@@ -159,7 +159,7 @@ NVIDIA = Images(
     triton="nvcr.io/nvidia/tritonserver:25.12-py3",
 )
 
-# Makers as `dra.devices.vendors` names them. Without a device to look at, NVIDIA's are taken.
+# By the names of `dra.devices.vendors`; NVIDIA's where no device is known.
 IMAGES = {
     "": NVIDIA,
     "nvidia": NVIDIA,

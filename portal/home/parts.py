@@ -24,7 +24,7 @@ from django.utils import timezone
 from claims.catalogue.listing import CatalogueEntry, catalogue
 from claims.models import Allocation, Claim
 from claims.states import FINAL, ClaimState
-from inventory.fleet import short_model
+from dra.devices.vendors import short_name
 from inventory.freshness import OF_DEVICES, Age, ages
 from teams.models import Team, User
 from usage.cost import Cost
@@ -127,7 +127,7 @@ class ClaimRow:
         counts: dict[str, int] = defaultdict(int)
         for one in self.held:
             if one.ended_at is None:
-                counts[f"{short_model(one.product)} {one.partition}".strip() or one.device] += 1
+                counts[f"{short_name(one.product)} {one.partition}".strip() or one.device] += 1
         return [f"{count} × {name}" for name, count in counts.items()]
 
     @property

@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 
 from dra.devices import describe, share
-from dra.devices.vendors import mig_fraction
+from dra.devices.vendors import mig_fraction, names_product, partition_width, short_name
 from tests.dra.clusters import NVIDIA, gpu
 
 
@@ -157,3 +157,61 @@ def test_a_share_is_the_largest_part_of_what_it_consumes():
     assert share(device, {}) == 1
     assert share(device, {"unknown": "5"}) == 1
     assert share(device, {"memory": "80Gi"}) == 1
+
+
+@pytest.mark.parametrize(
+    ("partition", "width"),
+    [("3g.40gb", 3), ("1c.7g.80gb", 7), ("2g.20gb+me", 2), ("", 1), ("dpx_nps1", 1), ("9g.1gb", 1)],
+)
+def test_partition_is_as_wide_as_its_compute_slices(partition, width):
+    assert partition_width(partition) == width
+
+
+@pytest.mark.parametrize(
+    ("product", "short"),
+    [
+        ("NVIDIA H200", "H200"),
+        ("Tesla T4", "T4"),
+        ("NVIDIA Tesla T4", "T4"),
+        ("AMD Instinct MI300X", "MI300X"),
+        ("AMD Radeon", "Radeon"),
+        ("Intel Max 1550", "Max 1550"),
+        ("Intel® Data Center GPU Flex 170", "Flex 170"),
+        ("Instinctive 1", "Instinctive 1"),
+        ("NVIDIA", "NVIDIA"),
+        ("Other", "Other"),
+        ("", ""),
+    ],
+)
+def test_short_name_has_no_brand(product, short):
+    assert short_name(product) == short
+
+
+@pytest.mark.parametrize(
+    ("name", "product", "meant"),
+    [
+        ("", "anything", True),
+        ("H100", "NVIDIA H100 80GB HBM3", True),
+        ("nvidia h100", "NVIDIA H100 80GB HBM3", True),
+        ("H100 80GB", "NVIDIA H100 80GB HBM3", True),
+        ("H100 80GB", "NVIDIA H100 NVL", False),
+        ("NVIDIA Tesla T4", "Tesla T4", True),
+        ("A100", "NVIDIA A100-SXM4-80GB", True),
+        ("A100 80GB", "NVIDIA A100-SXM4-80GB", True),
+        ("A100 80GB", "NVIDIA A100-SXM4-40GB", False),
+        ("A100 80GB SXM4", "NVIDIA A100-SXM4-80GB", False),
+        ("L4", "NVIDIA L40S", False),
+        ("L40S", "NVIDIA L40S", True),
+        ("L4", "NVIDIA L4", True),
+        ("80GB", "NVIDIA H100 80GB HBM3", False),
+        ("H100 8", "NVIDIA H100 80GB HBM3", False),
+        ("H100", "", False),
+        ("MI300X", "AMD Instinct MI300X", True),
+        ("MI300X", "AMD Instinct MI300A", False),
+        ("AMD", "AMD Instinct MI300X", True),
+        ("AMD", "NVIDIA H100 80GB HBM3", False),
+        ("AMD Instinct", "AMD Radeon", False),
+    ],
+)
+def test_name_means_products_that_begin_with_its_words(name, product, meant):
+    assert names_product(name, product) is meant

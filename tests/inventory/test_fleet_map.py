@@ -68,7 +68,7 @@ def test_a_partition_that_is_all_of_its_gpu_is_a_whole_gpu(cut):
 def test_a_gpu_in_partitions_is_one_link_to_its_devices(cut, client):
     client.force_login(User.objects.create_user("alice"))
     [gpu_of_two] = groups()["A100-SXM4-80GB", True].rows[0].gpus
-    assert [cell.weight for cell in gpu_of_two.cells] == [3, 3]
+    assert [cell.width for cell in gpu_of_two.cells] == [3, 3]
     assert gpu_of_two.label == "2 partitions of a GPU on node-a. 3g.40gb: Free, 3g.40gb: Free"
     page = client.get(reverse("inventory:fleet")).content.decode()
     assert page.count('class="dg-mig"') == 2  # the A100 and the MI300X

@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from cluster.kinds import DEVICE_CLASS, NODE, RESOURCE_CLAIM, RESOURCE_SLICE
 from inventory import masking
-from inventory.fleet import PoolFacts, fleet_map, pool_facts, short_model, totals, weight
+from inventory.fleet import PoolFacts, fleet_map, pool_facts, totals
 from inventory.masking import holders_for
 from inventory.models import Cluster, Device, DeviceClass, Freshness, Node, ResourceClaim
 from inventory.states import Holder
@@ -352,38 +352,6 @@ def test_gpus_are_counted_by_parent_then_by_uuid_then_one_by_one(mirrored):
     Device.objects.filter(pk=second.pk).update(uuid="MIG-1", parent_uuid="GPU-1")
     Device.objects.filter(pk=third.pk).update(uuid="MIG-2", parent_uuid="GPU-2")
     assert totals(Device.objects.present()).gpus == 2
-
-
-@pytest.mark.parametrize(
-    ("partition", "width"),
-    [
-        ("3g.40gb", 3),
-        ("1c.7g.80gb", 7),
-        ("1g.10gb.me", 1),
-        ("", 1),
-        ("dpx_nps1", 1),
-        ("9g.1gb", 1),
-        ("8g.x", 8),
-    ],
-)
-def test_a_partition_is_as_wide_as_its_compute_slices(partition, width):
-    assert weight(partition) == width
-
-
-@pytest.mark.parametrize(
-    ("product", "short"),
-    [
-        ("NVIDIA H200", "H200"),
-        ("Tesla T4", "T4"),
-        ("NVIDIA Tesla T4", "T4"),
-        ("AMD Instinct MI300X", "MI300X"),
-        ("AMD Radeon", "Radeon"),
-        ("Intel Max 1550", "Max 1550"),
-        ("Other", "Other"),
-    ],
-)
-def test_a_product_is_called_without_its_maker(product, short):
-    assert short_model(product) == short
 
 
 def test_the_fleet_page_shows_the_models_that_match_and_counts_the_hits(both, as_alice):
