@@ -1,4 +1,8 @@
-"""The whole life of a claim as data. Who acts next is part of the state, and so is its colour."""
+"""
+The lifecycle of a claim as data, and every set of states that has a meaning.
+
+The color of a state says who acts next.
+"""
 
 from django.db import models
 
@@ -18,9 +22,8 @@ class ClaimState(models.TextChoices):
 
 S = ClaimState
 
-# A state missing on the right cannot be reached. `approved → requested` is a delivery that the cluster
-# refused for a reason that a person can mend; `provisioned ⇄ allocated` follows the cluster, which takes
-# devices back when the last pod is gone.
+# state → states that may follow. `approved → requested`: the cluster refused the object for a reason that a
+# person can fix. `provisioned ⇄ allocated`: the cluster takes the devices back when the last pod is gone.
 NEXT: dict[str, frozenset[ClaimState]] = {
     S.REQUESTED: frozenset({S.APPROVED, S.DENIED, S.WITHDRAWN, S.EXPIRED}),
     S.APPROVED: frozenset({S.REQUESTED, S.PROVISIONED, S.ALLOCATED, S.RELEASING, S.FAILED}),
@@ -34,12 +37,18 @@ NEXT: dict[str, frozenset[ClaimState]] = {
     S.FAILED: frozenset(),
 }
 FINAL = tuple(state for state, following in NEXT.items() if not following)
-HOLDING = tuple(state for state in NEXT if state not in FINAL)  # counts against quota
-RUNNING = (S.APPROVED, S.PROVISIONED, S.ALLOCATED)  # its time runs: it can be extended, replaced, released
-WRITTEN = (S.PROVISIONED, S.ALLOCATED)  # its object is in the cluster and is to stay
-DELIVERED = (S.PROVISIONED, S.ALLOCATED, S.RELEASING)  # an object of the claim may exist in the cluster
+LIVE = tuple(state for state in NEXT if state not in FINAL)  # counts against the portal's quota
+USABLE = (S.PROVISIONED, S.ALLOCATED)  # its object is in the cluster; pods may use it
+RUNNING = (S.APPROVED, *USABLE)  # its time runs; it can be extended, replaced and released
+DELIVERED = (*USABLE, S.RELEASING)  # its object may exist in the cluster
+GRANTED = (*RUNNING, S.RELEASING)  # counts against Kubernetes' ResourceQuota; reconciliation follows it
+MAY_HOLD_DEVICES = (S.ALLOCATED, S.RELEASING)  # pods that run keep their devices while it is released
+RELEASE_STARTED = (S.RELEASING, S.RELEASED)  # another release changes nothing
+REMOVABLE = (S.RELEASING, *FINAL)  # the portal deletes its object
+NEVER_APPROVED = (S.DENIED, S.WITHDRAWN, S.EXPIRED)
+UNAPPROVED = (S.REQUESTED, *NEVER_APPROVED)  # it has never had an object, devices or usage
 
-# state → (colour family, icon): the family says who acts next.
+# state → (color family, icon); the family says who acts next
 LOOK: dict[str, tuple[str, str]] = {
     S.REQUESTED: ("wait", "hourglass-high"),
     S.APPROVED: ("work", "circle-check"),

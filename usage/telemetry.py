@@ -16,7 +16,7 @@ from uuid import UUID
 from django.db import connection
 
 from claims.models import Claim
-from claims.states import ClaimState
+from claims.states import MAY_HOLD_DEVICES, ClaimState
 from usage.rollups import BUCKET
 
 QUIET = 0.10  # below this share of its time an engine does nothing that counts
@@ -78,7 +78,7 @@ def observe(claims: Iterable[Claim], *, now: datetime, holding: Sized[UUID] = ()
     A claim that is being released may have let go already; those in `holding` are known to hold a device.
     """
     everything = list(claims)
-    held = [claim.pk for claim in everything if claim.state in (ClaimState.ALLOCATED, ClaimState.RELEASING)]
+    held = [claim.pk for claim in everything if claim.state in MAY_HOLD_DEVICES]
     seen = latest(held, now=now)
     return {
         claim.pk: seen.get(claim.pk) or unseen(claim, is_holding=claim.pk in holding) for claim in everything

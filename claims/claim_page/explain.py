@@ -25,7 +25,7 @@ from claims.lifecycle.extensions import deleted_at
 from claims.models import Claim, Delivery, Transition
 from claims.observation.observations import Observation, observe
 from claims.plans.plan import delivery_kind
-from claims.states import FINAL, WRITTEN, ClaimState
+from claims.states import FINAL, LOOK, NEVER_APPROVED, USABLE, ClaimState
 from core.text import counted
 from core.times import moment
 from inventory.freshness import OF_DEVICES, Age, ages
@@ -236,7 +236,7 @@ def chain(
         TimelineStep("requested", "Requested", "done", claim.created_at, user_of, _size(claim), "you"),
         TimelineStep("quota", "Quota", "done", claim.created_at, "", _quota(claim), "portal"),
     ]
-    if claim.state in (ClaimState.DENIED, ClaimState.WITHDRAWN, ClaimState.EXPIRED):
+    if claim.state in NEVER_APPROVED:
         return (*steps, _end(claim, history, "approved"))
     here = _here(claim, pods, history)
     labels, notes, came = _labels(claim, here), _notes(claim, seen, pods), _came(history)
@@ -312,7 +312,7 @@ def _since(key: str, claim: Claim, pods: Sequence[PodView]) -> datetime | None:
 def _end(claim: Claim, history: Sequence[Transition], key: str) -> TimelineStep:
     last = history[-1] if history else None
     by = last.by.label if last and last.by else ""
-    status: Status = "bad" if claim.state in (ClaimState.DENIED, ClaimState.FAILED) else "done"
+    status: Status = "bad" if LOOK[claim.state][0] == "bad" else "done"
     why = last.why if last else ""
     return TimelineStep(key, claim.get_state_display(), status, claim.state_since, by, why, ACTORS[key])
 
@@ -436,9 +436,9 @@ def explain(claim: Claim, seen: Observation | None = None, age: Age | None = Non
     history = list(claim.history.exclude(old=F("new")).select_related("by"))  # steps, without remarks
     pods = views(claim, [] if over else seen.users)
     queued = next((view for view in pods if view.stage == PodStage.SCHEDULER), None)
-    open_claim = claim.state in WRITTEN and (claim.delivery == Delivery.TEMPLATE or not seen.held)
+    open_claim = claim.state in USABLE and (claim.delivery == Delivery.TEMPLATE or not seen.held)
     fit = fit_now(claim, queued.said, age) if queued and open_claim else None
-    ended = lost(claim) if claim.state in WRITTEN else []
+    ended = lost(claim) if claim.state in USABLE else []
     said = find_answer(claim, seen, pods, ended, fit, history)
     return Explanation(
         answer=said,

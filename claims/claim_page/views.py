@@ -39,7 +39,7 @@ from claims.models.profile import Delivery
 from claims.observation import drift
 from claims.plans.changes import request_again_url
 from claims.plans.plan import claim_use
-from claims.states import FINAL, LOOK, RUNNING, ClaimState
+from claims.states import FINAL, LOOK, RUNNING, UNAPPROVED, ClaimState
 from core.errors import Conflict
 from core.text import counted
 from core.times import ago, at, duration, elapsed
@@ -207,7 +207,6 @@ def places_sentence(found: Placement, chosen: WorkloadOptions) -> str:
 
 
 # A request that was never approved has neither use nor cost.
-WITHOUT_USE = (ClaimState.REQUESTED, ClaimState.DENIED, ClaimState.WITHDRAWN, ClaimState.EXPIRED)
 MOVED = "claim-moved"  # the event on which parts of the page that do not poll load themselves anew
 
 
@@ -253,7 +252,7 @@ def detail_live(request: HttpRequest, claim_id: UUID) -> HttpResponse:
             request, "claims/claim_page/live.html", page_of(facts, user_of(request)) | {"seen": seen}
         )
         response["ETag"] = facts.etag
-        if facts.claim.state not in (seen, *WITHOUT_USE):
+        if facts.claim.state not in (seen, *UNAPPROVED):
             response["HX-Trigger"] = MOVED
     patch_cache_control(response, private=True, no_cache=True)
     return response
@@ -271,7 +270,7 @@ def page_of(facts: Facts, user: User) -> dict[str, Any]:
         "look": ClaimStateStyle(*LOOK[claim.state]),
         "etag": facts.etag.strip('"'),
         "polls": not claim.is_final,
-        "has_use": claim.state not in WITHOUT_USE,
+        "has_use": claim.state not in UNAPPROVED,
         "figures": figures_of(facts),
         "next": found.answer,
         "steps": [(each, ICONS[each.key]) for each in found.shown_steps],

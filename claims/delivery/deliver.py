@@ -12,7 +12,7 @@ from claims.delivery import transitions
 from claims.models import Claim, Delivery, TeamNamespace
 from claims.plans import plan
 from claims.quotas import resource_quota_sync
-from claims.states import DELIVERED, FINAL, ClaimState
+from claims.states import DELIVERED, REMOVABLE, RUNNING, ClaimState
 from cluster.errors import ClusterConflict, ClusterInvalid, Refused, Unreachable
 from cluster.kinds import RESOURCE_CLAIM, Kind
 from cluster.protocol import Gateway, Manifest
@@ -55,7 +55,7 @@ def remove(claim_id: str) -> None:
     Raises Unreachable, after leaving its sentence on the claim: try again.
     """
     claim = _read(claim_id)
-    if claim is None or claim.state not in (ClaimState.RELEASING, *FINAL) or not _writable(claim):
+    if claim is None or claim.state not in REMOVABLE or not _writable(claim):
         return
     try:
         with gateway_for(claim.cluster) as gateway:
@@ -173,7 +173,7 @@ def _record_object(claim: Claim, gateway: Gateway, kind: Kind, manifest: Manifes
     if transitions.mark_provisioned(claim, uid=uid):
         return
     claim.refresh_from_db(fields=["state"])
-    if claim.state in (ClaimState.REQUESTED, ClaimState.RELEASING, *FINAL):
+    if claim.state not in RUNNING:
         gateway.delete(kind, claim.name, namespace=claim.namespace, uid=uid)
 
 

@@ -19,7 +19,7 @@ from claims.delivery import transitions
 from claims.models import Allocation, Alternative, Claim, ClaimCharge, Delivery, Quota, TeamNamespace
 from claims.observation.drift import Drift, tell_of, trouble_of
 from claims.observation.observations import DeviceHolding, Observation, held_by, ids, observe, owners
-from claims.states import RUNNING, ClaimState
+from claims.states import GRANTED, RUNNING, USABLE, ClaimState
 from core.locking import lock_row
 from dra import quota
 from dra.devices import describe, share
@@ -185,13 +185,12 @@ def _lock(claim: Claim, charges: Iterable[ClaimCharge], options: Iterable[Altern
     list(rows.select_for_update(no_key=True, of=("self",)).order_by("pk"))
 
 
-FOLLOWED = (ClaimState.APPROVED, ClaimState.PROVISIONED, ClaimState.ALLOCATED, ClaimState.RELEASING)
 BATCH = 200
 
 
 def reconcile_all() -> None:
     """Look at every claim that is followed, and at every one with an open allocation."""
-    followed = Claim.objects.filter(state__in=FOLLOWED).values_list("pk", flat=True)
+    followed = Claim.objects.filter(state__in=GRANTED).values_list("pk", flat=True)
     holding = Allocation.objects.filter(ended_at=None).values_list("claim", flat=True)
     reconcile(sorted({*followed, *holding}))
 
@@ -250,7 +249,7 @@ def _advance(claim: Claim, seen: Observation) -> None:
         transitions.mark_deallocated(claim)
     if not seen.vanished() or seen.holders:
         return
-    if claim.state in (ClaimState.PROVISIONED, ClaimState.ALLOCATED) and seen.given_up():
+    if claim.state in USABLE and seen.given_up():
         transitions.mark_failed(claim, _deleted(claim))
     elif claim.state == ClaimState.RELEASING:
         transitions.mark_released(claim)
@@ -263,7 +262,7 @@ def problem_of(claim: Claim, seen: Observation, trouble: Drift | None) -> str:
     if claim.state == ClaimState.FAILED:
         last = claim.history.order_by("-at", "-pk").values_list("why", flat=True).first()
         return last or claim.problem
-    delivered = claim.state in (ClaimState.PROVISIONED, ClaimState.ALLOCATED) and seen.written is not None
+    delivered = claim.state in USABLE and seen.written is not None
     return "" if delivered or claim.state == ClaimState.RELEASED else claim.problem
 
 

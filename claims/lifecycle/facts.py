@@ -13,13 +13,12 @@ from claims.lifecycle.extensions import in_grace
 from claims.models import Allocation, Claim
 from claims.observation.observations import Observation, observe
 from claims.plans.changes import CurrentPart, current_parts
-from claims.states import ClaimState
+from claims.states import NEVER_APPROVED, ClaimState
 from inventory.freshness import OF_DEVICES, Age, ages
 from inventory.models import Device, Pod
 from teams.access import role_in
 from teams.models import Role, User
 
-NEVER_APPROVED = (ClaimState.DENIED, ClaimState.WITHDRAWN, ClaimState.EXPIRED)
 AGE_STEP = 30  # seconds by which the mirror may grow newer before the page says so
 
 

@@ -20,7 +20,7 @@ from claims.lifecycle.extensions import (
 from claims.models import Answer, Claim, Extension
 from claims.observation import drift
 from claims.observation.observations import observe
-from claims.states import RUNNING, ClaimState
+from claims.states import RELEASE_STARTED, RUNNING, ClaimState
 from core.errors import Conflict, Forbidden, IllegalTransition, Invalid
 from core.locking import lock_row
 from core.queueing import after_commit
@@ -56,9 +56,9 @@ def release(*, claim: Claim, by: User, reason: str = "") -> Claim:
     Raises Forbidden, IllegalTransition, Conflict.
     """
     claim = _own(claim, by)
-    if claim.state in (ClaimState.RELEASING, ClaimState.RELEASED):
+    if claim.state in RELEASE_STARTED:
         return claim
-    if claim.state not in (ClaimState.APPROVED, ClaimState.PROVISIONED, ClaimState.ALLOCATED):
+    if claim.state not in RUNNING:
         raise IllegalTransition(
             f"{claim} holds nothing that could be released; it is “{claim.get_state_display()}”."
         )

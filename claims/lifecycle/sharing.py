@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from claims.models import Claim, Delivery
 from claims.observation.observations import Observation
 from claims.observation.unmanaged import reserved_for
-from claims.states import ClaimState
+from claims.states import USABLE
 from dra.manifests import to_yaml
 from inventory.models import ResourceClaim
 
 MOST = 256
-SHARED = (ClaimState.PROVISIONED, ClaimState.ALLOCATED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,7 @@ class SharingSlots:
 def room_of(claim: Claim, seen: Observation) -> SharingSlots | None:
     """Return the room of a named claim that is in the cluster; a template makes a claim for each pod."""
     row = seen.written
-    if claim.delivery == Delivery.TEMPLATE or claim.state not in SHARED or not seen.there():
+    if claim.delivery == Delivery.TEMPLATE or claim.state not in USABLE or not seen.there():
         return None
     reserved = reserved_for(row) if isinstance(row, ResourceClaim) else []
     return SharingSlots(

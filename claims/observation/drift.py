@@ -13,7 +13,7 @@ from django.urls import reverse
 from claims.models import Claim, Delivery
 from claims.observation.observations import Observation
 from claims.plans.plan import delivery_kind
-from claims.states import ClaimState
+from claims.states import USABLE, ClaimState
 from dra.canonical import spec_hash
 from inventory.models import ResourceClaim, ResourceClaimTemplate
 from notify.services import notify
@@ -55,7 +55,7 @@ def trouble_of(claim: Claim, seen: Observation) -> Drift | None:
     """Return what was done to the objects of a delivered claim, None if all is well."""
     if claim.state == ClaimState.FAILED:
         return _ended(claim, seen)
-    if claim.state not in (ClaimState.PROVISIONED, ClaimState.ALLOCATED) or seen.written is None:
+    if claim.state not in USABLE or seen.written is None:
         return None
     return _of_written(claim, seen, seen.written) or _of_generated(claim, seen)
 

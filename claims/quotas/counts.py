@@ -21,7 +21,7 @@ from django.utils import timezone
 
 from claims.models import Alternative, Claim, ClaimCharge, Delivery, Quota, QuotaIncrease, TeamNamespace
 from claims.observation.observations import named_claim
-from claims.states import HOLDING, ClaimState
+from claims.states import LIVE, ClaimState
 from dra.quota import RESOURCE_PREFIX, charge, class_of, names_of, served_by_claim
 from inventory.models import DeviceClass, Pod, ResourceClaim
 
@@ -191,13 +191,13 @@ def raises_of(quotas: Sequence[Quota]) -> dict[UUID, int]:
 
 
 def _by_class(teams: Iterable[UUID]) -> Iterable[Any]:
-    charges = ClaimCharge.objects.filter(claim__team__in=teams, claim__state__in=HOLDING)
+    charges = ClaimCharge.objects.filter(claim__team__in=teams, claim__state__in=LIVE)
     return charges.values_list("claim__team", "device_class", "claim__state").annotate(total=Sum(CHARGED))
 
 
 def _by_profile(teams: Iterable[UUID]) -> Iterable[Any]:
-    alone = Claim.objects.filter(team__in=teams, state__in=HOLDING, alternatives=None).order_by()
-    one_of = Alternative.objects.filter(claim__team__in=teams, claim__state__in=HOLDING).order_by()
+    alone = Claim.objects.filter(team__in=teams, state__in=LIVE, alternatives=None).order_by()
+    one_of = Alternative.objects.filter(claim__team__in=teams, claim__state__in=LIVE).order_by()
     return chain(
         alone.values_list("team", "profile_version__profile", "state").annotate(total=Sum(ALONE)),
         one_of.values_list("claim__team", "profile_version__profile", "claim__state").annotate(
@@ -207,6 +207,6 @@ def _by_profile(teams: Iterable[UUID]) -> Iterable[Any]:
 
 
 def _by_number(teams: Iterable[UUID]) -> Iterable[Any]:
-    live = Claim.objects.filter(team__in=teams, state__in=HOLDING).order_by()
+    live = Claim.objects.filter(team__in=teams, state__in=LIVE).order_by()
     for team, state, count in live.values_list("team", "state").annotate(total=Sum(NUMBER)):
         yield team, "", state, count

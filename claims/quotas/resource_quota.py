@@ -22,15 +22,13 @@ from claims.models import Claim, ClaimCharge, Delivery, Quota, TeamNamespace, Wr
 from claims.plans.plan import TEAM_LABEL
 from claims.quotas.counts import OutsideUse, outside_use
 from claims.quotas.usage import standing
-from claims.states import HOLDING, ClaimState
+from claims.states import GRANTED
 from cluster.errors import ClusterConflict, ClusterError, Unreachable
 from cluster.kinds import RESOURCE_QUOTA
 from cluster.protocol import Gateway, Manifest
 from dra import quota
 from dra.quantity import Quantity, QuantityError
 from inventory.models import DeviceClass, ResourceClaimTemplate
-
-GRANTED = tuple(state for state in HOLDING if state != ClaimState.REQUESTED)
 
 type Place = tuple[UUID, str]  # cluster, namespace
 

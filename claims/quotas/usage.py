@@ -24,7 +24,7 @@ from django.utils import timezone
 from claims.models import Claim, Profile, Quota, QuotaIncrease
 from claims.observation.unmanaged import outside
 from claims.quotas.counts import NUMBER, OutsideUse, figures_of, outside_count, outside_use
-from claims.states import HOLDING, ClaimState
+from claims.states import LIVE, ClaimState
 from core.text import counted
 from dra.fragmentation import max_concurrent
 from dra.pools import Amounts, CounterKey, amounts
@@ -359,7 +359,7 @@ def parts_of(quota: Quota, reader: User | AnonymousUser | None = None) -> Parts:
 def contributions(quota: Quota) -> list[Contribution]:
     """Return every claim that adds up to the figure of `quota`, oldest first, in two queries."""
     claims = Claim.objects.select_related("decided_by").order_by("created_at", "id")
-    claims = claims.filter(team=quota.team_id, state__in=HOLDING)
+    claims = claims.filter(team=quota.team_id, state__in=LIVE)
     whole: Combinable
     counted: Combinable
     if quota.counts == Quota.Counts.CLAIMS:

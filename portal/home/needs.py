@@ -8,7 +8,7 @@ from uuid import UUID
 from django.urls import reverse
 
 from claims.catalogue.lint import catalogue_report
-from claims.states import ClaimState
+from claims.states import USABLE, ClaimState
 from core.text import counted
 from core.times import duration
 from dra.lint import Severity
@@ -112,7 +112,7 @@ def in_trouble(row: ClaimRow, now: datetime) -> Need | None:
 
 def ends_soon(row: ClaimRow, now: datetime) -> Need | None:
     claim = row.claim
-    if claim.state not in (ClaimState.PROVISIONED, ClaimState.ALLOCATED) or claim.expires_at is None:
+    if claim.state not in USABLE or claim.expires_at is None:
         return None
     left = claim.expires_at - now
     if left > SOON:

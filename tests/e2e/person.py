@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import yaml
 from playwright.sync_api import Browser, Page, Response, expect
 
-from claims.states import HOLDING, ClaimState
+from claims.states import LIVE, ClaimState
 from tests import patience
 from tests.controlplane.client import eventually
 
@@ -114,7 +114,7 @@ class Person:
     def _held(self) -> list[dict[str, Any]]:
         if not self.asked:
             return []
-        states = "&".join(f"state={state}" for state in HOLDING)
+        states = "&".join(f"state={state}" for state in LIVE)
         answer = self.context.request.get(f"/api/v1/claims/?limit=500&{states}")
         assert answer.ok, answer.text()
         return [claim for claim in answer.json()["results"] if claim["name"] in self.asked]

@@ -12,7 +12,7 @@ from claims.delivery import tasks
 from claims.lifecycle.services import release, withdraw
 from claims.models import Approval, Claim, Delivery, Transition
 from claims.requests.services import request_claim
-from claims.states import FINAL, HOLDING, NEXT, ClaimState
+from claims.states import FINAL, LIVE, NEXT, ClaimState
 from cluster.kinds import NAMESPACE
 from core.errors import PortalError
 from tests.factories import make_cluster, make_profile, make_quota, make_team, make_user
@@ -75,7 +75,7 @@ def _act(dice, person, teams, profiles, cluster, key) -> bool:
             key=key,
         )
         return True
-    claim = Claim.objects.filter(state__in=HOLDING).order_by("?").first() or Claim.objects.first()
+    claim = Claim.objects.filter(state__in=LIVE).order_by("?").first() or Claim.objects.first()
     if claim is None:
         return False
     act = dice.choice(("approve", "deny", "withdraw", "release", "release", "deliver", "remove"))
@@ -91,7 +91,7 @@ def _act(dice, person, teams, profiles, cluster, key) -> bool:
 
 
 def _check_quota() -> None:
-    holding = Claim.objects.filter(state__in=HOLDING)
+    holding = Claim.objects.filter(state__in=LIVE)
     by_class = holding.values("team").annotate(total=Sum("charges__devices")).values_list("total", flat=True)
     quick = holding.filter(profile_version__profile__slug="quick").order_by()
     by_profile = quick.values("team").annotate(total=Sum(F("devices") * F("parallel")))

@@ -1,15 +1,20 @@
 """Whatever is tried in whatever order: the history of a claim is a path of the state table."""
 
+import ast
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from claims import states
 from claims.models import Claim
-from claims.states import DELIVERED, FINAL, HOLDING, LOOK, NEXT, ClaimState
+from claims.states import DELIVERED, FINAL, LIVE, LOOK, NEXT, ClaimState
 from core.errors import IllegalTransition
 from tests.factories import make_claim
+
+ROOT = Path(states.__file__).parents[1]
 
 
 def path_of(claim: Claim) -> list[str]:
@@ -23,15 +28,46 @@ def path_of(claim: Claim) -> list[str]:
     return [step.new for step in steps]
 
 
-def test_every_state_is_named_coloured_and_reachable():
+def test_every_state_has_a_name_a_color_and_a_way_to_it():
     reached = {ClaimState.REQUESTED} | {state for following in NEXT.values() for state in following}
     assert set(NEXT) == set(LOOK) == set(ClaimState) == reached
 
 
-def test_holding_and_final_split_the_states():
-    assert set(HOLDING) | set(FINAL) == set(ClaimState)
-    assert not set(HOLDING) & set(FINAL)
-    assert set(DELIVERED) <= set(HOLDING)
+def test_each_set_of_states_has_one_name():
+    sets = {
+        name: frozenset(value)
+        for name, value in vars(states).items()
+        if name.isupper() and isinstance(value, tuple)
+    }
+    assert len(sets) >= 10
+    assert len(set(sets.values())) == len(sets)
+
+
+@pytest.mark.parametrize("package", ["claims", "usage", "portal", "inventory", "teams"])
+def test_sets_of_states_are_defined_in_states_alone(package):
+    modules = [path for path in (ROOT / package).rglob("*.py") if path != Path(states.__file__)]
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in modules
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Tuple | ast.Set | ast.List) and sum(map(names_state, node.elts)) > 1
+    ]
+    assert found == []
+
+
+def names_state(node: ast.expr) -> bool:
+    return (
+        isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "ClaimState"
+        and node.attr.isupper()
+    )
+
+
+def test_live_and_final_split_the_states():
+    assert set(LIVE) | set(FINAL) == set(ClaimState)
+    assert not set(LIVE) & set(FINAL)
+    assert set(DELIVERED) <= set(LIVE)
 
 
 def test_every_state_leads_to_an_end():

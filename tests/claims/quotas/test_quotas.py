@@ -5,7 +5,7 @@ from django.test.utils import CaptureQueriesContext
 from claims.models import Quota
 from claims.quotas.services import MOST, set_quota
 from claims.quotas.usage import contributions, standing
-from claims.states import HOLDING, ClaimState
+from claims.states import LIVE, ClaimState
 from core.errors import Forbidden, Invalid
 from tests.factories import GPU_CLASS, make_claim, make_profile, make_quota, make_spec, make_team
 
@@ -16,7 +16,7 @@ def test_every_state_that_is_not_over_counts_once(vision, fra, train, quota):
     for state in ClaimState:
         make_claim(vision, cluster=fra, profile=train, state=state)
     row = standing([vision])[0]
-    assert (row.held, row.reserved) == (len(HOLDING) - 1, 1)
+    assert (row.held, row.reserved) == (len(LIVE) - 1, 1)
     assert (row.free, row.over) == (3, 0)
 
 
