@@ -18,7 +18,7 @@ from typing import NamedTuple
 from urllib.parse import urlencode
 from uuid import UUID
 
-from django.db.models import CharField, F, Value
+from django.db.models import CharField, Exists, F, OuterRef, Q, Value
 from django.db.models.functions import Cast, Coalesce, NullIf
 from django.urls import reverse
 
@@ -71,7 +71,7 @@ def pool_facts(device: Device) -> PoolFacts | None:
     return PoolFacts(pool.name, pool.generation, len(pool.slices), pool.expected, pool.problem)
 
 
-MOST_CELLS = 3000  # more than that is not a map but a carpet; the list shows them all
+MAX_CELLS = 3000  # of the map; the table lists every device
 
 
 # Shown even where there are none; the others only where there are some.
@@ -112,8 +112,8 @@ class Totals:
 type Shape = tuple[str, str, str]  # driver, product, partition
 
 FIELDS = (
-    "pk", "name", "driver", "product", "partition", "parent_uuid", "node_name", "pool", "state",
-    "cluster__name",
+    "pk", "name", "product", "partition", "parent_uuid", "node_name", "pool", "state", "cluster__name",
+    "is_whole",
 )  # fmt: skip
 
 
@@ -122,7 +122,6 @@ class MapDevice(NamedTuple):
 
     pk: UUID
     name: str
-    driver: str
     product: str
     partition: str
     parent: str
@@ -130,6 +129,7 @@ class MapDevice(NamedTuple):
     pool: str
     state: DeviceState
     cluster: str
+    is_whole: bool
 
     @property
     def place(self) -> str:
@@ -138,10 +138,6 @@ class MapDevice(NamedTuple):
     @property
     def gpu(self) -> tuple[str, str, str]:
         return (self.cluster, self.place, self.parent or str(self.pk))
-
-    @property
-    def shape(self) -> Shape:
-        return (self.driver, self.product, self.partition)
 
 
 class Cell(NamedTuple):
@@ -187,13 +183,24 @@ class FleetRow:
 
 @dataclass(slots=True)
 class FleetGroup:
+    """Whole GPUs or partitions of one model: the numbers count all of them, `rows` have the cells."""
+
     model: str
-    clusters: list[str]
-    rows: list[FleetRow]
-    count: int
-    free: int
-    unhealthy: int
     partitioned: bool
+    clusters: list[str] = field(default_factory=list)
+    count: int = 0
+    free: int = 0
+    unhealthy: int = 0
+    rows: list[FleetRow] = field(default_factory=list)
+
+    @property
+    def hidden(self) -> int:
+        """How many devices have no cell, because the map is full."""
+        return max(0, self.count - self.cells)
+
+    @property
+    def cells(self) -> int:
+        return sum(len(gpu.cells) for row in self.rows for gpu in row.gpus)
 
 
 def totals(devices: DeviceQuerySet) -> Totals:
@@ -213,20 +220,52 @@ def totals(devices: DeviceQuerySet) -> Totals:
 
 
 def fleet_map(devices: DeviceQuerySet, hits: set[UUID] | None) -> list[FleetGroup]:
-    """Return the groups, whole GPUs first; `hits` are the devices that a filter matches, None without one."""
-    ordered = devices.with_state().order_by("product", "cluster__name", "node_name", "pool", "name")
-    rows = [MapDevice(*row) for row in ordered.values_list(*FIELDS)[:MOST_CELLS]]
-    cut = Counter(row.gpu for row in rows)
-    whole = whole_shapes(devices)
+    """
+    Return the groups, whole GPUs first, with cells for the first MAX_CELLS devices.
+
+    `hits` are the devices that a filter matches, None without one.
+    """
+    devices = devices.with_state().annotate(is_whole=_is_whole(whole_shapes(devices)))
+    groups = _group_counts(devices)
+    ordered = devices.order_by("product", "cluster__name", "node_name", "pool", "name")
     by_group: dict[tuple[str, bool], list[MapDevice]] = defaultdict(list)
-    for row in rows:
-        is_whole = not row.parent or (row.shape in whole and cut[row.gpu] == 1)
-        by_group[short_name(row.product), not is_whole].append(row)
-    groups = [
-        _group(model, found, partitioned=partitioned, hits=hits)
-        for (model, partitioned), found in by_group.items()
-    ]
-    return sorted(groups, key=lambda group: (group.partitioned, -group.count, group.model))
+    for values in ordered.values_list(*FIELDS)[:MAX_CELLS]:
+        device = MapDevice(*values)
+        by_group[short_name(device.product), not device.is_whole].append(device)
+    for key, members in by_group.items():
+        if key in groups:  # else it has appeared since they were counted
+            groups[key].rows = _rows(members, hits)
+    return sorted(groups.values(), key=lambda group: (group.partitioned, -group.count, group.model))
+
+
+def _group_counts(devices: DeviceQuerySet) -> dict[tuple[str, bool], FleetGroup]:
+    """Return the headings by (model, partitioned): all devices are counted, however many the map shows."""
+    groups: dict[tuple[str, bool], FleetGroup] = {}
+    fields = ("product", "is_whole", "cluster__name", "state")
+    for product, is_whole, cluster, state, count in sorted(devices.count_by(*fields)):
+        key = short_name(product), not is_whole
+        group = groups.setdefault(key, FleetGroup(*key))
+        if cluster not in group.clusters:
+            group.clusters.append(cluster)
+        group.count += count
+        group.free += count if state == DeviceState.FREE else 0
+        group.unhealthy += count if state == DeviceState.UNHEALTHY else 0
+    return groups
+
+
+def _is_whole(shapes: set[Shape]) -> Q:
+    """Return the condition of a whole GPU: no parent, or the only partition and all of its GPU."""
+    others = Device.objects.present().filter(
+        Q(node_name__gt="") | Q(pool=OuterRef("pool")),
+        ~Q(pk=OuterRef("pk")),
+        cluster=OuterRef("cluster"),
+        node_name=OuterRef("node_name"),
+        parent_uuid=OuterRef("parent_uuid"),
+    )
+    takes_all = Q(pk__in=[])
+    for driver, product, partition in shapes:
+        takes_all |= Q(driver=driver, product=product, partition=partition)
+    return Q(parent_uuid="") | (takes_all & Q(~Exists(others)))
 
 
 def whole_shapes(devices: DeviceQuerySet) -> set[Shape]:
@@ -245,28 +284,17 @@ def whole_shapes(devices: DeviceQuerySet) -> set[Shape]:
     }
 
 
-def _group(
-    model: str, found: Iterable[MapDevice], *, partitioned: bool, hits: set[UUID] | None
-) -> FleetGroup:
+def _rows(devices: Iterable[MapDevice], hits: set[UUID] | None) -> list[FleetRow]:
     rows: dict[tuple[str, str], FleetRow] = {}
     gpus: dict[tuple[str, str, str], MapGpu] = {}
-    states: Counter[str] = Counter()
-    clusters: dict[str, None] = {}
-    for one in found:
-        hit = hits is not None and one.pk in hits
-        cell = Cell(one.pk, one.name, LOOKS[one.state], one.partition, partition_width(one.partition), hit)
-        row = rows.setdefault((one.cluster, one.place), FleetRow(one.place))
-        if one.gpu not in gpus:
-            row.gpus.append(gpus.setdefault(one.gpu, MapGpu(one.cluster, one.place, one.parent)))
-        gpus[one.gpu].cells.append(cell)
-        states[one.state] += 1
-        clusters[one.cluster] = None
-    return FleetGroup(
-        model=model,
-        clusters=list(clusters),
-        rows=list(rows.values()),
-        count=sum(states.values()),
-        free=states[DeviceState.FREE],
-        unhealthy=states[DeviceState.UNHEALTHY],
-        partitioned=partitioned,
-    )
+    for device in devices:
+        hit = hits is not None and device.pk in hits
+        width = partition_width(device.partition)
+        row = rows.setdefault((device.cluster, device.place), FleetRow(device.place))
+        if device.gpu not in gpus:
+            gpu = MapGpu(device.cluster, device.place, device.parent)
+            row.gpus.append(gpus.setdefault(device.gpu, gpu))
+        gpus[device.gpu].cells.append(
+            Cell(device.pk, device.name, LOOKS[device.state], device.partition, width, hit)
+        )
+    return list(rows.values())

@@ -23,7 +23,7 @@ from django.views.decorators.http import require_safe
 
 from core.listing import Column, Listing, sheet, wants_sheet
 from inventory.filters import DeviceFilter, NodeFilter
-from inventory.fleet import MOST_CELLS, boards_for, fleet_map, pool_facts, totals
+from inventory.fleet import boards_for, fleet_map, pool_facts, totals
 from inventory.freshness import OF_DEVICES, OF_NODES, ages, is_stale
 from inventory.history import LINES, attribute_rows, capacity_rows, device_history, history_of, line_of
 from inventory.masking import holders_for, name_holders
@@ -44,13 +44,13 @@ def fleet(request: HttpRequest) -> HttpResponse:
     shown = (
         everything.filter(product__in=filterset.qs.order_by().values("product")) if filtering else everything
     )
+    groups = fleet_map(shown, hits)
     context = {
         "totals": sums,
-        "groups": fleet_map(shown, hits),
+        "groups": groups,
         "hits": None if hits is None else len(hits),
         "filterset": filterset,
-        "too_many": sums.devices > MOST_CELLS,
-        "most_cells": MOST_CELLS,
+        "hidden": sum(group.hidden for group in groups),
         "ages": ages(OF_DEVICES),
         "devices_url": reverse("inventory:devices"),
         "query": request.GET.urlencode(),

@@ -369,13 +369,21 @@ def test_the_fleet_page_shows_the_models_that_match_and_counts_the_hits(both, as
     assert page("?cluster=nowhere") == (every, None, 6)
 
 
-@pytest.mark.parametrize(("most", "too_many"), [(2, True), (3, False)])
-def test_a_fleet_too_large_for_a_map_says_so(mirrored, as_alice, monkeypatch, most, too_many):
-    for module in ("inventory.fleet", "inventory.views"):
-        monkeypatch.setattr(f"{module}.MOST_CELLS", most)
-    context = as_alice.get(reverse("inventory:fleet")).context
-    assert context["too_many"] is too_many
-    assert sum(group.count for group in context["groups"]) == most
+@pytest.mark.parametrize("max_cells", [1, 2, 3, 6])
+def test_headings_of_the_fleet_count_devices_that_have_no_cell(both, as_alice, monkeypatch, max_cells):
+    monkeypatch.setattr("inventory.fleet.MAX_CELLS", max_cells)
+    response = as_alice.get(reverse("inventory:fleet"))
+    groups = response.context["groups"]
+    assert [(group.model, group.count, group.free, group.unhealthy) for group in groups] == [
+        ("H100 80GB HBM3", 5, 2, 1),
+        ("H200", 1, 0, 0),
+    ]
+    assert [group.clusters for group in groups] == [["ber-1", "fra-1"], ["ber-1"]]
+    assert sum(len(gpu.cells) for group in groups for row in group.rows for gpu in row.gpus) == max_cells
+    assert response.context["hidden"] == sum(group.hidden for group in groups) == 6 - max_cells
+    page = " ".join(response.text.split())
+    assert ("not fit on the map" in page) is (max_cells < 6)
+    assert (">1 more in the table</a>" in page) is (max_cells < 6)
 
 
 def test_the_page_of_a_node_shows_its_own_devices_and_history(both, as_alice):
