@@ -9,7 +9,7 @@ from core.queueing import after_commit
 from notify import tasks
 from notify.models import Notice
 from teams.models import User
-from teams.zones import zone_of
+from teams.zones import zone_for
 
 # A sentence that contains a moment is a function, called once per reader in their time zone.
 type Text = str | Callable[[], str]
@@ -25,7 +25,7 @@ def notify(
     """
     rows = []
     for person in {person.pk: person for person in people if person.is_active}.values():
-        with timezone.override(zone_of(person)):
+        with timezone.override(zone_for(person)):
             row = Notice(user=person, key=key, title=rendered(title)[:200], body=rendered(body))
         row.url, row.important = url, important
         rows.append(row)

@@ -1,4 +1,4 @@
-"""The only readers of Membership: who may know of a team, and who may do what in it."""
+"""Who may see a team, and who may do what in it. No other module reads Membership for access."""
 
 from typing import cast
 
@@ -17,7 +17,7 @@ class UserRequest(HttpRequest):
 
 
 def user_of(request: HttpRequest) -> User:
-    """Return the person behind a request that has passed authentication."""
+    """Return the user of an authenticated request."""
     return cast(User, request.user)
 
 
@@ -32,7 +32,7 @@ def role_in(user: User | AnonymousUser, team: Team) -> Role | None:
 
 
 def team_for(user: User | AnonymousUser, slug: str, *, at_least: Role = Role.VIEWER) -> Team:
-    """Return the team; 404 if `user` may not know of it, 403 if their role is below `at_least`."""
+    """Return the team; 404 for an outsider, 403 for a role below `at_least`."""
     team = Team.objects.visible_to(user).filter(slug=slug).first()
     if team is None:
         raise Http404
@@ -41,17 +41,17 @@ def team_for(user: User | AnonymousUser, slug: str, *, at_least: Role = Role.VIE
 
 
 def require_role(user: User | AnonymousUser, team: Team, *, at_least: Role) -> Role:
-    """Return the role; 404 for an outsider, 403 for one whose role is below `at_least`."""
+    """Return the role; 404 for an outsider, 403 for a role below `at_least`."""
     role = role_in(user, team)
     if role is None:
         raise Http404
     if role.rank < at_least.rank:
-        raise PermissionDenied(f"You are {role.label} of {team}; this needs {at_least.label}.")
+        raise PermissionDenied(f"You are {role.label} of {team}; this requires the role {at_least.label}.")
     return role
 
 
 def teams_where(user: User | AnonymousUser, *, at_least: Role) -> list[Team]:
-    """Return the teams in which `user` has at least this role, in one query."""
+    """Return the teams in which `user` has at least this role; one query."""
     teams = Team.objects.visible_to(user)
     if user.is_authenticated and not user.is_superuser:
         roles = [role for role in Role if role.rank >= at_least.rank]
@@ -60,7 +60,7 @@ def teams_where(user: User | AnonymousUser, *, at_least: Role) -> list[Team]:
 
 
 def people_in(team: Team, *, at_least: Role) -> list[User]:
-    """Return the people who can sign in and have at least this role in `team`, by name; one query."""
+    """Return active people with at least this role in `team`, ordered by user name; one query."""
     roles = [role for role in Role if role.rank >= at_least.rank]
     people = User.objects.filter(is_active=True, memberships__team=team, memberships__role__in=roles)
     return list(people.distinct().order_by("username"))
@@ -72,4 +72,4 @@ def is_platform_admin(user: User | AnonymousUser) -> bool:
 
 def require_admin(by: User) -> None:
     if not is_platform_admin(by):
-        raise Forbidden("Only a platform admin may do this.")
+        raise Forbidden("Only platform admins may do this.")

@@ -1,4 +1,4 @@
-"""People and teams in Django's admin, for platform admins; sign-in there is rate-limited like everywhere."""
+"""People, teams and tokens in Django's admin, with the portal's rate-limited sign-in."""
 
 from allauth.account.decorators import secure_admin_login
 from django.contrib import admin
@@ -34,7 +34,7 @@ class TeamAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
 @admin.register(ApiToken)
 class ApiTokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """Read and revoke only: a token is made by the person whose it is, who alone ever sees it."""
+    """Read and revoke only: people create their own tokens."""
 
     list_display = ("start", "title", "user", "created_at", "expires_at", "last_used_at", "revoked_at")
     list_select_related = ("user",)

@@ -39,7 +39,7 @@ class MeOut(serializers.ModelSerializer[User]):
 
 class TeamOut(serializers.ModelSerializer[Team]):
     role = serializers.SerializerMethodField(
-        help_text="Of the asker; null for a platform admin who is no member."
+        help_text="Your role; null for a platform admin who is not a member."
     )
     members = serializers.IntegerField(source="headcount", read_only=True)
 
@@ -61,7 +61,7 @@ class MemberOut(serializers.ModelSerializer[Membership]):
 
 
 class TeamDetailOut(TeamOut):
-    """A team with its people."""
+    """A team with its members."""
 
     people = MemberOut(source="memberships", many=True, read_only=True)
 
@@ -76,8 +76,8 @@ class TokenOut(serializers.ModelSerializer[ApiToken]):
         fields = ("id", "title", "start", "created_at", "expires_at", "last_used_at")
 
 
-class TokenMadeOut(serializers.ModelSerializer[ApiToken]):
-    token = serializers.CharField(read_only=True, help_text="The token itself. It is answered this once.")
+class NewTokenOut(serializers.ModelSerializer[ApiToken]):
+    token = serializers.CharField(read_only=True, help_text="The token. It is returned only once.")
 
     class Meta:
         model = ApiToken
@@ -87,20 +87,20 @@ class TokenMadeOut(serializers.ModelSerializer[ApiToken]):
 class TokenIn(Input):
     title = serializers.CharField(max_length=80)
     expires_at = serializers.DateTimeField(
-        allow_null=True, default=None, help_text="Null: until it is revoked."
+        allow_null=True, default=None, help_text="Null: the token does not expire."
     )
 
 
 class Me(APIView):
     @extend_schema(operation_id="me", responses=MeOut)
     def get(self, request: Request) -> Response:
-        """Who the token belongs to, and their role in each of their teams."""
+        """The user of this request, with a role in each team."""
         me = User.objects.prefetch_related("memberships__team").get(pk=user_of(request).pk)
         return Response(MeOut(me).data)
 
 
 class TeamViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Team]):
-    """The teams of the asker; every team for a platform admin."""
+    """Your teams; all teams for platform admins."""
 
     queryset = Team.objects.none()
     lookup_field = "slug"
@@ -109,7 +109,7 @@ class TeamViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.Gen
     def get_queryset(self) -> QuerySet[Team]:
         user = user_of(self.request)
         mine = Membership.objects.filter(team=OuterRef("pk"), user=user).values("role")[:1]
-        # A subquery, as the filter of visible_to joins the memberships of the asker alone.
+        # A subquery: visible_to joins only the memberships of `user`, and the count needs all.
         visible = Team.objects.filter(pk__in=Team.objects.visible_to(user).values("pk"))
         teams = visible.annotate(role=Subquery(mine), headcount=Count("memberships"))
         return teams.prefetch_related("memberships__user") if self.action == "retrieve" else teams
@@ -119,7 +119,7 @@ class TeamViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.Gen
 
 
 class TokenViewSet(IdempotentWrites, mixins.ListModelMixin, viewsets.GenericViewSet[ApiToken]):
-    """The asker's own tokens. There is no way to read the token of somebody else, for anybody."""
+    """Your own tokens. Nobody can read the tokens of others."""
 
     lookup_value_converter = "uuid"
     shown_once = frozenset(("token",))
@@ -129,18 +129,18 @@ class TokenViewSet(IdempotentWrites, mixins.ListModelMixin, viewsets.GenericView
     def get_queryset(self) -> QuerySet[ApiToken]:
         return ApiToken.objects.filter(user=user_of(self.request), revoked_at=None)
 
-    @extend_schema(request=TokenIn, responses={201: TokenMadeOut})
+    @extend_schema(request=TokenIn, responses={201: NewTokenOut})
     def create(self, request: Request) -> Response:
-        """Make a token. The answer is the only place where it is ever shown."""
-        asked = TokenIn(data=request.data)
-        asked.is_valid(raise_exception=True)
-        row, text = create_token(by=user_of(request), **asked.validated_data)
+        """Create a token. Only this response contains its text."""
+        body = TokenIn(data=request.data)
+        body.is_valid(raise_exception=True)
+        row, text = create_token(by=user_of(request), **body.validated_data)
         row.refresh_from_db()
         return Response({**TokenOut(row).data, "token": text}, status=201)
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:
-        """Revoke a token, at once."""
+        """Revoke a token immediately."""
         revoke_token(by=user_of(request), token=get_object_or_404(self.get_queryset(), pk=pk))
         return Response(status=204)
 

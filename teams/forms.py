@@ -1,4 +1,4 @@
-"""Shapes of what people type about themselves, their teams and their tokens."""
+"""Forms for a person's settings, a team's members and API tokens."""
 
 import zoneinfo
 from datetime import datetime, timedelta
@@ -13,9 +13,9 @@ class AccountForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic whi
     timezone = forms.ChoiceField(
         label="Time zone",
         required=False,
-        help_text="Times are shown in this zone, on pages and in mails.",
+        help_text="For times on pages and in mails.",
         choices=lambda: [
-            ("", "As the browser"),
+            ("", "Same as browser"),
             *((name, name.replace("_", " ")) for name in sorted(zoneinfo.available_timezones())),
         ],
     )
@@ -27,7 +27,7 @@ class AccountForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic whi
             "first_name": "First name",
             "last_name": "Last name",
             "theme": "Theme",
-            "mail": "Sent to you by mail",
+            "mail": "Email me",
         }
 
 
@@ -50,7 +50,7 @@ class TokenForm(forms.Form):
         (365, "1 year"),
     )
 
-    title = forms.CharField(label="What is it for?", max_length=80, help_text="“Notebook on mira-01”")
+    title = forms.CharField(label="Purpose", max_length=80, help_text="For example: notebook on mira-01")
     days = forms.TypedChoiceField(label="Expires after", choices=LIFETIMES, coerce=int, initial=90)
 
     def expiry(self) -> datetime:

@@ -1,4 +1,4 @@
-"""People, teams, roles and the tokens that programs use in their name."""
+"""People, teams, roles and API tokens."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Role(models.TextChoices):
-    """What a member may do. Each role may do what the one before it may."""
+    """What a member may do; each role includes the permissions of the one before."""
 
     VIEWER = "viewer", "viewer"
     MEMBER = "member", "member"
@@ -28,22 +28,24 @@ class Role(models.TextChoices):
 
 
 class User(AbstractUser):
-    """A person. `is_superuser` makes a platform admin, who sees and may do everything."""
+    """A person. `is_superuser` marks a platform admin, who may see and do everything."""
 
     class Theme(models.TextChoices):
-        SYSTEM = "system", "as the system"
-        LIGHT = "light", "light"
-        DARK = "dark", "dark"
+        SYSTEM = "system", "Same as system"
+        LIGHT = "light", "Light"
+        DARK = "dark", "Dark"
 
     class Mail(models.TextChoices):
-        ALL = "all", "every notice"
-        IMPORTANT = "important", "what needs me"
-        NONE = "none", "nothing"
+        ALL = "all", "Every notice"
+        IMPORTANT = "important", "Only what needs my action"
+        NONE = "none", "Nothing"
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     theme = models.CharField(max_length=6, choices=Theme, default=Theme.SYSTEM)
     timezone = models.CharField(max_length=64, blank=True, default="")
-    seen_timezone = models.CharField(max_length=64, blank=True, default="", editable=False)  # of the browser
+    seen_timezone = models.CharField(
+        max_length=64, blank=True, default="", editable=False
+    )  # reported by the browser
     mail = models.CharField(max_length=9, choices=Mail, default=Mail.IMPORTANT)
 
     @property
@@ -69,7 +71,7 @@ class Team(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     slug = models.SlugField(max_length=40, unique=True)
     title = models.CharField(max_length=80)
-    series = models.PositiveSmallIntegerField(default=1)  # its chart colour, 1 to 5
+    series = models.PositiveSmallIntegerField(default=1)  # chart color, 1 to 5
     members = models.ManyToManyField(User, through="Membership", related_name="teams")
 
     objects = TeamQuerySet.as_manager()
@@ -99,13 +101,13 @@ class Membership(models.Model):
 
 
 class ApiToken(models.Model):
-    """A bearer token `drg_…`, of which only the SHA-256 is kept. Shown once, when it is made."""
+    """A bearer token `drg_…`, stored as its SHA-256. Its text is shown once, at creation."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     user = models.ForeignKey(User, models.CASCADE, related_name="api_tokens")
     title = models.CharField(max_length=80)
     digest = models.CharField(max_length=64, unique=True, editable=False)
-    start = models.CharField(max_length=12, editable=False)  # enough to recognise it in a list
+    start = models.CharField(max_length=12, editable=False)  # shown in lists to recognize it
     created_at = models.DateTimeField(db_default=Now(), editable=False)
     expires_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, editable=False)

@@ -1,10 +1,4 @@
-"""
-Bearer tokens: how they are made, looked up and recognised in a request.
-
-How bearer tokens are made and looked up. Only the SHA-256 is kept: 256 random bits need no slow hash.
-
-Who is behind an API request: a bearer token, or the session of the browser.
-"""
+"""API authentication: bearer tokens, stored as SHA-256 (256 random bits need no slow hash), and sessions."""
 
 import hashlib
 import secrets
@@ -21,8 +15,8 @@ from core.times import require_date
 from teams.models import ApiToken, User
 
 PREFIX = "drg_"
-SHOWN = 10  # of the token, to recognise it by
-USED_AT_MOST_EVERY = timedelta(minutes=1)  # one write a minute per token, not one per request
+PREFIX_LENGTH = 10  # characters shown in lists
+LAST_USED_PRECISION = timedelta(minutes=1)  # at most one write per token and minute
 
 
 def digest(token: str) -> str:
@@ -30,42 +24,42 @@ def digest(token: str) -> str:
 
 
 def create_token(*, by: User, title: str, expires_at: datetime | None) -> tuple[ApiToken, str]:
-    """Make a token; return its row and the text that is shown this once."""
+    """Create a token; return its row and its text, which is not stored. Raises Invalid for a past expiry."""
     require_date(expires_at)
     if expires_at is not None and expires_at <= timezone.now():
-        raise Invalid("A token that expires in the past is of no use.", field="expires_at")
+        raise Invalid("Choose an expiry in the future.", field="expires_at")
     text = PREFIX + secrets.token_urlsafe(32)
     row = ApiToken.objects.create(
-        user=by, title=title, digest=digest(text), start=text[:SHOWN], expires_at=expires_at
+        user=by, title=title, digest=digest(text), start=text[:PREFIX_LENGTH], expires_at=expires_at
     )
     return row, text
 
 
 def revoke_token(*, by: User, token: ApiToken) -> None:
-    """End a token at once. Repeating it changes nothing, the time least of all."""
+    """Revoke a token at once. Repeating it keeps the first time."""
     ApiToken.objects.filter(pk=token.pk, user=by, revoked_at=None).update(revoked_at=timezone.now())
 
 
-def token_of(text: str) -> ApiToken | None:
-    """Return the valid token behind the text with its user, noting the use; None if there is none."""
+def find_token(text: str) -> ApiToken | None:
+    """Return the valid token with this text and its user, and record its use; None if there is none."""
     now = timezone.now()
     valid = ApiToken.objects.select_related("user").filter(
         Q(expires_at=None) | Q(expires_at__gt=now), digest=digest(text), revoked_at=None, user__is_active=True
     )
     token = valid.first() if text.startswith(PREFIX) else None
-    if token and (token.last_used_at is None or now - token.last_used_at >= USED_AT_MOST_EVERY):
+    if token and (token.last_used_at is None or now - token.last_used_at >= LAST_USED_PRECISION):
         ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)
     return token
 
 
 class BearerToken(BaseAuthentication):
-    """`Authorization: Bearer drg_…` (RFC 6750). A header of another scheme is left to others."""
+    """`Authorization: Bearer drg_…` (RFC 6750). Other schemes are ignored."""
 
     def authenticate(self, request: Request) -> tuple[User, ApiToken] | None:
         scheme, _space, text = get_authorization_header(request).partition(b" ")
         if scheme.lower() != b"bearer":
             return None
-        token = token_of(text.strip().decode("latin-1"))
+        token = find_token(text.strip().decode("latin-1"))
         if token is None:
             raise AuthenticationFailed("The token is unknown, expired or revoked.")
         return token.user, token
@@ -75,4 +69,4 @@ class BearerToken(BaseAuthentication):
 
 
 class Session(SessionAuthentication):
-    """As DRF's, but listed after the token so that a missing login answers 401, not 403."""
+    """DRF's, listed after BearerToken so that a missing login answers 401 instead of 403."""

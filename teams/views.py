@@ -23,26 +23,26 @@ from teams.tokens import create_token, revoke_token
 
 
 @require_safe
-def teams(request: HttpRequest) -> HttpResponse:
+def team_list(request: HttpRequest) -> HttpResponse:
     if not is_platform_admin(request.user):
-        raise PermissionDenied("Only a platform admin sees every team.")
-    every = Team.objects.annotate(people=Count("memberships")).order_by("slug")
+        raise PermissionDenied("Only platform admins see all teams.")
+    teams = Team.objects.annotate(people=Count("memberships")).order_by("slug")
     if wants_sheet(request):
         heads = ("Team", "Name", "People")
-        return sheet("teams", heads, every.values_list("slug", "title", "people"))
-    return render(request, "teams/list.html", {"teams": every})
+        return sheet("teams", heads, teams.values_list("slug", "title", "people"))
+    return render(request, "teams/list.html", {"teams": teams})
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-def people(request: HttpRequest, slug: str) -> HttpResponse:
-    """Show the members; POST adds one."""
+def members(request: HttpRequest, slug: str) -> HttpResponse:
+    """Show the members of a team; POST adds one."""
     team = team_for(request.user, slug)
     if request.method == "GET" and wants_sheet(request):
-        return people_sheet(team)
+        return members_csv(team)
     form = MemberForm(request.POST or None)
     if request.method == "POST":
         team_for(request.user, slug, at_least=Role.OWNER)
-        if form.is_valid() and (response := add(request, team, form)):
+        if form.is_valid() and (response := add_member(request, team, form)):
             return response
     page = {
         "team": team,
@@ -54,27 +54,27 @@ def people(request: HttpRequest, slug: str) -> HttpResponse:
     return render(request, "teams/people.html", page, status=422 if form.errors else 200)
 
 
-def people_sheet(team: Team) -> HttpResponse:
+def members_csv(team: Team) -> HttpResponse:
     rows = team.memberships.select_related("user").order_by("user__username")
     heads = ("User name", "Name", "Role")
-    cells = ((one.user.username, one.user.label, one.get_role_display()) for one in rows)
+    cells = ((row.user.username, row.user.label, row.get_role_display()) for row in rows)
     return sheet(f"people-{team.slug}", heads, cells)
 
 
-def add(request: HttpRequest, team: Team, form: MemberForm) -> HttpResponse | None:
-    """Add the person of a valid form; None if that was refused, with the sentence in the form."""
+def add_member(request: HttpRequest, team: Team, form: MemberForm) -> HttpResponse | None:
+    """Add the person of a valid form; if that is refused, put the reason into the form and return None."""
     name, role = form.cleaned_data["username"], Role(form.cleaned_data["role"])
     try:
         services.add_member(by=user_of(request), team=team, username=name, role=role)
     except PortalError as refusal:
         form.add_error("username", refusal.message)
         return None
-    messages.success(request, f"{name} is in {team.slug} now.")
+    messages.success(request, f"{name} was added to {team.slug}.")
     return redirect("teams:people", team.slug)
 
 
 @require_POST
-def role(request: HttpRequest, slug: str, user_id: UUID) -> HttpResponse:
+def change_role(request: HttpRequest, slug: str, user_id: UUID) -> HttpResponse:
     team = team_for(request.user, slug, at_least=Role.OWNER)
     member = get_object_or_404(team.memberships.select_related("user"), user_id=user_id)
     form = RoleForm(request.POST)
@@ -85,14 +85,14 @@ def role(request: HttpRequest, slug: str, user_id: UUID) -> HttpResponse:
         except PortalError as refusal:
             messages.error(request, refusal.message)
         else:
-            messages.success(request, f"{member.user.username} is {chosen.label} of {team.slug} now.")
+            messages.success(request, f"{member.user.username} is now {chosen.label} of {team.slug}.")
         return redirect("teams:people", team.slug)
     return render(request, "404.html", status=422)
 
 
 @require_POST
-def remove(request: HttpRequest, slug: str, user_id: UUID) -> HttpResponse:
-    """Take somebody out of the team; one may always take out oneself."""
+def remove_member(request: HttpRequest, slug: str, user_id: UUID) -> HttpResponse:
+    """Remove a member; everybody may leave a team."""
     leaves = user_id == user_of(request).pk
     team = team_for(request.user, slug, at_least=Role.VIEWER if leaves else Role.OWNER)
     member = get_object_or_404(team.memberships.select_related("user"), user_id=user_id)
@@ -101,7 +101,7 @@ def remove(request: HttpRequest, slug: str, user_id: UUID) -> HttpResponse:
     except PortalError as refusal:
         messages.error(request, refusal.message)
         return redirect("teams:people", team.slug)
-    messages.success(request, f"{member.user.username} is no longer in {team.slug}.")
+    messages.success(request, f"{member.user.username} was removed from {team.slug}.")
     return redirect("home") if leaves else redirect("teams:people", team.slug)
 
 
@@ -111,25 +111,25 @@ def profile(request: HttpRequest) -> HttpResponse:
     form = AccountForm(request.POST or None, instance=person)
     if request.method == "POST" and form.is_valid():
         person.save(update_fields=list(form.cleaned_data))
-        messages.success(request, "Your profile is saved.")
-        return remember(request, redirect("teams:profile"), "theme", person.theme)
+        messages.success(request, "Profile saved.")
+        return store_preference(request, redirect("teams:profile"), "theme", person.theme)
     memberships = Membership.objects.filter(user=person).select_related("team").order_by("team__slug")
     page = {"form": form, "memberships": memberships}
     return render(request, "teams/profile.html", page, status=422 if form.errors else 200)
 
 
-YEAR = 365 * 24 * 3600
+YEAR = 365 * 24 * 3600  # seconds
 
 
-def back(request: HttpRequest) -> HttpResponse:
-    """Redirect to where the form stood, if that is an address of ours."""
-    there = request.POST.get("next", "")
-    allowed = url_has_allowed_host_and_scheme(there, {request.get_host()}, require_https=request.is_secure())
-    # Without a slash it would be taken for the name of a view.
-    return redirect(there if allowed and "/" in there else "home")
+def redirect_back(request: HttpRequest) -> HttpResponse:
+    """Redirect to the page that sent the form (`next`), if it is on this host; else to Home."""
+    url = request.POST.get("next", "")
+    allowed = url_has_allowed_host_and_scheme(url, {request.get_host()}, require_https=request.is_secure())
+    # redirect() takes a text without a slash for a view name.
+    return redirect(url if allowed and "/" in url else "home")
 
 
-def remember(request: HttpRequest, response: HttpResponse, name: str, value: str) -> HttpResponse:
+def store_preference(request: HttpRequest, response: HttpResponse, name: str, value: str) -> HttpResponse:
     response.set_cookie(name, value, max_age=YEAR, secure=request.is_secure(), httponly=True, samesite="Lax")
     return response
 
@@ -137,22 +137,22 @@ def remember(request: HttpRequest, response: HttpResponse, name: str, value: str
 @login_not_required
 @require_POST
 def theme(request: HttpRequest) -> HttpResponse:
-    """Choose light, dark or as the system; known to the browser, and to the person on other browsers."""
+    """Set the theme: in a cookie for this browser, and in the profile for other browsers."""
     chosen = request.POST.get("theme", "")
     if chosen not in User.Theme.values:
         return HttpResponseBadRequest()
     if request.user.is_authenticated:
         User.objects.filter(pk=request.user.pk).update(theme=chosen)
-    return remember(request, back(request), "theme", chosen)
+    return store_preference(request, redirect_back(request), "theme", chosen)
 
 
 @require_POST
-def switch(request: HttpRequest) -> HttpResponse:
-    """Choose the current team; empty is all teams, which only a platform admin sees."""
+def switch_team(request: HttpRequest) -> HttpResponse:
+    """Set the current team; empty means all teams, which only platform admins see."""
     slug = request.POST.get("team", "")
     if slug:
         team_for(user_of(request), slug)
-    return remember(request, back(request), "team", slug)
+    return store_preference(request, redirect_back(request), "team", slug)
 
 
 @never_cache
@@ -160,16 +160,16 @@ def switch(request: HttpRequest) -> HttpResponse:
 def tokens(request: HttpRequest) -> HttpResponse:
     person = user_of(request)
     if request.method == "GET" and wants_sheet(request):
-        return tokens_sheet(person)
+        return tokens_csv(person)
     form = TokenForm(request.POST or None)
-    made, text = None, ""
+    new_token, text = None, ""
     if request.method == "POST" and form.is_valid():
-        made, text = create_token(by=person, title=form.cleaned_data["title"], expires_at=form.expiry())
+        new_token, text = create_token(by=person, title=form.cleaned_data["title"], expires_at=form.expiry())
         form = TokenForm()
     page = {
         "tokens": ApiToken.objects.filter(user=person, revoked_at=None),
         "form": form,
-        "made": made,
+        "new_token": new_token,
         "text": text,
         "now": timezone.now(),
         "api": request.build_absolute_uri("/api/v1/me"),
@@ -177,10 +177,10 @@ def tokens(request: HttpRequest) -> HttpResponse:
     return render(request, "teams/tokens.html", page, status=422 if form.errors else 200)
 
 
-def tokens_sheet(person: User) -> HttpResponse:
-    heads = ("Token", "Begins with", "Made", "Runs out", "Last used")
+def tokens_csv(person: User) -> HttpResponse:
+    heads = ("Token", "Prefix", "Created", "Expires", "Last used")
     rows = ApiToken.objects.filter(user=person, revoked_at=None)
-    cells = ((one.title, one.start, one.created_at, one.expires_at, one.last_used_at) for one in rows)
+    cells = ((row.title, row.start, row.created_at, row.expires_at, row.last_used_at) for row in rows)
     return sheet("tokens", heads, cells)
 
 
@@ -188,5 +188,5 @@ def tokens_sheet(person: User) -> HttpResponse:
 def revoke(request: HttpRequest, token_id: UUID) -> HttpResponse:
     token = get_object_or_404(ApiToken, pk=token_id, user=user_of(request))
     revoke_token(by=user_of(request), token=token)
-    messages.success(request, f"“{token.title}” does not work any more.")
+    messages.success(request, f"Token “{token.title}” revoked.")
     return redirect("teams:tokens")

@@ -1,10 +1,4 @@
-"""
-In whose time zone a moment is told.
-
-In whose time zone a moment is told: the one a person has chosen, else that of their browser.
-
-Times are stored in UTC and shown in the zone of the reader.
-"""
+"""Times are stored in UTC and shown in the zone that a person has chosen, else in that of their browser."""
 
 import zoneinfo
 from collections.abc import Callable
@@ -18,28 +12,32 @@ from django.utils import timezone
 
 from teams.models import User
 
-COOKIE = "timezone"  # the browser says in it where it is
+COOKIE = "timezone"  # set by our JavaScript
 
 
-def zone_named(name: str) -> zoneinfo.ZoneInfo | None:
-    """Return the zone of the IANA database, None for a name that it does not have."""
+def parse_zone(name: str) -> zoneinfo.ZoneInfo | None:
+    """Return the zone of the IANA database, None for an unknown name."""
     try:
         return zoneinfo.ZoneInfo(name) if name else None
-    except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):  # also a folder, and too long a name
+    except (
+        ValueError,
+        OSError,
+        zoneinfo.ZoneInfoNotFoundError,
+    ):  # ValueError, OSError: a folder, too long a name
         return None
 
 
-def zone_of(person: User) -> tzinfo:
-    """Return the zone in which `person` reads what is not shown on a page of theirs: a notice, a mail."""
-    chosen = zone_named(person.timezone) or zone_named(person.seen_timezone)
+def zone_for(person: User) -> tzinfo:
+    """Return the zone for texts that `person` reads outside a request: notices, mails."""
+    chosen = parse_zone(person.timezone) or parse_zone(person.seen_timezone)
     return chosen or timezone.get_default_timezone()
 
 
 @receiver(user_logged_in)
 def remember_zone(sender: object, request: HttpRequest, user: User, **more: Any) -> None:
-    """Keep the zone of the browser in which somebody signs in."""
+    """Store the browser's zone at sign-in."""
     name = request.COOKIES.get(COOKIE, "")
-    if name != user.seen_timezone and zone_named(name) is not None:
+    if name != user.seen_timezone and parse_zone(name) is not None:
         User.objects.filter(pk=user.pk).update(seen_timezone=name)
 
 
@@ -48,8 +46,8 @@ class TimezoneMiddleware:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        chosen = zone_named(getattr(request.user, "timezone", ""))
-        zone = chosen or zone_named(request.COOKIES.get(COOKIE, ""))
+        chosen = parse_zone(getattr(request.user, "timezone", ""))
+        zone = chosen or parse_zone(request.COOKIES.get(COOKIE, ""))
         if zone is None:
             return self.get_response(request)
         with timezone.override(zone):

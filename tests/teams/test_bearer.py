@@ -18,7 +18,7 @@ def token(alice) -> str:
     return create_token(by=alice, title="Notebook", expires_at=timezone.now() + timedelta(days=1))[1]
 
 
-def test_without_a_login_the_answer_says_how_to_log_in(api, db):
+def test_missing_login_answers_401_with_the_scheme(api, db):
     answer = api().get(ME)
     assert answer.status_code == 401
     assert answer.headers["WWW-Authenticate"] == 'Bearer realm="Dragoman"'
@@ -26,29 +26,29 @@ def test_without_a_login_the_answer_says_how_to_log_in(api, db):
 
 
 @pytest.mark.parametrize("text", ["drg_wrong", "", "drg_" + "x" * 5000, "\u00e9", "other"])
-def test_a_wrong_token_is_401_and_not_an_error(api, alice, text):
+def test_unknown_token_is_401(api, alice, text):
     answer = api(token=text or " ").get(ME)
     assert answer.status_code == 401
     assert answer.headers["Content-Type"] == "application/problem+json"
 
 
-def test_a_token_ends_when_it_expires(api, token):
+def test_expired_token_is_refused(api, token):
     with time_machine.travel(timezone.now() + timedelta(hours=25)):
         assert api(token=token).get(ME).status_code == 401
     assert api(token=token).get(ME).status_code == 200
 
 
-def test_the_token_of_somebody_who_left_is_dead(api, token, alice):
+def test_token_of_an_inactive_user_is_refused(api, token, alice):
     alice.is_active = False
     alice.save(update_fields=["is_active"])
     assert api(token=token).get(ME).status_code == 401
 
 
-def test_the_scheme_is_written_in_any_case(client, token):
+def test_bearer_scheme_is_case_insensitive(client, token):
     assert client.get(ME, headers={"authorization": f"bearer {token}"}).status_code == 200
 
 
-def test_last_use_is_noted_at_most_once_a_minute(api, token):
+def test_last_use_is_stored_at_most_once_a_minute(api, token):
     start = timezone.now()
     with time_machine.travel(start, tick=False):
         api(token=token).get(ME)
@@ -60,7 +60,7 @@ def test_last_use_is_noted_at_most_once_a_minute(api, token):
     assert ApiToken.objects.get().last_used_at == start + timedelta(seconds=60)
 
 
-def test_a_session_of_the_browser_works_too_but_needs_its_csrf_token_to_write(alice):
+def test_session_writes_need_a_csrf_token(alice):
     client = APIClient(enforce_csrf_checks=True)
     client.force_login(alice)
     assert client.get(ME).status_code == 200
@@ -69,7 +69,7 @@ def test_a_session_of_the_browser_works_too_but_needs_its_csrf_token_to_write(al
     assert not ApiToken.objects.exists()
 
 
-def test_a_bearer_token_needs_no_csrf_token(token):
+def test_bearer_token_needs_no_csrf_token(token):
     client = APIClient(enforce_csrf_checks=True)
     client.credentials(HTTP_AUTHORIZATION=f"Bearer {token}")
     assert client.post("/api/v1/tokens/", {"title": "Second"}, format="json").status_code == 201

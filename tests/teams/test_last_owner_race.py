@@ -13,13 +13,13 @@ from tests.threads import Race, without_lock
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("locked", [True, False])
-def test_two_owners_who_step_down_at_once_leave_one_owner(monkeypatch, locked):
+def test_concurrent_resignations_leave_one_owner(monkeypatch, locked):
     olga, otto = make_user("olga"), make_user("otto")
     team = make_team("vision", owners=(olga, otto))
     race = Race(monkeypatch)
-    race.hold_after(services, "keep_an_owner")
+    race.hold_after(services, "require_another_owner")
     if not locked:
-        without_lock(monkeypatch, "teams.services.keep_an_owner")
+        without_lock(monkeypatch, "teams.services.require_another_owner")
 
     def step_down(person):
         member = Membership.objects.select_related("user").get(user=person, team=team)

@@ -18,14 +18,14 @@ def remove_url(user) -> str:
     return f"{PEOPLE}{user.pk}/remove"
 
 
-def test_every_member_sees_who_is_in_the_team(browse, vision, bob):
+def test_members_see_the_member_list(browse, vision, bob):
     page = browse(bob).get(PEOPLE)
     assert page.status_code == 200
     assert "Alice Ames" in page.text
-    assert "Add somebody" not in page.text
+    assert "Add a member" not in page.text
 
 
-def test_an_outsider_does_not_learn_that_the_team_exists(browse, vision, eve, alice):
+def test_team_is_404_for_an_outsider(browse, vision, eve, alice):
     outsider = browse(eve)
     assert outsider.get(PEOPLE).status_code == 404
     assert outsider.post(PEOPLE, {"username": "eve", "role": "owner"}).status_code == 404
@@ -38,13 +38,13 @@ def test_anonymous_reader_is_sent_to_sign_in(client, vision):
     assert client.get(PEOPLE).headers["Location"] == f"/accounts/login/?next={PEOPLE}"
 
 
-def test_an_owner_adds_somebody_by_user_name(browse, vision, olga, eve):
+def test_owner_adds_a_member_by_user_name(browse, vision, olga, eve):
     answer = browse(olga).post(PEOPLE, {"username": "eve", "role": "lead"}, follow=True)
-    assert "eve is in vision now." in answer.text
+    assert "eve was added to vision." in answer.text
     assert role_of(eve, vision) == Role.LEAD
 
 
-def test_a_platform_admin_may_do_what_an_owner_may(browse, vision, root, eve, alice):
+def test_platform_admin_may_manage_members(browse, vision, root, eve, alice):
     admin = browse(root)
     admin.post(PEOPLE, {"username": "eve", "role": "viewer"})
     admin.post(role_url(alice), {"role": "owner"})
@@ -52,7 +52,7 @@ def test_a_platform_admin_may_do_what_an_owner_may(browse, vision, root, eve, al
 
 
 @pytest.mark.parametrize("who", ["alice", "bob"])
-def test_who_is_no_owner_changes_nothing(browse, vision, alice, bob, eve, olga, who):
+def test_non_owner_cannot_manage_members(browse, vision, alice, bob, eve, olga, who):
     person = browse(make_user(who))
     assert person.post(PEOPLE, {"username": "eve", "role": "owner"}).status_code == 403
     assert person.post(role_url(olga), {"role": "viewer"}).status_code == 403
@@ -61,34 +61,34 @@ def test_who_is_no_owner_changes_nothing(browse, vision, alice, bob, eve, olga, 
     assert role_of(olga, vision) == Role.OWNER
 
 
-def test_an_unknown_name_is_refused_in_the_form_and_what_was_typed_stays(browse, vision, olga):
+def test_unknown_user_name_is_refused_and_input_is_kept(browse, vision, olga):
     page = browse(olga).post(PEOPLE, {"username": "nobody", "role": "lead"})
     assert page.status_code == 422
-    assert "There is nobody with the user name “nobody”." in page.text
+    assert "No user has the name “nobody”." in page.text
     assert 'value="nobody"' in page.text
 
 
-def test_who_cannot_sign_in_any_more_cannot_be_added(browse, vision, olga, eve):
+def test_inactive_user_cannot_be_added(browse, vision, olga, eve):
     User.objects.filter(pk=eve.pk).update(is_active=False)
     page = browse(olga).post(PEOPLE, {"username": "eve", "role": "member"})
-    assert "There is nobody with the user name “eve”." in page.text
+    assert "No user has the name “eve”." in page.text
     assert role_of(eve, vision) is None
 
 
-def test_who_is_in_the_team_cannot_be_added_again(browse, vision, olga, bob):
+def test_member_cannot_be_added_twice(browse, vision, olga, bob):
     page = browse(olga).post(PEOPLE, {"username": "bob", "role": "owner"})
-    assert "bob already is in vision, as viewer." in page.text
+    assert "bob is already viewer of vision." in page.text
     assert role_of(bob, vision) == Role.VIEWER
 
 
-def test_an_unknown_role_is_malformed(browse, vision, olga, bob):
+def test_unknown_role_is_422(browse, vision, olga, bob):
     owner = browse(olga)
     assert owner.post(PEOPLE, {"username": "bob", "role": "king"}).status_code == 422
     assert owner.post(role_url(bob), {"role": "king"}).status_code == 422
     assert role_of(bob, vision) == Role.VIEWER
 
 
-def test_the_last_owner_cannot_step_down_or_leave(browse, vision, olga):
+def test_last_owner_cannot_resign_or_leave(browse, vision, olga):
     owner = browse(olga)
     page = owner.post(role_url(olga), {"role": "viewer"}, follow=True)
     assert "olga is the only owner of vision." in page.text
@@ -96,35 +96,33 @@ def test_the_last_owner_cannot_step_down_or_leave(browse, vision, olga):
     assert role_of(olga, vision) == Role.OWNER
 
 
-def test_one_of_two_owners_may_step_down(browse, vision, olga, alice):
+def test_one_of_two_owners_may_resign(browse, vision, olga, alice):
     owner = browse(olga)
     owner.post(role_url(alice), {"role": "owner"})
     owner.post(role_url(olga), {"role": "member"})
     assert (role_of(olga, vision), role_of(alice, vision)) == (Role.MEMBER, Role.OWNER)
 
 
-def test_everybody_may_leave_and_then_knows_nothing_of_the_team(browse, vision, bob):
+def test_member_who_left_gets_404(browse, vision, bob):
     leaver = browse(bob)
     assert leaver.post(remove_url(bob)).headers["Location"] == "/"
     assert leaver.get(PEOPLE).status_code == 404
 
 
-def test_who_is_not_in_the_team_cannot_be_changed_or_removed(browse, vision, olga, eve):
+def test_non_member_cannot_be_changed_or_removed(browse, vision, olga, eve):
     owner = browse(olga)
     assert owner.post(role_url(eve), {"role": "owner"}).status_code == 404
     assert owner.post(remove_url(eve)).status_code == 404
 
 
-def test_roles_are_changed_by_post_only(browse, vision, olga, alice):
+def test_changing_a_role_needs_post(browse, vision, olga, alice):
     owner = browse(olga)
     assert owner.get(role_url(alice)).status_code == 405
     assert owner.get(remove_url(alice)).status_code == 405
     assert owner.put(PEOPLE).status_code == 405
 
 
-def test_the_page_costs_the_same_for_three_people_and_for_thirty(
-    browse, vision, olga, django_assert_max_num_queries
-):
+def test_member_page_query_count_is_constant(browse, vision, olga, django_assert_max_num_queries):
     owner = browse(olga)
     with django_assert_max_num_queries(20) as few:
         owner.get(PEOPLE)
@@ -134,12 +132,12 @@ def test_the_page_costs_the_same_for_three_people_and_for_thirty(
         assert "person-29" in owner.get(PEOPLE).text
 
 
-def test_only_a_platform_admin_sees_every_team(browse, vision, root, olga):
+def test_team_list_is_for_platform_admins(browse, vision, root, olga):
     make_team("nlp")
     page = browse(root).get("/teams/")
     assert "Nlp" in page.text
     assert "Vision" in page.text
     refused = browse(olga).get("/teams/")
     assert refused.status_code == 403
-    assert "Only a platform admin sees every team." in refused.text
+    assert "Only platform admins see all teams." in refused.text
     assert browse(root).post("/teams/").status_code == 405

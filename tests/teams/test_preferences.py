@@ -3,7 +3,7 @@ import pytest
 from teams.models import User
 
 
-def test_a_theme_is_set_on_the_page_by_the_server_and_kept_for_other_browsers(browse, alice):
+def test_theme_is_rendered_and_stored_for_other_browsers(browse, alice):
     person = browse(alice)
     assert "data-bs-theme" not in person.get("/me/").text
     person.post("/me/theme", {"theme": "dark", "next": "/me/"})
@@ -11,21 +11,21 @@ def test_a_theme_is_set_on_the_page_by_the_server_and_kept_for_other_browsers(br
     assert '<html lang="en" data-bs-theme="dark"' in browse(alice).get("/me/").text
 
 
-def test_the_cookie_of_a_browser_goes_before_the_choice_of_the_person(browse, alice):
+def test_theme_cookie_overrides_the_stored_theme(browse, alice):
     User.objects.update(theme="dark")
     person = browse(alice)
     person.cookies["theme"] = "light"
     assert 'data-bs-theme="light"' in person.get("/me/").text
 
 
-def test_a_stranger_may_choose_a_theme_too(client, db):
+def test_anonymous_reader_may_choose_a_theme(client, db):
     assert "data-bs-theme" not in client.get("/accounts/login/").text
     client.post("/me/theme", {"theme": "dark", "next": "/accounts/login/"})
     assert 'data-bs-theme="dark"' in client.get("/accounts/login/").text
 
 
 @pytest.mark.parametrize("theme", ["pink", "", '"><script>'])
-def test_an_unknown_theme_is_refused_and_never_written_into_a_page(browse, alice, theme):
+def test_unknown_theme_is_refused(browse, alice, theme):
     person = browse(alice)
     assert person.post("/me/theme", {"theme": theme}).status_code == 400
     person.cookies["theme"] = "dark"
@@ -37,18 +37,18 @@ def test_an_unknown_theme_is_refused_and_never_written_into_a_page(browse, alice
 @pytest.mark.parametrize(
     "there", ["https://evil.example/", "//evil.example", "javascript:alert(1)", "nowhere", ""]
 )
-def test_nobody_is_sent_away_from_the_portal(browse, alice, there):
+def test_redirect_stays_on_this_host(browse, alice, there):
     answer = browse(alice).post("/me/theme", {"theme": "dark", "next": there})
     assert answer.headers["Location"] == "/"
 
 
-def test_the_current_team_is_kept_in_a_cookie(browse, vision, alice):
+def test_current_team_is_stored_in_a_cookie(browse, vision, alice):
     person = browse(alice)
     person.post("/me/team", {"team": "vision", "next": "/me/"})
     assert person.cookies["team"].value == "vision"
 
 
-def test_an_outsider_cannot_choose_a_team_and_learns_nothing_by_trying(browse, vision, alice, eve):
+def test_outsider_cannot_switch_to_a_team(browse, vision, alice, eve):
     member = browse(alice)
     member.cookies["team"] = "vision"
     assert "vision" in member.get("/me/").text
@@ -58,10 +58,10 @@ def test_an_outsider_cannot_choose_a_team_and_learns_nothing_by_trying(browse, v
     assert "vision" not in outsider.get("/me/").text
 
 
-def test_preferences_are_set_by_post_only(browse, alice):
+def test_preferences_need_post(browse, alice):
     assert browse(alice).get("/me/theme").status_code == 405
     assert browse(alice).get("/me/team").status_code == 405
 
 
-def test_choosing_a_team_needs_a_login(client, vision):
+def test_switching_team_needs_a_login(client, vision):
     assert client.post("/me/team", {"team": "vision"}).headers["Location"].startswith("/accounts/login/")

@@ -14,27 +14,27 @@ FORM = {
 }
 
 
-def test_one_sees_ones_teams_and_roles(browse, vision, alice):
+def test_profile_lists_own_teams_and_roles(browse, vision, alice):
     page = browse(alice).get(ME)
     assert page.status_code == 200
     assert 'href="/teams/vision/people/"' in page.text
 
 
-def test_name_zone_and_theme_are_kept(browse, alice):
+def test_profile_stores_name_zone_and_theme(browse, alice):
     answer = browse(alice).post(ME, FORM)
     assert answer.headers["Location"] == ME
     alice.refresh_from_db()
     assert (alice.first_name, alice.timezone, alice.theme) == ("Alicia", "Europe/Berlin", "dark")
 
 
-def test_one_cannot_make_oneself_an_admin(browse, alice):
+def test_profile_form_ignores_admin_flags(browse, alice):
     browse(alice).post(ME, FORM | {"is_superuser": "on", "is_staff": "on", "username": "root"})
     alice.refresh_from_db()
     assert (alice.is_superuser, alice.is_staff, alice.username) == (False, False, "alice")
 
 
 @pytest.mark.parametrize("field", [{"timezone": "Mars/Phobos"}, {"theme": "pink"}, {"email": "no address"}])
-def test_what_is_malformed_is_refused_in_the_form(browse, alice, field):
+def test_invalid_profile_is_422(browse, alice, field):
     page = browse(alice).post(ME, FORM | field)
     assert page.status_code == 422
     assert "dg-err" in page.text
@@ -46,13 +46,11 @@ def test_anonymous_reader_is_sent_to_sign_in(client, db):
     assert client.post(ME, FORM).status_code == 302
 
 
-def test_only_get_and_post(browse, alice):
+def test_profile_allows_get_and_post_only(browse, alice):
     assert browse(alice).delete(ME).status_code == 405
 
 
-def test_the_page_costs_the_same_for_one_team_and_for_many(
-    browse, vision, alice, django_assert_max_num_queries
-):
+def test_profile_query_count_is_constant(browse, vision, alice, django_assert_max_num_queries):
     person = browse(alice)
     with django_assert_max_num_queries(20) as one:
         person.get(ME)

@@ -14,15 +14,15 @@ from core.errors import Invalid
 from core.models import StoredResponse
 from notify.models import Notice
 from teams.models import ApiToken, User
-from teams.tokens import create_token, revoke_token, token_of
-from teams.zones import remember_zone, zone_of
+from teams.tokens import create_token, find_token, revoke_token
+from teams.zones import remember_zone, zone_for
 from tests.factories import make_user
 
 NOW = datetime(2026, 11, 22, 9, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 
 
-def test_a_token_is_kept_as_a_digest_with_its_beginning_and_its_end(alice):
+def test_token_row_has_digest_prefix_and_expiry(alice):
     with time_machine.travel(NOW, tick=False):
         token, text = create_token(by=alice, title="Notebook", expires_at=NOW + SECOND)
     values = dict(ApiToken.objects.values().get())
@@ -43,49 +43,49 @@ def test_a_token_is_kept_as_a_digest_with_its_beginning_and_its_end(alice):
 
 
 @pytest.mark.parametrize("expires_at", [NOW, NOW - SECOND])
-def test_a_token_cannot_end_before_it_begins(alice, expires_at):
+def test_token_expiry_must_be_in_the_future(alice, expires_at):
     with time_machine.travel(NOW, tick=False), pytest.raises(Invalid) as refusal:
         create_token(by=alice, title="Notebook", expires_at=expires_at)
-    assert refusal.value.message == "A token that expires in the past is of no use."
+    assert refusal.value.message == "Choose an expiry in the future."
     assert refusal.value.extra == {"field": "expires_at"}
     assert not ApiToken.objects.exists()
 
 
-def test_a_token_cannot_end_in_a_year_that_nobody_means(alice):
+def test_token_expiry_year_is_bounded(alice):
     with pytest.raises(Invalid, match="the year 2201 was sent"):
         create_token(by=alice, title="Notebook", expires_at=datetime(2201, 1, 1, tzinfo=UTC))
 
 
-def test_a_token_works_until_the_moment_it_expires(alice):
+def test_token_works_until_its_expiry(alice):
     with time_machine.travel(NOW, tick=False) as clock:
         token, text = create_token(by=alice, title="Notebook", expires_at=NOW + timedelta(hours=1))
         create_token(by=alice, title="Other", expires_at=None)
         clock.move_to(NOW + timedelta(hours=1) - SECOND)
-        assert token_of(text) == token
+        assert find_token(text) == token
         used = dict(ApiToken.objects.values_list("title", "last_used_at"))
         assert used == {"Notebook": NOW + timedelta(hours=1) - SECOND, "Other": None}
         clock.move_to(NOW + timedelta(hours=1))
-        assert token_of(text) is None
+        assert find_token(text) is None
 
 
-def test_a_token_without_its_prefix_is_none(alice):
+def test_token_without_prefix_is_refused(alice):
     text = "other_" + "x" * 43
     ApiToken.objects.create(
         user=alice, title="t", digest=hashlib.sha256(text.encode()).hexdigest(), start="other_"
     )
-    assert token_of(text) is None
+    assert find_token(text) is None
 
 
-def test_revoking_ends_one_token_of_its_owner_and_keeps_when(alice, eve):
+def test_revoking_ends_only_the_owners_token_and_keeps_the_first_time(alice, eve):
     mine, text = create_token(by=alice, title="mine", expires_at=None)
     create_token(by=alice, title="other", expires_at=None)
     revoke_token(by=eve, token=mine)
-    assert token_of(text) == mine
+    assert find_token(text) == mine
     with time_machine.travel(NOW, tick=False):
         revoke_token(by=alice, token=mine)
     revoke_token(by=alice, token=mine)
     assert dict(ApiToken.objects.values_list("title", "revoked_at")) == {"mine": NOW, "other": None}
-    assert token_of(text) is None
+    assert find_token(text) is None
 
 
 RATES = "/api/v1/rates/"
@@ -98,7 +98,7 @@ def send(person, *, key="k", body=RATE, address=RATES):
     return api.post(address, body, format="json", headers={"Idempotency-Key": key})
 
 
-def test_a_kept_answer_is_of_a_person_a_key_and_an_address(root):
+def test_stored_response_belongs_to_person_key_and_path(root):
     with time_machine.travel(NOW, tick=False):
         made = send(root)
     kept = dict(StoredResponse.objects.values().get())
@@ -114,17 +114,17 @@ def test_a_kept_answer_is_of_a_person_a_key_and_an_address(root):
     assert made.json()["id"] in answer
 
 
-def test_the_query_of_an_address_belongs_to_what_was_sent(root):
+def test_query_string_is_part_of_the_request(root):
     assert send(root).status_code == 201
     assert send(root, address=f"{RATES}?x=1").status_code == 422
 
 
-def test_the_order_of_fields_makes_no_other_request(root):
+def test_field_order_does_not_change_the_request(root):
     first = send(root)
     assert send(root, body=dict(reversed(RATE.items()))).json() == first.json()
 
 
-def test_keys_of_others_are_not_forgotten_with_ones_own(root):
+def test_deleting_own_keys_keeps_those_of_others(root):
     second = make_user("second", admin=True)
     for person in (root, second):
         send(person, key="old")
@@ -140,7 +140,7 @@ def test_keys_of_others_are_not_forgotten_with_ones_own(root):
 @pytest.mark.parametrize(
     ("ago", "status"), [(timedelta(minutes=1), 409), (timedelta(minutes=1) + SECOND, 201)]
 )
-def test_what_is_worked_on_is_taken_over_after_a_minute(root, ago, status):
+def test_unfinished_request_is_taken_over_after_a_minute(root, ago, status):
     send(root)
     StoredResponse.objects.update(status=None, answer="")
     with time_machine.travel(NOW, tick=False):
@@ -153,7 +153,7 @@ def test_what_is_worked_on_is_taken_over_after_a_minute(root, ago, status):
         assert answer.json()["detail"] == "The same is being worked on already; ask again in a moment."
 
 
-def test_a_write_that_breaks_leaves_its_key_free(root, monkeypatch):
+def test_failed_write_frees_its_key(root, monkeypatch):
     def break_down(*args, **kwargs):
         raise ZeroDivisionError
 
@@ -174,11 +174,11 @@ def test_a_write_that_breaks_leaves_its_key_free(root, monkeypatch):
         ("", "", "UTC"),
     ],
 )
-def test_the_zone_of_a_reader(chosen, seen, zone):
-    assert str(zone_of(User(timezone=chosen, seen_timezone=seen))) == zone
+def test_zone_for_prefers_the_chosen_zone(chosen, seen, zone):
+    assert str(zone_for(User(timezone=chosen, seen_timezone=seen))) == zone
 
 
-def test_signing_in_keeps_the_zone_of_one_person_only_and_no_empty_one(alice, bob):
+def test_sign_in_stores_the_zone_of_that_person_only(alice, bob):
     request = HttpRequest()
     request.COOKIES["timezone"] = "Europe/Berlin"
     remember_zone(None, request, alice)
@@ -201,9 +201,7 @@ def test_signing_in_keeps_the_zone_of_one_person_only_and_no_empty_one(alice, bo
         ("Nowhere", "Asia/Tokyo", "18:00"),
     ],
 )
-def test_a_page_shows_moments_in_the_zone_that_was_chosen_else_that_of_the_browser(
-    browse, alice, chosen, cookie, hour
-):
+def test_page_times_use_chosen_then_browser_zone(browse, alice, chosen, cookie, hour):
     User.objects.update(timezone=chosen)
     Notice.objects.create(user=alice, key="k", title="t", created_at=NOW)
     person = browse(alice)

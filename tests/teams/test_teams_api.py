@@ -8,7 +8,7 @@ from teams.tokens import create_token
 from tests.factories import make_team, make_user
 
 
-def test_me_tells_who_one_is_and_what_one_may_do_where(api, vision, alice):
+def test_me_lists_the_user_and_roles(api, vision, alice):
     me = api(alice).get("/api/v1/me/").json()
     assert me == {
         "id": str(alice.pk),
@@ -25,7 +25,7 @@ def test_me_is_read_only(api, alice):
     assert api(alice).post("/api/v1/me/", {}, format="json").status_code == 405
 
 
-def test_me_costs_the_same_for_one_team_and_for_many(api, vision, alice, django_assert_max_num_queries):
+def test_me_query_count_is_constant(api, vision, alice, django_assert_max_num_queries):
     client = api(alice)
     with django_assert_max_num_queries(10) as one:
         client.get("/api/v1/me/")
@@ -35,19 +35,19 @@ def test_me_costs_the_same_for_one_team_and_for_many(api, vision, alice, django_
         assert len(client.get("/api/v1/me/").json()["teams"]) == 21
 
 
-def test_a_member_sees_their_teams_with_role_and_headcount(api, vision, bob):
+def test_team_list_has_role_and_headcount(api, vision, bob):
     make_team("nlp")
     listed = api(bob).get("/api/v1/teams/").json()["results"]
     assert [(team["slug"], team["role"], team["members"]) for team in listed] == [("vision", "viewer", 3)]
 
 
-def test_an_outsider_sees_no_team_and_404_for_one_by_name(api, vision, eve):
+def test_outsider_sees_no_team(api, vision, eve):
     assert api(eve).get("/api/v1/teams/").json()["results"] == []
     answer = api(eve).get("/api/v1/teams/vision")
     assert (answer.status_code, answer.json()["code"]) == (404, "not-found")
 
 
-def test_a_platform_admin_sees_every_team_without_being_in_it(api, vision, root):
+def test_platform_admin_sees_all_teams(api, vision, root):
     team = api(root).get("/api/v1/teams/vision").json()
     assert team["role"] is None
     assert {person["username"]: person["role"] for person in team["people"]} == {
@@ -62,7 +62,7 @@ def test_teams_are_read_only(api, vision, olga):
     assert api(olga).delete("/api/v1/teams/vision").status_code == 405
 
 
-def test_the_list_of_teams_is_cut_into_pages_that_do_not_overlap(api, root):
+def test_team_pages_do_not_overlap(api, root):
     for number in range(5):
         make_team(f"team-{number}")
     client = api(root)
@@ -72,7 +72,7 @@ def test_the_list_of_teams_is_cut_into_pages_that_do_not_overlap(api, root):
     assert second["next"] is None
 
 
-def test_teams_cost_the_same_for_one_and_for_many(api, vision, alice, django_assert_max_num_queries):
+def test_team_list_query_count_is_constant(api, vision, alice, django_assert_max_num_queries):
     client = api(alice)
     with django_assert_max_num_queries(10) as one:
         client.get("/api/v1/teams/")
@@ -83,7 +83,7 @@ def test_teams_cost_the_same_for_one_and_for_many(api, vision, alice, django_ass
         assert len(client.get("/api/v1/teams/").json()["results"]) == 21
 
 
-def test_a_token_made_over_the_api_is_answered_once_and_works(api, alice):
+def test_api_token_is_returned_once_and_works(api, alice):
     made = api(alice).post("/api/v1/tokens/", {"title": "Pipeline"}, format="json")
     assert made.status_code == 201
     token = made.json()["token"]
@@ -92,7 +92,7 @@ def test_a_token_made_over_the_api_is_answered_once_and_works(api, alice):
     assert "token" not in listed[0]
 
 
-def test_a_malformed_token_request_names_the_fields(api, alice):
+def test_invalid_token_request_names_the_fields(api, alice):
     answer = api(alice).post("/api/v1/tokens/", {"expires_at": "tomorrow"}, format="json")
     assert answer.status_code == 422
     problem = answer.json()
@@ -103,7 +103,7 @@ def test_a_malformed_token_request_names_the_fields(api, alice):
     assert (past.status_code, past.json()["field"]) == (422, "expires_at")
 
 
-def test_a_token_is_revoked_by_its_owner_alone(api, alice, root):
+def test_only_the_owner_revokes_a_token(api, alice, root):
     row, text = create_token(by=alice, title="Pipeline", expires_at=None)
     assert api(root).delete(f"/api/v1/tokens/{row.pk}").status_code == 404
     assert api(alice).delete(f"/api/v1/tokens/{uuid.uuid4()}").status_code == 404
@@ -112,12 +112,12 @@ def test_a_token_is_revoked_by_its_owner_alone(api, alice, root):
     assert ApiToken.objects.get().revoked_at is not None
 
 
-def test_a_stranger_gets_401_everywhere(api, vision):
+def test_anonymous_client_gets_401(api, vision):
     for path in ("/api/v1/me/", "/api/v1/teams/", "/api/v1/teams/vision", "/api/v1/tokens/"):
         assert api().get(path).status_code == 401
 
 
-def test_tokens_cost_the_same_for_one_and_for_many(api, alice, django_assert_max_num_queries):
+def test_token_list_query_count_is_constant(api, alice, django_assert_max_num_queries):
     client = api(alice)
     create_token(by=alice, title="First", expires_at=None)
     with django_assert_max_num_queries(10) as one:

@@ -9,7 +9,7 @@ from teams.tokens import create_token
 TOKENS = "/me/tokens/"
 
 
-def test_a_token_is_shown_once_and_works(browse, api, alice):
+def test_new_token_is_shown_once_and_works(browse, api, alice):
     person = browse(alice)
     made = person.post(TOKENS, {"title": "Notebook", "days": "30"})
     token = re.findall(r"drg_[\w-]+", made.text)[0]
@@ -20,33 +20,33 @@ def test_a_token_is_shown_once_and_works(browse, api, alice):
     assert token not in again.text
 
 
-def test_only_a_digest_of_the_token_is_kept(alice):
+def test_only_the_digest_of_a_token_is_stored(alice):
     row, text = create_token(by=alice, title="Notebook", expires_at=None)
     assert text not in str(ApiToken.objects.filter(pk=row.pk).values().get())
 
 
-def test_a_token_expires_when_its_form_said(browse, alice):
+def test_token_form_sets_the_expiry(browse, alice):
     browse(alice).post(TOKENS, {"title": "Notebook", "days": "7"})
     expires_at = ApiToken.objects.get().expires_at
     assert expires_at is not None
     assert timedelta(days=6, hours=23) < expires_at - timezone.now() <= timedelta(days=7)
 
 
-def test_a_form_without_a_title_or_with_a_lifetime_of_its_own_is_malformed(browse, alice):
+def test_token_form_without_title_or_with_unknown_lifetime_is_422(browse, alice):
     person = browse(alice)
     assert person.post(TOKENS, {"title": "", "days": "30"}).status_code == 422
     assert person.post(TOKENS, {"title": "Notebook", "days": "100000"}).status_code == 422
     assert not ApiToken.objects.exists()
 
 
-def test_a_revoked_token_is_refused_at_once(browse, api, alice):
+def test_revoked_token_is_refused_immediately(browse, api, alice):
     row, text = create_token(by=alice, title="Notebook", expires_at=None)
     page = browse(alice).post(f"{TOKENS}{row.pk}/revoke", follow=True)
-    assert "“Notebook” does not work any more." in page.text
+    assert "Token “Notebook” revoked." in page.text
     assert api(token=text).get("/api/v1/me/").status_code == 401
 
 
-def test_nobody_sees_or_revokes_the_token_of_another_not_even_an_admin(browse, alice, eve, root):
+def test_admin_cannot_see_or_revoke_tokens_of_others(browse, alice, eve, root):
     row, _text = create_token(by=alice, title="Secret of Alice", expires_at=None)
     for other in (eve, root):
         person = browse(other)
@@ -60,13 +60,13 @@ def test_anonymous_reader_is_sent_to_sign_in(client, db):
     assert client.get(TOKENS).status_code == 302
 
 
-def test_a_token_is_revoked_by_post_only(browse, alice):
+def test_revoking_a_token_needs_post(browse, alice):
     row, _text = create_token(by=alice, title="Notebook", expires_at=None)
     assert browse(alice).get(f"{TOKENS}{row.pk}/revoke").status_code == 405
     assert browse(alice).delete(TOKENS).status_code == 405
 
 
-def test_the_page_costs_the_same_for_one_token_and_for_many(browse, alice, django_assert_max_num_queries):
+def test_token_page_query_count_is_constant(browse, alice, django_assert_max_num_queries):
     person = browse(alice)
     create_token(by=alice, title="First", expires_at=None)
     with django_assert_max_num_queries(20) as one:

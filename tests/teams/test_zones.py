@@ -22,7 +22,7 @@ def told(*people):
     return {notice.user.username: notice.title for notice in Notice.objects.select_related("user")}
 
 
-def test_each_reader_is_told_in_their_own_zone_whoever_tells(alice, bob, eve):
+def test_notice_times_use_the_readers_zone(alice, bob, eve):
     User.objects.filter(pk=alice.pk).update(timezone="Europe/Berlin", seen_timezone="Asia/Tokyo")
     User.objects.filter(pk=bob.pk).update(seen_timezone="America/New_York")
     with timezone.override("Asia/Kolkata"):  # of whoever has caused it
@@ -30,7 +30,7 @@ def test_each_reader_is_told_in_their_own_zone_whoever_tells(alice, bob, eve):
     assert said == {"alice": f"{END}13:00 CET", "bob": f"{END}07:00 EST", "eve": f"{END}12:00 UTC"}
 
 
-def test_the_mail_says_the_same_as_the_bell(alice, settings):
+def test_mail_and_bell_show_the_same_text(alice, settings):
     settings.MAIL_URL = "smtp://mail.example.org"
     User.objects.update(timezone="Europe/Berlin", mail="all", email="a@example.org")
     told(*User.objects.all())
@@ -38,7 +38,7 @@ def test_the_mail_says_the_same_as_the_bell(alice, settings):
     assert mail.outbox[0].subject == f"{END}13:00 CET"
 
 
-def test_signing_in_keeps_the_zone_of_the_browser(alice):
+def test_sign_in_stores_the_browser_zone(alice):
     browser = Client()
     browser.cookies["timezone"] = "Europe/Berlin"
     browser.post("/accounts/login/", {"login": "alice", "password": "alice"})
@@ -47,7 +47,7 @@ def test_signing_in_keeps_the_zone_of_the_browser(alice):
 
 
 @pytest.mark.parametrize("name", ["Europe", "../../etc/passwd", "x" * 300, "Atlantis/Capital", '"\\000"'])
-def test_a_zone_that_there_is_not_is_none(alice, name):
+def test_unknown_zone_is_none(alice, name):
     browser = Client()
     browser.cookies.load(f"timezone={name}")
     browser.post("/accounts/login/", {"login": "alice", "password": "alice"})

@@ -545,7 +545,7 @@ def test_the_outcome_of_each_names_why_not_and_holds_up_no_other(
     wishes = chosen(inbox, ids)
     assert [wishes.items[one.pk].kind for one in wishes] == ["claim", "extension", "quota", "quota"]
     outcomes = decide(inbox, wishes, Decision.APPROVE, note="Fine.", seen={wish.pk: "0" * 64})
-    refused = "Only a platform admin may do this."
+    refused = "Only platform admins may do this."
     assert [(one.item.kind, one.done, one.code) for one in outcomes] == [
         ("claim", "", "conflict"),
         ("extension", f"Approved: it ends on {moment(longer.until)}.", ""),
@@ -651,7 +651,7 @@ def test_the_api_decides_and_previews_each_by_itself(wish, longer, more, root, l
         ("extension", "held", True, "", ""),
         ("quota", "vision", False, "", "forbidden"),
     ]
-    assert done["results"][2]["said"] == "Only a platform admin may do this."
+    assert done["results"][2]["said"] == "Only platform admins may do this."
     assert undecided() == 1
     for row in (wish, longer):
         row.refresh_from_db()

@@ -289,7 +289,7 @@ def test_only_platform_admins_see_the_page(client, lena, fra, quota):
     assert client.get(reverse("claims:cluster_quotas", args=["nowhere"])).status_code == 404
 
 
-def test_the_page_costs_the_same_for_one_team_and_for_many(client, root, fra, quota, written):
+def test_profile_query_count_is_constant(client, root, fra, quota, written):
     tasks.tend()
     client.force_login(root)
     client.get(PAGE)

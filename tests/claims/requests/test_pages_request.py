@@ -109,7 +109,7 @@ def test_a_viewer_of_one_team_may_ask_for_another_alone(client, bob, wish):
     assert client.post(FORM, wish).status_code == 403
 
 
-def test_an_outsider_does_not_learn_that_the_team_exists(client, eve, wish):
+def test_team_is_404_for_an_outsider(client, eve, wish):
     make_team("nlp", members=(eve,))
     client.force_login(eve)
     assert client.post(FORM, wish).status_code == 404

@@ -56,14 +56,14 @@ ROLES = {
 }
 
 
-def test_the_role_of_everybody(everybody):
+def test_role_in_for_each_person(everybody):
     vision = Team.objects.get(slug="vision")
     assert {name: role_in(person, vision) for name, person in everybody.items()} == ROLES
     assert [role.rank for role in Role] == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("least", Role)
-def test_who_may_what_takes_a_role(everybody, least):
+def test_require_role_for_each_person(everybody, least):
     vision = Team.objects.get(slug="vision")
 
     def asked(call):
@@ -81,7 +81,7 @@ def test_who_may_what_takes_a_role(everybody, least):
         elif role.rank >= least.rank:
             expected = (role, vision)
         else:
-            told = f"You are {role.label} of vision; this needs {least.label}."
+            told = f"You are {role.label} of vision; this requires the role {least.label}."
             expected = (told, told)
         answers = (
             asked(lambda person=person: require_role(person, vision, at_least=least)),
@@ -90,7 +90,7 @@ def test_who_may_what_takes_a_role(everybody, least):
         assert answers == expected, name
 
 
-def test_teams_of_everybody_by_role(everybody):
+def test_teams_where_for_each_person(everybody):
     found = {
         name: [[team.slug for team in teams_where(person, at_least=role)] for role in Role]
         for name, person in everybody.items()
@@ -107,7 +107,7 @@ def test_teams_of_everybody_by_role(everybody):
     }
 
 
-def test_people_of_a_team_by_role_in_order_of_their_names(everybody):
+def test_people_in_is_ordered_by_user_name(everybody):
     vision = Team.objects.get(slug="vision")
     another = make_user("another")
     vision.memberships.create(user=another, role=Role.MEMBER)
@@ -120,13 +120,13 @@ def test_people_of_a_team_by_role_in_order_of_their_names(everybody):
     ]
 
 
-def test_only_a_platform_admin_is_one(everybody):
+def test_require_admin_for_each_person(everybody):
     for name, person in everybody.items():
         assert is_platform_admin(person) is (name == "admin")
         if name == "admin":
             require_admin(person)
         else:
-            with pytest.raises(Forbidden, match="Only a platform admin may do this"):
+            with pytest.raises(Forbidden, match="Only platform admins may do this"):
                 require_admin(person)
 
 
@@ -135,7 +135,7 @@ def test_only_a_platform_admin_is_one(everybody):
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("who", ["viewer", "member", "lead", "outsider"])
-def test_services_refuse_who_is_no_owner(everybody, who):
+def test_member_services_refuse_non_owners(everybody, who):
     vision, person = Team.objects.get(slug="vision"), everybody[who]
     other = vision.memberships.get(user__username="member" if who != "member" else "viewer")
     before = list(Membership.objects.order_by("pk").values())
@@ -150,7 +150,7 @@ def test_services_refuse_who_is_no_owner(everybody, who):
 
 
 @pytest.mark.parametrize("who", ["owner", "admin"])
-def test_an_owner_adds_changes_and_removes_one_person_of_one_team(everybody, who):
+def test_owner_adds_changes_and_removes_a_member(everybody, who):
     vision, person = Team.objects.get(slug="vision"), everybody[who]
     made = services.add_member(by=person, team=vision, username="outsider", role=Role.LEAD)
     assert (made.user.username, made.team, made.role) == ("outsider", vision, Role.LEAD)
@@ -167,10 +167,10 @@ def test_an_owner_adds_changes_and_removes_one_person_of_one_team(everybody, who
     }
 
 
-def test_the_last_owner_stays_although_another_team_has_others(everybody):
+def test_last_owner_stays_even_if_other_teams_have_owners(everybody):
     vision, owner = Team.objects.get(slug="vision"), everybody["owner"]
     mine = vision.memberships.get(user=owner)
-    told = "owner is the only owner of vision. Make somebody else an owner first."
+    told = "owner is the only owner of vision. Make another member an owner first."
     for call in (
         lambda: services.change_role(by=owner, team=vision, member=mine, role=Role.LEAD),
         lambda: services.remove_member(by=owner, team=vision, member=mine),
@@ -185,18 +185,18 @@ def test_the_last_owner_stays_although_another_team_has_others(everybody):
     assert mine.__class__.objects.get(pk=mine.pk).role == Role.OWNER
 
 
-def test_refusals_to_add_somebody_name_the_field_and_the_role(everybody):
+def test_refused_additions_name_field_and_role(everybody):
     vision, owner = Team.objects.get(slug="vision"), everybody["owner"]
     with pytest.raises(Invalid) as unknown:
         services.add_member(by=owner, team=vision, username="nobody", role=Role.VIEWER)
-    assert unknown.value.message == "There is nobody with the user name “nobody”."
+    assert unknown.value.message == "No user has the name “nobody”."
     assert unknown.value.extra == {"field": "username"}
     with pytest.raises(Conflict) as known:
         services.add_member(by=owner, team=vision, username="lead", role=Role.VIEWER)
-    assert known.value.message == "lead already is in vision, as lead."
+    assert known.value.message == "lead is already lead of vision."
 
 
-def test_the_list_of_teams_counts_people_in_page_and_csv(everybody, browse):
+def test_team_list_counts_members_in_page_and_csv(everybody, browse):
     admin = browse(everybody["admin"])
     page = admin.get("/teams/")
     assert [(team.slug, team.people) for team in page.context["teams"]] == [("nlp", 2), ("vision", 4)]
@@ -205,7 +205,7 @@ def test_the_list_of_teams_counts_people_in_page_and_csv(everybody, browse):
     assert browse(everybody["owner"]).get("/teams/?format=csv").status_code == 403
 
 
-def test_the_people_of_a_team_are_listed_by_name_in_page_and_csv(everybody, browse):
+def test_members_are_listed_by_name_in_page_and_csv(everybody, browse):
     User.objects.filter(username="lead").update(first_name="Lea", last_name="Lead")
     for who, may_change in (("viewer", False), ("lead", False), ("owner", True), ("admin", True)):
         person = browse(everybody[who])
@@ -225,13 +225,13 @@ def test_the_people_of_a_team_are_listed_by_name_in_page_and_csv(everybody, brow
     assert browse(everybody["outsider"]).get("/teams/vision/people/?format=csv").status_code == 404
 
 
-def test_who_may_not_add_somebody_is_refused_although_the_form_is_empty(everybody, browse):
+def test_non_owner_is_refused_before_the_form_is_checked(everybody, browse):
     empty = {"username": "", "role": ""}
     assert browse(everybody["lead"]).post("/teams/vision/people/", empty).status_code == 403
     assert browse(everybody["owner"]).post("/teams/vision/people/", empty).status_code == 422
 
 
-def test_the_api_tells_teams_as_their_reader_sees_them(everybody, api):
+def test_api_teams_show_the_readers_role(everybody, api):
     def listed(who):
         rows = api(everybody[who]).get("/api/v1/teams/").json()["results"]
         return [(row["slug"], row["title"], row["role"], row["members"]) for row in rows]
@@ -249,7 +249,7 @@ def test_the_api_tells_teams_as_their_reader_sees_them(everybody, api):
     assert api(everybody["lead"]).get("/api/v1/teams/nlp").status_code == 404
 
 
-def test_notices_of_a_reader_are_filtered_searched_and_ordered(everybody, browse, api):
+def test_notice_list_filters_searches_and_sorts(everybody, browse, api):
     lead, other = everybody["lead"], everybody["member"]
     for key, title, body, important in (
         ("1", "first", "apple", True),
@@ -292,14 +292,14 @@ def test_marking_notices_shows_how_many_were_unread(everybody, browse):
     assert "0 notices marked as read." in person.post("/me/notices/read/", follow=True).text
 
 
-def test_a_notice_without_an_address_leads_to_the_list(everybody, browse):
+def test_notice_without_url_leads_to_the_list(everybody, browse):
     notify([everybody["lead"]], key="k", title="t")
     notice = Notice.objects.get()
     answer = browse(everybody["lead"]).get(f"/me/notices/{notice.pk}/")
     assert answer.headers["Location"] == "/me/notices/"
 
 
-def test_tokens_that_work_are_listed_newest_first_in_page_csv_and_api(everybody, browse, api):
+def test_active_tokens_are_listed_newest_first(everybody, browse, api):
     lead = everybody["lead"]
     for title in ("old", "new", "revoked"):
         create_token(by=lead, title=title, expires_at=None)
@@ -318,7 +318,7 @@ def test_tokens_that_work_are_listed_newest_first_in_page_csv_and_api(everybody,
     assert browse(lead).post(f"/me/tokens/{uuid.uuid4()}/revoke").status_code == 404
 
 
-def test_a_theme_is_kept_for_its_person_only_and_a_profile_likewise(everybody, browse):
+def test_theme_and_profile_change_one_person_only(everybody, browse):
     lead = browse(everybody["lead"])
     lead.post("/me/theme", {"theme": "dark"})
     assert dict(User.objects.values_list("username", "theme"))["lead"] == "dark"
@@ -334,7 +334,7 @@ def test_a_theme_is_kept_for_its_person_only_and_a_profile_likewise(everybody, b
     )  # fmt: skip
 
 
-def test_the_current_team_may_be_none_again_and_one_goes_back_where_one_was(everybody, browse):
+def test_current_team_can_be_cleared_and_redirects_back(everybody, browse):
     lead = browse(everybody["lead"])
     answer = lead.post("/me/team", {"team": "vision", "next": "/me/tokens/"})
     assert (answer.headers["Location"], answer.cookies["team"].value) == ("/me/tokens/", "vision")
