@@ -112,14 +112,16 @@ def test_approvers_see_all_of_them_in_list_card_and_notice(client, lena, both):
     assert asked_for in client.get(reverse("claims:change", args=[both.pk])).text
 
 
-def test_no_single_profile_is_offered_in_the_place_of_several(client, lena, ask, both, monkeypatch):
-    asked = []
-    monkeypatch.setattr("claims.inbox.impact.offers_for", lambda **wish: asked.append(wish["chosen"]) or [])
+def test_approval_page_suggests_no_single_profile_for_a_combination(client, lena, ask, both, monkeypatch):
+    chosen = []
+    monkeypatch.setattr(
+        "claims.inbox.impact.suggestions_for", lambda **fields: chosen.append(fields["chosen"]) or []
+    )
     client.force_login(lena)
-    alone = ask(name="alone")
-    for claim in (both, alone):
+    single = ask(name="single")
+    for claim in (both, single):
         assert client.get(reverse("claims:approval", args=[claim.pk])).status_code == 200
-    assert asked == [[alone.profile_version.profile]]
+    assert chosen == [[single.profile_version.profile]]
 
 
 def test_who_may_not_decide_reads_which_profiles_ask_for_an_admin(ask, lena, slice_10):
