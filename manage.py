@@ -6,11 +6,6 @@ import sys
 
 
 def main() -> None:
-    if sys.argv[1:] == ["allocate"]:
-        from dra.cases import serve  # this command needs nothing of Django, and starts at once without it
-
-        serve(sys.stdin.buffer, sys.stdout)
-        return
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
     from django.core.management import execute_from_command_line
 

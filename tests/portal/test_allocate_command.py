@@ -1,4 +1,4 @@
-"""`manage.py allocate`: cases in, answers out, without any database."""
+"""`manage.py allocate`: one case per line in, one result per line out, without a database."""
 
 import json
 import os
@@ -6,16 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize("options", [[], ["--no-color"]], ids=["without Django", "with Django"])
-def test_it_answers_line_by_line_without_a_database(options):
+def test_allocate_answers_line_by_line_without_a_database():
     lines = '{"name": "a"}\nnonsense\n{"name": "b", "node": null}\n'
     done = subprocess.run(
-        [sys.executable, "manage.py", "allocate", *options],
+        [sys.executable, "manage.py", "allocate"],
         cwd=ROOT,
         env=os.environ | {"DATABASE_URL": "postgres://nobody:nothing@127.0.0.1:1/none"},
         input=lines,
@@ -23,13 +20,13 @@ def test_it_answers_line_by_line_without_a_database(options):
         text=True,
         check=True,
     )
-    answers = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [one["name"] for one in answers] == ["a", "", "b"]
-    assert [bool(one["error"]) for one in answers] == [False, True, True]
+    results = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [result["name"] for result in results] == ["a", "", "b"]
+    assert [bool(result["error"]) for result in results] == [False, True, True]
     assert done.stderr == ""
 
 
-def test_it_answers_before_it_is_asked_again():
+def test_allocate_answers_each_line_before_the_next_arrives():
     with subprocess.Popen(
         [sys.executable, "manage.py", "allocate"], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as running:

@@ -9,7 +9,7 @@ from dra.cases import serve
 
 
 class Command(BaseCommand):
-    help = "Answer allocation cases, one line of JSON each, as the scheduler would. Needs no database."
+    help = "Allocate devices as the scheduler would: one JSON case per line in, one JSON result per line out."
     requires_system_checks = ()
 
     def handle(self, *args: Any, **options: Any) -> None:
