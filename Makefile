@@ -34,7 +34,7 @@ fix: install ## Format, and mend what can be mended by itself
 	@git ls-files 'templates/*.html' | xargs -r $(BIN)/djade --target-version 6.1
 
 controlplane: install ## Build the real Kubernetes control plane that tests and `make demo CLUSTER=real` use (needs Go)
-	@$(BIN)/python -m tests.controlplane.build
+	@$(BIN)/python -m demo.controlplane.build
 
 lock: install ## Bring uv.lock up to date with pyproject.toml
 	@PATH="$(CURDIR)/.tools/uv/bin:$$PATH" uv lock

@@ -79,7 +79,7 @@ def real_cluster(supervisor: Supervisor, folder: Path) -> Wait:
     ready = folder / f"{name}.ready"
     ready.unlink(missing_ok=True)
     options = ("--kubeconfigs", str(folder), "--namespaces", *NAMESPACES)
-    supervisor.start("cluster", sys.executable, "-m", "tests.controlplane.run", *options).quiet = False
+    supervisor.start("cluster", sys.executable, "-m", "demo.controlplane", *options).quiet = False
     return lambda: supervisor.wait("The control plane", ready.exists, 3600)
 
 

@@ -6,9 +6,9 @@ import pytest
 import pytest_socket
 from xdist.scheduler import LoadGroupScheduling
 
+from demo.controlplane.binaries import why_unusable
+from demo.controlplane.build import ensure
 from tests import postgres
-from tests.controlplane.binaries import why_unusable
-from tests.controlplane.build import ensure
 
 pytest_plugins = ["tests.controlplane.fixtures", "tests.demo.fixtures"]
 

@@ -1,8 +1,8 @@
 """What drivers publish, written into the mirror of a cluster without a cluster."""
 
+from demo.controlplane import machines
 from inventory import cluster_snapshot
 from inventory.models import DeviceClass, Node, ResourceSlice
-from tests.controlplane import machines
 
 
 def mirrored(cluster, *published, nodes=()):

@@ -13,10 +13,10 @@ from django.utils.html import strip_tags
 from claims.models import Delivery
 from claims.states import ClaimState
 from cluster.kinds import OPTIONAL
+from demo.controlplane import machines
 from inventory import cluster_snapshot
 from inventory.models import Cluster, ResourceSlice
 from tests.claims.published import mirrored
-from tests.controlplane import machines
 from tests.factories import make_claim, make_spec
 
 pytestmark = pytest.mark.django_db

@@ -4,9 +4,9 @@ import pytest
 import yaml
 from rest_framework.test import APIClient
 
+from demo.controlplane import machines
 from inventory import cluster_snapshot
 from tests.claims.published import mirrored
-from tests.controlplane import machines
 from tests.factories import make_claim
 
 pytestmark = pytest.mark.django_db

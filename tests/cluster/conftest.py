@@ -18,9 +18,9 @@ from cluster.errors import Refused
 from cluster.kinds import NAMESPACE, RESOURCE_QUOTA
 from cluster.kube import KubeGateway
 from cluster.protocol import Gateway, Manifest
+from demo.controlplane.client import eventually
+from demo.controlplane.harness import ControlPlane
 from tests import patience
-from tests.controlplane.client import eventually
-from tests.controlplane.harness import ControlPlane
 from tests.fakes import FakeGateway
 
 COUNTED = "count/resourceclaims.resource.k8s.io"

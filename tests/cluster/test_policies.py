@@ -9,9 +9,9 @@ import yaml
 
 from cluster.policies import ACCOUNT, MODE, POLICIES, PolicyAction, manifests, to_yaml
 from core.errors import Invalid
-from tests.controlplane.client import Client, eventually
-from tests.controlplane.harness import ControlPlane
-from tests.controlplane.identities import ALICE, PORTAL, may_edit
+from demo.controlplane.client import Client, eventually
+from demo.controlplane.harness import ControlPlane
+from demo.controlplane.identities import ALICE, PORTAL, may_edit
 
 PATH = "/apis/admissionregistration.k8s.io/v1/"
 PLURALS = {

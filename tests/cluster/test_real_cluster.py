@@ -24,9 +24,9 @@ from cluster.kinds import (
 )
 from cluster.kube import KubeGateway
 from cluster.protocol import Manifest
+from demo.controlplane.client import eventually
+from demo.controlplane.harness import ControlPlane
 from tests import patience
-from tests.controlplane.client import eventually
-from tests.controlplane.harness import ControlPlane
 
 pytestmark = pytest.mark.controlplane
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.controlplane.client import Client
-from tests.controlplane.harness import ControlPlane
+from demo.controlplane.client import Client
+from demo.controlplane.harness import ControlPlane
 
 _numbers = itertools.count(1)
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 import pytest
 import pytest_socket
 
-from tests.controlplane.binaries import why_unusable
-from tests.controlplane.build import ensure
-from tests.controlplane.harness import ControlPlane
+from demo.controlplane.binaries import why_unusable
+from demo.controlplane.build import ensure
+from demo.controlplane.harness import ControlPlane
 
 
 @pytest.fixture(scope="session")

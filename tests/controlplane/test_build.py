@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.controlplane import binaries, build
-from tests.controlplane.binaries import PROGRAMS
+from demo.controlplane import binaries, build
+from demo.controlplane.binaries import PROGRAMS
 
 # Writes the file that -o names, as Go does; fails after that if told to.
 GO = """#!/bin/sh

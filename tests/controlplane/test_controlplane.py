@@ -3,7 +3,7 @@
 import httpx
 import pytest
 
-from tests.controlplane.client import Client, Json, eventually
+from demo.controlplane.client import Client, Json, eventually
 
 pytestmark = pytest.mark.controlplane
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from demo.controlplane.client import eventually
+from demo.controlplane.harness import ControlPlane, NotReady
+from demo.controlplane.process import Program, free_ports
 from tests import patience
-from tests.controlplane.client import eventually
-from tests.controlplane.harness import ControlPlane, NotReady
-from tests.controlplane.process import Program, free_ports
 
 
 def alive(pid: int) -> bool:
@@ -33,7 +33,7 @@ def test_a_stopped_program_is_gone_and_its_output_can_be_read(tmp_path):
 
 
 def test_a_program_that_will_not_end_is_killed(tmp_path, monkeypatch):
-    monkeypatch.setattr("tests.controlplane.process.SECONDS_TO_END", 0.2)
+    monkeypatch.setattr("demo.controlplane.process.SECONDS_TO_END", 0.2)
     program = Program(
         "deaf", ["sh", "-c", "trap '' TERM; echo ready; while :; do sleep 1; done"], tmp_path / "log"
     )
@@ -48,7 +48,7 @@ def test_a_program_ends_with_a_parent_that_was_killed(tmp_path):
     script = f"""
 import sys, time
 from pathlib import Path
-from tests.controlplane.process import Program
+from demo.controlplane.process import Program
 program = Program("sleep", ["sleep", "600"], Path({str(tmp_path / "log")!r}))
 program.start()
 print(program.pid, flush=True)
@@ -68,7 +68,7 @@ def test_a_program_ends_with_a_parent_that_ended_while_it_started(tmp_path):
     script = f"""
 import os
 from pathlib import Path
-from tests.controlplane.process import Program
+from demo.controlplane.process import Program
 program = Program("sleep", ["sleep", "600"], Path({str(tmp_path / "log")!r}))
 program.start()
 os.write(1, str(program.pid).encode())
@@ -110,7 +110,7 @@ def test_a_control_plane_that_is_kept_is_the_same_the_next_time(controlplane, tm
 @pytest.mark.controlplane
 def test_a_program_that_does_not_come_up_is_named_with_its_last_words(controlplane, monkeypatch, tmp_path):
     monkeypatch.setattr(
-        "tests.controlplane.harness.components.etcd", lambda *_: ["sh", "-c", "echo no luck; exit 1"]
+        "demo.controlplane.harness.components.etcd", lambda *_: ["sh", "-c", "echo no luck; exit 1"]
     )
     folder = tmp_path / "failing"
     with pytest.raises(NotReady, match=r"etcd did not come up(.|\n)*no luck"), ControlPlane(folder):
@@ -123,7 +123,7 @@ def test_by_hand_it_ends_with_a_signal_and_leaves_no_process(controlplane, tmp_p
     command = [
         sys.executable,
         "-m",
-        "tests.controlplane.run",
+        "demo.controlplane",
         "--kubeconfigs",
         str(tmp_path),
         "--name",

@@ -2,11 +2,11 @@
 
 import pytest
 
+from demo.controlplane import machines
 from dra.cluster_snapshot import ClusterSnapshot
 from dra.cuda import GpuCapability
 from dra.placement import CapacityType, NodePricing, claim_placement, node_pricing
 from dra.workloads import requests_of
-from tests.controlplane import machines
 
 SPOT = {"karpenter.sh/capacity-type": "spot"}
 IS_H100 = "device.attributes['gpu.nvidia.com'].productName.contains('H100')"

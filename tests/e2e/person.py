@@ -10,8 +10,8 @@ import yaml
 from playwright.sync_api import Browser, Page, Response, expect
 
 from claims.states import LIVE, ClaimState
+from demo.controlplane.client import eventually
 from tests import patience
-from tests.controlplane.client import eventually
 
 # What htmx says where somebody leaves a page while it fetches something; what fails is said otherwise.
 LEFT = ("htmx:sendAbort", "htmx:afterRequest")

@@ -8,8 +8,8 @@ from playwright.sync_api import expect
 from cluster.connect import connect
 from cluster.credentials import from_kubeconfig, seal
 from cluster.kinds import RESOURCE_CLAIM
+from demo.controlplane.client import eventually
 from tests import patience
-from tests.controlplane.client import eventually
 
 pytestmark = pytest.mark.browser
 

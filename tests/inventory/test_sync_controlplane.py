@@ -4,10 +4,10 @@ import pytest
 
 from cluster.connect import connect
 from cluster.credentials import from_kubeconfig, seal
+from demo.controlplane.client import eventually
 from inventory.models import Cluster, Device, Freshness, Node, Pod, ResourceClaim
 from inventory.states import DeviceState
 from inventory.sync.list_watch import sync_once, take_turn
-from tests.controlplane.client import eventually
 from tests.controlplane.test_controlplane import claim_spec, use
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.django_db]

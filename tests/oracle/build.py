@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from tests.controlplane.build import BuildFailed, environment
+from demo.controlplane.build import BuildFailed, environment
 
 SOURCES = Path(__file__).parent / "go"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tests.controlplane.machines import (
+from demo.controlplane.machines import (
     NVIDIA,
     PCI,
     device_class,

@@ -7,10 +7,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from demo.controlplane.client import Client, eventually, path_of
+from demo.controlplane.harness import is_ready
 from dra.cluster_snapshot import ClusterSnapshot
 from tests import patience
-from tests.controlplane.client import Client, eventually, path_of
-from tests.controlplane.harness import is_ready
 from tests.scheduler.foresight import Foretold, foretell
 from tests.scheduler.stage import COMMON, PLAIN, PRIVILEGED, Json, Pod, Stage, devices
 

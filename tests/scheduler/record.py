@@ -2,7 +2,7 @@
 
 import json
 
-from tests.controlplane.harness import ControlPlane
+from demo.controlplane.harness import ControlPlane
 from tests.scheduler.messages import RECORDING
 from tests.scheduler.play import condition, play
 from tests.scheduler.situations import every

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tests.controlplane.client import CLUSTER_WIDE
+from demo.controlplane.client import CLUSTER_WIDE
 
 type Json = dict[str, Any]
 

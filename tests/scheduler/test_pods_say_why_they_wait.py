@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.controlplane.client import Client, Json, eventually
+from demo.controlplane.client import Client, Json, eventually
 from tests.scheduler.play import condition, prepare, report, run, strike
 from tests.scheduler.stage import PLAIN, Stage, device, devices
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from claims.catalogue.presets import presets
+from demo.controlplane.client import Client
 from dra.cluster_snapshot import ClusterSnapshot
 from dra.lint import NamedSpec, Severity, lint
-from tests.controlplane.client import Client
 from tests.scheduler.hardware import CASES, Case, classes, every_class
 from tests.scheduler.judged import it_is_scheduled
 from tests.scheduler.play import Act, play, strike

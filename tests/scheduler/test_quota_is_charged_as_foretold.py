@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
+from demo.controlplane.client import Client, eventually
 from dra.quota import charge, keys
-from tests.controlplane.client import Client, eventually
 from tests.scheduler.play import make, prepare, run, strike
 from tests.scheduler.stage import Situation, Stage, devices
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.controlplane.client import Client
+from demo.controlplane.client import Client
 from tests.scheduler.judged import it_is_scheduled
 from tests.scheduler.messages import alike, recorded
 from tests.scheduler.play import Act, condition, play, strike

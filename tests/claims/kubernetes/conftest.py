@@ -11,10 +11,10 @@ from claims.models import Claim, TeamNamespace
 from cluster.credentials import from_kubeconfig
 from cluster.kinds import NAMESPACE
 from cluster.kube import KubeGateway
+from demo.controlplane.client import eventually
 from inventory import cluster_snapshot
 from inventory.models import Cluster
 from inventory.sync.list_watch import sync_once
-from tests.controlplane.client import eventually
 
 _numbers = itertools.count(1)
 

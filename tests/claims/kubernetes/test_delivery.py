@@ -9,8 +9,8 @@ from claims.models import Claim, TeamNamespace
 from claims.plans import plan
 from claims.states import ClaimState
 from cluster.kinds import POD, RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE, RESOURCE_QUOTA
+from demo.controlplane.client import eventually
 from inventory.sync.list_watch import sync_once
-from tests.controlplane.client import eventually
 from tests.factories import make_spec
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.django_db(transaction=True)]

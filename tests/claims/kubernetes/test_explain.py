@@ -11,10 +11,10 @@ from claims.models import Claim
 from claims.plans import plan
 from claims.states import ClaimState
 from cluster.kinds import POD, RESOURCE_QUOTA
+from demo.controlplane.client import eventually
 from inventory.events import read_events
 from inventory.models import Pod
 from inventory.sync.list_watch import sync_once
-from tests.controlplane.client import eventually
 from tests.factories import make_profile, make_spec
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.django_db(transaction=True)]

@@ -13,10 +13,10 @@ from claims.plans import plan
 from claims.states import ClaimState
 from claims.unmanaged.services import adopt
 from cluster.kinds import POD, RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE
+from demo.controlplane.client import Client, eventually
 from inventory.models import ResourceClaim
 from inventory.sync.list_watch import sync_once
 from notify.models import Notice
-from tests.controlplane.client import Client, eventually
 from tests.factories import make_spec
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.django_db(transaction=True)]

@@ -16,9 +16,9 @@ from claims.states import ClaimState
 from cluster.errors import Refused
 from cluster.kinds import POD, RESOURCE_CLAIM, RESOURCE_QUOTA
 from core.errors import QuotaExceeded
+from demo.controlplane.client import eventually
 from inventory.models import Cluster
 from inventory.sync.list_watch import sync_once
-from tests.controlplane.client import eventually
 from tests.factories import GPU_CLASS, make_spec
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.django_db(transaction=True)]

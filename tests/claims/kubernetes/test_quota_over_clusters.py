@@ -20,10 +20,10 @@ from claims.quotas import tasks as quotas_tasks
 from claims.states import ClaimState
 from cluster.errors import Refused
 from cluster.kinds import NAMESPACE, RESOURCE_CLAIM, RESOURCE_QUOTA
+from demo.controlplane.client import eventually
 from inventory.models import Cluster
 from inventory.sync.list_watch import sync_once
 from tests.claims.kubernetes.test_quota import by_hand
-from tests.controlplane.client import eventually
 from tests.factories import make_cluster
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.django_db(transaction=True)]

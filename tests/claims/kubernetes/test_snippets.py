@@ -12,9 +12,9 @@ from claims.claim_page.snippets import KINDS
 from cluster.credentials import from_kubeconfig
 from cluster.kinds import OPTIONAL
 from cluster.kube import KubeGateway
+from demo.controlplane.client import eventually, path_of
 from dra.manifests import resource_claim, resource_claim_template, to_yaml
 from dra.workloads import ASSUMED, ClaimUse, WorkloadOptions
-from tests.controlplane.client import eventually, path_of
 from tests.factories import make_spec
 
 pytestmark = pytest.mark.controlplane

@@ -8,7 +8,7 @@ from claims.plans.changes import current_parts
 from claims.quotas import usage
 from claims.states import ClaimState
 from cluster.kinds import POD, RESOURCE_SLICE
-from tests.controlplane import machines
+from demo.controlplane import machines
 from tests.factories import make_profile, make_quota, make_spec
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.django_db(transaction=True)]

@@ -22,7 +22,7 @@ def version() -> str:
         r"^require k8s\.io/kubernetes (v\S+)$", (MODULES / "kubernetes/go.mod").read_text(), re.M
     )
     if found is None:
-        raise RuntimeError("tests/controlplane/go/kubernetes/go.mod requires no k8s.io/kubernetes.")
+        raise RuntimeError("demo/controlplane/go/kubernetes/go.mod requires no k8s.io/kubernetes.")
     return found[1]
 
 

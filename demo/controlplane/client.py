@@ -1,5 +1,6 @@
-"""A plain REST client for what tests and the harness do in a cluster, apart from the portal's own gateway."""
+"""A REST client for what the control plane and its tests do in a cluster, apart from the portal's gateway."""
 
+import os
 import ssl
 import time
 from collections.abc import Callable
@@ -7,9 +8,11 @@ from typing import Any
 
 import httpx
 
-from tests import patience
-
 type Json = dict[str, Any]
+
+SCALE = float(os.environ.get("DRAGOMAN_PATIENCE", "1"))  # multiplies every wait, for a slow machine
+PROGRAM_READY = 90 * SCALE  # seconds until a program of the control plane answers
+CONTROLLERS = 240 * SCALE  # seconds until controllers find a restarted API server; they try once a minute
 
 PLURALS = {"DeviceClass": "deviceclasses"}
 CLUSTER_WIDE = frozenset(
@@ -98,9 +101,9 @@ def path_of(kind: str, namespace: str = "", name: str = "", *, version: str | No
     return f"{root}{inside}/{plural}" + (f"/{name}" if name else "")
 
 
-def eventually[T](ask: Callable[[], T], *, seconds: float = patience.CONTROLLERS, what: str = "it") -> T:
+def eventually[T](ask: Callable[[], T], *, seconds: float = CONTROLLERS, what: str = "it") -> T:
     """
-    Return the first true answer; fail with `what` and the last answer when there is none in time.
+    Call `ask` until it returns something true, and return that. Raises TimeoutError with the last answer.
     """
     ends = time.monotonic() + seconds
     while True:
@@ -108,7 +111,7 @@ def eventually[T](ask: Callable[[], T], *, seconds: float = patience.CONTROLLERS
         if answer:
             return answer
         if time.monotonic() > ends:
-            raise AssertionError(f"Waited {seconds} s in vain for {what}; the last answer was {answer!r}.")
+            raise TimeoutError(f"Waited {seconds:.0f} s for {what}; the last answer was {answer!r}.")
         time.sleep(0.05)
 
 

@@ -1,8 +1,8 @@
 """
-Run the control plane by hand: `python -m tests.controlplane.run`. Ctrl-C stops it.
+Run a real control plane: `python -m demo.controlplane`. Ctrl-C stops it.
 
-With `--kubeconfigs FOLDER` they are written there: NAME.kubeconfig of the portal, NAME.people.kubeconfig
-of those who start pods. The data is kept in FOLDER/NAME, and NAME.ready appears last.
+`--kubeconfigs FOLDER` writes NAME.kubeconfig for the portal and NAME.people.kubeconfig for those who start
+pods, keeps the data in FOLDER/NAME, and creates NAME.ready last.
 """
 
 import argparse
@@ -12,8 +12,8 @@ import threading
 from pathlib import Path
 from types import FrameType
 
-from tests.controlplane.build import BuildFailed, ensure, say
-from tests.controlplane.harness import NAMESPACES, ControlPlane, NotReady
+from demo.controlplane.build import BuildFailed, ensure, say
+from demo.controlplane.harness import NAMESPACES, ControlPlane, NotReady
 
 # end of the file's name → whose it is
 FILES = {"": "portal", ".people": "admin", ".reader": "reader", ".alice": "alice", ".eve": "eve"}
@@ -43,14 +43,14 @@ def main() -> int:
         with plane:
             hand_out(plane, folder)
             wait(plane, ended)
-    except (BuildFailed, NotReady) as problem:
+    except (BuildFailed, NotReady, TimeoutError) as problem:
         say(str(problem))
         return 1
     return 0
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.controlplane.run", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m demo.controlplane", description=__doc__)
     parser.add_argument("--name", default="fra-1", help="name of the cluster in the kubeconfigs")
     parser.add_argument(
         "--kubeconfigs", type=Path, metavar="FOLDER", help="where to write them; keeps the data"

@@ -1,5 +1,5 @@
 """
-Build what is missing of the control plane from the Go module proxy: `python -m tests.controlplane.build`.
+Build what is missing of the control plane from the Go module proxy: `python -m demo.controlplane.build`.
 
 About 12 minutes on two cores the first time, seconds when Go's own cache is warm, nothing when all is there.
 """
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.controlplane.binaries import MODULES, PROGRAMS, folder, missing, version, why_unusable
+from demo.controlplane.binaries import MODULES, PROGRAMS, folder, missing, version, why_unusable
 
 SECONDS_BETWEEN_LINES = 10
 

@@ -14,12 +14,11 @@ import httpx
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from tests import patience
-from tests.controlplane import components, machines
-from tests.controlplane.binaries import folder as folder_of_binaries
-from tests.controlplane.client import Client, eventually
-from tests.controlplane.identities import ADMIN, Identity, everybody, kubeconfig, rights, tokens_csv
-from tests.controlplane.process import Program, free_ports
+from demo.controlplane import components, machines
+from demo.controlplane.binaries import folder as folder_of_binaries
+from demo.controlplane.client import PROGRAM_READY, Client, eventually
+from demo.controlplane.identities import ADMIN, Identity, everybody, kubeconfig, rights, tokens_csv
+from demo.controlplane.process import Program, free_ports
 
 NAMESPACES = ("vision", "speech")
 
@@ -87,7 +86,7 @@ class ControlPlane:
         self._populate()
         for name in (components.CONTROLLERS, components.SCHEDULER, components.KWOK):
             self._start(name)
-        eventually(self._machines_ready, seconds=patience.PROGRAM_READY, what="ready nodes")
+        eventually(self._machines_ready, seconds=PROGRAM_READY, what="ready nodes")
         self.say(f"Kubernetes is ready on {self.server}")
 
     def stop(self) -> None:
@@ -186,7 +185,7 @@ class ControlPlane:
         self.programs[name] = program
 
     def _wait(self, name: str, address: str) -> None:
-        ends = time.monotonic() + patience.PROGRAM_READY
+        ends = time.monotonic() + PROGRAM_READY
         program = self.programs[name]
         while not self._answers(address):
             if not program.running or time.monotonic() > ends:
@@ -195,7 +194,7 @@ class ControlPlane:
 
     def _answers(self, address: str) -> bool:
         try:  # nothing secret is sent, and the certificate may not be written yet
-            return httpx.get(address, verify=False, timeout=2, trust_env=False).is_success
+            return httpx.get(address, verify=False, timeout=2, trust_env=False).is_success  # noqa: S501
         except httpx.HTTPError:
             return False
 
