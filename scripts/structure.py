@@ -1,15 +1,21 @@
 """
-Figures of the structure: files, sizes of modules, names that cross a subject of `claims`. A mirror, no gate.
+Print figures of the structure: files, module sizes, names that cross a subject of `claims`. No gate.
 
-    python scripts/structure.py
+    python scripts/structure.py             counts from the sources
+    python scripts/structure.py --request   also the modules that run when the request form is sent
 """
 
 import ast
 import subprocess
+import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from statistics import median
+from types import FrameType
+from typing import Any
+
+import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = (
@@ -39,10 +45,10 @@ def modules() -> dict[str, Path]:
 
 
 def subject(module: str) -> str:
-    """Return the subject of claims that a module belongs to, "" if it is none of one."""
+    """Return the subject of claims that a module belongs to, "" if it belongs to none."""
     parts = module.split(".")
-    is_one = len(parts) > 2 and parts[0] == "claims" and parts[1] not in SHARED
-    return parts[1] if is_one else ""
+    in_subject = len(parts) > 2 and parts[0] == "claims" and parts[1] not in SHARED
+    return parts[1] if in_subject else ""
 
 
 def imported(module: str, path: Path, known: dict[str, Path]) -> Iterator[str]:
@@ -50,8 +56,39 @@ def imported(module: str, path: Path, known: dict[str, Path]) -> Iterator[str]:
     for node in ast.walk(ast.parse((ROOT / path).read_text())):
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
             for alias in node.names:
-                whole = f"{node.module}.{alias.name}"
-                yield whole if whole in known else node.module
+                qualified = f"{node.module}.{alias.name}"
+                yield qualified if qualified in known else node.module
+
+
+SENT = "tests/claims/requests/test_pages_request.py::test_a_request_makes_a_claim_and_leads_to_it"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None]:
+    """As a plugin of pytest: print the modules whose functions run while the test client posts a form."""
+    from django.test import Client
+
+    ran: set[str] = set()
+    packages = tuple(f"{ROOT}/{package}/" for package in SOURCE)
+
+    def record(frame: FrameType, event: str, _argument: object) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(packages):
+            ran.add(frame.f_code.co_filename.removeprefix(f"{ROOT}/"))
+
+    def post(client: Client, *args: Any, **fields: Any) -> Any:
+        sys.setprofile(record)
+        try:
+            return original(client, *args, **fields)
+        finally:
+            sys.setprofile(None)
+
+    original, Client.post = Client.post, post  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        Client.post = original  # type: ignore[method-assign]
+    print(f"\nModules that run when the request form is sent: {len(ran)}")
+    print("\n".join(f"  {name}" for name in sorted(ran)))
 
 
 def main() -> None:
@@ -69,6 +106,9 @@ def main() -> None:
     both = sorted({pair for pair in crossing if pair[::-1] in crossing and pair < pair[::-1]})
     print(f"{sum(crossing.values())} imported names cross a subject of claims")
     print(f"Pairs of subjects that import each other: {both or 'none'}")
+    if "--request" in sys.argv:
+        command = [sys.executable, "-m", "pytest", "-q", "-s", "-p", "scripts.structure", SENT]
+        sys.exit(subprocess.run(command, cwd=ROOT).returncode)
 
 
 if __name__ == "__main__":
