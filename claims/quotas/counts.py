@@ -68,12 +68,13 @@ def outside_use(teams: Collection[UUID]) -> dict[UUID, list[OutsideUse]]:
 
 def foreign_claims(teams: Collection[UUID]) -> QuerySet[ResourceClaim]:
     """
-    Return the ResourceClaims in the namespaces of these teams that no claim of the portal stands for.
+    Return the ResourceClaims in the namespaces of these teams that belong to no claim of the portal.
 
-    A label can be written by anybody: it makes an object the portal's only in the claim's own place, and
-    under the claim's own name unless a template makes the names.
+    Anybody can write a label: it makes an object the portal's only in the claim's own namespace, and under
+    the claim's own name unless Kubernetes generates the names from a template. A claim of the team that had
+    the namespace before counts for that team alone.
     """
-    ours = Claim.objects.filter(team__in=teams, cluster=OuterRef("cluster"), namespace=OuterRef("namespace"))
+    ours = Claim.objects.filter(cluster=OuterRef("cluster"), namespace=OuterRef("namespace"))
     same_name = Q(name=OuterRef("name")) | Q(delivery=Delivery.TEMPLATE)
     labelled = ours.filter(same_name, pk=OuterRef("named"))
     adopted = ours.live().filter(object_uid=OuterRef("uid"))

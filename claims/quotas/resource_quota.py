@@ -12,6 +12,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from itertools import chain
 from uuid import UUID
 
 from django.db import transaction
@@ -20,7 +21,7 @@ from django.utils import timezone
 
 from claims.models import Claim, ClaimCharge, Delivery, Quota, TeamNamespace, WrittenQuota
 from claims.plans.plan import TEAM_LABEL
-from claims.quotas.counts import OutsideUse, outside_use
+from claims.quotas.counts import outside_use
 from claims.quotas.usage import standing
 from claims.states import GRANTED
 from cluster.errors import ClusterConflict, ClusterError, Unreachable
@@ -70,7 +71,7 @@ def rooms(places: Collection[TeamNamespace]) -> dict[int, Headroom]:
     Return what may be in each of these namespaces, by primary key, in a number of queries that does not grow
     with them. It has the classes that the cluster publishes or the team has a quota of.
     """
-    found = _stands(places)
+    found = _namespace_usage(places)
     free: dict[UUID, dict[str, int]] = defaultdict(dict)
     claims: dict[UUID, int] = {}
     for each in standing({place.team_id: place.team for place in places}.values()):
@@ -103,42 +104,37 @@ def _room(stands: NamespaceUsage, known: set[str], free: dict[str, int], claims:
     return Headroom(there, room, claims=most, templates=max(most, stands.templates))
 
 
-def _stands(places: Iterable[TeamNamespace]) -> dict[Place, NamespaceUsage]:
-    found: dict[Place, NamespaceUsage] = defaultdict(NamespaceUsage)
-    teams = {place.team_id for place in places}
-    charges = ClaimCharge.objects.filter(claim__team__in=teams, claim__state__in=GRANTED).order_by()
+def _namespace_usage(places: Collection[TeamNamespace]) -> dict[Place, NamespaceUsage]:
+    """
+    Count what exists in these namespaces, whichever team it belongs to: a claim stays where it is when its
+    namespace is given to another team. Other namespaces of the same clusters may be counted in part.
+    """
+    usage: dict[Place, NamespaceUsage] = defaultdict(NamespaceUsage)
+    here = {
+        "cluster__in": {place.cluster_id for place in places},
+        "namespace__in": {place.namespace for place in places},
+    }
+    claims = Claim.objects.filter(**here, state__in=GRANTED).order_by()
+    charges = ClaimCharge.objects.filter(claim__in=claims).order_by()
     by_class = charges.values_list("claim__cluster", "claim__namespace", "device_class")
-    for cluster, namespace, name, count in by_class.annotate(total=Sum("devices")):
-        found[cluster, namespace].classes[name] += count
-    claims = Claim.objects.filter(team__in=teams, state__in=GRANTED).order_by()
+    for cluster, namespace, device_class, devices in by_class.annotate(total=Sum("devices")):
+        usage[cluster, namespace].classes[device_class] += devices
     is_template = Q(delivery=Delivery.TEMPLATE)
     for cluster, namespace, count, templates in claims.values_list("cluster", "namespace").annotate(
         total=Sum("parallel"), templates=Count("pk", filter=is_template)
     ):
-        found[cluster, namespace].claims += count
-        found[cluster, namespace].templates += templates
-    for use in _outside(teams):
-        place = found[use.cluster, use.namespace]
-        place.classes.update(use.charge)
-        place.classes.subtract(use.unseen)
-        place.claims += use.claims
-    for cluster, namespace, count in _foreign_templates(places):
-        found[cluster, namespace].templates += count
-    return found
-
-
-def _outside(teams: Collection[UUID]) -> Iterable[OutsideUse]:
-    for uses in outside_use(teams).values():
-        yield from uses
-
-
-def _foreign_templates(places: Iterable[TeamNamespace]) -> Iterable[tuple[UUID, str, int]]:
-    """Yield how many templates stand in a namespace that no label calls the portal's."""
-    clusters, namespaces = {one.cluster_id for one in places}, {one.namespace for one in places}
-    rows = ResourceClaimTemplate.objects.filter(
-        cluster__in=clusters, namespace__in=namespaces, gone_at=None, owner=""
-    ).order_by()
-    yield from rows.values_list("cluster", "namespace").annotate(total=Count("pk"))
+        usage[cluster, namespace].claims += count
+        usage[cluster, namespace].templates += templates
+    unmanaged_templates = ResourceClaimTemplate.objects.filter(**here, gone_at=None, owner="").order_by()
+    by_namespace = unmanaged_templates.values_list("cluster", "namespace")
+    for cluster, namespace, count in by_namespace.annotate(total=Count("pk")):
+        usage[cluster, namespace].templates += count
+    for use in chain.from_iterable(outside_use({place.team_id for place in places}).values()):
+        counted = usage[use.cluster, use.namespace]
+        counted.classes.update(use.charge)
+        counted.classes.subtract(use.unseen)
+        counted.claims += use.claims
+    return usage
 
 
 NAME = "dragoman"

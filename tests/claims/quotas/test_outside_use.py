@@ -119,7 +119,7 @@ def test_a_name_is_that_of_the_newest_class_that_stands_in_the_pods_cluster(visi
         ("another name", False),
         ("another namespace", False),
         ("another cluster", False),
-        ("another team", False),
+        ("of the team that had the namespace before", True),
         ("of a template under any name", True),
     ],
 )
@@ -127,7 +127,7 @@ def test_a_label_makes_an_object_the_portals_only_in_the_claims_place_under_its_
     vision, fra, osl, train, what, ours
 ):
     delivery = Delivery.TEMPLATE if "template" in what else Delivery.CLAIM
-    team = make_team("nlp") if what == "another team" else vision
+    team = make_team("nlp") if what == "of the team that had the namespace before" else vision
     claim = make_claim(
         team,
         cluster=osl if what == "another cluster" else fra,

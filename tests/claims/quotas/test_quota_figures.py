@@ -10,9 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
 from claims.models import Alternative, Claim, ClaimCharge, Quota, QuotaIncrease, TeamNamespace
+from claims.quotas import resource_quota
 from claims.quotas.usage import parts_of, standing, standing_of
 from claims.states import ClaimState
 from inventory.models import DeviceClass, Pod, ResourceClaim
+from teams.models import Team
 from tests.factories import make_claim, make_quota, make_raise, make_spec, make_team
 
 pytestmark = pytest.mark.django_db
@@ -88,6 +90,36 @@ def test_claims_made_by_hand_count_as_outside_and_the_portals_own_do_not(vision,
         ("by-hand", 3),
         ("labelled", 1),
     ]
+
+
+@pytest.fixture
+def left_behind(vision, fra, train, quota):
+    """A claim of vision for 3 devices, in a namespace that belongs to nlp now; nlp has a quota of 4."""
+    nlp = make_team("nlp")
+    make_quota(nlp, 4)
+    claim = make_claim(vision, cluster=fra, profile=train, devices=3, state=ClaimState.ALLOCATED)
+    TeamNamespace.objects.filter(team=vision, cluster=fra).update(team=nlp)
+    return claim
+
+
+@pytest.mark.parametrize("is_mirrored", [True, False])
+def test_a_namespace_of_another_team_admits_what_exists_there_beside_the_quota(left_behind, fra, is_mirrored):
+    if is_mirrored:
+        foreign(fra, left_behind.name, 3, owner=str(left_behind.pk), origin="portal")
+    foreign(fra, "by-hand", 1)
+    place = TeamNamespace.objects.select_related("team").get(cluster=fra)
+    room = resource_quota.rooms([place])[place.pk]
+    assert room.devices == {"gpu.nvidia.com": 7}  # 3 of vision, 1 by hand, 3 free
+
+
+def test_a_claim_counts_for_its_own_team_alone_when_its_namespace_changes_hands(left_behind, vision, fra):
+    foreign(fra, left_behind.name, 3, owner=str(left_behind.pk), origin="portal")
+    usage = {
+        row.team.slug: (row.held, row.outside) for row in standing([vision, *Team.objects.filter(slug="nlp")])
+    }
+    assert usage == {"vision": (3, 0), "nlp": (0, 0)}
+    (row,) = standing(Team.objects.filter(slug="nlp"))
+    assert (row.held, row.outside, row.free) == (0, 0, 4)
 
 
 def test_what_an_adopted_claim_stands_for_is_not_outside(vision, fra, train, quota):
