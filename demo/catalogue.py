@@ -6,10 +6,10 @@ from typing import Any
 
 from django.utils import timezone
 
+from claims.catalogue.definition import ProfileDefinition
 from claims.catalogue.presets import presets
 from claims.catalogue.services import add_profiles, retire_profile, save_profile
-from claims.models import Profile, ProfileVersion, Quota
-from claims.models.profile import Approval, Delivery
+from claims.models import Approval, Profile, ProfileLimits, ProfileVersion, Quota
 from teams.models import Team, User
 from usage.models import Rate
 
@@ -43,7 +43,6 @@ def asking(device_class: str, *expressions: str) -> dict[str, Any]:
     return {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
 
 
-# slug, title, use, spec, most devices, longest, usual, approval, automatic up to (devices, duration)
 CATALOGUE: list[dict[str, Any]] = [
     {
         "slug": "train-80g",
@@ -168,7 +167,7 @@ def load_catalogue(by: User) -> None:
     for entry in CATALOGUE:
         if not Profile.objects.filter(slug=entry["slug"]).exists():
             load_profile(by, **entry)
-    add_profiles(by=by, entries=[entry for entry in presets() if entry.slug in PRESETS])
+    add_profiles(by=by, definitions=[preset for preset in presets() if preset.slug in PRESETS])
     for slug, limits in QUOTAS.items():
         for device_class, devices in limits.items():
             Quota.objects.get_or_create(
@@ -189,19 +188,16 @@ def load_profile(
     by: User, *, before: dict[str, Any] | None = None, retired: bool = False, **entry: Any
 ) -> None:
     """Make a profile as it is now, after the version that it had `before`, if any."""
-    usual: dict[str, Any] = {
-        "teams": [],
-        "scalable": "gpu",
-        "deliveries": [Delivery.CLAIM, Delivery.TEMPLATE],
-        "max_duration": 14 * 24 * HOURS,
-        "default_duration": 24 * HOURS,
-        "automatic_devices": 0,
-        "automatic_duration": None,
-    }
-    first = save_profile(by=by, profile=None, **(usual | entry | (before or {})))
+    first = save_profile(by=by, profile=None, definition=definition(entry | (before or {})))
     ProfileVersion.objects.filter(pk=first.pk).update(created_at=timezone.now() - OLD)
     if before:
-        second = save_profile(by=by, profile=first.profile, **(usual | entry))
+        second = save_profile(by=by, profile=first.profile, definition=definition(entry))
         ProfileVersion.objects.filter(pk=second.pk).update(created_at=timezone.now() - CHANGED)
     if retired:
         retire_profile(by=by, profile=first.profile)
+
+
+def definition(entry: dict[str, Any]) -> ProfileDefinition:
+    """Return an entry of CATALOGUE; limits that it does not name have their default."""
+    page = {name: entry[name] for name in ("slug", "title", "use", "spec")}
+    return ProfileDefinition(**page, limits=ProfileLimits.among({"scalable": "gpu"} | entry))

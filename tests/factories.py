@@ -4,6 +4,7 @@ typed.
 """
 
 import itertools
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from math import ceil
 from typing import Any
@@ -13,6 +14,8 @@ from django.conf import settings
 from django.db import IntegrityError
 from django.utils import timezone
 
+from claims.catalogue import services as catalogue
+from claims.catalogue.definition import sent_definition
 from claims.lifecycle.extensions import deleted_at
 from claims.models import (
     Allocation,
@@ -128,6 +131,22 @@ def make_profile(
     )
     profile.save(update_fields=["current"])
     return profile
+
+
+def save_profile(
+    *,
+    by: User,
+    profile: Profile | None = None,
+    teams: Iterable[Team] = (),
+    base: int | None = None,
+    dry_run: bool = False,
+    **definition: Any,
+) -> ProfileVersion:
+    """Save a profile as the editor does; `definition` has limits beside slug, title, use and spec."""
+    fields = {"use": "", "teams": teams, **definition}
+    return catalogue.save_profile(
+        by=by, profile=profile, definition=sent_definition(fields), base=base, dry_run=dry_run
+    )
 
 
 def make_quota(

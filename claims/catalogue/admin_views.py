@@ -16,10 +16,10 @@ from claims.catalogue.edit_views import require_admin
 from claims.catalogue.forms import CatalogueFileForm
 from claims.catalogue.lint import CatalogueFinding, catalogue_report, enabled_clusters, named
 from claims.catalogue.presets import presets
-from claims.catalogue.presets.serving import served
+from claims.catalogue.presets.matches import preset_matches
 from claims.catalogue.sharing import cautions
-from claims.catalogue.yaml_export import digest_of, exported, written
-from claims.catalogue.yaml_import import entries_in
+from claims.catalogue.yaml_export import catalogue_file, exported, plan_digest
+from claims.catalogue.yaml_import import read_definitions
 from claims.models import Profile, ProfileVersion
 from core.errors import Conflict, Invalid
 from core.text import counted
@@ -34,7 +34,7 @@ from teams.access import user_of
 def catalogue_export(request: HttpRequest) -> HttpResponse:
     """The file that `manage.py catalogue export` writes."""
     require_admin(request)
-    answer = HttpResponse(written(exported()), content_type="application/yaml; charset=utf-8")
+    answer = HttpResponse(catalogue_file(exported()), content_type="application/yaml; charset=utf-8")
     answer["Content-Disposition"] = 'attachment; filename="catalogue.yaml"'
     return answer
 
@@ -54,10 +54,10 @@ def catalogue_import(request: HttpRequest) -> HttpResponse:
         return import_page(request, form, status=422)
     wanted = form.cleaned_data
     try:
-        entries = entries_in(wanted["text"], wanted["name"])
+        definitions = read_definitions(wanted["text"], wanted["name"])
         if seen := request.POST.get("seen"):
             changes = services.import_profiles(
-                by=user_of(request), entries=entries, prune=wanted["prune"], seen=seen
+                by=user_of(request), definitions=definitions, prune=wanted["prune"], seen=seen
             )
             count = sum(change.changes_something for change in changes)
             messages.success(request, f"{counted(count, 'profile is', 'profiles are')} as in the file now.")
@@ -73,14 +73,14 @@ def plan_page(
     request: HttpRequest, form: CatalogueFileForm, *, problem: str = "", status: int = 200
 ) -> HttpResponse:
     wanted = form.cleaned_data
-    entries = entries_in(wanted["text"], wanted["name"])
-    changes = services.plan_import(by=user_of(request), entries=entries, prune=wanted["prune"])
+    definitions = read_definitions(wanted["text"], wanted["name"])
+    changes = services.plan_import(by=user_of(request), definitions=definitions, prune=wanted["prune"])
     due = [change for change in changes if change.changes_something]
     page = {
         "wanted": wanted,
         "changes": due,
         "same": len(changes) - len(due),
-        "seen": digest_of(changes),
+        "seen": plan_digest(changes),
         "problem": problem,
     }
     return render(request, "claims/catalogue/catalogue_plan.html", page, status=status)
@@ -99,14 +99,14 @@ def presets_page(request: HttpRequest) -> HttpResponse:
     require_admin(request)
     if request.method == "POST":
         ticked = set(request.POST.getlist("preset"))
-        wanted = [entry for entry in presets() if entry.slug in ticked]
+        wanted = [preset for preset in presets() if preset.slug in ticked]
         if wanted:
-            added = services.add_profiles(by=user_of(request), entries=wanted)
+            added = services.add_profiles(by=user_of(request), definitions=wanted)
             messages.success(request, f"{counted(len(added), 'profile is', 'profiles are')} added.")
             return redirect("claims:profiles")
         messages.error(request, "Tick the presets that you want to add.")
-    rows = [(one, cautions(one.entry.spec)) for one in served()]
-    page = {"rows": rows, "missing": sum(not one.is_there for one, _said in rows)}
+    rows = [(match, cautions(match.preset.spec)) for match in preset_matches()]
+    page = {"rows": rows, "missing": sum(not match.in_catalogue for match, _cautions in rows)}
     return render(
         request, "claims/catalogue/presets.html", page, status=422 if request.method == "POST" else 200
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
@@ -17,12 +16,13 @@ from rest_framework.views import APIView
 
 from claims.api_types import SecondsField, SpelledDuration
 from claims.catalogue import services
+from claims.catalogue.definition import ProfileDefinition, sent_definition
 from claims.catalogue.lint import catalogue_report
 from claims.catalogue.listing import SORTS, CatalogueFilter, catalogue, entries, narrowed
-from claims.catalogue.services import LIMITS
 from claims.catalogue.sharing import Sharing
 from claims.catalogue.versions import held, proposed, versions_of
-from claims.models import Approval, Delivery, Profile
+from claims.models import LIMITS, Approval, Limit, Profile, ProfileLimits
+from claims.models.limits import Choice, Choices, Duration, Number, Text
 from core.idempotency import IdempotentWrites
 from core.inputs import Input, is_true
 from core.paging import positive
@@ -64,19 +64,37 @@ class ProfilesIn(Input):
         )
 
 
-class LimitsOut(serializers.Serializer[Any]):
-    """The limits of a version; durations in seconds."""
+def limit_input(limit: Limit) -> serializers.Field[Any, Any, Any, Any]:
+    """Return the field that takes a limit; left out it has its default."""
+    about: dict[str, Any] = {"default": limit.default, "help_text": limit.help_text}
+    match limit.kind:
+        case Text(max_length):
+            return serializers.CharField(max_length=max_length, allow_blank=not limit.required, **about)
+        case Number(min_value, max_value):
+            return serializers.IntegerField(min_value=min_value, max_value=max_value, **about)
+        case Duration():
+            return SpelledDuration(allow_null=limit.default is None, **about)
+        case Choice(choices):
+            return serializers.ChoiceField(choices=choices.choices, **about)
+        case Choices(choices):
+            about |= {"default": list(limit.default)}
+            return serializers.ListField(child=serializers.ChoiceField(choices=choices.choices), **about)
 
-    scalable = serializers.CharField(help_text="Name of the request whose count the asker chooses")
-    max_devices = serializers.IntegerField()
-    max_duration = SecondsField()
-    default_duration = SecondsField()
-    grace = SecondsField()
-    extension = SecondsField()
-    deliveries = serializers.ListField(child=serializers.ChoiceField(choices=Delivery.choices))
-    approval = serializers.ChoiceField(choices=Approval.choices)
-    automatic_devices = serializers.IntegerField(help_text="Up to so many nobody is asked")
-    automatic_duration = SecondsField(allow_null=True)
+
+def limit_output(limit: Limit, **about: Any) -> serializers.Field[Any, Any, Any, Any]:
+    """Return the field that shows a limit; durations are in seconds."""
+    about |= {"help_text": limit.help_text}
+    match limit.kind:
+        case Text():
+            return serializers.CharField(**about)
+        case Number():
+            return serializers.IntegerField(**about)
+        case Duration():
+            return SecondsField(allow_null=limit.default is None, **about)
+        case Choice(choices):
+            return serializers.ChoiceField(choices=choices.choices, **about)
+        case Choices(choices):
+            return serializers.ListField(child=serializers.ChoiceField(choices=choices.choices), **about)
 
 
 class TypicalOut(serializers.Serializer[Any]):
@@ -116,24 +134,10 @@ class ProfileOut(serializers.Serializer[Any]):
     version = serializers.IntegerField(source="version.number")
     spec = serializers.JSONField(source="version.spec")
     spec_hash = serializers.CharField(source="version.spec_hash")
-    scalable = serializers.CharField(source="version.scalable")
-    max_devices = serializers.IntegerField(source="version.max_devices")
-    max_duration = SecondsField(source="version.max_duration")
-    default_duration = SecondsField(source="version.default_duration")
-    grace = SecondsField(source="version.grace")
-    extension = SecondsField(source="version.extension")
-    deliveries = serializers.ListField(
-        child=serializers.ChoiceField(choices=Delivery.choices), source="version.deliveries"
-    )
-    approval = serializers.ChoiceField(
-        choices=Approval.choices, source="version.approval", help_text="By the version alone"
-    )
     approval_sentence = serializers.CharField(help_text="Who approves requests of the asker's teams")
     approval_of_teams = TeamApprovalOut(
         many=True, source="who.of_teams", help_text="The same for each team of the asker that may request it"
     )
-    automatic_devices = serializers.IntegerField(source="version.automatic_devices")
-    automatic_duration = SecondsField(source="version.automatic_duration", allow_null=True)
     free = serializers.IntegerField(allow_null=True, help_text="Devices that match and are free now")
     total = serializers.IntegerField(allow_null=True, help_text="Devices that match")
     products = serializers.ListField(child=serializers.CharField())
@@ -148,9 +152,13 @@ class ProfileOut(serializers.Serializer[Any]):
     may_request = serializers.BooleanField()
     reason = serializers.CharField(help_text="Why it may not be requested")
 
+    def get_fields(self) -> dict[str, Any]:
+        limits = {limit.name: limit_output(limit, source=f"version.{limit.name}") for limit in LIMITS}
+        return super().get_fields() | limits
 
-class VersionOut(LimitsOut):
-    """A version; it never changes."""
+
+class VersionOut(serializers.Serializer[Any]):
+    """A version and its limits; it never changes."""
 
     number = serializers.IntegerField()
     spec = serializers.JSONField()
@@ -158,7 +166,10 @@ class VersionOut(LimitsOut):
     created_by = serializers.CharField(source="created_by.username", allow_null=True, default=None)
     created_at = serializers.DateTimeField()
     current = serializers.BooleanField()
-    claims = serializers.IntegerField(source="used", help_text="Claims that have it, over or not")
+    claims = serializers.IntegerField(source="used", help_text="Claims of this version, live or ended")
+
+    def get_fields(self) -> dict[str, Any]:
+        return super().get_fields() | {limit.name: limit_output(limit) for limit in LIMITS}
 
 
 class ChangeOut(serializers.Serializer[Any]):
@@ -186,30 +197,18 @@ class ChangeProfileIn(Input):
         slug_field="slug", queryset=Team.objects.all(), many=True, required=False, help_text="None: everybody"
     )
     spec = serializers.DictField(help_text="Of a ResourceClaim, resource.k8s.io/v1")
-    scalable = serializers.CharField(max_length=63, default="", allow_blank=True)
-    max_devices = serializers.IntegerField(min_value=1, max_value=1024, default=1)
-    max_duration = SpelledDuration(default=timedelta(days=14))
-    default_duration = SpelledDuration(default=timedelta(hours=24))
-    grace = SpelledDuration(default=timedelta(0))
-    extension = SpelledDuration(default=timedelta(0))
-    deliveries = serializers.ListField(
-        child=serializers.ChoiceField(choices=Delivery.choices), default=list(Delivery.values)
-    )
-    approval = serializers.ChoiceField(choices=Approval.choices, default=Approval.LEAD)
-    automatic_devices = serializers.IntegerField(min_value=0, max_value=1024, default=0)
-    automatic_duration = SpelledDuration(default=None, allow_null=True)
     base = serializers.IntegerField(
-        min_value=1, required=False, help_text="Number of the version that was changed; another one: 409"
+        min_value=1,
+        required=False,
+        help_text="Number of the version that was edited; 409 if it is no longer the current one",
     )
 
-    def validate_deliveries(self, value: list[str]) -> list[str]:
-        return [one for one in Delivery.values if one in value]
+    def get_fields(self) -> dict[str, Any]:
+        return super().get_fields() | {limit.name: limit_input(limit) for limit in LIMITS}
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        if attrs["default_duration"] > attrs["max_duration"]:
-            raise serializers.ValidationError(
-                {"default_duration": "The usual duration is longer than the longest."}
-            )
+        if problems := ProfileLimits.among(attrs).problems():
+            raise serializers.ValidationError(problems)
         return attrs
 
 
@@ -263,21 +262,17 @@ class ProfileViewSet(
     )
     def create(self, request: Request) -> Response:
         """Make a profile with its first version. Platform admins only."""
-        fields = self._said(NewProfileIn)
-        dry = is_true(request, "dry_run")
-        version = services.save_profile(by=user_of(request), profile=None, dry_run=dry, **fields)
-        if dry:
-            return Response(plan_of(fields["slug"], fields))
-        return self._answer(version.profile, status.HTTP_201_CREATED)
+        fields = self._body(NewProfileIn)
+        return self._save(None, sent_definition(fields), base=None)
 
     @refuses(409)
     @extend_schema(request=ChangeProfileIn, parameters=[DRY_RUN], responses=SAVED)
     def update(self, request: Request, slug: str) -> Response:
         """Write a profile anew; a new version is made if spec or limits differ. Platform admins only."""
-        fields = self._said(ChangeProfileIn) | {"slug": slug}
-        dry, profile = is_true(request, "dry_run"), self._profile(slug)
-        version = services.save_profile(by=user_of(request), profile=profile, dry_run=dry, **fields)
-        return Response(plan_of(slug, fields)) if dry else self._answer(version.profile)
+        fields = self._body(ChangeProfileIn)
+        return self._save(
+            self._profile(slug), sent_definition(fields | {"slug": slug}), base=fields.get("base")
+        )
 
     @extend_schema(responses=VersionOut(many=True))
     @action(detail=True, pagination_class=None)
@@ -303,11 +298,21 @@ class ProfileViewSet(
         require_admin(user_of(request))
         return self._answer(services.restore_profile(by=user_of(request), profile=self._profile(slug)))
 
-    def _said(self, shape: type[ChangeProfileIn]) -> dict[str, Any]:
+    def _body(self, serializer_class: type[ChangeProfileIn]) -> dict[str, Any]:
         require_admin(user_of(self.request))
-        said = shape(data=self.request.data)
-        said.is_valid(raise_exception=True)
-        return dict(said.validated_data)
+        body = serializer_class(data=self.request.data)
+        body.is_valid(raise_exception=True)
+        return dict(body.validated_data)
+
+    def _save(self, profile: Profile | None, definition: ProfileDefinition, *, base: int | None) -> Response:
+        dry_run = is_true(self.request, "dry_run")
+        version = services.save_profile(
+            by=user_of(self.request), profile=profile, definition=definition, base=base, dry_run=dry_run
+        )
+        if dry_run:
+            return Response(save_plan(definition))
+        code = status.HTTP_200_OK if profile else status.HTTP_201_CREATED
+        return self._answer(version.profile, code)
 
     def _profile(self, slug: str) -> Profile:
         found = Profile.objects.select_related("current").filter(slug=slug).first()
@@ -320,18 +325,18 @@ class ProfileViewSet(
         return Response(ProfileOut(entry).data, status=code)
 
 
-def plan_of(slug: str, fields: dict[str, Any]) -> dict[str, Any]:
-    """Return what saving would change, as `PlanOut`; where there is no profile yet, nothing."""
-    profile = Profile.objects.select_related("current").filter(slug=slug).first()
+def save_plan(definition: ProfileDefinition) -> dict[str, Any]:
+    """Return what saving would change, as `PlanOut`."""
+    profile = Profile.objects.select_related("current").filter(slug=definition.slug).first()
     if profile is None or profile.current is None:
         return {"version": 1, "makes_version": True, "spec_diff": "", "limits": [], "live_claims": 0}
-    difference = proposed(profile.current, fields["spec"], {name: fields[name] for name in LIMITS})
+    difference = proposed(profile.current, definition.spec, definition.limits)
     plan = {
         "version": profile.current.number + bool(difference),
         "makes_version": bool(difference),
         "spec_diff": "\n".join(map(str, difference.lines)),
         "limits": difference.limits,
-        "live_claims": sum(one.live for one in held(profile)),
+        "live_claims": sum(use.live for use in held(profile)),
     }
     return dict(PlanOut(plan).data)
 

@@ -16,16 +16,17 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from django_filters import ChoiceFilter, FilterSet
 
 from claims.catalogue import services
-from claims.catalogue.forms import CONDITIONS, FIELDS, YAML, ProfileForm, switched
+from claims.catalogue.definition import ProfileDefinition, limits_in_words
+from claims.catalogue.forms import FIELDS, YAML, ProfileForm, switched_values
 from claims.catalogue.lint import catalogue_report
 from claims.catalogue.listing import entries
-from claims.catalogue.selectors import outside_fields, read
-from claims.catalogue.services import LIMITS, problems_of
+from claims.catalogue.selectors import conditions_in, yaml_only_parts
+from claims.catalogue.services import definition_problems
 from claims.catalogue.sharing import cautions, isolation_of
-from claims.catalogue.versions import between, drafts_with, held, live_claims, opens, proposed, versions_of
+from claims.catalogue.versions import between, drafts_with, held, live_claims, proposed, versions_of
 from claims.catalogue.views import card_of
 from claims.match_page import dropped_page, funnel_of, helps_of
-from claims.models import Approval, Delivery, Profile, ProfileVersion
+from claims.models import Approval, Profile, ProfileVersion
 from claims.models.profile import ProfileQuerySet
 from claims.states import FINAL, ClaimState
 from core import undo
@@ -137,37 +138,38 @@ def profiles(request: HttpRequest) -> HttpResponseBase:
 @require_safe
 def profile(request: HttpRequest, slug: str) -> HttpResponse:
     """What a profile asks of the cluster, in full: its specification, its classes and its versions."""
-    found = get_object_or_404(Profile.objects.visible_to(request.user).select_related("current"), slug=slug)
+    profile = get_object_or_404(Profile.objects.visible_to(request.user).select_related("current"), slug=slug)
     page: dict[str, Any] = {
-        "profile": found,
-        "version": found.current,
+        "profile": profile,
+        "version": profile.current,
         "is_admin": is_platform_admin(request.user),
     }
-    if found.current:
-        (entry,) = entries(user_of(request), [found])
+    if profile.current:
+        (entry,) = entries(user_of(request), [profile])
         page |= {
             "card": card_of(entry),
             "entry": entry,
             "isolation": isolation_of(entry.sharing),
-            "cautions": cautions(found.current.spec),
-            "classes": classes_of(found.current, {kind.cluster_id for kind in entry.kinds}),
+            "cautions": cautions(profile.current.spec),
+            "limits": limits_in_words(profile.current),
+            "classes": device_class_specs(profile.current, {kind.cluster_id for kind in entry.kinds}),
         }
-    return render(request, "claims/catalogue/profile.html", page | versions_page(found))
+    return render(request, "claims/catalogue/profile.html", page | versions_page(profile))
 
 
 @require_safe
 def profile_diff(request: HttpRequest, slug: str, before: int, after: int) -> HttpResponse:
     """What version `after` has other than version `before`, whichever is the newer."""
-    found = get_object_or_404(Profile.objects.visible_to(request.user).select_related("current"), slug=slug)
-    versions = found.versions.select_related("created_by")
+    profile = get_object_or_404(Profile.objects.visible_to(request.user).select_related("current"), slug=slug)
+    versions = profile.versions.select_related("created_by")
     old, new = (get_object_or_404(versions, number=number) for number in (before, after))
     page = {
-        "profile": found,
+        "profile": profile,
         "old": old,
         "new": new,
         "names": (f"v{before}", f"v{after}"),
         "difference": between(old, new),
-        "numbers": list(found.versions.values_list("number", flat=True)),
+        "numbers": list(profile.versions.values_list("number", flat=True)),
     }
     return render(request, "claims/catalogue/profile_diff.html", page)
 
@@ -176,22 +178,22 @@ def profile_diff(request: HttpRequest, slug: str, before: int, after: int) -> Ht
 def profile_retire(request: HttpRequest, slug: str) -> HttpResponse:
     """Ask on GET, with who has claims and requests on it that go on; retire on POST, with an undo."""
     require_admin(request)
-    found = get_object_or_404(Profile, slug=slug)
+    profile = get_object_or_404(Profile, slug=slug)
     if request.method == "POST":
-        services.retire_profile(by=user_of(request), profile=found)
+        services.retire_profile(by=user_of(request), profile=profile)
         undo.offer(
             request,
-            f"{found} is retired; nobody can ask for it any more.",
-            reverse("claims:profile_restore", args=[found.slug]),
+            f"{profile} is retired; nobody can ask for it any more.",
+            reverse("claims:profile_restore", args=[profile.slug]),
         )
         return redirect("claims:profiles")
-    live = live_claims(found).select_related("team", "requested_by")
+    live = live_claims(profile).select_related("team", "requested_by")
     counts = live.aggregate(all=Count("pk"), waiting=Count("pk", filter=Q(state=ClaimState.REQUESTED)))
     page = {
-        "profile": found,
+        "profile": profile,
         "live": counts["all"] - counts["waiting"],
         "waiting": counts["waiting"],
-        "drafts": drafts_with(found),
+        "drafts": drafts_with(profile),
         "claims": live[:NAMED],
         "more": max(counts["all"] - NAMED, 0),
     }
@@ -202,29 +204,29 @@ def profile_retire(request: HttpRequest, slug: str) -> HttpResponse:
 def profile_restore(request: HttpRequest, slug: str) -> HttpResponse:
     """Put a retired profile back into the catalogue."""
     require_admin(request)
-    found = services.restore_profile(by=user_of(request), profile=get_object_or_404(Profile, slug=slug))
-    messages.success(request, f"{found} is in the catalogue again.")
+    profile = services.restore_profile(by=user_of(request), profile=get_object_or_404(Profile, slug=slug))
+    messages.success(request, f"{profile} is in the catalogue again.")
     return redirect("claims:profiles")
 
 
-def versions_page(found: Profile) -> dict[str, Any]:
+def versions_page(profile: Profile) -> dict[str, Any]:
     """Return every version, newest first, and the current specification as YAML."""
-    spec = found.current.spec if found.current else {}
+    spec = profile.current.spec if profile.current else {}
     return {
-        "versions": versions_of(found),
+        "versions": versions_of(profile),
         "spec_yaml": to_yaml(in_key_order(spec)) if spec else "",
     }
 
 
-def classes_of(version: ProfileVersion, clusters: set[Any]) -> list[tuple[str, str]]:
+def device_class_specs(version: ProfileVersion, clusters: set[Any]) -> list[tuple[str, str]]:
     """
     Return the device classes that a version names, each as a cluster of the reader has it: its spec as YAML,
     with the CEL that its devices have to meet.
     """
     names = {ask.class_name for ask in device_requests(version.spec)}
     rows = DeviceClass.objects.filter(name__in=names, cluster__in=clusters, gone_at=None)
-    found = {row.name: to_yaml({"spec": row.raw.get("spec") or {}}) for row in rows.order_by("-name")}
-    return sorted(found.items())
+    classes = {row.name: to_yaml({"spec": row.raw.get("spec") or {}}) for row in rows.order_by("-name")}
+    return sorted(classes.items())
 
 
 SOURCES = ("device_class", "spec_yaml", "source", "count", "memory_gib", "compute", "domain", "product")
@@ -235,7 +237,7 @@ def profile_match(request: HttpRequest) -> HttpResponse:
     """The panel for what has been typed so far; with `step`, the devices that this step leaves out."""
     if not is_platform_admin(request.user):
         raise PermissionDenied("Only a platform admin edits the catalogue.")
-    page = match_page(spec_of(ProfileForm(request.POST)), request.POST)
+    page = match_page(sent_spec(ProfileForm(request.POST)), request.POST)
     if "step" not in request.POST:
         return render(request, "claims/catalogue/_profile_match.html", page)
     text = request.POST["step"]
@@ -249,7 +251,7 @@ def profile_match(request: HttpRequest) -> HttpResponse:
     return render(request, "claims/dropped.html#rows" if page["live"] else "claims/dropped.html", page)
 
 
-def spec_of(form: ProfileForm) -> tuple[Json | None, list[str]]:
+def sent_spec(form: ProfileForm) -> tuple[Json | None, list[str]]:
     """Return the spec that a sent form describes; None, and why, where it describes none."""
     form.is_valid()
     wrong = [str(error) for name in SOURCES for error in form.errors.get(name, [])]
@@ -285,8 +287,7 @@ def match_page(described: tuple[Json | None, list[str]], data: QueryDict) -> dic
     }
 
 
-ONLY_FORM = {"source", "spec_yaml", *CONDITIONS}
-STEPS = {"csrfmiddlewaretoken", "base", "confirm", "edit", "switch", "check"}  # not fields of the form
+BUTTONS = {"csrfmiddlewaretoken", "base", "confirm", "edit", "switch", "check"}  # not fields of the form
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -302,86 +303,87 @@ def profile_edit(request: HttpRequest, slug: str) -> HttpResponse:
     return edit(request, get_object_or_404(profiles, slug=slug))
 
 
-def edit(request: HttpRequest, found: Profile | None) -> HttpResponse:
+def edit(request: HttpRequest, profile: Profile | None) -> HttpResponse:
     """
-    Show the form, the same the other way (`switch`), check it without JavaScript (`check`), go back to it
-    from the question whether to save (`edit`), or save; nothing that was typed is lost on any of these ways.
+    Show the form, switch between fields and YAML (`switch`), check without JavaScript (`check`), return from
+    the confirmation (`edit`), or save. Every step keeps what was typed.
     """
     if request.method != "POST":
-        return editor(request, ProfileForm(profile=found), found)
-    form = ProfileForm(request.POST, profile=found)
+        return editor(request, ProfileForm(profile=profile), profile)
+    form = ProfileForm(request.POST, profile=profile)
     if to := request.POST.get("switch"):
-        other = switched(form, YAML if to == YAML else FIELDS)
-        if other is None:
-            return editor(request, form, found, status=422)
-        turned = ProfileForm(profile=found, initial=other)
-        return editor(request, turned, found, described=spec_of(form))
+        values = switched_values(form, YAML if to == YAML else FIELDS)
+        if values is None:
+            return editor(request, form, profile, status=422)
+        switched = ProfileForm(profile=profile, initial=values)
+        return editor(request, switched, profile, described=sent_spec(form))
     if "check" in request.POST:
-        return editor(request, form, found)
+        return editor(request, form, profile)
     if not form.is_valid():
-        return editor(request, form, found, status=200 if "edit" in request.POST else 422)
-    fields = fields_of(form)
-    limits = {name: fields[name] for name in LIMITS}
-    problems = problems_of(fields["slug"], fields["title"], fields["spec"], limits)
+        return editor(request, form, profile, status=200 if "edit" in request.POST else 422)
+    definition = form.definition()
+    problems = definition_problems(definition)
     if problems or "edit" in request.POST:
         for problem in problems:
             form.add_error(None, problem)
-        return editor(request, form, found, status=200 if "edit" in request.POST else 422)
-    if found and found.current and "confirm" not in request.POST:
-        page = confirm_page(request, found, fields)
+        return editor(request, form, profile, status=200 if "edit" in request.POST else 422)
+    if profile and profile.current and "confirm" not in request.POST:
+        page = confirm_page(request, profile, definition)
         if page["difference"]:
             return render(
                 request, "claims/catalogue/profile_confirm.html", page, status=409 if page["theirs"] else 200
             )
-    return save(request, form, found, fields)
+    return save(request, form, profile, definition)
 
 
 def save(
-    request: HttpRequest, form: ProfileForm, found: Profile | None, fields: dict[str, Any]
+    request: HttpRequest, form: ProfileForm, profile: Profile | None, definition: ProfileDefinition
 ) -> HttpResponse:
-    """Save; where somebody else has saved a version meanwhile, show both and ask again: 409."""
-    base = base_of(request)
+    """Save. If somebody else saved a version meanwhile, show both and ask again: 409."""
     try:
-        version = services.save_profile(by=user_of(request), profile=found, base=base, **fields)
+        version = services.save_profile(
+            by=user_of(request), profile=profile, definition=definition, base=sent_base(request)
+        )
     except Conflict as refusal:
-        if found is None or "current" not in refusal.extra:
+        if profile is None or "current" not in refusal.extra:
             form.add_error(None, refusal.message)
-            return editor(request, form, found, status=refusal.status)
-        found.refresh_from_db()
-        page = confirm_page(request, found, fields) | {"refusal": refusal.message}
+            return editor(request, form, profile, status=refusal.status)
+        profile.refresh_from_db()
+        page = confirm_page(request, profile, definition) | {"refusal": refusal.message}
         return render(request, "claims/catalogue/profile_confirm.html", page, status=refusal.status)
     except PortalError as refusal:
         for problem in refusal.extra.get("problems", [refusal.message]):
             form.add_error(None, problem)
-        return editor(request, form, found, status=refusal.status)
+        return editor(request, form, profile, status=refusal.status)
     messages.success(request, f"{version.profile} is saved; its version is {version.number}.")
     return redirect("claims:profile_edit", version.profile.slug)
 
 
-def confirm_page(request: HttpRequest, found: Profile, fields: dict[str, Any]) -> dict[str, Any]:
+def confirm_page(request: HttpRequest, profile: Profile, definition: ProfileDefinition) -> dict[str, Any]:
     """
-    Return what is asked before a version is saved: how it differs from the current one, and on which versions
-    claims live. `theirs` is what somebody else has saved since the form was opened.
+    Return what the confirmation shows: how the version differs from the current one, and the versions of live
+    claims. `theirs` is what somebody else saved since the form was opened.
     """
-    current = found.current
+    current = profile.current
     assert current is not None  # a profile without a version is saved without asking  # noqa: S101
-    read_then = found.versions.filter(number=base_of(request) or current.number).first() or current
-    before, after = opens(found, fields["teams"])
-    lives = held(found)
+    base = profile.versions.filter(number=sent_base(request) or current.number).first() or current
+    before = sorted(team.slug for team in profile.teams.all())
+    after = list(definition.teams)
+    uses = held(profile)
     return {
-        "profile": found,
+        "profile": profile,
         "current": current,
         "number": current.number + 1,
         "names": (f"v{current.number}", f"v{current.number + 1}"),
-        "their_names": (f"v{read_then.number}", f"v{current.number}"),
-        "difference": proposed(current, fields["spec"], {name: fields[name] for name in LIMITS}),
-        "theirs": between(read_then, current) if read_then != current else None,
-        "read_then": read_then,
-        "opens": (before, after) if before != after else None,
-        "held": lives,
-        "waiting": sum(one.waiting for one in lives),
+        "their_names": (f"v{base.number}", f"v{current.number}"),
+        "difference": proposed(current, definition.spec, definition.limits),
+        "theirs": between(base, current) if base != current else None,
+        "base": base,
+        "teams": (before, after) if before != after else None,
+        "uses": uses,
+        "waiting": sum(use.waiting for use in uses),
         "typed": [
-            (name, value) for name, values in request.POST.lists() if name not in STEPS for value in values
+            (name, value) for name, values in request.POST.lists() if name not in BUTTONS for value in values
         ],
     }
 
@@ -389,47 +391,41 @@ def confirm_page(request: HttpRequest, found: Profile, fields: dict[str, Any]) -
 def editor(
     request: HttpRequest,
     form: ProfileForm,
-    found: Profile | None,
+    profile: Profile | None,
     *,
     status: int = 200,
     described: tuple[Json | None, list[str]] | None = None,
 ) -> HttpResponse:
-    """`described` is the spec that is being written, and what is wrong; left out, the form says it."""
-    described = described or described_by(form, found)
-    page = editor_page(form, found, described[0]) | match_page(described, request.POST)
-    page["base"] = base_of(request) or (found.current.number if found and found.current else None)
+    """`described` is the spec and what is wrong with it; left out, it is read from the form."""
+    described = described or described_spec(form, profile)
+    page = editor_page(form, profile, described[0]) | match_page(described, request.POST)
+    page["base"] = sent_base(request) or (profile.current.number if profile and profile.current else None)
     return render(request, "claims/catalogue/profile_edit.html", page, status=status)
 
 
-def editor_page(form: ProfileForm, found: Profile | None, spec: Json | None) -> dict[str, Any]:
-    classes = (
-        DeviceClass.objects.filter(gone_at=None).order_by("name").values_list("name", flat=True).distinct()
-    )
-    shown = spec is not None and read(spec) is not None
+def editor_page(form: ProfileForm, profile: Profile | None, spec: Json | None) -> dict[str, Any]:
+    classes = DeviceClass.objects.filter(gone_at=None).order_by("name").values_list("name", flat=True)
+    shown = spec is not None and conditions_in(spec) is not None
     page: dict[str, Any] = {
         "form": form,
-        "profile": found,
-        "classes": classes,
+        "profile": profile,
+        "classes": classes.distinct(),
         "as_yaml": form["source"].value() == YAML,
-        "outside": outside_fields(spec) if spec is not None and shown else [],
+        "yaml_only": yaml_only_parts(spec) if spec is not None and shown else [],
     }
-    return page | (versions_page(found) | {"findings": catalogue_report().of(found)} if found else {})
+    if profile is None:
+        return page
+    return page | versions_page(profile) | {"findings": catalogue_report().of(profile)}
 
 
-def described_by(form: ProfileForm, found: Profile | None) -> tuple[Json | None, list[str]]:
-    """Return the spec that is being written, or that of the current version; None, and why, if none."""
+def described_spec(form: ProfileForm, profile: Profile | None) -> tuple[Json | None, list[str]]:
+    """Return the spec that is being edited, or that of the current version; None, and why, if none."""
     if form.is_bound:
-        return spec_of(form)
-    return (found.current.spec if found and found.current else None), []
+        return sent_spec(form)
+    return (profile.current.spec if profile and profile.current else None), []
 
 
-def fields_of(form: ProfileForm) -> dict[str, Any]:
-    """Return what the service takes: the specification instead of the two ways to write it."""
-    fields = {name: value for name, value in form.cleaned_data.items() if name not in ONLY_FORM}
-    return fields | {"deliveries": [one for one in Delivery.values if one in fields["deliveries"]]}
-
-
-def base_of(request: HttpRequest) -> int | None:
+def sent_base(request: HttpRequest) -> int | None:
     """Return the number of the version with which the form was opened."""
     text = request.POST.get("base", "")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else None

@@ -3,49 +3,59 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import timedelta
+from itertools import groupby
 from typing import Any
 
 from django import forms
 from django.core.validators import RegexValidator
 from django.http import QueryDict
 
+from claims.catalogue.definition import ProfileDefinition, sent_definition
 from claims.catalogue.listing import SORTS, CatalogueFilter
-from claims.catalogue.selectors import Conditions, fresh, read, spec_in, written
+from claims.catalogue.selectors import Conditions, conditions_in, new_spec, parse_spec, with_conditions
 from claims.catalogue.sharing import Sharing
-from claims.catalogue.yaml_import import MOST_BYTES
+from claims.catalogue.yaml_import import MAX_BYTES
 from claims.durations import DurationText
-from claims.models import Profile
-from claims.models.profile import Approval, Delivery
+from claims.models import LIMITS, Limit, Profile, ProfileLimits
+from claims.models.limits import Choice, Choices, Duration, Number, Text
 from dra import validation
 from dra.canonical import in_key_order
 from dra.manifests import to_yaml
 from teams.models import Team
 
 FIELDS, YAML = "fields", "yaml"
-NAME = "gpu"  # of the request of a new profile
+REQUEST_NAME = "gpu"  # of the request of a new profile
 CONDITIONS = ("device_class", "count", "domain", "product", "memory_gib", "compute")
-LIMITS = (
-    "scalable",
-    "max_devices",
-    "deliveries",
-    "default_duration",
-    "max_duration",
-    "grace",
-    "extension",
-    "approval",
-    "automatic_devices",
-    "automatic_duration",
-)
 SOURCES = ((FIELDS, "Fields"), (YAML, "YAML"))
+
+
+def limit_field(limit: Limit) -> forms.Field:
+    """Return the field of the editor for one limit."""
+    about: dict[str, Any] = {
+        "label": limit.label,
+        "help_text": limit.help_text,
+        "required": limit.required,
+        "initial": limit.default,
+    }
+    match limit.kind:
+        case Text(max_length):
+            return forms.CharField(max_length=max_length, **about)
+        case Number(min_value, max_value):
+            return forms.IntegerField(min_value=min_value, max_value=max_value, **about)
+        case Duration():
+            return DurationText(**about)
+        case Choice(choices):
+            return forms.ChoiceField(choices=choices, **about)
+        case Choices(choices):
+            return forms.MultipleChoiceField(choices=choices, widget=forms.CheckboxSelectMultiple, **about)
 
 
 class ProfileForm(forms.Form):
     """
-    `source` says which description is being written. Fields are written into the spec of `spec_yaml`, which
-    keeps all that they cannot show; YAML is taken as it stands.
+    `source` names the description that is edited. FIELDS change the spec in `spec_yaml`, which keeps all
+    that they cannot show; YAML is used as it is. There is one more field for each of `LIMITS`.
 
-    Cleaned, `spec` is the ResourceClaim spec whichever way it was written.
+    Cleaned, `spec` is the ResourceClaim spec of either source.
     """
 
     slug = forms.SlugField(max_length=40, label="Short name")
@@ -106,59 +116,6 @@ class ProfileForm(forms.Form):
         label="ResourceClaim spec",
         help_text="The spec of a ResourceClaim (resource.k8s.io/v1), with the count for one portion.",
     )
-    scalable = forms.CharField(
-        required=False,
-        max_length=63,
-        label="Scalable request",
-        help_text="Its name. People choose its number of devices; empty: the number is fixed.",
-    )
-    max_devices = forms.IntegerField(
-        min_value=1,
-        max_value=1024,
-        initial=1,
-        label="Max devices",
-        help_text="In one claim, all of its requests together.",
-    )
-    deliveries = forms.MultipleChoiceField(
-        choices=Delivery,
-        initial=Delivery.values,
-        widget=forms.CheckboxSelectMultiple,
-        label="Delivered as",
-    )
-    default_duration = DurationText(initial="24h", label="Default duration")
-    max_duration = DurationText(initial="14d", label="Longest duration")
-    grace = DurationText(
-        required=False,
-        initial="0min",
-        label="Grace after the end",
-        help_text="How long after its end a claim is released. Its owner is notified at the end.",
-    )
-    extension = DurationText(
-        required=False,
-        initial="0min",
-        label="Extension without asking",
-        help_text="So much at a time, while the whole stays within the longest duration. None: "
-        "somebody decides.",
-    )
-    approval = forms.ChoiceField(
-        choices=Approval,
-        initial=Approval.LEAD,
-        label="Who approves",
-        help_text="A rule for the team or for this profile goes before it.",
-    )
-    automatic_devices = forms.IntegerField(
-        required=False,
-        min_value=0,
-        max_value=1024,
-        initial=0,
-        label="Approved automatically up to",
-        help_text="Devices of all pods together; 0: somebody is always asked.",
-    )
-    automatic_duration = DurationText(
-        required=False,
-        label="… for at most",
-        help_text="Empty: however long.",
-    )
 
     def __init__(
         self,
@@ -169,32 +126,38 @@ class ProfileForm(forms.Form):
     ) -> None:
         """Without `initial` the form starts with the current version of `profile`."""
         self.profile = profile
-        super().__init__(data, initial=initial or (None if profile is None else begin(profile)))
+        super().__init__(data, initial=initial or (None if profile is None else initial_values(profile)))
+        self.fields |= {limit.name: limit_field(limit) for limit in LIMITS}
         if profile is not None:
             self.fields["slug"].disabled = True
             self.initial["slug"] = profile.slug
 
-    def clean_automatic_devices(self) -> int:
-        return int(self.cleaned_data["automatic_devices"] or 0)
-
-    def clean_grace(self) -> timedelta:
-        return self.cleaned_data["grace"] or timedelta(0)
-
-    def clean_extension(self) -> timedelta:
-        return self.cleaned_data["extension"] or timedelta(0)
+    @property
+    def limit_rows(self) -> list[list[forms.BoundField]]:
+        """The fields of the limits, a row for each group."""
+        limits = sorted(LIMITS, key=lambda limit: limit.group)
+        rows = groupby(limits, key=lambda limit: limit.group)
+        return [[self[limit.name] for limit in row] for _group, row in rows]
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
-        default, longest = cleaned.get("default_duration"), cleaned.get("max_duration")
-        if default and longest and default > longest:
-            self.add_error("default_duration", "The usual duration is longer than the longest.")
-        cleaned["spec"] = self.from_yaml() if cleaned.get("source") == YAML else self.from_fields()
+        for limit in LIMITS:
+            if cleaned.get(limit.name) in (None, "") and not limit.required and limit.name in cleaned:
+                cleaned[limit.name] = limit.default
+        cleaned["spec"] = self.spec_from_yaml() if cleaned.get("source") == YAML else self.spec_from_fields()
         if self.profile is None and not cleaned.get("scalable") and cleaned.get("source") == FIELDS:
-            cleaned["scalable"] = NAME
+            cleaned["scalable"] = REQUEST_NAME
+        if not any(limit.name in self.errors for limit in LIMITS):
+            for name, problem in ProfileLimits.among(cleaned).problems().items():
+                self.add_error(name, problem)
         return cleaned
 
-    def from_fields(self) -> dict[str, Any]:
-        """Return the spec of `spec_yaml` with the fields written into it; a new one where there is none."""
+    def definition(self) -> ProfileDefinition:
+        """Return what a valid form defines."""
+        return sent_definition(self.cleaned_data)
+
+    def spec_from_fields(self) -> dict[str, Any]:
+        """Return the spec of `spec_yaml` with the values of the fields; a new spec where there is none."""
         cleaned = self.cleaned_data
         if not cleaned.get("device_class"):
             self.add_error("device_class", "Name the device class, for example gpu.nvidia.com.")
@@ -208,28 +171,28 @@ class ProfileForm(forms.Form):
             compute=cleaned.get("compute") or "",
         )
         if not (cleaned.get("spec_yaml") or "").strip():
-            return fresh(conditions, NAME)
-        spec = self.from_yaml()
-        if read(spec) is None:
-            self.add_error(None, "Fields cannot show this specification; write it as YAML.")
+            return new_spec(conditions, REQUEST_NAME)
+        spec = self.spec_from_yaml()
+        if conditions_in(spec) is None:
+            self.add_error(None, "The fields cannot show this spec. Edit it as YAML.")
             return spec
-        return written(conditions, spec)
+        return with_conditions(spec, conditions)
 
-    def from_yaml(self) -> dict[str, Any]:
+    def spec_from_yaml(self) -> dict[str, Any]:
         try:
-            return spec_in(self.cleaned_data.get("spec_yaml") or "")
+            return parse_spec(self.cleaned_data.get("spec_yaml") or "")
         except ValueError as error:
             self.add_error("spec_yaml", str(error))
             return {}
 
 
-def text_of(spec: dict[str, Any]) -> str:
+def spec_as_yaml(spec: dict[str, Any]) -> str:
     return to_yaml(in_key_order(spec))
 
 
-def begin(profile: Profile) -> dict[str, Any]:
-    """Return what the editor of an existing profile starts with: its current version."""
-    words = {
+def initial_values(profile: Profile) -> dict[str, Any]:
+    """Return the initial values of the editor of an existing profile: those of its current version."""
+    page = {
         "slug": profile.slug,
         "title": profile.title,
         "use": profile.use,
@@ -237,43 +200,42 @@ def begin(profile: Profile) -> dict[str, Any]:
     }
     version = profile.current
     if version is None:
-        return words
-    limits = {name: getattr(version, name) for name in LIMITS}
-    return words | limits | described(version.spec, FIELDS, text_of(version.spec))
+        return page
+    return page | vars(version.limits) | spec_values(version.spec, FIELDS, spec_as_yaml(version.spec))
 
 
-def described(spec: dict[str, Any], source: str, text: str) -> dict[str, Any]:
+def spec_values(spec: dict[str, Any], source: str, text: str) -> dict[str, Any]:
     """
-    Return the fields of the form for a spec, `text` being its YAML; as YAML alone where fields cannot show
-    it.
+    Return the values of the fields for a spec, `text` being its YAML; the source is YAML where fields cannot
+    show it.
     """
-    conditions = read(spec)
+    conditions = conditions_in(spec)
     if conditions is None:
         return {"source": YAML, "spec_yaml": text}
     return {"source": source, "spec_yaml": text} | {name: getattr(conditions, name) for name in CONDITIONS}
 
 
-def switched(form: ProfileForm, to: str) -> dict[str, Any] | None:
+def switched_values(form: ProfileForm, source: str) -> dict[str, Any] | None:
     """
-    Return what a form starts with that shows what was typed in `form` the other way, `to` FIELDS or YAML.
+    Return the values of `form` as initial values of a form with the other `source`, FIELDS or YAML.
 
-    None where what was typed is no specification; then the form says why. The text of YAML stays as it was
-    typed, comments and all, unless a field has changed what it says.
+    None where the form has no valid spec; its errors then say why. The YAML text keeps its comments unless a
+    field has changed the spec.
     """
     form.is_valid()
-    typed = {name: form[name].data for name in form.fields if not form.fields[name].disabled}
-    if not any(typed[name] for name in ("device_class", "spec_yaml")):
-        return typed | {"source": to}
+    values = {name: form[name].data for name in form.fields if not form.fields[name].disabled}
+    if not any(values[name] for name in ("device_class", "spec_yaml")):
+        return values | {"source": source}
     if any(name in form.errors for name in ("source", "spec_yaml", *CONDITIONS)):
         return None
     spec, text = form.cleaned_data["spec"], form.cleaned_data.get("spec_yaml") or ""
-    if to == FIELDS and (problems := validation.problems(spec)):
+    if source == FIELDS and (problems := validation.problems(spec)):
         for problem in problems:
             form.add_error("spec_yaml", problem.message)
         return None
-    if not text.strip() or spec != form.from_yaml():
-        text = text_of(spec)
-    return typed | described(spec, to, text)
+    if not text.strip() or spec != form.spec_from_yaml():
+        text = spec_as_yaml(spec)
+    return values | spec_values(spec, source, text)
 
 
 SORT_LABELS = {
@@ -377,10 +339,8 @@ class CatalogueFileForm(forms.Form):
             if not cleaned.get("text", "").strip():
                 self.add_error("file", "Choose a file, or paste its text.")
             return cleaned | {"name": cleaned.get("name") or PASTED}
-        if sent.size > MOST_BYTES:
-            self.add_error(
-                "file", f"The file has {sent.size >> 10} KiB; {MOST_BYTES >> 10} are read at most."
-            )
+        if sent.size > MAX_BYTES:
+            self.add_error("file", f"The file has {sent.size >> 10} KiB; {MAX_BYTES >> 10} are read at most.")
             return cleaned
         try:
             text = sent.read().decode()

@@ -245,7 +245,7 @@ class CatalogueEntry:
 
 
 @dataclass(slots=True)
-class _Asker:
+class _Requester:
     """
     The teams for which somebody may ask, the clusters in which those work, and the classes they have quota
     for.
@@ -274,9 +274,9 @@ def entries(user: User, profiles: Iterable[Profile]) -> list[CatalogueEntry]:
     ids = [profile.pk for profile in profiles]
     found = Profile.objects.filter(pk__in=ids).select_related("current__profile").prefetch_related("teams")
     by_id = {profile.pk: profile for profile in found}
-    user_of = _asker(user)
-    pictures = {cluster.pk: snapshot_of(cluster) for cluster in user_of.clusters}
-    counted = [_entry(by_id[pk], user_of, pictures) for pk in ids if pk in by_id]
+    requester = _requester(user)
+    pictures = {cluster.pk: snapshot_of(cluster) for cluster in requester.clusters}
+    counted = [_entry(by_id[pk], requester, pictures) for pk in ids if pk in by_id]
     prices, waited = prices_of([entry.kinds for entry in counted]), waits()
     return [
         replace(entry, price=price, waits=waited.get(entry.profile.pk, NO_WAITS))
@@ -284,19 +284,23 @@ def entries(user: User, profiles: Iterable[Profile]) -> list[CatalogueEntry]:
     ]
 
 
-def _asker(user: User) -> _Asker:
+def _requester(user: User) -> _Requester:
     teams = teams_where(user, at_least=Role.MEMBER)
     rows = TeamNamespace.objects.filter(team__in=teams, cluster__enabled=True)
     pairs = list(rows.values_list("team", "cluster"))
     clusters = Cluster.objects.filter(pk__in={cluster for _team, cluster in pairs}).defer("credentials")
-    user_of = _Asker(user, teams, list(clusters), Rules(teams), placed={team for team, _cluster in pairs})
+    requester = _Requester(
+        user, teams, list(clusters), Rules(teams), placed={team for team, _cluster in pairs}
+    )
     quotas = Quota.objects.filter(team__in=teams, devices__gt=0).exclude(device_class="")
     for team, device_class in quotas.values_list("team", "device_class"):
-        user_of.classes.setdefault(team, set()).add(device_class)
-    return user_of
+        requester.classes.setdefault(team, set()).add(device_class)
+    return requester
 
 
-def _entry(profile: Profile, user_of: _Asker, pictures: Mapping[UUID, ClusterSnapshot]) -> CatalogueEntry:
+def _entry(
+    profile: Profile, requester: _Requester, pictures: Mapping[UUID, ClusterSnapshot]
+) -> CatalogueEntry:
     version = profile.current
     assert version is not None  # only such are shown  # noqa: S101
     counts = [_count(cluster, snapshot, version) for cluster, snapshot in pictures.items()]
@@ -308,26 +312,26 @@ def _entry(profile: Profile, user_of: _Asker, pictures: Mapping[UUID, ClusterSna
         free=None if unknown else sum(free for free, _total, _kinds in known),
         total=None if unknown else sum(total for _free, total, _kinds in known),
         kinds=frozenset().union(*(kinds for _free, _total, kinds in known)),
-        who=who_approves(version, user_of.teams_open_to(profile), user_of.rules),
-        reason=_reason(profile, version, user_of),
+        who=who_approves(version, requester.teams_open_to(profile), requester.rules),
+        reason=_reason(profile, version, requester),
     )
 
 
-def _reason(profile: Profile, version: ProfileVersion, user_of: _Asker) -> str:
+def _reason(profile: Profile, version: ProfileVersion, requester: _Requester) -> str:
     if profile.retired_at is not None:
         return "This profile is retired."
-    if not user_of.teams:
+    if not requester.teams:
         return "You are a member of no team, so there is nobody you could ask for GPUs for."
-    if problems := person_problems(user_of.user, version.spec):
+    if problems := person_problems(requester.user, version.spec):
         return problems[0]
-    teams = user_of.teams_open_to(profile)
+    teams = requester.teams_open_to(profile)
     if not teams:
         return "This profile is not open to your teams."
-    teams = [team for team in teams if team.pk in user_of.placed]
+    teams = [team for team in teams if team.pk in requester.placed]
     if not teams:
         return "Your team has no namespace in any cluster."
     classes = set(quota.charge(version.spec))
-    if not any(classes <= user_of.classes.get(team.pk, set()) for team in teams):
+    if not any(classes <= requester.classes.get(team.pk, set()) for team in teams):
         return f"Your team has no quota for {', '.join(sorted(classes))} devices."
     return ""
 

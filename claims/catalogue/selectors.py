@@ -67,7 +67,7 @@ EXPRESSIONS: dict[str, Callable[[str, Any], str]] = {
 }
 
 
-def fresh(conditions: Conditions, request: str = "gpu") -> dict[str, Any]:
+def new_spec(conditions: Conditions, request: str = "gpu") -> dict[str, Any]:
     """Return a ResourceClaim spec (resource.k8s.io/v1) with one `exactly` request of these conditions."""
     exactly: dict[str, Any] = {
         "deviceClassName": conditions.device_class,
@@ -75,10 +75,10 @@ def fresh(conditions: Conditions, request: str = "gpu") -> dict[str, Any]:
         "count": conditions.count or 1,
     }
     spec = {"devices": {"requests": [{"name": request, "exactly": exactly}]}}
-    return written(conditions, spec)
+    return with_conditions(spec, conditions)
 
 
-def read(spec: Json) -> Conditions | None:
+def conditions_in(spec: Json) -> Conditions | None:
     """Return what fields can show of a spec; None for one that is malformed."""
     if validation.problems(spec):
         return None
@@ -89,11 +89,11 @@ def read(spec: Json) -> Conditions | None:
     return Conditions(ask["deviceClassName"], count, domain, **values)
 
 
-def written(conditions: Conditions, spec: Json) -> dict[str, Any]:
+def with_conditions(spec: Json, conditions: Conditions) -> dict[str, Any]:
     """
     Return `spec` with the conditions that are not those it has; what is the same stays letter by letter.
 
-    `spec` is one that `read` can show.
+    `spec` is one that `conditions_in` can show.
     """
     made: dict[str, Any] = deepcopy(dict(spec))
     ask = _shown(made)
@@ -175,7 +175,7 @@ def _typable(text: str, most: int) -> bool:
 MOST_LEVELS = 50  # a spec has about ten
 
 
-def spec_in(text: str) -> dict[str, Any]:
+def parse_spec(text: str) -> dict[str, Any]:
     """
     Return the spec that `text` writes; of a whole ResourceClaim, as pasted from a manifest, its spec.
 
@@ -211,11 +211,11 @@ def _require_plain(text: str) -> None:
             raise ValueError(f"More than {MOST_LEVELS} levels are not read.")
 
 
-def outside_fields(spec: Json) -> list[str]:
+def yaml_only_parts(spec: Json) -> list[str]:
     """
-    Return "2 constraints", "1 more request" and the like; empty where fields show all of it.
+    Return what the fields do not show, as "2 constraints", "1 more request"; empty where they show all.
 
-    `spec` is one that `read` below can show.
+    `spec` is one that `conditions_in` can show.
     """
     first, *more = requests(spec)
     ask, *others = alternatives(first)

@@ -3,107 +3,62 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
-from datetime import timedelta
+from collections.abc import Sequence
 from typing import Any
 
 from django.db import IntegrityError, transaction
 from django.db.models.functions import Now
 from django.utils.text import slugify
 
-from claims.catalogue.yaml_export import RETIRED, ProfileChange, ProfileEntry, digest_of, plan_of
-from claims.models import Approval, Delivery, Profile, ProfileVersion
-from core.errors import Conflict, Invalid
+from claims.catalogue.definition import ProfileDefinition
+from claims.catalogue.yaml_export import RETIRED, ProfileChange, import_plan, plan_digest
+from claims.models import Profile, ProfileLimits, ProfileVersion
+from core.errors import Conflict, Invalid, violated_constraint
 from core.locking import lock_row
 from dra import quota, validation
 from dra.canonical import spec_hash
 from teams.access import require_admin
 from teams.models import Team, User
 
-LIMITS = (
-    *("scalable", "max_devices", "max_duration", "default_duration", "grace", "extension", "deliveries"),
-    *("approval", "automatic_devices", "automatic_duration"),
-)
+SLUG_CONSTRAINT = "claims_profile_slug_key"  # of `unique=True`, as PostgreSQL names it
 RESERVED = frozenset(("new", "lint", "match", "export", "import", "presets", "compare"))  # of pages
 
 
 @transaction.atomic(durable=True)
-def save_profile(  # noqa: PLR0913
+def save_profile(
     *,
     by: User,
     profile: Profile | None,
-    slug: str,
-    title: str,
-    use: str = "",
-    teams: Collection[Team] = (),
-    spec: dict[str, Any],
-    scalable: str = "",
-    max_devices: int = 1,
-    max_duration: timedelta = timedelta(days=14),
-    default_duration: timedelta = timedelta(hours=24),
-    grace: timedelta = timedelta(0),
-    extension: timedelta = timedelta(0),
-    deliveries: Collection[str] = (Delivery.CLAIM, Delivery.TEMPLATE),
-    approval: str = Approval.LEAD,
-    automatic_devices: int = 0,
-    automatic_duration: timedelta | None = None,
+    definition: ProfileDefinition,
     base: int | None = None,
     dry_run: bool = False,
 ) -> ProfileVersion:
     """
-    Make or change a profile; return its current version, which is a new one only if spec or limits changed.
-    With `dry_run` everything is checked and nothing is kept.
+    Create or change a profile; return its current version, a new one only if the spec or a limit changed.
 
-    Requests keep the version they asked for. `base` is the number of the version that was changed. Raises
-    Forbidden, Invalid with all problems, and Conflict for a taken slug or if somebody else has saved another
-    version than `base` meanwhile.
+    Claims and requests keep their version. `base` is the number of the version that was edited. With
+    `dry_run` everything is checked and nothing is saved. Raises Forbidden, Invalid with all problems, and
+    Conflict for a slug in use or if somebody else saved a version after `base`.
     """
     require_admin(by)
-    limits = {
-        "scalable": scalable,
-        "max_devices": max_devices,
-        "max_duration": max_duration,
-        "default_duration": default_duration,
-        "grace": grace,
-        "extension": extension,
-        "deliveries": [choice for choice in Delivery.values if choice in deliveries],
-        "approval": approval,
-        "automatic_devices": automatic_devices,
-        "automatic_duration": automatic_duration,
-    }
     if profile is not None and base is not None:
-        _require_unmoved(profile, base, spec, limits)
-    version = write_profile(
-        by=by, profile=profile, slug=slug, title=title, use=use, teams=teams, spec=spec, limits=limits
-    )
+        _require_base(profile, base, definition)
+    version = write_profile(by=by, profile=profile, definition=definition)
     transaction.set_rollback(dry_run)
     return version
 
 
-def write_profile(
-    *,
-    by: User,
-    profile: Profile | None,
-    slug: str,
-    title: str,
-    use: str,
-    teams: Collection[Team],
-    spec: dict[str, Any],
-    limits: dict[str, Any],
-) -> ProfileVersion:
+def write_profile(*, by: User, profile: Profile | None, definition: ProfileDefinition) -> ProfileVersion:
     """
-    Do what `save_profile` does inside the caller's transaction; `limits` has every name of LIMITS.
+    Do what `save_profile` does inside the caller's transaction.
 
-    Raises Conflict for a taken slug, Invalid with all problems.
+    Raises Invalid with all problems, Conflict for a slug that another profile has.
     """
-    if problems := problems_of(slug, title, spec, limits):
+    if problems := definition_problems(definition):
         raise Invalid(" ".join(problems), problems=problems)
-    taken = Profile.objects.filter(slug=slug).first()
-    if taken is not None and taken != profile:
-        raise Conflict(f"There is already a profile {slug}.")
-    profile = _save_page(profile, slug=slug, title=title.strip(), use=use.strip())
-    profile.teams.set(teams)
-    return _save_version(profile, by=by, spec=spec, limits=limits)
+    profile = _save_page(profile, definition)
+    profile.teams.set(Team.objects.filter(slug__in=definition.teams))
+    return _save_version(profile, by=by, spec=definition.spec, limits=definition.limits)
 
 
 @transaction.atomic(durable=True)
@@ -116,8 +71,7 @@ def replace_spec(
     Raises Forbidden, Invalid with all problems, and Conflict if `version` is no longer the current one.
     """
     require_admin(by)
-    limits = {name: getattr(version, name) for name in LIMITS}
-    problems = _limit_problems(spec, limits)
+    problems = _limit_problems(spec, version.limits)
     problems += [problem.message for problem in validation.problems(spec)]
     if problems:
         raise Invalid(" ".join(problems), problems=problems)
@@ -126,7 +80,7 @@ def replace_spec(
         raise Conflict(
             f"{profile.slug} has changed since you read version {version.number}. Look at it again."
         )
-    return _save_version(profile, by=by, spec=spec, limits=limits)
+    return _save_version(profile, by=by, spec=spec, limits=version.limits)
 
 
 @transaction.atomic(durable=True)
@@ -147,24 +101,27 @@ def restore_profile(*, by: User, profile: Profile) -> Profile:
     return profile
 
 
-def problems_of(slug: str, title: str, spec: dict[str, Any], limits: dict[str, Any]) -> list[str]:
-    """Return everything that is wrong with a profile on its own; teams and other profiles do not count."""
-    problems = [*_page_problems(slug, title), *_limit_problems(spec, limits)]
-    if "\\u0000" in json.dumps(spec):
+def definition_problems(definition: ProfileDefinition) -> list[str]:
+    """Return everything that is wrong with a profile by itself; teams and other profiles are not checked."""
+    problems = [
+        *_page_problems(definition.slug, definition.title),
+        *_limit_problems(definition.spec, definition.limits),
+    ]
+    if "\\u0000" in json.dumps(definition.spec):
         problems.append("The spec has a character that cannot be stored.")
-    return problems + [problem.message for problem in validation.problems(spec)]
+    return problems + [problem.message for problem in validation.problems(definition.spec)]
 
 
-def _require_unmoved(profile: Profile, base: int, spec: dict[str, Any], limits: dict[str, Any]) -> None:
+def _require_base(profile: Profile, base: int, definition: ProfileDefinition) -> None:
     """
-    Lock the profile; raise Conflict unless its version is still `base`, or already what is to be saved.
+    Lock the profile; raise Conflict unless its version is still `base`, or already has this definition.
     """
     current = _locked(profile).current
-    if current is None or current.number == base or _says(current, spec, limits):
+    if current is None or current.number == base or _is_same(current, definition.spec, definition.limits):
         return
     who = current.created_by.label if current.created_by else "Somebody"
     raise Conflict(
-        f"{who} has saved version {current.number} of {profile.slug} since you read version {base}.",
+        f"{who} saved version {current.number} of {profile.slug} after you read version {base}.",
         current=current.number,
     )
 
@@ -173,32 +130,42 @@ def _locked(profile: Profile) -> Profile:
     return lock_row(Profile.objects.select_related("current__created_by"), profile.pk)
 
 
-def _says(version: ProfileVersion, spec: dict[str, Any], limits: dict[str, Any]) -> bool:
-    """Say whether a version is already what is to be saved."""
-    return version.spec_hash == spec_hash(spec) and all(
-        getattr(version, name) == limits[name] for name in limits
-    )
+def _is_same(version: ProfileVersion, spec: dict[str, Any], limits: ProfileLimits) -> bool:
+    """Return whether a version already has this spec and these limits."""
+    return version.spec_hash == spec_hash(spec) and version.limits == limits
 
 
-def _save_page(profile: Profile | None, **fields: str) -> Profile:
-    if profile is None:
-        return Profile.objects.create(**fields)
-    for name, value in fields.items():
-        setattr(profile, name, value)
-    profile.retired_at = None
-    profile.save(update_fields=[*fields, "retired_at"])
-    return profile
+def _save_page(profile: Profile | None, definition: ProfileDefinition) -> Profile:
+    """Create or update title, use and slug; an update also locks the row."""
+    fields = {
+        "slug": definition.slug,
+        "title": definition.title.strip(),
+        "use": definition.use.strip(),
+    }
+    try:
+        with transaction.atomic():
+            if profile is None:
+                return Profile.objects.create(**fields)
+            for name, value in fields.items():
+                setattr(profile, name, value)
+            profile.retired_at = None
+            profile.save(update_fields=[*fields, "retired_at"])
+            return profile
+    except IntegrityError as error:
+        if violated_constraint(error) != SLUG_CONSTRAINT:
+            raise
+        raise Conflict(f"There is already a profile {definition.slug}.") from error
 
 
 def _save_version(
-    profile: Profile, *, by: User, spec: dict[str, Any], limits: dict[str, Any]
+    profile: Profile, *, by: User, spec: dict[str, Any], limits: ProfileLimits
 ) -> ProfileVersion:
     """
-    Add a version. The row of the profile is locked by then, by `_save_page`, which has written it, or by
-    `replace_spec`: two admins do not take one number.
+    Add a version. `_save_page` or `replace_spec` has locked the row of the profile, so two admins do not get
+    the same number.
     """
     current = Profile.objects.select_related("current").get(pk=profile.pk).current
-    if current and _says(current, spec, limits):
+    if current and _is_same(current, spec, limits):
         return current
     version = ProfileVersion.objects.create(
         profile=profile,
@@ -206,7 +173,7 @@ def _save_version(
         spec=spec,
         spec_hash=spec_hash(spec),
         created_by=by,
-        **limits,
+        **limits.columns(),
     )
     profile.current = version
     profile.save(update_fields=["current"])
@@ -226,27 +193,19 @@ def _page_problems(slug: str, title: str) -> list[str]:
     return problems
 
 
-def _limit_problems(spec: dict[str, Any], limits: dict[str, Any]) -> list[str]:
+def _limit_problems(spec: dict[str, Any], limits: ProfileLimits) -> list[str]:
     problems = []
-    sound = not validation.problems(spec)  # what is malformed cannot be counted
-    if sound and limits["scalable"] and limits["scalable"] not in _countable(spec):
-        problems.append(
-            f"No request named {limits['scalable']} asks for an exact count, so it cannot be scaled."
-        )
-    if sound and limits["max_devices"] < quota.devices(spec):
-        problems.append(
-            f"The spec asks for {quota.devices(spec)} devices, more than the "
-            f"{limits['max_devices']} that a claim may have."
-        )
-    if not timedelta(0) < limits["default_duration"] <= limits["max_duration"]:
-        problems.append("The usual duration must be longer than nothing and no longer than the longest.")
-    if limits["grace"] < timedelta(0) or limits["extension"] < timedelta(0):
-        problems.append("Neither the time after the end nor an extension can be less than nothing.")
-    if not limits["deliveries"]:
-        problems.append("A profile needs at least one kind of delivery.")
-    if limits["approval"] not in Approval.values:
-        problems.append(f"“{limits['approval']}” is not an approval rule.")
-    return problems
+    if not validation.problems(spec):  # the devices of a malformed spec cannot be counted
+        if limits.scalable and limits.scalable not in _countable(spec):
+            problems.append(
+                f"The spec has no request {limits.scalable} with an exact count, so it cannot be scaled."
+            )
+        if limits.max_devices < quota.devices(spec):
+            problems.append(
+                f"The spec asks for {quota.devices(spec)} devices, but a claim may have at most "
+                f"{limits.max_devices}."
+            )
+    return [*problems, *limits.problems().values()]
 
 
 def _countable(spec: dict[str, Any]) -> set[str]:
@@ -259,7 +218,9 @@ def _countable(spec: dict[str, Any]) -> set[str]:
     }
 
 
-def plan_import(*, by: User, entries: Sequence[ProfileEntry], prune: bool = False) -> list[ProfileChange]:
+def plan_import(
+    *, by: User, definitions: Sequence[ProfileDefinition], prune: bool = False
+) -> list[ProfileChange]:
     """
     Return what `import_profiles` would do; write nothing.
 
@@ -267,69 +228,54 @@ def plan_import(*, by: User, entries: Sequence[ProfileEntry], prune: bool = Fals
     """
     require_admin(by)
     problems = [
-        f"{entry.place()}: {problem}"
-        for entry in entries
-        for problem in problems_of(entry.slug, entry.title, entry.spec, entry.limits)
+        f"{definition.place()}: {problem}"
+        for definition in definitions
+        for problem in definition_problems(definition)
     ]
     if problems:
         raise Invalid(" ".join(problems), problems=problems)
-    return plan_of(entries, prune=prune)
+    return import_plan(definitions, prune=prune)
 
 
 def import_profiles(
-    *, by: User, entries: Sequence[ProfileEntry], prune: bool = False, seen: str = ""
+    *, by: User, definitions: Sequence[ProfileDefinition], prune: bool = False, seen: str = ""
 ) -> list[ProfileChange]:
     """
-    Make the catalogue what the file says, and return the plan as carried out; twice is once.
+    Make the catalogue match the file; return the plan that was carried out. Twice is once.
 
     Another spec or limit makes a version. With `prune` profiles that the file does not have are retired.
-    `seen` is the digest of the plan that somebody agreed to. Raises Forbidden, Invalid with all problems, and
-    Conflict if the catalogue is no longer the one of that plan.
+    `seen` is the digest of the plan that was confirmed. Raises Forbidden, Invalid with all problems, and
+    Conflict if the catalogue has changed since that plan.
     """
-    return _import(by, entries, prune=prune, seen=seen, only_new=False)
+    return _import(by, definitions, prune=prune, seen=seen, only_new=False)
 
 
-def add_profiles(*, by: User, entries: Sequence[ProfileEntry]) -> list[ProfileChange]:
+def add_profiles(*, by: User, definitions: Sequence[ProfileDefinition]) -> list[ProfileChange]:
     """
-    Add the profiles whose short names nobody has used yet, and return those; others stay as they are.
+    Add the profiles whose slugs are not in use, and return those; leave the others as they are.
 
     Raises Forbidden, Invalid with all problems, Conflict.
     """
-    return _import(by, entries, prune=False, seen="", only_new=True)
+    return _import(by, definitions, prune=False, seen="", only_new=True)
 
 
+@transaction.atomic(durable=True)
 def _import(
-    by: User, entries: Sequence[ProfileEntry], *, prune: bool, seen: str, only_new: bool
+    by: User, definitions: Sequence[ProfileDefinition], *, prune: bool, seen: str, only_new: bool
 ) -> list[ProfileChange]:
-    try:
-        with transaction.atomic(durable=True):
-            known = Profile.objects.select_for_update(no_key=True).order_by("pk")
-            taken = set(known.values_list("slug", flat=True))
-            wanted = [entry for entry in entries if not only_new or entry.slug not in taken]
-            changes = plan_import(by=by, entries=wanted, prune=prune)
-            if seen and digest_of(changes) != seen:
-                raise Conflict(
-                    "The catalogue has changed since you looked. Look again at what the import does."
-                )
-            _write(changes, by)
-    except IntegrityError as error:
-        raise Conflict("Somebody else made one of these profiles meanwhile. Try again.") from error
+    locked = Profile.objects.select_for_update(no_key=True).order_by("pk")
+    slugs = set(locked.values_list("slug", flat=True))
+    imported = [row for row in definitions if not only_new or row.slug not in slugs]
+    changes = plan_import(by=by, definitions=imported, prune=prune)
+    if seen and plan_digest(changes) != seen:
+        raise Conflict("The catalogue has changed since you read this plan. Read the new plan below.")
+    _write(changes, by)
     return changes
 
 
 def _write(changes: Sequence[ProfileChange], by: User) -> None:
-    teams = {team.slug: team for team in Team.objects.all()}
     for change in changes:
         if change.kind == RETIRED:
             Profile.objects.filter(slug=change.slug, retired_at=None).update(retired_at=Now())
-        elif change.entry and change.changes_something:
-            write_profile(
-                by=by,
-                profile=change.profile,
-                slug=change.entry.slug,
-                title=change.entry.title,
-                use=change.entry.use,
-                teams=[teams[slug] for slug in change.entry.teams],
-                spec=change.entry.spec,
-                limits=change.entry.limits,
-            )
+        elif change.definition and change.changes_something:
+            write_profile(by=by, profile=change.profile, definition=change.definition)

@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from difflib import unified_diff
 from typing import Any
 
 from django.db.models import Count, Q, QuerySet
 
-from claims.models import Approval, Claim, Draft, Profile, ProfileVersion
+from claims.models import LIMITS, Claim, Draft, Profile, ProfileLimits, ProfileVersion
 from claims.states import FINAL, ClaimState
-from core.times import duration
 from dra.canonical import canonical, in_key_order, spec_hash
 from dra.manifests import to_yaml
 from dra.objects import Json
-from teams.models import Team
-
-LABELS: dict[str, str] = {
-    "scalable": "Scalable request",
-    "max_devices": "Max devices",
-    "default_duration": "Default duration",
-    "max_duration": "Longest duration",
-    "grace": "Grace after the end",
-    "extension": "Extension without asking",
-    "deliveries": "Delivered as",
-    "approval": "Who approves",
-    "automatic_devices": "Approved automatically up to",
-    "automatic_duration": "… for at most",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +29,7 @@ class DiffLine:
 
 @dataclass(frozen=True, slots=True)
 class LimitChange:
-    """One limit that is another, in words."""
+    """One limit that differs, in words."""
 
     label: str
     before: str
@@ -68,32 +52,19 @@ def text_of(spec: Json) -> str:
     return to_yaml(in_key_order(canonical(spec)))
 
 
-def limit_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[LimitChange]:
-    """Return the limits that differ; both sides have the names of LABELS as keys."""
+def limit_changes(before: ProfileLimits, after: ProfileLimits) -> list[LimitChange]:
+    """Return the limits that differ, in the order of `LIMITS`."""
+    values = ((limit, getattr(before, limit.name), getattr(after, limit.name)) for limit in LIMITS)
     return [
-        LimitChange(str(label), _words(name, before[name]), _words(name, after[name]))
-        for name, label in LABELS.items()
-        if before[name] != after[name]
+        LimitChange(limit.label, limit.in_words(old), limit.in_words(new))
+        for limit, old, new in values
+        if old != new
     ]
-
-
-def limits_of(version: ProfileVersion) -> dict[str, Any]:
-    return {name: getattr(version, name) for name in LABELS}
-
-
-def _words(name: str, value: object) -> str:
-    if isinstance(value, timedelta):
-        return duration(value) if value else "none"
-    if name == "approval":
-        return str(Approval(str(value)).label)
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return ", ".join(map(str, value))
-    return str(value) if value not in (None, "") else "—"
 
 
 @dataclass(frozen=True, slots=True)
 class VersionDifference:
-    """What one version has other than another; both empty where they mean the same."""
+    """How two versions differ; both empty where they are equivalent."""
 
     lines: Sequence[DiffLine]
     limits: Sequence[LimitChange]
@@ -112,11 +83,11 @@ class VersionUse:
 
 
 def between(old: ProfileVersion, new: ProfileVersion) -> VersionDifference:
-    return _difference(old, new.spec, limits_of(new), to=f"v{new.number}")
+    return _difference(old, new.spec, new.limits, to=f"v{new.number}")
 
 
-def proposed(old: ProfileVersion, spec: dict[str, Any], limits: Mapping[str, Any]) -> VersionDifference:
-    """Return what a version with `spec` and `limits` after `old` would have other than that."""
+def proposed(old: ProfileVersion, spec: dict[str, Any], limits: ProfileLimits) -> VersionDifference:
+    """Return how a version with `spec` and `limits` after `old` would differ from it."""
     return _difference(old, spec, limits, to=f"v{old.number + 1}")
 
 
@@ -124,11 +95,6 @@ def versions_of(profile: Profile) -> QuerySet[ProfileVersion]:
     """Return all versions, newest first, each with how many claims have it (`used`), over or not."""
     rows = profile.versions.select_related("created_by").annotate(used=Count("claims"))
     return rows.order_by("-number")  # grouped rows have no order of their own
-
-
-def opens(profile: Profile, teams: Collection[Team]) -> tuple[list[str], list[str]]:
-    """Return the slugs of the teams that it is open to, and would be; none: everybody."""
-    return sorted(team.slug for team in profile.teams.all()), sorted(team.slug for team in teams)
 
 
 def held(profile: Profile) -> list[VersionUse]:
@@ -161,8 +127,8 @@ def drafts_with(profile: Profile) -> int:
 
 
 def _difference(
-    old: ProfileVersion, spec: dict[str, Any], limits: Mapping[str, Any], *, to: str
+    old: ProfileVersion, spec: dict[str, Any], limits: ProfileLimits, *, to: str
 ) -> VersionDifference:
     same = old.spec_hash == spec_hash(spec)
     lines = [] if same else spec_lines(old.spec, spec, old=f"v{old.number}", new=to)
-    return VersionDifference(lines, limit_changes(limits_of(old), limits))
+    return VersionDifference(lines, limit_changes(old.limits, limits))

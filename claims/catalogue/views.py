@@ -10,13 +10,13 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
+from claims.catalogue.definition import limits_in_words
 from claims.catalogue.forms import CatalogueForm
 from claims.catalogue.listing import CatalogueEntry, catalogue, entries, narrowed
 from claims.catalogue.sharing import isolation_of
 from claims.catalogue.versions import text_of
 from claims.match_page import asks_in_words
-from claims.models import Profile, TeamNamespace
-from claims.models.profile import Delivery
+from claims.models import Delivery, Profile, TeamNamespace
 from core.listing import harmless
 from core.text import gib
 from core.times import duration
@@ -152,13 +152,11 @@ def rows_of(cards: Sequence[Card]) -> list[ComparisonRow]:
         ("Sharing", lambda card: card.sharing),
         ("Isolation", lambda card: " ".join(isolation_of(card.entry.sharing))),
         ("Asks for", lambda card: card.asks_for),
-        ("Max devices", lambda card: str(card.entry.version.max_devices)),
-        ("Default duration", lambda card: duration(card.entry.version.default_duration)),
-        ("Longest duration", lambda card: duration(card.entry.version.max_duration)),
-        ("Delivery", lambda card: card.deliveries),
-        ("Approval", lambda card: card.entry.approval_sentence),
     ]
-    rows = [(label, [read(card) for card in cards]) for label, read in facts]
+    rows = [(label, [in_words(card) for card in cards]) for label, in_words in facts]
+    limits = [limits_in_words(card.entry.version) for card in cards]
+    rows += [(row[0][0], [value for _label, value in row]) for row in zip(*limits, strict=True)]
+    rows.append(("Approval", [card.entry.approval_sentence for card in cards]))
     return [ComparisonRow(label, cells, len(set(cells)) > 1) for label, cells in rows]
 
 

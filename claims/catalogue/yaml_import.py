@@ -1,4 +1,4 @@
-"""Reads a file of profiles, and says of everything that is wrong with it in which line."""
+"""Reads profiles from a YAML file, and names the line of everything that is wrong in it."""
 
 from __future__ import annotations
 
@@ -11,80 +11,81 @@ from typing import Any
 
 import yaml
 
-from claims.catalogue.yaml_export import API_VERSION, DEFAULTS, KIND, ProfileEntry
+from claims.catalogue.definition import ProfileDefinition
+from claims.catalogue.yaml_export import API_VERSION, KIND
 from claims.durations import parse
-from claims.models import Approval, Delivery
+from claims.models import LIMITS, Limit, ProfileLimits
+from claims.models.limits import Choice, Choices, Duration, Number, Text
 from core.errors import Invalid
 from dra import validation
 from dra.objects import Json, Manifest
 
-MOST_DEVICES = 1024
-MOST_BYTES = 1 << 20
-MOST_LEVELS = 50
-KEYS = frozenset(("apiVersion", "kind", "slug", "title", "use", "teams", "scalable", "limits", "spec"))
-LIMITS = frozenset(
-    (
-        *("maxDevices", "defaultDuration", "maxDuration", "grace", "extension"),
-        *("deliveries", "approval", "automatic"),
-    )
-)
-DURATIONS = {
-    "defaultDuration": "default_duration",
-    "maxDuration": "max_duration",
-    "grace": "grace",
-    "extension": "extension",
-}
+MAX_BYTES = 1 << 20
+MAX_LEVELS = 50
 
 type Step = str | int
 type Path = tuple[Step, ...]
 
+LIMIT_AT: dict[Path, Limit] = {limit.path: limit for limit in LIMITS}
 
-def entries_in(text: str, name: str) -> list[ProfileEntry]:
+
+def _limit_keys(path: Path) -> list[str]:
+    """Return the keys of limits that stand directly below `path` of a document."""
+    below = [limit.path[len(path)] for limit in LIMITS if limit.path[: len(path)] == path]
+    return list(dict.fromkeys(below))
+
+
+KEYS = frozenset(("apiVersion", "kind", "slug", "title", "use", "teams", "spec", *_limit_keys(())))
+
+
+def read_definitions(text: str, name: str) -> list[ProfileDefinition]:
     """
     Return the profiles of a file called `name`, in its order.
 
-    Raise Invalid whose `problems` are all that is wrong, each with file and line.
+    Raises Invalid with all problems, each with file and line.
     """
     documents = _documents(text, name)
-    entries = [document.entry() for document in documents]
+    definitions = [document.definition() for document in documents]
     problems = [problem for document in documents for problem in document.problems]
-    for slug, times in Counter(entry.slug for entry in entries).items():
+    for slug, times in Counter(definition.slug for definition in definitions).items():
         if slug and times > 1:
-            place = [entry for entry in entries if entry.slug == slug][-1].place("slug")
-            problems.append(f"{place}: {times} profiles are called {slug}.")
+            last = [definition for definition in definitions if definition.slug == slug][-1]
+            problems.append(f"{last.place('slug')}: {times} profiles have the slug {slug}.")
     if problems:
         raise Invalid(" ".join(problems), problems=problems)
-    return entries
+    return definitions
 
 
 def _documents(text: str, name: str) -> list[_Document]:
-    if len(text.encode()) > MOST_BYTES:
-        raise _refused(f"{name} is larger than {MOST_BYTES >> 10} KiB.")
+    if len(text.encode()) > MAX_BYTES:
+        raise _refused(f"{name} is larger than {MAX_BYTES >> 10} KiB.")
     try:
         _require_plain(text, name)
         nodes = [node for node in yaml.compose_all(text, Loader=yaml.SafeLoader) if not _is_empty(node)]
-        found = [_Document(name, node, yaml.SafeLoader("").construct_document(node)) for node in nodes]
+        documents = [_Document(name, node, yaml.SafeLoader("").construct_document(node)) for node in nodes]
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line, why = mark.line + 1 if mark else 1, getattr(error, "problem", error)
         raise _refused(f"{name}, line {line}: this is not YAML: {why}.") from None
     except ValueError as error:  # 2026-02-31 looks like a date to YAML
         raise _refused(f"{name} cannot be read: {error}.") from None
-    if not found:
+    if not documents:
         raise _refused(f"{name} has no profile.")
-    return found
+    return documents
 
 
 def _require_plain(text: str, name: str) -> None:
-    """Raise Invalid for what would keep a reader busy: an alias stands for more than it weighs."""
+    """Raise Invalid for aliases, a few lines of which can fill the memory, and for deep nesting."""
     depth = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
         line = event.start_mark.line + 1 if event.start_mark else 1
         if isinstance(event, yaml.AliasEvent):
-            raise _refused(f"{name}, line {line}: write it out; aliases are not followed.")
+            raise _refused(f"{name}, line {line}: aliases are not supported; write the value out.")
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > MOST_LEVELS:
-            raise _refused(f"{name}, line {line}: more than {MOST_LEVELS} levels are not read.")
+        if depth > MAX_LEVELS:
+            raise _refused(
+                f"{name}, line {line}: more than {MAX_LEVELS} levels of nesting are not supported."
+            )
 
 
 def _refused(sentence: str) -> Invalid:
@@ -97,36 +98,32 @@ def _is_empty(node: yaml.Node) -> bool:
 
 @dataclass(slots=True)
 class _Document:
-    """One document, and what is found wrong with it so far."""
+    """One document, and the problems found in it so far."""
 
     name: str
     node: yaml.Node
     content: Any
     problems: list[str] = field(default_factory=list)
 
-    def entry(self) -> ProfileEntry:
-        """Return the profile; where something is wrong, a problem is noted and a default stands for it."""
+    def definition(self) -> ProfileDefinition:
+        """Return the profile; each problem is recorded, and a default takes the place of the value."""
         content = self._mapping((), self.content, KEYS)
-        for path, key in _twice(self.node):
-            self.say(f"{key} stands here twice.", path)
+        for path, key in _duplicate_keys(self.node):
+            self.refuse(f"{key} appears twice.", path)
         for key, value in (("apiVersion", API_VERSION), ("kind", KIND)):
             if content.get(key) != value:
-                self.say(f"{key} must be {value}.", (key,))
-        return ProfileEntry(
-            slug=self._text(content, "slug", required=True),
-            title=self._text(content, "title", required=True),
-            use=self._text(content, "use"),
+                self.refuse(f"{key} must be {value}.", (key,))
+        return ProfileDefinition(
+            slug=self._text(("slug",), content.get("slug", ""), required=True),
+            title=self._text(("title",), content.get("title", ""), required=True),
+            use=self._text(("use",), content.get("use", "")),
             teams=tuple(sorted(set(self._texts(("teams",), content.get("teams"))))),
-            limits={
-                **DEFAULTS,
-                "scalable": self._text(content, "scalable"),
-                **self._limits(content.get("limits")),
-            },
+            limits=ProfileLimits(**self._limits((), content)),
             spec=self._spec(content.get("spec")),
             places={key: self._place((key,)) for key in content} | {"": self._place(())},
         )
 
-    def say(self, message: str, path: Path) -> None:
+    def refuse(self, message: str, path: Path) -> None:
         self.problems.append(f"{self._place(path)}: {message}")
 
     def _place(self, path: Path) -> str:
@@ -134,96 +131,93 @@ class _Document:
 
     def _mapping(self, path: Path, raw: Any, keys: frozenset[str]) -> Json:
         if not isinstance(raw, dict):
-            self.say(f"here should stand keys and values, such as {sorted(keys)[0]}.", path)
+            self.refuse(f"expected keys and values, such as {min(keys)}.", path)
             return {}
         for key in raw:
             if key not in keys:
-                known = ", ".join(sorted(keys))
-                self.say(f"there is no key {key}; there are {known}.", (*path, key))
+                self.refuse(f"there is no key {key}; the keys are {', '.join(sorted(keys))}.", (*path, key))
         return raw
 
-    def _text(self, content: Json, key: str, *, required: bool = False) -> str:
-        raw = content.get(key, "")
+    def _text(self, path: Path, raw: Any, *, required: bool = False) -> str:
+        key = path[-1]
         if not isinstance(raw, str):
-            self.say(f"{key} must be text; put it in quotes.", (key,))
+            self.refuse(f"{key} must be text; put it in quotes.", path)
             return ""
         if "\0" in raw:
-            self.say(f"{key} has a character that cannot be stored.", (key,))
+            self.refuse(f"{key} has a character that cannot be stored.", path)
             return ""
         if required and not raw.strip():
-            self.say(f"a profile needs a {key}.", (key,))
+            self.refuse(f"a profile needs a {key}.", path)
         return raw.strip()
 
     def _texts(self, path: Path, raw: Any) -> list[str]:
         if raw is None:
             return []
-        if not isinstance(raw, list) or not all(isinstance(one, str) for one in raw):
-            self.say(f"{path[-1]} must be a list of names.", path)
+        if not isinstance(raw, list) or not all(isinstance(text, str) for text in raw):
+            self.refuse(f"{path[-1]} must be a list of names.", path)
             return []
         return raw
 
-    def _limits(self, raw: Any) -> dict[str, Any]:
-        path: Path = ("limits",)
-        content = {} if raw is None else self._mapping(path, raw, LIMITS)
-        found: dict[str, Any] = {}
-        if "maxDevices" in content:
-            found["max_devices"] = self._number((*path, "maxDevices"), content["maxDevices"])
-        for key, name in DURATIONS.items():
-            if key in content:
-                found[name] = self._duration((*path, key), content[key], DEFAULTS[name])
-        if "deliveries" in content:
-            given = self._choices((*path, "deliveries"), content["deliveries"], Delivery.values)
-            found["deliveries"] = [choice for choice in Delivery.values if choice in given]
-        if "approval" in content:
-            given = self._choices((*path, "approval"), [content["approval"]], Approval.values)
-            found["approval"] = given[0] if given else DEFAULTS["approval"]
-        if content.get("automatic") is not None:
-            found |= self._automatic((*path, "automatic"), content["automatic"])
-        return found
+    def _limits(self, path: Path, content: Json) -> dict[str, Any]:
+        """Return the limits below `path` by name; `content` is the mapping there."""
+        limits: dict[str, Any] = {}
+        for key in _limit_keys(path):
+            raw, place = content.get(key), (*path, key)
+            limit = LIMIT_AT.get(place)
+            if limit is None and raw is not None:
+                keys = frozenset(_limit_keys(place))
+                limits |= self._limits(place, self._mapping(place, raw, keys))
+            elif limit is not None and key in content and (raw is not None or limit.default is not None):
+                limits[limit.name] = self._limit(limit, place, raw)
+        return limits
 
-    def _automatic(self, path: Path, raw: Any) -> dict[str, Any]:
-        content = self._mapping(path, raw, frozenset(("devices", "duration")))
-        found: dict[str, Any] = {}
-        if "devices" in content:
-            found["automatic_devices"] = self._number((*path, "devices"), content["devices"], least=0)
-        if content.get("duration") is not None:
-            found["automatic_duration"] = self._duration((*path, "duration"), content["duration"], None)
-        return found
+    def _limit(self, limit: Limit, path: Path, raw: Any) -> Any:
+        match limit.kind:
+            case Text():
+                return self._text(path, raw)
+            case Number(min_value, max_value):
+                return self._number(path, raw, min_value, max_value)
+            case Duration():
+                return self._duration(path, raw, limit.default)
+            case Choice(choices):
+                return next(iter(self._choices(path, [raw], choices.values)), limit.default)
+            case Choices(choices):
+                return self._choices(path, raw, choices.values)
 
-    def _number(self, path: Path, raw: Any, *, least: int = 1) -> int:
-        if not isinstance(raw, int) or isinstance(raw, bool) or not least <= raw <= MOST_DEVICES:
-            self.say(f"{path[-1]} must be a number from {least} to {MOST_DEVICES}.", path)
-            return least
+    def _number(self, path: Path, raw: Any, min_value: int, max_value: int) -> int:
+        if not isinstance(raw, int) or isinstance(raw, bool) or not min_value <= raw <= max_value:
+            self.refuse(f"{path[-1]} must be a number from {min_value} to {max_value}.", path)
+            return min_value
         return raw
 
     def _duration(self, path: Path, raw: Any, default: timedelta | None) -> timedelta | None:
         try:
             return parse(raw) if isinstance(raw, str) else parse("")
         except ValueError:
-            self.say(f"{path[-1]} must be a duration like 24h, 3d or 1d 12h.", path)
+            self.refuse(f"{path[-1]} must be a duration like 24h, 3d or 1d 12h.", path)
             return default
 
     def _choices(self, path: Path, raw: Any, choices: list[str]) -> list[str]:
-        given = self._texts(path, raw)
-        for number, one in enumerate(given):
-            if one not in choices:
-                self.say(f"there is no {one}; there are {', '.join(choices)}.", (*path, number))
-        return [one for one in given if one in choices]
+        names = self._texts(path, raw)
+        for number, name in enumerate(names):
+            if name not in choices:
+                self.refuse(f"there is no {name}; choose from {', '.join(choices)}.", (*path, number))
+        return [name for name in names if name in choices]
 
     def _spec(self, raw: Any) -> Manifest:
         if not isinstance(raw, dict):
-            self.say("a profile needs the spec of a ResourceClaim, which begins with devices.", ("spec",))
+            self.refuse("a profile needs the spec of a ResourceClaim, which begins with devices.", ("spec",))
             return {}
         try:
             text = json.dumps(raw, allow_nan=False)
         except (TypeError, ValueError):
-            self.say("the spec has a value that JSON does not know, such as a date.", ("spec",))
+            self.refuse("the spec has a value that JSON does not know, such as a date.", ("spec",))
             return {}
         if "\\u0000" in text:
-            self.say("the spec has a character that cannot be stored.", ("spec",))
+            self.refuse("the spec has a character that cannot be stored.", ("spec",))
             return {}
         for problem in validation.problems(raw):
-            self.say(problem.message, ("spec", *_steps(problem.path)))
+            self.refuse(problem.message, ("spec", *_steps(problem.path)))
         return raw
 
 
@@ -237,31 +231,31 @@ def _steps(path: str) -> Iterator[Step]:
 
 
 def _line(node: yaml.Node, path: Path) -> int:
-    """Return the line of what `path` leads to, or of the last of its steps that is there."""
+    """Return the line of the node at `path`, or of its nearest parent that exists."""
     line = node.start_mark.line + 1
     for step in path:
-        found: yaml.Node | None = None
+        child: yaml.Node | None = None
         if isinstance(node, yaml.MappingNode):
             for key, value in node.value:
                 if key.value == step:
-                    line, found = key.start_mark.line + 1, value
+                    line, child = key.start_mark.line + 1, value
         elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
-            found = node.value[step]
-            line = found.start_mark.line + 1
-        if found is None:
+            child = node.value[step]
+            line = child.start_mark.line + 1
+        if child is None:
             break
-        node = found
+        node = child
     return line
 
 
-def _twice(node: yaml.Node, path: Path = ()) -> Iterator[tuple[Path, str]]:
-    """Yield keys that a mapping has twice: YAML would silently take the last."""
+def _duplicate_keys(node: yaml.Node, path: Path = ()) -> Iterator[tuple[Path, str]]:
+    """Yield path and name of keys that a mapping has twice: YAML would silently take the last."""
     if isinstance(node, yaml.MappingNode):
         for key, times in Counter(str(key.value) for key, _value in node.value).items():
             if times > 1:
                 yield (*path, key), key
         for key, value in node.value:
-            yield from _twice(value, (*path, str(key.value)))
+            yield from _duplicate_keys(value, (*path, str(key.value)))
     elif isinstance(node, yaml.SequenceNode):
         for number, value in enumerate(node.value):
-            yield from _twice(value, (*path, number))
+            yield from _duplicate_keys(value, (*path, number))

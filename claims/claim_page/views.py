@@ -35,7 +35,7 @@ from claims.lifecycle.facts import Facts, facts_of
 from claims.lifecycle.sharing import room_of
 from claims.match_page import funnel_of
 from claims.models import Claim
-from claims.models.profile import Delivery
+from claims.models.limits import Delivery
 from claims.observation import drift
 from claims.plans.changes import request_again_url
 from claims.plans.plan import claim_use

@@ -30,7 +30,7 @@ from claims.lifecycle.services import heirs, withdraw_extension
 from claims.lifecycle.services import shorten as shorten_claim
 from claims.lifecycle.services import transfer as transfer_claim
 from claims.models import Answer, Claim, Extension
-from claims.models.profile import Delivery
+from claims.models.limits import Delivery
 from claims.plans.changes import request_again_url
 from claims.states import RUNNING, ClaimState
 from core import undo

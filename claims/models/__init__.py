@@ -14,10 +14,12 @@ from claims.models.claim import (
     Transition,
     names_profile,
 )
-from claims.models.profile import Approval, Delivery, Profile, ProfileQuerySet, ProfileVersion
+from claims.models.limits import LIMITS, Approval, Delivery, Limit, ProfileLimits
+from claims.models.profile import Profile, ProfileQuerySet, ProfileVersion
 from claims.models.quota import Quota, QuotaIncrease, QuotaRequest, TeamNamespace, WrittenQuota
 
 __all__ = [
+    "LIMITS",
     "Allocation",
     "Alternative",
     "Answer",
@@ -32,8 +34,10 @@ __all__ = [
     "Delivery",
     "Draft",
     "Extension",
+    "Limit",
     "PendingRequest",
     "Profile",
+    "ProfileLimits",
     "ProfileQuerySet",
     "ProfileVersion",
     "Quota",

@@ -7,7 +7,8 @@ from django.db.models import F, Q
 from django.utils import timezone
 
 from claims.models.claim import Claim
-from claims.models.profile import Approval, Profile
+from claims.models.limits import Approval
+from claims.models.profile import Profile
 from claims.models.quota import QuotaRequest
 from core.ids import uuid7
 from teams.models import Team, User

@@ -12,7 +12,8 @@ from django.db.models import F, Prefetch, Q
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from claims.models.profile import Delivery, ProfileVersion
+from claims.models.limits import Delivery
+from claims.models.profile import ProfileVersion
 from claims.signals import claim_state_changed
 from claims.states import FINAL, NEXT, ClaimState
 from core.errors import IllegalTransition

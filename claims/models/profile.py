@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Self
 
 from django.contrib.auth.models import AnonymousUser
@@ -10,20 +9,9 @@ from django.db import models
 from django.db.models import F, Q
 from django.db.models.functions import Now
 
+from claims.models.limits import LIMITS, Approval, ProfileLimits
 from core.ids import uuid7
 from teams.models import Team, User
-
-
-class Delivery(models.TextChoices):
-    CLAIM = "claim", "Named claim"
-    TEMPLATE = "template", "Template"
-
-
-class Approval(models.TextChoices):
-    AUTOMATIC = "automatic", "automatic"
-    LEAD = "lead", "lead"
-    ADMIN = "admin", "platform admin"
-    BOTH = "both", "lead, then platform admin"
 
 
 class ProfileQuerySet(models.QuerySet["Profile"]):
@@ -63,11 +51,9 @@ class ProfileVersion(models.Model):
     """
     An immutable version, identified by the hash of its canonical claim specification.
 
-    `spec` is a ResourceClaim spec (resource.k8s.io/v1) for one portion. If `scalable` names a request of it,
-    the number of devices asked for in the form replaces that request's count.
-
-    A claim is released `grace` after its end. Its owner may extend it by up to `extension` at a time without
-    asking anybody, while the whole stays within `max_duration`.
+    `spec` is a ResourceClaim spec (resource.k8s.io/v1) with the count for one portion. `limits` are defined
+    in `claims.models.limits`. If `scalable` names a request of the spec, the requested number of devices
+    replaces that request's count.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -75,16 +61,16 @@ class ProfileVersion(models.Model):
     number = models.PositiveIntegerField()
     spec = models.JSONField()
     spec_hash = models.CharField(max_length=64)  # hex SHA-256 of dra.canonical
-    scalable = models.CharField(max_length=63, blank=True, default="")
-    max_devices = models.PositiveIntegerField(default=1)
-    max_duration = models.DurationField(default=timedelta(days=14))
-    default_duration = models.DurationField(default=timedelta(hours=24))
-    grace = models.DurationField(default=timedelta(0))
-    extension = models.DurationField(default=timedelta(0))
+    scalable = models.CharField(max_length=63, blank=True, default=ProfileLimits.scalable)
+    max_devices = models.PositiveIntegerField(default=ProfileLimits.max_devices)
+    max_duration = models.DurationField(default=ProfileLimits.max_duration)
+    default_duration = models.DurationField(default=ProfileLimits.default_duration)
+    grace = models.DurationField(default=ProfileLimits.grace)
+    extension = models.DurationField(default=ProfileLimits.extension)
     deliveries = models.JSONField(default=list)  # of Delivery
-    approval = models.CharField(max_length=9, choices=Approval, default=Approval.LEAD)
-    automatic_devices = models.PositiveIntegerField(default=0)  # up to so many devices, and …
-    automatic_duration = models.DurationField(null=True, blank=True)  # … so long, nobody is asked
+    approval = models.CharField(max_length=9, choices=Approval, default=ProfileLimits.approval)
+    automatic_devices = models.PositiveIntegerField(default=ProfileLimits.automatic_devices)
+    automatic_duration = models.DurationField(null=True, blank=True)  # None: any
     created_by = models.ForeignKey(User, models.SET_NULL, null=True, related_name="+")
     created_at = models.DateTimeField(db_default=Now())
 
@@ -102,3 +88,7 @@ class ProfileVersion(models.Model):
 
     def __str__(self) -> str:
         return f"{self.profile} v{self.number}"
+
+    @property
+    def limits(self) -> ProfileLimits:
+        return ProfileLimits(**{limit.name: getattr(self, limit.name) for limit in LIMITS})

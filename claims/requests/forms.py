@@ -16,7 +16,7 @@ from django.utils.datastructures import MultiValueDict
 
 from claims.durations import DurationText, parse, spell
 from claims.models import Claim, Profile
-from claims.models.profile import Delivery
+from claims.models.limits import Delivery
 from claims.requests.manifest_import import LONGEST
 from inventory.models import Cluster
 from teams.access import teams_where

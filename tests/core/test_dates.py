@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from claims.catalogue.selectors import spec_in
+from claims.catalogue.selectors import parse_spec
 from claims.durations import LONGEST, parse
 from claims.models import Extension, QuotaRequest
 from claims.states import ClaimState
@@ -96,4 +96,4 @@ def test_a_duration_of_centuries_is_no_duration(browser, claim):
 
 def test_a_deep_specification_is_refused():
     with pytest.raises(ValueError, match="More than 50 levels are not read"):
-        spec_in("[" * 20_000)
+        parse_spec("[" * 20_000)

@@ -14,7 +14,7 @@ from dra.similarity import KnownProfile, decompose, same_names
 from tests.dra.clusters import NVIDIA, PCIE, exactly, spec
 
 PRESETS = [
-    KnownProfile(entry.slug, entry.spec, entry.limits["scalable"], entry.limits["max_devices"])
+    KnownProfile(entry.slug, entry.spec, entry.limits.scalable, entry.limits.max_devices)
     for entry in presets()
 ]
 OTHER = "mig.nvidia.com"

@@ -75,13 +75,13 @@ def test_only_what_asks_for_the_same_is_exact(one, other):
 
 @pytest.mark.parametrize("entry", presets(), ids=lambda entry: entry.slug)
 def test_every_preset_finds_itself_and_those_that_ask_for_the_same(entry):
-    scalable, most = entry.limits["scalable"], entry.limits["max_devices"]
+    scalable, most = entry.limits.scalable, entry.limits.max_devices
     for count in range(1, most + 1) if scalable else (1,):
         written = with_count(entry.spec, scalable, count) if scalable else entry.spec
         found = {
             one.slug: like.count
             for one in presets()
-            if (like := compare_specs(one.spec, one.limits["scalable"], written)).exact
+            if (like := compare_specs(one.spec, one.limits.scalable, written)).exact
         }
         assert found.pop(entry.slug) == count
         assert all(same_names(SPECS[slug]) == same_names(entry.spec) for slug in found)

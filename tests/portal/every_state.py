@@ -20,7 +20,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from claims.catalogue.lint import catalogue_report
-from claims.catalogue.yaml_export import exported, written
+from claims.catalogue.yaml_export import catalogue_file, exported
 from claims.models import (
     ApprovalRule,
     Claim,
@@ -148,7 +148,7 @@ def fill(names: dict[str, Any], **people: User) -> None:
         names[name] = Rate.objects.create(title=name, per_hour=1, valid_from=since).pk
     (rounded,) = (one for one in catalogue_report().due if one.fix)
     names["finding"] = rounded.key
-    names["catalogue_file"] = written(exported()).replace("maxDevices: 4", "maxDevices: 2")
+    names["catalogue_file"] = catalogue_file(exported()).replace("maxDevices: 4", "maxDevices: 2")
 
 
 def fill_claims(names: dict[str, Any], team: Any, cluster: Any, train: Any, people: dict[str, User]) -> None:

@@ -29,7 +29,7 @@ def staged(case: Case) -> Stage:
         one["metadata"]["labels"] = {"situation": at.name}
         at.objects.append(one)
     others = {key: value for key, value in asked.items() if key != "requests"}
-    (at.claim if "claim" in entry.limits["deliveries"] else at.template)("wish", *asked["requests"], **others)
+    (at.claim if "claim" in entry.limits.deliveries else at.template)("wish", *asked["requests"], **others)
     if case.preset == "gpu-monitoring":  # it sees what others hold
         at.claim("theirs", at.exactly(1, klass="gpu.nvidia.com"))
         at.pod("theirs", name="holder", gets=["gpu-1"], earlier=True)
@@ -90,7 +90,7 @@ def test_every_preset_is_played():
 def test_the_check_of_the_catalogue_finds_nothing_to_mend():
     slices = [one for case in CASES for one in case.machine(case.name)]
     specs = [
-        NamedSpec(entry.slug, entry.spec, entry.limits["scalable"], entry.limits["max_devices"])
+        NamedSpec(entry.slug, entry.spec, entry.limits.scalable, entry.limits.max_devices)
         for entry in PRESETS.values()
     ]
     report = lint(ClusterSnapshot(classes=every_class(), slices=slices), specs)

@@ -1,8 +1,8 @@
 """
 The profiles that come with the portal, one file each, in the format of `manage.py catalogue export`.
 
-They are offered to a platform admin, never added on their own: whether they match anything depends on the
-drivers of the clusters.
+A platform admin adds them. Nothing adds them automatically: whether they match depends on the drivers of the
+clusters.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from claims.catalogue.yaml_export import ProfileEntry
-from claims.catalogue.yaml_import import entries_in
+from claims.catalogue.definition import ProfileDefinition
+from claims.catalogue.yaml_import import read_definitions
 
 FOLDER = Path(__file__).parent
 
 
 @cache
-def presets() -> tuple[ProfileEntry, ...]:
+def presets() -> tuple[ProfileDefinition, ...]:
     """Return every preset, by slug."""
     files = sorted(FOLDER.glob("*.yaml"))
-    return tuple(entry for file in files for entry in entries_in(file.read_text(), file.name))
+    return tuple(preset for file in files for preset in read_definitions(file.read_text(), file.name))

@@ -17,9 +17,17 @@ from rich.table import Table
 
 from claims.catalogue import services
 from claims.catalogue.presets import presets
-from claims.catalogue.presets.serving import served
-from claims.catalogue.yaml_export import CHANGED, NEW, RETIRED, RETURNS, ProfileChange, exported, written
-from claims.catalogue.yaml_import import entries_in
+from claims.catalogue.presets.matches import preset_matches
+from claims.catalogue.yaml_export import (
+    CHANGED,
+    NEW,
+    RETIRED,
+    RETURNS,
+    ProfileChange,
+    catalogue_file,
+    exported,
+)
+from claims.catalogue.yaml_import import read_definitions
 from claims.management.terminal import show
 from core.errors import PortalError
 from core.text import counted
@@ -65,56 +73,55 @@ class Command(BaseCommand):
             raise CommandError(str(error), returncode=REFUSED) from None
 
     def export(self, out: str) -> None:
-        text = written(exported())
+        text = catalogue_file(exported())
         if out == "-":
             self.stdout.write(text, ending="")
         else:
             Path(out).write_text(text)
 
     def import_(self, options: dict[str, Any]) -> None:
-        by = self.person(options["by"])
+        by = self.author(options["by"])
         text = sys.stdin.read() if options["file"] == "-" else Path(options["file"]).read_text()
-        entries = entries_in(text, "stdin" if options["file"] == "-" else options["file"])
-        only_look = options["dry_run"] or options["check"]
-        if only_look:
-            changes = services.plan_import(by=by, entries=entries, prune=options["prune"])
+        definitions = read_definitions(text, "stdin" if options["file"] == "-" else options["file"])
+        dry_run = options["dry_run"] or options["check"]
+        if dry_run:
+            changes = services.plan_import(by=by, definitions=definitions, prune=options["prune"])
         else:
-            changes = services.import_profiles(by=by, entries=entries, prune=options["prune"])
-        self.tell(changes, only_look=only_look)
+            changes = services.import_profiles(by=by, definitions=definitions, prune=options["prune"])
+        self.show_changes(changes, dry_run=dry_run)
         if options["check"] and any(change.changes_something for change in changes):
             sys.exit(1)
 
     def presets(self, options: dict[str, Any]) -> None:
-        known = {entry.slug: entry for entry in presets()}
-        if unknown := [slug for slug in options["only"] if slug not in known]:
+        by_slug = {preset.slug: preset for preset in presets()}
+        if unknown := [slug for slug in options["only"] if slug not in by_slug]:
             raise CommandError(
-                f"There is no preset {unknown[0]}; there are {', '.join(known)}.",
+                f"There is no preset {unknown[0]}. The presets are {', '.join(by_slug)}.",
                 returncode=REFUSED,
             )
         if options["list"]:
-            self.offer(options["only"])
+            self.list_presets(options["only"])
             return
-        by = self.person(options["by"])
-        entries = [known[slug] for slug in dict.fromkeys(options["only"] or known)]
+        by = self.author(options["by"])
+        chosen = [by_slug[slug] for slug in dict.fromkeys(options["only"] or by_slug)]
         if options["dry_run"]:
-            there = {one.entry.slug for one in served(options["only"]) if one.is_there}
-            missing = [entry for entry in entries if entry.slug not in there]
-            self.tell(services.plan_import(by=by, entries=missing), only_look=True)
+            missing = [match.preset for match in preset_matches(options["only"]) if not match.in_catalogue]
+            self.show_changes(services.plan_import(by=by, definitions=missing), dry_run=True)
         else:
-            self.tell(services.add_profiles(by=by, entries=entries), only_look=False)
+            self.show_changes(services.add_profiles(by=by, definitions=chosen), dry_run=False)
 
-    def offer(self, only: list[str]) -> None:
-        table = Table("Preset", "Title", "Devices that match", "In the catalogue")
-        for one in served(only):
+    def list_presets(self, slugs: list[str]) -> None:
+        table = Table("Preset", "Title", "Matching devices", "In the catalogue")
+        for match in preset_matches(slugs):
             counts = [
-                f"{name}: {'unknown' if count is None else count}" for name, count in one.counts.items()
+                f"{name}: {'unknown' if count is None else count}" for name, count in match.counts.items()
             ]
-            there = "yes" if one.is_there else "no"
-            table.add_row(one.entry.slug, escape(one.entry.title), escape(", ".join(counts)), there)
+            preset, there = match.preset, "yes" if match.in_catalogue else "no"
+            table.add_row(preset.slug, escape(preset.title), escape(", ".join(counts)), there)
         show(self.stdout, table)
 
-    def person(self, username: str | None) -> User:
-        """Return who is written down as the author of new versions; say who it is if nobody was named."""
+    def author(self, username: str | None) -> User:
+        """Return the author of new versions; print who it is if `username` is None."""
         if username is None:
             admins = User.objects.filter(is_superuser=True, is_active=True)
             by = admins.order_by("date_joined", "pk").first()
@@ -122,25 +129,25 @@ class Command(BaseCommand):
                 raise CommandError("There is no platform admin; make one first.", returncode=REFUSED)
             self.stderr.write(f"As {by.username}, the first platform admin.")
             return by
-        found = User.objects.filter(username=username, is_active=True).first()
-        if found is None or not is_platform_admin(found):
+        person = User.objects.filter(username=username, is_active=True).first()
+        if person is None or not is_platform_admin(person):
             raise CommandError(f"{username} is not a platform admin.", returncode=REFUSED)
-        return found
+        return person
 
-    def tell(self, changes: list[ProfileChange], *, only_look: bool) -> None:
+    def show_changes(self, changes: list[ProfileChange], *, dry_run: bool) -> None:
         due = [change for change in changes if change.changes_something]
         for change in due:
-            show(self.stdout, *lines_of(change))
+            show(self.stdout, *change_lines(change))
         if not due:
             self.stdout.write("Nothing to do.")
             return
         same = len(changes) - len(due)
-        done = "would change" if only_look else "changed"
+        done = "would change" if dry_run else "changed"
         self.stdout.write(f"{counted(len(due), 'profile')} {done}, {same} stay as they are.")
 
 
-def lines_of(change: ProfileChange) -> list[str]:
-    """Return a change for people: what happens, the keys, and the lines of the specification."""
+def change_lines(change: ProfileChange) -> list[str]:
+    """Return the lines that show a change: what happens, the keys, and the diff of the spec."""
     words = {
         NEW: "[green]+ {}[/]: new",
         CHANGED: "[yellow]~ {}[/]: changed",
@@ -148,9 +155,9 @@ def lines_of(change: ProfileChange) -> list[str]:
         RETIRED: "[red]- {}[/]: retired",
     }
     lines = [words[change.kind].format(escape(change.slug))]
-    for one in change.differences:
-        before, after = (escape(value) if value else "–" for value in (one.before, one.after))
-        said = after if change.kind == NEW else f"{before} → {after}"
-        lines.append(f"    {one.key}: {said}")
+    for difference in change.differences:
+        before, after = (escape(value) if value else "–" for value in (difference.before, difference.after))
+        values = after if change.kind == NEW else f"{before} → {after}"
+        lines.append(f"    {difference.key}: {values}")
     lines += [f"    {escape(line)}" for line in change.spec]
     return lines

@@ -100,7 +100,7 @@ def test_somebody_else_may_not(file, alice):
     assert refusal("import", str(file), "--by", "nobody") == "nobody is not a platform admin."
 
 
-def test_without_a_platform_admin_nothing_is_written(db):
+def test_without_a_platform_admin_nothing_is_catalogue_file(db):
     assert refusal("presets") == "There is no platform admin; make one first."
 
 
@@ -127,4 +127,6 @@ def test_presets_are_added_once(run):
 
 
 def test_an_unknown_preset_is_refused():
-    assert refusal("presets", "--only", "mbs").startswith("There is no preset mbs; there are amd-instinct, ")
+    assert refusal("presets", "--only", "mbs").startswith(
+        "There is no preset mbs. The presets are amd-instinct, "
+    )

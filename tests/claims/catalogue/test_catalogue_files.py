@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from claims.catalogue.definition import current_definition
 from claims.catalogue.services import add_profiles, import_profiles, plan_import, retire_profile
-from claims.catalogue.yaml_export import digest_of, entry_of, exported, written
-from claims.catalogue.yaml_import import entries_in
+from claims.catalogue.yaml_export import catalogue_file, exported, plan_digest
+from claims.catalogue.yaml_import import read_definitions
 from claims.models import Profile, ProfileVersion
 from core.errors import Conflict, Forbidden, Invalid
 from tests.factories import make_profile, make_spec, make_team
@@ -55,7 +56,7 @@ def teams(db):
 
 
 def read(text=FILE):
-    return entries_in(text, "catalogue.yaml")
+    return read_definitions(text, "catalogue.yaml")
 
 
 def problems_of(text):
@@ -69,12 +70,12 @@ def kinds(changes):
 
 
 def test_a_file_is_written_as_it_was_read(root, teams):
-    import_profiles(by=root, entries=read())
-    assert written(exported()) == FILE
+    import_profiles(by=root, definitions=read())
+    assert catalogue_file(exported()) == FILE
 
 
 def test_what_is_read_is_in_the_database(root, teams):
-    import_profiles(by=root, entries=read())
+    import_profiles(by=root, definitions=read())
     version = Profile.objects.get(slug="train").current
     assert version.max_duration == timedelta(days=2, hours=12)
     assert version.extension == timedelta(minutes=45)
@@ -83,21 +84,21 @@ def test_what_is_read_is_in_the_database(root, teams):
 
 
 def test_a_second_import_has_nothing_to_do(root, teams):
-    assert kinds(import_profiles(by=root, entries=read())) == [("train", "new")]
-    assert kinds(import_profiles(by=root, entries=read())) == [("train", "same")]
+    assert kinds(import_profiles(by=root, definitions=read())) == [("train", "new")]
+    assert kinds(import_profiles(by=root, definitions=read())) == [("train", "same")]
     assert ProfileVersion.objects.count() == 1
 
 
 def test_profiles_stand_by_their_short_names_whatever_their_titles(root, db):
     for slug, title in (("b", "First"), ("a", "Second")):
         Profile.objects.filter(pk=make_profile(slug).pk).update(title=title)
-    assert [entry.slug for entry in read(written(exported()))] == ["a", "b"]
+    assert [entry.slug for entry in read(catalogue_file(exported()))] == ["a", "b"]
 
 
 def test_a_plan_says_what_changes_and_writes_nothing(root, teams):
-    import_profiles(by=root, entries=read())
+    import_profiles(by=root, definitions=read())
     text = FILE.replace("maxDevices: 8", "maxDevices: 4").replace("count: 2", "count: 3")
-    (change,) = plan_import(by=root, entries=read(text))
+    (change,) = plan_import(by=root, definitions=read(text))
     assert change.kind == "changed"
     assert [(one.key, one.before, one.after) for one in change.differences] == [
         ("limits.maxDevices", "8", "4")
@@ -107,81 +108,81 @@ def test_a_plan_says_what_changes_and_writes_nothing(root, teams):
         ["+", "count:", "3"],
     ]
     assert Profile.objects.get().current.number == 1
-    import_profiles(by=root, entries=read(text))
+    import_profiles(by=root, definitions=read(text))
     assert Profile.objects.get().current.number == 2
 
 
 def test_a_title_changes_without_a_version(root, teams):
-    import_profiles(by=root, entries=read())
-    (change,) = import_profiles(by=root, entries=read(FILE.replace("title: Train", "title: Learn")))
+    import_profiles(by=root, definitions=read())
+    (change,) = import_profiles(by=root, definitions=read(FILE.replace("title: Train", "title: Learn")))
     assert [one.key for one in change.differences] == ["title"]
     assert (Profile.objects.get().title, ProfileVersion.objects.count()) == ("Learn", 1)
 
 
 def test_a_key_that_is_gone_is_a_difference(root, teams):
-    import_profiles(by=root, entries=read())
-    (change,) = import_profiles(by=root, entries=read(FILE.replace("  grace: 1h\n", "")))
+    import_profiles(by=root, definitions=read())
+    (change,) = import_profiles(by=root, definitions=read(FILE.replace("  grace: 1h\n", "")))
     assert [(one.key, one.before, one.after) for one in change.differences] == [("limits.grace", "1h", "")]
     assert Profile.objects.get().current.grace == timedelta(0)
 
 
 def test_the_same_specification_in_other_words_is_no_change(root, teams):
-    import_profiles(by=root, entries=read())
+    import_profiles(by=root, definitions=read())
     text = FILE.replace("count: 2", "count: 2\n          allocationMode: ExactCount")
-    assert kinds(import_profiles(by=root, entries=read(text))) == [("train", "same")]
+    assert kinds(import_profiles(by=root, definitions=read(text))) == [("train", "same")]
 
 
 def test_what_the_file_lacks_is_retired_only_when_asked(root, teams):
     other = make_profile("other")
-    assert kinds(import_profiles(by=root, entries=read())) == [("train", "new")]
+    assert kinds(import_profiles(by=root, definitions=read())) == [("train", "new")]
     other.refresh_from_db()
     assert other.retired_at is None
-    changes = import_profiles(by=root, entries=read(), prune=True)
+    changes = import_profiles(by=root, definitions=read(), prune=True)
     assert kinds(changes) == [("train", "same"), ("other", "retired")]
     other.refresh_from_db()
     assert other.retired_at is not None
-    assert kinds(import_profiles(by=root, entries=read(), prune=True)) == [("train", "same")]
+    assert kinds(import_profiles(by=root, definitions=read(), prune=True)) == [("train", "same")]
 
 
 def test_a_retired_profile_comes_back_with_the_file(root, teams):
-    import_profiles(by=root, entries=read())
+    import_profiles(by=root, definitions=read())
     retire_profile(by=root, profile=Profile.objects.get())
     assert exported() == []
-    assert kinds(import_profiles(by=root, entries=read())) == [("train", "returns")]
+    assert kinds(import_profiles(by=root, definitions=read())) == [("train", "returns")]
     assert Profile.objects.get().retired_at is None
 
 
-def test_one_that_is_wrong_keeps_all_from_being_written(root, teams):
+def test_one_that_is_wrong_keeps_all_from_being_catalogue_file(root, teams):
     entries = read(FILE + "---\n" + FILE.replace("slug: train", "slug: Not a slug"))
     with pytest.raises(Invalid, match=r"catalogue.yaml, line 32: “Not a slug” is not a short name"):
-        import_profiles(by=root, entries=entries)
+        import_profiles(by=root, definitions=entries)
     assert not Profile.objects.exists()
 
 
 def test_a_team_that_does_not_exist_is_named_with_its_line(root, db):
     make_team("vision")
     with pytest.raises(Invalid, match=r"catalogue.yaml, line 8: there is no team speech\."):
-        plan_import(by=root, entries=read())
+        plan_import(by=root, definitions=read())
 
 
 def test_what_was_agreed_to_is_what_is_done(root, teams):
-    seen = digest_of(plan_import(by=root, entries=read()))
+    seen = plan_digest(plan_import(by=root, definitions=read()))
     make_profile("train")
-    with pytest.raises(Conflict, match="has changed since you looked"):
-        import_profiles(by=root, entries=read(), seen=seen)
-    seen = digest_of(plan_import(by=root, entries=read()))
-    assert kinds(import_profiles(by=root, entries=read(), seen=seen)) == [("train", "changed")]
+    with pytest.raises(Conflict, match="has changed since you read this plan"):
+        import_profiles(by=root, definitions=read(), seen=seen)
+    seen = plan_digest(plan_import(by=root, definitions=read()))
+    assert kinds(import_profiles(by=root, definitions=read(), seen=seen)) == [("train", "changed")]
 
 
 def test_only_a_platform_admin_imports(lena, teams):
     for service in (plan_import, import_profiles, add_profiles):
         with pytest.raises(Forbidden):
-            service(by=lena, entries=read())
+            service(by=lena, definitions=read())
 
 
 def test_adding_leaves_alone_what_is_there(root, teams):
     mine = make_profile("train")
-    assert add_profiles(by=root, entries=read()) == []
+    assert add_profiles(by=root, definitions=read()) == []
     mine.refresh_from_db()
     assert (mine.title, mine.versions.count()) == ("Train", 1)
 
@@ -197,8 +198,8 @@ def test_every_limit_survives_the_file(root):
         "automatic_devices": 2,
     }
     profile = make_profile("one", spec=make_spec(2), **limits)
-    before = entry_of(profile)
-    (after,) = read(written([before]))
+    before = current_definition(profile)
+    (after,) = read(catalogue_file([before]))
     assert after == before
     assert copy.deepcopy(after.limits) == before.limits
 
@@ -209,19 +210,23 @@ def test_every_limit_survives_the_file(root):
         ("kind: Profile", "kind: Profil", "line 2: kind must be Profile."),
         ("dragoman.dev/v1", "dragoman.dev/v9", "line 1: apiVersion must be dragoman.dev/v1."),
         ("slug: train", "slug: 7", "line 3: slug must be text; put it in quotes."),
-        ("title: Train", "titel: Train", "line 4: there is no key titel; there are "),
+        ("title: Train", "titel: Train", "line 4: there is no key titel; the keys are "),
         ("title: Train", "title: '  '", "line 4: a profile needs a title."),
         ("title: Train", 'title: "a\\0b"', "line 4: title has a character that cannot be stored."),
         ("maxDevices: 8", "maxDevices: many", "line 13: maxDevices must be a number from 1 to 1024."),
         ("maxDevices: 8", "maxDevices: true", "line 13: maxDevices must be a number from 1 to 1024."),
         ("12h\n  maxD", "12\n  maxD", "line 14: defaultDuration must be a duration like 24h, 3d or 1d 12h."),
-        ("- claim", "- claims", "line 19: there is no claims; there are claim, template."),
-        ("approval: admin", "approval: nobody", "line 20: there is no nobody; there are automatic, lead"),
-        ("    devices: 2", "    device: 2", "line 22: there is no key device; there are devices, duration."),
+        ("- claim", "- claims", "line 19: there is no claims; choose from claim, template."),
+        ("approval: admin", "approval: nobody", "line 20: there is no nobody; choose from automatic, lead"),
+        (
+            "    devices: 2",
+            "    device: 2",
+            "line 22: there is no key device; the keys are devices, duration.",
+        ),
         ("gpu.nvidia.com", "nvidia.com/gpu", "line 29: "),
         ("count: 2", "count: -1", "line 30: "),
         ("count: 2", "count: 2026-11-22", "line 24: the spec has a value that JSON does not know"),
-        ("scalable: gpu", "scalable: gpu\nscalable: cpu", "line 12: scalable stands here twice."),
+        ("scalable: gpu", "scalable: gpu\nscalable: cpu", "line 12: scalable appears twice."),
         ("  - speech", "  - {name: speech}", "line 8: teams must be a list of names."),
     ],
 )
@@ -241,12 +246,12 @@ def test_everything_that_is_wrong_is_said_at_once():
         ("", "catalogue.yaml has no profile."),
         ("---\n---\n", "catalogue.yaml has no profile."),
         ("a: [1\nb: 2", "catalogue.yaml, line 2: this is not YAML: "),
-        ("just words", "catalogue.yaml, line 1: here should stand keys and values"),
-        ("a: &x 1\nb: *x\n", "catalogue.yaml, line 2: write it out; aliases are not followed."),
+        ("just words", "catalogue.yaml, line 1: expected keys and values"),
+        ("a: &x 1\nb: *x\n", "catalogue.yaml, line 2: aliases are not supported; write the value out."),
         ("a: 2026-02-31", "catalogue.yaml cannot be read: "),
         ("a" * (1 << 20 | 1), "catalogue.yaml is larger than 1024 KiB."),
-        ("[" * 5000, "catalogue.yaml, line 1: more than 50 levels are not read."),
-        (FILE + "---\n" + FILE, "catalogue.yaml, line 34: 2 profiles are called train."),
+        ("[" * 5000, "catalogue.yaml, line 1: more than 50 levels of nesting are not supported."),
+        (FILE + "---\n" + FILE, "catalogue.yaml, line 34: 2 profiles have the slug train."),
     ],
 )
 def test_a_file_that_is_none_is_refused(text, sentence):

@@ -1,16 +1,19 @@
 """Two admins change the catalogue at once: with the lock that keeps them apart, and without."""
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
+from django.db import IntegrityError
 
 from claims.catalogue import services
 from claims.catalogue import services as catalogue
 from claims.catalogue import services as profiles
-from claims.catalogue.yaml_export import digest_of, entry_of
+from claims.catalogue.definition import ProfileDefinition, current_definition
+from claims.catalogue.yaml_export import plan_digest
 from claims.models import Profile, ProfileVersion
 from core.errors import Conflict
-from tests.factories import make_spec, make_user
+from tests.factories import make_spec, make_user, make_violation, save_profile
 from tests.threads import Race, without_lock
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -23,7 +26,7 @@ def ada(db):
 
 def save(profile, by, count, **fields):
     wish = {"slug": profile.slug, "title": profile.title, "spec": make_spec(count), "max_devices": 8}
-    return services.save_profile(by=by, profile=profile, **wish, **fields)
+    return save_profile(by=by, profile=profile, **wish, **fields)
 
 
 def counts_of(profile):
@@ -43,7 +46,7 @@ def test_who_saves_a_profile_over_another_admin_is_told(train, root, ada, monkey
     assert isinstance(first, ProfileVersion)
     if locked:
         assert isinstance(second, Conflict)
-        assert second.message.startswith("root has saved version 2 of train-80")
+        assert second.message.startswith("root saved version 2 of train-80")
     assert counts_of(train) == ([1, 2] if locked else [1, 3, 2])
 
 
@@ -76,18 +79,52 @@ def test_two_who_save_a_profile_without_a_base_make_two_versions(train, root, ad
 @pytest.mark.parametrize("locked", [True, False])
 def test_an_import_writes_over_nothing_that_its_admin_has_not_seen(train, root, ada, monkeypatch, locked):
     train.refresh_from_db()
-    entry = entry_of(train)
-    entry = type(entry)(**{name: getattr(entry, name) for name in entry.__slots__} | {"spec": make_spec(2)})
-    seen = digest_of(services.plan_import(by=root, entries=[entry]))
+    definition = replace(current_definition(train), spec=make_spec(2))
+    seen = plan_digest(services.plan_import(by=root, definitions=[definition]))
     race = Race(monkeypatch)
     race.hold_before(catalogue, "_write")
     if not locked:
         without_lock(monkeypatch, "claims.catalogue.services._import")
     imported, saved = race.run(
-        partial(services.import_profiles, by=root, entries=[entry], seen=seen),
+        partial(services.import_profiles, by=root, definitions=[definition], seen=seen),
         partial(save, train, ada, 3, base=1),
     )
     assert race.waited is locked
     assert isinstance(imported, list)
     assert isinstance(saved, Conflict if locked else ProfileVersion)
     assert counts_of(train) == ([1, 2] if locked else [1, 3, 2])
+
+
+def test_two_new_profiles_with_one_slug_are_one_profile_and_a_conflict(root, ada, monkeypatch):
+    race = Race(monkeypatch)
+    race.hold_after(Profile.objects, "create")
+    new = partial(save_profile, slug="train", title="Train", spec=make_spec())
+    first, second = race.run(partial(new, by=root), partial(new, by=ada))
+    assert race.waited
+    assert isinstance(first, ProfileVersion)
+    assert isinstance(second, Conflict)
+    assert second.message == "There is already a profile train."
+    assert Profile.objects.get().current == first
+
+
+def test_file_with_a_slug_that_another_admin_saves_now_is_a_conflict(root, ada, monkeypatch):
+    race = Race(monkeypatch)
+    race.hold_after(Profile.objects, "create")
+    definition = ProfileDefinition(slug="train", title="Train", spec=make_spec())
+    saved, imported = race.run(
+        partial(save_profile, by=root, slug="train", title="Train", spec=make_spec()),
+        partial(services.import_profiles, by=ada, definitions=[definition]),
+    )
+    assert race.waited
+    assert isinstance(saved, ProfileVersion)
+    assert isinstance(imported, Conflict)
+    assert imported.message == "There is already a profile train."
+
+
+def test_violation_of_another_constraint_is_raised(root, monkeypatch):
+    def fail(**_fields):
+        raise make_violation("something_else")
+
+    monkeypatch.setattr(Profile.objects, "create", fail)
+    with pytest.raises(IntegrityError, match="something_else"):
+        save_profile(by=root, slug="train", title="Train", spec=make_spec())

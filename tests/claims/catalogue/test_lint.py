@@ -13,7 +13,7 @@ from core.errors import Conflict, Forbidden, Invalid
 from dra.lint import LintCode, LintReport, Severity
 from inventory.models import DeviceClass, ResourceSlice
 from tests.dra.clusters import device_class, gpu, resource_slice
-from tests.factories import make_cluster, make_profile, make_spec
+from tests.factories import make_cluster, make_profile, make_spec, save_profile
 
 pytestmark = pytest.mark.django_db
 
@@ -220,7 +220,7 @@ def test_the_api_says_the_same(root, missed):
 
 def test_no_profile_takes_the_address_of_the_page(root, db):
     with pytest.raises(Invalid, match="No profile can be called lint"):
-        services.save_profile(by=root, profile=None, slug="lint", title="Lint", spec=make_spec())
+        save_profile(by=root, profile=None, slug="lint", title="Lint", spec=make_spec())
 
 
 def test_home_tells_platform_admins_alone(client, root, alice, missed):

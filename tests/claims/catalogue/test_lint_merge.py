@@ -4,10 +4,11 @@ from datetime import timedelta
 
 import pytest
 
+from claims.catalogue.definition import ProfileDefinition
 from claims.catalogue.lint import CatalogueReport, ClusterNote, _merged
-from claims.catalogue.yaml_export import DEFAULTS, ProfileEntry, digest_of, document_of, plan_of, written
-from claims.catalogue.yaml_import import entries_in
-from claims.models import Profile
+from claims.catalogue.yaml_export import catalogue_file, document, import_plan, plan_digest
+from claims.catalogue.yaml_import import read_definitions
+from claims.models import Profile, ProfileLimits
 from core.errors import Invalid
 from dra.lint import Fix, LintCode, LintFinding, LintReport, Severity, Subject
 from tests.factories import make_profile, make_spec, make_team
@@ -118,7 +119,7 @@ spec:
 
 
 def read(more="", spec=SPEC):
-    return entries_in(HEAD + more + spec, "f.yaml")[0]
+    return read_definitions(HEAD + more + spec, "f.yaml")[0]
 
 
 def problems(more="", spec=SPEC):
@@ -129,14 +130,18 @@ def problems(more="", spec=SPEC):
 
 def test_a_profile_of_few_words_has_the_usual_limits():
     one = read()
-    assert (one.slug, one.title, one.use, one.teams, one.limits) == ("one", "One", "", (), dict(DEFAULTS))
+    assert (one.slug, one.title, one.use, one.teams, one.limits) == ("one", "One", "", (), ProfileLimits())
 
 
 def test_teams_are_read_once_each_in_order_and_texts_without_space_around():
-    assert read("teams: [b, a, b]\nuse: ' x '\nscalable: ' gpu '\n") == ProfileEntry(
-        "one", "One", "x", ("a", "b"), {**DEFAULTS, "scalable": "gpu"},
-        {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}]}},
-    )  # fmt: skip
+    assert read("teams: [b, a, b]\nuse: ' x '\nscalable: ' gpu '\n") == ProfileDefinition(
+        slug="one",
+        title="One",
+        use="x",
+        teams=("a", "b"),
+        limits=ProfileLimits(scalable="gpu"),
+        spec={"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}]}},
+    )
 
 
 @pytest.mark.parametrize(
@@ -144,8 +149,8 @@ def test_teams_are_read_once_each_in_order_and_texts_without_space_around():
     [
         ("maxDevices: 1", {"max_devices": 1}),
         ("maxDevices: 1024", {"max_devices": 1024}),
-        ("deliveries: [template, claim]", {"deliveries": ["claim", "template"]}),
-        ("deliveries: [template]", {"deliveries": ["template"]}),
+        ("deliveries: [template, claim]", {"deliveries": ("claim", "template")}),
+        ("deliveries: [template]", {"deliveries": ("template",)}),
         ("automatic: {devices: 0}", {"automatic_devices": 0}),
         (
             "automatic: {devices: 1024, duration: 2h}",
@@ -161,7 +166,7 @@ def test_teams_are_read_once_each_in_order_and_texts_without_space_around():
     ],
 )
 def test_limits_are_read_to_their_edges(limits, read_as):
-    assert read(f"limits: {{{limits}}}\n").limits == {**DEFAULTS, **read_as}
+    assert read(f"limits: {{{limits}}}\n").limits == ProfileLimits(**read_as)
 
 
 @pytest.mark.parametrize(
@@ -173,14 +178,14 @@ def test_limits_are_read_to_their_edges(limits, read_as):
             "limits:\n  automatic:\n    devices: -1\n",
             "line 7: devices must be a number from 0 to 1024.",
         ),
-        ("limits: []\n", "line 5: here should stand keys and values, such as approval."),
+        ("limits: []\n", "line 5: expected keys and values, such as approval."),
         ("teams: vision\n", "line 5: teams must be a list of names."),
         ("teams: [1]\n", "line 5: teams must be a list of names."),
         ("use: 7\n", "line 5: use must be text; put it in quotes."),
         ("limits:\n  grace: 7\n", "line 6: grace must be a duration like 24h, 3d or 1d 12h."),
         (
             "limits:\n  deliveries:\n  - claim\n  - pigeon\n",
-            "line 8: there is no pigeon; there are claim, template.",
+            "line 8: there is no pigeon; choose from claim, template.",
         ),
     ],
 )
@@ -198,27 +203,26 @@ def test_a_profile_without_a_spec_says_what_it_needs():
 
 def test_a_key_twice_is_found_in_a_list_too():
     spec = SPEC.replace("      - name: gpu\n", "      - name: gpu\n        name: other\n")
-    assert problems(spec=spec) == ["f.yaml, line 9: name stands here twice."]
+    assert problems(spec=spec) == ["f.yaml, line 9: name appears twice."]
 
 
 def test_a_file_has_up_to_a_mebibyte_and_fifty_levels():
     text = HEAD + SPEC
-    assert len(entries_in(text + "#" * ((1 << 20) - len(text)), "f")) == 1
+    assert len(read_definitions(text + "#" * ((1 << 20) - len(text)), "f")) == 1
     with pytest.raises(Invalid, match="larger than 1024 KiB"):
-        entries_in(text + "#" * ((1 << 20) + 1 - len(text)), "f")
+        read_definitions(text + "#" * ((1 << 20) + 1 - len(text)), "f")
     for levels, said in ((50, False), (51, True)):
         with pytest.raises(Invalid) as refusal:
-            entries_in("[" * levels + "]" * levels, "f")
+            read_definitions("[" * levels + "]" * levels, "f")
         assert ("more than 50 levels" in refusal.value.message) is said
 
 
-def entry(slug="one", **fields):
-    values = {"title": "One", "use": "", "teams": (), "limits": dict(DEFAULTS), "spec": make_spec()}
-    return ProfileEntry(slug=slug, **{**values, **fields})
+def definition(slug="one", **fields):
+    return ProfileDefinition(slug=slug, **{"title": "One", "spec": make_spec(), **fields})
 
 
 def test_a_file_leaves_out_what_has_its_default_and_says_nothing():
-    assert document_of(entry()) == {
+    assert document(definition()) == {
         "apiVersion": "dragoman.dev/v1",
         "kind": "Profile",
         "slug": "one",
@@ -232,16 +236,16 @@ def test_a_file_leaves_out_what_has_its_default_and_says_nothing():
         },
         "spec": make_spec(),
     }
-    said = {"grace": HOUR, "extension": DAY, "automatic_devices": 2, "automatic_duration": 3 * HOUR}
-    limits = document_of(entry(limits={**DEFAULTS, **said}))["limits"]
+    set_limits = ProfileLimits(grace=HOUR, extension=DAY, automatic_devices=2, automatic_duration=3 * HOUR)
+    limits = document(definition(limits=set_limits))["limits"]
     assert (limits["grace"], limits["extension"]) == ("1h", "24h")
     assert limits["automatic"] == {"devices": 2, "duration": "3h"}
-    assert "automatic" not in document_of(entry(limits={**DEFAULTS, "automatic_duration": HOUR}))["limits"]
+    assert "automatic" not in document(definition(limits=ProfileLimits(automatic_duration=HOUR)))["limits"]
 
 
 def test_a_file_stands_in_the_order_of_short_names():
-    text = written([entry("b"), entry("a")])
-    assert [one.slug for one in entries_in(text, "f")] == ["a", "b"]
+    text = catalogue_file([definition("b"), definition("a")])
+    assert [one.slug for one in read_definitions(text, "f")] == ["a", "b"]
 
 
 @pytest.mark.django_db
@@ -249,8 +253,8 @@ def test_a_plan_names_every_key_that_differs_and_its_digest_changes_with_each():
     make_team("nlp")
     make_profile("one")
     Profile.objects.update(title="Old", use="Long runs.")
-    wanted = entry(teams=("nlp",), limits={**DEFAULTS, "scalable": "gpu", "max_devices": 4})
-    (change,) = plan_of([wanted])
+    wanted = definition(teams=("nlp",), limits=ProfileLimits(scalable="gpu", max_devices=4))
+    (change,) = import_plan([wanted])
     assert [(one.key, one.before, one.after) for one in change.differences] == [
         ("title", "Old", "One"),
         ("teams", "", "nlp"),
@@ -258,16 +262,19 @@ def test_a_plan_names_every_key_that_differs_and_its_digest_changes_with_each():
         ("use", "Long runs.", ""),
     ]
     assert (change.kind, change.spec, change.title) == ("changed", (), "One")
-    others = [plan_of([one]) for one in (entry(), entry(title="Two"), entry(spec=make_spec(2)), entry("two"))]
-    digests = {digest_of(plan) for plan in (*others, [change], [*others[0], change])}
+    others = [
+        import_plan([one])
+        for one in (definition(), definition(title="Two"), definition(spec=make_spec(2)), definition("two"))
+    ]
+    digests = {plan_digest(plan) for plan in (*others, [change], [*others[0], change])}
     assert len(digests) == 6
-    assert digest_of(plan_of([wanted])) == digest_of([change])
+    assert plan_digest(import_plan([wanted])) == plan_digest([change])
 
 
 @pytest.mark.django_db
 def test_what_a_file_lacks_is_named_by_its_title():
     make_profile("gone")
-    changes = plan_of([entry("new-one")], prune=True)
+    changes = import_plan([definition("new-one")], prune=True)
     assert [(one.kind, one.slug, one.title, one.yaml == "") for one in changes] == [
         ("new", "new-one", "One", False),
         ("retired", "gone", "Gone", True),

@@ -313,7 +313,7 @@ def test_a_trial_by_api_says_what_would_change_and_changes_nothing(root, vision,
     assert (said["version"], said["makes_version"], said["live_claims"]) == (2, True, 2)
     assert said["limits"] == [
         {"limit": "Max devices", "before": "4", "after": "3"},
-        {"limit": "Grace after the end", "before": "30 min", "after": "none"},
+        {"limit": "Grace period", "before": "30 min", "after": "none"},
     ]
     assert Profile.objects.get().title == "Slice"
     assert ProfileVersion.objects.count() == 1

@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from claims.catalogue.presets import presets
-from claims.catalogue.yaml_export import exported, written
+from claims.catalogue.yaml_export import catalogue_file, exported
 from claims.models import Profile
 from tests.factories import make_profile
 
@@ -30,7 +30,7 @@ def admin(client, root):
 @pytest.fixture
 def text(train):
     """The catalogue as it is, with fewer devices."""
-    return written(exported()).replace("maxDevices: 8", "maxDevices: 4")
+    return catalogue_file(exported()).replace("maxDevices: 8", "maxDevices: 4")
 
 
 def carried(page):
@@ -58,7 +58,7 @@ def test_nobody_else_writes(client, lena, vision, address, text):
 def test_an_export_is_a_file_and_is_only_read(admin, train):
     answer = admin.get(EXPORT)
     assert answer.headers["Content-Disposition"] == 'attachment; filename="catalogue.yaml"'
-    assert answer.text == written(exported())
+    assert answer.text == catalogue_file(exported())
     assert admin.post(EXPORT).status_code == 405
 
 
@@ -92,14 +92,14 @@ def test_nothing_is_done_that_was_not_shown(admin, text, train):
     train.save(update_fields=["title"])
     answer = admin.post(IMPORT, sent)
     assert answer.status_code == 409
-    assert "has changed since you looked" in answer.text
+    assert "has changed since you read this plan" in answer.text
     assert Profile.objects.get().current.number == 1
     admin.post(IMPORT, carried(answer.text))
     assert Profile.objects.get().current.number == 2
 
 
 def test_the_same_again_is_nothing_to_do(admin, train):
-    page = admin.post(IMPORT, {"text": written(exported())}).text
+    page = admin.post(IMPORT, {"text": catalogue_file(exported())}).text
     assert "there is nothing to do" in page
 
 

@@ -164,12 +164,12 @@ spec:
         ({"title": ""}, "This field is required"),
         ({"device_class": ""}, "Name the device class"),
         ({"compute": "eight"}, "Write it as 8.0."),
-        ({"default_duration": "9d"}, "longer than the longest"),
+        ({"default_duration": "9d"}, "is longer than the max duration"),
         ({"max_duration": "for ever"}, "Write a duration like 24h"),
         ({"source": "yaml", "spec_yaml": "a: [b"}, "This is not YAML"),
         ({"source": "yaml", "spec_yaml": "- a list"}, "which begins with devices"),
         ({"source": "yaml", "spec_yaml": "devices: {}"}, "request"),
-        ({"count": "6"}, "more than the 4 that a claim may have"),
+        ({"count": "6"}, "but a claim may have at most 4."),
     ],
 )
 def test_what_is_wrong_is_said_and_nothing_is_lost(client, root, sent, wrong, said):

@@ -4,8 +4,8 @@ import pytest
 
 from claims.catalogue.presets import FOLDER, presets
 from claims.catalogue.services import add_profiles, import_profiles
-from claims.catalogue.yaml_export import exported, written
-from claims.catalogue.yaml_import import entries_in
+from claims.catalogue.yaml_export import catalogue_file, exported
+from claims.catalogue.yaml_import import read_definitions
 
 SLUGS = [entry.slug for entry in presets()]
 
@@ -16,14 +16,14 @@ def test_each_stands_in_a_file_of_its_name():
 
 
 @pytest.mark.parametrize("entry", presets(), ids=SLUGS)
-def test_each_reads_back_as_it_is_written(entry):
-    assert entries_in(written([entry]), "again.yaml") == [entry]
+def test_each_reads_back_as_it_is_catalogue_file(entry):
+    assert read_definitions(catalogue_file([entry]), "again.yaml") == [entry]
 
 
 @pytest.mark.django_db
 def test_all_can_be_added_once_and_exported(root):
-    assert [change.kind for change in add_profiles(by=root, entries=presets())] == ["new"] * len(SLUGS)
-    assert add_profiles(by=root, entries=presets()) == []
-    again = entries_in(written(exported()), "catalogue.yaml")
+    assert [change.kind for change in add_profiles(by=root, definitions=presets())] == ["new"] * len(SLUGS)
+    assert add_profiles(by=root, definitions=presets()) == []
+    again = read_definitions(catalogue_file(exported()), "catalogue.yaml")
     assert again == list(presets())
-    assert {change.kind for change in import_profiles(by=root, entries=again)} == {"same"}
+    assert {change.kind for change in import_profiles(by=root, definitions=again)} == {"same"}

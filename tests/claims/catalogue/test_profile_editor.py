@@ -8,11 +8,11 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from claims.approvals.decide import approve
-from claims.catalogue.services import retire_profile, save_profile
+from claims.catalogue.services import retire_profile
 from claims.models import Approval, Draft, Profile
 from claims.states import ClaimState
 from dra.manifests import to_yaml
-from tests.factories import make_claim, make_profile, make_spec, make_team, make_user
+from tests.factories import make_claim, make_profile, make_spec, make_team, make_user, save_profile
 
 pytestmark = pytest.mark.django_db
 
@@ -75,7 +75,7 @@ def test_a_version_is_saved_after_its_difference_was_seen(edit, sent, train, vis
     assert answer.status_code == 200
     assert '<span class="minus">- deviceClassName: gpu.nvidia.com</span>' in page.replace("-   ", "- ")
     assert '<td>Max devices</td><td class="dg-3">8</td><td><b>4</b></td>' in page
-    assert '<td>Grace after the end</td><td class="dg-3">none</td><td><b>30 min</b></td>' in page
+    assert '<td>Grace period</td><td class="dg-3">none</td><td><b>30 min</b></td>' in page
     assert "<b>lead, then platform admin</b>" in page
     assert "2 live claims stay on version 1." in page
     assert "1 request that waits for a decision keeps the version it asked for." in page

@@ -7,8 +7,8 @@ from django.http import QueryDict
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from claims.catalogue.forms import FIELDS, YAML, ProfileForm, described, switched
-from claims.catalogue.selectors import Conditions, fresh, outside_fields, read, written
+from claims.catalogue.forms import FIELDS, YAML, ProfileForm, spec_values, switched_values
+from claims.catalogue.selectors import Conditions, conditions_in, new_spec, with_conditions, yaml_only_parts
 from dra import validation
 from dra.cel import compile_selector
 from dra.manifests import to_yaml
@@ -94,7 +94,7 @@ def specs(draw):
 
 def posted(spec, source, **changed):
     """What a browser sends of the part of the form that describes devices."""
-    shown = described(spec, source, to_yaml(spec)) | changed
+    shown = spec_values(spec, source, to_yaml(spec)) | changed
     return sent(**{name: "" if value is None else str(value) for name, value in shown.items()})
 
 
@@ -124,9 +124,9 @@ def test_any_valid_spec_comes_through_the_form_as_it_was(spec):
 @given(specs())
 def test_switching_there_and_back_keeps_the_text(spec):
     text = "# why it is so\n" + to_yaml(spec)
-    fields = switched(ProfileForm(sent(source=YAML, spec_yaml=text)), FIELDS)
+    fields = switched_values(ProfileForm(sent(source=YAML, spec_yaml=text)), FIELDS)
     assert fields["source"] == FIELDS
-    back = switched(ProfileForm(posted(spec, FIELDS, spec_yaml=text)), YAML)
+    back = switched_values(ProfileForm(posted(spec, FIELDS, spec_yaml=text)), YAML)
     assert back["spec_yaml"].replace("\r\n", "\n") == text
 
 
@@ -134,34 +134,35 @@ def test_switching_there_and_back_keeps_the_text(spec):
 @given(specs(), CONDITIONS)
 def test_what_is_written_is_what_is_read_and_the_rest_stays(spec, conditions):
     # Of another driver there may be selectors already, which fields would then show.
-    conditions = replace(conditions, domain=read(spec).domain or NVIDIA)
-    after = written(conditions, spec)
-    seen = read(after)
-    wanted = conditions if read(spec).count is not None else replace(conditions, count=None)
+    conditions = replace(conditions, domain=conditions_in(spec).domain or NVIDIA)
+    after = with_conditions(spec, conditions)
+    seen = conditions_in(after)
+    wanted = conditions if conditions_in(spec).count is not None else replace(conditions, count=None)
     assert seen == wanted
     assert after["devices"]["requests"][1:] == spec["devices"]["requests"][1:]
     assert {**after["devices"], "requests": 0} == {**spec["devices"], "requests": 0}
-    assert written(wanted, after) == after
+    assert with_conditions(after, wanted) == after
 
 
 @given(CONDITIONS)
 def test_every_condition_is_cel_that_compiles(conditions):
-    exactly = fresh(conditions)["devices"]["requests"][0]["exactly"]
+    exactly = new_spec(conditions)["devices"]["requests"][0]["exactly"]
     assert len(exactly["selectors"]) == 3
     for selector in exactly["selectors"]:
         compile_selector(selector["cel"]["expression"])
 
 
 def test_a_condition_that_is_taken_away_takes_its_selector_along():
-    spec = fresh(Conditions(NVIDIA, memory_gib=79, compute="9.0"))
-    less = written(Conditions(NVIDIA, memory_gib=79), spec)
+    spec = new_spec(Conditions(NVIDIA, memory_gib=79, compute="9.0"))
+    less = with_conditions(spec, Conditions(NVIDIA, memory_gib=79))
     assert len(less["devices"]["requests"][0]["exactly"]["selectors"]) == 1
-    assert "selectors" not in written(Conditions(NVIDIA), spec)["devices"]["requests"][0]["exactly"]
+    assert "selectors" not in with_conditions(spec, Conditions(NVIDIA))["devices"]["requests"][0]["exactly"]
 
 
 def test_another_driver_is_read_by_all_conditions():
-    spec = written(
-        Conditions(NVIDIA, domain="gpu.example.com", memory_gib=79), fresh(Conditions(NVIDIA, memory_gib=79))
+    spec = with_conditions(
+        new_spec(Conditions(NVIDIA, memory_gib=79)),
+        Conditions(NVIDIA, domain="gpu.example.com", memory_gib=79),
     )
     (selector,) = spec["devices"]["requests"][0]["exactly"]["selectors"]
     assert selector["cel"]["expression"].startswith('device.capacity["gpu.example.com"]')
@@ -212,21 +213,21 @@ EVERY = {"deviceClassName": NVIDIA, "allocationMode": "All"}
     ],
 )  # fmt: skip
 def test_what_is_outside_the_fields_is_counted(spec, words):
-    assert outside_fields(spec) == words
+    assert yaml_only_parts(spec) == words
 
 
 @pytest.mark.parametrize("text", ["a: [b", "- a list", "devices: {}", "devices: {requests: all}"])
 def test_what_is_no_spec_stays_yaml_and_says_why(text):
     form = ProfileForm(sent(source=YAML, spec_yaml=text))
-    assert switched(form, FIELDS) is None
+    assert switched_values(form, FIELDS) is None
     assert form.errors["spec_yaml"]
 
 
 def test_an_empty_form_switches_without_a_word():
     form = ProfileForm(sent(source=FIELDS, device_class="", title="T"))
-    assert switched(form, YAML)["title"] == "T"
+    assert switched_values(form, YAML)["title"] == "T"
 
 
 def test_a_malformed_spec_is_left_to_yaml():
-    assert read({"devices": {"requests": "all"}}) is None
-    assert described({"devices": {}}, FIELDS, "devices: {}")["source"] == YAML
+    assert conditions_in({"devices": {"requests": "all"}}) is None
+    assert spec_values({"devices": {}}, FIELDS, "devices: {}")["source"] == YAML

@@ -1,28 +1,36 @@
 """Profiles and versions as they are written: every column, every limit to its edge, and who lives on them."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 import time_machine
 from django.urls import reverse
 
+from claims.catalogue.definition import ProfileDefinition
 from claims.catalogue.services import (
     add_profiles,
     import_profiles,
     replace_spec,
     restore_profile,
     retire_profile,
-    save_profile,
 )
-from claims.catalogue.versions import drafts_with, held, live_claims, opens, versions_of
+from claims.catalogue.versions import drafts_with, held, live_claims, versions_of
 from claims.catalogue.waits import waits
-from claims.catalogue.yaml_export import DEFAULTS, ProfileEntry
-from claims.models import Claim, Draft, Profile, ProfileVersion
+from claims.models import Claim, Draft, Profile, ProfileLimits, ProfileVersion
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid
 from dra.canonical import spec_hash
 from tests.claims.columns import columns
-from tests.factories import make_allocation, make_claim, make_profile, make_spec, make_team, make_user
+from tests.factories import (
+    make_allocation,
+    make_claim,
+    make_profile,
+    make_spec,
+    make_team,
+    make_user,
+    save_profile,
+)
 
 pytestmark = pytest.mark.django_db
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -76,7 +84,7 @@ def test_saving_writes_every_column_of_profile_and_version(save, root, vision):
 
 def test_a_profile_without_limits_has_the_usual_ones(save):
     row = columns(save(), "id", "profile_id", "created_at", "created_by_id", "spec", "spec_hash")
-    assert row == {"number": 1, **DEFAULTS}
+    assert row == {"number": 1, **ProfileLimits().columns()}
 
 
 def test_saving_again_writes_over_the_page_and_keeps_the_first_version(save, vision):
@@ -127,11 +135,11 @@ def test_whoever_read_an_older_version_hears_who_has_saved_which_since(save, len
     save(first.profile, max_devices=2, base=1)
     with pytest.raises(Conflict) as refusal:
         save(first.profile, max_devices=3, base=1)
-    assert refusal.value.message == "root has saved version 2 of train-80 since you read version 1."
+    assert refusal.value.message == "root saved version 2 of train-80 after you read version 1."
     assert refusal.value.extra == {"current": 2}
     assert save(first.profile, max_devices=2, base=1).number == 2  # it is what is to be saved already
     ProfileVersion.objects.filter(number=2).update(created_by=None)
-    with pytest.raises(Conflict, match="Somebody has saved version 2"):
+    with pytest.raises(Conflict, match="Somebody saved version 2"):
         save(first.profile, max_devices=3, base=1)
     assert save(first.profile, max_devices=3, base=2).number == 3
 
@@ -148,20 +156,20 @@ def test_whoever_read_an_older_version_hears_who_has_saved_which_since(save, len
         ({"slug": "lint"}, "No profile can be called lint."),
         ({"title": " "}, "A profile needs a title."),
         ({"title": "t" * 81}, "A title has 80 characters at most."),
-        ({"scalable": "all"}, "No request named all asks for an exact count, so it cannot be scaled."),
-        ({"spec": make_spec(2)}, "The spec asks for 2 devices, more than the 1 that a claim may have."),
+        ({"scalable": "all"}, "The spec has no request all with an exact count, so it cannot be scaled."),
+        ({"spec": make_spec(2)}, "The spec asks for 2 devices, but a claim may have at most 1."),
         (
             {"default_duration": timedelta(0)},
-            "The usual duration must be longer than nothing and no longer than the longest.",
+            "The default duration must be longer than 0.",
         ),
         (
             {"default_duration": 14 * DAY + HOUR},
-            "The usual duration must be longer than nothing and no longer than the longest.",
+            "The default duration, 14 d 1 h, is longer than the max duration, 14 d.",
         ),
-        ({"grace": -HOUR}, "Neither the time after the end nor an extension can be less than nothing."),
-        ({"extension": -HOUR}, "Neither the time after the end nor an extension can be less than nothing."),
+        ({"grace": -HOUR}, "The grace period must not be negative."),
+        ({"extension": -HOUR}, "The extension without approval must not be negative."),
         ({"deliveries": ["pigeon"]}, "A profile needs at least one kind of delivery."),
-        ({"approval": "nobody"}, "“nobody” is not an approval rule."),
+        ({"approval": "nobody"}, "“nobody” is not a kind of approval."),
     ],
 )
 def test_each_thing_that_is_wrong_is_said_alone(save, fields, problem):
@@ -190,7 +198,7 @@ def test_a_request_scales_only_by_an_exact_count(save):
     every = {"name": "all", "exactly": {"deviceClassName": "gpu.nvidia.com", "allocationMode": "All"}}
     plain = {"name": "one", "exactly": {"deviceClassName": "gpu.nvidia.com"}}
     spec = {"devices": {"requests": [every, plain]}}
-    with pytest.raises(Invalid, match="No request named all"):
+    with pytest.raises(Invalid, match="has no request all with an exact count"):
         save(spec=spec, scalable="all", max_devices=99)
     assert save(spec=spec, scalable="one", max_devices=99).scalable == "one"
 
@@ -221,7 +229,7 @@ def test_another_spec_is_refused_where_it_or_the_version_does_not_hold(save, roo
 
     with pytest.raises(Forbidden):
         replaced(by=lena)
-    with pytest.raises(Invalid, match="asks for 3 devices, more than the 2"):
+    with pytest.raises(Invalid, match="asks for 3 devices, but a claim may have at most 2"):
         replaced(spec=make_spec(3))
     with pytest.raises(Invalid):
         replaced(spec={"devices": {"requests": []}})
@@ -258,22 +266,21 @@ def test_only_a_platform_admin_brings_a_profile_back(root, lena):
 # From a file.
 
 
-def entry(slug, **fields):
-    values = {"title": slug.title(), "use": "", "teams": (), "limits": dict(DEFAULTS), "spec": make_spec()}
-    return ProfileEntry(slug=slug, **{**values, **fields})
+def definition(slug, **fields):
+    return ProfileDefinition(slug=slug, **{"title": slug.title(), "spec": make_spec(), **fields})
 
 
 def test_an_import_writes_what_each_entry_says(root, vision):
     nlp = make_team("nlp")
-    limits = {**DEFAULTS, **LIMITS, "deliveries": ["template"]}
-    entries = [
-        entry("a", title="First", use="One.", teams=("nlp", "vision"), limits=limits),
-        entry("b", spec=make_spec(1, "gpu.amd.com")),
+    limits = replace(ProfileLimits.among(LIMITS), deliveries=("template",))
+    definitions = [
+        definition("a", title="First", use="One.", teams=("nlp", "vision"), limits=limits),
+        definition("b", spec=make_spec(1, "gpu.amd.com")),
     ]
-    import_profiles(by=root, entries=entries)
+    import_profiles(by=root, definitions=definitions)
     a, b = Profile.objects.order_by("slug")
     assert (a.title, a.use, {team.slug for team in a.teams.all()}) == ("First", "One.", {nlp.slug, "vision"})
-    assert {name: getattr(a.current, name) for name in limits} == limits
+    assert a.current.limits == limits
     assert (b.title, b.teams.count(), b.current.spec) == ("B", 0, make_spec(1, "gpu.amd.com"))
     assert (a.current.created_by, b.current.created_by) == (root, root)
 
@@ -282,7 +289,7 @@ def test_pruning_retires_what_the_file_lacks_and_moves_no_earlier_moment(root):
     for slug in ("kept", "gone", "long-gone"):
         make_profile(slug)
     Profile.objects.filter(slug="long-gone").update(retired_at=NOON)
-    changes = import_profiles(by=root, entries=[entry("fresh")], prune=True)
+    changes = import_profiles(by=root, definitions=[definition("fresh")], prune=True)
     assert {(change.slug, change.kind) for change in changes} == {
         ("fresh", "new"),
         ("kept", "retired"),
@@ -296,7 +303,7 @@ def test_pruning_retires_what_the_file_lacks_and_moves_no_earlier_moment(root):
 def test_adding_takes_the_new_ones_and_leaves_a_retired_name_alone(root):
     make_profile("mine")
     Profile.objects.filter(slug="mine").update(retired_at=NOON)
-    changes = add_profiles(by=root, entries=[entry("mine"), entry("one"), entry("two")])
+    changes = add_profiles(by=root, definitions=[definition("mine"), definition("one"), definition("two")])
     assert [(change.slug, change.kind) for change in changes] == [("one", "new"), ("two", "new")]
     assert Profile.objects.get(slug="mine").retired_at == NOON
     assert Profile.objects.count() == 3
@@ -369,11 +376,6 @@ def test_drafts_name_a_profile_first_or_as_an_alternative_or_beside_others(alice
     ):
         Draft.objects.create(by=alice, key=key, fields=fields)
     assert drafts_with(profile) == 3
-
-
-def test_teams_of_a_profile_stand_by_their_names(vision):
-    profile = make_profile("one", teams=(vision, make_team("audio")))
-    assert opens(profile, [make_team("nlp"), vision]) == (["audio", "vision"], ["nlp", "vision"])
 
 
 # How long people waited.

@@ -2,11 +2,11 @@ from datetime import timedelta
 
 import pytest
 
-from claims.catalogue.services import retire_profile, save_profile
+from claims.catalogue.services import retire_profile
 from claims.models import Profile, ProfileVersion
 from claims.quotas.services import set_quota
 from core.errors import Conflict, Forbidden, Invalid
-from tests.factories import make_spec, make_team
+from tests.factories import make_spec, make_team, save_profile
 
 pytestmark = pytest.mark.django_db
 
@@ -53,10 +53,10 @@ def test_all_that_is_wrong_is_said_at_once(save):
 @pytest.mark.parametrize(
     ("fields", "sentence"),
     [
-        ({"scalable": "other"}, "No request named other"),
-        ({"spec": make_spec(4), "max_devices": 2}, "asks for 4 devices, more than the 2"),
-        ({"default_duration": timedelta(days=30)}, "no longer than the longest"),
-        ({"approval": "nobody"}, "not an approval rule"),
+        ({"scalable": "other"}, "has no request other with an exact count"),
+        ({"spec": make_spec(4), "max_devices": 2}, "asks for 4 devices, but a claim may have at most 2"),
+        ({"default_duration": timedelta(days=30)}, "longer than the max duration, 14 d"),
+        ({"approval": "nobody"}, "not a kind of approval"),
     ],
 )
 def test_limits_must_make_sense(save, fields, sentence):

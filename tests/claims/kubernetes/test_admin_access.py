@@ -3,7 +3,6 @@
 import pytest
 
 from claims.catalogue.presets import presets
-from claims.catalogue.services import save_profile
 from claims.models import Approval
 from claims.plans import plan
 from claims.plans.plan import LABEL, VALUE, place_problems
@@ -12,7 +11,7 @@ from claims.states import ClaimState
 from cluster.kinds import POD, RESOURCE_CLAIM
 from core.errors import Invalid
 from inventory.sync.list_watch import sync_once
-from tests.factories import make_quota
+from tests.factories import make_quota, save_profile
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.django_db(transaction=True)]
 (PRESET,) = (entry for entry in presets() if entry.slug == "gpu-monitoring")
@@ -28,7 +27,7 @@ def monitoring(root, vision):
         slug=PRESET.slug,
         title=PRESET.title,
         spec=PRESET.spec,
-        **PRESET.limits | {"approval": Approval.AUTOMATIC},
+        **vars(PRESET.limits) | {"approval": Approval.AUTOMATIC},
     )
     return made.profile
 

@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from claims.approvals import notices
 from claims.catalogue import services as catalogue
-from claims.catalogue.yaml_export import DEFAULTS, ProfileEntry
+from claims.catalogue.definition import ProfileDefinition
 from claims.delivery import tasks
 from claims.lifecycle import services
 from claims.models import (
@@ -27,7 +27,7 @@ from claims.states import ClaimState
 from notify.models import Notice
 from tests.claims.columns import columns
 from tests.claims.mirror import Mirror
-from tests.factories import make_claim, make_extension, make_profile, make_spec, make_user
+from tests.factories import make_claim, make_extension, make_profile, make_spec, make_user, save_profile
 
 pytestmark = pytest.mark.django_db
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -151,7 +151,7 @@ def test_a_profile_is_saved_whole_or_not_at_all(root, vision, nothing_stays):
     nothing_stays(
         catalogue,
         "_save_version",
-        lambda: catalogue.save_profile(
+        lambda: save_profile(
             by=root, profile=profile, slug="two", title="Two", spec=make_spec(), teams=[vision]
         ),
     )
@@ -162,15 +162,12 @@ def test_a_file_is_imported_whole_or_not_at_all(root, nothing_stays, monkeypatch
     write, written = catalogue.write_profile, []
 
     def fail_at_the_second(**fields):
-        written.append(fields["slug"])
+        written.append(fields["definition"].slug)
         return write(**fields) if len(written) == 1 else fail()
 
-    entries = [
-        ProfileEntry(slug=slug, title=slug, use="", teams=(), limits=dict(DEFAULTS), spec=make_spec())
-        for slug in ("a", "b")
-    ]
+    definitions = [ProfileDefinition(slug=slug, title=slug, spec=make_spec()) for slug in ("a", "b")]
     monkeypatch.setattr(catalogue, "write_profile", fail_at_the_second)
     before = everything()
     with pytest.raises(FaultError):
-        catalogue.import_profiles(by=root, entries=entries, prune=True)
+        catalogue.import_profiles(by=root, definitions=definitions, prune=True)
     assert (written, everything()) == (["a", "b"], before)

@@ -54,10 +54,10 @@ def test_what_the_portal_writes_fills_the_form_again(client, ask, alice):
 def test_every_preset_is_found_again_at_its_largest(entry):
     for one in presets():
         make_profile(
-            one.slug, spec=one.spec, scalable=one.limits["scalable"], max_devices=one.limits["max_devices"]
+            one.slug, spec=one.spec, scalable=one.limits.scalable, max_devices=one.limits.max_devices
         )
-    most = entry.limits["max_devices"] if entry.limits["scalable"] else 1
-    spec = with_count(entry.spec, entry.limits["scalable"], most) if entry.limits["scalable"] else entry.spec
+    most = entry.limits.max_devices if entry.limits.scalable else 1
+    spec = with_count(entry.spec, entry.limits.scalable, most) if entry.limits.scalable else entry.spec
     (found,) = imported(to_yaml(resource_claim("mine", "default", spec)), "claim.yaml", profiles())
     assert (entry.slug, most) in [(near.profile.slug, near.similarity.count) for near in found.exact]
 

@@ -126,9 +126,7 @@ def test_presets_that_stand_together_are_found_again():
     entries = {entry.slug: entry for entry in presets()}
     for entry in entries.values():
         limits = entry.limits
-        make_profile(
-            entry.slug, spec=entry.spec, scalable=limits["scalable"], max_devices=limits["max_devices"]
-        )
+        make_profile(entry.slug, spec=entry.spec, scalable=limits.scalable, max_devices=limits.max_devices)
     spec = together([(name, entries[name].spec) for name in names])
     profiles = Profile.objects.select_related("current")
     (found,) = imported(to_yaml(resource_claim("mine", "default", spec)), "claim.yaml", profiles)

@@ -3,7 +3,7 @@
 import pytest
 
 from claims.catalogue.presets import presets
-from claims.catalogue.presets.serving import matching
+from claims.catalogue.presets.matches import matching_devices
 from dra.cluster_snapshot import ClusterSnapshot
 from tests.factories import make_spec
 from tests.scheduler.hardware import CASES, every_class
@@ -18,7 +18,7 @@ def snapshot(*presets_of_machines):
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_what_a_preset_was_made_for_is_counted(case):
-    assert matching(snapshot(case.preset), SPECS[case.preset]) >= len(case.gets)
+    assert matching_devices(snapshot(case.preset), SPECS[case.preset]) >= len(case.gets)
 
 
 @pytest.mark.parametrize(
@@ -34,11 +34,11 @@ def test_what_a_preset_was_made_for_is_counted(case):
     ],
 )
 def test_a_request_without_a_device_leaves_nothing(preset, machine, count):
-    assert matching(snapshot(machine), SPECS[preset]) == count
+    assert matching_devices(snapshot(machine), SPECS[preset]) == count
 
 
 def test_a_class_that_is_missing_matches_nothing():
-    assert matching(ClusterSnapshot(classes=[], slices=[]), SPECS["mps"]) == 0
+    assert matching_devices(ClusterSnapshot(classes=[], slices=[]), SPECS["mps"]) == 0
 
 
 @pytest.mark.parametrize(
@@ -46,4 +46,6 @@ def test_a_class_that_is_missing_matches_nothing():
     ["cidr('10.0.0.0/8').containsIP(device.driver)", 'device.attributes["gpu.nvidia.com"].missing == "x"'],
 )
 def test_a_selector_that_cannot_be_run_or_fails_is_unknown(expression):
-    assert matching(snapshot("mps"), make_spec(selectors=[{"cel": {"expression": expression}}])) is None
+    assert (
+        matching_devices(snapshot("mps"), make_spec(selectors=[{"cel": {"expression": expression}}])) is None
+    )
