@@ -28,7 +28,7 @@ from dra.match import (
 )
 from dra.match.conditions import in_words
 from dra.objects import DeviceRequest, Json, alternatives, requests
-from inventory.masking import Person, name_holders
+from inventory.holders import Person, name_holders
 from inventory.models import Cluster, Device
 from inventory.states import Holder
 

@@ -1,4 +1,4 @@
-"""What `claims` does when the mirror or a claim changes, or when `inventory` asks who holds a device."""
+"""What `claims` does when the mirror or a claim changes."""
 
 from typing import Any
 from uuid import UUID
@@ -6,18 +6,14 @@ from uuid import UUID
 from django.dispatch import receiver
 
 from claims.approvals import notices
-from claims.delivery.reconcile import holders_of
 from claims.delivery.tasks import reconcile_cluster
 from claims.models import Claim
 from claims.quotas.tasks import write_team
 from claims.signals import claim_state_changed, request_returned
 from core.queueing import after_commit
-from inventory import masking
 from inventory.signals import mirror_changed
 
 WATCHED = ("ResourceClaim", "ResourceClaimTemplate", "Pod")
-
-masking.register(holders_of)
 
 
 @receiver(mirror_changed, dispatch_uid="claims.delivery.reconcile")

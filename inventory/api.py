@@ -24,7 +24,7 @@ from core.inputs import BooleanFilter
 from core.paging import Cursor
 from dra.objects import expressions
 from inventory.filters import GIB
-from inventory.masking import name_holders
+from inventory.holders import name_holders
 from inventory.models import Cluster, Device, DeviceClass, Freshness, Node
 from inventory.models.device import DeviceQuerySet
 from inventory.states import DeviceState

@@ -26,7 +26,7 @@ from inventory.filters import DeviceFilter, NodeFilter
 from inventory.fleet import boards_for, fleet_map, pool_facts, totals
 from inventory.freshness import OF_DEVICES, OF_NODES, ages, is_stale
 from inventory.history import LINES, attribute_rows, capacity_rows, device_history, history_of, line_of
-from inventory.masking import holders_for, name_holders
+from inventory.holders import holders_for, name_holders
 from inventory.models import Cluster, Device, Freshness, Node, ObjectEvent, ResourceClaim
 from inventory.sync.session import OPTIONAL, kinds_of
 

@@ -217,6 +217,11 @@ SPECTACULAR_SETTINGS = {
 
 LOGGING = logs.configure(json=env.str("LOG_FORMAT", "json") == "json", level=env.str("LOG_LEVEL", "INFO"))
 
+# Functions that a package calls in one above it, which it must not import.
+DEVICE_HOLDERS = "claims.delivery.reconcile.visible_holders"  # for inventory.holders
+MAX_PRICES = "usage.rates.max_prices"  # for claims.catalogue.listing
+PAST_UTILIZATION = "usage.telemetry.past_utilization"  # for claims.inbox.impact
+
 # How long a request that nobody decides keeps its quota.
 REQUEST_TTL = timedelta(days=env.int("REQUEST_TTL_DAYS", 7))
 # How long the waits of the past month are shown before they are worked out anew.

@@ -179,7 +179,7 @@ def prices_of(kinds: Iterable[PricedPart], card: RateCard, *, at: datetime) -> P
     return Prices(asked, unpriced, dict(sorted(spans.items())))
 
 
-def dearest(offers: Sequence[frozenset[DeviceKind]]) -> list[Decimal | None]:
+def max_prices(offers: Sequence[frozenset[DeviceKind]]) -> list[Decimal | None]:
     """
     Return the most that one device of each offer costs an hour; None where a kind has no rate, or where they
     are in several currencies. One reading of the rates, however many offers there are.

@@ -14,9 +14,11 @@ from typing import Any
 from uuid import UUID
 
 from django.db import connection
+from django.db.models import Avg
 
 from claims.models import Claim
 from claims.states import MAY_HOLD_DEVICES, ClaimState
+from usage.models import Rollup
 from usage.rollups import BUCKET
 
 QUIET = 0.10  # below this share of its time an engine does nothing that counts
@@ -108,3 +110,10 @@ def read(
     if activity < QUIET and last + BUCKET - quiet_since >= IDLE_AFTER:
         return Observation(UseState.IDLE, activity, quiet_since, last)
     return Observation(UseState.IN_USE, activity, None, last)
+
+
+def past_utilization(claims: list[Claim], since: datetime) -> float | None:
+    """Return the mean of 0 to 1 over all buckets of these claims; None without telemetry."""
+    rows = Rollup.objects.filter(claim__in=claims, bucket__gte=since, activity__isnull=False)
+    mean: float | None = rows.aggregate(mean=Avg("activity"))["mean"]
+    return mean

@@ -11,6 +11,9 @@ from decimal import Decimal
 from fractions import Fraction
 from uuid import UUID
 
+from django.conf import settings
+from django.utils.module_loading import import_string
+
 from claims.approvals.rules import Rule, Rules
 from claims.catalogue.sharing import Sharing, sharing_of
 from claims.catalogue.waits import NO_WAITS, Waits, waits
@@ -84,23 +87,10 @@ def _look(device: PoolDevice) -> Hashable:
     return device.driver, memory, tuple(str(attributes.get(name)) for name in NAMING_ATTRIBUTES)
 
 
-# Asked once with the kinds of every offer; answers with the most that one device of each offer costs an hour.
-type Pricer = Callable[[Sequence[frozenset[DeviceKind]]], Sequence[Decimal | None]]
-
-_pricers: list[Pricer] = []
-
-
-def register(pricer: Pricer) -> None:
-    """Let a package above tell prices. Called once, when its app is ready."""
-    if pricer not in _pricers:
-        _pricers.append(pricer)
-
-
-def prices_of(offers: Sequence[frozenset[DeviceKind]]) -> list[Decimal | None]:
-    """Return a price per device and hour for each offer, None where nobody knows one."""
-    for pricer in _pricers:
-        return list(pricer(offers))
-    return [None] * len(offers)
+def max_prices(offers: Sequence[frozenset[DeviceKind]]) -> list[Decimal | None]:
+    """Return the highest price per device and hour of each offer, None without a rate."""
+    prices: list[Decimal | None] = import_string(settings.MAX_PRICES)(offers)
+    return prices
 
 
 NAMED = 3  # teams that a sentence names; of more it says how many
@@ -277,7 +267,7 @@ def entries(user: User, profiles: Iterable[Profile]) -> list[CatalogueEntry]:
     requester = _requester(user)
     pictures = {cluster.pk: snapshot_of(cluster) for cluster in requester.clusters}
     counted = [_entry(by_id[pk], requester, pictures) for pk in ids if pk in by_id]
-    prices, waited = prices_of([entry.kinds for entry in counted]), waits()
+    prices, waited = max_prices([entry.kinds for entry in counted]), waits()
     return [
         replace(entry, price=price, waits=waited.get(entry.profile.pk, NO_WAITS))
         for entry, price in zip(counted, prices, strict=True)

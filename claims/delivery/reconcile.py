@@ -26,7 +26,7 @@ from dra.devices import describe, share
 from dra.fallback import only
 from dra.objects import requests
 from dra.quantity import QuantityError
-from inventory.masking import Person
+from inventory.holders import Person
 from inventory.models import Device, ResourceClaim, ResourceClaimTemplate
 from inventory.states import Holder
 from teams.models import Team, User
@@ -293,10 +293,10 @@ def release_predecessors() -> list[UUID]:
     return released
 
 
-def holders_of(person: Person, held: Iterable[ResourceClaim]) -> dict[int, Holder]:
+def visible_holders(person: Person, held: Iterable[ResourceClaim]) -> dict[int, Holder]:
     """
-    Return the holders that `person` may know of by primary key: the portal's claims with their page, others
-    by namespace and name. Two queries, however many are asked for.
+    Return the holders that `person` may see, by primary key: managed claims with a link to their page, others
+    by namespace and name (`settings.DEVICE_HOLDERS`). Two queries for any number of claims.
     """
     held, reader = list(held), cast(User | AnonymousUser, person)
     claims = Claim.objects.visible_to(reader).filter(pk__in=ids({row.owner for row in held}))

@@ -3,22 +3,22 @@ What a decision would do: quota, price, past use, cheaper profiles, devices.
 
 What a person did with what they had, for those who decide on more.
 
-Use is measured above this package: who measures it registers here. Without it, or where nothing was measured,
-there is no telemetry, which is not the same as no use.
+Measurements come from `settings.PAST_UTILIZATION`; where there are none, it is "no telemetry", not 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 
+from django.conf import settings
 from django.db.models import Count, Q
 from django.utils import timezone
+from django.utils.module_loading import import_string
 
 from claims.approvals.authority import ruling_on
 from claims.approvals.rules import whom
-from claims.catalogue.listing import DeviceKind, kinds_for, prices_of
+from claims.catalogue.listing import DeviceKind, kinds_for, max_prices
 from claims.inbox.bulk import Reserved, reserved_in
 from claims.match_page import FunnelRow, funnel_of
 from claims.models import Allocation, Claim
@@ -32,11 +32,6 @@ from inventory.freshness import OF_DEVICES, Age, ages
 from teams.models import Team, User
 
 LOOKED_BACK = timedelta(days=90)
-
-# Answers with the mean activity, 0 to 1, of the devices of claims since an instant; None if not measured.
-type Gauge = Callable[[list[Claim], datetime], float | None]
-
-_gauges: list[Gauge] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +52,8 @@ class PastUse:
         return f"{held}; mean activity {round(self.activity * 100)} %."
 
 
-def register(gauge: Gauge) -> None:
-    """Let a package above tell how active devices were. Called once, when its app is ready."""
-    if gauge not in _gauges:
-        _gauges.append(gauge)
-
-
 def past_use(person: User, team: Team) -> PastUse:
-    """Look at what `person` held for `team` in the last 90 days; two queries and those of the gauge."""
+    """Look at what `person` held for `team` in the last 90 days; three queries."""
     now = timezone.now()
     since = now - LOOKED_BACK
     held = Q(allocations__ended_at=None) | Q(allocations__ended_at__gt=since)
@@ -75,8 +64,8 @@ def past_use(person: User, team: Team) -> PastUse:
     rows = Allocation.objects.filter(claim__in=claims).filter(Q(ended_at=None) | Q(ended_at__gt=since))
     for begun, ended, fraction in rows.values_list("started_at", "ended_at", "fraction"):
         seconds += (min(ended or now, now) - max(begun, since)).total_seconds() * float(fraction)
-    measured = [gauge(claims, since) for gauge in _gauges] if claims else []
-    return PastUse(len(claims), seconds / 3600, next((one for one in measured if one is not None), None))
+    activity: float | None = import_string(settings.PAST_UTILIZATION)(claims, since) if claims else None
+    return PastUse(len(claims), seconds / 3600, activity)
 
 
 REMEMBERED = 5  # earlier claims of the person that are looked at
@@ -149,7 +138,7 @@ def cheaper_than(claim: Claim, snapshot: ClusterSnapshot, kinds: frozenset[Devic
         parallel=claim.parallel,
         delivery=claim.delivery,
     )
-    own, *others = prices_of([kinds, *(offer.kinds for offer in offers)])
+    own, *others = max_prices([kinds, *(offer.kinds for offer in offers)])
     if own is None:
         return "", ""
     known = [

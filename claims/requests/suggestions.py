@@ -15,7 +15,7 @@ from dra.fallback import CannotCombineError, first_available
 from dra.manifests import with_count
 from dra.match.funnel import funnel
 from dra.objects import Json, device_requests
-from inventory.masking import Person, holders_for
+from inventory.holders import Person, holders_for
 from inventory.models import Cluster, ResourceClaim
 from inventory.states import Holder
 from teams.models import Team
@@ -102,7 +102,7 @@ class _Room:
 
 def _ordered(found: Iterable[Suggestion]) -> list[Suggestion]:
     offers = list(found)
-    prices = listing.prices_of([offer.kinds for offer in offers])
+    prices = listing.max_prices([offer.kinds for offer in offers])
     known = [price for price in prices if price is not None]
     if offers and len(known) == len(offers):
         cost: dict[object, Decimal] = {

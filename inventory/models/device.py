@@ -114,7 +114,7 @@ class Device(models.Model):
         )
 
     state: str  # of `with_state`
-    holder: Holder | None  # of `inventory.masking.name_holders`
+    holder: Holder | None  # of `inventory.holders.name_holders`
 
     def __str__(self) -> str:
         return f"{self.pool}/{self.name}"

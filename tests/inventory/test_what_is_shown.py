@@ -7,9 +7,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 from cluster.kinds import DEVICE_CLASS, NODE, RESOURCE_CLAIM, RESOURCE_SLICE
-from inventory import masking
 from inventory.fleet import PoolFacts, fleet_map, pool_facts, totals
-from inventory.masking import holders_for
+from inventory.holders import holders_for
 from inventory.models import Cluster, Device, DeviceClass, Freshness, Node, ResourceClaim
 from inventory.states import Holder
 from inventory.sync.list_watch import sync_once
@@ -466,31 +465,19 @@ def test_facts_of_a_pool_are_those_of_its_own_slices(both):
     assert pool_facts(device) is None
 
 
-def test_resolvers_add_to_each_other_and_are_asked_once_for_all_claims(both, monkeypatch):
-    monkeypatch.setattr(masking, "_resolvers", [])
+def test_holders_of_all_claims_are_read_at_once_and_others_are_hidden(both, monkeypatch):
     mine, theirs = ResourceClaim.objects.get(name="mine"), ResourceClaim.objects.get(name="theirs")
     alice, root = User.objects.create_user("alice"), User.objects.create_superuser("root")
     calls = []
 
-    def first(person, claims):
+    def visible_holders(person, claims):
         calls.append((person, sorted(claim.name for claim in claims)))
         return {mine.pk: Holder("mine of bev", "/claims/1/")}
 
-    def second(person, claims):
-        return {theirs.pk: Holder("theirs of bev")} if person == alice else {}
-
-    masking.register(first)
-    masking.register(first)
-    unknown = Holder("another team", masked=True)
-    assert holders_for(alice, [mine, theirs]) == {
-        mine.pk: Holder("mine of bev", "/claims/1/"),
-        theirs.pk: unknown,
-    }
+    monkeypatch.setattr("claims.delivery.reconcile.visible_holders", visible_holders)
+    known, hidden = Holder("mine of bev", "/claims/1/"), Holder("another team", masked=True)
+    assert holders_for(alice, [mine, theirs]) == {mine.pk: known, theirs.pk: hidden}
     assert calls == [(alice, ["mine", "theirs"])]
-    masking.register(second)
-    assert holders_for(alice, [theirs]) == {
-        theirs.pk: Holder("theirs of bev"),
-        mine.pk: Holder("mine of bev", "/claims/1/"),
-    }
-    assert holders_for(root, [theirs])[theirs.pk] == Holder("default/theirs")
+    assert holders_for(root, [theirs, mine]) == {mine.pk: known, theirs.pk: Holder("default/theirs")}
     assert holders_for(alice, []) == {}
+    assert len(calls) == 2

@@ -6,7 +6,7 @@ import pytest
 
 from claims.catalogue import listing
 from tests.usage.test_prices import A100, CARD, L4, SLICE, kind, rate
-from usage.rates import RateCard, dearest
+from usage.rates import RateCard, max_prices
 
 
 @pytest.mark.parametrize(
@@ -19,15 +19,15 @@ from usage.rates import RateCard, dearest
 )
 def test_an_offer_costs_what_its_dearest_kind_does(monkeypatch, offers, prices):
     monkeypatch.setattr(RateCard, "load", lambda: CARD)
-    assert dearest(offers) == prices
+    assert max_prices(offers) == prices
 
 
 def test_prices_in_several_currencies_are_not_compared(monkeypatch):
     card = RateCard([rate("2.90", "H100"), rate("0.80", "L4", currency="USD")])
     monkeypatch.setattr(RateCard, "load", lambda: card)
-    assert dearest([frozenset({kind()}), frozenset({L4})]) == [None, None]
+    assert max_prices([frozenset({kind()}), frozenset({L4})]) == [None, None]
 
 
 def test_this_package_tells_prices_to_the_one_below(monkeypatch):
     monkeypatch.setattr(RateCard, "load", lambda: CARD)
-    assert listing.prices_of([frozenset({SLICE})]) == dearest([frozenset({SLICE})])
+    assert listing.max_prices([frozenset({SLICE})]) == max_prices([frozenset({SLICE})])

@@ -6,7 +6,7 @@ from claims.states import ClaimState
 from tests.factories import make_claim
 from tests.usage.conftest import NOON, hold, measure
 from usage.models import Rollup
-from usage.telemetry import NO_TELEMETRY, NOT_HELD, Observation, UseState, observe
+from usage.telemetry import NO_TELEMETRY, NOT_HELD, Observation, UseState, observe, past_utilization
 
 FIVE = timedelta(minutes=5)
 
@@ -150,3 +150,21 @@ def test_each_claim_has_an_observation_of_its_own(claim, vision, alice):
         (quiet.pk, UseState.IDLE),
         (busy.pk, UseState.IN_USE),
     ]
+
+
+def test_past_utilization_is_the_mean_of_all_measured_buckets(claim, vision, alice, fra):
+    second, other = (
+        make_claim(vision, by=alice, cluster=fra, state=ClaimState.ALLOCATED, held=False) for _ in range(2)
+    )
+    mine = hold(claim, NOON - timedelta(hours=2))
+    measure(mine, NOON - 3 * FIVE, [0.9, 0.2, None])
+    measure(hold(second, NOON - timedelta(hours=2)), NOON - 2 * FIVE, [0.6])
+    measure(hold(other, NOON - timedelta(hours=2)), NOON - 2 * FIVE, [1.0])
+    unknown = hold(claim, NOON - timedelta(hours=2))
+    measure(unknown, NOON - FIVE, [0.5])
+    Rollup.objects.filter(device=unknown.device).update(activity=None)
+    assert past_utilization([claim, second], NOON - 2 * FIVE) == pytest.approx(0.4)
+    assert past_utilization([claim], NOON - 3 * FIVE) == pytest.approx(0.55)
+    assert past_utilization([claim], NOON - 3 * FIVE + timedelta(seconds=1)) == pytest.approx(0.2)
+    assert past_utilization([claim], NOON - FIVE) is None
+    assert past_utilization([], NOON - 3 * FIVE) is None

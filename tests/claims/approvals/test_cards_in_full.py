@@ -273,7 +273,7 @@ def test_the_cheapest_of_what_fits_is_named_if_it_costs_less(wish, monkeypatch, 
         return [offer(slug, devices, free) for slug, devices, free, _price in offers]
 
     monkeypatch.setattr(impact, "offers_for", offers_for)
-    monkeypatch.setattr(impact, "prices_of", lambda kinds: [own, *(price for *_offer, price in offers)])
+    monkeypatch.setattr(impact, "max_prices", lambda kinds: [own, *(price for *_offer, price in offers)])
     snapshot: Any = "snapshot"
     assert impact.cheaper_than(wish, snapshot, frozenset()) == found
     assert asked == {

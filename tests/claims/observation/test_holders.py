@@ -5,8 +5,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from claims.delivery.reconcile import holders_of
-from inventory.masking import holders_for
+from claims.delivery.reconcile import visible_holders
+from inventory.holders import holders_for
 from inventory.models import Device, ResourceClaim, ResourceSlice
 from inventory.states import Holder
 from tests.factories import make_claim, make_cluster, make_team
@@ -49,7 +49,7 @@ def test_a_team_sees_its_own_claim_by_name_with_its_page(bob, claim):
 def test_an_outsider_sees_that_somebody_holds_it_and_not_who(eve, claim):
     row = mirrored(claim)
     assert holders_for(eve, [row])[row.pk].masked
-    assert holders_of(eve, [row]) == {}
+    assert visible_holders(eve, [row]) == {}
 
 
 def test_a_platform_admin_sees_every_holder(root, claim):
@@ -67,7 +67,7 @@ def test_each_of_several_holders_is_named_in_whatever_order_they_come(alice, vis
         rows[1].pk: Holder("sam3", page_of(other)),
         rows[2].pk: Holder("vision/by-hand"),
     }
-    assert holders_of(alice, rows) == holders_of(alice, iter(rows[::-1])) == expected
+    assert visible_holders(alice, rows) == visible_holders(alice, iter(rows[::-1])) == expected
 
 
 def test_what_a_team_made_by_hand_in_its_namespace_is_not_another_teams(alice, eve, claim):

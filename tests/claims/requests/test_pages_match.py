@@ -241,7 +241,7 @@ def test_offers_come_cheapest_first_and_by_memory_where_a_price_is_missing(
         make_profile(slug, spec=make_spec(selectors=selectors))
 
     def offered(prices):
-        monkeypatch.setattr("claims.catalogue.listing._pricers", [lambda offers: prices[: len(offers)]])
+        monkeypatch.setattr("usage.rates.max_prices", lambda offers: prices[: len(offers)])
         shown = api(alice).post(API, wish, format="json").json()
         return [one["profile"] for one in shown["alternatives"] if one["profile"] != "any-gpu"]
 
