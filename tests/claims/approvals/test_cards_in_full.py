@@ -272,7 +272,7 @@ def test_the_cheapest_of_what_fits_is_named_if_it_costs_less(wish, monkeypatch, 
         asked.update(named)
         return [offer(slug, devices, free) for slug, devices, free, _price in offers]
 
-    monkeypatch.setattr(impact, "suggestions_for", offers_for)
+    monkeypatch.setattr(impact, "suggestions_for", suggestions_for)
     monkeypatch.setattr(impact, "max_prices", lambda kinds: [own, *(price for *_offer, price in offers)])
     snapshot: Any = "snapshot"
     assert impact.cheaper_than(wish, snapshot, frozenset()) == found
