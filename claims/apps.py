@@ -7,6 +7,5 @@ class ClaimsConfig(AppConfig):
     name = "claims"
 
     def ready(self) -> None:
-        import_module("claims.receivers")  # connects itself; models must be loaded first
-        for subject in ("approvals", "delivery", "lifecycle", "quotas", "requests"):
-            import_module(f"claims.{subject}.tasks")  # Celery looks into an app's own `tasks` alone
+        import_module("claims.receivers")  # connects signals; models must be loaded first
+        import_module("claims.tasks")  # Celery looks there by itself, but only in a worker

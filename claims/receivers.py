@@ -26,7 +26,7 @@ def queue_reconcile(*, cluster_id: UUID, kind: str, names: frozenset[str], **_: 
 @receiver(claim_state_changed, dispatch_uid="claims.quotas.write")
 def queue_quota_sync(*, claim: Claim, **_: Any) -> None:
     """
-    Write the ResourceQuotas of the team after the commit. The next `claims.quotas.tasks.tend` repairs a lost
+    Write the ResourceQuotas of the team after the commit. `claims.tasks.maintain_quotas` repairs a lost
     message.
     """
     after_commit(write_team, str(claim.team_id))

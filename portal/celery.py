@@ -18,13 +18,10 @@ app.conf.beat_schedule = {
     "notify.tasks.mail_notices": {"task": "notify.tasks.mail_notices", "schedule": 60.0},
     "notify.tasks.forget_notices": {"task": "notify.tasks.forget_notices", "schedule": 86400.0},
     "claims.delivery.tasks.sweep": {"task": "claims.delivery.tasks.sweep", "schedule": 15.0},
-    "claims.approvals.tasks.escalate": {"task": "claims.approvals.tasks.escalate", "schedule": 300.0},
-    "claims.quotas.tasks.tend": {"task": "claims.quotas.tasks.tend", "schedule": 60.0},
-    "claims.requests.tasks.forget_drafts": {
-        "task": "claims.requests.tasks.forget_drafts",
-        "schedule": 86400.0,
-    },
-    "claims.lifecycle.tasks.expire": {"task": "claims.lifecycle.tasks.expire", "schedule": 60.0},
+    "claims.tasks.escalate": {"task": "claims.tasks.escalate", "schedule": 300.0},
+    "claims.tasks.maintain_quotas": {"task": "claims.tasks.maintain_quotas", "schedule": 60.0},
+    "claims.tasks.forget_drafts": {"task": "claims.tasks.forget_drafts", "schedule": 86400.0},
+    "claims.tasks.expire": {"task": "claims.tasks.expire", "schedule": 60.0},
     "usage.tasks.collect": {"task": "usage.tasks.collect", "schedule": 30.0},
 }
 for entry in app.conf.beat_schedule.values():

@@ -13,12 +13,12 @@ from django.utils import timezone
 
 from claims.approvals import decide as approvals_decide
 from claims.delivery import deliver
-from claims.lifecycle import tasks as lifecycle_tasks
 from claims.lifecycle.services import extend, release, withdraw
 from claims.models import Approval, Claim
 from claims.quotas.services import approve_quota_request, ask_for_quota
 from claims.requests.services import resize
 from claims.states import NEXT, ClaimState
+from claims.tasks import expire
 from claims.unmanaged.services import adopt
 from cluster.errors import ClusterInvalid
 from inventory.models import ResourceClaim, ResourceClaimTemplate
@@ -98,7 +98,7 @@ def by_services(ask, fra, gateway, lars, alice, root, monkeypatch):
         begun = {name: getattr(claim, name) - week for name in ("created_at", "state_since", "decide_by")}
         Claim.objects.filter(pk=claim.pk).update(**begun)
         claim.history.update(at=begun["created_at"])
-        lifecycle_tasks.expire()
+        expire()
 
     def allocate(claim):
         template = claim.delivery == "template"

@@ -7,10 +7,10 @@ from django.utils import timezone
 
 from claims.approvals import decide
 from claims.approvals.notices import escalate_overdue
-from claims.approvals.tasks import escalate
 from claims.inbox.inbox import Inbox
 from claims.models import Approval, ApprovalRule, Claim
 from claims.states import ClaimState
+from claims.tasks import escalate
 from notify.models import Notice
 
 pytestmark = pytest.mark.django_db

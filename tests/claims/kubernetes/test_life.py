@@ -8,11 +8,11 @@ from django.utils import timezone
 from claims.approvals.decide import approve
 from claims.delivery import tasks
 from claims.lifecycle.services import extend
-from claims.lifecycle.tasks import expire
 from claims.models import Answer, Claim, ProfileVersion
 from claims.plans import plan
 from claims.requests.services import resize
 from claims.states import ClaimState
+from claims.tasks import expire
 from cluster.kinds import POD, RESOURCE_CLAIM
 from inventory.sync.list_watch import sync_once
 from notify.models import Notice

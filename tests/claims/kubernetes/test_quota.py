@@ -11,8 +11,8 @@ from claims.delivery import tasks as delivery_tasks
 from claims.models import Quota, QuotaIncrease, WrittenQuota
 from claims.plans import plan
 from claims.quotas import resource_quota
-from claims.quotas import tasks as quotas_tasks
 from claims.states import ClaimState
+from claims.tasks import maintain_quotas
 from cluster.errors import Refused
 from cluster.kinds import POD, RESOURCE_CLAIM, RESOURCE_QUOTA
 from core.errors import QuotaExceeded
@@ -33,7 +33,7 @@ def kept(gateway, fra, namespace, monkeypatch):
     sync_once(fra, gateway)
 
     def keep():
-        quotas_tasks.tend()
+        maintain_quotas()
         row = WrittenQuota.objects.select_related("place__team", "place__cluster").get()
         assert row.problem == ""
 
@@ -153,6 +153,6 @@ def test_switched_off_the_object_is_gone_and_the_claims_stay(
     kept()
     claim = until(approved(devices=2), ClaimState.PROVISIONED)
     Cluster.objects.filter(pk=fra.pk).update(write_quotas=False)
-    quotas_tasks.tend()
+    maintain_quotas()
     assert gateway.get(RESOURCE_QUOTA, "dragoman", namespace=namespace) is None
     assert gateway.get(RESOURCE_CLAIM, claim.name, namespace=namespace) is not None

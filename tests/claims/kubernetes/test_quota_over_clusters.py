@@ -16,8 +16,8 @@ from claims.delivery import tasks as delivery_tasks
 from claims.lifecycle.services import release
 from claims.models import Claim, Quota, TeamNamespace, WrittenQuota
 from claims.quotas import resource_quota
-from claims.quotas import tasks as quotas_tasks
 from claims.states import ClaimState
+from claims.tasks import maintain_quotas
 from cluster.errors import Refused
 from cluster.kinds import NAMESPACE, RESOURCE_CLAIM, RESOURCE_QUOTA
 from demo.controlplane.client import eventually
@@ -84,7 +84,7 @@ def follow(gateway, namespace, fra, osl, monkeypatch):
         for cluster in (fra, osl):
             sync_once(cluster, gateways[cluster.name])
         delivery_tasks.sweep()
-        quotas_tasks.tend()
+        maintain_quotas()
         for row in WrittenQuota.objects.select_related("place__team", "place__cluster"):
             assert row.problem == ""
             eventually(partial(counted, row), what=f"{row} counted by")

@@ -5,9 +5,9 @@ from django.utils import timezone
 
 from claims.approvals.decide import approve
 from claims.delivery import tasks
-from claims.lifecycle.tasks import expire
 from claims.models import Claim
 from claims.states import ClaimState
+from claims.tasks import expire
 from cluster.kinds import RESOURCE_CLAIM
 from notify.models import Notice
 from tests.factories import make_claim

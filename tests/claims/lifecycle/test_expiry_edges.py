@@ -9,9 +9,9 @@ from claims.delivery import tasks
 from claims.lifecycle import expiry
 from claims.lifecycle.expiry import end_overdue, remind
 from claims.lifecycle.services import shorten
-from claims.lifecycle.tasks import expire
 from claims.models import Answer, Claim, Extension
 from claims.states import ClaimState
+from claims.tasks import expire
 from inventory.models import Pod
 from notify.models import Notice
 from tests.claims.columns import columns

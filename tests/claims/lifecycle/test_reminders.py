@@ -8,9 +8,9 @@ import time_machine
 from claims.lifecycle import expiry
 from claims.lifecycle.expiry import remind
 from claims.lifecycle.services import approve_extension, extend, transfer
-from claims.lifecycle.tasks import expire
 from claims.models import Answer, Claim, Extension
 from claims.states import ClaimState
+from claims.tasks import expire
 from core.errors import Conflict
 from inventory.models import Pod
 from notify.models import Notice

@@ -10,10 +10,11 @@ from django.urls import reverse
 from django.utils import timezone
 
 from claims.models import Answer, Quota, QuotaIncrease, QuotaRequest
-from claims.quotas import requests, services, tasks
+from claims.quotas import requests, services
 from claims.quotas.requests import request_impact
 from claims.quotas.usage import standing_of
 from claims.states import ClaimState
+from claims.tasks import maintain_quotas
 from core.errors import Conflict, Forbidden, Invalid
 from notify.models import Notice
 from tests.factories import GPU_CLASS, make_claim, make_quota, make_raise, make_team
@@ -54,13 +55,13 @@ def test_for_a_time_is_a_raise_that_ends_by_itself_and_kills_nothing(want, root,
     other = make_claim(vision, devices=2, state=ClaimState.ALLOCATED)
     with time_machine.travel(until - timedelta(hours=12), tick=False):
         for _ in range(2):
-            tasks.tend()
+            maintain_quotas()
         assert [one.title.split(" on ")[0] for one in Notice.objects.filter(user=lena)] == [
             "The 2 more gpu.nvidia.com of vision end"
         ]
     with time_machine.travel(until + timedelta(seconds=1), tick=False):
         for _ in range(2):
-            tasks.tend()
+            maintain_quotas()
         (row,) = standing_of(Quota.objects.select_related("team"))
         assert (row.limit, row.over) == (8, 2)
         titles = set(Notice.objects.filter(user=alice).values_list("title", flat=True))
@@ -162,7 +163,7 @@ def test_admins_are_told_and_what_nobody_decides_on_expires(want, root, alice):
     asked = want()
     assert Notice.objects.get(user=root).important
     with time_machine.travel(asked.decide_by + timedelta(seconds=1), tick=False):
-        tasks.tend()
+        maintain_quotas()
     asked.refresh_from_db()
     assert asked.answer == Answer.EXPIRED
     assert "Nobody decided" in Notice.objects.get(user=alice).title

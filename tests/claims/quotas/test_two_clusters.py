@@ -12,8 +12,9 @@ from claims.approvals import decide as approvals_decide
 from claims.delivery import deliver
 from claims.lifecycle.services import release, withdraw
 from claims.models import Claim, Quota, QuotaIncrease, WrittenQuota
-from claims.quotas import resource_quota_sync, tasks
+from claims.quotas import resource_quota_sync
 from claims.states import ClaimState
+from claims.tasks import maintain_quotas
 from cluster.errors import Refused, Unreachable
 from cluster.kinds import NAMESPACE, RESOURCE_CLAIM, RESOURCE_QUOTA
 from core.errors import QuotaExceeded
@@ -88,7 +89,7 @@ def approve(lena):
 
 @pytest.mark.django_db(transaction=True)
 def test_each_step_of_a_claim_is_told_to_the_other_cluster(two, ask, approve, alice, fra, osl):
-    tasks.tend()
+    maintain_quotas()
     claim = ask(devices=3)
     assert (two.hard("fra-1"), two.hard("osl-1")) == (5, 5)
     claim = approve(claim)
@@ -102,7 +103,7 @@ def test_each_step_of_a_claim_is_told_to_the_other_cluster(two, ask, approve, al
 
 @pytest.mark.django_db(transaction=True)
 def test_what_is_made_by_hand_is_less_in_the_other_cluster_once_it_is_seen(two, ask, fra, osl):
-    tasks.tend()
+    maintain_quotas()
     assert two.by_hand(osl, "by-hand", 6)
     resource_quota_sync.write_after(osl.pk, ["vision/by-hand"])
     assert (two.hard("fra-1"), two.hard("osl-1")) == (2, 8)
@@ -132,7 +133,7 @@ def test_what_moves_is_taken_away_in_one_cluster_before_it_is_given_in_the_other
 def test_a_delivery_takes_away_elsewhere_first_though_messages_were_lost(
     two, ask, approve, monkeypatch, fra, osl
 ):
-    tasks.tend()
+    maintain_quotas()
     monkeypatch.setattr("claims.receivers.write_team.delay", lambda team: None)
     claim = ask(devices=8)
     assert two.hard("osl-1") == 8
@@ -142,7 +143,7 @@ def test_a_delivery_takes_away_elsewhere_first_though_messages_were_lost(
 
 @pytest.mark.django_db(transaction=True)
 def test_a_cluster_that_is_down_keeps_no_claim_of_another_waiting(two, ask, approve, fra, osl):
-    tasks.tend()
+    maintain_quotas()
     two.down = {"osl-1"}
     claim = approve(ask(devices=3))
     assert claim.state == ClaimState.PROVISIONED
@@ -151,13 +152,13 @@ def test_a_cluster_that_is_down_keeps_no_claim_of_another_waiting(two, ask, appr
     resource_quota_sync.before_delivery(claim, two.gateways["fra-1"])
     assert two.order == []
     two.down = set()
-    tasks.tend()
+    maintain_quotas()
     assert (two.hard("fra-1"), two.hard("osl-1")) == (8, 5)
 
 
 @pytest.mark.django_db(transaction=True)
 def test_a_successor_is_delivered_into_another_cluster_at_the_limit(two, ask, approve, alice, fra, osl):
-    tasks.tend()
+    maintain_quotas()
     old = approve(ask(devices=8))
     new = approve(ask(devices=8, cluster=osl, replaces=old))
     assert (old.state, new.state) == (ClaimState.PROVISIONED, ClaimState.PROVISIONED)

@@ -11,6 +11,7 @@ from django.utils import timezone
 from claims.models import Delivery, Quota, TeamNamespace, WrittenQuota
 from claims.quotas import resource_quota, resource_quota_sync, tasks
 from claims.states import ClaimState
+from claims.tasks import maintain_quotas
 from cluster.errors import ClusterConflict, Refused, Unreachable
 from cluster.kinds import NAMESPACE, RESOURCE_QUOTA
 from inventory.models import Cluster, DeviceClass, ResourceClaimTemplate
@@ -51,7 +52,7 @@ def look(place, gateway, monkeypatch):
         yield gateway
 
     monkeypatch.setattr("claims.quotas.resource_quota_sync.gateway_for", connected)
-    return tasks.tend
+    return maintain_quotas
 
 
 @pytest.fixture

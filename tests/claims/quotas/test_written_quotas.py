@@ -12,9 +12,10 @@ from django.utils import timezone
 
 from claims.approvals.decide import approve
 from claims.models import Quota, TeamNamespace, WrittenQuota
-from claims.quotas import resource_quota, resource_quota_sync, tasks
+from claims.quotas import resource_quota, resource_quota_sync
 from claims.quotas.services import set_quota
 from claims.states import ClaimState
+from claims.tasks import maintain_quotas
 from cluster.errors import Unreachable
 from cluster.kinds import NAMESPACE, RESOURCE_QUOTA
 from inventory.models import Cluster, DeviceClass
@@ -96,14 +97,14 @@ def test_a_change_of_the_quota_is_written_at_once(root, vision, quota, written):
 
 
 def test_what_somebody_changed_is_told_and_put_right(root, gateway, quota, written):
-    tasks.tend()
+    maintain_quotas()
     rewrite(gateway, **{DEVICES: "100"})
-    tasks.tend()
+    maintain_quotas()
     assert written()[DEVICES] == "8"
     row = WrittenQuota.objects.get()
     assert row.drift == f"Somebody changed {DEVICES} from 8 to 100."
     assert row.repaired_at is not None
-    tasks.tend()
+    maintain_quotas()
     (notice,) = Notice.objects.filter(user=root)
     assert notice.title == "The quota of vision in fra-1 was changed past the portal"
 
@@ -112,17 +113,17 @@ def test_what_somebody_changes_another_day_is_told_again(root, gateway, quota, w
     day = timezone.now()
     for moment, devices in ((day, "100"), (day + timedelta(days=2), "200")):
         with time_machine.travel(moment, tick=False):
-            tasks.tend()
+            maintain_quotas()
             rewrite(gateway, **{DEVICES: devices})
-            tasks.tend()
+            maintain_quotas()
             assert WrittenQuota.objects.get().repaired_at == moment
     assert Notice.objects.filter(user=root).count() == 2
 
 
 def test_a_deleted_one_is_made_again_and_told(root, gateway, quota, written):
-    tasks.tend()
+    maintain_quotas()
     gateway.remove(RESOURCE_QUOTA, "dragoman", namespace="vision")
-    tasks.tend()
+    maintain_quotas()
     assert written()[DEVICES] == "8"
     assert WrittenQuota.objects.get().drift == "Somebody deleted the ResourceQuota."
     assert Notice.objects.filter(user=root).count() == 1
@@ -130,16 +131,16 @@ def test_a_deleted_one_is_made_again_and_told(root, gateway, quota, written):
 
 def test_an_amount_in_other_words_is_no_change(gateway, quota, written):
     Quota.objects.update(devices=1000)
-    tasks.tend()
+    maintain_quotas()
     rewrite(gateway, **{DEVICES: "1k"})
-    tasks.tend()
+    maintain_quotas()
     assert WrittenQuota.objects.get().drift == ""
 
 
 def test_lines_of_others_stay_and_those_without_effect_are_named(client, root, gateway, quota, written):
-    tasks.tend()
+    maintain_quotas()
     rewrite(gateway, **{"pods": "10", "limits.nvidia.com/gpu": "2"})
-    tasks.tend()
+    maintain_quotas()
     assert written()["pods"] == "10"
     assert WrittenQuota.objects.get().drift == ""
     client.force_login(root)
@@ -149,51 +150,51 @@ def test_lines_of_others_stay_and_those_without_effect_are_named(client, root, g
 def test_an_object_of_that_name_that_is_not_ours_is_left_alone(gateway, quota, written):
     other = {"metadata": {"name": "dragoman", "namespace": "vision"}, "spec": {"hard": {"pods": "3"}}}
     gateway.put(RESOURCE_QUOTA, other)
-    tasks.tend()
+    maintain_quotas()
     assert written() == {"pods": "3"}
     assert "that is not the portal's" in WrittenQuota.objects.get().problem
 
 
 def test_what_the_cluster_refuses_is_a_sentence(gateway, quota, written):
     gateway.denied.add(("patch", "resourcequotas"))
-    tasks.tend()
+    maintain_quotas()
     assert "may not apply resourcequotas" in WrittenQuota.objects.get().problem
     gateway.denied.clear()
-    tasks.tend()
+    maintain_quotas()
     assert WrittenQuota.objects.get().problem == ""
     gateway.fail(Unreachable("no answer"), times=9)
-    tasks.tend()
+    maintain_quotas()
     assert "no answer" in WrittenQuota.objects.get().problem
 
 
 def test_a_cluster_that_does_not_answer_is_asked_once_and_all_its_rows_say_so(gateway, fra, quota, written):
     gateway.put(NAMESPACE, {"metadata": {"name": "more"}})
     TeamNamespace.objects.create(team=make_team("more"), cluster=fra, namespace="more")
-    tasks.tend()
+    maintain_quotas()
     gateway.calls.clear()
     gateway.fail(Unreachable("no answer"), times=9)
-    tasks.tend()
+    maintain_quotas()
     assert len(gateway.calls) == 1
     assert ["no answer" in row.problem for row in WrittenQuota.objects.all()] == [True, True]
 
 
 def test_switched_off_it_is_deleted_and_nothing_else(gateway, fra, quota, written):
-    tasks.tend()
+    maintain_quotas()
     other = {"metadata": {"name": "own", "namespace": "vision"}, "spec": {"hard": {"pods": "3"}}}
     gateway.put(RESOURCE_QUOTA, other)
     Cluster.objects.filter(pk=fra.pk).update(write_quotas=False)
-    tasks.tend()
+    maintain_quotas()
     assert written() is None
     assert gateway.get(RESOURCE_QUOTA, "own", namespace="vision")
     assert not WrittenQuota.objects.exists()
 
 
 def test_that_of_a_namespace_that_a_team_left_is_deleted(gateway, vision, fra, quota, written):
-    tasks.tend()
+    maintain_quotas()
     gateway.put(NAMESPACE, {"metadata": {"name": "new"}})
     TeamNamespace.objects.filter(team=vision).delete()
     TeamNamespace.objects.create(team=vision, cluster=fra, namespace="new")
-    tasks.tend()
+    maintain_quotas()
     assert written() is None
     assert written("new")[DEVICES] == "8"
 
@@ -201,17 +202,17 @@ def test_that_of_a_namespace_that_a_team_left_is_deleted(gateway, vision, fra, q
 def test_nothing_is_written_to_a_cluster_that_is_read_only_or_not_in_use(gateway, fra, quota, written):
     for state in ({"read_only": True}, {"enabled": False}, {"halted_because": "another cluster"}):
         Cluster.objects.filter(pk=fra.pk).update(**{"read_only": False, "enabled": True} | state)
-        tasks.tend()
+        maintain_quotas()
         assert written() is None
     Cluster.objects.filter(pk=fra.pk).update(halted_because="")
-    tasks.tend()
+    maintain_quotas()
     assert written()[DEVICES] == "8"
 
 
 @pytest.mark.django_db(transaction=True)
 def test_a_delivery_writes_the_limit_first(ask, lena, vision, quota, written):
     Quota.objects.update(devices=8)
-    tasks.tend()
+    maintain_quotas()
     Quota.objects.update(devices=9)
     claim = ask(devices=8)
     approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
@@ -224,7 +225,7 @@ def test_a_delivery_looks_at_what_is_written_for_its_own_team(vision, fra, gatew
     make_cluster("fra-1", teams=(teams["nlp"],))
     make_quota(teams["nlp"], 8)
     gateway.put(NAMESPACE, {"metadata": {"name": "nlp"}})
-    tasks.tend()
+    maintain_quotas()
     for slug, limit in (("vision", 9), ("nlp", 9), ("nlp", 10), ("vision", 10)):
         Quota.objects.filter(team=teams[slug]).update(devices=limit)  # and the message is lost
         claim = make_claim(teams[slug], cluster=fra, state=ClaimState.APPROVED)
@@ -259,9 +260,9 @@ def test_before_it_is_switched_off_a_page_says_what_goes_and_what_stays(client, 
     gateway.put(RESOURCE_QUOTA, own)
     make_quota(TeamNamespace.objects.get(namespace="vision").team, 8)
     make_quota(nlp, 4)
-    tasks.tend()
+    maintain_quotas()
     rewrite(gateway, pods="10")
-    tasks.tend()
+    maintain_quotas()
     client.force_login(root)
     page = client.get(STOP).text
     assert "is deleted in 2 namespaces" in page
@@ -290,7 +291,7 @@ def test_only_platform_admins_see_the_page(client, lena, fra, quota):
 
 
 def test_profile_query_count_is_constant(client, root, fra, quota, written):
-    tasks.tend()
+    maintain_quotas()
     client.force_login(root)
     client.get(PAGE)
     with CaptureQueriesContext(connection) as one:

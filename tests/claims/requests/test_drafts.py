@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from claims.models import Claim, Draft
 from claims.requests.services import open_drafts, save_draft
-from claims.requests.tasks import forget_drafts
+from claims.tasks import forget_drafts
 from core.errors import Conflict, Invalid
 from tests.factories import make_profile, make_user
 

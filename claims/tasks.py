@@ -1,0 +1,47 @@
+"""
+The periodic tasks of claims, started by beat. Each reads rows, so the next run repairs a lost one.
+
+What services queue after a commit is in `claims.delivery.tasks`, with the sweep that repairs it, and in
+`claims.quotas.tasks`.
+"""
+
+from celery import shared_task
+from django.utils import timezone
+
+from claims.approvals import notices
+from claims.delivery.tasks import remove
+from claims.lifecycle import expiry
+from claims.quotas import requests as quota_requests
+from claims.quotas import resource_quota_sync
+from claims.requests import services as requests
+
+
+@shared_task
+def expire() -> None:
+    """Expire undecided requests, release claims past their end, and remind owners of ends to come."""
+    now = timezone.now()
+    try:
+        for claim_id in expiry.end_overdue(now):
+            remove.delay(str(claim_id))
+    finally:
+        expiry.remind(now)
+
+
+@shared_task
+def escalate() -> None:
+    """Ask platform admins about requests that leads left undecided for too long."""
+    notices.escalate_overdue(timezone.now())
+
+
+@shared_task
+def forget_drafts() -> None:
+    """Delete drafts that nobody has changed for 30 days."""
+    requests.forget_drafts(timezone.now())
+
+
+@shared_task
+def maintain_quotas() -> None:
+    """End increases and quota requests whose time is over, and write every ResourceQuota that differs."""
+    quota_requests.end_overdue(timezone.now())
+    quota_requests.tell_of_ends(timezone.now())
+    resource_quota_sync.write_all()
