@@ -1,4 +1,4 @@
-"""Who may change a claim or ask for one: read under its lock, and refused with a sentence."""
+"""Who may request a claim, and who may change one: the locks and the refusals that services share."""
 
 from __future__ import annotations
 
@@ -19,36 +19,35 @@ from teams.models import Role, User
 RELATED = ("team", "cluster", "requested_by", "profile_version__profile")
 
 
-def locked(claim: Claim) -> Claim:
-    """Read the claim anew and lock its row, so that what is decided on it stays true until the commit."""
+def lock_claim(claim: Claim) -> Claim:
+    """Read the claim again and lock its row until the transaction ends."""
     return lock_row(Claim.objects.select_related(*RELATED), claim.pk)
 
 
-def own(claim: Claim, by: User) -> Claim:
+def lock_owned_claim(claim: Claim, by: User) -> Claim:
     """
-    Return the claim, locked, for its owner or a lead. Raises Http404 for an outsider, PermissionDenied for a
-    viewer, Forbidden for other members.
+    Return the claim, locked, for its owner or a lead.
+
+    Raises Http404 for an outsider, PermissionDenied for a viewer, Forbidden for other members.
     """
     role = require_role(by, claim.team, at_least=Role.MEMBER)
-    claim = locked(claim)
-    if reason := reason_not_to_end(by, claim, role):
+    claim = lock_claim(claim)
+    if reason := reason_not_to_release(by, claim, role):
         raise Forbidden(reason)
     return claim
 
 
 def require_running(claim: Claim) -> datetime:
-    """Return the end of a claim whose time runs; raise Conflict for any other."""
+    """Return the end date of a running claim; raise Conflict for any other."""
     if claim.state not in RUNNING:
-        raise Conflict(f"{claim} is “{claim.get_state_display()}”; it has no time that could be changed.")
+        raise Conflict(f"{claim} is “{claim.get_state_display()}”; only a running claim has an end date.")
     if claim.expires_at is None:
-        raise Conflict(f"{claim} has no end.")
+        raise Conflict(f"{claim} has no end date.")
     return claim.expires_at
 
 
-def reason_not_to_end(user: User, claim: Claim, role: Role | None) -> str:
-    """
-    Return why somebody with this role in the team may not withdraw or release the claim, "" if they may.
-    """
+def reason_not_to_release(user: User, claim: Claim, role: Role | None) -> str:
+    """Return why a user with this role in the team may not withdraw or release the claim, "" if they may."""
     if role is None or role.rank < Role.MEMBER.rank:
         return f"Only members of {claim.team} may do this."
     if user.pk != claim.requested_by_id and role.rank < Role.LEAD.rank:
@@ -56,19 +55,21 @@ def reason_not_to_end(user: User, claim: Claim, role: Role | None) -> str:
     return ""
 
 
-def may_ask(request: HttpRequest) -> bool:
+def may_request(request: HttpRequest) -> bool:
+    """Return whether the user is at least a member of some team."""
+
     return bool(teams_where(user_of(request), at_least=Role.MEMBER))
 
 
 def require_member(request: HttpRequest) -> User:
-    """Return the reader; 403 for whoever is a member of no team, before they fill anything in."""
-    if not may_ask(request):
-        raise PermissionDenied("You are a member of no team, so there is nobody you could ask for GPUs for.")
+    """Return the user; 403 if they are a member of no team, before they fill in a form."""
+    if not may_request(request):
+        raise PermissionDenied("You are not a member of any team. Ask a team owner to add you first.")
     return user_of(request)
 
 
-def claim_for(request: HttpRequest, claim_id: UUID) -> Claim:
-    """Return the claim with what its page names; 404 for somebody outside its team."""
+def visible_claim(request: HttpRequest, claim_id: UUID) -> Claim:
+    """Return the claim with the related rows that its page shows; 404 for a user outside its team."""
     claims = (
         Claim.objects.visible_to(request.user)
         .select_related(

@@ -207,7 +207,7 @@ SPECTACULAR_SETTINGS = {
         "ClaimState": "claims.states.ClaimState",
         "DeviceState": "inventory.states.DeviceState",
         "Delivery": "claims.models.Delivery",
-        "Answer": "claims.models.Answer",
+        "RequestStatus": "claims.models.RequestStatus",
         "Approval": "claims.models.Approval",
         "Sharing": "claims.catalogue.sharing.Sharing",
         "Actor": "claims.claim_page.api.ACTORS",

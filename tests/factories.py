@@ -19,7 +19,6 @@ from claims.catalogue.definition import sent_definition
 from claims.lifecycle.extensions import deleted_at
 from claims.models import (
     Allocation,
-    Answer,
     Approval,
     Claim,
     ClaimCharge,
@@ -30,6 +29,7 @@ from claims.models import (
     Quota,
     QuotaIncrease,
     QuotaRequest,
+    RequestStatus,
     TeamNamespace,
 )
 from claims.states import RUNNING, ClaimState
@@ -324,7 +324,7 @@ def make_raise(
         until=ends_at,
         asked_at=since,
         decide_by=since + settings.REQUEST_TTL,
-        answer=Answer.APPROVED,
+        answer=RequestStatus.APPROVED,
         decided_by=admin,
         decided_at=since,
     )

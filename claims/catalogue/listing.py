@@ -311,7 +311,7 @@ def _reason(profile: Profile, version: ProfileVersion, requester: _Requester) ->
     if profile.retired_at is not None:
         return "This profile is retired."
     if not requester.teams:
-        return "You are a member of no team, so there is nobody you could ask for GPUs for."
+        return "You are not a member of any team. Ask a team owner to add you first."
     if problems := person_problems(requester.user, version.spec):
         return problems[0]
     teams = requester.teams_open_to(profile)

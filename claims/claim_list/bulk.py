@@ -16,9 +16,9 @@ from django.core.exceptions import PermissionDenied
 from django.db import models
 from django.http import Http404
 
-from claims.access import reason_not_to_end
+from claims.access import reason_not_to_release
 from claims.lifecycle import services
-from claims.models import Answer, Claim
+from claims.models import Claim, RequestStatus
 from claims.observation.observations import Observation, observe
 from claims.states import RUNNING, ClaimState
 from core.errors import Invalid, PortalError
@@ -117,7 +117,7 @@ def _line(
 
 
 def _why_not(user: User, claim: Claim, order: Order, role: Role | None, heirs: Collection[UUID]) -> str:
-    if reason := reason_not_to_end(user, claim, role):
+    if reason := reason_not_to_release(user, claim, role):
         return reason
     to = order.to.label if order.to else ""
     if order.action == BulkAction.WITHDRAW and claim.state != ClaimState.REQUESTED:
@@ -187,7 +187,7 @@ def _done(user: User, claim: Claim, order: Order) -> str:
     if order.by is None or not order.key:
         raise Invalid("Say how much longer to keep the claims.")
     if claim.expires_at is None:
-        raise Invalid(f"{claim} has no end.")
+        raise Invalid(f"{claim} has no end date.")
     extension = services.extend(
         claim=claim,
         by=user,
@@ -195,6 +195,6 @@ def _done(user: User, claim: Claim, order: Order) -> str:
         reason=order.reason,
         key=f"{order.key[:40]}:{claim.pk}",
     )
-    if extension.answer == Answer.APPROVED:
+    if extension.answer == RequestStatus.APPROVED:
         return f"It is kept for {in_words(order.by)} longer."
     return f"{in_words(order.by)} more are asked for."

@@ -16,7 +16,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
 from django_filters import ChoiceFilter, FilterSet, ModelChoiceFilter
 
-from claims.access import may_ask
+from claims.access import may_request
 from claims.claim_list import bulk
 from claims.claim_list.bulk import BulkAction
 from claims.claim_list.forms import ManyForm
@@ -74,7 +74,7 @@ class ClaimFilter(FilterSet):
         return claims.filter(state__in=FINAL) if value == OVER else claims.filter(state=value)
 
     def by_profile(self, claims: ClaimQuerySet, name: str, value: Profile) -> ClaimQuerySet:
-        return claims.of_profile(value.slug)
+        return claims.with_profile(value.slug)
 
     def by_person(self, claims: ClaimQuerySet, name: str, value: str) -> ClaimQuerySet:
         return claims.filter(requested_by=self.request.user)
@@ -87,7 +87,7 @@ COLUMNS: list[Column[Claim]] = [
     Column(
         "profile",
         "Profile",
-        lambda claim: claim.joined(map(str, claim.versions)),
+        lambda claim: claim.join_profiles(map(str, claim.versions)),
         sort="profile_version__profile__title",
     ),
     Column("devices", "Devices", lambda claim: claim.devices * claim.parallel, sort="devices", numeric=True),
@@ -130,7 +130,7 @@ def claims(request: HttpRequest) -> HttpResponseBase:
     return listing_of(request).respond(
         "claims/claim_list/list.html",
         {
-            "may_act": may_ask(request),
+            "may_act": may_request(request),
             "actions": BulkAction.choices,
             "query": [(name, value) for name, values in request.GET.lists() for value in values],
             "look": {state: {"family": family, "icon": icon} for state, (family, icon) in LOOK.items()},

@@ -345,7 +345,7 @@ class ClaimApiFilter(filters.FilterSet):
     mine = BooleanFilter(method="filter_mine")
 
     def filter_profile(self, queryset: ClaimQuerySet, name: str, value: str) -> QuerySet[Claim]:
-        return queryset.of_profile(value)
+        return queryset.with_profile(value)
 
     def filter_mine(self, queryset: QuerySet[Claim], name: str, value: bool) -> QuerySet[Claim]:  # noqa: FBT001
         return queryset.filter(requested_by=self.request.user) if value else queryset

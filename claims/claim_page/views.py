@@ -22,7 +22,7 @@ from django.utils.cache import get_conditional_response, patch_cache_control
 from django.utils.html import format_html
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from claims.access import claim_for, reason_not_to_end
+from claims.access import reason_not_to_release, visible_claim
 from claims.approvals.authority import may_decide
 from claims.approvals.forms import EndForm
 from claims.claim_page.explain import explain
@@ -104,7 +104,7 @@ def options_of(facts: Facts, user: User) -> dict[str, Any]:
     """
     claim = facts.claim
     running = claim.state in RUNNING
-    may_change = running and not reason_not_to_end(user, claim, facts.role)
+    may_change = running and not reason_not_to_release(user, claim, facts.role)
     successor = facts.successor
     before = claim.replaces
     timed = may_change and claim.expires_at is not None
@@ -119,7 +119,7 @@ def options_of(facts: Facts, user: User) -> dict[str, Any]:
         "is_crowded": before is not None and _waits_for(claim, before),
         "may_release_predecessor": before is not None
         and before.state in RUNNING
-        and not reason_not_to_end(user, before, facts.role),
+        and not reason_not_to_release(user, before, facts.role),
         "extension": waiting_on(claim) if running else None,
         "in_grace": in_grace(claim),
         "deleted_at": deleted_at(claim),
@@ -145,7 +145,7 @@ def mending_of(facts: Facts, user: User) -> Mending | None:
     trouble = drift.trouble_of(facts.claim, facts.seen)
     if trouble is None:
         return None
-    may_end = not reason_not_to_end(user, facts.claim, facts.role)
+    may_end = not reason_not_to_release(user, facts.claim, facts.role)
     return Mending(
         trouble,
         may_accept=trouble.code == drift.REPLACED and user.is_platform_admin,
@@ -235,7 +235,7 @@ class ClaimStateStyle:
 
 @require_safe
 def detail(request: HttpRequest, claim_id: UUID) -> HttpResponse:
-    claim = claim_for(request, claim_id)
+    claim = visible_claim(request, claim_id)
     page = page_of(facts_of(claim, user_of(request)), user_of(request))
     snippets = {} if claim.is_final else snippets_page(request, claim, request.GET.get("snippet", ""))
     return render(request, "claims/claim_page/detail.html", page | snippets)
@@ -244,7 +244,7 @@ def detail(request: HttpRequest, claim_id: UUID) -> HttpResponse:
 @require_safe
 def detail_live(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     """The part of the page that polls itself: 304 until something moves, and no polling at the end."""
-    facts = facts_of(claim_for(request, claim_id), user_of(request))
+    facts = facts_of(visible_claim(request, claim_id), user_of(request))
     response = get_conditional_response(request, etag=facts.etag)
     if response is None:
         seen = request.GET.get("seen", "")
@@ -262,8 +262,8 @@ def page_of(facts: Facts, user: User) -> dict[str, Any]:
     """Return the context of all that moves."""
     claim = facts.claim
     found = explain(claim, facts.seen, facts.age)
-    may_ask = facts.role is not None and facts.role.rank >= Role.MEMBER.rank
-    may_end = not reason_not_to_end(user, claim, facts.role)
+    may_request = facts.role is not None and facts.role.rank >= Role.MEMBER.rank
+    may_end = not reason_not_to_release(user, claim, facts.role)
     return {
         "claim": claim,
         "alternatives": facts.alternatives,
@@ -290,7 +290,7 @@ def page_of(facts: Facts, user: User) -> dict[str, Any]:
         "mending": mending_of(facts, user),
         "can_withdraw": claim.state == ClaimState.REQUESTED and may_end,
         "can_release": claim.state in RUNNING and may_end,
-        "again_url": request_again_url(claim, facts.alternatives) if may_ask else "",
+        "again_url": request_again_url(claim, facts.alternatives) if may_request else "",
         **thread_of(claim, user),
     } | options_of(facts, user)
 
@@ -298,7 +298,7 @@ def page_of(facts: Facts, user: User) -> dict[str, Any]:
 @require_http_methods(["GET", "HEAD", "POST"])
 def accept(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     """Ask on GET, do on POST: 403 for all but platform admins, 409 where there is nothing to accept."""
-    facts = facts_of(claim_for(request, claim_id), user_of(request))
+    facts = facts_of(visible_claim(request, claim_id), user_of(request))
     claim = facts.claim
     if not user_of(request).is_platform_admin:
         raise PermissionDenied("Only a platform admin may accept another object.")
@@ -324,7 +324,7 @@ def accept(request: HttpRequest, claim_id: UUID) -> HttpResponse:
 
 @require_POST
 def label(request: HttpRequest, claim_id: UUID) -> HttpResponse:
-    claim = claim_for(request, claim_id)
+    claim = visible_claim(request, claim_id)
     services.label_again(claim=claim, by=user_of(request))
     messages.success(request, f"The label of the portal is being written to {claim}.")
     return redirect("claims:detail", claim.pk)
@@ -333,20 +333,20 @@ def label(request: HttpRequest, claim_id: UUID) -> HttpResponse:
 @require_safe
 def snippet(request: HttpRequest, claim_id: UUID, key: str) -> HttpResponse:
     """One snippet as a part of the page. The browser's address follows, so that it can be passed on."""
-    claim = claim_for(request, claim_id)
+    claim = visible_claim(request, claim_id)
     return part(request, claim, key)
 
 
 @require_safe
 def options(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     """The same after an option has changed; the form says which snippet is shown."""
-    return part(request, claim_for(request, claim_id), request.GET.get("snippet", ""))
+    return part(request, visible_claim(request, claim_id), request.GET.get("snippet", ""))
 
 
 @require_safe
 def snippet_file(request: HttpRequest, claim_id: UUID, key: str) -> HttpResponse:
     """The snippet as a file. Options that cannot be taken are told on the page, not here: 404."""
-    page = snippets_page(request, claim_for(request, claim_id), key)
+    page = snippets_page(request, visible_claim(request, claim_id), key)
     if page["snippet"].key != key or page["snippet_form"].errors:
         raise Http404
     found: Snippet = page["snippet"]

@@ -23,7 +23,7 @@ from claims.approvals.decide import approve, deny
 from claims.inbox.inbox import Inbox, Item, ItemKind
 from claims.lifecycle.extensions import reason_not_to_extend
 from claims.lifecycle.services import approve_extension, deny_extension
-from claims.models import Answer, Approval, Claim, Extension, QuotaRequest
+from claims.models import Approval, Claim, Extension, QuotaRequest, RequestStatus
 from claims.quotas.requests import request_impact, until_words
 from claims.quotas.services import approve_quota_request, deny_quota_request
 from claims.quotas.usage import QuotaUsage, rows_for, standing, standing_of
@@ -80,8 +80,10 @@ def chosen(inbox: Inbox, ids: Mapping[ItemKind, Collection[UUID]]) -> Chosen:
     requests = inbox.quota_requests().filter(pk__in=ids.get("quota", ()))
     found = Chosen(list(claims), list(extensions), list(requests))
     items = [inbox.of_claim(one) for one in found.claims]
-    items += [inbox.of_extension(one, waits=one.answer == Answer.WAITING) for one in found.extensions]
-    items += [inbox.of_quota_request(one, waits=one.answer == Answer.WAITING) for one in found.quota_requests]
+    items += [inbox.of_extension(one, waits=one.answer == RequestStatus.WAITING) for one in found.extensions]
+    items += [
+        inbox.of_quota_request(one, waits=one.answer == RequestStatus.WAITING) for one in found.quota_requests
+    ]
     found.items.update({item.pk: item for item in items})
     return found
 
@@ -250,9 +252,9 @@ def _line_of_extension(item: Item, wish: Extension) -> DecisionPreview:
     if wish.until <= end:
         return DecisionPreview(item, wish, warning=f"It ends on {moment(end)} anyway.")
     warning = reason_not_to_extend(claim)
-    if not warning and wish.is_beyond:
+    if not warning and wish.exceeds_max_duration:
         warning = (
-            f"{duration(wish.whole)} in all; {claim.profile_version.profile} allows "
+            f"{duration(wish.total_duration)} in all; {claim.profile_version.profile} allows "
             f"{duration(claim.profile_version.max_duration)}."
         )
     return DecisionPreview(item, wish, (will,), warning)

@@ -12,7 +12,7 @@ from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 
-from claims.access import claim_for
+from claims.access import visible_claim
 from claims.approvals import decide
 from claims.approvals.authority import reason_not_to_decide
 from claims.approvals.forms import ApproveForm, ChangeForm, DenyForm
@@ -51,7 +51,7 @@ class ChangePreview:
 @require_http_methods(["GET", "HEAD", "POST"])
 def change(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     """GET shows what the fields in the address would come to; POST approves it so."""
-    claim = claim_for(request, claim_id)
+    claim = visible_claim(request, claim_id)
     if reason := reason_not_to_decide(user_of(request), claim):
         raise PermissionDenied(reason)
     if request.method == "POST":
@@ -73,7 +73,7 @@ def approve_changed(request: HttpRequest, claim: Claim) -> HttpResponse:
             note=form.cleaned_data["note"],
         )
     except (Conflict, Invalid, QuotaExceeded) as refusal:
-        return page(request, claim_for(request, claim.pk), form, refusal=refusal, status=refusal.status)
+        return page(request, visible_claim(request, claim.pk), form, refusal=refusal, status=refusal.status)
     messages.success(request, said_of(claim))
     return redirect("claims:approvals")
 

@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from claims.approvals.authority import ApprovalAuthority, stage_of
-from claims.models import Answer, Claim, Comment, Extension, QuotaRequest, names_profile
+from claims.models import Claim, Comment, Extension, QuotaRequest, RequestStatus, names_profile
 from claims.plans.changes import claim_size
 from claims.states import ClaimState
 from core.times import duration, moment
@@ -114,13 +114,13 @@ class Inbox:
         sought = self.search.of(fields, "team__slug", titled=True)
         related = ("team", "cluster", "profile_version__profile", "requested_by", "decided_by")
         found = Claim.objects.visible_to(self.user).filter(sought).select_related(*related).with_profiles()
-        return found.of_profile(self.search.profile) if self.search.profile else found
+        return found.with_profile(self.search.profile) if self.search.profile else found
 
     def extensions(self) -> QuerySet[Extension]:
         fields = ("claim__name", "reason", "asked_by__username")
         sought = self.search.of(fields, "claim__team__slug")
         if slug := self.search.profile:
-            sought &= Q(claim__in=Claim.objects.of_profile(slug))
+            sought &= Q(claim__in=Claim.objects.with_profile(slug))
         related = (
             *("claim__team", "claim__profile_version__profile", "claim__requested_by"),
             *("asked_by", "decided_by"),
@@ -142,11 +142,11 @@ class Inbox:
 
     def _extensions(self) -> list[Item]:
         parts = ("claim__alternatives__profile_version__profile", "claim__steps__by")
-        waiting = self.extensions().filter(answer=Answer.WAITING).prefetch_related(*parts)
+        waiting = self.extensions().filter(answer=RequestStatus.WAITING).prefetch_related(*parts)
         return [self.of_extension(one, waits=True) for one in waiting]
 
     def _quota_requests(self) -> list[Item]:
-        waiting = self.quota_requests().filter(answer=Answer.WAITING)
+        waiting = self.quota_requests().filter(answer=RequestStatus.WAITING)
         return [self.of_quota_request(one, waits=True) for one in waiting]
 
     def of_claim(self, claim: Claim) -> Item:
@@ -216,7 +216,7 @@ class Decided(Sequence[Item]):
 
     def __init__(self, inbox: Inbox) -> None:
         self.inbox = inbox
-        answered = ~Q(answer=Answer.WAITING) & Q(decided_at__isnull=False)
+        answered = ~Q(answer=RequestStatus.WAITING) & Q(decided_at__isnull=False)
         claims = inbox.claims().filter(decided_at__isnull=False).exclude(state=ClaimState.REQUESTED)
         extensions, requests = inbox.extensions().filter(answered), inbox.quota_requests().filter(answered)
         self.keys = _keys(claims, "claim").union(
@@ -255,9 +255,9 @@ def _keys(rows: QuerySet[Any, Any], kind: str) -> QuerySet[Any, Any]:
     return found
 
 
-def _answer_to(claim: Claim) -> Answer:
+def _answer_to(claim: Claim) -> RequestStatus:
     """Return what was decided, whatever has become of the claim since."""
-    return Answer.DENIED if claim.state == ClaimState.DENIED else Answer.APPROVED
+    return RequestStatus.DENIED if claim.state == ClaimState.DENIED else RequestStatus.APPROVED
 
 
 def question_of(thread: Iterable[Comment]) -> Comment | None:
@@ -293,7 +293,7 @@ def asked_at(user: User) -> list[datetime]:
     claims = claims.select_related(*RELATED).defer(*UNREAD).prefetch_related(*PARTS)
     found = [claim.created_at for claim in claims if desk.is_asked(claim)]
     of_claims = {f"claim__{name}": value for name, value in places.items()}
-    extensions = Extension.objects.filter(answer=Answer.WAITING, **of_claims)
+    extensions = Extension.objects.filter(answer=RequestStatus.WAITING, **of_claims)
     extensions = extensions.select_related(*_of_claim(RELATED)).defer(*_of_claim(UNREAD))
     found += [
         one.asked_at
@@ -301,14 +301,16 @@ def asked_at(user: User) -> list[datetime]:
         if desk.is_asked(one.claim, asked_by=one.asked_by_id)
     ]
     if user.is_superuser:
-        requests = QuotaRequest.objects.filter(answer=Answer.WAITING).exclude(asked_by=user)
+        requests = QuotaRequest.objects.filter(answer=RequestStatus.WAITING).exclude(asked_by=user)
         found += requests.values_list("asked_at", flat=True)
     return sorted(found)
 
 
 def undecided() -> int:
     """Return how many wishes of all kinds and teams nobody has decided yet."""
-    waiting = (model.objects.filter(answer=Answer.WAITING).count() for model in (Extension, QuotaRequest))
+    waiting = (
+        model.objects.filter(answer=RequestStatus.WAITING).count() for model in (Extension, QuotaRequest)
+    )
     return Claim.objects.filter(state=ClaimState.REQUESTED).count() + sum(waiting)
 
 

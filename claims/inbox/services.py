@@ -8,7 +8,7 @@ from django.db.models import F
 from claims.approvals import notices
 from claims.approvals.authority import deciders_on, may_decide
 from claims.inbox.inbox import question_of
-from claims.models import Answer, Claim, Comment, QuotaRequest
+from claims.models import Claim, Comment, QuotaRequest, RequestStatus
 from claims.states import ClaimState
 from core.errors import Invalid, violated_constraint
 from teams.access import require_role
@@ -37,7 +37,7 @@ def comment_on_claim(*, claim: Claim, by: User, text: str, key: str) -> Comment:
 def comment_on_quota_request(*, quota_request: QuotaRequest, by: User, text: str, key: str) -> Comment:
     """Write under a request for quota, as under a claim."""
     require_role(by, quota_request.team, at_least=Role.MEMBER)
-    waits = quota_request.answer == Answer.WAITING
+    waits = quota_request.answer == RequestStatus.WAITING
     question = waits and by.is_superuser and by != quota_request.asked_by
     comment, made = _say(
         Comment(quota_request=quota_request, by=by, text=_sound(text, key), key=key, question=question)

@@ -16,7 +16,7 @@ from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_POST, require_safe
 
-from claims.access import claim_for
+from claims.access import visible_claim
 from claims.approvals import authority, decide
 from claims.approvals.authority import ApprovalAuthority, decision_on, stage_of
 from claims.approvals.forms import ApproveForm, DenyForm
@@ -25,7 +25,7 @@ from claims.inbox import services
 from claims.inbox.impact import impact_of
 from claims.inbox.inbox import TABS, Inbox, InboxSearch, Item, Tab, question_of
 from claims.lifecycle.services import approve_extension, deny_extension
-from claims.models import Answer, Claim, Extension, Profile, QuotaRequest
+from claims.models import Claim, Extension, Profile, QuotaRequest, RequestStatus
 from claims.plans.changes import current_parts, request_again_url
 from claims.quotas.forms import QuotaGrantForm
 from claims.quotas.requests import request_impact
@@ -107,7 +107,7 @@ def thread_of(about: Claim | QuotaRequest, user: User) -> dict[str, Any]:
     if isinstance(about, Claim):
         waits, user_of = about.state == ClaimState.REQUESTED, about.requested_by
     else:
-        waits, user_of = about.answer == Answer.WAITING, about.asked_by
+        waits, user_of = about.answer == RequestStatus.WAITING, about.asked_by
     role = role_in(user, about.team)
     return {
         "thread": lines,
@@ -135,7 +135,7 @@ def quota_request_for(request: HttpRequest, request_id: UUID) -> QuotaRequest:
 
 def extension_card(request: HttpRequest, extension_id: UUID) -> dict[str, Any]:
     one = extension_for(request, extension_id)
-    waits = one.answer == Answer.WAITING
+    waits = one.answer == RequestStatus.WAITING
     reason = authority.reason_not_to_decide(user_of(request), one.claim, asked_by=one.asked_by)
     return ask_card(one, "claims/inbox/_extension_card.html", reason if waits else "") | {
         "title": one.claim.name,
@@ -148,7 +148,7 @@ def extension_card(request: HttpRequest, extension_id: UUID) -> dict[str, Any]:
 def quota_request_card(request: HttpRequest, request_id: UUID) -> dict[str, Any]:
     one = quota_request_for(request, request_id)
     reason = ""
-    if one.answer == Answer.WAITING and not user_of(request).is_superuser:
+    if one.answer == RequestStatus.WAITING and not user_of(request).is_superuser:
         reason = "Only a platform admin decides on quota."
     return ask_card(one, "claims/inbox/_quota_request_card.html", reason) | {
         "title": f"More quota for {one.team}",
@@ -158,7 +158,7 @@ def quota_request_card(request: HttpRequest, request_id: UUID) -> dict[str, Any]
             user_of(request), one, role_in(user_of(request), one.team)
         ),
         "grant": QuotaGrantForm(initial={"devices": one.devices, "until": one.until}),
-        "reasons": reasons_for(one.team) if one.answer == Answer.WAITING else [],
+        "reasons": reasons_for(one.team) if one.answer == RequestStatus.WAITING else [],
         **thread_of(one, user_of(request)),
     }
 
@@ -170,7 +170,7 @@ def ask_card(one: Extension | QuotaRequest, body: str, reason_not: str) -> dict[
         "card_body": body,
         "current": one.pk,
         "ask": one,
-        "waiting": one.answer == Answer.WAITING,
+        "waiting": one.answer == RequestStatus.WAITING,
         "reason_not": reason_not,
         "approve_url": f"claims:{kind}_approve",
         "deny_url": f"claims:{kind}_deny",
@@ -253,7 +253,7 @@ def answered(
 
 @require_POST
 def comment(request: HttpRequest, claim_id: UUID) -> HttpResponse:
-    claim = claim_for(request, claim_id)
+    claim = visible_claim(request, claim_id)
     try:
         said = services.comment_on_claim(claim=claim, by=user_of(request), **sent(request))
     except Invalid as refusal:
@@ -298,7 +298,7 @@ def approvals(request: HttpRequest) -> HttpResponseBase:
 
 def first_card(request: HttpRequest, item: Item) -> dict[str, Any]:
     if item.kind == "claim":
-        return card_of(request, claim_for(request, item.pk))
+        return card_of(request, visible_claim(request, item.pk))
     if item.kind == "extension":
         return extension_card(request, item.pk)
     return quota_request_card(request, item.pk)
@@ -306,14 +306,14 @@ def first_card(request: HttpRequest, item: Item) -> dict[str, Any]:
 
 @require_safe
 def approval(request: HttpRequest, claim_id: UUID) -> HttpResponse:
-    claim = claim_for(request, claim_id)
+    claim = visible_claim(request, claim_id)
     return render(request, "claims/inbox/approvals.html", list_of(request) | card_of(request, claim))
 
 
 @require_POST
 def approve(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     """Approve what the card showed: the spec hash travels with the form."""
-    claim, form = claim_for(request, claim_id), ApproveForm(request.POST)
+    claim, form = visible_claim(request, claim_id), ApproveForm(request.POST)
     if not form.is_valid():
         return card_again(request, claim, status=422, note_errors=form.errors.get("note"))
     try:
@@ -339,7 +339,7 @@ def said_of(claim: Claim) -> str:
 @require_POST
 def deny(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     """Say no; without a reason the card comes back and asks for one."""
-    claim, form = claim_for(request, claim_id), DenyForm(request.POST)
+    claim, form = visible_claim(request, claim_id), DenyForm(request.POST)
     if not form.is_valid():
         return card_again(request, claim, status=422, note_errors=form.errors.get("note"))
     try:
@@ -358,7 +358,7 @@ def card_again(
     refusal: PortalError | None = None,
     note_errors: Iterable[object] | None = None,
 ) -> HttpResponse:
-    claim = claim_for(request, claim.pk)
+    claim = visible_claim(request, claim.pk)
     said = {"refusal": refusal, "note_errors": note_errors, "note": request.POST.get("note", "")}
     page = list_of(request) | card_of(request, claim) | said
     return render(request, "claims/inbox/approvals.html", page, status=status)

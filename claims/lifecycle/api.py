@@ -20,7 +20,7 @@ from claims.lifecycle.services import (
     transfer,
     withdraw_extension,
 )
-from claims.models import Answer, Claim, Extension
+from claims.models import Claim, Extension, RequestStatus
 from claims.requests.services import resize
 from core import idempotency
 from core.errors import Invalid
@@ -71,7 +71,7 @@ class ExtensionOut(serializers.ModelSerializer[Extension]):
     claim = serializers.UUIDField(source="claim_id")
     asked_by = serializers.CharField(source="asked_by.username")
     decided_by = serializers.CharField(source="decided_by.username", allow_null=True, default=None)
-    answer = serializers.ChoiceField(choices=Answer.choices)
+    answer = serializers.ChoiceField(choices=RequestStatus.choices)
 
     class Meta:
         model = Extension
@@ -160,7 +160,7 @@ class ExtensionViewSet(
     def get_queryset(self) -> QuerySet[Extension]:
         rows = Extension.objects.visible_to(user_of(self.request))
         rows = rows.select_related("claim__team", "asked_by", "decided_by")
-        return rows.filter(answer=Answer.WAITING) if self.action == "list" else rows
+        return rows.filter(answer=RequestStatus.WAITING) if self.action == "list" else rows
 
     @extend_schema(request=ApproveExtensionIn, responses=ExtensionOut)
     @action(detail=True, methods=["post"])

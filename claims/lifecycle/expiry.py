@@ -9,7 +9,7 @@ from django.urls import reverse
 
 from claims.approvals import authority
 from claims.lifecycle.extensions import ExtensionPolicy, deleted_at, reason_not_to_extend, started
-from claims.models import Answer, Claim, Extension
+from claims.models import Claim, Extension, RequestStatus
 from claims.observation.observations import observe
 from claims.plans.plan import delivery_kind
 from claims.states import RUNNING, ClaimState
@@ -38,8 +38,8 @@ def end_overdue(now: datetime) -> list[UUID]:
         deleted = deleted_at(claim)
         if deleted is not None and deleted <= now and _ended(claim, _release, failed):
             ended.append(claim.pk)
-    for extension in Extension.objects.filter(answer=Answer.WAITING).exclude(claim__state__in=RUNNING):
-        extension.decide(Answer.EXPIRED, by=None, note="The claim has ended.")
+    for extension in Extension.objects.filter(answer=RequestStatus.WAITING).exclude(claim__state__in=RUNNING):
+        extension.decide(RequestStatus.EXPIRED, by=None, note="The claim has ended.")
     if failed:
         raise ExceptionGroup("Claims could not be ended", failed)
     return ended

@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from claims.approvals import authority
 from claims.approvals.rules import are_together, asked_of, ruling_for
-from claims.models import Answer, Approval, Claim, Extension, ProfileVersion
+from claims.models import Approval, Claim, Extension, ProfileVersion, RequestStatus
 from claims.states import RUNNING
 from core.times import duration as in_words
 from core.times import moment, moment_with_zone
@@ -68,7 +68,7 @@ class ExtensionPolicy:
     def granted_until(self) -> datetime:
         """The latest end that the claim was ever given."""
         first = started(self.claim) + self.claim.duration
-        said = self.claim.extensions.filter(answer=Answer.APPROVED).aggregate(latest=Max("until"))
+        said = self.claim.extensions.filter(answer=RequestStatus.APPROVED).aggregate(latest=Max("until"))
         return max(first, said["latest"] or first)
 
     @cached_property
@@ -135,7 +135,7 @@ def in_grace(claim: Claim) -> bool:
 
 def waiting_on(claim: Claim) -> Extension | None:
     """Return the extension that waits for a decision, of which a claim has one at most."""
-    return claim.extensions.filter(answer=Answer.WAITING).select_related("asked_by").first()
+    return claim.extensions.filter(answer=RequestStatus.WAITING).select_related("asked_by").first()
 
 
 def reason_not_to_extend(claim: Claim) -> str:

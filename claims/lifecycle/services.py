@@ -7,7 +7,7 @@ from django.db import IntegrityError, transaction
 from django.urls import reverse
 from django.utils import timezone
 
-from claims.access import locked, own, reason_not_to_end, require_running
+from claims.access import lock_claim, lock_owned_claim, reason_not_to_release, require_running
 from claims.approvals import authority
 from claims.delivery import tasks
 from claims.lifecycle.extensions import (
@@ -17,7 +17,7 @@ from claims.lifecycle.extensions import (
     reason_not_to_extend,
     waiting_on,
 )
-from claims.models import Answer, Claim, Extension
+from claims.models import Claim, Extension, RequestStatus
 from claims.observation import drift
 from claims.observation.observations import observe
 from claims.states import RELEASE_STARTED, RUNNING, ClaimState
@@ -75,7 +75,7 @@ def _own(claim: Claim, by: User) -> Claim:
     """
     role = require_role(by, claim.team, at_least=Role.MEMBER)
     claim = lock_row(Claim.objects.select_related("team", "requested_by"), claim.pk)
-    if reason := reason_not_to_end(by, claim, role):
+    if reason := reason_not_to_release(by, claim, role):
         raise Forbidden(reason)
     return claim
 
@@ -93,7 +93,7 @@ def extend(*, claim: Claim, by: User, until: datetime, reason: str = "", key: st
     Raises Http404, PermissionDenied, Forbidden, Invalid for an end that is none, and Conflict for a claim
     that is over, is being replaced, or for which an extension waits already.
     """
-    claim = own(claim, by)
+    claim = lock_owned_claim(claim, by)
     if not key or len(key) > 80:
         raise Invalid("An extension needs a key of 1 to 80 characters: sent twice, it asks once.")
     if earlier := Extension.objects.filter(asked_by=by, key=key).first():
@@ -106,7 +106,7 @@ def extend(*, claim: Claim, by: User, until: datetime, reason: str = "", key: st
         _require_none_waiting(claim)
     granted: dict[str, Any] = {}
     if way.at_once:
-        granted = {"answer": Answer.APPROVED, "decided_at": timezone.now(), "decision_note": way.why}
+        granted = {"answer": RequestStatus.APPROVED, "decided_at": timezone.now(), "decision_note": way.why}
     try:
         with transaction.atomic():
             extension = Extension.objects.create(
@@ -141,15 +141,15 @@ def approve_extension(*, extension: Extension, by: User, note: str = "") -> Exte
     """
     claim, extension = _to_decide(extension, by)
     over = claim.state not in RUNNING or extension.until <= timezone.now()
-    if extension.answer == Answer.WAITING and over:
+    if extension.answer == RequestStatus.WAITING and over:
         raise Conflict(f"{claim} has ended; there is nothing left to extend.")
-    if extension.answer == Answer.WAITING and (reason := reason_not_to_extend(claim)):
+    if extension.answer == RequestStatus.WAITING and (reason := reason_not_to_extend(claim)):
         raise Conflict(reason)
-    if extension.decide(Answer.APPROVED, by=by, note=note.strip()):
+    if extension.decide(RequestStatus.APPROVED, by=by, note=note.strip()):
         _move_end(claim, extension.until, why=note.strip(), by=by)
         _tell_asker(extension, by)
         return extension
-    return _decided_already(extension, by, Answer.APPROVED)
+    return _decided_already(extension, by, RequestStatus.APPROVED)
 
 
 @transaction.atomic(durable=True)
@@ -158,22 +158,22 @@ def deny_extension(*, extension: Extension, by: User, reason: str) -> Extension:
     claim, extension = _to_decide(extension, by)
     if not reason.strip():
         raise Invalid(f"{extension.asked_by.label} needs to know why: give a reason.")
-    if extension.decide(Answer.DENIED, by=by, note=reason.strip()):
+    if extension.decide(RequestStatus.DENIED, by=by, note=reason.strip()):
         claim.remark(f"Not extended until {moment_with_zone(extension.until)}: {reason.strip()}", by=by)
         _tell_asker(extension, by)
         return extension
-    return _decided_already(extension, by, Answer.DENIED)
+    return _decided_already(extension, by, RequestStatus.DENIED)
 
 
 @transaction.atomic(durable=True)
 def withdraw_extension(*, extension: Extension, by: User) -> Extension:
     """Take the wish back before it is decided. Raises Forbidden, Conflict if it was decided."""
-    claim = own(extension.claim, by)
+    claim = lock_owned_claim(extension.claim, by)
     extension = Extension.objects.select_related("asked_by", "decided_by").get(pk=extension.pk)
-    if extension.decide(Answer.WITHDRAWN, by=by):
+    if extension.decide(RequestStatus.WITHDRAWN, by=by):
         claim.remark("Extension request withdrawn.", by=by)
         return extension
-    return _decided_already(extension, by, Answer.WITHDRAWN)
+    return _decided_already(extension, by, RequestStatus.WITHDRAWN)
 
 
 def _require_sound(claim: Claim, end: datetime, until: datetime) -> None:
@@ -202,7 +202,7 @@ def _same(earlier: Extension, claim: Claim) -> Extension:
 def _to_decide(extension: Extension, by: User) -> tuple[Claim, Extension]:
     """Read both anew, the claim under its lock; 404 for an outsider, Forbidden for one who may not decide."""
     require_role(by, extension.claim.team, at_least=Role.VIEWER)
-    claim = locked(extension.claim)
+    claim = lock_claim(extension.claim)
     extension = Extension.objects.select_related("asked_by", "decided_by").get(pk=extension.pk)
     extension.claim = claim
     if reason := authority.reason_not_to_decide(by, claim, asked_by=extension.asked_by):
@@ -210,7 +210,7 @@ def _to_decide(extension: Extension, by: User) -> tuple[Claim, Extension]:
     return claim, extension
 
 
-def _decided_already(extension: Extension, by: User, wanted: Answer) -> Extension:
+def _decided_already(extension: Extension, by: User, wanted: RequestStatus) -> Extension:
     """Return it if `by` said the same before; else raise Conflict that says who was first and when."""
     if extension.decided_by_id == by.pk and extension.answer == wanted:
         return extension
@@ -253,7 +253,7 @@ def _tell_deciders(extension: Extension) -> None:
 def _tell_asker(extension: Extension, by: User) -> None:
     """Tell who asked, and whose claim it is, unless they have just decided themselves."""
     claim = extension.claim
-    granted = extension.answer == Answer.APPROVED
+    granted = extension.answer == RequestStatus.APPROVED
     end = extension.until if granted else claim.expires_at
 
     def body() -> str:
@@ -289,7 +289,7 @@ def shorten(*, claim: Claim, by: User, until: datetime) -> Claim:
     Raises Http404, PermissionDenied, Forbidden, Conflict for a claim that is over, and Invalid for an end
     that is past, which would be a release, or later than the one it has.
     """
-    claim = own(claim, by)
+    claim = lock_owned_claim(claim, by)
     require_date(until)
     end = require_running(claim)
     if until == end:
@@ -324,10 +324,10 @@ def transfer(*, claim: Claim, by: User, to: User) -> Claim:
     somebody who is no member of the team, and Conflict for a claim that is not running.
     """
     role = require_role(by, claim.team, at_least=Role.MEMBER)
-    claim = locked(claim)
+    claim = lock_claim(claim)
     if claim.requested_by == to:
         return claim
-    reason = reason_not_to_end(by, claim, role)
+    reason = reason_not_to_release(by, claim, role)
     if reason and not (to == by and _just_gave(claim, by)):
         raise Forbidden(reason)
     if claim.state not in RUNNING:
@@ -390,7 +390,7 @@ def accept_object(*, claim: Claim, by: User, reason: str = "") -> Claim:
     require_role(by, claim.team, at_least=Role.VIEWER)
     if not by.is_platform_admin:
         raise Forbidden(f"Only a platform admin may accept another object for {claim}.")
-    claim = locked(claim)
+    claim = lock_claim(claim)
     seen = observe([claim])[claim.pk]
     trouble = drift.trouble_of(claim, seen)
     if trouble is None or trouble.code != drift.REPLACED or seen.written is None:
@@ -410,7 +410,7 @@ def label_again(*, claim: Claim, by: User) -> Claim:
     """
     role = require_role(by, claim.team, at_least=Role.MEMBER)
     claim = Claim.objects.select_related("team", "cluster", "requested_by").get(pk=claim.pk)
-    if reason := reason_not_to_end(by, claim, role):
+    if reason := reason_not_to_release(by, claim, role):
         raise Forbidden(reason)
     if not observe([claim])[claim.pk].there():
         raise Conflict(f"{claim} has no object in {claim.cluster}.")

@@ -18,7 +18,7 @@ from django.urls import reverse
 from django.utils.dateparse import parse_datetime
 from django.views.decorators.http import require_http_methods, require_POST
 
-from claims.access import claim_for, reason_not_to_end
+from claims.access import reason_not_to_release, visible_claim
 from claims.approvals.forms import EndForm
 from claims.durations import spell
 from claims.lifecycle import services
@@ -29,7 +29,7 @@ from claims.lifecycle.services import extend as extend_claim
 from claims.lifecycle.services import heirs, withdraw_extension
 from claims.lifecycle.services import shorten as shorten_claim
 from claims.lifecycle.services import transfer as transfer_claim
-from claims.models import Answer, Claim, Extension
+from claims.models import Claim, Extension, RequestStatus
 from claims.models.limits import Delivery
 from claims.plans.changes import request_again_url
 from claims.states import RUNNING, ClaimState
@@ -118,9 +118,9 @@ def end(
     possible: tuple[ClaimState, ...],
 ) -> HttpResponse:
     """Ask on GET, do on POST: 403 for those who may not, 409 where it is too late."""
-    facts = facts_of(claim_for(request, claim_id), user_of(request))
+    facts = facts_of(visible_claim(request, claim_id), user_of(request))
     claim = facts.claim
-    if reason := reason_not_to_end(user_of(request), claim, facts.role):
+    if reason := reason_not_to_release(user_of(request), claim, facts.role):
         raise PermissionDenied(reason)
     ending, form = ending_of(facts), EndForm(request.POST if request.method == "POST" else None)
     page = {"claim": claim, "ending": ending, "form": form}
@@ -158,9 +158,9 @@ type Page = dict[str, Any]
 
 def owned(request: HttpRequest, claim_id: UUID) -> Claim:
     """Return the claim for its owner or a lead; 404 for an outsider, 403 for anybody else."""
-    claim = claim_for(request, claim_id)
+    claim = visible_claim(request, claim_id)
     user = user_of(request)
-    if reason := reason_not_to_end(user, claim, role_in(user, claim.team)):
+    if reason := reason_not_to_release(user, claim, role_in(user, claim.team)):
         raise PermissionDenied(reason)
     return claim
 
@@ -168,7 +168,7 @@ def owned(request: HttpRequest, claim_id: UUID) -> Claim:
 def refusal_of(claim: Claim) -> PortalError | None:
     """Return why the time of this claim cannot be changed at all, None if it can."""
     if claim.state not in RUNNING or claim.expires_at is None:
-        return Conflict(f"{claim} is “{claim.get_state_display()}”; it has no time that could be changed.")
+        return Conflict(f"{claim} is “{claim.get_state_display()}”; only a running claim has an end date.")
     return None
 
 
@@ -203,7 +203,7 @@ def extend(request: HttpRequest, claim_id: UUID) -> HttpResponse:
         cleaned = form.cleaned_data
         wish = {name: cleaned[name] for name in ("until", "reason", "key")}
         extension = extend_claim(claim=claim, by=user, **wish)
-        if extension.answer == Answer.APPROVED:
+        if extension.answer == RequestStatus.APPROVED:
             messages.success(request, f"{claim} now ends on {moment(extension.until)}.")
         else:
             messages.success(request, f"You asked to keep {claim} until {moment(extension.until)}.")
@@ -275,7 +275,7 @@ def transfer(request: HttpRequest, claim_id: UUID) -> HttpResponse:
 @require_POST
 def transfer_back(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     """Take back what was just handed over: the button of a toast. The service says whether it may be."""
-    claim = claim_for(request, claim_id)
+    claim = visible_claim(request, claim_id)
     to = get_object_or_404(User, username=request.GET.get("to", ""), memberships__team=claim.team)
 
     def act() -> None:

@@ -462,7 +462,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='quotaincrease',
             name='quota',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='raises', to='claims.quota'),
+            field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='increases', to='claims.quota'),
         ),
         migrations.AddField(
             model_name='quotarequest',
@@ -487,7 +487,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='quotaincrease',
             name='request',
-            field=models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='raises', to='claims.quotarequest'),
+            field=models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='increases', to='claims.quotarequest'),
         ),
         migrations.AddField(
             model_name='comment',

@@ -1,16 +1,16 @@
-"""Who may ask for what, who asked, who decides, and who has what."""
+"""Models of requests, claims, approvals, quotas and profiles."""
 
 from claims.models.approval import ApprovalRule, ApprovalStep, Comment, Delegation, ReasonTemplate
 from claims.models.claim import (
     Allocation,
     Alternative,
-    Answer,
     Claim,
     ClaimCharge,
     ClaimQuerySet,
     Draft,
     Extension,
     PendingRequest,
+    RequestStatus,
     Transition,
     names_profile,
 )
@@ -22,7 +22,6 @@ __all__ = [
     "LIMITS",
     "Allocation",
     "Alternative",
-    "Answer",
     "Approval",
     "ApprovalRule",
     "ApprovalStep",
@@ -44,6 +43,7 @@ __all__ = [
     "QuotaIncrease",
     "QuotaRequest",
     "ReasonTemplate",
+    "RequestStatus",
     "TeamNamespace",
     "Transition",
     "WrittenQuota",

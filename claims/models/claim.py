@@ -1,4 +1,4 @@
-"""A claim with its history, allocations, extensions and drafts. `Claim.advance` alone moves its state."""
+"""A claim with its history, allocations, extensions and drafts. Only `Claim.advance` changes its state."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ class ClaimQuerySet(models.QuerySet["Claim"]):
         return self.filter(team__in=Team.objects.visible_to(user))
 
     def for_list(self) -> Self:
-        """Load all that a row shows; reading anything else raises instead of querying."""
+        """Load what a row of a list shows; reading any other relation raises instead of querying."""
         related = ("team", "cluster", "profile_version__profile", "requested_by")
         return self.select_related(*related).with_profiles().fetch_mode(models.FETCH_RAISE)
 
     def with_profiles(self) -> Self:
-        """Load the profiles of claims that name several, in one query for all claims."""
+        """Load the profiles of claims with multiple profiles, in one query for all claims."""
         return self.prefetch_related(
             Prefetch("alternatives", Alternative.objects.select_related("profile_version__profile"))
         )
 
-    def of_profile(self, slug: str) -> Self:
-        """Return those that name the profile, alone or among others."""
+    def with_profile(self, slug: str) -> Self:
+        """Return the claims that name the profile, alone or with others."""
         return self.filter(names_profile(slug=slug))
 
     def live(self) -> Self:
@@ -47,16 +47,15 @@ class ClaimQuerySet(models.QuerySet["Claim"]):
 
 class Claim(models.Model):
     """
-    GPUs asked for by a team; delivered as one ResourceClaim, or as one ResourceClaimTemplate.
+    GPUs requested by a team; delivered as one ResourceClaim, or as one ResourceClaimTemplate.
 
-    `spec` is the ResourceClaim spec that was asked for, with the count filled in; approval is bound to
-    `spec_hash`. `asked` is what the person first asked for, where an approver changed it. `parallel` is how
-    many claims of a template may exist at once (1 for a named claim); quota is charged for so many.
-    `expires_at` is set when the claim is approved. `problem` is a sentence of the cluster or of the
-    reconciliation that somebody should read, empty while all is well.
+    `spec` is the requested ResourceClaim spec, with the count filled in; approval is bound to `spec_hash`.
+    `asked` is the original request, if an approver changed it. `parallel` is how many claims of a template
+    may exist at once (1 for a named claim); quota is charged for that number. `expires_at` is set when the
+    claim is approved. `problem` is a sentence from the cluster or from reconciliation, or empty.
 
-    While the claim that it `replaces` still counts against the quota of the same profile, only what exceeds
-    `carried` devices counts of this one.
+    While the claim that it `replaces` still counts against the quota of the same profile, only the devices
+    beyond `carried` count for this one.
     """
 
     class Origin(models.TextChoices):
@@ -65,7 +64,7 @@ class Claim(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     name = models.CharField(max_length=63)  # of the object in the cluster: a DNS label
-    key = models.CharField(max_length=80)  # Idempotency-Key of the asker
+    key = models.CharField(max_length=80)  # Idempotency-Key of the requester
     team = models.ForeignKey(Team, models.PROTECT, related_name="claims")
     cluster = models.ForeignKey(Cluster, models.PROTECT, related_name="claims")
     namespace = models.CharField(max_length=63)
@@ -83,8 +82,8 @@ class Claim(models.Model):
     state_since = models.DateTimeField(default=timezone.now)
     version = models.PositiveIntegerField(default=1)  # grows whenever the page of the claim would change
     created_at = models.DateTimeField(default=timezone.now)
-    decide_by = models.DateTimeField(null=True)  # a request that nobody decides expires then
-    escalated_at = models.DateTimeField(null=True)  # from then on platform admins are asked too
+    decide_by = models.DateTimeField(null=True)  # an undecided request expires then
+    escalated_at = models.DateTimeField(null=True)  # from then on platform admins may decide too
     decided_by = models.ForeignKey(User, models.SET_NULL, null=True, related_name="+")
     decided_at = models.DateTimeField(null=True)
     decision_note = models.TextField(blank=True, default="")
@@ -95,7 +94,7 @@ class Claim(models.Model):
         max_length=64, blank=True, default=""
     )  # of the claim or template in the cluster
     problem = models.TextField(blank=True, default="")
-    sighting = models.CharField(max_length=64, blank=True, default="")  # hash of what reconciliation last saw
+    sighting = models.CharField(max_length=64, blank=True, default="")  # hash of the last observation
     replaces = models.ForeignKey("self", models.SET_NULL, null=True, related_name="successors")
     carried = models.PositiveIntegerField(default=0)
 
@@ -131,47 +130,47 @@ class Claim(models.Model):
 
     @property
     def versions(self) -> list[ProfileVersion]:
-        """The versions of all profiles that it names, in their order; `with_profiles` loads them."""
-        return [one.profile_version for one in self.alternatives.all()] or [self.profile_version]
+        """The versions of all its profiles, in their order; `with_profiles` loads them."""
+        return [row.profile_version for row in self.alternatives.all()] or [self.profile_version]
 
     @property
     def together(self) -> bool:
-        """Whether it takes several profiles at once, not the first that fits."""
-        return any(one.together for one in self.alternatives.all())
+        """Whether it takes all of its profiles at once, not the first that fits."""
+        return any(row.together for row in self.alternatives.all())
 
     @property
     def titles(self) -> str:
-        """ "Train 80 GB + NIC" of profiles that it takes together, "… or else …" of alternatives."""
-        return self.joined(version.profile.title for version in self.versions)
+        """ "Train 80 GB + NIC" for combined profiles, "Train 80 GB or else L4" for alternatives."""
+        return self.join_profiles(version.profile.title for version in self.versions)
 
     @property
     def slugs(self) -> str:
         """ "train-80 + nic", joined as `titles`."""
-        return self.joined(version.profile.slug for version in self.versions)
+        return self.join_profiles(version.profile.slug for version in self.versions)
 
     @property
     def sizes(self) -> str:
         """ "2 × Train 80 GB + 1 × NIC": devices per ResourceClaim of each profile, joined as `titles`."""
-        several = [(one.per_claim, one.profile_version.profile) for one in self.alternatives.all()]
-        named = several or [(self.devices, self.profile_version.profile)]
-        return self.joined(f"{count} × {profile.title}" for count, profile in named)
+        counts = [(row.per_claim, row.profile_version.profile) for row in self.alternatives.all()]
+        counts = counts or [(self.devices, self.profile_version.profile)]
+        return self.join_profiles(f"{count} × {profile.title}" for count, profile in counts)
 
-    def joined(self, texts: Iterable[str]) -> str:
-        """Join what is said of each of `versions`."""
+    def join_profiles(self, texts: Iterable[str]) -> str:
+        """Join one text per profile with "+" or "or else"."""
         return (" + " if self.together else " or else ").join(texts)
 
     def record_creation(self, *, why: str, by: User) -> None:
-        """Write the first line of history. Call it once, in the transaction that creates the claim."""
+        """Write the first entry of the history. Call it once, in the transaction that creates the claim."""
         self.history.create(new=self.state, why=why, by=by)
         claim_state_changed.send(Claim, claim=self)
 
     def advance(self, to: ClaimState, *, why: str, by: User | None = None, **fields: object) -> bool:
         """
-        Move to `to` and record it; return False if somebody else moved first.
+        Move to the state `to` and record it; return False if the claim has left its state meanwhile.
 
         The compare-and-set on the old state is the only guard needed: callers may race, repeat or arrive
-        late, and the history still holds each transition once. `fields` are columns that change with the
-        state. Receivers of `claim_state_changed` queue what follows; the quotas of the team are one of them.
+        late, and the history still has each transition once. `fields` are columns that change with the
+        state. Receivers of `claim_state_changed` queue the consequences, such as the quotas of the team.
         """
         if to not in NEXT[self.state]:
             raise IllegalTransition(f"{self} is {self.state} and cannot become {to}.")
@@ -181,28 +180,29 @@ class Claim(models.Model):
                 return False
             self.history.create(old=self.state, new=to, why=why, by=by)
             if to == ClaimState.REQUESTED:
-                self.steps.all().delete()  # a request that goes back to people is consented to anew
+                self.steps.all().delete()  # a request that is pending again needs every consent again
             if to in FINAL:
-                self._count_successors_whole()
+                self._end_carrying()
             claim_state_changed.send(Claim, claim=self)
         self.refresh_from_db(fields=["state", "state_since", "version", *fields])
         return True
 
     def remark(self, why: str, *, by: User | None = None, **fields: object) -> None:
         """
-        Write a line of history without a step, and set the columns that changed with it. Call it under the
-        lock of the row.
+        Write an entry of the history without a change of state, and set the columns that changed with it.
+
+        Call it while the row is locked.
         """
         Claim.objects.filter(pk=self.pk).update(version=F("version") + 1, **fields)
         self.history.create(old=self.state, new=self.state, why=why, by=by)
         self.refresh_from_db(fields=["version", *fields])
 
-    def _count_successors_whole(self) -> None:
+    def _end_carrying(self) -> None:
         """
-        Nothing of what replaces this claim is carried by it any more.
+        Let the claims that replace this one count in full.
 
-        It must be in the transaction in which this claim stops counting: the sum of both then never grows,
-        and nobody else can take in between what the successor was promised.
+        Call it in the transaction in which this claim stops counting: the sum of both then never grows, and
+        no other request can take the devices in between.
         """
         live = self.successors.live()
         live.update(carried=0, version=F("version") + 1)
@@ -211,9 +211,10 @@ class Claim(models.Model):
 
 class Transition(models.Model):
     """
-    One step of a claim's life: from, to, why, and by whom (nobody: the portal or the cluster).
+    One entry of a claim's history: the old and new state, the reason, and the person (None: the portal or
+    the cluster).
 
-    One from a state to itself is a remark: the claim was extended, say.
+    An entry whose states are equal is a remark, for example that the claim was extended.
     """
 
     claim = models.ForeignKey(Claim, models.CASCADE, related_name="history")
@@ -232,12 +233,11 @@ class Transition(models.Model):
 
 class ClaimCharge(models.Model):
     """
-    What a claim takes of one device class while it is not over: devices × parallel, by the rules of
+    Devices of one class that a claim counts for until it is final: devices × parallel, by the rules of
     `dra.quota`.
 
-    `settled` is what it takes while devices are held and some alternatives are therefore not taken, never
-    more than `devices`; None while nothing is settled. `carried` of them do not count, because the claim that
-    this one replaces still counts for them.
+    `settled` is the smaller number for a claim with alternatives once it holds devices of one of them; None
+    before. `carried` devices do not count, because the claim that this one replaces still counts for them.
     """
 
     claim = models.ForeignKey(Claim, models.CASCADE, related_name="charges")
@@ -260,9 +260,9 @@ class ClaimCharge(models.Model):
 
 def names_profile(**lookups: object) -> Q:
     """
-    Return the condition that one of the profiles of a claim is such: `slug="nic"`, `title__icontains="nic"`.
+    Return the condition that a profile of a claim matches: `slug="nic"`, `title__icontains="nic"`.
 
-    No claim comes twice, whichever of its profiles are.
+    Each claim is returned once, even if more than one of its profiles matches.
     """
     prefixed = {f"profile_version__profile__{name}": value for name, value in lookups.items()}
     return Q(**prefixed) | Q(pk__in=Alternative.objects.filter(**prefixed).values("claim"))
@@ -270,11 +270,11 @@ def names_profile(**lookups: object) -> Q:
 
 class Alternative(models.Model):
     """
-    One of the profiles of a claim that names several: the first that fits is taken, in the order of
-    `position` from 0 on; or all are taken (`together`).
+    One profile of a claim with multiple profiles. Either the first that fits is taken, in the order of
+    `position` from 0 on, or all are taken (`together`).
 
-    `name` is what the scheduler calls it ("gpu/train-80"). `devices` is what it takes of the quota of its
-    profile, devices × parallel; `settled` as in `ClaimCharge`.
+    `name` is the name of its device request ("gpu/train-80"). `devices` is the number that counts against
+    the quota of its profile, devices × parallel; `settled` as in `ClaimCharge`.
     """
 
     claim = models.ForeignKey(Claim, models.CASCADE, related_name="alternatives")
@@ -305,10 +305,10 @@ class Alternative(models.Model):
 
 class Allocation(models.Model):
     """
-    One device, or a share of one, held by a claim from an instant to an instant by the cluster's clock.
+    One device, or a share of one, that a claim holds from `started_at` to `ended_at` (the cluster's clock).
 
     `product`, `partition`, `uuid` and `memory_bytes` are copied from the device, which may change or vanish
-    later. `fraction` is the part of a physical device, 0 < fraction ≤ 1, that a partition or share makes up.
+    later. `fraction` is the part of the physical device, 0 < fraction ≤ 1.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -352,7 +352,9 @@ class Allocation(models.Model):
         return f"{self.device} of {self.pool}"
 
 
-class Answer(models.TextChoices):
+class RequestStatus(models.TextChoices):
+    """Whether a pending request still waits, or how it ended."""
+
     WAITING = "waiting", "waiting"
     APPROVED = "approved", "approved"
     DENIED = "denied", "denied"
@@ -362,9 +364,9 @@ class Answer(models.TextChoices):
 
 class PendingRequest(models.Model):
     """
-    A wish with its answer. Waiting is the only state that can be left: `decide` is its one writer.
+    A request with its decision. `answer` changes once, from waiting to another status, by `decide`.
 
-    `key` is the Idempotency-Key of the asker. Nobody is asked (`decided_by` is None) where a rule approves.
+    `key` is the Idempotency-Key of the requester. `decided_by` is None where a rule approves.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -372,8 +374,8 @@ class PendingRequest(models.Model):
     asked_by = models.ForeignKey(User, models.PROTECT, related_name="+")
     asked_at = models.DateTimeField(default=timezone.now)
     reason = models.TextField(blank=True, default="")
-    answer = models.CharField(max_length=9, choices=Answer, default=Answer.WAITING)
-    decide_by = models.DateTimeField(null=True)  # unanswered, it expires then
+    answer = models.CharField(max_length=9, choices=RequestStatus, default=RequestStatus.WAITING)
+    decide_by = models.DateTimeField(null=True)  # an undecided request expires then
     decided_by = models.ForeignKey(User, models.SET_NULL, null=True, related_name="+")
     decided_at = models.DateTimeField(null=True)
     decision_note = models.TextField(blank=True, default="")
@@ -381,13 +383,13 @@ class PendingRequest(models.Model):
     class Meta:
         abstract = True
 
-    def decide(self, answer: Answer, *, by: User | None, note: str = "") -> bool:
-        """Answer a waiting wish; return False if somebody else was first. Safe to race and to repeat."""
-        fields = {"answer": answer, "decided_by": by, "decided_at": timezone.now(), "decision_note": note}
-        unmoved = type(self)._default_manager.filter(pk=self.pk, answer=Answer.WAITING)
-        moved = unmoved.update(**fields) == 1
+    def decide(self, status: RequestStatus, *, by: User | None, note: str = "") -> bool:
+        """Decide a waiting request; return False if it is decided already. Safe to race and to repeat."""
+        fields = {"answer": status, "decided_by": by, "decided_at": timezone.now(), "decision_note": note}
+        waiting = type(self)._default_manager.filter(pk=self.pk, answer=RequestStatus.WAITING)
+        decided = waiting.update(**fields) == 1
         self.refresh_from_db(fields=list(fields))
-        return moved
+        return decided
 
 
 class ExtensionQuerySet(models.QuerySet["Extension"]):
@@ -396,7 +398,7 @@ class ExtensionQuerySet(models.QuerySet["Extension"]):
 
 
 class Extension(PendingRequest):
-    """A wish to keep a claim until `until`; `was` is its end at the time of asking."""
+    """A request to keep a claim until `until`; `was` is the claim's end when it was made."""
 
     claim = models.ForeignKey(Claim, models.CASCADE, related_name="extensions")
     was = models.DateTimeField()
@@ -409,7 +411,7 @@ class Extension(PendingRequest):
         constraints = (
             models.UniqueConstraint(fields=["asked_by", "key"], name="extension_once_per_key"),
             models.UniqueConstraint(
-                fields=["claim"], condition=Q(answer=Answer.WAITING), name="extension_one_waits"
+                fields=["claim"], condition=Q(answer=RequestStatus.WAITING), name="extension_one_waits"
             ),
         )
 
@@ -417,26 +419,27 @@ class Extension(PendingRequest):
         return f"{self.claim} until {self.until:%Y-%m-%d %H:%M}"
 
     @property
-    def span(self) -> timedelta:
-        """How much longer than at the time of asking."""
+    def added(self) -> timedelta:
+        """The requested additional time."""
         return self.until - self.was
 
     @property
-    def whole(self) -> timedelta:
-        """The whole time of the claim, from its approval on, if it is extended."""
+    def total_duration(self) -> timedelta:
+        """The duration of the extended claim, from its approval on."""
         return self.until - (self.claim.decided_at or self.claim.created_at)
 
     @property
-    def is_beyond(self) -> bool:
-        """Tell whether that is longer than the profile allows a request to be."""
-        return self.whole > self.claim.profile_version.max_duration
+    def exceeds_max_duration(self) -> bool:
+        """Whether the extended claim lasts longer than the profile allows a request to last."""
+        return self.total_duration > self.claim.profile_version.max_duration
 
 
 class Draft(models.Model):
     """
-    The fields of the request form as they were typed, each name with its list of texts. Private to `by`.
+    The fields of the request form as typed, each name with its list of texts. Visible only to `by`.
 
-    `key` is that of the form: the request that is made of it has the same, and takes the draft with it.
+    `key` is the key of the form. Sending the form creates a claim with this key and deletes the draft.
+
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)

@@ -1,4 +1,4 @@
-"""What a team may hold, requests for more, and the ResourceQuotas that clusters keep of it."""
+"""Quotas of teams, requests for higher quotas, and the ResourceQuotas that clusters enforce."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class QuotaQuerySet(models.QuerySet["Quota"]):
         return self.filter(team__in=Team.objects.visible_to(user))
 
     def charged(self, *, team: Team, classes: Iterable[str], profiles: Iterable[Profile]) -> Self:
-        """Return the rows of `team` that a claim of one or the other of `profiles` counts against."""
+        """Return the quotas of `team` that a claim with any of `profiles` counts against."""
         return self.filter(team=team).filter(
             Q(device_class__in=list(classes)) | Q(profile__in=list(profiles)) | Q(counts="claims")
         )
@@ -47,13 +47,12 @@ class QuotaQuerySet(models.QuerySet["Quota"]):
 
 class Quota(models.Model):
     """
-    The most devices that a team may hold or reserve at once over all clusters, of one device class or one
-    profile.
+    The limit of devices that a team may hold or reserve at once, of one class or one profile, over all
+    clusters.
 
-    A team without a quota row for a device class may hold none of it. A profile's row limits further, if
-    there is one; so does one that counts the team's claims, and then `devices` is a number of claims.
-    `guaranteed` devices are kept free for the team. The rows of a team are the lock under which its use is
-    counted.
+    A team without a quota for a device class may hold none of it. A quota for a profile limits further; so
+    does a quota that counts claims, in which `devices` is a number of claims. `guaranteed` devices are kept
+    free for the team. The rows of a team are locked while its use is counted.
     """
 
     class Counts(models.TextChoices):
@@ -108,12 +107,12 @@ class WrittenQuotaQuerySet(models.QuerySet["WrittenQuota"]):
 
 class WrittenQuota(models.Model):
     """
-    What a namespace's ResourceQuota should say (`hard`), and said when the portal last looked (`seen_hard`,
-    `seen_used`).
+    The limits of a namespace's ResourceQuota as the portal wants them (`hard`) and as last observed
+    (`seen_hard`, `seen_used`).
 
-    Each maps a key of `spec.hard` to a quantity as text. `drift` is a sentence on what somebody else changed
-    last, and `repaired_at` says when it was put right (None while it is not). `problem` is a sentence on why
-    it could not be written, empty while all is well.
+    Each maps a key of `spec.hard` to a quantity as text. `drift` is a sentence on the last change that was
+    made outside the portal, and `repaired_at` the time of its repair (None before). `problem` is a sentence
+    on why it could not be written, empty if there is none.
     """
 
     place = models.OneToOneField(TeamNamespace, models.CASCADE, related_name="written_quota")
@@ -139,8 +138,8 @@ class QuotaRequestQuerySet(models.QuerySet["QuotaRequest"]):
 
 class QuotaRequest(PendingRequest):
     """
-    A wish for a limit of `devices` on a device class, a profile, or (`counts`) the number of claims; until
-    `until`, or for good.
+    A request for a limit of `devices` on a device class, a profile, or (`counts`) the number of claims;
+    until `until`, or permanently.
     """
 
     team = models.ForeignKey(Team, models.CASCADE, related_name="quota_requests")
@@ -161,14 +160,14 @@ class QuotaRequest(PendingRequest):
 
 
 class QuotaIncrease(models.Model):
-    """So many devices more than the quota says, from an instant to an instant."""
+    """An addition of `devices` to a quota from `starts_at` to `ends_at`."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    quota = models.ForeignKey(Quota, models.CASCADE, related_name="raises")
+    quota = models.ForeignKey(Quota, models.CASCADE, related_name="increases")
     devices = models.PositiveIntegerField()
     starts_at = models.DateTimeField(default=timezone.now)
     ends_at = models.DateTimeField()
-    request = models.ForeignKey(QuotaRequest, models.SET_NULL, null=True, related_name="raises")
+    request = models.ForeignKey(QuotaRequest, models.SET_NULL, null=True, related_name="increases")
     by = models.ForeignKey(User, models.SET_NULL, null=True, related_name="+")
 
     class Meta:

@@ -11,7 +11,7 @@ from rest_framework.response import Response
 
 from claims import api_types
 from claims.api_types import ClaimOut
-from claims.models import Answer, Quota, QuotaRequest
+from claims.models import Quota, QuotaRequest, RequestStatus
 from claims.quotas import services
 from claims.quotas.usage import parts_of, standing_of
 from core import idempotency
@@ -83,7 +83,7 @@ class QuotaRequestOut(serializers.Serializer[Any]):
     reason = serializers.CharField()
     asked_by = serializers.CharField(source="asked_by.username")
     asked_at = serializers.DateTimeField()
-    answer = serializers.ChoiceField(choices=Answer.choices)
+    answer = serializers.ChoiceField(choices=RequestStatus.choices)
     decided_by = serializers.CharField(source="decided_by.username", allow_null=True, default=None)
     decided_at = serializers.DateTimeField(allow_null=True)
     decision_note = serializers.CharField()

@@ -9,7 +9,7 @@ from uuid import UUID
 from django.db import transaction
 from django.urls import reverse
 
-from claims.models import Answer, Quota, QuotaIncrease, QuotaRequest
+from claims.models import Quota, QuotaIncrease, QuotaRequest, RequestStatus
 from claims.quotas.counts import raises_of
 from claims.quotas.usage import QuotaUsage, capacity_of, label_of, standing_of
 from core.times import moment, moment_with_zone
@@ -93,10 +93,10 @@ AFTER = timedelta(days=2)  # a raise that ended longer ago is not told of any mo
 
 def end_overdue(now: datetime) -> None:
     """Let requests expire that nobody decided on in time."""
-    overdue = QuotaRequest.objects.filter(answer=Answer.WAITING, decide_by__lte=now)
+    overdue = QuotaRequest.objects.filter(answer=RequestStatus.WAITING, decide_by__lte=now)
     for asked in overdue.select_related("team", "asked_by"):
         with transaction.atomic():  # nobody is left untold
-            if asked.decide(Answer.EXPIRED, by=None, note="Nobody decided in time."):
+            if asked.decide(RequestStatus.EXPIRED, by=None, note="Nobody decided in time."):
                 _tell_of_silence(asked)
 
 

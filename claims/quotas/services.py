@@ -8,7 +8,7 @@ from django.db import IntegrityError, transaction
 from django.urls import reverse
 from django.utils import timezone
 
-from claims.models import Answer, Profile, Quota, QuotaIncrease, QuotaRequest
+from claims.models import Profile, Quota, QuotaIncrease, QuotaRequest, RequestStatus
 from claims.quotas import tasks
 from claims.quotas.requests import named_quota, request_impact, until_words, what_of
 from claims.quotas.usage import standing_of
@@ -161,8 +161,8 @@ def approve_quota_request(
     Raises Forbidden, Invalid, and Conflict if somebody else was first.
     """
     asked = _to_decide(quota_request, by)
-    if asked.answer != Answer.WAITING:
-        return _decided_already(asked, by, Answer.APPROVED)
+    if asked.answer != RequestStatus.WAITING:
+        return _decided_already(asked, by, RequestStatus.APPROVED)
     asked.devices = asked.devices if devices is None else devices
     asked.until = until or asked.until
     _require_future(asked.until)
@@ -170,8 +170,8 @@ def approve_quota_request(
     impact = request_impact(asked)
     if impact.more <= 0:
         raise Invalid(f"{asked.team} may have {impact.before} already; there is nothing left to approve.")
-    if not asked.decide(Answer.APPROVED, by=by, note=note.strip()):
-        return _decided_already(asked, by, Answer.APPROVED)
+    if not asked.decide(RequestStatus.APPROVED, by=by, note=note.strip()):
+        return _decided_already(asked, by, RequestStatus.APPROVED)
     asked.save(update_fields=["devices", "until"])
     named: dict[str, Any] = {
         "device_class": asked.device_class,
@@ -180,7 +180,7 @@ def approve_quota_request(
     }
     if asked.until is None:
         row = save_quota(team=asked.team, values={"devices": asked.devices}, **named)
-        row.raises.filter(ends_at__gt=timezone.now()).delete()  # the new limit holds what they gave
+        row.increases.filter(ends_at__gt=timezone.now()).delete()  # the new limit holds what they gave
     else:
         row = save_quota(team=asked.team, values={}, **named)
         QuotaIncrease.objects.create(
@@ -196,10 +196,10 @@ def deny_quota_request(*, quota_request: QuotaRequest, by: User, reason: str) ->
     asked = _to_decide(quota_request, by)
     if not reason.strip():
         raise Invalid(f"{asked.asked_by.label} needs to know why: give a reason.")
-    if asked.decide(Answer.DENIED, by=by, note=reason.strip()):
+    if asked.decide(RequestStatus.DENIED, by=by, note=reason.strip()):
         _tell_asker(asked)
         return asked
-    return _decided_already(asked, by, Answer.DENIED)
+    return _decided_already(asked, by, RequestStatus.DENIED)
 
 
 @transaction.atomic(durable=True)
@@ -213,9 +213,9 @@ def withdraw_quota_request(*, quota_request: QuotaRequest, by: User) -> QuotaReq
     asked = _read(quota_request)
     if reason := reason_not_to_withdraw(by, asked, role):
         raise Forbidden(reason)
-    if asked.decide(Answer.WITHDRAWN, by=by):
+    if asked.decide(RequestStatus.WITHDRAWN, by=by):
         return asked
-    return _decided_already(asked, by, Answer.WITHDRAWN)
+    return _decided_already(asked, by, RequestStatus.WITHDRAWN)
 
 
 def reason_not_to_withdraw(user: User, asked: QuotaRequest, role: Role | None) -> str:
@@ -233,7 +233,7 @@ def _lock_team(team: Team) -> None:
 
 
 def _require_none_waiting(team: Team, named: dict[str, Any]) -> None:
-    waiting = QuotaRequest.objects.filter(team=team, answer=Answer.WAITING, **named)
+    waiting = QuotaRequest.objects.filter(team=team, answer=RequestStatus.WAITING, **named)
     if other := waiting.select_related("asked_by").first():
         raise Conflict(
             f"{other.asked_by.label} has asked for {other.devices} of this already; that is decided first."
@@ -260,7 +260,7 @@ def _to_decide(quota_request: QuotaRequest, by: User) -> QuotaRequest:
     return lock_row(QuotaRequest.objects.select_related(*RELATED), quota_request.pk)
 
 
-def _decided_already(asked: QuotaRequest, by: User, wanted: Answer) -> QuotaRequest:
+def _decided_already(asked: QuotaRequest, by: User, wanted: RequestStatus) -> QuotaRequest:
     """Return it if `by` said the same before; else raise Conflict that says who was first and when."""
     asked = _read(asked)
     if asked.decided_by_id == by.pk and asked.answer == wanted:
@@ -286,7 +286,7 @@ def _tell_admins(asked: QuotaRequest) -> None:
 
 def _tell_asker(asked: QuotaRequest) -> None:
     def title() -> str:
-        if asked.answer != Answer.APPROVED:
+        if asked.answer != RequestStatus.APPROVED:
             return f"{asked.team} gets no more {what_of(asked)}"
         until = until_words(asked.until, moment_with_zone)
         return f"{asked.team} may have {asked.devices} × {what_of(asked)} {until}"

@@ -17,8 +17,8 @@ from django.urls import reverse
 from django.utils.text import slugify
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from claims.access import may_ask, require_member
-from claims.models import Answer, Profile, Quota, QuotaRequest
+from claims.access import may_request, require_member
+from claims.models import Profile, Quota, QuotaRequest, RequestStatus
 from claims.quotas.forms import QuotaAskForm, QuotaForm
 from claims.quotas.requests import named_quota, until_words, what_of
 from claims.quotas.services import ask_for_quota, set_quota, withdraw_quota_request
@@ -91,7 +91,7 @@ def quotas_page(request: HttpRequest, form: QuotaForm) -> dict[str, Any]:
         "is_admin": is_platform_admin(request.user),
         "over": [row for row in rows if row.over],
         "asking": {team.pk for team in teams_where(request.user, at_least=Role.MEMBER)},
-        "waiting": QuotaRequest.objects.visible_to(request.user).filter(answer=Answer.WAITING).count(),
+        "waiting": QuotaRequest.objects.visible_to(request.user).filter(answer=RequestStatus.WAITING).count(),
         "form": form,
         "classes": DeviceClass.objects.filter(gone_at=None)
         .values_list("name", flat=True)
@@ -128,7 +128,7 @@ def quota(request: HttpRequest, quota_id: UUID) -> HttpResponse:
         "form": QuotaForm(
             initial={"devices": found.devices, "guaranteed": found.guaranteed, "counts": found.counts}
         ),
-        "may_ask": may_ask_for_more(request, found.team),
+        "may_request": may_ask_for_more(request, found.team),
     }
     return render(request, "claims/quotas/quota.html", page)
 
@@ -211,7 +211,7 @@ def quota_requests(request: HttpRequest) -> HttpResponseBase:
         sort="-asked",
     )
     context = {
-        "may_ask": may_ask(request),
+        "may_request": may_request(request),
         "empty_icon": "gauge",
         "empty_title": "Nobody has asked for more quota",
         "empty_text": "What a team may hold stands on the quota page; you can ask for more from there.",

@@ -18,7 +18,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from claims.access import may_ask, require_member
+from claims.access import may_request, require_member
 from claims.catalogue.forms import YAML
 from claims.models import Approval, Delivery, Draft, Profile
 from claims.requests.forms import ManifestForm, RequestForm
@@ -136,7 +136,7 @@ def drafts(request: HttpRequest) -> HttpResponseBase:
     )
     listing = Listing(request, rows, columns=COLUMNS, title="Drafts", sort="-saved")
     is_csv = request.GET.get("format") == "csv"
-    asks = may_ask(request)
+    asks = may_request(request)
     return listing.respond(
         "claims/requests/drafts.html",
         {
@@ -144,7 +144,7 @@ def drafts(request: HttpRequest) -> HttpResponseBase:
             "empty_icon": "pencil",
             "empty_title": "No drafts",
             "empty_text": "What you type into a request is kept here until you send it, for up to 30 days.",
-            "may_ask": asks,
+            "may_request": asks,
             "empty_url": reverse("claims:request") if asks else "",
             "empty_action": "New request",
         },

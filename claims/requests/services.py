@@ -11,7 +11,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
 
-from claims.access import own
+from claims.access import lock_owned_claim
 from claims.approvals import authority, notices
 from claims.delivery import tasks
 from claims.models import Alternative, Claim, ClaimCharge, Delivery, Draft, Profile
@@ -97,7 +97,7 @@ def _reserve(wish: RequestPlan, *, by: User, reason: str, key: str, replaces: Cl
     Everything that makes a quota less available takes these rows, in the order of their keys, last thing
     before counting. What frees devices needs no lock.
     """
-    old = own(replaces, by) if replaces is not None else None
+    old = lock_owned_claim(replaces, by) if replaces is not None else None
     rows = usage.lock_rows(team=wish.team, charge=wish.charge, profiles=wish.profiles)
     if earlier := _earlier(by, key):
         return _same(earlier, team=wish.team, cluster=wish.cluster, profile=wish.profile)

@@ -12,7 +12,6 @@ from django.db import IntegrityError, transaction
 from claims.models import (
     Allocation,
     Alternative,
-    Answer,
     Approval,
     ApprovalStep,
     Claim,
@@ -21,6 +20,7 @@ from claims.models import (
     Profile,
     Quota,
     QuotaRequest,
+    RequestStatus,
     TeamNamespace,
     Transition,
     WrittenQuota,
@@ -118,7 +118,7 @@ def test_a_step_is_written_whole_or_not_at_all(claim, monkeypatch, fails):
     if fails == "history":
         monkeypatch.setattr(Transition, "save", fail)
     else:
-        monkeypatch.setattr(Claim, "_count_successors_whole", fail)
+        monkeypatch.setattr(Claim, "_end_carrying", fail)
     with pytest.raises(RuntimeError):
         claim.advance(S.FAILED, why="It is full.")
     monkeypatch.undo()
@@ -181,7 +181,9 @@ def test_the_history_is_in_order_of_time_and_then_of_writing(claim):
 # Wishes.
 
 
-@pytest.mark.parametrize("answer", [Answer.APPROVED, Answer.DENIED, Answer.WITHDRAWN, Answer.EXPIRED])
+@pytest.mark.parametrize(
+    "answer", [RequestStatus.APPROVED, RequestStatus.DENIED, RequestStatus.WITHDRAWN, RequestStatus.EXPIRED]
+)
 def test_of_two_answers_the_first_counts(claim, lena, lars, answer):
     asked = make_extension(claim)
     other = make_quota_request(claim.team, by=lena)
@@ -189,19 +191,19 @@ def test_of_two_answers_the_first_counts(claim, lena, lars, answer):
     with time_machine.travel(NOON, tick=False):
         assert asked.decide(answer, by=lena, note="Fine.") is True
     with time_machine.travel(NOON + timedelta(hours=1), tick=False):
-        assert late.decide(Answer.DENIED, by=lars, note="Late.") is False
+        assert late.decide(RequestStatus.DENIED, by=lars, note="Late.") is False
         assert asked.decide(answer, by=lars) is False
     for each in (asked, late, Extension.objects.get(pk=asked.pk)):
         said = (each.answer, each.decided_by, each.decided_at, each.decision_note)
         assert said == (answer, lena, NOON, "Fine.")
-    assert QuotaRequest.objects.get(pk=other.pk).answer == Answer.WAITING
+    assert QuotaRequest.objects.get(pk=other.pk).answer == RequestStatus.WAITING
 
 
 def test_an_answer_is_to_one_wish_alone(claim, lena):
     first, second = (make_quota_request(claim.team, by=lena) for _ in range(2))
-    assert first.decide(Answer.DENIED, by=None)
+    assert first.decide(RequestStatus.DENIED, by=None)
     second.refresh_from_db()
-    assert (second.answer, second.decided_at) == (Answer.WAITING, None)
+    assert (second.answer, second.decided_at) == (RequestStatus.WAITING, None)
     assert (first.decided_by, first.decision_note) == (None, "")
 
 
@@ -209,12 +211,12 @@ def test_an_answer_is_to_one_wish_alone(claim, lena):
 def test_an_extension_is_measured_from_the_approval_on(claim, train, hours, beyond):
     ends = claim.decided_at + train.current.max_duration + timedelta(hours=hours)
     asked = make_extension(claim, until=ends)
-    assert asked.span == ends - claim.expires_at
-    assert asked.whole == train.current.max_duration + timedelta(hours=hours)
-    assert asked.is_beyond is beyond
+    assert asked.added == ends - claim.expires_at
+    assert asked.total_duration == train.current.max_duration + timedelta(hours=hours)
+    assert asked.exceeds_max_duration is beyond
     claim.decided_at, claim.created_at = None, claim.decided_at - timedelta(hours=2)
     asked.claim = claim
-    assert asked.whole == train.current.max_duration + timedelta(hours=hours + 2)
+    assert asked.total_duration == train.current.max_duration + timedelta(hours=hours + 2)
 
 
 # What it says of its profiles.
@@ -253,9 +255,9 @@ def test_claims_are_found_by_any_of_their_profiles_and_each_once(vision, fra, tr
     wish = {"by": alice, "cluster": fra, "profile": train}
     alone, several = make_claim(vision, **wish), make_claim(vision, **wish)
     alternatives(several, "train-80", "slice-10", "slice-20")
-    assert set(Claim.objects.of_profile("train-80")) == {alone, several}
-    assert list(Claim.objects.of_profile("slice-20")) == [several]
-    assert list(Claim.objects.of_profile("slice")) == []
+    assert set(Claim.objects.with_profile("train-80")) == {alone, several}
+    assert list(Claim.objects.with_profile("slice-20")) == [several]
+    assert list(Claim.objects.with_profile("slice")) == []
     assert list(Claim.objects.filter(names_profile(slug__startswith="slice"))) == [several]
 
 

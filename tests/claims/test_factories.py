@@ -380,7 +380,7 @@ def test_a_raise_is_as_the_service_would_have_made_it(vision, alice, root, quota
         reason="A paper is due.", key="k",
     )  # fmt: skip
     approve_quota_request(quota_request=asked, by=root)
-    theirs = quota.raises.get()
+    theirs = quota.increases.get()
     ours = make_raise(quota, 4, ends_at=until)
     columns = ("quota_id", "devices", "ends_at", "by_id")
     assert [getattr(ours, name) for name in columns] == [getattr(theirs, name) for name in columns]

@@ -7,7 +7,7 @@ import pytest
 from django.urls import reverse
 from django.utils import timezone
 
-from claims.models import Answer, Claim, Extension, QuotaRequest
+from claims.models import Claim, Extension, QuotaRequest, RequestStatus
 from claims.states import ClaimState
 from inventory.freshness import OF_DEVICES
 from inventory.models import Freshness
@@ -196,7 +196,7 @@ def test_an_admin_sees_how_many_requests_of_all_teams_are_undecided(make, page, 
     ask = {"claim": running, "was": running.expires_at, "until": running.expires_at + HOUR, "asked_by": alice}
     Extension.objects.create(**ask, key="waits")
     Extension.objects.create(
-        **ask, key="over", answer=Answer.DENIED, decided_at=timezone.now(), decided_by=lena
+        **ask, key="over", answer=RequestStatus.DENIED, decided_at=timezone.now(), decided_by=lena
     )
     QuotaRequest.objects.create(
         team=running.team, device_class="gpu.nvidia.com", devices=9, asked_by=alice, key="more"

@@ -298,9 +298,9 @@ def test_each_row_of_a_rule_counts_as_it_says_and_an_empty_one_as_the_profile(vi
     ApprovalRule.objects.filter(pk=row.pk).update(approval="", automatic_devices=0, automatic_duration=None)
     assert found(vision) == Rule("train-80 v1", Approval.LEAD, 3, HOUR, True, 4 * HOUR)
     ApprovalRule.objects.create(profile=train, approval=Approval.BOTH, escalate_after=HOUR)
-    of_profile = Rule("The rule for train-80", Approval.BOTH, escalate_after=HOUR)
-    assert (found(nlp), Rules().for_any_team(train.current)) == (of_profile, of_profile)
-    assert Rules([]).rule(vision.pk, train.current) == of_profile
+    profile_rule = Rule("The rule for train-80", Approval.BOTH, escalate_after=HOUR)
+    assert (found(nlp), Rules().for_any_team(train.current)) == (profile_rule, profile_rule)
+    assert Rules([]).rule(vision.pk, train.current) == profile_rule
 
 
 def test_of_several_profiles_every_part_of_the_ruling_is_the_strictest(vision):

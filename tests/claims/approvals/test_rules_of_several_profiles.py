@@ -6,7 +6,7 @@ import pytest
 
 from claims.approvals.authority import ruling_on
 from claims.lifecycle.services import extend
-from claims.models import Answer, Approval, ApprovalRule
+from claims.models import Approval, ApprovalRule, RequestStatus
 from claims.states import ClaimState
 from tests.factories import make_profile, make_quota, make_spec
 
@@ -48,7 +48,7 @@ def test_a_rule_for_each_profile_counts_its_own_devices(ask, vision, train, part
 def test_more_time_for_it_goes_the_same_way(ask, rule, part, alice):
     claim = ask(devices=2, together=[(part, 2)], duration=DAY)
     longer = extend(claim=claim, by=alice, until=claim.expires_at + DAY, key="k")
-    assert longer.answer == Answer.APPROVED
+    assert longer.answer == RequestStatus.APPROVED
     ApprovalRule.objects.filter(pk=rule.pk).update(automatic_devices=3)
     longer = extend(claim=claim, by=alice, until=longer.until + DAY, key="l")
-    assert (longer.answer, longer.decided_at) == (Answer.WAITING, None)
+    assert (longer.answer, longer.decided_at) == (RequestStatus.WAITING, None)

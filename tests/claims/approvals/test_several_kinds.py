@@ -10,7 +10,7 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from claims.approvals import decide
-from claims.models import Answer, Approval, ApprovalRule, Quota
+from claims.models import Approval, ApprovalRule, Quota, RequestStatus
 from claims.states import ClaimState
 from tests.factories import make_claim, make_extension, make_quota_request
 
@@ -98,7 +98,7 @@ def test_one_s_own_wish_is_not_decided(client, lena, held, claim):
     assert answer.status_code == 409
     assert "1 of 2 is decided." in answer.text
     own.refresh_from_db()
-    assert own.answer == Answer.WAITING
+    assert own.answer == RequestStatus.WAITING
 
 
 def test_the_preview_warns_of_what_cannot_be_approved(client, root, quota, longer, more):
@@ -125,7 +125,11 @@ def test_every_kind_is_approved_and_sent_twice_it_is_decided_once(client, root, 
     first = client.post(BULK, sent(mixed, claim, note="Fine."))
     assert first.status_code == 200
     assert "3 of 3 are decided." in first.text
-    assert answers(claim, longer, more) == (ClaimState.APPROVED, Answer.APPROVED, Answer.APPROVED)
+    assert answers(claim, longer, more) == (
+        ClaimState.APPROVED,
+        RequestStatus.APPROVED,
+        RequestStatus.APPROVED,
+    )
     assert (longer.decision_note, longer.claim.expires_at) == ("Fine.", longer.until)
     assert Quota.objects.get().devices == 12
     steps = claim.history.count()
@@ -138,10 +142,14 @@ def test_every_kind_is_approved_and_sent_twice_it_is_decided_once(client, root, 
 def test_every_kind_is_denied_with_one_reason(client, root, mixed, claim, longer, more):
     client.force_login(root)
     assert client.post(BULK, sent(mixed, claim, "deny")).status_code == 422
-    assert answers(claim, longer, more) == (ClaimState.REQUESTED, Answer.WAITING, Answer.WAITING)
+    assert answers(claim, longer, more) == (
+        ClaimState.REQUESTED,
+        RequestStatus.WAITING,
+        RequestStatus.WAITING,
+    )
     answer = client.post(BULK, sent(mixed, claim, "deny", note="The cluster moves."))
     assert "3 of 3 are denied." in answer.text
-    assert answers(claim, longer, more) == (ClaimState.DENIED, Answer.DENIED, Answer.DENIED)
+    assert answers(claim, longer, more) == (ClaimState.DENIED, RequestStatus.DENIED, RequestStatus.DENIED)
     assert {row.decision_note for row in (claim, longer, more)} == {"The cluster moves."}
 
 
@@ -152,7 +160,7 @@ def test_one_that_is_refused_does_not_stop_the_others(client, root, lena, mixed,
     assert answer.status_code == 409
     assert "lena was first and denied sam2" in answer.text
     assert "2 of 3 are decided." in answer.text
-    assert answers(claim, longer, more) == (ClaimState.DENIED, Answer.APPROVED, Answer.APPROVED)
+    assert answers(claim, longer, more) == (ClaimState.DENIED, RequestStatus.APPROVED, RequestStatus.APPROVED)
 
 
 def test_outsiders_know_of_none_and_viewers_decide_on_none(client, eve, bob, mixed, claim, longer, more):
@@ -163,7 +171,11 @@ def test_outsiders_know_of_none_and_viewers_decide_on_none(client, eve, bob, mix
     client.post(BULK, sent(mixed, claim))
     client.force_login(bob)
     assert client.post(BULK, sent(mixed, claim)).status_code == 409
-    assert answers(claim, longer, more) == (ClaimState.REQUESTED, Answer.WAITING, Answer.WAITING)
+    assert answers(claim, longer, more) == (
+        ClaimState.REQUESTED,
+        RequestStatus.WAITING,
+        RequestStatus.WAITING,
+    )
 
 
 def test_what_is_no_id_is_left_out_and_too_many_are_refused(client, root, claim):
@@ -224,7 +236,11 @@ def test_the_api_previews_and_decides(root, mixed, claim, longer, more):
     shown = api_of(root).post(API, body | {"preview": True}, format="json").json()
     assert {one["kind"] for one in shown["results"]} == {"claim", "extension", "quota"}
     assert "vision: the limit of gpu.nvidia.com goes from 8 to 12." in shown["together"]
-    assert answers(claim, longer, more) == (ClaimState.REQUESTED, Answer.WAITING, Answer.WAITING)
+    assert answers(claim, longer, more) == (
+        ClaimState.REQUESTED,
+        RequestStatus.WAITING,
+        RequestStatus.WAITING,
+    )
     done = api_of(root).post(API, body, format="json", headers={"Idempotency-Key": "k"})
     assert done.status_code == 200
     assert [one["done"] for one in done.json()["results"]] == [True, True, True]
@@ -246,5 +262,5 @@ def test_the_api_denies_only_with_a_reason(lena, mixed, claim, longer, more):
     body = {"answer": "deny", "wishes": wishes(mixed, claim)}
     assert api_of(lena).post(API, body, format="json").status_code == 422
     assert api_of(lena).post(API, body | {"note": "No."}, format="json").status_code == 200
-    assert answers(claim, longer, more) == (ClaimState.DENIED, Answer.DENIED, Answer.WAITING)
+    assert answers(claim, longer, more) == (ClaimState.DENIED, RequestStatus.DENIED, RequestStatus.WAITING)
     assert api_of(lena).post(API, {"answer": "perhaps", "wishes": []}, format="json").status_code == 422

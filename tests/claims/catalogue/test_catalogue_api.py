@@ -36,7 +36,10 @@ def test_profiles_say_what_they_ask_for_and_whether_one_may(alice, bob, vision, 
     assert (entry["free"], entry["total"], entry["max_duration"]) == (0, 0, 14 * 86_400)
     assert entry == client(alice).get("/api/v1/profiles/train-80/").json()
     entry = client(bob).get("/api/v1/profiles/train-80/").json()
-    assert (entry["may_request"], entry["reason"].split(",")[0]) == (False, "You are a member of no team")
+    assert (entry["may_request"], entry["reason"].split(".")[0]) == (
+        False,
+        "You are not a member of any team",
+    )
 
 
 def test_a_profile_of_other_teams_is_not_found(alice, vision):

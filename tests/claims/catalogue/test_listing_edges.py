@@ -185,7 +185,7 @@ def reason(user, slug="one"):
 
 def test_each_reason_why_a_profile_may_not_be_asked_for(vision, alice, eve, root, bob):
     profile = make_profile("one")
-    none = "You are a member of no team, so there is nobody you could ask for GPUs for."
+    none = "You are not a member of any team. Ask a team owner to add you first."
     assert (reason(eve), reason(bob)) == (none, none)
     assert reason(alice) == "Your team has no namespace in any cluster."
     cluster = make_cluster("fra-1", teams=(vision,))

@@ -8,7 +8,7 @@ from django.utils import timezone
 from claims.approvals.decide import approve
 from claims.delivery import tasks
 from claims.lifecycle.services import extend
-from claims.models import Answer, Claim, ProfileVersion
+from claims.models import Claim, ProfileVersion, RequestStatus
 from claims.plans import plan
 from claims.requests.services import resize
 from claims.states import ClaimState
@@ -32,7 +32,7 @@ def test_an_extended_claim_ends_and_its_pod_keeps_the_device(approved, gateway, 
     admin.create(POD, pod_for(claim, "train-0"))
     claim = until(claim, ClaimState.ALLOCATED)
     longer = claim.expires_at + timedelta(hours=1)
-    assert extend(claim=claim, by=alice, until=longer, key="k").answer == Answer.APPROVED
+    assert extend(claim=claim, by=alice, until=longer, key="k").answer == RequestStatus.APPROVED
     expire()
     assert Claim.objects.get(pk=claim.pk).state == ClaimState.ALLOCATED
 

@@ -247,7 +247,7 @@ def test_a_claim_without_an_end_cannot_be_extended_with_others(make, alice):
     Claim.objects.update(expires_at=None)
     claim.refresh_from_db()
     assert do(alice, [claim], Order(BulkAction.EXTEND, by=HOUR, key="k")) == [
-        BulkResult(claim, "", "sam has no end.", "invalid")
+        BulkResult(claim, "", "sam has no end date.", "invalid")
     ]
     assert not Extension.objects.exists()
 

@@ -27,7 +27,7 @@ def test_a_release_holds_whether_the_devices_come_at_this_moment_or_not(
     monkeypatch.setattr("claims.delivery.tasks.remove.delay", lambda _id: None)
     claim = make_claim(vision, by=alice, cluster=fra, profile=train, state=ClaimState.PROVISIONED)
     race = Race(monkeypatch)
-    race.hold_after(end, "reason_not_to_end")
+    race.hold_after(end, "reason_not_to_release")
     if not locked:
         without_lock(monkeypatch, "claims.lifecycle.services._own")
 

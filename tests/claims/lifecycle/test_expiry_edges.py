@@ -9,7 +9,7 @@ from claims.delivery import tasks
 from claims.lifecycle import expiry
 from claims.lifecycle.expiry import end_overdue, remind
 from claims.lifecycle.services import shorten
-from claims.models import Answer, Claim, Extension
+from claims.models import Claim, Extension, RequestStatus
 from claims.states import ClaimState
 from claims.tasks import expire
 from inventory.models import Pod
@@ -191,7 +191,7 @@ def test_who_hears_that_a_request_expired(vision, fra, alice):
 def test_wishes_end_with_their_claims_and_others_go_on(begun):
     over, running = begun("over", NOON, whole=DAY), begun("running", NOON + HOUR, whole=DAY)
     wishes = {claim.name: make_extension(claim) for claim in (over, running)}
-    denied = make_extension(over, answer=Answer.DENIED, decision_note="No.")
+    denied = make_extension(over, answer=RequestStatus.DENIED, decision_note="No.")
     before = columns(wishes["over"])
     end_overdue(NOON)
     assert columns(wishes["over"]) == before | {
@@ -200,7 +200,7 @@ def test_wishes_end_with_their_claims_and_others_go_on(begun):
         "decided_at": NOON,
         "decision_note": "The claim has ended.",
     }
-    assert Extension.objects.get(pk=wishes["running"].pk).answer == Answer.WAITING
+    assert Extension.objects.get(pk=wishes["running"].pk).answer == RequestStatus.WAITING
     assert Extension.objects.get(pk=denied.pk).decision_note == "No."
 
 
@@ -233,7 +233,7 @@ def test_each_fault_is_raised_with_its_claim_after_all_others_have_ended(
         notes = {note for error in failed.value.exceptions for note in error.__notes__}
         assert notes == {f"claim {pk}" for pk in faulty}
     assert {name: state for name, state in states().items() if state == after} == {"b": after, "d": after}
-    assert Extension.objects.get(pk=wish.pk).answer == Answer.EXPIRED
+    assert Extension.objects.get(pk=wish.pk).answer == RequestStatus.EXPIRED
     faulty.clear()
     end_overdue(NOON)
     assert [states()[name] for name in "abcd"] == [after] * 4

@@ -354,7 +354,7 @@ def test_a_claim_without_an_end_has_none_to_move(running, alice):
     ):
         with pytest.raises(Conflict) as refusal:
             act()
-        assert refusal.value.message == "sam has no end."
+        assert refusal.value.message == "sam has no end date."
 
 
 # How far it may be extended.

@@ -9,7 +9,7 @@ from django.utils import timezone
 from claims.approvals import decide
 from claims.lifecycle import expiry
 from claims.lifecycle.services import approve_extension, deny_extension, extend
-from claims.models import Answer, Claim, Extension, PendingRequest, ProfileVersion, Quota
+from claims.models import Claim, Extension, PendingRequest, ProfileVersion, Quota, RequestStatus
 from claims.quotas import usage
 from claims.requests import replacement
 from claims.states import ClaimState
@@ -54,7 +54,7 @@ def test_of_two_replacements_at_once_one_is_made(ask, held, vision, monkeypatch,
     race = Race(monkeypatch)
     race.hold_after(replacement, "reason_not_to_replace")
     if not locked:
-        without_lock(monkeypatch, "claims.access.locked")
+        without_lock(monkeypatch, "claims.access.lock_claim")
     first, second = race.run(
         partial(ask, devices=8, name="one", replaces=old),
         partial(ask, devices=4, name="two", replaces=old, profile=small),
@@ -72,7 +72,7 @@ def test_what_is_carried_is_given_up_however_late_the_old_claim_was_read(ask, he
     race = Race(monkeypatch)
     race.hold_after(replacement, "reason_not_to_replace")
     if not locked:
-        without_lock(monkeypatch, "claims.access.locked")
+        without_lock(monkeypatch, "claims.access.lock_claim")
     made, _nothing = race.run(
         partial(ask, devices=8, name="new", replaces=old),
         lambda: Claim.objects.get(pk=old.pk).advance(ClaimState.FAILED, why="Gone."),
@@ -89,11 +89,11 @@ def test_two_extensions_at_once_are_not_two(held, alice, monkeypatch, locked):
     race = Race(monkeypatch)
     race.hold_before(Extension.objects, "create")
     if not locked:
-        without_lock(monkeypatch, "claims.access.locked")
+        without_lock(monkeypatch, "claims.access.lock_claim")
     until = claim.expires_at + timedelta(days=1)
     race.run(*(partial(extend, claim=claim, by=alice, until=until, key=key) for key in "ab"))
     assert race.waited is locked
-    assert Extension.objects.filter(answer=Answer.APPROVED).count() == (1 if locked else 2)
+    assert Extension.objects.filter(answer=RequestStatus.APPROVED).count() == (1 if locked else 2)
 
 
 @pytest.mark.parametrize("locked", [True, False])
@@ -103,13 +103,13 @@ def test_of_two_wishes_at_once_one_waits_and_the_other_hears_of_it(held, alice, 
     race = Race(monkeypatch)
     race.hold_before(Extension.objects, "create")
     if not locked:
-        without_lock(monkeypatch, "claims.access.locked")
+        without_lock(monkeypatch, "claims.access.lock_claim")
     until = claim.expires_at + timedelta(days=3)
     answers = race.run(*(partial(extend, claim=claim, by=alice, until=until, key=key) for key in "ab"))
     assert race.waited is locked
     made, refused = answers if locked else reversed(answers)
     assert made == Extension.objects.get()
-    assert made.answer == Answer.WAITING
+    assert made.answer == RequestStatus.WAITING
     assert isinstance(refused, Conflict)
     assert refused.message.split(" until ")[0] == "alice has asked to keep sam"
 
@@ -153,7 +153,7 @@ def test_of_two_who_decide_on_an_extension_one_is_first(held, alice, lena, lars,
     claim.refresh_from_db()
     extension.refresh_from_db()
     assert claim.expires_at == until
-    assert extension.answer == (Answer.APPROVED if guarded else Answer.DENIED)
+    assert extension.answer == (RequestStatus.APPROVED if guarded else RequestStatus.DENIED)
     assert isinstance(late, Conflict) is guarded
     if guarded:
         assert late.message.startswith("lena was first: it was approved")

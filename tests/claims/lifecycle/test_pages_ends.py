@@ -9,7 +9,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from claims.lifecycle.services import extend
-from claims.models import Answer, Claim, Extension
+from claims.models import Claim, Extension, RequestStatus
 from claims.states import ClaimState
 from tests.factories import make_claim, make_profile, make_team, make_user
 
@@ -82,12 +82,12 @@ def test_a_longer_one_waits_and_the_page_of_the_claim_tells_of_it(client, alice,
     wish = {"span": "other", "until": typed(claim.expires_at + 3 * DAY), "reason": "One more epoch."}
     page = client.post(url("extend", claim), wish, follow=True).text
     extension = Extension.objects.get()
-    assert extension.answer == Answer.WAITING
+    assert extension.answer == RequestStatus.WAITING
     assert "alice asks to keep it until" in page
     assert reverse("claims:extension_withdraw", args=[extension.pk]) in page
     page = client.post(reverse("claims:extension_withdraw", args=[extension.pk]), follow=True).text
     assert "alice asks to keep it until" not in page
-    assert Extension.objects.get().answer == Answer.WITHDRAWN
+    assert Extension.objects.get().answer == RequestStatus.WITHDRAWN
 
 
 def test_who_may_not_change_the_end_is_not_offered_to_take_the_wish_back(

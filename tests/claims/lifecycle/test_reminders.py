@@ -8,7 +8,7 @@ import time_machine
 from claims.lifecycle import expiry
 from claims.lifecycle.expiry import remind
 from claims.lifecycle.services import approve_extension, extend, transfer
-from claims.models import Answer, Claim, Extension
+from claims.models import Claim, Extension, RequestStatus
 from claims.states import ClaimState
 from claims.tasks import expire
 from core.errors import Conflict
@@ -177,7 +177,7 @@ def test_a_wish_that_nobody_answers_ends_with_the_claim(begun, clock, alice, len
     clock.move_to(claim.expires_at)
     expire()
     expire()
-    assert Extension.objects.get().answer == Answer.EXPIRED
+    assert Extension.objects.get().answer == RequestStatus.EXPIRED
     with pytest.raises(Conflict):
         approve_extension(extension=extension, by=lena)
 

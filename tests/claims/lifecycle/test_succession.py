@@ -33,12 +33,12 @@ def used(*rows):
 
 
 def test_only_what_is_more_counts_until_the_old_one_is_over(ask, old, quota, vision, train):
-    of_profile = make_quota(vision, 8, profile=train)
+    profile_quota = make_quota(vision, 8, profile=train)
     new = ask(devices=8, name="new", replaces=old)
     assert new.replaces == old
     assert new.carried == 6
     assert new.charges.get().carried == 6
-    assert used(quota, of_profile) == [8, 8]
+    assert used(quota, profile_quota) == [8, 8]
     with pytest.raises(QuotaExceeded, match="this request needs 1"):
         ask(devices=1)
     old.refresh_from_db()

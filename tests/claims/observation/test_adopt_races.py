@@ -79,7 +79,7 @@ def test_who_accepts_an_object_does_not_write_of_a_state_that_is_over(
     race = Race(monkeypatch)
     race.hold_before(Claim, "remark")
     if not locked:
-        without_lock(monkeypatch, "claims.access.locked")
+        without_lock(monkeypatch, "claims.access.lock_claim")
     accepted, released = race.run(
         partial(accept_object, claim=claim, by=root),
         partial(release, claim=claim, by=alice),

@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from claims.models import Answer, Quota, QuotaRequest, TeamNamespace, WrittenQuota
+from claims.models import Quota, QuotaRequest, RequestStatus, TeamNamespace, WrittenQuota
 from claims.quotas.forms import QuotaForm, QuotaGrantForm
 from claims.states import ClaimState
 from inventory.models import Cluster, DeviceClass, Namespace
@@ -166,7 +166,7 @@ def test_the_api_approves_with_less_until_sooner_and_a_note(vision, quota, alice
     given = api(root).post(f"{REQUESTS}{one.pk}/approve/", sent, format="json").json()
     assert (given["devices"], given["decision_note"]) == (9, "for now")
     assert given["until"] == until.isoformat().replace("+00:00", "Z")
-    assert [(row.devices, row.ends_at) for row in quota.raises.all()] == [(1, until)]
+    assert [(row.devices, row.ends_at) for row in quota.increases.all()] == [(1, until)]
 
 
 def test_the_api_takes_a_request_back(vision, alice, bob, eve):
@@ -254,8 +254,8 @@ def test_the_form_to_ask_is_filled_in_from_a_quota_or_the_address(client, alice,
         initial = {name: value for name, value in context["form"].initial.items() if name != "key"}
         return initial, context["row"] and context["row"].quota
 
-    of_profile = {"team": "vision", "device_class": "", "profile": "train-80", "counts": "devices"}
-    assert filled(quota=str(own.pk), more="2") == (of_profile | {"more": "2"}, own)
+    profile_quota = {"team": "vision", "device_class": "", "profile": "train-80", "counts": "devices"}
+    assert filled(quota=str(own.pk), more="2") == (profile_quota | {"more": "2"}, own)
     of_class = {"team": "vision", "device_class": GPU_CLASS, "profile": "", "counts": "devices"}
     assert filled(quota=str(quota.pk)) == (of_class, quota)
     assert filled(quota=str(theirs.pk), more="1") == ({"more": "1"}, None)
@@ -328,7 +328,7 @@ def test_the_list_of_requests_is_newest_first_with_every_column(client, alice, v
     now = timezone.now()
     old = make_quota_request(vision, 12, by=alice, asked_at=now - DAY)
     make_quota_request(vision, 3, by=alice, profile=train, asked_at=now, until=now + DAY)
-    old.decide(Answer.DENIED, by=root)
+    old.decide(RequestStatus.DENIED, by=root)
     make_quota_request(make_team("nlp"), 3, by=root)
     client.force_login(alice)
     lines = b"".join(client.get(LIST, {"format": "csv"})).decode().splitlines()

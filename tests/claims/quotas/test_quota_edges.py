@@ -8,7 +8,7 @@ from django.db import IntegrityError
 from django.urls import reverse
 from django.utils import timezone
 
-from claims.models import Answer, Quota, QuotaRequest, TeamNamespace, WrittenQuota
+from claims.models import Quota, QuotaRequest, RequestStatus, TeamNamespace, WrittenQuota
 from claims.quotas import resource_quota_sync, services
 from claims.quotas.forms import QuotaAskForm, QuotaForm
 from claims.quotas.usage import capacity_of, parts_of, standing_of
@@ -184,16 +184,18 @@ def test_a_raise_is_asked_for_until_a_moment_to_come(vision, train, now, shift, 
 
 
 @pytest.mark.parametrize(
-    ("person", "may_ask", "admin"), [("bob", False, False), ("alice", True, False), ("root", True, True)]
+    ("person", "may_request", "admin"), [("bob", False, False), ("alice", True, False), ("root", True, True)]
 )
-def test_the_page_of_a_quota_offers_what_its_reader_may_do(request, client, quota, person, may_ask, admin):
+def test_the_page_of_a_quota_offers_what_its_reader_may_do(
+    request, client, quota, person, may_request, admin
+):
     Quota.objects.update(guaranteed=3)
     client.force_login(request.getfixturevalue(person))
     answer = client.get(reverse("claims:quota", args=[quota.pk]))
     context = answer.context
-    assert (context["may_ask"], context["is_admin"]) == (may_ask, admin)
+    assert (context["may_request"], context["is_admin"]) == (may_request, admin)
     assert context["form"].initial == {"devices": 8, "guaranteed": 3, "counts": "devices"}
-    assert (f'href="{ASK}?quota={quota.pk}"' in answer.text) is may_ask
+    assert (f'href="{ASK}?quota={quota.pk}"' in answer.text) is may_request
 
 
 def test_the_page_of_quotas_offers_present_classes_and_profiles_and_counts_what_waits(
@@ -240,7 +242,7 @@ def test_what_is_asked_for_twice_on_the_page_is_409_with_the_reason(client, alic
 
 def test_what_is_decided_cannot_be_taken_back_on_the_page(client, alice, vision, root):
     asked = make_quota_request(vision, 9, by=alice)
-    asked.decide(Answer.DENIED, by=root)
+    asked.decide(RequestStatus.DENIED, by=root)
     client.force_login(alice)
     page = client.post(reverse("claims:quota_request_withdraw", args=[asked.pk]), follow=True)
     assert page.status_code == 200

@@ -39,12 +39,12 @@ def quota_of_claims(team, most):
 
 
 def test_what_the_predecessor_counts_for_does_not_count_twice(vision, fra, train, quota):
-    of_profile, of_claims = make_quota(vision, 8, profile=train), quota_of_claims(vision, 8)
+    profile_quota, claims_quota = make_quota(vision, 8, profile=train), quota_of_claims(vision, 8)
     old = make_claim(vision, cluster=fra, profile=train, devices=2, state=ClaimState.ALLOCATED)
     new = make_claim(vision, cluster=fra, profile=train, devices=3, replaces=old, carried=2)
     new.charges.update(carried=2)
     figures = {row.quota.pk: (row.held, row.reserved) for row in standing([vision])}
-    assert figures == {quota.pk: (2, 1), of_profile.pk: (2, 1), of_claims.pk: (1, 0)}
+    assert figures == {quota.pk: (2, 1), profile_quota.pk: (2, 1), claims_quota.pk: (1, 0)}
     parts = {part.claim.pk: (part.devices, part.carried) for part in parts_of(quota).claims}
     assert parts == {old.pk: (2, 0), new.pk: (1, 2)}
 

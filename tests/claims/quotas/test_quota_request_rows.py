@@ -10,7 +10,7 @@ from django.http import Http404
 from django.urls import reverse
 from django.utils import timezone
 
-from claims.models import Answer, Quota, QuotaIncrease, QuotaRequest
+from claims.models import Quota, QuotaIncrease, QuotaRequest, RequestStatus
 from claims.quotas import requests, services
 from claims.quotas.requests import request_impact
 from core.errors import Conflict, Forbidden, Invalid
@@ -343,7 +343,7 @@ def test_every_request_that_nobody_decided_in_time_expires_and_no_other(vision, 
 
     due, long_due = ask(alice, now), ask(lena, now - DAY, counts="claims")
     early = ask(alice, now + SECOND)
-    done = ask(alice, now - DAY, answer=Answer.DENIED, decided_by=root, decided_at=now - 2 * DAY)
+    done = ask(alice, now - DAY, answer=RequestStatus.DENIED, decided_by=root, decided_at=now - 2 * DAY)
     kept = {one.pk: row_of(one) for one in (due, long_due, early, done)}
     for _ in range(2):
         requests.end_overdue(now)

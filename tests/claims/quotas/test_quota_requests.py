@@ -9,7 +9,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
-from claims.models import Answer, Quota, QuotaIncrease, QuotaRequest
+from claims.models import Quota, QuotaIncrease, QuotaRequest, RequestStatus
 from claims.quotas import requests, services
 from claims.quotas.requests import request_impact
 from claims.quotas.usage import standing_of
@@ -40,7 +40,7 @@ def limit_of(quota):
 
 def test_for_good_is_a_new_limit(want, root, quota):
     asked = services.approve_quota_request(quota_request=want(), by=root)
-    assert asked.answer == Answer.APPROVED
+    assert asked.answer == RequestStatus.APPROVED
     assert Quota.objects.get(pk=quota.pk).devices == 10
     services.approve_quota_request(quota_request=asked, by=root)  # twice is once
     assert limit_of(quota) == 10
@@ -165,7 +165,7 @@ def test_admins_are_told_and_what_nobody_decides_on_expires(want, root, alice):
     with time_machine.travel(asked.decide_by + timedelta(seconds=1), tick=False):
         maintain_quotas()
     asked.refresh_from_db()
-    assert asked.answer == Answer.EXPIRED
+    assert asked.answer == RequestStatus.EXPIRED
     assert "Nobody decided" in Notice.objects.get(user=alice).title
 
 
@@ -228,7 +228,7 @@ def test_a_member_withdraws_on_the_page_and_strangers_may_not(client, alice, bob
     assert client.get(url).status_code == 405
     assert client.post(url).status_code == 302
     asked.refresh_from_db()
-    assert asked.answer == Answer.WITHDRAWN
+    assert asked.answer == RequestStatus.WITHDRAWN
 
 
 def test_the_list_is_the_teams_own_has_a_csv_and_costs_the_same_for_many(client, alice, eve, want, vision):
@@ -270,4 +270,4 @@ def test_the_api_asks_decides_and_shows(client, alice, root, eve, vision, quota)
 
 def test_what_waits_of_another_team_stands_in_nobodys_way(want, alice):
     want(team=make_team("nlp", members=(alice,)))
-    assert want().answer == Answer.WAITING
+    assert want().answer == RequestStatus.WAITING

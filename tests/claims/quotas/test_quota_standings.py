@@ -161,16 +161,16 @@ def shown(lines):
 @pytest.mark.django_db
 def test_a_request_has_a_line_for_each_quota_it_counts_against(vision, fra, train, quota):
     other = make_profile("other")
-    of_profile, of_claims = make_quota(vision, 2, profile=train), Quota(team=vision, counts="claims")
-    of_claims.devices = 1
-    of_claims.save()
+    profile_quota, claims_quota = make_quota(vision, 2, profile=train), Quota(team=vision, counts="claims")
+    claims_quota.devices = 1
+    claims_quota.save()
     make_quota(vision, 9, profile=other)
     make_quota(vision, 9, device_class="further.example.com")
     make_quota(make_team("nlp"), 9, device_class=MIG)
     make_claim(vision, cluster=fra, profile=train, devices=1, state=ClaimState.ALLOCATED)
     charge, profiles = {MIG: 3, GPU_CLASS: 7, "none.example.com": 0}, {train: 2, make_profile("third"): 1}
     rows = rows_for(team=vision, charge=charge, profiles=profiles)
-    assert [row.pk for row in rows] == sorted([quota.pk, of_profile.pk, of_claims.pk])
+    assert [row.pk for row in rows] == sorted([quota.pk, profile_quota.pk, claims_quota.pk])
     lines = lines_for(rows, team=vision, charge=charge, profiles=profiles, claims=1)
     assert shown(lines) == [
         (
@@ -192,14 +192,14 @@ def test_a_request_has_a_line_for_each_quota_it_counts_against(vision, fra, trai
             2,
             False,
             "vision holds 1 of 2 devices of profile train-80; this request needs 2.",
-            urlencode({"quota": of_profile.pk, "more": 1}),
+            urlencode({"quota": profile_quota.pk, "more": 1}),
         ),
         (
             "claims",
             1,
             False,
             "vision has 1 of 1 claim; this request needs 1.",
-            urlencode({"quota": of_claims.pk, "more": 1}),
+            urlencode({"quota": claims_quota.pk, "more": 1}),
         ),
     ]
     assert [line.label for line in lines_for(rows, team=vision, charge={}, profiles={}, claims=0)] == []
@@ -256,7 +256,7 @@ def test_shares_are_of_all_teams_in_classes_with_a_guarantee_and_count_all_use(v
 @pytest.mark.django_db
 def test_the_claims_of_a_figure_are_of_the_team_and_quota_oldest_first(vision, fra, train, quota, lena):
     nlp, other = make_team("nlp"), make_profile("other")
-    of_profile, of_claims = (
+    profile_quota, claims_quota = (
         make_quota(vision, 9, profile=train),
         Quota.objects.create(team=vision, counts="claims", devices=9),
     )
@@ -280,8 +280,8 @@ def test_the_claims_of_a_figure_are_of_the_team_and_quota_oldest_first(vision, f
         return [(part.claim, part.devices, part.reserved, part.carried) for part in contributions(row)]
 
     assert parts(quota) == [(waits, 2, True, 0), (runs, 3, False, 0), (template, 2, True, 0)]
-    assert parts(of_profile) == [(waits, 2, True, 0), (template, 2, True, 0)]
-    assert parts(of_claims) == [(waits, 1, True, 0), (runs, 1, False, 0), (template, 2, True, 0)]
+    assert parts(profile_quota) == [(waits, 2, True, 0), (template, 2, True, 0)]
+    assert parts(claims_quota) == [(waits, 1, True, 0), (runs, 1, False, 0), (template, 2, True, 0)]
     assert contributions(quota)[1].claim.decided_by == lena
     figures = {row.label: (row.held, row.reserved) for row in standing([vision])}
     assert figures == {GPU_CLASS: (3, 4), "train-80": (0, 4), "claims": (1, 3)}
@@ -311,8 +311,8 @@ def test_alternatives_count_for_their_own_profiles_and_teams(vision, fra, train,
 
 @pytest.mark.django_db
 def test_what_is_outside_counts_against_classes_and_claims_and_no_profile(vision, fra, train, quota):
-    of_profile = make_quota(vision, 9, profile=train)
-    of_claims = Quota.objects.create(team=vision, counts="claims", devices=9)
+    profile_quota = make_quota(vision, 9, profile=train)
+    claims_quota = Quota.objects.create(team=vision, counts="claims", devices=9)
     foreign(fra, "by-hand", 2)
     foreign(fra, "other-class", 3, device_class=MIG)
     plugin_pod(fra, "legacy", nvidia_com__gpu=4)
@@ -321,8 +321,8 @@ def test_what_is_outside_counts_against_classes_and_claims_and_no_profile(vision
         return [(part.use.name, part.devices) for part in parts_of(row).outside]
 
     assert parts(quota) == [("by-hand", 2), ("legacy", 4)]
-    assert parts(of_profile) == []
-    assert parts(of_claims) == [("by-hand", 1), ("other-class", 1)]
+    assert parts(profile_quota) == []
+    assert parts(claims_quota) == [("by-hand", 1), ("other-class", 1)]
     assert {row.label: row.outside for row in standing([vision])} == {
         GPU_CLASS: 6,
         "train-80": 0,

@@ -4,7 +4,7 @@ import pytest
 from django.core.exceptions import PermissionDenied
 from django.http import Http404
 
-from claims.access import may_ask
+from claims.access import may_request
 from claims.lifecycle.sharing import MOST, SharingSlots, room_of
 from claims.models import Approval, Claim, Delivery
 from claims.observation.observations import observe
@@ -90,7 +90,7 @@ def test_who_is_a_member_somewhere_may_ask(rf, alice, bob, eve, root, vision):
     def asks(person):
         request = rf.get("/")
         request.user = person
-        return may_ask(request)
+        return may_request(request)
 
     assert [asks(person) for person in (alice, bob, eve)] == [True, False, False]
     make_team("nlp", members=(bob,))

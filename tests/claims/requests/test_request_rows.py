@@ -303,10 +303,10 @@ def test_another_profile_replaces_all_that_a_claim_names_with_as_many_as_of_the_
 def test_of_a_template_that_replaces_another_what_exceeds_all_of_its_claims_counts(
     old, vision, train, quota, devices, parallel, carried, used
 ):
-    of_profile = make_quota(vision, 8, profile=train)
+    profile_quota = make_quota(vision, 8, profile=train)
     new = replacement_of(old, devices=devices, parallel=parallel)
     assert (new.carried, new.charges.get().carried) == (carried, carried)
-    assert [one.used for one in usage.standing_of([quota, of_profile])] == [used, used]
+    assert [one.used for one in usage.standing_of([quota, profile_quota])] == [used, used]
 
 
 def test_a_limit_on_the_number_of_claims_counts_those_that_both_have_once(old, vision):

@@ -88,13 +88,13 @@ def test_what_replaces_it_takes_the_same_profiles(held, alice, vision):
 def test_of_a_device_class_only_what_is_more_counts_and_of_a_profile_both(
     held, alice, lena, vision, slice_10
 ):
-    of_profile = make_quota(vision, 20, profile=slice_10)
+    profile_quota = make_quota(vision, 20, profile=slice_10)
     new = resize(claim=held, by=alice, parts={"slice-10": 5}, key="r-1")
     assert new.carried == 0
     counted = {row.label: (row.held, row.reserved) for row in standing([vision])}
     assert counted["gpu.nvidia.com"] == (2, 0)
     assert counted[PART] == (3, 2)
-    assert [(row.held, row.reserved) for row in standing_of([of_profile])] == [(3, 5)]
+    assert [(row.held, row.reserved) for row in standing_of([profile_quota])] == [(3, 5)]
     held.advance(ClaimState.RELEASING, why="Replaced.")
     held.advance(ClaimState.RELEASED, why="Gone.")
     assert {row.label: row.reserved for row in standing([vision])}[PART] == 5
