@@ -7,43 +7,43 @@ BIN := .venv/bin
 export PORT ?= 8000
 export DEMO_HOME ?= .demo
 export CLUSTER ?= sim
-# Compiled modules are kept: without them each process of the demo and each start of the tests compiles all again.
+# Keep compiled modules: otherwise each process of the demo and each start of the tests compiles everything again.
 unexport PYTHONDONTWRITEBYTECODE
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
 
-install: ## Bring uv, Python packages and web assets (the other targets do it by themselves)
+install: ## Install uv, Python packages and web assets (the other targets do it automatically)
 	@$(PYTHON3) scripts/bootstrap.py
 	@$(BIN)/python -m core.assets
 
 demo: install ## Run the whole portal on this machine: PORT=8000, DEMO_HOME=.demo, CLUSTER=sim|real
 	@exec $(BIN)/python -m demo
 
-demo-reset: ## Forget the data of the demo
+demo-reset: ## Delete the data of the demo
 	@$(PYTHON3) scripts/demo_reset.py
 
-test: install ## Run every test in two processes, or some of them: ARGS="tests/claims -k race"; with CI=true a missing part is a failure
+test: install ## Run every test in two processes, or some: ARGS="tests/claims -k race"; with CI=true a missing tool is a failure
 	@$(BIN)/python -m pytest $(or $(ARGS),-n 2 --dist loadgroup)
 
-check: install ## Static checks
+check: install ## Run the static checks
 	@$(BIN)/python scripts/check.py
 
-fix: install ## Format, and mend what can be mended by itself
+fix: install ## Format the code and apply automatic fixes
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format --quiet .
 	@git ls-files 'templates/*.html' | xargs -r $(BIN)/djade --target-version 6.1
 
 controlplane: install ## Build the real Kubernetes control plane that tests and `make demo CLUSTER=real` use (needs Go)
 	@$(BIN)/python -m demo.controlplane.build
 
-lock: install ## Bring uv.lock up to date with pyproject.toml
+lock: install ## Update uv.lock from pyproject.toml
 	@PATH="$(CURDIR)/.tools/uv/bin:$$PATH" uv lock
 
-oracle: install ## Hold the allocator to the one of Kubernetes on random cases: SEED=1 CASES=20000 (needs Go)
+oracle: install ## Compare the allocator with that of Kubernetes on random cases: SEED=1 CASES=20000 (needs Go)
 	@$(BIN)/python -m tests.oracle $(if $(SEED),--seed $(SEED)) --cases $(or $(CASES),20000)
 
-mutate: install ## Make small mistakes in the code and see whether a test notices: ARGS=claims/quotas or ARGS="--changed main"
+mutate: install ## Mutation testing: make small mistakes and see whether a test notices: ARGS=claims/quotas or ARGS="--changed main"
 	@$(BIN)/python -m scripts.mutate $(ARGS)
 
-bench: install ## Measure the paths that have a budget: ARGS="--only fits --devices 5000"; compares with Kubernetes if Go is there
+bench: install ## Measure the paths that have a budget: ARGS="--only fits --devices 5000"; compares with Kubernetes if Go is installed
 	@$(BIN)/python -m bench $(ARGS)
