@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -185,24 +186,18 @@ def extension(request: HttpRequest, extension_id: UUID) -> HttpResponse:
 
 @require_POST
 def extension_approve(request: HttpRequest, extension_id: UUID) -> HttpResponse:
-    one = extension_for(request, extension_id)
-
-    def act() -> str:
-        approve_extension(extension=one, by=user_of(request), note=request.POST.get("note", "")[:500])
-        return f"{one.claim} may be kept longer."
-
-    return answered(request, act, lambda: extension_card(request, extension_id))
+    extension = extension_for(request, extension_id)
+    act = partial(approve_extension, extension=extension, note=note_in(request))
+    card = partial(extension_card, request, extension_id)
+    return answered(request, act, f"{extension.claim} may be kept longer.", card)
 
 
 @require_POST
 def extension_deny(request: HttpRequest, extension_id: UUID) -> HttpResponse:
-    one = extension_for(request, extension_id)
-
-    def act() -> str:
-        deny_extension(extension=one, by=user_of(request), reason=request.POST.get("note", "")[:500])
-        return f"{one.claim} keeps its end."
-
-    return answered(request, act, lambda: extension_card(request, extension_id))
+    extension = extension_for(request, extension_id)
+    act = partial(deny_extension, extension=extension, reason=note_in(request))
+    card = partial(extension_card, request, extension_id)
+    return answered(request, act, f"{extension.claim} keeps its end.", card)
 
 
 @require_safe
@@ -213,41 +208,44 @@ def quota_request(request: HttpRequest, request_id: UUID) -> HttpResponse:
 
 @require_POST
 def quota_request_approve(request: HttpRequest, request_id: UUID) -> HttpResponse:
-    one = quota_request_for(request, request_id)
+    quota_request = quota_request_for(request, request_id)
 
-    def act() -> str:
+    def act(*, by: User) -> None:
         grant = QuotaGrantForm(request.POST)
         if not grant.is_valid():
             raise Invalid(" ".join(str(message) for errors in grant.errors.values() for message in errors))
-        note = request.POST.get("note", "")[:500]
-        approve_quota_request(quota_request=one, by=user_of(request), note=note, **grant.cleaned_data)
-        return f"{one.team} has the quota that it asked for."
+        note = note_in(request)
+        approve_quota_request(quota_request=quota_request, by=by, note=note, **grant.cleaned_data)
 
-    return answered(request, act, lambda: quota_request_card(request, request_id))
+    card = partial(quota_request_card, request, request_id)
+    return answered(request, act, f"{quota_request.team} has the quota that it asked for.", card)
 
 
 @require_POST
 def quota_request_deny(request: HttpRequest, request_id: UUID) -> HttpResponse:
-    one = quota_request_for(request, request_id)
+    quota_request = quota_request_for(request, request_id)
+    act = partial(deny_quota_request, quota_request=quota_request, reason=note_in(request))
+    card = partial(quota_request_card, request, request_id)
+    return answered(request, act, f"The quota of {quota_request.team} stays as it is.", card)
 
-    def act() -> str:
-        deny_quota_request(quota_request=one, by=user_of(request), reason=request.POST.get("note", "")[:500])
-        return f"The quota of {one.team} stays as it is."
 
-    return answered(request, act, lambda: quota_request_card(request, request_id))
+def note_in(request: HttpRequest) -> str:
+    return request.POST.get("note", "")[:500]
 
 
 def answered(
-    request: HttpRequest, act: Callable[[], str], card: Callable[[], dict[str, Any]]
+    request: HttpRequest, act: Callable[..., object], done: str, card: Callable[[], dict[str, Any]]
 ) -> HttpResponse:
-    """Do what was decided and go back to the inbox; where it cannot be, the card says why."""
+    """Decide and return to the inbox with the message `done`; the card shows a refusal."""
     try:
-        messages.success(request, act())
+        act(by=user_of(request))
     except (Conflict, Invalid) as error:
         refusal: PortalError = error
-        said = {"refusal": refusal, "note": request.POST.get("note", "")}
-        page = list_of(request) | card() | said
-        return render(request, "claims/inbox/approvals.html", page, status=refusal.status)
+        form = {"refusal": refusal, "note": request.POST.get("note", "")}
+        return render(
+            request, "claims/inbox/approvals.html", list_of(request) | card() | form, status=refusal.status
+        )
+    messages.success(request, done)
     return redirect("claims:approvals")
 
 

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from claims.models import Claim, Delivery, Profile, ProfileVersion, TeamNamespace
 from cluster.kinds import RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE, Kind
@@ -191,16 +191,31 @@ class RequestPlan:
         return {option.profile: option.devices * self.parallel for option in self.options}
 
 
+class RequestFields(TypedDict):
+    """What a person chooses for a request; `plan_request` has the defaults."""
+
+    team: Team
+    cluster: Cluster
+    profile: Profile
+    devices: NotRequired[int]
+    parallel: NotRequired[int]
+    delivery: NotRequired[str]
+    duration: NotRequired[timedelta | None]
+    name: NotRequired[str]
+    alternatives: NotRequired[Sequence[Profile]]
+    together: NotRequired[Sequence[ProfileCount]]
+
+
 def plan_request(
     *,
     team: Team,
     cluster: Cluster,
     profile: Profile,
-    devices: int,
-    parallel: int,
-    delivery: str,
-    duration: timedelta | None,
-    name: str,
+    devices: int = 1,
+    parallel: int = 1,
+    delivery: str = Delivery.CLAIM,
+    duration: timedelta | None = None,
+    name: str = "",
     alternatives: Sequence[Profile] = (),
     together: Sequence[ProfileCount] = (),
 ) -> RequestPlan:

@@ -3,17 +3,16 @@ What a request would come to, while one types: what matches now, quota, who deci
 wrong.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from typing import Unpack
 
 from claims.approvals import authority
 from claims.approvals.authority import Route
 from claims.catalogue.listing import DeviceKind, kinds_for
 from claims.catalogue.sharing import cautions
-from claims.models import Claim, Delivery, Profile
+from claims.models import Claim, Profile
 from claims.plans import plan
-from claims.plans.plan import ProfileCount, RequestPlan, plan_request, planned_manifest
+from claims.plans.plan import RequestFields, RequestPlan, plan_request, planned_manifest
 from claims.quotas import usage
 from claims.quotas.usage import QuotaLine
 from claims.requests import replacement
@@ -23,9 +22,8 @@ from dra.cluster_snapshot import ClusterSnapshot
 from dra.help import Relaxation, find_relaxations
 from dra.manifests import to_yaml
 from inventory.cluster_snapshot import snapshot_of
-from inventory.models import Cluster
 from teams.access import require_role
-from teams.models import Role, Team, User
+from teams.models import Role, User
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,46 +62,22 @@ class RequestPreview:
 
 
 def preview(
-    *,
-    by: User,
-    team: Team,
-    cluster: Cluster,
-    profile: Profile,
-    devices: int = 1,
-    parallel: int = 1,
-    delivery: str = Delivery.CLAIM,
-    duration: timedelta | None = None,
-    name: str = "",
-    alternatives: Sequence[Profile] = (),
-    together: Sequence[ProfileCount] = (),
-    replaces: Claim | None = None,
-    with_help: bool = False,
+    *, by: User, replaces: Claim | None = None, with_help: bool = False, **fields: Unpack[RequestFields]
 ) -> RequestPreview:
     """
     Work a request out and write nothing; say what would help if it does not fit, or `with_help` anyway.
 
     Raises Http404, PermissionDenied, and Conflict for a retired profile.
     """
-    require_role(by, team, at_least=Role.MEMBER)
-    wish = plan_request(
-        team=team,
-        cluster=cluster,
-        profile=profile,
-        devices=devices,
-        parallel=parallel,
-        delivery=delivery,
-        duration=duration,
-        name=name,
-        alternatives=alternatives,
-        together=together,
-    )
-    rows = usage.rows_for(team=team, charge=wish.charge, profiles=wish.profiles)
+    require_role(by, fields["team"], at_least=Role.MEMBER)
+    wish = plan_request(**fields)
+    rows = usage.rows_for(team=wish.team, charge=wish.charge, profiles=wish.profiles)
     lines = replacement.lines_for(rows, wish, replacement.carried_to(wish, replaces))
     route = authority.route_for(
-        by=by, team=team, asked=wish.asked, duration=wish.duration, together=wish.together
+        by=by, team=wish.team, asked=wish.asked, duration=wish.duration, together=wish.together
     )
-    snapshot = snapshot_of(cluster)
-    claims = max(parallel, 1)
+    snapshot = snapshot_of(wish.cluster)
+    claims = max(wish.parallel, 1)
     found = match.preview(snapshot, wish.spec, claims=claims)
     seen = RequestPreview(
         wish=wish,
@@ -111,7 +85,7 @@ def preview(
         quota_lines=tuple(lines),
         approval=route,
         manifest=to_yaml(planned_manifest(wish)),
-        kinds=kinds_for(cluster.pk, snapshot, wish.spec),
+        kinds=kinds_for(wish.cluster.pk, snapshot, wish.spec),
         parts=_parts(wish, snapshot) if wish.together else (),
         problems=(*plan.person_problems(by, wish.spec), *wish.problems),
         snapshot=snapshot,

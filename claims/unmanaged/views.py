@@ -96,50 +96,58 @@ OF_TEMPLATES: list[Column[Any]] = [
 
 @require_safe
 def claims(request: HttpRequest) -> HttpResponseBase:
-    listing = Listing(
-        request,
-        outside(ResourceClaim, request.user),
-        columns=COLUMNS,
-        title="Outside the portal",
-        filters=OutsideFilter,
-        search=("name", "namespace", "uid"),
-        sort="-created",
-    )
-    is_csv = request.GET.get("format") == "csv"
+    listing = listing_for(request, ResourceClaim, COLUMNS, OutsideFilter, title="Outside the portal")
     return listing.respond(
         "claims/unmanaged/outside.html",
         {
-            "outsiders": [] if is_csv else [Outsider(row) for row in listing.page.object_list],
+            "outsiders": [] if is_csv(request) else [Outsider(row) for row in listing.page.object_list],
             "ages": ages(("resourceclaims", "pods")),
             "empty_icon": "circle-check",
-            "empty_title": "Nothing stands outside the portal",
-            "empty_text": "Every ResourceClaim in your teams' namespaces is of a claim of the portal.",
+            "empty_title": "No ResourceClaims outside the portal",
+            "empty_text": "Every ResourceClaim in your teams' namespaces belongs to a claim of the portal.",
         },
     )
 
 
 @require_safe
 def templates(request: HttpRequest) -> HttpResponseBase:
-    listing = Listing(
-        request,
-        outside(ResourceClaimTemplate, request.user),
-        columns=OF_TEMPLATES,
-        title="Unmanaged templates",
-        filters=TemplateFilter,
-        search=("name", "namespace", "uid"),
-        sort="-created",
+    listing = listing_for(
+        request, ResourceClaimTemplate, OF_TEMPLATES, TemplateFilter, title="Templates outside the portal"
     )
-    is_csv = request.GET.get("format") == "csv"
     return listing.respond(
         "claims/unmanaged/outside_templates.html",
         {
-            "rows": [] if is_csv else [(row, asked_of(row)) for row in listing.page.object_list],
+            "rows": [] if is_csv(request) else [(row, asked_of(row)) for row in listing.page.object_list],
             "ages": ages(("resourceclaimtemplates",)),
             "empty_icon": "circle-check",
-            "empty_title": "No templates stand outside the portal",
-            "empty_text": "Every template in your teams' namespaces is of a claim of the portal.",
+            "empty_title": "No templates outside the portal",
+            "empty_text": "Every template in your teams' namespaces belongs to a claim of the portal.",
         },
     )
+
+
+def listing_for(
+    request: HttpRequest,
+    model: type[ResourceClaim] | type[ResourceClaimTemplate],
+    columns: list[Column[Any]],
+    filters: type[TemplateFilter],
+    *,
+    title: str,
+) -> Listing[Any]:
+    """Return the listing of unmanaged objects of this model that the user may see, newest first."""
+    return Listing(
+        request,
+        outside(model, request.user),
+        columns=columns,
+        title=title,
+        filters=filters,
+        search=("name", "namespace", "uid"),
+        sort="-created",
+    )
+
+
+def is_csv(request: HttpRequest) -> bool:
+    return request.GET.get("format") == "csv"
 
 
 def claim_of(request: HttpRequest, uid: str) -> ResourceClaim:

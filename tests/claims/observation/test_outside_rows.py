@@ -447,10 +447,10 @@ def test_a_page_says_how_old_what_it_shows_is(client, alice, fra, freshness, pat
 @pytest.mark.parametrize(
     ("path", "title", "text"),
     [
-        (LIST, "Nothing stands outside the portal",
-         "Every ResourceClaim in your teams' namespaces is of a claim of the portal."),
-        (f"{LIST}templates/", "No templates stand outside the portal",
-         "Every template in your teams' namespaces is of a claim of the portal."),
+        (LIST, "No ResourceClaims outside the portal",
+         "Every ResourceClaim in your teams' namespaces belongs to a claim of the portal."),
+        (f"{LIST}templates/", "No templates outside the portal",
+         "Every template in your teams' namespaces belongs to a claim of the portal."),
     ],
 )  # fmt: skip
 def test_an_empty_list_says_so(client, alice, fra, path, title, text):
