@@ -12,7 +12,7 @@ from django.shortcuts import get_object_or_404
 from claims.models import Claim
 from claims.states import RUNNING
 from core.errors import Conflict, Forbidden
-from core.locking import lock_row
+from core.transactions import lock_row
 from teams.access import require_role, teams_where, user_of
 from teams.models import Role, User
 

@@ -10,7 +10,7 @@ from claims.delivery.tasks import reconcile_cluster
 from claims.models import Claim
 from claims.quotas.tasks import write_team
 from claims.signals import claim_state_changed, request_returned
-from core.queueing import after_commit
+from core.transactions import after_commit
 from inventory.signals import mirror_changed
 
 WATCHED = ("ResourceClaim", "ResourceClaimTemplate", "Pod")

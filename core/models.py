@@ -1,16 +1,32 @@
-"""What the portal keeps of its own conversations: answers to writes that may be sent again."""
+"""Primary keys of all models, and responses of the API that are stored for repeated requests."""
+
+import os
+import time
+import uuid
 
 from django.conf import settings
 from django.db import models
 from django.utils import timezone
 
 
+def uuid7() -> uuid.UUID:
+    """
+    Return a UUIDv7 (RFC 9562 §5.7): 48 bits of Unix milliseconds, 74 random bits.
+
+    As a public id it sorts by creation time, and nobody can guess or count it.
+    """
+    value = int.from_bytes((time.time_ns() // 1_000_000).to_bytes(6, "big") + os.urandom(10), "big")
+    value = (value & ~(0xF000 << 64)) | (0x7000 << 64)
+    value = (value & ~(0xC000 << 48)) | (0x8000 << 48)
+    return uuid.UUID(int=value)
+
+
 class StoredResponse(models.Model):
     """
-    What a write of the API was answered that came with an Idempotency-Key, so that the same again is answered
-    the same; without `status` it is being worked on since `at`.
+    The response to a write with an Idempotency-Key, returned again for the same request.
 
-    `address` is the hex SHA-256 of its path, `digest` that of all that was sent, `answer` JSON.
+    Without `status` the request is in progress since `at`. `address` is the hex SHA-256 of its path, `digest`
+    that of the request, `answer` JSON.
     """
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+")
@@ -27,4 +43,4 @@ class StoredResponse(models.Model):
         )
 
     def __str__(self) -> str:
-        return f"{self.key}: {self.status or 'being worked on'}"
+        return f"{self.key}: {self.status or 'in progress'}"

@@ -33,7 +33,7 @@ from cluster.errors import ClusterConflict
 from cluster.kinds import RESOURCE_CLAIM
 from demo.people import people_gateway
 from demo.scenario import DAY, HOUR
-from inventory.enrolment import write_quotas
+from inventory.clusters import write_quotas
 from inventory.models import Cluster
 from notify.models import Notice
 from teams.models import Team, User

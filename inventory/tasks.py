@@ -21,8 +21,8 @@ from django.utils import timezone
 from kombu.exceptions import OperationalError
 
 from core.errors import PortalError
+from inventory.clusters import gateway_for
 from inventory.events import has_due, read_events
-from inventory.gateways import gateway_for
 from inventory.models import Cluster, Device, ObjectEvent, ResourceSlice
 from inventory.sync.list_watch import take_turn
 from inventory.sync.session import MODELS, QUEUED_FOR, Halted, kinds_of, reserve, stopping

@@ -4,7 +4,7 @@ from django.conf import settings
 from django.db import models
 from django.utils import timezone
 
-from core.ids import uuid7
+from core.models import uuid7
 
 
 class Notice(models.Model):

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from core.queueing import after_commit
+from core.transactions import after_commit
 from notify import tasks
 from notify.models import Notice
 from teams.models import User

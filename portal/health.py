@@ -17,8 +17,7 @@ from kombu.exceptions import OperationalError
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, generate_latest
 
 from claims.metrics import ClaimCollector
-from inventory.freshness import OF_DEVICES, Age, ages
-from inventory.metrics import MirrorCollector
+from inventory.freshness import OF_DEVICES, Age, MirrorCollector, ages
 
 BROKER_PATIENCE = 2  # seconds
 

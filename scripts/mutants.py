@@ -151,7 +151,7 @@ class _Finder:
                     yield node, f"({self._text(one)})", "bound dropped"
             case ast.Call(func=ast.Attribute(value=rows, attr="select_for_update")):
                 yield node, self._text(rows), "lock removed"
-            case ast.Call(func=ast.Name(id="lock_row"), args=[rows, pk]):  # core.locking
+            case ast.Call(func=ast.Name(id="lock_row"), args=[rows, pk]):  # core.transactions
                 yield node, f"{self._text(rows)}.get(pk={self._text(pk)})", "lock removed"
             case ast.Call(func=ast.Attribute(value=rows, attr=name)) if name in NARROWED:
                 yield node, self._text(rows), f"{name} removed"

@@ -8,7 +8,7 @@ from django.contrib.auth.models import AbstractUser
 from django.db import models
 from django.db.models.functions import Now
 
-from core.ids import uuid7
+from core.models import uuid7
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AnonymousUser

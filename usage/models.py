@@ -6,7 +6,7 @@ from django.db import models
 from django.db.models import Q
 
 from claims.models import Claim
-from core.ids import uuid7
+from core.models import uuid7
 from inventory.models import Cluster
 
 

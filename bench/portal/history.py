@@ -15,7 +15,7 @@ from bench.portal.rows import copy, execute
 from bench.portal.size import Size
 from claims.models import Claim, ClaimCharge, Comment, Extension, Profile, ProfileVersion, QuotaRequest
 from claims.states import FINAL, ClaimState
-from core.ids import uuid7
+from core.models import uuid7
 from dra.canonical import spec_hash
 from dra.manifests import with_count
 from inventory.models import Cluster, Device

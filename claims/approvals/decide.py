@@ -16,10 +16,9 @@ from claims.plans.changes import RequestChange, WantedChange, additional_usage, 
 from claims.quotas import usage
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid, QuotaExceeded
-from core.locking import lock_row
-from core.queueing import after_commit
 from core.times import duration as in_words
 from core.times import moment
+from core.transactions import after_commit, lock_row
 from teams.access import require_role
 from teams.models import Role, User
 

@@ -14,7 +14,7 @@ from claims.catalogue.definition import ProfileDefinition
 from claims.catalogue.yaml_export import RETIRED, ProfileChange, import_plan, plan_digest
 from claims.models import Profile, ProfileLimits, ProfileVersion
 from core.errors import Conflict, Invalid, violated_constraint
-from core.locking import lock_row
+from core.transactions import lock_row
 from dra import quota, validation
 from dra.canonical import spec_hash
 from teams.access import require_admin

@@ -16,7 +16,7 @@ from claims.states import DELIVERED, REMOVABLE, RUNNING, ClaimState
 from cluster.errors import ClusterConflict, ClusterInvalid, Refused, Unreachable
 from cluster.kinds import RESOURCE_CLAIM, Kind
 from cluster.protocol import Gateway, Manifest
-from inventory.gateways import gateway_for
+from inventory.clusters import gateway_for
 
 
 def deliver(claim_id: str) -> None:

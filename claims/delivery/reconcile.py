@@ -20,7 +20,7 @@ from claims.models import Allocation, Alternative, Claim, ClaimCharge, Delivery,
 from claims.observation.drift import Drift, tell_of, trouble_of
 from claims.observation.observations import DeviceHolding, Observation, held_by, ids, observe, owners
 from claims.states import GRANTED, RUNNING, USABLE, ClaimState
-from core.locking import lock_row
+from core.transactions import lock_row
 from dra import quota
 from dra.devices import describe, share
 from dra.fallback import only

@@ -22,10 +22,9 @@ from claims.observation import drift
 from claims.observation.observations import observe
 from claims.states import RELEASE_STARTED, RUNNING, ClaimState
 from core.errors import Conflict, Forbidden, IllegalTransition, Invalid
-from core.locking import lock_row
-from core.queueing import after_commit
 from core.times import duration as in_words
 from core.times import moment, moment_with_zone, require_date
+from core.transactions import after_commit, lock_row
 from notify.services import notify
 from teams.access import people_in, require_role
 from teams.models import Role, Team, User

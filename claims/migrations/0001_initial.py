@@ -1,6 +1,6 @@
 from django.conf import settings
 import django.db.models.deletion
-import core.ids
+import core.models
 import datetime
 import django.db.models.functions.datetime
 import django.utils.timezone
@@ -21,7 +21,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='Allocation',
             fields=[
-                ('id', models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
+                ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
                 ('object_uid', models.CharField(max_length=64)),
                 ('object_name', models.CharField(max_length=253)),
                 ('request', models.CharField(max_length=127)),
@@ -59,7 +59,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='ApprovalRule',
             fields=[
-                ('id', models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
+                ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
                 ('approval', models.CharField(blank=True, choices=[('automatic', 'automatic'), ('lead', 'lead'), ('admin', 'platform admin'), ('both', 'lead, then platform admin')], default='lead', max_length=9)),
                 ('automatic_devices', models.PositiveIntegerField(default=0)),
                 ('automatic_duration', models.DurationField(blank=True, null=True)),
@@ -86,7 +86,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='Claim',
             fields=[
-                ('id', models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
+                ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
                 ('name', models.CharField(max_length=63)),
                 ('key', models.CharField(max_length=80)),
                 ('namespace', models.CharField(max_length=63)),
@@ -131,7 +131,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='Comment',
             fields=[
-                ('id', models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
+                ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
                 ('at', models.DateTimeField(default=django.utils.timezone.now)),
                 ('text', models.TextField()),
                 ('question', models.BooleanField(default=False)),
@@ -144,7 +144,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='Delegation',
             fields=[
-                ('id', models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
+                ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
                 ('starts_at', models.DateTimeField(default=django.utils.timezone.now)),
                 ('ends_at', models.DateTimeField()),
             ],
@@ -155,7 +155,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='Draft',
             fields=[
-                ('id', models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
+                ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
                 ('key', models.CharField(max_length=80)),
                 ('fields', models.JSONField(default=dict)),
                 ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
@@ -168,7 +168,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='Extension',
             fields=[
-                ('id', models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
+                ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
                 ('key', models.CharField(max_length=80)),
                 ('asked_at', models.DateTimeField(default=django.utils.timezone.now)),
                 ('reason', models.TextField(blank=True, default='')),
@@ -186,7 +186,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='Profile',
             fields=[
-                ('id', models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
+                ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
                 ('slug', models.SlugField(max_length=40, unique=True)),
                 ('title', models.CharField(max_length=80)),
                 ('use', models.TextField(blank=True, default='')),
@@ -199,7 +199,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='ProfileVersion',
             fields=[
-                ('id', models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
+                ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
                 ('number', models.PositiveIntegerField()),
                 ('spec', models.JSONField()),
                 ('spec_hash', models.CharField(max_length=64)),
@@ -222,7 +222,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='Quota',
             fields=[
-                ('id', models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
+                ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
                 ('device_class', models.CharField(blank=True, default='', max_length=253)),
                 ('counts', models.CharField(choices=[('devices', 'devices'), ('claims', 'claims')], default='devices', max_length=7)),
                 ('devices', models.PositiveIntegerField()),
@@ -235,7 +235,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='QuotaIncrease',
             fields=[
-                ('id', models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
+                ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
                 ('devices', models.PositiveIntegerField()),
                 ('starts_at', models.DateTimeField(default=django.utils.timezone.now)),
                 ('ends_at', models.DateTimeField()),
@@ -247,7 +247,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='QuotaRequest',
             fields=[
-                ('id', models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
+                ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
                 ('key', models.CharField(max_length=80)),
                 ('asked_at', models.DateTimeField(default=django.utils.timezone.now)),
                 ('reason', models.TextField(blank=True, default='')),

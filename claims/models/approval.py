@@ -10,7 +10,7 @@ from claims.models.claim import Claim
 from claims.models.limits import Approval
 from claims.models.profile import Profile
 from claims.models.quota import QuotaRequest
-from core.ids import uuid7
+from core.models import uuid7
 from teams.models import Team, User
 
 

@@ -17,7 +17,7 @@ from claims.models.profile import ProfileVersion
 from claims.signals import claim_state_changed
 from claims.states import FINAL, NEXT, ClaimState
 from core.errors import IllegalTransition
-from core.ids import uuid7
+from core.models import uuid7
 from inventory.models import Cluster
 from teams.models import Team, User
 

@@ -10,7 +10,7 @@ from django.db.models import F, Q
 from django.db.models.functions import Now
 
 from claims.models.limits import LIMITS, Approval, ProfileLimits
-from core.ids import uuid7
+from core.models import uuid7
 from teams.models import Team, User
 
 

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from claims.models.claim import PendingRequest
 from claims.models.profile import Profile
-from core.ids import uuid7
+from core.models import uuid7
 from inventory.models import Cluster
 from teams.models import Team, User
 

@@ -18,7 +18,7 @@ from claims.quotas.usage import QuotaUsage, standing
 from cluster.policies import ACCOUNT, MODE, POLICIES, PolicyAction, to_yaml
 from core.errors import Invalid, PortalError
 from dra import quota
-from inventory.enrolment import write_quotas
+from inventory.clusters import write_quotas
 from inventory.models import Cluster, Namespace
 from teams.access import is_platform_admin
 

@@ -14,7 +14,7 @@ from cluster.errors import Refused, Unreachable
 from cluster.kinds import RESOURCE_QUOTA
 from cluster.protocol import Gateway
 from core.errors import PortalError
-from inventory.gateways import gateway_for
+from inventory.clusters import gateway_for
 from inventory.models import Cluster
 from notify.services import notify
 from teams.models import User

@@ -13,9 +13,8 @@ from claims.quotas import tasks
 from claims.quotas.requests import named_quota, request_impact, until_words, what_of
 from claims.quotas.usage import standing_of
 from core.errors import Conflict, Forbidden, Invalid
-from core.locking import lock_row
-from core.queueing import after_commit
 from core.times import moment, moment_with_zone, require_date
+from core.transactions import after_commit, lock_row
 from dra.quota import why_no_class
 from notify.services import notify
 from teams.access import require_admin, require_role

@@ -23,8 +23,8 @@ from claims.requests import replacement
 from claims.requests.replacement import Carried
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid, QuotaExceeded, violated_constraint
-from core.queueing import after_commit
 from core.text import counted
+from core.transactions import after_commit
 from dra.objects import requests
 from inventory.models import Cluster
 from teams.access import require_role

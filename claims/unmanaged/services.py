@@ -13,8 +13,8 @@ from claims.plans.plan import DNS_LABEL
 from claims.quotas import usage
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid, QuotaExceeded, violated_constraint
-from core.queueing import after_commit
 from core.times import duration as in_words
+from core.transactions import after_commit
 from dra import quota
 from dra.canonical import spec_hash
 from inventory.models import ResourceClaim

@@ -1,4 +1,4 @@
-import core.ids
+import core.models
 import django.contrib.postgres.indexes
 import django.db.models.deletion
 import django.db.models.functions.datetime
@@ -17,7 +17,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='Cluster',
             fields=[
-                ('id', models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
+                ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
                 ('name', models.SlugField(max_length=40, unique=True)),
                 ('title', models.CharField(blank=True, default='', max_length=80)),
                 ('uid', models.CharField(blank=True, default='', editable=False, max_length=64)),
@@ -201,7 +201,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='Device',
             fields=[
-                ('id', models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
+                ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
                 ('driver', models.CharField(max_length=63)),
                 ('pool', models.CharField(max_length=253)),
                 ('name', models.CharField(max_length=63)),

@@ -14,7 +14,7 @@ from django.db import models
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from core.ids import uuid7
+from core.models import uuid7
 
 
 class Cluster(models.Model):

@@ -10,7 +10,7 @@ from django.db import models
 from django.db.models import Case, Q, Value, When
 from django.utils import timezone
 
-from core.ids import uuid7
+from core.models import uuid7
 from inventory.models.cluster import Cluster
 from inventory.models.mirror import Node, ResourceSlice
 from inventory.states import LOOKS, DeviceState, DeviceStateStyle, Holder

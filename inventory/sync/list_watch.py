@@ -34,7 +34,7 @@ from cluster.errors import Expired
 from cluster.kinds import Kind
 from cluster.protocol import Event, Gateway, Page
 from core.errors import PortalError
-from inventory.gateways import gateway_for
+from inventory.clusters import gateway_for
 from inventory.models import Cluster, DeviceTaintRule, Mirrored, Pod
 from inventory.sync import session
 from inventory.sync.columns import uses_claims

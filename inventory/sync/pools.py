@@ -24,7 +24,7 @@ from typing import Any
 from django.db.models import Q
 
 from cluster.protocol import Manifest
-from core.ids import uuid7
+from core.models import uuid7
 from dra.cel import CelError, Selector, compile_selector
 from dra.devices import describe
 from dra.objects import expressions

@@ -1,4 +1,4 @@
-import core.ids
+import core.models
 import django.contrib.auth.models
 import django.contrib.auth.validators
 import django.db.models.deletion
@@ -30,7 +30,7 @@ class Migration(migrations.Migration):
                 ('is_staff', models.BooleanField(default=False, help_text='Designates whether the user can log into this admin site.', verbose_name='staff status')),
                 ('is_active', models.BooleanField(default=True, help_text='Designates whether this user should be treated as active. Unselect this instead of deleting accounts.', verbose_name='active')),
                 ('date_joined', models.DateTimeField(default=django.utils.timezone.now, verbose_name='date joined')),
-                ('id', models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
+                ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
                 ('theme', models.CharField(choices=[('system', 'Same as system'), ('light', 'Light'), ('dark', 'Dark')], default='system', max_length=6)),
                 ('timezone', models.CharField(blank=True, default='', max_length=64)),
                 ('seen_timezone', models.CharField(blank=True, default='', editable=False, max_length=64)),
@@ -50,7 +50,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='ApiToken',
             fields=[
-                ('id', models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
+                ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
                 ('title', models.CharField(max_length=80)),
                 ('digest', models.CharField(editable=False, max_length=64, unique=True)),
                 ('start', models.CharField(editable=False, max_length=12)),
@@ -75,7 +75,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='Team',
             fields=[
-                ('id', models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
+                ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
                 ('slug', models.SlugField(max_length=40, unique=True)),
                 ('title', models.CharField(max_length=80)),
                 ('series', models.PositiveSmallIntegerField(default=1)),

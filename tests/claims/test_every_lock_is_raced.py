@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from core.locking import lock_row
+from core.transactions import lock_row
 
 ROOT = Path(__file__).resolve().parents[2]
 APPS = ("claims", "cluster", "core", "dra", "inventory", "portal", "teams", "usage")

@@ -33,7 +33,6 @@ from core.errors import (
 from core.idempotency import key_of
 from core.inputs import Input, YesNo, is_true, is_whole, mistyped
 from core.listing import Column, Listing, harmless, sheet, wants_sheet
-from core.locking import lock_row
 from core.middleware import ApiSlashMiddleware, CachingMiddleware, PortalErrorMiddleware
 from core.paging import Cursor, Numbered, positive
 from core.problems import (
@@ -47,9 +46,9 @@ from core.problems import (
     of_framework,
     server_error,
 )
-from core.queueing import after_commit
 from core.text import money
 from core.times import duration, relative, require_date
+from core.transactions import after_commit, lock_row
 from notify.models import Notice
 from teams.models import Membership, Role, User
 from tests.factories import make_team, make_user

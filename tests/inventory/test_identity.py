@@ -10,8 +10,8 @@ from django.db import IntegrityError, connection
 
 from cluster.credentials import Credentials
 from core.errors import Conflict
-from inventory import enrolment
-from inventory.enrolment import add_cluster
+from inventory import clusters
+from inventory.clusters import add_cluster
 from inventory.models import Cluster, Device, Freshness
 from inventory.sync import list_watch
 from inventory.sync.list_watch import sync_once
@@ -30,7 +30,7 @@ def answers(monkeypatch) -> Callable[..., None]:
             wait()
             return {"uid": uid, "version": "v1.37.1", "simulated": False}
 
-        monkeypatch.setattr(enrolment, "_ask", ask)
+        monkeypatch.setattr(clusters, "_ask", ask)
 
     return answer
 

@@ -9,7 +9,7 @@ from django.conf import settings
 from django.utils import timezone
 from prometheus_client import CollectorRegistry
 
-from inventory.freshness import Age, ages, is_stale
+from inventory.freshness import Age, MirrorCollector, ages, is_stale
 from inventory.history import (
     LINES,
     Fact,
@@ -22,7 +22,6 @@ from inventory.history import (
     plain_bytes,
     shown,
 )
-from inventory.metrics import MirrorCollector
 from inventory.models import (
     Cluster,
     Device,

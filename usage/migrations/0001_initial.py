@@ -1,4 +1,4 @@
-import core.ids
+import core.models
 import django.db.models.deletion
 from django.db import migrations, models
 
@@ -28,7 +28,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='Rate',
             fields=[
-                ('id', models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
+                ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
                 ('title', models.CharField(max_length=80, verbose_name='title')),
                 ('driver', models.CharField(blank=True, default='', max_length=63, verbose_name='driver')),
                 ('product', models.CharField(blank=True, default='', max_length=120, verbose_name='product')),

@@ -34,7 +34,7 @@ from core.errors import Invalid, PortalError
 from dra.cluster_snapshot import ClusterSnapshot, EmptyDumpError, flatten_lists, snapshot_from_dump
 from dra.objects import Json
 from inventory.cluster_snapshot import snapshot_of
-from inventory.enrolment import find_cluster
+from inventory.clusters import find_cluster
 from inventory.models import Cluster, ResourceClaim, ResourceClaimTemplate
 
 MOST = 5  # endings shown

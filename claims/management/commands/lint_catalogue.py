@@ -21,7 +21,7 @@ from claims.management.terminal import show
 from core.errors import PortalError
 from core.text import counted
 from dra.lint import Severity
-from inventory.enrolment import find_cluster
+from inventory.clusters import find_cluster
 
 # Severity is a word and a sign, never colour alone.
 SIGNS = {

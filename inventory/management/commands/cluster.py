@@ -17,7 +17,7 @@ from cluster.credentials import IN_CLUSTER, Credentials, from_kubeconfig, unseal
 from cluster.kube import KubeGateway
 from cluster.policies import ACCOUNT, POLICIES, PolicyAction, to_yaml
 from core.errors import Invalid, PortalError
-from inventory.enrolment import (
+from inventory.clusters import (
     add_cluster,
     find_cluster,
     remove_cluster,

@@ -1,10 +1,15 @@
-"""How a cluster comes to the portal, gets new credentials, and leaves."""
+"""Clusters: added, given new credentials, removed, and connected to."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from django.db import IntegrityError, transaction
 from django.db.models import ProtectedError
 
+from cluster.connect import connect
 from cluster.credentials import Credentials, seal
 from cluster.kube import KubeGateway
+from cluster.protocol import Gateway
 from core.errors import Conflict, Invalid, PortalError
 from inventory.models import Cluster
 
@@ -14,6 +19,16 @@ class Unknown(PortalError):
 
     code = "not-found"
     status = 404
+
+
+@contextmanager
+def gateway_for(cluster: Cluster) -> Iterator[Gateway]:
+    """
+    Yield the connection to a cluster; threads of this process share it, and it stays open.
+
+    Only this function passes on the credentials of a cluster. Raises Invalid if they cannot be read.
+    """
+    yield connect(cluster.credentials)
 
 
 def add_cluster(*, name: str, credentials: Credentials, **fields: str | bool) -> Cluster:

@@ -6,8 +6,8 @@ from django.db.models import ProtectedError
 
 from cluster.credentials import Credentials, seal, unseal
 from core.errors import Conflict, Invalid
-from inventory import enrolment
-from inventory.enrolment import (
+from inventory import clusters
+from inventory.clusters import (
     Unknown,
     add_cluster,
     find_cluster,
@@ -34,7 +34,7 @@ def answer(monkeypatch):
         asked.append(credentials)
         return facts
 
-    monkeypatch.setattr(enrolment, "_ask", ask)
+    monkeypatch.setattr(clusters, "_ask", ask)
     return facts, asked
 
 
@@ -226,10 +226,10 @@ def test_the_connection_over_which_a_cluster_is_asked_is_closed(monkeypatch, fai
         def close(self):
             closed.append(self)
 
-    monkeypatch.setattr(enrolment, "KubeGateway", Gateway)
+    monkeypatch.setattr(clusters, "KubeGateway", Gateway)
     if fails:
         with pytest.raises(Invalid):
-            enrolment._ask(NEW)
+            clusters._ask(NEW)
     else:
-        assert enrolment._ask(NEW) == {"uid": "who", "version": "v1.36.0", "simulated": False}
+        assert clusters._ask(NEW) == {"uid": "who", "version": "v1.36.0", "simulated": False}
     assert len(closed) == 1

@@ -1,0 +1,42 @@
+"""Locks inside a transaction (docs/locking.md), and tasks queued after its commit (docs/tasks.md)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import structlog
+from celery import Task
+from django.db import transaction
+from django.db.models import Model, QuerySet
+from kombu.exceptions import OperationalError
+
+log = structlog.get_logger(__name__)
+
+
+def lock_row[M: Model](rows: QuerySet[M], pk: Any) -> M:
+    """
+    Lock a row and return it as `rows` reads it, with its joins. Raises DoesNotExist.
+
+    Two statements: one that waits for the lock continues with the current row, but with the related rows
+    that it joined before. If a reference has changed meanwhile it returns None for it, or no row at all.
+    """
+    rows.model._default_manager.select_for_update(no_key=True).only("pk").get(pk=pk)
+    return rows.get(pk=pk)
+
+
+def after_commit(task: Task[Any, Any], *args: object) -> None:
+    """
+    Queue `task` with `args`, plain JSON values, after the transaction has been committed.
+
+    A broker that is down must not turn a committed approval into an error page. The task's sweep does what
+    was not queued.
+    """
+    transaction.on_commit(partial(_queue, task, args))
+
+
+def _queue(task: Task[Any, Any], args: tuple[object, ...]) -> None:
+    try:
+        task.delay(*args)
+    except OperationalError as error:
+        log.warning("not_queued", task=task.name, error=str(error))
