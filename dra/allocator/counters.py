@@ -16,18 +16,27 @@ type Undo = Callable[[], None]
 @dataclass(frozen=True, slots=True)
 class CompatibilityGroups:
     """
-    What the devices of a counter set have agreed on: the compatibility groups that all of them name.
+    The compatibility groups that all devices drawing from one counter set name.
 
-    Devices that name none go only with others that name none: `groups` is empty then.
+    Devices that name none are compatible only with others that name none; `any_named` tells that case from
+    groups that have nothing in common, which admit no further device.
     """
 
     groups: frozenset[str]
+    any_named: bool
+
+    @classmethod
+    def named_by(cls, groups: frozenset[str]) -> CompatibilityGroups:
+        """Return the state after the first device, which names `groups`."""
+        return cls(groups, bool(groups))
 
     def admits(self, groups: frozenset[str]) -> bool:
-        return bool(self.groups & groups) if groups else not self.groups
+        return bool(self.groups & groups) if groups else not self.any_named
 
     def with_(self, groups: frozenset[str]) -> CompatibilityGroups:
-        return self if not groups or not self.groups else CompatibilityGroups(self.groups & groups)
+        if not groups or not self.any_named:
+            return self
+        return CompatibilityGroups(self.groups & groups, self.any_named)
 
 
 class Counters:
@@ -76,7 +85,7 @@ class Counters:
             known = joined.get(name) or together.get(name)
             if known is not None and not known.admits(groups):
                 return None
-            joined[name] = CompatibilityGroups(groups) if known is None else known.with_(groups)
+            joined[name] = CompatibilityGroups.named_by(groups) if known is None else known.with_(groups)
         return joined
 
     def _left_of(self, number: int) -> dict[CounterKey, int]:
@@ -96,7 +105,9 @@ class Counters:
             for device in self._taken(number):
                 for name, groups in _groups(device):
                     known = together.get(name)
-                    together[name] = CompatibilityGroups(groups) if known is None else known.with_(groups)
+                    together[name] = (
+                        CompatibilityGroups.named_by(groups) if known is None else known.with_(groups)
+                    )
         return together
 
     def _taken(self, number: int) -> Iterator[PoolDevice]:

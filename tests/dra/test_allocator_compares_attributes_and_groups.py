@@ -159,6 +159,12 @@ def test_devices_of_a_counter_set_go_together_that_all_name_one_group_or_none(de
         assert found == ([names[-1:]] if together else None)
 
 
+def test_held_devices_with_disjoint_groups_admit_neither_named_nor_unnamed_groups():
+    devices = [grouped(0, "s:x"), grouped(1, "s:y"), grouped(2, "s"), grouped(3, "s:x"), grouped(4, "t")]
+    held = [holds("gpu-0", name="holder-0"), holds("gpu-1", name="holder-1")]
+    assert given(of_groups(*devices, held=held), spec(exactly())) == [["gpu-4"]]
+
+
 def test_what_a_device_had_agreed_on_is_forgotten_when_it_is_given_back():
     same = spec(exactly(2), constraints=[MATCH])
     apart = [grouped(0, "s:x", "t:x"), grouped(1, "s:y", "t:y", root=1), grouped(2, "s:y", "t:y", root=1)]
