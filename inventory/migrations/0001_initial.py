@@ -1,4 +1,5 @@
 import core.models
+import inventory.models.cluster
 import django.contrib.postgres.indexes
 import django.db.models.deletion
 import django.db.models.functions.datetime
@@ -28,8 +29,8 @@ class Migration(migrations.Migration):
                 ('read_only', models.BooleanField(default=False)),
                 ('enabled', models.BooleanField(default=True)),
                 ('write_quotas', models.BooleanField(default=False)),
-                ('prometheus_url', models.URLField(blank=True, default='')),
-                ('metrics_url', models.URLField(blank=True, default='')),
+                ('prometheus_url', models.CharField(blank=True, default='', max_length=200, validators=[inventory.models.cluster.validate_http_url])),
+                ('metrics_url', models.CharField(blank=True, default='', max_length=200, validators=[inventory.models.cluster.validate_http_url])),
                 ('halted_because', models.TextField(blank=True, default='', editable=False)),
                 ('checked_at', models.DateTimeField(editable=False, null=True)),
                 ('missing', models.JSONField(default=list, editable=False)),

@@ -1,20 +1,36 @@
-"""
-Clusters, how fresh each mirrored resource is, and the history of its objects.
-
-Clusters, how to reach them, and how fresh the mirror of each of their resources is.
-
-What came, changed and went, so that nothing that vanished is lost.
-"""
+"""Clusters, how fresh the mirror of each of their resources is, and the history of mirrored objects."""
 
 from __future__ import annotations
 
+import re
 from typing import ClassVar
+from urllib.parse import urlsplit
 
+from django.core.exceptions import ValidationError
+from django.core.validators import validate_ipv6_address
 from django.db import models
 from django.db.models.functions import Now
 from django.utils import timezone
 
 from core.models import uuid7
+
+# One label is enough: inside a cluster a Service has no domain, as in http://prometheus:9090.
+LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+HOST = re.compile(rf"{LABEL}(\.{LABEL})*\.?", re.ASCII | re.IGNORECASE)
+
+
+def validate_http_url(url: str) -> None:
+    """Raise ValidationError unless it is an http or https URL with a host, which may be a single label."""
+    try:
+        parts = urlsplit(url)
+        host, _port = parts.hostname or "", parts.port
+        if ":" in host:
+            validate_ipv6_address(host)
+        is_valid = ":" in host or bool(HOST.fullmatch(host))
+    except (ValueError, ValidationError):
+        is_valid = False
+    if not is_valid or parts.scheme not in ("http", "https") or re.search(r"\s", url):
+        raise ValidationError("Enter a URL such as http://prometheus:9090.", code="invalid")
 
 
 class Cluster(models.Model):
@@ -36,8 +52,9 @@ class Cluster(models.Model):
     read_only = models.BooleanField(default=False)
     enabled = models.BooleanField(default=True)
     write_quotas = models.BooleanField(default=False)  # teams' quotas are kept there as ResourceQuota
-    prometheus_url = models.URLField(blank=True, default="")
-    metrics_url = models.URLField(blank=True, default="")  # of a dcgm-exporter, where there is no Prometheus
+    prometheus_url = models.CharField(max_length=200, blank=True, default="", validators=[validate_http_url])
+    # Of a dcgm-exporter, where there is no Prometheus.
+    metrics_url = models.CharField(max_length=200, blank=True, default="", validators=[validate_http_url])
     halted_because = models.TextField(blank=True, default="", editable=False)
     checked_at = models.DateTimeField(null=True, editable=False)  # of version, discovery and `missing`
     missing = models.JSONField(default=list, editable=False)  # permissions, as "watch nodes"

@@ -28,10 +28,13 @@ def test_a_cluster_takes_a_title_and_keeps_what_the_sync_has_written(as_root, fr
     changed = {
         "title": "Frankfurt",
         "enabled": "on",
-        "prometheus_url": "",
+        "prometheus_url": "http://prometheus:9090",
         "metrics_url": "",
         "name": "other",
     }
     assert as_root.post(page, changed).status_code == 302
     fra.refresh_from_db()
     assert (fra.title, fra.name, fra.version) == ("Frankfurt", "fra-1", "v1.38.0")
+    assert fra.prometheus_url == "http://prometheus:9090"
+    refused = as_root.post(page, changed | {"prometheus_url": "prometheus:9090"})
+    assert "Enter a URL such as http://prometheus:9090." in refused.text

@@ -103,11 +103,46 @@ def test_a_cluster_that_nobody_has_spoken_to_stands_in_nobodys_way(answer):
     assert add_cluster(name="fra-1", credentials=NEW).uid == ""
 
 
-def test_a_cluster_with_a_faulty_address_is_not_added(answer):
+@pytest.mark.parametrize("field", ["prometheus_url", "metrics_url"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "nonsense",
+        "http://",
+        "ftp://prometheus:9090",
+        "http://prometheus:99999",
+        "http://-prometheus",
+        "http://prome theus",
+        "http://prometheus\n",
+        "http://prom_etheus",
+        "http://[fd00::zz]:9090",
+        "http://[fd00::1",
+        "http://" + "a" * 64,
+        "javascript:alert(1)",
+    ],
+)
+def test_cluster_with_a_malformed_telemetry_url_is_refused(answer, field, url):
     with pytest.raises(ValidationError) as refusal:
-        add_cluster(name="fra-1", credentials=NEW, prometheus_url="nonsense")
-    assert list(refusal.value.message_dict) == ["prometheus_url"]
+        add_cluster(name="fra-1", credentials=NEW, **{field: url})
+    assert refusal.value.message_dict == {field: ["Enter a URL such as http://prometheus:9090."]}
     assert not Cluster.objects.exists()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://prometheus:9090",
+        "http://prometheus-server/",
+        "http://localhost:9090/prometheus",
+        "http://prometheus.monitoring.svc:9090",
+        "https://user:secret@prometheus.example.org./base?tenant=a",
+        "http://10.0.0.7:9090",
+        "http://[fd00::1]:9090",
+    ],
+)
+def test_telemetry_url_may_have_a_host_of_one_label(answer, url):
+    made = add_cluster(name="fra-1", credentials=NEW, prometheus_url=url, metrics_url=url)
+    assert (made.prometheus_url, made.metrics_url) == (url, url)
 
 
 def test_new_credentials_end_a_halt_and_bring_the_facts_up_to_date(answer):
