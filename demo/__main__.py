@@ -1,4 +1,4 @@
-"""Bring up the database, Redis, the cluster, the portal's web, workers and beat; show them; stop them."""
+"""Start database, Redis, cluster, web, workers and beat of the demo; show their output; stop them."""
 
 import fcntl
 import sys
@@ -56,7 +56,7 @@ def bring_up(supervisor: Supervisor) -> None:
         return
     supervisor.run(*prepare)
     services.portal(supervisor)()
-    supervisor.run("First listing of the clusters, and the claims of the story", "demo_story")
+    supervisor.run("First listing of the clusters, and the claims of the demo", "demo_story")
     told.touch()
 
 
@@ -72,12 +72,12 @@ def ready(supervisor: Supervisor) -> None:
     supervisor.say(f"Dragoman is ready: {url}")
     supervisor.say("")
     supervisor.say("Sign in as      password  and see")
-    supervisor.say(f"  engineer      demo      ask for a GPU: {url}/claims/request/")
-    supervisor.say(f"  lead          demo      decide who gets one: {url}/approvals/")
+    supervisor.say(f"  engineer      demo      request a GPU: {url}/claims/request/")
+    supervisor.say(f"  lead          demo      decide on requests: {url}/approvals/")
     supervisor.say(f"  admin         demo      every device, quota and price: {url}/fleet/")
     supervisor.say("  outsider      demo      another team: none of the claims above")
     supervisor.say("")
-    supervisor.say("Ctrl-C stops everything; `make demo-reset` forgets the data.")
+    supervisor.say("Ctrl-C stops everything; `make demo-reset` deletes the data.")
 
 
 def main() -> int:
@@ -102,7 +102,7 @@ def main() -> int:
         supervisor.say("Stopped. Every process has ended; the data is kept.")
         return 0
     except (DemoFailure, OSError) as failure:
-        supervisor.say(f"The demo cannot go on. {failure}")
+        supervisor.say(f"The demo stopped. {failure}")
         return 1
     return 0
 

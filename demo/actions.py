@@ -1,8 +1,8 @@
 """
-What people do with the claims of the story in simulated clusters: hand over, replace, consent, lower a quota,
-and what others do behind the portal's back.
+What happens to the claims of the demo in simulated clusters: transfers, replacements, consent, a lowered
+quota, and changes by others in the cluster.
 
-Each is done only where it is not done yet, so that starting again changes nothing.
+Each action runs only if it has not run yet, so a restart changes nothing.
 """
 
 import contextlib
@@ -50,7 +50,7 @@ def do(folder: Path) -> None:
     if "thumb-index" in claims:
         _take_label(folder, claims["thumb-index"])
         _use_extended_resources(folder)
-    # What the clock calls for is told now instead of some minutes later.
+    # Send reminders now instead of minutes later.
     escalate_overdue(timezone.now())
     remind(timezone.now())
 
@@ -75,7 +75,7 @@ def _replace(claim: Claim, by: User) -> None:
 
 
 def _consent(claim: Claim, by: User) -> None:
-    """The first of two who have to agree."""
+    """Give the first of two consents."""
     if claim.state == ClaimState.REQUESTED and not claim.steps.exists():
         note = "The pilot is agreed with sales."
         approve(claim=claim, by=by, spec_hash=claim.spec_hash, note=note)
@@ -91,14 +91,14 @@ def _refuse_time(claim: Claim, by: User, lead: User) -> None:
 
 
 def _lower_quota(admin: User) -> None:
-    """Robotics holds more than it may from now on; nothing is taken away."""
+    """Lower the quota of robotics below what it holds; nothing is taken away."""
     robotics = Team.objects.get(slug="robotics")
     if Quota.objects.filter(team=robotics, device_class="gpu.nvidia.com", devices=8).exists():
         set_quota(by=admin, team=robotics, device_class="gpu.nvidia.com", devices=1)
 
 
 def _make_again(folder: Path, claim: Claim) -> None:
-    """Somebody deletes the object and makes one of the same name that asks for more."""
+    """Delete the object and create one of the same name that requests more, as somebody else."""
     gateway = people_gateway(folder, claim.cluster.name)
     found = gateway.get(RESOURCE_CLAIM, claim.name, namespace=claim.namespace)
     if found is None or not claim.object_uid or found["metadata"]["uid"] != claim.object_uid:
@@ -111,15 +111,15 @@ def _make_again(folder: Path, claim: Claim) -> None:
 
 
 def _take_label(folder: Path, claim: Claim) -> None:
-    """Somebody takes the label of the portal away from the object."""
+    """Remove the portal's label from the object, as somebody else."""
     address = delivery_kind(claim.delivery).path(claim.namespace, claim.name)
     people_patch(folder, claim.cluster.name, address, {"metadata": {"labels": {CLAIM_LABEL: None}}})
 
 
 def _use_extended_resources(folder: Path) -> None:
     """
-    Pods that ask for GPUs by number: one that a device plugin serves, which has no claim, and one for which
-    the scheduler makes a claim.
+    Create pods that request GPUs by number: one served by a device plugin, without a claim, and one for which
+    the scheduler creates a claim.
     """
     for cluster, name, resource in (
         ("lab-2", "old-dashboard", "nvidia.com/gpu.shared"),

@@ -1,8 +1,8 @@
 """
-What waits on people's desks in the demo: more time, more quota, a question, a draft, a rule, and a claim that
-somebody made past the portal.
+Pending requests of the demo: an extension, quota, a question, a draft, an approval rule, a delegation, and an
+unmanaged claim.
 
-Everything has a key or is made only where it is missing, so that starting again changes nothing.
+Everything has a key or is created only if it is missing, so a restart changes nothing.
 """
 
 import contextlib
@@ -61,7 +61,7 @@ DRAFT = {
 
 def make_room() -> None:
     """
-    Raise the quota of vision for a time, as it was asked for and approved: the story needs the room.
+    Increase the quota of vision for a period, by request and approval: the claims of the demo need it.
     """
     if QuotaRequest.objects.filter(key="demo-raise").exists():
         return
@@ -83,7 +83,7 @@ def make_room() -> None:
 
 
 def lay_out(folder: Path) -> None:
-    """Lay out what the story did not: it needs the claims of the story."""
+    """Create the pending requests; the claims of the demo must exist."""
     people = {person.username: person for person in User.objects.filter(is_active=True)}
     vision = Team.objects.get(slug="vision")
     _rules(people["admin"])
@@ -118,7 +118,7 @@ def _guarantees(admin: User, vision: Team) -> None:
 
 
 def _more_time(engineer: User, lead: User) -> None:
-    """One extension that was decided yesterday, and one that waits."""
+    """Create one extension that was decided yesterday, and a pending one."""
     claim = Claim.objects.filter(key="demo-sam2-finetune", state=ClaimState.ALLOCATED).first()
     if claim is None or claim.expires_at is None or Extension.objects.filter(claim=claim).exists():
         return
@@ -171,7 +171,7 @@ def _question(lead: User) -> None:
 
 
 def _away(lead: User, to: User) -> None:
-    """Somebody decides for a lead who is away this week."""
+    """Create the delegation of a lead who is away this week."""
     if Delegation.objects.exists():
         return
     now = timezone.now()

@@ -1,4 +1,4 @@
-"""The profiles, quotas and prices of the demo. Prices are invented and say so in their titles."""
+"""Profiles, quotas and prices of the demo. Prices are invented; their titles say so."""
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -18,7 +18,7 @@ HOURS = timedelta(hours=1)
 
 
 def memory_of(driver: str, at_least: str) -> str:
-    """Head-room below the round number: an "80 GB" H100 publishes 81559Mi."""
+    """Headroom below the round number: an "80 GB" H100 publishes 81559Mi."""
     return (
         f'device.capacity["{driver}"].?memory.orValue(quantity("0")).compareTo(quantity("{at_least}")) >= 0'
     )
@@ -53,7 +53,7 @@ CATALOGUE: list[dict[str, Any]] = [
         "approval": Approval.LEAD,
         "extension": 24 * HOURS,
         "grace": 2 * HOURS,
-        # How it was until twelve days ago: the H100 by its name, no extension, no grace.
+        # The version until twelve days ago: the H100 by name, no extension, no grace.
         "before": {
             "spec": asking("gpu.nvidia.com", product("NVIDIA H100")),
             "max_devices": 4,
@@ -72,7 +72,7 @@ CATALOGUE: list[dict[str, Any]] = [
         "automatic_duration": 72 * HOURS,
     },
     {
-        # An L40S publishes 46068Mi, a little less than 45Gi: the check of the catalogue finds that.
+        # An L40S publishes 46068Mi, a little less than 45Gi: the catalogue check finds that.
         "slug": "any-48g",
         "title": "Any GPU from 48 GB",
         "use": "Batch jobs that take whichever large GPU is free first.",
@@ -142,7 +142,7 @@ CATALOGUE: list[dict[str, Any]] = [
 ]
 OLD, CHANGED = timedelta(days=60), timedelta(days=12)  # how long ago profiles were made, and one changed
 
-# Of those that come with the product: together they show alternatives, several requests of one claim,
+# Included presets that show alternatives, several requests of one claim,
 # settings of a driver, whole nodes and admin access.
 PRESETS = frozenset(("any-large", "mig-mix", "mps", "whole-node", "gpu-monitoring"))
 
@@ -187,7 +187,7 @@ def load_catalogue(by: User) -> None:
 def load_profile(
     by: User, *, before: dict[str, Any] | None = None, retired: bool = False, **entry: Any
 ) -> None:
-    """Make a profile as it is now, after the version that it had `before`, if any."""
+    """Create a profile, with the older version `before` if there is one."""
     first = save_profile(by=by, profile=None, definition=definition(entry | (before or {})))
     ProfileVersion.objects.filter(pk=first.pk).update(created_at=timezone.now() - OLD)
     if before:
@@ -198,6 +198,6 @@ def load_profile(
 
 
 def definition(entry: dict[str, Any]) -> ProfileDefinition:
-    """Return an entry of CATALOGUE; limits that it does not name have their default."""
+    """Return an entry of CATALOGUE; limits that it does not name have their defaults."""
     page = {name: entry[name] for name in ("slug", "title", "use", "spec")}
     return ProfileDefinition(**page, limits=ProfileLimits.among({"scalable": "gpu"} | entry))

@@ -1,8 +1,4 @@
-"""
-What the demo is told by its environment, the files it keeps below DEMO_HOME, and how it fails.
-
-What the demo is told by its environment, and the files it keeps below DEMO_HOME.
-"""
+"""Settings of the demo from the environment, its files below DEMO_HOME, and its failure."""
 
 import os
 import secrets
@@ -11,7 +7,7 @@ from pathlib import Path
 
 
 class DemoFailure(Exception):
-    """Why the demo cannot start or go on, as one sentence that says what to do."""
+    """Why the demo cannot start or continue: one sentence with the next step."""
 
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -29,12 +25,12 @@ class Config:
 
     @property
     def socket(self) -> Path:
-        """Redis's socket. Its path may have 107 bytes at most, so a deep DEMO_HOME gets one below /tmp."""
+        """Redis's socket. A path has at most 107 bytes, so a deep DEMO_HOME gets a socket below /tmp."""
         near = self.home / "redis.sock"
         return near if len(str(near)) < 100 else Path(f"/tmp/dragoman-{os.getuid()}-{self.port}.sock")  # noqa: S108
 
     def secret(self, name: str) -> str:
-        """Return a secret of this demo, made at its first start and kept readable for its owner alone."""
+        """Return a secret of this demo, created at its first start and readable only for its owner."""
         path = self.home / f"{name}.secret"
         if not path.exists():
             path.touch(mode=0o600)
@@ -43,12 +39,12 @@ class Config:
 
 
 def from_environment() -> Config:
-    """Read PORT, DEMO_HOME and CLUSTER; raise DemoFailure for a value that makes no sense."""
+    """Read PORT, DEMO_HOME and CLUSTER; raise DemoFailure for an invalid value."""
     port, kind = os.environ.get("PORT", "8000"), os.environ.get("CLUSTER", "sim")
     if not port.isdigit() or not 0 < int(port) < 65536:
         raise DemoFailure(f"PORT is {port!r}; it must be a number from 1 to 65535.")
     if kind not in {"sim", "real"}:
         raise DemoFailure(f"CLUSTER is {kind!r}; it must be sim or real.")
     home = (ROOT / os.environ.get("DEMO_HOME", ".demo")).resolve()
-    # The two kinds of cluster know different devices: each keeps its own database.
+    # The two kinds of cluster have different devices: each has its own database.
     return Config(home=home / kind, port=int(port), real=kind == "real")

@@ -1,14 +1,8 @@
 """
-A month of claims that ended before the demo began, told as if time had passed.
+A month of finished claims, and earlier times for running ones, so that graphs, costs and lists have content.
 
-Claims of the demo that ended before it began: an invented past, and its reason says so.
-
-Invented history, so that graphs, costs and lists of a fresh demo have something to show.
-
-Let what holds devices in a simulated cluster look as old as the story says.
-
-Only a simulated cluster lets anybody rewrite when it allocated; on a real one the story keeps the true
-times.
+The history is invented, and the reason of each claim says so. Only a simulated cluster accepts a changed
+allocation time; with a real one, running claims keep their true times.
 """
 
 import math
@@ -35,9 +29,9 @@ from usage.models import Rollup
 @dataclass(frozen=True, slots=True)
 class Ended:
     """
-    One claim of one device: began `days` ago, lasted `hours` of the `asked` ones, busy by `activity`.
+    One claim of one device: began `days` ago, lasted `hours` of the `asked` ones, with mean `activity`.
 
-    Somebody decided after `decided`, None where a rule did; its pod had the device `started` after that.
+    A person decided after `decided`, None for automatic; its pod got the device `started` after that.
     """
 
     name: str
@@ -101,11 +95,11 @@ ENDED = (
 BUCKET = timedelta(minutes=5)
 READ_BY_NOW = timedelta(hours=20)  # notices older than that have been read
 
-# Power limits of the boards, in watts.
+# Power limits of the physical GPUs, in watts.
 WATTS = {"H100": 700, "A100": 400, "L40S": 350, "L4": 72, "T4": 70, "MI300X": 750}
-IDLE = 0.12  # the part of it that a board draws without work
+IDLE = 0.12  # the fraction that an idle GPU uses
 
-# What the portal's clusters have of each profile, so that the past is one that they could have had.
+# What the clusters have of each profile, so that the past is plausible.
 DEVICES = {
     "train-80g": Q(product__startswith="NVIDIA H100", partition=""),
     "train-48g": Q(product="NVIDIA L40S"),
@@ -150,7 +144,7 @@ def rollups(claim: Claim, allocation: Allocation, end: datetime, mean: float) ->
 
 
 def load_past() -> None:
-    """Claims that ended before the demo began, written at once."""
+    """Write the claims that ended before the demo began."""
     now = timezone.now()
     told = set(Claim.objects.filter(key__startswith="demo-").values_list("key", flat=True))
     people = {user.username: user for user in User.objects.filter(is_active=True)}
@@ -218,7 +212,7 @@ def _claim(ended: Ended, owner: User, team: Team, profile: Profile, now: datetim
 
 
 def _decider(claim: Claim) -> str:
-    """Return who decided: the lead of the team, but nobody on their own request."""
+    """Return who decided: the lead of the team, or somebody else on the lead's own request."""
     lead = DECIDERS.get(claim.team.slug, "admin")
     return "admin" if claim.requested_by.username == lead else lead
 
@@ -257,9 +251,9 @@ def hold(claim: Claim, device: Device, start: datetime, end: datetime) -> Alloca
 
 def backdate(claim: Claim, by: timedelta, mean: float | None) -> None:
     """
-    Let a living claim have begun earlier than it did, with the telemetry of that time.
+    Move the start of a running claim into the past, with telemetry for that time.
 
-    What somebody decided was asked for some while before that: nobody decides in no time.
+    A request that a person decided on is moved further back: deciding takes time.
     """
     claim.refresh_from_db()
     thought = timedelta(0)

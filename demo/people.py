@@ -1,10 +1,4 @@
-"""
-The people, teams, namespaces and clusters of the demo.
-
-The people, teams and namespaces of the demo.
-
-The clusters of the demo as rows of the portal, from the kubeconfigs that their servers wrote.
-"""
+"""People, teams, namespaces and clusters of the demo; clusters are read from their servers' kubeconfigs."""
 
 from functools import cache
 from pathlib import Path
@@ -42,7 +36,7 @@ DECIDERS = {"vision": "lead", "nlp": "ines", "speech": "ravi"}  # team → who d
 
 
 def load_people() -> None:
-    """Create who is missing; leave alone whom somebody has changed since."""
+    """Create the people who are missing; do not touch existing ones."""
     hashed = make_password(PASSWORD)
     teams = {}
     for series, (slug, title) in enumerate(TEAMS.items(), start=1):
@@ -64,7 +58,7 @@ def load_people() -> None:
 
 
 def load_namespaces(cluster: Cluster) -> None:
-    """Every team works in the namespace of its name; that of robotics in lab-2 was never made."""
+    """Give every team the namespace of its name; that of robotics does not exist in lab-2."""
     for team in Team.objects.filter(slug__in=TEAMS):
         missing = (team.slug, cluster.name) == ("robotics", "lab-2")
         name = "robotics-lab" if missing else team.slug
@@ -76,7 +70,7 @@ TITLES = {"fra-1": "Frankfurt", "lab-2": "Laboratory"}
 
 
 def load_cluster(name: str, folder: Path, metrics: str = "") -> Cluster:
-    """Create the cluster, or bring its credentials up to date: its port may have changed."""
+    """Create the cluster, or update its credentials: its port may have changed."""
     credentials = read_credentials(folder, name)
     found = Cluster.objects.filter(name=name).first()
     if found is None:
@@ -90,7 +84,7 @@ def load_cluster(name: str, folder: Path, metrics: str = "") -> Cluster:
 
 
 def people_gateway(folder: Path, name: str) -> Gateway:
-    """The way in of the people who start pods: the portal's own account may not."""
+    """Return the gateway of people who start pods; the portal's own account may not."""
     return connect(seal(read_credentials(folder, f"{name}.people")))
 
 
@@ -109,7 +103,7 @@ def people_get(folder: Path, name: str, address: str) -> Manifest:
 def _people_api(folder: Path, name: str) -> httpx.Client:
     who = read_credentials(folder, f"{name}.people")
     headers = {"Authorization": f"Bearer {who.token}"}
-    # A connection that is kept may be closed by the server at the moment in which it is used again.
+    # The server may close an idle connection at the moment in which it is used again.
     none_kept = httpx.Limits(max_keepalive_connections=0)
     return httpx.Client(base_url=who.server, headers=headers, timeout=60, limits=none_kept)
 

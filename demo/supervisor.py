@@ -1,9 +1,6 @@
 """
-The processes of the demo: started in order, watched, their lines prefixed, stopped together.
-
-One process of the demo: in a session of its own, its lines prefixed, stopped with all that it started.
-
-Starts the processes of the demo in order, watches them, and stops them in the other order.
+The processes of the demo: each in its own session with prefixed lines; started in order, watched, and stopped
+in reverse order.
 """
 
 import contextlib
@@ -27,7 +24,7 @@ _output = Lock()
 
 
 def write(name: str, colour: int, line: str) -> None:
-    """Print one line under the name of its process, coloured where the output is a terminal."""
+    """Print one line under the name of its process, colored if the output is a terminal."""
     label = f"{name:>9} │ "
     if sys.stdout.isatty():
         label = f"\033[{colour}m{label}\033[0m"
@@ -84,7 +81,7 @@ class Child:
             return
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(max(0.1, deadline - time.monotonic()))
-        self._signal(signal.SIGKILL)  # whatever the group still holds; nothing, after a clean end
+        self._signal(signal.SIGKILL)  # what the group still holds; nothing after a clean end
         self.process.wait()
 
     def _signal(self, number: int) -> None:
@@ -98,7 +95,7 @@ NEEDED_MIB = 500
 
 
 class Stopped(BaseException):
-    """Somebody pressed Ctrl-C or sent SIGTERM. Not an Exception: nobody who tries something may catch it."""
+    """Ctrl-C or SIGTERM. A BaseException, so that no `except Exception` catches it."""
 
 
 class Supervisor:
@@ -154,7 +151,7 @@ class Supervisor:
         return child
 
     def wait(self, what: str, ready: Callable[[], bool], seconds: float) -> None:
-        """Wait until `ready`; raise DemoFailure when a process dies or the time is over."""
+        """Wait until `ready`; raise DemoFailure when a process dies or the time is up."""
         deadline = time.monotonic() + seconds
         while not ready():
             self.check_children()
@@ -164,7 +161,7 @@ class Supervisor:
             time.sleep(0.05)
 
     def check_children(self) -> None:
-        """Raise Stopped if somebody asked for it, and DemoFailure if a process has ended."""
+        """Raise Stopped after Ctrl-C or SIGTERM, and DemoFailure if a process has ended."""
         if self.stopping:
             raise Stopped
         for child in self.children:
@@ -184,11 +181,11 @@ class Supervisor:
             time.sleep(0.3)
 
     def stop(self) -> None:
-        """Stop what speaks to people first and the database last; leave no process behind."""
+        """Stop web first and the database last; leave no process running."""
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)  # once is enough
         for child in self.children:
-            child.quiet = True  # how each of them says good-bye stands in its log
+            child.quiet = True  # the log has their last lines
         storage = [child for child in self.children if child.name in {"database", "redis"}]
         others = [child for child in self.children if child not in storage]
         for group in (others, storage):
@@ -200,7 +197,7 @@ class Supervisor:
 
 
 def check_port(port: int) -> None:
-    """Raise DemoFailure if somebody listens there."""
+    """Raise DemoFailure if the port is in use."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

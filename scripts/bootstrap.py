@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """
-Bring uv and a Python 3.12, then install what uv.lock names into .venv. Runs on any Python 3.8 or newer.
+Find or install uv and Python 3.12, then install uv.lock into .venv. Runs on Python 3.8 or newer.
 
-uv: the one on PATH, else .tools/uv, put there by pip or, where Python came without pip, straight from PyPI.
-Python 3.12: one that really runs, else one of pyenv's, else the one that uv downloads.
+uv: the one on PATH, otherwise .tools/uv, installed by pip or, without pip, directly from PyPI.
+Python 3.12: one that runs, otherwise one of pyenv's, otherwise the one that uv downloads.
 """
 
 import glob
@@ -32,7 +32,7 @@ def find_uv():
         return found
     own = os.path.join(TOOLS, "bin", "uv")
     if not os.path.exists(own):
-        say("uv is not installed; bringing it from PyPI into .tools/ …")
+        say("uv is not installed; installing it from PyPI into .tools/ …")
         pip = [
             sys.executable,
             "-m",
@@ -51,7 +51,7 @@ def find_uv():
 
 
 def download_uv(target):
-    """Without pip: the wheel of this platform from PyPI, checked against the hash that PyPI publishes."""
+    """Install this platform's wheel from PyPI without pip; check it against PyPI's hash."""
     machine = platform.machine().lower()
     machine = {"amd64": "x86_64", "arm64": "aarch64"}.get(machine, machine)
     wanted = "manylinux" if sys.platform == "linux" else "macosx"
@@ -93,7 +93,7 @@ def find_python():
             continue
         words = answer.stdout.decode().split()
         if answer.returncode == 0 and words[-2:] == ["3", "12"]:
-            return words[0]  # a shim of pyenv answers only when it really runs
+            return words[0]  # a shim of pyenv may exist and not run
     return None
 
 
@@ -110,8 +110,8 @@ def main():
         environment["UV_PYTHON_DOWNLOADS"] = "automatic"
         python = "3.12"
     say("Installing and compiling the packages of uv.lock into .venv, which takes up to a minute …")
-    # Compiled once here: where Python may write no bytecode, each process would spend seconds on it.
-    # Quiet: a line for each of them helps nobody, and what goes wrong is printed all the same.
+    # Compile once here: otherwise, if Python may not write bytecode, each process spends seconds on it.
+    # Quiet: a line per package helps nobody, and errors are printed anyway.
     sync = [uv, "sync", "--quiet", "--frozen", "--compile-bytecode", "--python", python]
     done = subprocess.run(sync, cwd=ROOT, env=environment)
     if done.returncode:

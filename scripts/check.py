@@ -1,4 +1,4 @@
-"""Every static check, two at a time, each with its time; all run, and the failures are listed at the end."""
+"""Run every static check, two at a time, with its time; list the failures at the end."""
 
 import os
 import shutil

@@ -1,6 +1,6 @@
 """
-Check docker-compose.yml, by `docker compose config` where the client is installed, and by our own rules:
-every service has a health check and restarts, and the portal's own run as nobody on a read-only file system.
+Check docker-compose.yml with `docker compose config`, if the client is installed, and with our own rules:
+every service has a health check and restarts; the portal's run unprivileged on a read-only file system.
 """
 
 import os

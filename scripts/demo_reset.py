@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Forget the data of the demo: remove DEMO_HOME, unless a demo still runs in it."""
+"""Delete the data of the demo: remove DEMO_HOME, unless a demo still runs in it."""
 
 import fcntl
 import os
@@ -21,4 +21,4 @@ for folder in kinds:
 gone = [folder for folder in kinds if os.path.isdir(folder)]
 for folder in gone:
     shutil.rmtree(folder)
-print("Forgotten: %s" % ", ".join(gone) if gone else "Nothing to forget in %s." % home)
+print("Forgotten: %s" % ", ".join(gone) if gone else "Nothing to delete in %s." % home)

@@ -21,8 +21,8 @@ NARROWED = {"exclude", "order_by", "distinct"}  # what a list loses without the 
 UNTOLD = {"log", "logger"}
 NEVER = {"__str__", "__repr__"}
 
-Placed = ast.expr | ast.stmt | ast.keyword  # what says where it stands
-Change = tuple[Placed | tuple[int, int], str, str]  # what is replaced, by which text, and what that is called
+Placed = ast.expr | ast.stmt | ast.keyword  # what gives its place
+Change = tuple[Placed | tuple[int, int], str, str]  # what is replaced, by which text, and its name
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Mutant:
 
 
 def mutants_of(path: Path, text: str) -> list[Mutant]:
-    """Return every mutant of the code within functions; what runs at import is left as it is."""
+    """Return every mutant of the code within functions; what runs at import is not mutated."""
     return sorted(_Finder(path, text).found(), key=lambda one: (one.start, one.what))
 
 
@@ -176,7 +176,7 @@ class _Finder:
                 yield node, f"{self._text(node.func)}({kept})", f"{what} {one.arg} removed"
 
     def _between(self, before: Placed, after: Placed) -> tuple[int, int]:
-        """Return where the operator between two operands stands, without parentheses of theirs."""
+        """Return the place of the operator between two operands, without their parentheses."""
         start, end = self._span(before)[1], self._span(after)[0]
         while (close := self.text.find(")", start, end)) >= 0:
             start = close + 1
@@ -200,7 +200,7 @@ class _Finder:
 
 
 def _is_nothing(node: ast.AST) -> bool:
-    """Tell whether it is None, or as false as None: "", 0, an empty list."""
+    """Return whether it is None, or as false as None: "", 0, an empty list."""
     return (isinstance(node, ast.Constant) and not node.value) or not getattr(node, "elts", True)
 
 
@@ -209,7 +209,7 @@ def _is_annotation(parent: ast.AST, child: ast.AST) -> bool:
 
 
 def _is_untold(node: ast.AST) -> bool:
-    """Tell whether it is a call that only says something."""
+    """Return whether it is a call that only logs or prints."""
     func = getattr(node, "func", None)
     name = getattr(func, "id", None) or getattr(getattr(func, "value", None), "id", None)
     return isinstance(node, ast.Call) and name in UNTOLD

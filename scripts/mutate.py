@@ -47,7 +47,7 @@ LIMIT = 60.0  # seconds of the clock for a mutant, beside ten times what its tes
 
 @dataclass
 class Known:
-    """What running the tests once has shown: seconds by test, and by file and line which tests run it."""
+    """Record of one run of the tests: seconds by test; tests by file and line."""
 
     seconds: dict[str, float] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
@@ -64,7 +64,7 @@ class Outcome:
 
 
 class Watch:
-    """Notes which lines of some files run, by `sys.monitoring`: each line costs once a test."""
+    """Record which lines of some files run, with `sys.monitoring`, once per test."""
 
     tool = sys.monitoring.COVERAGE_ID
 
@@ -86,7 +86,7 @@ class Watch:
 
 
 class Runner:
-    """The plugin of pytest that runs mutants in place of the tests."""
+    """A pytest plugin that runs mutants instead of the tests."""
 
     def __init__(self, options: argparse.Namespace, files: list[Path]) -> None:
         self.options, self.files = options, files
@@ -126,7 +126,7 @@ class Runner:
     def judge(
         self, session: pytest.Session, mutants: list[Mutant], texts: dict[Path, str], known: Known
     ) -> Iterator[Outcome]:
-        """Yield what became of each mutant, `jobs` at a time."""
+        """Yield the result of each mutant, `jobs` at a time."""
         waiting = list(mutants)
         running: dict[int, tuple[int, Mutant, int, float]] = {}  # by the pipe that it answers to
         while waiting or running:
@@ -166,7 +166,7 @@ class Runner:
 
 
 class Lines:
-    """Which lines are wanted: all, or those that differ from a commit."""
+    """The lines to mutate: all, or those that differ from a commit."""
 
     def __init__(self, base: str) -> None:
         self.changed: dict[str, set[int]] | None = changed_lines(base) if base else None
@@ -191,7 +191,7 @@ def changed_lines(base: str) -> dict[str, set[int]]:
 
 
 def fork(work: Any) -> int:
-    """Run `work` in a child that ends with it, whatever happens; return its number."""
+    """Run `work` in a child process that always ends with it; return the process id."""
     sys.stdout.flush()
     if child := os.fork():
         return child
@@ -255,7 +255,7 @@ def pairs(items: list[pytest.Item]) -> Iterator[tuple[pytest.Item, pytest.Item |
 
 
 def replace_code(mutant: Mutant, text: str) -> None:
-    """Give every function of the file the code that the mutant has in its place."""
+    """Replace the code of every function of the file by that of the mutant."""
     path = str(ROOT / mutant.path)
     old, new = (compile(source, path, "exec", dont_inherit=True) for source in (text, mutant.apply(text)))
     other = dict(differing(old, new))
@@ -267,7 +267,7 @@ def replace_code(mutant: Mutant, text: str) -> None:
 
 
 def differing(old: CodeType, new: CodeType) -> Iterator[tuple[CodeType, CodeType]]:
-    """Yield the code of each function that has changed, with what it has become."""
+    """Yield the old and new code of each changed function."""
     if old == new:
         return
     yield old, new
@@ -290,7 +290,7 @@ def needs_processes(item: pytest.Item) -> bool:
 
 
 def fingerprint(items: list[pytest.Item], files: list[Path]) -> str:
-    """Return a hash of the code, the templates, the tests and which of them are asked for."""
+    """Return a hash of code, templates, tests and the selected tests."""
     content = hashlib.sha256("\n".join([*(item.nodeid for item in items), *map(str, files)]).encode())
     asked = {item.path for item in items}
     for folder in (*APPS, "tests", "templates"):
@@ -341,7 +341,7 @@ def score(outcomes: list[Outcome]) -> str:
     killed = sum(bool(one.killer) for one in outcomes)
     percent = 100 * killed // max(len(outcomes), 1)
     unrun = sum(not one.ran for one in outcomes)
-    return f"{killed} of {len(outcomes)} mutants noticed, {percent} %; {unrun} where no test comes"
+    return f"{killed} of {len(outcomes)} mutants noticed, {percent} %; {unrun} that no test runs"
 
 
 def say(text: str, end: str = "\n") -> None:

@@ -28,7 +28,7 @@ def test_an_unknown_address_of_the_api_is_a_problem_document(look, client, db):
 def test_a_fault_is_told_as_ours_to_people_and_to_programs(look, browse, alice):
     page = browse(alice).get("/look/fail/")
     assert page.status_code == 500
-    assert "The fault is ours" in page.text
+    assert "This is a fault of the portal" in page.text
     answer = browse(alice).get("/api/v1/fail")
     assert (answer.status_code, answer.json()["code"]) == (500, "internal")
     assert "broken on purpose" not in page.text + answer.text
@@ -37,7 +37,7 @@ def test_a_fault_is_told_as_ours_to_people_and_to_programs(look, browse, alice):
 def test_an_unreadable_request_has_a_page():
     page = defaults.bad_request(RequestFactory().get("/"), ValueError())
     assert page.status_code == 400
-    assert "The request cannot be read" in page.text
+    assert "Malformed request" in page.text
 
 
 def test_a_refusal_that_no_view_has_caught_is_a_page_with_its_sentence(alice):

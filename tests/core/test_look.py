@@ -239,7 +239,7 @@ def test_the_first_tab_offers_to_skip_to_the_content(window):
     page = window()
     page.goto("/look/")
     page.keyboard.press("Tab")
-    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
 
 
 def test_a_message_is_announced_and_goes_away(window):

@@ -63,7 +63,7 @@ def test_csrf_failure_shows_a_page(alice):
     client = Client(enforce_csrf_checks=True)
     page = sign_in(client)
     assert page.status_code == 403
-    assert "The form is too old" in page.text
+    assert "Form expired" in page.text
 
 
 @pytest.mark.parametrize(

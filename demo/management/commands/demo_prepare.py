@@ -1,4 +1,4 @@
-"""Tables, people, catalogue and clusters of the demo. Runs at every start; creates only what is missing."""
+"""Create tables, people, catalogue and clusters of the demo. Runs at every start; skips what exists."""
 
 import os
 from argparse import ArgumentParser
@@ -34,7 +34,7 @@ class Command(BaseCommand):
             load_namespaces(cluster)
 
     def collect_static(self) -> None:
-        """Collect and compress the static files, unless none is newer than the last time."""
+        """Collect and compress the static files if any has changed."""
         stamp = Path(settings.STATIC_ROOT) / "staticfiles.json"
         folders = [Path(settings.BASE_DIR) / "static", Path(settings.BASE_DIR) / "uv.lock"]
         newest = max(path.stat().st_mtime for folder in folders for path in (folder, *folder.rglob("*")))

@@ -1,4 +1,4 @@
-"""The claims of the demo and its invented past. Needs running workers; creates only what is missing."""
+"""Create the claims of the demo and its invented past. Needs running workers; skips what exists."""
 
 import os
 from pathlib import Path
