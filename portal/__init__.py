@@ -1,4 +1,4 @@
-"""Wiring only: settings, addresses, Celery, the home page and the demo. Imported by nobody."""
+"""Wiring only: settings, addresses, Celery, the home page and help. Nothing below imports it."""
 
 from portal.celery import app as celery_app
 

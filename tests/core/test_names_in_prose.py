@@ -67,6 +67,21 @@ def test_modules_and_files_in_backticks_are_there(path):
     assert missing == []
 
 
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_relative_links_of_a_page_lead_to_files(path):
+    targets = re.findall(r"\]\((?!https?:|#)([^)#\s]+)", path.read_text())
+    assert [target for target in targets if not (path.parent / target).exists()] == []
+
+
+def test_every_page_of_docs_is_linked_from_contributing():
+    named = (ROOT / "CONTRIBUTING.md").read_text() + (ROOT / "docs/decisions/README.md").read_text()
+    pages = [path.name for path in (ROOT / "docs").rglob("*.md") if path.name != "README.md"]
+    assert [name for name in pages if f"{name})" not in named] == []
+
+
 def test_a_name_that_is_not_there_is_noticed():
     assert is_there("claims.delivery.reconcile.settle")
     assert not is_there("claims.delivery.reconcile.settled_by_nobody")
