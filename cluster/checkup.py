@@ -38,8 +38,8 @@ WRITES: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 
 HEAD = """\
-# What Dragoman needs in this cluster ({what}).
-# Apply it as a cluster admin, then make a token for the portal's kubeconfig:
+# Permissions that Dragoman needs in this cluster ({what}).
+# Apply it as a cluster admin, then create a token for its kubeconfig:
 #   kubectl apply -f this-file.yaml
 #   kubectl create token {name} --namespace {namespace} --duration 8760h
 """
@@ -60,9 +60,9 @@ def manifest(*, read_only: bool = False, name: str = "dragoman", namespace: str 
     subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
     what = (
-        "read-only: it shows what there is"
+        "read-only: inventory"
         if read_only
-        else "full: it also makes and deletes claims, and keeps quotas"
+        else "full: also creates and deletes claims and writes quotas"
     )
     return HEAD.format(what=what, name=name, namespace=namespace) + yaml.safe_dump_all(
         [
