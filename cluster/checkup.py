@@ -59,11 +59,7 @@ def manifest(*, read_only: bool = False, name: str = "dragoman", namespace: str 
     """Return the YAML that a cluster admin applies: namespace, service account, role and binding."""
     subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
-    what = (
-        "read-only: inventory"
-        if read_only
-        else "full: also creates and deletes claims and writes quotas"
-    )
+    what = "read-only: inventory" if read_only else "full: also creates and deletes claims and writes quotas"
     return HEAD.format(what=what, name=name, namespace=namespace) + yaml.safe_dump_all(
         [
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}},
