@@ -77,7 +77,7 @@ def violated_constraint(error: IntegrityError) -> str:
     return getattr(getattr(error.__cause__, "diag", None), "constraint_name", None) or ""
 
 
-def refusal_of(error: DataError) -> Invalid | None:
+def data_error_refusal(error: DataError) -> Invalid | None:
     """Return what to answer, and log where it happened; None for a fault of ours, such as a division by 0."""
     if getattr(error.__cause__, "sqlstate", None) not in OF_A_VALUE:
         return None

@@ -31,7 +31,7 @@ KEPT = timedelta(days=1)
 ABANDONED = timedelta(minutes=1)  # gunicorn gives a request up long before
 
 
-def key_of(request: HttpRequest | Request) -> str:
+def idempotency_key(request: HttpRequest | Request) -> str:
     """Return the key that was sent, else one that nobody will send again; 422 for one that cannot be kept."""
     key = request.headers.get(HEADER, "").strip().strip('"')
     if len(key) > LONGEST or not key.isprintable():
@@ -75,7 +75,7 @@ def once(
     Raises Invalid for another content under the same key, Conflict while the first is being worked on, and
     for what is not told twice.
     """
-    key = key_of(request)
+    key = idempotency_key(request)
     kept, answered = _taken(request, key)
     if answered:
         if shown_once:

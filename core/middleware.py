@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.cache import patch_cache_control, patch_vary_headers
 
-from core.errors import PortalError, refusal_of
+from core.errors import PortalError, data_error_refusal
 
 
 class PortalErrorMiddleware:
@@ -21,7 +21,7 @@ class PortalErrorMiddleware:
         return self.get_response(request)
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
-        refusal = refusal_of(exception) if isinstance(exception, DataError) else exception
+        refusal = data_error_refusal(exception) if isinstance(exception, DataError) else exception
         if not isinstance(refusal, PortalError):
             return None
         return render(request, "error.html", {"error": refusal}, status=refusal.status)

@@ -32,7 +32,7 @@ from rest_framework.response import Response
 from rest_framework.serializers import as_serializer_error
 from rest_framework.views import exception_handler as drf_handler
 
-from core.errors import PortalError, refusal_of
+from core.errors import PortalError, data_error_refusal
 
 MOST_LEVELS = 64  # a claim specification has about ten
 
@@ -95,7 +95,7 @@ def exception_handler(exception: Exception, context: dict[str, Any]) -> Response
         )
         return as_response(problem, request)
     if isinstance(exception, DataError):
-        refusal = refusal_of(exception)
+        refusal = data_error_refusal(exception)
         return None if refusal is None else exception_handler(refusal, context)
     if isinstance(exception, RequestDataTooBig):  # where something has read the body before the parser
         exception = TooLarge()
@@ -125,8 +125,8 @@ def document(
 def of_framework(exception: Exception, status: int, request: Request) -> dict[str, Any]:
     """Say what Django and DRF refuse in the portal's words: 422 for the malformed, 404 without a hint why."""
     if isinstance(exception, exceptions.ValidationError):
-        errors = fields_of(exception.detail)
-        sentence = f"The request is malformed: {first_of(errors)}"
+        errors = field_errors(exception.detail)
+        sentence = f"The request is malformed: {first_message(errors)}"
         return document(422, "invalid", "The request is malformed", sentence, request, errors=errors)
     if isinstance(exception, exceptions.ParseError):
         return document(422, "invalid", "The request is malformed", str(exception.detail), request)
@@ -149,13 +149,13 @@ def phrase(status: int) -> str:
     return HTTPStatus(status).phrase
 
 
-def fields_of(detail: Any, path: str = "") -> list[dict[str, str]]:
+def field_errors(detail: Any, path: str = "") -> list[dict[str, str]]:
     """Return DRF's nested errors as a flat list of {"field": "a.b.0", "message", "code"}."""
     if isinstance(detail, dict):
-        return [found for key, value in detail.items() for found in fields_of(value, joined(path, key))]
+        return [found for key, value in detail.items() for found in field_errors(value, joined(path, key))]
     if isinstance(detail, list) and any(isinstance(item, dict | list) for item in detail):
         return [
-            found for index, value in enumerate(detail) for found in fields_of(value, joined(path, index))
+            found for index, value in enumerate(detail) for found in field_errors(value, joined(path, index))
         ]
     messages = detail if isinstance(detail, list) else [detail]
     return [{"field": path, "message": str(one), "code": getattr(one, "code", "invalid")} for one in messages]
@@ -165,7 +165,7 @@ def joined(path: str, key: str | int) -> str:
     return path if key == "non_field_errors" else f"{path}.{key}" if path else str(key)
 
 
-def first_of(errors: list[dict[str, str]]) -> str:
+def first_message(errors: list[dict[str, str]]) -> str:
     first = errors[0] if errors else {"field": "", "message": ""}
     return f"{first['field']}: {first['message']}" if first["field"] else first["message"]
 

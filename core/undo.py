@@ -35,7 +35,7 @@ def offer(request: HttpRequest, text: str, url: str, label: str = UNDO, *, post:
     messages.success(request, str(text), extra_tags=json.dumps(asdict(button)))
 
 
-def offer_of(message: Message) -> UndoAction | None:
+def undo_action(message: Message) -> UndoAction | None:
     """Return the button of a toast, None for one that only says something."""
     if not (message.extra_tags or "").startswith("{"):
         return None

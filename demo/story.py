@@ -24,7 +24,7 @@ from demo.past import age_in_cluster, backdate
 from demo.people import DECIDERS, people_gateway
 from demo.scenario import SCENES, TURNS, Scene
 from dra.match import preview
-from inventory.cluster_snapshot import snapshot_of
+from inventory.cluster_snapshot import current_snapshot
 from inventory.models import Cluster, Freshness, ResourceClaim
 from teams.models import Team, User
 
@@ -66,7 +66,7 @@ def play(folder: Path, say: Callable[[str], None]) -> None:  # noqa: C901
 def exists(scene: Scene, cluster: Cluster) -> bool:
     """Return whether the cluster has any device of the profile; the real one has other machines."""
     version = Profile.objects.select_related("current").get(slug=scene.profile).current
-    return version is not None and bool(preview(snapshot_of(cluster), version.spec).matching)
+    return version is not None and bool(preview(current_snapshot(cluster), version.spec).matching)
 
 
 def begin(scene: Scene, cluster: Cluster) -> Claim:

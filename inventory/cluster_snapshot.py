@@ -88,7 +88,7 @@ class _Kept:
 _kept: dict[UUID, _Kept] = {}
 
 
-def snapshot_of(cluster: Cluster) -> ClusterSnapshot:
+def current_snapshot(cluster: Cluster) -> ClusterSnapshot:
     """
     Return the picture as of the last committed change of the mirror; one query if nothing moved.
 
@@ -103,7 +103,7 @@ def snapshot_of(cluster: Cluster) -> ClusterSnapshot:
             kept.start_again()
         if kept.revision != revision:
             moved = {part: _read(cluster, kept, part) for part in PARTS}
-            kept.snapshot = _next(kept, moved, features_of(version))
+            kept.snapshot = _next(kept, moved, cluster_features(version))
             kept.revision = revision
         return kept.snapshot
     except BaseException:
@@ -113,7 +113,7 @@ def snapshot_of(cluster: Cluster) -> ClusterSnapshot:
         kept.lock.release()
 
 
-def features_of(version: str) -> Features:
+def cluster_features(version: str) -> Features:
     """Return what a cluster of a version ("v1.36.2") has on by default; unknown ones count as the newest."""
     _, _, rest = version.partition(".")
     minor = rest.partition(".")[0]

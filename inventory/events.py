@@ -92,7 +92,7 @@ def _write(cluster: Cluster, pods: list[Pod], found: dict[str, list[Manifest]], 
             before[event.pod_id].append(event)
         moved, changed, made = [], [], []
         for pod in pods:
-            rows = rows_of(pod, found[pod.uid], now)
+            rows = pod_events(pod, found[pod.uid], now)
             said = {(row.reason, row.message) for row in rows}
             if said != {(row.reason, row.message) for row in before[pod.pk]}:
                 moved.append(f"{pod.namespace}/{pod.name}")
@@ -106,7 +106,7 @@ def _write(cluster: Cluster, pods: list[Pod], found: dict[str, list[Manifest]], 
         tell(cluster.pk, "Pod", frozenset(moved))
 
 
-def rows_of(pod: Pod, events: Iterable[Manifest], now: datetime) -> list[PodEvent]:
+def pod_events(pod: Pod, events: Iterable[Manifest], now: datetime) -> list[PodEvent]:
     """Return the latest things said of a pod, the newest first, each reason and message once."""
     rows: dict[tuple[str, str], PodEvent] = {}
     for event in events:

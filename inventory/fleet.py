@@ -27,7 +27,7 @@ from dra.devices import describe
 from dra.devices.vendors import partition_width, short_name
 from dra.fragmentation import PhysicalGpu, physical_gpus
 from dra.pools import gather_pools
-from inventory.cluster_snapshot import snapshot_of
+from inventory.cluster_snapshot import current_snapshot
 from inventory.models import Cluster, Device, ResourceSlice
 from inventory.models.device import DeviceQuerySet
 from inventory.states import LOOKS, DeviceState, DeviceStateStyle
@@ -41,7 +41,7 @@ def boards_for(cluster: Cluster, devices: DeviceQuerySet) -> list[PhysicalGpu]:
     }
     if not wanted:
         return []
-    snapshot = snapshot_of(cluster)
+    snapshot = current_snapshot(cluster)
     return [
         board
         for driver, pool in sorted({key[:2] for key in wanted})

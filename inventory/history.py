@@ -23,7 +23,7 @@ class Fact(NamedTuple):
 def attribute_rows(driver: str, attributes: dict[str, Any]) -> list[Fact]:
     """Names of the driver's own domain are shown without it, as drivers write them."""
     return [
-        Fact(short(driver, name), ", ".join(map(spelled, values_of(value))))
+        Fact(short(driver, name), ", ".join(map(spelled, entry_values(value))))
         for name, value in sorted(attributes.items())
     ]
 
@@ -40,7 +40,7 @@ def short(driver: str, name: str) -> str:
     return name.removeprefix(f"{driver}/")
 
 
-def values_of(entry: Any) -> list[Any]:
+def entry_values(entry: Any) -> list[Any]:
     """Return the values of one attribute: a union of string, int, bool, version, and lists of them."""
     if not isinstance(entry, dict):
         return [entry]
@@ -76,18 +76,18 @@ FAMILY = {ObjectEvent.What.APPEARED: "held", ObjectEvent.What.CHANGED: "work", O
 
 def device_history(device: Device) -> list[HistoryLine]:
     name = f"{device.driver}/{device.pool}/{device.name}"
-    lines = history_of(device.cluster, "Device", name)
+    lines = object_history(device.cluster, "Device", name)
     if len(lines) < LINES and not any(line.family == "held" for line in lines):
         lines.append(HistoryLine(device.appeared_at, "held", "First seen", []))
     return lines
 
 
-def history_of(cluster: Cluster, kind: str, name: str) -> list[HistoryLine]:
+def object_history(cluster: Cluster, kind: str, name: str) -> list[HistoryLine]:
     events = ObjectEvent.objects.filter(cluster=cluster, kind=kind, name=name)[:LINES]
-    return [line_of(event) for event in events]
+    return [history_line(event) for event in events]
 
 
-def line_of(event: ObjectEvent) -> HistoryLine:
+def history_line(event: ObjectEvent) -> HistoryLine:
     words = {
         ObjectEvent.What.APPEARED: "Appeared",
         ObjectEvent.What.CHANGED: "Changed",
@@ -111,5 +111,5 @@ def shown(value: Any) -> str:
     if isinstance(value, dict) and "effect" in value:
         return f"{value['key']} ({value['effect']})"
     if isinstance(value, dict):
-        return ", ".join(spelled(item) for item in values_of(value))
+        return ", ".join(spelled(item) for item in entry_values(value))
     return spelled(value)

@@ -25,7 +25,7 @@ from inventory.clusters import gateway_for
 from inventory.events import has_due, read_events
 from inventory.models import Cluster, Device, ObjectEvent, ResourceSlice
 from inventory.sync.list_watch import take_turn
-from inventory.sync.session import MODELS, QUEUED_FOR, Halted, kinds_of, reserve, stopping
+from inventory.sync.session import MODELS, QUEUED_FOR, Halted, mirrored_kinds, reserve, stopping
 from inventory.sync.session import inspect as inspect_cluster
 
 REMEMBER = timedelta(days=90)
@@ -66,7 +66,7 @@ def sync_all(*, again: bool = False) -> None:
             inspect.apply_async((str(cluster.pk),), expires=QUEUED_FOR.total_seconds())
         if cluster.halted_because:
             continue
-        for kind in kinds_of(cluster):
+        for kind in mirrored_kinds(cluster):
             if reserve(cluster.pk, kind.plural, again=again):
                 queue_turn(cluster.pk, kind.plural, after=timedelta(0))
         if has_due(cluster):

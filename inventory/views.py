@@ -25,10 +25,17 @@ from core.listing import Column, Listing, sheet, wants_sheet
 from inventory.filters import DeviceFilter, NodeFilter
 from inventory.fleet import boards_for, fleet_map, pool_facts, totals
 from inventory.freshness import OF_DEVICES, OF_NODES, ages, is_stale
-from inventory.history import LINES, attribute_rows, capacity_rows, device_history, history_of, line_of
+from inventory.history import (
+    LINES,
+    attribute_rows,
+    capacity_rows,
+    device_history,
+    history_line,
+    object_history,
+)
 from inventory.holders import holders_for, name_holders
 from inventory.models import Cluster, Device, Freshness, Node, ObjectEvent, ResourceClaim
-from inventory.sync.session import OPTIONAL, kinds_of
+from inventory.sync.session import OPTIONAL, mirrored_kinds
 
 FILTERS = ("cluster", "product", "state", "device_class", "memory")
 
@@ -219,7 +226,7 @@ def node(request: HttpRequest, cluster: str, name: str) -> HttpResponse:
         "info": status.get("nodeInfo") or {},
         "conditions": status.get("conditions") or [],
         "taints": (found.raw.get("spec") or {}).get("taints") or [],
-        "history": history_of(found.cluster, "Node", name),
+        "history": object_history(found.cluster, "Node", name),
         "ages": ages((*OF_NODES, *OF_DEVICES), cluster=found.cluster),
     }
     return render(request, "inventory/node.html", context)
@@ -252,13 +259,13 @@ def cluster(request: HttpRequest, name: str) -> HttpResponse:
             "optional": kind.plural in OPTIONAL,
             "stale": is_stale(rows[kind.plural].seen_at) if kind.plural in rows else True,
         }
-        for kind in kinds_of(found)
+        for kind in mirrored_kinds(found)
     ]
     events = ObjectEvent.objects.filter(cluster=found)[:LINES]
     context = {
         "cluster": found,
         "resources": resources,
         "totals": totals(Device.objects.present().filter(cluster=found)),
-        "history": [(event, line_of(event)) for event in events],
+        "history": [(event, history_line(event)) for event in events],
     }
     return render(request, "inventory/cluster.html", context)

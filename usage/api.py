@@ -29,8 +29,8 @@ from inventory.models import Cluster
 from teams.access import team_for, user_of
 from usage.models import Rate
 from usage.rates import RateCard
-from usage.reports import Month, allocations_of, report, statement, zone_of_reader
-from usage.series import Presence, Range, series_of
+from usage.reports import Month, claim_allocations, report, statement, zone_of_reader
+from usage.series import Presence, Range, claim_series
 from usage.services import remove_rate, save_rate
 from usage.telemetry import UseState, observe
 
@@ -167,8 +167,8 @@ class ClaimUsage(APIView):
         if asked not in Range:
             raise Invalid(f"A range is one of {', '.join(Range)}; “{asked[:20]}” was sent.")
         now = timezone.now()
-        held = allocations_of(claim)
-        found = series_of(claim, Range(asked), held=held, now=now)
+        held = claim_allocations(claim)
+        found = claim_series(claim, Range(asked), held=held, now=now)
         holding = {one.claim_id for one in held if one.ended_at is None}
         body = {
             "range": found.range,
@@ -189,7 +189,7 @@ class ClaimCost(APIView):
     def get(self, request: Request, claim_id: UUID) -> Response:
         """What a claim has cost, costs per hour, and will have cost when it expires."""
         claim = claim_for(request, claim_id)
-        found = statement(claim, allocations_of(claim), RateCard.load(), now=timezone.now())
+        found = statement(claim, claim_allocations(claim), RateCard.load(), now=timezone.now())
         return Response(ClaimCostOut(found).data)
 
 

@@ -51,11 +51,11 @@ class UsageInterval:
     def of(cls, held: Allocation, cluster_id: UUID) -> UsageInterval:
         kind = PriceGroup(cluster_id, held.driver, held.product)
         return cls(
-            held.claim_id, kind, held.partition, parts_of(held.fraction), held.started_at, held.ended_at
+            held.claim_id, kind, held.partition, millionths(held.fraction), held.started_at, held.ended_at
         )
 
 
-def parts_of(fraction: Decimal | int) -> int:
+def millionths(fraction: Decimal | int) -> int:
     return int(fraction * OF_DEVICE)
 
 
@@ -134,14 +134,16 @@ def shown(value: int, whole: int) -> Decimal:
     return Decimal(hundredths(value, whole)).scaleb(-2)
 
 
-def cost_of(spell: UsageInterval, card: RateCard, *, until: datetime, within: Interval | None = None) -> Cost:
+def interval_cost(
+    interval: UsageInterval, card: RateCard, *, until: datetime, within: Interval | None = None
+) -> Cost:
     """Return what one allocation has cost, an open one up to `until`, clipped to `within`."""
-    start, end = spell.start, min(spell.end or until, until)
+    start, end = interval.start, min(interval.end or until, until)
     if within is not None:
         start, end = max(start, within.start), min(end, within.end)
     cost = Cost()
-    for segment in card.segments(spell.kind, start, end):
-        held = (segment.end - segment.start) // MICROSECOND * spell.parts
+    for segment in card.segments(interval.kind, start, end):
+        held = (segment.end - segment.start) // MICROSECOND * interval.parts
         if segment.rate is None:
             cost.charge(held, None)
         else:
@@ -149,14 +151,14 @@ def cost_of(spell: UsageInterval, card: RateCard, *, until: datetime, within: In
     return cost
 
 
-def per_hour(spells: Iterable[UsageInterval], card: RateCard, *, at: datetime) -> Cost:
+def per_hour(intervals: Iterable[UsageInterval], card: RateCard, *, at: datetime) -> Cost:
     """Return what the allocations that are open cost in an hour at the prices of `at`."""
     cost = Cost()
-    for spell in spells:
-        if spell.end is None:
-            rate = card.at(spell.kind, at)
+    for interval in intervals:
+        if interval.end is None:
+            rate = card.at(interval.kind, at)
             price, currency = (rate.per_hour, rate.currency) if rate else (None, "")
-            cost.charge(spell.parts * HOUR, price, currency)
+            cost.charge(interval.parts * HOUR, price, currency)
     return cost
 
 
@@ -171,13 +173,13 @@ class CostLine:
 
 
 def lines(
-    spells: Iterable[UsageInterval], card: RateCard, *, until: datetime, within: Interval | None = None
+    intervals: Iterable[UsageInterval], card: RateCard, *, until: datetime, within: Interval | None = None
 ) -> Iterator[CostLine]:
     """Yield one rounded line per claim, product and partition that held something in the span."""
     sums: dict[tuple[UUID, str, str], Cost] = defaultdict(Cost)
-    for spell in spells:
-        sums[spell.claim_id, spell.kind.product, spell.partition].add(
-            cost_of(spell, card, until=until, within=within)
+    for interval in intervals:
+        sums[interval.claim_id, interval.kind.product, interval.partition].add(
+            interval_cost(interval, card, until=until, within=within)
         )
     for (claim_id, product, partition), cost in sums.items():
         if cost.held:

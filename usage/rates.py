@@ -163,7 +163,7 @@ class Prices:
         }
 
 
-def prices_of(kinds: Iterable[PricedPart], card: RateCard, *, at: datetime) -> Prices:
+def device_prices(kinds: Iterable[PricedPart], card: RateCard, *, at: datetime) -> Prices:
     """Return what one device of any of these kinds costs an hour at an instant."""
     asked = unpriced = False
     spans: dict[str, tuple[Decimal, Decimal]] = {}
@@ -185,7 +185,7 @@ def max_prices(offers: Sequence[frozenset[DeviceKind]]) -> list[Decimal | None]:
     are in several currencies. One reading of the rates, however many offers there are.
     """
     card, now = RateCard.load(), timezone.now()
-    found = [prices_of(kinds, card, at=now) for kinds in offers]
+    found = [device_prices(kinds, card, at=now) for kinds in offers]
     currencies = {currency for prices in found for currency in prices.spans}
     if len(currencies) != 1:
         return [None] * len(found)

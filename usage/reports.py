@@ -18,7 +18,7 @@ from django.utils import timezone
 from claims.models import Allocation, Claim
 from core.errors import Invalid
 from teams.models import Team, User
-from usage.cost import Cost, CostLine, Interval, UsageInterval, lines, parts_of, per_hour, total
+from usage.cost import Cost, CostLine, Interval, UsageInterval, lines, millionths, per_hour, total
 from usage.rates import PriceGroup, RateCard
 
 
@@ -39,12 +39,12 @@ class Statement:
 
 def statement(claim: Claim, held: Sequence[Allocation], card: RateCard, *, now: datetime) -> Statement:
     """Add up `held`, all allocations of `claim`. Makes no query."""
-    spells = [UsageInterval.of(one, claim.cluster_id) for one in held]
-    open_now = [spell for spell in spells if spell.end is None]
-    billed = list(lines(spells, card, until=now))
+    intervals = [UsageInterval.of(one, claim.cluster_id) for one in held]
+    open_now = [interval for interval in intervals if interval.end is None]
+    billed = list(lines(intervals, card, until=now))
     projected = None
     if open_now and claim.expires_at is not None and claim.expires_at > now:
-        projected = total(line.cost for line in lines(spells, card, until=claim.expires_at))
+        projected = total(line.cost for line in lines(intervals, card, until=claim.expires_at))
     return Statement(
         lines=billed,
         so_far=total(line.cost for line in billed),
@@ -55,7 +55,7 @@ def statement(claim: Claim, held: Sequence[Allocation], card: RateCard, *, now: 
     )
 
 
-def allocations_of(claim: Claim) -> list[Allocation]:
+def claim_allocations(claim: Claim) -> list[Allocation]:
     """Return every allocation of `claim`, in one query."""
     return list(Allocation.objects.filter(claim=claim).order_by("started_at", "device"))
 
@@ -179,7 +179,7 @@ def held_by(team: Team, span: Interval) -> Iterator[UsageInterval]:
         *columns, "started_at", "ended_at"
     ):
         yield UsageInterval(
-            claim, PriceGroup(cluster, driver, product), partition, parts_of(fraction), start, end
+            claim, PriceGroup(cluster, driver, product), partition, millionths(fraction), start, end
         )
 
 

@@ -41,7 +41,7 @@ class Measured:
     device: str
 
 
-def bucket_of(instant: datetime) -> datetime:
+def bucket_start(instant: datetime) -> datetime:
     """Return the start of the five minutes that `instant` lies in."""
     return EPOCH + (instant - EPOCH) // BUCKET * BUCKET
 
@@ -64,7 +64,7 @@ def add_samples(at: datetime, samples: Iterable[tuple[Measured, Measurement]]) -
         cursor.execute(
             UPSERT,
             [
-                bucket_of(at),
+                bucket_start(at),
                 [measured.claim_id for measured, _ in rows],
                 [measured.driver for measured, _ in rows],
                 [measured.pool for measured, _ in rows],

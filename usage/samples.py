@@ -26,7 +26,7 @@ class TelemetryUnavailable(PortalError):
     title = "Telemetry cannot be read"
 
     @classmethod
-    def status_of(cls, status: int) -> Self:
+    def bad_status(cls, status: int) -> Self:
         return cls(f"The source of telemetry answered with status {status}.")
 
     @classmethod
@@ -116,7 +116,7 @@ def is_blank(value: float) -> bool:
     return not math.isfinite(value) or value < 0 or value >= FP64_BLANK or INT32_BLANK <= value <= INT32_LAST
 
 
-def key_of(labels: Mapping[str, str]) -> SeriesKey:
+def series_key(labels: Mapping[str, str]) -> SeriesKey:
     return SeriesKey(
         namespace=labels.get("dra_claim_namespace", ""),
         claim=labels.get("dra_claim_name", ""),
@@ -140,7 +140,7 @@ def readings(series: Iterable[Sample]) -> dict[SeriesKey, Measurement]:
     for one in series:
         if one.metric not in METRICS or is_blank(one.value):
             continue
-        at = key_of(one.labels), one.metric
+        at = series_key(one.labels), one.metric
         largest[at] = max(largest.get(at, 0.0), one.value)
     found: dict[SeriesKey, Measurement] = defaultdict(Measurement)
     for (key, metric), value in largest.items():

@@ -113,7 +113,7 @@ def bounds(claim: Claim, wanted: Range, held: list[Allocation], now: datetime) -
     return (begin, end) if wanted is Range.LIFE else (max(end - SPANS[wanted], begin), end)
 
 
-def series_of(claim: Claim, wanted: Range, *, held: list[Allocation], now: datetime) -> UsageSeries:
+def claim_series(claim: Claim, wanted: Range, *, held: list[Allocation], now: datetime) -> UsageSeries:
     """Return the measurements of `claim`, in one query. `held` are all of its allocations."""
     begin, end = bounds(claim, wanted, held, now)
     step = step_for(end - begin)
@@ -171,7 +171,7 @@ GIB = 2**30
 LINES = 5  # one colour each; with more devices than this their mean is one line
 
 
-def chart_of(series: UsageSeries, held: Sequence[Allocation]) -> dict[str, Any]:
+def chart_data(series: UsageSeries, held: Sequence[Allocation]) -> dict[str, Any]:
     """
     Return two plots over the same instants (Unix seconds): activity in per cent, memory in GiB.
 

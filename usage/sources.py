@@ -37,7 +37,7 @@ def read_exporter(url: str) -> list[Sample]:
             answer.raise_for_status()
             return list(parse_exposition(limited(answer.iter_lines())))
     except httpx.HTTPStatusError as failure:
-        raise TelemetryUnavailable.status_of(failure.response.status_code) from failure
+        raise TelemetryUnavailable.bad_status(failure.response.status_code) from failure
     except httpx.HTTPError as failure:
         raise TelemetryUnavailable.unreachable(failure) from failure
     except (ValueError, KeyError) as failure:
@@ -103,7 +103,7 @@ def read_prometheus(url: str) -> list[Sample]:
         with httpx.Client(timeout=TIMEOUT) as client:
             for metric in METRICS:
                 answer = client.post(f"{url.rstrip('/')}/api/v1/query", data={"query": query_for(metric)})
-                series += parse_answer(metric, body_of(answer))
+                series += parse_answer(metric, response_body(answer))
     except httpx.HTTPError as failure:
         raise TelemetryUnavailable.unreachable(failure) from failure
     except (ValueError, KeyError, TypeError, AttributeError) as failure:
@@ -111,12 +111,12 @@ def read_prometheus(url: str) -> list[Sample]:
     return series
 
 
-def body_of(answer: httpx.Response) -> dict[str, Any]:
+def response_body(answer: httpx.Response) -> dict[str, Any]:
     """Return the decoded answer. Prometheus explains a refusal in the body of a 400 or 422."""
     if answer.status_code in (400, 422):
         raise TelemetryUnavailable.refused(str(answer.json().get("error", "")))
     if answer.status_code != httpx.codes.OK:
-        raise TelemetryUnavailable.status_of(answer.status_code)
+        raise TelemetryUnavailable.bad_status(answer.status_code)
     body: dict[str, Any] = answer.json()
     return body
 

@@ -28,8 +28,8 @@ from teams.access import is_platform_admin, team_for, user_of
 from usage.forms import RateForm
 from usage.models import Collection, Rate
 from usage.rates import RateCard
-from usage.reports import CostReport, Month, allocations_of, report, statement, zone_of_reader
-from usage.series import Range, UsageSeries, chart_of, series_of
+from usage.reports import CostReport, Month, claim_allocations, report, statement, zone_of_reader
+from usage.series import Range, UsageSeries, chart_data, claim_series
 from usage.services import remove_rate, require_admin, save_rate
 from usage.telemetry import observe
 
@@ -44,22 +44,22 @@ def fragment(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     asked = request.GET.get("range", "")
     wanted = Range(asked) if asked in Range else Range.DAY
     template = "usage/claim.html#panel" if request.headers.get("HX-Request") else "usage/claim.html"
-    response = render(request, template, page_of(claim, wanted))
+    response = render(request, template, usage_context(claim, wanted))
     patch_vary_headers(response, ["HX-Request"])
     return response
 
 
-def page_of(claim: Claim, wanted: Range) -> dict[str, Any]:
+def usage_context(claim: Claim, wanted: Range) -> dict[str, Any]:
     """Return the context of the panel, in four queries however many devices and days."""
     now = timezone.now()
-    held = allocations_of(claim)
-    series = series_of(claim, wanted, held=held, now=now)
+    held = claim_allocations(claim)
+    series = claim_series(claim, wanted, held=held, now=now)
     holding = {one.claim_id for one in held if one.ended_at is None}
     return {
         "claim": claim,
         "series": series,
-        "chart": chart_of(series, held),
-        "rows": table_of(series),
+        "chart": chart_data(series, held),
+        "rows": table_rows(series),
         "width": 3 + (len(series.devices) if len(series.devices) > 1 else 0),
         "ranges": TABS,
         "statement": statement(claim, held, RateCard.load(), now=now),
@@ -69,7 +69,7 @@ def page_of(claim: Claim, wanted: Range) -> dict[str, Any]:
     }
 
 
-def table_of(series: UsageSeries) -> list[dict[str, Any]]:
+def table_rows(series: UsageSeries) -> list[dict[str, Any]]:
     """Return the points newest first, each with the activity of every device where there are several."""
     names = series.devices if len(series.devices) > 1 else []
     return [
@@ -78,7 +78,7 @@ def table_of(series: UsageSeries) -> list[dict[str, Any]]:
     ]
 
 
-def month_of(text: str) -> Month:
+def parse_month(text: str) -> Month:
     """Return the month that is asked for, this one by default; Invalid for what is none."""
     zone = zone_of_reader()
     return Month.parse(text, zone) if text else Month.of(timezone.localdate(), zone)
@@ -88,7 +88,7 @@ def month_of(text: str) -> Month:
 def team(request: HttpRequest, slug: str) -> HttpResponse:
     """Everybody in the team may see what it costs."""
     whose = team_for(request.user, slug)
-    found = report(whose, month_of(request.GET.get("month", "")), now=timezone.now())
+    found = report(whose, parse_month(request.GET.get("month", "")), now=timezone.now())
     groups = (
         {"anchor": "by-claim", "title": "By claim", "head": "Claim", "rows": found.by_claim},
         {"anchor": "by-person", "title": "By person", "head": "Person", "rows": found.by_person},
@@ -101,7 +101,7 @@ def team(request: HttpRequest, slug: str) -> HttpResponse:
 def team_csv(request: HttpRequest, slug: str) -> StreamingHttpResponse:
     """Return the lines that the page adds up: one per claim, product and currency."""
     whose = team_for(request.user, slug)
-    found = report(whose, month_of(request.GET.get("month", "")), now=timezone.now())
+    found = report(whose, parse_month(request.GET.get("month", "")), now=timezone.now())
     response = StreamingHttpResponse(csv_lines(found), content_type="text/csv; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="cost-{whose.slug}-{found.month}.csv"'
     return response

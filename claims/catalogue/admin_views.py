@@ -26,7 +26,7 @@ from core.text import counted
 from dra.lint import lint
 from dra.manifests import to_yaml
 from dra.objects import Json, Manifest
-from inventory.cluster_snapshot import snapshot_of
+from inventory.cluster_snapshot import current_snapshot
 from teams.access import user_of
 
 
@@ -178,6 +178,6 @@ def effects(version: ProfileVersion, mended: Json) -> list[MatchEffect]:
     specs = [named("before", version), named("after", version, mended)]
     found = []
     for cluster in enabled_clusters():
-        matching = lint(snapshot_of(cluster), specs).matching
+        matching = lint(current_snapshot(cluster), specs).matching
         found.append(MatchEffect(cluster.name, matching.get("before", 0), matching.get("after", 0)))
     return found

@@ -38,7 +38,7 @@ from dra.canonical import in_key_order
 from dra.help import find_relaxations
 from dra.manifests import to_yaml
 from dra.objects import Json, device_requests
-from inventory.cluster_snapshot import snapshot_of
+from inventory.cluster_snapshot import current_snapshot
 from inventory.freshness import OF_DEVICES, ages
 from inventory.models import Cluster, DeviceClass
 from teams.access import is_platform_admin, user_of
@@ -246,7 +246,7 @@ def profile_match(request: HttpRequest) -> HttpResponse:
         raise Http404
     cluster, row = page["match_cluster"], page["funnel"][number]
     spec, wanted = page["matched_spec"], request.POST.get("page", "1")
-    page["left_out"] = dropped_page(request.user, cluster, snapshot_of(cluster), spec, row, wanted)
+    page["left_out"] = dropped_page(request.user, cluster, current_snapshot(cluster), spec, row, wanted)
     page["editor"], page["live"] = True, "HX-Request" in request.headers
     return render(request, "claims/dropped.html#rows" if page["live"] else "claims/dropped.html", page)
 
@@ -274,7 +274,7 @@ def match_page(described: tuple[Json | None, list[str]], data: QueryDict) -> dic
     }
     if cluster is None or spec is None:
         return page
-    snapshot = snapshot_of(cluster)
+    snapshot = current_snapshot(cluster)
     found = match.preview(snapshot, spec)
     helps = [] if found.fits else find_relaxations(snapshot, spec, baseline=found)
     (age,) = ages(OF_DEVICES, cluster=cluster)

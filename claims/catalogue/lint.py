@@ -19,7 +19,7 @@ from dra import lint
 from dra.device_index import DeviceIndex
 from dra.lint import Fix, LintCode, LintFinding, LintReport, NamedSpec, Severity, Subject
 from dra.objects import Json
-from inventory.cluster_snapshot import snapshot_of
+from inventory.cluster_snapshot import current_snapshot
 from inventory.models import Cluster
 
 AT_ONCE = timedelta(0)
@@ -147,7 +147,7 @@ def _report(cluster: Cluster, versions: Mapping[str, ProfileVersion], no_older_t
     now = time.monotonic()
     if kept and kept.versions == ids and now - kept.at < no_older_than.total_seconds():
         return kept.report
-    snapshot = snapshot_of(cluster)
+    snapshot = current_snapshot(cluster)
     same = (
         kept
         and kept.versions == ids

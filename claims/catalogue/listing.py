@@ -30,7 +30,7 @@ from dra.match.funnel import funnel
 from dra.objects import Json, device_requests
 from dra.pools import PoolDevice
 from dra.selector_results import DeviceMask
-from inventory.cluster_snapshot import snapshot_of
+from inventory.cluster_snapshot import current_snapshot
 from inventory.models import Cluster
 from teams.access import teams_where
 from teams.models import Role, Team, User
@@ -265,7 +265,7 @@ def entries(user: User, profiles: Iterable[Profile]) -> list[CatalogueEntry]:
     found = Profile.objects.filter(pk__in=ids).select_related("current__profile").prefetch_related("teams")
     by_id = {profile.pk: profile for profile in found}
     requester = _requester(user)
-    pictures = {cluster.pk: snapshot_of(cluster) for cluster in requester.clusters}
+    pictures = {cluster.pk: current_snapshot(cluster) for cluster in requester.clusters}
     counted = [_entry(by_id[pk], requester, pictures) for pk in ids if pk in by_id]
     prices, waited = max_prices([entry.kinds for entry in counted]), waits()
     return [

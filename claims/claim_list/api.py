@@ -58,7 +58,7 @@ class ManyView(APIView):
             said["reason"],
             said["by"],
             _person(said["to"]),
-            idempotency.key_of(request),
+            idempotency.idempotency_key(request),
         )
         if said["preview"]:
             rows = [

@@ -379,7 +379,7 @@ class ClaimViewSet(LifeActions, mixins.ListModelMixin, mixins.RetrieveModelMixin
         wish["profile"] = api_types.profile_named(wish["profile"], user)
         wish["alternatives"] = [api_types.profile_named(name, user) for name in wish["alternatives"]]
         wish["together"] = api_types.further_named(wish["together"], user)
-        claim = request_claim(by=user, key=idempotency.key_of(request), **wish)
+        claim = request_claim(by=user, key=idempotency.idempotency_key(request), **wish)
         return self._answer(claim, status.HTTP_201_CREATED)
 
     @extend_schema(responses=api_types.ClaimDetailOut, parameters=[WAIT, VERSION])

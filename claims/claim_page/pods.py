@@ -23,7 +23,7 @@ from claims.models import Claim
 from core.text import counted
 from core.times import duration
 from dra import match
-from inventory.cluster_snapshot import snapshot_of
+from inventory.cluster_snapshot import current_snapshot
 from inventory.freshness import Age
 from inventory.models import Pod, PodEvent, ResourceClaim, ResourceClaimTemplate
 from inventory.sync.columns import instant
@@ -402,7 +402,7 @@ class FitNow:
 
 def fit_now(claim: Claim, said: SchedulerMessage | None, age: Age | None) -> FitNow:
     """Look at the picture of this moment for one claim of the spec."""
-    preview = match.preview(snapshot_of(claim.cluster), claim.spec)
+    preview = match.preview(current_snapshot(claim.cluster), claim.spec)
     agrees = agreement(preview, said)
     return FitNow(preview, agrees, _sentence(preview, said, _old(age), agrees=agrees))
 

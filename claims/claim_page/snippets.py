@@ -19,7 +19,7 @@ from dra.placement import Placement, claim_placement
 from dra.workloads import ASSUMED, ClaimUse, WorkloadOptions, templates
 from dra.workloads.pods import IMAGES, has_weights, name_of
 from dra.workloads.templates import MODEL
-from inventory.cluster_snapshot import snapshot_of
+from inventory.cluster_snapshot import current_snapshot
 
 type Vendor = Callable[[ClaimUse, WorkloadOptions], list[Manifest]]
 
@@ -275,7 +275,7 @@ NVIDIA = "nvidia"  # whose devices say what of CUDA they run
 
 def placement_of(claim: Claim) -> Placement:
     """Look at the mirror of the claim's cluster for what the claim could get."""
-    return claim_placement(snapshot_of(claim.cluster), claim.spec)
+    return claim_placement(current_snapshot(claim.cluster), claim.spec)
 
 
 def check_of(snippet: Snippet, options: WorkloadOptions, found: Placement) -> cuda.Check | None:

@@ -208,7 +208,7 @@ class CommentsView(APIView):
         comment = services.comment_on_claim(
             claim=self.claim(claim_id),
             by=user_of(request),
-            key=idempotency.key_of(request),
+            key=idempotency.idempotency_key(request),
             text=said.validated_data["text"],
         )
         return Response(CommentOut(comment).data, status=201)

@@ -32,7 +32,7 @@ from claims.quotas.usage import QuotaLine
 from claims.states import ClaimState
 from core.errors import Conflict, Invalid, PortalError, QuotaExceeded
 from dra import match
-from inventory.cluster_snapshot import snapshot_of
+from inventory.cluster_snapshot import current_snapshot
 from teams.access import user_of
 
 
@@ -105,7 +105,7 @@ def preview_of(claim: Claim, form: ChangeForm) -> ChangePreview:
     if classes or profiles:
         rows = usage.rows_for(team=claim.team, charge=classes, profiles=profiles)
         lines = usage.lines_for(rows, team=claim.team, charge=classes, profiles=profiles, claims=0)
-    snapshot = snapshot_of(claim.cluster)
+    snapshot = current_snapshot(claim.cluster)
     found = match.preview(snapshot, changed.spec, claims=claim.parallel)
     return ChangePreview(
         changed,

@@ -27,7 +27,7 @@ from claims.states import FINAL, ClaimState
 from core.text import counted
 from dra import match
 from dra.cluster_snapshot import ClusterSnapshot
-from inventory.cluster_snapshot import snapshot_of
+from inventory.cluster_snapshot import current_snapshot
 from inventory.freshness import OF_DEVICES, Age, ages
 from teams.models import Team, User
 
@@ -90,7 +90,7 @@ class Impact:
 
 def impact_of(claim: Claim) -> Impact:
     """Work out the rows of the card for a request that waits."""
-    snapshot = snapshot_of(claim.cluster)
+    snapshot = current_snapshot(claim.cluster)
     found = match.preview(snapshot, claim.spec, claims=claim.parallel)
     ruling = ruling_on(claim)
     kinds = kinds_for(claim.cluster_id, snapshot, claim.spec)

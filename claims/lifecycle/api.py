@@ -96,7 +96,7 @@ class LifeActions(IdempotentWrites, viewsets.GenericViewSet[Claim]):
     def extend(self, request: Request, pk: str) -> Response:
         """Keep the claim until an instant: at once where a rule allows it, else the answer is `waiting`."""
         said = said_in(request, ExtendIn)
-        key = idempotency.key_of(request)
+        key = idempotency.idempotency_key(request)
         extension = extend(claim=self.get_object(), by=user_of(request), key=key, **said)
         return Response(ExtensionOut(extension).data, status=status.HTTP_201_CREATED)
 
@@ -129,7 +129,7 @@ class LifeActions(IdempotentWrites, viewsets.GenericViewSet[Claim]):
             said["profile"] = api_types.profile_named(said["profile"], user)
         if "together" in said:
             said["parts"] = {row["profile"]: row["devices"] for row in said.pop("together")}
-        key = idempotency.key_of(request)
+        key = idempotency.idempotency_key(request)
         return self._shown(resize(claim=self.get_object(), by=user, key=key, **said), status.HTTP_201_CREATED)
 
     @extend_schema(responses=ExtensionOut(many=True), filters=False)

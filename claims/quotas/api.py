@@ -157,7 +157,7 @@ class QuotaRequestViewSet(
         said = self._said(api_types.QuotaRequestIn)
         said["team"] = team_for(user, said["team"], at_least=Role.MEMBER)
         said["profile"] = api_types.profile_named(said["profile"], user) if said["profile"] else None
-        asked = services.ask_for_quota(by=user, key=idempotency.key_of(request), **said)
+        asked = services.ask_for_quota(by=user, key=idempotency.idempotency_key(request), **said)
         return Response(QuotaRequestOut(asked).data, status=status.HTTP_201_CREATED)
 
     @extend_schema(request=api_types.QuotaGrantIn, responses=QuotaRequestOut)

@@ -21,7 +21,7 @@ from dra import match
 from dra.cluster_snapshot import ClusterSnapshot
 from dra.help import Relaxation, find_relaxations
 from dra.manifests import to_yaml
-from inventory.cluster_snapshot import snapshot_of
+from inventory.cluster_snapshot import current_snapshot
 from teams.access import require_role
 from teams.models import Role, User
 
@@ -76,7 +76,7 @@ def preview(
     route = authority.route_for(
         by=by, team=wish.team, asked=wish.asked, duration=wish.duration, together=wish.together
     )
-    snapshot = snapshot_of(wish.cluster)
+    snapshot = current_snapshot(wish.cluster)
     claims = max(wish.parallel, 1)
     found = match.preview(snapshot, wish.spec, claims=claims)
     seen = RequestPreview(

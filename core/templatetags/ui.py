@@ -200,4 +200,4 @@ def empty(icon_name: str, title: str, sentence: str = "", url: str = "", action:
 @register.filter
 def offer(message: Message) -> undo.UndoAction | None:
     """Return the button of a toast, None for one that only says something."""
-    return undo.offer_of(message)
+    return undo.undo_action(message)

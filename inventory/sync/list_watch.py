@@ -50,8 +50,8 @@ from inventory.sync.session import (
     check_identity,
     go_on,
     inspect,
-    kind_of,
-    kinds_of,
+    mirrored_kind,
+    mirrored_kinds,
     take,
 )
 
@@ -173,7 +173,7 @@ def apply_events(lease: Lease, kind: Kind, events: Sequence[Event], *, version: 
         if event.type != "DELETED" and (model is not Pod or uses_claims(event.object))
     ]
     deletions = [event for event in last.values() if event.type == "DELETED"]
-    gone = {event.object["metadata"]["uid"]: _version_of(event) for event in deletions}
+    gone = {event.object["metadata"]["uid"]: _resource_version(event) for event in deletions}
     with writing(lease) as write:
         rows: list[Mirrored] = upsert(write, model, kept, listed=False)
         rows += close(write, model, gone)
@@ -194,13 +194,13 @@ def _last_of_each(events: Sequence[Event]) -> dict[str, Event]:
         # A uid never comes back: nothing follows its deletion, whatever arrives after it.
         if before is None or (
             before.type != "DELETED"
-            and (event.type == "DELETED" or is_newer(_version_of(event), _version_of(before)))
+            and (event.type == "DELETED" or is_newer(_resource_version(event), _resource_version(before)))
         ):
             last[uid] = event
     return last
 
 
-def _version_of(event: Event) -> str:
+def _resource_version(event: Event) -> str:
     return event.resource_version or str(event.object["metadata"].get("resourceVersion", ""))
 
 
@@ -222,7 +222,7 @@ def take_turn(cluster_id: UUID, plural: str, *, seconds: int = SECONDS) -> timed
     if session.stopping.is_set():
         return None
     cluster = Cluster.objects.filter(pk=cluster_id, enabled=True).first()
-    kind = kind_of(cluster, plural) if cluster else None
+    kind = mirrored_kind(cluster, plural) if cluster else None
     lease = take(cluster_id, plural) if kind else None
     if cluster is None or kind is None or lease is None:
         return None
@@ -281,7 +281,7 @@ def sync_once(cluster: Cluster, gateway: Gateway) -> None:
     List every resource, but those that somebody else follows. Raise what the gateway raises, and `Halted`.
     """
     inspect(cluster, gateway)
-    for kind in kinds_of(cluster):
+    for kind in mirrored_kinds(cluster):
         lease = take(cluster.pk, kind.plural)
         if lease is None:
             continue

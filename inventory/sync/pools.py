@@ -171,7 +171,7 @@ def refresh_pools(write: Write, keys: Iterable[PoolKey], *, first: bool = False)
     wanted: dict[DeviceKey, dict[str, Any]] = {}
     incomplete: set[PoolKey] = set()
     for pool in gather_pools([row.raw for row in slices.values()]):
-        wanted |= around.devices_of(pool)
+        wanted |= around.devices_in(pool)
         if not pool.usable:
             incomplete.add((pool.driver, pool.name))
     _keep_last(known, wanted, incomplete)
@@ -193,7 +193,7 @@ class _Surroundings:
         nodes = Node.objects.filter(**here, name__in={row.node_name for row in slices.values()} - {""})
         self.nodes: dict[str, int] = dict(nodes.values_list("name", "pk"))
 
-    def devices_of(self, pool: Pool) -> dict[DeviceKey, dict[str, Any]]:
+    def devices_in(self, pool: Pool) -> dict[DeviceKey, dict[str, Any]]:
         rows = {}
         for device, classes in zip(pool.devices, self.classes.of(pool.devices), strict=True):
             values = device_columns(device, self.rules)

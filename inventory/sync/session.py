@@ -64,7 +64,7 @@ MODELS: dict[str, type[Mirrored]] = {
 OPTIONAL = frozenset({"nodes", "devicetaintrules"})
 
 
-def kinds_of(cluster: Cluster) -> tuple[Kind, ...]:
+def mirrored_kinds(cluster: Cluster) -> tuple[Kind, ...]:
     """
     Return the kinds to mirror, in the order of a first sync; taint rules in the version that the cluster
     serves.
@@ -74,9 +74,9 @@ def kinds_of(cluster: Cluster) -> tuple[Kind, ...]:
     return (*MIRRORED, *rules)
 
 
-def kind_of(cluster: Cluster, plural: str) -> Kind | None:
+def mirrored_kind(cluster: Cluster, plural: str) -> Kind | None:
     """Return the kind, or None where the cluster does not serve it (any more)."""
-    return next((kind for kind in kinds_of(cluster) if kind.plural == plural), None)
+    return next((kind for kind in mirrored_kinds(cluster) if kind.plural == plural), None)
 
 
 HELD_FOR = timedelta(seconds=30)
@@ -281,7 +281,7 @@ def inspect(cluster: Cluster, gateway: Gateway) -> None:
         "kinds": sorted(found.kinds),
     }
     cluster.version, cluster.discovery, cluster.simulated = found.version, discovery, found.simulated
-    wanted = [(verb, kind) for kind in kinds_of(cluster) for verb in ("list", "watch")]
+    wanted = [(verb, kind) for kind in mirrored_kinds(cluster) for verb in ("list", "watch")]
     cluster.missing = [
         f"{verb} {kind.plural}"
         for verb, kind in (*wanted, ("list", EVENT))
@@ -295,5 +295,5 @@ def inspect(cluster: Cluster, gateway: Gateway) -> None:
         checked_at=Now(),
     )
     # What the cluster no longer serves must not be shown as stale for ever.
-    kinds = [kind.plural for kind in kinds_of(cluster)]
+    kinds = [kind.plural for kind in mirrored_kinds(cluster)]
     Freshness.objects.filter(cluster=cluster).exclude(resource__in=kinds).delete()

@@ -31,7 +31,7 @@ from usage.cost import Cost
 from usage.models import Collection, Rollup
 from usage.rates import RateCard
 from usage.reports import CostReport, Month, Statement, report, statement, zone_of_reader
-from usage.rollups import BUCKET, bucket_of
+from usage.rollups import BUCKET, bucket_start
 from usage.telemetry import Observation, observe
 
 
@@ -189,7 +189,7 @@ def mine(user: User, *, now: datetime) -> Mine:
 
 def recent_activity(claims: list[Claim], *, now: datetime) -> dict[UUID, list[float | None]]:
     """Return the last two hours of each claim, None where nothing was measured; one query."""
-    first = bucket_of(now - SPARK)
+    first = bucket_start(now - SPARK)
     buckets = [first + index * BUCKET for index in range(SPARK // BUCKET + 1)]
     measured: dict[UUID, dict[datetime, float]] = defaultdict(dict)
     rows = Rollup.objects.filter(claim__in=claims, bucket__gte=first, activity__isnull=False).order_by()

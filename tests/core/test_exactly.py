@@ -28,9 +28,9 @@ from core.errors import (
     Invalid,
     PortalError,
     QuotaExceeded,
-    refusal_of,
+    data_error_refusal,
 )
-from core.idempotency import key_of
+from core.idempotency import idempotency_key
 from core.inputs import Input, YesNo, is_true, is_whole, mistyped
 from core.listing import Column, Listing, harmless, sheet, wants_sheet
 from core.middleware import ApiSlashMiddleware, CachingMiddleware, PortalErrorMiddleware
@@ -39,8 +39,8 @@ from core.problems import (
     MOST_LEVELS,
     BoundedJSON,
     TooLarge,
-    fields_of,
-    first_of,
+    field_errors,
+    first_message,
     levels,
     not_found,
     of_framework,
@@ -228,11 +228,11 @@ def test_a_switch_that_is_neither_is_refused_by_its_name():
 def test_a_key_is_kept_up_to_eighty_characters(sent, key):
     request = RequestFactory().post("/", headers={"Idempotency-Key": sent})
     if key:
-        assert key_of(request) == key
+        assert idempotency_key(request) == key
     else:
-        assert key_of(request)
+        assert idempotency_key(request)
     with pytest.raises(Invalid) as refusal:
-        key_of(RequestFactory().post("/", headers={"Idempotency-Key": "x" * 81}))
+        idempotency_key(RequestFactory().post("/", headers={"Idempotency-Key": "x" * 81}))
     assert refusal.value.message == "An Idempotency-Key has at most 80 printable characters."
     assert refusal.value.extra == {"field": "Idempotency-Key"}
 
@@ -338,10 +338,10 @@ def test_what_django_and_drf_refuse_is_a_problem_document(exception, status, doc
 
 
 def test_errors_are_told_with_their_path_or_without_one():
-    assert first_of([]) == ""
-    assert first_of([{"field": "", "message": "All."}]) == "All."
-    assert fields_of("Plain.") == [{"field": "", "message": "Plain.", "code": "invalid"}]
-    assert fields_of({"a": {"non_field_errors": ["x"]}}) == [
+    assert first_message([]) == ""
+    assert first_message([{"field": "", "message": "All."}]) == "All."
+    assert field_errors("Plain.") == [{"field": "", "message": "Plain.", "code": "invalid"}]
+    assert field_errors({"a": {"non_field_errors": ["x"]}}) == [
         {"field": "a", "message": "x", "code": "invalid"}
     ]
     assert ModelInvalid({"name": ["Too long."]}).message_dict == {"name": ["Too long."]}
@@ -391,14 +391,14 @@ class SimpleError(Exception):
 
 @pytest.mark.parametrize("sqlstate", [None, "22001", "22003", "22007", "22008", "22021", "22P02", "22P05"])
 def test_what_the_database_cannot_keep_is_malformed(sqlstate):
-    refusal = refusal_of(broken(sqlstate))
+    refusal = data_error_refusal(broken(sqlstate))
     assert isinstance(refusal, Invalid)
     assert refusal.message == "It has a character, a number or a date that cannot be stored."
 
 
 @pytest.mark.parametrize("sqlstate", ["22012", "42P01"])
 def test_a_fault_of_ours_in_the_database_is_none_of_theirs(sqlstate):
-    assert refusal_of(broken(sqlstate)) is None
+    assert data_error_refusal(broken(sqlstate)) is None
 
 
 @pytest.mark.django_db
@@ -606,9 +606,9 @@ def test_only_a_toast_with_a_button_has_an_offer():
     def message(tags):
         return SimpleNamespace(extra_tags=tags)
 
-    assert [undo.offer_of(message(tags)) for tags in (None, "", "plain")] == [None] * 3
+    assert [undo.undo_action(message(tags)) for tags in (None, "", "plain")] == [None] * 3
     button = json.dumps({"url": "/x/", "label": "Undo", "post": False})
-    assert undo.offer_of(message(button)) == undo.UndoAction("/x/", "Undo", post=False)
+    assert undo.undo_action(message(button)) == undo.UndoAction("/x/", "Undo", post=False)
 
 
 # Times and money.

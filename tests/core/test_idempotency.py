@@ -2,7 +2,7 @@ import pytest
 from django.test import RequestFactory
 
 from core.errors import Invalid
-from core.idempotency import key_of
+from core.idempotency import idempotency_key
 
 
 def with_key(key: str):
@@ -10,16 +10,16 @@ def with_key(key: str):
 
 
 def test_the_key_that_was_sent_is_the_key():
-    assert key_of(with_key("run-17")) == "run-17"
-    assert key_of(with_key('"run-17"')) == "run-17"  # a structured string, as the draft writes it
+    assert idempotency_key(with_key("run-17")) == "run-17"
+    assert idempotency_key(with_key('"run-17"')) == "run-17"  # a structured string, as the draft writes it
 
 
 def test_without_a_key_each_request_has_one_of_its_own():
     request = RequestFactory().post("/")
-    assert key_of(request) != key_of(request)
+    assert idempotency_key(request) != idempotency_key(request)
 
 
 @pytest.mark.parametrize("key", ["x" * 81, "a\x00b"])
 def test_a_key_that_cannot_be_kept_is_malformed(key):
     with pytest.raises(Invalid):
-        key_of(with_key(key))
+        idempotency_key(with_key(key))

@@ -52,4 +52,4 @@ def test_an_offer_survives_the_way_through_a_cookie(request_with_messages):
     sent = MessageEncoder().encode(list(messages.get_messages(request_with_messages)))
     (read,) = MessageDecoder().decode(f"{sent}")
     assert isinstance(read, Message)
-    assert undo.offer_of(read) == undo.UndoAction("/x/", "Ünd<o", post=True)
+    assert undo.undo_action(read) == undo.UndoAction("/x/", "Ünd<o", post=True)

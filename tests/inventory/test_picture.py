@@ -24,37 +24,37 @@ def names(devices):
 def test_it_shows_what_is_free(mirrored, fake, take_turn):
     fake.put(RESOURCE_CLAIM, resource_claim("mine", "gpu-0"))
     take_turn("resourceclaims")
-    found = cluster_snapshot.snapshot_of(mirrored)
+    found = cluster_snapshot.current_snapshot(mirrored)
     assert names(found.free) == ["gpu.nvidia.com/node-a/gpu-1", "gpu.nvidia.com/node-b/gpu-0"]
     assert [found.holder_of(device) for device in found.devices] == ["default/mine", "", ""]
 
 
 def test_it_is_the_same_object_for_one_query_while_nothing_moves(mirrored, django_assert_num_queries):
-    first = cluster_snapshot.snapshot_of(mirrored)
+    first = cluster_snapshot.current_snapshot(mirrored)
     with django_assert_num_queries(1):
-        assert cluster_snapshot.snapshot_of(mirrored) is first
+        assert cluster_snapshot.current_snapshot(mirrored) is first
 
 
 def test_it_follows_every_kind_of_change(mirrored, fake, take_turn):
-    before = cluster_snapshot.snapshot_of(mirrored)
+    before = cluster_snapshot.current_snapshot(mirrored)
     fake.put(RESOURCE_CLAIM, resource_claim("mine", "gpu-0"))
     fake.put(RESOURCE_SLICE, slice_of("node-b", [gpu(0), gpu(1)], generation=2))
     take_turn("resourceclaims")
     take_turn("resourceslices")
-    after = cluster_snapshot.snapshot_of(mirrored)
+    after = cluster_snapshot.current_snapshot(mirrored)
     assert (len(before.devices), len(after.devices), len(after.claims)) == (3, 4, 1)
 
     fake.remove(RESOURCE_CLAIM, "mine", namespace="default")
     take_turn("resourceclaims")
-    assert cluster_snapshot.snapshot_of(mirrored).claims == []
+    assert cluster_snapshot.current_snapshot(mirrored).claims == []
 
 
 def test_what_does_not_concern_devices_leaves_it_alone(mirrored, fake, take_turn):
-    first = cluster_snapshot.snapshot_of(mirrored)
+    first = cluster_snapshot.current_snapshot(mirrored)
     pod = {"metadata": {"name": "p", "namespace": "default"}, "spec": {"resourceClaims": [{"name": "g"}]}}
     fake.put(POD, pod)
     take_turn("pods")
-    assert cluster_snapshot.snapshot_of(mirrored) is first
+    assert cluster_snapshot.current_snapshot(mirrored) is first
 
 
 def test_of_an_object_only_what_the_allocator_reads_is_kept(mirrored, fake, take_turn):
@@ -64,7 +64,7 @@ def test_of_an_object_only_what_the_allocator_reads_is_kept(mirrored, fake, take
     fake.put(NODE, node("node-a", podCIDR="10.0.0.0/24", taints=tainted))
     take_turn("resourceclaims")
     take_turn("nodes")
-    found = cluster_snapshot.snapshot_of(mirrored)
+    found = cluster_snapshot.current_snapshot(mirrored)
     assert [claim["metadata"] for claim in found.claims] == [{"namespace": "default", "name": "mine"}]
     seen = {one["metadata"]["name"]: one for one in found.nodes}
     assert seen["node-a"]["spec"] == {"taints": tainted}
@@ -74,32 +74,34 @@ def test_of_an_object_only_what_the_allocator_reads_is_kept(mirrored, fake, take
 
 
 def test_a_node_that_only_says_it_is_alive_moves_nothing(mirrored, fake, take_turn):
-    first = cluster_snapshot.snapshot_of(mirrored)
+    first = cluster_snapshot.current_snapshot(mirrored)
     fake.put(NODE, node("node-a", ready=False))
     take_turn("nodes")
-    assert cluster_snapshot.snapshot_of(mirrored) is first
+    assert cluster_snapshot.current_snapshot(mirrored) is first
 
 
 def test_a_claim_that_moves_leaves_devices_and_what_is_known_of_them(mirrored, fake, take_turn):
-    before = cluster_snapshot.snapshot_of(mirrored)
+    before = cluster_snapshot.current_snapshot(mirrored)
     assert before.free
     fake.put(RESOURCE_CLAIM, resource_claim("mine", "gpu-0"))
     take_turn("resourceclaims")
-    after = cluster_snapshot.snapshot_of(mirrored)
+    after = cluster_snapshot.current_snapshot(mirrored)
     assert after.device_index is before.device_index
     assert names(after.free) == names(before.free)[1:]
 
 
 def test_features_follow_the_version_of_the_cluster(mirrored):
-    assert not cluster_snapshot.features_of("v1.34.2").consumable_capacity
-    assert cluster_snapshot.features_of("v1.36.0+k3s1").consumable_capacity
-    assert cluster_snapshot.features_of("") == cluster_snapshot.features_of("v1.37.1")
+    assert not cluster_snapshot.cluster_features("v1.34.2").consumable_capacity
+    assert cluster_snapshot.cluster_features("v1.36.0+k3s1").consumable_capacity
+    assert cluster_snapshot.cluster_features("") == cluster_snapshot.cluster_features("v1.37.1")
     Cluster.objects.filter(pk=mirrored.pk).update(version="v1.35.0", revision=F("revision") + 1)
-    assert cluster_snapshot.snapshot_of(mirrored).features == cluster_snapshot.features_of("v1.35.0")
+    assert cluster_snapshot.current_snapshot(mirrored).features == cluster_snapshot.cluster_features(
+        "v1.35.0"
+    )
 
 
 def test_after_a_failure_everything_is_read_again(mirrored, fake, take_turn, monkeypatch):
-    cluster_snapshot.snapshot_of(mirrored)
+    cluster_snapshot.current_snapshot(mirrored)
     fake.put(RESOURCE_CLAIM, resource_claim("mine", "gpu-0"))
     take_turn("resourceclaims")
 
@@ -109,15 +111,15 @@ def test_after_a_failure_everything_is_read_again(mirrored, fake, take_turn, mon
     with monkeypatch.context() as patched:
         patched.setattr(cluster_snapshot, "_next", broken)
         with pytest.raises(OperationalError):
-            cluster_snapshot.snapshot_of(mirrored)
-    found = cluster_snapshot.snapshot_of(mirrored)
+            cluster_snapshot.current_snapshot(mirrored)
+    found = cluster_snapshot.current_snapshot(mirrored)
     assert [found.holder_of(device) for device in found.devices] == ["default/mine", "", ""]
 
 
 def test_nobody_waits_for_a_picture_that_is_being_brought_up_to_date(mirrored, fake, take_turn):
-    first = cluster_snapshot.snapshot_of(mirrored)
+    first = cluster_snapshot.current_snapshot(mirrored)
     fake.put(RESOURCE_CLAIM, resource_claim("mine", "gpu-0"))
     take_turn("resourceclaims")
     with cluster_snapshot._kept[mirrored.pk].lock:
-        assert cluster_snapshot.snapshot_of(mirrored) is first
-    assert cluster_snapshot.snapshot_of(mirrored) is not first
+        assert cluster_snapshot.current_snapshot(mirrored) is first
+    assert cluster_snapshot.current_snapshot(mirrored) is not first

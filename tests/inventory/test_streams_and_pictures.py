@@ -10,7 +10,7 @@ from cluster.errors import Unreachable
 from cluster.kinds import DEVICE_CLASS, DEVICE_TAINT_RULE_VERSIONS, NODE, RESOURCE_CLAIM, RESOURCE_SLICE
 from cluster.protocol import Event
 from inventory import cluster_snapshot
-from inventory.management.commands.cluster import state_of
+from inventory.management.commands.cluster import cluster_state
 from inventory.models import Cluster, Device, Node, ResourceClaim
 from inventory.sync import session
 from inventory.sync.list_watch import sync_once
@@ -143,7 +143,7 @@ def ber(mirrored):
 
 
 def facts(cluster):
-    found = cluster_snapshot.snapshot_of(cluster)
+    found = cluster_snapshot.current_snapshot(cluster)
     return {
         "devices": sorted(map(str, found.devices)),
         "free": sorted(map(str, found.free)),
@@ -177,7 +177,7 @@ OF_FRA = {
 def test_the_picture_of_a_cluster_has_what_is_there_in_it_and_nothing_of_another(ber, mirrored):
     cluster_snapshot.forget()
     assert (facts(ber), facts(mirrored)) == (OF_BER, OF_FRA)
-    assert cluster_snapshot.snapshot_of(ber).features == cluster_snapshot.features_of("v1.34.1")
+    assert cluster_snapshot.current_snapshot(ber).features == cluster_snapshot.cluster_features("v1.34.1")
 
 
 @pytest.mark.django_db
@@ -199,8 +199,8 @@ def test_a_picture_is_of_what_is_not_gone_and_made_anew_when_the_mirror_was(mirr
     [("v1.36.2", "v1.36.0"), ("1.36", "v1.36.0"), ("v1.x", ""), ("v2", ""), ("v1.36+", "")],
 )
 def test_features_are_those_of_the_minor_version_or_the_newest(version, same):
-    assert cluster_snapshot.features_of(version) == cluster_snapshot.features_of(same)
-    assert cluster_snapshot.features_of("v1.34.0") != cluster_snapshot.features_of("v1.36.0")
+    assert cluster_snapshot.cluster_features(version) == cluster_snapshot.cluster_features(same)
+    assert cluster_snapshot.cluster_features("v1.34.0") != cluster_snapshot.cluster_features("v1.36.0")
 
 
 # Django admin and the terminal.
@@ -235,4 +235,4 @@ def test_what_the_sync_writes_is_neither_changed_nor_deleted_by_hand(client, mir
     ],
 )
 def test_the_state_of_a_cluster_in_words(fields, words):
-    assert state_of(Cluster(name="fra-1", **fields)) == words
+    assert cluster_state(Cluster(name="fra-1", **fields)) == words

@@ -10,7 +10,7 @@ from django.utils import timezone
 from cluster.errors import Unreachable
 from cluster.kinds import POD
 from inventory import events, tasks
-from inventory.events import has_due, rows_of
+from inventory.events import has_due, pod_events
 from inventory.models import Cluster, Freshness, Pod, PodEvent
 from inventory.sync.list_watch import sync_once
 from inventory.sync.session import Halted
@@ -240,12 +240,12 @@ def when(hour, minute=0):
     ],
 )
 def test_when_and_how_often_an_event_was_said(event, first, last, count):
-    [row] = rows_of(Pod(), [event], NOW)
+    [row] = pod_events(Pod(), [event], NOW)
     assert (row.first_at, row.last_at, row.count) == (first, last, count)
 
 
 def test_who_said_an_event_and_whether_it_is_a_warning():
-    rows = rows_of(
+    rows = pod_events(
         Pod(),
         [
             said("a", reportingComponent="kubelet", source={"component": "other"}),
@@ -262,9 +262,9 @@ def test_what_two_events_say_alike_is_added_up_over_the_whole_time():
     early = said(firstTimestamp="2026-11-20T07:00:00Z", lastTimestamp="2026-11-20T12:00:00Z", count=2)
     late = said(firstTimestamp="2026-11-20T08:00:00Z", lastTimestamp="2026-11-20T11:00:00Z", count=3)
     for pair in ((early, late), (late, early)):
-        [row] = rows_of(Pod(), pair, NOW)
+        [row] = pod_events(Pod(), pair, NOW)
         assert (row.count, row.first_at, row.last_at) == (5, when(7), when(12))
-    assert len(rows_of(Pod(), [early, said("other"), said(reason="other")], NOW)) == 3
+    assert len(pod_events(Pod(), [early, said("other"), said(reason="other")], NOW)) == 3
 
 
 @pytest.mark.parametrize(("pods", "asked"), [(3, 3), (4, 1)])

@@ -15,7 +15,7 @@ from cluster.kinds import (
 )
 from inventory.models import Cluster, Device, Freshness, ObjectEvent
 from inventory.sync.list_watch import follow, list_all, sync_once
-from inventory.sync.session import MODELS, inspect, kind_of, kinds_of, take
+from inventory.sync.session import MODELS, inspect, mirrored_kind, mirrored_kinds, take
 from tests.fakes import FakeGateway
 from tests.inventory.conftest import device_class, gpu, node, resource_claim, slice_of
 
@@ -138,7 +138,7 @@ def test_what_happens_in_one_cluster_leaves_its_twin_as_it_was(both, fra_1, how)
     fra, ber = both
     before, own = everything(ber), everything(fra)
     change_everything(fra_1)
-    for kind in kinds_of(fra):
+    for kind in mirrored_kinds(fra):
         lease = take(fra.pk, kind.plural)
         if how == "listed":
             list_all(lease, fra_1, kind)
@@ -169,7 +169,7 @@ def test_an_identity_that_is_lost_halts_one_cluster_only(both, fra_1):
     fra, ber = both
     fra_1._objects["namespaces", "", "kube-system"]["metadata"]["uid"] = "another"
     with pytest.raises(Exception, match="another cluster"):
-        list_all(take(fra.pk, "nodes"), fra_1, kind_of(fra, "nodes"))
+        list_all(take(fra.pk, "nodes"), fra_1, mirrored_kind(fra, "nodes"))
     fra.refresh_from_db()
     ber.refresh_from_db()
     assert fra.halted_because == (
@@ -179,7 +179,7 @@ def test_an_identity_that_is_lost_halts_one_cluster_only(both, fra_1):
     assert ber.halted_because == ""
     Cluster.objects.update(halted_because="stopped")
     fra_1._objects["namespaces", "", "kube-system"]["metadata"]["uid"] = fra_1.uid
-    list_all(take(fra.pk, "pods"), fra_1, kind_of(fra, "pods"))
+    list_all(take(fra.pk, "pods"), fra_1, mirrored_kind(fra, "pods"))
     assert dict(Cluster.objects.values_list("name", "halted_because")) == {"fra-1": "", "ber-1": "stopped"}
 
 

@@ -17,8 +17,8 @@ from inventory.history import (
     attribute_rows,
     capacity_rows,
     device_history,
-    history_of,
-    line_of,
+    history_line,
+    object_history,
     plain_bytes,
     shown,
 )
@@ -226,7 +226,7 @@ def test_the_history_of_a_device_is_its_own_and_newest_first(mirrored):
         ),
     ]
     assert device_history(device) == [*later, since]
-    assert history_of(mirrored, "Device", name) == later
+    assert object_history(mirrored, "Device", name) == later
     told(mirrored, name, "appeared", minutes=3)
     assert device_history(device) == [HistoryLine(NOW + timedelta(minutes=3), "held", "Appeared", []), *later]
 
@@ -264,7 +264,7 @@ def test_a_long_history_is_cut_at_thirty_lines(mirrored):
 def test_a_value_in_the_history_is_shown_as_people_read_it(value, text):
     assert shown(value) == text
     event = ObjectEvent(what="changed", detail={"attributes.x": [value, "new"]}, at=NOW)
-    assert line_of(event).details == [f"x: {text} → new"]
+    assert history_line(event).details == [f"x: {text} → new"]
 
 
 def test_attributes_and_capacities_are_rows_in_order_of_their_names():

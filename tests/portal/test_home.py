@@ -13,7 +13,7 @@ from inventory.freshness import OF_DEVICES
 from inventory.models import Freshness
 from tests.factories import make_claim, make_cluster, make_profile, make_quota, make_team, make_user
 from tests.usage.conftest import hold, measure, price
-from usage.rollups import BUCKET, bucket_of
+from usage.rollups import BUCKET, bucket_start
 
 HOUR = timedelta(hours=1)
 HOME, LIVE = "/", "/home/live/"
@@ -90,7 +90,7 @@ def test_an_idle_claim_says_since_when_and_what_it_costs(make, page, alice):
     price("0.55")
     claim = make(ClaimState.ALLOCATED, held=False, name="notebook", expires_at=timezone.now() + 90 * HOUR)
     held = hold(claim, timezone.now() - 3 * HOUR)
-    measure(held, bucket_of(timezone.now()) - 24 * BUCKET, [0.01] * 24)
+    measure(held, bucket_start(timezone.now()) - 24 * BUCKET, [0.01] * 24)
     text = page(alice)
     assert "notebook has been idle for 2 h" in text
     assert "It costs €0.55 an hour." in text
@@ -98,7 +98,7 @@ def test_an_idle_claim_says_since_when_and_what_it_costs(make, page, alice):
 
 def test_a_claim_needs_the_reader_once_for_its_most_urgent_reason(make, page, alice):
     claim = make(ClaimState.ALLOCATED, held=False, name="notebook", expires_at=timezone.now() + HOUR)
-    measure(hold(claim, timezone.now() - 3 * HOUR), bucket_of(timezone.now()) - 24 * BUCKET, [0.01] * 24)
+    measure(hold(claim, timezone.now() - 3 * HOUR), bucket_start(timezone.now()) - 24 * BUCKET, [0.01] * 24)
     text = page(alice)
     assert "notebook ends in" in text
     assert "notebook has been idle" not in text
@@ -244,7 +244,7 @@ def test_home_costs_the_same_for_one_claim_and_for_many(
 ):
     def one_more() -> None:
         claim = make(ClaimState.ALLOCATED, held=False, expires_at=timezone.now() + HOUR)
-        measure(hold(claim, timezone.now() - HOUR), bucket_of(timezone.now()) - 3 * BUCKET, [0.5] * 3)
+        measure(hold(claim, timezone.now() - HOUR), bucket_start(timezone.now()) - 3 * BUCKET, [0.5] * 3)
 
     one_more()
     client.force_login(alice)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from claims.models import Allocation
-from usage.series import Point, Presence, Range, UsageSeries, chart_of, memory_limit
+from usage.series import Point, Presence, Range, UsageSeries, chart_data, memory_limit
 
 START = datetime(2026, 11, 17, 12, tzinfo=UTC)
 STEP = timedelta(minutes=5)
@@ -40,7 +40,7 @@ def test_a_chart_has_the_instants_and_what_was_measured_at_each():
         (1.0, 1540 * 2**20, {"a": 1.0}),
     ]
     began = int(START.timestamp())
-    assert chart_of(series(points, ["a"]), [held("a")]) == {
+    assert chart_data(series(points, ["a"]), [held("a")]) == {
         "x": [began, began + 300, began + 600, began + 900],
         "step": 300,
         "activity": [{"label": "activity", "values": [12.3, None, 0.0, 100.0]}],
@@ -53,7 +53,7 @@ def test_a_chart_has_the_instants_and_what_was_measured_at_each():
 def test_up_to_five_devices_have_a_line_each(devices, lines):
     names = [f"gpu-{number}" for number in range(devices)]
     points = [(0.5, None, {name: number / 10 for number, name in enumerate(names) if number != 1})]
-    drawn = chart_of(series(points, names), [])["activity"]
+    drawn = chart_data(series(points, names), [])["activity"]
     if lines == 1:
         assert drawn == [{"label": "activity", "values": [50.0]}]
     else:

@@ -12,7 +12,7 @@ from tests.usage.conftest import NOON, hold, measure
 from usage import tasks
 from usage.collect import collect, held_in, sources, take_slot
 from usage.models import Collection, Rollup
-from usage.rollups import KEPT, Measured, add_samples, bucket_of, prune
+from usage.rollups import KEPT, Measured, add_samples, bucket_start, prune
 from usage.samples import Measurement, OpenAllocation
 
 
@@ -42,8 +42,8 @@ def exporter(fra, serve):
 
 
 def test_a_bucket_is_the_five_minutes_an_instant_lies_in():
-    assert bucket_of(datetime(2026, 11, 17, 12, 4, 59, 999999, tzinfo=UTC)) == NOON
-    assert bucket_of(NOON + timedelta(minutes=5)) == NOON + timedelta(minutes=5)
+    assert bucket_start(datetime(2026, 11, 17, 12, 4, 59, 999999, tzinfo=UTC)) == NOON
+    assert bucket_start(NOON + timedelta(minutes=5)) == NOON + timedelta(minutes=5)
 
 
 def test_samples_of_five_minutes_become_one_row_with_mean_and_peak(claim, exporter, clock):

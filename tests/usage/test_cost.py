@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usage.cost import Cost, Interval, UsageInterval, cost_of, lines, parts_of, per_hour, shown, total
+from usage.cost import Cost, Interval, UsageInterval, interval_cost, lines, millionths, per_hour, shown, total
 from usage.models import Rate
 from usage.rates import PriceGroup, RateCard
 
@@ -29,7 +29,7 @@ def held(
     kind = PriceGroup(FRA, "gpu.nvidia.com", fields.get("product", "NVIDIA H100 80GB HBM3"))
     start = START + timedelta(hours=begin)
     stop = None if end is None else START + timedelta(hours=end)
-    return UsageInterval(claim, kind, fields.get("partition", ""), parts_of(Decimal(fraction)), start, stop)
+    return UsageInterval(claim, kind, fields.get("partition", ""), millionths(Decimal(fraction)), start, stop)
 
 
 def hours(count: float) -> datetime:
@@ -37,46 +37,48 @@ def hours(count: float) -> datetime:
 
 
 def test_cost_is_time_times_price_times_fraction():
-    cost = cost_of(held(0, 10, fraction="0.5"), RateCard([rate("2.9")]), until=hours(99))
+    cost = interval_cost(held(0, 10, fraction="0.5"), RateCard([rate("2.9")]), until=hours(99))
     assert cost.amounts == {"EUR": Decimal("14.50")}
     assert cost.hours == Decimal("5.00")
 
 
 def test_an_open_allocation_costs_up_to_now_and_one_that_starts_later_nothing():
     card = RateCard([rate("2")])
-    assert cost_of(held(0, None), card, until=hours(3)).amounts == {"EUR": Decimal("6.00")}
-    assert cost_of(held(5, None), card, until=hours(3)).amounts == {}
+    assert interval_cost(held(0, None), card, until=hours(3)).amounts == {"EUR": Decimal("6.00")}
+    assert interval_cost(held(5, None), card, until=hours(3)).amounts == {}
 
 
 def test_a_price_that_changes_while_held_is_billed_by_segments():
     card = RateCard([rate("2"), rate("3", hours=4)])
-    assert cost_of(held(0, 10), card, until=hours(10)).amounts == {"EUR": Decimal("26.00")}
+    assert interval_cost(held(0, 10), card, until=hours(10)).amounts == {"EUR": Decimal("26.00")}
 
 
 def test_only_what_lies_in_the_period_is_billed():
     card = RateCard([rate("1")])
     within = Interval(hours(5), hours(8))
-    assert cost_of(held(0, 10), card, until=hours(99), within=within).amounts == {"EUR": Decimal("3.00")}
-    assert cost_of(held(8, 10), card, until=hours(99), within=within).held == 0
-    assert cost_of(held(0, 5), card, until=hours(99), within=within).held == 0
+    assert interval_cost(held(0, 10), card, until=hours(99), within=within).amounts == {
+        "EUR": Decimal("3.00")
+    }
+    assert interval_cost(held(8, 10), card, until=hours(99), within=within).held == 0
+    assert interval_cost(held(0, 5), card, until=hours(99), within=within).held == 0
 
 
 def test_without_a_rate_the_hours_are_unpriced_and_no_amount_is_zero():
-    cost = cost_of(held(0, 4), RateCard([]), until=hours(9))
+    cost = interval_cost(held(0, 4), RateCard([]), until=hours(9))
     assert cost.amounts == {}
     assert cost.is_unknown
     assert cost.unpriced == Decimal("4.00")
 
 
 def test_a_price_of_zero_is_a_price():
-    cost = cost_of(held(0, 4), RateCard([rate("0")]), until=hours(9))
+    cost = interval_cost(held(0, 4), RateCard([rate("0")]), until=hours(9))
     assert cost.amounts == {"EUR": Decimal("0.00")}
     assert not cost.is_unknown
 
 
 def test_currencies_are_never_added_to_each_other():
     card = RateCard([rate("2"), rate("3", hours=1, currency="USD")])
-    assert cost_of(held(0, 2), card, until=hours(2)).amounts == {
+    assert interval_cost(held(0, 2), card, until=hours(2)).amounts == {
         "EUR": Decimal("2.00"),
         "USD": Decimal("3.00"),
     }
@@ -118,11 +120,11 @@ cards = st.lists(
 @given(cards, fractions.map(str), st.lists(moments, min_size=3, max_size=3).map(sorted))
 def test_splitting_a_span_does_not_change_its_cost(card, fraction, edges):
     begin, middle, end = edges
-    whole = cost_of(held(begin, end, fraction=fraction), card, until=hours(end))
+    whole = interval_cost(held(begin, end, fraction=fraction), card, until=hours(end))
     parts = total(
         [
-            cost_of(held(begin, middle, fraction=fraction), card, until=hours(end)),
-            cost_of(held(middle, end, fraction=fraction), card, until=hours(end)),
+            interval_cost(held(begin, middle, fraction=fraction), card, until=hours(end)),
+            interval_cost(held(middle, end, fraction=fraction), card, until=hours(end)),
         ]
     )
     assert parts == whole
@@ -133,8 +135,8 @@ def test_periods_that_follow_each_other_add_up_to_the_whole(card, edges, cut):
     allocation = held(edges[0], edges[1])
     before, after = Interval(hours(-1), hours(cut)), Interval(hours(cut), hours(10_000))
     until = hours(edges[1])
-    parts = [cost_of(allocation, card, until=until, within=period) for period in (before, after)]
-    assert total(parts) == cost_of(allocation, card, until=until)
+    parts = [interval_cost(allocation, card, until=until, within=period) for period in (before, after)]
+    assert total(parts) == interval_cost(allocation, card, until=until)
 
 
 @given(cards, st.lists(st.tuples(moments, moments, st.integers(0, 3)), max_size=6))
@@ -161,7 +163,7 @@ def test_unpriced_hours_are_never_more_than_the_hours(charges):
 @given(prices, fractions, moments)
 def test_the_amount_is_the_exact_product_rounded_once(price, fraction, span):
     until = hours(span)
-    cost = cost_of(held(0, None, fraction=str(fraction)), RateCard([rate(str(price))]), until=until)
+    cost = interval_cost(held(0, None, fraction=str(fraction)), RateCard([rate(str(price))]), until=until)
     exact = (
         Fraction(price)
         * Fraction(fraction)
@@ -172,7 +174,7 @@ def test_the_amount_is_the_exact_product_rounded_once(price, fraction, span):
 
 def test_lines_are_of_one_claim_product_and_partition_in_the_order_in_which_they_were_held():
     other = uuid4()
-    spells = [
+    intervals = [
         held(0, 1, product="NVIDIA L4"),
         held(0, 2),
         held(0, 4, partition="1g.10gb", fraction="0.125"),
@@ -181,7 +183,7 @@ def test_lines_are_of_one_claim_product_and_partition_in_the_order_in_which_they
         held(6, 6, product="A100"),
         held(12, None, product="A100"),
     ]
-    found = list(lines(spells, RateCard([rate("2")]), until=hours(8)))
+    found = list(lines(intervals, RateCard([rate("2")]), until=hours(8)))
     assert [(line.claim_id, line.product, line.partition, line.cost.hours) for line in found] == [
         (CLAIM, "NVIDIA L4", "", Decimal("1.00")),
         (CLAIM, "NVIDIA H100 80GB HBM3", "", Decimal("5.00")),
@@ -199,8 +201,8 @@ def test_lines_are_of_one_claim_product_and_partition_in_the_order_in_which_they
 
 def test_lines_are_clipped_to_the_period():
     period = Interval(hours(2), hours(5))
-    spells = [held(0, 3), held(4, None), held(0, 2, product="before"), held(5, 9, product="after")]
-    (line,) = lines(spells, RateCard([rate("2")]), until=hours(9), within=period)
+    intervals = [held(0, 3), held(4, None), held(0, 2, product="before"), held(5, 9, product="after")]
+    (line,) = lines(intervals, RateCard([rate("2")]), until=hours(9), within=period)
     assert (line.product, line.cost.hours) == ("NVIDIA H100 80GB HBM3", Decimal("2.00"))
 
 
@@ -232,7 +234,7 @@ def test_costs_add_up_by_currency_with_what_has_no_price():
 
 
 def test_money_is_listed_by_currency_in_the_order_of_the_alphabet():
-    cost = cost_of(
+    cost = interval_cost(
         held(0, 3),
         RateCard([rate("2", currency="USD"), rate("3", hours=1), rate("4", hours=2, currency="CHF")]),
         until=hours(3),
@@ -247,19 +249,21 @@ def test_money_is_listed_by_currency_in_the_order_of_the_alphabet():
 
 def test_a_cost_is_unknown_only_if_nothing_of_what_was_held_has_a_price():
     card = RateCard([rate("2", hours=2)])
-    assert [cost_of(held(*span), card, until=hours(9)).is_unknown for span in ((0, 2), (0, 3), (2, 3))] == [
+    assert [
+        interval_cost(held(*span), card, until=hours(9)).is_unknown for span in ((0, 2), (0, 3), (2, 3))
+    ] == [
         True,
         False,
         False,
     ]
     assert not Cost().is_unknown
-    partly = cost_of(held(0, 3), card, until=hours(9))
+    partly = interval_cost(held(0, 3), card, until=hours(9))
     assert (partly.hours, partly.unpriced) == (Decimal("3.00"), Decimal("2.00"))
 
 
 def test_what_is_held_without_a_rate_has_no_price_per_hour():
-    spells = [held(0, None), held(0, None, product="NVIDIA L40S", fraction="0.5")]
-    cost = per_hour(spells, RateCard([rate("2", currency="USD")]), at=hours(1))
+    intervals = [held(0, None), held(0, None, product="NVIDIA L40S", fraction="0.5")]
+    cost = per_hour(intervals, RateCard([rate("2", currency="USD")]), at=hours(1))
     assert (cost.amounts, cost.hours, cost.unpriced) == (
         {"USD": Decimal("2.00")},
         Decimal("1.50"),
@@ -269,5 +273,5 @@ def test_what_is_held_without_a_rate_has_no_price_per_hour():
 
 def test_a_device_that_is_let_go_later_costs_up_to_the_instant_asked_for():
     card = RateCard([rate("2")])
-    assert cost_of(held(0, 10), card, until=hours(3)).amounts == {"EUR": Decimal("6.00")}
-    assert cost_of(held(0, 2), card, until=hours(3)).amounts == {"EUR": Decimal("4.00")}
+    assert interval_cost(held(0, 10), card, until=hours(3)).amounts == {"EUR": Decimal("6.00")}
+    assert interval_cost(held(0, 2), card, until=hours(3)).amounts == {"EUR": Decimal("4.00")}

@@ -19,7 +19,7 @@ from tests.factories import make_claim, make_profile, make_quota, make_spec
 from tests.usage.conftest import H100, price
 from usage.cost import WHOLE, Cost
 from usage.models import Rate
-from usage.rates import Prices, RateCard, prices_of
+from usage.rates import Prices, RateCard, device_prices
 from usage.templatetags.costs import headline, price_of_request, price_per_hour, price_together, priced
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
@@ -86,14 +86,14 @@ def test_a_small_price_does_not_look_like_none_and_a_free_one_is_free():
 
 
 def test_the_most_is_rounded_up():
-    prices = prices_of([SLICE], CARD, at=NOW)
+    prices = device_prices([SLICE], CARD, at=NOW)
     assert prices.at_most(1, timedelta(hours=1)) == {"EUR": Decimal("0.42")}  # 2.90 / 7 = 0.4143
 
 
 def test_a_price_that_begins_later_does_not_count_yet():
     late = rate("9", "H100")
     late.valid_from = NOW + DAY
-    assert prices_of([kind()], RateCard([late]), at=NOW).is_unknown
+    assert device_prices([kind()], RateCard([late]), at=NOW).is_unknown
 
 
 @pytest.fixture
@@ -171,17 +171,17 @@ def test_prices_cost_the_same_for_one_profile_and_for_many(client, alice, stock,
 
 
 def test_prices_tell_whether_there_was_a_device_and_whether_each_has_a_rate():
-    assert prices_of([], CARD, at=NOW) == Prices(asked=False, unpriced=False, spans={})
-    assert prices_of([A100], CARD, at=NOW) == Prices(asked=True, unpriced=True, spans={})
+    assert device_prices([], CARD, at=NOW) == Prices(asked=False, unpriced=False, spans={})
+    assert device_prices([A100], CARD, at=NOW) == Prices(asked=True, unpriced=True, spans={})
     card = RateCard([rate("2.90", "H100", "USD"), rate("0.80", "L4"), rate("5", "B200", "USD")])
     kinds = [kind("NVIDIA B200"), kind(), A100, L4, kind("NVIDIA B200", Fraction(1, 2))]
-    assert prices_of(kinds, card, at=NOW) == Prices(
+    assert device_prices(kinds, card, at=NOW) == Prices(
         asked=True,
         unpriced=True,
         spans={"EUR": (Decimal("0.80"), Decimal("0.80")), "USD": (Decimal("2.5"), Decimal(5))},
     )
-    assert list(prices_of(kinds, card, at=NOW).spans) == ["EUR", "USD"]
-    assert [prices_of(some, CARD, at=NOW).is_unknown for some in ([], [A100], [A100, L4])] == [
+    assert list(device_prices(kinds, card, at=NOW).spans) == ["EUR", "USD"]
+    assert [device_prices(some, CARD, at=NOW).is_unknown for some in ([], [A100], [A100, L4])] == [
         False,
         True,
         False,
@@ -189,10 +189,10 @@ def test_prices_tell_whether_there_was_a_device_and_whether_each_has_a_rate():
 
 
 def test_the_most_counts_devices_and_time_of_the_dearest_kind():
-    prices = prices_of([kind(), L4], CARD, at=NOW)
+    prices = device_prices([kind(), L4], CARD, at=NOW)
     assert prices.at_most(3, timedelta(minutes=90)) == {"EUR": Decimal("13.05")}
     assert prices.at_most(1, timedelta(microseconds=1)) == {"EUR": Decimal("0.01")}
-    assert prices_of([kind(), A100], CARD, at=NOW).at_most(1, DAY) == {}
+    assert device_prices([kind(), A100], CARD, at=NOW).at_most(1, DAY) == {}
 
 
 def test_a_price_below_ten_cents_shows_its_hundredths_of_cents():

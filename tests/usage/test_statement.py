@@ -10,14 +10,14 @@ from tests.factories import make_claim
 from tests.usage.conftest import NOON, hold, price
 from usage.cost import Cost
 from usage.rates import RateCard
-from usage.reports import allocations_of, statement
+from usage.reports import claim_allocations, statement
 
 HOUR = timedelta(hours=1)
 
 
 def of(claim, *, expires_at, now=NOON):
     claim.expires_at = expires_at
-    return statement(claim, allocations_of(claim), RateCard.load(), now=now)
+    return statement(claim, claim_allocations(claim), RateCard.load(), now=now)
 
 
 def test_a_statement_adds_what_is_held_to_what_was(claim):
@@ -78,4 +78,4 @@ def test_allocations_are_those_of_the_claim_in_the_order_in_which_they_began(cla
         hold(claim, datetime(2026, 11, 1, tzinfo=UTC), NOON, device="gpu-8"),
     )
     hold(other, NOON)
-    assert allocations_of(claim) == [first, second, late]
+    assert claim_allocations(claim) == [first, second, late]

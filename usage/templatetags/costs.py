@@ -11,7 +11,7 @@ from django.utils import timezone
 from core import times
 from core.text import DASH, money
 from usage.cost import Cost, cost_text
-from usage.rates import PricedPart, Prices, RateCard, prices_of
+from usage.rates import PricedPart, Prices, RateCard, device_prices
 
 SMALL = Decimal("0.1")  # below it cents are too coarse for a price per hour
 
@@ -48,24 +48,24 @@ def rate_card() -> RateCard:
 @register.simple_tag
 def price_per_hour(kinds: Iterable[PricedPart], card: RateCard) -> str:
     """Show "€2.90 / h", "€0.41–€2.90 / h" or "no rate"; a dash where there is no device to price."""
-    prices = prices_of(kinds, card, at=timezone.now())
+    prices = device_prices(kinds, card, at=timezone.now())
     if not prices.asked:
         return DASH
     if prices.is_unknown:
         return "no rate"
-    text = span_of(prices)
+    text = price_text(prices)
     return f"{text}, some without a rate" if prices.unpriced else text
 
 
 @register.simple_tag
 def price_of_request(kinds: Iterable[PricedPart], card: RateCard, devices: int, duration: timedelta) -> str:
     """Say what so many devices for so long come to: "€2.90 / h per device, 1 d: at most €69.60"."""
-    prices = prices_of(kinds, card, at=timezone.now())
+    prices = device_prices(kinds, card, at=timezone.now())
     if not prices.asked:
         return "No matching device in this cluster, so no price is available."
     if prices.is_unknown:
         return "No rate is set for the devices that match."
-    price, span = span_of(prices), times.duration(duration)
+    price, span = price_text(prices), times.duration(duration)
     amounts = prices.at_most(devices, duration)
     if not amounts:
         return f"{price} per device; some that match have no rate, so the most cannot be told."
@@ -81,7 +81,7 @@ def price_together(parts: Iterable[PricedSeveral], card: RateCard, duration: tim
     total: dict[str, Decimal] = {}
     now = timezone.now()
     for part in parts:
-        most = prices_of(part.kinds, card, at=now).at_most(part.devices, duration)
+        most = device_prices(part.kinds, card, at=now).at_most(part.devices, duration)
         if len(most) != 1:
             return ""
         for currency, amount in most.items():
@@ -90,7 +90,7 @@ def price_together(parts: Iterable[PricedSeveral], card: RateCard, duration: tim
     return f"Together at most {words}"
 
 
-def span_of(prices: Prices) -> str:
+def price_text(prices: Prices) -> str:
     """Return the range per currency."""
     spans = [
         f"{rate(least, currency)}–{rate(most, currency)} / h"

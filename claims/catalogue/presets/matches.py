@@ -13,7 +13,7 @@ from dra.cel import CelError
 from dra.cluster_snapshot import ClusterSnapshot
 from dra.match.funnel import funnel
 from dra.objects import DeviceRequest, Json, alternatives, constraints, requests
-from inventory.cluster_snapshot import snapshot_of
+from inventory.cluster_snapshot import current_snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ def preset_matches(slugs: Iterable[str] = ()) -> list[PresetMatch]:
     by_slug = {preset.slug: preset for preset in presets()}
     chosen = [by_slug[slug] for slug in dict.fromkeys(slugs)] or list(by_slug.values())
     in_catalogue = set(Profile.objects.values_list("slug", flat=True))
-    snapshots = {cluster.name: snapshot_of(cluster) for cluster in enabled_clusters()}
+    snapshots = {cluster.name: current_snapshot(cluster) for cluster in enabled_clusters()}
     return [
         PresetMatch(
             preset,

@@ -33,7 +33,7 @@ from claims.requests.manifest_import import (
 from core.errors import Invalid, PortalError
 from dra.cluster_snapshot import ClusterSnapshot, EmptyDumpError, flatten_lists, snapshot_from_dump
 from dra.objects import Json
-from inventory.cluster_snapshot import snapshot_of
+from inventory.cluster_snapshot import current_snapshot
 from inventory.clusters import find_cluster
 from inventory.models import Cluster, ResourceClaim, ResourceClaimTemplate
 
@@ -129,7 +129,7 @@ def sources(options: Mapping[str, Any]) -> tuple[dict[str, ClusterSnapshot], Fin
         objects = [one for file in options["snapshot"] for one in objects_in(file)]
         return {"snapshot": snapshot_from_dump(objects)}, finder_in(objects)
     clusters = [find_cluster(options["cluster"])] if options["cluster"] else list(enabled_clusters())
-    return {cluster.name: snapshot_of(cluster) for cluster in clusters}, mirror_finder(clusters)
+    return {cluster.name: current_snapshot(cluster) for cluster in clusters}, mirror_finder(clusters)
 
 
 def objects_in(file: str) -> list[Json]:

@@ -104,7 +104,7 @@ class Command(BaseCommand):
         clusters = list(Cluster.objects.all())
         table = Table("Name", "Title", "Kubernetes", "uid of kube-system", "State")
         for cluster in clusters:
-            table.add_row(cluster.name, cluster.title, cluster.version, cluster.uid, state_of(cluster))
+            table.add_row(cluster.name, cluster.title, cluster.version, cluster.uid, cluster_state(cluster))
         if clusters:
             self.show(table)
         else:
@@ -146,7 +146,7 @@ class Command(BaseCommand):
             gateway.close()
         table = Table("", "What", "CheckupFinding", title=cluster.name)
         for finding in findings:
-            table.add_row(sign_of(finding), finding.what, finding.detail)
+            table.add_row(finding_sign(finding), finding.what, finding.detail)
         self.show(table)
         return sum(finding.verdict == CheckupVerdict.BAD for finding in findings)
 
@@ -168,12 +168,12 @@ def read_credentials(options: dict[str, Any]) -> Credentials:
     return from_kubeconfig(text, context=options["context"])
 
 
-def sign_of(finding: CheckupFinding) -> str:
+def finding_sign(finding: CheckupFinding) -> str:
     words = {CheckupVerdict.GOOD: "good", CheckupVerdict.NOTE: "note", CheckupVerdict.BAD: "bad"}
     return SIGNS[finding.verdict].format(words[finding.verdict])
 
 
-def state_of(cluster: Cluster) -> str:
+def cluster_state(cluster: Cluster) -> str:
     if cluster.halted_because:
         return cluster.halted_because
     if not cluster.enabled:

@@ -19,7 +19,7 @@ from claims.requests.views import as_data, query_of, without_dropped
 from claims.states import ClaimState
 from core.errors import Invalid
 from dra.manifests import resource_claim, resource_claim_template, to_yaml
-from inventory.cluster_snapshot import snapshot_of
+from inventory.cluster_snapshot import current_snapshot
 from tests.claims.requests.test_pages_match import mirrored
 from tests.dra.clusters import gpu
 from tests.factories import make_claim, make_profile, make_quota, make_spec, make_team
@@ -221,7 +221,7 @@ def test_a_file_is_read_up_to_its_size_and_goes_before_what_was_pasted(client, a
 def offers(team, cluster, chosen, **more):
     fields = {"devices": 1, "parallel": 1, "delivery": "claim", **more}
     found = suggestions_for(
-        team=team, cluster=cluster, snapshot=snapshot_of(cluster), chosen=chosen, **fields
+        team=team, cluster=cluster, snapshot=current_snapshot(cluster), chosen=chosen, **fields
     )
     return [(offer.profile.slug, offer.devices, offer.free) for offer in found]
 
