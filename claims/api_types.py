@@ -11,7 +11,7 @@ from rest_framework import serializers
 
 from claims.durations import LONGEST, parse
 from claims.models import Allocation, Claim, Delivery, Profile, Quota, Transition
-from claims.observation.drift import trouble_of
+from claims.observation.drift import find_drift
 from claims.observation.observations import observe
 from claims.plans.changes import current_parts
 from claims.plans.plan import delivery_kind
@@ -274,7 +274,7 @@ class ClaimDetailOut(ClaimOut):
     def get_problem_code(self, claim: Claim) -> str:
         if not claim.problem:
             return ""
-        trouble = trouble_of(claim, observe([claim])[claim.pk])
+        trouble = find_drift(claim, observe([claim])[claim.pk])
         return trouble.code if trouble else ""
 
     @extend_schema_field(AlternativeOut(many=True))

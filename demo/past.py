@@ -15,7 +15,7 @@ from pathlib import Path
 from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
-from claims.delivery.reconcile import copied
+from claims.delivery.reconcile import device_columns
 from claims.models import Allocation, Claim, Profile, Transition
 from claims.states import ClaimState
 from cluster.kinds import RESOURCE_CLAIM
@@ -245,7 +245,7 @@ def hold(claim: Claim, device: Device, start: datetime, end: datetime) -> Alloca
         device=device.name,
         started_at=start,
         ended_at=end,
-        **copied(device),
+        **device_columns(device),
     )
 
 

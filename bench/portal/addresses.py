@@ -13,7 +13,7 @@ from bench.portal.build import NAME
 from bench.portal.people import ADMIN, CLASS, ENGINEER, LEAD, READERS
 from bench.portal.size import slug_of
 from claims.models import Claim, Extension, Quota
-from claims.observation.unmanaged import outside
+from claims.observation.unmanaged import unmanaged_objects
 from claims.states import ClaimState
 from inventory.models import Device, ResourceClaim
 from teams.models import User
@@ -145,7 +145,7 @@ def _outside() -> Iterator[Address]:
     yield Address("outside the portal", of("claims:outside"))
     yield Address("outside the portal, last page", of("claims:outside", page=10**6))
     yield Address("templates outside the portal", of("claims:outside_templates"))
-    row = outside(ResourceClaim, User.objects.get(username=ENGINEER)).first()
+    row = unmanaged_objects(ResourceClaim, User.objects.get(username=ENGINEER)).first()
     if row is not None:
         yield Address("a claim outside the portal", of("claims:outside_claim", row.uid))
 

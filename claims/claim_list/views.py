@@ -21,7 +21,7 @@ from claims.claim_list import bulk
 from claims.claim_list.bulk import BulkAction
 from claims.claim_list.forms import ManyForm
 from claims.models import Claim, ClaimQuerySet, Profile, names_profile
-from claims.observation.observations import ids as ids_of
+from claims.observation.observations import valid_ids as ids_of
 from claims.requests.services import open_drafts
 from claims.states import FINAL, LOOK, ClaimState
 from core.errors import Invalid

@@ -31,8 +31,8 @@ from claims.claim_page.forms import ISOLATED, OPEN, PLAIN, RESTRICTED, SnippetFo
 from claims.claim_page.pods import PodGroup, PodStage, views
 from claims.claim_page.snippets import KINDS, Snippet, check_of, placement_of, snippets_of
 from claims.lifecycle import services as lifecycle_services
-from claims.lifecycle.api import LifeActions
-from claims.lifecycle.sharing import room_of
+from claims.lifecycle.api import LifecycleActions
+from claims.lifecycle.sharing import sharing_slots
 from claims.models import Allocation, Claim, ClaimQuerySet
 from claims.observation.observations import observe
 from claims.plans import plan
@@ -286,7 +286,7 @@ class ConsumersView(APIView):
         visible = Claim.objects.visible_to(user_of(request)).select_related("cluster")
         claim = get_object_or_404(visible, pk=claim_id)
         seen = observe([claim])[claim.pk]
-        room = room_of(claim, seen)
+        room = sharing_slots(claim, seen)
         shown = {
             "taken": room.taken if room else None,
             "most": room.most if room else None,
@@ -351,7 +351,7 @@ class ClaimApiFilter(filters.FilterSet):
         return queryset.filter(requested_by=self.request.user) if value else queryset
 
 
-class ClaimViewSet(LifeActions, mixins.ListModelMixin, mixins.RetrieveModelMixin):
+class ClaimViewSet(LifecycleActions, mixins.ListModelMixin, mixins.RetrieveModelMixin):
     """GPUs asked for by a team, from request to release."""
 
     serializer_class: type[BaseSerializer[Any]] = api_types.ClaimOut

@@ -30,9 +30,9 @@ from claims.claim_page.forms import SnippetForm, in_nodes
 from claims.claim_page.snippets import GROUPS, Snippet, check_of, placement_of, snippets_of
 from claims.inbox.views import thread_of
 from claims.lifecycle import services
-from claims.lifecycle.extensions import ExtensionPolicy, deleted_at, in_grace, waiting_on
-from claims.lifecycle.facts import Facts, facts_of
-from claims.lifecycle.sharing import room_of
+from claims.lifecycle.extensions import ExtensionPolicy, deleted_at, in_grace, pending_extension
+from claims.lifecycle.facts import Facts, claim_facts
+from claims.lifecycle.sharing import sharing_slots
 from claims.match_page import funnel_of
 from claims.models import Claim
 from claims.models.limits import Delivery
@@ -120,7 +120,7 @@ def options_of(facts: Facts, user: User) -> dict[str, Any]:
         "may_release_predecessor": before is not None
         and before.state in RUNNING
         and not reason_not_to_release(user, before, facts.role),
-        "extension": waiting_on(claim) if running else None,
+        "extension": pending_extension(claim) if running else None,
         "in_grace": in_grace(claim),
         "deleted_at": deleted_at(claim),
         "free_extension": ExtensionPolicy(claim, by=user).at_a_time if timed and successor is None else None,
@@ -142,14 +142,14 @@ class Mending:
 
 
 def mending_of(facts: Facts, user: User) -> Mending | None:
-    trouble = drift.trouble_of(facts.claim, facts.seen)
+    trouble = drift.find_drift(facts.claim, facts.seen)
     if trouble is None:
         return None
     may_end = not reason_not_to_release(user, facts.claim, facts.role)
     return Mending(
         trouble,
         may_accept=trouble.code == drift.REPLACED and user.is_platform_admin,
-        may_label=trouble.code == drift.UNLABELLED and may_end,
+        may_label=trouble.code == drift.UNLABELED and may_end,
     )
 
 
@@ -236,7 +236,7 @@ class ClaimStateStyle:
 @require_safe
 def detail(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     claim = visible_claim(request, claim_id)
-    page = page_of(facts_of(claim, user_of(request)), user_of(request))
+    page = page_of(claim_facts(claim, user_of(request)), user_of(request))
     snippets = {} if claim.is_final else snippets_page(request, claim, request.GET.get("snippet", ""))
     return render(request, "claims/claim_page/detail.html", page | snippets)
 
@@ -244,7 +244,7 @@ def detail(request: HttpRequest, claim_id: UUID) -> HttpResponse:
 @require_safe
 def detail_live(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     """The part of the page that polls itself: 304 until something moves, and no polling at the end."""
-    facts = facts_of(visible_claim(request, claim_id), user_of(request))
+    facts = claim_facts(visible_claim(request, claim_id), user_of(request))
     response = get_conditional_response(request, etag=facts.etag)
     if response is None:
         seen = request.GET.get("seen", "")
@@ -281,7 +281,7 @@ def page_of(facts: Facts, user: User) -> dict[str, Any]:
         "age": facts.age,
         "past_count": 0 if facts.held else claim.allocations.count(),
         "consumers": found.pods,
-        "room": room_of(claim, facts.seen),
+        "room": sharing_slots(claim, facts.seen),
         "history": [
             (each, ClaimStateStyle(*LOOK[each.new]))
             for each in claim.history.select_related("by").order_by("-at", "-pk")
@@ -298,7 +298,7 @@ def page_of(facts: Facts, user: User) -> dict[str, Any]:
 @require_http_methods(["GET", "HEAD", "POST"])
 def accept(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     """Ask on GET, do on POST: 403 for all but platform admins, 409 where there is nothing to accept."""
-    facts = facts_of(visible_claim(request, claim_id), user_of(request))
+    facts = claim_facts(visible_claim(request, claim_id), user_of(request))
     claim = facts.claim
     if not user_of(request).is_platform_admin:
         raise PermissionDenied("Only a platform admin may accept another object.")

@@ -25,10 +25,10 @@ def deliver(claim_id: str) -> None:
 
     Raises Unreachable, after leaving its sentence on the claim: try again.
     """
-    claim = _read(claim_id)
-    if claim is None or claim.state != ClaimState.APPROVED or not _writable(claim):
+    claim = _read_claim(claim_id)
+    if claim is None or claim.state != ClaimState.APPROVED or not _is_writable(claim):
         return
-    if not _is_place_of_team(claim):
+    if not _is_namespace_of_team(claim):
         transitions.return_to_approvers(
             claim,
             f"Namespace {claim.namespace} of {claim.cluster} no longer belongs to {claim.team}. "
@@ -37,14 +37,14 @@ def deliver(claim_id: str) -> None:
         return
     try:
         with gateway_for(claim.cluster) as gateway:
-            _write(claim, gateway)
+            _ensure_object(claim, gateway)
     except resource_quota_sync.QuotaNotYetWritten:
         raise  # it takes a moment: nothing for people to read
     except Unreachable as error:
-        note(claim, f"{claim.cluster} cannot be reached: {error} The portal goes on trying.")
+        note_problem(claim, f"{claim.cluster} cannot be reached: {error} The portal goes on trying.")
         raise
     except Refused as error:  # of the credentials themselves: a platform admin has to mend them
-        note(claim, str(error))
+        note_problem(claim, str(error))
 
 
 def remove(claim_id: str) -> None:
@@ -54,17 +54,17 @@ def remove(claim_id: str) -> None:
 
     Raises Unreachable, after leaving its sentence on the claim: try again.
     """
-    claim = _read(claim_id)
-    if claim is None or claim.state not in REMOVABLE or not _writable(claim):
+    claim = _read_claim(claim_id)
+    if claim is None or claim.state not in REMOVABLE or not _is_writable(claim):
         return
     try:
         with gateway_for(claim.cluster) as gateway:
-            _delete(claim, gateway)
+            _ensure_deleted(claim, gateway)
     except Unreachable as error:
-        note(claim, f"{claim.cluster} cannot be reached: {error} The portal goes on trying.")
+        note_problem(claim, f"{claim.cluster} cannot be reached: {error} The portal goes on trying.")
         raise
     except Refused as error:
-        note(claim, str(error))
+        note_problem(claim, str(error))
 
 
 def label(claim_id: str) -> None:
@@ -73,8 +73,8 @@ def label(claim_id: str) -> None:
 
     Raises Unreachable: try again. What stands there under another uid is left alone.
     """
-    claim = _read(claim_id)
-    if claim is None or claim.state not in DELIVERED or not claim.object_uid or not _writable(claim):
+    claim = _read_claim(claim_id)
+    if claim is None or claim.state not in DELIVERED or not claim.object_uid or not _is_writable(claim):
         return
     kind = plan.delivery_kind(claim.delivery)
     try:
@@ -86,43 +86,43 @@ def label(claim_id: str) -> None:
     except (ClusterConflict, ClusterInvalid):
         return  # replaced at this moment: the next look tells of it
     except Refused as error:
-        note(claim, f"{claim.cluster} refused to label it: {error}")
+        note_problem(claim, f"{claim.cluster} refused to label it: {error}")
 
 
-def note(claim: Claim, problem: str) -> None:
+def note_problem(claim: Claim, problem: str) -> None:
     """Leave a sentence on a claim that is not over; the same sentence again changes nothing."""
     changed = Claim.objects.live().filter(pk=claim.pk).exclude(problem=problem)
     changed.update(problem=problem, version=F("version") + 1)
 
 
-def _read(claim_id: str) -> Claim | None:
+def _read_claim(claim_id: str) -> Claim | None:
     related = ("cluster", "team", "profile_version__profile")
     return Claim.objects.select_related(*related).filter(pk=claim_id).first()
 
 
-def _writable(claim: Claim) -> bool:
+def _is_writable(claim: Claim) -> bool:
     """Tell whether the portal may write to this cluster now; if not, say on the claim why it waits."""
     cluster = claim.cluster
     if cluster.enabled and not cluster.read_only and not cluster.halted_because:
         return True
-    note(claim, cluster.halted_because or f"The portal may not write to {cluster}.")
+    note_problem(claim, cluster.halted_because or f"The portal may not write to {cluster}.")
     return False
 
 
-def _is_place_of_team(claim: Claim) -> bool:
+def _is_namespace_of_team(claim: Claim) -> bool:
     """Tell whether the namespace still is the team's; it may have been given to another since the request."""
     places = TeamNamespace.objects.filter(team=claim.team_id, cluster=claim.cluster_id)
     return places.filter(namespace=claim.namespace).exists()
 
 
-def _write(claim: Claim, gateway: Gateway) -> None:
+def _ensure_object(claim: Claim, gateway: Gateway) -> None:
     kind = plan.delivery_kind(claim.delivery)
     resource_quota_sync.before_delivery(claim, gateway)
     try:
         standing = _find_or_create(claim, gateway, kind)
     except Refused as error:
         if error.mendable:
-            note(claim, f"{claim.cluster} refused it: {error} The portal goes on trying.")
+            note_problem(claim, f"{claim.cluster} refused it: {error} The portal goes on trying.")
         elif error.quota and (mine := _own_object(claim, gateway, kind)):
             _record_object(claim, gateway, kind, mine)  # another worker created it, which filled the quota
         elif error.quota and resource_quota_sync.is_behind(claim, gateway, error):
@@ -177,7 +177,7 @@ def _record_object(claim: Claim, gateway: Gateway, kind: Kind, manifest: Manifes
         gateway.delete(kind, claim.name, namespace=claim.namespace, uid=uid)
 
 
-def _delete(claim: Claim, gateway: Gateway) -> None:
+def _ensure_deleted(claim: Claim, gateway: Gateway) -> None:
     kind = plan.delivery_kind(claim.delivery)
     found = gateway.get(kind, claim.name, namespace=claim.namespace)
     ours = _is_ours(claim, found)
@@ -189,12 +189,12 @@ def _delete(claim: Claim, gateway: Gateway) -> None:
     except ClusterConflict:
         return  # replaced at this moment: the sweep looks again
     except (Refused, ClusterInvalid) as error:
-        note(claim, f"{claim.cluster} refused to delete it: {error}")
+        note_problem(claim, f"{claim.cluster} refused to delete it: {error}")
         return
     if claim.state != ClaimState.RELEASING:
         return
-    if ours or _generated(claim, gateway):
-        note(claim, "")  # whatever kept the portal from reaching the cluster is over
+    if ours or _has_generated_claims(claim, gateway):
+        note_problem(claim, "")  # whatever kept the portal from reaching the cluster is over
         return
     transitions.mark_released(claim)
 
@@ -206,7 +206,7 @@ def _is_ours(claim: Claim, found: Manifest | None) -> bool:
     return plan.owner_id(found) == str(claim.pk) or found["metadata"]["uid"] == claim.object_uid
 
 
-def _generated(claim: Claim, gateway: Gateway) -> bool:
+def _has_generated_claims(claim: Claim, gateway: Gateway) -> bool:
     """Tell whether claims that Kubernetes made from the template are still there; they go with their pods."""
     if claim.delivery != Delivery.TEMPLATE:
         return False

@@ -17,8 +17,15 @@ from django.utils import timezone
 
 from claims.delivery import transitions
 from claims.models import Allocation, Alternative, Claim, ClaimCharge, Delivery, Quota, TeamNamespace
-from claims.observation.drift import Drift, tell_of, trouble_of
-from claims.observation.observations import DeviceHolding, Observation, held_by, ids, observe, owners
+from claims.observation.drift import Drift, find_drift, notify_drift
+from claims.observation.observations import (
+    DeviceHolding,
+    Observation,
+    device_holdings,
+    observe,
+    owner_labels,
+    valid_ids,
+)
 from claims.states import GRANTED, RUNNING, USABLE, ClaimState
 from core.transactions import lock_row
 from dra import quota
@@ -31,11 +38,11 @@ from inventory.models import Device, ResourceClaim, ResourceClaimTemplate
 from inventory.states import Holder
 from teams.models import Team, User
 
-PLACES = 6  # as in the column
-SMALLEST = Decimal("0.000001")
+FRACTION_DIGITS = 6  # as in the column
+MIN_FRACTION = Decimal("0.000001")
 
 
-def follow(claim: Claim, seen: Observation) -> bool:
+def sync_allocations(claim: Claim, seen: Observation) -> bool:
     """
     Close what is not held any more and open what is; return whether anything changed. Call under the claim's
     lock.
@@ -46,18 +53,18 @@ def follow(claim: Claim, seen: Observation) -> bool:
     closed = []
     for row in seen.open:
         key = (row.object_uid, row.driver, row.pool, row.device, row.share_id)
-        ended_at = _end(row, held.get(key), seen)
+        ended_at = _end_of_allocation(row, held.get(key), seen)
         if ended_at is None:
             held.pop(key, None)
         else:
             row.ended_at = max(ended_at, row.started_at)  # clocks differ
             closed.append(row)
     Allocation.objects.bulk_update(closed, ["ended_at"])
-    opened = Allocation.objects.bulk_create(_open(claim, held.values()), ignore_conflicts=True)
+    opened = Allocation.objects.bulk_create(_new_allocations(claim, held.values()), ignore_conflicts=True)
     return bool(closed or opened)
 
 
-def _end(row: Allocation, held: DeviceHolding | None, seen: Observation) -> datetime | None:
+def _end_of_allocation(row: Allocation, held: DeviceHolding | None, seen: Observation) -> datetime | None:
     """
     Return when the device of an open row was given back, None while it is held.
 
@@ -72,7 +79,7 @@ def _end(row: Allocation, held: DeviceHolding | None, seen: Observation) -> date
     return known.gone_at or known.seen_at
 
 
-def _open(claim: Claim, held: Iterable[DeviceHolding]) -> list[Allocation]:
+def _new_allocations(claim: Claim, held: Iterable[DeviceHolding]) -> list[Allocation]:
     wanted = list(held)
     if not wanted:
         return []
@@ -94,13 +101,13 @@ def _open(claim: Claim, held: Iterable[DeviceHolding]) -> list[Allocation]:
             device=each.device,
             share_id=each.share_id,
             started_at=each.since,
-            **copied(devices.get((each.driver, each.pool, each.device)), each.consumed),
+            **device_columns(devices.get((each.driver, each.pool, each.device)), each.consumed),
         )
         for each in wanted
     ]
 
 
-def copied(device: Device | None, consumed: Mapping[str, str] | None = None) -> dict[str, Any]:
+def device_columns(device: Device | None, consumed: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Return the columns of an Allocation that are kept of a device, which may change or vanish later."""
     if device is None:
         return {}
@@ -120,7 +127,7 @@ def _fraction(driver: str, raw: dict[str, Any], consumed: Mapping[str, str] | No
     if consumed:
         with suppress(QuantityError):
             part *= share(raw, consumed)
-    return max(round(Decimal(part.numerator) / part.denominator, PLACES), SMALLEST)
+    return max(round(Decimal(part.numerator) / part.denominator, FRACTION_DIGITS), MIN_FRACTION)
 
 
 def settle_charges(claim: Claim, seen: Observation) -> None:
@@ -132,24 +139,24 @@ def settle_charges(claim: Claim, seen: Observation) -> None:
     """
     if not any(request.get("firstAvailable") for request in requests(claim.spec)):
         return
-    held = [sorted({one.request for one in held_by(row)}) for row in seen.holders]
+    held = [sorted({one.request for one in device_holdings(row)}) for row in seen.holders]
     taken = [names for names in held if names]
-    classes = _classes(claim, taken)
+    classes = _class_charges(claim, taken)
     charges, options = list(claim.charges.all()), list(claim.alternatives.filter(together=False))
     counts: list[tuple[ClaimCharge | Alternative, int | None]] = [
         *((row, classes.get(row.device_class)) for row in charges),
-        *((row, _devices(claim, row, taken)) for row in options),
+        *((row, _profile_devices(claim, row, taken)) for row in options),
     ]
     moved = [(row, count) for row, count in counts if row.settled != count]
     if not moved:
         return
-    if any((row.devices if count is None else count) > _counted(row) for row, count in moved):
-        _lock(claim, charges, options)
+    if any((row.devices if count is None else count) > _charged_devices(row) for row, count in moved):
+        _lock_quotas(claim, charges, options)
     for row, count in moved:
         type(row)._default_manager.filter(pk=row.pk).update(settled=count)
 
 
-def _classes(claim: Claim, taken: list[list[str]]) -> dict[str, int | None]:
+def _class_charges(claim: Claim, taken: list[list[str]]) -> dict[str, int | None]:
     """Return devices per class, None where the worst counts because nothing is held."""
     worst = quota.charge(claim.spec)
     if not taken:
@@ -164,18 +171,18 @@ def _classes(claim: Claim, taken: list[list[str]]) -> dict[str, int | None]:
     }
 
 
-def _devices(claim: Claim, row: Alternative, taken: list[list[str]]) -> int | None:
+def _profile_devices(claim: Claim, row: Alternative, taken: list[list[str]]) -> int | None:
     if not taken:
         return None
     here = sum(row.name in names for names in taken) + max(claim.parallel - len(taken), 0)
     return row.devices * min(here, claim.parallel) // claim.parallel
 
 
-def _counted(row: ClaimCharge | Alternative) -> int:
+def _charged_devices(row: ClaimCharge | Alternative) -> int:
     return row.devices if row.settled is None else row.settled
 
 
-def _lock(claim: Claim, charges: Iterable[ClaimCharge], options: Iterable[Alternative]) -> None:
+def _lock_quotas(claim: Claim, charges: Iterable[ClaimCharge], options: Iterable[Alternative]) -> None:
     """Take the rows of the quotas concerned, in the order in which a request takes them."""
     classes = [row.device_class for row in charges]
     profiles = Alternative.objects.filter(pk__in=[row.pk for row in options])
@@ -185,35 +192,35 @@ def _lock(claim: Claim, charges: Iterable[ClaimCharge], options: Iterable[Altern
     list(rows.select_for_update(no_key=True, of=("self",)).order_by("pk"))
 
 
-BATCH = 200
+BATCH_SIZE = 200
 
 
 def reconcile_all() -> None:
     """Look at every claim that is followed, and at every one with an open allocation."""
     followed = Claim.objects.filter(state__in=GRANTED).values_list("pk", flat=True)
     holding = Allocation.objects.filter(ended_at=None).values_list("claim", flat=True)
-    reconcile(sorted({*followed, *holding}))
+    reconcile_claims(sorted({*followed, *holding}))
 
 
 def reconcile_named(cluster_id: str, names: Iterable[str]) -> None:
     """Look at the claims that these objects of a cluster have to do with."""
-    reconcile(ids(owners(cluster_id, names)))
+    reconcile_claims(valid_ids(owner_labels(cluster_id, names)))
 
 
-def reconcile(claim_ids: Iterable[UUID]) -> None:
+def reconcile_claims(claim_ids: Iterable[UUID]) -> None:
     """
     Bring these claims up to date with the mirror, however often it is done.
 
     One that cannot be settled holds up no other; what was wrong is raised in the end.
     """
     failed: list[Exception] = []
-    for batch in batched(claim_ids, BATCH):
+    for batch in batched(claim_ids, BATCH_SIZE):
         claims = list(Claim.objects.filter(pk__in=batch))
         seen = observe(claims)
         for claim in claims:
             if seen[claim.pk].digest(claim) != claim.sighting:
                 try:
-                    settle(claim.pk)
+                    reconcile_claim(claim.pk)
                 except Exception as error:
                     error.add_note(f"claim {claim.pk}")
                     failed.append(error)
@@ -222,17 +229,17 @@ def reconcile(claim_ids: Iterable[UUID]) -> None:
 
 
 @transaction.atomic
-def settle(claim_id: UUID) -> None:
+def reconcile_claim(claim_id: UUID) -> None:
     """Settle one claim under its lock, so that two sightings cannot overtake each other."""
     claim = lock_row(Claim.objects.select_related("cluster", "requested_by"), claim_id)
     seen = observe([claim])[claim.pk]
-    follow(claim, seen)
+    sync_allocations(claim, seen)
     settle_charges(claim, seen)
     _advance(claim, seen)
-    trouble = trouble_of(claim, seen)
+    trouble = find_drift(claim, seen)
     if trouble is not None and trouble.is_told:
-        tell_of(claim, trouble)
-    problem = problem_of(claim, seen, trouble)
+        notify_drift(claim, trouble)
+    problem = claim_problem(claim, seen, trouble)
     # Of what was looked at, not of what the mirror shows by now: that is for the next look.
     seen.open = list(claim.allocations.filter(ended_at=None))
     digest = seen.digest(claim)
@@ -250,12 +257,12 @@ def _advance(claim: Claim, seen: Observation) -> None:
     if not seen.vanished() or seen.holders:
         return
     if claim.state in USABLE and seen.given_up():
-        transitions.mark_failed(claim, _deleted(claim))
+        transitions.mark_failed(claim, _deletion_sentence(claim))
     elif claim.state == ClaimState.RELEASING:
         transitions.mark_released(claim)
 
 
-def problem_of(claim: Claim, seen: Observation, trouble: Drift | None) -> str:
+def claim_problem(claim: Claim, seen: Observation, trouble: Drift | None) -> str:
     """Return what somebody should know who looks at the claim, "" if all is well."""
     if trouble is not None:
         return trouble.text
@@ -266,7 +273,7 @@ def problem_of(claim: Claim, seen: Observation, trouble: Drift | None) -> str:
     return "" if delivered or claim.state == ClaimState.RELEASED else claim.problem
 
 
-def _deleted(claim: Claim) -> str:
+def _deletion_sentence(claim: Claim) -> str:
     why = (
         f"{transitions.object_name(claim)} was deleted in {claim.cluster} by somebody other than the portal."
     )
@@ -299,7 +306,7 @@ def visible_holders(person: Person, held: Iterable[ResourceClaim]) -> dict[int, 
     by namespace and name (`settings.DEVICE_HOLDERS`). Two queries for any number of claims.
     """
     held, reader = list(held), cast(User | AnonymousUser, person)
-    claims = Claim.objects.visible_to(reader).filter(pk__in=ids({row.owner for row in held}))
+    claims = Claim.objects.visible_to(reader).filter(pk__in=valid_ids({row.owner for row in held}))
     by_place: dict[tuple[str, UUID, str], Claim] = {
         (str(claim.pk), claim.cluster_id, claim.namespace): claim
         for claim in claims.only("name", "cluster", "namespace")

@@ -15,55 +15,55 @@ from django.db.models.functions import Cast
 from claims.delivery import deliver as delivery
 from claims.delivery import reconcile
 from claims.models import Claim, Delivery
-from claims.observation.observations import ids
+from claims.observation.observations import valid_ids
 from claims.quotas import resource_quota_sync
 from claims.states import DELIVERED, FINAL, ClaimState
 from cluster.errors import Unreachable
 from inventory.models import ResourceClaim, ResourceClaimTemplate
 
 SWEEP_SECONDS = 15.0  # as in portal.celery
-ATTEMPTS = 6  # with back-off about a minute; then it is left to the sweep
+MAX_RETRIES = 6  # with back-off about a minute; then it is left to the sweep
 
 
 type AnyTask = Task[Any, Any]
 
 
-def retrying(task: AnyTask, work: Callable[[str], None], claim_id: str, *, patient: bool) -> None:
+def run_with_retries(task: AnyTask, work: Callable[[str], None], claim_id: str, *, patient: bool) -> None:
     """Try again with back-off while the cluster cannot be reached, and in the end leave it to the sweep."""
     try:
         work(claim_id)
     except Unreachable as error:
-        if patient and task.request.retries < ATTEMPTS:
-            raise task.retry(exc=error, countdown=2**task.request.retries, max_retries=ATTEMPTS) from error
+        if patient and task.request.retries < MAX_RETRIES:
+            raise task.retry(exc=error, countdown=2**task.request.retries, max_retries=MAX_RETRIES) from error
 
 
 @shared_task(bind=True)
 def deliver(self: AnyTask, claim_id: str, *, patient: bool = True) -> None:
     """Make the object of an approved claim exist."""
-    retrying(self, delivery.deliver, claim_id, patient=patient)
+    run_with_retries(self, delivery.deliver, claim_id, patient=patient)
 
 
 @shared_task(bind=True)
 def remove(self: AnyTask, claim_id: str, *, patient: bool = True) -> None:
     """Delete the object of a claim that is releasing or over."""
-    retrying(self, delivery.remove, claim_id, patient=patient)
+    run_with_retries(self, delivery.remove, claim_id, patient=patient)
 
 
 @shared_task(bind=True)
 def label(self: AnyTask, claim_id: str, *, patient: bool = True) -> None:
     """Write the portal's labels on the object of an adopted claim, or put them back."""
-    retrying(self, delivery.label, claim_id, patient=patient)
+    run_with_retries(self, delivery.label, claim_id, patient=patient)
 
 
 @shared_task
 def sweep() -> None:
     """Queue again what a lost message or a dead worker left behind, and believe the mirror anew."""
     for claim_id in Claim.objects.filter(state=ClaimState.APPROVED).values_list("pk", flat=True):
-        once(deliver, claim_id)
-    for claim_id in {*to_remove(), *leftovers()}:
-        once(remove, claim_id)
-    for claim_id in unlabelled():
-        once(label, claim_id)
+        queue_once(deliver, claim_id)
+    for claim_id in {*claims_to_remove(), *claims_with_leftovers()}:
+        queue_once(remove, claim_id)
+    for claim_id in unlabeled_claims():
+        queue_once(label, claim_id)
     try:
         reconcile.reconcile_all()
     finally:
@@ -76,12 +76,12 @@ def release_replaced() -> None:
         remove.delay(str(claim_id))
 
 
-def once(task: AnyTask, claim_id: UUID) -> None:
+def queue_once(task: AnyTask, claim_id: UUID) -> None:
     """Queue a task that does not retry and is void when the next sweep comes, so that nothing piles up."""
     task.apply_async((str(claim_id),), {"patient": False}, expires=SWEEP_SECONDS)
 
 
-def to_remove() -> set[UUID]:
+def claims_to_remove() -> set[UUID]:
     """
     Return ids of claims that are releasing, but not those for whose pods the cluster only waits.
 
@@ -100,14 +100,14 @@ def to_remove() -> set[UUID]:
     return {*releasing.filter(~waited).values_list("pk", flat=True)}
 
 
-def unlabelled() -> list[UUID]:
+def unlabeled_claims() -> list[UUID]:
     """Return ids of adopted claims on whose object the portal's label was never written."""
     bare = ResourceClaim.objects.filter(gone_at=None, owner="", uid=OuterRef("object_uid"))
     adopted = Claim.objects.filter(origin=Claim.Origin.ADOPTED, state__in=DELIVERED)
     return list(adopted.filter(Exists(bare.filter(cluster=OuterRef("cluster")))).values_list("pk", flat=True))
 
 
-def leftovers() -> set[UUID]:
+def claims_with_leftovers() -> set[UUID]:
     """
     Return ids of claims that are over and whose object is still there.
 
@@ -119,7 +119,7 @@ def leftovers() -> set[UUID]:
         standing, deleting_since=None, origin=ResourceClaim.Origin.PORTAL
     ).values_list("owner", flat=True)
     templates = ResourceClaimTemplate.objects.filter(standing).values_list("owner", flat=True)
-    over = Claim.objects.filter(state__in=FINAL, pk__in=ids({*claims, *templates}))
+    over = Claim.objects.filter(state__in=FINAL, pk__in=valid_ids({*claims, *templates}))
     return {*over.values_list("pk", flat=True)}
 
 

@@ -25,7 +25,7 @@ from claims.inbox.inbox import Inbox, ItemKind
 from claims.inbox.views import said_of
 from claims.match_page import FunnelRow, funnel_of
 from claims.models import Claim
-from claims.observation.observations import ids as ids_of
+from claims.observation.observations import valid_ids as ids_of
 from claims.plans.changes import RequestChange, WantedChange, additional_usage, plan_change
 from claims.quotas import usage
 from claims.quotas.usage import QuotaLine

@@ -14,8 +14,8 @@ from claims import api_types
 from claims.lifecycle.services import (
     approve_extension,
     deny_extension,
+    eligible_owners,
     extend,
-    heirs,
     shorten,
     transfer,
     withdraw_extension,
@@ -86,7 +86,7 @@ class ApproveExtensionIn(Input):
     note = serializers.CharField(max_length=500, allow_blank=True, default="")
 
 
-class LifeActions(IdempotentWrites, viewsets.GenericViewSet[Claim]):
+class LifecycleActions(IdempotentWrites, viewsets.GenericViewSet[Claim]):
     """The part of the claims' API that this file is about."""
 
     keyed_by_service = frozenset(("create", "extend", "resize"))
@@ -95,7 +95,7 @@ class LifeActions(IdempotentWrites, viewsets.GenericViewSet[Claim]):
     @action(detail=True, methods=["post"])
     def extend(self, request: Request, pk: str) -> Response:
         """Keep the claim until an instant: at once where a rule allows it, else the answer is `waiting`."""
-        said = said_in(request, ExtendIn)
+        said = validated_input(request, ExtendIn)
         key = idempotency.idempotency_key(request)
         extension = extend(claim=self.get_object(), by=user_of(request), key=key, **said)
         return Response(ExtensionOut(extension).data, status=status.HTTP_201_CREATED)
@@ -104,15 +104,15 @@ class LifeActions(IdempotentWrites, viewsets.GenericViewSet[Claim]):
     @action(detail=True, methods=["post"])
     def shorten(self, request: Request, pk: str) -> Response:
         """Let the claim end earlier. What was granted can be had back by extending, without asking."""
-        said = said_in(request, ShortenIn)
+        said = validated_input(request, ShortenIn)
         return self._shown(shorten(claim=self.get_object(), by=user_of(request), **said))
 
     @extend_schema(request=TransferIn, responses=api_types.ClaimDetailOut)
     @action(detail=True, methods=["post"])
     def transfer(self, request: Request, pk: str) -> Response:
         """Make another member of the team the owner."""
-        claim, name = self.get_object(), said_in(request, TransferIn)["to"]
-        to = next((person for person in heirs(claim.team) if person.username == name), None)
+        claim, name = self.get_object(), validated_input(request, TransferIn)["to"]
+        to = next((person for person in eligible_owners(claim.team) if person.username == name), None)
         if to is None:
             raise Invalid(f"{claim.team} has no member {name}.", field="to")
         return self._shown(transfer(claim=claim, by=user_of(request), to=to))
@@ -124,7 +124,7 @@ class LifeActions(IdempotentWrites, viewsets.GenericViewSet[Claim]):
         Ask for a claim that replaces this one: another count, profile or duration. This one is released when
         the new one holds its devices, and until then only what is more than it counts.
         """
-        said, user = said_in(request, ResizeIn), user_of(request)
+        said, user = validated_input(request, ResizeIn), user_of(request)
         if "profile" in said:
             said["profile"] = api_types.profile_named(said["profile"], user)
         if "together" in said:
@@ -166,7 +166,7 @@ class ExtensionViewSet(
     @action(detail=True, methods=["post"])
     def approve(self, request: Request, pk: str) -> Response:
         """Let the claim be kept as asked."""
-        said = said_in(request, ApproveExtensionIn)
+        said = validated_input(request, ApproveExtensionIn)
         decided = approve_extension(extension=self.get_object(), by=user_of(request), **said)
         return Response(ExtensionOut(decided).data)
 
@@ -174,7 +174,7 @@ class ExtensionViewSet(
     @action(detail=True, methods=["post"])
     def deny(self, request: Request, pk: str) -> Response:
         """Say no, and why."""
-        said = said_in(request, api_types.DenyIn)
+        said = validated_input(request, api_types.DenyIn)
         decided = deny_extension(extension=self.get_object(), by=user_of(request), **said)
         return Response(ExtensionOut(decided).data)
 
@@ -187,7 +187,7 @@ class ExtensionViewSet(
         )
 
 
-def said_in(request: Request, serializer: type[BaseSerializer[Any]]) -> dict[str, Any]:
+def validated_input(request: Request, serializer: type[BaseSerializer[Any]]) -> dict[str, Any]:
     said = serializer(data=request.data)
     said.is_valid(raise_exception=True)
     return dict(said.validated_data)

@@ -8,7 +8,7 @@ from django.db import transaction
 from django.urls import reverse
 
 from claims.approvals import authority
-from claims.lifecycle.extensions import ExtensionPolicy, deleted_at, reason_not_to_extend, started
+from claims.lifecycle.extensions import ExtensionPolicy, deleted_at, duration_start, reason_not_to_extend
 from claims.models import Claim, Extension, RequestStatus
 from claims.observation.observations import observe
 from claims.plans.plan import delivery_kind
@@ -32,11 +32,11 @@ def end_overdue(now: datetime) -> list[UUID]:
     failed: list[Exception] = []
     undecided = Claim.objects.filter(state=ClaimState.REQUESTED, decide_by__lte=now)
     for claim in undecided.select_related(*RELATED):
-        _ended(claim, lambda claim: _expire(claim, now), failed)
+        _end_or_collect_error(claim, lambda claim: _expire(claim, now), failed)
     ended = []
     for claim in Claim.objects.filter(state__in=RUNNING, expires_at__lte=now).select_related(*RELATED):
         deleted = deleted_at(claim)
-        if deleted is not None and deleted <= now and _ended(claim, _release, failed):
+        if deleted is not None and deleted <= now and _end_or_collect_error(claim, _release, failed):
             ended.append(claim.pk)
     for extension in Extension.objects.filter(answer=RequestStatus.WAITING).exclude(claim__state__in=RUNNING):
         extension.decide(RequestStatus.EXPIRED, by=None, note="The claim has ended.")
@@ -45,7 +45,7 @@ def end_overdue(now: datetime) -> list[UUID]:
     return ended
 
 
-def _ended(claim: Claim, move: Callable[[Claim], bool], failed: list[Exception]) -> bool:
+def _end_or_collect_error(claim: Claim, move: Callable[[Claim], bool], failed: list[Exception]) -> bool:
     try:
         return _end(claim, move)
     except Exception as error:
@@ -79,7 +79,7 @@ def _expire(claim: Claim, now: datetime) -> bool:
 
 def _release(claim: Claim) -> bool:
     end = claim.expires_at or claim.state_since
-    why = f"Its time of {in_words(end - started(claim))} is over."
+    why = f"Its time of {in_words(end - duration_start(claim))} is over."
     if not claim.advance(ClaimState.RELEASING, why=why):
         return False
     pods = [pod.name for pod in observe([claim])[claim.pk].users]
@@ -110,46 +110,48 @@ def _release(claim: Claim) -> bool:
     return True
 
 
-BEFORE = (timedelta(hours=1), timedelta(days=1), timedelta(days=7))
-UNDECIDED = timedelta(days=1)
+REMIND_BEFORE = (timedelta(hours=1), timedelta(days=1), timedelta(days=7))
+REMIND_UNDECIDED_BEFORE = timedelta(days=1)
 REMINDED_WITH = ("team", "cluster", "requested_by", "profile_version__profile")
 
 
 def remind(now: datetime) -> None:
-    """Tell of the ends that have come near; two queries where nothing is to be told."""
-    near = Claim.objects.filter(state__in=RUNNING, expires_at__gt=now, expires_at__lte=now + max(BEFORE))
-    due = {key: claim for claim in near.select_related(*REMINDED_WITH) if (key := _due(claim, now))}
-    told = _told(due)
+    """Notify people of ends that are near; two queries where nobody is notified."""
+    near = Claim.objects.filter(
+        state__in=RUNNING, expires_at__gt=now, expires_at__lte=now + max(REMIND_BEFORE)
+    )
+    due = {key: claim for claim in near.select_related(*REMINDED_WITH) if (key := _due_reminder(claim, now))}
+    told = _notified_keys(due)
     fresh = {key: claim for key, claim in due.items() if (key, claim.requested_by_id) not in told}
     seen = observe(list(fresh.values())) if fresh else {}
     for key, claim in fresh.items():
-        _tell_of_end(claim, key, [pod.name for pod in seen[claim.pk].users])
+        _notify_end(claim, key, [pod.name for pod in seen[claim.pk].users])
     undecided = Claim.objects.filter(
-        state=ClaimState.REQUESTED, decide_by__gt=now, decide_by__lte=now + UNDECIDED
+        state=ClaimState.REQUESTED, decide_by__gt=now, decide_by__lte=now + REMIND_UNDECIDED_BEFORE
     )
     waiting = {f"undecided:{claim.pk}": claim for claim in undecided.select_related(*REMINDED_WITH)}
-    told = _told(waiting)
+    told = _notified_keys(waiting)
     for key, claim in waiting.items():
         if (key, claim.requested_by_id) not in told:
-            _tell_of_wait(claim, key)
+            _notify_undecided(claim, key)
 
 
-def _due(claim: Claim, now: datetime) -> str:
+def _due_reminder(claim: Claim, now: datetime) -> str:
     """Return the key of the announcement that is due now, "" if none is."""
     if claim.expires_at is None:
         return ""
-    whole, left = claim.expires_at - started(claim), claim.expires_at - now
-    before = next((span for span in BEFORE if left <= span), None)
+    whole, left = claim.expires_at - duration_start(claim), claim.expires_at - now
+    before = next((span for span in REMIND_BEFORE if left <= span), None)
     if before is None or before * 2 > whole:
         return ""
     return f"ends:{claim.pk}:{claim.expires_at.isoformat()}:{before.total_seconds():.0f}"
 
 
-def _told(keys: Iterable[str]) -> set[tuple[str, object]]:
+def _notified_keys(keys: Iterable[str]) -> set[tuple[str, object]]:
     return set(Notice.objects.filter(key__in=list(keys)).values_list("key", "user"))
 
 
-def _tell_of_end(claim: Claim, key: str, pods: list[str]) -> None:
+def _notify_end(claim: Claim, key: str, pods: list[str]) -> None:
     end = claim.expires_at
     if end is None:
         return
@@ -167,13 +169,13 @@ def _tell_of_end(claim: Claim, key: str, pods: list[str]) -> None:
         [claim.requested_by],
         key=key,
         title=lambda: f"{claim} ends on {moment_with_zone(end)}",
-        body=lambda: " ".join([_when(end, claim.profile_version.grace), *said]),
+        body=lambda: " ".join([_deletion_sentence(end, claim.profile_version.grace), *said]),
         url=reverse("claims:extend", args=[claim.pk]),
         important=True,
     )
 
 
-def _when(end: datetime, grace: timedelta) -> str:
+def _deletion_sentence(end: datetime, grace: timedelta) -> str:
     """Return the beginning of "On … the portal deletes …"."""
     if not grace:
         return f"On {moment_with_zone(end)}"
@@ -189,7 +191,7 @@ def _how_to_extend(claim: Claim) -> str:
     return "To keep it longer, ask for an extension."
 
 
-def _tell_of_wait(claim: Claim, key: str) -> None:
+def _notify_undecided(claim: Claim, key: str) -> None:
     """Tell who asked and those who decide that the request is about to expire."""
     end = claim.decide_by
     if end is None:

@@ -23,7 +23,7 @@ from core.times import duration as in_words
 from core.times import moment, moment_with_zone
 from teams.models import User
 
-STEPS = (timedelta(hours=4), timedelta(hours=24), timedelta(days=3), timedelta(days=7))
+USUAL_EXTENSIONS = (timedelta(hours=4), timedelta(hours=24), timedelta(days=3), timedelta(days=7))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +67,13 @@ class ExtensionPolicy:
     @cached_property
     def granted_until(self) -> datetime:
         """The latest end that the claim was ever given."""
-        first = started(self.claim) + self.claim.duration
+        first = duration_start(self.claim) + self.claim.duration
         said = self.claim.extensions.filter(answer=RequestStatus.APPROVED).aggregate(latest=Max("until"))
         return max(first, said["latest"] or first)
 
     @cached_property
     def deciders(self) -> tuple[User, ...]:
-        return tuple(deciders_on(self.claim, asked_by=self.by))
+        return tuple(extension_approvers(self.claim, asked_by=self.by))
 
     def way(self, until: datetime) -> ExtensionOption:
         """Return how the claim gets to end then."""
@@ -87,7 +87,7 @@ class ExtensionPolicy:
 
     def ways(self) -> list[tuple[timedelta, ExtensionOption]]:
         """Return usual steps from the end on, that of the profile among them, with the way to each."""
-        spans = sorted({*STEPS, self.at_a_time} - {timedelta(0)})
+        spans = sorted({*USUAL_EXTENSIONS, self.at_a_time} - {timedelta(0)})
         end, now = self.claim.expires_at, timezone.now()
         return [(span, self.way(end + span)) for span in spans if end and end + span > now]
 
@@ -95,7 +95,7 @@ class ExtensionPolicy:
         """Return the sentence of the rule that lets it be extended at once, or "" and why there is none."""
         claim, free = self.claim, self.at_a_time
         version = min((version for version, _devices in self.asked), key=lambda each: each.max_duration)
-        whole, span = until - started(claim), until - (claim.expires_at or until)
+        whole, span = until - duration_start(claim), until - (claim.expires_at or until)
         if whole > version.max_duration:
             return "", (
                 f"{f'{version.profile} v{version.number}'} allows {in_words(version.max_duration)} in "
@@ -118,7 +118,7 @@ class ExtensionPolicy:
         return "", ruling.sentence
 
 
-def started(claim: Claim) -> datetime:
+def duration_start(claim: Claim) -> datetime:
     """Return when the time of a claim began: at its approval, or when it was made without one."""
     return claim.decided_at or claim.created_at
 
@@ -133,7 +133,7 @@ def in_grace(claim: Claim) -> bool:
     return claim.state in RUNNING and claim.expires_at is not None and claim.expires_at <= timezone.now()
 
 
-def waiting_on(claim: Claim) -> Extension | None:
+def pending_extension(claim: Claim) -> Extension | None:
     """Return the extension that waits for a decision, of which a claim has one at most."""
     return claim.extensions.filter(answer=RequestStatus.WAITING).select_related("asked_by").first()
 
@@ -145,7 +145,7 @@ def reason_not_to_extend(claim: Claim) -> str:
     return ""
 
 
-def deciders_on(claim: Claim, *, asked_by: User) -> list[User]:
+def extension_approvers(claim: Claim, *, asked_by: User) -> list[User]:
     """Return who is asked about an extension: who decides on the claim, without whoever asks."""
     ruling = authority.ruling_on(claim)
     stage, _consent = authority.stage_of(claim, ruling)

@@ -84,7 +84,7 @@ class Facts:
         return f'"{hashlib.sha256(parts.encode()).hexdigest()[:24]}"'
 
 
-def facts_of(claim: Claim, user: User) -> Facts:
+def claim_facts(claim: Claim, user: User) -> Facts:
     """Look a claim up in the mirror; the number of queries does not depend on how many devices it holds."""
     age = None if claim.is_final else ages((*OF_DEVICES, "pods"), cluster=claim.cluster)[0]
     return Facts(claim, role_in(user, claim.team), observe([claim])[claim.pk], age)

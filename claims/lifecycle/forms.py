@@ -12,7 +12,7 @@ from django.core.exceptions import ValidationError
 from claims.durations import parse, spell
 from teams.models import User
 
-OTHER = "other"
+OTHER_MOMENT = "other"
 
 
 class LocalMoment(forms.DateTimeField):
@@ -34,15 +34,15 @@ class ExtendForm(forms.Form):
         """`end` is that of the claim, `span` what is proposed."""
         super().__init__(data)
         self.end = end
-        self.initial = {"key": str(uuid.uuid4()), "span": spell(span) if span else OTHER, "until": end}
+        self.initial = {"key": str(uuid.uuid4()), "span": spell(span) if span else OTHER_MOMENT, "until": end}
 
     def clean_key(self) -> str:
         return self.cleaned_data["key"] or str(uuid.uuid4())
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
-        span = cleaned.get("span") or OTHER
-        if span != OTHER:
+        span = cleaned.get("span") or OTHER_MOMENT
+        if span != OTHER_MOMENT:
             try:
                 cleaned["until"] = self.end + parse(span)
             except ValueError:

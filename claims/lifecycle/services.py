@@ -12,10 +12,10 @@ from claims.approvals import authority
 from claims.delivery import tasks
 from claims.lifecycle.extensions import (
     ExtensionPolicy,
-    deciders_on,
     deleted_at,
+    extension_approvers,
+    pending_extension,
     reason_not_to_extend,
-    waiting_on,
 )
 from claims.models import Claim, Extension, RequestStatus
 from claims.observation import drift
@@ -33,7 +33,7 @@ from teams.models import Role, Team, User
 @transaction.atomic(durable=True)
 def withdraw(*, claim: Claim, by: User, reason: str = "") -> Claim:
     """Take a request back before it is decided. Raises Forbidden, IllegalTransition, Conflict."""
-    claim = _own(claim, by)
+    claim = _lock_owned_claim(claim, by)
     if claim.state == ClaimState.WITHDRAWN:
         return claim
     if claim.state != ClaimState.REQUESTED:
@@ -42,7 +42,7 @@ def withdraw(*, claim: Claim, by: User, reason: str = "") -> Claim:
             f"it is “{claim.get_state_display()}”."
         )
     if not claim.advance(ClaimState.WITHDRAWN, why=reason.strip() or "Withdrawn.", by=by, problem=""):
-        raise _moved(claim)
+        raise _state_conflict(claim)
     return claim
 
 
@@ -54,7 +54,7 @@ def release(*, claim: Claim, by: User, reason: str = "") -> Claim:
 
     Raises Forbidden, IllegalTransition, Conflict.
     """
-    claim = _own(claim, by)
+    claim = _lock_owned_claim(claim, by)
     if claim.state in RELEASE_STARTED:
         return claim
     if claim.state not in RUNNING:
@@ -62,12 +62,12 @@ def release(*, claim: Claim, by: User, reason: str = "") -> Claim:
             f"{claim} holds nothing that could be released; it is “{claim.get_state_display()}”."
         )
     if not claim.advance(ClaimState.RELEASING, why=reason.strip() or "Released by its team.", by=by):
-        raise _moved(claim)
+        raise _state_conflict(claim)
     after_commit(tasks.remove, str(claim.pk))
     return claim
 
 
-def _own(claim: Claim, by: User) -> Claim:
+def _lock_owned_claim(claim: Claim, by: User) -> Claim:
     """
     Read the claim under its lock: whoever gives it back means it, whether a pod has got the devices at this
     moment or not.
@@ -79,7 +79,7 @@ def _own(claim: Claim, by: User) -> Claim:
     return claim
 
 
-def _moved(claim: Claim) -> Conflict:
+def _state_conflict(claim: Claim) -> Conflict:
     claim.refresh_from_db(fields=["state"])
     return Conflict(f"{claim} has changed in the meantime and is now “{claim.get_state_display()}”.")
 
@@ -96,10 +96,10 @@ def extend(*, claim: Claim, by: User, until: datetime, reason: str = "", key: st
     if not key or len(key) > 80:
         raise Invalid("An extension needs a key of 1 to 80 characters: sent twice, it asks once.")
     if earlier := Extension.objects.filter(asked_by=by, key=key).first():
-        return _same(earlier, claim)
+        return _earlier_extension(earlier, claim)
     end = require_running(claim)
     require_date(until)
-    _require_sound(claim, end, until)
+    _require_later_end(claim, end, until)
     way = ExtensionPolicy(claim, by=by).way(until)
     if not way.at_once:
         _require_none_waiting(claim)
@@ -120,14 +120,14 @@ def extend(*, claim: Claim, by: User, until: datetime, reason: str = "", key: st
             )
     except IntegrityError:
         if earlier := Extension.objects.filter(asked_by=by, key=key).first():  # at this moment
-            return _same(earlier, claim)
+            return _earlier_extension(earlier, claim)
         _require_none_waiting(claim)
         raise
     if way.at_once:
         _move_end(claim, until, why=way.why, by=by)
     else:
         claim.remark(f"Asked to keep it until {moment_with_zone(until)}.", by=by)
-        _tell_deciders(extension)
+        _notify_approvers(extension)
     return extension
 
 
@@ -146,7 +146,7 @@ def approve_extension(*, extension: Extension, by: User, note: str = "") -> Exte
         raise Conflict(reason)
     if extension.decide(RequestStatus.APPROVED, by=by, note=note.strip()):
         _move_end(claim, extension.until, why=note.strip(), by=by)
-        _tell_asker(extension, by)
+        _notify_requester(extension, by)
         return extension
     return _decided_already(extension, by, RequestStatus.APPROVED)
 
@@ -159,7 +159,7 @@ def deny_extension(*, extension: Extension, by: User, reason: str) -> Extension:
         raise Invalid(f"{extension.asked_by.label} needs to know why: give a reason.")
     if extension.decide(RequestStatus.DENIED, by=by, note=reason.strip()):
         claim.remark(f"Not extended until {moment_with_zone(extension.until)}: {reason.strip()}", by=by)
-        _tell_asker(extension, by)
+        _notify_requester(extension, by)
         return extension
     return _decided_already(extension, by, RequestStatus.DENIED)
 
@@ -175,7 +175,7 @@ def withdraw_extension(*, extension: Extension, by: User) -> Extension:
     return _decided_already(extension, by, RequestStatus.WITHDRAWN)
 
 
-def _require_sound(claim: Claim, end: datetime, until: datetime) -> None:
+def _require_later_end(claim: Claim, end: datetime, until: datetime) -> None:
     if reason := reason_not_to_extend(claim):
         raise Conflict(reason)
     if until <= end:
@@ -185,14 +185,14 @@ def _require_sound(claim: Claim, end: datetime, until: datetime) -> None:
 
 
 def _require_none_waiting(claim: Claim) -> None:
-    if waiting := waiting_on(claim):
+    if waiting := pending_extension(claim):
         raise Conflict(
             f"{waiting.asked_by.label} has asked to keep {claim} until {moment(waiting.until)}; "
             "that is decided first."
         )
 
 
-def _same(earlier: Extension, claim: Claim) -> Extension:
+def _earlier_extension(earlier: Extension, claim: Claim) -> Extension:
     if earlier.claim_id != claim.pk:
         raise Conflict("This key was already used to extend another claim.")
     return earlier
@@ -229,7 +229,7 @@ def _move_end(claim: Claim, until: datetime, *, why: str, by: User) -> None:
     claim.remark(said.strip(), by=by, expires_at=until)
 
 
-def _tell_deciders(extension: Extension) -> None:
+def _notify_approvers(extension: Extension) -> None:
     claim = extension.claim
 
     def body() -> str:
@@ -240,7 +240,7 @@ def _tell_deciders(extension: Extension) -> None:
         return " ".join(filter(None, (said, extension.reason)))
 
     notify(
-        deciders_on(claim, asked_by=extension.asked_by),
+        extension_approvers(claim, asked_by=extension.asked_by),
         key=f"extension:{extension.pk}:asked",
         title=f"{extension.asked_by.label} asks to keep {claim} longer",
         body=body,
@@ -249,7 +249,7 @@ def _tell_deciders(extension: Extension) -> None:
     )
 
 
-def _tell_asker(extension: Extension, by: User) -> None:
+def _notify_requester(extension: Extension, by: User) -> None:
     """Tell who asked, and whose claim it is, unless they have just decided themselves."""
     claim = extension.claim
     granted = extension.answer == RequestStatus.APPROVED
@@ -310,7 +310,7 @@ def shorten(*, claim: Claim, by: User, until: datetime) -> Claim:
     return claim
 
 
-TAKE_BACK = timedelta(minutes=10)  # so long whoever handed a claim over may take it back
+TAKE_BACK_TIME = timedelta(minutes=10)  # so long whoever handed a claim over may take it back
 
 
 @transaction.atomic(durable=True)
@@ -327,28 +327,28 @@ def transfer(*, claim: Claim, by: User, to: User) -> Claim:
     if claim.requested_by == to:
         return claim
     reason = reason_not_to_release(by, claim, role)
-    if reason and not (to == by and _just_gave(claim, by)):
+    if reason and not (to == by and _transferred_just_now(claim, by)):
         raise Forbidden(reason)
     if claim.state not in RUNNING:
         state = claim.get_state_display()
         raise Conflict(f"{claim} is “{state}”; only a claim that runs can be handed over.")
-    if to not in heirs(claim.team):
+    if to not in eligible_owners(claim.team):
         raise Invalid(f"{to.label} is no member of {claim.team}, so {claim} cannot be theirs.")
     old = claim.requested_by
     # The key of a request is its asker's; somebody else may have used the same.
     taken = Claim.objects.filter(requested_by=to, key=claim.key).exists()
     key = f"handed-over-{claim.pk}" if taken else claim.key
     claim.remark(f"Handed over from {old.label} to {to.label}.", by=by, requested_by=to, key=key)
-    _tell(claim, by, old, to)
+    _notify_transfer(claim, by, old, to)
     return claim
 
 
-def heirs(team: Team) -> list[User]:
+def eligible_owners(team: Team) -> list[User]:
     """Return who may own a claim of the team."""
     return people_in(team, at_least=Role.MEMBER)
 
 
-def _just_gave(claim: Claim, by: User) -> bool:
+def _transferred_just_now(claim: Claim, by: User) -> bool:
     """
     Tell whether the last thing that happened to the claim was that `by` gave it away.
 
@@ -357,10 +357,10 @@ def _just_gave(claim: Claim, by: User) -> bool:
     last = claim.history.order_by("-at", "-pk").first()
     if last is None or last.old != last.new or last.by_id != by.pk:
         return False
-    return last.at > timezone.now() - TAKE_BACK
+    return last.at > timezone.now() - TAKE_BACK_TIME
 
 
-def _tell(claim: Claim, by: User, old: User, to: User) -> None:
+def _notify_transfer(claim: Claim, by: User, old: User, to: User) -> None:
     said = f"{by.label} handed {claim} over from {old.label} to {to.label}."
     line = claim.history.order_by("-at", "-pk").values_list("pk", flat=True).first()
     notify(
@@ -391,12 +391,12 @@ def accept_object(*, claim: Claim, by: User, reason: str = "") -> Claim:
         raise Forbidden(f"Only a platform admin may accept another object for {claim}.")
     claim = lock_claim(claim)
     seen = observe([claim])[claim.pk]
-    trouble = drift.trouble_of(claim, seen)
+    trouble = drift.find_drift(claim, seen)
     if trouble is None or trouble.code != drift.REPLACED or seen.written is None:
         raise Conflict(f"{claim} has no new object that asks for what was approved.")
     why = reason.strip() or "The object that somebody else made again was accepted."
     claim.remark(why, by=by, object_uid=seen.written.uid, sighting="", problem="")
-    _look_again(claim)
+    _queue_reconcile(claim)
     return claim
 
 
@@ -417,7 +417,7 @@ def label_again(*, claim: Claim, by: User) -> Claim:
     return claim
 
 
-def _look_again(claim: Claim) -> None:
+def _queue_reconcile(claim: Claim) -> None:
     """Have the mirror believed anew; a lost message costs the seconds to the next sweep."""
     names = [f"{claim.namespace}/{claim.name}"]
     after_commit(tasks.reconcile_cluster, str(claim.cluster_id), names)

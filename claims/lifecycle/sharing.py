@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 from claims.models import Claim, Delivery
 from claims.observation.observations import Observation
-from claims.observation.unmanaged import reserved_for
+from claims.observation.unmanaged import consumers
 from claims.states import USABLE
 from dra.manifests import to_yaml
 from inventory.models import ResourceClaim
 
-MOST = 256
+MAX_CONSUMERS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class SharingSlots:
     nodes: tuple[str, ...]
     snippet: str
     reserved: frozenset[str]  # uids of the pods that hold a place
-    most: int = MOST
+    most: int = MAX_CONSUMERS
 
     @property
     def free(self) -> int:
@@ -45,21 +45,21 @@ class SharingSlots:
         )
 
 
-def room_of(claim: Claim, seen: Observation) -> SharingSlots | None:
+def sharing_slots(claim: Claim, seen: Observation) -> SharingSlots | None:
     """Return the room of a named claim that is in the cluster; a template makes a claim for each pod."""
     row = seen.written
     if claim.delivery == Delivery.TEMPLATE or claim.state not in USABLE or not seen.there():
         return None
-    reserved = reserved_for(row) if isinstance(row, ResourceClaim) else []
+    reserved = consumers(row) if isinstance(row, ResourceClaim) else []
     return SharingSlots(
         taken=len(reserved),
         nodes=tuple(sorted({pod.node_name for pod in seen.users if pod.node_name})),
-        snippet=snippet_of(claim),
+        snippet=pod_snippet(claim),
         reserved=frozenset(one.get("uid", "") for one in reserved),
     )
 
 
-def snippet_of(claim: Claim) -> str:
+def pod_snippet(claim: Claim) -> str:
     """Return what another pod of the namespace needs in its `spec`."""
     container = {"name": "main", "resources": {"claims": [{"name": "gpu"}]}}
     return to_yaml(

@@ -22,11 +22,11 @@ from claims.access import reason_not_to_release, visible_claim
 from claims.approvals.forms import EndForm
 from claims.durations import spell
 from claims.lifecycle import services
-from claims.lifecycle.extensions import ExtensionPolicy, reason_not_to_extend, waiting_on
-from claims.lifecycle.facts import Facts, facts_of
+from claims.lifecycle.extensions import ExtensionPolicy, pending_extension, reason_not_to_extend
+from claims.lifecycle.facts import Facts, claim_facts
 from claims.lifecycle.forms import ExtendForm, ShortenForm, TransferForm
+from claims.lifecycle.services import eligible_owners, withdraw_extension
 from claims.lifecycle.services import extend as extend_claim
-from claims.lifecycle.services import heirs, withdraw_extension
 from claims.lifecycle.services import shorten as shorten_claim
 from claims.lifecycle.services import transfer as transfer_claim
 from claims.models import Claim, Extension, RequestStatus
@@ -58,7 +58,7 @@ def withdraw_ending(facts: Facts) -> EndAction:
         question=f"Withdraw {claim}?",
         effects=[
             ("user-minus", "Nobody needs to decide on it any more; it cannot be approved later."),
-            ("gauge", back_to_quota(claim)),
+            ("gauge", quota_sentence(claim)),
         ],
         button="Withdraw the request",
         done=f"{claim} is withdrawn.",
@@ -70,10 +70,10 @@ def release_ending(facts: Facts) -> EndAction:
     claim = facts.claim
     kind = "template" if claim.delivery == Delivery.TEMPLATE else "claim object"
     effects = [("trash", f"The {kind} {claim.name} in {claim.cluster} is deleted.")]
-    effects.append(("player-play" if facts.consumers else "circle-check", what_pods_do(facts)))
+    effects.append(("player-play" if facts.consumers else "circle-check", pods_sentence(facts)))
     if facts.held and facts.consumers:
         effects.append(("coin-euro", "Billing goes on until the last of these pods has ended."))
-    effects.append(("gauge", back_to_quota(claim)))
+    effects.append(("gauge", quota_sentence(claim)))
     count = len(facts.held)
     return EndAction(
         question=f"Release {claim}?",
@@ -84,7 +84,7 @@ def release_ending(facts: Facts) -> EndAction:
     )
 
 
-def what_pods_do(facts: Facts) -> str:
+def pods_sentence(facts: Facts) -> str:
     count = len(facts.consumers)
     if not count:
         return "No pod uses it now."
@@ -96,29 +96,29 @@ def what_pods_do(facts: Facts) -> str:
     )
 
 
-def back_to_quota(claim: Claim) -> str:
+def quota_sentence(claim: Claim) -> str:
     count = claim.devices * claim.parallel
     return f"{counted(count, 'device goes', 'devices go')} back to the quota of {claim.team}."
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def withdraw(request: HttpRequest, claim_id: UUID) -> HttpResponse:
-    return end(request, claim_id, withdraw_ending, (ClaimState.REQUESTED,))
+    return end_claim(request, claim_id, withdraw_ending, (ClaimState.REQUESTED,))
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def release(request: HttpRequest, claim_id: UUID) -> HttpResponse:
-    return end(request, claim_id, release_ending, RUNNING)
+    return end_claim(request, claim_id, release_ending, RUNNING)
 
 
-def end(
+def end_claim(
     request: HttpRequest,
     claim_id: UUID,
     ending_of: Callable[[Facts], EndAction],
     possible: tuple[ClaimState, ...],
 ) -> HttpResponse:
     """Ask on GET, do on POST: 403 for those who may not, 409 where it is too late."""
-    facts = facts_of(visible_claim(request, claim_id), user_of(request))
+    facts = claim_facts(visible_claim(request, claim_id), user_of(request))
     claim = facts.claim
     if reason := reason_not_to_release(user_of(request), claim, facts.role):
         raise PermissionDenied(reason)
@@ -126,7 +126,7 @@ def end(
     page = {"claim": claim, "ending": ending, "form": form}
     if request.method != "POST":
         if claim.state not in possible:
-            page["refusal"] = too_late(claim)
+            page["refusal"] = too_late_to_end(claim)
         return render(request, "claims/lifecycle/end.html", page)
     if not form.is_valid():
         return render(request, "claims/lifecycle/end.html", page, status=422)
@@ -136,11 +136,11 @@ def end(
         return render(
             request, "claims/lifecycle/end.html", page | {"refusal": refusal}, status=refusal.status
         )
-    say_ended(request, facts, ending)
+    show_ended(request, facts, ending)
     return redirect("claims:detail", claim.pk)
 
 
-def say_ended(request: HttpRequest, facts: Facts, ending: EndAction) -> None:
+def show_ended(request: HttpRequest, facts: Facts, ending: EndAction) -> None:
     """A request that was withdrawn cannot come back; the next best thing is the same one again."""
     if ending.service is services.withdraw:
         again = request_again_url(facts.claim, facts.alternatives)
@@ -149,14 +149,14 @@ def say_ended(request: HttpRequest, facts: Facts, ending: EndAction) -> None:
         messages.success(request, ending.done)
 
 
-def too_late(claim: Claim) -> PortalError:
+def too_late_to_end(claim: Claim) -> PortalError:
     return Conflict(f"{claim} is “{claim.get_state_display()}”; there is nothing left to end.")
 
 
 type Page = dict[str, Any]
 
 
-def owned(request: HttpRequest, claim_id: UUID) -> Claim:
+def owned_claim(request: HttpRequest, claim_id: UUID) -> Claim:
     """Return the claim for its owner or a lead; 404 for an outsider, 403 for anybody else."""
     claim = visible_claim(request, claim_id)
     user = user_of(request)
@@ -165,7 +165,7 @@ def owned(request: HttpRequest, claim_id: UUID) -> Claim:
     return claim
 
 
-def refusal_of(claim: Claim) -> PortalError | None:
+def reason_not_to_change_end(claim: Claim) -> PortalError | None:
     """Return why the time of this claim cannot be changed at all, None if it can."""
     if claim.state not in RUNNING or claim.expires_at is None:
         return Conflict(f"{claim} is “{claim.get_state_display()}”; only a running claim has an end date.")
@@ -175,12 +175,12 @@ def refusal_of(claim: Claim) -> PortalError | None:
 @require_http_methods(["GET", "HEAD", "POST"])
 def extend(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     """Show usual steps with what each needs; with `until` in the address say what that needs."""
-    claim, user = owned(request, claim_id), user_of(request)
-    refusal = refusal_of(claim)
+    claim, user = owned_claim(request, claim_id), user_of(request)
+    refusal = reason_not_to_change_end(claim)
     if refusal is None and (reason := reason_not_to_extend(claim)):
         refusal = Conflict(reason)
     if refusal is not None or claim.expires_at is None:
-        return answer(request, "extend", {"claim": claim, "refusal": refusal})
+        return ask_or_act(request, "extend", {"claim": claim, "refusal": refusal})
     terms = ExtensionPolicy(claim, by=user)
     ways = terms.ways()
     proposed = next((span for span, way in ways if way.at_once), None)
@@ -190,7 +190,7 @@ def extend(request: HttpRequest, claim_id: UUID) -> HttpResponse:
         "claim": claim,
         "form": form,
         "ways": [(spell(span), span, way) for span, way in ways],
-        "waiting": waiting_on(claim),
+        "waiting": pending_extension(claim),
     }
     if typed := request.GET.get("until"):
         asked = ExtendForm({"until": typed}, end=claim.expires_at)
@@ -208,16 +208,16 @@ def extend(request: HttpRequest, claim_id: UUID) -> HttpResponse:
         else:
             messages.success(request, f"You asked to keep {claim} until {moment(extension.until)}.")
 
-    return answer(request, "extend", page, form, act)
+    return ask_or_act(request, "extend", page, form, act)
 
 
 @require_POST
 def extend_back(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     """Put the end back to where it was before it was shortened: the button of a toast."""
-    claim = owned(request, claim_id)
+    claim = owned_claim(request, claim_id)
     until = parse_datetime(request.GET.get("until", ""))
     if until is None or until.tzinfo is None:
-        return answer(request, "extend", {"claim": claim, "refusal": Invalid("Say until when.")})
+        return ask_or_act(request, "extend", {"claim": claim, "refusal": Invalid("Say until when.")})
     if claim.expires_at == until:  # pressed twice
         return redirect("claims:detail", claim.pk)
 
@@ -225,20 +225,20 @@ def extend_back(request: HttpRequest, claim_id: UUID) -> HttpResponse:
         extend_claim(claim=claim, by=user_of(request), until=until, key=str(uuid4()))
         messages.success(request, f"{claim} ends on {moment(until)} again.")
 
-    return answer(request, "extend", {"claim": claim}, None, act)
+    return ask_or_act(request, "extend", {"claim": claim}, None, act)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def shorten(request: HttpRequest, claim_id: UUID) -> HttpResponse:
-    claim, user = owned(request, claim_id), user_of(request)
-    page: Page = {"claim": claim, "refusal": refusal_of(claim)}
+    claim, user = owned_claim(request, claim_id), user_of(request)
+    page: Page = {"claim": claim, "refusal": reason_not_to_change_end(claim)}
     if page["refusal"] is not None or claim.expires_at is None:
-        return answer(request, "shorten", page)
+        return ask_or_act(request, "shorten", page)
     was = claim.expires_at
     form = ShortenForm(
         request.POST if request.method == "POST" else None, initial={"until": claim.expires_at}
     )
-    page |= {"form": form, "pods": what_pods_do(facts_of(claim, user))}
+    page |= {"form": form, "pods": pods_sentence(claim_facts(claim, user))}
 
     def act() -> None:
         shortened = shorten_claim(claim=claim, by=user, until=form.cleaned_data["until"])
@@ -249,13 +249,13 @@ def shorten(request: HttpRequest, claim_id: UUID) -> HttpResponse:
         back = f"{reverse('claims:extend_back', args=[claim.pk])}?{urlencode({'until': was.isoformat()})}"
         undo.offer(request, said, back)
 
-    return answer(request, "shorten", page, form, act)
+    return ask_or_act(request, "shorten", page, form, act)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def transfer(request: HttpRequest, claim_id: UUID) -> HttpResponse:
-    claim, user = owned(request, claim_id), user_of(request)
-    people = [person for person in heirs(claim.team) if person != claim.requested_by]
+    claim, user = owned_claim(request, claim_id), user_of(request)
+    people = [person for person in eligible_owners(claim.team) if person != claim.requested_by]
     form = TransferForm(request.POST if request.method == "POST" else None, heirs=people)
     page: Page = {"claim": claim, "form": form, "nobody": not people}
     if claim.state not in RUNNING:
@@ -269,7 +269,7 @@ def transfer(request: HttpRequest, claim_id: UUID) -> HttpResponse:
         back = f"{reverse('claims:transfer_back', args=[claim.pk])}?{urlencode({'to': old.username})}"
         undo.offer(request, f"{claim} is {to.label}'s now.", back)
 
-    return answer(request, "transfer", page, form, act)
+    return ask_or_act(request, "transfer", page, form, act)
 
 
 @require_POST
@@ -282,7 +282,7 @@ def transfer_back(request: HttpRequest, claim_id: UUID) -> HttpResponse:
         transfer_claim(claim=claim, by=user_of(request), to=to)
         messages.success(request, f"{claim} is {to.label}'s again.")
 
-    return answer(request, "transfer", {"claim": claim}, None, act)
+    return ask_or_act(request, "transfer", {"claim": claim}, None, act)
 
 
 @require_POST
@@ -294,10 +294,10 @@ def extension_withdraw(request: HttpRequest, extension_id: UUID) -> HttpResponse
         withdraw_extension(extension=one, by=user_of(request))
         messages.success(request, f"You no longer ask to keep {one.claim} longer.")
 
-    return answer(request, "extend", {"claim": one.claim}, None, act)
+    return ask_or_act(request, "extend", {"claim": one.claim}, None, act)
 
 
-def answer(
+def ask_or_act(
     request: HttpRequest,
     name: str,
     page: Mapping[str, Any],

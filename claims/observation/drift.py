@@ -19,17 +19,17 @@ from inventory.models import ResourceClaim, ResourceClaimTemplate
 from notify.services import notify
 from teams.models import User
 
-DELETED, DELETING, REPLACED, REMADE = "deleted", "deleting", "replaced", "replaced-edited"
-EDITED, UNLABELLED, STRANGERS, OVER_USE = "edited", "unlabelled", "generated-differ", "over-use"
+DELETED, DELETING, REPLACED, REPLACED_AND_EDITED = "deleted", "deleting", "replaced", "replaced-edited"
+EDITED, UNLABELED, GENERATED_DIFFER, OVER_USE = "edited", "unlabelled", "generated-differ", "over-use"
 
 TITLES: Mapping[str, str] = {
     DELETED: "%(claim)s was deleted by somebody else",
     DELETING: "%(claim)s is being deleted by somebody else",
     REPLACED: "%(claim)s was deleted and made again by somebody else",
-    REMADE: "%(claim)s was made again with another specification",
+    REPLACED_AND_EDITED: "%(claim)s was made again with another specification",
     EDITED: "%(claim)s asks for something else than was approved",
-    UNLABELLED: "%(claim)s has lost the label of the portal",
-    STRANGERS: "Claims of %(claim)s ask for something else than was approved",
+    UNLABELED: "%(claim)s has lost the label of the portal",
+    GENERATED_DIFFER: "Claims of %(claim)s ask for something else than was approved",
 }
 
 
@@ -51,16 +51,16 @@ class Drift:
         return self.code in TITLES and bool(self.about)
 
 
-def trouble_of(claim: Claim, seen: Observation) -> Drift | None:
+def find_drift(claim: Claim, seen: Observation) -> Drift | None:
     """Return what was done to the objects of a delivered claim, None if all is well."""
     if claim.state == ClaimState.FAILED:
-        return _ended(claim, seen)
+        return _drift_of_failed(claim, seen)
     if claim.state not in USABLE or seen.written is None:
         return None
-    return _of_written(claim, seen, seen.written) or _of_generated(claim, seen)
+    return _object_drift(claim, seen, seen.written) or _generated_drift(claim, seen)
 
 
-def tell_of(claim: Claim, trouble: Drift) -> None:
+def notify_drift(claim: Claim, trouble: Drift) -> None:
     """Tell the owner of the claim and the platform admins, once for each thing that was done."""
     people = {claim.requested_by, *User.objects.filter(is_superuser=True, is_active=True)}
     notify(
@@ -73,7 +73,7 @@ def tell_of(claim: Claim, trouble: Drift) -> None:
     )
 
 
-def _ended(claim: Claim, seen: Observation) -> Drift | None:
+def _drift_of_failed(claim: Claim, seen: Observation) -> Drift | None:
     """The claim ended because its object was deleted: the last step of its history says so."""
     if not claim.object_uid or not seen.given_up():
         return None
@@ -81,22 +81,24 @@ def _ended(claim: Claim, seen: Observation) -> Drift | None:
     return Drift(DELETED, why, claim.object_uid)
 
 
-def _of_written(claim: Claim, seen: Observation, row: ResourceClaim | ResourceClaimTemplate) -> Drift | None:
+def _object_drift(
+    claim: Claim, seen: Observation, row: ResourceClaim | ResourceClaimTemplate
+) -> Drift | None:
     named: dict[str, Any] = {
         "kind": delivery_kind(claim.delivery).kind, "name": claim.name, "cluster": claim.cluster,
     }  # fmt: skip
     if row.gone_at is not None:
         # What may be made again at this moment is told when it has been, or has not.
-        return Drift(DELETED, _deleted(named, seen), row.uid if seen.holders or seen.given_up() else "")
+        return Drift(DELETED, _deletion_text(named, seen), row.uid if seen.holders or seen.given_up() else "")
     if "deletionTimestamp" in row.raw.get("metadata", {}):
         text = (
             "Somebody other than the portal is deleting %(kind)s %(name)s; it goes when its pods have ended."
         )
         return Drift(DELETING, text % named, row.uid)
-    seen_hash = hash_of(row)
+    seen_hash = mirrored_spec_hash(row)
     same, hashes = seen_hash == claim.spec_hash, {"seen": seen_hash[:8], "mine": claim.spec_hash[:8]}
     if claim.object_uid and row.uid != claim.object_uid:
-        return _replaced(named | hashes, f"{row.uid}:{seen_hash[:8]}", same=same)
+        return _recreation_drift(named | hashes, f"{row.uid}:{seen_hash[:8]}", same=same)
     if not same:
         text = (
             "%(kind)s %(name)s asks for something else than was approved: its spec is %(seen)s, "
@@ -108,17 +110,17 @@ def _of_written(claim: Claim, seen: Observation, row: ResourceClaim | ResourceCl
             "Somebody took the label of the portal from %(kind)s %(name)s. The portal still knows it by its "
             "uid; policies and reports of the cluster that go by the label do not."
         )
-        return Drift(UNLABELLED, text % named, f"{row.uid}:{row.owner[:36]}")
+        return Drift(UNLABELED, text % named, f"{row.uid}:{row.owner[:36]}")
     return None
 
 
-def hash_of(row: ResourceClaim | ResourceClaimTemplate) -> str:
+def mirrored_spec_hash(row: ResourceClaim | ResourceClaimTemplate) -> str:
     """Return the hash of what an object asks for, hex SHA-256 of `dra.canonical`."""
     spec = row.raw.get("spec") or {}
     return spec_hash(spec.get("spec") or {} if isinstance(row, ResourceClaimTemplate) else spec)
 
 
-def _deleted(named: Mapping[str, Any], seen: Observation) -> str:
+def _deletion_text(named: Mapping[str, Any], seen: Observation) -> str:
     if seen.holders:
         text = (
             "%(kind)s %(name)s was deleted in %(cluster)s by somebody other than the portal; its pods go on."
@@ -131,7 +133,7 @@ def _deleted(named: Mapping[str, Any], seen: Observation) -> str:
     return text % named
 
 
-def _replaced(named: Mapping[str, Any], about: str, *, same: bool) -> Drift:
+def _recreation_drift(named: Mapping[str, Any], about: str, *, same: bool) -> Drift:
     if same:
         text = (
             "%(kind)s %(name)s was deleted and made again by somebody other than the portal. It asks for "
@@ -144,14 +146,18 @@ def _replaced(named: Mapping[str, Any], about: str, *, same: bool) -> Drift:
         "something else than was approved: its spec is %(seen)s, approved was %(mine)s. Release this claim "
         "and ask again."
     )
-    return Drift(REMADE, text % named, about)
+    return Drift(REPLACED_AND_EDITED, text % named, about)
 
 
-def _of_generated(claim: Claim, seen: Observation) -> Drift | None:
+def _generated_drift(claim: Claim, seen: Observation) -> Drift | None:
     """Look at the claims that Kubernetes made from a template."""
     if claim.delivery != Delivery.TEMPLATE:
         return None
-    strange = {row.name: hash_of(row)[:8] for row in seen.holders if hash_of(row) != claim.spec_hash}
+    strange = {
+        row.name: mirrored_spec_hash(row)[:8]
+        for row in seen.holders
+        if mirrored_spec_hash(row) != claim.spec_hash
+    }
     if others := sorted(strange):
         names = ", ".join(others[:3]) + (" …" if len(others) > 3 else "")
         text = (
@@ -163,7 +169,7 @@ def _of_generated(claim: Claim, seen: Observation) -> Drift | None:
         )
         # Told once for each specification: pods, and with them names, come and go all the time.
         about = ",".join(sorted(set(strange.values())))
-        return Drift(STRANGERS, text, about[:80])
+        return Drift(GENERATED_DIFFER, text, about[:80])
     count = len(seen.holders)
     if count <= claim.parallel:
         return None

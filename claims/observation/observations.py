@@ -22,7 +22,7 @@ from inventory.models import Device, Freshness, Pod, ResourceClaim, ResourceClai
 UUID_TEXT = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 
 
-def named_claim() -> Case:
+def labeled_claim_id() -> Case:
     """
     Return, for a mirrored claim or template, the id that its `owner` spells, null where it spells none:
     anybody can write anything into a label.
@@ -32,7 +32,7 @@ def named_claim() -> Case:
     return Case(When(owner__regex=UUID_TEXT, then=Cast("owner", UUIDField())), output_field=UUIDField())
 
 
-def ids(texts: Iterable[str]) -> list[UUID]:
+def valid_ids(texts: Iterable[str]) -> list[UUID]:
     """Return the ids among the values of a label that anybody can write."""
     found = []
     for text in texts:
@@ -46,9 +46,9 @@ def ids(texts: Iterable[str]) -> list[UUID]:
 ENDED = ("Succeeded", "Failed")  # phases of a pod that uses no device any more
 
 # At most: a listing that ended later than this began when the object was there.
-LISTING_TAKES = timedelta(minutes=5)
+MAX_LISTING_TIME = timedelta(minutes=5)
 # Who deletes an object to make it again ("kubectl replace --force") does so within seconds.
-MADE_AGAIN_WITHIN = timedelta(seconds=20)
+RECREATION_TIME = timedelta(seconds=20)
 GONE_FIRST = F("gone_at").asc(nulls_last=True)
 
 
@@ -93,7 +93,7 @@ class Observation:
 
     @property
     def held(self) -> list[DeviceHolding]:
-        return [held for row in self.holders for held in held_by(row)]
+        return [held for row in self.holders for held in device_holdings(row)]
 
     @property
     def users(self) -> list[Pod]:
@@ -110,7 +110,7 @@ class Observation:
     def given_up(self) -> bool:
         """It vanished, and so long ago that nobody is about to make it again."""
         gone_at = self.written.gone_at if self.written is not None else None
-        return self.missed or (gone_at is not None and gone_at < timezone.now() - MADE_AGAIN_WITHIN)
+        return self.missed or (gone_at is not None and gone_at < timezone.now() - RECREATION_TIME)
 
     def digest(self, claim: Claim) -> str:
         """Return a hash of everything that the page of the claim and its reconciliation depend on."""
@@ -144,7 +144,7 @@ def observe(claims: Sequence[Claim]) -> dict[UUID, Observation]:
     return seen
 
 
-def held_by(row: ResourceClaim) -> list[DeviceHolding]:
+def device_holdings(row: ResourceClaim) -> list[DeviceHolding]:
     """
     Return what a ResourceClaim holds. Without a time of the cluster's, it holds since the mirror saw it.
     """
@@ -178,7 +178,7 @@ def _pod_stamp(pod: Pod) -> tuple[str, ...]:
     return pod.name, pod.uid, pod.resource_version, pod.phase, pod.node_name, pod.message, *said
 
 
-def _here(claim: Claim, row: ResourceClaim | ResourceClaimTemplate) -> bool:
+def _is_in_place(claim: Claim, row: ResourceClaim | ResourceClaimTemplate) -> bool:
     """A label can be written by anybody: only what stands in the claim's own namespace is the claim's."""
     return row.cluster_id == claim.cluster_id and row.namespace == claim.namespace
 
@@ -187,12 +187,12 @@ def _add_written(
     seen: dict[UUID, Observation], claim: Claim, row: ResourceClaim | ResourceClaimTemplate
 ) -> None:
     """Rows come gone ones first, so that what is there now stands."""
-    if _here(claim, row) and row.name == claim.name:
+    if _is_in_place(claim, row) and row.name == claim.name:
         seen[claim.pk].written = row
 
 
 def _add_claim(seen: dict[UUID, Observation], claim: Claim, row: ResourceClaim) -> None:
-    if not _here(claim, row):
+    if not _is_in_place(claim, row):
         return
     named = claim.delivery == Delivery.CLAIM and row.name == claim.name
     generated = claim.delivery == Delivery.TEMPLATE and row.origin == ResourceClaim.Origin.TEMPLATE
@@ -213,7 +213,7 @@ def _add_missed(seen: dict[UUID, Observation], claims: Sequence[Claim]) -> None:
     listed = {(row.cluster_id, row.resource): row.listed_at for row in fresh}
     for claim in unseen:
         at = listed.get((claim.cluster_id, delivery_kind(claim.delivery).plural))
-        seen[claim.pk].missed = at is not None and at > claim.state_since + LISTING_TAKES
+        seen[claim.pk].missed = at is not None and at > claim.state_since + MAX_LISTING_TIME
 
 
 def _add_pods(seen: dict[UUID, Observation], claims: Sequence[Claim]) -> None:
@@ -251,7 +251,7 @@ def _add_devices(seen: dict[UUID, Observation]) -> None:
             seen[rows[device.held_by_id]].devices.append(device)
 
 
-def owners(cluster_id: str, names: Iterable[str]) -> set[str]:
+def owner_labels(cluster_id: str, names: Iterable[str]) -> set[str]:
     """
     Return the ids of the portal's claims that objects or pods, each named "namespace/name", have to do with.
     """

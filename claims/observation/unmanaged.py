@@ -14,7 +14,7 @@ from django.contrib.auth.models import AnonymousUser
 from django.db.models import Exists, OuterRef, QuerySet, Subquery
 
 from claims.models import Claim, TeamNamespace
-from claims.observation.observations import ENDED, DeviceHolding, held_by, named_claim
+from claims.observation.observations import ENDED, DeviceHolding, device_holdings, labeled_claim_id
 from dra import quota
 from inventory.models import Pod, ResourceClaim, ResourceClaimTemplate
 from inventory.sync.columns import FROM_POD
@@ -31,7 +31,7 @@ ORIGINS: Mapping[str, str] = {
 }
 
 
-def outside[M: (ResourceClaim, ResourceClaimTemplate)](
+def unmanaged_objects[M: (ResourceClaim, ResourceClaimTemplate)](
     model: type[M], user: User | AnonymousUser
 ) -> QuerySet[M]:
     """
@@ -47,7 +47,7 @@ def outside[M: (ResourceClaim, ResourceClaimTemplate)](
     written, named = claims.filter(object_uid=OuterRef("uid")), claims.filter(pk=OuterRef("named"))
     return (
         model._default_manager.filter(gone_at=None)
-        .alias(named=named_claim())
+        .alias(named=labeled_claim_id())
         .annotate(team=Subquery(places.values("team__slug")[:1]))
         .filter(~Exists(written), ~Exists(named), team__isnull=False)
         .select_related("cluster")
@@ -55,23 +55,23 @@ def outside[M: (ResourceClaim, ResourceClaimTemplate)](
     )
 
 
-def asked_of(row: ResourceClaim | ResourceClaimTemplate) -> int:
+def requested_devices(row: ResourceClaim | ResourceClaimTemplate) -> int:
     """Return how many devices one claim can hold at most, by the rules of quota."""
-    return quota.devices(spec_of(row))
+    return quota.devices(mirrored_spec(row))
 
 
-def spec_of(row: ResourceClaim | ResourceClaimTemplate) -> dict[str, Any]:
+def mirrored_spec(row: ResourceClaim | ResourceClaimTemplate) -> dict[str, Any]:
     spec: dict[str, Any] = row.raw.get("spec") or {}
     return (spec.get("spec") or {}) if isinstance(row, ResourceClaimTemplate) else spec
 
 
-def reserved_for(row: ResourceClaim) -> list[dict[str, Any]]:
+def consumers(row: ResourceClaim) -> list[dict[str, Any]]:
     """Return who may use the claim now: `status.reservedFor`, pods nearly always."""
     return (row.raw.get("status") or {}).get("reservedFor") or []
 
 
 @dataclass(frozen=True)
-class Outsider:
+class UnmanagedClaim:
     """A ResourceClaim that is of no claim of the portal, with all that its page and the API say of it."""
 
     row: ResourceClaim
@@ -82,15 +82,15 @@ class Outsider:
 
     @property
     def asked(self) -> int:
-        return asked_of(self.row)
+        return requested_devices(self.row)
 
     @cached_property
     def held(self) -> list[DeviceHolding]:
-        return held_by(self.row)
+        return device_holdings(self.row)
 
     @property
     def pods(self) -> int:
-        return len(reserved_for(self.row))
+        return len(consumers(self.row))
 
     @cached_property
     def users(self) -> list[Pod]:

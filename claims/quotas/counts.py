@@ -20,7 +20,7 @@ from django.db.models.functions import Coalesce, Greatest, Least
 from django.utils import timezone
 
 from claims.models import Alternative, Claim, ClaimCharge, Delivery, Quota, QuotaIncrease, TeamNamespace
-from claims.observation.observations import named_claim
+from claims.observation.observations import labeled_claim_id
 from claims.states import LIVE, ClaimState
 from dra.quota import RESOURCE_PREFIX, charge, class_of, names_of, served_by_claim
 from inventory.models import DeviceClass, Pod, ResourceClaim
@@ -81,7 +81,7 @@ def foreign_claims(teams: Collection[UUID]) -> QuerySet[ResourceClaim]:
     here = TeamNamespace.objects.filter(
         team__in=teams, cluster=OuterRef("cluster"), namespace=OuterRef("namespace")
     )
-    standing = ResourceClaim.objects.filter(gone_at=None).alias(named=named_claim())
+    standing = ResourceClaim.objects.filter(gone_at=None).alias(named=labeled_claim_id())
     return standing.filter(Exists(here), ~Exists(labelled), ~Exists(adopted))
 
 

@@ -22,7 +22,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from claims.models import Claim, Profile, Quota, QuotaIncrease
-from claims.observation.unmanaged import outside
+from claims.observation.unmanaged import unmanaged_objects
 from claims.quotas.counts import NUMBER, OutsideUse, figures_of, outside_count, outside_use
 from claims.states import LIVE, ClaimState
 from core.text import counted
@@ -398,7 +398,7 @@ def linked(parts: Iterable[OutsidePart], reader: User | AnonymousUser) -> list[O
     """Return the parts with links to what `reader` may see, in one query."""
     parts = list(parts)
     uids = [part.use.uid for part in parts if part.use.kind == "ResourceClaim"]
-    seen = set(outside(ResourceClaim, reader).filter(uid__in=uids).values_list("uid", flat=True))
+    seen = set(unmanaged_objects(ResourceClaim, reader).filter(uid__in=uids).values_list("uid", flat=True))
     return [replace(part, url=_url(part.use, seen)) for part in parts]
 
 

@@ -11,7 +11,7 @@ from rest_framework.response import Response
 
 from claims import api_types
 from claims.models import Claim
-from claims.observation.unmanaged import Outsider, outside
+from claims.observation.unmanaged import UnmanagedClaim, unmanaged_objects
 from claims.unmanaged import services
 from core.errors import Invalid
 from core.idempotency import IdempotentWrites
@@ -21,7 +21,7 @@ from teams.access import user_of
 from teams.models import User
 
 
-class HeldOut(serializers.Serializer[Any]):
+class DeviceHoldingOut(serializers.Serializer[Any]):
     """A device, or a share of one, that a foreign claim holds."""
 
     request = serializers.CharField()
@@ -31,7 +31,7 @@ class HeldOut(serializers.Serializer[Any]):
     since = serializers.DateTimeField()
 
 
-class OutsiderOut(serializers.Serializer[Any]):
+class UnmanagedClaimOut(serializers.Serializer[Any]):
     """A ResourceClaim that no claim of the portal owns. `origin` says who made it."""
 
     uid = serializers.CharField(source="row.uid")
@@ -43,7 +43,7 @@ class OutsiderOut(serializers.Serializer[Any]):
     explanation = serializers.CharField()
     state = serializers.CharField(source="row.state", help_text="As kubectl shows it")
     asked = serializers.IntegerField(help_text="Devices that it can hold at most")
-    held = HeldOut(many=True)
+    held = DeviceHoldingOut(many=True)
     pods = serializers.IntegerField(help_text="Consumers that it is reserved for")
     allocated_at = serializers.DateTimeField(source="row.allocated_at", allow_null=True)
     created_at = serializers.DateTimeField(source="row.created_at", allow_null=True)
@@ -61,7 +61,7 @@ class AdoptIn(Input):
 class OutsideView(ListAPIView[ResourceClaim]):
     """ResourceClaims in the namespaces of the asker's teams that no claim of the portal owns."""
 
-    serializer_class = OutsiderOut
+    serializer_class = UnmanagedClaimOut
     filter_backends = ()
 
     @extend_schema(
@@ -70,14 +70,14 @@ class OutsideView(ListAPIView[ResourceClaim]):
         ]
     )
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        rows = outside(ResourceClaim, user_of(request)).order_by("name", "pk")
+        rows = unmanaged_objects(ResourceClaim, user_of(request)).order_by("name", "pk")
         fields = {"team": "team", "cluster": "cluster__name", "namespace": "namespace", "origin": "origin",
                   "state": "state"}  # fmt: skip
         said = {field: request.query_params[name] for name, field in fields.items()
                 if name in request.query_params}  # fmt: skip
         page = self.paginate_queryset(rows.filter(**said))
-        shown = [Outsider(row) for row in page or []]
-        return self.get_paginated_response(OutsiderOut(shown, many=True).data)
+        shown = [UnmanagedClaim(row) for row in page or []]
+        return self.get_paginated_response(UnmanagedClaimOut(shown, many=True).data)
 
 
 class AdoptView(IdempotentWrites):
@@ -86,7 +86,7 @@ class AdoptView(IdempotentWrites):
     @extend_schema(request=AdoptIn, responses={201: api_types.ClaimOut})
     def post(self, request: Request, uid: str) -> Response:
         user = user_of(request)
-        row = outside(ResourceClaim, user).filter(uid=uid).first() or _adopted(uid, user)
+        row = unmanaged_objects(ResourceClaim, user).filter(uid=uid).first() or _adopted_object(uid, user)
         asked = AdoptIn(data=request.data)
         asked.is_valid(raise_exception=True)
         wish = dict(asked.validated_data)
@@ -99,7 +99,7 @@ class AdoptView(IdempotentWrites):
         return Response(api_types.ClaimOut(shown).data, status=status.HTTP_201_CREATED)
 
 
-def _adopted(uid: str, user: User) -> ResourceClaim:
+def _adopted_object(uid: str, user: User) -> ResourceClaim:
     """Return an object that is adopted already, so that asking twice is answered twice; else 404."""
     mine = Claim.objects.visible_to(user).filter(object_uid=uid, origin=Claim.Origin.ADOPTED)
     row = ResourceClaim.objects.filter(uid=uid, cluster__in=mine.values("cluster")).first()

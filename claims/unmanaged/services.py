@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from claims.delivery import tasks
 from claims.models import Claim, ClaimCharge, Profile, ProfileVersion, Quota, TeamNamespace
-from claims.observation.unmanaged import Outsider
+from claims.observation.unmanaged import UnmanagedClaim
 from claims.plans.plan import DNS_LABEL
 from claims.quotas import usage
 from claims.states import ClaimState
@@ -42,14 +42,14 @@ def adopt(
     """
     if not by.is_platform_admin:
         raise Forbidden("Only a platform admin may adopt a claim.")
-    if earlier := adopted(row):
+    if earlier := adopted_claim(row):
         return earlier
-    team = team_of(row)
-    version = _require_fit(row, team, owner, profile, duration)
+    team = namespace_team(row)
+    version = _require_adoptable(row, team, owner, profile, duration)
     try:
         return _adopt(row, team, version, by, owner, duration, reason, over_quota=over_quota)
     except IntegrityError as error:
-        if earlier := adopted(row):  # two admins at the same time
+        if earlier := adopted_claim(row):  # two admins at the same time
             return earlier
         if violated_constraint(error) == "claim_once_per_key":
             raise Conflict(
@@ -63,12 +63,12 @@ def adopt(
         ) from error
 
 
-def adopted(row: ResourceClaim) -> Claim | None:
+def adopted_claim(row: ResourceClaim) -> Claim | None:
     """Return the claim that an object is known by, None for one that is of nobody."""
     return Claim.objects.live().filter(cluster=row.cluster_id, object_uid=row.uid).first()
 
 
-def team_of(row: ResourceClaim) -> Team:
+def namespace_team(row: ResourceClaim) -> Team:
     """Return the team of the namespace; Invalid if it is no team's."""
     place = TeamNamespace.objects.filter(cluster=row.cluster_id, namespace=row.namespace)
     found = place.select_related("team").first()
@@ -88,9 +88,9 @@ def fitting_profiles(row: ResourceClaim, team: Team) -> list[Profile]:
     ]
 
 
-def charge_lines(row: ResourceClaim, team: Team, profile: Profile) -> list[usage.QuotaLine]:
+def adoption_lines(row: ResourceClaim, team: Team, profile: Profile) -> list[usage.QuotaLine]:
     """Return what adopting does to each quota, to show; the service counts again under lock."""
-    charge, counted = _charge(row, profile)
+    charge, counted = _claim_charge(row, profile)
     return _lines(row, team, profile, usage.rows_for(team=team, charge=charge, profiles=counted))
 
 
@@ -101,7 +101,7 @@ def _lines(row: ResourceClaim, team: Team, profile: Profile, rows: list[Quota]) 
     Against classes and the number of claims the object counts already, as use outside the portal; only the
     quota of the profile has it anew.
     """
-    charge, counted = _charge(row, profile)
+    charge, counted = _claim_charge(row, profile)
     lines = []
     for each in usage.standing_of(rows):
         needs = counted[profile] if each.quota.profile_id else 0
@@ -117,16 +117,16 @@ def _lines(row: ResourceClaim, team: Team, profile: Profile, rows: list[Quota]) 
     return lines
 
 
-def _charge(row: ResourceClaim, profile: Profile) -> tuple[dict[str, int], dict[Profile, int]]:
+def _claim_charge(row: ResourceClaim, profile: Profile) -> tuple[dict[str, int], dict[Profile, int]]:
     spec = row.raw.get("spec") or {}
     return quota.charge(spec), {profile: quota.devices(spec)}
 
 
-def _require_fit(
+def _require_adoptable(
     row: ResourceClaim, team: Team, owner: User, profile: Profile, duration: timedelta
 ) -> ProfileVersion:
     """Return the version that the claim gets."""
-    if row.gone_at is not None or not Outsider(row).is_adoptable:
+    if row.gone_at is not None or not UnmanagedClaim(row).is_adoptable:
         raise Conflict(f"{row} cannot be adopted: it is gone, or comes and goes with its pod.")
     if not DNS_LABEL.fullmatch(row.name):
         raise Invalid(
@@ -159,7 +159,7 @@ def _adopt(
     over_quota: bool,
 ) -> Claim:
     """Count and create under the lock of the quota rows, as a request does."""
-    charge, counted = _charge(row, version.profile)
+    charge, counted = _claim_charge(row, version.profile)
     rows = usage.lock_rows(team=team, charge=charge, profiles=counted)
     lines = _lines(row, team, version.profile, rows)
     over = [line.sentence for line in lines if not line.fits]
@@ -192,14 +192,14 @@ def _adopt(
     )
     why = reason.strip() or "Adopted."
     claim.record_creation(why=" ".join([why, *over]), by=by)
-    _tell(claim, by)
+    _notify_owner(claim, by)
     names = [f"{row.namespace}/{row.name}"]
     after_commit(tasks.label, str(claim.pk))
     after_commit(tasks.reconcile_cluster, str(claim.cluster_id), names)
     return claim
 
 
-def _tell(claim: Claim, by: User) -> None:
+def _notify_owner(claim: Claim, by: User) -> None:
     if claim.requested_by_id == by.pk:
         return
     notify(

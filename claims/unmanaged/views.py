@@ -16,11 +16,17 @@ from django_filters import ChoiceFilter, FilterSet, ModelChoiceFilter
 
 from claims.claim_list.views import clusters_of, teams_of
 from claims.models import Profile
-from claims.observation.observations import held_by
-from claims.observation.unmanaged import ORIGINS, Outsider, asked_of, outside, reserved_for
+from claims.observation.observations import device_holdings
+from claims.observation.unmanaged import (
+    ORIGINS,
+    UnmanagedClaim,
+    consumers,
+    requested_devices,
+    unmanaged_objects,
+)
 from claims.unmanaged import services
 from claims.unmanaged.forms import AdoptForm
-from claims.unmanaged.services import charge_lines, fitting_profiles, team_of
+from claims.unmanaged.services import adoption_lines, fitting_profiles, namespace_team
 from core.errors import PortalError
 from core.listing import Column, Listing
 from dra.canonical import spec_hash
@@ -60,16 +66,16 @@ class TemplateFilter(FilterSet):
         return rows.filter(team=value.slug)
 
 
-class OutsideFilter(TemplateFilter):
+class UnmanagedFilter(TemplateFilter):
     origin = ChoiceFilter(label="Origin", choices=list(ORIGINS.items()), empty_label="Any origin")
     state = ChoiceFilter(label="State", choices=STATES, empty_label="Any state")
 
 
-def _since(row: ResourceClaim) -> str | None:
+def _allocated_at(row: ResourceClaim) -> str | None:
     return row.allocated_at.isoformat() if row.allocated_at else None
 
 
-def _made(row: ResourceClaim | ResourceClaimTemplate) -> str | None:
+def _created_at(row: ResourceClaim | ResourceClaimTemplate) -> str | None:
     return row.created_at.isoformat() if row.created_at else None
 
 
@@ -77,17 +83,17 @@ COLUMNS: list[Column[Any]] = [
     Column("name", "ResourceClaim", lambda row: row.name, sort="name", fixed=True),
     Column("origin", "Origin", lambda row: ORIGINS[row.origin], sort="origin"),
     Column("state", "State", lambda row: row.state, sort="state"),
-    Column("asked", "Asked", asked_of, numeric=True),
-    Column("held", "Held", lambda row: len(held_by(row)), numeric=True),
-    Column("pods", "Pods", lambda row: len(reserved_for(row)), numeric=True),
-    Column("since", "Allocated", _since, sort="allocated_at"),
+    Column("asked", "Asked", requested_devices, numeric=True),
+    Column("held", "Held", lambda row: len(device_holdings(row)), numeric=True),
+    Column("pods", "Pods", lambda row: len(consumers(row)), numeric=True),
+    Column("since", "Allocated", _allocated_at, sort="allocated_at"),
     Column("team", "Team", lambda row: row.team, sort="team"),
     Column("namespace", "Namespace", lambda row: row.namespace, sort="namespace"),
     Column("cluster", "Cluster", lambda row: row.cluster.name, sort="cluster__name"),
-    Column("created", "Made", _made, sort="created_at"),
+    Column("created", "Made", _created_at, sort="created_at"),
     Column("uid", "UID", lambda row: row.uid, shown=False),
 ]
-OF_TEMPLATES: list[Column[Any]] = [
+TEMPLATE_COLUMNS: list[Column[Any]] = [
     Column("name", "Template", lambda row: row.name, sort="name", fixed=True),
     *(column for column in COLUMNS if column.name in ("asked", "team", "namespace", "cluster", "created")),
     Column("uid", "UID", lambda row: row.uid, shown=False),
@@ -96,11 +102,11 @@ OF_TEMPLATES: list[Column[Any]] = [
 
 @require_safe
 def claims(request: HttpRequest) -> HttpResponseBase:
-    listing = listing_for(request, ResourceClaim, COLUMNS, OutsideFilter, title="Outside the portal")
+    listing = listing_for(request, ResourceClaim, COLUMNS, UnmanagedFilter, title="Outside the portal")
     return listing.respond(
         "claims/unmanaged/outside.html",
         {
-            "outsiders": [] if is_csv(request) else [Outsider(row) for row in listing.page.object_list],
+            "outsiders": [] if is_csv(request) else [UnmanagedClaim(row) for row in listing.page.object_list],
             "ages": ages(("resourceclaims", "pods")),
             "empty_icon": "circle-check",
             "empty_title": "No ResourceClaims outside the portal",
@@ -112,12 +118,14 @@ def claims(request: HttpRequest) -> HttpResponseBase:
 @require_safe
 def templates(request: HttpRequest) -> HttpResponseBase:
     listing = listing_for(
-        request, ResourceClaimTemplate, OF_TEMPLATES, TemplateFilter, title="Templates outside the portal"
+        request, ResourceClaimTemplate, TEMPLATE_COLUMNS, TemplateFilter, title="Templates outside the portal"
     )
     return listing.respond(
         "claims/unmanaged/outside_templates.html",
         {
-            "rows": [] if is_csv(request) else [(row, asked_of(row)) for row in listing.page.object_list],
+            "rows": []
+            if is_csv(request)
+            else [(row, requested_devices(row)) for row in listing.page.object_list],
             "ages": ages(("resourceclaimtemplates",)),
             "empty_icon": "circle-check",
             "empty_title": "No templates outside the portal",
@@ -137,7 +145,7 @@ def listing_for(
     """Return the listing of unmanaged objects of this model that the user may see, newest first."""
     return Listing(
         request,
-        outside(model, request.user),
+        unmanaged_objects(model, request.user),
         columns=columns,
         title=title,
         filters=filters,
@@ -150,14 +158,14 @@ def is_csv(request: HttpRequest) -> bool:
     return request.GET.get("format") == "csv"
 
 
-def claim_of(request: HttpRequest, uid: str) -> ResourceClaim:
-    row = outside(ResourceClaim, request.user).filter(uid=uid).first()
+def unmanaged_claim(request: HttpRequest, uid: str) -> ResourceClaim:
+    row = unmanaged_objects(ResourceClaim, request.user).filter(uid=uid).first()
     if row is None:
         raise Http404
     return row
 
 
-def yaml_of(row: ResourceClaim | ResourceClaimTemplate) -> str:
+def object_yaml(row: ResourceClaim | ResourceClaimTemplate) -> str:
     """Return the object as kubectl would show it; the database keeps no order of keys."""
     order = ("apiVersion", "kind", "metadata", "spec", "status")
     return to_yaml({key: row.raw[key] for key in order if key in row.raw})
@@ -165,12 +173,12 @@ def yaml_of(row: ResourceClaim | ResourceClaimTemplate) -> str:
 
 @require_safe
 def claim(request: HttpRequest, uid: str) -> HttpResponse:
-    row = claim_of(request, uid)
+    row = unmanaged_claim(request, uid)
     page = {
         "row": row,
-        "found": Outsider(row),
-        "yaml": yaml_of(row),
-        "may_adopt": user_of(request).is_platform_admin and Outsider(row).is_adoptable,
+        "found": UnmanagedClaim(row),
+        "yaml": object_yaml(row),
+        "may_adopt": user_of(request).is_platform_admin and UnmanagedClaim(row).is_adoptable,
         "ages": ages(("resourceclaims", "pods"), cluster=row.cluster),
     }
     return render(request, "claims/unmanaged/outside_claim.html", page)
@@ -178,13 +186,13 @@ def claim(request: HttpRequest, uid: str) -> HttpResponse:
 
 @require_safe
 def template(request: HttpRequest, uid: str) -> HttpResponse:
-    row = outside(ResourceClaimTemplate, request.user).filter(uid=uid).first()
+    row = unmanaged_objects(ResourceClaimTemplate, request.user).filter(uid=uid).first()
     if row is None:
         raise Http404
     page = {
         "row": row,
-        "asked": asked_of(row),
-        "yaml": yaml_of(row),
+        "asked": requested_devices(row),
+        "yaml": object_yaml(row),
         "ages": ages(("resourceclaimtemplates",), cluster=row.cluster),
     }
     return render(request, "claims/unmanaged/outside_template.html", page)
@@ -193,12 +201,12 @@ def template(request: HttpRequest, uid: str) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def adopt(request: HttpRequest, uid: str) -> HttpResponse:
     """Ask on GET, saying what it does to the quota; do on POST. 403 for all but platform admins."""
-    row = claim_of(request, uid)
+    row = unmanaged_claim(request, uid)
     if not user_of(request).is_platform_admin:
         raise PermissionDenied("Only a platform admin may adopt a claim.")
-    if not Outsider(row).is_adoptable:
+    if not UnmanagedClaim(row).is_adoptable:
         raise Http404
-    team = team_of(row)
+    team = namespace_team(row)
     fitting = fitting_profiles(row, team)
     people = people_in(team, at_least=Role.MEMBER)
     first = fitting[0] if fitting else None
@@ -210,13 +218,13 @@ def adopt(request: HttpRequest, uid: str) -> HttpResponse:
     )
     page = {
         "row": row,
-        "found": Outsider(row),
+        "found": UnmanagedClaim(row),
         "team": team,
         "form": form,
         "fitting": fitting,
-        "same": [profile for profile in fitting if _same(row, profile)],
-        "alike": [profile for profile in fitting if not _same(row, profile)],
-        "lines": charge_lines(row, team, first) if first else [],
+        "same": [profile for profile in fitting if _asks_for_the_same(row, profile)],
+        "alike": [profile for profile in fitting if not _asks_for_the_same(row, profile)],
+        "lines": adoption_lines(row, team, first) if first else [],
         "people": people,
     }
     if request.method != "POST":
@@ -233,6 +241,6 @@ def adopt(request: HttpRequest, uid: str) -> HttpResponse:
     return redirect("claims:detail", made.pk)
 
 
-def _same(row: ResourceClaim, profile: Profile) -> bool:
+def _asks_for_the_same(row: ResourceClaim, profile: Profile) -> bool:
     """Tell whether the object asks for exactly what the profile asks for."""
     return profile.current is not None and spec_hash(row.raw.get("spec") or {}) == profile.current.spec_hash

@@ -20,7 +20,7 @@ from claims.models import (
     QuotaRequest,
     ReasonTemplate,
 )
-from claims.observation.unmanaged import Outsider, outside
+from claims.observation.unmanaged import UnmanagedClaim, unmanaged_objects
 from claims.states import ClaimState
 from inventory.models import Cluster, Device, DeviceClass, Node, ResourceClaim
 from teams.models import ApiToken, Team, User
@@ -126,7 +126,7 @@ def read(admin: User) -> Story:
     live = claims.filter(state__in=(ClaimState.PROVISIONED, ClaimState.ALLOCATED))
     asked = claims.filter(state=ClaimState.REQUESTED)
     retired = Profile.objects.filter(retired_at__isnull=False)
-    foreign = outside(ResourceClaim, admin).order_by("pk")
+    foreign = unmanaged_objects(ResourceClaim, admin).order_by("pk")
     of_claims = {
         **dict.fromkeys(("approve", "deny", "withdraw"), asked),
         **dict.fromkeys(("release", "extend", "shorten", "transfer", "resize"), live),
@@ -136,7 +136,7 @@ def read(admin: User) -> Story:
         "claims": keys(claims),
         **{f"claims/{action}": keys(rows) for action, rows in of_claims.items()},
         "claims/outside": [row.uid for row in foreign],
-        "claims/outside/adopt": [row.uid for row in foreign if Outsider(row).is_adoptable],
+        "claims/outside/adopt": [row.uid for row in foreign if UnmanagedClaim(row).is_adoptable],
         "approval-reasons": keys(ReasonTemplate.objects.all()),
         "approval-rules": keys(ApprovalRule.objects.all()),
         "clusters": [*Cluster.objects.values_list("name", flat=True)],

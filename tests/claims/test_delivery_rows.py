@@ -126,7 +126,7 @@ def test_a_cluster_that_may_not_be_written_is_not_asked_and_the_claim_says_why_o
 def test_a_note_is_of_one_claim_alone_and_another_sentence_replaces_it(claim_in, vision, fra):
     claim, other = claim_in(S.APPROVED), make_claim(vision, cluster=fra, state=S.APPROVED)
     for sentence in ("First.", "Second.", "Second."):
-        deliver.note(claim, sentence)
+        deliver.note_problem(claim, sentence)
     assert changes(claim) == {"problem": "Second.", "version": 2}
     assert changes(other) == {}
 
@@ -134,7 +134,7 @@ def test_a_note_is_of_one_claim_alone_and_another_sentence_replaces_it(claim_in,
 @pytest.mark.parametrize("state", FINAL)
 def test_nothing_is_noted_on_a_claim_that_is_over(claim_in, state):
     claim = claim_in(state, problem="")
-    deliver.note(claim, "Too late.")
+    deliver.note_problem(claim, "Too late.")
     assert changes(claim) == {}
 
 

@@ -110,7 +110,7 @@ def test_each_time_a_task_waits_twice_as_long(retries, seconds):
 
     task = SimpleNamespace(request=SimpleNamespace(retries=retries), retry=retry)
     with nullcontext() if seconds is None else pytest.raises(Again):
-        tasks.retrying(task, fail, "an id", patient=True)  # type: ignore[arg-type]
+        tasks.run_with_retries(task, fail, "an id", patient=True)  # type: ignore[arg-type]
     expected = {"exc": DOWN, "countdown": seconds, "max_retries": 6}
     assert asked == ([] if seconds is None else [expected])
 
@@ -181,7 +181,7 @@ def test_the_sweep_settles_every_claim_that_is_followed_and_every_one_that_still
     given_back.allocations.update(ended_at=timezone.now())
     Claim.objects.filter(pk=given_back.pk).update(state=S.FAILED)
     asked: list[UUID] = []
-    monkeypatch.setattr(reconcile, "settle", asked.append)
+    monkeypatch.setattr(reconcile, "reconcile_claim", asked.append)
     tasks.sweep()
     followed = [claims[state].pk for state in (*RUNNING, S.RELEASING)]
     assert sorted(asked) == sorted([*followed, holding.pk])
@@ -190,7 +190,7 @@ def test_the_sweep_settles_every_claim_that_is_followed_and_every_one_that_still
 @pytest.mark.parametrize("state", [state for state in S if state != S.RELEASING])
 def test_only_what_is_releasing_is_removed(claim_in, state):
     claim_in(state)
-    assert tasks.to_remove() == set()
+    assert tasks.claims_to_remove() == set()
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_the_cluster_is_not_asked_while_the_object_itself_is_being_deleted(claim
     columns = {"stays": {"deleting_since": None}}.get(other) or (others(claim)[other] if other else {})
     mirrored(claim, **{"deleting_since": timezone.now(), **columns})
     waits = other is None
-    assert tasks.to_remove() == ({second.pk} if waits else {claim.pk, second.pk})
+    assert tasks.claims_to_remove() == ({second.pk} if waits else {claim.pk, second.pk})
 
 
 @pytest.mark.parametrize("other", [None, "cluster", "namespace", "label", "no label", "gone", "origin"])
@@ -209,7 +209,7 @@ def test_the_cluster_is_not_asked_while_generated_claims_are_all_that_is_left(cl
     claim = claim_in(S.RELEASING, delivery="template")
     columns = {"origin": {"origin": "foreign"}}.get(other) or (others(claim)[other] if other else {})
     mirrored(claim, **{"name": "job-1-gpu", "origin": "template", **columns})
-    assert tasks.to_remove() == (set() if other is None else {claim.pk})
+    assert tasks.claims_to_remove() == (set() if other is None else {claim.pk})
 
 
 @pytest.mark.parametrize("other", [None, "cluster", "namespace", "name", "label", "gone"])
@@ -217,7 +217,7 @@ def test_a_template_that_stands_is_removed_though_generated_claims_are_waited_fo
     claim = claim_in(S.RELEASING, delivery="template")
     mirrored(claim, name="job-1-gpu", origin="template")
     mirrored(claim, ResourceClaimTemplate, **(others(claim)[other] if other else {}))
-    assert tasks.to_remove() == ({claim.pk} if other is None else set())
+    assert tasks.claims_to_remove() == ({claim.pk} if other is None else set())
 
 
 def test_each_delivery_waits_for_its_own_objects(claim_in, mirrored):
@@ -225,14 +225,14 @@ def test_each_delivery_waits_for_its_own_objects(claim_in, mirrored):
     named, template = claim_in(S.RELEASING), claim_in(S.RELEASING, name="batch", delivery="template")
     mirrored(named, name="job-1-gpu", origin="template")
     mirrored(template, deleting_since=timezone.now())
-    assert tasks.to_remove() == {named.pk, template.pk}
+    assert tasks.claims_to_remove() == {named.pk, template.pk}
 
 
 @pytest.mark.parametrize("other", ["uid", "cluster", "label", "gone", "origin"])
 def test_only_an_adopted_object_without_a_label_is_labelled(claim_in, mirrored, other):
     claim = claim_in(S.PROVISIONED, origin="adopted", object_uid="bare")
     row = mirrored(claim, owner="", uid="bare")
-    assert tasks.unlabelled() == [claim.pk]
+    assert tasks.unlabeled_claims() == [claim.pk]
     changed: dict[str, dict[str, object]] = {
         "uid": {"uid": "another"},
         "cluster": {"cluster": make_cluster("osl-1")},
@@ -243,7 +243,7 @@ def test_only_an_adopted_object_without_a_label_is_labelled(claim_in, mirrored, 
         Claim.objects.filter(pk=claim.pk).update(origin="portal")
     else:
         ResourceClaim.objects.filter(pk=row.pk).update(**changed[other])
-    assert tasks.unlabelled() == []
+    assert tasks.unlabeled_claims() == []
 
 
 @pytest.mark.parametrize("state", S)
@@ -251,7 +251,7 @@ def test_labels_are_for_what_is_delivered(claim_in, mirrored, state):
     claim = claim_in(S.PROVISIONED, origin="adopted", object_uid="bare")
     Claim.objects.filter(pk=claim.pk).update(state=state)
     mirrored(claim, owner="", uid="bare")
-    assert tasks.unlabelled() == ([claim.pk] if state in DELIVERED else [])
+    assert tasks.unlabeled_claims() == ([claim.pk] if state in DELIVERED else [])
 
 
 @pytest.mark.parametrize("state", S)
@@ -259,7 +259,7 @@ def test_labels_are_for_what_is_delivered(claim_in, mirrored, state):
 def test_what_is_left_of_a_claim_that_is_over_is_found(claim_in, mirrored, model, state):
     claim = claim_in(state)
     mirrored(claim, model, **({"origin": "portal"} if model is ResourceClaim else {}))
-    assert tasks.leftovers() == ({claim.pk} if state in FINAL else set())
+    assert tasks.claims_with_leftovers() == ({claim.pk} if state in FINAL else set())
 
 
 @pytest.mark.parametrize(
@@ -278,7 +278,7 @@ def test_what_goes_by_itself_or_is_not_the_portals_is_no_leftover(claim_in, mirr
     mirrored(claim, **{"origin": "portal", **columns})
     if set(columns) <= {"gone_at", "owner"}:
         mirrored(claim, ResourceClaimTemplate, **columns)
-    assert tasks.leftovers() == set()
+    assert tasks.claims_with_leftovers() == set()
 
 
 def test_a_label_that_is_no_id_hides_no_other_leftover(claim_in, mirrored):
@@ -286,7 +286,7 @@ def test_a_label_that_is_no_id_hides_no_other_leftover(claim_in, mirrored):
     mirrored(over[0], origin="portal", owner="nonsense")
     for claim in over:
         mirrored(claim, origin="portal")
-    assert tasks.leftovers() == {claim.pk for claim in over}
+    assert tasks.claims_with_leftovers() == {claim.pk for claim in over}
 
 
 # A message of the mirror.

@@ -139,13 +139,13 @@ def test_an_older_sighting_cannot_overtake_a_newer_one(vision, fra, train, alice
 
     def settle_after_it_was_given_back():
         ResourceClaim.objects.filter(pk=row.pk).update(raw=raw, resource_version="2")
-        reconcile.settle(claim.pk)
+        reconcile.reconcile_claim(claim.pk)
 
     race = Race(monkeypatch)
     race.hold_after(reconcile, "observe")
     if not locked:
-        without_lock(monkeypatch, "claims.delivery.reconcile.settle")
-    race.run(partial(reconcile.settle, claim.pk), settle_after_it_was_given_back)
+        without_lock(monkeypatch, "claims.delivery.reconcile.reconcile_claim")
+    race.run(partial(reconcile.reconcile_claim, claim.pk), settle_after_it_was_given_back)
     assert race.waited is locked
     claim.refresh_from_db()
     assert claim.state == (ClaimState.PROVISIONED if locked else ClaimState.ALLOCATED)
@@ -162,7 +162,7 @@ def test_what_a_request_has_counted_stays_true_while_a_claim_counts_for_its_wors
     claim = ask(devices=8, alternatives=[small], name="mine")
     approvals_decide.approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
     row = Mirror(fra).claim("mine", claim, result("gpu-0-mig-1", request="gpu/slice-10"))
-    reconcile.settle(claim.pk)
+    reconcile.reconcile_claim(claim.pk)
     ResourceClaim.objects.filter(pk=row.pk).update(raw={**row.raw, "status": {}}, resource_version="back")
     race, count, seen = Race(monkeypatch), usage.standing_of, []
 
@@ -174,8 +174,8 @@ def test_what_a_request_has_counted_stays_true_while_a_claim_counts_for_its_wors
 
     monkeypatch.setattr(usage, "standing_of", count_twice)
     if not locked:
-        without_lock(monkeypatch, "claims.delivery.reconcile._lock")
-    asked, _nothing = race.run(partial(ask, devices=8), partial(reconcile.settle, claim.pk))
+        without_lock(monkeypatch, "claims.delivery.reconcile._lock_quotas")
+    asked, _nothing = race.run(partial(ask, devices=8), partial(reconcile.reconcile_claim, claim.pk))
     assert race.waited is locked
     assert isinstance(asked, Claim)
     assert [standing.held for (standing,) in seen] == ([0, 0] if locked else [0, 8])

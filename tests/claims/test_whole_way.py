@@ -11,7 +11,7 @@ from claims.catalogue.listing import catalogue
 from claims.delivery import tasks
 from claims.lifecycle.services import release
 from claims.models import Claim, Delivery
-from claims.observation.observations import MADE_AGAIN_WITHIN
+from claims.observation.observations import RECREATION_TIME
 from claims.plans.plan import claim_manifest, example_pod
 from claims.quotas.usage import standing
 from claims.requests.preview import preview
@@ -92,7 +92,7 @@ def test_an_object_deleted_by_hand_is_noticed_by_the_mirror(ask, fleet, fra, len
     fleet.remove(RESOURCE_CLAIM, claim.name, namespace="vision")
     sync_once(fra, fleet)
     assert state(claim) == ClaimState.PROVISIONED  # it may be made again at this moment
-    ResourceClaim.objects.update(gone_at=F("gone_at") - MADE_AGAIN_WITHIN)
+    ResourceClaim.objects.update(gone_at=F("gone_at") - RECREATION_TIME)
     tasks.sweep()
     assert state(claim) == ClaimState.FAILED
 

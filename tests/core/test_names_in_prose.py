@@ -83,6 +83,6 @@ def test_every_page_of_docs_is_linked_from_contributing():
 
 
 def test_a_name_that_is_not_there_is_noticed():
-    assert is_there("claims.delivery.reconcile.settle")
+    assert is_there("claims.delivery.reconcile.reconcile_claim")
     assert not is_there("claims.delivery.reconcile.settled_by_nobody")
     assert not is_there("claims.services.request")

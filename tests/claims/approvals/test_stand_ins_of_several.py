@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from claims.approvals import decide
 from claims.approvals.authority import ApprovalAuthority
-from claims.lifecycle.extensions import deciders_on
+from claims.lifecycle.extensions import extension_approvers
 from claims.lifecycle.services import extend
 from claims.models import Delegation
 from claims.states import ClaimState
@@ -53,7 +53,7 @@ def test_an_extension_of_the_only_lead_is_not_for_their_stand_in(vision, fra, tr
         vision, by=lena, cluster=fra, profile=train, state=ClaimState.PROVISIONED, decided_at=now,
         expires_at=now + DAY,
     )  # fmt: skip
-    assert deciders_on(claim, asked_by=lena) == [root]
+    assert extension_approvers(claim, asked_by=lena) == [root]
     asked = extend(claim=claim, by=lena, until=claim.expires_at + DAY, key="k")
     told = Notice.objects.filter(key=f"extension:{asked.pk}:asked")
     assert [notice.user for notice in told] == [root]

@@ -11,7 +11,7 @@ from claims.claim_page.explain import ORDER, explain
 from claims.claim_page.pods import PodStage, agreement, grouped, lost, names_of, view_of
 from claims.claim_page.scheduler import read
 from claims.claim_page.views import figures_of, options_of
-from claims.lifecycle.facts import facts_of
+from claims.lifecycle.facts import claim_facts
 from claims.models import Claim
 from claims.states import ClaimState
 from core.times import ago, at
@@ -55,7 +55,7 @@ def pod(fra, name, *, claims=("sam",), phase="Running", **columns):
 
 
 def figures(claim, user):
-    return [(one.label, str(one.value), str(one.sub)) for one in figures_of(facts_of(claim, user))]
+    return [(one.label, str(one.value), str(one.sub)) for one in figures_of(claim_facts(claim, user))]
 
 
 def test_the_figures_of_a_claim_that_runs(make, alice, noon):
@@ -105,7 +105,7 @@ def test_the_figure_of_the_end_is_that_of_the_state(make, alice, noon, vision, f
 
 
 def offers(claim, user):
-    found = options_of(facts_of(Claim.objects.get(pk=claim.pk), user), user)
+    found = options_of(claim_facts(Claim.objects.get(pk=claim.pk), user), user)
     return {name for name in ("can_extend", "can_shorten", "can_transfer", "can_change") if found[name]}
 
 
@@ -133,11 +133,11 @@ def test_what_is_being_replaced_is_neither_extended_nor_replaced_again(make, ali
     claim = make()
     new = make(ClaimState.REQUESTED, "new", replaces=claim)
     assert offers(claim, alice) == {"can_shorten", "can_transfer"}
-    page = options_of(facts_of(claim, alice), alice)
+    page = options_of(claim_facts(claim, alice), alice)
     assert (page["successor"], page["replaced_by"], page["free_extension"]) == (new, None, None)
     Claim.objects.filter(pk=new.pk).update(state=ClaimState.DENIED)
     assert offers(claim, alice) == EVERY
-    page = options_of(facts_of(Claim.objects.get(pk=claim.pk), alice), alice)
+    page = options_of(claim_facts(Claim.objects.get(pk=claim.pk), alice), alice)
     assert (page["successor"], page["free_extension"]) == (None, DAY)
 
 
@@ -157,14 +157,14 @@ def test_what_replaces_a_claim_offers_to_end_that_first(
     old = make(old_state, "old")
     new = make(new_state, "new", replaces=old)
     new = Claim.objects.select_related("replaces").get(pk=new.pk)
-    page = options_of(facts_of(new, alice), alice)
+    page = options_of(claim_facts(new, alice), alice)
     assert (page["predecessor"], page["is_crowded"], page["may_release_predecessor"], page["can_change"]) == (
         old,
         crowded,
         may_release,
         changes,
     )
-    assert options_of(facts_of(new, bob), bob)["may_release_predecessor"] is False
+    assert options_of(claim_facts(new, bob), bob)["may_release_predecessor"] is False
 
 
 @pytest.mark.parametrize(
@@ -182,19 +182,19 @@ def test_the_successor_is_the_last_that_came_to_something(make, alice, noon, sta
     for number, state in enumerate(states):
         noon.shift(MINUTE)
         later.append(make(state, f"new-{number}", replaces=old))
-    found = facts_of(old, alice).successor
+    found = claim_facts(old, alice).successor
     assert found == (None if expected is None else later[expected])
     Claim.objects.filter(pk=old.pk).update(state=ClaimState.RELEASED)
-    page = options_of(facts_of(Claim.objects.get(pk=old.pk), alice), alice)
+    page = options_of(claim_facts(Claim.objects.get(pk=old.pk), alice), alice)
     assert (page["successor"], page["replaced_by"]) == (None, found)
 
 
 def test_the_wish_that_waits_is_shown_while_the_claim_runs(make, alice):
     claim = make()
     wish = make_extension(claim)
-    assert options_of(facts_of(claim, alice), alice)["extension"] == wish
+    assert options_of(claim_facts(claim, alice), alice)["extension"] == wish
     Claim.objects.update(state=ClaimState.RELEASING)
-    assert options_of(facts_of(Claim.objects.get(pk=claim.pk), alice), alice)["extension"] is None
+    assert options_of(claim_facts(Claim.objects.get(pk=claim.pk), alice), alice)["extension"] is None
 
 
 def test_held_devices_stand_by_node_and_name_beside_what_the_mirror_knows(make, alice, fra):
@@ -211,7 +211,7 @@ def test_held_devices_stand_by_node_and_name_beside_what_the_mirror_knows(make, 
     for device, node in (("c", "node-2"), ("b", "node-1"), ("a", "node-2")):
         make_allocation(claim, NOON, device=device, node_name=node)
     make_allocation(claim, NOON, NOON + HOUR, device="gone")
-    held = facts_of(claim, alice).held
+    held = claim_facts(claim, alice).held
     assert [(row.allocation.device, row.device, row.taints, bool(row.url)) for row in held] == [
         ("b", known, [taint], True),
         ("a", None, [], False),

@@ -37,7 +37,7 @@ def seen(fra, gateway):
         sync_once(fra, gateway)
         tasks.sweep()
         found = Claim.objects.get(pk=claim.pk)
-        trouble = drift.trouble_of(found, observe([found])[found.pk])
+        trouble = drift.find_drift(found, observe([found])[found.pk])
         return found, trouble and trouble.code
 
     return look_again
@@ -61,7 +61,7 @@ def delete(kubectl, kind, claim):
 def test_deleted_by_somebody_else_it_fails_and_its_owner_hears_of_it(
     approved, kubectl, seen, alice, root, monkeypatch
 ):
-    monkeypatch.setattr(observations, "MADE_AGAIN_WITHIN", timedelta(0))
+    monkeypatch.setattr(observations, "RECREATION_TIME", timedelta(0))
     claim = approved()
     assert seen(claim)[1] is None
     delete(kubectl, "ResourceClaim", claim)
@@ -91,7 +91,7 @@ def test_made_again_with_another_spec_is_an_alarm(approved, admin, kubectl, seen
     delete(kubectl, "ResourceClaim", claim)
     admin.create(RESOURCE_CLAIM, plan.claim_manifest(claim) | {"spec": make_spec(2)})
     found, code = seen(claim)
-    assert code == drift.REMADE
+    assert code == drift.REPLACED_AND_EDITED
     assert "approved was" in found.problem
 
 
@@ -99,7 +99,7 @@ def test_a_lost_label_is_told_and_put_back(approved, kubectl, seen, alice):
     claim = approved()
     kubectl.patch("ResourceClaim", claim.name, {"metadata": {"labels": {LABEL: None}}}, claim.namespace)
     found, code = seen(claim)
-    assert (found.state, code) == (ClaimState.PROVISIONED, drift.UNLABELLED)
+    assert (found.state, code) == (ClaimState.PROVISIONED, drift.UNLABELED)
     label_again(claim=found, by=alice)
     assert seen(claim)[1] is None
     now = kubectl.get("ResourceClaim", claim.name, claim.namespace)
@@ -125,7 +125,7 @@ def test_a_template_made_again_with_another_spec_is_an_alarm(approved, admin, ku
     wanted = plan.claim_manifest(claim)
     admin.create(RESOURCE_CLAIM_TEMPLATE, wanted | {"spec": {**wanted["spec"], "spec": make_spec(2)}})
     found, code = seen(claim)
-    assert (found.state, code) == (ClaimState.ALLOCATED, drift.REMADE)
+    assert (found.state, code) == (ClaimState.ALLOCATED, drift.REPLACED_AND_EDITED)
 
 
 def test_a_foreign_claim_with_a_running_pod_is_adopted_as_it_stands(

@@ -104,15 +104,15 @@ def test_a_claim_is_released_with_its_message_or_not_at_all(claim, alice, nothin
 
 @pytest.mark.parametrize(
     ("span", "owner", "name"),
-    [(HOUR, Claim, "remark"), (5 * DAY, services, "_tell_deciders"), (5 * DAY, Claim, "remark")],
+    [(HOUR, Claim, "remark"), (5 * DAY, services, "_notify_approvers"), (5 * DAY, Claim, "remark")],
 )
 def test_a_claim_is_extended_whole_or_not_at_all(claim, alice, nothing_stays, span, owner, name):
     until = claim.expires_at + span
     nothing_stays(owner, name, lambda: services.extend(claim=claim, by=alice, until=until, key="k"))
 
 
-@pytest.mark.parametrize(("answer", "name"), [("approve", "_tell_asker"), ("approve", "_move_end"),
-                                              ("deny", "_tell_asker")])  # fmt: skip
+@pytest.mark.parametrize(("answer", "name"), [("approve", "_notify_requester"), ("approve", "_move_end"),
+                                              ("deny", "_notify_requester")])  # fmt: skip
 def test_a_wish_is_answered_whole_or_not_at_all(claim, lena, nothing_stays, answer, name):
     wish = make_extension(claim)
     acts = {
@@ -135,7 +135,7 @@ def test_a_claim_is_shortened_whole_or_not_at_all(claim, lena, nothing_stays):
 def test_a_claim_is_handed_over_whole_or_not_at_all(claim, alice, vision, nothing_stays):
     mona = make_user("mona")
     vision.memberships.create(user=mona, role="member")
-    nothing_stays(services, "_tell", lambda: services.transfer(claim=claim, by=alice, to=mona))
+    nothing_stays(services, "_notify_transfer", lambda: services.transfer(claim=claim, by=alice, to=mona))
 
 
 def test_an_object_is_accepted_whole_or_not_at_all(claim, root, fra, nothing_stays):
@@ -143,7 +143,7 @@ def test_an_object_is_accepted_whole_or_not_at_all(claim, root, fra, nothing_sta
     mirror.claim("sam", claim, uid=claim.object_uid)
     mirror.gone(claim.object_uid, timezone.now())
     mirror.claim("sam", claim, uid="uid-2")
-    nothing_stays(services, "_look_again", lambda: services.accept_object(claim=claim, by=root))
+    nothing_stays(services, "_queue_reconcile", lambda: services.accept_object(claim=claim, by=root))
 
 
 def test_a_profile_is_saved_whole_or_not_at_all(root, vision, nothing_stays):

@@ -29,7 +29,7 @@ def test_a_release_holds_whether_the_devices_come_at_this_moment_or_not(
     race = Race(monkeypatch)
     race.hold_after(end, "reason_not_to_release")
     if not locked:
-        without_lock(monkeypatch, "claims.lifecycle.services._own")
+        without_lock(monkeypatch, "claims.lifecycle.services._lock_owned_claim")
 
     def allocate():
         return Claim.objects.get(pk=claim.pk).advance(ClaimState.ALLOCATED, why="The scheduler did it.")
@@ -59,7 +59,7 @@ def test_whoever_waited_while_a_claim_was_handed_over_finds_it(
     acts: dict[str, partial[Any]] = {
         "release": partial(services.release, claim=claim, by=lena),
         "shorten": partial(services.shorten, claim=claim, by=lena, until=end_at - timedelta(hours=1)),
-        "settle": partial(reconcile.settle, claim.pk),
+        "settle": partial(reconcile.reconcile_claim, claim.pk),
     }
     _given, after = race.run(partial(services.transfer, claim=claim, by=alice, to=lars), acts[act])
     assert race.waited

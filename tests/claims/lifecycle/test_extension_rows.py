@@ -5,12 +5,18 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import time_machine
 
-from claims.lifecycle.extensions import ExtensionPolicy, deleted_at, in_grace, started, waiting_on
+from claims.lifecycle.extensions import (
+    ExtensionPolicy,
+    deleted_at,
+    duration_start,
+    in_grace,
+    pending_extension,
+)
 from claims.lifecycle.services import (
     approve_extension,
     deny_extension,
+    eligible_owners,
     extend,
-    heirs,
     shorten,
     transfer,
     withdraw_extension,
@@ -322,9 +328,9 @@ def test_only_the_wish_that_waits_is_found(running, alice, lena):
     claim = running()
     first = extend(claim=claim, by=alice, until=END + DAY, key="a")
     deny_extension(extension=first, by=lena, reason="No.")
-    assert waiting_on(claim) is None
+    assert pending_extension(claim) is None
     second = extend(claim=claim, by=alice, until=END + DAY, key="b")
-    assert waiting_on(claim) == second
+    assert pending_extension(claim) == second
 
 
 def test_a_wish_that_was_overtaken_is_granted_without_a_line(running, alice, lena):
@@ -441,7 +447,7 @@ def test_of_several_profiles_the_shortest_longest_duration_holds(running, alice)
 
 def test_when_the_time_of_a_claim_began_ends_and_is_deleted(running, vision, clock):
     claim = running(grace=2 * HOUR)
-    assert (started(claim), deleted_at(claim), in_grace(claim)) == (END - DAY, END + 2 * HOUR, False)
+    assert (duration_start(claim), deleted_at(claim), in_grace(claim)) == (END - DAY, END + 2 * HOUR, False)
     clock.move_to(END - SECOND)
     assert not in_grace(claim)
     clock.move_to(END)
@@ -449,7 +455,11 @@ def test_when_the_time_of_a_claim_began_ends_and_is_deleted(running, vision, clo
     claim.state = ClaimState.RELEASING
     assert not in_grace(claim)
     waiting = make_claim(vision)
-    assert (started(waiting), deleted_at(waiting), in_grace(waiting)) == (waiting.created_at, None, False)
+    assert (duration_start(waiting), deleted_at(waiting), in_grace(waiting)) == (
+        waiting.created_at,
+        None,
+        False,
+    )
 
 
 # Less time.
@@ -579,4 +589,4 @@ def test_heirs_are_the_active_members_of_a_team_from_the_rank_of_a_member_on(
 ):
     gone = make_user("gone", is_active=False)
     vision.memberships.create(user=gone, role="member")
-    assert {person.username for person in heirs(vision)} == {"alice", "lars", "lena", "mona"}
+    assert {person.username for person in eligible_owners(vision)} == {"alice", "lars", "lena", "mona"}

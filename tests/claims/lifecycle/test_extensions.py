@@ -9,7 +9,7 @@ from django.db import IntegrityError, transaction
 from django.http import Http404
 from django.utils import timezone
 
-from claims.lifecycle.extensions import ExtensionPolicy, waiting_on
+from claims.lifecycle.extensions import ExtensionPolicy, pending_extension
 from claims.lifecycle.services import approve_extension, deny_extension, extend, shorten, withdraw_extension
 from claims.models import ApprovalRule, Claim, Extension, RequestStatus
 from claims.states import ClaimState
@@ -100,7 +100,7 @@ def test_of_several_profiles_the_least_extension_holds(running, alice):
 def test_a_lead_decides_and_both_sides_hear_of_it(running, alice, lena, lars):
     claim = running()
     extension = asked(claim, alice, reason="One more epoch.")
-    assert waiting_on(claim) == extension
+    assert pending_extension(claim) == extension
     told = Notice.objects.filter(key=f"extension:{extension.pk}:asked")
     assert {notice.user for notice in told} == {lena, lars}
     assert "One more epoch." in told[0].body

@@ -3,7 +3,7 @@
 import pytest
 from django.urls import reverse
 
-from claims.lifecycle.sharing import room_of
+from claims.lifecycle.sharing import sharing_slots
 from claims.models import Claim
 from claims.observation.observations import observe
 from claims.states import ClaimState
@@ -59,7 +59,7 @@ def test_a_template_and_a_claim_that_is_over_have_no_room(claim, vision, fra, al
         vision, by=alice, cluster=fra, name="t", delivery="template", state=ClaimState.PROVISIONED
     )
     over = make_claim(vision, by=alice, cluster=fra, name="o", state=ClaimState.RELEASED)
-    rooms = {one.name: room_of(one, observe([one])[one.pk]) for one in (claim, template, over)}
+    rooms = {one.name: sharing_slots(one, observe([one])[one.pk]) for one in (claim, template, over)}
     assert rooms["sam"] is not None
     assert (rooms["t"], rooms["o"]) == (None, None)
 

@@ -11,7 +11,7 @@ from django.urls import reverse
 from claims.models import Claim, ClaimCharge, Profile, Quota, TeamNamespace
 from claims.states import FINAL, ClaimState
 from claims.unmanaged import services
-from claims.unmanaged.services import adopt, charge_lines, fitting_profiles, team_of
+from claims.unmanaged.services import adopt, adoption_lines, fitting_profiles, namespace_team
 from core.errors import Conflict, Forbidden, Invalid, QuotaExceeded
 from dra.canonical import spec_hash
 from inventory.models import ResourceClaim
@@ -143,7 +143,7 @@ def test_an_adoption_is_written_whole_or_not_at_all(wish, monkeypatch):
     def fail(*_args):
         raise RuntimeError("A fault of ours.")
 
-    monkeypatch.setattr(services, "_tell", fail)
+    monkeypatch.setattr(services, "_notify_owner", fail)
     with pytest.raises(RuntimeError):
         adopt(**wish)
     assert not Claim.objects.exists()
@@ -325,7 +325,7 @@ def test_a_namespace_of_no_team_is_refused(wish, row, place, vision):
     place = {"cluster": make_cluster("osl-1")} if "cluster" in place else place
     TeamNamespace.objects.update(**place)
     with pytest.raises(Invalid, match=r"^vision is the namespace of no team.$"):
-        team_of(row)
+        namespace_team(row)
     with pytest.raises(Invalid):
         adopt(**wish)
 
@@ -334,7 +334,7 @@ def test_the_team_is_that_of_the_namespace(row, fra):
     audio = make_team("audio")
     TeamNamespace.objects.create(team=audio, cluster=fra, namespace="audio")
     TeamNamespace.objects.create(team=audio, cluster=make_cluster("osl-1"), namespace="vision")
-    assert team_of(row).slug == "vision"
+    assert namespace_team(row).slug == "vision"
 
 
 def test_profiles_fit_that_are_open_to_the_team_and_ask_for_every_class(row, fra, vision):
@@ -414,14 +414,16 @@ def test_the_lines_that_are_shown_say_what_adopting_does(row, vision, train, quo
     make_quota(vision, 2, profile=train)
     make_quota(vision, 9, device_class="mig.nvidia.com")
     Quota.objects.create(team=vision, counts="claims", devices=4)
-    shown = [(line.label, line.needs, line.fits, line.sentence) for line in charge_lines(row, vision, train)]
+    shown = [
+        (line.label, line.needs, line.fits, line.sentence) for line in adoption_lines(row, vision, train)
+    ]
     assert sorted(shown) == [
         ("claims", 0, True, "vision has 0 of 4 claims, uses 1 outside the portal."),
         ("gpu.nvidia.com", 0, True, "vision holds 0 of 8 gpu.nvidia.com devices, uses 2 outside the portal."),
         ("train-80", 2, True, "vision holds 0 of 2 devices of profile train-80; this claim needs 2."),
     ]
     Quota.objects.filter(device_class="gpu.nvidia.com").delete()
-    lines = {line.label: line for line in charge_lines(row, vision, train)}
+    lines = {line.label: line for line in adoption_lines(row, vision, train)}
     missing = lines["gpu.nvidia.com"]
     assert (missing.standing, missing.needs, missing.fits) == (None, 2, False)
     assert missing.sentence == "vision has no quota for gpu.nvidia.com devices."

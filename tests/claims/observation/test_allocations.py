@@ -163,7 +163,7 @@ def test_what_the_mirror_has_forgotten_ends_now(mirror, claim):
     mirror.claim("sam", claim, result("gpu-0"))
     ResourceClaim.objects.all().delete()
     with time_machine.travel(NOON, tick=False):
-        reconcile.settle(claim.pk)
+        reconcile.reconcile_claim(claim.pk)
     assert rows_of(claim) == [row(claim, "gpu-0", ended_at=NOON)]
 
 
@@ -217,7 +217,7 @@ def test_following_tells_whether_anything_changed(mirror, claim, monkeypatch):
     monkeypatch.setattr("claims.receivers.reconcile_cluster.delay", lambda *_: None)
 
     def follow():
-        return reconcile.follow(claim, observe([claim])[claim.pk])
+        return reconcile.sync_allocations(claim, observe([claim])[claim.pk])
 
     assert follow() is False
     mirror.claim("sam", claim, result("gpu-0"))

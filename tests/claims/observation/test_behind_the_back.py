@@ -59,7 +59,7 @@ def fresh(claim) -> Claim:
 
 def code_of(claim):
     claim = fresh(claim)
-    trouble = drift.trouble_of(claim, observe([claim])[claim.pk])
+    trouble = drift.find_drift(claim, observe([claim])[claim.pk])
     return trouble and trouble.code
 
 

@@ -8,7 +8,7 @@ from django.utils import timezone
 from claims.delivery import reconcile
 from claims.models import Claim
 from claims.observation import drift
-from claims.observation.drift import Drift, hash_of, tell_of, trouble_of
+from claims.observation.drift import Drift, find_drift, mirrored_spec_hash, notify_drift
 from claims.observation.observations import observe
 from claims.states import ClaimState
 from inventory.models import ResourceClaim, ResourceClaimTemplate
@@ -45,7 +45,7 @@ def batch(claim_in, mirror):
 
 def trouble(claim):
     claim = Claim.objects.get(pk=claim.pk)
-    return trouble_of(claim, observe([claim])[claim.pk])
+    return find_drift(claim, observe([claim])[claim.pk])
 
 
 def label(claim, owner):
@@ -53,7 +53,7 @@ def label(claim, owner):
 
 
 def short(count):
-    return hash_of(ResourceClaim(raw={"spec": make_spec(count)}))[:8]
+    return mirrored_spec_hash(ResourceClaim(raw={"spec": make_spec(count)}))[:8]
 
 
 def test_an_object_as_approved_is_no_trouble(claim_in, mirror):
@@ -240,10 +240,10 @@ def test_only_what_is_about_something_and_has_a_title_is_told():
         (drift.DELETED, "sam was deleted by somebody else"),
         (drift.DELETING, "sam is being deleted by somebody else"),
         (drift.REPLACED, "sam was deleted and made again by somebody else"),
-        (drift.REMADE, "sam was made again with another specification"),
+        (drift.REPLACED_AND_EDITED, "sam was made again with another specification"),
         (drift.EDITED, "sam asks for something else than was approved"),
-        (drift.UNLABELLED, "sam has lost the label of the portal"),
-        (drift.STRANGERS, "Claims of sam ask for something else than was approved"),
+        (drift.UNLABELED, "sam has lost the label of the portal"),
+        (drift.GENERATED_DIFFER, "Claims of sam ask for something else than was approved"),
     ],
 )
 def test_its_asker_and_each_active_admin_are_told_once_of_each_thing(
@@ -253,7 +253,7 @@ def test_its_asker_and_each_active_admin_are_told_once_of_each_thing(
     second, gone = make_user("ada", admin=True), make_user("olaf", admin=True)
     User.objects.filter(pk=gone.pk).update(is_active=False)
     for about in ("one", "one", "two"):
-        tell_of(claim, Drift(code, "Look.", about))
+        notify_drift(claim, Drift(code, "Look.", about))
     expected = [(person.pk, title, "Look.", f"/claims/{claim.pk}/", True) for person in (alice, root, second)]
     told = Notice.objects.values_list("user", "title", "body", "url", "important")
     assert sorted(told) == sorted(expected * 2)
@@ -262,8 +262,8 @@ def test_its_asker_and_each_active_admin_are_told_once_of_each_thing(
 def test_two_claims_and_two_kinds_of_trouble_are_told_apart(claim_in, alice):
     first, second = claim_in(), claim_in(name="tom", object_uid="uid-2")
     for claim in (first, second):
-        for code in (drift.EDITED, drift.UNLABELLED):
-            tell_of(claim, Drift(code, "Look.", "one"))
+        for code in (drift.EDITED, drift.UNLABELED):
+            notify_drift(claim, Drift(code, "Look.", "one"))
     assert Notice.objects.filter(user=alice).count() == 4
 
 
@@ -272,22 +272,22 @@ def test_two_claims_and_two_kinds_of_trouble_are_told_apart(claim_in, alice):
 def test_an_object_without_a_specification_has_the_hash_of_an_empty_one(model, raw):
     if model is ResourceClaim and raw.get("spec"):
         raw = {}
-    assert hash_of(model(raw=raw)) == hash_of(ResourceClaim(raw={"spec": {}}))
+    assert mirrored_spec_hash(model(raw=raw)) == mirrored_spec_hash(ResourceClaim(raw={"spec": {}}))
 
 
 def test_a_template_has_the_hash_of_the_claims_that_it_makes():
     made = ResourceClaimTemplate(raw={"spec": {"metadata": {"labels": {}}, "spec": make_spec(3)}})
-    assert hash_of(made)[:8] == short(3) != short(4)
+    assert mirrored_spec_hash(made)[:8] == short(3) != short(4)
 
 
 def test_a_settled_claim_shows_the_trouble_as_its_problem_and_no_more_once_it_is_over(claim_in, mirror, root):
     claim = claim_in()
     mirror.claim("sam", claim)
     label(claim, "")
-    reconcile.settle(claim.pk)
+    reconcile.reconcile_claim(claim.pk)
     assert Claim.objects.get(pk=claim.pk).problem.startswith("Somebody took the label")
     assert Notice.objects.count() == 2
     mirror.claim("sam", claim)
-    reconcile.settle(claim.pk)
+    reconcile.reconcile_claim(claim.pk)
     assert Claim.objects.get(pk=claim.pk).problem == ""
     assert Notice.objects.count() == 2

@@ -10,7 +10,7 @@ import pytest
 from django.contrib.auth.models import AnonymousUser
 
 from claims.models import Claim, TeamNamespace
-from claims.observation.unmanaged import Outsider, outside, reserved_for
+from claims.observation.unmanaged import UnmanagedClaim, consumers, unmanaged_objects
 from claims.states import ClaimState
 from inventory.models import Freshness, Pod, ResourceClaim, ResourceClaimTemplate
 from tests.claims.mirror import result
@@ -59,14 +59,14 @@ def test_everybody_sees_what_stands_in_the_namespaces_of_their_teams(
     foreign(fra, "gone", model, gone_at=NOON)
     both = ["of-audio", "of-audio-in-osl"]
     seen = {
-        person.username: names(outside(model, person))
+        person.username: names(unmanaged_objects(model, person))
         for person in (alice, bob, eve, root, make_user("paul"))
     }
     assert seen == {
         "alice": ["of-vision"], "bob": ["of-vision"], "eve": both, "root": [*both, "of-vision"], "paul": [],
     }  # fmt: skip
-    assert names(outside(model, AnonymousUser())) == []
-    teams = {row.name: row.team for row in outside(model, root)}
+    assert names(unmanaged_objects(model, AnonymousUser())) == []
+    teams = {row.name: row.team for row in unmanaged_objects(model, root)}
     assert teams == {"of-audio": "audio", "of-audio-in-osl": "audio", "of-vision": "vision"}
 
 
@@ -78,10 +78,10 @@ def test_what_a_claim_of_that_place_knows_is_of_the_portal(vision, fra, alice, m
     claim = make_claim(vision, by=alice, cluster=fra, state=state, object_uid="uid-known")
     columns = {"uid": "uid-known"} if known_by == "uid" else {"owner": str(claim.pk)}
     foreign(fra, "known", model, **columns)
-    assert names(outside(model, alice)) == []
+    assert names(unmanaged_objects(model, alice)) == []
     for place in ({"namespace": "other"}, {"namespace": "vision", "cluster": make_cluster("osl-1")}):
         Claim.objects.filter(pk=claim.pk).update(**place)
-        assert names(outside(model, alice)) == ["known"]
+        assert names(unmanaged_objects(model, alice)) == ["known"]
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_what_a_claim_of_that_place_knows_is_of_the_portal(vision, fra, alice, m
 def test_a_label_that_names_no_claim_leaves_an_object_outside(vision, fra, alice, owner):
     make_claim(vision, by=alice, cluster=fra, state=ClaimState.PROVISIONED)
     foreign(fra, owner=owner)
-    assert names(outside(ResourceClaim, alice)) == ["by-hand"]
+    assert names(unmanaged_objects(ResourceClaim, alice)) == ["by-hand"]
 
 
 # What is said of it.
@@ -104,7 +104,7 @@ def pod(cluster, name, **columns):
 
 
 def test_its_users_are_pods_that_name_it_in_its_place_and_have_not_ended(fra):
-    found = Outsider(foreign(fra))
+    found = UnmanagedClaim(foreign(fra))
     pod(fra, "b", claims=["another", "by-hand"])
     pod(fra, "a", phase="Pending")
     pod(fra, "c", phase="")
@@ -134,7 +134,7 @@ def test_its_users_are_pods_that_name_it_in_its_place_and_have_not_ended(fra):
     ],
 )
 def test_its_maker_is_the_first_pod_that_owns_it(owners, maker):
-    assert Outsider(ResourceClaim(raw={"metadata": {"ownerReferences": owners}})).maker == maker
+    assert UnmanagedClaim(ResourceClaim(raw={"metadata": {"ownerReferences": owners}})).maker == maker
 
 
 def test_its_resources_are_those_that_pods_mapped_to_it(fra):
@@ -152,7 +152,7 @@ def test_its_resources_are_those_that_pods_mapped_to_it(fra):
     pod(fra, "b", raw=status("by-hand", "nvidia.com/gpu"))
     pod(fra, "c", raw=status("another", "intel.com/gpu"))
     pod(fra, "d", raw={})
-    assert Outsider(row).resources == ["amd.com/gpu", "nvidia.com/gpu"]
+    assert UnmanagedClaim(row).resources == ["amd.com/gpu", "nvidia.com/gpu"]
 
 
 BY_HAND = (
@@ -199,7 +199,7 @@ def test_where_it_came_from_is_said(fra, origin, is_full, origin_said, text):
         mappings = [{"resourceName": "nvidia.com/gpu"}, {"resourceName": "amd.com/gpu"}]
         made = {"resourceClaimName": "by-hand", "requestMappings": mappings}
         pod(fra, "p-0", raw={"status": {"extendedResourceClaimStatus": made}})
-    found = Outsider(row)
+    found = UnmanagedClaim(row)
     assert (str(found.origin), found.explanation) == (origin_said, text)
 
 
@@ -215,14 +215,14 @@ def test_where_it_came_from_is_said(fra, origin, is_full, origin_said, text):
     ],
 )
 def test_what_stays_can_be_adopted(origin, deleting, is_adoptable):
-    assert Outsider(ResourceClaim(origin=origin, deleting_since=deleting)).is_adoptable is is_adoptable
+    assert UnmanagedClaim(ResourceClaim(origin=origin, deleting_since=deleting)).is_adoptable is is_adoptable
 
 
 def test_it_is_reserved_for_those_of_its_status():
-    assert reserved_for(ResourceClaim(raw={})) == reserved_for(ResourceClaim(raw={"status": None})) == []
+    assert consumers(ResourceClaim(raw={})) == consumers(ResourceClaim(raw={"status": None})) == []
     row = ResourceClaim(raw={"status": {"reservedFor": [{"name": "a"}, {"name": "b"}]}})
-    assert [one["name"] for one in reserved_for(row)] == ["a", "b"]
-    assert Outsider(row).pods == 2
+    assert [one["name"] for one in consumers(row)] == ["a", "b"]
+    assert UnmanagedClaim(row).pods == 2
 
 
 # The lists.
@@ -379,7 +379,7 @@ def test_the_page_has_its_own_object_as_kubectl_shows_it(client, alice, root, fr
     foreign(fra, "another", uid="a-uid-before")
     client.force_login(alice)
     shown = client.get(f"{LIST}{row.uid}/").context
-    assert (shown["row"], shown["found"], shown["may_adopt"]) == (row, Outsider(row), False)
+    assert (shown["row"], shown["found"], shown["may_adopt"]) == (row, UnmanagedClaim(row), False)
     keys = [line.split(":")[0] for line in shown["yaml"].splitlines() if line and line[0] not in " -"]
     assert keys == ["apiVersion", "kind", "metadata", "spec", "status"]
     client.force_login(root)

@@ -93,9 +93,9 @@ def test_given_back_and_taken_again_while_nobody_looked_is_two_allocations(mirro
 def test_a_message_of_one_claim_settles_no_other(mirror, claim, template, monkeypatch):
     """Else every message would cost as much as a look at all claims."""
     asked: list[object] = []
-    monkeypatch.setattr(reconcile, "settle", asked.append)
-    reconcile.reconcile([claim.pk])
-    reconcile.reconcile([template.pk])
+    monkeypatch.setattr(reconcile, "reconcile_claim", asked.append)
+    reconcile.reconcile_claims([claim.pk])
+    reconcile.reconcile_claims([template.pk])
     assert asked == [claim.pk, template.pk]
 
 
@@ -136,7 +136,7 @@ def test_a_released_claim_is_over_when_its_object_is_gone(mirror, claim):
 
 def test_an_object_not_seen_yet_is_not_taken_for_gone(claim):
     fresh(claim).advance(ClaimState.RELEASING, why="done")
-    reconcile.reconcile([claim.pk])
+    reconcile.reconcile_claims([claim.pk])
     assert fresh(claim).state == ClaimState.RELEASING
 
 

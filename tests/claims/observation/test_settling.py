@@ -171,7 +171,7 @@ def digest_of(claim):
 def test_one_look_at_an_approved_claim_writes_two_steps_and_what_it_saw(claim_in, mirror, silent):
     claim = claim_in(S.APPROVED, object_uid="", problem="fra-1 cannot be reached.")
     mirror.claim("sam", claim, result("gpu-0"))
-    reconcile.settle(claim.pk)
+    reconcile.reconcile_claim(claim.pk)
     assert changes(claim) == {
         "state": S.ALLOCATED,
         "state_since": "now",
@@ -187,9 +187,9 @@ def test_one_look_at_an_approved_claim_writes_two_steps_and_what_it_saw(claim_in
 def test_settling_another_time_writes_the_version_alone(claim_in, mirror, silent):
     claim = claim_in(S.PROVISIONED)
     mirror.claim("sam", claim, result("gpu-0"))
-    reconcile.settle(claim.pk)
+    reconcile.reconcile_claim(claim.pk)
     before = row_of(claim)
-    reconcile.settle(claim.pk)
+    reconcile.reconcile_claim(claim.pk)
     assert changes(before) == {"version": 1}
 
 
@@ -197,13 +197,13 @@ def test_what_was_seen_is_not_looked_at_again_and_news_is(claim_in, mirror, sile
     claim, other = claim_in(S.PROVISIONED), claim_in(S.PROVISIONED, name="other", object_uid="uid-2")
     for each in (claim, other):
         mirror.claim(each.name, each, uid=each.object_uid)
-    reconcile.reconcile([claim.pk, other.pk])
-    asked, settle = [], reconcile.settle
-    monkeypatch.setattr(reconcile, "settle", lambda pk: asked.append(pk) or settle(pk))
-    reconcile.reconcile([claim.pk, other.pk])
+    reconcile.reconcile_claims([claim.pk, other.pk])
+    asked, settle = [], reconcile.reconcile_claim
+    monkeypatch.setattr(reconcile, "reconcile_claim", lambda pk: asked.append(pk) or settle(pk))
+    reconcile.reconcile_claims([claim.pk, other.pk])
     assert asked == []
     mirror.claim("other", other, result("gpu-0"), uid="uid-2")
-    reconcile.reconcile([claim.pk, other.pk])
+    reconcile.reconcile_claims([claim.pk, other.pk])
     assert asked == [other.pk]
 
 
@@ -211,20 +211,20 @@ def test_claims_are_settled_in_batches_and_a_faulty_one_holds_up_none_of_any(
     claim_in, mirror, silent, monkeypatch
 ):
     """Two of five are faulty, one in each of the first two batches of two; all are told."""
-    monkeypatch.setattr(reconcile, "BATCH", 2)
+    monkeypatch.setattr(reconcile, "BATCH_SIZE", 2)
     claims = [claim_in(S.PROVISIONED, name=f"sam-{n}", object_uid=f"uid-{n}") for n in range(5)]
     for claim in claims:
         mirror.claim(claim.name, claim, result(f"gpu-of-{claim.name}"), uid=claim.object_uid)
-    settle, faulty = reconcile.settle, {claims[0].pk, claims[3].pk}
+    settle, faulty = reconcile.reconcile_claim, {claims[0].pk, claims[3].pk}
 
     def settle_or_fail(pk):
         if pk in faulty:
             raise RuntimeError("A fault of ours.")
         settle(pk)
 
-    monkeypatch.setattr(reconcile, "settle", settle_or_fail)
+    monkeypatch.setattr(reconcile, "reconcile_claim", settle_or_fail)
     with pytest.raises(ExceptionGroup, match="Claims could not be settled") as raised:
-        reconcile.reconcile([claim.pk for claim in claims])
+        reconcile.reconcile_claims([claim.pk for claim in claims])
     notes = [error.__notes__ for error in raised.value.exceptions]
     assert notes == [[f"claim {claims[0].pk}"], [f"claim {claims[3].pk}"]]
     expected = [S.PROVISIONED, S.ALLOCATED, S.ALLOCATED, S.PROVISIONED, S.ALLOCATED]
@@ -241,9 +241,9 @@ def test_a_claim_that_failed_to_be_settled_has_nothing_written(claim_in, mirror,
     def fail(*_args):
         raise RuntimeError("A fault of ours.")
 
-    monkeypatch.setattr(reconcile, "problem_of", fail)
+    monkeypatch.setattr(reconcile, "claim_problem", fail)
     with pytest.raises(ExceptionGroup):
-        reconcile.reconcile([claim.pk])
+        reconcile.reconcile_claims([claim.pk])
     assert changes(claim) == {}
     assert not claim.allocations.exists()
     assert claim.history.filter(new=S.ALLOCATED).count() == 0
@@ -286,19 +286,19 @@ def test_a_problem_of_delivery_stays_until_the_claim_is_delivered_or_over(
     claim = claim_in(S.PROVISIONED, problem="fra-1 cannot be reached.")
     claim.state = state
     seen = Observation(written=written() if written_is_there else None)
-    assert reconcile.problem_of(claim, seen, None) == ("fra-1 cannot be reached." if kept else "")
-    assert reconcile.problem_of(claim, seen, Drift("edited", "It was edited.")) == "It was edited."
+    assert reconcile.claim_problem(claim, seen, None) == ("fra-1 cannot be reached." if kept else "")
+    assert reconcile.claim_problem(claim, seen, Drift("edited", "It was edited.")) == "It was edited."
 
 
 def test_what_failed_says_the_last_line_of_its_history(claim_in):
     claim = claim_in(S.PROVISIONED, problem="Before.")
     claim.advance(S.FAILED, why="It was deleted.")
     claim.history.create(old=S.FAILED, new=S.FAILED, why="Said later.")
-    assert reconcile.problem_of(claim, Observation(), None) == "Said later."
+    assert reconcile.claim_problem(claim, Observation(), None) == "Said later."
     claim.history.update(at=NINE)  # at one instant, the newest line is the last
-    assert reconcile.problem_of(claim, Observation(), None) == "Said later."
+    assert reconcile.claim_problem(claim, Observation(), None) == "Said later."
     claim.history.all().delete()
-    assert reconcile.problem_of(claim, Observation(), None) == "Before."
+    assert reconcile.claim_problem(claim, Observation(), None) == "Before."
 
 
 def test_a_second_drift_is_told_again_and_replaces_the_problem(claim_in, mirror, alice, root):
@@ -330,7 +330,7 @@ def test_the_claim_that_was_deleted_tells_of_it_once_with_its_last_line(claim_in
     mirror.gone("uid-1", NINE)
     for _ in range(2):
         Claim.objects.filter(pk=claim.pk).update(sighting="")
-        reconcile.reconcile([claim.pk])
+        reconcile.reconcile_claims([claim.pk])
     found = changes(before)
     assert (found["state"], found["problem"]) == (S.FAILED, DELETED[1])
     assert last_step(claim) == (S.PROVISIONED, S.FAILED, DELETED[1], None)

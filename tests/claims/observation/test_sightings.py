@@ -10,7 +10,7 @@ import time_machine
 from django.utils import timezone
 
 from claims.models import Claim
-from claims.observation.observations import Observation, held_by, ids, observe, owners
+from claims.observation.observations import Observation, device_holdings, observe, owner_labels, valid_ids
 from claims.states import FINAL, ClaimState
 from inventory.models import (
     Device,
@@ -187,9 +187,9 @@ def test_what_pods_made_is_of_no_named_claim_though_it_has_its_label(claim):
 def test_what_is_gone_holds_nothing_whatever_its_status_says():
     status = {"allocation": {"devices": {"results": [result("gpu-0")]}}}
     row = ResourceClaim(uid="u", name="sam", allocated_at=NINE, raw={"status": status})
-    assert len(held_by(row)) == 1
+    assert len(device_holdings(row)) == 1
     row.gone_at = NOON
-    assert held_by(row) == []
+    assert device_holdings(row) == []
 
 
 def test_each_of_several_claims_has_its_own(claim_in, claim, template):
@@ -384,7 +384,7 @@ def test_a_digest_does_not_depend_on_the_order_of_rows():
 
 
 def owned(cluster, *names):
-    return owners(str(cluster.pk), names)
+    return owner_labels(str(cluster.pk), names)
 
 
 def test_an_object_leads_to_its_owner_by_label_and_by_uid(claim, template, fra):
@@ -426,4 +426,4 @@ def test_a_uid_of_another_cluster_leads_to_nobody(claim, fra):
 
 def test_ids_passes_over_what_is_none_and_keeps_the_order():
     first, second = "0190f5d4-0000-7000-8000-000000000002", "0190f5d4-0000-7000-8000-000000000001"
-    assert ids([first, "nonsense", "", second]) == [UUID(first), UUID(second)]
+    assert valid_ids([first, "nonsense", "", second]) == [UUID(first), UUID(second)]

@@ -5,7 +5,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404
 
 from claims.access import may_request
-from claims.lifecycle.sharing import MOST, SharingSlots, room_of
+from claims.lifecycle.sharing import MAX_CONSUMERS, SharingSlots, sharing_slots
 from claims.models import Approval, Claim, Delivery
 from claims.observation.observations import observe
 from claims.requests.preview import preview
@@ -125,7 +125,7 @@ FULL = (
 )
 def test_a_room_says_its_places(taken, free, said):
     room = SharingSlots(taken=taken, nodes=(), snippet="", reserved=frozenset())
-    assert (room.free, room.sentence, room.most) == (free, said, MOST)
+    assert (room.free, room.sentence, room.most) == (free, said, MAX_CONSUMERS)
 
 
 def written(claim, fra):
@@ -142,7 +142,7 @@ def test_only_a_claim_that_is_in_the_cluster_has_room(vision, fra, train, alice,
     Claim.objects.filter(pk=claim.pk).update(object_uid="uid-1")
     claim.refresh_from_db()
     written(claim, fra)
-    has_room = room_of(claim, observe([claim])[claim.pk]) is not None
+    has_room = sharing_slots(claim, observe([claim])[claim.pk]) is not None
     assert has_room is (state in (ClaimState.PROVISIONED, ClaimState.ALLOCATED))
 
 
@@ -152,7 +152,7 @@ def test_a_room_names_nodes_and_holders_of_its_places(vision, fra, train, alice)
     for number, node in enumerate(("n-2", "n-1", "n-2", "")):
         where = {"cluster": fra, "namespace": "vision", "name": f"p-{number}", "uid": f"u-{number}"}
         Pod.objects.create(**where, phase="Running", claims=["sam"], node_name=node)
-    room = room_of(claim, observe([claim])[claim.pk])
+    room = sharing_slots(claim, observe([claim])[claim.pk])
     assert (room.taken, room.free, room.nodes, room.reserved) == (
         2,
         254,
@@ -160,4 +160,4 @@ def test_a_room_names_nodes_and_holders_of_its_places(vision, fra, train, alice)
         frozenset({"u-1", "u-2"}),
     )
     claim.delivery = Delivery.TEMPLATE
-    assert room_of(claim, observe([claim])[claim.pk]) is None
+    assert sharing_slots(claim, observe([claim])[claim.pk]) is None
