@@ -66,7 +66,7 @@ def _states(
 def _moved(snapshot: ClusterSnapshot, made: World, spec: Manifest, answer: Answer, time: int) -> object:
     gone = made.claims[time % len(made.claims)]
     rest = [one for one in made.claims if one is not gone]
-    return answer(snapshot.after(claims=rest, moved=[(gone, None)]), spec)
+    return answer(snapshot.after(claims=rest, changed_claims=[(gone, None)]), spec)
 
 
 def _renamed(spec: Manifest, time: int) -> Manifest:

@@ -18,7 +18,7 @@ from dra.match import (
     DropCause,
     Dropped,
     FunnelStep,
-    NodeOffer,
+    NodeRequirement,
     Preview,
     SelectorCondition,
     StepKind,
@@ -167,7 +167,7 @@ def drop_words(drop: Drop) -> str:
     )
 
 
-def together_words(together: NodeOffer | None, nodes: int) -> str:
+def together_words(together: NodeRequirement | None, nodes: int) -> str:
     """Return "nodes could take 2 on one PCIe root", to follow the number of nodes."""
     if together is None:
         return "node has room for one claim" if nodes == 1 else "nodes have room for one claim"

@@ -20,7 +20,7 @@ from dra.held import allocation_results, device_key
 from dra.nodes import name_of
 from dra.objects import DeviceRequest, Json, device_requests
 from dra.pools import PoolDevice
-from dra.selector_results import DeviceMask, places
+from dra.selector_results import DeviceMask, mask_indices
 
 NODES = 24  # looked at, those first that lack least
 TRIES = 150  # allocations
@@ -56,13 +56,13 @@ class Blockers:
 def find_blockers(snapshot: ClusterSnapshot, spec: Json) -> Blockers:
     """Look for single claims whose end would let one claim of `spec` fit, then for pairs on one node."""
     try:
-        wanted = _Wanted(snapshot, spec)
+        demand = _Wanted(snapshot, spec)
     except (KeyError, CelError):
         return Blockers()
-    if not wanted.accepted or not wanted.least:
+    if not demand.accepted or not demand.least:
         return Blockers()
-    scatter, sentence = _scatter(wanted)
-    return Blockers(scatter, sentence, tuple(_endings(snapshot, spec, wanted)))
+    scatter, sentence = _scatter(demand)
+    return Blockers(scatter, sentence, tuple(_endings(snapshot, spec, demand)))
 
 
 class _Wanted:
@@ -76,58 +76,62 @@ class _Wanted:
         self.snapshot = snapshot
         self.asks = list(device_requests(spec))
         self.accepted: DeviceMask = 0
-        for ask in self.asks:
-            self.accepted |= _accepted(snapshot, ask)
-        least: dict[str, int] = {}
-        for ask in self.asks:
-            count = 1 if ask.all else ask.count
-            least[ask.request] = min(least.get(ask.request, count), count)
-        self.least = sum(least.values())
+        for request in self.asks:
+            self.accepted |= _accepted(snapshot, request)
+        min_counts: dict[str, int] = {}
+        for request in self.asks:
+            count = 1 if request.all else request.count
+            min_counts[request.request] = min(min_counts.get(request.request, count), count)
+        self.least = sum(min_counts.values())
         devices = snapshot.devices
-        self.devices = [devices[place] for place in places(self.accepted, len(devices))]
+        self.devices = [devices[index] for index in mask_indices(self.accepted, len(devices))]
         self.takeable = [device for device in self.devices if snapshot.can_take(device)]
 
     def nodes(self) -> list[str]:
         """Return nodes that have enough such devices, held ones among them; those first that lack least."""
-        there = Counter(device.node_name for device in self.devices)
+        matching = Counter(device.node_name for device in self.devices)
         free = Counter(device.node_name for device in self.takeable)
-        enough = [node for node, count in there.items() if node and count >= self.least]
+        enough = [node for node, count in matching.items() if node and count >= self.least]
         return sorted(enough, key=lambda node: (self.least - free[node], node))
 
 
-def _accepted(snapshot: ClusterSnapshot, ask: DeviceRequest) -> DeviceMask:
-    left = snapshot.untainted(ask.tolerations)
-    for expression in (*snapshot.class_expressions(ask.class_name), *ask.expressions):
-        left &= snapshot.selector_results(expression).column
+def _accepted(snapshot: ClusterSnapshot, request: DeviceRequest) -> DeviceMask:
+    left = snapshot.untainted(request.tolerations)
+    for expression in (*snapshot.class_expressions(request.class_name), *request.expressions):
+        left &= snapshot.selector_results(expression).mask
     return left
 
 
-def _scatter(wanted: _Wanted) -> tuple[Scatter, str]:
-    free = len(wanted.takeable)
-    on = Counter(device.node_name for device in wanted.takeable)
-    if free >= wanted.least and max(on.values(), default=0) < wanted.least and "" not in on:
+def _scatter(demand: _Wanted) -> tuple[Scatter, str]:
+    free = len(demand.takeable)
+    free_by_node = Counter(device.node_name for device in demand.takeable)
+    if (
+        free >= demand.least
+        and max(free_by_node.values(), default=0) < demand.least
+        and "" not in free_by_node
+    ):
         return Scatter.NODES, (
-            f"{free} devices that match are free, on {len(on)} nodes; the claim needs {wanted.least} on one, "
-            f"and no node has more than {max(on.values())}."
+            f"{free} devices that match are free, on {len(free_by_node)} nodes; the claim needs {demand.least} on one, "
+            f"and no node has more than {max(free_by_node.values())}."
         )
-    return _parts(wanted)
+    return _parts(demand)
 
 
-def _parts(wanted: _Wanted) -> tuple[Scatter, str]:
+def _parts(demand: _Wanted) -> tuple[Scatter, str]:
     """Compare what is left of the GPUs of each node in all with what the smallest way to fit takes."""
-    snapshot = wanted.snapshot
-    cut = [device for device in wanted.devices if device.counters]
-    if not cut or len(wanted.asks) != 1 or wanted.takeable:
+    snapshot = demand.snapshot
+    partitions = [device for device in demand.devices if device.counters]
+    if not partitions or len(demand.asks) != 1 or demand.takeable:
         return Scatter.NONE, ""
-    need = min((_pieces(device) for device in cut), key=lambda pieces: sorted(pieces.items()))
-    for name in need:
-        need[name] *= wanted.least
-    for node in wanted.nodes():
+    needed = min((_pieces(device) for device in partitions), key=lambda pieces: sorted(pieces.items()))
+    for name in needed:
+        needed[name] *= demand.least
+    for node in demand.nodes():
         left: Counter[str] = Counter()
-        for pool in {(device.driver, device.pool) for device in cut if device.node_name == node}:
-            for (_, counter), amount in (snapshot.left_in(pool) or {}).items():
+        for pool in {(device.driver, device.pool) for device in partitions if device.node_name == node}:
+            for (_, counter), amount in (snapshot.counters_left(pool) or {}).items():
                 left[NUMBERED.sub("", counter)] += amount
-        if all(left[name] >= amount for name, amount in need.items()):
+        if all(left[name] >= amount for name, amount in needed.items()):
             return Scatter.PARTS, (
                 f"What is left of the GPUs of {node} is as much as the claim needs, but not in one piece."
             )
@@ -141,29 +145,29 @@ def _pieces(device: PoolDevice) -> Counter[str]:
     return pieces
 
 
-def _endings(snapshot: ClusterSnapshot, spec: Json, wanted: _Wanted) -> Iterator[Blocker]:
+def _endings(snapshot: ClusterSnapshot, spec: Json, demand: _Wanted) -> Iterator[Blocker]:
     """Yield endings of one claim, or if there are none of two, within `TRIES` allocations."""
-    names = wanted.nodes()[:NODES]
-    near = {name: _Near(snapshot, name) for name in names}
-    holders = {holder for one in near.values() for holder in one.holders}
+    names = demand.nodes()[:NODES]
+    neighborhoods = {name: _Near(snapshot, name) for name in names}
+    holders = {holder for node in neighborhoods.values() for holder in node.holders}
     claims = {name: claim for claim in snapshot.claims if (name := _name(claim)) in holders}
-    sites = [_Site(snapshot, one, claims, wanted) for one in near.values()]
+    sites = [_Site(snapshot, node, claims, demand) for node in neighborhoods.values()]
     if any(site.fits(spec, ()) for site in sites):
         return  # nobody needs to end
-    tries = found = 0
-    for number in (1, 2):
+    tries = shown = 0
+    for size in (1, 2):
         for site in sites:
-            for gone in combinations(site.holders, number):
+            for released in combinations(site.holders, size):
                 if tries == TRIES:
                     return
                 tries += 1
-                if site.fits(spec, gone):
-                    yield Blocker(gone, site.name)
-                    found += 1
+                if site.fits(spec, released):
+                    yield Blocker(released, site.name)
+                    shown += 1
                     break  # the next one on another node says more
-            if found == SHOWN:
+            if shown == SHOWN:
                 return
-        if found:
+        if shown:
             return
 
 
@@ -174,41 +178,45 @@ class _Near:
         self.name = name
         nodes = (node for node in snapshot.nodes if name_of(node) == name)
         self.node: Json = next(nodes, {"metadata": {"name": name}})
-        devices = [snapshot.devices[place] for place in snapshot.places_on(self.node)]
+        devices = [snapshot.devices[index] for index in snapshot.indices_on(self.node)]
         self.pools = {(device.driver, device.pool) for device in devices}
         held = snapshot.held
         self.holders: set[str] = set()
         for device in devices:
-            one = held.holders.get(device.key)
-            self.holders.update([one] if one else held.sharers.get(device.key, ()))
+            holder = held.holders.get(device.key)
+            self.holders.update([holder] if holder else held.sharers.get(device.key, ()))
 
 
 class _Site:
     """One node by itself, so that a trial reads some claims and not all of the cluster's."""
 
     def __init__(
-        self, snapshot: ClusterSnapshot, near: _Near, claims: Mapping[str, Json], wanted: _Wanted
+        self, snapshot: ClusterSnapshot, reach: _Near, claims: Mapping[str, Json], demand: _Wanted
     ) -> None:
-        self.name, self.node = near.name, near.node
-        self.claims = {name: claims[name] for name in near.holders if name in claims}
-        pools = (pool for pool in snapshot.pools if (pool.driver, pool.name) in near.pools)
+        self.name, self.node = reach.name, reach.node
+        self.claims = {name: claims[name] for name in reach.holders if name in claims}
+        pools = (pool for pool in snapshot.pools if (pool.driver, pool.name) in reach.pools)
         self.snapshot = ClusterSnapshot(
             classes=snapshot.classes,
-            slices=[one for pool in pools for one in pool.slices],
+            slices=[resource_slice for pool in pools for resource_slice in pool.slices],
             claims=[*self.claims.values()],
             taint_rules=snapshot.taint_rules,
             nodes=[self.node],
             features=snapshot.features,
         )
-        concerned = {(one.driver, one.pool) for one in wanted.devices if one.node_name == self.name}
-        holders = [name for name, claim in self.claims.items() if concerned & _pools(claim)]
-        self.holders = sorted(holders, key=lambda one: (len(allocation_results(self.claims[one])), one))
+        matching_pools = {
+            (device.driver, device.pool) for device in demand.devices if device.node_name == self.name
+        }
+        holders = [name for name, claim in self.claims.items() if matching_pools & _pools(claim)]
+        self.holders = sorted(
+            holders, key=lambda holder: (len(allocation_results(self.claims[holder])), holder)
+        )
 
-    def fits(self, spec: Json, gone: Sequence[str]) -> bool:
-        rest = [claim for name, claim in self.claims.items() if name not in gone]
-        wish = {"metadata": {"name": "preview"}, "spec": spec}
+    def fits(self, spec: Json, released: Sequence[str]) -> bool:
+        rest = [claim for name, claim in self.claims.items() if name not in released]
+        preview_claim = {"metadata": {"name": "preview"}, "spec": spec}
         try:
-            return allocate(self.snapshot.after(claims=rest), self.node, [wish]) is not None
+            return allocate(self.snapshot.after(claims=rest), self.node, [preview_claim]) is not None
         except (AllocationError, SearchGivenUp):
             return False
 
@@ -220,4 +228,8 @@ def _name(claim: Json) -> str:
 
 def _pools(claim: Json) -> set[tuple[str, str]]:
     """Return the pools of which the claim holds something; admin access holds nothing."""
-    return {device_key(one)[:2] for one in allocation_results(claim) if one.get("adminAccess") is not True}
+    return {
+        device_key(result)[:2]
+        for result in allocation_results(claim)
+        if result.get("adminAccess") is not True
+    }

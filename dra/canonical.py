@@ -28,11 +28,11 @@ def canonical(spec: Json) -> Manifest:
         "constraints": [_plain(constraint) for constraint in devices.get("constraints") or ()],
         "config": [_config(config) for config in devices.get("config") or ()],
     }
-    others = {key: _plain(value) for key, value in devices.items() if key not in parts}
-    said: Manifest = _plain({key: value for key, value in spec.items() if key != "devices"})
-    said["devices"] = others | {key: value for key, value in parts.items() if value}
-    made: Manifest = _sorted(said)
-    return made
+    other_fields = {key: _plain(value) for key, value in devices.items() if key not in parts}
+    filled: Manifest = _plain({key: value for key, value in spec.items() if key != "devices"})
+    filled["devices"] = other_fields | {key: value for key, value in parts.items() if value}
+    ordered: Manifest = _sorted(filled)
+    return ordered
 
 
 def spec_hash(spec: Json) -> str:
@@ -42,49 +42,55 @@ def spec_hash(spec: Json) -> str:
 
 
 def _request(request: Json) -> Manifest:
-    made: Manifest = _plain(
+    canonical_request: Manifest = _plain(
         {key: value for key, value in request.items() if key not in ("exactly", "firstAvailable")}
     )
     if request.get("exactly") is not None:
-        made["exactly"] = _ask(request["exactly"])
+        canonical_request["exactly"] = _ask(request["exactly"])
     if request.get("firstAvailable"):
-        made["firstAvailable"] = [_ask(one) for one in request["firstAvailable"]]
-    return made
+        canonical_request["firstAvailable"] = [_ask(alternative) for alternative in request["firstAvailable"]]
+    return canonical_request
 
 
-def _ask(ask: Json) -> Manifest:
-    made: Manifest = _plain({key: value for key, value in ask.items() if key != "tolerations"})
-    mode = made.setdefault("allocationMode", "ExactCount")
-    if mode == "ExactCount" and not made.get("count"):
-        made["count"] = 1
-    if not made.get("adminAccess", True):
-        del made["adminAccess"]  # false and absent are the same wish
-    if tolerations := ask.get("tolerations"):
-        made["tolerations"] = [{"operator": "Equal"} | _plain(one) for one in tolerations]
-    return made
+def _ask(device_request: Json) -> Manifest:
+    canonical_request: Manifest = _plain(
+        {key: value for key, value in device_request.items() if key != "tolerations"}
+    )
+    mode = canonical_request.setdefault("allocationMode", "ExactCount")
+    if mode == "ExactCount" and not canonical_request.get("count"):
+        canonical_request["count"] = 1
+    if not canonical_request.get("adminAccess", True):
+        del canonical_request["adminAccess"]  # false and absent are the same wish
+    if tolerations := device_request.get("tolerations"):
+        canonical_request["tolerations"] = [
+            {"operator": "Equal"} | _plain(toleration) for toleration in tolerations
+        ]
+    return canonical_request
 
 
 def _config(config: Json) -> Manifest:
     # The parameters are the driver's: nothing in them is known to be a default, so nothing is left out.
-    made: Manifest = _plain({key: value for key, value in config.items() if key != "opaque"})
+    canonical_config: Manifest = _plain({key: value for key, value in config.items() if key != "opaque"})
     if config.get("opaque") is not None:
-        made["opaque"] = dict(config["opaque"])
-    return made
+        canonical_config["opaque"] = dict(config["opaque"])
+    return canonical_config
 
 
 def _plain(value: Any) -> Any:
     """Copy without keys whose value is null, empty text, empty list or empty object: the API omits those."""
     if isinstance(value, Mapping):
-        return {key: _plain(one) for key, one in value.items() if one is not None and one not in ("", [], {})}
+        return {
+            key: _plain(item) for key, item in value.items() if item is not None and item not in ("", [], {})
+        }
     if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     return value
 
 
 def _sorted(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _sorted(value[key]) for key in sorted(value)}
-    return [_sorted(one) for one in value] if isinstance(value, list) else value
+    return [_sorted(item) for item in value] if isinstance(value, list) else value
 
 
 # What is not named here follows by name.
@@ -101,4 +107,4 @@ def in_key_order(part: Any) -> Any:
     if isinstance(part, dict):
         keys = sorted(part, key=lambda key: RANKS.get(key, (len(RANKS), key)))
         return {key: in_key_order(part[key]) for key in keys}
-    return [in_key_order(one) for one in part] if isinstance(part, list) else part
+    return [in_key_order(item) for item in part] if isinstance(part, list) else part

@@ -1,9 +1,7 @@
 """
-What one cluster holds at one instant, as the allocator needs it, and the same read from a dump of kubectl.
+ClusterSnapshot: one cluster at one time, as the allocator reads it.
 
-What one cluster holds at one instant, as the allocator needs it.
-
-A picture of a cluster from a dump of its objects, such as `kubectl get … -o json` writes.
+A snapshot comes from lists of API objects, or from a dump such as `kubectl get … -o json` writes.
 """
 
 from __future__ import annotations
@@ -21,20 +19,20 @@ from dra.held import HeldDevices, held_devices, holdings
 from dra.objects import Json, expressions
 from dra.pools import CounterKey, Pool, PoolDevice
 from dra.selector_results import DeviceMask, SelectorResults, pack, unpack
-from dra.taints import Taint, rules_for, tolerates
+from dra.taints import Taint, rule_taints, tolerates
 
-MOST_TOUCHED = 1000  # devices; with more, summing up anew is as fast
+MAX_INCREMENTAL_DEVICES = 1000  # with more changed devices, a full sum is as fast
 
-# What is worked out of a picture, and the list that it follows from beside the devices.
+# Cached properties, and the list that each depends on besides the devices.
 SOURCES = {
     "held": "claims",
     "available": "claims",
-    "remains": "claims",
-    "_left": "claims",
+    "remaining_capacity": "claims",
+    "_counters_left": "claims",
     "_pool_states": "claims",
     "taints": "taint_rules",
     "_tainted": "taint_rules",
-    "sites": "nodes",
+    "node_ranges": "nodes",
     "class_by_name": "classes",
 }
 
@@ -42,9 +40,9 @@ SOURCES = {
 @dataclass(frozen=True)
 class ClusterSnapshot:
     """
-    Objects of the API, as listed. Everything else follows from them and is worked out when first asked for.
+    API objects as listed. All other attributes derive from them, on first use.
 
-    A picture never changes: make the next one with `after`, which keeps what the change does not touch.
+    A snapshot is immutable. `after` returns the next one and keeps the cached values that are still valid.
     """
 
     classes: Sequence[Json] = ()
@@ -53,77 +51,85 @@ class ClusterSnapshot:
     taint_rules: Sequence[Json] = ()
     nodes: Sequence[Json] = ()
     features: Features = NEWEST
-    _kept: DeviceIndex | None = field(default=None, repr=False, compare=False)
+    _shared_index: DeviceIndex | None = field(default=None, repr=False, compare=False)
 
     def after(
         self,
         *,
         classes: Sequence[Json] | None = None,
         claims: Sequence[Json] | None = None,
-        moved: Sequence[tuple[Json | None, Json | None]] | None = None,
+        changed_claims: Sequence[tuple[Json | None, Json | None]] | None = None,
         taint_rules: Sequence[Json] | None = None,
         nodes: Sequence[Json] | None = None,
     ) -> ClusterSnapshot:
         """
-        Return the picture with some lists replaced.
+        Return a snapshot with some lists replaced.
 
-        `moved` tells what changed in `claims`, as (before, after) of each claim, None where there is none:
-        then what they hold is carried on instead of summed up anew.
+        `changed_claims` has (before, after) of each claim that differs in `claims`, None where it does not
+        exist: holdings are then updated instead of summed up again.
 
-        The devices, what selectors say of them, and all that follows from the other lists are kept.
+        Devices, selector results and all values that depend on unchanged lists are kept.
         """
-        made = ClusterSnapshot(
+        snapshot = ClusterSnapshot(
             slices=self.slices,
             features=self.features,
-            _kept=self.device_index,
+            _shared_index=self.device_index,
             classes=self.classes if classes is None else classes,
             claims=self.claims if claims is None else claims,
             taint_rules=self.taint_rules if taint_rules is None else taint_rules,
             nodes=self.nodes if nodes is None else nodes,
         )
-        same = (name for name, source in SOURCES.items() if getattr(made, source) is getattr(self, source))
-        vars(made).update({name: vars(self)[name] for name in same if name in vars(self)})
-        if moved is not None and "held" in vars(self):
-            self._carry_on(made, moved)
-        return made
+        unchanged = (
+            name for name, source in SOURCES.items() if getattr(snapshot, source) is getattr(self, source)
+        )
+        vars(snapshot).update({name: vars(self)[name] for name in unchanged if name in vars(self)})
+        if changed_claims is not None and "held" in vars(self):
+            self._update_holdings(snapshot, changed_claims)
+        return snapshot
 
-    def _carry_on(self, made: ClusterSnapshot, moved: Sequence[tuple[Json | None, Json | None]]) -> None:
-        gone = [one for before, _ in moved if before is not None for one in holdings(before)]
-        come = [one for _, after in moved if after is not None for one in holdings(after)]
-        touched = {key for key, _, _ in (*gone, *come)}
-        if len(touched) > MOST_TOUCHED or touched & self.held.doubly:
+    def _update_holdings(
+        self, snapshot: ClusterSnapshot, changed_claims: Sequence[tuple[Json | None, Json | None]]
+    ) -> None:
+        released = [
+            holding for before, _ in changed_claims if before is not None for holding in holdings(before)
+        ]
+        added = [holding for _, after in changed_claims if after is not None for holding in holdings(after)]
+        touched = {key for key, _, _ in (*released, *added)}
+        if len(touched) > MAX_INCREMENTAL_DEVICES or touched & self.held.double_held:
             return
         held = self.held.copy(touched)
-        index = self.device_index.index
-        devices = [self.devices[index[key]] for key in touched if key in index]
+        indices = self.device_index.index
+        devices = [self.devices[indices[key]] for key in touched if key in indices]
         held.count(devices, -1)
-        for key, holder, share in gone:
-            held.give_back(key, holder, share=share)
-        for key, holder, share in come:
-            held.take(key, holder, share=share)
+        for key, holder, share in released:
+            held.release(key, holder, share=share)
+        for key, holder, share in added:
+            held.hold(key, holder, share=share)
         held.count(devices)
-        vars(made)["held"] = held
-        places = [index[key] for key in touched if key in index]
-        pools = {self.device_index.pool_numbers[place] for place in places}
+        vars(snapshot)["held"] = held
+        touched_indices = [indices[key] for key in touched if key in indices]
+        pools = {self.device_index.pool_numbers[index] for index in touched_indices}
         keys = {self.device_index.pool_keys[number] for number in pools}
-        vars(made)["_left"] = {pool: left for pool, left in self._left.items() if pool not in keys}
-        vars(made)["_pool_states"] = {
+        vars(snapshot)["_counters_left"] = {
+            pool: left for pool, left in self._counters_left.items() if pool not in keys
+        }
+        vars(snapshot)["_pool_states"] = {
             number: state for number, state in self._pool_states.items() if number not in pools
         }
-        if "remains" in vars(self):
-            remains = vars(made)["remains"] = array("q", self.remains)
-            for place in places:
-                remains[place] = made._remaining(place)
+        if "remaining_capacity" in vars(self):
+            remaining_capacity = vars(snapshot)["remaining_capacity"] = array("q", self.remaining_capacity)
+            for index in touched_indices:
+                remaining_capacity[index] = snapshot._remaining(index)
         if "available" in vars(self):
             flags = bytearray(unpack(self.available, len(self.devices)))
-            beside = chain.from_iterable(map(self.device_index.places_in, keys))
-            for place in {*places, *beside}:
-                flags[place] = made.can_take(made.devices[place])
-            vars(made)["available"] = pack(flags)
+            same_pools = chain.from_iterable(map(self.device_index.counter_device_indices, keys))
+            for index in {*touched_indices, *same_pools}:
+                flags[index] = snapshot.can_take(snapshot.devices[index])
+            vars(snapshot)["available"] = pack(flags)
 
     @cached_property
     def device_index(self) -> DeviceIndex:
-        return self._kept or DeviceIndex(self.slices)
+        return self._shared_index or DeviceIndex(self.slices)
 
     @property
     def pools(self) -> list[Pool]:
@@ -132,7 +138,7 @@ class ClusterSnapshot:
     @property
     def devices(self) -> list[PoolDevice]:
         """
-        Devices of usable pools, in the order in which they are tried; a place is an index into this list.
+        Devices of usable pools in allocation order. A device index is an index into this list.
         """
         return self.device_index.devices
 
@@ -140,8 +146,8 @@ class ClusterSnapshot:
     def counters(self) -> Mapping[PoolKey, Mapping[CounterKey, int]]:
         return self.device_index.counters
 
-    def places_on(self, node: Json) -> list[int]:
-        return self.device_index.places_on(node)
+    def indices_on(self, node: Json) -> list[int]:
+        return self.device_index.indices_on(node)
 
     def selector_results(self, expression: str) -> SelectorResults:
         return self.device_index.selector_results(expression, self.features)
@@ -159,75 +165,78 @@ class ClusterSnapshot:
         pools = {
             ((rule.get("spec") or {}).get("deviceSelector") or {}).get("pool") for rule in self.taint_rules
         }
-        for place, device in enumerate(self.devices) if pools else ():
+        for index, device in enumerate(self.devices) if pools else ():
             if None in pools or device.pool in pools:
-                taints[place] = (*taints[place], *rules_for(device, self.taint_rules))
+                taints[index] = (*taints[index], *rule_taints(device, self.taint_rules))
         return taints
 
     @cached_property
     def _tainted(self) -> list[tuple[tuple[Taint, ...], list[int]]]:
-        """Blocking taints, each combination once, with the places of the devices that have it."""
-        found: dict[Hashable, tuple[tuple[Taint, ...], list[int]]] = {}
-        for place, taints in enumerate(self.taints):
+        """Distinct combinations of blocking taints, with the indices of the devices that have them."""
+        combinations: dict[Hashable, tuple[tuple[Taint, ...], list[int]]] = {}
+        for index, taints in enumerate(self.taints):
             if taints and (blocking := tuple(taint for taint in taints if taint.blocks)):
-                alike = tuple((taint.key, taint.value, taint.effect) for taint in blocking)
-                found.setdefault(alike, (blocking, []))[1].append(place)
-        return list(found.values())
+                combination = tuple((taint.key, taint.value, taint.effect) for taint in blocking)
+                combinations.setdefault(combination, (blocking, []))[1].append(index)
+        return list(combinations.values())
 
     def untainted(self, tolerations: Sequence[Json]) -> DeviceMask:
-        """Return the devices that a request with these tolerations may take."""
+        """Return the devices whose taints these tolerations cover."""
         flags = bytearray(b"\x01") * len(self.devices)
-        for taints, places in self._tainted:
+        for taints, indices in self._tainted:
             if not all(tolerates(tolerations, taint) for taint in taints):
-                for place in places:
-                    flags[place] = 0
+                for index in indices:
+                    flags[index] = 0
         return int.from_bytes(flags, "little")
 
     @cached_property
-    def sites(self) -> list[tuple[Json, list[range]]]:
+    def node_ranges(self) -> list[tuple[Json, list[range]]]:
         """
-        Nodes that take pods, which a cordoned one does not, with the places of the devices that they reach.
+        Schedulable nodes (not cordoned) with the index ranges of the devices that they reach.
 
-        In a picture without nodes they are bare ones, of the names that devices are local to.
+        A snapshot without nodes gets one bare node per `nodeName` of a device.
         """
-        names = () if self.nodes else sorted({one.node_name for one in self.devices} - {""})
+        names = () if self.nodes else sorted({device.node_name for device in self.devices} - {""})
         nodes = self.nodes or [{"metadata": {"name": name}} for name in names]
-        open_ = (node for node in nodes if not (node.get("spec") or {}).get("unschedulable"))
-        return [(node, self.device_index.runs_on(node)) for node in open_]
+        schedulable = (node for node in nodes if not (node.get("spec") or {}).get("unschedulable"))
+        return [(node, self.device_index.ranges_on(node)) for node in schedulable]
 
     @cached_property
-    def remains(self) -> Sequence[int]:
+    def remaining_capacity(self) -> Sequence[int]:
         """
-        A number per device that is equal where capacities are, and what shares have taken of them.
+        One number per device, equal for devices with equal capacities and equal consumption of them.
         """
-        remains = array("q", self.device_index.capacities)
+        remaining_capacity = array("q", self.device_index.capacities)
         for key in self.held.consumed:
-            if (place := self.device_index.index.get(key)) is not None:
-                remains[place] = self._remaining(place)
-        return remains
+            if (index := self.device_index.index.get(key)) is not None:
+                remaining_capacity[index] = self._remaining(index)
+        return remaining_capacity
 
-    def _remaining(self, place: int) -> int:
-        whole, key = self.device_index.capacities[place], self.devices[place].key
+    def _remaining(self, index: int) -> int:
+        capacities, key = self.device_index.capacities[index], self.devices[index].key
         consumed = self.held.consumed[key].items() if key in self.held.consumed else ()
-        gone = tuple(sorted((name, amount.nano) for name, amount in consumed if amount))
-        return -1 - self.device_index.number_of((whole, gone)) if gone else whole
+        used = tuple(sorted((name, amount.nano) for name, amount in consumed if amount))
+        return -1 - self.device_index.state_number((capacities, used)) if used else capacities
 
     @cached_property
     def class_by_name(self) -> dict[str, Json]:
-        return {str((one.get("metadata") or {}).get("name")): one for one in self.classes}
+        return {
+            str((device_class.get("metadata") or {}).get("name")): device_class
+            for device_class in self.classes
+        }
 
     @cached_property
     def available(self) -> DeviceMask:
-        """Which devices can be taken now, taints aside."""
+        """Devices that can be allocated now, ignoring taints."""
         return pack(map(self.can_take, self.devices))
 
     @property
     def free(self) -> list[PoolDevice]:
-        """Devices that nobody holds and whose counters suffice. A tainted one is free too: see `taints`."""
+        """Devices that no claim holds and whose counters suffice, tainted ones included: see `taints`."""
         return list(filter(self.can_take, self.devices))
 
     def can_take(self, device: PoolDevice) -> bool:
-        """Whether the device, or some share of it, is left."""
+        """Whether the device, or a share of it, can be allocated."""
         key, held = device.key, self.held
         if key in held.holders:
             return False
@@ -237,17 +246,17 @@ class ClusterSnapshot:
 
     def holder_of(self, device: PoolDevice) -> str:
         """
-        Return "namespace/name" of the claim that has the device, or of the first that shares it; "" if free.
+        Return "namespace/name" of the claim that holds the device, or of the first that shares it; "" if free.
         """
         holder = self.held.holders.get(device.key)
         return holder or next(iter(self.held.sharers.get(device.key, ())), "")
 
     def class_expressions(self, name: str) -> list[str]:
-        """Return the selectors of a DeviceClass. Raise `KeyError` if there is none of that name."""
+        """Return the selectors of a DeviceClass. Raise `KeyError` if it does not exist."""
         return expressions(self.class_by_name[name].get("spec") or {})
 
     @cached_property
-    def _left(self) -> dict[PoolKey, dict[CounterKey, int] | None]:
+    def _counters_left(self) -> dict[PoolKey, dict[CounterKey, int] | None]:
         return {}
 
     @cached_property
@@ -256,34 +265,34 @@ class ClusterSnapshot:
 
     def pool_state(self, number: int) -> int:
         """
-        Return a number that is equal for pools with as much left of the same counters; `number` is that of
+        Return a number that is equal for pools with equal counters left; `number` is that of
         `device_index.pool_numbers`.
         """
-        known = self._pool_states.get(number)
-        if known is None:
-            left = self.left_in(self.device_index.pool_keys[number])
-            state = None if left is None else tuple(sorted(left.items()))
-            known = self._pool_states[number] = self.device_index.number_of(state)
-        return known
+        state = self._pool_states.get(number)
+        if state is None:
+            left = self.counters_left(self.device_index.pool_keys[number])
+            amounts = None if left is None else tuple(sorted(left.items()))
+            state = self._pool_states[number] = self.device_index.state_number(amounts)
+        return state
 
-    def left_in(self, pool: PoolKey) -> Mapping[CounterKey, int] | None:
+    def counters_left(self, pool: PoolKey) -> Mapping[CounterKey, int] | None:
         """
-        Return what a pool has left of its counters, in nano-units.
+        Return what is left of a pool's counters, in nano-units.
 
-        None if one of them is overdrawn, which blocks all devices of the pool that take any.
+        None if a counter is overdrawn, which blocks all devices of the pool that consume counters.
         """
         used = self.held.counters.get(pool)
         if not used:
             return self.counters.get(pool, {})
-        if pool not in self._left:
+        if pool not in self._counters_left:
             left = dict(self.counters.get(pool, {}))
             for counter, amount in used.items():
                 left[counter] = left.get(counter, 0) - amount
-            self._left[pool] = left if all(amount >= 0 for amount in left.values()) else None
-        return self._left[pool]
+            self._counters_left[pool] = left if all(amount >= 0 for amount in left.values()) else None
+        return self._counters_left[pool]
 
     def _counters_suffice(self, device: PoolDevice) -> bool:
-        left = self.left_in((device.driver, device.pool))
+        left = self.counters_left((device.driver, device.pool))
         return left is not None and all(
             amount.nano <= left.get(counter, 0) for counter, amount in device.counters
         )
@@ -291,13 +300,13 @@ class ClusterSnapshot:
     def _used_up(self, device: PoolDevice) -> bool:
         consumed = self.held.consumed.get(device.key, {})
         return any(
-            (whole := capacity_of(device.raw, name)) is not None and amount >= whole
+            (capacity := capacity_of(device.raw, name)) is not None and amount >= capacity
             for name, amount in consumed.items()
         )
 
 
-# Kind of an object → the list of the picture that it goes into.
-PARTS = {
+# Kind of an object → the field of the snapshot that lists it.
+FIELD_OF_KIND = {
     "DeviceClass": "classes",
     "ResourceSlice": "slices",
     "ResourceClaim": "claims",
@@ -307,19 +316,19 @@ PARTS = {
 
 
 class EmptyDumpError(ValueError):
-    """The dump holds nothing that a picture is made of; the message is a sentence."""
+    """The dump contains no ResourceSlice; the message is a sentence."""
 
 
 def flatten_lists(documents: Iterable[object]) -> Iterator[Json]:
-    """Yield objects of the API, those inside of lists one by one."""
+    """Yield API objects, the items of lists one by one."""
     for document in documents:
         if not isinstance(document, dict):
             continue
         if isinstance(document.get("items"), list):
-            # A typed list (ResourceSliceList) leaves the kind of its items out.
+            # Items of a typed list (ResourceSliceList) have no kind.
             kind = str(document.get("kind") or "").removesuffix("List")
             yield from flatten_lists(
-                {"kind": kind} | one for one in document["items"] if isinstance(one, dict)
+                {"kind": kind} | item for item in document["items"] if isinstance(item, dict)
             )
         else:
             yield document
@@ -327,12 +336,14 @@ def flatten_lists(documents: Iterable[object]) -> Iterator[Json]:
 
 def snapshot_from_dump(documents: Iterable[object]) -> ClusterSnapshot:
     """Return the snapshot of a dump; other kinds are ignored. Raise `EmptyDumpError` without a slice."""
-    lists: dict[str, list[Json]] = {part: [] for part in PARTS.values()}
-    for one in flatten_lists(documents):
-        if part := PARTS.get(str(one.get("kind"))):
-            lists[part].append(one)
+    lists: dict[str, list[Json]] = {field_name: [] for field_name in FIELD_OF_KIND.values()}
+    for manifest in flatten_lists(documents):
+        if field_name := FIELD_OF_KIND.get(str(manifest.get("kind"))):
+            lists[field_name].append(manifest)
     if not lists["slices"]:
-        raise EmptyDumpError("The snapshot holds no ResourceSlice, so it says nothing about devices.")
+        raise EmptyDumpError(
+            "The dump contains no ResourceSlice. Add the output of “kubectl get resourceslices -o json”."
+        )
     return ClusterSnapshot(
         classes=lists["classes"],
         slices=lists["slices"],

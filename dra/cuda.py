@@ -27,9 +27,9 @@ class Level(StrEnum):
 SEVERITY = list(Level)  # the worst last
 
 # Oldest driver that runs toolkits of a major version at all (Linux x86-64).
-FLOOR: dict[int, Numbers] = {11: (450, 80, 2), 12: (525, 60, 13), 13: (580,)}
+MIN_DRIVERS: dict[int, Numbers] = {11: (450, 80, 2), 12: (525, 60, 13), 13: (580,)}
 # Driver that came with each toolkit: with it or a newer one everything works.
-SHIPPED: dict[Numbers, Numbers] = {
+BUNDLED_DRIVERS: dict[Numbers, Numbers] = {
     (11, 4): (470, 42, 1),
     (11, 5): (495, 29, 5),
     (11, 6): (510, 39, 1),
@@ -55,10 +55,10 @@ ARCHITECTURES: tuple[tuple[Numbers, str, Numbers], ...] = (
     ((8, 9), "Ada Lovelace", (11, 8)),
     ((8, 0), "Ampere", (11, 0)),
 )
-OLDEST_OF_13: Numbers = (7, 5)  # CUDA 13 has no code for what is older
+CUDA_13_MIN_CAPABILITY: Numbers = (7, 5)  # CUDA 13 has no code for what is older
 
 # "nvidia/cuda:12.9.1-base", "pytorch:2.8.0-cuda12.8-cudnn9", "vllm-openai:v0.14.1-cu130"
-IN_TAG = (
+IMAGE_TAGS = (
     re.compile(r"cuda[:_-]?v?(\d{1,2})\.(\d{1,2})", re.ASCII),
     re.compile(r"(?<![a-z0-9])cu(\d{2})(\d)(?![0-9])", re.ASCII),
 )
@@ -89,7 +89,7 @@ class VerdictCount:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class CudaCheck:
     """
     The version over all devices that match. `level` is the worst; parts come the worst first.
 
@@ -105,26 +105,26 @@ class Check:
         return sum(part.devices for part in self.parts)
 
 
-def in_image(image: str) -> str:
+def image_cuda_version(image: str) -> str:
     """Return the version that the tag of an image names, "12.9", or ""."""
-    for shape in IN_TAG:
-        if found := shape.search(image.lower()):
-            return f"{int(found[1])}.{int(found[2])}"
+    for pattern in IMAGE_TAGS:
+        if match := pattern.search(image.lower()):
+            return f"{int(match[1])}.{int(match[2])}"
     return ""
 
 
-def check(version: str, devices: Iterable[tuple[GpuCapability, int]]) -> Check:
+def check(version: str, devices: Iterable[tuple[GpuCapability, int]]) -> CudaCheck:
     """Judge a version for devices, each kind with its number. No device: nothing can be told."""
-    found: dict[CudaVerdict, int] = {}
+    counts: dict[CudaVerdict, int] = {}
     for gpu, number in devices:
         verdict = judge(version, gpu)
-        found[verdict] = found.get(verdict, 0) + number
+        counts[verdict] = counts.get(verdict, 0) + number
     parts = sorted(
-        (VerdictCount(verdict, number) for verdict, number in found.items()),
+        (VerdictCount(verdict, number) for verdict, number in counts.items()),
         key=lambda part: SEVERITY.index(part.verdict.level),
         reverse=True,
     )
-    return Check(version, parts[0].verdict.level if parts else Level.UNKNOWN, tuple(parts))
+    return CudaCheck(version, parts[0].verdict.level if parts else Level.UNKNOWN, tuple(parts))
 
 
 def judge(version: str, gpu: GpuCapability) -> CudaVerdict:
@@ -133,7 +133,7 @@ def judge(version: str, gpu: GpuCapability) -> CudaVerdict:
     capability = _numbers(gpu.capability)[:2]
     if capability:
         name = f"{gpu.product or 'the device'} (compute capability {_text(capability)})"
-        if image >= (13,) and capability < OLDEST_OF_13:
+        if image >= (13,) and capability < CUDA_13_MIN_CAPABILITY:
             return CudaVerdict(Level.ERROR, f"CUDA {version} has no code for {name}: version 13 dropped it.")
         for since, architecture, oldest in ARCHITECTURES:
             if capability >= since:
@@ -145,22 +145,22 @@ def judge(version: str, gpu: GpuCapability) -> CudaVerdict:
 
 
 def _by_driver(version: str, image: Numbers, gpu: GpuCapability) -> CudaVerdict:
-    known, driver = _numbers(gpu.cuda)[:2], _numbers(gpu.driver)
-    if known:
-        has = f"the driver{f' {gpu.driver}' if driver else ''} knows CUDA {_text(known)}"
-        if image[0] > known[0]:
+    supported, driver = _numbers(gpu.cuda)[:2], _numbers(gpu.driver)
+    if supported:
+        driver_support = f"the driver{f' {gpu.driver}' if driver else ''} knows CUDA {_text(supported)}"
+        if image[0] > supported[0]:
             return CudaVerdict(
                 Level.ERROR,
-                f"CUDA {version} likely fails: {has}. It runs only if the image carries the package "
+                f"CUDA {version} likely fails: {driver_support}. It runs only if the image carries the package "
                 "cuda-compat.",
             )
-        if image > known:
+        if image > supported:
             return CudaVerdict(
                 Level.WARNING,
-                f"CUDA {version} runs by minor version compatibility: {has}. What the driver has to compile "
-                f"(PTX), and features newer than {_text(known)}, fail.",
+                f"CUDA {version} runs by minor version compatibility: {driver_support}. What the driver has to compile "
+                f"(PTX), and features newer than {_text(supported)}, fail.",
             )
-        return CudaVerdict(Level.OK, f"CUDA {version} runs: {has}.")
+        return CudaVerdict(Level.OK, f"CUDA {version} runs: {driver_support}.")
     if not driver:
         return CudaVerdict(
             Level.UNKNOWN,
@@ -171,21 +171,21 @@ def _by_driver(version: str, image: Numbers, gpu: GpuCapability) -> CudaVerdict:
 
 def _by_table(version: str, image: Numbers, driver: str) -> CudaVerdict:
     """Judge by the version of the driver alone."""
-    numbers, floor, shipped = _numbers(driver), FLOOR.get(image[0]), SHIPPED.get(image)
+    numbers, floor, shipped = _numbers(driver), MIN_DRIVERS.get(image[0]), BUNDLED_DRIVERS.get(image)
     if floor and numbers < floor:
         needs = f"CUDA {image[0]} needs driver {_text(floor)} or newer, and the device has {driver}"
         return CudaVerdict(Level.ERROR, f"CUDA {version} likely fails: {needs}.")
     if shipped is None or floor is None:
-        told = f"Which driver CUDA {version} needs is not known; the device has {driver}."
-        return CudaVerdict(Level.UNKNOWN, told)
+        sentence = f"Which driver CUDA {version} needs is not known; the device has {driver}."
+        return CudaVerdict(Level.UNKNOWN, sentence)
     if numbers < shipped:
         return CudaVerdict(
             Level.WARNING,
             f"CUDA {version} runs by minor version compatibility: it came with driver {_text(shipped)}, and "
             f"the device has {driver}. What the driver has to compile (PTX), and newer features, fail.",
         )
-    told = f"CUDA {version} runs: it came with driver {_text(shipped)}, and the device has {driver}."
-    return CudaVerdict(Level.OK, told)
+    sentence = f"CUDA {version} runs: it came with driver {_text(shipped)}, and the device has {driver}."
+    return CudaVerdict(Level.OK, sentence)
 
 
 def _numbers(text: str) -> Numbers:

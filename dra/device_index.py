@@ -1,7 +1,7 @@
 """
-The devices of a cluster and what selectors say of them: all that follows from ResourceSlices alone.
+The devices of a cluster with their selector results: everything that depends on ResourceSlices alone.
 
-Slices change seldom and claims all the time, so this part is kept from picture to picture.
+Slices change rarely and claims often, so successive snapshots share one index.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ from dra.node_pools import NodePools
 from dra.nodes import name_of, slice_reaches
 from dra.objects import Json
 from dra.pools import CounterKey, DeviceKey, Pool, PoolDevice, gather_pools
-from dra.selector_results import DeviceMask, SelectorResults, everything, judge, pack
+from dra.selector_results import DeviceMask, SelectorResults, evaluate_devices, full_mask, pack
 
 type PoolKey = tuple[str, str]
-type Look = Callable[[PoolDevice], Hashable]
-type Alike = Sequence[tuple[PoolDevice, DeviceMask]]
+type GroupKey = Callable[[PoolDevice], Hashable]
+type DeviceGroups = Sequence[tuple[PoolDevice, DeviceMask]]
 
-KEPT = 200  # expressions and attributes per stock; each takes some bytes per device
-STATES = 100_000  # that are remembered, of what is left of devices and pools
-MISSING = -1  # number of a value that is not there
+MAX_CACHED = 200  # expressions and attributes per index; each takes some bytes per device
+MAX_STATES = 100_000  # of remaining capacity and counters
+MISSING = -1  # number of an absent value
 NOTHING: Json = {}
-NAMES, WHOLE = "names", "whole"  # what an expression reads of attributes or capacities beside entries
+NAMES, WHOLE = "names", "whole"  # an expression reads the names of a map, or the whole map
 
 
 @dataclass(frozen=True)
 class DeviceIndex:
-    """Pools and devices. Worked out when first asked for; threads may share it."""
+    """Pools and devices. Attributes are computed on first use; threads may share the index."""
 
     slices: Sequence[Json] = ()
-    _verdicts: dict[tuple[str, Features], SelectorResults] = field(
+    _results: dict[tuple[str, Features], SelectorResults] = field(
         default_factory=dict, repr=False, compare=False
     )
     _values: dict[str, array[int]] = field(default_factory=dict, repr=False, compare=False)
     _read: dict[tuple[str, ...], array[int]] = field(default_factory=dict, repr=False, compare=False)
-    _alike: dict[Look, Alike] = field(default_factory=dict, repr=False, compare=False)
+    _groups: dict[GroupKey, DeviceGroups] = field(default_factory=dict, repr=False, compare=False)
     _states: dict[Hashable, int] = field(default_factory=dict, repr=False, compare=False)
     _numbers: Iterator[int] = field(default_factory=count, repr=False, compare=False)
 
@@ -52,47 +52,47 @@ class DeviceIndex:
 
     @cached_property
     def node_pools(self) -> NodePools:
-        """The pools as each node sees them, which is what the allocator goes by."""
+        """The pools as each node sees them; the allocator reads these."""
         return NodePools(self.pools)
 
     @cached_property
     def devices(self) -> list[PoolDevice]:
-        """Devices of usable pools, in the order in which they are tried."""
+        """Devices of usable pools, in allocation order."""
         return [device for pool in self.pools if pool.usable for device in pool.devices]
 
     @cached_property
     def index(self) -> dict[DeviceKey, int]:
-        """Where each device stands in `devices`."""
-        return {device.key: place for place, device in enumerate(self.devices)}
+        """Index of each device in `devices`."""
+        return {device.key: index for index, device in enumerate(self.devices)}
 
     @cached_property
     def all(self) -> DeviceMask:
-        return everything(len(self.devices))
+        return full_mask(len(self.devices))
 
     @cached_property
     def shareable(self) -> DeviceMask:
-        """Devices that are taken in shares."""
+        """Devices that allow multiple allocations."""
         return pack(device.shareable for device in self.devices)
 
     @cached_property
-    def counting(self) -> DeviceMask:
-        """Devices that are taken at the expense of others of their pool."""
+    def counter_devices(self) -> DeviceMask:
+        """Devices that consume shared counters of their pool."""
         return pack(bool(device.counters) for device in self.devices)
 
     @cached_property
     def capacities(self) -> Sequence[int]:
-        """A number per device that is equal where capacities and their policies are, shared or not."""
+        """One number per device, equal for equal capacities with their policies and sharing."""
         raws = [device.raw for device in self.devices]
         return _numbered((repr(raw.get("capacity")), raw.get("allowMultipleAllocations")) for raw in raws)
 
     @cached_property
-    def appetites(self) -> Sequence[int]:
-        """A number per device that is equal where what it takes of shared counters is; 0: nothing."""
+    def counter_demands(self) -> Sequence[int]:
+        """One number per device, equal for equal consumption of shared counters; 0 for none."""
         return _numbered(chain([()], (device.counters for device in self.devices)))[1:]
 
     @cached_property
     def counters(self) -> dict[PoolKey, Mapping[CounterKey, int]]:
-        """What the pools have of each shared counter, in nano-units."""
+        """Shared counters of each pool, in nano-units."""
         return {
             (pool.driver, pool.name): {key: amount.nano for key, amount in pool.counters.items()}
             for pool in self.pools
@@ -101,86 +101,98 @@ class DeviceIndex:
 
     @cached_property
     def _by_slice(self) -> list[tuple[Json, range]]:
-        """Slices of usable pools with the places of their devices."""
-        found: list[tuple[Json, range]] = []
-        place = 0
+        """Slices of usable pools with the index ranges of their devices."""
+        ranges: list[tuple[Json, range]] = []
+        start = 0
         for pool in self.pools:
             if pool.usable:
-                for one in pool.slices:
-                    devices = len((one.get("spec") or {}).get("devices") or ())
-                    found.append((one, range(place, place + devices)))
-                    place += devices
-        return found
+                for resource_slice in pool.slices:
+                    devices = len((resource_slice.get("spec") or {}).get("devices") or ())
+                    ranges.append((resource_slice, range(start, start + devices)))
+                    start += devices
+        return ranges
 
     @cached_property
     def _local(self) -> dict[str, list[range]]:
-        """Places of the devices whose slice is local to a node, by node."""
+        """Index ranges of the slices that are local to a node, by node name."""
         local: dict[str, list[range]] = {}
-        for one, places in self._by_slice:
-            if places and (name := one["spec"].get("nodeName")):
-                local.setdefault(name, []).append(places)
+        for resource_slice, indices in self._by_slice:
+            if indices and (name := resource_slice["spec"].get("nodeName")):
+                local.setdefault(name, []).append(indices)
         return local
 
     @cached_property
-    def _wandering(self) -> list[tuple[Json, range]]:
-        return [(one, places) for one, places in self._by_slice if places and not one["spec"].get("nodeName")]
+    def _multi_node_ranges(self) -> list[tuple[Json, range]]:
+        return [
+            (resource_slice, indices)
+            for resource_slice, indices in self._by_slice
+            if indices and not resource_slice["spec"].get("nodeName")
+        ]
 
     @cached_property
-    def wanders(self) -> bool:
-        """Whether some devices are reachable from several nodes, or placed one by one."""
-        return bool(self._wandering)
+    def has_multi_node_devices(self) -> bool:
+        """Whether some devices are not local to one node through their slice."""
+        return bool(self._multi_node_ranges)
 
-    def runs_on(self, node: Json) -> list[range]:
-        """Return the places that `node` reaches, as ranges in ascending order."""
-        found = self._local.get(name_of(node), [])
-        if not self.wanders:
-            return found
-        more = [places for one, places in self._wandering if slice_reaches(node, one)]
-        return sorted([*found, *more], key=lambda places: places.start)
+    def ranges_on(self, node: Json) -> list[range]:
+        """Return the device indices that `node` reaches, as ascending ranges."""
+        local = self._local.get(name_of(node), [])
+        if not self.has_multi_node_devices:
+            return local
+        other = [
+            indices
+            for resource_slice, indices in self._multi_node_ranges
+            if slice_reaches(node, resource_slice)
+        ]
+        return sorted([*local, *other], key=lambda indices: indices.start)
 
     @cached_property
-    def _binds_late(self) -> bool:
-        return any(device.binds_late for device in self.devices)
+    def _has_binding_conditions(self) -> bool:
+        return any(device.has_binding_conditions for device in self.devices)
 
-    def places_on(self, node: Json) -> list[int]:
-        """Return the places of the devices that a search on `node` looks at, in the order of trying."""
-        places = list(chain.from_iterable(self.runs_on(node)))
-        if not self._binds_late:
-            return places
-        late = {self.pool_numbers[place] for place in places if self.devices[place].binds_late}
-        return sorted(places, key=lambda place: self.pool_numbers[place] in late)
+    def indices_on(self, node: Json) -> list[int]:
+        """Return the device indices that a search on `node` tries, in order."""
+        indices = list(chain.from_iterable(self.ranges_on(node)))
+        if not self._has_binding_conditions:
+            return indices
+        last_pools = {
+            self.pool_numbers[index] for index in indices if self.devices[index].has_binding_conditions
+        }
+        return sorted(indices, key=lambda index: self.pool_numbers[index] in last_pools)
 
     def unusable_pools(self, node: Json) -> list[Pool]:
-        """Return pools with something for `node` that Kubernetes does not allocate from now."""
+        """Return the pools of `node` that Kubernetes does not allocate from."""
         return [
             pool
             for pool in self.pools
-            if not pool.usable and any(slice_reaches(node, one) for one in pool.slices)
+            if not pool.usable and any(slice_reaches(node, resource_slice) for resource_slice in pool.slices)
         ]
 
     @cached_property
     def pool_numbers(self) -> Sequence[int]:
         """The number of the pool of each device, in `pool_keys`."""
-        return _numbered((one.driver, one.pool) for one in self.devices)
+        return _numbered((device.driver, device.pool) for device in self.devices)
 
-    def number_of(self, state: Hashable) -> int:
-        """Return a number that equal states of devices or pools have in every picture of this stock."""
-        if len(self._states) > STATES:
-            self._states.clear()  # numbers are not given twice, so pictures that know old ones are not misled
-        known = self._states.get(state)
-        return self._states.setdefault(state, next(self._numbers)) if known is None else known
+    def state_number(self, state: Hashable) -> int:
+        """Return a number that is equal for equal states, in all snapshots that share this index."""
+        if len(self._states) > MAX_STATES:
+            self._states.clear()  # numbers are never reused, so old snapshots stay correct
+        number = self._states.get(state)
+        return self._states.setdefault(state, next(self._numbers)) if number is None else number
 
-    def places_in(self, pool: PoolKey) -> list[int]:
-        """Return the places of those devices of a usable pool that take of its counters."""
+    def counter_device_indices(self, pool: PoolKey) -> list[int]:
+        """Return the indices of a usable pool's devices that consume its counters."""
         return self._by_pool.get(pool, [])
 
     def pools_in(self, run: range) -> list[tuple[int, int]]:
-        """Return the pools whose counters devices of a slice take, as (how many devices in a row, number)."""
-        known = self._pools_of.get(run.start)
-        if known is None:
-            numbers = (self.pool_numbers[place] for place in run if self.devices[place].counters)
-            known = self._pools_of[run.start] = [(len(list(of)), number) for number, of in groupby(numbers)]
-        return known
+        """Return (consecutive devices, pool number) for the devices of a slice that consume counters."""
+        counted = self._pools_of.get(run.start)
+        if counted is None:
+            numbers = (self.pool_numbers[index] for index in run if self.devices[index].counters)
+            counted = self._pools_of[run.start] = [
+                (len(list(group)), number) for number, group in groupby(numbers)
+            ]
+        return counted
 
     @cached_property
     def _pools_of(self) -> dict[int, list[tuple[int, int]]]:
@@ -188,62 +200,61 @@ class DeviceIndex:
 
     @cached_property
     def _by_pool(self) -> dict[PoolKey, list[int]]:
-        found: dict[PoolKey, list[int]] = {}
-        for place, device in enumerate(self.devices):
+        by_pool: dict[PoolKey, list[int]] = {}
+        for index, device in enumerate(self.devices):
             if device.counters:
-                found.setdefault((device.driver, device.pool), []).append(place)
-        return found
+                by_pool.setdefault((device.driver, device.pool), []).append(index)
+        return by_pool
 
     @cached_property
     def pool_keys(self) -> list[PoolKey]:
-        return list(dict.fromkeys((one.driver, one.pool) for one in self.devices))
+        return list(dict.fromkeys((device.driver, device.pool) for device in self.devices))
 
-    def alike(self, look: Look) -> Alike:
-        """Return one device of each look, and all that share it; worked out once for each function."""
-        if look not in self._alike:
+    def groups_by(self, group_key: GroupKey) -> DeviceGroups:
+        """Return (one device, mask of all devices) per value of `group_key`; cached per function."""
+        if group_key not in self._groups:
             places_by_look: dict[Hashable, bytearray] = {}
             first: dict[Hashable, PoolDevice] = {}
-            for place, device in enumerate(self.devices):
-                seen = look(device)
-                if seen not in first:
-                    first[seen], places_by_look[seen] = device, bytearray(len(self.devices))
-                places_by_look[seen][place] = 1
-            self._alike[look] = [(first[seen], pack(flags)) for seen, flags in places_by_look.items()]
-        return self._alike[look]
+            for index, device in enumerate(self.devices):
+                key = group_key(device)
+                if key not in first:
+                    first[key], places_by_look[key] = device, bytearray(len(self.devices))
+                places_by_look[key][index] = 1
+            self._groups[group_key] = [(first[key], pack(flags)) for key, flags in places_by_look.items()]
+        return self._groups[group_key]
 
     def values(self, attribute: str) -> Sequence[int]:
         """
-        Return a number per device that is equal where a fully qualified attribute is; MISSING without it.
+        Return one number per device, equal for equal values of a fully qualified attribute; MISSING if absent.
         """
-        known = self._values.get(attribute)
-        if known is None:
+        values = self._values.get(attribute)
+        if values is None:
             numbers: dict[Hashable, int] = {None: MISSING}
-            known = array(
+            values = array(
                 "i",
-                (numbers.setdefault(exact_value(one, attribute), len(numbers)) for one in self.devices),
+                (numbers.setdefault(exact_value(device, attribute), len(numbers)) for device in self.devices),
             )
-            _keep(self._values, attribute, known)
-        return known
+            _cache(self._values, attribute, values)
+        return values
 
     def selector_results(self, expression: str, features: Features = NEWEST) -> SelectorResults:
         """
-        Return what a selector says of every device, in the order of `devices`.
+        Return the results of a selector for all `devices`.
 
-        Raise `CompileError` or `NotPreviewable` for the expression itself.
+        Raise `CompileError` or `NotPreviewable` for the expression.
         """
-        known = self._verdicts.get((expression, features))
-        if known is None:
+        results = self._results.get((expression, features))
+        if results is None:
             selector = compile_selector(expression, features)
-            known = judge(selector, self.devices, self._shapes(selector))
-            _keep(self._verdicts, (expression, features), known)
-        return known
+            results = evaluate_devices(selector, self.devices, self._shapes(selector))
+            _cache(self._results, (expression, features), results)
+        return results
 
     def _shapes(self, selector: Selector) -> Sequence[int]:
         """
-        Number the devices by all that the selector reads of them.
+        Number the devices by the values that the selector reads.
 
-        What it reads is numbered per attribute, and kept: the next expression over the same attributes looks
-        at no device at all.
+        Numbers are cached per attribute, so another expression over the same attributes reads no device.
         """
         read = selector.reading
         refs = (ref for ref in read.refs if ref[0] not in read.whole)
@@ -256,32 +267,34 @@ class DeviceIndex:
     def _drivers(self) -> array[int]:
         return _numbered((device.driver, device.shareable) for device in self.devices)
 
-    def _seen(self, what: tuple[str, ...]) -> array[int]:
-        """Number the devices by an entry, by all names of a table, or by all of it."""
-        known = self._read.get(what)
-        if known is None:
-            part, *_ = what
+    def _seen(self, entry: tuple[str, ...]) -> array[int]:
+        """Number the devices by one entry, by the names of a map, or by the whole map."""
+        column = self._read.get(entry)
+        if column is None:
+            part, *_ = entry
             tables = [device.raw.get(part) or NOTHING for device in self.devices]
-            if what[1:] == (WHOLE,):
-                known = _numbered(map(repr, tables))
-            elif what[1:] == (NAMES,):
-                known = _numbered(map(tuple, tables))
+            if entry[1:] == (WHOLE,):
+                column = _numbered(map(repr, tables))
+            elif entry[1:] == (NAMES,):
+                column = _numbered(map(tuple, tables))
             else:
-                _, domain, name = what
+                _, domain, name = entry
                 pairs = zip(tables, self.devices, strict=True)
-                known = _numbered(repr(lookup(table, one.driver, domain, name)) for table, one in pairs)
-            _keep(self._read, what, known)
-        return known
+                column = _numbered(
+                    repr(lookup(table, device.driver, domain, name)) for table, device in pairs
+                )
+            _cache(self._read, entry, column)
+        return column
 
 
-def _numbered(found: Iterable[Hashable]) -> array[int]:
-    """Number what is found, equal ones alike."""
+def _numbered(values: Iterable[Hashable]) -> array[int]:
+    """Return one number per value, equal for equal values."""
     numbers: dict[Hashable, int] = {}
-    return array("i", (numbers.setdefault(one, len(numbers)) for one in found))
+    return array("i", (numbers.setdefault(value, len(numbers)) for value in values))
 
 
-def _keep[Key, Kept](table: dict[Key, Kept], key: Key, value: Kept) -> None:
-    # Expressions come from people: without a bound, trying out a thousand of them would fill the memory.
-    while len(table) >= KEPT:
+def _cache[Key, Kept](table: dict[Key, Kept], key: Key, value: Kept) -> None:
+    # People type expressions: without a bound, a thousand attempts would fill the memory.
+    while len(table) >= MAX_CACHED:
         table.pop(next(iter(table), key), None)
     table[key] = value

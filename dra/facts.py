@@ -1,7 +1,7 @@
 """
-What a selector sees of a device.
+Attributes and capacities of a device, as selectors and constraints read them.
 
-The slice writes the names of the driver's own domain bare; CEL sees them under the driver's name.
+A slice writes names in the driver's own domain without a domain; CEL reads them under the driver's name.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ type Json = Mapping[str, Any]
 
 
 class Malformed(ValueError):
-    """A device publishes something that is no quantity, version or attribute; the message is a sentence."""
+    """A device publishes an invalid quantity, version or attribute; the message is a sentence."""
 
 
 class Selectable(Protocol):
-    """Something that selectors apply to: a device of a driver, as in `spec.devices` of a ResourceSlice."""
+    """A device as selectors read it: its driver, and its entry in `spec.devices` of a ResourceSlice."""
 
     @property
     def driver(self) -> str: ...
@@ -30,22 +30,22 @@ class Selectable(Protocol):
 
 
 def qualified(driver: str, name: str) -> tuple[str, str]:
-    """Split a name into (domain, identifier); a bare one belongs to the driver."""
+    """Split a name into (domain, identifier); without a domain it belongs to the driver."""
     domain, slash, bare = name.rpartition("/")
     return (domain, bare) if slash else (driver, name)
 
 
 def lookup(entries: Json, driver: str, domain: str, name: str) -> Any:
-    """Return the entry of a qualified name, or None. The full spelling wins where a device has both."""
-    found = entries.get(f"{domain}/{name}")
-    return entries.get(name) if found is None and domain == driver else found
+    """Return the entry of a qualified name, or None. The name with a domain wins if a device has both."""
+    qualified_entry = entries.get(f"{domain}/{name}")
+    return entries.get(name) if qualified_entry is None and domain == driver else qualified_entry
 
 
 def attribute(raw: Json) -> Any:
     """
-    Return the value of a DeviceAttribute: str, int, bool or `Version`, or a list of such.
+    Return the value of a DeviceAttribute: str, int, bool or `Version`, or a list of these.
 
-    Raise `Malformed` if it has no value that this release knows.
+    Raise `Malformed` if it has no value of a known type.
     """
     for kind in ("string", "int", "bool", "strings", "ints", "bools"):
         if raw.get(kind) is not None:
@@ -61,7 +61,7 @@ def attribute(raw: Json) -> Any:
 
 
 def capacity(raw: Json) -> Quantity:
-    """Return the value of a DeviceCapacity. Raise `Malformed` if it is no quantity."""
+    """Return the value of a DeviceCapacity. Raise `Malformed` if it is not a quantity."""
     try:
         return Quantity.parse(raw.get("value", "0"))
     except QuantityError as error:
@@ -76,7 +76,7 @@ def entries(device: Selectable, part: str) -> list[tuple[str, str, Any]]:
 
 
 def value(device: Selectable, ref: Ref) -> Any:
-    """Return what the device publishes under a name, or None."""
+    """Return the value that the device publishes under a name, or None."""
     part, domain, name = ref
     raw = lookup(device.raw.get(part) or {}, device.driver, domain, name)
     if raw is None:
@@ -94,8 +94,8 @@ def exact_value(device: Selectable, attribute: str) -> tuple[str, str] | None:
     raw = lookup(device.raw.get("attributes") or {}, device.driver, domain, name)
     if not raw:
         return None
-    ((kind, found), *_) = raw.items()
-    return (kind, repr(found))
+    ((kind, raw_value), *_) = raw.items()
+    return (kind, repr(raw_value))
 
 
 def capacity_of(raw: Json, name: str) -> Quantity | None:

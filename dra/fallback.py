@@ -21,12 +21,12 @@ from typing import Any
 from dra import quota
 from dra.objects import MAX_RESULTS, Json, Manifest, requests
 
-MOST_TOGETHER = {"requests": 32, "constraints": 32, "config": 32}  # `DeviceRequestsMaxSize` and its siblings
+MAX_ENTRIES = {"requests": 32, "constraints": 32, "config": 32}  # `DeviceRequestsMaxSize` and its siblings
 WORDS = {"requests": "requests", "constraints": "constraints", "config": "configurations"}
-LONGEST = 63  # characters of a DNS label
+MAX_LABEL_LENGTH = 63  # characters of a DNS label
 
 
-def together(parts: Sequence[tuple[str, Json]]) -> Manifest:
+def combine_specs(parts: Sequence[tuple[str, Json]]) -> Manifest:
     """
     Return one spec with the requests of all `parts`, each a (name, spec).
 
@@ -34,26 +34,26 @@ def together(parts: Sequence[tuple[str, Json]]) -> Manifest:
     (`request_names`); constraints and configuration go with the requests of their part alone. Raise
     CannotCombineError with a sentence where a limit of the API is passed.
     """
-    made: dict[str, list[Any]] = {"requests": [], "constraints": [], "config": []}
-    seen: set[str] = set()
+    combined: dict[str, list[Any]] = {"requests": [], "constraints": [], "config": []}
+    used_names: set[str] = set()
     for name, spec in parts:
         names = request_names(name, spec)
-        if clash := sorted(seen.intersection(names.values())):
+        if clash := sorted(used_names.intersection(names.values())):
             raise CannotCombineError(f"{name} is named twice: two requests would be called {clash[0]}.")
-        seen |= set(names.values())
-        made["requests"] += [
+        used_names |= set(names.values())
+        combined["requests"] += [
             {**deepcopy(dict(request)), "name": names[str(request.get("name"))]} for request in requests(spec)
         ]
         for kind in ("constraints", "config"):
-            for one in (spec.get("devices") or {}).get(kind) or ():
-                about = [_renamed(each, names) for each in one.get("requests") or names]
-                made[kind].append({**deepcopy(dict(one)), "requests": about})
-    for kind, most in MOST_TOGETHER.items():
-        if len(made[kind]) > most:
+            for entry in (spec.get("devices") or {}).get(kind) or ():
+                references = [_renamed(reference, names) for reference in entry.get("requests") or names]
+                combined[kind].append({**deepcopy(dict(entry)), "requests": references})
+    for kind, max_count in MAX_ENTRIES.items():
+        if len(combined[kind]) > max_count:
             raise CannotCombineError(
-                f"Together they make {len(made[kind])} {WORDS[kind]}; a claim can have {most}."
+                f"Together they make {len(combined[kind])} {WORDS[kind]}; a claim can have {max_count}."
             )
-    spec = {"devices": {kind: rows for kind, rows in made.items() if rows}}
+    spec = {"devices": {kind: rows for kind, rows in combined.items() if rows}}
     if (devices := quota.devices(spec)) > MAX_RESULTS:
         raise CannotCombineError(f"Together they take {devices} devices; a claim can hold {MAX_RESULTS}.")
     return spec
@@ -61,17 +61,17 @@ def together(parts: Sequence[tuple[str, Json]]) -> Manifest:
 
 def request_names(name: str, spec: Json) -> dict[str, str]:
     """Return what each request of a part is called in the whole, by its own name, in order."""
-    own = [str(request.get("name")) for request in requests(spec)]
+    requests_by_name = [str(request.get("name")) for request in requests(spec)]
     label = alternative_name(name)
-    if len(own) == 1:
-        return {own[0]: label}
-    return {each: _behind(label, each) for each in own}
+    if len(requests_by_name) == 1:
+        return {requests_by_name[0]: label}
+    return {request_name: _behind(label, request_name) for request_name in requests_by_name}
 
 
-def _behind(label: str, own: str) -> str:
+def _behind(label: str, request_name: str) -> str:
     """Return "label-own", the label cut so that the whole stays a DNS label."""
-    prefix = label[: max(LONGEST - len(own) - 1, 0)].rstrip("-")
-    return f"{prefix}-{own}" if prefix else own
+    prefix = label[: max(MAX_LABEL_LENGTH - len(request_name) - 1, 0)].rstrip("-")
+    return f"{prefix}-{request_name}" if prefix else request_name
 
 
 def _renamed(reference: str, names: dict[str, str]) -> str:
@@ -80,7 +80,7 @@ def _renamed(reference: str, names: dict[str, str]) -> str:
     return f"{names.get(request, request)}{slash}{alternative}"
 
 
-MOST_ALTERNATIVES = 8  # `FirstAvailableDeviceRequestMaxSize`
+MAX_ALTERNATIVES = 8  # `FirstAvailableDeviceRequestMaxSize`
 NOT_A_NAME = re.compile(r"[^a-z0-9]+")
 
 
@@ -99,27 +99,27 @@ def first_available(options: Sequence[tuple[str, Json]]) -> Manifest:
     The request is called as that of the first option; its alternatives by `alternative_name`. Constraints
     and configuration of an option go with its alternative alone.
     """
-    if len(options) > MOST_ALTERNATIVES:
+    if len(options) > MAX_ALTERNATIVES:
         raise CannotCombineError(
-            f"There are {len(options)} alternatives; a request can have {MOST_ALTERNATIVES}."
+            f"There are {len(options)} alternatives; a request can have {MAX_ALTERNATIVES}."
         )
     for name, spec in options:
         _check(name, spec)
     request = str(requests(options[0][1])[0].get("name") or "gpu")
-    made: Manifest = {"requests": [{"name": request, "firstAvailable": []}]}
+    combined: Manifest = {"requests": [{"name": request, "firstAvailable": []}]}
     for name, spec in options:
         alternative = alternative_name(name)
-        if any(one["name"] == alternative for one in made["requests"][0]["firstAvailable"]):
+        if any(existing["name"] == alternative for existing in combined["requests"][0]["firstAvailable"]):
             raise CannotCombineError(f"{name} is named twice among the alternatives.")
         exactly = deepcopy(dict(requests(spec)[0]["exactly"]))
         exactly.pop("adminAccess", None)
-        made["requests"][0]["firstAvailable"].append({"name": alternative, **exactly})
+        combined["requests"][0]["firstAvailable"].append({"name": alternative, **exactly})
         for part in ("constraints", "config"):
-            for one in (spec.get("devices") or {}).get(part) or ():
-                made.setdefault(part, []).append(
-                    {**deepcopy(dict(one)), "requests": [f"{request}/{alternative}"]}
+            for entry in (spec.get("devices") or {}).get(part) or ():
+                combined.setdefault(part, []).append(
+                    {**deepcopy(dict(entry)), "requests": [f"{request}/{alternative}"]}
                 )
-    return {"devices": made}
+    return {"devices": combined}
 
 
 def alternative_name(name: str) -> str:
@@ -127,27 +127,29 @@ def alternative_name(name: str) -> str:
     return NOT_A_NAME.sub("-", name.lower())[:63].strip("-")
 
 
-def only(spec: Json, chosen: Sequence[str]) -> Manifest:
+def select_alternatives(spec: Json, chosen: Sequence[str]) -> Manifest:
     """
     Return the spec with those alternatives alone that `chosen` names, as results do ("gpu/h100").
 
     A request none of whose alternatives is chosen keeps them all.
     """
-    kept: list[Json] = []
+    kept_requests: list[Json] = []
     for request in requests(spec):
         options = request.get("firstAvailable") or []
-        taken = [one for one in options if f"{request.get('name')}/{one.get('name')}" in chosen]
-        kept.append({**request, "firstAvailable": taken} if taken else request)
-    return {**spec, "devices": {**(spec.get("devices") or {}), "requests": kept}}
+        chosen_options = [
+            option for option in options if f"{request.get('name')}/{option.get('name')}" in chosen
+        ]
+        kept_requests.append({**request, "firstAvailable": chosen_options} if chosen_options else request)
+    return {**spec, "devices": {**(spec.get("devices") or {}), "requests": kept_requests}}
 
 
 def _check(name: str, spec: Json) -> None:
-    asked = requests(spec)
-    if len(asked) != 1:
+    spec_requests = requests(spec)
+    if len(spec_requests) != 1:
         raise CannotCombineError(
-            f"{name} makes {len(asked)} requests; only a profile with one can be an alternative."
+            f"{name} makes {len(spec_requests)} requests; only a profile with one can be an alternative."
         )
-    exactly = asked[0].get("exactly")
+    exactly = spec_requests[0].get("exactly")
     if exactly is None:
         raise CannotCombineError(f"{name} has alternatives of its own, which cannot stand among others.")
     if exactly.get("adminAccess"):

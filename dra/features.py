@@ -58,13 +58,13 @@ class Features:
     @classmethod
     def of_switches(cls, switches: Mapping[str, bool]) -> Self:
         """Read `{"ConsumableCapacity": true}`. Raise `KeyError` for a switch that upstream does not have."""
-        known = cls.switches()
-        return cls(**{known[name]: bool(on) for name, on in switches.items()})
+        attributes = cls.switches()
+        return cls(**{attributes[name]: bool(on) for name, on in switches.items()})
 
     @classmethod
     def switches(cls) -> dict[str, str]:
         """Return the attribute of each switch by its upstream name: {"AdminAccess": "admin_access", …}."""
-        return {_upstream(one.name): one.name for one in fields(cls)}
+        return {_upstream(gate.name): gate.name for gate in fields(cls)}
 
     @property
     def implementation(self) -> Implementation:

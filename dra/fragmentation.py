@@ -39,24 +39,24 @@ def max_concurrent(takes: Sequence[Amounts], counters: Mapping[CounterKey, int])
 
 def _boards(takes: Iterable[Amounts]) -> list[list[Amounts]]:
     """Put together what takes of the same counter sets, which is one GPU as a rule."""
-    boards: list[tuple[set[str], list[Amounts]]] = []
+    gpus: list[tuple[set[str], list[Amounts]]] = []
     for amounts in takes:
-        sets, alike = {counter_set for (counter_set, _counter), _amount in amounts}, [amounts]
-        for board in [board for board in boards if board[0] & sets]:
-            boards.remove(board)
-            sets |= board[0]
-            alike = [*board[1], *alike]
-        boards.append((sets, alike))
-    return [alike for _sets, alike in boards]
+        sets, demands = {counter_set for (counter_set, _counter), _amount in amounts}, [amounts]
+        for gpu in [gpu for gpu in gpus if gpu[0] & sets]:
+            gpus.remove(gpu)
+            sets |= gpu[0]
+            demands = [*gpu[1], *demands]
+        gpus.append((sets, demands))
+    return [demands for _sets, demands in gpus]
 
 
-def _shape(board: Sequence[Amounts], counters: Mapping[CounterKey, int]) -> tuple[tuple[Take, ...], Take]:
+def _shape(demands: Sequence[Amounts], counters: Mapping[CounterKey, int]) -> tuple[tuple[Take, ...], Take]:
     """Number the counters of a GPU by their names, so that GPUs that are alike are worked out once."""
-    keys = sorted({key for amounts in board for key, _amount in amounts})
-    number = {key: place for place, key in enumerate(keys)}
-    takes = [tuple(sorted((number[key], amount.nano) for key, amount in amounts)) for amounts in board]
-    takes.sort(key=lambda take: (sum(amount for _counter, amount in take), take))  # small ones first
-    return tuple(takes), tuple((number[key], counters.get(key, 0)) for key in keys)
+    keys = sorted({key for amounts in demands for key, _amount in amounts})
+    number = {key: index for index, key in enumerate(keys)}
+    numbered = [tuple(sorted((number[key], amount.nano) for key, amount in amounts)) for amounts in demands]
+    numbered.sort(key=lambda take: (sum(amount for _counter, amount in take), take))  # small ones first
+    return tuple(numbered), tuple((number[key], counters.get(key, 0)) for key in keys)
 
 
 @lru_cache(maxsize=1000)
@@ -72,19 +72,19 @@ class _Packing:
         self.best = self.steps = 0
         self._from(0, 0)
 
-    def _from(self, at: int, taken: int) -> None:
-        self.best = max(self.best, taken)
+    def _from(self, at: int, count: int) -> None:
+        self.best = max(self.best, count)
         self.steps += 1
-        if taken + len(self.takes) - at <= self.best or self.steps > STEPS:
+        if count + len(self.takes) - at <= self.best or self.steps > STEPS:
             return
-        take = self.takes[at]
-        if all(amount <= self.left[counter] for counter, amount in take):
-            for counter, amount in take:
+        demand = self.takes[at]
+        if all(amount <= self.left[counter] for counter, amount in demand):
+            for counter, amount in demand:
                 self.left[counter] -= amount
-            self._from(at + 1, taken + 1)
-            for counter, amount in take:
+            self._from(at + 1, count + 1)
+            for counter, amount in demand:
                 self.left[counter] += amount
-        self._from(at + 1, taken)
+        self._from(at + 1, count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class GpuPartition:
     partition: str  # "1g.10gb", "" for the whole
     product: str
     memory_bytes: int | None
-    places: int
+    published: int
     held: int
     open: int
     most: int
@@ -118,40 +118,51 @@ class PhysicalGpu:
 
 def physical_gpus(snapshot: ClusterSnapshot, driver: str, pool: str) -> list[PhysicalGpu]:
     """Return the GPUs of a pool that are published in partitions, by the names of their counter sets."""
-    found: dict[str, list[PoolDevice]] = {}
+    by_counter_set: dict[str, list[PoolDevice]] = {}
     node_name = ""
-    for one in snapshot.pools:
-        if (one.driver, one.name) != (driver, pool) or not one.usable:
+    for slice_pool in snapshot.pools:
+        if (slice_pool.driver, slice_pool.name) != (driver, pool) or not slice_pool.usable:
             continue
-        for device in one.devices:
+        for device in slice_pool.devices:
             node_name = node_name or device.node_name
             for counter_set in {key[0] for key, _ in device.counters}:
-                found.setdefault(counter_set, []).append(device)
+                by_counter_set.setdefault(counter_set, []).append(device)
     return [
         PhysicalGpu(driver, pool, counter_set, node_name, _cuts(snapshot, devices))
-        for counter_set, devices in sorted(found.items())
+        for counter_set, devices in sorted(by_counter_set.items())
     ]
 
 
 def _cuts(snapshot: ClusterSnapshot, devices: Sequence[PoolDevice]) -> tuple[GpuPartition, ...]:
-    kinds: dict[tuple[str, str, int | None], list[PoolDevice]] = {}
+    by_kind: dict[tuple[str, str, int | None], list[PoolDevice]] = {}
     for device in devices:
-        seen = describe(device.driver, device.raw)
+        description = describe(device.driver, device.raw)
         # A device without a name for what it is goes by its own: nothing is known to be like it.
-        partition = seen.partition or ("" if seen.kind == "gpu" else device.name)
-        kinds.setdefault((partition, seen.product, seen.memory_bytes), []).append(device)
-    cuts = []
-    for (partition, product, memory), alike in kinds.items():
-        open_ = [device for device in alike if snapshot.can_take(device)]
-        held = sum(snapshot.held.taken(device.key) for device in alike)
-        most = _most(snapshot, open_)
-        cuts.append(GpuPartition(partition, product, memory, len(alike), held, len(open_), most))
-    return tuple(sorted(cuts, key=lambda cut: (bool(cut.partition), -(cut.memory_bytes or 0), cut.partition)))
+        partition = description.partition or ("" if description.kind == "gpu" else device.name)
+        by_kind.setdefault((partition, description.product, description.memory_bytes), []).append(device)
+    partitions = []
+    for (partition, product, memory), devices_of_kind in by_kind.items():
+        available = [device for device in devices_of_kind if snapshot.can_take(device)]
+        held = sum(snapshot.held.is_held(device.key) for device in devices_of_kind)
+        max_held = _most(snapshot, available)
+        partitions.append(
+            GpuPartition(partition, product, memory, len(devices_of_kind), held, len(available), max_held)
+        )
+    return tuple(
+        sorted(
+            partitions,
+            key=lambda partition_: (
+                bool(partition_.partition),
+                -(partition_.memory_bytes or 0),
+                partition_.partition,
+            ),
+        )
+    )
 
 
 def _most(snapshot: ClusterSnapshot, devices: Sequence[PoolDevice]) -> int:
     """Return how many of these devices fit beside each other into what is left."""
     if not devices:
         return 0
-    left = snapshot.left_in((devices[0].driver, devices[0].pool))
+    left = snapshot.counters_left((devices[0].driver, devices[0].pool))
     return 0 if left is None else max_concurrent([device.counters for device in devices], left)

@@ -1,12 +1,8 @@
 """
-What is held of each device, by whom; equal parts of many objects are kept once.
+Devices, shared capacity and counters that allocated claims hold; and an interner for JSON objects.
 
-Equal parts of many JSON objects as one and the same object.
-
-The devices of a large cluster differ in a few attributes and agree in the rest: kept once, they take a
-fraction of the memory. What is shared must not be changed.
-
-What allocated claims have taken: whole devices, capacity of shared ones, and counters of their pools.
+The devices of a large cluster differ in a few attributes only: interning their equal parts takes a fraction
+of the memory. Interned objects must not be changed.
 """
 
 from __future__ import annotations
@@ -21,61 +17,61 @@ from dra.objects import Json
 from dra.pools import CounterKey, DeviceKey, PoolDevice
 from dra.quantity import ZERO, Quantity, QuantityError
 
-MOST = 200_000  # parts that are remembered; beyond it they are learnt anew
+MAX_INTERNED = 200_000  # parts; beyond it the table starts empty
 
 
 class Interner:
-    """Parts that have been seen. `drop_singletons` drops those that turned out to be seen once."""
+    """Interns JSON values. `drop_singletons` forgets the values that occurred once."""
 
     def __init__(self) -> None:
         self._single: dict[Hashable, Any] = {}
-        self._several: dict[Hashable, Any] = {}
+        self._repeated: dict[Hashable, Any] = {}
 
     def __call__(self, value: Any) -> Any:
-        """Return an equal value whose parts are those of earlier values where they are equal."""
+        """Return an equal value that shares its equal parts with earlier values."""
         if type(value) is str:
             return sys.intern(value)
         if type(value) is dict:
-            made: Any = {key: self(part) for key, part in value.items()}
-            look: Hashable = (*made, *map(id, made.values()))
+            interned: Any = {identity: self(part) for identity, part in value.items()}
+            identity: Hashable = (*interned, *map(id, interned.values()))
         elif type(value) is list:
-            made = [self(part) for part in value]
-            look = ("", *map(id, made))
+            interned = [self(part) for part in value]
+            identity = ("", *map(id, interned))
         else:
             return value
-        known = self._several.get(look)
-        if known is None:
-            known = self._single.pop(look, None)
-            if known is None:
-                self._single[look] = made
-                return made
-            self._several[look] = known
-        return known
+        canonical = self._repeated.get(identity)
+        if canonical is None:
+            canonical = self._single.pop(identity, None)
+            if canonical is None:
+                self._single[identity] = interned
+                return interned
+            self._repeated[identity] = canonical
+        return canonical
 
     def drop_singletons(self) -> None:
         self._single.clear()
-        if len(self._several) > MOST:
-            self._several.clear()
+        if len(self._repeated) > MAX_INTERNED:
+            self._repeated.clear()
 
 
 @dataclass(slots=True)
 class HeldDevices:
     """
-    Devices and amounts that are gone. `holders` names a claim ("namespace/name") per whole device, `sharers`
-    those per shared one; `consumed` is in the names that `consumedCapacity` uses.
+    Held devices and amounts. `holders` names the claim ("namespace/name") of each whole device, `sharers` the
+    claims of each shared one; `consumed` uses the names of `consumedCapacity`.
     """
 
     holders: dict[DeviceKey, str] = field(default_factory=dict)
     sharers: dict[DeviceKey, list[str]] = field(default_factory=lambda: defaultdict(list))
     consumed: dict[DeviceKey, dict[str, Quantity]] = field(default_factory=lambda: defaultdict(dict))
     counters: dict[tuple[str, str], dict[CounterKey, int]] = field(default_factory=lambda: defaultdict(dict))
-    doubly: set[DeviceKey] = field(default_factory=set)  # devices that several claims have as a whole
+    double_held: set[DeviceKey] = field(default_factory=set)  # devices that multiple claims hold as a whole
 
-    def take(self, key: DeviceKey, holder: str, *, share: Mapping[str, Quantity] | None = None) -> None:
-        """Note that `holder` has the device, or the given share of it."""
+    def hold(self, key: DeviceKey, holder: str, *, share: Mapping[str, Quantity] | None = None) -> None:
+        """Record that `holder` holds the device, or the given share of it."""
         if share is None:
             if key in self.holders:
-                self.doubly.add(key)
+                self.double_held.add(key)
             self.holders[key] = holder
             return
         self.sharers[key].append(holder)
@@ -83,8 +79,8 @@ class HeldDevices:
         for name, amount in share.items():
             amounts[name] = amounts.get(name, ZERO) + amount
 
-    def give_back(self, key: DeviceKey, holder: str, *, share: Mapping[str, Quantity] | None = None) -> None:
-        """Undo `take`, of a device that is not held doubly."""
+    def release(self, key: DeviceKey, holder: str, *, share: Mapping[str, Quantity] | None = None) -> None:
+        """Undo `hold`, for a device that is not in `double_held`."""
         if share is None:
             del self.holders[key]
             return
@@ -95,36 +91,36 @@ class HeldDevices:
         for name, amount in share.items():
             self.consumed[key][name] -= amount
 
-    def copy(self, touched: Iterable[DeviceKey]) -> HeldDevices:
-        """Return a copy in which what is said of the `touched` devices can be changed."""
-        keys = list(touched)
-        made = HeldDevices(
+    def copy(self, changed: Iterable[DeviceKey]) -> HeldDevices:
+        """Return a copy in which the entries of `changed_devices` can be changed."""
+        keys = list(changed)
+        copied = HeldDevices(
             dict(self.holders),
             defaultdict(list, self.sharers),
             defaultdict(dict, self.consumed),
             defaultdict(dict, self.counters),
-            set(self.doubly),
+            set(self.double_held),
         )
         for key in keys:
-            if key in made.sharers:
-                made.sharers[key] = list(made.sharers[key])
-                made.consumed[key] = dict(made.consumed[key])
+            if key in copied.sharers:
+                copied.sharers[key] = list(copied.sharers[key])
+                copied.consumed[key] = dict(copied.consumed[key])
         for pool in {(driver, pool) for driver, pool, _ in keys}:
-            if pool in made.counters:
-                made.counters[pool] = dict(made.counters[pool])
-        return made
+            if pool in copied.counters:
+                copied.counters[pool] = dict(copied.counters[pool])
+        return copied
 
-    def taken(self, key: DeviceKey) -> bool:
-        """Whether somebody has the device or a share of it."""
+    def is_held(self, key: DeviceKey) -> bool:
+        """Whether a claim holds the device or a share of it."""
         return key in self.holders or key in self.sharers
 
     def count(self, devices: Iterable[PoolDevice], sign: int = 1) -> None:
         """
-        Take from the pools' counters what the taken ones of these devices consume, a shared one once; with
-        `sign` -1 give it back.
+        Add to the pools' used counters what the held ones of these devices consume, a shared device once;
+        with `sign` -1 subtract it.
         """
         for device in devices:
-            if device.counters and self.taken(device.key):
+            if device.counters and self.is_held(device.key):
                 used = self.counters[device.driver, device.pool]
                 for counter, amount in device.counters:
                     used[counter] = used.get(counter, 0) + sign * amount.nano
@@ -141,16 +137,16 @@ def allocation_results(claim: Json) -> list[Json]:
 
 
 def held_devices(claims: Iterable[Json]) -> HeldDevices:
-    """Sum up the allocations of claims. Admin access holds nothing: it looks at devices that others have."""
+    """Sum up the allocations of claims. Admin access holds nothing: it uses devices that others hold."""
     held = HeldDevices()
     for claim in claims:
         for key, holder, share in holdings(claim):
-            held.take(key, holder, share=share)
+            held.hold(key, holder, share=share)
     return held
 
 
 def holdings(claim: Json) -> Iterator[tuple[DeviceKey, str, dict[str, Quantity] | None]]:
-    """Yield what `Held.take` takes for a claim; the share is None for a whole device."""
+    """Yield (device, holder, share) for each device that the claim holds; share is None for a whole device."""
     metadata = claim.get("metadata") or {}
     holder = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
     for result in allocation_results(claim):
@@ -165,5 +161,5 @@ def _share(consumed: Json) -> dict[str, Quantity]:
         try:
             amounts[name] = Quantity.parse(amount)
         except QuantityError:
-            continue  # the API server lets no such amount through; losing it beats losing the whole picture
+            continue  # the API server refuses such amounts; skipping one beats losing the whole snapshot
     return amounts

@@ -20,10 +20,10 @@ from dra.cluster_snapshot import ClusterSnapshot
 from dra.facts import Malformed, value
 from dra.match import NoFitReason, Preview, preview
 from dra.match.conditions import SelectorCondition, condition, in_words
-from dra.match.funnel import NodeOffer, funnel
+from dra.match.funnel import NodeRequirement, funnel
 from dra.objects import MAX_RESULTS, DeviceRequest, Json, Manifest, constraints, device_requests, requests
 from dra.quantity import Quantity, QuantityError
-from dra.selector_results import DeviceMask, places
+from dra.selector_results import DeviceMask, mask_indices
 from dra.semver import Version, VersionError
 from dra.taints import Taint, tolerates
 
@@ -64,7 +64,7 @@ class Relaxation:
     condition: SelectorCondition | None = None
     taint: Taint | None = None
     constraint: str = ""
-    together: NodeOffer | None = None
+    together: NodeRequirement | None = None
     current: str = ""
     proposed: str = ""
     fits: bool = False
@@ -215,7 +215,7 @@ def _next_bound(
     for device_request in device_requests(relaxed):
         gained |= funnel(snapshot, device_request).free
     published: dict[str, Bound] = {}
-    for index in places(gained ^ (gained & free_devices), len(snapshot.devices)):
+    for index in mask_indices(gained ^ (gained & free_devices), len(snapshot.devices)):
         try:
             published_value = value(snapshot.devices[index], selector_condition.refs[0])
         except Malformed:
@@ -260,7 +260,7 @@ def _tolerations(
 ) -> Iterator[RelaxationAttempt]:
     request_funnel = funnel(snapshot, device_request)
     blocked: Counter[tuple[str, str, str]] = Counter()
-    for index in places(request_funnel.accepted ^ request_funnel.open, len(snapshot.devices)):
+    for index in mask_indices(request_funnel.accepted ^ request_funnel.open, len(snapshot.devices)):
         for taint in snapshot.taints[index]:
             if taint.blocks and not tolerates(device_request.tolerations, taint):
                 blocked[taint.key, taint.value, taint.effect] += 1
@@ -290,7 +290,9 @@ def find_relaxations(
     if baseline.reason in NOT_RELAXABLE:
         return []
     attempts = _Attempts(snapshot, claims, baseline)
-    free_devices = reduce(or_, (funnel(snapshot, ask).free for ask in device_requests(spec)), 0)
+    free_devices = reduce(
+        or_, (funnel(snapshot, device_request).free for device_request in device_requests(spec)), 0
+    )
     relaxations = [
         relaxation
         for attempt in relaxation_attempts(snapshot, spec, free_devices)

@@ -50,13 +50,13 @@ def with_count(spec: Json, request: str, count: int) -> Manifest:
     differ.
     """
     changed: Manifest = copy.deepcopy(dict(spec))
-    for one in (changed.get("devices") or {}).get("requests") or ():
+    for device_request in (changed.get("devices") or {}).get("requests") or ():
         if (
-            one.get("name") == request
-            and one.get("exactly")
-            and one["exactly"].get("allocationMode") != "All"
+            device_request.get("name") == request
+            and device_request.get("exactly")
+            and device_request["exactly"].get("allocationMode") != "All"
         ):
-            one["exactly"]["count"] = count
+            device_request["exactly"]["count"] = count
             return changed
     raise ValueError(f"Request {request} has no count that could be changed.")
 

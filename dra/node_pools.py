@@ -13,9 +13,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dra.features import Features
-from dra.nodes import check_place, name_of, place_reaches
+from dra.nodes import check_node_selection, name_of, selects_node
 from dra.objects import Json
-from dra.pools import CounterKey, Pool, PoolDevice, PoolSlice, amounts, lacking, repeated
+from dra.pools import (
+    CounterKey,
+    Pool,
+    PoolDevice,
+    PoolSlice,
+    amounts,
+    duplicate_name_problem,
+    missing_counter_problem,
+)
 from dra.quantity import Quantity, QuantityError
 
 type PoolKey = tuple[str, str]
@@ -24,11 +32,11 @@ type PoolKey = tuple[str, str]
 @dataclass(frozen=True, slots=True)
 class NodePool:
     """
-    A pool with something for a node.
+    A pool as one node sees it.
 
-    `problem` is a sentence and empty while all is well; nothing is allocated from an `incomplete` pool or an
-    `invalid` one. `devices` are those in the node's slices in the order of trying, `elsewhere` those in the
-    slices for other nodes, which take of the same `counters`.
+    `problem` is a sentence, "" for a valid pool; nothing is allocated from an `incomplete` or `invalid` pool.
+    `devices` are those of the node's slices in allocation order, `other_devices` those of other nodes' slices,
+    which consume the same `counters`.
     """
 
     driver: str
@@ -37,135 +45,137 @@ class NodePool:
     incomplete: bool = False
     invalid: bool = False
     devices: Sequence[PoolDevice] = ()
-    elsewhere: Sequence[PoolDevice] = ()
+    other_devices: Sequence[PoolDevice] = ()
     counters: Mapping[CounterKey, Quantity] = field(default_factory=dict)
 
 
 class NodePools:
-    """All slices of a cluster, sorted by whom they reach. Made once; threads may share it."""
+    """All slices of a cluster by the nodes that they reach. Immutable; threads may share it."""
 
     def __init__(self, pools: Iterable[Pool]) -> None:
         self._local: dict[str, list[PoolSlice]] = defaultdict(list)
         self._shared: list[PoolSlice] = []
-        self._counting: list[PoolSlice] = []  # local ones with counters
+        self._counting: list[PoolSlice] = []  # local slices with shared counters
         self._of_pool: dict[PoolKey, Sequence[PoolSlice]] = {}
         for pool in pools:
-            self._of_pool[pool.driver, pool.name] = pool.seen
-            for one in pool.seen:
-                if one.node_name:
-                    self._local[one.node_name].append(one)
-                    if one.counter_sets:
-                        self._counting.append(one)
+            self._of_pool[pool.driver, pool.name] = pool.all_slices
+            for pool_slice in pool.all_slices:
+                if pool_slice.node_name:
+                    self._local[pool_slice.node_name].append(pool_slice)
+                    if pool_slice.counter_sets:
+                        self._counting.append(pool_slice)
                 else:
-                    self._shared.append(one)
+                    self._shared.append(pool_slice)
 
     def pools_on(self, node: Json, features: Features) -> list[NodePool]:
         """
-        Return the pools with something for `node`, in the order of trying.
+        Return the pools of `node` in allocation order.
 
-        Raise `SelectorError` if the node selector of a slice breaks its rules.
+        Raise `SelectorError` if the node selector of a slice is invalid.
         """
-        found = [
+        node_pools = [
             pool
             for key, slices in self._reached(node, features).items()
             if (pool := self._judge(key, slices, features)) is not None
         ]
-        # Devices with binding conditions come last; the stable allocator makes no difference.
-        late = {
+        # Pools with binding conditions come last, except in the stable allocator.
+        last = {
             (pool.driver, pool.name)
-            for pool in found
-            if not features.stable and any(device.binds_late for device in pool.devices)
+            for pool in node_pools
+            if not features.stable and any(device.has_binding_conditions for device in pool.devices)
         }
-        found.sort(key=lambda pool: ((pool.driver, pool.name) in late, pool.driver, pool.name))
-        return found
+        node_pools.sort(key=lambda pool: ((pool.driver, pool.name) in last, pool.driver, pool.name))
+        return node_pools
 
     def _reached(self, node: Json, features: Features) -> dict[PoolKey, list[PoolSlice]]:
         """Return the newest generation of each pool among the slices that reach the node."""
         slices = [*self._local.get(name_of(node), ()), *self._shared]
         if features.stable:
-            # The stable allocator takes slices as they come, and those with counters wherever they are.
-            slices += [one for one in self._counting if one.node_name != name_of(node)]
-            slices.sort(key=lambda one: one.number)
-        reached: dict[PoolKey, list[PoolSlice]] = {}
-        for one in slices:
-            if _ignored(one, features) or not _relevant(node, one, features):
+            # The stable allocator keeps the list order and reads slices with counters of any node.
+            slices += [pool_slice for pool_slice in self._counting if pool_slice.node_name != name_of(node)]
+            slices.sort(key=lambda pool_slice: pool_slice.number)
+        by_pool: dict[PoolKey, list[PoolSlice]] = {}
+        for pool_slice in slices:
+            if _ignored(pool_slice, features) or not _relevant(node, pool_slice, features):
                 continue
-            known = reached.setdefault((one.driver, one.pool), [one])
-            if one.generation > known[0].generation:
-                reached[one.driver, one.pool] = [one]
-            elif one.generation == known[0].generation and known[0] is not one:
-                known.append(one)
-        return reached
+            newest = by_pool.setdefault((pool_slice.driver, pool_slice.pool), [pool_slice])
+            if pool_slice.generation > newest[0].generation:
+                by_pool[pool_slice.driver, pool_slice.pool] = [pool_slice]
+            elif pool_slice.generation == newest[0].generation and newest[0] is not pool_slice:
+                newest.append(pool_slice)
+        return by_pool
 
     def _judge(self, key: PoolKey, slices: list[PoolSlice], features: Features) -> NodePool | None:
-        """Return the pool that the node's `slices` make; None if they are obsolete."""
-        first, others = slices[0], []
+        """Return the pool of the node's `slices`; None if they are obsolete."""
+        first, other_slices = slices[0], []
         if len(slices) != first.count:
-            everywhere = self._of_pool[key]
-            if any(one.generation > first.generation for one in everywhere):
+            pool_slices = self._of_pool[key]
+            if any(pool_slice.generation > first.generation for pool_slice in pool_slices):
                 return None
-            current = [one for one in everywhere if one.generation == first.generation]
+            current = [pool_slice for pool_slice in pool_slices if pool_slice.generation == first.generation]
             if not features.compatibility_groups:
-                current = [one for one in current if not one.grouped]
+                current = [pool_slice for pool_slice in current if not pool_slice.grouped]
             if len(current) != first.count:
-                told = f"{len(current)} of {first.count} slices of generation {first.generation}"
-                problem = f"Pool {key[1]} of {key[0]} has shown {told}."
+                observed = f"{len(current)} of {first.count} slices of generation {first.generation}"
+                problem = f"Pool {key[1]} of {key[0]} is incomplete: {observed}."
                 return NodePool(*key, problem=problem, incomplete=True)
-            names = {one.name for one in slices}
+            names = {pool_slice.name for pool_slice in slices}
             if len(slices) < len(current):
-                others = [one for one in current if one.name not in names]
+                other_slices = [pool_slice for pool_slice in current if pool_slice.name not in names]
         try:
-            return _build(key, slices, others, features)
+            return _build(key, slices, other_slices, features)
         except QuantityError as error:
             return NodePool(*key, problem=f"Pool {key[1]} of {key[0]} is invalid: {error}", invalid=True)
 
 
-def _ignored(one: PoolSlice, features: Features) -> bool:
-    """Whether a switch that is off makes the allocator overlook the slice."""
+def _ignored(pool_slice: PoolSlice, features: Features) -> bool:
+    """Whether the allocator ignores the slice because a feature gate is off."""
     if not features.partitionable_devices and (
-        one.spec.get("perDeviceNodeSelection") is not None or one.counter_sets
+        pool_slice.spec.get("perDeviceNodeSelection") is not None or pool_slice.counter_sets
     ):
         return True
-    return not features.compatibility_groups and one.grouped
+    return not features.compatibility_groups and pool_slice.grouped
 
 
-def _relevant(node: Json, one: PoolSlice, features: Features) -> bool:
-    spec = one.spec
-    if features.stable and one.counter_sets:
+def _relevant(node: Json, pool_slice: PoolSlice, features: Features) -> bool:
+    spec = pool_slice.spec
+    if features.stable and pool_slice.counter_sets:
         return True
-    if one.node_name or spec.get("allNodes") is True or spec.get("nodeSelector") is not None:
-        check_place(spec)
-        return place_reaches(node, spec)
+    if pool_slice.node_name or spec.get("allNodes") is True or spec.get("nodeSelector") is not None:
+        check_node_selection(spec)
+        return selects_node(node, spec)
     if spec.get("perDeviceNodeSelection") is True:
         for raw in spec.get("devices") or ():
-            check_place(raw)
-            if place_reaches(node, raw):
+            check_node_selection(raw)
+            if selects_node(node, raw):
                 return True
     return False
 
 
 def _build(
-    key: PoolKey, slices: Sequence[PoolSlice], others: Sequence[PoolSlice], features: Features
+    key: PoolKey, slices: Sequence[PoolSlice], other_slices: Sequence[PoolSlice], features: Features
 ) -> NodePool:
-    """Raise `QuantityError` if a counter has no amount."""
+    """Raise `QuantityError` if a counter has an invalid amount."""
     if not features.stable:
-        slices = sorted(slices, key=lambda one: one.name)
+        slices = sorted(slices, key=lambda pool_slice: pool_slice.name)
     partitionable = features.partitionable_devices
-    # Beside counters a slice may not publish devices; if it does, they are not looked at.
-    devices = _devices(one for one in slices if not (partitionable and one.counter_sets))
-    problem = repeated(*key, [device.name for device in devices])
+    # A slice with shared counters must not publish devices; those are ignored.
+    devices = _devices(pool_slice for pool_slice in slices if not (partitionable and pool_slice.counter_sets))
+    problem = duplicate_name_problem(*key, [device.name for device in devices])
     if not partitionable or problem:
         return NodePool(*key, problem, invalid=bool(problem), devices=() if problem else devices)
-    elsewhere = _devices(one for one in others if not one.counter_sets)
-    sets = [counter_set for one in (*slices, *others) for counter_set in one.counter_sets]
-    names = [str(one.get("name")) for one in sets]
+    other_devices = _devices(pool_slice for pool_slice in other_slices if not pool_slice.counter_sets)
+    sets = [counter_set for pool_slice in (*slices, *other_slices) for counter_set in pool_slice.counter_sets]
+    names = [str(counter_set.get("name")) for counter_set in sets]
     counters = dict(amounts(sets))
-    checked = [*(_devices(slices) if features.stable else devices), *elsewhere]
-    problem = repeated(*key, names) or lacking(key[1], checked, counters, names)
+    checked_devices = [*(_devices(slices) if features.stable else devices), *other_devices]
+    problem = duplicate_name_problem(*key, names) or missing_counter_problem(
+        key[1], checked_devices, counters, names
+    )
     if problem:
         return NodePool(*key, problem, invalid=True)
-    return NodePool(*key, devices=devices, elsewhere=elsewhere, counters=counters)
+    return NodePool(*key, devices=devices, other_devices=other_devices, counters=counters)
 
 
 def _devices(slices: Iterable[PoolSlice]) -> list[PoolDevice]:
-    return [device for one in slices for device in one.devices]
+    return [device for pool_slice in slices for device in pool_slice.devices]

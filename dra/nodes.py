@@ -1,4 +1,4 @@
-"""Which nodes reach a device, and which node selector an allocation gets."""
+"""Which nodes reach a device, and the node selector of an allocation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ INT64 = range(-(2**63), 2**63)
 
 
 class SelectorError(ValueError):
-    """A node selector that no node could be compared with; the message is a sentence."""
+    """An invalid node selector; the message is a sentence."""
 
 
 def name_of(node: Json) -> str:
@@ -24,32 +24,32 @@ def name_of(node: Json) -> str:
 
 
 def reaches(node: Json, device: PoolDevice) -> bool:
-    """Say whether pods on `node` can use the device."""
-    place = {
+    """Return whether pods on `node` can use the device."""
+    node_selection = {
         "nodeName": device.node_name,
         "allNodes": device.all_nodes,
         "nodeSelector": device.node_selector,
     }
-    return place_reaches(node, place)
+    return selects_node(node, node_selection)
 
 
-def slice_reaches(node: Json, one: Json) -> bool:
-    """Say whether a ResourceSlice has anything for `node`."""
-    spec = one.get("spec") or {}
+def slice_reaches(node: Json, resource_slice: Json) -> bool:
+    """Return whether a ResourceSlice has devices for `node`."""
+    spec = resource_slice.get("spec") or {}
     if spec.get("nodeName") or spec.get("allNodes") is True or spec.get("nodeSelector") is not None:
-        return place_reaches(node, spec)
+        return selects_node(node, spec)
     if spec.get("perDeviceNodeSelection") is True:
-        return any(place_reaches(node, raw) for raw in spec.get("devices") or ())
-    return False  # a place of a kind that later versions of the API may add
+        return any(selects_node(node, raw) for raw in spec.get("devices") or ())
+    return False  # a kind of node selection that a later API version may add
 
 
-def place_reaches(node: Json, place: Json) -> bool:
-    """Say whether `nodeName`, `allNodes` or `nodeSelector` of a slice or device means the node."""
-    if place.get("nodeName"):
-        return bool(place["nodeName"] == name_of(node))
-    if place.get("allNodes") is True:
+def selects_node(node: Json, node_selection: Json) -> bool:
+    """Return whether `nodeName`, `allNodes` or `nodeSelector` of a slice or device selects the node."""
+    if node_selection.get("nodeName"):
+        return bool(node_selection["nodeName"] == name_of(node))
+    if node_selection.get("allNodes") is True:
         return True
-    selector = place.get("nodeSelector")
+    selector = node_selection.get("nodeSelector")
     return selector is not None and selects(selector, node)
 
 
@@ -58,32 +58,35 @@ def selects(selector: Json, node: Json) -> bool:
     return any(_term(term, node) for term in selector.get("nodeSelectorTerms") or ())
 
 
-def check_place(place: Json) -> None:
+def check_node_selection(node_selection: Json) -> None:
     """
-    Raise `SelectorError` if the node selector of a slice or device decides it and breaks its rules.
+    Raise `SelectorError` if a slice or device uses a node selector and that is invalid.
 
-    Upstream refuses the whole selector then, even where one of its terms would select the node
+    Upstream refuses the whole selector, even if one of its terms selects the node
     (component-helpers `nodeaffinity.go`, apimachinery `labels/selector.go`).
     """
-    if place.get("nodeName") or place.get("allNodes") is True:
+    if node_selection.get("nodeName") or node_selection.get("allNodes") is True:
         return
-    for term in (place.get("nodeSelector") or {}).get("nodeSelectorTerms") or ():
-        for one in term.get("matchExpressions") or ():
-            _check_expression(one)
-        for one in term.get("matchFields") or ():
-            if one.get("operator") not in ("In", "NotIn") or len(one.get("values") or ()) != 1:
+    for term in (node_selection.get("nodeSelector") or {}).get("nodeSelectorTerms") or ():
+        for requirement in term.get("matchExpressions") or ():
+            _check_expression(requirement)
+        for requirement in term.get("matchFields") or ():
+            if (
+                requirement.get("operator") not in ("In", "NotIn")
+                or len(requirement.get("values") or ()) != 1
+            ):
                 raise SelectorError(
-                    f"The node selector compares field {one.get('key')} with something other than "
+                    f"The node selector compares field {requirement.get('key')} with anything but "
                     "one value by In or NotIn."
                 )
 
 
 def selector_for(devices: Iterable[PoolDevice], node_name: str, *, binding: bool = True) -> Manifest | None:
     """
-    Return `status.allocation.nodeSelector` for the devices of a claim; None if every node will do.
+    Return `status.allocation.nodeSelector` for the devices of a claim; None for all nodes.
 
-    With `binding`, a device with `bindsToNode` ties the claim to the node. Raise `SelectorError` for a
-    selector of several terms, which cannot be combined with others.
+    With `binding`, a device with `bindsToNode` restricts the claim to the node. Raise `SelectorError` for a
+    selector with multiple terms, which cannot be combined with others.
     """
     term: dict[str, list[Manifest]] = {"matchExpressions": [], "matchFields": []}
     for device in devices:
@@ -93,20 +96,20 @@ def selector_for(devices: Iterable[PoolDevice], node_name: str, *, binding: bool
         terms = (device.node_selector or {}).get("nodeSelectorTerms") or ()
         if len(terms) > 1:
             raise SelectorError(f"The node selector of {device} has {len(terms)} terms; one is allowed.")
-        for one in terms:
-            for part, known in term.items():
-                known.extend(_new(one.get(part) or (), known))
-    used = {part: found for part, found in term.items() if found}
+        for device_term in terms:
+            for part, requirements in term.items():
+                requirements.extend(_new(device_term.get(part) or (), requirements))
+    used = {part: requirements for part, requirements in term.items() if requirements}
     return {"nodeSelectorTerms": [used]} if used else None
 
 
-def _new(requirements: Iterable[Json], known: list[Manifest]) -> Iterable[Manifest]:
-    seen = {_meaning(one) for one in known}
-    for one in requirements:
-        if (meaning := _meaning(one)) not in seen:
-            seen.add(meaning)
-            written = {"key": one.get("key") or "", "operator": one.get("operator") or ""}
-            yield written | ({"values": list(one["values"])} if one.get("values") else {})
+def _new(requirements: Iterable[Json], existing: list[Manifest]) -> Iterable[Manifest]:
+    existing_meanings = {_meaning(requirement) for requirement in existing}
+    for requirement in requirements:
+        if (meaning := _meaning(requirement)) not in existing_meanings:
+            existing_meanings.add(meaning)
+            copied = {"key": requirement.get("key") or "", "operator": requirement.get("operator") or ""}
+            yield copied | ({"values": list(requirement["values"])} if requirement.get("values") else {})
 
 
 def _meaning(requirement: Json) -> tuple[object, object, frozenset[str]]:
@@ -118,13 +121,13 @@ def _term(term: Json, node: Json) -> bool:
     expressions, fields = term.get("matchExpressions") or (), term.get("matchFields") or ()
     if not expressions and not fields:
         return False
-    return all(_holds(one, labels) for one in expressions) and all(
-        _field_holds(one, name_of(node)) for one in fields
+    return all(_holds(requirement, labels) for requirement in expressions) and all(
+        _field_holds(requirement, name_of(node)) for requirement in fields
     )
 
 
 def _field_holds(requirement: Json, name: str) -> bool:
-    """The name of a node is the only field there is; any other reads as empty."""
+    """`metadata.name` is the only field; any other is empty."""
     if not name:
         return True
     value = name if requirement.get("key") == METADATA_NAME else ""
@@ -133,7 +136,7 @@ def _field_holds(requirement: Json, name: str) -> bool:
 
 def _holds(requirement: Json, labels: Json) -> bool:
     value = labels.get(str(requirement.get("key")))
-    values = [str(one) for one in requirement.get("values") or ()]
+    values = [str(value_) for value_ in requirement.get("values") or ()]
     match requirement.get("operator"):
         case "In":
             return value in values
@@ -162,11 +165,11 @@ def _number(text: object) -> int | None:
 
 def _check_expression(requirement: Json) -> None:
     key, operator = str(requirement.get("key") or ""), requirement.get("operator")
-    values = [str(one) for one in requirement.get("values") or ()]
+    values = [str(raw_value) for raw_value in requirement.get("values") or ()]
     prefix, slash, name = key.rpartition("/")
     if not NAME.fullmatch(name) or (slash and (len(prefix) > 253 or not PREFIX.fullmatch(prefix))):
-        raise SelectorError(f"The node selector names label “{key}”, which is no label.")
-    fits = {
+        raise SelectorError(f"The node selector names label “{key}”, which is not a valid label.")
+    is_valid = {
         "In": bool(values),
         "NotIn": bool(values),
         "Exists": not values,
@@ -174,7 +177,7 @@ def _check_expression(requirement: Json) -> None:
         "Gt": len(values) == 1 and _number(values[0]) is not None,
         "Lt": len(values) == 1 and _number(values[0]) is not None,
     }.get(str(operator))
-    if fits is None:
-        raise SelectorError(f"The node selector uses operator “{operator}”, which there is not.")
-    if not fits or any(value and not NAME.fullmatch(value) for value in values):
+    if is_valid is None:
+        raise SelectorError(f"The node selector uses operator “{operator}”, which does not exist.")
+    if not is_valid or any(value and not NAME.fullmatch(value) for value in values):
         raise SelectorError(f"The node selector compares label {key} by {operator} with {values}.")

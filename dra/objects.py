@@ -1,4 +1,4 @@
-"""Shapes that several modules read: objects of the API as plain JSON, and the requests of a claim's spec."""
+"""Shared types: API objects as plain JSON, and the device requests of a claim spec."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ MAX_RESULTS = 32  # devices in one claim (resource/v1 `AllocationResultsMaxSize`
 @dataclass(frozen=True, slots=True)
 class DeviceRequest:
     """
-    What is asked for at one place: `exactly` of a request, or one alternative of `firstAvailable`.
+    A device request or sub-request: `exactly` of a request, or one alternative of `firstAvailable`.
 
-    `result_name` is how `status.allocation` names it: "gpu" or "gpu/h100".
+    `result_name` is its name in `status.allocation`: "gpu" or "gpu/h100".
     """
 
     request: str
     alternative: str  # "" under `exactly`
-    path: str  # where it stands in the spec
+    path: str  # in the spec
     raw: Json
 
     @property
@@ -39,7 +39,7 @@ class DeviceRequest:
 
     @property
     def count(self) -> int:
-        """Devices of mode ExactCount; the API takes 0 and absence as 1."""
+        """Number of devices in mode ExactCount; the API defaults 0 and an absent count to 1."""
         return int(self.raw.get("count") or 1)
 
     @property
@@ -60,13 +60,15 @@ class DeviceRequest:
 
     @property
     def capacity(self) -> Json:
-        found: Json = (self.raw.get("capacity") or {}).get("requests") or {}
-        return found
+        capacity_requests: Json = (self.raw.get("capacity") or {}).get("requests") or {}
+        return capacity_requests
 
 
 def expressions(holder: Json) -> list[str]:
     """Return the CEL expressions of a DeviceClass spec or of a request, in order."""
-    return [str((one.get("cel") or {}).get("expression") or "") for one in holder.get("selectors") or ()]
+    return [
+        str((selector.get("cel") or {}).get("expression") or "") for selector in holder.get("selectors") or ()
+    ]
 
 
 def requests(spec: Json) -> list[Json]:
@@ -78,18 +80,18 @@ def constraints(spec: Json) -> list[Json]:
 
 
 def alternatives(request: Json, path: str = "") -> list[DeviceRequest]:
-    """Return the ways in which one request can be met, the preferred one first."""
+    """Return the sub-requests of one request, the preferred one first."""
     name = str(request.get("name") or "")
-    if offered := request.get("firstAvailable"):
+    if first_available := request.get("firstAvailable"):
         return [
-            DeviceRequest(name, str(one.get("name") or ""), f"{path}.firstAvailable[{place}]", one)
-            for place, one in enumerate(offered)
+            DeviceRequest(name, str(option.get("name") or ""), f"{path}.firstAvailable[{index}]", option)
+            for index, option in enumerate(first_available)
         ]
     exactly = request.get("exactly")
     return [] if exactly is None else [DeviceRequest(name, "", f"{path}.exactly", exactly)]
 
 
 def device_requests(spec: Json) -> Iterator[DeviceRequest]:
-    """Yield everything that the spec asks for, alternatives included."""
-    for place, request in enumerate(requests(spec)):
-        yield from alternatives(request, f"devices.requests[{place}]")
+    """Yield all device requests of the spec, alternatives included."""
+    for index, request in enumerate(requests(spec)):
+        yield from alternatives(request, f"devices.requests[{index}]")

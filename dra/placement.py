@@ -94,41 +94,41 @@ class Placement:
 
     vendor: str = ""
     gpus: tuple[tuple[GpuCapability, int], ...] = ()
-    sites: tuple[tuple[NodeGroup, int], ...] = ()
+    node_groups: tuple[tuple[NodeGroup, int], ...] = ()
     problem: str = ""
 
     @property
     def nodes(self) -> int:
-        return sum(number for _site, number in self.sites)
+        return sum(number for _group, number in self.node_groups)
 
     @property
     def taints(self) -> list[tuple[str, int]]:
         """Return each taint with the number of nodes that have it, the most frequent first."""
-        found: Counter[str] = Counter()
-        for site, number in self.sites:
-            found.update(dict.fromkeys(site.taints, number))
-        return sorted(found.items(), key=lambda one: (-one[1], one[0]))
+        counts: Counter[str] = Counter()
+        for group, number in self.node_groups:
+            counts.update(dict.fromkeys(group.taints, number))
+        return sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))
 
     @property
     def pricings(self) -> list[tuple[NodePricing, int]]:
         """Return each way of paying with the number of its nodes."""
-        found: Counter[NodePricing] = Counter()
-        for site, number in self.sites:
-            found[site.pricing] += number
-        return sorted(found.items(), key=lambda one: (one[0].capacity, one[0].label))
+        counts: Counter[NodePricing] = Counter()
+        for group, number in self.node_groups:
+            counts[group.pricing] += number
+        return sorted(counts.items(), key=lambda entry: (entry[0].capacity, entry[0].label))
 
-    def open_to(self, tolerated: Iterable[str], labels: Iterable[str] | None) -> int:
+    def eligible_nodes(self, tolerated: Iterable[str], labels: Iterable[str] | None) -> int:
         """
         Count nodes whose taints are all tolerated.
 
         `labels` are the `NodePricing.label` that are wanted, None for any.
         """
-        known, wanted = set(tolerated), None if labels is None else set(labels)
+        tolerated_taints, allowed_labels = set(tolerated), None if labels is None else set(labels)
         return sum(
             number
-            for site, number in self.sites
-            if all(taint in known or taint.endswith(":PreferNoSchedule") for taint in site.taints)
-            and (wanted is None or site.pricing.label in wanted)
+            for group, number in self.node_groups
+            if all(taint in tolerated_taints or taint.endswith(":PreferNoSchedule") for taint in group.taints)
+            and (allowed_labels is None or group.pricing.label in allowed_labels)
         )
 
 
@@ -136,7 +136,7 @@ def claim_placement(snapshot: ClusterSnapshot, spec: Json) -> Placement:
     """Look at what of the picture a claim of this spec could get."""
     accepted = 0
     try:
-        accepted = reduce(or_, (funnel(snapshot, ask).accepted for ask in device_requests(spec)), 0)
+        accepted = reduce(or_, (funnel(snapshot, request).accepted for request in device_requests(spec)), 0)
     except KeyError as missing:
         return Placement(problem=f"The cluster has no device class {missing.args[0]}.")
     except CelError as refusal:
@@ -146,7 +146,9 @@ def claim_placement(snapshot: ClusterSnapshot, spec: Json) -> Placement:
     for pool, number in Counter(compress(snapshot.device_index.pool_numbers, flags)).items():
         driver, _name = snapshot.device_index.pool_keys[pool]
         vendors[vendor_by_driver(driver).name] += number
-    reached = (node for node, runs in snapshot.sites if any(any(flags[run.start : run.stop]) for run in runs))
+    reached = (
+        node for node, runs in snapshot.node_ranges if any(any(flags[run.start : run.stop]) for run in runs)
+    )
     sites = Counter(map(_site, reached))
     vendor = vendors.most_common(1)[0][0] if vendors else ""
     return Placement(vendor, tuple(_gpus(snapshot, flags)), tuple(sites.items()))
@@ -155,24 +157,24 @@ def claim_placement(snapshot: ClusterSnapshot, spec: Json) -> Placement:
 def _gpus(snapshot: ClusterSnapshot, flags: bytes) -> Iterator[tuple[GpuCapability, int]]:
     """Yield each kind of the flagged devices with its number, from columns that the picture keeps."""
     columns = [snapshot.device_index.values(f"{NVIDIA}/{name}") for name in PUBLISHED]
-    found = list(compress(zip(*columns, strict=True), flags))
-    numbers = Counter(found)
-    places = list(compress(range(len(flags)), flags))
-    for kind, place in dict(zip(reversed(found), reversed(places), strict=True)).items():
-        yield GpuCapability(*(_text(snapshot.devices[place], name) for name in PUBLISHED)), numbers[kind]
+    published = list(compress(zip(*columns, strict=True), flags))
+    numbers = Counter(published)
+    indices = list(compress(range(len(flags)), flags))
+    for kind, index in dict(zip(reversed(published), reversed(indices), strict=True)).items():
+        yield GpuCapability(*(_text(snapshot.devices[index], name) for name in PUBLISHED)), numbers[kind]
 
 
 def _text(device: PoolDevice, name: str) -> str:
-    found = lookup(device.raw.get("attributes") or {}, device.driver, NVIDIA, name)
+    entry = lookup(device.raw.get("attributes") or {}, device.driver, NVIDIA, name)
     try:
-        return "" if found is None else str(attribute(found))
+        return "" if entry is None else str(attribute(entry))
     except Malformed:
         return ""
 
 
 def _site(node: Json) -> NodeGroup:
     taints = (node.get("spec") or {}).get("taints") or ()
-    texts = (_taint(one) for one in taints if not str(one.get("key") or "").startswith(NODE_OWN))
+    texts = (_taint(taint) for taint in taints if not str(taint.get("key") or "").startswith(NODE_OWN))
     return NodeGroup(tuple(sorted(texts)), node_pricing((node.get("metadata") or {}).get("labels") or {}))
 
 

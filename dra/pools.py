@@ -1,8 +1,8 @@
 """
-From ResourceSlices to pools and devices.
+ResourceSlices grouped into pools and devices.
 
-Only slices of the newest generation of a pool count, and only if as many are seen as they say there are:
-Kubernetes allocates nothing from any other pool, so such devices are listed and never offered.
+Only the newest generation of a pool counts, and only if it is complete (`resourceSliceCount`). Kubernetes
+allocates nothing from an incomplete pool, so its devices are listed and never offered.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ type Amounts = tuple[tuple[CounterKey, Quantity], ...]
 @dataclass(frozen=True, slots=True)
 class PoolDevice:
     """
-    A device that a slice publishes; `raw` is its entry in `spec.devices`.
+    A device of a ResourceSlice; `raw` is its entry in `spec.devices`.
 
-    It is local to `node_name`, or reachable from the nodes that `node_selector` tells, or from all.
-    `taints` are those of the slice; those of DeviceTaintRules come from `dra.taints.rules_for`.
+    It is local to `node_name`, or reachable from the nodes of `node_selector`, or from all nodes. `taints`
+    are those of the slice; `dra.taints.rule_taints` returns those of DeviceTaintRules.
     """
 
     driver: str
@@ -37,11 +37,11 @@ class PoolDevice:
     node_name: str = ""
     node_selector: Json | None = None
     all_nodes: bool = False
-    placed_alone: bool = False  # by its own entry (perDeviceNodeSelection), not by its slice
+    per_device_node_selection: bool = False  # the device selects nodes, not its slice
     taints: tuple[Taint, ...] = ()
     slice_name: str = ""
-    counters: Amounts = ()  # what it takes of the pool's shared counters
-    skipped: tuple[str, ...] = ()  # node operations that its slice lets the kubelet leave out
+    counters: Amounts = ()  # consumed shared counters
+    skipped: tuple[str, ...] = ()  # `skipNodeOperations` of the slice
 
     @property
     def key(self) -> DeviceKey:
@@ -52,8 +52,8 @@ class PoolDevice:
         return self.raw.get("allowMultipleAllocations") is True
 
     @property
-    def binds_late(self) -> bool:
-        """Whether it has binding conditions, if only an empty list: its pool is tried after the others."""
+    def has_binding_conditions(self) -> bool:
+        """Whether it has binding conditions, even an empty list: its pool is tried after the others."""
         return self.raw.get("bindingConditions") is not None
 
     def __str__(self) -> str:
@@ -62,15 +62,15 @@ class PoolDevice:
 
 @dataclass(frozen=True, eq=False)
 class PoolSlice:
-    """One ResourceSlice of a pool. Its devices are read when first asked for."""
+    """One ResourceSlice of a pool. Its devices are read on first use."""
 
     raw: Json
-    number: int  # its place among the slices of the cluster
+    number: int  # position in the list of the cluster's slices
 
     @cached_property
     def spec(self) -> Json:
-        found: Json = self.raw.get("spec") or {}
-        return found
+        spec: Json = self.raw.get("spec") or {}
+        return spec
 
     @cached_property
     def name(self) -> str:
@@ -90,7 +90,7 @@ class PoolSlice:
 
     @cached_property
     def count(self) -> int:
-        """How many slices it says the pool has."""
+        """The pool's `resourceSliceCount`."""
         return int((self.spec.get("pool") or {}).get("resourceSliceCount") or 0)
 
     @cached_property
@@ -103,16 +103,16 @@ class PoolSlice:
 
     @cached_property
     def grouped(self) -> bool:
-        """Whether some device says with which others it may be allocated (compatibility groups)."""
+        """Whether a device has compatibility groups."""
         return any(
-            one.get("compatibilityGroups")
+            consumption.get("compatibilityGroups")
             for raw in self.spec.get("devices") or ()
-            for one in raw.get("consumesCounters") or ()
+            for consumption in raw.get("consumesCounters") or ()
         )
 
     @cached_property
     def devices(self) -> list[PoolDevice]:
-        """Raise `QuantityError` if a device takes an amount of a counter that is none."""
+        """Raise `QuantityError` if a consumed counter has an invalid amount."""
         return [_device(self, raw) for raw in self.spec.get("devices") or ()]
 
 
@@ -121,8 +121,8 @@ class Pool:
     """
     The newest generation of a pool.
 
-    `problem` is a sentence and empty while all is well: the pool is incomplete, or what it publishes is
-    invalid. One node may see the pool otherwise, as it looks at its own slices first: `dra.node_pools`.
+    `problem` is a sentence, "" for a valid pool: the pool is incomplete or invalid. A node can see the pool
+    differently, because the allocator reads the node's slices first: `dra.node_pools`.
     """
 
     driver: str
@@ -131,114 +131,123 @@ class Pool:
     complete: bool
     problem: str
     devices: list[PoolDevice]
-    slices: Sequence[Json]  # of this generation that are seen
+    slices: Sequence[Json]  # of this generation
     expected: int
     counters: Mapping[CounterKey, Quantity] = field(default_factory=dict)
-    seen: Sequence[PoolSlice] = ()  # of all generations, as the cluster lists them
+    all_slices: Sequence[PoolSlice] = ()  # of all generations, as the cluster lists them
 
     @property
     def usable(self) -> bool:
-        """Whether Kubernetes allocates from it."""
+        """Whether Kubernetes allocates from the pool."""
         return self.complete and not self.problem
 
 
 def gather_pools(slices: Iterable[Json]) -> list[Pool]:
-    """Return the pools by driver and name, with devices by name of slice: that is the order of trying."""
+    """Return the pools by driver and name, with devices by slice name: the allocation order."""
     by_pool: dict[tuple[str, str], list[PoolSlice]] = defaultdict(list)
     for number, raw in enumerate(slices):
-        one = PoolSlice(raw, number)
-        by_pool[one.driver, one.pool].append(one)
-    return [_pool(driver, name, found) for (driver, name), found in sorted(by_pool.items())]
+        pool_slice = PoolSlice(raw, number)
+        by_pool[pool_slice.driver, pool_slice.pool].append(pool_slice)
+    return [_pool(driver, name, pool_slices) for (driver, name), pool_slices in sorted(by_pool.items())]
 
 
 def amounts(sets: Iterable[Json], label: str = "name") -> Amounts:
     """
-    Read counter sets, or with `label` "counterSet" what a device takes of them.
+    Return the amounts of counter sets, or with `label` "counterSet" what a device consumes of them.
 
-    Raise `QuantityError` if an amount is none.
+    Raise `QuantityError` if an amount is invalid.
     """
     return _amounts(
         tuple(
-            (str(one.get(label)), counter, str(amount.get("value", "0")))
-            for one in sets
-            for counter, amount in (one.get("counters") or {}).items()
+            (str(counter_set.get(label)), counter, str(amount.get("value", "0")))
+            for counter_set in sets
+            for counter, amount in (counter_set.get("counters") or {}).items()
         )
     )
 
 
-@lru_cache(maxsize=10_000)  # most devices take what others take: read once, kept once
+@lru_cache(maxsize=10_000)  # most devices consume equal amounts
 def _amounts(written: tuple[tuple[str, str, str], ...]) -> Amounts:
     return tuple(((counter_set, counter), Quantity.parse(value)) for counter_set, counter, value in written)
 
 
-def repeated(driver: str, pool: str, names: Iterable[str]) -> str:
-    """Return which name a pool gives twice, as a sentence; "" if none."""
+def duplicate_name_problem(driver: str, pool: str, names: Iterable[str]) -> str:
+    """Return a sentence about a name that a pool publishes twice; "" if there is none."""
     twice = sorted(name for name, times in Counter(names).items() if times > 1)
     if not twice:
         return ""
-    return f"Pool {pool} of {driver} publishes {twice[0]} more than once, so nothing of it is allocated."
+    return (
+        f"Pool {pool} of {driver} publishes {twice[0]} more than once, so none of its devices are allocated."
+    )
 
 
-def lacking(
+def missing_counter_problem(
     pool: str,
     devices: Iterable[PoolDevice],
     counters: Mapping[CounterKey, Quantity],
     counter_sets: Sequence[str],
 ) -> str:
-    """Return which device takes what the pool does not have, as a sentence; "" if none does."""
+    """Return a sentence about a device that consumes an undefined counter; "" if there is none."""
     for device in devices:
         for key, _ in device.counters:
             if key not in counters:
                 counter = "/".join(key)
-                return f"Device {device.name} of pool {pool} takes counter {counter}, which the pool lacks."
-        for one in device.raw.get("consumesCounters") or ():
-            if one.get("counterSet") not in counter_sets:
+                return f"Device {device.name} of pool {pool} consumes counter {counter}, which the pool does not define."
+        for consumption in device.raw.get("consumesCounters") or ():
+            if consumption.get("counterSet") not in counter_sets:
                 return (
-                    f"Device {device.name} of pool {pool} takes of counter set {one.get('counterSet')}, "
-                    "which the pool lacks."
+                    f"Device {device.name} of pool {pool} consumes counter set {consumption.get('counterSet')}, "
+                    "which the pool does not define."
                 )
     return ""
 
 
-def _pool(driver: str, name: str, seen: list[PoolSlice]) -> Pool:
-    generation = max(one.generation for one in seen)
-    newest = sorted((one for one in seen if one.generation == generation), key=lambda one: one.name)
-    expected = max(one.count for one in newest)
+def _pool(driver: str, name: str, slices: list[PoolSlice]) -> Pool:
+    generation = max(pool_slice.generation for pool_slice in slices)
+    newest = sorted(
+        (pool_slice for pool_slice in slices if pool_slice.generation == generation),
+        key=lambda pool_slice: pool_slice.name,
+    )
+    expected = max(pool_slice.count for pool_slice in newest)
     complete = len(newest) == expected
     problem = ""
     if not complete:
-        told = f"{len(newest)} of {expected} slices of generation {generation}"
-        problem = f"Pool {name} of {driver} has shown {told}."
+        published = f"{len(newest)} of {expected} slices of generation {generation}"
+        problem = f"Pool {name} of {driver} is incomplete: {published}."
     devices: list[PoolDevice] = []
     counters: dict[CounterKey, Quantity] = {}
     names: list[str] = []  # of counter sets
     try:
-        for one in newest:
-            names.extend(str(counter_set.get("name")) for counter_set in one.counter_sets)
-            counters.update(amounts(one.counter_sets))
-            devices.extend(one.devices)
-        problem = problem or repeated(driver, name, [device.name for device in devices])
-        problem = problem or repeated(driver, name, names) or lacking(name, devices, counters, names)
+        for pool_slice in newest:
+            names.extend(str(counter_set.get("name")) for counter_set in pool_slice.counter_sets)
+            counters.update(amounts(pool_slice.counter_sets))
+            devices.extend(pool_slice.devices)
+        problem = problem or duplicate_name_problem(driver, name, [device.name for device in devices])
+        problem = (
+            problem
+            or duplicate_name_problem(driver, name, names)
+            or missing_counter_problem(name, devices, counters, names)
+        )
     except QuantityError as error:
         problem = f"Pool {name} of {driver} is invalid: {error}"
-    slices = [one.raw for one in newest]
-    return Pool(driver, name, generation, complete, problem, devices, slices, expected, counters, seen)
+    raw_slices = [pool_slice.raw for pool_slice in newest]
+    return Pool(driver, name, generation, complete, problem, devices, raw_slices, expected, counters, slices)
 
 
-def _device(one: PoolSlice, raw: Json) -> PoolDevice:
-    spec = one.spec
-    place = raw if spec.get("perDeviceNodeSelection") else spec
+def _device(pool_slice: PoolSlice, raw: Json) -> PoolDevice:
+    spec = pool_slice.spec
+    node_selection = raw if spec.get("perDeviceNodeSelection") else spec
     return PoolDevice(
-        driver=one.driver,
-        pool=one.pool,
+        driver=pool_slice.driver,
+        pool=pool_slice.pool,
         name=str(raw.get("name") or ""),
         raw=raw,
-        node_name=str(place.get("nodeName") or ""),
-        node_selector=place.get("nodeSelector"),
-        all_nodes=place.get("allNodes") is True,
-        placed_alone=spec.get("perDeviceNodeSelection") is True,
+        node_name=str(node_selection.get("nodeName") or ""),
+        node_selector=node_selection.get("nodeSelector"),
+        all_nodes=node_selection.get("allNodes") is True,
+        per_device_node_selection=spec.get("perDeviceNodeSelection") is True,
         taints=tuple(map(Taint.read, raw.get("taints") or ())),
-        slice_name=one.name,
+        slice_name=pool_slice.name,
         counters=amounts(raw.get("consumesCounters") or (), "counterSet"),
         skipped=tuple(spec.get("skipNodeOperations") or ()),
     )

@@ -107,11 +107,11 @@ ZERO = Quantity(0)
 
 @lru_cache(maxsize=10_000)  # the devices of a cluster have few amounts, written alike
 def _parsed(written: str) -> Quantity:
-    found = SYNTAX.fullmatch(written)
-    if found is None or not (found[2] or found[3]) or len(written) > MAX_LENGTH:
+    match = SYNTAX.fullmatch(written)
+    if match is None or not (match[2] or match[3]) or len(written) > MAX_LENGTH:
         raise _not_one(written)
-    sign, whole, fraction, suffix = found[1], found[2], found[3] or "", found[4] or ""
-    digits = int(whole + fraction or "0")
+    sign, integer, fraction, suffix = match[1], match[2], match[3] or "", match[4] or ""
+    digits = int(integer + fraction or "0")
     nano, form = _scaled(digits, -len(fraction), suffix)
     if form is Format.BINARY_SI:
         nano = min(nano, MAX_BINARY)
@@ -121,8 +121,8 @@ def _parsed(written: str) -> Quantity:
 
 
 def _not_one(written: str) -> QuantityError:
-    shown = written if len(written) <= 40 else f"{written[:40]}…"
-    return QuantityError(f"“{shown}” is not a quantity such as 80Gi, 500m or 4.")
+    excerpt = written if len(written) <= 40 else f"{written[:40]}…"
+    return QuantityError(f"“{excerpt}” is not a quantity such as 80Gi, 500m or 4.")
 
 
 class Form(NamedTuple):
@@ -148,23 +148,23 @@ def form_of(text: str) -> Form | None:
     quantity = Quantity.parse(text)
     if text == "0":
         return Form(0, 0, text, Format.DECIMAL_SI)
-    found = SYNTAX.fullmatch(text)
-    assert found is not None  # noqa: S101 - it has been parsed
-    whole, fraction, suffix = found[2].lstrip("0") or "0", found[3] or "", found[4] or ""
-    digits = whole + fraction
+    match = SYNTAX.fullmatch(text)
+    assert match is not None  # noqa: S101 - it has been parsed
+    integer, fraction, suffix = match[2].lstrip("0") or "0", match[3] or "", match[4] or ""
+    digits = integer + fraction
     if suffix in BINARY:
-        if fraction or 14 - len(whole) - BINARY[suffix] * 3 // 10 < 0:
+        if fraction or 14 - len(integer) - BINARY[suffix] * 3 // 10 < 0:
             return None
-        kept = int(whole) & 7 != 0
-        return Form(quantity.nano // NANO, 0, text if kept else "", Format.BINARY_SI)
+        keeps_text = int(integer) & 7 != 0
+        return Form(quantity.nano // NANO, 0, text if keeps_text else "", Format.BINARY_SI)
     exponent = DECIMAL[suffix] if suffix in DECIMAL else int(suffix[1:])
     scale = exponent - len(fraction)
     if len(digits) > 18 or scale < -9:
         return None
-    kept = scale % 3 == 0 and not digits.endswith("000") and digits[0] != "0"
-    value = -int(digits) if found[1] == "-" else int(digits)
+    keeps_text = scale % 3 == 0 and not digits.endswith("000") and digits[0] != "0"
+    value = -int(digits) if match[1] == "-" else int(digits)
     form = Format.DECIMAL_SI if suffix in DECIMAL else Format.DECIMAL_EXPONENT
-    return Form(value, scale, text if kept else "", form)
+    return Form(value, scale, text if keeps_text else "", form)
 
 
 def _scaled(digits: int, exponent: int, suffix: str) -> tuple[int, Format]:

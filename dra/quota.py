@@ -36,13 +36,13 @@ PLUGIN_CLASSES = (
 )
 
 
-def served_by_claim(pod: Json) -> frozenset[str]:
+def claimed_extended_resources(pod: Json) -> frozenset[str]:
     """Return the extended resources of the pod that the scheduler has made a claim for."""
     status = (pod.get("status") or {}).get("extendedResourceClaimStatus") or {}
-    return frozenset(one["resourceName"] for one in status.get("requestMappings") or ())
+    return frozenset(mapping["resourceName"] for mapping in status.get("requestMappings") or ())
 
 
-def class_of(resource: str, carried: dict[str, str]) -> str:
+def class_of_resource(resource: str, carried: dict[str, str]) -> str:
     """
     Return the DeviceClass whose devices an extended resource stands for, "" if it stands for none.
 
@@ -55,13 +55,13 @@ def class_of(resource: str, carried: dict[str, str]) -> str:
     return next((name for pattern, name in PLUGIN_CLASSES if pattern.fullmatch(resource)), "")
 
 
-def names_of(classes: Iterable[tuple[str, str, str]]) -> dict[str, str]:
+def extended_resource_names(classes: Iterable[tuple[str, str, str]]) -> dict[str, str]:
     """
     Return extended name → class, of (class, extended name, time of creation in ISO format).
 
     Of classes that share a name Kubernetes takes the newest, of those of one age the first by name.
     """
-    by_age = sorted(sorted(classes, reverse=True), key=lambda one: one[2])
+    by_age = sorted(sorted(classes, reverse=True), key=lambda entry: entry[2])
     return {extended: name for name, extended, _created in by_age if extended}
 
 
@@ -73,21 +73,21 @@ COUNTED = ("resourceclaims", "resourceclaimtemplates")
 WHOLE = re.compile(r"\d+(k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?")
 
 
-def of_class(name: str) -> str:
+def class_quota_key(name: str) -> str:
     """Return the key that counts the devices which claims ask of a DeviceClass."""
     return f"{name}{OF_CLASS}devices"
 
 
-def of_implicit(name: str) -> str:
+def implicit_quota_key(name: str) -> str:
     """Return the key of the extended name that every class has (from Kubernetes 1.36 on)."""
     return f"{QUOTA_PREFIX}{name}"
 
 
-def of_extended(resource: str) -> str:
+def extended_quota_key(resource: str) -> str:
     return f"requests.{resource}"
 
 
-def why_ignored(key: str, value: str = "0") -> str:
+def ignored_reason(key: str, value: str = "0") -> str:
     """
     Return why Kubernetes would take this line of a ResourceQuota and count nothing, "" if it counts.
 
@@ -100,16 +100,16 @@ def why_ignored(key: str, value: str = "0") -> str:
     return ""
 
 
-def why_no_class(name: str) -> str:
+def no_class_reason(name: str) -> str:
     """Return why a quota for this name would limit nothing, "" if it may be that of a DeviceClass."""
     if "/" not in name:
         bare = name.removesuffix(".deviceclass.resource.k8s.io").removesuffix(".resource.k8s.io")
         if bare != name:
             return f"{name} is part of a key of a ResourceQuota; the class is {bare}."
         return ""
-    said = why_ignored(name)
-    if said:
-        return said
+    problem = ignored_reason(name)
+    if problem:
+        return problem
     if OF_CLASS in name:
         return f"{name} is a key of a ResourceQuota; the class is {name.partition(OF_CLASS)[0]}."
     return f"{name} is not a DeviceClass: their names have no “/”. A quota names the class that carries it."
@@ -127,7 +127,7 @@ def _spelling(key: str) -> str:
     if slash and prefix.endswith(".resource.k8s.io") and prefix != "deviceclass.resource.k8s.io":
         name = prefix.removesuffix(".resource.k8s.io")
         if not name.endswith(".deviceclass"):
-            return f"{key} counts nothing: write {of_class(name)}."
+            return f"{key} counts nothing: write {class_quota_key(name)}."
     return ""
 
 
@@ -143,10 +143,12 @@ def charge(spec: Json) -> dict[str, int]:
     """
     charged: Counter[str] = Counter()
     for request in requests(spec):
-        dearest: dict[str, int] = {}
-        for ask in alternatives(request):
-            dearest[ask.class_name] = max(dearest.get(ask.class_name, 0), _cost(ask))
-        charged.update(dearest)
+        max_per_class: dict[str, int] = {}
+        for device_request in alternatives(request):
+            max_per_class[device_request.class_name] = max(
+                max_per_class.get(device_request.class_name, 0), _cost(device_request)
+            )
+        charged.update(max_per_class)
     return dict(sorted(charged.items()))
 
 
@@ -158,7 +160,8 @@ def keys(spec: Json, classes: Iterable[Json]) -> dict[str, int]:
     its devices, one of which is implicit. A class that does not exist is charged too.
     """
     extended = {
-        one["metadata"]["name"]: (one.get("spec") or {}).get("extendedResourceName") for one in classes
+        device_class["metadata"]["name"]: (device_class.get("spec") or {}).get("extendedResourceName")
+        for device_class in classes
     }
     counted = {"count/resourceclaims.resource.k8s.io": 1}
     for name, count in charge(spec).items():
@@ -171,13 +174,16 @@ def keys(spec: Json, classes: Iterable[Json]) -> dict[str, int]:
 
 def devices(spec: Json) -> int:
     """Return how many devices one claim can hold at most: of alternatives only one is taken."""
-    return sum(max((_cost(ask) for ask in alternatives(request)), default=0) for request in requests(spec))
+    return sum(
+        max((_cost(device_request) for device_request in alternatives(request)), default=0)
+        for request in requests(spec)
+    )
 
 
-def _cost(ask: DeviceRequest) -> int:
-    mode = ask.raw.get("allocationMode") or "ExactCount"
+def _cost(device_request: DeviceRequest) -> int:
+    mode = device_request.raw.get("allocationMode") or "ExactCount"
     if mode == "All":
         return MAX_RESULTS
     return (
-        ask.count if mode == "ExactCount" else 0
+        device_request.count if mode == "ExactCount" else 0
     )  # upstream charges nothing for a mode that it does not know

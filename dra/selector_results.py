@@ -1,11 +1,8 @@
 """
-Which devices a selector accepts, for all devices of a cluster at once.
+Results of one selector for all devices of a cluster.
 
-Yes or no for each of many devices, as one integer with a byte per device.
-
-Forty thousand devices are combined with `&` in microseconds, and `bit_count()` counts them.
-
-What one expression says of every device of a stock, worked out once per distinct shape of device.
+A device mask is an integer with one byte per device: `&` combines the masks of forty thousand devices in
+microseconds, and `bit_count()` counts them. Devices that a selector cannot tell apart are evaluated once.
 """
 
 from __future__ import annotations
@@ -22,88 +19,90 @@ type DeviceMask = int
 
 
 def pack(flags: Iterable[bool | int]) -> DeviceMask:
-    """Return the column of the flags, the first device in the lowest byte."""
+    """Return the mask of the flags, the first device in the lowest byte."""
     return int.from_bytes(bytes(flags), "little")
 
 
-def unpack(column: DeviceMask, length: int) -> bytes:
+def unpack(mask: DeviceMask, length: int) -> bytes:
     """Return one byte per device, 0 or 1."""
-    return column.to_bytes(length, "little")
+    return mask.to_bytes(length, "little")
 
 
-def places(column: DeviceMask, length: int) -> Iterator[int]:
-    """Yield the places of the devices that are in the column."""
-    flags = unpack(column, length)
-    at = flags.find(1)
-    while at >= 0:
-        yield at
-        at = flags.find(1, at + 1)
+def mask_indices(mask: DeviceMask, length: int) -> Iterator[int]:
+    """Yield the indices of the devices in the mask."""
+    flags = unpack(mask, length)
+    index = flags.find(1)
+    while index >= 0:
+        yield index
+        index = flags.find(1, index + 1)
 
 
-def everything(length: int) -> DeviceMask:
+def full_mask(length: int) -> DeviceMask:
     return int.from_bytes(b"\x01" * length, "little")
 
 
 class EvaluationErrors(Mapping[int, CelError]):
     """
-    The devices on which an expression fails, by place, with what it says of each.
+    The evaluation error of each device on which an expression fails, by device index.
 
-    An expression may fail on all of them, so this takes a number per device and each message once.
+    An expression can fail on all devices, so this keeps a number per device and each message once.
     """
 
     def __init__(self, numbers: array[int], errors: Sequence[CelError]) -> None:
-        self._numbers, self._errors = numbers, errors  # 0: it does not fail
+        self._numbers, self._errors = numbers, errors  # number 0: no error
 
-    def __getitem__(self, place: int) -> CelError:
-        number = self._numbers[place] if 0 <= place < len(self._numbers) else 0
+    def __getitem__(self, index: int) -> CelError:
+        number = self._numbers[index] if 0 <= index < len(self._numbers) else 0
         if not number:
-            raise KeyError(place)
+            raise KeyError(index)
         return self._errors[number - 1]
 
-    def __contains__(self, place: object) -> bool:
-        return isinstance(place, int) and 0 <= place < len(self._numbers) and self._numbers[place] > 0
+    def __contains__(self, index: object) -> bool:
+        return isinstance(index, int) and 0 <= index < len(self._numbers) and self._numbers[index] > 0
 
     def __iter__(self) -> Iterator[int]:
-        return (place for place, number in enumerate(self._numbers) if number)
+        return (index for index, number in enumerate(self._numbers) if number)
 
     def __len__(self) -> int:
         return len(self._numbers) - self._numbers.count(0)
 
     @cached_property
-    def column(self) -> DeviceMask:
+    def mask(self) -> DeviceMask:
         return pack(map(bool, self._numbers))
 
 
 @dataclass(frozen=True, slots=True)
 class SelectorResults:
-    """`column` and `flags` say which devices are selected; `failing` are those that cannot be judged."""
+    """`mask` and `flags` have the selected devices, `errors` the devices on which the selector fails."""
 
-    column: DeviceMask
+    mask: DeviceMask
     flags: bytes
-    failing: Mapping[int, CelError]
+    errors: Mapping[int, CelError]
 
     @property
-    def errors(self) -> DeviceMask:
+    def failed_mask(self) -> DeviceMask:
         """The devices on which the expression fails."""
-        return self.failing.column if isinstance(self.failing, EvaluationErrors) else 0
+        return self.errors.mask if isinstance(self.errors, EvaluationErrors) else 0
 
 
-def judge(selector: Selector, devices: Sequence[PoolDevice], shapes: Sequence[Hashable]) -> SelectorResults:
-    """Evaluate for one device of each shape; devices of one shape must look alike to the expression."""
-    said: dict[Hashable, int] = {}
+def evaluate_devices(
+    selector: Selector, devices: Sequence[PoolDevice], shapes: Sequence[Hashable]
+) -> SelectorResults:
+    """Evaluate one device per shape; the selector must read equal values from devices of equal shape."""
+    result_by_shape: dict[Hashable, int] = {}
     numbers: dict[str, int] = {}
     errors: list[CelError] = []
     for shape, device in dict(zip(shapes, devices, strict=True)).items():
         try:
-            said[shape] = int(selector.matches(device))
+            result_by_shape[shape] = int(selector.matches(device))
         except CelError as error:
             number = numbers.setdefault(f"{type(error).__name__}: {error.message}", len(errors) + 1)
             if number > len(errors):
                 errors.append(error)
-            said[shape] = -number
+            result_by_shape[shape] = -number
     if not errors:
-        flags = bytes(map(said.__getitem__, shapes))
+        flags = bytes(map(result_by_shape.__getitem__, shapes))
         return SelectorResults(int.from_bytes(flags, "little"), flags, {})
-    flags = bytes(said[shape] == 1 for shape in shapes)
-    failing = array("I", (max(0, -said[shape]) for shape in shapes))
-    return SelectorResults(int.from_bytes(flags, "little"), flags, EvaluationErrors(failing, errors))
+    flags = bytes(result_by_shape[shape] == 1 for shape in shapes)
+    error_numbers = array("I", (max(0, -result_by_shape[shape]) for shape in shapes))
+    return SelectorResults(int.from_bytes(flags, "little"), flags, EvaluationErrors(error_numbers, errors))

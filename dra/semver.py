@@ -35,15 +35,15 @@ class Version:
 
         Raise `VersionError` if it is no version.
         """
-        found = SYNTAX.fullmatch(_normalized(text) if normalize else text)
-        if found is None:
+        match = SYNTAX.fullmatch(_normalized(text) if normalize else text)
+        if match is None:
             raise VersionError(f"“{text}” is not a semantic version such as 9.0.0.")
-        major, minor, patch = (int(part) if len(part) <= 20 else LIMIT for part in found.groups()[:3])
-        prerelease = tuple(found[4].split(".")) if found[4] else ()
-        builds = found[5].split(".") if found[5] else []
+        major, minor, patch = (int(part) if len(part) <= 20 else LIMIT for part in match.groups()[:3])
+        prerelease = tuple(match[4].split(".")) if match[4] else ()
+        builds = match[5].split(".") if match[5] else []
         if max(major, minor, patch) >= LIMIT or not all(map(_identifier, prerelease)) or not all(builds):
             raise VersionError(f"“{text}” is not a semantic version such as 9.0.0.")
-        return cls(major, minor, patch, prerelease, found[5] or "")
+        return cls(major, minor, patch, prerelease, match[5] or "")
 
     @property
     def _order(self) -> tuple[object, ...]:
@@ -71,8 +71,8 @@ def _identifier(part: str) -> bool:
 
 
 def _normalized(text: str) -> str:
-    found = LOOSE.fullmatch(text)
-    if found is None:
+    match = LOOSE.fullmatch(text)
+    if match is None:
         return text
-    numbers = ".".join((part or "0").lstrip("0") or "0" for part in found.groups()[:3])
-    return numbers + (found[4] or "")
+    numbers = ".".join((part or "0").lstrip("0") or "0" for part in match.groups()[:3])
+    return numbers + (match[4] or "")

@@ -1,15 +1,10 @@
 """
-Whether two specs ask for the same, and in what they differ.
+Whether a claim spec requests the same as a profile, or as a combination of profiles, and where they differ.
 
-Whether two claim specs ask for the same, whatever they call it, and how they differ if they do not.
-
-What a request is called says nothing about devices, nor does the order of its selectors, all of which have
-to hold. The order of requests does: devices are given first fit, in that order.
-
-The other way round from `together`: of which known specs a claim is made that takes several.
-
-Requests of one part stand one behind the other, as `together` writes them, whatever they are called; the
-names that `together` would give come before others. Each known spec is taken at most once.
+Names of requests mean nothing to the allocator, nor does the order of selectors, all of which must match. The
+order of requests matters: the allocator serves them in that order, first fit. `decompose` inverts
+`combine_specs`: requests of one profile are adjacent, the names that `combine_specs` gives are preferred,
+and each profile is used at most once.
 """
 
 from __future__ import annotations
@@ -23,7 +18,7 @@ from itertools import count
 from typing import Any
 
 from dra.canonical import canonical
-from dra.fallback import CannotCombineError, request_names, together
+from dra.fallback import CannotCombineError, combine_specs, request_names
 from dra.manifests import with_count
 from dra.objects import Json, Manifest, alternatives, requests
 
@@ -31,9 +26,8 @@ from dra.objects import Json, Manifest, alternatives, requests
 @dataclass(frozen=True, slots=True)
 class SpecSimilarity:
     """
-    A spec beside another one. `count` makes the first as like the second as it gets, 1 where it has none to
-    set; `spec` is the first with it. `differences` are sentences on what the second has otherwise, none where
-    both ask for the same.
+    A profile's spec compared with a requested one. `spec` is the profile's with the best `count`, which is 1
+    if it has no scalable request. `differences` are sentences, none if both request the same.
     """
 
     count: int
@@ -45,258 +39,278 @@ class SpecSimilarity:
         return not self.differences
 
 
-def compare_specs(spec: Json, scalable: str, other: Json, most: int | None = None) -> SpecSimilarity:
+def compare_specs(
+    spec: Json, scalable: str, request_spec: Json, max_count: int | None = None
+) -> SpecSimilarity:
     """
-    Compare `spec`, whose request `scalable` takes a count of up to `most`, with `other`; both well-formed.
+    Compare `spec`, whose request `scalable` takes a count of up to `max_count`, with `request_spec`.
+
+    Both must be valid.
     """
     count, sized = 1, spec
-    place = next((at for at, one in enumerate(requests(spec)) if one.get("name") == scalable), None)
-    if scalable and place is not None and place < len(requests(other)):
-        exactly = requests(other)[place].get("exactly") or {}
+    position = next(
+        (index for index, request in enumerate(requests(spec)) if request.get("name") == scalable), None
+    )
+    if scalable and position is not None and position < len(requests(request_spec)):
+        exactly = requests(request_spec)[position].get("exactly") or {}
         if exactly.get("allocationMode") != "All":
             count = max(int(exactly.get("count") or 1), 1)
-            count = count if most is None else min(count, most)
+            count = count if max_count is None else min(count, max_count)
             sized = with_count(spec, scalable, count)
-    own, others = same_names(sized), same_names(other)
-    found = tuple(_differences(own, others))
-    if not found and own != others:
-        found = ("The file says something else that the API has no words for.",)
-    return SpecSimilarity(count, sized, found)
+    own_canonical, other_canonical = with_positional_names(sized), with_positional_names(request_spec)
+    differences = tuple(_differences(own_canonical, other_canonical))
+    if not differences and own_canonical != other_canonical:
+        differences = ("The file has fields that the API does not know.",)
+    return SpecSimilarity(count, sized, differences)
 
 
-def same_names(spec: Json) -> Manifest:
+def with_positional_names(spec: Json) -> Manifest:
     """
-    Return the canonical spec with its requests, and the alternatives of each, called by their places; what
-    stands for all requests names them, and what has no order is sorted.
+    Return the canonical spec with requests and alternatives named by position.
+
+    Constraints and configuration of all requests list them, and unordered lists are sorted.
     """
-    made = canonical(spec)
-    devices = made["devices"]
+    normalized = canonical(spec)
+    devices = normalized["devices"]
     names: dict[str, str] = {}
-    for at, request in enumerate(devices.get("requests") or ()):
-        own, new = str(request.get("name")), f"request-{at + 1}"
-        names[own] = request["name"] = new
-        for place, way in enumerate(request.get("firstAvailable") or ()):
-            names[f"{own}/{way.get('name')}"] = f"{new}/way-{place + 1}"
-            way["name"] = f"way-{place + 1}"
-        for ask in [request["exactly"]] if "exactly" in request else request.get("firstAvailable") or ():
-            _sort(ask)
-    every = [request["name"] for request in devices.get("requests") or ()]
+    for position, request in enumerate(devices.get("requests") or ()):
+        name, position_name = str(request.get("name")), f"request-{position + 1}"
+        names[name] = request["name"] = position_name
+        for index, alternative in enumerate(request.get("firstAvailable") or ()):
+            names[f"{name}/{alternative.get('name')}"] = f"{position_name}/alternative-{index + 1}"
+            alternative["name"] = f"alternative-{index + 1}"
+        for device_request in (
+            [request["exactly"]] if "exactly" in request else request.get("firstAvailable") or ()
+        ):
+            _sort(device_request)
+    all_names = [request["name"] for request in devices.get("requests") or ()]
     for kind in ("constraints", "config"):
-        for one in devices.get(kind) or ():
-            one["requests"] = sorted(names.get(name, name) for name in one.get("requests") or ()) or every
+        for entry in devices.get(kind) or ():
+            entry["requests"] = (
+                sorted(names.get(name, name) for name in entry.get("requests") or ()) or all_names
+            )
     if "constraints" in devices:
         devices["constraints"].sort(key=_text)
-    return made
+    return normalized
 
 
-def _sort(ask: Manifest) -> None:
-    for selector in ask.get("selectors") or ():
+def _sort(device_request: Manifest) -> None:
+    for selector in device_request.get("selectors") or ():
         expression = (selector.get("cel") or {}).get("expression")
         if isinstance(expression, str):
             selector["cel"]["expression"] = expression.strip()
     for kind in ("selectors", "tolerations"):
-        if kind in ask:
-            ask[kind] = sorted(ask[kind], key=_text)
+        if kind in device_request:
+            device_request[kind] = sorted(device_request[kind], key=_text)
 
 
 def _text(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def _differences(own: Json, other: Json) -> Iterator[str]:
-    here, there = requests(own), requests(other)
-    if len(here) != len(there):
-        yield f"The file makes {_number(len(there), 'request')}, the profile {_number(len(here), 'request')}."
-    for at, (mine, theirs) in enumerate(zip(here, there, strict=False)):
-        alone = len(here) == len(there) == 1
-        for sentence in _of_request(mine, theirs):
-            yield f"{sentence[:1].upper()}{sentence[1:]}" if alone else f"Request {at + 1}: {sentence}"
-    parts = (own.get("devices") or {}, other.get("devices") or {})
-    for kind, what in (("constraints", "constraint"), ("config", "driver setting")):
-        lists = [Counter(_text(_unnamed(one)) for one in part.get(kind) or ()) for part in parts]
-        for text in _only(lists[0], lists[1], what):
-            yield f"{text[:1].upper()}{text[1:]}"
+def _differences(profile: Json, file: Json) -> Iterator[str]:
+    profile_requests, file_requests = requests(profile), requests(file)
+    if len(profile_requests) != len(file_requests):
+        yield _capitalized(_values("number of requests", len(file_requests), len(profile_requests)))
+    pairs = zip(profile_requests, file_requests, strict=False)
+    single = len(profile_requests) == len(file_requests) == 1
+    for number, (profile_request, file_request) in enumerate(pairs, 1):
+        for sentence in _request_differences(profile_request, file_request):
+            yield _capitalized(sentence) if single else f"Request {number}, {sentence}"
+    parts = (profile.get("devices") or {}, file.get("devices") or {})
+    for kind, label in (("constraints", "constraint"), ("config", "configuration")):
+        lists = [Counter(_text(_unnamed(entry)) for entry in part.get(kind) or ()) for part in parts]
+        yield from map(_capitalized, _unmatched(lists[0], lists[1], label))
         if lists[0] == lists[1] and parts[0].get(kind) != parts[1].get(kind):
-            yield f"A {what} is for other requests, or they stand in another order."
+            yield f"The {label}s differ in their requests or their order."
 
 
-def _of_request(mine: Json, theirs: Json) -> Iterator[str]:
-    ways = (alternatives(mine), alternatives(theirs))
-    if bool(mine.get("firstAvailable")) != bool(theirs.get("firstAvailable")) or len(ways[0]) != len(ways[1]):
-        there, here = _number(len(ways[1]), "way"), _number(len(ways[0]), "way")
-        yield f"the file has {there} to meet it, the profile {here}."
+def _request_differences(profile_request: Json, file_request: Json) -> Iterator[str]:
+    profile_options, file_options = alternatives(profile_request), alternatives(file_request)
+    both_lists = bool(profile_request.get("firstAvailable")) == bool(file_request.get("firstAvailable"))
+    if not both_lists or len(profile_options) != len(file_options):
+        counts = [len(raw.get("firstAvailable") or ()) or None for raw in (file_request, profile_request)]
+        yield _values("alternatives", *counts)
         return
-    for own, other in zip(*ways, strict=True):
-        yield from _of_ask(own.raw, other.raw)
+    for profile_option, file_option in zip(profile_options, file_options, strict=True):
+        yield from _option_differences(profile_option.raw, file_option.raw)
 
 
-def _of_ask(mine: Json, theirs: Json) -> Iterator[str]:
-    words = {
+def _option_differences(profile_option: Json, file_option: Json) -> Iterator[str]:
+    labels = {
         "deviceClassName": "device class",
-        "allocationMode": "mode",
+        "allocationMode": "allocation mode",
         "count": "number of devices",
         "adminAccess": "admin access",
     }
-    for key, what in words.items():
-        if mine.get(key) != theirs.get(key):
-            yield f"the file has {what} {_said(theirs.get(key))}, the profile {_said(mine.get(key))}."
+    options = (profile_option, file_option)
+    for key, label in labels.items():
+        if profile_option.get(key) != file_option.get(key):
+            yield _values(label, file_option.get(key), profile_option.get(key))
     texts = [
-        Counter(str((one.get("cel") or {}).get("expression")) for one in ask.get("selectors") or ())
-        for ask in (mine, theirs)
+        Counter(str((selector.get("cel") or {}).get("expression")) for selector in raw.get("selectors") or ())
+        for raw in options
     ]
-    yield from _only(texts[0], texts[1], "selector")
-    for key, what in (("tolerations", "toleration"), ("derivedAttributes", "derived attribute")):
-        rows = [Counter(_text(one) for one in ask.get(key) or ()) for ask in (mine, theirs)]
-        yield from _only(rows[0], rows[1], what)
-    amounts = [(ask.get("capacity") or {}).get("requests") or {} for ask in (mine, theirs)]
+    yield from _unmatched(texts[0], texts[1], "selector")
+    for key, label in (("tolerations", "toleration"), ("derivedAttributes", "derived attribute")):
+        entries = [Counter(_text(entry) for entry in raw.get(key) or ()) for raw in options]
+        yield from _unmatched(entries[0], entries[1], label)
+    amounts = [(raw.get("capacity") or {}).get("requests") or {} for raw in options]
     for name in sorted({*amounts[0], *amounts[1]}):
         if amounts[0].get(name) != amounts[1].get(name):
-            yield (
-                f"the file asks for {_said(amounts[1].get(name))} of {name}, "
-                f"the profile for {_said(amounts[0].get(name))}."
-            )
+            yield _values(f"capacity {name}", amounts[1].get(name), amounts[0].get(name))
 
 
-def _only(mine: Counter[str], theirs: Counter[str], what: str) -> Iterator[str]:
-    for text in (theirs - mine).elements():
-        yield f"only the file has the {what} {text}"
-    for text in (mine - theirs).elements():
-        yield f"only the profile has the {what} {text}"
+def _values(label: str, file_value: object, profile_value: object) -> str:
+    return f"{label}: {_shown(file_value)} in the file, {_shown(profile_value)} in the profile."
 
 
-def _unnamed(one: Json) -> Manifest:
-    return {key: value for key, value in one.items() if key != "requests"}
+def _unmatched(profile_entries: Counter[str], file_entries: Counter[str], label: str) -> Iterator[str]:
+    for text in (file_entries - profile_entries).elements():
+        yield f"only in the file: {label} {text}"
+    for text in (profile_entries - file_entries).elements():
+        yield f"only in the profile: {label} {text}"
 
 
-def _said(value: object) -> str:
-    return "none" if value in (None, "", False) else "yes" if value is True else str(value)
+def _unnamed(entry: Json) -> Manifest:
+    return {key: value for key, value in entry.items() if key != "requests"}
 
 
-def _number(count: int, word: str) -> str:
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+def _shown(value: object) -> str:
+    return "none" if value in (None, "", 0) else "yes" if value is True else str(value)
 
 
-MOST_STEPS = 2000  # beginnings that are looked at
+def _capitalized(sentence: str) -> str:
+    return f"{sentence[:1].upper()}{sentence[1:]}"
+
+
+MAX_STEPS = 2000  # partial decompositions that are extended
 
 
 @dataclass(frozen=True, slots=True)
 class KnownProfile:
-    """A spec that may be a part: `scalable` names the request that takes a count, of up to `most`."""
+    """A profile that may be a part. `scalable` names the request that takes a count, of up to `max_count`."""
 
     name: str
     spec: Json
     scalable: str = ""
-    most: int | None = None
+    max_count: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class ComparedRequest:
-    """`known[at]` beside the requests of the spec that it covers."""
+class MatchedProfile:
+    """A profile, its `index` in the list that was given, compared with the requests that it covers."""
 
-    at: int
-    known: KnownProfile
+    index: int
+    profile: KnownProfile
     similarity: SpecSimilarity
 
 
 @dataclass(frozen=True, slots=True)
 class Decomposition:
-    """The parts in their order, and the whole that `together` makes of them beside what was given."""
+    """The profiles in order, and their combined spec compared with the spec that was given."""
 
-    parts: tuple[ComparedRequest, ...]
-    whole: SpecSimilarity
+    parts: tuple[MatchedProfile, ...]
+    combined: SpecSimilarity
 
     @property
     def exact(self) -> bool:
-        return self.whole.exact
+        return self.combined.exact
 
 
 @dataclass(frozen=True, slots=True)
 class _Option:
-    """What may stand at a place, how many of its requests are called otherwise, and the place behind it."""
+    """A profile at a position: how many of its requests have another name, and the next position."""
 
-    part: ComparedRequest
-    otherwise: int
-    behind: int
+    part: MatchedProfile
+    renamed: int
+    end: int
 
 
-def decompose(spec: Json, known: Sequence[KnownProfile]) -> Decomposition | None:
+def decompose(spec: Json, profiles: Sequence[KnownProfile]) -> Decomposition | None:
     """
-    Return of which two or more of `known` the spec is made; with differences where it is not made of any, but
-    each of its requests is for the same device classes. None where there is nothing of the kind.
+    Return two or more of `profiles` that together make up the spec.
+
+    If none do exactly, return profiles whose requests have the same device classes, with the differences;
+    None if there are none.
     """
     size = len(requests(spec))
     if size < 2:
         return None
-    options = [list(_options(spec, place, known)) for place in range(size)]
-    as_named = [[one for one in here if not one.otherwise] for here in options]
-    by_name = _found(spec, as_named)
-    return by_name if by_name is not None and by_name.exact else _found(spec, options) or by_name
+    options = [list(_options(spec, index, profiles)) for index in range(size)]
+    as_named = [[candidate for candidate in candidates if not candidate.renamed] for candidates in options]
+    by_name = _search(spec, as_named)
+    return by_name if by_name is not None and by_name.exact else _search(spec, options) or by_name
 
 
-def _options(spec: Json, place: int, known: Sequence[KnownProfile]) -> Iterator[_Option]:
-    """Yield what the requests from `place` on may be."""
-    asked = requests(spec)
-    for at, one in enumerate(known):
-        own = requests(one.spec)
-        here = asked[place : place + len(own)]
-        if not own or [*map(_classes, here)] != [*map(_classes, own)]:
+def _options(spec: Json, start: int, profiles: Sequence[KnownProfile]) -> Iterator[_Option]:
+    """Yield the profiles whose requests have the same device classes as those from `start` on."""
+    spec_requests = requests(spec)
+    for index, profile in enumerate(profiles):
+        profile_requests = requests(profile.spec)
+        covered = spec_requests[start : start + len(profile_requests)]
+        if not profile_requests or [*map(_classes, covered)] != [*map(_classes, profile_requests)]:
             continue
-        names = zip(request_names(one.name, one.spec).values(), here, strict=True)
+        names = zip(request_names(profile.name, profile.spec).values(), covered, strict=True)
         yield _Option(
-            ComparedRequest(
-                at, one, compare_specs(one.spec, one.scalable, cut_out(spec, here), most=one.most)
+            MatchedProfile(
+                index,
+                profile,
+                compare_specs(
+                    profile.spec, profile.scalable, _sub_spec(spec, covered), max_count=profile.max_count
+                ),
             ),
             sum(name != request.get("name") for name, request in names),
-            place + len(own),
+            start + len(profile_requests),
         )
 
 
-def _found(spec: Json, options: Sequence[Sequence[_Option]]) -> Decomposition | None:
+def _search(spec: Json, options: Sequence[Sequence[_Option]]) -> Decomposition | None:
     """
-    Go on from the beginning with the fewest differences; of several from the longest, then the best named.
+    Search best first: fewest differences, then most requests covered, then fewest renamed requests.
     """
     order = count()
     heap: list[tuple[int, int, int, int, tuple[_Option, ...]]] = [(0, 0, 0, next(order), ())]
-    for _step in range(MOST_STEPS):
+    for _step in range(MAX_STEPS):
         if not heap:
             return None
-        differences, minus, otherwise, _tie, chosen = heapq.heappop(heap)
-        if -minus == len(options):
-            if len(chosen) > 1 and (whole := _whole(spec, [one.part for one in chosen])):
-                return whole
+        differences, negative_end, renamed, _tie, chosen = heapq.heappop(heap)
+        if -negative_end == len(options):
+            if len(chosen) > 1 and (decomposition := _combine(spec, [option.part for option in chosen])):
+                return decomposition
             continue
-        taken = {one.part.at for one in chosen}
-        for one in options[-minus]:
-            if one.part.at not in taken:
-                more = differences + len(one.part.similarity.differences)
-                row = (more, -one.behind, otherwise + one.otherwise, next(order), (*chosen, one))
+        used = {option.part.index for option in chosen}
+        for option in options[-negative_end]:
+            if option.part.index not in used:
+                total = differences + len(option.part.similarity.differences)
+                row = (total, -option.end, renamed + option.renamed, next(order), (*chosen, option))
                 heapq.heappush(heap, row)
     return None
 
 
-def cut_out(spec: Json, here: Sequence[Json]) -> Manifest:
-    """Return the spec of these requests with the constraints and configuration that are for them alone."""
-    names = {str(request.get("name")) for request in here}
+def _sub_spec(spec: Json, selected: Sequence[Json]) -> Manifest:
+    """Return the spec of these requests, with the constraints and configuration that name only them."""
+    names = {str(request.get("name")) for request in selected}
     devices = spec.get("devices") or {}
-    made: Manifest = {"requests": list(here)}
+    devices_part: Manifest = {"requests": list(selected)}
     for kind in ("constraints", "config"):
-        own = [
-            one
-            for one in devices.get(kind) or ()
-            if one.get("requests") and {str(name).partition("/")[0] for name in one["requests"]} <= names
+        entries = [
+            entry
+            for entry in devices.get(kind) or ()
+            if entry.get("requests") and {str(name).partition("/")[0] for name in entry["requests"]} <= names
         ]
-        if own:
-            made[kind] = own
-    return {"devices": made}
+        if entries:
+            devices_part[kind] = entries
+    return {"devices": devices_part}
 
 
-def _whole(spec: Json, parts: Sequence[ComparedRequest]) -> Decomposition | None:
+def _combine(spec: Json, parts: Sequence[MatchedProfile]) -> Decomposition | None:
     try:
-        made = together([(part.known.name, part.similarity.spec) for part in parts])
+        combined = combine_specs([(part.profile.name, part.similarity.spec) for part in parts])
     except CannotCombineError:
         return None
-    return Decomposition(tuple(parts), compare_specs(made, "", spec))
+    return Decomposition(tuple(parts), compare_specs(combined, "", spec))
 
 
 def _classes(request: Json) -> Counter[str]:
-    return Counter(ask.class_name for ask in alternatives(request))
+    return Counter(device_request.class_name for device_request in alternatives(request))

@@ -1,7 +1,7 @@
 """
-Device taints and what tolerates them (KEP 5055).
+Device taints and tolerations (KEP 5055).
 
-Tolerations belong to a request of a claim, not to a pod.
+Tolerations belong to a device request of a claim, not to a pod.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Protocol
 
 from dra.objects import Json
 
-BLOCKING = ("NoSchedule", "NoExecute")  # "None" is a note, and a dry run of a rule
+BLOCKING = ("NoSchedule", "NoExecute")  # "None" is informational, for dry runs of a rule
 
 
 class Named(Protocol):
@@ -28,7 +28,7 @@ class Named(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Taint:
-    """A taint of one device. `source` is "slice", or the name of the DeviceTaintRule that it comes from."""
+    """A taint of one device. `source` is "slice" or the name of a DeviceTaintRule."""
 
     key: str
     effect: str
@@ -48,7 +48,7 @@ class Taint:
 
     @property
     def blocks(self) -> bool:
-        """Whether a device with this taint is kept from those who do not tolerate it."""
+        """Whether the taint keeps the device from requests that do not tolerate it."""
         return self.effect in BLOCKING
 
     def as_dict(self) -> dict[str, str]:
@@ -62,21 +62,21 @@ class Taint:
 
 
 def tolerates(tolerations: Iterable[Json], taint: Taint) -> bool:
-    """Say whether one of the tolerations covers the taint."""
+    """Return whether one of the tolerations covers the taint."""
     return any(_covers(toleration, taint) for toleration in tolerations)
 
 
 def untolerated(tolerations: Iterable[Json], taints: Iterable[Taint]) -> Taint | None:
-    """Return the first taint that keeps a device from a request, or None."""
-    known = list(tolerations)
-    return next((taint for taint in taints if taint.blocks and not tolerates(known, taint)), None)
+    """Return the first blocking taint that is not tolerated, or None."""
+    tolerations_list = list(tolerations)
+    return next((taint for taint in taints if taint.blocks and not tolerates(tolerations_list, taint)), None)
 
 
-def rules_for(device: Named, rules: Sequence[Json]) -> list[Taint]:
+def rule_taints(device: Named, rules: Sequence[Json]) -> list[Taint]:
     """
-    Return the taints that DeviceTaintRules put on a device.
+    Return the taints that DeviceTaintRules add to a device.
 
-    All that a selector gives must match; an empty one matches every device, an absent one none.
+    All fields of a selector must match; an empty selector matches every device, an absent one none.
     """
     return [
         Taint.read(

@@ -48,25 +48,25 @@ class Findings:
     def add(self, path: str, message: str) -> None:
         self.problems.append(SpecProblem(path, message))
 
-    def mapping(self, path: str, value: Any, known: frozenset[str]) -> Mapping[str, Any] | None:
+    def mapping(self, path: str, value: Any, fields: frozenset[str]) -> Mapping[str, Any] | None:
         """Return `value` if it is an object, after a word on fields that the API would drop; else None."""
         if not isinstance(value, Mapping):
             self.add(path, "This must be an object.")
             return None
-        for key in value.keys() - known:
+        for key in value.keys() - fields:
             self.add(f"{path}.{key}" if path else str(key), f"The API has no field {key} here.")
         return value
 
-    def items(self, path: str, value: Any, most: int, what: str) -> list[tuple[str, Any]]:
+    def items(self, path: str, value: Any, max_items: int, noun: str) -> list[tuple[str, Any]]:
         """Return (path, item) of a list, after a word if it is none or too long; nothing for null."""
         if value is None:
             return []
         if not isinstance(value, list | tuple):
             self.add(path, "This must be a list.")
             return []
-        if len(value) > most:
-            self.add(path, f"There are {len(value)} {what}; at most {most} are allowed.")
-        return [(f"{path}[{place}]", item) for place, item in enumerate(value)]
+        if len(value) > max_items:
+            self.add(path, f"There are {len(value)} {noun}; at most {max_items} are allowed.")
+        return [(f"{path}[{index}]", item) for index, item in enumerate(value)]
 
 
 LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
@@ -81,9 +81,9 @@ def is_label(text: str) -> bool:
     return LABEL.fullmatch(text) is not None
 
 
-def is_subdomain(text: str, most: int = 253) -> bool:
+def is_subdomain(text: str, max_length: int = 253) -> bool:
     """A DNS subdomain, as names of classes (253) and drivers (63) are."""
-    return len(text) <= most and SUBDOMAIN.fullmatch(text) is not None
+    return len(text) <= max_length and SUBDOMAIN.fullmatch(text) is not None
 
 
 def is_qualified(text: str) -> bool:
@@ -123,122 +123,126 @@ EXACTLY = ALTERNATIVE | {"adminAccess"}
 TOLERATION = frozenset(("key", "operator", "value", "effect", "tolerationSeconds"))
 
 
-def check_ask(
-    found: Findings, path: str, raw: Any, classes: Collection[str] | None, fields: frozenset[str]
+def check_device_request(
+    findings: Findings, path: str, raw: Any, classes: Collection[str] | None, fields: frozenset[str]
 ) -> None:
     """Check one `exactly` or alternative; `classes` are those that the cluster has, if that is known."""
-    ask = found.mapping(path, raw, fields)
-    if ask is None:
+    device_request = findings.mapping(path, raw, fields)
+    if device_request is None:
         return
-    _class(found, f"{path}.deviceClassName", ask.get("deviceClassName"), classes)
-    _count(found, path, ask)
-    for place, selector in found.items(f"{path}.selectors", ask.get("selectors"), MAX_SELECTORS, "selectors"):
-        check_selector(found, place, selector)
-    for place, one in found.items(
-        f"{path}.tolerations", ask.get("tolerations"), MAX_TOLERATIONS, "tolerations"
+    _class(findings, f"{path}.deviceClassName", device_request.get("deviceClassName"), classes)
+    _count(findings, path, device_request)
+    for item_path, selector in findings.items(
+        f"{path}.selectors", device_request.get("selectors"), MAX_SELECTORS, "selectors"
     ):
-        _toleration(found, place, one)
-    _capacity(found, f"{path}.capacity", ask.get("capacity"))
-    if not isinstance(ask.get("adminAccess", False), bool | None):
-        found.add(f"{path}.adminAccess", "This must be true or false.")
+        check_selector(findings, item_path, selector)
+    for item_path, toleration in findings.items(
+        f"{path}.tolerations", device_request.get("tolerations"), MAX_TOLERATIONS, "tolerations"
+    ):
+        _toleration(findings, item_path, toleration)
+    _capacity(findings, f"{path}.capacity", device_request.get("capacity"))
+    if not isinstance(device_request.get("adminAccess", False), bool | None):
+        findings.add(f"{path}.adminAccess", "This must be true or false.")
 
 
-def check_selector(found: Findings, path: str, raw: Any) -> None:
+def check_selector(findings: Findings, path: str, raw: Any) -> None:
     """
     Check that a selector compiles with all that the newest Kubernetes has switched on: a spec is written for
     several clusters, and what one of them lacks is told by the match in it and by the check of the catalogue.
     One that only the cluster can run is left to the cluster.
     """
-    selector = found.mapping(path, raw, frozenset(("cel",)))
-    cel = found.mapping(f"{path}.cel", (selector or {}).get("cel"), frozenset(("expression",)))
+    selector = findings.mapping(path, raw, frozenset(("cel",)))
+    cel = findings.mapping(f"{path}.cel", (selector or {}).get("cel"), frozenset(("expression",)))
     if cel is None:
         return
     expression = cel.get("expression")
     if not isinstance(expression, str) or not expression.strip():
-        found.add(f"{path}.cel.expression", "A selector needs an expression.")
+        findings.add(f"{path}.cel.expression", "A selector needs an expression.")
         return
     try:
         compile_selector(expression)
     except CompileError as error:
-        found.add(f"{path}.cel.expression", f"The API server would refuse this selector: {error.message}")
+        findings.add(f"{path}.cel.expression", f"The API server would refuse this selector: {error.message}")
     except NotPreviewable:
         return
 
 
-def _class(found: Findings, path: str, name: Any, classes: Collection[str] | None) -> None:
+def _class(findings: Findings, path: str, name: Any, classes: Collection[str] | None) -> None:
     if not name:
-        found.add(path, "A request needs a device class.")
+        findings.add(path, "A request needs a device class.")
     elif not isinstance(name, str) or not is_subdomain(name):
-        found.add(path, f"“{name}” is not a name that a device class can have.")
+        findings.add(path, f"“{name}” is not a name that a device class can have.")
     elif classes is not None and name not in classes:
-        found.add(path, f"The cluster has no device class {name}.")
+        findings.add(path, f"The cluster has no device class {name}.")
 
 
-def _count(found: Findings, path: str, ask: Mapping[str, Any]) -> None:
-    mode, count = ask.get("allocationMode"), ask.get("count")
+def _count(findings: Findings, path: str, device_request: Mapping[str, Any]) -> None:
+    mode, count = device_request.get("allocationMode"), device_request.get("count")
     if mode not in (None, "", "ExactCount", "All"):
-        found.add(f"{path}.allocationMode", f"“{mode}” is not a mode; use ExactCount or All.")
+        findings.add(f"{path}.allocationMode", f"“{mode}” is not a mode; use ExactCount or All.")
     if count is None:
         return
     if isinstance(count, bool) or not isinstance(count, int):
-        found.add(f"{path}.count", "The count must be a whole number.")
+        findings.add(f"{path}.count", "The count must be a whole number.")
     elif mode == "All" and count:
-        found.add(f"{path}.count", "Mode All takes every matching device; a count is not allowed with it.")
+        findings.add(f"{path}.count", "Mode All takes every matching device; a count is not allowed with it.")
     elif count < 0:
-        found.add(f"{path}.count", f"The count is {count}; it must be at least 1.")
+        findings.add(f"{path}.count", f"The count is {count}; it must be at least 1.")
     elif count > MAX_RESULTS:
-        found.add(f"{path}.count", f"The count is {count}; one claim can hold {MAX_RESULTS} devices.")
+        findings.add(f"{path}.count", f"The count is {count}; one claim can hold {MAX_RESULTS} devices.")
 
 
-def _toleration(found: Findings, path: str, raw: Any) -> None:
-    toleration = found.mapping(path, raw, TOLERATION)
+def _toleration(findings: Findings, path: str, raw: Any) -> None:
+    toleration = findings.mapping(path, raw, TOLERATION)
     if toleration is None:
         return
     key, operator = toleration.get("key") or "", toleration.get("operator") or "Equal"
     value, effect = toleration.get("value") or "", toleration.get("effect") or ""
     seconds = toleration.get("tolerationSeconds")
     if key and not is_label_key(str(key)):
-        found.add(f"{path}.key", f"“{key}” is not a key that a taint can have.")
+        findings.add(f"{path}.key", f"“{key}” is not a key that a taint can have.")
     if operator not in ("Equal", "Exists"):
-        found.add(f"{path}.operator", f"“{operator}” is not an operator; use Equal or Exists.")
+        findings.add(f"{path}.operator", f"“{operator}” is not an operator; use Equal or Exists.")
     elif operator == "Equal" and not key:
-        found.add(f"{path}.operator", "A toleration of every key needs operator Exists.")
+        findings.add(f"{path}.operator", "A toleration of every key needs operator Exists.")
     elif operator == "Exists" and value:
-        found.add(f"{path}.value", "Operator Exists takes no value.")
+        findings.add(f"{path}.value", "Operator Exists takes no value.")
     if not is_label_value(str(value)):
-        found.add(f"{path}.value", f"“{value}” is not a value that a taint can have.")
+        findings.add(f"{path}.value", f"“{value}” is not a value that a taint can have.")
     if effect not in ("", "None", "NoSchedule", "NoExecute"):
-        found.add(
+        findings.add(
             f"{path}.effect",
             f"“{effect}” is not an effect; use NoSchedule or NoExecute, or leave it out for both.",
         )
     if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, int)):
-        found.add(f"{path}.tolerationSeconds", "The seconds must be a whole number.")
+        findings.add(f"{path}.tolerationSeconds", "The seconds must be a whole number.")
 
 
-def _capacity(found: Findings, path: str, raw: Any) -> None:
+def _capacity(findings: Findings, path: str, raw: Any) -> None:
     if raw is None:
         return
-    capacity = found.mapping(path, raw, frozenset(("requests",)))
-    asked = None if capacity is None else capacity.get("requests")
-    if asked is None:
+    capacity = findings.mapping(path, raw, frozenset(("requests",)))
+    amounts = None if capacity is None else capacity.get("requests")
+    if amounts is None:
         return
-    if not isinstance(asked, Mapping):
-        found.add(f"{path}.requests", "This must be an object.")
+    if not isinstance(amounts, Mapping):
+        findings.add(f"{path}.requests", "This must be an object.")
         return
-    if len(asked) > MAX_CAPACITIES:
-        found.add(
-            f"{path}.requests", f"There are {len(asked)} capacities; at most {MAX_CAPACITIES} are allowed."
+    if len(amounts) > MAX_CAPACITIES:
+        findings.add(
+            f"{path}.requests", f"There are {len(amounts)} capacities; at most {MAX_CAPACITIES} are allowed."
         )
-    for name, amount in asked.items():
-        place = f"{path}.requests[{name}]"
+    for name, amount in amounts.items():
+        amount_path = f"{path}.requests[{name}]"
         if not is_qualified(str(name)):
-            found.add(place, f"“{name}” is not a name of a capacity: letters, digits and _ only, at most 32.")
+            findings.add(
+                amount_path, f"“{name}” is not a name of a capacity: letters, digits and _ only, at most 32."
+            )
         try:
             if Quantity.parse(amount).nano < 0:
-                found.add(place, f"The amount is {amount}; it cannot be negative.")
+                findings.add(amount_path, f"The amount is {amount}; it cannot be negative.")
         except QuantityError as error:
-            found.add(place, str(error))
+            findings.add(amount_path, str(error))
 
 
 __all__ = ["SpecProblem", "class_problems", "problems"]
@@ -253,125 +257,142 @@ def problems(spec: Mapping[str, Any], classes: Collection[str] | None = None) ->
 
     `classes` are names of the DeviceClasses of the cluster; without them names of classes are not looked up.
     """
-    found = Findings()
-    whole = found.mapping("", spec, frozenset(("devices",)))
-    devices = found.mapping(
-        "devices", (whole or {}).get("devices"), frozenset(("requests", "constraints", "config"))
+    findings = Findings()
+    root = findings.mapping("", spec, frozenset(("devices",)))
+    devices = findings.mapping(
+        "devices", (root or {}).get("devices"), frozenset(("requests", "constraints", "config"))
     )
     if devices is None:
-        return found.problems
-    requests = found.items("devices.requests", devices.get("requests"), MAX_REQUESTS, "requests")
+        return findings.problems
+    requests = findings.items("devices.requests", devices.get("requests"), MAX_REQUESTS, "requests")
     if not requests:
-        found.add("devices.requests", "The claim requests no device, so no pod would get one.")
+        findings.add("devices.requests", "The claim requests no device, so no pod would get one.")
     names: list[str] = []
-    least = 0
+    min_devices = 0
     for path, request in requests:
-        least += _request(found, path, request, classes, names)
-    if least > MAX_RESULTS and not any(problem.path.endswith(".count") for problem in found.problems):
-        found.add(
-            "devices.requests", f"The requests add up to {least} devices; one claim can hold {MAX_RESULTS}."
+        min_devices += _request(findings, path, request, classes, names)
+    if min_devices > MAX_RESULTS and not any(
+        problem.path.endswith(".count") for problem in findings.problems
+    ):
+        findings.add(
+            "devices.requests",
+            f"The requests add up to {min_devices} devices; one claim can hold {MAX_RESULTS}.",
         )
     for name, times in Counter(names).items():
         if times > 1:
-            found.add("devices.requests", f"{times} requests are called {name}; names must differ.")
-    for path, constraint in found.items(
+            findings.add("devices.requests", f"{times} requests are called {name}; names must differ.")
+    for path, constraint in findings.items(
         "devices.constraints", devices.get("constraints"), MAX_CONSTRAINTS, "constraints"
     ):
-        _constraint(found, path, constraint, names)
-    for path, config in found.items("devices.config", devices.get("config"), MAX_CONFIGS, "configurations"):
-        _config(found, path, config, names)
-    return found.problems
+        _constraint(findings, path, constraint, names)
+    for path, config in findings.items(
+        "devices.config", devices.get("config"), MAX_CONFIGS, "configurations"
+    ):
+        _config(findings, path, config, names)
+    return findings.problems
 
 
 def class_problems(spec: Mapping[str, Any]) -> list[SpecProblem]:
     """Return what is wrong with the selectors of a DeviceClass."""
-    found = Findings()
-    for path, selector in found.items("selectors", spec.get("selectors"), 32, "selectors"):
-        check_selector(found, path, selector)
-    return found.problems
+    findings = Findings()
+    for path, selector in findings.items("selectors", spec.get("selectors"), 32, "selectors"):
+        check_selector(findings, path, selector)
+    return findings.problems
 
 
-def _name(found: Findings, path: str, raw: Any) -> str:
+def _name(findings: Findings, path: str, raw: Any) -> str:
     if not isinstance(raw, str) or not is_label(raw):
-        found.add(path, f"“{raw or ''}” is not a name: lower-case letters, digits and hyphens, at most 63.")
+        findings.add(
+            path, f"“{raw or ''}” is not a name: lower-case letters, digits and hyphens, at most 63."
+        )
         return ""
     return raw
 
 
-def _request(found: Findings, path: str, raw: Any, classes: Collection[str] | None, names: list[str]) -> int:
+def _request(
+    findings: Findings, path: str, raw: Any, classes: Collection[str] | None, names: list[str]
+) -> int:
     """Check a request, add its names to `names`, and return how many devices it takes at the least."""
-    request = found.mapping(path, raw, frozenset(("name", "exactly", "firstAvailable")))
+    request = findings.mapping(path, raw, frozenset(("name", "exactly", "firstAvailable")))
     if request is None:
         return 0
-    name = _name(found, f"{path}.name", request.get("name"))
+    name = _name(findings, f"{path}.name", request.get("name"))
     names.extend([name] if name else [])
     if (request.get("exactly") is None) == (not request.get("firstAvailable")):
-        found.add(path, "A request has either exactly or firstAvailable, one of the two.")
+        findings.add(path, "A request has either exactly or firstAvailable, one of the two.")
         return 0
     if request.get("exactly") is not None:
-        check_ask(found, f"{path}.exactly", request["exactly"], classes, EXACTLY)
+        check_device_request(findings, f"{path}.exactly", request["exactly"], classes, EXACTLY)
         return _least(request["exactly"])
-    return _alternatives(found, f"{path}.firstAvailable", request["firstAvailable"], classes, (name, names))
+    return _alternatives(
+        findings, f"{path}.firstAvailable", request["firstAvailable"], classes, (name, names)
+    )
 
 
 def _alternatives(
-    found: Findings, path: str, raw: Any, classes: Collection[str] | None, known: tuple[str, list[str]]
+    findings: Findings,
+    path: str,
+    raw: Any,
+    classes: Collection[str] | None,
+    parent_and_names: tuple[str, list[str]],
 ) -> int:
-    parent, names = known
+    parent, names = parent_and_names
     counts = []
-    for place, alternative in found.items(path, raw, MAX_ALTERNATIVES, "alternatives"):
+    for alternative_path, alternative in findings.items(path, raw, MAX_ALTERNATIVES, "alternatives"):
         if isinstance(alternative, Mapping):
-            name = _name(found, f"{place}.name", alternative.get("name"))
+            name = _name(findings, f"{alternative_path}.name", alternative.get("name"))
             names.extend([f"{parent}/{name}"] if parent and name else [])
-        check_ask(found, place, alternative, classes, ALTERNATIVE | {"name"})
+        check_device_request(findings, alternative_path, alternative, classes, ALTERNATIVE | {"name"})
         counts.append(_least(alternative))
     return min(counts, default=0)
 
 
-def _least(ask: Any) -> int:
-    if not isinstance(ask, Mapping) or ask.get("allocationMode") == "All":
+def _least(device_request: Any) -> int:
+    if not isinstance(device_request, Mapping) or device_request.get("allocationMode") == "All":
         return 0
-    count = ask.get("count") or 1
+    count = device_request.get("count") or 1
     return count if isinstance(count, int) and count > 0 else 0
 
 
-def _constraint(found: Findings, path: str, raw: Any, names: Collection[str]) -> None:
-    constraint = found.mapping(path, raw, frozenset(("requests", "matchAttribute", "distinctAttribute")))
+def _constraint(findings: Findings, path: str, raw: Any, names: Collection[str]) -> None:
+    constraint = findings.mapping(path, raw, frozenset(("requests", "matchAttribute", "distinctAttribute")))
     if constraint is None:
         return
-    _references(found, f"{path}.requests", constraint.get("requests"), names)
-    given = [key for key in ("matchAttribute", "distinctAttribute") if constraint.get(key)]
-    if len(given) != 1:
-        found.add(path, "A constraint has either matchAttribute or distinctAttribute, one of the two.")
-    for key in given:
+    _references(findings, f"{path}.requests", constraint.get("requests"), names)
+    attributes = [key for key in ("matchAttribute", "distinctAttribute") if constraint.get(key)]
+    if len(attributes) != 1:
+        findings.add(path, "A constraint has either matchAttribute or distinctAttribute, one of the two.")
+    for key in attributes:
         if not is_fully_qualified(str(constraint[key])):
-            found.add(
+            findings.add(
                 f"{path}.{key}",
                 f"“{constraint[key]}” is no full name such as resource.kubernetes.io/pcieRoot.",
             )
 
 
-def _references(found: Findings, path: str, raw: Any, names: Collection[str]) -> None:
-    for place, name in found.items(path, raw, MAX_NAMES, "names"):
+def _references(findings: Findings, path: str, raw: Any, names: Collection[str]) -> None:
+    for reference_path, name in findings.items(path, raw, MAX_NAMES, "names"):
         if name not in names:
-            found.add(place, f"There is no request {name}.")
+            findings.add(reference_path, f"There is no request {name}.")
 
 
-def _config(found: Findings, path: str, raw: Any, names: Collection[str]) -> None:
-    config = found.mapping(path, raw, frozenset(("requests", "opaque")))
+def _config(findings: Findings, path: str, raw: Any, names: Collection[str]) -> None:
+    config = findings.mapping(path, raw, frozenset(("requests", "opaque")))
     if config is None:
         return
-    _references(found, f"{path}.requests", config.get("requests"), names)
-    opaque = found.mapping(f"{path}.opaque", config.get("opaque"), frozenset(("driver", "parameters")))
+    _references(findings, f"{path}.requests", config.get("requests"), names)
+    opaque = findings.mapping(f"{path}.opaque", config.get("opaque"), frozenset(("driver", "parameters")))
     if opaque is None:
         return
     if not isinstance(opaque.get("driver"), str) or not is_subdomain(opaque["driver"], 63):
-        found.add(f"{path}.opaque.driver", "The configuration needs the name of the driver that it is for.")
+        findings.add(
+            f"{path}.opaque.driver", "The configuration needs the name of the driver that it is for."
+        )
     parameters = opaque.get("parameters")
     if not isinstance(parameters, Mapping):
-        found.add(f"{path}.opaque.parameters", "The parameters must be an object.")
+        findings.add(f"{path}.opaque.parameters", "The parameters must be an object.")
     elif (size := len(json.dumps(parameters, separators=(",", ":")).encode())) > MAX_PARAMETERS:
-        found.add(
+        findings.add(
             f"{path}.opaque.parameters",
             f"The parameters take {size} bytes; at most {MAX_PARAMETERS} are allowed.",
         )

@@ -135,7 +135,7 @@ def _next(kept: _Kept, moved: dict[str, Moved], features: Features) -> ClusterSn
     return before.after(
         classes=objects("classes"),
         claims=objects("claims"),
-        moved=moved["claims"],
+        changed_claims=moved["claims"],
         taint_rules=objects("taint_rules"),
         nodes=objects("nodes"),
     )

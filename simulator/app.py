@@ -54,7 +54,7 @@ AFTER_FAILURE = 5.0  # seconds
 BEAT = 0.2  # seconds between two looks at the clock
 SAVE_EVERY = 3.0  # seconds
 WARM_UP = 1800  # simulated seconds that a new cluster has lived when it is first seen
-MOST_STEPS = 200  # per beat: after the machine has slept, the clusters catch up slowly
+MAX_STEPS = 200  # per beat: after the machine has slept, the clusters catch up slowly
 
 
 def opened_clusters(
@@ -127,7 +127,7 @@ async def _pass_time(cluster: SimulatedCluster, speed: float, woken: asyncio.Eve
         cluster.settle()
         with suppress(TimeoutError):
             await asyncio.wait_for(woken.wait(), BEAT)
-        owed = min(owed + (loop.time() - last) * speed, MOST_STEPS)
+        owed = min(owed + (loop.time() - last) * speed, MAX_STEPS)
         last = loop.time()
         while owed >= 1:
             cluster.step()

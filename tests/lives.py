@@ -19,7 +19,7 @@ from claims.models import Allocation, Approval, ApprovalStep, Claim, Delivery, T
 from claims.plans.plan import delivery_kind
 from claims.states import ClaimState
 from core.times import duration as in_words
-from dra.fallback import only
+from dra.fallback import select_alternatives
 from dra.objects import requests
 from dra.quota import charge
 from teams.access import people_in
@@ -179,7 +179,7 @@ class Life:
         asked = [(each, *(each.get("firstAvailable") or [None])[:1]) for each in requests(claim.spec)]
         taken = [f"{each['name']}/{first['name']}" for each, first in asked if first]
         if taken:
-            counted, others = charge(only(claim.spec, taken)), claim.parallel - 1
+            counted, others = charge(select_alternatives(claim.spec, taken)), claim.parallel - 1
             self.settled = {
                 name: counted.get(name, 0) + others * count for name, count in charge(claim.spec).items()
             }

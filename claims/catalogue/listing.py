@@ -53,7 +53,7 @@ class DeviceKind:
 def kinds_among(cluster_id: UUID, snapshot: ClusterSnapshot, devices: DeviceMask) -> frozenset[DeviceKind]:
     """Return the kinds among some devices of a picture; each kind is described once, not each device."""
     found = set()
-    for device, alike in snapshot.device_index.alike(_look):
+    for device, alike in snapshot.device_index.groups_by(_look):
         if alike & devices:
             known = describe(device.driver, device.raw)
             found.add(
@@ -341,7 +341,7 @@ def _count(
             continue  # the cluster has no such class, hence no such device
         except CelError:
             return None
-        if found.failing:
+        if found.errors:
             return None
         matching |= found.accepted
         free |= found.free

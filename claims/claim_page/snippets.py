@@ -278,9 +278,9 @@ def placement_of(claim: Claim) -> Placement:
     return claim_placement(current_snapshot(claim.cluster), claim.spec)
 
 
-def check_of(snippet: Snippet, options: WorkloadOptions, found: Placement) -> cuda.Check | None:
+def check_of(snippet: Snippet, options: WorkloadOptions, found: Placement) -> cuda.CudaCheck | None:
     """Judge the CUDA version of the image: the one that is named, else the one in its tag; None for none."""
-    version = options.cuda or cuda.in_image(snippet.image)
+    version = options.cuda or cuda.image_cuda_version(snippet.image)
     if not version or not snippet.image or found.vendor != NVIDIA:
         return None
     return cuda.check(version, found.gpus)

@@ -202,7 +202,7 @@ def places_sentence(found: Placement, chosen: WorkloadOptions) -> str:
     if found.problem or not found.nodes:
         return ""
     labels = None if not chosen.capacity else ["" if chosen.capacity == ASSUMED else chosen.capacity]
-    number = found.open_to(chosen.tolerate, labels)
+    number = found.eligible_nodes(chosen.tolerate, labels)
     return f"{number} of {in_nodes(found.nodes)} with matching devices take these pods by taints and labels."
 
 

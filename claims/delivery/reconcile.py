@@ -30,7 +30,7 @@ from claims.states import GRANTED, RUNNING, USABLE, ClaimState
 from core.transactions import lock_row
 from dra import quota
 from dra.devices import describe, share
-from dra.fallback import only
+from dra.fallback import select_alternatives
 from dra.objects import requests
 from dra.quantity import QuantityError
 from inventory.holders import Person
@@ -163,7 +163,7 @@ def _class_charges(claim: Claim, taken: list[list[str]]) -> dict[str, int | None
         return dict.fromkeys(worst)
     counted: Counter[str] = Counter()
     for names in taken:
-        counted.update(quota.charge(only(claim.spec, names)))
+        counted.update(quota.charge(select_alternatives(claim.spec, names)))
     waiting = max(claim.parallel - len(taken), 0)
     # More claims at once than were asked for are told as over-use; they are never charged.
     return {

@@ -25,7 +25,7 @@ from core.times import duration
 from core.times import duration as in_words
 from dra import quota
 from dra.canonical import spec_hash
-from dra.fallback import request_names, together
+from dra.fallback import combine_specs, request_names
 from dra.manifests import with_count
 from dra.objects import Json, alternatives, requests
 
@@ -175,7 +175,7 @@ def reduce_parts(claim: Claim, wanted: Mapping[str, int]) -> ReducedClaim:
         for version, spec in kept
     )
     several = [(version.profile.slug, spec) for version, spec in kept]
-    return ReducedClaim(together(several) if len(several) > 1 else kept[0][1], parts, tuple(said), ())
+    return ReducedClaim(combine_specs(several) if len(several) > 1 else kept[0][1], parts, tuple(said), ())
 
 
 def _problem(one: CurrentPart, count: int) -> str:

@@ -17,7 +17,7 @@ from core.text import counted
 from core.times import duration as in_words
 from dra import manifests, quota, validation, workloads
 from dra.canonical import spec_hash
-from dra.fallback import CannotCombineError, alternative_name, first_available, request_names, together
+from dra.fallback import CannotCombineError, alternative_name, combine_specs, first_available, request_names
 from dra.manifests import with_count
 from dra.objects import device_requests, requests
 from dra.workloads import ClaimUse, WorkloadOptions, requests_of
@@ -80,7 +80,7 @@ def combine(
             request = requests(spec)[0]["name"]
             names = [f"{request}/{alternative_name(slug)}" for slug, _one in parts]
         elif further:
-            spec = together(parts)
+            spec = combine_specs(parts)
             names = [next(iter(request_names(slug, one).values()), "") for slug, one in parts]
     except CannotCombineError as error:
         problems = [error.message]

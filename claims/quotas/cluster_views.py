@@ -134,10 +134,10 @@ def row_of(
     lines = []
     for each in standings:
         name = each.quota.device_class
-        key = quota.of_class(name)
+        key = quota.class_quota_key(name)
         seen = (seen_hard.get(key, ""), seen_used.get(key, ""))
         lines.append(WrittenQuotaLine(each.label, room.stands[name], room.free[name], *seen, each))
-    ignored = [said for key, value in seen_hard.items() if (said := quota.why_ignored(key, value))]
+    ignored = [said for key, value in seen_hard.items() if (said := quota.ignored_reason(key, value))]
     return PlaceRow(place, written, lines, ignored)
 
 

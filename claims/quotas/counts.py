@@ -22,7 +22,13 @@ from django.utils import timezone
 from claims.models import Alternative, Claim, ClaimCharge, Delivery, Quota, QuotaIncrease, TeamNamespace
 from claims.observation.observations import labeled_claim_id
 from claims.states import LIVE, ClaimState
-from dra.quota import RESOURCE_PREFIX, charge, class_of, names_of, served_by_claim
+from dra.quota import (
+    RESOURCE_PREFIX,
+    charge,
+    claimed_extended_resources,
+    class_of_resource,
+    extended_resource_names,
+)
 from inventory.models import DeviceClass, Pod, ResourceClaim
 
 ENDED = ("Succeeded", "Failed")  # phases in which a pod holds nothing
@@ -101,10 +107,10 @@ def _pods(owners: dict[Place, UUID]) -> list[OutsideUse]:
     carried = _extended_names({row[0] for row in rows}) if rows else {}
     found = []
     for cluster, title, namespace, name, extended, status, uid, node in rows:
-        served, names = served_by_claim({"status": status}), carried.get(cluster, {})
+        served, names = claimed_extended_resources({"status": status}), carried.get(cluster, {})
         counted, unseen = Counter[str](), Counter[str]()
         for resource, count in extended.items():
-            device_class = class_of(resource, names)
+            device_class = class_of_resource(resource, names)
             if device_class and resource not in served:
                 counted[device_class] += count
                 if resource not in names and not resource.startswith(RESOURCE_PREFIX):
@@ -122,7 +128,7 @@ def _extended_names(clusters: Collection[UUID]) -> dict[UUID, dict[str, str]]:
         "cluster", "name", "extended_resource", "created_at"
     ):
         classes[cluster].append((name, extended, created.isoformat() if created else ""))
-    return {cluster: names_of(found) for cluster, found in classes.items()}
+    return {cluster: extended_resource_names(found) for cluster, found in classes.items()}
 
 
 CHARGED = Greatest(Coalesce("settled", "devices") - F("carried"), 0)  # of a ClaimCharge

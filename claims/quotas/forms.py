@@ -10,7 +10,7 @@ from django.http import QueryDict
 from django.utils import timezone
 
 from claims.models import Profile, Quota
-from dra.quota import why_no_class
+from dra.quota import no_class_reason
 from teams.models import Team
 
 
@@ -61,7 +61,7 @@ class QuotaForm(forms.Form):
 
     def clean_device_class(self) -> str:
         name: str = self.cleaned_data["device_class"].strip()
-        if name and (problem := why_no_class(name)):
+        if name and (problem := no_class_reason(name)):
             raise forms.ValidationError(problem)
         return name
 
@@ -112,7 +112,7 @@ class QuotaAskForm(forms.Form):
 
     def clean_device_class(self) -> str:
         name: str = self.cleaned_data["device_class"].strip()
-        if name and (problem := why_no_class(name)):
+        if name and (problem := no_class_reason(name)):
             raise forms.ValidationError(problem)
         return name
 

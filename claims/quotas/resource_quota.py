@@ -164,10 +164,10 @@ def hards(places: Collection[TeamNamespace]) -> dict[int, dict[str, str]]:
 
 def _hard(room: Headroom, extended: Iterable[tuple[str, str]]) -> dict[str, str]:
     devices = room.devices
-    hard = {quota.of_class(name): count for name, count in devices.items()}
-    hard |= {quota.of_implicit(name): count for name, count in devices.items()}
+    hard = {quota.class_quota_key(name): count for name, count in devices.items()}
+    hard |= {quota.implicit_quota_key(name): count for name, count in devices.items()}
     for name, resource in extended:
-        key = quota.of_extended(resource)
+        key = quota.extended_quota_key(resource)
         hard[key] = hard.get(key, 0) + devices[name]
     if room.claims is not None and room.templates is not None:
         hard |= {quota.CLAIMS: room.claims, quota.TEMPLATES: room.templates}

@@ -15,7 +15,7 @@ from claims.quotas.usage import standing_of
 from core.errors import Conflict, Forbidden, Invalid
 from core.times import moment, moment_with_zone, require_date
 from core.transactions import after_commit, lock_row
-from dra.quota import why_no_class
+from dra.quota import no_class_reason
 from notify.services import notify
 from teams.access import require_admin, require_role
 from teams.models import Role, Team, User
@@ -61,7 +61,7 @@ def require_quota(*, device_class: str, profile: Profile | None, counts: str, de
     named = [bool(device_class), profile is not None, counts == Quota.Counts.CLAIMS]
     if sum(named) != 1:
         raise Invalid("A quota is for one device class, for one profile, or for the number of claims.")
-    if problem := device_class and why_no_class(device_class):
+    if problem := device_class and no_class_reason(device_class):
         raise Invalid(problem)
     if not 0 <= devices <= MOST:
         raise Invalid(f"A quota is from 0 to {MOST} devices; it is {devices}.")

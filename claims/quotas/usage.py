@@ -292,8 +292,8 @@ def _kept_for_others(team: Team, charge: Mapping[str, int]) -> list[QuotaLine]:
     shares = shares_of([name for name, needs in charge.items() if needs])
     capacity = capacity_of(shares) if shares else {}
     lines = []
-    for name, of_class in shares.items():
-        said = why_kept(team, name, charge[name], of_class, capacity.get(name))
+    for name, class_quota_key in shares.items():
+        said = why_kept(team, name, charge[name], class_quota_key, capacity.get(name))
         if said:
             lines.append(QuotaLine(name, None, charge[name], fits=False, sentence=said))
     return lines

@@ -17,7 +17,7 @@ from dra.cluster_snapshot import ClusterSnapshot, flatten_lists
 from dra.lint import LintFinding, NamedSpec, Subject, lint
 from dra.match import Drop, FunnelStep, Preview, StepKind, dropped, preview
 from dra.objects import Json, device_requests
-from dra.similarity import KnownProfile, SpecSimilarity, compare_specs, decompose, same_names
+from dra.similarity import KnownProfile, SpecSimilarity, compare_specs, decompose, with_positional_names
 from dra.validation import problems
 
 CLAIM, TEMPLATE, POD = "ResourceClaim", "ResourceClaimTemplate", "Pod"
@@ -285,7 +285,7 @@ def _imported(wanted: ImportedSpec, profiles: list[Profile]) -> Imported:
         version = profile.current
         if version is None:
             continue
-        like = compare_specs(version.spec, version.scalable, wanted.spec, most=version.max_devices)
+        like = compare_specs(version.spec, version.scalable, wanted.spec, max_count=version.max_devices)
         near.append((_distance(version.spec, wanted.spec, like), profile.title, profile, version, like))
     near.sort(key=lambda row: row[:2])
     exact = [row for row in near if row[4].exact]
@@ -304,7 +304,7 @@ def _imported(wanted: ImportedSpec, profiles: list[Profile]) -> Imported:
                 profile,
                 version,
                 like,
-                tuple(spec_lines(same_names(like.spec), same_names(wanted.spec))),
+                tuple(spec_lines(with_positional_names(like.spec), with_positional_names(wanted.spec))),
             )
             for *_rank, profile, version, like in near[:NEAREST]
         ),
@@ -323,10 +323,10 @@ def several_in(spec: Json, profiles: Sequence[Profile]) -> Several | None:
     )
     if found is None:
         return None
-    parts = tuple(Near(*known[part.at], part.similarity, ()) for part in found.parts)
+    parts = tuple(Near(*known[part.index], part.similarity, ()) for part in found.parts)
     said = [f"{part.profile.title}: {sentence}" for part in parts for sentence in part.similarity.differences]
-    lines = spec_lines(same_names(found.whole.spec), same_names(spec))
-    return Several(parts, tuple(said) or found.whole.differences, tuple(lines))
+    lines = spec_lines(with_positional_names(found.combined.spec), with_positional_names(spec))
+    return Several(parts, tuple(said) or found.combined.differences, tuple(lines))
 
 
 def _distance(own: Json, other: Json, like: SpecSimilarity) -> tuple[int, int]:

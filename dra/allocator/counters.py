@@ -44,7 +44,7 @@ class Counters:
 
     def __init__(self, site: NodeSite, held: HeldDevices) -> None:
         self.site, self.held = site, held
-        self._left: dict[int, dict[CounterKey, int]] = {}
+        self._counters_left: dict[int, dict[CounterKey, int]] = {}
         self._together: dict[int, dict[str, CompatibilityGroups]] = {}
 
     def take(self, spot: int) -> Undo | None:
@@ -89,10 +89,10 @@ class Counters:
         return joined
 
     def _left_of(self, number: int) -> dict[CounterKey, int]:
-        left = self._left.get(number)
+        left = self._counters_left.get(number)
         if left is None:
             pool = self.site.pools[number]
-            left = self._left[number] = {key: amount.nano for key, amount in pool.counters.items()}
+            left = self._counters_left[number] = {key: amount.nano for key, amount in pool.counters.items()}
             for device in self._taken(number):
                 for counter, amount in device.counters:
                     left[counter] -= amount.nano
@@ -113,9 +113,9 @@ class Counters:
     def _taken(self, number: int) -> Iterator[PoolDevice]:
         """Yield devices of the pool that claims hold; the stable allocator knows of whole devices only."""
         pool, held, stable = self.site.pools[number], self.held, self.site.features.stable
-        for device in (*pool.devices, *pool.elsewhere):
+        for device in (*pool.devices, *pool.other_devices):
             consumes = device.raw.get("consumesCounters")  # groups count even where no counter is named
-            if consumes and (device.key in held.holders if stable else held.taken(device.key)):
+            if consumes and (device.key in held.holders if stable else held.is_held(device.key)):
                 yield device
 
 

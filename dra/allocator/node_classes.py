@@ -59,7 +59,7 @@ class NodeClasses:
             tuple((taint.key, taint.value, taint.effect) for taint in self.site.taints(spot)),
             bool(raw.get("bindingConditions")),
             device.skipped,
-            not device.placed_alone or self.site.reached(spot),
+            not device.per_device_node_selection or self.site.reached(spot),
         )
 
 

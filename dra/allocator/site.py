@@ -13,10 +13,10 @@ from dra.cluster_snapshot import ClusterSnapshot
 from dra.facts import Malformed, entries
 from dra.features import Features
 from dra.node_pools import NodePool
-from dra.nodes import SelectorError, check_place, place_reaches
+from dra.nodes import SelectorError, check_node_selection, selects_node
 from dra.objects import Json
 from dra.pools import PoolDevice
-from dra.taints import Taint, rules_for
+from dra.taints import Taint, rule_taints
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class NodeSite:
         known = self._taints.get(spot)
         if known is None:
             device = self.devices[spot]
-            ruled = rules_for(device, self.snapshot.taint_rules) if self.snapshot.taint_rules else ()
+            ruled = rule_taints(device, self.snapshot.taint_rules) if self.snapshot.taint_rules else ()
             known = self._taints[spot] = (*device.taints, *ruled)
         return known
 
@@ -80,8 +80,8 @@ class NodeSite:
             selector_results = device_index.selector_results(expression, self.features)
         except CompileError:  # it may use what is off, or cost too much: what is stored is taken all the same
             return compile_stored(expression).matches(device)
-        if place in selector_results.failing:
-            raise selector_results.failing[place]
+        if place in selector_results.errors:
+            raise selector_results.errors[place]
         return bool(selector_results.flags[place])
 
     def check_readable(self, spot: int) -> None:
@@ -104,13 +104,13 @@ class NodeSite:
     def reached(self, spot: int) -> bool:
         """Say whether the node reaches a device that is placed by itself."""
         device = self.devices[spot]
-        if not device.placed_alone:
+        if not device.per_device_node_selection:
             return True
         try:
-            check_place(device.raw)
+            check_node_selection(device.raw)
         except SelectorError as error:
             raise AllocationError(f"{device}: {error}") from None
-        return place_reaches(self.node, device.raw)
+        return selects_node(self.node, device.raw)
 
 
 def failed(what: str, spot: int, site: NodeSite, error: CelError) -> AllocationError:

@@ -83,8 +83,8 @@ def conjuncts(expression: str) -> tuple[str, ...]:
     if tree is None:
         return (expression,)
     words = tokens(expression)
-    places = [word.place for word in words]
-    parts = (slice(*(bisect_left(places, place) for place in part.span)) for part in _joined(tree))
+    indices = [word.place for word in words]
+    parts = (slice(*(bisect_left(indices, place) for place in part.span)) for part in _joined(tree))
     return tuple(_written(words[part]) for part in parts)
 
 

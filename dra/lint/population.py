@@ -31,7 +31,7 @@ from dra.facts import Malformed, Ref, lookup, qualified, value
 from dra.objects import DeviceRequest
 from dra.pools import PoolDevice
 from dra.quantity import Quantity
-from dra.selector_results import DeviceMask, SelectorResults, everything, judge, places
+from dra.selector_results import DeviceMask, SelectorResults, evaluate_devices, full_mask, mask_indices
 from dra.semver import Version
 
 PARTS = ("attributes", "capacity")
@@ -196,7 +196,7 @@ class Population:
     def __init__(self, snapshot: ClusterSnapshot, expressions: Iterable[str], published: Published) -> None:
         self.snapshot = snapshot
         self.every = snapshot.devices
-        self._judged: dict[str, SelectorResults] = {}
+        self._cached_results: dict[str, SelectorResults] = {}
         self._by_node: dict[int, Counter[str]] = {}
         refs: set[Ref] = set()
         self._whole = False
@@ -213,8 +213,8 @@ class Population:
         for place, device in enumerate(self.every):
             by_look.setdefault(self._look(device), []).append(place)
         self.places: Sequence[list[int]] = list(by_look.values())
-        self.samples = [self.every[places[0]] for places in self.places]
-        self.all: Groups = everything(len(self.places))
+        self.samples = [self.every[group[0]] for group in self.places]
+        self.all: Groups = full_mask(len(self.places))
 
     def _look(self, device: PoolDevice) -> Hashable:
         raw, driver = device.raw, device.driver
@@ -225,7 +225,7 @@ class Population:
 
     def numbers(self, groups: Groups) -> Iterator[int]:
         """Return the numbers of the groups in the set."""
-        return places(groups, len(self.places))
+        return mask_indices(groups, len(self.places))
 
     def count(self, groups: Groups) -> int:
         """Return how many devices the groups have."""
@@ -244,18 +244,18 @@ class Population:
             self._by_node[number] = known
         return known
 
-    def judge(self, expression: str) -> SelectorResults:
+    def results(self, expression: str) -> SelectorResults:
         """Raise `CompileError` or `NotPreviewable` for what cannot be evaluated here."""
-        known = self._judged.get(expression)
+        known = self._cached_results.get(expression)
         if known is None:
-            known = self._judged[expression] = self._judge(
+            known = self._cached_results[expression] = self._evaluate(
                 compile_selector(expression, self.snapshot.features)
             )
         return known
 
-    def _judge(self, selector: Selector) -> SelectorResults:
-        found = judge(selector, self.samples, list(selector.shapes(self.samples)))
-        for error in found.failing.values():
+    def _evaluate(self, selector: Selector) -> SelectorResults:
+        found = evaluate_devices(selector, self.samples, list(selector.shapes(self.samples)))
+        for error in found.errors.values():
             if isinstance(error, NotPreviewable):
                 raise error
         return found
@@ -266,7 +266,7 @@ class Population:
             selector = compile_selector(expression, self.snapshot.features)
             reading = selector.reading
             foreseen = not (reading.names or reading.whole) and reading.refs <= self._refs
-            return self._judge(selector) if self._whole or foreseen else None
+            return self._evaluate(selector) if self._whole or foreseen else None
         except (CompileError, NotPreviewable):
             return None
 
@@ -290,11 +290,11 @@ class SelectorStage:
 
     @property
     def accepted(self) -> Groups:
-        return self.reaching & self.judged.column if self.judged else 0
+        return self.reaching & self.judged.mask if self.judged else 0
 
     @property
     def failed(self) -> Groups:
-        return self.reaching & self.judged.errors if self.judged else 0
+        return self.reaching & self.judged.failed_mask if self.judged else 0
 
 
 @dataclass(slots=True)
@@ -322,7 +322,7 @@ def stages_of(
         label = f"Selector {number + 1} of {owner}" if len(expressions) > 1 else f"The selector of {owner}"
         where = f"{path}selectors[{number}].cel.expression"
         try:
-            stage = SelectorStage(label, where, expression, reaching, population.judge(expression))
+            stage = SelectorStage(label, where, expression, reaching, population.results(expression))
             reaching = stage.accepted
         except CelError as error:
             stage = SelectorStage(label, where, expression, reaching, error=error)
@@ -340,10 +340,10 @@ def passage(population: Population, ask: DeviceRequest) -> Passage:
         made.class_missing = True
         return made
     made.of_class = stages_of(population, expressions, reaching, "", f"class {ask.class_name}")
-    reaching = _left(made.of_class, reaching)
+    reaching = _counters_left(made.of_class, reaching)
     owner, path = f"request {ask.result_name}", f"{ask.path}."
     made.of_request = stages_of(population, ask.expressions, reaching, path, owner)
-    made.accepted = _left(made.of_request, reaching)
+    made.accepted = _counters_left(made.of_request, reaching)
     return made
 
 
@@ -352,11 +352,11 @@ def with_other(made: Passage, stage: SelectorStage, judged: SelectorResults) -> 
     left = made.of_request[0].reaching
     for one in made.of_request:
         verdict = judged if one is stage else one.judged
-        left = left if verdict is None else left & verdict.column
+        left = left if verdict is None else left & verdict.mask
     return left
 
 
-def _left(stages: Sequence[SelectorStage], reaching: Groups) -> Groups:
+def _counters_left(stages: Sequence[SelectorStage], reaching: Groups) -> Groups:
     for stage in stages:
         reaching = stage.accepted if stage.judged else reaching
     return reaching

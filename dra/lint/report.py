@@ -104,13 +104,13 @@ class LintFinding:
 @dataclass(frozen=True, slots=True)
 class NamedSpec:
     """
-    A claim spec of the catalogue. People may ask for `most` devices of its request `scalable`, if it has one.
+    A claim spec of the catalogue. `scalable` names the request with a count of up to `max_count`.
     """
 
     name: str
     spec: Json
     scalable: str = ""
-    most: int = 1
+    max_count: int = 1
 
 
 @dataclass(frozen=True, slots=True)

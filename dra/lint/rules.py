@@ -48,7 +48,7 @@ def room_findings(
         ask = made.ask
         if not made.known or not made.accepted or ask.all or _shared(population, made.accepted):
             continue
-        wanted = max(ask.count, named.most) if ask.request == named.scalable else ask.count
+        wanted = max(ask.count, named.max_count) if ask.request == named.scalable else ask.count
         if wanted == 1:
             continue
         name, most = _largest(population, made.accepted)

@@ -56,7 +56,7 @@ class SelectorChecker:
         assert stage.judged is not None  # it has failed on something  # noqa: S101
         population = self.population
         number = next(population.numbers(stage.failed))
-        error, device = stage.judged.failing[number].message, population.samples[number]
+        error, device = stage.judged.errors[number].message, population.samples[number]
         message = (
             f"{stage.label} fails on {population.count(stage.failed)} of the "
             f"{devices(population.count(stage.reaching))} that come as far as it, such as {device}: {error}. "
@@ -90,7 +90,7 @@ class SelectorChecker:
 
         def keeps(judged: SelectorResults) -> bool:
             sound = stage.reaching & ~stage.failed
-            return judged.column & stage.reaching == stage.accepted & sound
+            return judged.mask & stage.reaching == stage.accepted & sound
 
         for text in (
             rewrite.guarded(stage.expression, self._default_kind),
@@ -113,7 +113,7 @@ class SelectorChecker:
         if meant := self.published.closest(ref):
             message += f" {devices(self.published.names[meant])} publish {spelled(meant)}."
             text = rewrite.renamed(stage.expression, ref, meant)
-            fix = self.fix(stage, text, lambda judged: bool(judged.column & stage.reaching))
+            fix = self.fix(stage, text, lambda judged: bool(judged.mask & stage.reaching))
         return self.found(LintCode.NOT_PUBLISHED, Severity.WARNING, message, stage.path, fix)
 
     def _unlike_literals(self, stage: SelectorStage) -> Iterator[LintFinding]:
@@ -135,7 +135,7 @@ class SelectorChecker:
         """Return the other expression as a fix if it fails on no device that comes as far, and `holds`."""
         if text == stage.expression or (judged := self.population.try_out(text)) is None:
             return None
-        sound = not judged.errors & stage.reaching and holds(judged)
+        sound = not judged.failed_mask & stage.reaching and holds(judged)
         return Fix(stage.path, stage.expression, text) if sound else None
 
     def _refs(self, stage: SelectorStage) -> set[Ref]:

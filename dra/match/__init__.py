@@ -16,7 +16,7 @@ from dra.cel import CelError, NotPreviewable
 from dra.cluster_snapshot import ClusterSnapshot
 from dra.match.conditions import ConditionDifference, SelectorCondition, condition
 from dra.match.dropped import Drop, DropCause, Dropped, dropped, explain_drop, taint_text
-from dra.match.funnel import Funnel, FunnelStep, NodeOffer, NoFitReason, Preview, StepKind, funnel
+from dra.match.funnel import Funnel, FunnelStep, NodeRequirement, NoFitReason, Preview, StepKind, funnel
 from dra.match.places import fit, needs
 from dra.objects import MAX_RESULTS, Json, constraints, device_requests
 
@@ -27,7 +27,7 @@ __all__ = [
     "Dropped",
     "FunnelStep",
     "NoFitReason",
-    "NodeOffer",
+    "NodeRequirement",
     "Preview",
     "SelectorCondition",
     "StepKind",
@@ -61,7 +61,7 @@ def preview(snapshot: ClusterSnapshot, spec: Json, claims: int = 1) -> Preview:
     if not funnels:
         return Preview(steps, problem="The claim requests no device.", reason=NoFitReason.NO_REQUEST)
     for one in funnels:
-        for error in one.failing.values():
+        for error in one.errors.values():
             if isinstance(error, NotPreviewable):
                 problem = f"Request {one.ask.result_name}: {error.message}"
                 return Preview(steps, problem=problem, reason=NoFitReason.NOT_PREVIEWABLE)
@@ -100,7 +100,7 @@ def _counted(
     return replace(counted, problem=problem, reason=reason)
 
 
-def _together(spec: Json, funnels: Sequence[Funnel]) -> NodeOffer:
+def _together(spec: Json, funnels: Sequence[Funnel]) -> NodeRequirement:
     same = [str(one["matchAttribute"]) for one in constraints(spec) if one.get("matchAttribute")]
     # Of a constraint that names both, only the first is looked at, as upstream.
     distinct = [
@@ -108,7 +108,9 @@ def _together(spec: Json, funnels: Sequence[Funnel]) -> NodeOffer:
         for one in constraints(spec)
         if one.get("distinctAttribute") and not one.get("matchAttribute")
     ]
-    return NodeOffer(sum(needs(funnels).values()), tuple(dict.fromkeys(same)), tuple(dict.fromkeys(distinct)))
+    return NodeRequirement(
+        sum(needs(funnels).values()), tuple(dict.fromkeys(same)), tuple(dict.fromkeys(distinct))
+    )
 
 
 def _problem(
@@ -119,7 +121,7 @@ def _problem(
     if needed > MAX_RESULTS:
         return NoFitReason.TOO_MANY, f"The claim asks for {needed} devices; one claim can hold {MAX_RESULTS}."
     for one in funnels:
-        for place, error in one.failing.items():
+        for place, error in one.errors.items():
             where = f"{snapshot.devices[place]}: {error.message}"
             return NoFitReason.SELECTOR_FAILS, (
                 f"A selector of request {one.ask.result_name} fails on device {where}. "
@@ -155,11 +157,11 @@ def _shortages(funnels: Sequence[Funnel], group: str, claims: int) -> list[tuple
     short = []
     for name in needs(funnels):
         options = [one for one in funnels if one.ask.request == name]
-        lacking = []
+        missing_counter_problem = []
         for one in options:
             need = 1 if one.ask.all else one.ask.count * (1 if one.ask.admin or one.ask.capacity else claims)
             have = getattr(one, group).bit_count()
-            lacking += [(one.ask.result_name, need, have)] if have < need else []
-        if len(lacking) == len(options):
-            short.append(lacking[0])
+            missing_counter_problem += [(one.ask.result_name, need, have)] if have < need else []
+        if len(missing_counter_problem) == len(options):
+            short.append(missing_counter_problem[0])
     return short

@@ -94,9 +94,9 @@ def explain_drop(snapshot: ClusterSnapshot, ask: DeviceRequest, place: int) -> D
     found = [(DropCause.CLASS, one) for one in snapshot.class_expressions(ask.class_name)]
     for cause, expression in [*found, *((DropCause.SELECTOR, one) for one in ask.expressions)]:
         selector_results = snapshot.selector_results(expression)
-        if place in selector_results.failing:
+        if place in selector_results.errors:
             failing = _part_that_fails(snapshot, expression, place)
-            message = selector_results.failing[place].message
+            message = selector_results.errors[place].message
             return Drop(place, device, DropCause.ERROR, failing, message=message)
         if not selector_results.flags[place]:
             false = _part_that_is_false(snapshot, expression, place)
@@ -125,7 +125,7 @@ def dropped(snapshot: ClusterSnapshot, spec: Json, step: int, offset: int = 0, l
         funnels.append(one)
         if at < len(one.steps):
             found = islice(
-                selector_results.places(one.lost[at], len(snapshot.devices)), offset, offset + limit
+                selector_results.mask_indices(one.lost[at], len(snapshot.devices)), offset, offset + limit
             )
             drops = [drop for place in found if (drop := explain_drop(snapshot, one.ask, place))]
             return Dropped(drops, one.lost[at].bit_count())
@@ -139,7 +139,7 @@ def _without_room(
     snapshot: ClusterSnapshot, spec: Json, funnels: list[Funnel], offset: int, limit: int
 ) -> Dropped:
     free = all_free = reduce(or_, (one.free for one in funnels), 0)
-    if any(isinstance(error, NotPreviewable) for one in funnels for error in one.failing.values()):
+    if any(isinstance(error, NotPreviewable) for one in funnels for error in one.errors.values()):
         return Dropped([], 0)
     try:
         found = fit(snapshot, spec, funnels, 1)
@@ -150,15 +150,15 @@ def _without_room(
     nodes = {name_of(node): node for node in nodes_of(snapshot)}
     reached = bytearray(len(snapshot.devices))
     for name in found.nodes:
-        for place in snapshot.places_on(nodes[name]):
+        for place in snapshot.indices_on(nodes[name]):
             reached[place] = 1
     free ^= free & selector_results.pack(reached)
     flags = selector_results.unpack(all_free, len(snapshot.devices))
     drops = []
-    for place in islice(selector_results.places(free, len(snapshot.devices)), offset, offset + limit):
+    for place in islice(selector_results.mask_indices(free, len(snapshot.devices)), offset, offset + limit):
         device = snapshot.devices[place]
         node = nodes.get(device.node_name)
-        beside = sum(flags[other] for other in snapshot.places_on(node)) if node else 0
+        beside = sum(flags[other] for other in snapshot.indices_on(node)) if node else 0
         drops.append(Drop(place, device, DropCause.NODE, free_beside=beside))
     return Dropped(drops, free.bit_count())
 
@@ -168,13 +168,13 @@ def _part_that_is_false(snapshot: ClusterSnapshot, expression: str, place: int) 
     parts = parts_of(snapshot, expression)
     for text in parts:
         selector_results = snapshot.selector_results(text)
-        if not selector_results.flags[place] and place not in selector_results.failing:
+        if not selector_results.flags[place] and place not in selector_results.errors:
             return condition(text)
     return condition(parts[-1])
 
 
 def _part_that_fails(snapshot: ClusterSnapshot, expression: str, place: int) -> SelectorCondition:
     for text in parts_of(snapshot, expression):
-        if place in snapshot.selector_results(text).failing:
+        if place in snapshot.selector_results(text).errors:
             return condition(text)
     return condition(expression)

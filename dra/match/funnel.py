@@ -65,7 +65,7 @@ class FunnelStep:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeOffer:
+class NodeRequirement:
     """
     What one node has to give to one claim: so many devices, which agree in the attributes `same` and differ
     in each of `distinct`.
@@ -102,7 +102,7 @@ class Preview:
     nodes: tuple[str, ...] = ()  # names of the first that fit
     problem: str = ""
     reason: NoFitReason = NoFitReason.NONE
-    together: NodeOffer | None = None  # None where no node was asked
+    together: NodeRequirement | None = None  # None where no node was asked
 
     @property
     def fits(self) -> bool:
@@ -122,7 +122,7 @@ class Funnel:
     accepted: DeviceMask = 0
     open: DeviceMask = 0
     free: DeviceMask = 0
-    failing: dict[int, CelError] = field(default_factory=dict)
+    errors: dict[int, CelError] = field(default_factory=dict)
     steps: list[FunnelStep] = field(default_factory=list)
     lost: list[DeviceMask] = field(default_factory=list)
 
@@ -182,13 +182,13 @@ def _parts(
     fails = _failing(snapshot, expression)
     kept, found = left, []
     for part in parts[:-1]:
-        kept &= snapshot.selector_results(part).column | (_failing(snapshot, part) & ~fails) | after
+        kept &= snapshot.selector_results(part).mask | (_failing(snapshot, part) & ~fails) | after
         found.append((part, kept))
     return [*found, (parts[-1], after)]
 
 
 def _failing(snapshot: ClusterSnapshot, expression: str) -> DeviceMask:
-    failing = snapshot.selector_results(expression).failing
+    failing = snapshot.selector_results(expression).errors
     if not failing:
         return 0
     return pack(place in failing for place in range(len(snapshot.devices)))
@@ -196,11 +196,11 @@ def _failing(snapshot: ClusterSnapshot, expression: str) -> DeviceMask:
 
 def _pass(snapshot: ClusterSnapshot, expression: str, left: DeviceMask, made: Funnel) -> DeviceMask:
     selector_results = snapshot.selector_results(expression)
-    if selector_results.failing:
+    if selector_results.errors:
         # A device that an earlier selector turned down is not asked any more.
         asked = unpack(left, len(selector_results.flags))
-        made.failing |= {place: error for place, error in selector_results.failing.items() if asked[place]}
-    return left & selector_results.column
+        made.errors |= {place: error for place, error in selector_results.errors.items() if asked[place]}
+    return left & selector_results.mask
 
 
 def _step(

@@ -55,7 +55,7 @@ class DeviceOption:
     def plain(self) -> bool:
         """Whether it asks for a number of devices and nothing stands in the way of counting them."""
         ask = self.funnel.ask
-        return not (ask.all or ask.admin or self.funnel.failing or not self.certain)
+        return not (ask.all or ask.admin or self.funnel.errors or not self.certain)
 
 
 def option_of(snapshot: ClusterSnapshot, funnel: Funnel, most: int) -> DeviceOption:
@@ -65,17 +65,17 @@ def option_of(snapshot: ClusterSnapshot, funnel: Funnel, most: int) -> DeviceOpt
         return DeviceOption(funnel, funnel.free)
     if not snapshot.features.consumable_capacity:
         return DeviceOption(funnel, funnel.free, certain=False)
-    length, remains = len(snapshot.devices), snapshot.remains
+    length, remaining_capacity = len(snapshot.devices), snapshot.remaining_capacity
     free = unpack(funnel.free, length)
-    alike = dict(compress(zip(remains, range(length), strict=True), free))
-    counts: dict[int, int] = dict.fromkeys(set(remains), 0)
+    alike = dict(compress(zip(remaining_capacity, range(length), strict=True), free))
+    counts: dict[int, int] = dict.fromkeys(set(remaining_capacity), 0)
     certain = True
     for number, place in alike.items():
         try:
             counts[number] = _times(snapshot, snapshot.devices[place], funnel, min(most, COUNTED))
         except AllocationError:
             counts[number], certain = 1, False
-    every = int.from_bytes(bytes(map(counts.__getitem__, remains)), "little")
+    every = int.from_bytes(bytes(map(counts.__getitem__, remaining_capacity)), "little")
     shares = unpack(every & funnel.free * COUNTED, length)
     return DeviceOption(funnel, pack(map(bool, shares)), shares, certain)
 
@@ -107,7 +107,7 @@ class MatchNodeClasses:
         self.snapshot, self.most = snapshot, most
         device_index = snapshot.device_index
         groups = [group for option in options for group in _groups(option)]
-        failing = {place for option in options for place in option.funnel.failing}
+        failing = {place for option in options for place in option.funnel.errors}
         self.in_order = bool(failing)
         if failing:
             groups.append(pack(place in failing for place in range(len(snapshot.devices))))
@@ -119,10 +119,10 @@ class MatchNodeClasses:
             asked = [option.funnel.ask.capacity for option in options]
             shares = options[0].shares
             alike = all(one == asked[0] for one in asked) and len(options) == 1
-            self.marks.append(shares if shares is not None and alike else snapshot.remains)
-        self.counting = bool(device_index.counting & seen)
-        if self.counting:
-            self.marks.append(device_index.appetites)
+            self.marks.append(shares if shares is not None and alike else snapshot.remaining_capacity)
+        self.counter_devices = bool(device_index.counter_devices & seen)
+        if self.counter_devices:
+            self.marks.append(device_index.counter_demands)
         self._columns = [_packed(one) for one in (*self.marks, *self.values)]
         self._known: dict[Hashable, Hashable] = {}
 
@@ -131,7 +131,7 @@ class MatchNodeClasses:
         parts: list[Hashable] = [
             packed[run.start * width : run.stop * width] for packed, width in self._columns for run in runs
         ]
-        if self.counting:
+        if self.counter_devices:
             state = self.snapshot.pool_state
             for run in runs:
                 parts += [
@@ -144,10 +144,10 @@ class MatchNodeClasses:
         return known
 
     def _normal(self, runs: Sequence[range]) -> Hashable:
-        places = [place for run in runs for place in run if any(flags[place] for flags in self.flags)]
-        rows = [(tuple([mark[place] for mark in self.marks]), place) for place in places]
+        indices = [place for run in runs for place in run if any(flags[place] for flags in self.flags)]
+        rows = [(tuple([mark[place] for mark in self.marks]), place) for place in indices]
         ties = list(self.values)
-        if self.counting:
+        if self.counter_devices:
             ties.append(self.snapshot.device_index.pool_numbers)
         if self.in_order:
             return _renumbered(rows, ties)
@@ -161,12 +161,14 @@ class MatchNodeClasses:
         for mark, place in rows:
             value = ties[0][place]
             groups[value].append(mark)
-            states_of[value] = self._state_at(place) if self.counting else int(value == MISSING)
+            states_of[value] = self._state_at(place) if self.counter_devices else int(value == MISSING)
         return self._counted((states_of[value], self._counted(group)) for value, group in groups.items())
 
     def _state_at(self, place: int) -> int:
         return (
-            self.snapshot.pool_state(self.snapshot.device_index.pool_numbers[place]) if self.counting else 0
+            self.snapshot.pool_state(self.snapshot.device_index.pool_numbers[place])
+            if self.counter_devices
+            else 0
         )
 
     def _counted(self, found: Iterable[Hashable]) -> Hashable:
@@ -229,14 +231,14 @@ def fit(snapshot: ClusterSnapshot, spec: Json, funnels: Sequence[Funnel], claims
     counting = _Counting(snapshot, spec, funnels, attributes, claims)
     found = FitResult([], 0)
     looks: Counter[Hashable] = Counter()
-    for node, runs in snapshot.sites:
+    for node, runs in snapshot.node_ranges:
         if counting.fits(node, runs):
             found.nodes.append(name_of(node))
             looks[counting.look] += 1
     # Devices that several nodes reach can be taken once only: add nothing up that might be the same.
-    if found.nodes and not snapshot.device_index.wanders and len(found.nodes) >= claims:
+    if found.nodes and not snapshot.device_index.has_multi_node_devices and len(found.nodes) >= claims:
         found.claims = claims
-    elif snapshot.device_index.wanders:
+    elif snapshot.device_index.has_multi_node_devices:
         found.claims = max((counting.times(look) for look in looks), default=0)
     else:
         found.claims = sum(counting.times(look) * nodes for look, nodes in looks.items())
@@ -247,7 +249,7 @@ def fit(snapshot: ClusterSnapshot, spec: Json, funnels: Sequence[Funnel], claims
 
 def nodes_of(snapshot: ClusterSnapshot) -> Sequence[Json]:
     """Return the nodes of the picture; without any, bare ones of the names that devices are local to."""
-    return snapshot.nodes or [node for node, _ in snapshot.sites]
+    return snapshot.nodes or [node for node, _ in snapshot.node_ranges]
 
 
 def needs(funnels: Sequence[Funnel]) -> dict[str, int]:
@@ -282,7 +284,7 @@ class _Counting:
         self.options = [option_of(snapshot, one, self.most) for one in funnels]
         self.alone = None if attributes else _alone(snapshot, self.options)
         self.looks = MatchNodeClasses(snapshot, self.options, attributes, self.most)
-        self.sites: dict[Hashable, tuple[Json, Runs]] = {}  # one of each look that fits
+        self.node_ranges: dict[Hashable, tuple[Json, Runs]] = {}  # one of each look that fits
         self.known: dict[Hashable, bool] = {}
         self.look: Hashable = None  # of the node that was asked about last
         self.searches = 0
@@ -303,12 +305,12 @@ class _Counting:
                 self.known[self.look] = self._fits(node, 1)
             known = self.known[self.look]
         if known:
-            self.sites.setdefault(self.look, (node, runs))
+            self.node_ranges.setdefault(self.look, (node, runs))
         return known
 
     def times(self, look: Hashable) -> int:
         """Return how many claims fit on a node of a look that fits one, at most as many as asked for."""
-        node, runs = self.sites[look]
+        node, runs = self.node_ranges[look]
         bound = min(self.claims, self._room(runs) // self.least)
         if self.alone is not None and self.alone.additive:
             return bound
@@ -356,9 +358,12 @@ class _Alone:
 
 def _alone(snapshot: ClusterSnapshot, options: Sequence[DeviceOption]) -> _Alone | None:
     """Return None if it takes a search."""
-    if len({option.funnel.ask.request for option in options}) > 1 or snapshot.device_index.wanders:
+    if (
+        len({option.funnel.ask.request for option in options}) > 1
+        or snapshot.device_index.has_multi_node_devices
+    ):
         return None
-    entangled = snapshot.device_index.counting | snapshot.device_index.shareable
+    entangled = snapshot.device_index.counter_devices | snapshot.device_index.shareable
     for option in options:
         if not option.plain or (entangled & option.usable and option.funnel.ask.count > 1):
             return None

@@ -29,7 +29,7 @@ from dra.cel import CelError, Selector, compile_selector
 from dra.devices import describe
 from dra.objects import expressions
 from dra.pools import Pool, PoolDevice, gather_pools
-from dra.taints import Taint, rules_for
+from dra.taints import Taint, rule_taints
 from inventory.models import Device, DeviceClass, DeviceTaintRule, Node, ResourceSlice
 from inventory.sync.rows import What, Write, upsert_rows
 
@@ -40,7 +40,7 @@ BROKEN = re.compile(r"(^|[/-])(xid|gpu-lost)$|health", re.IGNORECASE)
 def device_columns(device: PoolDevice, rules: Sequence[Manifest]) -> dict[str, Any]:
     raw = device.raw
     about = describe(device.driver, raw)
-    ruled = rules_for(device, rules)
+    ruled = rule_taints(device, rules)
     return {
         "node_name": device.node_name,
         "product": about.product[:120],

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from dra.quota import RESOURCE_PREFIX, names_of
+from dra.quota import RESOURCE_PREFIX, extended_resource_names
 from simulator.controllers.context import (
     CONTROLLER,
     Context,
@@ -44,7 +44,7 @@ class ExtendedRequest:
 
 
 def wanted_by(pod: Manifest, classes: Iterable[Any]) -> list[ExtendedRequest]:
-    carried = names_of(
+    carried = extended_resource_names(
         (
             one["metadata"]["name"],
             one["spec"]["extendedResourceName"],

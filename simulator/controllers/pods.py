@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dra.pools import PoolDevice, gather_pools
-from dra.taints import Taint, rules_for, tolerates
+from dra.taints import Taint, rule_taints, tolerates
 from simulator.admission import charge
 from simulator.controllers.context import (
     CONTROLLER,
@@ -231,7 +231,7 @@ class EvictionController(Reacting):
         device = self._devices.get((result["driver"], result["pool"], result["device"]))
         if device is None:
             return False
-        taints: list[Taint] = [*device.taints, *rules_for(device, rules)]
+        taints: list[Taint] = [*device.taints, *rule_taints(device, rules)]
         tolerated = result.get("tolerations") or []
         return any(taint.effect == "NoExecute" and not tolerates(tolerated, taint) for taint in taints)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dra.quota import class_of, names_of, served_by_claim
+from dra.quota import claimed_extended_resources, class_of_resource, extended_resource_names
 
 
 @pytest.mark.parametrize(
@@ -23,31 +23,36 @@ from dra.quota import class_of, names_of, served_by_claim
     ],
 )
 def test_a_resource_stands_for_a_class(resource, device_class):
-    assert class_of(resource, {"example.com/card": "card.example.com"}) == device_class
+    assert class_of_resource(resource, {"example.com/card": "card.example.com"}) == device_class
 
 
 def test_of_classes_that_share_a_name_the_newest_is_taken_and_of_one_age_the_first():
     old, new = "2026-01-01T00:00:00", "2026-02-01T00:00:00"
-    assert names_of([("b", "x/y", old), ("a", "x/y", old)]) == {"x/y": "a"}
-    assert names_of([("a", "x/y", old), ("b", "x/y", new), ("c", "", new)]) == {"x/y": "b"}
+    assert extended_resource_names([("b", "x/y", old), ("a", "x/y", old)]) == {"x/y": "a"}
+    assert extended_resource_names([("a", "x/y", old), ("b", "x/y", new), ("c", "", new)]) == {"x/y": "b"}
 
 
 def test_what_the_scheduler_made_a_claim_for_is_known():
     mapped = {"requestMappings": [{"containerName": "c", "resourceName": "x/y", "requestName": "r"}]}
-    assert served_by_claim({"status": {"extendedResourceClaimStatus": mapped}}) == {"x/y"}
-    assert served_by_claim({"status": None}) == frozenset()
+    assert claimed_extended_resources({"status": {"extendedResourceClaimStatus": mapped}}) == {"x/y"}
+    assert claimed_extended_resources({"status": None}) == frozenset()
 
 
 def test_the_name_that_a_class_carries_counts_before_what_plugins_call_their_devices():
-    assert class_of("nvidia.com/gpu", {"nvidia.com/gpu": "own"}) == "own"
+    assert class_of_resource("nvidia.com/gpu", {"nvidia.com/gpu": "own"}) == "own"
     assert (
-        class_of("deviceclass.resource.kubernetes.io/a", {"deviceclass.resource.kubernetes.io/a": "b"}) == "a"
+        class_of_resource(
+            "deviceclass.resource.kubernetes.io/a", {"deviceclass.resource.kubernetes.io/a": "b"}
+        )
+        == "a"
     )
 
 
 def test_every_resource_of_a_pod_with_a_claim_is_known():
     mapped = {"requestMappings": [{"resourceName": "x/y"}, {"resourceName": "x/z"}]}
-    assert served_by_claim({"status": {"extendedResourceClaimStatus": mapped}}) == {"x/y", "x/z"}
+    assert claimed_extended_resources({"status": {"extendedResourceClaimStatus": mapped}}) == {"x/y", "x/z"}
     assert (
-        served_by_claim({}) == served_by_claim({"status": {"extendedResourceClaimStatus": {}}}) == frozenset()
+        claimed_extended_resources({})
+        == claimed_extended_resources({"status": {"extendedResourceClaimStatus": {}}})
+        == frozenset()
     )

@@ -13,35 +13,35 @@ ONE, TWO = {"memory": Quantity.parse("1Gi")}, {"memory": Quantity.parse("2Gi"), 
 def test_shares_add_up_and_are_given_back_one_by_one():
     held = HeldDevices()
     for holder, share in (("a", ONE), ("b", TWO), ("c", ONE)):
-        held.take(KEY, holder, share=share)
-    assert (held.sharers[KEY], held.taken(KEY), held.taken(OTHER)) == (["a", "b", "c"], True, False)
+        held.hold(KEY, holder, share=share)
+    assert (held.sharers[KEY], held.is_held(KEY), held.is_held(OTHER)) == (["a", "b", "c"], True, False)
     assert held.consumed[KEY] == {"memory": Quantity.parse("4Gi"), "slots": Quantity.parse("3")}
-    held.give_back(KEY, "b", share=TWO)
+    held.release(KEY, "b", share=TWO)
     assert held.sharers[KEY] == ["a", "c"]
     assert held.consumed[KEY] == {"memory": Quantity.parse("2Gi"), "slots": Quantity.parse("0")}
-    held.give_back(KEY, "a", share=ONE)
-    held.give_back(KEY, "c", share=ONE)
-    assert (dict(held.sharers), dict(held.consumed), held.taken(KEY)) == ({}, {}, False)
+    held.release(KEY, "a", share=ONE)
+    held.release(KEY, "c", share=ONE)
+    assert (dict(held.sharers), dict(held.consumed), held.is_held(KEY)) == ({}, {}, False)
 
 
 def test_a_whole_device_has_one_holder_and_two_are_noted():
     held = HeldDevices()
-    held.take(KEY, "a")
-    held.take(OTHER, "a")
-    assert (held.holders, held.doubly) == ({KEY: "a", OTHER: "a"}, set())
-    held.take(KEY, "b")
-    assert (held.holders[KEY], held.doubly) == ("b", {KEY})
-    held.give_back(OTHER, "a")
+    held.hold(KEY, "a")
+    held.hold(OTHER, "a")
+    assert (held.holders, held.double_held) == ({KEY: "a", OTHER: "a"}, set())
+    held.hold(KEY, "b")
+    assert (held.holders[KEY], held.double_held) == ("b", {KEY})
+    held.release(OTHER, "a")
     assert OTHER not in held.holders
 
 
 def test_a_copy_is_changed_without_the_first():
     held = HeldDevices()
-    held.take(KEY, "a", share=ONE)
-    held.take(OTHER, "b")
+    held.hold(KEY, "a", share=ONE)
+    held.hold(OTHER, "b")
     copy = held.copy([KEY, OTHER])
-    copy.take(KEY, "c", share=TWO)
-    copy.give_back(OTHER, "b")
+    copy.hold(KEY, "c", share=TWO)
+    copy.release(OTHER, "b")
     assert (held.sharers[KEY], held.consumed[KEY], held.holders) == (["a"], ONE, {OTHER: "b"})
     assert (copy.sharers[KEY], copy.holders) == (["a", "c"], {})
 

@@ -2,7 +2,14 @@
 
 import pytest
 
-from dra.fallback import CannotCombineError, alternative_name, first_available, only, request_names, together
+from dra.fallback import (
+    CannotCombineError,
+    alternative_name,
+    combine_specs,
+    first_available,
+    request_names,
+    select_alternatives,
+)
 from tests.dra.clusters import PCIE, ask, exactly, spec
 
 OPAQUE = {"opaque": {"driver": "d", "parameters": {}}}
@@ -16,7 +23,7 @@ def test_each_part_keeps_its_requests_constraints_and_configuration_to_itself():
         constraints=[PCIE, {**PCIE, "requests": ["any/b", "gpu"]}],
         config=[{**OPAQUE, "requests": ["any"]}],
     )
-    assert together([("One GPU", spec(exactly(1), config=[OPAQUE])), ("pair", pair)]) == {
+    assert combine_specs([("One GPU", spec(exactly(1), config=[OPAQUE])), ("pair", pair)]) == {
         "devices": {
             "requests": [
                 exactly(1, name="one-gpu"),
@@ -33,7 +40,7 @@ def test_each_part_keeps_its_requests_constraints_and_configuration_to_itself():
             ],
         }
     }
-    assert together([("a", spec(exactly(1)))]) == {"devices": {"requests": [exactly(1, name="a")]}}
+    assert combine_specs([("a", spec(exactly(1)))]) == {"devices": {"requests": [exactly(1, name="a")]}}
 
 
 def parts(number, count=1, **more):
@@ -62,10 +69,10 @@ def parts(number, count=1, **more):
 )
 def test_parts_go_together_up_to_what_a_claim_can_have(wanted, said):
     if not said:
-        assert len(together(wanted)["devices"]["requests"]) == len(wanted)
+        assert len(combine_specs(wanted)["devices"]["requests"]) == len(wanted)
         return
     with pytest.raises(CannotCombineError) as refusal:
-        together(wanted)
+        combine_specs(wanted)
     assert refusal.value.message == said
 
 
@@ -145,7 +152,7 @@ def test_only_the_alternatives_that_were_chosen_are_kept():
     wish = spec(
         {"name": "g", "firstAvailable": ways}, {"name": "h", "firstAvailable": ways}, exactly(), more=1
     )
-    kept = only(wish, ["g/a", "g/c", "gpu", "h/x"])
+    kept = select_alternatives(wish, ["g/a", "g/c", "gpu", "h/x"])
     assert kept == spec(
         {"name": "g", "firstAvailable": [ways[0], ways[2]]},
         {"name": "h", "firstAvailable": ways},

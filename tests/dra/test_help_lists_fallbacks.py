@@ -3,7 +3,7 @@
 import pytest
 
 from dra import quota
-from dra.fallback import CannotCombineError, alternative_name, first_available, only
+from dra.fallback import CannotCombineError, alternative_name, first_available, select_alternatives
 from dra.match import preview
 from dra.validation import problems
 from tests.dra.clusters import NVIDIA, PCIE, exactly, given, gpu, holds, resource_slice, snapshot, spec
@@ -38,8 +38,8 @@ def test_the_worst_alternative_is_charged_until_one_is_chosen():
         [("two", spec(exactly(2))), ("part", spec(exactly(1, class_name="mig.nvidia.com")))]
     )
     assert quota.charge(made) == {NVIDIA: 2, "mig.nvidia.com": 1}
-    assert quota.charge(only(made, ["gpu/part"])) == {"mig.nvidia.com": 1}
-    assert quota.charge(only(made, [])) == quota.charge(made)
+    assert quota.charge(select_alternatives(made, ["gpu/part"])) == {"mig.nvidia.com": 1}
+    assert quota.charge(select_alternatives(made, [])) == quota.charge(made)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from dra import quota
-from dra.fallback import CannotCombineError, request_names, together
+from dra.fallback import CannotCombineError, combine_specs, request_names
 from dra.match import preview
 from dra.validation import problems
 from tests.dra.clusters import NVIDIA, PCIE, exactly, given, gpu, holds, resource_slice, snapshot, spec
@@ -13,7 +13,7 @@ SMALL = f'device.capacity["{NVIDIA}"].?memory.orValue(quantity("0")).compareTo(q
 
 
 def test_all_are_taken_or_none():
-    made = together([("train-80", spec(exactly(2, BIG))), ("any_gpu", spec(exactly(1, SMALL)))])
+    made = combine_specs([("train-80", spec(exactly(2, BIG))), ("any_gpu", spec(exactly(1, SMALL)))])
     assert problems(made, {NVIDIA}) == []
     assert [one["name"] for one in made["devices"]["requests"]] == ["train-80", "any-gpu"]
     slices = [resource_slice(devices=[gpu(0, memory="24Gi"), gpu(1), gpu(2)])]
@@ -25,7 +25,7 @@ def test_all_are_taken_or_none():
 def test_constraints_and_configuration_stay_with_their_part():
     opaque = {"driver": NVIDIA, "parameters": {"sharing": "TimeSlicing"}}
     pair = spec(exactly(2), constraints=[PCIE], config=[{"opaque": opaque, "requests": ["gpu"]}])
-    made = together([("pair", pair), ("apart", spec(exactly(1)))])
+    made = combine_specs([("pair", pair), ("apart", spec(exactly(1)))])
     assert problems(made, {NVIDIA}) == []
     assert made["devices"]["constraints"] == [{**PCIE, "requests": ["pair"]}]
     assert made["devices"]["config"] == [{"opaque": opaque, "requests": ["pair"]}]
@@ -33,7 +33,7 @@ def test_constraints_and_configuration_stay_with_their_part():
 
 def test_the_requests_of_a_part_with_several_are_called_after_it():
     two = spec(exactly(1), exactly(1, name="nic"), constraints=[{**PCIE, "requests": ["gpu", "nic"]}])
-    made = together([("train", two), ("more", spec(exactly(1)))])
+    made = combine_specs([("train", two), ("more", spec(exactly(1)))])
     assert [one["name"] for one in made["devices"]["requests"]] == ["train-gpu", "train-nic", "more"]
     assert made["devices"]["constraints"][0]["requests"] == ["train-gpu", "train-nic"]
     assert problems(made, {NVIDIA}) == []
@@ -41,7 +41,7 @@ def test_the_requests_of_a_part_with_several_are_called_after_it():
 
 def test_alternatives_of_a_part_keep_their_names():
     either = {"name": "gpu", "firstAvailable": [{"name": "big", "deviceClassName": NVIDIA}]}
-    made = together(
+    made = combine_specs(
         [("a", spec(either, constraints=[{**PCIE, "requests": ["gpu/big"]}])), ("b", spec(exactly()))]
     )
     assert made["devices"]["constraints"][0]["requests"] == ["a/big"]
@@ -63,4 +63,4 @@ def test_names_stay_labels_however_long_they_are():
 )
 def test_what_cannot_be_combined_is_said(parts, said):
     with pytest.raises(CannotCombineError, match=said):
-        together(parts)
+        combine_specs(parts)

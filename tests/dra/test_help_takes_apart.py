@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from claims.catalogue.presets import presets
-from dra.fallback import CannotCombineError, together
+from dra.fallback import CannotCombineError, combine_specs
 from dra.manifests import with_count
 from dra.objects import requests
-from dra.similarity import KnownProfile, decompose, same_names
+from dra.similarity import KnownProfile, decompose, with_positional_names
 from tests.dra.clusters import NVIDIA, PCIE, exactly, spec
 
 PRESETS = [
@@ -25,11 +25,11 @@ def sized(known, count):
 
 
 def made_of(parts):
-    return together([(known.name, sized(known, count)) for known, count in parts])
+    return combine_specs([(known.name, sized(known, count)) for known, count in parts])
 
 
 def told(found):
-    return [(part.known.name, part.similarity.count) for part in found.parts]
+    return [(part.profile.name, part.similarity.count) for part in found.parts]
 
 
 def renamed(one):
@@ -51,7 +51,7 @@ def standing_together():
     """Every pair of presets that may stand in one claim."""
     for pair in combinations(PRESETS, 2):
         try:
-            together([(known.name, known.spec) for known in pair])
+            combine_specs([(known.name, known.spec) for known in pair])
         except CannotCombineError:
             continue
         yield pair
@@ -63,7 +63,7 @@ PAIRS = list(standing_together())
 @given(st.sampled_from(PAIRS), st.data())
 def test_every_two_presets_are_taken_apart_again(pair, data):
     parts = [
-        (known, data.draw(st.integers(1, min(known.most, 8))) if known.scalable else 1)
+        (known, data.draw(st.integers(1, min(known.max_count, 8))) if known.scalable else 1)
         for known in data.draw(st.permutations(pair))
     ]
     found = decompose(made_of(parts), PRESETS)
@@ -80,7 +80,7 @@ def test_several_presets_ask_for_the_same_whatever_the_requests_are_called(some)
     assert told(decompose(made, PRESETS)) == [(known.name, 1) for known in some]
     found = decompose(renamed(made), PRESETS)
     assert found.exact
-    assert same_names(found.whole.spec) == same_names(made)
+    assert with_positional_names(found.combined.spec) == with_positional_names(made)
 
 
 BIG = KnownProfile("big", spec(exactly(1)), "gpu", 8)
@@ -121,7 +121,7 @@ def test_what_differs_is_said_beside_its_part():
     assert not found.exact
     assert [part.similarity.differences for part in found.parts] == [
         (),
-        ("Only the file has the selector true",),
+        ("Only in the file: selector true",),
     ]
 
 
@@ -130,8 +130,8 @@ def test_what_ties_parts_together_is_a_difference_of_the_whole():
     made["devices"]["constraints"] = [{**PCIE, "requests": ["big", "part"]}]
     found = decompose(made, [BIG, PART])
     assert [part.similarity.exact for part in found.parts] == [True, True]
-    (said,) = found.whole.differences
-    assert said.startswith("Only the file has the constraint")
+    (said,) = found.combined.differences
+    assert said.startswith("Only in the file: constraint")
     del made["devices"]["constraints"][0]["requests"]  # and so is one that is for all requests
     assert not decompose(made, [BIG, PART]).exact
 
@@ -153,8 +153,8 @@ def test_more_than_a_profile_allows_is_a_difference():
     made = made_of([(BIG, 2), (PART, 1)])
     made["devices"]["requests"][0]["exactly"]["count"] = 9
     found = decompose(made, [BIG, PART])
-    assert found.parts[0].similarity.differences == ("The file has number of devices 9, the profile 8.",)
-    assert NVIDIA in str(found.whole.spec)
+    assert found.parts[0].similarity.differences == ("Number of devices: 9 in the file, 8 in the profile.",)
+    assert NVIDIA in str(found.combined.spec)
 
 
 def test_many_requests_and_many_known_specs_take_few_steps():
@@ -171,4 +171,4 @@ def test_many_known_specs_that_ask_for_the_same_take_few_steps():
     known = [KnownProfile(f"k{number}", spec(exactly(1)), "gpu", 8) for number in range(24)]
     found = decompose(renamed(made_of([(one, 1) for one in known])), known)
     assert found.exact
-    assert len({part.at for part in found.parts}) == 24
+    assert len({part.index for part in found.parts}) == 24

@@ -79,7 +79,7 @@ def test_nodes_that_take_the_pods(tolerated, labels, nodes):
         ),
         H100,
     )
-    assert found.open_to(tolerated, labels) == nodes
+    assert found.eligible_nodes(tolerated, labels) == nodes
 
 
 def test_a_cordoned_node_takes_nothing():
@@ -161,11 +161,15 @@ def test_a_landing_is_told_with_every_figure():
     )
     assert (found.vendor, found.problem, found.nodes) == ("nvidia", "", 3)
     assert dict(found.gpus) == {h100: 16, GpuCapability(): 8}
-    assert {(site.taints, site.pricing): number for site, number in found.sites} == {
+    assert {(site.taints, site.pricing): number for site, number in found.node_groups} == {
         (("a=x:NoSchedule", "b:NoSchedule"), on_demand): 1,
         (("a=x:NoSchedule", "b:NoSchedule"), spot): 1,
         (("b:NoSchedule",), spot): 1,
     }
     assert found.taints == [("b:NoSchedule", 3), ("a=x:NoSchedule", 2)]
     assert found.pricings == [(on_demand, 1), (spot, 2)]
-    assert [found.open_to(known, None) for known in ([], ["b:NoSchedule"], ["a=x:NoSchedule"])] == [0, 1, 0]
+    assert [found.eligible_nodes(known, None) for known in ([], ["b:NoSchedule"], ["a=x:NoSchedule"])] == [
+        0,
+        1,
+        0,
+    ]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from claims.catalogue.presets import presets
 from dra.manifests import with_count
 from dra.objects import requests
-from dra.similarity import compare_specs, same_names
+from dra.similarity import compare_specs, with_positional_names
 from tests.dra.clusters import NVIDIA, PCIE, ask, exactly, spec
 
 EXPRESSIONS = ("device.driver == 'a'", 'device.capacity["a"].x.isLessThan(quantity("2"))', "true")
@@ -65,12 +65,12 @@ def test_every_spec_finds_itself_again_at_every_count(one, count, at):
     found = compare_specs(one, scalable, renamed(written, "x"))
     assert found.exact
     assert found.count == (count if scalable else 1)
-    assert same_names(found.spec) == same_names(written)
+    assert with_positional_names(found.spec) == with_positional_names(written)
 
 
 @given(specs(), specs())
 def test_only_what_asks_for_the_same_is_exact(one, other):
-    assert compare_specs(one, "", other).exact == (same_names(one) == same_names(other))
+    assert compare_specs(one, "", other).exact == (with_positional_names(one) == with_positional_names(other))
 
 
 @pytest.mark.parametrize("entry", presets(), ids=lambda entry: entry.slug)
@@ -84,26 +84,26 @@ def test_every_preset_finds_itself_and_those_that_ask_for_the_same(entry):
             if (like := compare_specs(one.spec, one.limits.scalable, written)).exact
         }
         assert found.pop(entry.slug) == count
-        assert all(same_names(SPECS[slug]) == same_names(entry.spec) for slug in found)
+        assert all(with_positional_names(SPECS[slug]) == with_positional_names(entry.spec) for slug in found)
 
 
 @pytest.mark.parametrize(
     ("other", "said"),
     [
-        (spec(exactly(3)), ["The file has number of devices 3, the profile 2."]),
+        (spec(exactly(3)), ["Number of devices: 3 in the file, 2 in the profile."]),
         (
             spec(exactly(2, class_name="mig.nvidia.com")),
-            [f"The file has device class mig.nvidia.com, the profile {NVIDIA}."],
+            [f"Device class: mig.nvidia.com in the file, {NVIDIA} in the profile."],
         ),
-        (spec(exactly(2, "true")), ["Only the file has the selector true"]),
-        (spec(exactly(2, adminAccess=True)), ["The file has admin access yes, the profile none."]),
+        (spec(exactly(2, "true")), ["Only in the file: selector true"]),
+        (spec(exactly(2, adminAccess=True)), ["Admin access: yes in the file, none in the profile."]),
         (
             spec(exactly(2), exactly(1, name="b")),
-            ["The file makes 2 requests, the profile 1 request."],
+            ["Number of requests: 2 in the file, 1 in the profile."],
         ),
         (
             spec(exactly(2), constraints=[PCIE]),
-            ['Only the file has the constraint {"matchAttribute": "resource.kubernetes.io/pcieRoot"}'],
+            ['Only in the file: constraint {"matchAttribute": "resource.kubernetes.io/pcieRoot"}'],
         ),
     ],
 )
@@ -112,9 +112,9 @@ def test_what_differs_is_said(other, said):
 
 
 def test_more_than_a_profile_allows_is_a_difference():
-    found = compare_specs(spec(exactly(1)), "gpu", spec(exactly(9)), most=8)
+    found = compare_specs(spec(exactly(1)), "gpu", spec(exactly(9)), max_count=8)
     assert found.count == 8
-    assert found.differences == ("The file has number of devices 9, the profile 8.",)
+    assert found.differences == ("Number of devices: 9 in the file, 8 in the profile.",)
 
 
 TOLERANT = {"key": "a", "operator": "Exists"}
@@ -139,10 +139,10 @@ def either(*counts):
                 )
             ),
             [
-                "Only the file has the selector c",
-                "Only the profile has the selector b",
-                'Only the file has the toleration {"key": "b", "operator": "Equal"}',
-                'Only the profile has the toleration {"key": "a", "operator": "Exists"}',
+                "Only in the file: selector c",
+                "Only in the profile: selector b",
+                'Only in the file: toleration {"key": "b", "operator": "Equal"}',
+                'Only in the profile: toleration {"key": "a", "operator": "Exists"}',
                 "The file asks for 1Gi of m, the profile for none.",
                 "The file asks for 2 of x, the profile for none.",
             ],
@@ -150,49 +150,50 @@ def either(*counts):
         (
             spec(exactly(1, "a", "a")),
             spec(exactly(1, "a")),
-            ["Only the profile has the selector a"],
+            ["Only in the profile: selector a"],
         ),
         (
             spec(exactly(1), exactly(2, name="b")),
             spec(exactly(1, name="x"), exactly(5, name="y", class_name="mig")),
             [
-                f"Request 2: the file has device class mig, the profile {NVIDIA}.",
-                "Request 2: the file has number of devices 5, the profile 2.",
+                f"Request 2, device class: mig in the file, {NVIDIA} in the profile.",
+                "Request 2, number of devices: 5 in the file, 2 in the profile.",
             ],
         ),
         (
             spec(exactly(1)),
             spec(exactly(0, allocationMode="All")),
             [
-                "The file has mode All, the profile ExactCount.",
-                "The file has number of devices none, the profile 1.",
+                "Allocation mode: All in the file, ExactCount in the profile.",
+                "Number of devices: none in the file, 1 in the profile.",
             ],
         ),
-        (either(1), either(1, 2), ["The file has 2 ways to meet it, the profile 1 way."]),
-        (either(1, 2), either(1, 3), ["The file has number of devices 3, the profile 2."]),
+        (either(1), either(1, 2), ["Alternatives: 2 in the file, 1 in the profile."]),
+        (either(1), spec(exactly(1)), ["Alternatives: none in the file, 1 in the profile."]),
+        (either(1, 2), either(1, 3), ["Number of devices: 3 in the file, 2 in the profile."]),
         (
             spec(exactly(1), exactly(1, name="b"), constraints=[{"requests": ["gpu"], **PCIE}]),
             spec(exactly(1), exactly(1, name="b"), constraints=[{"requests": ["b"], **PCIE}]),
-            ["A constraint is for other requests, or they stand in another order."],
+            ["The constraints differ in their requests or their order."],
         ),
         (
             spec(exactly(1), config=[setting(1), setting(2)]),
             spec(exactly(1), config=[setting(2), setting(1)]),
-            ["A driver setting is for other requests, or they stand in another order."],
+            ["The configurations differ in their requests or their order."],
         ),
         (
             spec(exactly(1), config=[setting(1)]),
             spec(exactly(1), config=[setting(2)]),
             [
-                'Only the file has the driver setting {"opaque": {"driver": "d", "parameters": {"a": 2}}}',
-                'Only the profile has the driver setting {"opaque": {"driver": "d", "parameters": {"a": 1}}}',
+                'Only in the file: configuration {"opaque": {"driver": "d", "parameters": {"a": 2}}}',
+                'Only in the profile: configuration {"opaque": {"driver": "d", "parameters": {"a": 1}}}',
             ],
         ),
-        (spec(exactly(1)), spec(), ["The file makes 0 requests, the profile 1 request."]),
+        (spec(exactly(1)), spec(), ["Number of requests: none in the file, 1 in the profile."]),
         (
             spec(exactly(1)) | {"x": 1},
             spec(exactly(1)),
-            ["The file says something else that the API has no words for."],
+            ["The file has fields that the API does not know."],
         ),
         (
             spec(exactly(1), constraints=[PCIE, {"matchAttribute": "a.b/c", "requests": ["gpu"]}]),

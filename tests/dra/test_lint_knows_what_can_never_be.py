@@ -96,9 +96,9 @@ def test_a_limit_that_no_node_has_is_a_note():
     wish = spec(exactly(1, MEMORY.format("79Gi")))
     assert (
         "no node has more than 4"
-        in only(findings(wish, scalable="gpu", most=8), LintCode.LIMIT_TOO_HIGH).message
+        in only(findings(wish, scalable="gpu", max_count=8), LintCode.LIMIT_TOO_HIGH).message
     )
-    assert findings(wish, scalable="gpu", most=4) == []
+    assert findings(wish, scalable="gpu", max_count=4) == []
 
 
 def test_shared_devices_may_serve_several_so_nothing_is_said_of_their_number():
@@ -211,15 +211,15 @@ def rows(wish, seen=None, **named):
 @pytest.mark.parametrize(
     ("wish", "named", "expected"),
     [
-        (spec(exactly(4, LARGE)), {"scalable": "gpu", "most": 4}, []),
+        (spec(exactly(4, LARGE)), {"scalable": "gpu", "max_count": 4}, []),
         (
             spec(exactly(5, LARGE)),
-            {"scalable": "gpu", "most": 8},
+            {"scalable": "gpu", "max_count": 8},
             [(LintCode.TOO_MANY, Severity.ERROR, f"{GPU}.count", f"Request gpu {FIVE}")],
         ),
         (
             spec(exactly(2, LARGE)),
-            {"scalable": "gpu", "most": 5},
+            {"scalable": "gpu", "max_count": 5},
             [
                 (
                     *(LintCode.LIMIT_TOO_HIGH, Severity.NOTE, f"{GPU}.count"),
@@ -228,7 +228,7 @@ def rows(wish, seen=None, **named):
                 )
             ],
         ),
-        (spec(exactly(2, LARGE)), {"scalable": "other", "most": 5}, []),
+        (spec(exactly(2, LARGE)), {"scalable": "other", "max_count": 5}, []),
         (
             spec(
                 exactly(5, LARGE, name="a"),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dra.nodes import SelectorError, check_place, place_reaches, selector_for, selects, slice_reaches
+from dra.nodes import SelectorError, check_node_selection, selector_for, selects, selects_node, slice_reaches
 from dra.pools import gather_pools
 from tests.dra.clusters import gpu, node, resource_slice
 
@@ -111,7 +111,7 @@ def test_terms_are_alternatives_and_all_of_a_term_must_hold():
     ],
 )
 def test_a_place_means_a_node_or_not(place, reached):
-    assert place_reaches(NODE, place) is reached
+    assert selects_node(NODE, place) is reached
     assert slice_reaches(NODE, {"spec": place}) is reached
     one_by_one = {"perDeviceNodeSelection": True, "devices": [{"nodeName": "node-z"}, place]}
     assert slice_reaches(NODE, {"spec": one_by_one}) is reached
@@ -122,12 +122,12 @@ def test_a_place_means_a_node_or_not(place, reached):
 @pytest.mark.parametrize(
     ("expression", "said"),
     [
-        (("-", "Exists"), "names label “-”, which is no label"),
-        (("a" * 64, "Exists"), "which is no label"),
-        (("UPPER.example/a", "Exists"), "which is no label"),
-        (("a" * 254 + "/b", "Exists"), "which is no label"),
-        (("/b", "Exists"), "which is no label"),
-        (("zone", "Near", "a"), "uses operator “Near”, which there is not"),
+        (("-", "Exists"), "names label “-”, which is not a valid label"),
+        (("a" * 64, "Exists"), "which is not a valid label"),
+        (("UPPER.example/a", "Exists"), "which is not a valid label"),
+        (("a" * 254 + "/b", "Exists"), "which is not a valid label"),
+        (("/b", "Exists"), "which is not a valid label"),
+        (("zone", "Near", "a"), "uses operator “Near”, which does not exist"),
         (("zone", "In"), "compares label zone by In with []"),
         (("zone", "NotIn"), "compares label zone by NotIn with []"),
         (("zone", "Exists", "a"), "compares label zone by Exists with ['a']"),
@@ -142,18 +142,16 @@ def test_a_place_means_a_node_or_not(place, reached):
 def test_an_expression_against_the_rules_is_refused_wherever_it_stands(expression, said):
     place = {"nodeSelector": terms(term(("zone", "In", "a")), term(("zone", "Exists"), expression))}
     with pytest.raises(SelectorError) as refusal:
-        check_place(place)
+        check_node_selection(place)
     assert said in str(refusal.value)
-    check_place(place | {"nodeName": "node-a"})
-    check_place(place | {"allNodes": True})
+    check_node_selection(place | {"nodeName": "node-a"})
+    check_node_selection(place | {"allNodes": True})
 
 
 @pytest.mark.parametrize("field", [(NAME, "Exists"), (NAME, "In"), (NAME, "In", "a", "b"), (NAME, "Gt", "1")])
 def test_a_field_is_compared_with_one_value(field):
-    with pytest.raises(
-        SelectorError, match=r"compares field metadata\.name with something other than one value"
-    ):
-        check_place({"nodeSelector": terms(term(fields=[(NAME, "NotIn", "a"), field]))})
+    with pytest.raises(SelectorError, match=r"compares field metadata\.name with anything but one value"):
+        check_node_selection({"nodeSelector": terms(term(fields=[(NAME, "NotIn", "a"), field]))})
 
 
 @pytest.mark.parametrize(
@@ -168,9 +166,9 @@ def test_a_field_is_compared_with_one_value(field):
     ],
 )
 def test_an_expression_within_the_rules_is_taken(expression):
-    check_place({"nodeSelector": terms(term(expression, fields=[(NAME, "In", "a")]))})
-    check_place({"nodeSelector": {}})
-    check_place({})
+    check_node_selection({"nodeSelector": terms(term(expression, fields=[(NAME, "In", "a")]))})
+    check_node_selection({"nodeSelector": {}})
+    check_node_selection({})
 
 
 def devices(*places):

@@ -38,7 +38,7 @@ def test_claims_that_come_and_go_are_carried_on(kind):
         waiting = [one for one in waiting if one not in come] + gone
         moved = [(one, None) for one in gone] + [(None, one) for one in come]
         before = snapshot
-        snapshot = before.after(claims=held, moved=moved)
+        snapshot = before.after(claims=held, changed_claims=moved)
         assert "held" in vars(snapshot), "it was summed up anew"
         assert said(snapshot) == said(of(made, held))
 
@@ -49,9 +49,9 @@ def test_a_device_that_two_claims_have_is_summed_up_anew():
     twin = one | {"metadata": one["metadata"] | {"name": "twin"}}
     snapshot = of(made, [one])
     assert said(snapshot) == said(of(made, [one]))
-    both = snapshot.after(claims=[one, twin], moved=[(None, twin)])
+    both = snapshot.after(claims=[one, twin], changed_claims=[(None, twin)])
     assert said(both) == said(of(made, [one, twin]))
-    assert said(both.after(claims=[one], moved=[(twin, None)])) == said(of(made, [one]))
+    assert said(both.after(claims=[one], changed_claims=[(twin, None)])) == said(of(made, [one]))
 
 
 def test_what_a_change_does_not_touch_is_the_same_object():
@@ -64,4 +64,4 @@ def test_what_a_change_does_not_touch_is_the_same_object():
 
 
 def parts_of(snapshot):
-    return (snapshot.held, snapshot.available, snapshot.taints, snapshot.sites, snapshot.device_index)
+    return (snapshot.held, snapshot.available, snapshot.taints, snapshot.node_ranges, snapshot.device_index)

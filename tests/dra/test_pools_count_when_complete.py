@@ -21,7 +21,7 @@ def test_a_pool_with_missing_slices_is_listed_and_not_usable():
     assert not pool.complete
     assert not pool.usable
     assert [device.name for device in pool.devices] == ["gpu-0"]
-    assert pool.problem == "Pool node-a of gpu.nvidia.com has shown 1 of 2 slices of generation 4."
+    assert pool.problem == "Pool node-a of gpu.nvidia.com is incomplete: 1 of 2 slices of generation 4."
 
 
 def test_slices_of_one_pool_are_read_by_name():
@@ -90,7 +90,7 @@ def test_an_amount_that_is_none_makes_the_pool_unusable():
 def test_a_device_may_be_placed_by_itself(place, expected):
     (pool,) = gather_pools([resource_slice(devices=[gpu(0, **place)], perDeviceNodeSelection=True)])
     (device,) = pool.devices
-    assert device.placed_alone
+    assert device.per_device_node_selection
     assert (device.node_name, device.all_nodes) == expected
 
 
@@ -128,14 +128,18 @@ def test_a_device_is_read_with_all_that_its_slice_says():
         node_name="",
         node_selector=where,
         all_nodes=False,
-        placed_alone=False,
+        per_device_node_selection=False,
         taints=(Taint("k", "NoSchedule"),),
         slice_name="n",
         counters=tuple((key, Quantity.parse(value)) for key, value in counters),
         skipped=("x", "y"),
     )
-    assert (first.key, first.shareable, first.binds_late) == (("gpu.nvidia.com", "p", "gpu-0"), True, True)
-    assert (second.shareable, second.binds_late, second.counters) == (False, False, ())
+    assert (first.key, first.shareable, first.has_binding_conditions) == (
+        ("gpu.nvidia.com", "p", "gpu-0"),
+        True,
+        True,
+    )
+    assert (second.shareable, second.has_binding_conditions, second.counters) == (False, False, ())
     assert (pool.problem, pool.expected, pool.generation, pool.slices) == ("", 1, 1, [slice_])
 
 
@@ -144,8 +148,8 @@ def test_a_device_is_read_with_all_that_its_slice_says():
     [
         ([2, 2], True, ""),
         ([1, 2], True, ""),
-        ([1, 1], False, "Pool node-a of gpu.nvidia.com has shown 2 of 1 slices of generation 3."),
-        ([2, 3], False, "Pool node-a of gpu.nvidia.com has shown 2 of 3 slices of generation 3."),
+        ([1, 1], False, "Pool node-a of gpu.nvidia.com is incomplete: 2 of 1 slices of generation 3."),
+        ([2, 3], False, "Pool node-a of gpu.nvidia.com is incomplete: 2 of 3 slices of generation 3."),
     ],
 )
 def test_a_pool_is_complete_with_just_as_many_slices_as_the_largest_count(said, complete, problem):
@@ -175,9 +179,9 @@ def test_every_contradiction_of_a_pool_is_a_sentence_that_names_it():
         devices=[gpu(2)], sharedCounters=[{"name": "s", "counters": {"a": {"value": "x"}}}]
     )
     assert [gather_pools([one])[0].problem for one in (of_set, of_counter, twice, broken)] == [
-        "Device gpu-1 of pool node-a takes of counter set t, which the pool lacks.",
-        "Device gpu-1 of pool node-a takes counter s/b, which the pool lacks.",
-        "Pool node-a of gpu.nvidia.com publishes gpu-1 more than once, so nothing of it is allocated.",
+        "Device gpu-1 of pool node-a consumes counter set t, which the pool does not define.",
+        "Device gpu-1 of pool node-a consumes counter s/b, which the pool does not define.",
+        "Pool node-a of gpu.nvidia.com publishes gpu-1 more than once, so none of its devices are allocated.",
         "Pool node-a of gpu.nvidia.com is invalid: “x” is not a quantity such as 80Gi, 500m or 4.",
     ]
     assert not any(gather_pools([one])[0].usable for one in (of_set, of_counter, twice, broken))

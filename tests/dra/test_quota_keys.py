@@ -7,9 +7,9 @@ from dra import quota
 RIGHT = [
     quota.CLAIMS,
     quota.TEMPLATES,
-    quota.of_class("gpu.nvidia.com"),
-    quota.of_implicit("gpu.nvidia.com"),
-    quota.of_extended("nvidia.com/gpu"),
+    quota.class_quota_key("gpu.nvidia.com"),
+    quota.implicit_quota_key("gpu.nvidia.com"),
+    quota.extended_quota_key("nvidia.com/gpu"),
     "requests.cpu",
     "pods",
     "count/deployments.apps",
@@ -19,7 +19,7 @@ RIGHT = [
 
 @pytest.mark.parametrize("key", RIGHT)
 def test_a_key_that_counts_has_no_fault(key):
-    assert quota.why_ignored(key, "8") == ""
+    assert quota.ignored_reason(key, "8") == ""
 
 
 @pytest.mark.parametrize(
@@ -36,19 +36,19 @@ def test_a_key_that_counts_has_no_fault(key):
     ],
 )
 def test_a_key_without_effect_is_told_with_the_right_one(key, instead):
-    said = quota.why_ignored(key, "8")
+    said = quota.ignored_reason(key, "8")
     assert said.startswith(f"{key} counts nothing")
     assert said.endswith(f"{instead}.")
 
 
 @pytest.mark.parametrize("value", ["1.5", "500m", "-1", "", "eight", "1e3"])
 def test_devices_are_whole_numbers(value):
-    assert "not a whole number" in quota.why_ignored(quota.of_class("gpu.nvidia.com"), value)
+    assert "not a whole number" in quota.ignored_reason(quota.class_quota_key("gpu.nvidia.com"), value)
 
 
 @pytest.mark.parametrize("name", ["gpu.nvidia.com", "mig", "a.b-c.d"])
 def test_a_name_may_be_that_of_a_class(name):
-    assert quota.why_no_class(name) == ""
+    assert quota.no_class_reason(name) == ""
 
 
 @pytest.mark.parametrize(
@@ -62,4 +62,4 @@ def test_a_name_may_be_that_of_a_class(name):
     ],
 )
 def test_a_key_typed_for_a_class_is_told(typed, part):
-    assert part in quota.why_no_class(typed)
+    assert part in quota.no_class_reason(typed)

@@ -3,7 +3,7 @@
 import pytest
 
 from dra.pools import gather_pools
-from dra.taints import Taint, rules_for, tolerates, untolerated
+from dra.taints import Taint, rule_taints, tolerates, untolerated
 from tests.dra.clusters import gpu, resource_slice
 
 TAINT = Taint("gpu.dragoman.dev/maintenance", "NoSchedule", "true")
@@ -60,7 +60,7 @@ def test_a_rule_concerns_a_device_if_all_that_it_gives_match(selector, selects):
         "metadata": {"name": "drain"},
         "spec": spec | ({} if selector is None else {"deviceSelector": selector}),
     }
-    found = rules_for(pool.devices[0], [rule])
+    found = rule_taints(pool.devices[0], [rule])
     assert found == ([Taint("k", "NoExecute", "", "drain", "2026-11-01T00:00:00Z")] if selects else [])
 
 
@@ -128,7 +128,7 @@ def test_every_rule_that_selects_a_device_adds_its_taint():
         {"spec": {"deviceSelector": {}}},
         {"metadata": {"name": "six"}},
     ]
-    assert rules_for(pool.devices[0], rules) == [
+    assert rule_taints(pool.devices[0], rules) == [
         Taint("a", "NoSchedule", "v", "one"),
         Taint("d", "None", "", "four"),
         Taint("", "", "", ""),

@@ -117,7 +117,7 @@ RULES: Mapping[str, Patch] = {
     "devices are tried in their order": _devices_backwards,
     "slices are tried by name": _slices_as_they_come,
     "configuration goes with the allocation": _always(config, "_entry", {}),
-    "an allocation says on which nodes it holds": _always(site, "place_reaches", True),
+    "an allocation says on which nodes it holds": _always(site, "selects_node", True),
     "tolerations go with the allocation": _always(result, "_toleration", {}),
     "a switch that is off refuses what needs it": _always(plan, "_check_switches", None),
     "mode All needs all": _always(plan, "_large_enough", False),

@@ -5,7 +5,7 @@ from django.urls import reverse
 
 from claims.catalogue.presets import presets
 from claims.match_page import asks_in_words
-from dra.fallback import first_available, together
+from dra.fallback import combine_specs, first_available
 from tests.factories import make_profile, make_spec
 
 SPECS = {entry.slug: entry.spec for entry in presets()}
@@ -19,7 +19,7 @@ def test_requests_are_all_taken():
 def test_of_alternatives_one_is_taken():
     either = first_available([("a", make_spec()), ("b", make_spec(2, device_class="mig.nvidia.com"))])
     assert asks_in_words(either) == "either gpu.nvidia.com, or 2 × mig.nvidia.com"
-    both = together([("a", either), ("b", make_spec(device_class="dranet"))])
+    both = combine_specs([("a", either), ("b", make_spec(device_class="dranet"))])
     assert asks_in_words(both) == "either gpu.nvidia.com, or 2 × mig.nvidia.com, and dranet"
 
 
@@ -32,7 +32,7 @@ def test_of_alternatives_one_is_taken():
             make_spec(selectors=[{"cel": {"expression": "device.driver.size() > 3"}}]),
             "gpu.nvidia.com, a CEL selector",
         ),
-        (together([("a", make_spec()), ("b", make_spec())]), "2 × (gpu.nvidia.com)"),
+        (combine_specs([("a", make_spec()), ("b", make_spec())]), "2 × (gpu.nvidia.com)"),
         (SPECS["whole-node"], "every gpu.nvidia.com of a node"),
         ({}, ""),
     ],

@@ -106,7 +106,7 @@ def test_where_nothing_matches_the_nearest_three_say_what_differs(client, alice,
     (found,) = page.context["found"]
     assert [way.near.profile.slug for way in found.nearest] == ["train-80", "part-0", "part-1"]
     first = found.nearest[0].near
-    assert first.similarity.differences == ("Only the file has the selector true",)
+    assert first.similarity.differences == ("Only in the file: selector true",)
     assert [line.text.strip() for line in first.lines if line.sign == "+"][-1] == "expression: 'true'"
     assert fields_of(found.nearest[0].url)["devices"] == "2"
 
@@ -114,7 +114,7 @@ def test_where_nothing_matches_the_nearest_three_say_what_differs(client, alice,
 def test_more_than_the_profile_allows_is_told(client, alice, vision, train):
     client.force_login(alice)
     page = client.post(PAGE, {"text": to_yaml(resource_claim("mine", "default", make_spec(9)))})
-    assert "The file has number of devices 9, the profile 8." in page.text
+    assert "Number of devices: 9 in the file, 8 in the profile." in page.text
 
 
 def test_an_admin_makes_a_profile_of_it(client, root, fra, vision, train):

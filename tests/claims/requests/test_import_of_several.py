@@ -10,7 +10,7 @@ from claims.catalogue.presets import presets
 from claims.models import Claim, Profile
 from claims.plans.plan import claim_manifest
 from claims.requests.manifest_import import imported
-from dra.fallback import together
+from dra.fallback import combine_specs
 from dra.manifests import resource_claim, to_yaml
 from tests.factories import make_profile, make_quota, make_spec, make_team
 
@@ -41,7 +41,7 @@ def fields_of(page):
 
 
 def both(count=2, **part):
-    return together([("a", make_spec(count)), ("b", make_spec(3, device_class=PART, **part))])
+    return combine_specs([("a", make_spec(count)), ("b", make_spec(3, device_class=PART, **part))])
 
 
 def test_what_the_portal_writes_fills_the_form_again(client, ask, alice, slice_10, quota):
@@ -82,7 +82,7 @@ def test_what_differs_is_said_and_the_form_is_filled_with_what_is_near(sent):
     page = sent(both(selectors=[{"cel": {"expression": "true"}}]))
     text = unescape(page.text)
     assert "2 profiles together come near" in text
-    assert "Slice 10: Only the file has the selector true" in text
+    assert "Slice 10: Only in the file: selector true" in text
     assert "No single profile asks for this either." in text
     assert fields_of(page)["together"] == ["slice-10"]
     (found,) = page.context["found"]
@@ -97,11 +97,11 @@ def test_a_constraint_over_several_profiles_is_a_difference(sent):
     spec["devices"]["constraints"] = [{"matchAttribute": "dra.net/numaNode", "requests": ["a", "b"]}]
     page = sent(spec)
     assert not page.context["found"][0].claim.several.exact
-    assert "Only the file has the constraint" in page.text
+    assert "Only in the file: constraint" in page.text
 
 
 def test_more_than_a_profile_allows_is_told_beside_it(sent):
-    assert "Train 80: The file has number of devices 9, the profile 8." in unescape(sent(both(9)).text)
+    assert "Train 80: Number of devices: 9 in the file, 8 in the profile." in unescape(sent(both(9)).text)
 
 
 def test_a_single_profile_that_asks_for_the_same_goes_before_several(sent):
@@ -127,7 +127,7 @@ def test_presets_that_stand_together_are_found_again():
     for entry in entries.values():
         limits = entry.limits
         make_profile(entry.slug, spec=entry.spec, scalable=limits.scalable, max_devices=limits.max_devices)
-    spec = together([(name, entries[name].spec) for name in names])
+    spec = combine_specs([(name, entries[name].spec) for name in names])
     profiles = Profile.objects.select_related("current")
     (found,) = imported(to_yaml(resource_claim("mine", "default", spec)), "claim.yaml", profiles)
     assert found.several.exact
