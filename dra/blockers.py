@@ -1,7 +1,7 @@
 """
-Whether a claim fails only because what is free is scattered, and whose end would make room for it.
+Blockers: claims whose release would make room for a claim, and whether its free devices are only scattered.
 
-The search is bounded: what it finds is true, and that it finds nothing proves nothing.
+The search is bounded: it can miss blockers, but those that it returns are correct.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from dra.objects import DeviceRequest, Json, device_requests
 from dra.pools import PoolDevice
 from dra.selector_results import DeviceMask, mask_indices
 
-NODES = 24  # looked at, those first that lack least
-TRIES = 150  # allocations
-SHOWN = 3
-NUMBERED = re.compile(r"-?\d+$")  # memory-slice-3 and memory-slice-4 are pieces of the same
+MAX_NODES = 24  # those with the smallest shortage
+MAX_TRIES = 150  # allocations
+MAX_BLOCKERS = 3
+NUMBERED = re.compile(r"-?\d+$")  # memory-slice-3 and memory-slice-4 are equivalent
 
 
 class Scatter(StrEnum):
-    """How the free devices lie."""
+    """How free devices are scattered."""
 
     NONE = ""
-    NODES = "nodes"  # enough are free, on different nodes
-    PARTS = "parts"  # enough is left of the GPUs of a node, in pieces
+    NODES = "nodes"  # enough are free, but on different nodes
+    PARTS = "parts"  # enough is left on one node, but split over GPUs
 
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """If these claims ("namespace/name") ended, one claim of the spec would fit on the node."""
+    """Claims ("namespace/name") whose release lets one claim of the spec fit on the node."""
 
     claims: tuple[str, ...]
     node: str
@@ -54,45 +54,45 @@ class Blockers:
 
 
 def find_blockers(snapshot: ClusterSnapshot, spec: Json) -> Blockers:
-    """Look for single claims whose end would let one claim of `spec` fit, then for pairs on one node."""
+    """Find single claims whose release lets one claim of `spec` fit, else pairs on one node."""
     try:
-        demand = _Wanted(snapshot, spec)
+        demand = _Demand(snapshot, spec)
     except (KeyError, CelError):
         return Blockers()
-    if not demand.accepted or not demand.least:
+    if not demand.accepted or not demand.device_count:
         return Blockers()
-    scatter, sentence = _scatter(demand)
-    return Blockers(scatter, sentence, tuple(_endings(snapshot, spec, demand)))
+    scatter, sentence = _scattered(demand)
+    return Blockers(scatter, sentence, tuple(_find_blockers(snapshot, spec, demand)))
 
 
-class _Wanted:
+class _Demand:
     """
-    What the spec accepts, with the nodes that reach enough of it.
+    The devices that the spec matches and needs.
 
-    Raise `KeyError` for an unknown class and `CelError` for a selector that cannot be used.
+    Raise `KeyError` for an unknown class and `CelError` for an invalid selector.
     """
 
     def __init__(self, snapshot: ClusterSnapshot, spec: Json) -> None:
         self.snapshot = snapshot
-        self.asks = list(device_requests(spec))
+        self.requests = list(device_requests(spec))
         self.accepted: DeviceMask = 0
-        for request in self.asks:
+        for request in self.requests:
             self.accepted |= _accepted(snapshot, request)
         min_counts: dict[str, int] = {}
-        for request in self.asks:
+        for request in self.requests:
             count = 1 if request.all else request.count
             min_counts[request.request] = min(min_counts.get(request.request, count), count)
-        self.least = sum(min_counts.values())
+        self.device_count = sum(min_counts.values())
         devices = snapshot.devices
         self.devices = [devices[index] for index in mask_indices(self.accepted, len(devices))]
-        self.takeable = [device for device in self.devices if snapshot.can_take(device)]
+        self.available = [device for device in self.devices if snapshot.can_take(device)]
 
     def nodes(self) -> list[str]:
-        """Return nodes that have enough such devices, held ones among them; those first that lack least."""
+        """Return nodes with enough devices, held or free, those with the smallest shortage first."""
         matching = Counter(device.node_name for device in self.devices)
-        free = Counter(device.node_name for device in self.takeable)
-        enough = [node for node, count in matching.items() if node and count >= self.least]
-        return sorted(enough, key=lambda node: (self.least - free[node], node))
+        free = Counter(device.node_name for device in self.available)
+        enough = [node for node, count in matching.items() if node and count >= self.device_count]
+        return sorted(enough, key=lambda node: (self.device_count - free[node], node))
 
 
 def _accepted(snapshot: ClusterSnapshot, request: DeviceRequest) -> DeviceMask:
@@ -102,30 +102,30 @@ def _accepted(snapshot: ClusterSnapshot, request: DeviceRequest) -> DeviceMask:
     return left
 
 
-def _scatter(demand: _Wanted) -> tuple[Scatter, str]:
-    free = len(demand.takeable)
-    free_by_node = Counter(device.node_name for device in demand.takeable)
+def _scattered(demand: _Demand) -> tuple[Scatter, str]:
+    free = len(demand.available)
+    free_by_node = Counter(device.node_name for device in demand.available)
     if (
-        free >= demand.least
-        and max(free_by_node.values(), default=0) < demand.least
+        free >= demand.device_count
+        and max(free_by_node.values(), default=0) < demand.device_count
         and "" not in free_by_node
     ):
         return Scatter.NODES, (
-            f"{free} devices that match are free, on {len(free_by_node)} nodes; the claim needs {demand.least} on one, "
-            f"and no node has more than {max(free_by_node.values())}."
+            f"{free} matching devices are free on {len(free_by_node)} nodes. The claim needs "
+            f"{demand.device_count} on one node; no node has more than {max(free_by_node.values())} free."
         )
     return _parts(demand)
 
 
-def _parts(demand: _Wanted) -> tuple[Scatter, str]:
-    """Compare what is left of the GPUs of each node in all with what the smallest way to fit takes."""
+def _parts(demand: _Demand) -> tuple[Scatter, str]:
+    """Compare the counters left on all GPUs of a node with those of the smallest matching partition."""
     snapshot = demand.snapshot
     partitions = [device for device in demand.devices if device.counters]
-    if not partitions or len(demand.asks) != 1 or demand.takeable:
+    if not partitions or len(demand.requests) != 1 or demand.available:
         return Scatter.NONE, ""
     needed = min((_pieces(device) for device in partitions), key=lambda pieces: sorted(pieces.items()))
     for name in needed:
-        needed[name] *= demand.least
+        needed[name] *= demand.device_count
     for node in demand.nodes():
         left: Counter[str] = Counter()
         for pool in {(device.driver, device.pool) for device in partitions if device.node_name == node}:
@@ -133,7 +133,7 @@ def _parts(demand: _Wanted) -> tuple[Scatter, str]:
                 left[NUMBERED.sub("", counter)] += amount
         if all(left[name] >= amount for name, amount in needed.items()):
             return Scatter.PARTS, (
-                f"What is left of the GPUs of {node} is as much as the claim needs, but not in one piece."
+                f"Node {node} has enough GPU capacity left for the claim, but it is split over partitions."
             )
     return Scatter.NONE, ""
 
@@ -145,34 +145,34 @@ def _pieces(device: PoolDevice) -> Counter[str]:
     return pieces
 
 
-def _endings(snapshot: ClusterSnapshot, spec: Json, demand: _Wanted) -> Iterator[Blocker]:
-    """Yield endings of one claim, or if there are none of two, within `TRIES` allocations."""
-    names = demand.nodes()[:NODES]
-    neighborhoods = {name: _Near(snapshot, name) for name in names}
-    holders = {holder for node in neighborhoods.values() for holder in node.holders}
+def _find_blockers(snapshot: ClusterSnapshot, spec: Json, demand: _Demand) -> Iterator[Blocker]:
+    """Yield single claims, or if there are none pairs, within `MAX_TRIES` allocations."""
+    names = demand.nodes()[:MAX_NODES]
+    reaches = {name: _NodeReach(snapshot, name) for name in names}
+    holders = {holder for node in reaches.values() for holder in node.holders}
     claims = {name: claim for claim in snapshot.claims if (name := _name(claim)) in holders}
-    sites = [_Site(snapshot, node, claims, demand) for node in neighborhoods.values()]
+    sites = [_NodeSnapshot(snapshot, node, claims, demand) for node in reaches.values()]
     if any(site.fits(spec, ()) for site in sites):
-        return  # nobody needs to end
+        return  # the claim fits already
     tries = shown = 0
     for size in (1, 2):
         for site in sites:
             for released in combinations(site.holders, size):
-                if tries == TRIES:
+                if tries == MAX_TRIES:
                     return
                 tries += 1
                 if site.fits(spec, released):
                     yield Blocker(released, site.name)
                     shown += 1
-                    break  # the next one on another node says more
-            if shown == SHOWN:
+                    break  # one per node
+            if shown == MAX_BLOCKERS:
                 return
         if shown:
             return
 
 
-class _Near:
-    """The pools that a node reaches, and who holds something of them."""
+class _NodeReach:
+    """The pools that a node reaches, and the claims that hold their devices."""
 
     def __init__(self, snapshot: ClusterSnapshot, name: str) -> None:
         self.name = name
@@ -187,11 +187,11 @@ class _Near:
             self.holders.update([holder] if holder else held.sharers.get(device.key, ()))
 
 
-class _Site:
-    """One node by itself, so that a trial reads some claims and not all of the cluster's."""
+class _NodeSnapshot:
+    """A snapshot of one node, so that each allocation reads few claims."""
 
     def __init__(
-        self, snapshot: ClusterSnapshot, reach: _Near, claims: Mapping[str, Json], demand: _Wanted
+        self, snapshot: ClusterSnapshot, reach: _NodeReach, claims: Mapping[str, Json], demand: _Demand
     ) -> None:
         self.name, self.node = reach.name, reach.node
         self.claims = {name: claims[name] for name in reach.holders if name in claims}
@@ -227,7 +227,7 @@ def _name(claim: Json) -> str:
 
 
 def _pools(claim: Json) -> set[tuple[str, str]]:
-    """Return the pools of which the claim holds something; admin access holds nothing."""
+    """Return the pools whose devices the claim holds; admin access holds nothing."""
     return {
         device_key(result)[:2]
         for result in allocation_results(claim)

@@ -1,9 +1,7 @@
 """
-One form per meaning: the hash of a spec, and the order of keys in which people write it.
+Canonical form, hash and key order of a claim spec.
 
-One form per meaning, so that a spec can be told apart by its hash: what was approved is what is delivered.
-
-The order in which people write the keys of a specification; a database keeps none.
+Equal specs have equal hashes, so that the portal delivers exactly what was approved.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from dra.objects import Json, Manifest
 
 def canonical(spec: Json) -> Manifest:
     """
-    Return the spec with the API server's defaults filled in and with what says nothing left out.
+    Return the spec with the API server's defaults and without empty fields.
 
     Lists keep their order: first fit makes it matter. Only keys are sorted.
     """
@@ -36,7 +34,7 @@ def canonical(spec: Json) -> Manifest:
 
 
 def spec_hash(spec: Json) -> str:
-    """Return the SHA-256 of the canonical spec, in hex: equal for specs that the API server stores alike."""
+    """Return the SHA-256 of the canonical spec in hex, equal for specs that the API server stores equally."""
     text = json.dumps(canonical(spec), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -46,13 +44,15 @@ def _request(request: Json) -> Manifest:
         {key: value for key, value in request.items() if key not in ("exactly", "firstAvailable")}
     )
     if request.get("exactly") is not None:
-        canonical_request["exactly"] = _ask(request["exactly"])
+        canonical_request["exactly"] = _device_request(request["exactly"])
     if request.get("firstAvailable"):
-        canonical_request["firstAvailable"] = [_ask(alternative) for alternative in request["firstAvailable"]]
+        canonical_request["firstAvailable"] = [
+            _device_request(alternative) for alternative in request["firstAvailable"]
+        ]
     return canonical_request
 
 
-def _ask(device_request: Json) -> Manifest:
+def _device_request(device_request: Json) -> Manifest:
     canonical_request: Manifest = _plain(
         {key: value for key, value in device_request.items() if key != "tolerations"}
     )
@@ -60,7 +60,7 @@ def _ask(device_request: Json) -> Manifest:
     if mode == "ExactCount" and not canonical_request.get("count"):
         canonical_request["count"] = 1
     if not canonical_request.get("adminAccess", True):
-        del canonical_request["adminAccess"]  # false and absent are the same wish
+        del canonical_request["adminAccess"]  # false equals absent
     if tolerations := device_request.get("tolerations"):
         canonical_request["tolerations"] = [
             {"operator": "Equal"} | _plain(toleration) for toleration in tolerations
@@ -69,7 +69,7 @@ def _ask(device_request: Json) -> Manifest:
 
 
 def _config(config: Json) -> Manifest:
-    # The parameters are the driver's: nothing in them is known to be a default, so nothing is left out.
+    # Defaults of the driver's parameters are unknown, so they stay unchanged.
     canonical_config: Manifest = _plain({key: value for key, value in config.items() if key != "opaque"})
     if config.get("opaque") is not None:
         canonical_config["opaque"] = dict(config["opaque"])
@@ -77,7 +77,7 @@ def _config(config: Json) -> Manifest:
 
 
 def _plain(value: Any) -> Any:
-    """Copy without keys whose value is null, empty text, empty list or empty object: the API omits those."""
+    """Copy without keys whose value is null or empty: the API omits those."""
     if isinstance(value, Mapping):
         return {
             key: _plain(item) for key, item in value.items() if item is not None and item not in ("", [], {})
@@ -93,7 +93,7 @@ def _sorted(value: Any) -> Any:
     return [_sorted(item) for item in value] if isinstance(value, list) else value
 
 
-# What is not named here follows by name.
+# The usual order in manifests. Other keys follow by name.
 KEY_ORDER = (
     *("apiVersion", "kind", "name", "requests", "constraints", "config", "exactly", "firstAvailable"),
     *("deviceClassName", "allocationMode", "count", "adminAccess", "selectors", "tolerations", "capacity"),
@@ -103,7 +103,7 @@ RANKS = {key: (rank, "") for rank, key in enumerate(KEY_ORDER)}
 
 
 def in_key_order(part: Any) -> Any:
-    """Return a part of a specification, a whole one for instance, with its keys in that order."""
+    """Return a spec, or a part of one, with its keys in `KEY_ORDER`; a database keeps no order."""
     if isinstance(part, dict):
         keys = sorted(part, key=lambda key: RANKS.get(key, (len(RANKS), key)))
         return {key: in_key_order(part[key]) for key in keys}

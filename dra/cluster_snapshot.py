@@ -246,7 +246,7 @@ class ClusterSnapshot:
 
     def holder_of(self, device: PoolDevice) -> str:
         """
-        Return "namespace/name" of the claim that holds the device, or of the first that shares it; "" if free.
+        Return "namespace/name" of the claim that holds the device or shares it first; "" if it is free.
         """
         holder = self.held.holders.get(device.key)
         return holder or next(iter(self.held.sharers.get(device.key, ())), "")

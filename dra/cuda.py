@@ -1,10 +1,9 @@
 """
-Whether an image with some version of CUDA runs on a GPU and its driver.
+Whether an image built for a CUDA version runs on a GPU and its driver.
 
 Rules: NVIDIA's CUDA compatibility guide and the table of toolkit and driver versions in its release notes.
 Within a major version an older driver runs newer toolkits ("minor version compatibility"), but code that the
-driver has to compile (PTX) and features of the newer toolkit fail. Nothing is guessed: without the facts the
-answer is that it cannot be told.
+driver must compile (PTX) and features of the newer toolkit fail. Without the facts the result is UNKNOWN.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ class Level(StrEnum):
 
 SEVERITY = list(Level)  # the worst last
 
-# Oldest driver that runs toolkits of a major version at all (Linux x86-64).
+# Oldest driver that runs toolkits of a major version (Linux x86-64).
 MIN_DRIVERS: dict[int, Numbers] = {11: (450, 80, 2), 12: (525, 60, 13), 13: (580,)}
-# Driver that came with each toolkit: with it or a newer one everything works.
+# Driver bundled with each toolkit: it and newer drivers run everything.
 BUNDLED_DRIVERS: dict[Numbers, Numbers] = {
     (11, 4): (470, 42, 1),
     (11, 5): (495, 29, 5),
@@ -48,14 +47,14 @@ BUNDLED_DRIVERS: dict[Numbers, Numbers] = {
     (13, 1): (590, 44, 1),
     (13, 2): (595, 45, 4),
 }
-# From this compute capability on: the architecture, and the first toolkit that compiles for it.
+# Lowest compute capability of each architecture, and the first toolkit that compiles for it.
 ARCHITECTURES: tuple[tuple[Numbers, str, Numbers], ...] = (
     ((10, 0), "Blackwell", (12, 8)),
     ((9, 0), "Hopper", (11, 8)),
     ((8, 9), "Ada Lovelace", (11, 8)),
     ((8, 0), "Ampere", (11, 0)),
 )
-CUDA_13_MIN_CAPABILITY: Numbers = (7, 5)  # CUDA 13 has no code for what is older
+CUDA_13_MIN_CAPABILITY: Numbers = (7, 5)  # CUDA 13 dropped older GPUs
 
 # "nvidia/cuda:12.9.1-base", "pytorch:2.8.0-cuda12.8-cudnn9", "vllm-openai:v0.14.1-cu130"
 IMAGE_TAGS = (
@@ -66,10 +65,10 @@ IMAGE_TAGS = (
 
 @dataclass(frozen=True, slots=True)
 class GpuCapability:
-    """What a device publishes, as written: "13.0.0", "580.95.5", "9.0.0"; "" where it does not."""
+    """What a device publishes, such as "13.0.0", "580.95.5", "9.0.0"; "" if absent."""
 
     product: str = ""
-    cuda: str = ""  # the newest that its driver knows
+    cuda: str = ""  # newest version that its driver supports
     driver: str = ""
     capability: str = ""
 
@@ -82,7 +81,7 @@ class CudaVerdict:
 
 @dataclass(frozen=True, slots=True)
 class VerdictCount:
-    """One verdict, and how many of the devices it holds for."""
+    """One verdict, and its number of devices."""
 
     verdict: CudaVerdict
     devices: int
@@ -91,9 +90,9 @@ class VerdictCount:
 @dataclass(frozen=True, slots=True)
 class CudaCheck:
     """
-    The version over all devices that match. `level` is the worst; parts come the worst first.
+    A CUDA version checked against all matching devices. `level` is the worst; the worst part comes first.
 
-    A claim may get any of the devices, so one that cannot run the image is an error of the whole.
+    A claim can get any of the devices, so one that cannot run the image makes the check an error.
     """
 
     version: str
@@ -106,7 +105,7 @@ class CudaCheck:
 
 
 def image_cuda_version(image: str) -> str:
-    """Return the version that the tag of an image names, "12.9", or ""."""
+    """Return the CUDA version in the tag of an image, such as "12.9", or ""."""
     for pattern in IMAGE_TAGS:
         if match := pattern.search(image.lower()):
             return f"{int(match[1])}.{int(match[2])}"
@@ -114,7 +113,7 @@ def image_cuda_version(image: str) -> str:
 
 
 def check(version: str, devices: Iterable[tuple[GpuCapability, int]]) -> CudaCheck:
-    """Judge a version for devices, each kind with its number. No device: nothing can be told."""
+    """Check a version against (device, number) pairs; UNKNOWN without devices."""
     counts: dict[CudaVerdict, int] = {}
     for gpu, number in devices:
         verdict = judge(version, gpu)
@@ -128,7 +127,7 @@ def check(version: str, devices: Iterable[tuple[GpuCapability, int]]) -> CudaChe
 
 
 def judge(version: str, gpu: GpuCapability) -> CudaVerdict:
-    """Judge one kind of device: its architecture first, then its driver."""
+    """Check one kind of device: its architecture first, then its driver."""
     image = _numbers(version)[:2]
     capability = _numbers(gpu.capability)[:2]
     if capability:
@@ -147,49 +146,50 @@ def judge(version: str, gpu: GpuCapability) -> CudaVerdict:
 def _by_driver(version: str, image: Numbers, gpu: GpuCapability) -> CudaVerdict:
     supported, driver = _numbers(gpu.cuda)[:2], _numbers(gpu.driver)
     if supported:
-        driver_support = f"the driver{f' {gpu.driver}' if driver else ''} knows CUDA {_text(supported)}"
+        driver_support = f"the driver{f' {gpu.driver}' if driver else ''} supports CUDA {_text(supported)}"
         if image[0] > supported[0]:
             return CudaVerdict(
                 Level.ERROR,
-                f"CUDA {version} likely fails: {driver_support}. It runs only if the image carries the package "
-                "cuda-compat.",
+                f"CUDA {version} probably fails: {driver_support}. It runs only if the image contains the "
+                "package cuda-compat.",
             )
         if image > supported:
             return CudaVerdict(
                 Level.WARNING,
-                f"CUDA {version} runs by minor version compatibility: {driver_support}. What the driver has to compile "
-                f"(PTX), and features newer than {_text(supported)}, fail.",
+                f"CUDA {version} runs by minor version compatibility: {driver_support}. PTX code that the "
+                f"driver must compile, and features newer than {_text(supported)}, fail.",
             )
         return CudaVerdict(Level.OK, f"CUDA {version} runs: {driver_support}.")
     if not driver:
         return CudaVerdict(
             Level.UNKNOWN,
-            f"{gpu.product or 'The device'} publishes neither its driver nor the CUDA version that it knows.",
+            f"{gpu.product or 'The device'} publishes neither its driver version nor its CUDA version.",
         )
     return _by_table(version, image, gpu.driver)
 
 
 def _by_table(version: str, image: Numbers, driver: str) -> CudaVerdict:
-    """Judge by the version of the driver alone."""
+    """Check the driver version only."""
     numbers, floor, shipped = _numbers(driver), MIN_DRIVERS.get(image[0]), BUNDLED_DRIVERS.get(image)
     if floor and numbers < floor:
         needs = f"CUDA {image[0]} needs driver {_text(floor)} or newer, and the device has {driver}"
-        return CudaVerdict(Level.ERROR, f"CUDA {version} likely fails: {needs}.")
+        return CudaVerdict(Level.ERROR, f"CUDA {version} probably fails: {needs}.")
     if shipped is None or floor is None:
-        sentence = f"Which driver CUDA {version} needs is not known; the device has {driver}."
+        sentence = f"The driver that CUDA {version} needs is unknown; the device has {driver}."
         return CudaVerdict(Level.UNKNOWN, sentence)
     if numbers < shipped:
         return CudaVerdict(
             Level.WARNING,
-            f"CUDA {version} runs by minor version compatibility: it came with driver {_text(shipped)}, and "
-            f"the device has {driver}. What the driver has to compile (PTX), and newer features, fail.",
+            f"CUDA {version} runs by minor version compatibility: it was released with driver "
+            f"{_text(shipped)}, and the device has {driver}. PTX code that the driver must compile, and "
+            "newer features, fail.",
         )
-    sentence = f"CUDA {version} runs: it came with driver {_text(shipped)}, and the device has {driver}."
+    sentence = f"CUDA {version} runs: it was released with driver {_text(shipped)}; the device has {driver}."
     return CudaVerdict(Level.OK, sentence)
 
 
 def _numbers(text: str) -> Numbers:
-    """Read "580.95.05" part by part; () for what is no version."""
+    """Return "580.95.05" as numbers; () if it is not a version."""
     parts = text.split(".")
     return tuple(map(int, parts)) if all(part.isascii() and part.isdecimal() for part in parts) else ()
 

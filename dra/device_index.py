@@ -225,7 +225,7 @@ class DeviceIndex:
 
     def values(self, attribute: str) -> Sequence[int]:
         """
-        Return one number per device, equal for equal values of a fully qualified attribute; MISSING if absent.
+        Return one number per device, equal for equal values of a qualified attribute; MISSING if absent.
         """
         values = self._values.get(attribute)
         if values is None:

@@ -1,14 +1,8 @@
 """
-Specs made of several: profiles taken together, and alternatives in order of preference.
+Combined specs: multiple profiles in one claim, and alternatives in order of preference (KEP 4816).
 
-One claim that takes what several specs ask for, all of it or nothing.
-
-Limits are those of resource.k8s.io/v1: a claim has at most 32 requests, 32 constraints, 32 configurations
-and 32 devices.
-
-One request that takes the first of several specs that fits: `firstAvailable` (KEP 4816, prioritized list).
-
-Limits are those of resource.k8s.io/v1: at most 8 alternatives, and none with admin access.
+Limits of resource.k8s.io/v1: 32 requests, 32 constraints, 32 configurations and 32 devices per claim; 8
+alternatives per request, none with admin access.
 """
 
 from __future__ import annotations
@@ -30,16 +24,15 @@ def combine_specs(parts: Sequence[tuple[str, Json]]) -> Manifest:
     """
     Return one spec with the requests of all `parts`, each a (name, spec).
 
-    The only request of a part is called as the part is, several of them after the part and themselves
-    (`request_names`); constraints and configuration go with the requests of their part alone. Raise
-    CannotCombineError with a sentence where a limit of the API is passed.
+    `request_names` names the requests; constraints and configuration apply only to the requests of their
+    part. Raise `CannotCombineError` with a sentence if a limit of the API is exceeded.
     """
     combined: dict[str, list[Any]] = {"requests": [], "constraints": [], "config": []}
     used_names: set[str] = set()
     for name, spec in parts:
         names = request_names(name, spec)
         if clash := sorted(used_names.intersection(names.values())):
-            raise CannotCombineError(f"{name} is named twice: two requests would be called {clash[0]}.")
+            raise CannotCombineError(f"{name} is listed twice: two requests would be named {clash[0]}.")
         used_names |= set(names.values())
         combined["requests"] += [
             {**deepcopy(dict(request)), "name": names[str(request.get("name"))]} for request in requests(spec)
@@ -51,31 +44,34 @@ def combine_specs(parts: Sequence[tuple[str, Json]]) -> Manifest:
     for kind, max_count in MAX_ENTRIES.items():
         if len(combined[kind]) > max_count:
             raise CannotCombineError(
-                f"Together they make {len(combined[kind])} {WORDS[kind]}; a claim can have {max_count}."
+                f"The profiles have {len(combined[kind])} {WORDS[kind]} in total; "
+                f"the limit per claim is {max_count}."
             )
     spec = {"devices": {kind: rows for kind, rows in combined.items() if rows}}
     if (devices := quota.devices(spec)) > MAX_RESULTS:
-        raise CannotCombineError(f"Together they take {devices} devices; a claim can hold {MAX_RESULTS}.")
+        raise CannotCombineError(
+            f"The profiles have {devices} devices in total; the limit per claim is {MAX_RESULTS}."
+        )
     return spec
 
 
 def request_names(name: str, spec: Json) -> dict[str, str]:
-    """Return what each request of a part is called in the whole, by its own name, in order."""
+    """Return the name of each request of a part in the combined spec, by its own name, in order."""
     requests_by_name = [str(request.get("name")) for request in requests(spec)]
     label = alternative_name(name)
     if len(requests_by_name) == 1:
         return {requests_by_name[0]: label}
-    return {request_name: _behind(label, request_name) for request_name in requests_by_name}
+    return {request_name: _prefixed(label, request_name) for request_name in requests_by_name}
 
 
-def _behind(label: str, request_name: str) -> str:
-    """Return "label-own", the label cut so that the whole stays a DNS label."""
+def _prefixed(label: str, request_name: str) -> str:
+    """Return "label-name", with the label cut to keep a valid DNS label."""
     prefix = label[: max(MAX_LABEL_LENGTH - len(request_name) - 1, 0)].rstrip("-")
     return f"{prefix}-{request_name}" if prefix else request_name
 
 
 def _renamed(reference: str, names: dict[str, str]) -> str:
-    """Rename "gpu" or, of an alternative, "gpu/h100"."""
+    """Rename the request in "gpu" or, for an alternative, "gpu/h100"."""
     request, slash, alternative = reference.partition("/")
     return f"{names.get(request, request)}{slash}{alternative}"
 
@@ -85,7 +81,7 @@ NOT_A_NAME = re.compile(r"[^a-z0-9]+")
 
 
 class CannotCombineError(Exception):
-    """The specs cannot become alternatives of one request; `message` is a sentence that names the one."""
+    """The specs cannot be combined; `message` is a sentence that names the profile."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -94,14 +90,14 @@ class CannotCombineError(Exception):
 
 def first_available(options: Sequence[tuple[str, Json]]) -> Manifest:
     """
-    Return one spec that prefers the first of `options`, each a (name, spec) with one `exactly` request.
+    Return one spec with `options` as alternatives, each a (name, spec) with one `exactly` request.
 
-    The request is called as that of the first option; its alternatives by `alternative_name`. Constraints
-    and configuration of an option go with its alternative alone.
+    The request has the name of the first option's request, the alternatives those of `alternative_name`.
+    Constraints and configuration of an option apply only to its alternative.
     """
     if len(options) > MAX_ALTERNATIVES:
         raise CannotCombineError(
-            f"There are {len(options)} alternatives; a request can have {MAX_ALTERNATIVES}."
+            f"There are {len(options)} alternatives; the limit per request is {MAX_ALTERNATIVES}."
         )
     for name, spec in options:
         _check(name, spec)
@@ -110,7 +106,7 @@ def first_available(options: Sequence[tuple[str, Json]]) -> Manifest:
     for name, spec in options:
         alternative = alternative_name(name)
         if any(existing["name"] == alternative for existing in combined["requests"][0]["firstAvailable"]):
-            raise CannotCombineError(f"{name} is named twice among the alternatives.")
+            raise CannotCombineError(f"{name} is listed twice in the alternatives.")
         exactly = deepcopy(dict(requests(spec)[0]["exactly"]))
         exactly.pop("adminAccess", None)
         combined["requests"][0]["firstAvailable"].append({"name": alternative, **exactly})
@@ -123,15 +119,15 @@ def first_available(options: Sequence[tuple[str, Json]]) -> Manifest:
 
 
 def alternative_name(name: str) -> str:
-    """Return a name as the DNS label that an alternative has to be called by."""
+    """Return a name as a DNS label, as names of alternatives must be."""
     return NOT_A_NAME.sub("-", name.lower())[:63].strip("-")
 
 
 def select_alternatives(spec: Json, chosen: Sequence[str]) -> Manifest:
     """
-    Return the spec with those alternatives alone that `chosen` names, as results do ("gpu/h100").
+    Return the spec with only the alternatives in `chosen`, named as in allocation results ("gpu/h100").
 
-    A request none of whose alternatives is chosen keeps them all.
+    A request without a chosen alternative keeps all.
     """
     kept_requests: list[Json] = []
     for request in requests(spec):
@@ -147,10 +143,10 @@ def _check(name: str, spec: Json) -> None:
     spec_requests = requests(spec)
     if len(spec_requests) != 1:
         raise CannotCombineError(
-            f"{name} makes {len(spec_requests)} requests; only a profile with one can be an alternative."
+            f"{name} has {len(spec_requests)} requests; an alternative can have only one."
         )
     exactly = spec_requests[0].get("exactly")
     if exactly is None:
-        raise CannotCombineError(f"{name} has alternatives of its own, which cannot stand among others.")
+        raise CannotCombineError(f"{name} has alternatives of its own; alternatives cannot be nested.")
     if exactly.get("adminAccess"):
-        raise CannotCombineError(f"{name} has admin access, which alternatives cannot have.")
+        raise CannotCombineError(f"{name} has admin access, which alternatives cannot use.")

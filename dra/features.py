@@ -1,7 +1,7 @@
 """
-Which optional parts of DRA a cluster has switched on.
+DRA feature gates of a cluster.
 
-The scheduler hands these switches to its allocator, and they decide which of three implementations runs
+The scheduler passes them to its allocator, and they decide which of three implementations runs
 (`k8s.io/dynamic-resource-allocation/structured/internal/types.go` and `allocator.go`, 1.37).
 """
 
@@ -14,7 +14,7 @@ from typing import Self
 
 
 class Implementation(StrEnum):
-    """The allocators of upstream, the most proven one first; the first that knows all switches is used."""
+    """Upstream's allocator implementations; the first that supports all enabled features is used."""
 
     STABLE = "stable"
     INCUBATING = "incubating"
@@ -23,7 +23,7 @@ class Implementation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """The switches of upstream's allocator. `switches` gives the names that upstream uses."""
+    """The features of upstream's allocator. `switches` has their upstream names."""
 
     admin_access: bool = False
     compatibility_groups: bool = False
@@ -42,9 +42,9 @@ class Features:
         """
         Return the defaults of Kubernetes 1.`minor`.
 
-        Older than 1.34 counts as 1.34, the first with `resource.k8s.io/v1`, and newer than 1.37 as 1.37.
-        Fractional ranges stay off in 1.37: the gate is on only with `--min-compatibility-version=1.37`, while
-        the default is the minor version before.
+        Versions before 1.34, the first with `resource.k8s.io/v1`, count as 1.34, and newer than 1.37 as 1.37.
+        Fractional ranges are off in 1.37: the gate needs `--min-compatibility-version=1.37`, and the default
+        is the minor version before.
         """
         return cls(
             admin_access=True,
@@ -57,13 +57,13 @@ class Features:
 
     @classmethod
     def of_switches(cls, switches: Mapping[str, bool]) -> Self:
-        """Read `{"ConsumableCapacity": true}`. Raise `KeyError` for a switch that upstream does not have."""
+        """Read `{"ConsumableCapacity": true}`. Raise `KeyError` for an unknown feature."""
         attributes = cls.switches()
         return cls(**{attributes[name]: bool(on) for name, on in switches.items()})
 
     @classmethod
     def switches(cls) -> dict[str, str]:
-        """Return the attribute of each switch by its upstream name: {"AdminAccess": "admin_access", …}."""
+        """Return the attribute of each feature by its upstream name: {"AdminAccess": "admin_access", …}."""
         return {_upstream(gate.name): gate.name for gate in fields(cls)}
 
     @property
@@ -89,5 +89,5 @@ def _upstream(name: str) -> str:
 
 
 NEWEST = Features.of_version(37)
-# The scheduler compiles what is stored in a cluster with all that its version knows, whatever is on.
+# The scheduler compiles stored selectors with all features of its version, whether enabled or not.
 STORED = replace(NEWEST, list_type_attributes=True)

@@ -1,14 +1,8 @@
 """
-What can still be cut from GPUs whose partitions share counters, and how many can be held at once.
+Fragmentation of GPUs whose partitions are published as devices with shared counters (KEP 4815).
 
-How many devices can be held at once where some exclude others, as the partitions of one GPU do (KEP 4815).
-
-Each takes of counters that the partitions of a GPU share, so more of them are published than can be held.
-
-What can still be cut from a GPU whose partitions are published as devices with shared counters (KEP 4815).
-
-Partitions of one GPU compete: a small one in the wrong place leaves room for no large one, although enough
-is left in all. Taints are another matter, so they are left aside here.
+Partitions of one GPU exclude each other, so more are published than can be held at once. A small one in the
+wrong place can leave no room for a large one, even if the total is enough. Taints are ignored here.
 """
 
 from __future__ import annotations
@@ -21,26 +15,26 @@ from dra.cluster_snapshot import ClusterSnapshot
 from dra.devices import describe
 from dra.pools import Amounts, CounterKey, PoolDevice
 
-STEPS = 20_000  # ways to place partitions that are tried; seven places of MIG have 128
+MAX_STEPS = 20_000  # subsets of partitions that are tried; seven MIG slices have 128
 
-type Take = tuple[tuple[int, int], ...]  # (number of a counter, billionths of it)
+type Demand = tuple[tuple[int, int], ...]  # (number of a counter, nano-units)
 
 
-def max_concurrent(takes: Sequence[Amounts], counters: Mapping[CounterKey, int]) -> int:
+def max_concurrent(demands: Sequence[Amounts], counters: Mapping[CounterKey, int]) -> int:
     """
-    Return how many devices of a pool fit beside each other into counters of so many billionths.
+    Return how many devices of a pool fit into `counters` (nano-units) at the same time.
 
-    `takes` says what each takes of them: one that takes nothing always fits, one that takes of a counter that
-    is not there never does. Where more than `STEPS` ways would have to be tried, it is the best of those.
+    `demands` are the counters that each device consumes: a device that consumes none always fits, one that
+    consumes an undefined counter never. After `MAX_STEPS` subsets it returns the best result so far.
     """
-    free = sum(not amounts for amounts in takes)
-    return free + sum(_most_by_counters(*_shape(board, counters)) for board in _boards(filter(None, takes)))
+    free = sum(not amounts for amounts in demands)
+    return free + sum(_max_by_counters(*_shape(board, counters)) for board in _gpus(filter(None, demands)))
 
 
-def _boards(takes: Iterable[Amounts]) -> list[list[Amounts]]:
-    """Put together what takes of the same counter sets, which is one GPU as a rule."""
+def _gpus(demands: Iterable[Amounts]) -> list[list[Amounts]]:
+    """Group demands by the counter sets that they share, usually one GPU."""
     gpus: list[tuple[set[str], list[Amounts]]] = []
-    for amounts in takes:
+    for amounts in demands:
         sets, demands = {counter_set for (counter_set, _counter), _amount in amounts}, [amounts]
         for gpu in [gpu for gpu in gpus if gpu[0] & sets]:
             gpus.remove(gpu)
@@ -50,34 +44,36 @@ def _boards(takes: Iterable[Amounts]) -> list[list[Amounts]]:
     return [demands for _sets, demands in gpus]
 
 
-def _shape(demands: Sequence[Amounts], counters: Mapping[CounterKey, int]) -> tuple[tuple[Take, ...], Take]:
-    """Number the counters of a GPU by their names, so that GPUs that are alike are worked out once."""
+def _shape(
+    demands: Sequence[Amounts], counters: Mapping[CounterKey, int]
+) -> tuple[tuple[Demand, ...], Demand]:
+    """Number the counters of a GPU by name, so that equal GPUs share one cache entry."""
     keys = sorted({key for amounts in demands for key, _amount in amounts})
     number = {key: index for index, key in enumerate(keys)}
     numbered = [tuple(sorted((number[key], amount.nano) for key, amount in amounts)) for amounts in demands]
-    numbered.sort(key=lambda take: (sum(amount for _counter, amount in take), take))  # small ones first
+    numbered.sort(key=lambda demand: (sum(amount for _counter, amount in demand), demand))  # small ones first
     return tuple(numbered), tuple((number[key], counters.get(key, 0)) for key in keys)
 
 
 @lru_cache(maxsize=1000)
-def _most_by_counters(takes: tuple[Take, ...], counters: Take) -> int:
-    return _Packing(takes, dict(counters)).best
+def _max_by_counters(demands: tuple[Demand, ...], counters: Demand) -> int:
+    return _Packing(demands, dict(counters)).best
 
 
 class _Packing:
-    """The largest set of devices that counters allow, found by taking or leaving one after the other."""
+    """Finds the largest set of devices that the counters allow, by branch and bound."""
 
-    def __init__(self, takes: Sequence[Take], left: dict[int, int]) -> None:
-        self.takes, self.left = takes, left
+    def __init__(self, demands: Sequence[Demand], left: dict[int, int]) -> None:
+        self.demands, self.left = demands, left
         self.best = self.steps = 0
         self._from(0, 0)
 
     def _from(self, at: int, count: int) -> None:
         self.best = max(self.best, count)
         self.steps += 1
-        if count + len(self.takes) - at <= self.best or self.steps > STEPS:
+        if count + len(self.demands) - at <= self.best or self.steps > MAX_STEPS:
             return
-        demand = self.takes[at]
+        demand = self.demands[at]
         if all(amount <= self.left[counter] for counter, amount in demand):
             for counter, amount in demand:
                 self.left[counter] -= amount
@@ -90,10 +86,10 @@ class _Packing:
 @dataclass(frozen=True, slots=True)
 class GpuPartition:
     """
-    One kind of partition of a GPU, or the GPU as a whole.
+    One kind of partition of a GPU, or the whole GPU.
 
-    `places` are published, `held` of them by claims; `open` could be taken as things are, each by itself, and
-    `most` of them at once.
+    `published` counts its devices, `held` those in claims; `available` could each be allocated now, and
+    `max_concurrent` of them at the same time.
     """
 
     partition: str  # "1g.10gb", "" for the whole
@@ -101,13 +97,13 @@ class GpuPartition:
     memory_bytes: int | None
     published: int
     held: int
-    open: int
-    most: int
+    available: int
+    max_concurrent: int
 
 
 @dataclass(frozen=True, slots=True)
 class PhysicalGpu:
-    """A GPU that is cut, by its counter set; the whole comes first, then the largest partitions."""
+    """A partitionable GPU, by its counter set. The whole GPU comes first, then the largest partitions."""
 
     driver: str
     pool: str
@@ -117,7 +113,7 @@ class PhysicalGpu:
 
 
 def physical_gpus(snapshot: ClusterSnapshot, driver: str, pool: str) -> list[PhysicalGpu]:
-    """Return the GPUs of a pool that are published in partitions, by the names of their counter sets."""
+    """Return the partitionable GPUs of a pool, by the names of their counter sets."""
     by_counter_set: dict[str, list[PoolDevice]] = {}
     node_name = ""
     for slice_pool in snapshot.pools:
@@ -137,31 +133,31 @@ def _cuts(snapshot: ClusterSnapshot, devices: Sequence[PoolDevice]) -> tuple[Gpu
     by_kind: dict[tuple[str, str, int | None], list[PoolDevice]] = {}
     for device in devices:
         description = describe(device.driver, device.raw)
-        # A device without a name for what it is goes by its own: nothing is known to be like it.
+        # A partition of unknown profile is a kind of its own.
         partition = description.partition or ("" if description.kind == "gpu" else device.name)
         by_kind.setdefault((partition, description.product, description.memory_bytes), []).append(device)
     partitions = []
     for (partition, product, memory), devices_of_kind in by_kind.items():
         available = [device for device in devices_of_kind if snapshot.can_take(device)]
         held = sum(snapshot.held.is_held(device.key) for device in devices_of_kind)
-        max_held = _most(snapshot, available)
+        max_held = _max_concurrent(snapshot, available)
         partitions.append(
             GpuPartition(partition, product, memory, len(devices_of_kind), held, len(available), max_held)
         )
     return tuple(
         sorted(
             partitions,
-            key=lambda partition_: (
-                bool(partition_.partition),
-                -(partition_.memory_bytes or 0),
-                partition_.partition,
+            key=lambda entry: (
+                bool(entry.partition),
+                -(entry.memory_bytes or 0),
+                entry.partition,
             ),
         )
     )
 
 
-def _most(snapshot: ClusterSnapshot, devices: Sequence[PoolDevice]) -> int:
-    """Return how many of these devices fit beside each other into what is left."""
+def _max_concurrent(snapshot: ClusterSnapshot, devices: Sequence[PoolDevice]) -> int:
+    """Return how many of these devices fit into the counters that are left."""
     if not devices:
         return 0
     left = snapshot.counters_left((devices[0].driver, devices[0].pool))

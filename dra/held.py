@@ -146,7 +146,7 @@ def held_devices(claims: Iterable[Json]) -> HeldDevices:
 
 
 def holdings(claim: Json) -> Iterator[tuple[DeviceKey, str, dict[str, Quantity] | None]]:
-    """Yield (device, holder, share) for each device that the claim holds; share is None for a whole device."""
+    """Yield (device, holder, share) per device that the claim holds; share is None for a whole device."""
     metadata = claim.get("metadata") or {}
     holder = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
     for result in allocation_results(claim):

@@ -1,7 +1,7 @@
 """
-Manifests as plain dictionaries: what the portal applies, and how any manifest is written as YAML.
+Manifests that the portal applies, as plain dictionaries, and YAML output of any manifest.
 
-Pure: the same input gives the same manifest. What uses a claim is made by `dra.workloads`.
+Pure functions. `dra.workloads` builds the workloads that use a claim.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ API_VERSION = "resource.k8s.io/v1"
 def resource_claim(
     name: str, namespace: str, spec: Json, labels: Mapping[str, str] | None = None
 ) -> Manifest:
-    """Return a ResourceClaim: one set of devices, shared by all pods that name it."""
+    """Return a ResourceClaim: one set of devices, shared by all pods that reference it."""
     return {
         "apiVersion": API_VERSION,
         "kind": "ResourceClaim",
@@ -32,7 +32,7 @@ def resource_claim(
 def resource_claim_template(
     name: str, namespace: str, spec: Json, labels: Mapping[str, str] | None = None
 ) -> Manifest:
-    """Return a ResourceClaimTemplate: each pod gets a claim of its own, which carries the labels too."""
+    """Return a ResourceClaimTemplate: each pod gets its own claim, with the same labels."""
     inner: Manifest = {"metadata": {"labels": dict(labels)}} if labels else {}
     return {
         "apiVersion": API_VERSION,
@@ -44,10 +44,9 @@ def resource_claim_template(
 
 def with_count(spec: Json, request: str, count: int) -> Manifest:
     """
-    Return a copy of the spec in which a request asks for `count` devices.
+    Return a copy of the spec in which a request has `count` devices.
 
-    Raise `ValueError` for a request that does not exist, takes all devices or has alternatives, whose counts
-    differ.
+    Raise `ValueError` if the request does not exist, has mode All or has alternatives.
     """
     changed: Manifest = copy.deepcopy(dict(spec))
     for device_request in (changed.get("devices") or {}).get("requests") or ():
@@ -58,12 +57,12 @@ def with_count(spec: Json, request: str, count: int) -> Manifest:
         ):
             device_request["exactly"]["count"] = count
             return changed
-    raise ValueError(f"Request {request} has no count that could be changed.")
+    raise ValueError(f"Request {request} has no count to change.")
 
 
 def to_yaml(*manifests: Json) -> str:
     """
-    Return YAML as a person would write it: keys in the given order, long text in blocks, documents separated.
+    Return readable YAML: keys in the given order, long text in blocks, documents separated.
     """
     return yaml.dump_all(
         [dict(manifest) for manifest in manifests],
@@ -75,7 +74,7 @@ def to_yaml(*manifests: Json) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Block style with indented lists, and no anchors for what happens to be the same object."""
+    """Block style with indented lists and without anchors."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -84,7 +83,7 @@ class _Dumper(yaml.SafeDumper):
         super().increase_indent(flow, False)  # noqa: FBT003 - PyYAML's own signature
 
     def represent_text(self, text: str) -> yaml.Node:
-        # A selector holds quotes of both kinds; folded into one quoted line nobody can read or check it.
+        # A selector contains both kinds of quotes; as one quoted line it is unreadable.
         block = "\n" in text or (len(text) > 40 and '"' in text)
         style = "|" if block and text == text.strip() else None
         return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)

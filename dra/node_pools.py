@@ -35,7 +35,7 @@ class NodePool:
     A pool as one node sees it.
 
     `problem` is a sentence, "" for a valid pool; nothing is allocated from an `incomplete` or `invalid` pool.
-    `devices` are those of the node's slices in allocation order, `other_devices` those of other nodes' slices,
+    `devices` are those of the node's slices in allocation order, `other_devices` those of other slices,
     which consume the same `counters`.
     """
 

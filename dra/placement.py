@@ -1,12 +1,8 @@
 """
-Where pods of a claim may land: taints, labels, the vendor of the GPUs, and how nodes are paid for.
+Placement of a claim's pods: the devices that match, the nodes that have them, and the pricing of the nodes.
 
-How a node is paid for, by the labels of those who make nodes.
-
-Labels: Karpenter (concepts/scheduling), EKS node groups, GKE, AKS. No label means on-demand, and that is an
-assumption to be told.
-
-Where pods of a claim may land: the devices that match, and the nodes on which they sit.
+Pricing comes from labels of Karpenter (concepts/scheduling), EKS node groups, GKE and AKS. A node without
+such a label is assumed to be on-demand.
 """
 
 from __future__ import annotations
@@ -36,7 +32,7 @@ class CapacityType(StrEnum):
     RESERVED = "reserved"
 
 
-# label → what its values mean; GKE and AKS write nothing on nodes that are not spot.
+# label → value → capacity type. GKE and AKS label spot nodes only.
 LABELS = {
     "karpenter.sh/capacity-type": {
         "spot": CapacityType.SPOT,
@@ -56,28 +52,28 @@ LABELS = {
 
 @dataclass(frozen=True, slots=True)
 class NodePricing:
-    """`label` is "key=value" as the node has it, "" where on-demand is assumed."""
+    """`label` is "key=value" of the node, "" if on-demand is assumed."""
 
     capacity: CapacityType
     label: str
 
 
 def node_pricing(labels: Json) -> NodePricing:
-    """Read the labels of a node; the first that says something known counts."""
+    """Return the pricing of a node; the first label with a known value counts."""
     for key, meanings in LABELS.items():
         if (value := str(labels.get(key) or "")) in meanings:
             return NodePricing(meanings[value], f"{key}={value}")
     return NodePricing(CapacityType.ON_DEMAND, "")
 
 
-NVIDIA = "gpu.nvidia.com"  # the driver whose devices say what of CUDA they run
+NVIDIA = "gpu.nvidia.com"  # its devices publish their CUDA versions
 PUBLISHED = ("productName", "cudaDriverVersion", "driverVersion", "cudaComputeCapability")  # as in Gpu
-NODE_OWN = "node.kubernetes.io/"  # taints of a node's health: they pass, and nobody should tolerate them
+NODE_CONDITION_PREFIX = "node.kubernetes.io/"  # taints of node conditions: temporary, not to be tolerated
 
 
 @dataclass(frozen=True, slots=True)
 class NodeGroup:
-    """What nodes have in common: their taints, as kubectl writes them, and how they are paid for."""
+    """Nodes with equal taints, as kubectl writes them, and equal pricing."""
 
     taints: tuple[str, ...]
     pricing: NodePricing
@@ -86,10 +82,10 @@ class NodeGroup:
 @dataclass(frozen=True, slots=True)
 class Placement:
     """
-    Devices that pass class and selectors of any request, whoever holds them, and the nodes that have some.
+    Devices that match a request of the spec, held or free, and their nodes.
 
-    `problem` is a sentence where that cannot be told; then all else is empty. `vendor` is that of most of the
-    devices.
+    `vendor` is that of most of the devices. If the match is unknown, `problem` is a sentence and all other
+    fields are empty.
     """
 
     vendor: str = ""
@@ -103,7 +99,7 @@ class Placement:
 
     @property
     def taints(self) -> list[tuple[str, int]]:
-        """Return each taint with the number of nodes that have it, the most frequent first."""
+        """Return (taint, number of nodes), the most frequent first."""
         counts: Counter[str] = Counter()
         for group, number in self.node_groups:
             counts.update(dict.fromkeys(group.taints, number))
@@ -111,7 +107,7 @@ class Placement:
 
     @property
     def pricings(self) -> list[tuple[NodePricing, int]]:
-        """Return each way of paying with the number of its nodes."""
+        """Return (pricing, number of nodes)."""
         counts: Counter[NodePricing] = Counter()
         for group, number in self.node_groups:
             counts[group.pricing] += number
@@ -119,9 +115,9 @@ class Placement:
 
     def eligible_nodes(self, tolerated: Iterable[str], labels: Iterable[str] | None) -> int:
         """
-        Count nodes whose taints are all tolerated.
+        Return the number of nodes whose taints are all tolerated.
 
-        `labels` are the `NodePricing.label` that are wanted, None for any.
+        `labels` are the allowed `NodePricing.label`, None for any.
         """
         tolerated_taints, allowed_labels = set(tolerated), None if labels is None else set(labels)
         return sum(
@@ -133,7 +129,7 @@ class Placement:
 
 
 def claim_placement(snapshot: ClusterSnapshot, spec: Json) -> Placement:
-    """Look at what of the picture a claim of this spec could get."""
+    """Return the devices and nodes of the snapshot that a claim of this spec can get."""
     accepted = 0
     try:
         accepted = reduce(or_, (funnel(snapshot, request).accepted for request in device_requests(spec)), 0)
@@ -149,13 +145,13 @@ def claim_placement(snapshot: ClusterSnapshot, spec: Json) -> Placement:
     reached = (
         node for node, runs in snapshot.node_ranges if any(any(flags[run.start : run.stop]) for run in runs)
     )
-    sites = Counter(map(_site, reached))
+    sites = Counter(map(_node_group, reached))
     vendor = vendors.most_common(1)[0][0] if vendors else ""
     return Placement(vendor, tuple(_gpus(snapshot, flags)), tuple(sites.items()))
 
 
 def _gpus(snapshot: ClusterSnapshot, flags: bytes) -> Iterator[tuple[GpuCapability, int]]:
-    """Yield each kind of the flagged devices with its number, from columns that the picture keeps."""
+    """Yield (kind, number) of the flagged devices, from cached attribute values."""
     columns = [snapshot.device_index.values(f"{NVIDIA}/{name}") for name in PUBLISHED]
     published = list(compress(zip(*columns, strict=True), flags))
     numbers = Counter(published)
@@ -172,9 +168,11 @@ def _text(device: PoolDevice, name: str) -> str:
         return ""
 
 
-def _site(node: Json) -> NodeGroup:
+def _node_group(node: Json) -> NodeGroup:
     taints = (node.get("spec") or {}).get("taints") or ()
-    texts = (_taint(taint) for taint in taints if not str(taint.get("key") or "").startswith(NODE_OWN))
+    texts = (
+        _taint(taint) for taint in taints if not str(taint.get("key") or "").startswith(NODE_CONDITION_PREFIX)
+    )
     return NodeGroup(tuple(sorted(texts)), node_pricing((node.get("metadata") or {}).get("labels") or {}))
 
 

@@ -192,12 +192,15 @@ def missing_counter_problem(
         for key, _ in device.counters:
             if key not in counters:
                 counter = "/".join(key)
-                return f"Device {device.name} of pool {pool} consumes counter {counter}, which the pool does not define."
+                return (
+                    f"Device {device.name} of pool {pool} consumes counter {counter}, "
+                    "which the pool does not define."
+                )
         for consumption in device.raw.get("consumesCounters") or ():
             if consumption.get("counterSet") not in counter_sets:
                 return (
-                    f"Device {device.name} of pool {pool} consumes counter set {consumption.get('counterSet')}, "
-                    "which the pool does not define."
+                    f"Device {device.name} of pool {pool} consumes counter set "
+                    f"{consumption.get('counterSet')}, which the pool does not define."
                 )
     return ""
 

@@ -1,8 +1,8 @@
 """
 Kubernetes' `resource.Quantity`: exact, ordered, written in canonical form.
 
-A value is a whole number of nano-units, as upstream rounds anything finer up (apimachinery
-`pkg/api/resource/quantity.go`), so nothing here ever touches a float.
+A value is a whole number of nano-units; upstream rounds finer values up (apimachinery
+`pkg/api/resource/quantity.go`). No float is used.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import NamedTuple, Self
 
 NANO = 10**9
 MAX_BINARY = (2**63 - 1) * NANO  # upstream caps binary quantities, and only those
-MAX_EXPONENT = 1000  # upstream takes any; nothing real comes near, and 1e999999999 would fill the memory
-MAX_LENGTH = 1000  # likewise
+MAX_EXPONENT = 1000  # upstream has no limit; 1e999999999 would fill the memory
+MAX_LENGTH = 1000  # no limit upstream either
 SYNTAX = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?", re.ASCII)
 DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
@@ -28,7 +28,7 @@ class QuantityError(ValueError):
 
 
 class Format(StrEnum):
-    """The family of suffixes that a quantity is written with."""
+    """The suffix family of a quantity."""
 
     DECIMAL_SI = "DecimalSI"
     BINARY_SI = "BinarySI"
@@ -39,9 +39,9 @@ class Format(StrEnum):
 @dataclass(frozen=True, slots=True, eq=False)
 class Quantity:
     """
-    An amount, in nano-units. Equal amounts are equal however they are written: 1Gi == 1024Mi == 1073741824.
+    An amount in nano-units. Equality ignores the notation: 1Gi == 1024Mi == 1073741824.
 
-    `str()` gives the canonical form, in the family of suffixes that it was parsed from.
+    `str()` gives the canonical form in the suffix family of the parsed text.
     """
 
     nano: int
@@ -50,12 +50,12 @@ class Quantity:
     @staticmethod
     def parse(text: str | int | float) -> Quantity:
         """
-        Read a quantity as a manifest writes it, number or text.
+        Read a quantity as in a manifest, number or text.
 
         Raise `QuantityError` for anything else.
         """
         if isinstance(text, bool):
-            raise _not_one(str(text))
+            raise _invalid(str(text))
         return _parsed(str(text))
 
     @classmethod
@@ -65,7 +65,7 @@ class Quantity:
 
     @property
     def bytes(self) -> int:
-        """The amount in whole units, rounded away from zero, as upstream's `Value()` does."""
+        """The amount in whole units, rounded away from zero like upstream's `Value()`."""
         return -(-self.nano // NANO) if self.nano >= 0 else self.nano // NANO
 
     @property
@@ -105,11 +105,11 @@ class Quantity:
 ZERO = Quantity(0)
 
 
-@lru_cache(maxsize=10_000)  # the devices of a cluster have few amounts, written alike
+@lru_cache(maxsize=10_000)  # the devices of a cluster have few distinct amounts
 def _parsed(written: str) -> Quantity:
     match = SYNTAX.fullmatch(written)
     if match is None or not (match[2] or match[3]) or len(written) > MAX_LENGTH:
-        raise _not_one(written)
+        raise _invalid(written)
     sign, integer, fraction, suffix = match[1], match[2], match[3] or "", match[4] or ""
     digits = int(integer + fraction or "0")
     nano, form = _scaled(digits, -len(fraction), suffix)
@@ -120,16 +120,16 @@ def _parsed(written: str) -> Quantity:
     return Quantity(-nano if sign == "-" else nano, form)
 
 
-def _not_one(written: str) -> QuantityError:
+def _invalid(written: str) -> QuantityError:
     excerpt = written if len(written) <= 40 else f"{written[:40]}…"
     return QuantityError(f"“{excerpt}” is not a quantity such as 80Gi, 500m or 4.")
 
 
 class Form(NamedTuple):
     """
-    How upstream keeps an amount in memory. `text` is the text that it was read from, if that was canonical.
+    Upstream's representation of an amount in memory. `text` is the parsed text if that was canonical.
 
-    Upstream compares two amounts as structures in one place, where 5 and 5000m therefore differ.
+    Upstream compares these structures in one place, so 5 and 5000m differ there.
     """
 
     value: int
@@ -143,7 +143,7 @@ def form_of(text: str) -> Form | None:
     """
     Return the form of a quantity as it was written.
 
-    None for one that upstream keeps as a pointer, which equals no other. Raise `QuantityError` for others.
+    None for one that upstream stores as a pointer, which equals no other. Raise `QuantityError` if invalid.
     """
     quantity = Quantity.parse(text)
     if text == "0":
@@ -199,7 +199,7 @@ def _binary(units: int) -> str:
 
 
 def _decimal(nano: int, *, exponent: bool) -> str:
-    """Write with the largest power of 1000 that leaves a whole number."""
+    """Format with the largest power of 1000 that leaves a whole number."""
     power = -9
     while nano % 1000 == 0 and (exponent or power < 18):
         nano //= 1000

@@ -1,20 +1,14 @@
 """
-With how many devices per class a spec, a pod or a ResourceQuota counts.
+Devices per class that a spec, a pod or a ResourceQuota counts, by the rules of Kubernetes' ResourceQuota.
 
-GPUs that pods ask for by the name of an extended resource, without a ResourceClaim.
+Pods can request GPUs as an extended resource, without a ResourceClaim. Either a device plugin serves them, or
+the class has the name as `extendedResourceName` (KEP 5004), and the scheduler creates the claim.
 
-Either a device plugin gives them, and no claim exists at all; or the class carries the name
-(`extendedResourceName`, KEP 5004), and the scheduler makes the claim when it has found a node.
+The API server accepts any key of a ResourceQuota. A key that no evaluator knows stays at "used: 0" and limits
+nothing (`pkg/quota/v1/evaluator/core/resource_claims.go`; tests/scheduler shows it on Kubernetes 1.37).
 
-The keys of a ResourceQuota that count devices, and those that only look as if they did.
-
-The API server takes any key. What no evaluator knows stays at "used: 0" and limits nothing, and nobody is
-told (`pkg/quota/v1/evaluator/core/resource_claims.go`, and seen in tests/scheduler on Kubernetes 1.37).
-
-What a spec costs under quota, by the rules of Kubernetes' own ResourceQuota.
-
-From `pkg/quota/v1/evaluator/core/resource_claims.go`: worst case, at the time of the request, whatever is
-free. A share of a device costs the whole device; admin access costs like any other.
+The same file charges the worst case at the time of the request. A share of a device counts as a whole device,
+and so does admin access.
 """
 
 from __future__ import annotations
@@ -26,7 +20,7 @@ from collections.abc import Iterable
 from dra.objects import MAX_RESULTS, DeviceRequest, Json, alternatives, requests
 
 RESOURCE_PREFIX = "deviceclass.resource.kubernetes.io/"  # + name of the class
-# What device plugins call GPUs, and the class that the DRA driver of the same vendor has for them: README of
+# Extended resources of device plugins, and the DeviceClass of the same vendor's DRA driver: README of
 # NVIDIA/k8s-device-plugin 0.20, ROCm/k8s-device-plugin, intel/intel-device-plugins-for-kubernetes.
 PLUGIN_CLASSES = (
     (re.compile(r"nvidia\.com/mig-.+"), "mig.nvidia.com"),
@@ -37,16 +31,16 @@ PLUGIN_CLASSES = (
 
 
 def claimed_extended_resources(pod: Json) -> frozenset[str]:
-    """Return the extended resources of the pod that the scheduler has made a claim for."""
+    """Return the extended resources of the pod for which the scheduler created a claim."""
     status = (pod.get("status") or {}).get("extendedResourceClaimStatus") or {}
     return frozenset(mapping["resourceName"] for mapping in status.get("requestMappings") or ())
 
 
 def class_of_resource(resource: str, carried: dict[str, str]) -> str:
     """
-    Return the DeviceClass whose devices an extended resource stands for, "" if it stands for none.
+    Return the DeviceClass of an extended resource, "" if it has none.
 
-    `carried` maps the extended names of the cluster's classes to the classes, see `names_of`.
+    `carried` maps the extended resource names of the cluster to classes, see `extended_resource_names`.
     """
     if resource.startswith(RESOURCE_PREFIX):
         return resource.removeprefix(RESOURCE_PREFIX)
@@ -57,9 +51,9 @@ def class_of_resource(resource: str, carried: dict[str, str]) -> str:
 
 def extended_resource_names(classes: Iterable[tuple[str, str, str]]) -> dict[str, str]:
     """
-    Return extended name → class, of (class, extended name, time of creation in ISO format).
+    Return extended name → class, given (class, extended name, creation time in ISO format).
 
-    Of classes that share a name Kubernetes takes the newest, of those of one age the first by name.
+    If classes share a name, Kubernetes uses the newest, then the first by name.
     """
     by_age = sorted(sorted(classes, reverse=True), key=lambda entry: entry[2])
     return {extended: name for name, extended, _created in by_age if extended}
@@ -67,19 +61,19 @@ def extended_resource_names(classes: Iterable[tuple[str, str, str]]) -> dict[str
 
 CLAIMS = "count/resourceclaims.resource.k8s.io"
 TEMPLATES = "count/resourceclaimtemplates.resource.k8s.io"
-OF_CLASS = ".deviceclass.resource.k8s.io/"
+CLASS_KEY_INFIX = ".deviceclass.resource.k8s.io/"
 QUOTA_PREFIX = "requests.deviceclass.resource.kubernetes.io/"
 COUNTED = ("resourceclaims", "resourceclaimtemplates")
-WHOLE = re.compile(r"\d+(k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?")
+WHOLE_NUMBER = re.compile(r"\d+(k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?")
 
 
 def class_quota_key(name: str) -> str:
-    """Return the key that counts the devices which claims ask of a DeviceClass."""
-    return f"{name}{OF_CLASS}devices"
+    """Return the quota key of a DeviceClass."""
+    return f"{name}{CLASS_KEY_INFIX}devices"
 
 
 def implicit_quota_key(name: str) -> str:
-    """Return the key of the extended name that every class has (from Kubernetes 1.36 on)."""
+    """Return the quota key of the implicit extended resource of a class (since Kubernetes 1.36)."""
     return f"{QUOTA_PREFIX}{name}"
 
 
@@ -89,41 +83,41 @@ def extended_quota_key(resource: str) -> str:
 
 def ignored_reason(key: str, value: str = "0") -> str:
     """
-    Return why Kubernetes would take this line of a ResourceQuota and count nothing, "" if it counts.
+    Return why this entry of a ResourceQuota counts nothing, "" if it counts.
 
-    Only keys that mean devices or claims are judged; "" for all others.
+    Only keys for devices or claims are checked; "" for all others.
     """
-    if problem := _spelling(key):
+    if problem := _spelling_problem(key):
         return problem
-    if _means_devices(key) and not WHOLE.fullmatch(value):
+    if _counts_devices(key) and not WHOLE_NUMBER.fullmatch(value):
         return f"{value} is not a whole number: devices are counted, so the quota is refused."
     return ""
 
 
 def no_class_reason(name: str) -> str:
-    """Return why a quota for this name would limit nothing, "" if it may be that of a DeviceClass."""
+    """Return why a quota for this name limits nothing, "" if it can be the name of a DeviceClass."""
     if "/" not in name:
         bare = name.removesuffix(".deviceclass.resource.k8s.io").removesuffix(".resource.k8s.io")
         if bare != name:
-            return f"{name} is part of a key of a ResourceQuota; the class is {bare}."
+            return f"{name} is part of a ResourceQuota key; the class is {bare}."
         return ""
     problem = ignored_reason(name)
     if problem:
         return problem
-    if OF_CLASS in name:
-        return f"{name} is a key of a ResourceQuota; the class is {name.partition(OF_CLASS)[0]}."
-    return f"{name} is not a DeviceClass: their names have no “/”. A quota names the class that carries it."
+    if CLASS_KEY_INFIX in name:
+        return f"{name} is a ResourceQuota key; the class is {name.partition(CLASS_KEY_INFIX)[0]}."
+    return f"{name} is not a DeviceClass: names contain no “/”. Use the class with this extendedResourceName."
 
 
-def _spelling(key: str) -> str:
+def _spelling_problem(key: str) -> str:
     prefix, slash, rest = key.partition("/")
     if prefix == "count" and rest in COUNTED:
         return f"{key} counts nothing without its API group: write count/{rest}.resource.k8s.io."
     if key.startswith("limits.") and slash:
         right = "requests." + key.removeprefix("limits.")
         return f"{key} counts nothing: extended resources have no quota on limits; write {right}."
-    if slash and prefix.endswith(OF_CLASS[:-1]) and rest != "devices":
-        return f"{key} counts nothing: after the slash only “devices” is known; write {prefix}/devices."
+    if slash and prefix.endswith(CLASS_KEY_INFIX[:-1]) and rest != "devices":
+        return f"{key} counts nothing: only “devices” can follow the slash; write {prefix}/devices."
     if slash and prefix.endswith(".resource.k8s.io") and prefix != "deviceclass.resource.k8s.io":
         name = prefix.removesuffix(".resource.k8s.io")
         if not name.endswith(".deviceclass"):
@@ -131,22 +125,22 @@ def _spelling(key: str) -> str:
     return ""
 
 
-def _means_devices(key: str) -> bool:
-    return key in (CLAIMS, TEMPLATES) or OF_CLASS in key or key.startswith(QUOTA_PREFIX)
+def _counts_devices(key: str) -> bool:
+    return key in (CLAIMS, TEMPLATES) or CLASS_KEY_INFIX in key or key.startswith(QUOTA_PREFIX)
 
 
 def charge(spec: Json) -> dict[str, int]:
     """
-    Return devices per DeviceClass that one claim of `spec` is charged with.
+    Return the devices per DeviceClass that one claim of `spec` is charged.
 
-    Alternatives charge every class that they name, each with the most that one of them takes.
+    Alternatives charge each class with the maximum over the alternatives that name it.
     """
     charged: Counter[str] = Counter()
     for request in requests(spec):
         max_per_class: dict[str, int] = {}
         for device_request in alternatives(request):
             max_per_class[device_request.class_name] = max(
-                max_per_class.get(device_request.class_name, 0), _cost(device_request)
+                max_per_class.get(device_request.class_name, 0), _device_count(device_request)
             )
         charged.update(max_per_class)
     return dict(sorted(charged.items()))
@@ -154,10 +148,10 @@ def charge(spec: Json) -> dict[str, int]:
 
 def keys(spec: Json, classes: Iterable[Json]) -> dict[str, int]:
     """
-    Return what one claim of `spec` adds to each key of a ResourceQuota; `classes` are those of the cluster.
+    Return what one claim of `spec` adds to each ResourceQuota key; `classes` are those of the cluster.
 
-    A class has up to three keys: its own, and those of the extended resources under which pods may ask for
-    its devices, one of which is implicit. A class that does not exist is charged too.
+    A class has up to three keys: its own, its implicit extended resource, and its `extendedResourceName`. A
+    class that does not exist is charged too.
     """
     extended = {
         device_class["metadata"]["name"]: (device_class.get("spec") or {}).get("extendedResourceName")
@@ -173,17 +167,15 @@ def keys(spec: Json, classes: Iterable[Json]) -> dict[str, int]:
 
 
 def devices(spec: Json) -> int:
-    """Return how many devices one claim can hold at most: of alternatives only one is taken."""
+    """Return the maximum number of devices of one claim: one alternative per request."""
     return sum(
-        max((_cost(device_request) for device_request in alternatives(request)), default=0)
+        max((_device_count(device_request) for device_request in alternatives(request)), default=0)
         for request in requests(spec)
     )
 
 
-def _cost(device_request: DeviceRequest) -> int:
+def _device_count(device_request: DeviceRequest) -> int:
     mode = device_request.raw.get("allocationMode") or "ExactCount"
     if mode == "All":
         return MAX_RESULTS
-    return (
-        device_request.count if mode == "ExactCount" else 0
-    )  # upstream charges nothing for a mode that it does not know
+    return device_request.count if mode == "ExactCount" else 0  # upstream charges nothing for an unknown mode

@@ -1,4 +1,4 @@
-"""Semantic Versioning 2.0 as Kubernetes' CEL library has it (apiserver `pkg/cel/library/semverlib.go`)."""
+"""Semantic Versioning 2.0 as in Kubernetes' CEL library (apiserver `pkg/cel/library/semverlib.go`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Self
 NUMBER = r"(0|[1-9][0-9]*)"
 SYNTAX = re.compile(rf"{NUMBER}\.{NUMBER}\.{NUMBER}(?:-([0-9A-Za-z.-]+))?(?:\+([0-9A-Za-z.-]+))?", re.ASCII)
 LOOSE = re.compile(r"v?([0-9]+)(?:\.([0-9]+))?(?:\.([0-9]+))?([-+].*)?", re.ASCII)
-LIMIT = 2**64  # upstream keeps each part in 64 bits
+LIMIT = 2**64  # upstream stores each part in 64 bits
 
 
 class VersionError(ValueError):
@@ -20,7 +20,7 @@ class VersionError(ValueError):
 @total_ordering
 @dataclass(frozen=True, slots=True, eq=False)
 class Version:
-    """A version. Build metadata takes no part in order or equality (SemVer §10)."""
+    """A version. Order and equality ignore build metadata (SemVer §10)."""
 
     major: int
     minor: int
@@ -33,7 +33,7 @@ class Version:
         """
         Read `text`; with `normalize` also "v1.2", which becomes 1.2.0, and leading zeros.
 
-        Raise `VersionError` if it is no version.
+        Raise `VersionError` if it is not a version.
         """
         match = SYNTAX.fullmatch(_normalized(text) if normalize else text)
         if match is None:
@@ -48,7 +48,7 @@ class Version:
     @property
     def _order(self) -> tuple[object, ...]:
         # Numbers sort below words, and a release above each of its prereleases (SemVer §11).
-        # Without leading zeros a number is larger than another if it is longer, or as long and later as text.
+        # Without leading zeros, the longer number is larger; numbers of equal length compare as text.
         parts = tuple((0, len(part), part) if part.isdigit() else (1, 0, part) for part in self.prerelease)
         return (self.major, self.minor, self.patch, not self.prerelease, parts)
 

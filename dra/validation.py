@@ -1,17 +1,10 @@
 """
-What the API forgets to check in a spec of a claim, or tells too late.
+Validation of claim specs and of DeviceClass selectors, before they are sent.
 
-What a check finds.
-
-The kinds of names that the API knows (apimachinery `pkg/util/validation`, resource/v1 `types.go`).
-
-Checks of one thing that is asked for: `exactly` of a request, or an alternative of `firstAvailable`.
-
-What is wrong with the spec of a claim, found before it is sent.
-
-The API checks part of this, and silently takes the rest, which then waits for ever: unknown classes, more
-than 32 devices, 17 tolerations, capacity keys that no device can have, negative amounts, two attributes in
-one constraint, no request at all, fields that do not exist.
+The API server checks a part of this and accepts the rest, with which a claim stays pending forever: unknown
+classes, more than 32 devices, 17 tolerations, capacity keys that no device can have, negative amounts, two
+attributes in one constraint, no request, unknown fields. Rules for names: apimachinery `pkg/util/validation`,
+resource/v1 `types.go`.
 """
 
 from __future__ import annotations
@@ -30,7 +23,7 @@ from dra.quantity import Quantity, QuantityError
 
 @dataclass(frozen=True, slots=True)
 class SpecProblem:
-    """`path` stands as in the API's own messages ("devices.requests[0].name"); `message` is a sentence."""
+    """`path` is written as in messages of the API ("devices.requests[0].name"); `message` is a sentence."""
 
     path: str
     message: str
@@ -40,7 +33,7 @@ class SpecProblem:
 
 
 class Findings:
-    """Problems as they come up, and the checks of shape that every part of a spec needs."""
+    """Collects problems; checks types of values."""
 
     def __init__(self) -> None:
         self.problems: list[SpecProblem] = []
@@ -49,7 +42,7 @@ class Findings:
         self.problems.append(SpecProblem(path, message))
 
     def mapping(self, path: str, value: Any, fields: frozenset[str]) -> Mapping[str, Any] | None:
-        """Return `value` if it is an object, after a word on fields that the API would drop; else None."""
+        """Return `value` if it is an object, else None; report unknown fields, which the API would drop."""
         if not isinstance(value, Mapping):
             self.add(path, "This must be an object.")
             return None
@@ -58,14 +51,14 @@ class Findings:
         return value
 
     def items(self, path: str, value: Any, max_items: int, noun: str) -> list[tuple[str, Any]]:
-        """Return (path, item) of a list, after a word if it is none or too long; nothing for null."""
+        """Return (path, item) pairs of a list, [] for null; report other types and too many items."""
         if value is None:
             return []
         if not isinstance(value, list | tuple):
             self.add(path, "This must be a list.")
             return []
         if len(value) > max_items:
-            self.add(path, f"There are {len(value)} {noun}; at most {max_items} are allowed.")
+            self.add(path, f"There are {len(value)} {noun}; the limit is {max_items}.")
         return [(f"{path}[{index}]", item) for index, item in enumerate(value)]
 
 
@@ -77,28 +70,28 @@ LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?", re
 
 
 def is_label(text: str) -> bool:
-    """A DNS label, as names of requests are."""
+    """Whether the text is a DNS label, as names of requests are."""
     return LABEL.fullmatch(text) is not None
 
 
 def is_subdomain(text: str, max_length: int = 253) -> bool:
-    """A DNS subdomain, as names of classes (253) and drivers (63) are."""
+    """Whether the text is a DNS subdomain, as names of classes (253) and drivers (63) are."""
     return len(text) <= max_length and SUBDOMAIN.fullmatch(text) is not None
 
 
 def is_qualified(text: str) -> bool:
-    """A QualifiedName: an identifier without hyphen, with or without a domain before it."""
+    """Whether the text is a QualifiedName: an identifier without hyphens, with an optional domain."""
     domain, slash, name = text.rpartition("/")
     return IDENTIFIER.fullmatch(name) is not None and (not slash or is_subdomain(domain, 63))
 
 
 def is_fully_qualified(text: str) -> bool:
-    """A QualifiedName with its domain, as constraints need."""
+    """Whether the text is a QualifiedName with a domain, as constraints need."""
     return "/" in text and is_qualified(text)
 
 
 def is_label_key(text: str) -> bool:
-    """A key of a label or taint, with or without a domain before it."""
+    """Whether the text is a key of a label or taint, with an optional domain."""
     domain, slash, name = text.rpartition("/")
     return LABEL_KEY.fullmatch(name) is not None and (not slash or is_subdomain(domain))
 
@@ -126,7 +119,7 @@ TOLERATION = frozenset(("key", "operator", "value", "effect", "tolerationSeconds
 def check_device_request(
     findings: Findings, path: str, raw: Any, classes: Collection[str] | None, fields: frozenset[str]
 ) -> None:
-    """Check one `exactly` or alternative; `classes` are those that the cluster has, if that is known."""
+    """Check one `exactly` or alternative; `classes` are those of the cluster, if known."""
     device_request = findings.mapping(path, raw, fields)
     if device_request is None:
         return
@@ -147,9 +140,10 @@ def check_device_request(
 
 def check_selector(findings: Findings, path: str, raw: Any) -> None:
     """
-    Check that a selector compiles with all that the newest Kubernetes has switched on: a spec is written for
-    several clusters, and what one of them lacks is told by the match in it and by the check of the catalogue.
-    One that only the cluster can run is left to the cluster.
+    Check that a selector compiles with all features of the newest Kubernetes.
+
+    A spec is for multiple clusters: `dra.match` and `dra.lint` report features that one of them lacks. A
+    selector that only a cluster can evaluate passes.
     """
     selector = findings.mapping(path, raw, frozenset(("cel",)))
     cel = findings.mapping(f"{path}.cel", (selector or {}).get("cel"), frozenset(("expression",)))
@@ -162,7 +156,7 @@ def check_selector(findings: Findings, path: str, raw: Any) -> None:
     try:
         compile_selector(expression)
     except CompileError as error:
-        findings.add(f"{path}.cel.expression", f"The API server would refuse this selector: {error.message}")
+        findings.add(f"{path}.cel.expression", f"The API server rejects this selector: {error.message}")
     except NotPreviewable:
         return
 
@@ -171,7 +165,7 @@ def _class(findings: Findings, path: str, name: Any, classes: Collection[str] | 
     if not name:
         findings.add(path, "A request needs a device class.")
     elif not isinstance(name, str) or not is_subdomain(name):
-        findings.add(path, f"“{name}” is not a name that a device class can have.")
+        findings.add(path, f"“{name}” is not a valid name of a device class.")
     elif classes is not None and name not in classes:
         findings.add(path, f"The cluster has no device class {name}.")
 
@@ -179,17 +173,17 @@ def _class(findings: Findings, path: str, name: Any, classes: Collection[str] | 
 def _count(findings: Findings, path: str, device_request: Mapping[str, Any]) -> None:
     mode, count = device_request.get("allocationMode"), device_request.get("count")
     if mode not in (None, "", "ExactCount", "All"):
-        findings.add(f"{path}.allocationMode", f"“{mode}” is not a mode; use ExactCount or All.")
+        findings.add(f"{path}.allocationMode", f"“{mode}” is not an allocation mode; use ExactCount or All.")
     if count is None:
         return
     if isinstance(count, bool) or not isinstance(count, int):
         findings.add(f"{path}.count", "The count must be a whole number.")
     elif mode == "All" and count:
-        findings.add(f"{path}.count", "Mode All takes every matching device; a count is not allowed with it.")
+        findings.add(f"{path}.count", "Mode All allocates every matching device and takes no count.")
     elif count < 0:
         findings.add(f"{path}.count", f"The count is {count}; it must be at least 1.")
     elif count > MAX_RESULTS:
-        findings.add(f"{path}.count", f"The count is {count}; one claim can hold {MAX_RESULTS} devices.")
+        findings.add(f"{path}.count", f"The count is {count}; the limit per claim is {MAX_RESULTS} devices.")
 
 
 def _toleration(findings: Findings, path: str, raw: Any) -> None:
@@ -200,22 +194,22 @@ def _toleration(findings: Findings, path: str, raw: Any) -> None:
     value, effect = toleration.get("value") or "", toleration.get("effect") or ""
     seconds = toleration.get("tolerationSeconds")
     if key and not is_label_key(str(key)):
-        findings.add(f"{path}.key", f"“{key}” is not a key that a taint can have.")
+        findings.add(f"{path}.key", f"“{key}” is not a valid taint key.")
     if operator not in ("Equal", "Exists"):
         findings.add(f"{path}.operator", f"“{operator}” is not an operator; use Equal or Exists.")
     elif operator == "Equal" and not key:
-        findings.add(f"{path}.operator", "A toleration of every key needs operator Exists.")
+        findings.add(f"{path}.operator", "A toleration without a key needs operator Exists.")
     elif operator == "Exists" and value:
         findings.add(f"{path}.value", "Operator Exists takes no value.")
     if not is_label_value(str(value)):
-        findings.add(f"{path}.value", f"“{value}” is not a value that a taint can have.")
+        findings.add(f"{path}.value", f"“{value}” is not a valid taint value.")
     if effect not in ("", "None", "NoSchedule", "NoExecute"):
         findings.add(
             f"{path}.effect",
-            f"“{effect}” is not an effect; use NoSchedule or NoExecute, or leave it out for both.",
+            f"“{effect}” is not a taint effect; use NoSchedule or NoExecute, or omit it for both.",
         )
     if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, int)):
-        findings.add(f"{path}.tolerationSeconds", "The seconds must be a whole number.")
+        findings.add(f"{path}.tolerationSeconds", "tolerationSeconds must be a whole number.")
 
 
 def _capacity(findings: Findings, path: str, raw: Any) -> None:
@@ -230,17 +224,18 @@ def _capacity(findings: Findings, path: str, raw: Any) -> None:
         return
     if len(amounts) > MAX_CAPACITIES:
         findings.add(
-            f"{path}.requests", f"There are {len(amounts)} capacities; at most {MAX_CAPACITIES} are allowed."
+            f"{path}.requests", f"There are {len(amounts)} capacities; the limit is {MAX_CAPACITIES}."
         )
     for name, amount in amounts.items():
         amount_path = f"{path}.requests[{name}]"
         if not is_qualified(str(name)):
             findings.add(
-                amount_path, f"“{name}” is not a name of a capacity: letters, digits and _ only, at most 32."
+                amount_path,
+                f"“{name}” is not a valid capacity name: letters, digits and _, at most 32 characters.",
             )
         try:
             if Quantity.parse(amount).nano < 0:
-                findings.add(amount_path, f"The amount is {amount}; it cannot be negative.")
+                findings.add(amount_path, f"The amount is {amount}; it must not be negative.")
         except QuantityError as error:
             findings.add(amount_path, str(error))
 
@@ -248,14 +243,14 @@ def _capacity(findings: Findings, path: str, raw: Any) -> None:
 __all__ = ["SpecProblem", "class_problems", "problems"]
 
 MAX_REQUESTS, MAX_ALTERNATIVES, MAX_CONSTRAINTS, MAX_CONFIGS, MAX_NAMES = 32, 8, 32, 32, 32
-MAX_PARAMETERS = 10 * 1024  # bytes of opaque parameters as JSON
+MAX_PARAMETERS = 10 * 1024  # bytes of opaque parameters in JSON
 
 
 def problems(spec: Mapping[str, Any], classes: Collection[str] | None = None) -> list[SpecProblem]:
     """
-    Return what the API would refuse or could never satisfy; an empty list if there is nothing.
+    Return what the API server rejects and what no cluster can satisfy.
 
-    `classes` are names of the DeviceClasses of the cluster; without them names of classes are not looked up.
+    `classes` are the names of the cluster's DeviceClasses; None skips that check.
     """
     findings = Findings()
     root = findings.mapping("", spec, frozenset(("devices",)))
@@ -266,7 +261,7 @@ def problems(spec: Mapping[str, Any], classes: Collection[str] | None = None) ->
         return findings.problems
     requests = findings.items("devices.requests", devices.get("requests"), MAX_REQUESTS, "requests")
     if not requests:
-        findings.add("devices.requests", "The claim requests no device, so no pod would get one.")
+        findings.add("devices.requests", "The claim requests no devices.")
     names: list[str] = []
     min_devices = 0
     for path, request in requests:
@@ -276,11 +271,11 @@ def problems(spec: Mapping[str, Any], classes: Collection[str] | None = None) ->
     ):
         findings.add(
             "devices.requests",
-            f"The requests add up to {min_devices} devices; one claim can hold {MAX_RESULTS}.",
+            f"The requests have {min_devices} devices in total; the limit per claim is {MAX_RESULTS}.",
         )
     for name, times in Counter(names).items():
         if times > 1:
-            findings.add("devices.requests", f"{times} requests are called {name}; names must differ.")
+            findings.add("devices.requests", f"{times} requests are named {name}; names must be unique.")
     for path, constraint in findings.items(
         "devices.constraints", devices.get("constraints"), MAX_CONSTRAINTS, "constraints"
     ):
@@ -293,7 +288,7 @@ def problems(spec: Mapping[str, Any], classes: Collection[str] | None = None) ->
 
 
 def class_problems(spec: Mapping[str, Any]) -> list[SpecProblem]:
-    """Return what is wrong with the selectors of a DeviceClass."""
+    """Return the problems of a DeviceClass's selectors."""
     findings = Findings()
     for path, selector in findings.items("selectors", spec.get("selectors"), 32, "selectors"):
         check_selector(findings, path, selector)
@@ -303,7 +298,8 @@ def class_problems(spec: Mapping[str, Any]) -> list[SpecProblem]:
 def _name(findings: Findings, path: str, raw: Any) -> str:
     if not isinstance(raw, str) or not is_label(raw):
         findings.add(
-            path, f"“{raw or ''}” is not a name: lower-case letters, digits and hyphens, at most 63."
+            path,
+            f"“{raw or ''}” is not a valid name: use lower-case letters, digits and hyphens, up to 63.",
         )
         return ""
     return raw
@@ -312,18 +308,18 @@ def _name(findings: Findings, path: str, raw: Any) -> str:
 def _request(
     findings: Findings, path: str, raw: Any, classes: Collection[str] | None, names: list[str]
 ) -> int:
-    """Check a request, add its names to `names`, and return how many devices it takes at the least."""
+    """Check a request, add its names to `names`, and return its minimum number of devices."""
     request = findings.mapping(path, raw, frozenset(("name", "exactly", "firstAvailable")))
     if request is None:
         return 0
     name = _name(findings, f"{path}.name", request.get("name"))
     names.extend([name] if name else [])
     if (request.get("exactly") is None) == (not request.get("firstAvailable")):
-        findings.add(path, "A request has either exactly or firstAvailable, one of the two.")
+        findings.add(path, "A request needs either exactly or firstAvailable.")
         return 0
     if request.get("exactly") is not None:
         check_device_request(findings, f"{path}.exactly", request["exactly"], classes, EXACTLY)
-        return _least(request["exactly"])
+        return _min_count(request["exactly"])
     return _alternatives(
         findings, f"{path}.firstAvailable", request["firstAvailable"], classes, (name, names)
     )
@@ -343,11 +339,11 @@ def _alternatives(
             name = _name(findings, f"{alternative_path}.name", alternative.get("name"))
             names.extend([f"{parent}/{name}"] if parent and name else [])
         check_device_request(findings, alternative_path, alternative, classes, ALTERNATIVE | {"name"})
-        counts.append(_least(alternative))
+        counts.append(_min_count(alternative))
     return min(counts, default=0)
 
 
-def _least(device_request: Any) -> int:
+def _min_count(device_request: Any) -> int:
     if not isinstance(device_request, Mapping) or device_request.get("allocationMode") == "All":
         return 0
     count = device_request.get("count") or 1
@@ -361,19 +357,19 @@ def _constraint(findings: Findings, path: str, raw: Any, names: Collection[str])
     _references(findings, f"{path}.requests", constraint.get("requests"), names)
     attributes = [key for key in ("matchAttribute", "distinctAttribute") if constraint.get(key)]
     if len(attributes) != 1:
-        findings.add(path, "A constraint has either matchAttribute or distinctAttribute, one of the two.")
+        findings.add(path, "A constraint needs either matchAttribute or distinctAttribute.")
     for key in attributes:
         if not is_fully_qualified(str(constraint[key])):
             findings.add(
                 f"{path}.{key}",
-                f"“{constraint[key]}” is no full name such as resource.kubernetes.io/pcieRoot.",
+                f"“{constraint[key]}” is not a fully qualified name such as resource.kubernetes.io/pcieRoot.",
             )
 
 
 def _references(findings: Findings, path: str, raw: Any, names: Collection[str]) -> None:
     for reference_path, name in findings.items(path, raw, MAX_NAMES, "names"):
         if name not in names:
-            findings.add(reference_path, f"There is no request {name}.")
+            findings.add(reference_path, f"Request {name} does not exist.")
 
 
 def _config(findings: Findings, path: str, raw: Any, names: Collection[str]) -> None:
@@ -385,14 +381,12 @@ def _config(findings: Findings, path: str, raw: Any, names: Collection[str]) -> 
     if opaque is None:
         return
     if not isinstance(opaque.get("driver"), str) or not is_subdomain(opaque["driver"], 63):
-        findings.add(
-            f"{path}.opaque.driver", "The configuration needs the name of the driver that it is for."
-        )
+        findings.add(f"{path}.opaque.driver", "The configuration needs the name of its driver.")
     parameters = opaque.get("parameters")
     if not isinstance(parameters, Mapping):
         findings.add(f"{path}.opaque.parameters", "The parameters must be an object.")
     elif (size := len(json.dumps(parameters, separators=(",", ":")).encode())) > MAX_PARAMETERS:
         findings.add(
             f"{path}.opaque.parameters",
-            f"The parameters take {size} bytes; at most {MAX_PARAMETERS} are allowed.",
+            f"The parameters have {size} bytes; the limit is {MAX_PARAMETERS}.",
         )

@@ -169,12 +169,14 @@ def test_on_demand_by_assumption_is_said_in_the_manifest(shown, fleet):
 
 
 def test_cuda_is_read_from_the_tag_and_judged_over_the_devices_that_match(shown, fleet):
-    assert "CUDA 12.9 runs: the driver 580.95.5 knows CUDA 13.0." in shown("?image=nvidia/cuda:12.9.1-base")
+    assert "CUDA 12.9 runs: the driver 580.95.5 supports CUDA 13.0." in shown(
+        "?image=nvidia/cuda:12.9.1-base"
+    )
     page = shown("?image=a/b:1&cuda=14.0")
-    assert "CUDA 14.0 likely fails" in page
+    assert "CUDA 14.0 probably fails" in page
     assert "20 matching devices" in page
     assert "minor version compatibility" in shown("?cuda=13.2")
-    assert "likely fails" not in shown("?image=a/b:1")
+    assert "probably fails" not in shown("?image=a/b:1")
 
 
 def test_a_mixed_fleet_tells_the_worst_and_the_best(shown, fra):
@@ -183,7 +185,7 @@ def test_a_mixed_fleet_tells_the_worst_and_the_best(shown, fra):
         device["attributes"]["cudaDriverVersion"] = {"version": "12.4.0"}
     mirrored(fra, *machines.h100("h100-a"), *old, nodes=[("h100-a", {}, []), ("a100-a", {}, [])])
     page = shown("?cuda=13.0")
-    assert page.index("CUDA 13.0 likely fails") < page.index("CUDA 13.0 runs")
+    assert page.index("CUDA 13.0 probably fails") < page.index("CUDA 13.0 runs")
     assert "4 matching devices" in page
     assert "8 matching devices" in page
 
@@ -194,7 +196,7 @@ def test_devices_without_the_attributes_cannot_be_told(shown, fra):
         for name in ("cudaDriverVersion", "driverVersion", "cudaComputeCapability"):
             del device["attributes"][name]
     mirrored(fra, *bare, nodes=[("h100-a", {}, [])])
-    assert "publishes neither its driver nor the CUDA version" in shown("?cuda=13.0")
+    assert "publishes neither its driver version nor its CUDA version" in shown("?cuda=13.0")
 
 
 def test_devices_of_another_maker_get_other_images_and_no_word_of_cuda(
@@ -205,7 +207,7 @@ def test_devices_of_another_maker_get_other_images_and_no_word_of_cuda(
     amd = make_claim(vision, by=alice, cluster=fra, name="amd", spec=spec)
     page = shown("?snippet=vllm&cuda=13.0", of=amd)
     assert "docker.io/rocm/vllm" in page
-    assert "likely fails" not in page
+    assert "probably fails" not in page
     assert ">Triton</a>" not in page
     assert "rocm-smi" in document(client, amd, "pod")[0]["spec"]["containers"][0]["command"][2]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dra.cuda import CudaVerdict, GpuCapability, Level, check, in_image, judge
+from dra.cuda import CudaVerdict, GpuCapability, Level, check, image_cuda_version, judge
 
 H100 = {"product": "NVIDIA H100 80GB HBM3", "capability": "9.0.0"}
 B200 = {"product": "NVIDIA B200", "capability": "10.0.0"}
@@ -12,25 +12,25 @@ V100 = {"product": "Tesla V100", "capability": "7.0.0"}
 @pytest.mark.parametrize(
     ("version", "gpu", "level", "words"),
     [
-        ("12.9", {"cuda": "13.0.0", "driver": "580.95.5"}, "ok", "runs: the driver 580.95.5 knows CUDA 13.0"),
-        ("13.0", {"cuda": "13.0.0"}, "ok", "the driver knows CUDA 13.0"),
+        ("12.9", {"cuda": "13.0.0", "driver": "580.95.5"}, "ok", "the driver 580.95.5 supports CUDA 13.0"),
+        ("13.0", {"cuda": "13.0.0"}, "ok", "the driver supports CUDA 13.0"),
         ("13.0.2", {"cuda": "13.0.0"}, "ok", "runs"),  # updates of one minor version need no newer driver
         ("13.2", {"cuda": "13.0.0"}, "warning", "features newer than 13.0, fail"),
-        ("13.0", {"cuda": "12.9.0", "driver": "575.57.8"}, "error", "fails: the driver 575.57.8 knows"),
+        ("13.0", {"cuda": "12.9.0", "driver": "575.57.8"}, "error", "fails: the driver 575.57.8 supports"),
         ("13.0", {"cuda": "12.9.0"}, "error", "cuda-compat"),
         ("11.8", {"cuda": "13.0.0"}, "ok", "runs"),
         # the driver's version alone
         ("13.0", {"driver": "570.86.15"}, "error", "needs driver 580 or newer, and the device has 570.86.15"),
-        ("13.0", {"driver": "580.65.06"}, "ok", "came with driver 580.65.6"),
-        ("13.1", {"driver": "580.95.5"}, "warning", "came with driver 590.44.1, and the device has 580.95.5"),
-        ("12.9", {"driver": "535.54.3"}, "warning", "came with driver 575.51.3"),
+        ("13.0", {"driver": "580.65.06"}, "ok", "was released with driver 580.65.6"),
+        ("13.1", {"driver": "580.95.5"}, "warning", "driver 590.44.1, and the device has 580.95.5"),
+        ("12.9", {"driver": "535.54.3"}, "warning", "was released with driver 575.51.3"),
         ("12.9", {"driver": "525.60.12"}, "error", "needs driver 525.60.13"),
-        ("11.8", {"driver": "450.80.2"}, "warning", "came with driver 520.61.5"),
-        ("12.7", {"driver": "570.86.15"}, "unknown", "Which driver CUDA 12.7 needs is not known"),
-        ("14.0", {"driver": "600.1"}, "unknown", "CUDA 14.0 needs is not known"),
+        ("11.8", {"driver": "450.80.2"}, "warning", "was released with driver 520.61.5"),
+        ("12.7", {"driver": "570.86.15"}, "unknown", "The driver that CUDA 12.7 needs is unknown"),
+        ("14.0", {"driver": "600.1"}, "unknown", "CUDA 14.0 needs is unknown"),
         ("10.2", {"driver": "440.33"}, "unknown", "10.2"),
         # nothing to go by
-        ("12.9", {}, "unknown", "publishes neither its driver nor"),
+        ("12.9", {}, "unknown", "publishes neither its driver version nor"),
         ("12.9", {"driver": "unknown"}, "unknown", "publishes neither"),
         # architecture before driver
         ("12.4", {**B200, "cuda": "13.0.0"}, "error", "Blackwell needs 12.8 or newer"),
@@ -105,7 +105,7 @@ def test_without_devices_nothing_is_told():
     ],
 )
 def test_the_version_in_the_tag(image, version):
-    assert in_image(image) == version
+    assert image_cuda_version(image) == version
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_the_version_in_the_tag(image, version):
 def test_a_toolkit_runs_in_full_from_the_driver_on_that_it_came_with(version, shipped):
     *rest, last = shipped.split(".")
     before = ".".join([*rest, str(int(last) - 1)])
-    runs = f"CUDA {version} runs: it came with driver {shipped}, and the device has {shipped}."
+    runs = f"CUDA {version} runs: it was released with driver {shipped}; the device has {shipped}."
     assert judge(version, GpuCapability(driver=shipped)) == CudaVerdict(Level.OK, runs)
     assert judge(version, GpuCapability(driver=before)).level == (
         Level.ERROR if version == "12.0" else Level.WARNING
@@ -149,7 +149,7 @@ def test_a_driver_below_the_floor_of_a_major_version_runs_nothing_of_it(version,
     assert judge(version, GpuCapability(driver=least)).level == Level.WARNING
     assert judge(version, GpuCapability(driver=before)) == CudaVerdict(
         Level.ERROR,
-        f"CUDA {version} likely fails: CUDA {major} needs driver {least} or newer, "
+        f"CUDA {version} probably fails: CUDA {major} needs driver {least} or newer, "
         f"and the device has {before}.",
     )
 
@@ -172,11 +172,11 @@ def test_the_code_of_an_image_is_for_some_architectures(capability, version, sai
 
 
 def test_what_the_driver_knows_is_said_whole():
-    has = "the driver 580.95.5 knows CUDA 13.0"
+    has = "the driver 580.95.5 supports CUDA 13.0"
     gpu = GpuCapability("", "13.0.0", "580.95.5", "")
     assert [judge(version, gpu).sentence for version in ("13.0", "13.1", "14.0")] == [
         f"CUDA 13.0 runs: {has}.",
-        f"CUDA 13.1 runs by minor version compatibility: {has}. What the driver has to compile (PTX), and "
+        f"CUDA 13.1 runs by minor version compatibility: {has}. PTX code that the driver must compile, and "
         "features newer than 13.0, fail.",
-        f"CUDA 14.0 likely fails: {has}. It runs only if the image carries the package cuda-compat.",
+        f"CUDA 14.0 probably fails: {has}. It runs only if the image contains the package cuda-compat.",
     ]

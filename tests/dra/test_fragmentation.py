@@ -59,7 +59,10 @@ def slices(on="node-a", boards=1):
 
 def cuts(seen, pool="node-a"):
     (board,) = physical_gpus(seen, NVIDIA, pool)
-    return {cut.partition: (cut.places, cut.held, cut.open, cut.most) for cut in board.partitions}
+    return {
+        cut.partition: (cut.published, cut.held, cut.available, cut.max_concurrent)
+        for cut in board.partitions
+    }
 
 
 def wanting(profile, count=1, **more):
@@ -92,7 +95,7 @@ def test_the_whole_comes_first_and_boards_by_name():
     seen = snapshot(slices(boards=2), holds("gpu-0"))
     first, second = physical_gpus(seen, NVIDIA, "node-a")
     assert (first.counter_set, second.counter_set, first.node_name) == ("gpu-0", "gpu-1", "node-a")
-    assert [cut.most for cut in first.partitions] == [0, 0, 0, 0, 0]
+    assert [cut.max_concurrent for cut in first.partitions] == [0, 0, 0, 0, 0]
     assert [cut.partition for cut in second.partitions] == ["", "7g.80gb", "3g.40gb", "2g.20gb", "1g.10gb"]
     assert physical_gpus(seen, NVIDIA, "node-z") == []
     assert physical_gpus(snapshot([resource_slice(devices=[gpu(0)])]), NVIDIA, "node-a") == []
@@ -134,7 +137,7 @@ def test_what_is_left_in_pieces_is_told():
     found = find_blockers(seen, wanting("3g.40gb"))
     assert found.scatter == Scatter.PARTS
     assert found.sentence == (
-        "What is left of the GPUs of node-a is as much as the claim needs, but not in one piece."
+        "Node node-a has enough GPU capacity left for the claim, but it is split over partitions."
     )
     assert found.blockers == (Blocker(("vision/one",), "node-a"),)
 
@@ -144,7 +147,7 @@ def test_free_devices_on_different_nodes_are_told():
     seen = snapshot(pools, holds("gpu-0", name="one"), holds("gpu-1", name="two", pool="node-b"))
     found = find_blockers(seen, spec(exactly(2)))
     assert found.scatter == Scatter.NODES
-    assert found.sentence.startswith("2 devices that match are free, on 2 nodes; the claim needs 2 on one")
+    assert found.sentence.startswith("2 matching devices are free on 2 nodes. The claim needs 2 on one node")
     assert found.blockers == (Blocker(("vision/one",), "node-a"), Blocker(("vision/two",), "node-b"))
 
 
@@ -233,7 +236,15 @@ def test_a_cut_tells_what_it_is_and_how_much_of_it_is_left():
     )
     gigabytes = 9856 * 2**20
     assert [
-        (one.partition, one.product, one.memory_bytes, one.places, one.held, one.open, one.most)
+        (
+            one.partition,
+            one.product,
+            one.memory_bytes,
+            one.published,
+            one.held,
+            one.available,
+            one.max_concurrent,
+        )
         for one in second.partitions
     ] == [
         ("", "NVIDIA H100 80GB HBM3", 81559 * 2**20, 1, 0, 0, 0),
@@ -242,5 +253,5 @@ def test_a_cut_tells_what_it_is_and_how_much_of_it_is_left():
         ("2g.20gb", "NVIDIA H100 80GB HBM3", 2 * gigabytes, 3, 0, 2, 2),
         ("1g.10gb", "NVIDIA H100 80GB HBM3", gigabytes, 7, 0, 4, 4),
     ]
-    assert [one.open for one in first.partitions] == [1, 1, 2, 3, 7]
+    assert [one.available for one in first.partitions] == [1, 1, 2, 3, 7]
     assert physical_gpus(seen, "gpu.amd.com", "node-a") == []

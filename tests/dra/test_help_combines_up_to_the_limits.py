@@ -51,20 +51,23 @@ def parts(number, count=1, **more):
     ("wanted", "said"),
     [
         (parts(32), ""),
-        (parts(33), "Together they make 33 requests; a claim can have 32."),
+        (parts(33), "The profiles have 33 requests in total; the limit per claim is 32."),
         (parts(2, 16), ""),
-        ([*parts(2, 16), ("more", spec(exactly(1)))], "Together they take 33 devices; a claim can hold 32."),
+        (
+            [*parts(2, 16), ("more", spec(exactly(1)))],
+            "The profiles have 33 devices in total; the limit per claim is 32.",
+        ),
         (parts(2, constraints=[PCIE] * 16), ""),
         (
             [*parts(2, constraints=[PCIE] * 16), ("more", spec(exactly(1), constraints=[PCIE]))],
-            "Together they make 33 constraints; a claim can have 32.",
+            "The profiles have 33 constraints in total; the limit per claim is 32.",
         ),
         (parts(2, config=[OPAQUE] * 16), ""),
         (
             [*parts(2, config=[OPAQUE] * 16), ("more", spec(exactly(1), config=[OPAQUE]))],
-            "Together they make 33 configurations; a claim can have 32.",
+            "The profiles have 33 configurations in total; the limit per claim is 32.",
         ),
-        ([*parts(1), ("P0", spec(exactly(1)))], "P0 is named twice: two requests would be called p0."),
+        ([*parts(1), ("P0", spec(exactly(1)))], "P0 is listed twice: two requests would be named p0."),
     ],
 )
 def test_parts_go_together_up_to_what_a_claim_can_have(wanted, said):
@@ -98,7 +101,7 @@ def options(number):
 
 def test_up_to_eight_specs_become_alternatives():
     assert len(first_available(options(8))["devices"]["requests"][0]["firstAvailable"]) == 8
-    with pytest.raises(CannotCombineError, match="There are 9 alternatives; a request can have 8"):
+    with pytest.raises(CannotCombineError, match="There are 9 alternatives; the limit per request is 8"):
         first_available(options(9))
 
 
@@ -125,19 +128,19 @@ def test_an_alternative_takes_constraints_and_configuration_along():
 @pytest.mark.parametrize(
     ("second", "said"),
     [
-        (("O0", spec(exactly(1))), "O0 is named twice among the alternatives."),
-        (("x", spec()), "x makes 0 requests; only a profile with one can be an alternative."),
+        (("O0", spec(exactly(1))), "O0 is listed twice in the alternatives."),
+        (("x", spec()), "x has 0 requests; an alternative can have only one."),
         (
             ("x", spec(exactly(1), exactly(1, name="b"))),
-            "x makes 2 requests; only a profile with one can be an alternative.",
+            "x has 2 requests; an alternative can have only one.",
         ),
         (
             ("x", spec({"name": "g", "firstAvailable": [{"name": "a", **ask(1)}]})),
-            "x has alternatives of its own, which cannot stand among others.",
+            "x has alternatives of its own; alternatives cannot be nested.",
         ),
         (
             ("x", spec(exactly(1, adminAccess=True))),
-            "x has admin access, which alternatives cannot have.",
+            "x has admin access, which alternatives cannot use.",
         ),
     ],
 )

@@ -45,10 +45,10 @@ def test_the_worst_alternative_is_charged_until_one_is_chosen():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ([("a", spec(exactly())), ("b", spec(exactly(), exactly(name="more")))], "b makes 2 requests"),
+        ([("a", spec(exactly())), ("b", spec(exactly(), exactly(name="more")))], "b has 2 requests"),
         ([("a", spec(exactly(1, adminAccess=True)))], "a has admin access"),
         ([("a", spec({"name": "gpu", "firstAvailable": [{"name": "x"}]}))], "a has alternatives of its own"),
-        ([("a", spec(exactly())), ("A", spec(exactly()))], "A is named twice"),
+        ([("a", spec(exactly())), ("A", spec(exactly()))], "A is listed twice"),
         ([(f"p{number}", spec(exactly())) for number in range(9)], "There are 9 alternatives"),
     ],
 )

@@ -56,9 +56,9 @@ def test_names_stay_labels_however_long_they_are():
 @pytest.mark.parametrize(
     ("parts", "said"),
     [
-        ([("a", spec(exactly())), ("A", spec(exactly()))], "A is named twice"),
-        ([("a", spec(exactly(20))), ("b", spec(exactly(13)))], "Together they take 33 devices"),
-        ([(f"p{number}", spec(exactly())) for number in range(33)], "Together they make 33 requests"),
+        ([("a", spec(exactly())), ("A", spec(exactly()))], "A is listed twice"),
+        ([("a", spec(exactly(20))), ("b", spec(exactly(13)))], "The profiles have 33 devices in total"),
+        ([(f"p{number}", spec(exactly())) for number in range(33)], "The profiles have 33 requests in total"),
     ],
 )
 def test_what_cannot_be_combined_is_said(parts, said):

@@ -143,8 +143,8 @@ def either(*counts):
                 "Only in the profile: selector b",
                 'Only in the file: toleration {"key": "b", "operator": "Equal"}',
                 'Only in the profile: toleration {"key": "a", "operator": "Exists"}',
-                "The file asks for 1Gi of m, the profile for none.",
-                "The file asks for 2 of x, the profile for none.",
+                "Capacity m: 1Gi in the file, none in the profile.",
+                "Capacity x: 2 in the file, none in the profile.",
             ],
         ),
         (

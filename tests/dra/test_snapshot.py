@@ -44,5 +44,5 @@ def test_items_keep_the_kind_that_they_name():
 
 @pytest.mark.parametrize("documents", [[], [{"kind": "Pod"}], [{"kind": "ResourceSliceList", "items": []}]])
 def test_a_dump_without_devices_is_none(documents):
-    with pytest.raises(EmptyDumpError, match="holds no ResourceSlice"):
+    with pytest.raises(EmptyDumpError, match="contains no ResourceSlice"):
         snapshot_from_dump(documents)

@@ -47,10 +47,10 @@ LATE = {"name": "a", **ask(1)}
         (spec("gpu"), GPU, "must be an object"),
         (spec(exactly(), more=[]), "devices.more", "no field more"),
         (spec(exactly()) | {"controller": "x"}, "controller", "no field controller"),
-        (spec(exactly(name="GPU")), f"{GPU}.name", "“GPU” is not a name"),
-        (spec(exactly(name="g" * 64)), f"{GPU}.name", "at most 63"),
-        (spec({"exactly": ask()}), f"{GPU}.name", "is not a name"),
-        (spec(exactly(), exactly()), "devices.requests", "2 requests are called gpu"),
+        (spec(exactly(name="GPU")), f"{GPU}.name", "“GPU” is not a valid name"),
+        (spec(exactly(name="g" * 64)), f"{GPU}.name", "up to 63"),
+        (spec({"exactly": ask()}), f"{GPU}.name", "is not a valid name"),
+        (spec(exactly(), exactly()), "devices.requests", "2 requests are named gpu"),
         (spec({"name": "gpu"}), GPU, "either exactly or firstAvailable"),
         (
             spec({"name": "gpu", "exactly": ask(), "firstAvailable": [LATE]}),
@@ -63,23 +63,31 @@ LATE = {"name": "a", **ask(1)}
             "no field",
         ),
         (spec(exactly(1, class_name="")), f"{EXACTLY}.deviceClassName", "needs a device class"),
-        (spec(exactly(1, class_name="nvidia.com/gpu")), f"{EXACTLY}.deviceClassName", "is not a name"),
+        (spec(exactly(1, class_name="nvidia.com/gpu")), f"{EXACTLY}.deviceClassName", "is not a valid name"),
         (spec(exactly(1, class_name="nobody")), f"{EXACTLY}.deviceClassName", "no device class nobody"),
-        (spec(exactly(33)), f"{EXACTLY}.count", "33; one claim can hold 32"),
+        (spec(exactly(33)), f"{EXACTLY}.count", "33; the limit per claim is 32"),
         (spec(exactly(-1)), f"{EXACTLY}.count", "-1; it must be at least 1"),
         (spec(exactly("2")), f"{EXACTLY}.count", "whole number"),
         (spec(exactly(True)), f"{EXACTLY}.count", "whole number"),
-        (spec(exactly(2, allocationMode="All")), f"{EXACTLY}.count", "not allowed"),
+        (spec(exactly(2, allocationMode="All")), f"{EXACTLY}.count", "takes no count"),
         (spec(exactly(1, allocationMode="Some")), f"{EXACTLY}.allocationMode", "ExactCount or All"),
-        (spec(exactly(20), exactly(13, name="b")), "devices.requests", "add up to 33 devices"),
+        (spec(exactly(20), exactly(13, name="b")), "devices.requests", "33 devices in total"),
         (spec(exactly(adminAccess="yes")), f"{EXACTLY}.adminAccess", "true or false"),
         (spec(exactly(shared=True)), f"{EXACTLY}.shared", "no field shared"),
         (spec(exactly(1, "device.name == 'x'")), f"{EXACTLY}.selectors[0].cel.expression", "device.name"),
         (spec(exactly(1, " ")), f"{EXACTLY}.selectors[0].cel.expression", "needs an expression"),
         (spec(exactly(selectors=[{}])), f"{EXACTLY}.selectors[0].cel", "must be an object"),
-        (spec(exactly(1, *["true"] * 33)), f"{EXACTLY}.selectors", "33 selectors; at most 32"),
-        (tolerations(*[{"operator": "Exists"}] * 17), f"{EXACTLY}.tolerations", "17 tolerations; at most 16"),
-        (tolerations({"key": "a b", "operator": "Exists"}), f"{EXACTLY}.tolerations[0].key", "is not a key"),
+        (spec(exactly(1, *["true"] * 33)), f"{EXACTLY}.selectors", "33 selectors; the limit is 32"),
+        (
+            tolerations(*[{"operator": "Exists"}] * 17),
+            f"{EXACTLY}.tolerations",
+            "17 tolerations; the limit is 16",
+        ),
+        (
+            tolerations({"key": "a b", "operator": "Exists"}),
+            f"{EXACTLY}.tolerations[0].key",
+            "is not a valid taint key",
+        ),
         (
             tolerations({"key": "k", "operator": "In"}),
             f"{EXACTLY}.tolerations[0].operator",
@@ -91,11 +99,15 @@ LATE = {"name": "a", **ask(1)}
             f"{EXACTLY}.tolerations[0].value",
             "no value",
         ),
-        (tolerations({"key": "k", "value": "a b"}), f"{EXACTLY}.tolerations[0].value", "is not a value"),
+        (
+            tolerations({"key": "k", "value": "a b"}),
+            f"{EXACTLY}.tolerations[0].value",
+            "is not a valid taint value",
+        ),
         (
             tolerations({"key": "k", "effect": "Evict"}),
             f"{EXACTLY}.tolerations[0].effect",
-            "is not an effect",
+            "is not a taint effect",
         ),
         (
             tolerations({"key": "k", "tolerationSeconds": 1.5}),
@@ -127,7 +139,7 @@ LATE = {"name": "a", **ask(1)}
         (
             spec({"name": "gpu", "firstAvailable": [LATE, LATE]}),
             "devices.requests",
-            "2 requests are called gpu/a",
+            "2 requests are named gpu/a",
         ),
         (
             spec({"name": "gpu", "firstAvailable": [{**LATE, "adminAccess": True}]}),
@@ -137,32 +149,44 @@ LATE = {"name": "a", **ask(1)}
         (
             spec({"name": "gpu", "firstAvailable": [{**LATE, "name": f"a{n}"} for n in range(9)]}),
             f"{GPU}.firstAvailable",
-            "9 alternatives; at most 8",
+            "9 alternatives; the limit is 8",
         ),
-        (spec(*[exactly(name=f"r{n}") for n in range(33)]), "devices.requests", "33 requests; at most 32"),
+        (
+            spec(*[exactly(name=f"r{n}") for n in range(33)]),
+            "devices.requests",
+            "33 requests; the limit is 32",
+        ),
         (constrained(), "devices.constraints[0]", "either matchAttribute or distinctAttribute"),
         (
             constrained(matchAttribute="a.example/b", distinctAttribute="a.example/c"),
             "devices.constraints[0]",
             "either matchAttribute or distinctAttribute",
         ),
-        (constrained(matchAttribute="pcieRoot"), "devices.constraints[0].matchAttribute", "no full name"),
+        (
+            constrained(matchAttribute="pcieRoot"),
+            "devices.constraints[0].matchAttribute",
+            "not a fully qualified name",
+        ),
         (
             constrained(matchAttribute="gpu.nvidia.com/nvlink-domain"),
             "devices.constraints[0].matchAttribute",
-            "no full name",
+            "not a fully qualified name",
         ),
         (
             constrained(matchAttribute="a.example/b", requests=["cpu"]),
             "devices.constraints[0].requests[0]",
-            "no request cpu",
+            "Request cpu does not exist",
         ),
-        (configured(opaque=OPAQUE, requests=["gpu/a"]), "devices.config[0].requests[0]", "no request gpu/a"),
+        (
+            configured(opaque=OPAQUE, requests=["gpu/a"]),
+            "devices.config[0].requests[0]",
+            "Request gpu/a does not exist",
+        ),
         (configured(), "devices.config[0].opaque", "must be an object"),
         (
             configured(opaque=OPAQUE | {"driver": "d" * 64}),
             "devices.config[0].opaque.driver",
-            "name of the driver",
+            "name of its driver",
         ),
         (
             configured(opaque=OPAQUE | {"parameters": "a"}),
@@ -172,7 +196,7 @@ LATE = {"name": "a", **ask(1)}
         (
             configured(opaque=OPAQUE | {"parameters": {"a": "x" * 10_240}}),
             "devices.config[0].opaque.parameters",
-            "bytes; at most 10240",
+            "bytes; the limit is 10240",
         ),
     ],
 )
@@ -203,7 +227,7 @@ def test_alternatives_count_with_the_smallest():
 def test_selectors_of_a_class_are_checked_too():
     (problem,) = class_problems({"selectors": [{"cel": {"expression": "device.name == 'x'"}}]})
     assert str(problem).startswith(
-        "selectors[0].cel.expression: The API server would refuse this selector: compilation failed: "
+        "selectors[0].cel.expression: The API server rejects this selector: compilation failed: "
     )
     assert "<input>:1:7: undefined field 'name'" in str(problem)
 
@@ -300,26 +324,26 @@ def test_what_is_just_allowed_has_no_problem(wish):
                 ("devices.constraints[0]", "This must be an object."),
                 (
                     "devices.constraints[2].matchAttribute",
-                    "“b” is no full name such as resource.kubernetes.io/pcieRoot.",
+                    "“b” is not a fully qualified name such as resource.kubernetes.io/pcieRoot.",
                 ),
             ],
         ),
         (
             constrained(matchAttribute="b", distinctAttribute="c", requests=["gpu", "d", "e"]),
             [
-                ("devices.constraints[0].requests[1]", "There is no request d."),
-                ("devices.constraints[0].requests[2]", "There is no request e."),
+                ("devices.constraints[0].requests[1]", "Request d does not exist."),
+                ("devices.constraints[0].requests[2]", "Request e does not exist."),
                 (
                     "devices.constraints[0]",
-                    "A constraint has either matchAttribute or distinctAttribute, one of the two.",
+                    "A constraint needs either matchAttribute or distinctAttribute.",
                 ),
                 (
                     "devices.constraints[0].matchAttribute",
-                    "“b” is no full name such as resource.kubernetes.io/pcieRoot.",
+                    "“b” is not a fully qualified name such as resource.kubernetes.io/pcieRoot.",
                 ),
                 (
                     "devices.constraints[0].distinctAttribute",
-                    "“c” is no full name such as resource.kubernetes.io/pcieRoot.",
+                    "“c” is not a fully qualified name such as resource.kubernetes.io/pcieRoot.",
                 ),
             ],
         ),
@@ -334,14 +358,14 @@ def test_what_is_just_allowed_has_no_problem(wish):
             ),
             [
                 ("devices.config[0]", "This must be an object."),
-                ("devices.config[2].requests[0]", "There is no request x."),
+                ("devices.config[2].requests[0]", "Request x does not exist."),
                 (
                     "devices.config[2].opaque.driver",
-                    "The configuration needs the name of the driver that it is for.",
+                    "The configuration needs the name of its driver.",
                 ),
                 (
                     "devices.config[2].opaque.parameters",
-                    "The parameters take 10241 bytes; at most 10240 are allowed.",
+                    "The parameters have 10241 bytes; the limit is 10240.",
                 ),
             ],
         ),
@@ -352,15 +376,15 @@ def test_what_is_just_allowed_has_no_problem(wish):
             [
                 (
                     f"{GPU}.name",
-                    "“” is not a name: lower-case letters, digits and hyphens, at most 63.",
+                    "“” is not a valid name: use lower-case letters, digits and hyphens, up to 63.",
                 ),
                 (
                     "devices.requests[1].name",
-                    "“” is not a name: lower-case letters, digits and hyphens, at most 63.",
+                    "“” is not a valid name: use lower-case letters, digits and hyphens, up to 63.",
                 ),
                 (
                     "devices.requests[1].firstAvailable[1].name",
-                    "“B” is not a name: lower-case letters, digits and hyphens, at most 63.",
+                    "“B” is not a valid name: use lower-case letters, digits and hyphens, up to 63.",
                 ),
             ],
         ),
@@ -375,14 +399,14 @@ def test_what_is_just_allowed_has_no_problem(wish):
             tolerations("x", {"operator": "Exists"}, {"key": "k", "tolerationSeconds": True}),
             [
                 (f"{EXACTLY}.tolerations[0]", "This must be an object."),
-                (f"{EXACTLY}.tolerations[2].tolerationSeconds", "The seconds must be a whole number."),
+                (f"{EXACTLY}.tolerations[2].tolerationSeconds", "tolerationSeconds must be a whole number."),
             ],
         ),
         (
             spec(exactly(capacity={"requests": {"a": 1, "b": "-1n", "c": -1}})),
             [
-                (f"{EXACTLY}.capacity.requests[b]", "The amount is -1n; it cannot be negative."),
-                (f"{EXACTLY}.capacity.requests[c]", "The amount is -1; it cannot be negative."),
+                (f"{EXACTLY}.capacity.requests[b]", "The amount is -1n; it must not be negative."),
+                (f"{EXACTLY}.capacity.requests[c]", "The amount is -1; it must not be negative."),
             ],
         ),
         (spec(exactly(capacity={})), []),
@@ -391,7 +415,7 @@ def test_what_is_just_allowed_has_no_problem(wish):
             spec("x", {"name": "b"}, exactly(32, name="c")),
             [
                 (GPU, "This must be an object."),
-                ("devices.requests[1]", "A request has either exactly or firstAvailable, one of the two."),
+                ("devices.requests[1]", "A request needs either exactly or firstAvailable."),
             ],
         ),
     ],
@@ -416,7 +440,7 @@ def test_every_mistake_of_a_spec_is_told_in_order(wish, listed):
     ],
 )
 def test_requests_that_are_too_many_together_are_told_with_their_sum(requests, total):
-    said = f"The requests add up to {total} devices; one claim can hold 32."
+    said = f"The requests have {total} devices in total; the limit per claim is 32."
     assert found(spec(*requests)) == [("devices.requests", said)]
 
 
@@ -425,11 +449,11 @@ def test_names_of_alternatives_can_be_referred_to_and_names_given_twice_are_coun
     wish = spec(
         offered, constraints=[{"matchAttribute": "a.example/b", "requests": ["gpu", "gpu/a", "gpu/b", "a"]}]
     )
-    assert found(wish) == [("devices.constraints[0].requests[3]", "There is no request a.")]
+    assert found(wish) == [("devices.constraints[0].requests[3]", "Request a does not exist.")]
     thrice = spec(*[exactly()] * 3, *[exactly(name="b")] * 2)
     assert [message for _, message in found(thrice)] == [
-        "3 requests are called gpu; names must differ.",
-        "2 requests are called b; names must differ.",
+        "3 requests are named gpu; names must be unique.",
+        "2 requests are named b; names must be unique.",
     ]
 
 
@@ -441,5 +465,5 @@ def test_all_selectors_of_a_class_are_checked():
     ]
     assert class_problems({"selectors": [good] * 32}) == []
     (problem,) = class_problems({"selectors": [good] * 33})
-    assert (problem.path, problem.message) == ("selectors", "There are 33 selectors; at most 32 are allowed.")
+    assert (problem.path, problem.message) == ("selectors", "There are 33 selectors; the limit is 32.")
     assert class_problems({}) == []

@@ -185,7 +185,7 @@ def test_a_selector_that_does_not_compile_is_shown_with_the_place(client, root, 
     spec = make_spec(selectors=[{"cel": {"expression": "device.name == 1"}}])
     client.force_login(root)
     answer = client.post(NEW, sent | {"source": "yaml", "spec_yaml": to_yaml(spec)})
-    said = "would refuse this selector: compilation failed: ERROR: &lt;input&gt;:1:7: undefined field"
+    said = "rejects this selector: compilation failed: ERROR: &lt;input&gt;:1:7: undefined field"
     assert f"{said} &#x27;name&#x27;<pre" in answer.text
     assert "> | device.name == 1\n | ......^</pre>" in answer.text
     assert not Profile.objects.exists()

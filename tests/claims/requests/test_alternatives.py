@@ -220,7 +220,7 @@ def test_an_alternative_obeys_its_own_limits(ask, parts, limits, said):
 
 def test_an_alternative_that_cannot_be_one_is_named(ask, parts):
     spec = {"devices": {"requests": [{"name": name, "exactly": {"deviceClassName": PART}} for name in "ab"]}}
-    with pytest.raises(Invalid, match="pair makes 2 requests"):
+    with pytest.raises(Invalid, match="pair has 2 requests"):
         ask(alternatives=[make_profile("pair", spec=spec)])
 
 

@@ -158,7 +158,7 @@ def test_the_line_is_that_of_the_document():
 
 def test_snapshots_that_say_nothing_are_refused(write, tmp_path):
     empty = write({"kind": "Node", "metadata": {"name": "n"}}, name="empty.yaml")
-    assert "holds no ResourceSlice" in refused(write(claim(FITS)), snapshot=[empty])
+    assert "contains no ResourceSlice" in refused(write(claim(FITS)), snapshot=[empty])
     assert "cannot be read" in refused(write(claim(FITS)), snapshot=[str(tmp_path / "none")])
     broken = tmp_path / "broken.json"
     broken.write_text("{")

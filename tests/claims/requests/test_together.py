@@ -113,10 +113,10 @@ def test_each_obeys_its_own_limits(ask, parts, count, limits, said):
 def test_what_cannot_stand_together_is_said(ask, train, slice_10, parts):
     with pytest.raises(Invalid, match="either alternatives or further profiles"):
         ask(alternatives=[slice_10], together=[(slice_10, 1)])
-    with pytest.raises(Invalid, match="train-80 is named twice"):
+    with pytest.raises(Invalid, match="train-80 is listed twice"):
         ask(together=[(train, 1)])
     wide = make_profile("wide", max_devices=32)
-    with pytest.raises(Invalid, match="Together they take 33 devices"):
+    with pytest.raises(Invalid, match="The profiles have 33 devices in total"):
         ask(devices=8, together=[(wide, 25)])
 
 
