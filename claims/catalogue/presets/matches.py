@@ -65,7 +65,7 @@ def matching_devices(snapshot: ClusterSnapshot, spec: Json) -> int | None:
                 if device_request.class_name not in snapshot.class_by_name:
                     continue
                 matched = funnel(snapshot, with_attributes(device_request, spec))
-                if matched.failing:
+                if matched.errors:
                     return None
                 accepted |= matched.accepted
             if not accepted:

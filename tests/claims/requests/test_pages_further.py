@@ -79,7 +79,7 @@ def test_the_panel_counts_all_of_them_and_offers_no_alternatives(client, alice, 
         ({"together_devices": ["many", "1"]}, "not “many”"),
         ({"together": ["no-such"]}, "“no-such” cannot be asked for"),
         ({"together_devices": ["5", "1"]}, "slice-10 allows 4 devices per claim; this request needs 5"),
-        ({"together": ["train-80"]}, "train-80 is named twice"),
+        ({"together": ["train-80"]}, "train-80 is listed twice"),
     ],
 )
 def test_what_is_malformed_is_422_and_loses_no_input(client, alice, wish, wrong, said):
