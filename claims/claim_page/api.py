@@ -1,5 +1,5 @@
 """
-API of one claim: the claim, why it is where it is, who uses it, its manifests, and waiting for a change.
+API of claims: list, request, decide, release; and of one claim: explanation, pods, manifests, long polling.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from claims import api_types
 from claims.api_types import MatchOut
 from claims.approvals import decide as approvals_decide
 from claims.approvals.decide import approve_with_changes
-from claims.claim_page.explain import explain
+from claims.claim_page.explain import Explanation, explain
 from claims.claim_page.forms import ISOLATED, OPEN, PLAIN, RESTRICTED, SnippetForm
-from claims.claim_page.pods import PodGroup, PodStage, views
-from claims.claim_page.snippets import KINDS, Snippet, check_of, placement_of, snippets_of
+from claims.claim_page.pods import PodGroup, PodStage, pod_views
+from claims.claim_page.snippets import KINDS, Snippet, claim_snippets, cuda_check, placement_for
 from claims.lifecycle import services as lifecycle_services
 from claims.lifecycle.api import LifecycleActions
 from claims.lifecycle.sharing import sharing_slots
@@ -45,44 +45,44 @@ from core.inputs import BooleanFilter, Input
 from core.schema import key, refuses
 from dra import cuda
 from dra.manifests import to_yaml
-from dra.placement import Placement
-from dra.workloads import WorkloadOptions
 from teams.access import team_for, user_of
 from teams.models import Role
 
-NAMES = 20  # of pods in a group
+MAX_POD_NAMES = 20  # of a group
 ACTORS = ("person", "you", "portal", "cluster", "admin", "nobody")
-MENDERS = ("admin", "cluster", "you")
+DIAGNOSIS_ACTORS = ("admin", "cluster", "you")
 
 
 class StepOut(serializers.Serializer[Any]):
     key = serializers.CharField()
     label = serializers.CharField()  # type: ignore[assignment]
     status = serializers.ChoiceField(choices=("done", "now", "ahead", "skipped", "bad"))
-    at = serializers.DateTimeField(allow_null=True, help_text="Since when it is now, or when it was done")
+    at = serializers.DateTimeField(
+        allow_null=True, help_text="When it was done, or began if it is the current one"
+    )
     by = serializers.CharField()
     note = serializers.CharField()
     actor = serializers.ChoiceField(choices=ACTORS, help_text="Who can take it")
-    next = serializers.CharField(help_text="What is to be done, of the step that is now")
+    next = serializers.CharField(help_text="What to do; for the current step only")
 
 
-class ToldOut(serializers.Serializer[Any]):
-    """One thing that Kubernetes said, in its words and in plain ones; the latter are empty if not known."""
+class DiagnosisOut(serializers.Serializer[Any]):
+    """A message of Kubernetes and its meaning; `means`, `actor` and `then` are empty if it is unknown."""
 
     text = serializers.CharField()
-    count = serializers.IntegerField(allow_null=True, help_text="Of how many nodes it was said")
-    means = serializers.CharField()
-    actor = serializers.ChoiceField(choices=MENDERS, allow_blank=True)
-    then = serializers.CharField(help_text="What can be done about it")
+    count = serializers.IntegerField(allow_null=True, help_text="Number of nodes it is about")
+    means = serializers.CharField(source="meaning", help_text="In plain words")
+    actor = serializers.ChoiceField(choices=DIAGNOSIS_ACTORS, allow_blank=True)
+    then = serializers.CharField(source="next_step", help_text="What to do about it")
 
 
-class SaidOut(serializers.Serializer[Any]):
-    """A message of the scheduler, whole and taken apart."""
+class SchedulerMessageOut(serializers.Serializer[Any]):
+    """A message of the scheduler and its reasons."""
 
     message = serializers.CharField()
     nodes = serializers.IntegerField(allow_null=True)
-    parts = ToldOut(many=True)
-    preemption = ToldOut(many=True)
+    parts = DiagnosisOut(many=True, source="reasons")
+    preemption = DiagnosisOut(many=True)
 
 
 class EventOut(serializers.Serializer[Any]):
@@ -93,33 +93,33 @@ class EventOut(serializers.Serializer[Any]):
     count = serializers.IntegerField(source="event.count")
     first_at = serializers.DateTimeField(source="event.first_at")
     last_at = serializers.DateTimeField(source="event.last_at")
-    means = serializers.CharField(source="told.means")
-    actor = serializers.CharField(source="told.actor")
-    then = serializers.CharField(source="told.then")
+    means = serializers.CharField(source="diagnosis.meaning")
+    actor = serializers.CharField(source="diagnosis.actor")
+    then = serializers.CharField(source="diagnosis.next_step")
 
 
-class PodsOut(serializers.Serializer[Any]):
-    """Pods of which the same is to be told."""
+class PodGroupOut(serializers.Serializer[Any]):
+    """Pods with the same stage for the same reason."""
 
-    names = serializers.SerializerMethodField(help_text="The first twenty")
+    names = serializers.SerializerMethodField(help_text="At most 20")
     count = serializers.IntegerField()
     stage = serializers.ChoiceField(choices=[str(stage) for stage in PodStage], source="first.stage")
     label = serializers.CharField(source="first.label")  # type: ignore[assignment]
-    since = serializers.DateTimeField(allow_null=True, help_text="Of the first of them")
+    since = serializers.DateTimeField(allow_null=True, help_text="Start of the earliest")
     nodes = serializers.ListField(child=serializers.CharField())
     missing = serializers.ListField(
-        child=serializers.CharField(), source="first.missing", help_text="Names that are not there"
+        child=serializers.CharField(), source="first.missing", help_text="Names of objects that do not exist"
     )
-    told = ToldOut(source="first.told")
-    scheduler = SaidOut(source="first.said", allow_null=True)
+    told = DiagnosisOut(source="first.diagnosis")
+    scheduler = SchedulerMessageOut(source="first.scheduler_message", allow_null=True)
     events = EventOut(many=True, source="first.events")
 
     def get_names(self, group: PodGroup) -> list[str]:
-        return [view.pod.name for view in group.views[:NAMES]]
+        return [view.pod.name for view in group.views[:MAX_POD_NAMES]]
 
 
 class FitOut(serializers.Serializer[Any]):
-    """What the portal's picture of the cluster says of one claim now, beside the scheduler."""
+    """Whether one such claim fits in the cluster snapshot now, compared with the scheduler."""
 
     agrees = serializers.BooleanField(allow_null=True, help_text="With the scheduler; null if not comparable")
     sentence = serializers.CharField()
@@ -127,53 +127,65 @@ class FitOut(serializers.Serializer[Any]):
 
 
 class ExplainOut(serializers.Serializer[Any]):
-    """Who acts next and why, the whole way of the claim, and what is seen of its pods."""
+    """Who acts next and why, all steps of the claim, and its pods."""
 
-    actor = serializers.ChoiceField(choices=ACTORS, source="answer.actor")
-    who = serializers.CharField(source="answer.who")
-    headline = serializers.CharField(source="answer.headline")
-    sentence = serializers.CharField(source="answer.sentence")
+    actor = serializers.ChoiceField(choices=ACTORS, source="next_action.actor")
+    who = serializers.CharField(source="next_action.who")
+    headline = serializers.SerializerMethodField(help_text="As the reader sees it: “You act next.”")
+    sentence = serializers.CharField(source="next_action.sentence")
     problem = serializers.CharField()
     steps = StepOut(many=True)
-    pods = PodsOut(
+    pods = PodGroupOut(
         many=True,
         source="groups",
-        help_text="Those first that need something done; twenty groups at most",
+        help_text="Those that need action come first; at most 20 groups",
     )
-    lost = PodsOut(
-        many=True, source="lost_groups", help_text="Pods that others than their owner have ended of late"
+    lost = PodGroupOut(
+        many=True,
+        source="lost_groups",
+        help_text="Pods that something other than their owner stopped recently",
     )
     fit = FitOut(allow_null=True, help_text="While a pod waits for the scheduler")
-    hears_events = serializers.BooleanField(help_text="False where the portal may not read Events")
+    hears_events = serializers.BooleanField(
+        source="can_read_events", help_text="False if the portal may not list Events"
+    )
+
+    def get_headline(self, explanation: Explanation) -> str:
+        action = explanation.next_action
+        return action.headline if self.context["is_owner"] else action.headline_for_others
 
 
 class ManifestIn(Input):
-    """Options of the snippets, as on the page of the claim; `SnippetForm` says what they may be."""
+    """Options of the snippets, the same as on the claim page; `SnippetForm` checks the values."""
 
     kind = serializers.ChoiceField(
-        [one.key for one in KINDS],
+        [kind.key for kind in KINDS],
         required=False,
         allow_blank=True,
-        help_text="Only this snippet; all without it",
+        help_text="Only this snippet; all if left out",
     )
-    image = serializers.CharField(required=False, allow_blank=True, help_text="That the containers run")
+    image = serializers.CharField(required=False, allow_blank=True, help_text="Image of the containers")
     cuda = serializers.CharField(
-        required=False, allow_blank=True, help_text="Version in the image, for the check: 12.9"
+        required=False,
+        allow_blank=True,
+        help_text="CUDA version of the image, for the compatibility check: 12.9",
     )
     request = serializers.CharField(
-        required=False, allow_blank=True, help_text="The only request that the container sees"
+        required=False, allow_blank=True, help_text="The only device request that the container gets"
     )
-    pods = serializers.IntegerField(required=False, min_value=1, help_text="At once")
-    completions = serializers.IntegerField(required=False, min_value=1, help_text="Pods of a Job in all")
+    pods = serializers.IntegerField(required=False, min_value=1, help_text="Concurrent pods")
+    completions = serializers.IntegerField(required=False, min_value=1, help_text="Total pods of a Job")
     port = serializers.IntegerField(required=False, min_value=1)
     priority = serializers.CharField(required=False, allow_blank=True, help_text="PriorityClass")
     capacity = serializers.CharField(
         required=False,
         allow_blank=True,
-        help_text="Label of the nodes, as karpenter.sh/capacity-type=spot, or assumed",
+        help_text="Node label, such as karpenter.sh/capacity-type=spot; or “assumed”",
     )
     tolerate = serializers.ListField(
-        child=serializers.CharField(), required=False, help_text="Taints of nodes: key=value:NoSchedule"
+        child=serializers.CharField(),
+        required=False,
+        help_text="Node taints to tolerate: key=value:NoSchedule",
     )
     security = serializers.ChoiceField([RESTRICTED, PLAIN], required=False, allow_blank=True)
     network = serializers.ChoiceField([OPEN, ISOLATED], required=False, allow_blank=True)
@@ -192,7 +204,7 @@ class CudaPartOut(serializers.Serializer[Any]):
 
 
 class CudaOut(serializers.Serializer[Any]):
-    """The image over all devices that match; `level` is the worst, since the claim may get any of them."""
+    """CUDA compatibility of the image with all matching devices; `level` is the worst of them."""
 
     version = serializers.CharField()
     level = serializers.ChoiceField([level.value for level in cuda.Level])
@@ -206,59 +218,60 @@ class SnippetOut(serializers.Serializer[Any]):
     text = serializers.CharField()
     group = serializers.CharField(help_text="run, notebook, serve, train or shell")
     filename = serializers.CharField()
-    image = serializers.CharField(help_text="That its container runs; empty for none")
-    cuda = serializers.SerializerMethodField(help_text="Null where no version is known, or none matters")
+    image = serializers.CharField(help_text="Image of its container; empty for none")
+    cuda = serializers.SerializerMethodField(help_text="Null if no version is known or CUDA does not apply")
 
     @extend_schema_field(CudaOut(allow_null=True))
     def get_cuda(self, snippet: Snippet) -> Any:
-        chosen: WorkloadOptions = self.context["options"]
-        found: Placement = self.context["placement"]
-        check = check_of(snippet, chosen, found)
+        check = cuda_check(snippet, self.context["options"], self.context["placement"])
         return CudaOut(check).data if check else None
 
 
 class ManifestOut(serializers.Serializer[Any]):
-    """The object that the portal writes, and what a person pastes to use it."""
+    """The object that the portal creates, and snippets that use it."""
 
     manifest = serializers.JSONField()
     yaml = serializers.CharField()
     snippets = SnippetOut(many=True)
 
 
-def manifest_of(claim: Claim, request: Request) -> Any:
+def manifest_response(claim: Claim, request: Request) -> Any:
     """
-    Return the answer to a GET with `ManifestIn` in its query.
+    Return the manifest and the snippets for the options in the query.
 
-    Raise `Invalid` for an option that there is not, and the serializer's error for a value that cannot be.
+    Raises `Invalid` for an unknown option, and a ValidationError for a value that is not allowed.
     """
-    asked = ManifestIn(data=request.query_params)
-    if unknown := sorted(set(request.query_params) - {*asked.fields, "format"}):
-        raise Invalid(f"There is no option {', '.join(unknown)}. There are: {', '.join(asked.fields)}.")
-    asked.is_valid(raise_exception=True)
-    found = placement_of(claim)
-    form = SnippetForm(request.query_params, use=plan.claim_use(claim, vendor=found.vendor), placement=found)
+    query = ManifestIn(data=request.query_params)
+    if unknown := sorted(set(request.query_params) - {*query.fields, "format"}):
+        raise Invalid(f"Unknown option {', '.join(unknown)}. Options: {', '.join(query.fields)}.")
+    query.is_valid(raise_exception=True)
+    placement = placement_for(claim)
+    form = SnippetForm(
+        request.query_params, use=plan.claim_use(claim, vendor=placement.vendor), placement=placement
+    )
     if form.is_bound and not form.is_valid():
-        told = {name: [str(one) for one in errors] for name, errors in form.errors.items()}
-        raise serializers.ValidationError(told)
+        raise serializers.ValidationError(
+            {name: [str(error) for error in errors] for name, errors in form.errors.items()}
+        )
     options = form.options()
     base_url = request.build_absolute_uri("/").rstrip("/")
-    every = snippets_of(claim, base_url=base_url, options=options, vendor=found.vendor)
-    kind = asked.validated_data.get("kind")
-    written = plan.claim_manifest(claim)
-    shown = {
-        "manifest": written,
-        "yaml": to_yaml(written),
-        "snippets": [one for one in every if kind in (None, one.key)],
+    snippets = claim_snippets(claim, base_url=base_url, options=options, vendor=placement.vendor)
+    kind = query.validated_data.get("kind")
+    manifest = plan.claim_manifest(claim)
+    content = {
+        "manifest": manifest,
+        "yaml": to_yaml(manifest),
+        "snippets": [snippet for snippet in snippets if kind in (None, snippet.key)],
     }
-    return ManifestOut(shown, context={"options": options, "placement": found}).data
+    return ManifestOut(content, context={"options": options, "placement": placement}).data
 
 
 class ConsumerOut(serializers.Serializer[Any]):
-    """A pod that has not ended. `reserved` says whether it holds a place, or still waits for one."""
+    """A pod that has not ended. `reserved`: whether the claim is reserved for it; else it still waits."""
 
     pod = serializers.CharField(source="pod.name")
     uid = serializers.CharField(source="pod.uid")
-    workload = serializers.CharField(help_text='What made the pod, as "Job train"')
+    workload = serializers.CharField(help_text='Controller of the pod, as "Job train"')
     node = serializers.CharField(source="pod.node_name")
     stage = serializers.CharField()
     since = serializers.DateTimeField(allow_null=True)
@@ -269,79 +282,79 @@ class ConsumerOut(serializers.Serializer[Any]):
 
 
 class ConsumersOut(serializers.Serializer[Any]):
-    """Null for a template, which makes a claim for each pod, and for a claim that is not in the cluster."""
+    """`taken` and `most` are null for a template and for a claim that is not in the cluster."""
 
-    taken = serializers.IntegerField(allow_null=True)
-    most = serializers.IntegerField(allow_null=True)
+    taken = serializers.IntegerField(allow_null=True, help_text="Pods for which the claim is reserved")
+    most = serializers.IntegerField(allow_null=True, help_text="Limit of Kubernetes")
     sentence = serializers.CharField()
     snippet = serializers.CharField()
     consumers = ConsumerOut(many=True)
 
 
 class ConsumersView(APIView):
-    """The pods of a claim. All of them must end before its devices are free."""
+    """The pods of a claim. Its devices are freed when all of them have ended."""
 
     @extend_schema(responses=ConsumersOut)
     def get(self, request: Request, claim_id: UUID) -> Response:
         visible = Claim.objects.visible_to(user_of(request)).select_related("cluster")
         claim = get_object_or_404(visible, pk=claim_id)
         seen = observe([claim])[claim.pk]
-        room = sharing_slots(claim, seen)
-        shown = {
-            "taken": room.taken if room else None,
-            "most": room.most if room else None,
-            "sentence": room.sentence if room else "",
-            "snippet": room.snippet if room else "",
-            "consumers": views(claim, seen.users),
+        slots = sharing_slots(claim, seen)
+        content = {
+            "taken": slots.taken if slots else None,
+            "most": slots.most if slots else None,
+            "sentence": slots.sentence if slots else "",
+            "snippet": slots.snippet if slots else "",
+            "consumers": pod_views(claim, seen.users),
         }
-        context = {"reserved": room.reserved if room else frozenset()}
-        return Response(ConsumersOut(shown, context=context).data)
+        context = {"reserved": slots.reserved if slots else frozenset()}
+        return Response(ConsumersOut(content, context=context).data)
 
 
-LONGEST = 25  # seconds: below the 30 s after which proxies and gunicorn give up
-PAUSE = 0.5
-PLACES = BoundedSemaphore(settings.LONG_POLLS)
+MAX_WAIT = 25  # seconds, below the timeout of 30 s of proxies and gunicorn
+POLL_INTERVAL = 0.5  # seconds
+WAIT_SLOTS = BoundedSemaphore(settings.LONG_POLLS)
 
 
 def wait_for_change(claim: Claim, version: int, seconds: int) -> bool:
     """
-    Return whether the claim has another version than `version`, as soon as it has, within `seconds`.
+    Return True as soon as the claim's version differs from `version`, False after `seconds`.
 
-    Who waits holds a thread of the web server. Where all places for that are taken, the answer comes at once.
+    Waiting holds a thread of the web server, so the number of waits is limited; beyond it, returns at once.
     """
-    has_place = PLACES.acquire(blocking=False)
+    has_slot = WAIT_SLOTS.acquire(blocking=False)
     try:
-        return _wait(claim, version, min(seconds, LONGEST) if has_place else 0)
+        return _wait(claim, version, min(seconds, MAX_WAIT) if has_slot else 0)
     finally:
-        if has_place:
-            PLACES.release()
+        if has_slot:
+            WAIT_SLOTS.release()
 
 
 def _wait(claim: Claim, version: int, seconds: int) -> bool:
-    until = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds
     while True:
         if Claim.objects.filter(pk=claim.pk).exclude(version=version).exists():
             return True
-        left = until - time.monotonic()
+        left = deadline - time.monotonic()
         if left <= 0:
             return False
         if not connection.in_atomic_block:
-            connection.close()  # back to the pool: who waits needs none
-        time.sleep(min(PAUSE, left))
+            connection.close()  # return it to the pool while this thread sleeps
+        time.sleep(min(POLL_INTERVAL, left))
 
 
-KEY = key("The same key always yields the same claim.")
+KEY = key("Repeating a request with the same key returns the same claim.")
 WAIT = OpenApiParameter(
-    "wait", int, description="Wait up to so many seconds, 25 at most, until `version` is old."
+    "wait", int, description="Seconds to wait, at most 25, for a version other than `version`."
 )
-VERSION = OpenApiParameter("version", int, description="The version of the claim that you know.")
+VERSION = OpenApiParameter("version", int, description="The claim version that you already have.")
 
 
 class ClaimApiFilter(filters.FilterSet):
     state = filters.MultipleChoiceFilter(choices=ClaimState.choices)
     team = filters.CharFilter(field_name="team__slug")
     cluster = filters.CharFilter(field_name="cluster__name")
-    profile = filters.CharFilter(method="filter_profile", label="Named alone or among others")
+    profile = filters.CharFilter(method="filter_profile", label="Slug of one of its profiles")
     mine = BooleanFilter(method="filter_mine")
 
     def filter_profile(self, queryset: ClaimQuerySet, name: str, value: str) -> QuerySet[Claim]:
@@ -352,7 +365,7 @@ class ClaimApiFilter(filters.FilterSet):
 
 
 class ClaimViewSet(LifecycleActions, mixins.ListModelMixin, mixins.RetrieveModelMixin):
-    """GPUs asked for by a team, from request to release."""
+    """Claims of your teams, from request to release."""
 
     serializer_class: type[BaseSerializer[Any]] = api_types.ClaimOut
     queryset = Claim.objects.none()  # tells the schema the type of the id
@@ -369,24 +382,22 @@ class ClaimViewSet(LifecycleActions, mixins.ListModelMixin, mixins.RetrieveModel
     @refuses(404)
     @extend_schema(request=api_types.ClaimIn, responses={201: api_types.ClaimDetailOut}, parameters=[KEY])
     def create(self, request: Request) -> Response:
-        """Ask for GPUs. A rule of the profile may approve the request at once."""
+        """Request GPUs. An approval rule may approve the request automatically."""
         user = user_of(request)
-        asked = api_types.ClaimIn(data=request.data)
-        asked.is_valid(raise_exception=True)
-        wish = dict(asked.validated_data)
-        wish["team"] = team_for(user, wish["team"], at_least=Role.MEMBER)
-        wish["cluster"] = api_types.cluster_named(wish["cluster"])
-        wish["profile"] = api_types.profile_named(wish["profile"], user)
-        wish["alternatives"] = [api_types.profile_named(name, user) for name in wish["alternatives"]]
-        wish["together"] = api_types.further_named(wish["together"], user)
-        claim = request_claim(by=user, key=idempotency.idempotency_key(request), **wish)
-        return self._answer(claim, status.HTTP_201_CREATED)
+        fields = self._validated(api_types.ClaimIn)
+        fields["team"] = team_for(user, fields["team"], at_least=Role.MEMBER)
+        fields["cluster"] = api_types.cluster_named(fields["cluster"])
+        fields["profile"] = api_types.profile_named(fields["profile"], user)
+        fields["alternatives"] = [api_types.profile_named(name, user) for name in fields["alternatives"]]
+        fields["together"] = api_types.further_named(fields["together"], user)
+        claim = request_claim(by=user, key=idempotency.idempotency_key(request), **fields)
+        return self._claim_response(claim, status.HTTP_201_CREATED)
 
     @extend_schema(responses=api_types.ClaimDetailOut, parameters=[WAIT, VERSION])
     def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Read a claim; with `wait` and `version`, answer as soon as it has changed."""
+        """Read a claim. With `wait` and `version`, the response is sent as soon as the claim changes."""
         claim = self.get_object()
-        seconds, version = _whole(request, "wait"), _whole(request, "version")
+        seconds, version = _whole_number(request, "wait"), _whole_number(request, "version")
         if seconds and version is not None and wait_for_change(claim, version, seconds):
             claim = self.get_object()
         return Response(api_types.ClaimDetailOut(claim).data)
@@ -395,72 +406,80 @@ class ClaimViewSet(LifecycleActions, mixins.ListModelMixin, mixins.RetrieveModel
     @action(detail=True, methods=["post"])
     def approve(self, request: Request, pk: str) -> Response:
         """
-        Approve the spec with this hash; or less of it, where anything else but a note is given.
+        Approve the spec with this hash; with anything but a note, approve less than was requested.
 
-        Where a lead and a platform admin have to agree, the claim stays requested after the first consent.
+        If a lead and a platform admin have to agree, the claim stays `requested` after the first consent.
         """
-        said, user = self._said(api_types.ApproveIn), user_of(request)
-        slug = said.pop("profile")
+        fields, user = self._validated(api_types.ApproveIn), user_of(request)
+        slug = fields.pop("profile")
         profile = api_types.profile_named(slug, user) if slug else None
-        parts = tuple((row["profile"], row["devices"]) for row in said.pop("together"))
-        wanted = WantedChange(said.pop("devices"), said.pop("duration"), profile, parts)
+        parts = tuple((row["profile"], row["devices"]) for row in fields.pop("together"))
+        change = WantedChange(fields.pop("devices"), fields.pop("duration"), profile, parts)
         claim = self.get_object()
-        if wanted == WantedChange():
-            return self._answer(approvals_decide.approve(claim=claim, by=user, **said))
-        return self._answer(approve_with_changes(claim=claim, by=user, wanted=wanted, **said))
+        if change == WantedChange():
+            return self._claim_response(approvals_decide.approve(claim=claim, by=user, **fields))
+        return self._claim_response(approve_with_changes(claim=claim, by=user, wanted=change, **fields))
 
     @extend_schema(request=api_types.DenyIn, responses=api_types.ClaimDetailOut)
     @action(detail=True, methods=["post"])
     def deny(self, request: Request, pk: str) -> Response:
-        """Say no, and why."""
-        said = self._said(api_types.DenyIn)
-        return self._answer(approvals_decide.deny(claim=self.get_object(), by=user_of(request), **said))
+        """Deny the request with a reason."""
+        fields = self._validated(api_types.DenyIn)
+        return self._claim_response(
+            approvals_decide.deny(claim=self.get_object(), by=user_of(request), **fields)
+        )
 
     @extend_schema(request=api_types.EndIn, responses=api_types.ClaimDetailOut)
     @action(detail=True, methods=["post"])
     def withdraw(self, request: Request, pk: str) -> Response:
-        """Take a request back before it is decided."""
-        said = self._said(api_types.EndIn)
-        return self._answer(lifecycle_services.withdraw(claim=self.get_object(), by=user_of(request), **said))
+        """Withdraw a request before it is decided."""
+        fields = self._validated(api_types.EndIn)
+        return self._claim_response(
+            lifecycle_services.withdraw(claim=self.get_object(), by=user_of(request), **fields)
+        )
 
     @extend_schema(request=api_types.EndIn, responses=api_types.ClaimDetailOut)
     @action(detail=True, methods=["post"])
     def release(self, request: Request, pk: str) -> Response:
-        """Give devices back. Pods that still use them keep them until they end."""
-        said = self._said(api_types.EndIn)
-        return self._answer(lifecycle_services.release(claim=self.get_object(), by=user_of(request), **said))
+        """Release the claim. Running pods keep their devices until they end."""
+        fields = self._validated(api_types.EndIn)
+        return self._claim_response(
+            lifecycle_services.release(claim=self.get_object(), by=user_of(request), **fields)
+        )
 
     @extend_schema(parameters=[ManifestIn], responses=ManifestOut, filters=False)
     @action(detail=True)
     def manifest(self, request: Request, pk: str) -> Response:
-        """The object that the portal writes, and snippets that use it, with the options of the query."""
-        return Response(manifest_of(self.get_object(), request))
+        """Read the object that the portal creates, and snippets that use it."""
+        return Response(manifest_response(self.get_object(), request))
 
     @extend_schema(responses=ExplainOut)
     @action(detail=True)
     def explain(self, request: Request, pk: str) -> Response:
-        """Why the claim is where it is, who acts next, and what Kubernetes says of its pods."""
-        return Response(ExplainOut(explain(self.get_object())).data)
+        """Read who acts next, why, and what Kubernetes reports about the pods."""
+        claim = self.get_object()
+        context = {"is_owner": claim.requested_by_id == user_of(request).pk}
+        return Response(ExplainOut(explain(claim), context=context).data)
 
     @extend_schema(responses=api_types.TransitionOut(many=True), filters=False)
     @action(detail=True, pagination_class=None)
     def history(self, request: Request, pk: str) -> Response:
-        """Every step of the claim, oldest first."""
+        """List every step of the claim, oldest first."""
         steps = self.get_object().history.select_related("by")
         return Response(api_types.TransitionOut(steps, many=True).data)
 
-    def _said(self, serializer: type[BaseSerializer[Any]]) -> dict[str, Any]:
-        said = serializer(data=self.request.data)
-        said.is_valid(raise_exception=True)
-        return dict(said.validated_data)
+    def _validated(self, serializer: type[BaseSerializer[Any]]) -> dict[str, Any]:
+        data = serializer(data=self.request.data)
+        data.is_valid(raise_exception=True)
+        return dict(data.validated_data)
 
-    def _answer(self, claim: Claim, code: int = status.HTTP_200_OK) -> Response:
+    def _claim_response(self, claim: Claim, code: int = status.HTTP_200_OK) -> Response:
         return Response(api_types.ClaimDetailOut(self.get_queryset().get(pk=claim.pk)).data, status=code)
 
 
-def _whole(request: Request, name: str) -> int | None:
-    """Raise Invalid if the parameter is there and is not a whole number."""
+def _whole_number(request: Request, name: str) -> int | None:
+    """Return the parameter as a number, None if it is missing. Raises Invalid for anything else."""
     text = request.query_params.get(name, "")
     if text and not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise Invalid(f"{name} has to be a whole number, not “{text}”.")
+        raise Invalid(f"{name} must be a whole number, not “{text}”.")
     return int(text) if text else None

@@ -1,4 +1,9 @@
-"""Why a claim is where it is: who acts next, the steps before and after, and the evidence."""
+"""
+Why a claim is in its state: who acts next, the steps before and after, and the evidence.
+
+It reads the claim's history and the mirror, and calls no cluster. `explain` is the entry; the rules are in
+docs/explanations.md.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,25 +14,25 @@ from django.db.models import F
 
 from claims.approvals import authority
 from claims.claim_page.pods import (
-    STARTED,
-    WAITING,
-    FitNow,
+    STARTING_STAGES,
+    WAITING_STAGES,
+    FitCheck,
     PodGroup,
     PodStage,
     PodView,
-    fit_now,
-    grouped,
-    lost,
-    names_of,
-    views,
+    check_fit,
+    group_pods,
+    lost_pods,
+    pod_names,
+    pod_views,
 )
-from claims.lifecycle.extensions import deleted_at
+from claims.lifecycle.extensions import deleted_at, in_grace
 from claims.models import Claim, Delivery, Transition
 from claims.observation.observations import Observation, observe
 from claims.plans.plan import delivery_kind
 from claims.states import FINAL, LOOK, NEVER_APPROVED, USABLE, ClaimState
 from core.text import counted
-from core.times import moment
+from core.times import duration, moment
 from inventory.freshness import OF_DEVICES, Age, ages
 
 type Actor = Literal["person", "you", "portal", "cluster", "admin", "nobody"]
@@ -35,7 +40,11 @@ type Actor = Literal["person", "you", "portal", "cluster", "admin", "nobody"]
 
 @dataclass(frozen=True, slots=True)
 class NextAction:
-    """`headline` names who acts ("You act next."), `sentence` says why and what."""
+    """
+    Who acts next, and what they do and why (`sentence`).
+
+    `who` names the actor; for the actor "you" it is the owner of the claim.
+    """
 
     actor: Actor
     who: str
@@ -43,172 +52,200 @@ class NextAction:
 
     @property
     def headline(self) -> str:
-        headlines = {
-            "person": "%(who)s decides next.",
-            "you": "You act next.",
-            "portal": "The portal acts next.",
-            "cluster": "%(who)s acts next.",
-            "admin": "%(who)s acts next.",
-            "nobody": "Nobody has to act.",
-        }
-        return headlines[self.actor] % {"who": self.who}
+        """Return who acts next, as the owner reads it: "You act next."."""
+        match self.actor:
+            case "nobody":
+                return "Nobody has to act."
+            case "you":
+                return "You act next."
+            case "portal":
+                return "The portal acts next."
+            case "person":
+                return f"{self.who} decides next."
+        return f"{self.who} acts next."
+
+    @property
+    def headline_for_others(self) -> str:
+        """Return who acts next, as somebody other than the owner reads it: "alice acts next."."""
+        return f"{self.who} acts next." if self.actor == "you" else self.headline
 
 
-def find_answer(
+def next_action(
     claim: Claim,
     seen: Observation,
     pods: Sequence[PodView],
-    lost: Sequence[PodView],
-    fit: FitNow | None,
+    lost_pods: Sequence[PodView],
+    fit: FitCheck | None,
     history: Sequence[Transition],
 ) -> NextAction:
-    """`pods` come with those first about which something has to be done."""
+    """Return who acts next. `pods` are in the order of `pod_views`: those that need action first."""
     match claim.state:
         case ClaimState.REQUESTED:
-            return _requested(claim)
+            return approval_action(claim)
         case ClaimState.APPROVED:
-            return NextAction("portal", "The portal", _written_next(claim))
+            kind = delivery_kind(claim.delivery).kind
+            return NextAction(
+                "portal", "The portal", f"It is creating the {kind} in {claim.cluster}. This takes seconds."
+            )
         case ClaimState.PROVISIONED if pods:
-            return _pod_first(claim, pods, fit)
+            return pod_action(claim, pods, fit)
         case ClaimState.PROVISIONED:
-            return NextAction("you", claim.requested_by.label, _start_a_pod(claim, lost))
+            return NextAction("you", claim.requested_by.label, start_pod_sentence(claim, lost_pods))
         case ClaimState.ALLOCATED:
-            return _allocated(claim, pods, lost, fit)
+            return allocated_action(claim, pods, lost_pods, fit)
         case ClaimState.RELEASING:
-            return _releasing(claim, seen, pods)
+            return releasing_action(claim, seen, pods)
     return NextAction("nobody", "", history[-1].why if history else "")
 
 
-def _requested(claim: Claim) -> NextAction:
-    who = authority.names_of(authority.deciders_on(claim)) or "A platform admin"
-    if claim.decide_by is None:
-        return NextAction("person", who, "Until then its devices are reserved in the quota of the team.")
-    return NextAction(
-        "person",
-        who,
-        (
-            f"The request expires if nobody decides by {moment(claim.decide_by)}. Until then it "
-            "reserves quota."
-        ),
-    )
+def approval_action(claim: Claim) -> NextAction:
+    deciders = authority.names_of(authority.deciders_on(claim)) or "A platform admin"
+    sentence = "Until then, its devices are reserved in the team's quota."
+    if claim.decide_by is not None:
+        sentence = f"The request expires on {moment(claim.decide_by)} if nobody decides; it reserves quota."
+    return NextAction("person", deciders, sentence)
 
 
-def _written_next(claim: Claim) -> str:
-    return f"It writes the {delivery_kind(claim.delivery).kind} to {claim.cluster}, which takes seconds."
-
-
-def _start_a_pod(claim: Claim, lost: Sequence[PodView]) -> str:
+def start_pod_sentence(claim: Claim, lost_pods: Sequence[PodView]) -> str:
     start = (
         f"Start a pod that uses the {delivery_kind(claim.delivery).kind} {claim.name}. "
         "No device is held and nothing is billed until then."
     )
-    return " ".join(filter(None, (_ended(lost), start)))
+    return " ".join(filter(None, (stopped_sentence(lost_pods), start)))
 
 
-def _ended(lost: Sequence[PodView]) -> str:
-    if not lost:
+def stopped_sentence(lost_pods: Sequence[PodView]) -> str:
+    if not lost_pods:
         return ""
-    return f"The last pod, {lost[0].pod.name}, was ended: {lost[0].told.means}"
+    return f"The last pod, {lost_pods[0].pod.name}, was stopped: {lost_pods[0].diagnosis.meaning}"
 
 
-def _pod_first(claim: Claim, pods: Sequence[PodView], fit: FitNow | None) -> NextAction:
-    """Tell of the pod about which something has to be done first."""
+def pod_action(claim: Claim, pods: Sequence[PodView], fit: FitCheck | None) -> NextAction:
+    """Return what has to be done about the first of these pods, and by whom."""
     first = pods[0]
-    told = first.told
-    parts = [_head(pods), told.means]
+    diagnosis = first.diagnosis
+    sentences = [waiting_sentence(pods), diagnosis.meaning]
     if first.stage == PodStage.SCHEDULER and fit is not None:
-        parts.append(fit.sentence)
+        sentences.append(fit.sentence)
     if not (fit and fit.agrees is False):
-        parts.append(told.then)
-    sentence = " ".join(filter(None, parts))
-    if told.actor == "you":
+        sentences.append(diagnosis.next_step)
+    sentence = " ".join(filter(None, sentences))
+    if diagnosis.actor == "you":
         return NextAction("you", claim.requested_by.label, sentence)
-    if told.actor == "admin":
+    if diagnosis.actor == "admin":
         return NextAction("admin", "A platform admin", sentence)
     return NextAction("cluster", "Kubernetes", sentence)
 
 
-def _head(pods: Sequence[PodView]) -> str:
-    """Count the pods of which the same is to be told, unless it is one and its words name it."""
-    group, *others = grouped(pods)
+def waiting_sentence(pods: Sequence[PodView]) -> str:
+    """Return how many pods wait; "" for one pod that the meaning of its diagnosis names already."""
+    group, *other_groups = group_pods(pods)
     first = group.first
-    if group.count == 1 and first.pod.name in first.told.means:
+    if group.count == 1 and first.pod.name in first.diagnosis.meaning:
         return ""
-    one, many = ("waits", "wait") if first.stage in WAITING else ("is not ready", "are not ready")
-    said = (
-        f"The pod {group.names} {one}." if group.count == 1 else f"{group.count} pods {many}: {group.names}."
-    )
-    more = sum(other.count for other in others if other.first.stage in WAITING)
+    waits = first.stage in WAITING_STAGES
+    if group.count == 1:
+        sentence = f"The pod {group.names} {'waits' if waits else 'is not ready'}."
+    else:
+        sentence = f"{group.count} pods {'wait' if waits else 'are not ready'}: {group.names}."
+    more = sum(other.count for other in other_groups if other.first.stage in WAITING_STAGES)
     if more == 1:
-        return f"{said} 1 more pod waits for another reason."
-    return f"{said} {more} more pods wait for other reasons." if more else said
+        return f"{sentence} 1 more pod waits for another reason."
+    return f"{sentence} {more} more pods wait for other reasons." if more else sentence
 
 
-def _allocated(
-    claim: Claim, pods: Sequence[PodView], lost: Sequence[PodView], fit: FitNow | None
+def allocated_action(
+    claim: Claim, pods: Sequence[PodView], lost_pods: Sequence[PodView], fit: FitCheck | None
 ) -> NextAction:
-    """Pods in trouble come first, those that are on their way do not matter beside one that runs."""
+    """Pods with a problem come first. A pod that starts does not matter beside one that runs."""
     running = any(view.stage == PodStage.RUNNING for view in pods)
-    waiting = [view for view in pods if view.stage in WAITING]
-    starting = [view for view in pods if view.stage in STARTED]
+    waiting = [view for view in pods if view.stage in WAITING_STAGES]
+    starting = [view for view in pods if view.stage in STARTING_STAGES]
     if waiting:
-        return _pod_first(claim, pods, fit)
-    if starting and (not running or starting[0].told.actor != "cluster"):
-        return _pod_first(claim, starting, fit)
-    sentence = "Release the claim when its work is done."
-    if (end := deleted_at(claim)) is not None:
-        sentence = (
-            f"Release the claim when its work is done. On {moment(end)} the portal deletes it; a "
-            "pod that still runs keeps its devices until it ends."
+        return pod_action(claim, pods, fit)
+    if starting and (not running or starting[0].diagnosis.actor != "cluster"):
+        return pod_action(claim, starting, fit)
+    stopped, end = stopped_sentence(lost_pods), end_sentence(claim)
+    if in_grace(claim):
+        advice = "Extend the claim or release it."
+    elif stopped:
+        advice = "Release the claim when its work is done."
+    else:
+        return NextAction(
+            "nobody", "", f"The claim is in use. Release it when its work is done. {end}".strip()
         )
-    return NextAction("you", claim.requested_by.label, " ".join(filter(None, (_ended(lost), sentence))))
+    return NextAction("you", claim.requested_by.label, " ".join(filter(None, (stopped, advice, end))))
 
 
-def _releasing(claim: Claim, seen: Observation, pods: Sequence[PodView]) -> NextAction:
+def end_sentence(claim: Claim) -> str:
+    """Return when the claim expires, how long its grace period is, and when the portal deletes it."""
+    deletion = deleted_at(claim)
+    if claim.expires_at is None or deletion is None:
+        return ""
+    keeps = "running pods keep their devices until they end."
+    grace = claim.profile_version.grace
+    expires = "expired" if in_grace(claim) else "expires"
+    if not grace:
+        return f"It {expires} on {moment(deletion)}. The portal then deletes it; {keeps}"
+    return (
+        f"It {expires} on {moment(claim.expires_at)}. After a grace period of {duration(grace)}, "
+        f"on {moment(deletion)}, the portal deletes it; {keeps}"
+    )
+
+
+def releasing_action(claim: Claim, seen: Observation, pods: Sequence[PodView]) -> NextAction:
     if not pods:
-        others = sorted({str(one) for row in seen.holders for one in _reserved(row.raw)})
-        if others:
-            who = ", ".join(others[:3])
-            sentence = f"It is still reserved for {who}, which the portal does not see, and ends with it."
+        consumers = sorted({consumer for row in seen.holders for consumer in reserved_consumers(row.raw)})
+        if consumers:
+            names = ", ".join(consumers[:3])
+            sentence = (
+                f"The claim is still reserved for {names}, which the portal does not see. It is deleted when "
+                "that ends."
+            )
             return NextAction("cluster", "Kubernetes", sentence)
-        return NextAction("cluster", "Kubernetes", "It removes the object; no pod uses it any more.")
-    names = names_of(pods)
+        return NextAction(
+            "cluster", "Kubernetes", "It is deleting the object. No pod uses the claim anymore."
+        )
+    names = pod_names(pods)
     sentence = (
-        f"The pod {names} still holds the devices; they are free when it ends."
+        f"The pod {names} still holds the devices. They are freed when it ends."
         if len(pods) == 1
-        else f"The pods {names} still hold the devices; they are free when all of them have ended."
+        else f"The pods {names} still hold the devices. They are freed when all of them have ended."
     )
     if all(view.stage == PodStage.ENDING for view in pods):
         return NextAction("cluster", "Kubernetes", sentence)
     return NextAction("you", claim.requested_by.label, sentence)
 
 
-def _reserved(raw: dict[str, object]) -> list[str]:
+def reserved_consumers(raw: dict[str, object]) -> list[str]:
+    """Return the consumers in `status.reservedFor` of a ResourceClaim, as "pods train"."""
     status = raw.get("status")
-    reserved = status.get("reservedFor") if isinstance(status, dict) else None
-    return [f"{one.get('resource', '')} {one.get('name', '')}".strip() for one in reserved or []]
+    references = status.get("reservedFor") if isinstance(status, dict) else None
+    return [f"{ref.get('resource', '')} {ref.get('name', '')}".strip() for ref in references or []]
 
 
 type Status = Literal["done", "now", "ahead", "skipped", "bad"]
 
-ORDER = (
+STEP_KEYS = (
     "requested", "quota", "approved", "written", "waiting", "scheduler", "prepared", "used", "releasing",
     "released",
 )  # fmt: skip
-ACTORS: Mapping[str, Actor] = {
+STEP_ACTORS: Mapping[str, Actor] = {
     "requested": "you", "quota": "portal", "approved": "person", "written": "portal", "waiting": "you",
     "scheduler": "cluster", "prepared": "cluster", "used": "you", "releasing": "cluster",
     "released": "nobody",
 }  # fmt: skip
-# Steps that are reached with a device, and not at all by a claim that never had one.
-WITH_DEVICES = ("waiting", "scheduler", "prepared", "used")
+# Steps that only a claim with a device or a waiting pod reaches.
+DEVICE_STEPS = ("waiting", "scheduler", "prepared", "used")
 
 
 @dataclass(frozen=True, slots=True)
 class TimelineStep:
     """
-    One step. `at` is since when for the one that is now, when it was done for others, and None where that is
-    ahead or not known. `actor` is who can take it; `next` is what is to be done, for the one that is now.
+    One step of a claim.
+
+    `at` is the time at which a step was done or the current step began; None if it lies ahead or is unknown.
+    `actor` can take the step; `next` says what to do, for the current step only.
     """
 
     key: str
@@ -221,45 +258,48 @@ class TimelineStep:
     next: str = ""
 
 
-def chain(
+def timeline(
     claim: Claim,
     seen: Observation,
     pods: Sequence[PodView],
     history: Sequence[Transition],
-    answer: NextAction,
+    action: NextAction,
 ) -> tuple[TimelineStep, ...]:
-    """Return the steps of `ORDER`; a claim that ended early has none after the one at which it ended."""
-    # Who asked, though somebody else may own it by now.
-    asked = next((step.by for step in history if not step.old and step.by), claim.requested_by)
-    user_of = asked.label
+    """Return the steps of `STEP_KEYS`; for a claim that ended early, only those up to its end."""
+    # The requester, even if the claim was transferred later.
+    requester = next((step.by for step in history if not step.old and step.by), claim.requested_by).label
     steps = [
-        TimelineStep("requested", "Requested", "done", claim.created_at, user_of, _size(claim), "you"),
-        TimelineStep("quota", "Quota", "done", claim.created_at, "", _quota(claim), "portal"),
+        TimelineStep("requested", "Requested", "done", claim.created_at, requester, size_text(claim), "you"),
+        TimelineStep("quota", "Quota", "done", claim.created_at, "", quota_text(claim), "portal"),
     ]
     if claim.state in NEVER_APPROVED:
-        return (*steps, _end(claim, history, "approved"))
-    here = _here(claim, pods, history)
-    labels, notes, came = _labels(claim, here), _notes(claim, seen, pods), _came(history)
+        return (*steps, last_step(claim, history, "approved"))
+    current = current_step(claim, pods, history)
+    labels, notes, transitions = (
+        step_labels(claim, current),
+        step_notes(claim, seen, pods),
+        transitions_by_step(history),
+    )
     held = any(step.new == ClaimState.ALLOCATED for step in history)
-    for key in ORDER[2:]:
-        if claim.state == ClaimState.FAILED and key == here:
-            return (*steps, _end(claim, history, key))
-        status = _status(key, here, claim, came, held=held)
-        at = _since(key, claim, pods) if status == "now" else None
+    for key in STEP_KEYS[2:]:
+        if claim.state == ClaimState.FAILED and key == current:
+            return (*steps, last_step(claim, history, key))
+        status = step_status(key, current, claim, transitions, held=held)
+        at = current_since(key, claim, pods) if status == "now" else None
         by = ""
-        if status == "done" and (done := came.get(key)):
+        if status == "done" and (done := transitions.get(key)):
             at, by = done.at, done.by.label if done.by else ""
         elif status == "done" and key == "waiting":
             at = min((view.pod.created_at for view in pods if view.pod.created_at), default=None)
-        now = answer.sentence if status == "now" else ""
-        actor = answer.actor if status == "now" else ACTORS[key]
+        next_sentence = action.sentence if status == "now" else ""
+        actor = action.actor if status == "now" else STEP_ACTORS[key]
         note = "" if status == "skipped" else notes.get(key, "")
-        steps.append(TimelineStep(key, labels[key], status, at, by, note, actor, now))
+        steps.append(TimelineStep(key, labels[key], status, at, by, note, actor, next_sentence))
     return tuple(steps)
 
 
-def _here(claim: Claim, pods: Sequence[PodView], history: Sequence[Transition]) -> str:
-    """Return the step at which the claim stands, or at which it failed."""
+def current_step(claim: Claim, pods: Sequence[PodView], history: Sequence[Transition]) -> str:
+    """Return the key of the current step, or of the step at which the claim failed."""
     match history[-1].old if claim.state == ClaimState.FAILED and history else claim.state:
         case ClaimState.REQUESTED:
             return "approved"
@@ -268,7 +308,7 @@ def _here(claim: Claim, pods: Sequence[PodView], history: Sequence[Transition]) 
         case ClaimState.PROVISIONED:
             return "scheduler" if pods else "waiting"
         case ClaimState.ALLOCATED:
-            started = [view for view in pods if view.stage in STARTED]
+            started = [view for view in pods if view.stage in STARTING_STAGES]
             running = [view for view in pods if view.stage in (PodStage.RUNNING, PodStage.ENDING)]
             return "prepared" if started and not running else "used"
         case ClaimState.RELEASING:
@@ -276,21 +316,21 @@ def _here(claim: Claim, pods: Sequence[PodView], history: Sequence[Transition]) 
     return "released"
 
 
-def _status(
-    key: str, here: str, claim: Claim, came: Mapping[str, Transition | None], *, held: bool
+def step_status(
+    key: str, current: str, claim: Claim, transitions: Mapping[str, Transition | None], *, held: bool
 ) -> Status:
-    place, stands = ORDER.index(key), ORDER.index(here)
-    if place > stands:
+    place, current_place = STEP_KEYS.index(key), STEP_KEYS.index(current)
+    if place > current_place:
         return "ahead"
-    if place == stands:
+    if place == current_place:
         return "done" if claim.state in FINAL else "now"
-    if key in WITH_DEVICES:  # a pod that waits has come, though no device is held yet
-        return "done" if held or here in WITH_DEVICES else "skipped"
-    return "done" if came.get(key) else "skipped"
+    if key in DEVICE_STEPS:  # a waiting pod reaches these steps before any device is held
+        return "done" if held or current in DEVICE_STEPS else "skipped"
+    return "done" if transitions.get(key) else "skipped"
 
 
-def _came(history: Sequence[Transition]) -> dict[str, Transition | None]:
-    """Return the transition by which each step was done, the last time of each."""
+def transitions_by_step(history: Sequence[Transition]) -> dict[str, Transition | None]:
+    """Return for each step the latest transition that completed it."""
     reached = {step.new: step for step in history}
     allocated = reached.get(ClaimState.ALLOCATED)
     return {
@@ -303,25 +343,29 @@ def _came(history: Sequence[Transition]) -> dict[str, Transition | None]:
     }
 
 
-def _since(key: str, claim: Claim, pods: Sequence[PodView]) -> datetime | None:
-    stages = {"scheduler": WAITING, "prepared": STARTED, "used": (PodStage.RUNNING,)}.get(key, ())
-    known = [view.since for view in pods if view.stage in stages and view.since]
-    return min(known, default=claim.state_since)
+def current_since(key: str, claim: Claim, pods: Sequence[PodView]) -> datetime | None:
+    stages = {"scheduler": WAITING_STAGES, "prepared": STARTING_STAGES, "used": (PodStage.RUNNING,)}.get(
+        key, ()
+    )
+    since = [view.since for view in pods if view.stage in stages and view.since]
+    return min(since, default=claim.state_since)
 
 
-def _end(claim: Claim, history: Sequence[Transition], key: str) -> TimelineStep:
+def last_step(claim: Claim, history: Sequence[Transition], key: str) -> TimelineStep:
     last = history[-1] if history else None
     by = last.by.label if last and last.by else ""
     status: Status = "bad" if LOOK[claim.state][0] == "bad" else "done"
     why = last.why if last else ""
-    return TimelineStep(key, claim.get_state_display(), status, claim.state_since, by, why, ACTORS[key])
+    return TimelineStep(key, claim.get_state_display(), status, claim.state_since, by, why, STEP_ACTORS[key])
 
 
-def _labels(claim: Claim, here: str) -> dict[str, str]:
+def step_labels(claim: Claim, current: str) -> dict[str, str]:
     return {
         "approved": "Approved" if claim.state != ClaimState.REQUESTED else "Approval",
-        "written": "Object written",
-        "waiting": "Waited for a pod" if ORDER.index(here) > ORDER.index("waiting") else "Waiting for a pod",
+        "written": "Object created",
+        "waiting": "Waited for a pod"
+        if STEP_KEYS.index(current) > STEP_KEYS.index("waiting")
+        else "Waiting for a pod",
         "scheduler": "Scheduler",
         "prepared": "Prepared",
         "used": "In use",
@@ -330,96 +374,101 @@ def _labels(claim: Claim, here: str) -> dict[str, str]:
     }
 
 
-def _notes(claim: Claim, seen: Observation, pods: Sequence[PodView]) -> dict[str, str]:
+def step_notes(claim: Claim, seen: Observation, pods: Sequence[PodView]) -> dict[str, str]:
     notes = {"written": f"{claim.cluster} / {claim.namespace}", "approved": claim.decision_note}
-    scheduled = [_counted(pods, WAITING, ("%d pod waits" if _number(pods, WAITING) == 1 else "%d pods wait"))]
+    scheduled = [
+        count_text(
+            pods, WAITING_STAGES, ("%d pod waits" if count_in(pods, WAITING_STAGES) == 1 else "%d pods wait")
+        )
+    ]
     if count := len({held.key for held in seen.held}):
         scheduled.insert(0, f"{counted(count, 'device')}")
     notes["scheduler"] = ", ".join(filter(None, scheduled))
-    starting = _number(pods, STARTED)
-    notes["prepared"] = _counted(pods, STARTED, ("%d pod starts" if starting == 1 else "%d pods start"))
-    running = _number(pods, (PodStage.RUNNING,))
-    notes["used"] = _counted(pods, (PodStage.RUNNING,), ("%d pod runs" if running == 1 else "%d pods run"))
+    starting = count_in(pods, STARTING_STAGES)
+    notes["prepared"] = count_text(
+        pods, STARTING_STAGES, ("%d pod starts" if starting == 1 else "%d pods start")
+    )
+    running = count_in(pods, (PodStage.RUNNING,))
+    notes["used"] = count_text(pods, (PodStage.RUNNING,), ("%d pod runs" if running == 1 else "%d pods run"))
     if claim.state == ClaimState.PROVISIONED and not pods:
-        notes["waiting"] = "no pod uses it"
+        notes["waiting"] = "no pod uses the claim"
     if claim.state == ClaimState.RELEASING and pods:
-        notes["releasing"] = f"{counted(len(pods), 'pod still uses', 'pods still use')} it"
+        notes["releasing"] = f"{counted(len(pods), 'pod still uses', 'pods still use')} the claim"
     return notes
 
 
-def _number(pods: Sequence[PodView], stages: Sequence[PodStage]) -> int:
+def count_in(pods: Sequence[PodView], stages: Sequence[PodStage]) -> int:
     return sum(view.stage in stages for view in pods)
 
 
-def _counted(pods: Sequence[PodView], stages: Sequence[PodStage], words: str) -> str:
-    count = _number(pods, stages)
+def count_text(pods: Sequence[PodView], stages: Sequence[PodStage], words: str) -> str:
+    count = count_in(pods, stages)
     return words % count if count else ""
 
 
-def _size(claim: Claim) -> str:
-    size = f"{counted(claim.devices, 'device')}"
+def size_text(claim: Claim) -> str:
+    size = counted(claim.devices, "device")
     if claim.delivery != Delivery.TEMPLATE:
         return size
-    most = f"up to {counted(claim.parallel, 'pod')} at once"
-    return f"{size}, {most}"
+    return f"{size} per pod, up to {counted(claim.parallel, 'pod')} at once"
 
 
-def _quota(claim: Claim) -> str:
+def quota_text(claim: Claim) -> str:
     return ", ".join(
         f"{charge.devices} × {charge.device_class}" for charge in claim.charges.order_by("device_class")
     )
 
 
-SHOWN = 3  # groups of pods, on a page
-GROUPS = 20  # in the API
-CALM = (PodStage.RUNNING, PodStage.ENDING)
+MAX_SHOWN_GROUPS = 3  # groups of pods on a page
+MAX_GROUPS = 20  # groups of pods in the API
+QUIET_STAGES = (PodStage.RUNNING, PodStage.ENDING)
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """
-    `answer` says who acts next, `steps` is the whole way, `pods` are those that use the claim or want to.
+    Who acts next, all steps, and the pods that use the claim or wait for it.
 
-    `lost` are pods that others have ended of late. `fit` is what the picture says while a pod waits for the
-    scheduler, else None. `hears_events` is False where the cluster does not let the portal read Events.
+    `lost_pods` were stopped recently by something other than their owner. `fit` is set while a pod waits for
+    the scheduler. `can_read_events` is False if the cluster does not let the portal list Events.
     """
 
-    answer: NextAction
+    next_action: NextAction
     steps: tuple[TimelineStep, ...]
     pods: tuple[PodView, ...]
-    lost: tuple[PodView, ...]
-    fit: FitNow | None
+    lost_pods: tuple[PodView, ...]
+    fit: FitCheck | None
     problem: str
-    hears_events: bool
+    can_read_events: bool
 
     @property
     def groups(self) -> list[PodGroup]:
-        return grouped(self.pods)[:GROUPS]
+        return group_pods(self.pods)[:MAX_GROUPS]
 
     @property
     def lost_groups(self) -> list[PodGroup]:
-        return grouped(self.lost)
+        return group_pods(self.lost_pods)
 
     @property
-    def troubled(self) -> list[PodGroup]:
-        """Return pods that do not run, or that run and have something to be done about; then those lost."""
-        pods = [view for view in self.pods if view.stage not in CALM or view.told.text]
-        return [*grouped(pods)[:SHOWN], *self.lost_groups]
+    def problem_groups(self) -> list[PodGroup]:
+        """Return the pods that do not run or need action, then the lost ones."""
+        pods = [view for view in self.pods if view.stage not in QUIET_STAGES or view.diagnosis.text]
+        return [*group_pods(pods)[:MAX_SHOWN_GROUPS], *self.lost_groups]
 
     @property
-    def more(self) -> int:
-        """How many pods wait that `troubled` leaves out."""
-        shown = sum(group.count for group in self.troubled if group.first.stage in WAITING)
-        return sum(view.stage in WAITING for view in self.pods) - shown
+    def more_waiting(self) -> int:
+        """Return how many waiting pods `problem_groups` leaves out."""
+        shown = sum(group.count for group in self.problem_groups if group.first.stage in WAITING_STAGES)
+        return sum(view.stage in WAITING_STAGES for view in self.pods) - shown
 
     @property
-    def trouble(self) -> PodView | None:
-        """Return the pod to tell of first, if one does not run."""
-        return next((view for view in self.pods if view.stage not in CALM), None)
+    def first_problem(self) -> PodView | None:
+        """Return the first pod that does not run."""
+        return next((view for view in self.pods if view.stage not in QUIET_STAGES), None)
 
     @property
     def shown_steps(self) -> list[TimelineStep]:
-        """Return the steps without what was skipped, and without an end that is not in sight."""
+        """Return the steps of the page: not the skipped ones, and not a release that lies ahead."""
         return [
             step
             for step in self.steps
@@ -428,24 +477,25 @@ class Explanation:
 
 
 def explain(claim: Claim, seen: Observation | None = None, age: Age | None = None) -> Explanation:
-    """Explain a claim from its history, from what the mirror shows of it, and from the picture of now."""
+    """Explain a claim from its history, its observation and the current cluster snapshot."""
     seen = observe([claim])[claim.pk] if seen is None else seen
-    over = claim.state in FINAL
-    if age is None and not over:
+    if age is None and not claim.is_final:
         age = ages((*OF_DEVICES, "pods"), cluster=claim.cluster)[0]
-    history = list(claim.history.exclude(old=F("new")).select_related("by"))  # steps, without remarks
-    pods = views(claim, [] if over else seen.users)
+    history = list(
+        claim.history.exclude(old=F("new")).select_related("by")
+    )  # without remarks, which change no state
+    pods = pod_views(claim, [] if claim.is_final else seen.users)
     queued = next((view for view in pods if view.stage == PodStage.SCHEDULER), None)
-    open_claim = claim.state in USABLE and (claim.delivery == Delivery.TEMPLATE or not seen.held)
-    fit = fit_now(claim, queued.said, age) if queued and open_claim else None
-    ended = lost(claim) if claim.state in USABLE else []
-    said = find_answer(claim, seen, pods, ended, fit, history)
+    needs_devices = claim.state in USABLE and (claim.delivery == Delivery.TEMPLATE or not seen.held)
+    fit = check_fit(claim, queued.scheduler_message, age) if queued and needs_devices else None
+    lost = lost_pods(claim) if claim.state in USABLE else []
+    action = next_action(claim, seen, pods, lost, fit, history)
     return Explanation(
-        answer=said,
-        steps=chain(claim, seen, pods, history, said),
+        next_action=action,
+        steps=timeline(claim, seen, pods, history, action),
         pods=tuple(pods),
-        lost=tuple(ended),
+        lost_pods=tuple(lost),
         fit=fit,
         problem=claim.problem,
-        hears_events="list events" not in claim.cluster.missing,
+        can_read_events="list events" not in claim.cluster.missing,
     )

@@ -1,4 +1,4 @@
-"""Options of the manifests of a claim. They come with GET, stay in the address, and are stored nowhere."""
+"""Options of the snippets of a claim. They are query parameters of the address and are not stored."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from dra.workloads.pods import (
     SUBDOMAIN,
 )
 
-WHOLE = r"\A(?:{})\Z"
+ENTIRE_TEXT = r"\A(?:{})\Z"
 NAME = RegexValidator(
-    WHOLE.format(SUBDOMAIN.pattern),
-    "Use lower-case letters, digits, hyphens and dots, as Kubernetes' names have them.",
+    ENTIRE_TEXT.format(SUBDOMAIN.pattern),
+    "Use lower-case letters, digits, hyphens and dots.",
 )
 IMAGE = RegexValidator(
-    WHOLE.format(REFERENCE.pattern),
-    "Write an image like registry.example.org/team/train:1.2, without spaces or quotes.",
+    ENTIRE_TEXT.format(REFERENCE.pattern),
+    "Enter an image like registry.example.org/team/train:1.2, without spaces or quotes.",
 )
-CUDA_VERSION = RegexValidator(WHOLE.format(CUDA.pattern), "Write a version like 12.9.")
+CUDA_VERSION = RegexValidator(ENTIRE_TEXT.format(CUDA.pattern), "Enter a version like 12.9.")
 RESTRICTED, PLAIN = "restricted", "none"
 OPEN, ISOLATED = "open", "isolated"
 CAPACITY_TYPES = {
@@ -42,26 +42,26 @@ CAPACITY_TYPES = {
 
 
 class SnippetForm(forms.Form):
-    """What `dra.workloads.pods.WorkloadOptions` holds, by field or folded into it by `options`."""
+    """The fields of `dra.workloads.WorkloadOptions`; `options` returns them."""
 
     image = forms.CharField(required=False, max_length=LONGEST_REFERENCE, validators=[IMAGE], label="Image")
     cuda = forms.CharField(
         required=False,
         validators=[CUDA_VERSION],
-        label="CUDA in the image",
-        help_text="Read from the tag where it is named there.",
+        label="CUDA version of the image",
+        help_text="Leave empty to read it from the image tag.",
     )
-    request = forms.ChoiceField(required=False, label="Devices of the container")
+    request = forms.ChoiceField(required=False, label="Device request of the container")
     pods = forms.IntegerField(required=False, min_value=1, max_value=MOST_PODS, label="Concurrent pods")
     completions = forms.IntegerField(
-        required=False, min_value=1, max_value=MOST_COMPLETIONS, label="Pods of the Job in all"
+        required=False, min_value=1, max_value=MOST_COMPLETIONS, label="Total pods of the Job"
     )
     port = forms.IntegerField(
         required=False,
         min_value=1,
         max_value=LAST_PORT,
         label="Port",
-        help_text="That a Deployment or StatefulSet serves.",
+        help_text="Served by a Deployment or StatefulSet.",
     )
     priority = forms.CharField(
         required=False, max_length=LONGEST_NAME, validators=[NAME], label="PriorityClass"
@@ -70,21 +70,21 @@ class SnippetForm(forms.Form):
     tolerate = forms.MultipleChoiceField(
         required=False,
         widget=forms.CheckboxSelectMultiple,
-        label="Tolerate taints of nodes",
+        label="Tolerate node taints",
     )
     security = forms.ChoiceField(
         required=False,
         choices=[
             (RESTRICTED, "Pod Security “restricted”"),
-            (PLAIN, "As the image wants"),
+            (PLAIN, "Image default"),
         ],
         label="Security",
     )
     network = forms.ChoiceField(
         required=False,
         choices=[
-            (OPEN, "As the namespace has it"),
-            (ISOLATED, "Closed but for its ports and DNS"),
+            (OPEN, "Namespace default"),
+            (ISOLATED, "Only its ports and DNS"),
         ],
         label="Network",
     )
@@ -92,8 +92,8 @@ class SnippetForm(forms.Form):
         required=False,
         max_length=LONGEST_NAME,
         validators=[NAME],
-        label="Model weights: volume claim",
-        help_text="A PersistentVolumeClaim that many nodes may read.",
+        label="Model weights: PersistentVolumeClaim",
+        help_text="Must be readable from several nodes.",
     )
     weights_image = forms.CharField(
         required=False,
@@ -103,20 +103,21 @@ class SnippetForm(forms.Form):
     )
 
     def __init__(self, data: QueryDict | None, *, use: ClaimUse, placement: Placement) -> None:
-        """Without any of its fields in `data` the form is unbound, and shows what is usual."""
-        given = data if data is not None and any(name in data for name in self.base_fields) else None
-        super().__init__(given, auto_id="snippet_%s")
-        self.sent = given or QueryDict()
+        """A form with none of its fields in `data` is unbound and shows the defaults."""
+        submitted = data if data is not None and any(name in data for name in self.base_fields) else None
+        super().__init__(submitted, auto_id="snippet_%s")
+        self.submitted = submitted or QueryDict()
         self.use = use
         names = [name for name, _count in use.requests]
-        whole = [("", "All requests of the claim"), *((name, name) for name in names)]
-        self._choose("request", whole if len(names) > 1 else [("", whole[0][1])])
-        self._choose("capacity", [("", "Any"), *capacity_choices(placement)])
-        self._choose("tolerate", taint_choices(placement))
+        all_requests = ("", "All requests of the claim")
+        by_name = [(name, name) for name in names] if len(names) > 1 else []
+        self._set_choices("request", [all_requests, *by_name])
+        self._set_choices("capacity", [("", "Any"), *capacity_choices(placement)])
+        self._set_choices("tolerate", taint_choices(placement))
         if not use.template:
-            self.fields["pods"].help_text = "They share the devices of the claim."
+            self.fields["pods"].help_text = "All of them share the devices of the claim."
 
-    def _choose(self, name: str, choices: list[tuple[Any, Any]]) -> None:
+    def _set_choices(self, name: str, choices: list[tuple[Any, Any]]) -> None:
         field = self.fields[name]
         assert isinstance(field, forms.ChoiceField)  # noqa: S101 - declared so above
         field.choices = choices
@@ -125,8 +126,7 @@ class SnippetForm(forms.Form):
         pods = int(self.cleaned_data["pods"] or 0)
         if self.use.template and pods > self.use.parallel:
             raise forms.ValidationError(
-                f"The claim is for {counted(self.use.parallel, 'pod')} at once; {pods} would wait for "
-                "claims that nobody granted."
+                f"The claim was approved for {counted(self.use.parallel, 'concurrent pod')}, not {pods}."
             )
         return pods
 
@@ -134,12 +134,12 @@ class SnippetForm(forms.Form):
         cleaned = super().clean() or self.cleaned_data
         if cleaned.get("weights_claim") and cleaned.get("weights_image"):
             self.add_error(
-                "weights_image", "Weights come from a volume claim or from an image, not from both."
+                "weights_image", "Choose a PersistentVolumeClaim or an image for the weights, not both."
             )
         return cleaned
 
     def options(self) -> WorkloadOptions:
-        """Return the options of a valid form, the usual ones of an unbound one."""
+        """Return the options of a valid form, the defaults of an unbound one."""
         if not self.is_bound:
             return WorkloadOptions()
         cleaned = self.cleaned_data
@@ -154,20 +154,22 @@ class SnippetForm(forms.Form):
             weights_image=cleaned["weights_image"],
         )
 
-    def chosen(self) -> dict[str, list[str]]:
-        """Return what is sent and says something, for the addresses of links."""
-        sent = {name: [text for text in self.sent.getlist(name) if text] for name in self.fields}
-        return {name: texts for name, texts in sent.items() if texts and texts not in ([RESTRICTED], [OPEN])}
+    def query(self) -> dict[str, list[str]]:
+        """Return the submitted values that are not the defaults, for the addresses of links."""
+        values = {name: [text for text in self.submitted.getlist(name) if text] for name in self.fields}
+        return {
+            name: texts for name, texts in values.items() if texts and texts not in ([RESTRICTED], [OPEN])
+        }
 
 
 def capacity_choices(placement: Placement) -> list[tuple[str, str]]:
-    """Return how the nodes with matching devices are paid for, with number and label."""
+    """Return the capacity types of nodes with matching devices, with number of nodes and label."""
     return [
         (
             pricing.label or ASSUMED,
-            f"{CAPACITY_TYPES[pricing.capacity]}: {in_nodes(number)}, {pricing.label}"
+            f"{CAPACITY_TYPES[pricing.capacity]}: {node_count(number)}, {pricing.label}"
             if pricing.label
-            else f"On-demand (assumed): {in_nodes(number)}",
+            else f"On-demand (assumed): {node_count(number)}",
         )
         for pricing, number in placement.pricings
     ]
@@ -177,11 +179,11 @@ def taint_choices(placement: Placement) -> list[tuple[str, str]]:
     return [
         (
             taint,
-            f"{taint} on {number} of {in_nodes(placement.nodes)}",
+            f"{taint} on {number} of {node_count(placement.nodes)}",
         )
         for taint, number in placement.taints
     ]
 
 
-def in_nodes(number: int) -> str:
-    return f"{counted(number, 'node')}"
+def node_count(number: int) -> str:
+    return counted(number, "node")

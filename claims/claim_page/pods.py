@@ -1,4 +1,8 @@
-"""The pods that use a claim: the stage of each, what it means, and where they would fit."""
+"""
+The pods that use a claim or wait for it: their stages, what the stages mean, and where a pod would fit now.
+
+Stages and diagnoses come from the mirrored pods and their Events; the fit comes from the cluster snapshot.
+"""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,13 +15,15 @@ from django.db.models import Q
 from django.utils import timezone
 
 from claims.claim_page.scheduler import (
-    OF_A_CONTAINER,
-    OF_AN_EVENT,
+    CONTAINER_RULES,
+    EVENT_RULES,
+    NO_ACTION,
+    RETRIES,
     Actor,
+    Diagnosis,
     SchedulerMessage,
-    SchedulerReason,
-    read,
-    tell,
+    diagnose,
+    parse_message,
 )
 from claims.models import Claim
 from core.text import counted
@@ -30,153 +36,154 @@ from inventory.sync.columns import instant
 
 
 class PodStage(StrEnum):
-    """Stable, for programs."""
+    """Stages that need action come first. The values are part of the API."""
 
-    MISSING_CLAIM = "missing-claim"  # it names a ResourceClaim that is not there, of which nobody tells
-    GOING_CLAIM = "going-claim"  # … one that is being deleted
-    NO_TEMPLATE = "no-template"  # it names a ResourceClaimTemplate that is not there
-    NO_CLAIM = "no-claim"  # its claim has not been made from the template yet
+    MISSING_CLAIM = "missing-claim"  # Kubernetes does not report it
+    CLAIM_BEING_DELETED = "going-claim"
+    NO_TEMPLATE = "no-template"  # refers to a ResourceClaimTemplate that does not exist
+    NO_CLAIM = "no-claim"  # its claim has not been created from the template yet
     GATED = "gated"
     SCHEDULER = "scheduler"
     PREPARING = "preparing"
     STARTING = "starting"
     ENDING = "ending"
     RUNNING = "running"
-    LOST = "lost"  # it is gone, and not by its owner
+    LOST = "lost"  # stopped by something other than its owner
 
 
-ORDER = tuple(PodStage)  # those first about which something has to be done
-WAITING = ORDER[: ORDER.index(PodStage.PREPARING)]  # no device is held for it
-STARTED = (PodStage.PREPARING, PodStage.STARTING)
+STAGE_ORDER = tuple(PodStage)
+WAITING_STAGES = STAGE_ORDER[: STAGE_ORDER.index(PodStage.PREPARING)]  # no device is held for it
+STARTING_STAGES = (PodStage.PREPARING, PodStage.STARTING)
 
 
 @dataclass(frozen=True, slots=True)
-class StageLook:
-    """`means` and `then` may name %(pod)s and %(missing)s; `family` and `icon` are those of states."""
+class StageInfo:
+    """`meaning` and `next_step` may name %(pod)s and %(missing)s; `family` and `icon` as in claims.states."""
 
     label: str
     family: str
     icon: str
-    means: str
+    meaning: str
     actor: Actor
-    then: str
+    next_step: str
 
 
-NOTHING = "Nothing has to be done."
-LOOKS = {
-    PodStage.MISSING_CLAIM: StageLook(
-        "Names a claim that is missing",
+STAGES = {
+    PodStage.MISSING_CLAIM: StageInfo(
+        "Refers to a missing claim",
         "you",
         "help",
-        "The pod %(pod)s names the ResourceClaim %(missing)s, which is not in its namespace. "
-        "Kubernetes does not queue such a pod, and says nothing.",
+        "The pod %(pod)s refers to the ResourceClaim %(missing)s, which its namespace does not have. "
+        "Kubernetes does not queue such a pod and reports nothing.",
         "you",
-        "Make that claim, or start the pod with one that exists.",
+        "Create that claim, or start the pod with one that exists.",
     ),
-    PodStage.GOING_CLAIM: StageLook(
+    PodStage.CLAIM_BEING_DELETED: StageInfo(
         "Refers to a claim that is being deleted",
         "you",
         "progress-down",
-        "The pod %(pod)s names the ResourceClaim %(missing)s, which is being deleted: it takes no pod.",
+        "The pod %(pod)s refers to the ResourceClaim %(missing)s, which is being deleted and accepts no pod.",
         "you",
         "Start the pod with another claim.",
     ),
-    PodStage.NO_TEMPLATE: StageLook(
-        "Names a template that is missing",
+    PodStage.NO_TEMPLATE: StageInfo(
+        "Refers to a missing template",
         "you",
         "help",
-        "The pod %(pod)s names the ResourceClaimTemplate %(missing)s, which is not in its namespace.",
+        "The pod %(pod)s refers to the ResourceClaimTemplate %(missing)s, which its namespace does not have.",
         "you",
-        "Name a template that exists; the pod then goes on by itself.",
+        "Create that template, or start the pod with one that exists.",
     ),
-    PodStage.NO_CLAIM: StageLook(
+    PodStage.NO_CLAIM: StageInfo(
         "Waits for its claim",
         "work",
         "file-text",
-        "Kubernetes has not made the claim of the pod %(pod)s from the template yet.",
+        "Kubernetes has not created the claim of the pod %(pod)s from the template yet.",
         "cluster",
-        "It takes about a second; if it cannot, an event of the pod says why.",
+        "This takes about a second. If it fails, an event of the pod says why.",
     ),
-    PodStage.GATED: StageLook(
-        "Held back by a gate",
+    PodStage.GATED: StageInfo(
+        "Has a scheduling gate",
         "work",
         "player-pause",
-        "The pod %(pod)s has scheduling gates: somebody wants to be asked before it is scheduled.",
+        "The pod %(pod)s has scheduling gates, so it is not scheduled yet.",
         "cluster",
-        "Whoever set the gate, often a queue such as Kueue, takes it away when it is the pod's turn.",
+        "The controller that set the gate, often a queue such as Kueue, removes it at the pod's turn.",
     ),
-    PodStage.SCHEDULER: StageLook(
+    PodStage.SCHEDULER: StageInfo(
         "Waits for the scheduler",
         "work",
         "hourglass-high",
-        "The scheduler has not said anything about the pod %(pod)s that the portal knows.",
+        "The scheduler has not reported anything about the pod %(pod)s yet.",
         "cluster",
-        "The scheduler tries again when claims, devices or nodes change.",
+        RETRIES,
     ),
-    PodStage.PREPARING: StageLook(
-        "Prepares devices",
+    PodStage.PREPARING: StageInfo(
+        "Preparing devices",
         "work",
         "tool",
-        "The pod %(pod)s has its node and its devices; the driver prepares them there.",
+        "The pod %(pod)s has a node and devices. The driver prepares the devices on that node.",
         "cluster",
-        "It takes seconds; if it fails, an event of the pod says why.",
+        "This takes seconds. If it fails, an event of the pod says why.",
     ),
-    PodStage.STARTING: StageLook(
-        "Starts containers",
+    PodStage.STARTING: StageInfo(
+        "Starting containers",
         "work",
         "package",
-        "The devices of the pod %(pod)s are prepared; its node fetches images and makes the containers.",
+        "The devices of the pod %(pod)s are ready. Its node pulls images and creates the containers.",
         "cluster",
-        NOTHING,
+        NO_ACTION,
     ),
-    PodStage.ENDING: StageLook(
+    PodStage.ENDING: StageInfo(
         "Ending",
         "work",
         "progress-down",
         "The pod %(pod)s is being deleted and holds its devices until it has ended.",
         "cluster",
-        NOTHING,
+        NO_ACTION,
     ),
-    PodStage.RUNNING: StageLook(
-        "Running", "held", "cpu", "The pod %(pod)s runs with its devices.", "you", NOTHING
+    PodStage.RUNNING: StageInfo(
+        "Running", "held", "cpu", "The pod %(pod)s runs with its devices.", "you", NO_ACTION
     ),
-    PodStage.LOST: StageLook(
-        "Was ended",
+    PodStage.LOST: StageInfo(
+        "Stopped",
         "bad",
         "circle-x",
-        "The pod %(pod)s was ended by somebody other than its owner.",
+        "The pod %(pod)s was stopped by something other than its owner.",
         "you",
         "Start the pod again.",
     ),
 }
 
 
-def evidence_of(stage: PodStage, *, pod: str, missing: Sequence[str] = ()) -> SchedulerReason:
-    """Say what a stage means where nobody has said anything more."""
-    look, named = LOOKS[stage], {"pod": pod, "missing": ", ".join(missing)}
-    return SchedulerReason("", look.means % named, look.actor, look.then % named)
+def stage_diagnosis(stage: PodStage, *, pod: str, missing: Sequence[str] = ()) -> Diagnosis:
+    """Return what a stage means if there is no message of Kubernetes."""
+    info, names = STAGES[stage], {"pod": pod, "missing": ", ".join(missing)}
+    return Diagnosis("", info.meaning % names, info.actor, info.next_step % names)
 
 
-SCHEDULER = "FailedScheduling"  # its events repeat what the pod's condition says
-LOST_FOR = timedelta(hours=1)  # so long it is told why a pod was ended by others
-ENDERS = ("DeviceTaintManagerEviction", "TaintManagerEviction", "Preempted", "Evicted")
-TELLING = (*ENDERS, "BindingConditionsPending")  # events that are no warnings, and tell why something waits
+FAILED_SCHEDULING = "FailedScheduling"  # its events repeat the pod's condition
+LOST_PODS_SHOWN_FOR = timedelta(hours=1)
+EVICTION_REASONS = ("DeviceTaintManagerEviction", "TaintManagerEviction", "Preempted", "Evicted")
+# Reasons of events that are shown though they are not warnings.
+SHOWN_REASONS = (*EVICTION_REASONS, "BindingConditionsPending")
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
-    """An Event with what it means."""
+class DiagnosedEvent:
+    """An Event and its diagnosis."""
 
     event: PodEvent
-    told: SchedulerReason
+    diagnosis: Diagnosis
 
 
 @dataclass(frozen=True)
 class PodView:
     """
-    One pod: `stage` since when, and the evidence for it.
+    One pod, its stage and the time at which the stage began.
 
-    `missing` names ResourceClaims or templates that the pod names and that are not there (or are going).
+    `missing` names ResourceClaims or templates that the pod refers to and that do not exist or are being
+    deleted.
     """
 
     pod: Pod
@@ -186,102 +193,107 @@ class PodView:
 
     @property
     def label(self) -> str:
-        return str(LOOKS[self.stage].label)
+        return str(STAGES[self.stage].label)
 
     @property
     def workload(self) -> str:
-        """Return what made the pod, as "Job train"; "" for a pod that somebody made by hand."""
+        """Return the controller that created the pod, as "Job train"; "" for a pod without one."""
         owners = (self.pod.raw.get("metadata") or {}).get("ownerReferences") or []
-        return next((f"{one['kind']} {one['name']}" for one in owners if one.get("controller")), "")
+        return next((f"{owner['kind']} {owner['name']}" for owner in owners if owner.get("controller")), "")
 
     @property
-    def look(self) -> StageLook:
-        return LOOKS[self.stage]
+    def info(self) -> StageInfo:
+        return STAGES[self.stage]
 
     @cached_property
-    def said(self) -> SchedulerMessage | None:
-        """Return what the scheduler says while the pod waits for it."""
-        return read(self.pod.message) if self.stage == PodStage.SCHEDULER and self.pod.message else None
+    def scheduler_message(self) -> SchedulerMessage | None:
+        """Return the message of the scheduler while the pod waits for it, else None."""
+        waits = self.stage == PodStage.SCHEDULER
+        return parse_message(self.pod.message) if waits and self.pod.message else None
 
     @cached_property
-    def events(self) -> list[Heard]:
-        """
-        Return what was said of the pod, the newest first, each meaning once, without what the condition says.
-        """
-        heard: dict[tuple[str, str], Heard] = {}
+    def events(self) -> list[DiagnosedEvent]:
+        """Return the pod's Events, newest first, each meaning once, without those of the scheduler."""
+        diagnosed: dict[tuple[str, str], DiagnosedEvent] = {}
         for event in self.pod.events.all():
-            if event.reason == SCHEDULER or not (event.warning or event.reason in TELLING):
+            if event.reason == FAILED_SCHEDULING or not (event.warning or event.reason in SHOWN_REASONS):
                 continue
-            told = tell(f"{event.reason}: {event.message}", OF_AN_EVENT)
-            heard.setdefault((event.reason, told.means or event.message), Heard(event, told))
-        return list(heard.values())
+            diagnosis = diagnose(f"{event.reason}: {event.message}", EVENT_RULES)
+            diagnosed.setdefault(
+                (event.reason, diagnosis.meaning or event.message), DiagnosedEvent(event, diagnosis)
+            )
+        return list(diagnosed.values())
 
     @cached_property
-    def told(self) -> SchedulerReason:
-        """Return the one thing to tell: the plainest evidence there is, else what the stage itself means."""
-        return self._evidence() or evidence_of(self.stage, pod=self.pod.name, missing=self.missing)
+    def diagnosis(self) -> Diagnosis:
+        """Return the diagnosis to show: the known cause, else the meaning of the stage."""
+        return self._known_cause() or stage_diagnosis(self.stage, pod=self.pod.name, missing=self.missing)
 
-    def _evidence(self) -> SchedulerReason | None:
-        known = [heard.told for heard in self.events if heard.told.means]
+    def _known_cause(self) -> Diagnosis | None:
+        from_events = [event.diagnosis for event in self.events if event.diagnosis.meaning]
         match self.stage:
             case PodStage.SCHEDULER:
-                main = self.said.main if self.said else next(iter(known), None)
-                return main if main and main.means else None
+                message = self.scheduler_message
+                reason = message.main_reason if message else next(iter(from_events), None)
+                return reason if reason and reason.meaning else None
             case PodStage.NO_CLAIM | PodStage.PREPARING | PodStage.ENDING | PodStage.LOST:
-                return next(iter(known), None)
+                return next(iter(from_events), None)
             case PodStage.STARTING | PodStage.RUNNING:
-                return next((one for one in waits_of(self.pod) if one.actor == "you"), None)
+                return next((wait for wait in container_waits(self.pod) if wait.actor == "you"), None)
         return None
 
 
-def views(claim: Claim, pods: Sequence[Pod]) -> list[PodView]:
-    """Return the pods that have not ended, those first about which something has to be done."""
-    claims = _claims(claim, {name for pod in pods for name in pod.claims})
-    templates = _templates(claim, {name for pod in pods for name in pod.templates})
-    found = [view_of(pod, claims, templates) for pod in pods]
-    return sorted(found, key=_urgency)
+def pod_views(claim: Claim, pods: Sequence[Pod]) -> list[PodView]:
+    """Return the views of pods that have not ended, those that need action first."""
+    claims = present_claims(claim, {name for pod in pods for name in pod.claims})
+    templates = present_templates(claim, {name for pod in pods for name in pod.templates})
+    return sorted((pod_view(pod, claims, templates) for pod in pods), key=urgency)
 
 
-def _urgency(view: PodView) -> tuple[int, bool, str]:
-    """Of those that wait for the scheduler, those come first of which it speaks of devices."""
-    speaks = view.said is not None and bool(view.said.out_for_devices)
-    return ORDER.index(view.stage), not speaks, view.pod.name
+def urgency(view: PodView) -> tuple[int, bool, str]:
+    """Sort by stage; of the pods that wait for the scheduler, those that lack devices come first."""
+    lacks_devices = view.scheduler_message is not None and bool(view.scheduler_message.nodes_without_devices)
+    return STAGE_ORDER.index(view.stage), not lacks_devices, view.pod.name
 
 
-def lost(claim: Claim) -> list[PodView]:
-    """Return pods of the claim that others than their owner have ended of late; the last one first."""
+def lost_pods(claim: Claim) -> list[PodView]:
+    """Return up to three pods that something other than their owner stopped recently, newest first."""
     named = Q(claims__contains=[claim.name]) | Q(templates__contains=[claim.name])
     gone = Pod.objects.filter(
         named,
         cluster=claim.cluster_id,
         namespace=claim.namespace,
-        gone_at__gte=timezone.now() - LOST_FOR,
-        events__reason__in=ENDERS,
+        gone_at__gte=timezone.now() - LOST_PODS_SHOWN_FOR,
+        events__reason__in=EVICTION_REASONS,
     )
     rows = gone.distinct().order_by("-gone_at", "name").prefetch_related("events")
     return [PodView(pod, PodStage.LOST, pod.gone_at) for pod in rows[:3]]
 
 
-def view_of(pod: Pod, claims: Mapping[str, str], templates: Collection[str]) -> PodView:
+def pod_view(pod: Pod, claims: Mapping[str, str], templates: Collection[str]) -> PodView:
     """
-    Say where a pod stands. `claims` are those that are there, by name, "going" if they are being deleted;
-    `templates` the names of those that are there.
+    Return a pod with its stage.
+
+    `claims` are the existing ResourceClaims by name, "deleting" if they are being deleted. `templates` are
+    the names of the existing ResourceClaimTemplates.
     """
-    scheduled = condition(pod, "PodScheduled")
+    scheduled = pod_condition(pod, "PodScheduled")
     if pod.deleting_since:
         return PodView(pod, PodStage.ENDING, pod.deleting_since)
     if pod.phase == "Running":
-        return PodView(pod, PodStage.RUNNING, _started(pod))
+        return PodView(pod, PodStage.RUNNING, started_at(pod))
     if pod.node_name:
-        ready = condition(pod, "PodReadyToStartContainers").get("status") == "True"
+        ready = pod_condition(pod, "PodReadyToStartContainers").get("status") == "True"
         return PodView(
-            pod, PodStage.STARTING if ready else PodStage.PREPARING, _at(scheduled) or pod.created_at
+            pod,
+            PodStage.STARTING if ready else PodStage.PREPARING,
+            transition_time(scheduled) or pod.created_at,
         )
     if missing := tuple(name for name in pod.claims if name not in claims):
         return PodView(pod, PodStage.MISSING_CLAIM, pod.created_at, missing)
-    if going := tuple(name for name in pod.claims if claims[name] == "going"):
-        return PodView(pod, PodStage.GOING_CLAIM, pod.created_at, going)
-    if _lacks_claim(pod):
+    if deleting := tuple(name for name in pod.claims if claims[name] == "deleting"):
+        return PodView(pod, PodStage.CLAIM_BEING_DELETED, pod.created_at, deleting)
+    if lacks_generated_claim(pod):
         missing = tuple(name for name in pod.templates if name not in templates)
         return PodView(pod, PodStage.NO_TEMPLATE if missing else PodStage.NO_CLAIM, pod.created_at, missing)
     if scheduled.get("reason") == "SchedulingGated":
@@ -289,19 +301,19 @@ def view_of(pod: Pod, claims: Mapping[str, str], templates: Collection[str]) -> 
     return PodView(pod, PodStage.SCHEDULER, pod.created_at)
 
 
-def condition(pod: Pod, kind: str) -> dict[str, Any]:
-    """Return the condition of this type, {} if the pod has none."""
+def pod_condition(pod: Pod, kind: str) -> dict[str, Any]:
+    """Return the condition of this type, {} if the pod does not have it."""
     conditions = (pod.raw.get("status") or {}).get("conditions") or []
-    return next((one for one in conditions if one.get("type") == kind), {})
+    return next((condition for condition in conditions if condition.get("type") == kind), {})
 
 
-def waits_of(pod: Pod) -> Iterable[SchedulerReason]:
-    """Yield why containers wait, as far as it is known."""
+def container_waits(pod: Pod) -> Iterable[Diagnosis]:
+    """Yield the diagnosis of each container that waits and says why."""
     for state in _containers(pod):
         waiting = state.get("waiting") or {}
         if waiting.get("reason"):
             text = ": ".join(filter(None, (waiting["reason"], waiting.get("message"))))
-            yield tell(text, OF_A_CONTAINER)
+            yield diagnose(text, CONTAINER_RULES)
 
 
 def _containers(pod: Pod) -> list[dict[str, Any]]:
@@ -310,33 +322,35 @@ def _containers(pod: Pod) -> list[dict[str, Any]]:
     return [container.get("state") or {} for group in groups for container in group]
 
 
-def _started(pod: Pod) -> datetime | None:
+def started_at(pod: Pod) -> datetime | None:
     begun = [instant((state.get("running") or {}).get("startedAt")) for state in _containers(pod)]
-    return min((at for at in begun if at), default=_at(condition(pod, "Ready")) or pod.created_at)
+    return min(
+        (at for at in begun if at), default=transition_time(pod_condition(pod, "Ready")) or pod.created_at
+    )
 
 
-def _at(found: Mapping[str, Any]) -> datetime | None:
-    return instant(found.get("lastTransitionTime"))
+def transition_time(condition: Mapping[str, Any]) -> datetime | None:
+    return instant(condition.get("lastTransitionTime"))
 
 
-def _lacks_claim(pod: Pod) -> bool:
-    """Tell whether Kubernetes has not made a claim yet that the pod wants from a template."""
+def lacks_generated_claim(pod: Pod) -> bool:
+    """Return whether Kubernetes still has to create a claim of the pod from a template."""
     status = pod.raw.get("status") or {}
-    made = {one["name"] for one in status.get("resourceClaimStatuses") or []}
-    wanted = (pod.raw.get("spec") or {}).get("resourceClaims") or []
-    return any(one.get("resourceClaimTemplateName") and one["name"] not in made for one in wanted)
+    generated = {entry["name"] for entry in status.get("resourceClaimStatuses") or []}
+    entries = (pod.raw.get("spec") or {}).get("resourceClaims") or []
+    return any(entry.get("resourceClaimTemplateName") and entry["name"] not in generated for entry in entries)
 
 
-def _claims(claim: Claim, names: set[str]) -> dict[str, str]:
-    """Return the ResourceClaims of these names that are there: name → "going" if it is deleted, else ""."""
+def present_claims(claim: Claim, names: set[str]) -> dict[str, str]:
+    """Return the existing ResourceClaims of these names: name → "deleting" or ""."""
     if not names:
         return {}
     here = {"cluster": claim.cluster_id, "namespace": claim.namespace, "gone_at": None}
     rows = ResourceClaim.objects.filter(**here, name__in=names).values_list("name", "deleting_since")
-    return {name: "going" if since else "" for name, since in rows}
+    return {name: "deleting" if since else "" for name, since in rows}
 
 
-def _templates(claim: Claim, names: set[str]) -> set[str]:
+def present_templates(claim: Claim, names: set[str]) -> set[str]:
     if not names:
         return set()
     here = {"cluster": claim.cluster_id, "namespace": claim.namespace, "gone_at": None}
@@ -346,7 +360,7 @@ def _templates(claim: Claim, names: set[str]) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class PodGroup:
-    """Pods of which the same is to be told, by name; `first` stands for all of them."""
+    """Pods with the same stage for the same reason; `first` represents all of them."""
 
     views: tuple[PodView, ...]
 
@@ -360,7 +374,7 @@ class PodGroup:
 
     @property
     def names(self) -> str:
-        return names_of(self.views)
+        return pod_names(self.views)
 
     @property
     def since(self) -> datetime | None:
@@ -371,83 +385,86 @@ class PodGroup:
         return sorted({view.pod.node_name for view in self.views if view.pod.node_name})
 
 
-def grouped(pods: Iterable[PodView]) -> list[PodGroup]:
-    """Put pods together that stand at the same stage for the same reason, in the order of their first."""
+def group_pods(pods: Iterable[PodView]) -> list[PodGroup]:
+    """Group pods that have the same stage for the same reason, in the order of their first pod."""
     groups: dict[tuple[object, ...], list[PodView]] = {}
     for view in pods:
-        said = view.said.message if view.said else ""
-        events = tuple((heard.event.reason, heard.told.means) for heard in view.events)
-        groups.setdefault((view.stage, view.missing, said, view.told.text, events), []).append(view)
+        message = view.scheduler_message.message if view.scheduler_message else ""
+        events = tuple((event.event.reason, event.diagnosis.meaning) for event in view.events)
+        key = view.stage, view.missing, message, view.diagnosis.text, events
+        groups.setdefault(key, []).append(view)
     return [PodGroup(tuple(views)) for views in groups.values()]
 
 
-def names_of(pods: Sequence[PodView], *, most: int = 3) -> str:
+def pod_names(pods: Sequence[PodView], *, limit: int = 3) -> str:
     """Return "a, b, c and 4 more"."""
-    names = ", ".join(view.pod.name for view in pods[:most])
-    more = len(pods) - most
+    names = ", ".join(view.pod.name for view in pods[:limit])
+    more = len(pods) - limit
     return f"{names} and {more} more" if more > 0 else names
 
 
-SHOWN = 3  # names of nodes
+MAX_NODE_NAMES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class FitNow:
-    """`agrees` is None where one of the two cannot be told; `sentence` says both."""
+class FitCheck:
+    """
+    Whether the cluster snapshot has room for one claim of the spec, compared with the scheduler.
+
+    `agrees` is None if the snapshot or the scheduler says nothing that can be compared.
+    """
 
     preview: match.Preview
     agrees: bool | None
     sentence: str
 
 
-def fit_now(claim: Claim, said: SchedulerMessage | None, age: Age | None) -> FitNow:
-    """Look at the picture of this moment for one claim of the spec."""
+def check_fit(claim: Claim, message: SchedulerMessage | None, age: Age | None) -> FitCheck:
+    """Match one claim of the spec against the current cluster snapshot."""
     preview = match.preview(current_snapshot(claim.cluster), claim.spec)
-    agrees = agreement(preview, said)
-    return FitNow(preview, agrees, _sentence(preview, said, _old(age), agrees=agrees))
+    agrees = agrees_with_scheduler(preview, message)
+    return FitCheck(preview, agrees, fit_sentence(preview, message, snapshot_age(age), agrees=agrees))
 
 
-def agreement(preview: match.Preview, said: SchedulerMessage | None) -> bool | None:
-    """Compare. Nodes that fit may be those that the scheduler rules out for what is not devices."""
-    if said is None:
+def agrees_with_scheduler(preview: match.Preview, message: SchedulerMessage | None) -> bool | None:
+    """
+    Return whether snapshot and scheduler agree, None if they cannot be compared.
+
+    The scheduler may exclude nodes that fit for reasons other than devices.
+    """
+    if message is None:
         return None
-    if any(part.count is None for part in said.parts):  # about the pod as a whole
+    if any(reason.count is None for reason in message.reasons):  # about the pod, not about nodes
         return True if preview.problem else None
-    if preview.nodes_that_fit is None or not said.out_for_devices:
+    if preview.nodes_that_fit is None or not message.nodes_without_devices:
         return None
-    return preview.nodes_that_fit <= said.out_for_other
+    return preview.nodes_that_fit <= message.nodes_out_for_other_reasons
 
 
-def _sentence(preview: match.Preview, said: SchedulerMessage | None, old: str, *, agrees: bool | None) -> str:
+def fit_sentence(
+    preview: match.Preview, message: SchedulerMessage | None, snapshot: str, *, agrees: bool | None
+) -> str:
+    """Return what the snapshot shows; `snapshot` names it with its age."""
     if preview.nodes_that_fit is None and not agrees:
-        return f"Whether it fits cannot be told from the portal's picture: {preview.problem}"
+        return f"The portal cannot tell whether the claim fits: {preview.problem}"
     if preview.problem:
-        if agrees:
-            return f"The portal's picture, {old}, shows the same: {preview.problem}"
-        return f"By the portal's picture, {old}: {preview.problem}"
+        return f"{snapshot} shows the same: {preview.problem}" if agrees else f"{snapshot}: {preview.problem}"
     count = preview.nodes_that_fit or 0
-    there = (
-        f"By the portal's picture, {old}, the claim fits on {counted(count, 'node')} now: "
-        f"{_names(preview.nodes, count)}."
-    )
-    return f"{there} {_beside(said, agrees=agrees)}".strip()
+    names = ", ".join(preview.nodes[:MAX_NODE_NAMES]) + (" …" if count > MAX_NODE_NAMES else "")
+    fits = f"{snapshot}: the claim fits on {counted(count, 'node')} now ({names})."
+    return f"{fits} {why_it_still_waits(message, agrees=agrees)}".strip()
 
 
-def _beside(said: SchedulerMessage | None, *, agrees: bool | None) -> str:
-    """Say how the scheduler comes to another answer."""
+def why_it_still_waits(message: SchedulerMessage | None, *, agrees: bool | None) -> str:
+    """Return why a pod may wait although its claim fits in the snapshot."""
     if agrees is False:
-        return "The scheduler says that nothing fits; it tries again when something changes."
-    if said is not None and said.out_for_other:
-        return "The scheduler keeps the pod from nodes for other reasons than devices, which may be those."
+        return "The scheduler reports that nothing fits. It tries again when something changes."
+    if message is not None and message.nodes_out_for_other_reasons:
+        return "The scheduler excludes nodes for reasons other than devices, possibly these."
     return ""
 
 
-def _names(nodes: Sequence[str], count: int) -> str:
-    return ", ".join(nodes[:SHOWN]) + (" …" if count > SHOWN else "")
-
-
-def _old(age: Age | None) -> str:
+def snapshot_age(age: Age | None) -> str:
     if age is None or age.seen_at is None:
-        return "whose age is not known"
-
-    return f"{duration(timezone.now() - age.seen_at)} old"
+        return "The portal's snapshot of the cluster (age unknown)"
+    return f"The portal's snapshot of the cluster ({duration(timezone.now() - age.seen_at)} old)"

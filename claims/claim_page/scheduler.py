@@ -1,10 +1,7 @@
 """
-What messages and events of Kubernetes mean, and who can do what about them.
+What messages of the scheduler, Events and container states mean, and who can do what about them.
 
-What a message of Kubernetes means, and who can do what about it.
-
-The tables below are data, tried in order. What no sign
-matches is shown as it came.
+The tables are data, tried in order. A message that no pattern matches is shown unchanged.
 """
 
 import re
@@ -16,449 +13,461 @@ type Actor = Literal["you", "admin", "cluster"]
 
 
 @dataclass(frozen=True, slots=True)
-class Meaning:
-    """`means` and `then` may name groups of `sign`, as "%(name)s"; `actor` is who can do what `then` says."""
+class MessageRule:
+    """`meaning` and `next_step` may name groups of `pattern`, as "%(name)s"; `actor` takes the next step."""
 
-    sign: re.Pattern[str]
-    means: str
+    pattern: re.Pattern[str]
+    meaning: str
     actor: Actor
-    then: str
+    next_step: str
 
 
 @dataclass(frozen=True, slots=True)
-class SchedulerReason:
+class Diagnosis:
     """
-    One thing that Kubernetes said: `text` in its words, `means` in plain ones, `then` what can be done.
+    One message of Kubernetes (`text`), its meaning in plain words, and what can be done about it.
 
-    `means`, `actor` and `then` are "" where the words are not known. `count` is of how many nodes it was
-    said, None if of none in particular.
+    `meaning`, `actor` and `next_step` are "" for an unknown message. `count` is the number of nodes it is
+    about, None if it is not about nodes.
     """
 
     text: str
-    means: str = ""
+    meaning: str = ""
     actor: Actor | Literal[""] = ""
-    then: str = ""
+    next_step: str = ""
     count: int | None = None
 
 
-def tell(text: str, meanings: Sequence[Meaning], *, count: int | None = None) -> SchedulerReason:
-    """Look a message up."""
-    for meaning in meanings:
-        if found := meaning.sign.search(text):
-            named = found.groupdict(default="")
-            means, then = (said % named for said in (meaning.means, meaning.then))
-            return SchedulerReason(text, means, meaning.actor, then, count)
-    return SchedulerReason(text, count=count)
+def diagnose(text: str, rules: Sequence[MessageRule], *, count: int | None = None) -> Diagnosis:
+    """Return the diagnosis of the first rule that matches; one without a meaning if none does."""
+    for message_rule in rules:
+        if match := message_rule.pattern.search(text):
+            names = match.groupdict(default="")
+            meaning, next_step = message_rule.meaning % names, message_rule.next_step % names
+            return Diagnosis(text, meaning, message_rule.actor, next_step, count)
+    return Diagnosis(text, count=count)
 
 
-def means(sign: str, words: str, actor: Actor, then: str) -> Meaning:
-    return Meaning(re.compile(sign), words, actor, then)
+def rule(pattern: str, meaning: str, actor: Actor, next_step: str) -> MessageRule:
+    return MessageRule(re.compile(pattern), meaning, actor, next_step)
 
 
-# What Events say, as "reason: message". FailedScheduling carries the words of the scheduler.
-OF_AN_EVENT = (
-    means(
+NO_ACTION = "No action is needed."
+
+# Events, as "reason: message". FailedScheduling is missing: it repeats the message of the scheduler.
+EVENT_RULES = (
+    rule(
         r"^FailedResourceClaimCreation: .*exceeded quota: (?P<quota>[^,]+), requested: (?P<what>[^ ]+), "
         r"used: (?P<used>[^ ]+), limited: (?P<limit>[^ ]+)",
-        "Kubernetes may not make the claim of the pod: the ResourceQuota %(quota)s of the namespace is "
-        "used up. Asked for %(what)s, used %(used)s, limited to %(limit)s.",
+        "Kubernetes may not create the pod's claim: the ResourceQuota %(quota)s of the namespace is "
+        "exhausted. Requested: %(what)s; used: %(used)s; limit: %(limit)s.",
         "you",
-        "End other pods of the namespace, or have a platform admin raise the ResourceQuota.",
+        "Stop other pods of the namespace, or ask a platform admin to raise the ResourceQuota.",
     ),
-    means(
+    rule(
         r"^FailedResourceClaimCreation: .*template \"(?P<name>[^\"]+)\".*not found",
-        "The pod names the ResourceClaimTemplate %(name)s, which is not in its namespace.",
+        "The pod refers to the ResourceClaimTemplate %(name)s, which its namespace does not have.",
         "you",
-        "Name a template that exists; the pod then starts by itself.",
+        "Create that template, or start the pod with one that exists.",
     ),
-    means(
+    rule(
         r"^FailedResourceClaimCreation: .*(forbidden|denied)",
-        "A policy of the cluster does not let Kubernetes make the claim of the pod.",
+        "A policy of the cluster does not let Kubernetes create the pod's claim.",
         "admin",
-        "A platform admin has to look at the policy.",
+        "A platform admin has to check the policy.",
     ),
-    means(
+    rule(
         r"^FailedResourceClaimCreation: ",
-        "Kubernetes could not make the claim of the pod from its template.",
+        "Kubernetes could not create the pod's claim from its template.",
         "cluster",
-        "It goes on trying; if it goes on failing, a platform admin has to look.",
+        "It tries again. If it keeps failing, tell a platform admin.",
     ),
-    means(
+    rule(
         r"^BindingConditionsPending: .*on node (?P<node>\S+)",
-        "Devices are chosen on %(node)s; their driver has to get them ready before the pod goes there.",
+        "The scheduler has chosen devices on %(node)s. Their driver must make them ready before the pod is "
+        "bound to the node.",
         "cluster",
-        "It takes up to ten minutes; then the scheduler looks for others.",
+        "If they are not ready after ten minutes, the scheduler looks for other devices.",
     ),
-    means(
+    rule(
         r"^FailedPrepareDynamicResources: .*(?i:not registered|plugin name)",
-        "The DRA driver does not run on the node, so the devices cannot be prepared.",
+        "The DRA driver does not run on the node, so it cannot prepare the devices.",
         "admin",
-        "A platform admin has to look at the driver's pods on the node. The kubelet goes on trying.",
+        "A platform admin has to check the driver's pods on the node. The kubelet tries again.",
     ),
-    means(
+    rule(
         r"^FailedPrepareDynamicResources: ",
         "The driver could not prepare the devices on the node.",
         "admin",
-        "The kubelet goes on trying; if it goes on failing, a platform admin has to look at the driver.",
+        "The kubelet tries again. If it keeps failing, a platform admin has to check the driver.",
     ),
-    means(
+    rule(
         r"^DeviceTaintManagerEviction: Cancelling",
-        "The pod was to be deleted because of its device, and is not any more.",
+        "Kubernetes planned to delete the pod because of a taint on its device, and no longer does.",
         "cluster",
-        "Nothing has to be done.",
+        NO_ACTION,
     ),
-    means(
+    rule(
         r"^DeviceTaintManagerEviction: ",
-        "Kubernetes deletes the pod: a device of it is tainted with NoExecute, broken or drained.",
+        "Kubernetes deletes the pod: one of its devices has a NoExecute taint (broken or drained).",
         "you",
-        "Start the pod again: it gets another device if one is free.",
+        "Start the pod again. It gets another device if one is free.",
     ),
-    means(
+    rule(
         r"^TaintManagerEviction: Cancelling",
-        "The pod was to be deleted because of its node, and is not any more.",
+        "Kubernetes planned to delete the pod because of a taint on its node, and no longer does.",
         "cluster",
-        "Nothing has to be done.",
+        NO_ACTION,
     ),
-    means(
+    rule(
         r"^TaintManagerEviction: ",
-        "Kubernetes deletes the pod: its node is tainted with NoExecute, often because it is not ready.",
+        "Kubernetes deletes the pod: its node has a NoExecute taint, often because it is not ready.",
         "you",
-        "Start the pod again, or let its Job do so.",
+        "Start the pod again, unless its Job does.",
     ),
-    means(
+    rule(
         r"^(Preempted|Preempting): ",
-        "The pod makes room for one of higher priority.",
+        "A pod of higher priority preempted this one.",
         "you",
-        "Start the pod again: it waits until there is room.",
+        "Start the pod again. It waits until there is room.",
     ),
-    means(
+    rule(
         r"^Evicted: ",
-        "The kubelet ended the pod because the node ran short.",
+        "The kubelet evicted the pod because the node ran out of memory or disk.",
         "you",
-        "Start the pod again; let it ask for the memory and disk that it needs.",
+        "Start the pod again with requests for the memory and disk that it needs.",
     ),
-    means(
+    rule(
         r"^(Failed|BackOff|ErrImageNeverPull|InspectFailed): .*(?i:image)",
-        "The image of a container cannot be fetched.",
+        "The image of a container cannot be pulled.",
         "you",
-        "Look at the name of the image and at the secret that fetches it.",
+        "Check the name of the image and the pull secret.",
     ),
-    means(
+    rule(
         r"^(FailedMount|FailedAttachVolume|FailedMapVolume): ",
         "A volume of the pod cannot be mounted on its node.",
         "you",
-        "Look at the volumes of the pod.",
+        "Check the volumes of the pod.",
     ),
-    means(
+    rule(
         r"^(FailedCreatePodSandBox|NetworkNotReady): ",
         "The node could not set up the network or the sandbox of the pod.",
         "admin",
-        "The kubelet goes on trying; if it goes on failing, a platform admin has to look at the node.",
+        "The kubelet tries again. If it keeps failing, a platform admin has to check the node.",
     ),
-    means(
+    rule(
         r"^BackOff: .*restarting failed container",
-        "A container ends with an error again and again.",
+        "A container fails and restarts repeatedly.",
         "you",
-        "Look at the log of the container.",
+        "Check the log of the container.",
     ),
 )
 
-# Why a container waits: `state.waiting.reason`.
-OF_A_CONTAINER = (
-    means(
+# Reasons why a container waits: `state.waiting.reason`.
+CONTAINER_RULES = (
+    rule(
         r"^(ErrImagePull|ImagePullBackOff|InvalidImageName|ErrImageNeverPull)",
-        "The image of a container cannot be fetched.",
+        "The image of a container cannot be pulled.",
         "you",
-        "Look at the name of the image and at the secret that fetches it.",
+        "Check the name of the image and the pull secret.",
     ),
-    means(
+    rule(
         r"^CrashLoopBackOff",
-        "A container ends with an error again and again.",
+        "A container fails and restarts repeatedly.",
         "you",
-        "Look at the log of the container.",
+        "Check the log of the container.",
     ),
-    means(
+    rule(
         r"^(CreateContainerConfigError|CreateContainerError|RunContainerError)",
-        "A container cannot be made: its command, a secret or a ConfigMap is not right.",
+        "A container cannot be created: its command, a Secret or a ConfigMap is wrong.",
         "you",
-        "Look at the events of the pod.",
+        "Check the events of the pod.",
     ),
-    means(
+    rule(
         r"^(ContainerCreating|PodInitializing)",
-        "The node fetches images and makes the containers.",
+        "The node pulls images and creates the containers.",
         "cluster",
-        "Nothing has to be done.",
+        NO_ACTION,
     ),
 )
 
 
-SELECTOR = "A platform admin has to mend the profile or the DeviceClass: it must ask what a device has first."
-NEXT_TRY = "The scheduler tries again when claims, devices or nodes change."
-POD_SPEC = "Loosen that in the pod, if it can run on other nodes."
+FIX_SELECTOR = (
+    "A platform admin has to fix the profile or the DeviceClass: the selector must test that an attribute "
+    "exists before it reads it."
+)
+RETRIES = "The scheduler tries again when claims, devices or nodes change."
+LOOSEN_POD = "Relax this in the pod's spec if it can run on other nodes."
 
-# Why a node is out of the question, as the scheduler counts it: "3 cannot allocate all claims".
-OF_A_NODE = (
-    means(
+# Reasons why the scheduler excludes nodes, with their number: "3 cannot allocate all claims".
+NODE_RULES = (
+    rule(
         r"^cannot allocate all claims$",
-        "The node has no set of free devices that matches all that the claims of the pod ask for.",
+        "The node does not have enough free devices that match the pod's claims.",
         "cluster",
-        NEXT_TRY,
+        RETRIES,
     ),
-    means(
+    rule(
         r"^invalid resource pools were encountered",
-        "The node's driver publishes a pool that contradicts itself, so none of it is given out.",
+        "The node's driver publishes an inconsistent pool, so none of its devices are allocated.",
         "admin",
-        "A platform admin has to look at the DRA driver of the node.",
+        "A platform admin has to check the DRA driver of the node.",
     ),
-    means(
+    rule(
         r"^resourceclaim not available on the node$",
-        "The claim holds devices already, and they are on another node.",
+        "The claim already holds devices on another node.",
         "you",
-        "End the pods that use the claim there, or let this pod run on that node.",
+        "Stop the pods that use the claim there, or let this pod run on that node.",
     ),
-    means(
+    rule(
         r"^resourceclaim in use$",
-        "The claim has as many pods as it may have: 256.",
+        "The claim has reached its limit of 256 pods.",
         "you",
-        "End a pod that uses the claim.",
+        "Stop a pod that uses the claim.",
     ),
-    means(
+    rule(
         r"^node\(s\) were unschedulable$",
-        "The node is cordoned: an admin keeps new pods away.",
+        "The node is cordoned, so it accepts no new pods.",
         "admin",
-        "A platform admin lifts the cordon when the maintenance is over.",
+        "A platform admin uncordons the node after maintenance.",
     ),
-    means(
+    rule(
         r"^node\(s\) had untolerated taint|^node\(s\) had taints that the pod didn't tolerate",
-        "The node is tainted, and the pod does not tolerate it.",
+        "The node has a taint that the pod does not tolerate.",
         "you",
-        "Add the toleration to the pod if it may run there.",
+        "Add a toleration to the pod if it may run there.",
     ),
-    means(
+    rule(
         r"^node\(s\) didn't match (Pod's node affinity/selector|the requested node name)",
-        "The pod wants other nodes, by its node selector, affinity or node name.",
+        "The pod's node selector, node affinity or node name excludes the node.",
         "you",
-        POD_SPEC,
+        LOOSEN_POD,
     ),
-    means(
+    rule(
         r"^node\(s\) didn't (match|satisfy) .*(affinity rules|topology spread)",
-        "Where the other pods run keeps this one away, by affinity or by how they are to be spread.",
+        "Pod affinity, anti-affinity or topology spread constraints exclude the node.",
         "you",
-        POD_SPEC,
+        LOOSEN_POD,
     ),
-    means(
+    rule(
         r"^Insufficient (?P<what>\S+)$",
-        "The node has not enough %(what)s left for the pod.",
+        "The node does not have enough %(what)s left for the pod.",
         "you",
-        "Let the pod ask for less %(what)s, or wait until other pods end.",
+        "Request less %(what)s in the pod, or wait until other pods end.",
     ),
-    means(
+    rule(
         r"^Too many pods$",
-        "The node has as many pods as it may have.",
+        "The node has reached its limit of pods.",
         "cluster",
-        NEXT_TRY,
+        RETRIES,
     ),
-    means(
+    rule(
         r"^node\(s\) didn't have free ports",
-        "Another pod of the node has the host port that this one wants.",
+        "Another pod on the node uses the host port that this pod needs.",
         "you",
-        "Take another host port, or none.",
+        "Use another host port, or none.",
     ),
-    means(
+    rule(
         r"volume|persistentvolume|pvc|no available disk|free storage",
         "A volume of the pod cannot be used on the node.",
         "you",
-        "Look at the PersistentVolumeClaims of the pod.",
+        "Check the PersistentVolumeClaims of the pod.",
     ),
-    means(
+    rule(
         r"^Preemption is not helpful for scheduling|^No preemption victims found",
-        "No running pod is preempted: Kubernetes takes no device away from a running pod.",
+        "No running pod is preempted: Kubernetes does not take devices from a running pod.",
         "cluster",
-        NEXT_TRY,
+        RETRIES,
     ),
 )
 
-# What the scheduler says of the pod as a whole, whatever the node is.
-OF_A_POD = (
-    means(
+# Messages of the scheduler about the pod, not about a node.
+POD_RULES = (
+    rule(
         r"(?P<whose>claim|class) (?P<name>\S+): selector #\d+ on device (?P<device>\S+): CEL runtime error",
-        "A selector of the %(whose)s %(name)s fails on the device %(device)s, which stops the whole pod.",
+        "A selector of the %(whose)s %(name)s fails on the device %(device)s, which blocks the pod.",
         "admin",
-        SELECTOR,
+        FIX_SELECTOR,
     ),
-    means(  # before 1.37, which names the device
+    rule(  # Kubernetes before 1.37, which does not name the device
         r"(?P<whose>claim|class) (?P<name>\S+): selector #\d+: CEL runtime error",
-        "A selector of the %(whose)s %(name)s fails on some device, which stops the whole pod.",
+        "A selector of the %(whose)s %(name)s fails on a device, which blocks the pod.",
         "admin",
-        SELECTOR,
+        FIX_SELECTOR,
     ),
-    means(
+    rule(
         r"(?P<whose>claim|class) (?P<name>\S+): selector #\d+: CEL compile error",
         "A selector of the %(whose)s %(name)s is not valid CEL for this version of Kubernetes.",
         "admin",
-        "A platform admin has to mend it.",
+        "A platform admin has to fix it.",
     ),
-    means(
+    rule(
         r"device class (?P<name>\S+) does not exist|could not retrieve device class (?P<other>[^\s:]+)",
         "The cluster has no DeviceClass %(name)s%(other)s.",
         "admin",
-        "A platform admin has to install the driver that brings it, or to mend the profile.",
+        "A platform admin has to install the driver that provides it, or fix the profile.",
     ),
-    means(
+    rule(
         r"adding (?P<more>\d+) devices exceeds the claim limit of (?P<most>\d+), with (?P<had>\d+) already",
-        "The claim asks for %(had)s + %(more)s devices; Kubernetes gives one claim %(most)s at most.",
+        "The claim requests %(had)s + %(more)s devices. Kubernetes allows at most %(most)s per claim.",
         "you",
-        "Ask for fewer devices, or for several claims.",
+        "Request fewer devices, or several claims.",
     ),
-    means(
+    rule(
         r"number of requested devices (?P<all>\d+) exceeds the claim limit of (?P<most>\d+)|is too large",
-        "The claim asks for more devices than Kubernetes gives to one claim, which is 32.",
+        "The claim requests too many devices. Kubernetes allows at most 32 per claim.",
         "you",
-        "Ask for fewer devices, or for several claims.",
+        "Request fewer devices, or several claims.",
     ),
-    means(
+    rule(
         r"asks for all devices, but resource pool (?P<pool>\S+) is currently (being updated|invalid)",
-        "The claim asks for all devices, and those of the pool %(pool)s are not known for certain now.",
+        "The claim requests all devices, and the devices of pool %(pool)s are not fully known now.",
         "cluster",
-        NEXT_TRY,
+        RETRIES,
     ),
-    means(
+    rule(
         r"cannot add device (?P<device>\S+) because a claim constraint would not be satisfied",
-        "The claim asks for all devices and for all to be alike, and %(device)s is not.",
+        "The claim requests all devices, and %(device)s violates one of its constraints.",
         "you",
-        "Ask for a number of devices, not for all.",
+        "Request a number of devices instead of all.",
     ),
-    means(
+    rule(
         r"timed out trying to allocate devices|filter operation aborted",
-        "The scheduler gave up: it did not find in time which devices go together.",
+        "The scheduler did not find a valid set of devices in time and gave up.",
         "you",
-        "Ask for fewer devices or with fewer constraints.",
+        "Request fewer devices or fewer constraints.",
     ),
-    means(
+    rule(
         r"feature is disabled|requires DRA\w+ feature|unknown request type|unsupported",
-        "The claim uses a part of DRA that is switched off in this cluster.",
+        "The claim uses a DRA feature that is disabled in this cluster.",
         "admin",
-        "A platform admin has to switch it on, or to mend the profile.",
+        "A platform admin has to enable it, or fix the profile.",
     ),
-    means(
+    rule(
         r"is in the process of being allocated|resourceclaim in use",
-        "Another pod is just being given the claim.",
+        "The claim is being allocated to another pod.",
         "cluster",
-        NEXT_TRY,
+        RETRIES,
     ),
-    means(
+    rule(
         r"(deallocation|deletion) of .*ResourceClaims? completed|unreserved for PodGroup",
-        "The scheduler has taken the devices back to try others.",
+        "The scheduler has released the devices to try others.",
         "cluster",
-        NEXT_TRY,
+        RETRIES,
     ),
-    means(
+    rule(
         r"device binding (timeout|failed)|BindingConditions|binding conditions",
-        "A device was chosen and did not become ready in time; the scheduler looks for another.",
+        "A chosen device did not become ready in time. The scheduler looks for another.",
         "cluster",
-        "If it happens again, a platform admin has to look at the DRA driver.",
+        "If this happens again, tell a platform admin to check the DRA driver.",
     ),
-    means(
+    rule(
         r"resourceclaim \"(?P<name>[^\"]+)\" is being deleted",
-        "The ResourceClaim %(name)s is being deleted, and takes no new pod.",
+        "The ResourceClaim %(name)s is being deleted and accepts no new pod.",
         "you",
-        "Ask for a new claim, or wait until it is gone and made again.",
+        "Request a new claim, or wait until this one is deleted and created again.",
     ),
-    means(
+    rule(
         r"resourceclaim\S* \"(?P<name>[^\"]+)\" not found",
-        "The pod names the ResourceClaim %(name)s, which is not there.",
+        "The pod refers to the ResourceClaim %(name)s, which does not exist.",
         "you",
-        "Name a claim that exists.",
+        "Refer to a claim that exists.",
     ),
-    means(
+    rule(
         r"ResourceClaim not created yet",
-        "Kubernetes has not made the claim of the pod from its template yet.",
+        "Kubernetes has not created the pod's claim from its template yet.",
         "cluster",
-        "It takes a second; if it does not, an event says why.",
+        "This takes a second. If it fails, an event of the pod says why.",
     ),
-    means(
+    rule(
         r"no nodes available to schedule pods",
-        "The cluster has no node at all.",
+        "The cluster has no nodes.",
         "admin",
-        "A platform admin has to look at the nodes.",
+        "A platform admin has to check the nodes.",
     ),
-    means(
+    rule(
         r"scheduling gates",
-        "The pod has scheduling gates: somebody wants to be asked before it is scheduled.",
+        "The pod has scheduling gates, so it is not scheduled yet.",
         "cluster",
-        "Whoever set the gate, often a queue such as Kueue, takes it away when it is the pod's turn.",
+        "The controller that set the gate, often a queue such as Kueue, removes it at the pod's turn.",
     ),
-    means(
+    rule(
         r"pods? has unbound immediate PersistentVolumeClaims|persistentvolumeclaim",
-        "A volume of the pod is not there yet.",
+        "A volume of the pod does not exist yet.",
         "you",
-        "Look at the PersistentVolumeClaims of the pod.",
+        "Check the PersistentVolumeClaims of the pod.",
     ),
-    means(
+    rule(
         r"skip schedule deleting pod",
-        "The pod is being deleted, so it is not scheduled any more.",
+        "The pod is being deleted, so it is no longer scheduled.",
         "cluster",
-        "Nothing has to be done.",
+        NO_ACTION,
     ),
 )
 
 
-NODES = re.compile(
+NODES_MESSAGE = re.compile(
     r"^(?P<fit>\d+)/(?P<all>\d+) nodes are available: (?P<why>.*?)"
     r"(?:\. (?:still not schedulable, )?preemption: (?P<preemption>.*?))?\.?$",
     re.DOTALL,
 )
-COUNTED = re.compile(r"^(?P<count>\d+) (?P<why>.+)$", re.DOTALL)
-BETWEEN = re.compile(r", (?=\d+ )")
-DEVICES = re.compile(r"cannot allocate all claims|invalid resource pools|resourceclaim")
+COUNTED_REASON = re.compile(r"^(?P<count>\d+) (?P<why>.+)$", re.DOTALL)
+REASON_SEPARATOR = re.compile(r", (?=\d+ )")
+DEVICE_REASON = re.compile(r"cannot allocate all claims|invalid resource pools|resourceclaim")
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulerMessage:
     """
-    A message of the scheduler. `nodes` is how many there are, None where the message counts none; `parts`
-    are the reasons, those with the most nodes first; `preemption` is what it says of putting others off.
+    A parsed message of the scheduler.
+
+    `nodes` is the number of nodes in the cluster, None for a message that is not about nodes. `reasons` start
+    with the one that excludes the most nodes. `preemption` says why no other pod is preempted.
     """
 
     message: str
     nodes: int | None = None
-    parts: tuple[SchedulerReason, ...] = ()
-    preemption: tuple[SchedulerReason, ...] = ()
+    reasons: tuple[Diagnosis, ...] = ()
+    preemption: tuple[Diagnosis, ...] = ()
 
     @property
-    def out_for_devices(self) -> int:
-        """How many nodes are out because of devices and claims."""
-        return sum(part.count or 0 for part in self.parts if DEVICES.match(part.text))
+    def nodes_without_devices(self) -> int:
+        """Return how many nodes are excluded because of devices or claims."""
+        return sum(reason.count or 0 for reason in self.reasons if DEVICE_REASON.match(reason.text))
 
     @property
-    def out_for_other(self) -> int:
-        """How many nodes are out for what has nothing to do with devices."""
-        return sum(part.count or 0 for part in self.parts if not DEVICES.match(part.text))
+    def nodes_out_for_other_reasons(self) -> int:
+        """Return how many nodes are excluded for reasons other than devices and claims."""
+        return sum(reason.count or 0 for reason in self.reasons if not DEVICE_REASON.match(reason.text))
 
     @property
-    def main(self) -> SchedulerReason | None:
-        """The reason to tell first: one about devices, for others the portal can do nothing."""
-        about = [part for part in self.parts if part.count is None or DEVICES.match(part.text)]
-        return next(iter((*about, *self.parts)), None)
+    def main_reason(self) -> Diagnosis | None:
+        """Return the reason to show first: one about devices or about the pod, else that of most nodes."""
+        about = [
+            reason for reason in self.reasons if reason.count is None or DEVICE_REASON.match(reason.text)
+        ]
+        return next(iter((*about, *self.reasons)), None)
 
 
-def read(message: str) -> SchedulerMessage:
-    """Take a message apart; one of another form is a single part."""
-    found = NODES.match(message)
-    if found is None:
-        return SchedulerMessage(message, parts=(tell(message, OF_A_POD),) if message else ())
-    preemption = NODES.match(found["preemption"] or "")
-    helpless = preemption["why"] if preemption else found["preemption"] or ""
-    return SchedulerMessage(message, int(found["all"]), _parts(found["why"]), _parts(helpless))
+def parse_message(message: str) -> SchedulerMessage:
+    """Split a message into its reasons; a message of another form is a single reason."""
+    match = NODES_MESSAGE.match(message)
+    if match is None:
+        return SchedulerMessage(message, reasons=(diagnose(message, POD_RULES),) if message else ())
+    nested = NODES_MESSAGE.match(match["preemption"] or "")
+    preemption = nested["why"] if nested else match["preemption"] or ""
+    return SchedulerMessage(
+        message, int(match["all"]), parse_reasons(match["why"]), parse_reasons(preemption)
+    )
 
 
-def _parts(text: str) -> tuple[SchedulerReason, ...]:
-    parts = [_part(part) for part in BETWEEN.split(text) if part]
-    return tuple(sorted(parts, key=lambda part: -(part.count or 0)))
+def parse_reasons(text: str) -> tuple[Diagnosis, ...]:
+    reasons = [parse_reason(reason) for reason in REASON_SEPARATOR.split(text) if reason]
+    return tuple(sorted(reasons, key=lambda reason: -(reason.count or 0)))
 
 
-def _part(text: str) -> SchedulerReason:
-    counted = COUNTED.match(text)
+def parse_reason(text: str) -> Diagnosis:
+    counted = COUNTED_REASON.match(text)
     if counted is None:
-        return tell(text, (*OF_A_POD, *OF_A_NODE))
-    return tell(counted["why"], (*OF_A_NODE, *OF_A_POD), count=int(counted["count"]))
+        return diagnose(text, (*POD_RULES, *NODE_RULES))
+    return diagnose(counted["why"], (*NODE_RULES, *POD_RULES), count=int(counted["count"]))

@@ -1,4 +1,8 @@
-"""Manifests and commands to copy that use a claim: kinds, notes, scripts, placement."""
+"""
+Manifests and commands to copy that use a claim: the kinds, their notes, scripts, and the CUDA check.
+
+`claim_snippets` is the entry. The manifests themselves come from `dra.workloads`.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +29,7 @@ type Vendor = Callable[[ClaimUse, WorkloadOptions], list[Manifest]]
 
 
 class SnippetGroup(StrEnum):
-    """What somebody wants to do with the devices."""
+    """What the devices are used for."""
 
     RUN = "run"
     NOTEBOOK = "notebook"
@@ -46,8 +50,10 @@ GROUPS: dict[SnippetGroup, str] = {
 @dataclass(frozen=True, slots=True)
 class SnippetKind:
     """
-    `image` names the column of `dra.workloads.pods.IMAGES` that it runs, "" for none. `made` are its
-    manifests, None for scripts. `served` is the kind that an operator has to bring.
+    A kind of snippet.
+
+    `image` names its field of `dra.workloads.pods.IMAGES`, "" for none. `manifests` creates its manifests,
+    None for scripts. `requires` is a kind that the cluster must serve, from an operator.
     """
 
     key: str
@@ -55,117 +61,117 @@ class SnippetKind:
     group: SnippetGroup
     image: str = ""
     language: str = "yaml"
-    made: Vendor | None = None
-    served: Kind | None = None
+    manifests: Vendor | None = None
+    requires: Kind | None = None
 
-    def offered(self, use: ClaimUse, options: WorkloadOptions, kinds: Sequence[str]) -> bool:
-        """Say whether the cluster serves what it needs, and whether an image for these devices is known."""
-        if self.served and f"{self.served.api_version}/{self.served.plural}" not in kinds:
+    def is_offered(self, use: ClaimUse, options: WorkloadOptions, kinds: Sequence[str]) -> bool:
+        """Return whether the cluster serves the required kind and an image for the devices is known."""
+        if self.requires and f"{self.requires.api_version}/{self.requires.plural}" not in kinds:
             return False
-        return not self.image or bool(self.runs(use, options))
+        return not self.image or bool(self.container_image(use, options))
 
-    def runs(self, use: ClaimUse, options: WorkloadOptions) -> str:
-        """Return the image that its container runs, "" for none."""
+    def container_image(self, use: ClaimUse, options: WorkloadOptions) -> str:
+        """Return the image of its container, "" for none."""
         return (options.image or str(getattr(IMAGES[use.vendor], self.image))) if self.image else ""
 
 
 KINDS = (
-    SnippetKind("pod", "Pod", SnippetGroup.RUN, "base", made=workloads.pod),
-    SnippetKind("job", "Job", SnippetGroup.RUN, "base", made=workloads.job),
-    SnippetKind("deployment", "Deployment", SnippetGroup.RUN, "base", made=workloads.deployment),
-    SnippetKind("statefulset", "StatefulSet", SnippetGroup.RUN, "base", made=workloads.stateful_set),
-    SnippetKind("jupyter", "JupyterLab", SnippetGroup.NOTEBOOK, "jupyter", made=workloads.jupyter),
+    SnippetKind("pod", "Pod", SnippetGroup.RUN, "base", manifests=workloads.pod),
+    SnippetKind("job", "Job", SnippetGroup.RUN, "base", manifests=workloads.job),
+    SnippetKind("deployment", "Deployment", SnippetGroup.RUN, "base", manifests=workloads.deployment),
+    SnippetKind("statefulset", "StatefulSet", SnippetGroup.RUN, "base", manifests=workloads.stateful_set),
+    SnippetKind("jupyter", "JupyterLab", SnippetGroup.NOTEBOOK, "jupyter", manifests=workloads.jupyter),
     SnippetKind(
         "kubeflow-notebook",
         "Kubeflow Notebook",
         SnippetGroup.NOTEBOOK,
         "jupyter",
-        made=workloads.notebook,
-        served=NOTEBOOK,
+        manifests=workloads.notebook,
+        requires=NOTEBOOK,
     ),
     SnippetKind(
         "jupyterhub",
         "JupyterHub values",
         SnippetGroup.NOTEBOOK,
         "jupyter",
-        made=lambda use, options: [templates.values(use, options)],
+        manifests=lambda use, options: [templates.values(use, options)],
     ),
     SnippetKind("jupyterhub-config", "JupyterHub Python", SnippetGroup.NOTEBOOK, "jupyter", "python"),
     SnippetKind("notebook", "Notebook cell", SnippetGroup.NOTEBOOK, language="python"),
-    SnippetKind("vllm", "vLLM", SnippetGroup.SERVE, "vllm", made=workloads.vllm),
-    SnippetKind("triton", "Triton", SnippetGroup.SERVE, "triton", made=workloads.triton),
+    SnippetKind("vllm", "vLLM", SnippetGroup.SERVE, "vllm", manifests=workloads.vllm),
+    SnippetKind("triton", "Triton", SnippetGroup.SERVE, "triton", manifests=workloads.triton),
     SnippetKind(
         "kserve",
         "KServe InferenceService",
         SnippetGroup.SERVE,
         "vllm",
-        made=workloads.inference_service,
-        served=INFERENCE_SERVICE,
+        manifests=workloads.inference_service,
+        requires=INFERENCE_SERVICE,
     ),
     SnippetKind(
         "pytorchjob",
         "PyTorchJob",
         SnippetGroup.TRAIN,
         "torch",
-        made=workloads.pytorch_job,
-        served=PYTORCH_JOB,
+        manifests=workloads.pytorch_job,
+        requires=PYTORCH_JOB,
     ),
     SnippetKind("kubectl", "kubectl", SnippetGroup.SHELL, "base", "shell"),
 )
 
 
-WIDTH = 98
-SINGLE = ("pod", "jupyter", "kubeflow-notebook")  # kinds of one pod
-HUB = ("jupyterhub", "jupyterhub-config")
-LOADERS = ("vllm", "kserve")  # fetch a model where none is mounted
+COMMENT_WIDTH = 98
+SINGLE_POD_KINDS = ("pod", "jupyter", "kubeflow-notebook")
+HUB_KINDS = ("jupyterhub", "jupyterhub-config")
+MODEL_LOADERS = ("vllm", "kserve")  # download a model if none is mounted
 
 
-def commented(text: str, notes: list[str]) -> str:
-    """Return the text below its notes; "#" begins a comment in YAML, Python and shell."""
-    lines = [f"# {line}" for note in notes for line in wrap(note, WIDTH)]
+def with_comments(text: str, notes: list[str]) -> str:
+    """Return the text with the notes above it as comments; "#" works in YAML, Python and shell."""
+    lines = [f"# {line}" for note in notes for line in wrap(note, COMMENT_WIDTH)]
     return "\n".join([*lines, text]) if lines else text
 
 
-def notes_of(kind: SnippetKind, use: ClaimUse, options: WorkloadOptions) -> list[str]:
-    """Return sentences without line breaks."""
-    return [*_sharing(kind, use), *_serving(kind, use, options), *_choices(kind, use, options)]
+def snippet_notes(kind: SnippetKind, use: ClaimUse, options: WorkloadOptions) -> list[str]:
+    """Return the notes for the top of a snippet, as sentences without line breaks."""
+    return [*sharing_notes(kind, use), *serving_notes(kind, use, options), *option_notes(kind, use, options)]
 
 
-def _sharing(kind: SnippetKind, use: ClaimUse) -> Iterator[str]:
-    if kind.key in HUB:
-        yield f"The hub has to run in namespace {use.namespace}: a pod finds claims of its own only."
+def sharing_notes(kind: SnippetKind, use: ClaimUse) -> Iterator[str]:
+    if kind.key in HUB_KINDS:
+        yield f"Run the hub in namespace {use.namespace}: a pod can only use claims of its own namespace."
     if use.template:
-        yield f"Template: each pod gets a claim of its own, and {use.parallel} may exist at once."
-    elif kind.key in SINGLE:
-        yield "Named claim: other pods that name it share its devices."
+        yield f"Template: each pod gets its own claim; at most {use.parallel} may exist at once."
+    elif kind.key in SINGLE_POD_KINDS:
+        yield "Named claim: other pods that refer to it share its devices."
     else:
-        yield (f"Named claim: all pods share the devices of {use.name}; more pods get no more devices.")
+        yield f"Named claim: all pods share the devices of {use.name}. More pods do not get more devices."
 
 
-def _serving(kind: SnippetKind, use: ClaimUse, options: WorkloadOptions) -> Iterator[str]:
-    if kind.key in LOADERS and not has_weights(options):
-        yield f"Without weights of yours it fetches {MODEL}."
+def serving_notes(kind: SnippetKind, use: ClaimUse, options: WorkloadOptions) -> Iterator[str]:
+    if kind.key in MODEL_LOADERS and not has_weights(options):
+        yield f"Without your own weights it downloads {MODEL}."
     if kind.key == "triton" and not has_weights(options):
-        yield "Without weights it starts with no model; mount a model repository."
+        yield "Without weights it starts with no model. Mount a model repository."
     if kind.key == "kserve":
-        yield "KServe runs it as a plain Deployment: Knative refuses claims."
+        yield "KServe runs it as a plain Deployment, because Knative rejects claims."
     if kind.key == "jupyter":
-        yield "Its token is in the log; reach it with kubectl port-forward."
+        yield "The token is in the log. Connect with kubectl port-forward."
 
 
-def _choices(kind: SnippetKind, use: ClaimUse, options: WorkloadOptions) -> Iterator[str]:
+def option_notes(kind: SnippetKind, use: ClaimUse, options: WorkloadOptions) -> Iterator[str]:
     if options.capacity == ASSUMED:
-        yield "On-demand is an assumption: no label of these nodes says how they are paid for."
-    if options.isolated and kind.key in HUB:
-        yield "The network of its pods is closed by the chart (singleuser.networkPolicy), not here."
+        yield "On-demand is assumed: these nodes have no capacity-type label."
+    if options.isolated and kind.key in HUB_KINDS:
+        yield "Set the network policy of its pods in the chart (singleuser.networkPolicy), not here."
     elif options.isolated:
-        yield "Isolated: of all outside it reaches DNS alone, so what it loads has to be mounted."
+        yield "Isolated: it reaches only DNS outside the pod. Mount everything that it loads."
     if not use.vendor:
-        yield "The portal sees no device that matches now; the image suits NVIDIA's."
+        yield "No device matches now. The image is for NVIDIA devices."
 
 
-# Waits by long polling: the answer comes as soon as the claim has changed.
-CELL = """\
+# Waits by long polling: the response arrives as soon as the claim changes.
+NOTEBOOK_CELL = """\
 import os, requests
 
 portal = requests.Session()
@@ -180,49 +186,49 @@ for device in claim["allocations"]:
 """
 
 
-def script_of(key: str, claim: Claim, use: ClaimUse, options: WorkloadOptions, *, base_url: str) -> str:
+def script_text(key: str, claim: Claim, use: ClaimUse, options: WorkloadOptions, *, base_url: str) -> str:
     """Return the text of "kubectl", "notebook" or "jupyterhub-config"."""
     if key == "kubectl":
-        return commands(claim, use, options)
+        return kubectl_commands(claim, use, options)
     if key == "notebook":
-        return CELL.format(address=f"{base_url}/api/v1/claims/{claim.pk}/")
+        return NOTEBOOK_CELL.format(address=f"{base_url}/api/v1/claims/{claim.pk}/")
     return templates.config(use, options)
 
 
-def commands(claim: Claim, use: ClaimUse, options: WorkloadOptions) -> str:
-    """Return kubectl for each step: look, run, reach, read, clear away."""
+def kubectl_commands(claim: Claim, use: ClaimUse, options: WorkloadOptions) -> str:
+    """Return kubectl commands: inspect the claim, run a pod, open a shell, delete the pod."""
     kubectl = f"kubectl -n {quote(use.namespace)}"
     (pod, *_policy) = workloads.pod(use, options)
     name, shell = pod["metadata"]["name"], name_of(use, "shell")
-    inner = pod["spec"]
-    (container,) = inner["containers"]
-    inner["containers"] = [container | {"name": shell, "stdin": True, "tty": True, "command": ["sh"]}]
-    overrides = quote(json.dumps({"apiVersion": "v1", "spec": inner}))
+    pod_spec = pod["spec"]
+    (container,) = pod_spec["containers"]
+    pod_spec["containers"] = [container | {"name": shell, "stdin": True, "tty": True, "command": ["sh"]}]
+    overrides = quote(json.dumps({"apiVersion": "v1", "spec": pod_spec}))
     return "\n".join(
         [
-            "# What is granted, and what is held",
+            "# The claim, and the devices that it holds",
             f"{kubectl} get {delivery_kind(claim.delivery).plural} {quote(claim.name)} -o yaml",
             f"{kubectl} get resourceclaims -l {CLAIM_LABEL}={claim.pk}",
             "# The manifest of the tab Pod",
             f"{kubectl} apply -f {claim.name}-pod.yaml",
             f"{kubectl} wait --for=condition=Ready pod/{name} --timeout=10m",
             f"{kubectl} logs -f {name}",
-            "# A shell with the devices, gone when you leave it",
+            "# A shell with the devices; its pod is deleted when you leave",
             f"{kubectl} run {shell} -it --rm --restart=Never --image={quote(container['image'])} \\",
             f"  --overrides={overrides}",
-            "# Devices go back when the last pod is gone",
+            "# The devices are freed when the last pod is gone",
             f"{kubectl} delete pod {name}",
             "",
         ]
     )
 
 
-ENDINGS = {"yaml": "yaml", "python": "py", "shell": "sh"}
+FILE_EXTENSIONS = {"yaml": "yaml", "python": "py", "shell": "sh"}
 
 
 @dataclass(frozen=True, slots=True)
 class Snippet:
-    """`image` is what its container runs, "" for none; `filename` is the name under which it is saved."""
+    """A snippet for one claim. `image` is the image of its container, "" for none."""
 
     key: str
     title: str
@@ -233,54 +239,58 @@ class Snippet:
     image: str
 
 
-def snippets_of(
+def claim_snippets(
     claim: Claim, *, base_url: str, options: WorkloadOptions | None = None, vendor: str = ""
 ) -> list[Snippet]:
     """
-    Return the snippets that the cluster of the claim can take.
+    Return the snippets that work in the claim's cluster.
 
-    `base_url` is that of the portal, without a slash at its end; `vendor` is that of the devices that match.
+    `base_url` is the portal's, without a trailing slash; `vendor` is the vendor of the matching devices.
     """
-    use, chosen = claim_use(claim, vendor=vendor), options or WorkloadOptions()
-    served = claim.cluster.discovery.get("kinds") or ()
+    use, options = claim_use(claim, vendor=vendor), options or WorkloadOptions()
+    kinds = claim.cluster.discovery.get("kinds") or ()
     return [
-        _made(kind, claim, use, chosen, base_url=base_url)
+        make_snippet(kind, claim, use, options, base_url=base_url)
         for kind in KINDS
-        if kind.offered(use, chosen, served)
+        if kind.is_offered(use, options, kinds)
     ]
 
 
-def _made(
+def make_snippet(
     kind: SnippetKind, claim: Claim, use: ClaimUse, options: WorkloadOptions, *, base_url: str
 ) -> Snippet:
-    if kind.made is None:
-        text = script_of(kind.key, claim, use, options, base_url=base_url)
+    if kind.manifests is None:
+        text = script_text(kind.key, claim, use, options, base_url=base_url)
     else:
-        text = to_yaml(*kind.made(use, options))
+        text = to_yaml(*kind.manifests(use, options))
     if kind.image and kind.language != "shell":
-        text = commented(text, notes_of(kind, use, options))
+        text = with_comments(text, snippet_notes(kind, use, options))
     return Snippet(
         kind.key,
         str(kind.title),
         kind.language,
         text,
         kind.group,
-        f"{claim.name}-{kind.key}.{ENDINGS[kind.language]}",
-        kind.runs(use, options),
+        f"{claim.name}-{kind.key}.{FILE_EXTENSIONS[kind.language]}",
+        kind.container_image(use, options),
     )
 
 
-NVIDIA = "nvidia"  # whose devices say what of CUDA they run
+NVIDIA = "nvidia"  # the only vendor with CUDA
 
 
-def placement_of(claim: Claim) -> Placement:
-    """Look at the mirror of the claim's cluster for what the claim could get."""
+def placement_for(claim: Claim) -> Placement:
+    """Return which devices and nodes of its cluster the claim could get."""
     return claim_placement(current_snapshot(claim.cluster), claim.spec)
 
 
-def check_of(snippet: Snippet, options: WorkloadOptions, found: Placement) -> cuda.CudaCheck | None:
-    """Judge the CUDA version of the image: the one that is named, else the one in its tag; None for none."""
+def cuda_check(snippet: Snippet, options: WorkloadOptions, placement: Placement) -> cuda.CudaCheck | None:
+    """
+    Check the CUDA version in `options`, else in the image tag, against the matching devices.
+
+    None without a version, an image or NVIDIA devices.
+    """
     version = options.cuda or cuda.image_cuda_version(snippet.image)
-    if not version or not snippet.image or found.vendor != NVIDIA:
+    if not version or not snippet.image or placement.vendor != NVIDIA:
         return None
-    return cuda.check(version, found.gpus)
+    return cuda.check(version, placement.gpus)

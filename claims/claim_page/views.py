@@ -1,9 +1,8 @@
 """
-The page of one claim with its figures, options, snippets and repairs.
+The page of one claim: key figures, actions, explanation, devices, snippets, and repairs after drift.
 
-The strip of figures on top of a claim: what it is, how long it has been so, when it ends.
-
-Times that run are `<time>` elements, which the page keeps current; nothing has to move for it.
+The page polls its own parts. Relative times are `<time>` elements that the browser keeps current, so they
+cause no new response.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ from claims.access import reason_not_to_release, visible_claim
 from claims.approvals.authority import may_decide
 from claims.approvals.forms import EndForm
 from claims.claim_page.explain import explain
-from claims.claim_page.forms import SnippetForm, in_nodes
-from claims.claim_page.snippets import GROUPS, Snippet, check_of, placement_of, snippets_of
+from claims.claim_page.forms import SnippetForm, node_count
+from claims.claim_page.snippets import GROUPS, Snippet, claim_snippets, cuda_check, placement_for
 from claims.inbox.views import thread_of
 from claims.lifecycle import services
 from claims.lifecycle.extensions import ExtensionPolicy, deleted_at, in_grace, pending_extension
@@ -52,74 +51,81 @@ from teams.models import Role, User
 
 @dataclass(frozen=True)
 class KeyFigure:
-    """Texts for a template, safe where they hold markup."""
+    """A label, a value and a line below it; each may be safe HTML."""
 
     label: str
     value: str
     sub: str
 
 
-def figures_of(facts: Facts) -> list[KeyFigure]:
-    """Return four figures, always in the same order: since, ends, size, held now."""
+def key_figures(facts: Facts) -> list[KeyFigure]:
+    """Return the four figures of every claim: state, end, size, devices held."""
     claim = facts.claim
-    return [since(claim), ends(claim), size(claim), held_now(facts)]
+    return [state_figure(claim), end_figure(claim), size_figure(claim), held_figure(facts)]
 
 
-def since(claim: Claim) -> KeyFigure:
+def state_figure(claim: Claim) -> KeyFigure:
     sub = format_html("since {when}", when=at(claim.state_since))
     return KeyFigure(str(claim.get_state_display()), elapsed(claim.state_since), sub)
 
 
-def ends(claim: Claim) -> KeyFigure:
+def end_figure(claim: Claim) -> KeyFigure:
     if claim.state in FINAL:
-        return KeyFigure("Ended", duration(claim.state_since - claim.created_at), "after it was asked for")
+        return KeyFigure("Ended", duration(claim.state_since - claim.created_at), "after the request")
     if in_grace(claim):
-        sub = format_html("its time ended {when}", when=at(claim.expires_at))
+        sub = format_html("expired {when}", when=at(claim.expires_at))
         return KeyFigure("Grace ends", ago(deleted_at(claim)), sub)
+    if claim.state == ClaimState.RELEASING:
+        return KeyFigure("Ends", "Releasing", "ends when no pod uses it")
     if claim.expires_at is not None:
-        return KeyFigure("Ends", ago(claim.expires_at), at(claim.expires_at))
+        expires, grace = at(claim.expires_at), claim.profile_version.grace
+        if grace:
+            expires = format_html("{}, then {} of grace", expires, duration(grace))
+        return KeyFigure("Ends", ago(claim.expires_at), expires)
     if claim.decide_by is not None and claim.state == ClaimState.REQUESTED:
         sub = format_html("from approval; the request expires {when}", when=at(claim.decide_by))
         return KeyFigure("Duration", duration(claim.duration), sub)
     return KeyFigure("Duration", duration(claim.duration), "from approval")
 
 
-def size(claim: Claim) -> KeyFigure:
+def size_figure(claim: Claim) -> KeyFigure:
     if claim.delivery == Delivery.TEMPLATE:
-        return KeyFigure("Devices", str(claim.devices), f"per pod, {counted(claim.parallel, 'pod')} at once")
-    return KeyFigure("Devices", str(claim.devices), "named claim, pods may share it")
+        return KeyFigure(
+            "Devices", str(claim.devices), f"per pod, up to {counted(claim.parallel, 'pod')} at once"
+        )
+    return KeyFigure("Devices", str(claim.devices), "named claim, shared by its pods")
 
 
-def held_now(facts: Facts) -> KeyFigure:
+def held_figure(facts: Facts) -> KeyFigure:
     products = sorted({row.allocation.product for row in facts.held if row.allocation.product})
     sub = ", ".join(products) if facts.held else "nothing is billed"
     return KeyFigure("Held now", str(len(facts.held)), sub)
 
 
-def options_of(facts: Facts, user: User) -> dict[str, Any]:
+def lifecycle_context(facts: Facts, user: User) -> dict[str, Any]:
     """
     Return the context of `claims/claim_page/_actions.html` and `claims/claim_page/_life.html`.
 
-    `free_extension` is by how much the reader may extend without asking.
+    `free_extension` is by how much the reader may extend the claim without approval.
     """
     claim = facts.claim
     running = claim.state in RUNNING
     may_change = running and not reason_not_to_release(user, claim, facts.role)
     successor = facts.successor
-    before = claim.replaces
+    predecessor = claim.replaces
     timed = may_change and claim.expires_at is not None
     return {
         "can_extend": timed and successor is None,
         "can_shorten": timed and not in_grace(claim),
         "can_transfer": may_change,
-        "can_change": may_change and successor is None and (before is None or before.is_final),
+        "can_change": may_change and successor is None and (predecessor is None or predecessor.is_final),
         "successor": successor if running else None,
         "replaced_by": successor if claim.is_final else None,
-        "predecessor": before,
-        "is_crowded": before is not None and _waits_for(claim, before),
-        "may_release_predecessor": before is not None
-        and before.state in RUNNING
-        and not reason_not_to_release(user, before, facts.role),
+        "predecessor": predecessor,
+        "is_crowded": predecessor is not None and waits_for_predecessor(claim, predecessor),
+        "may_release_predecessor": predecessor is not None
+        and predecessor.state in RUNNING
+        and not reason_not_to_release(user, predecessor, facts.role),
         "extension": pending_extension(claim) if running else None,
         "in_grace": in_grace(claim),
         "deleted_at": deleted_at(claim),
@@ -127,34 +133,34 @@ def options_of(facts: Facts, user: User) -> dict[str, Any]:
     }
 
 
-def _waits_for(claim: Claim, before: Claim) -> bool:
-    """Tell whether a claim waits for devices while the one that it replaces may be holding them."""
-    return claim.state == ClaimState.PROVISIONED and before.state == ClaimState.ALLOCATED
+def waits_for_predecessor(claim: Claim, predecessor: Claim) -> bool:
+    """Return whether a claim waits for devices while the claim that it replaces holds some."""
+    return claim.state == ClaimState.PROVISIONED and predecessor.state == ClaimState.ALLOCATED
 
 
 @dataclass(frozen=True)
-class Mending:
-    """The trouble of a claim, with what one reader may do about it."""
+class DriftActions:
+    """The drift of a claim and what one reader may do about it."""
 
-    trouble: drift.Drift
+    drift: drift.Drift
     may_accept: bool
     may_label: bool
 
 
-def mending_of(facts: Facts, user: User) -> Mending | None:
-    trouble = drift.find_drift(facts.claim, facts.seen)
-    if trouble is None:
+def drift_actions(facts: Facts, user: User) -> DriftActions | None:
+    claim_drift = drift.find_drift(facts.claim, facts.seen)
+    if claim_drift is None:
         return None
     may_end = not reason_not_to_release(user, facts.claim, facts.role)
-    return Mending(
-        trouble,
-        may_accept=trouble.code == drift.REPLACED and user.is_platform_admin,
-        may_label=trouble.code == drift.UNLABELED and may_end,
+    return DriftActions(
+        claim_drift,
+        may_accept=claim_drift.code == drift.REPLACED and user.is_platform_admin,
+        may_label=claim_drift.code == drift.UNLABELED and may_end,
     )
 
 
-# How severe a verdict is → colour family and icon.
-LOOKS = {
+# Level of a CUDA verdict → color family and icon.
+LEVEL_STYLES = {
     cuda.Level.OK: ("held", "circle-check"),
     cuda.Level.UNKNOWN: ("unknown", "help"),
     cuda.Level.WARNING: ("wait", "alert-triangle"),
@@ -162,56 +168,57 @@ LOOKS = {
 }
 
 
-def snippets_page(request: HttpRequest, claim: Claim, key: str) -> dict[str, Any]:
-    """Return the context of the section; an unknown `key` shows the first snippet."""
-    found = placement_of(claim)
-    form = SnippetForm(request.GET, use=claim_use(claim, vendor=found.vendor), placement=found)
-    chosen = form.options() if not form.is_bound or form.is_valid() else WorkloadOptions()
+def snippets_context(request: HttpRequest, claim: Claim, key: str) -> dict[str, Any]:
+    """Return the context of `_snippets.html`; an unknown `key` shows the first snippet."""
+    placement = placement_for(claim)
+    form = SnippetForm(request.GET, use=claim_use(claim, vendor=placement.vendor), placement=placement)
+    options = form.options() if not form.is_bound or form.is_valid() else WorkloadOptions()
     base_url = request.build_absolute_uri("/").rstrip("/")
-    every = snippets_of(claim, base_url=base_url, options=chosen, vendor=found.vendor)
-    shown = next((one for one in every if one.key == key), every[0])
-    check = check_of(shown, chosen, found)
-    kept = urlencode(form.chosen(), doseq=True)
+    snippets = claim_snippets(claim, base_url=base_url, options=options, vendor=placement.vendor)
+    shown = next((snippet for snippet in snippets if snippet.key == key), snippets[0])
+    check = cuda_check(shown, options, placement)
+    query = urlencode(form.query(), doseq=True)
     return {
         "snippet": shown,
-        "snippets": [one for one in every if one.group == shown.group],
-        "snippet_groups": first_of_groups(every, shown),
+        "snippets": [snippet for snippet in snippets if snippet.group == shown.group],
+        "snippet_groups": group_tabs(snippets, shown),
         "snippet_form": form,
-        "snippet_chosen": chosen.chosen,
-        "snippet_options": f"?{kept}" if kept else "",
-        "snippet_kept": f"&{kept}" if kept else "",
-        "snippet_query": urlencode({"snippet": shown.key, **form.chosen()}, doseq=True),
+        "snippet_has_options": options.chosen,
+        "snippet_options": f"?{query}" if query else "",
+        "snippet_more_options": f"&{query}" if query else "",
+        "snippet_query": urlencode({"snippet": shown.key, **form.query()}, doseq=True),
         "snippet_check": check,
-        "snippet_parts": [(one, *LOOKS[one.verdict.level]) for one in check.parts] if check else [],
-        "snippet_places": places_sentence(found, chosen),
+        "snippet_verdicts": [(part, *LEVEL_STYLES[part.verdict.level]) for part in check.parts]
+        if check
+        else [],
+        "snippet_nodes": matching_nodes_sentence(placement, options),
     }
 
 
-def first_of_groups(every: list[Snippet], shown: Snippet) -> list[tuple[str, str, bool]]:
-    """Return (title, key of its first snippet, whether it is open) of each use that has snippets."""
-    firsts = {one.group: one.key for one in reversed(every)}
+def group_tabs(snippets: list[Snippet], shown: Snippet) -> list[tuple[str, str, bool]]:
+    """Return (title, key of its first snippet, whether it is open) for each group with snippets."""
+    first_keys = {snippet.group: snippet.key for snippet in reversed(snippets)}
     return [
-        (str(title), firsts[group], group == shown.group)
+        (title, first_keys[group], group == shown.group)
         for group, title in GROUPS.items()
-        if group in firsts
+        if group in first_keys
     ]
 
 
-def places_sentence(found: Placement, chosen: WorkloadOptions) -> str:
-    """Say how many nodes take the pods as they stand; "" where there is nothing to count."""
-    if found.problem or not found.nodes:
+def matching_nodes_sentence(placement: Placement, options: WorkloadOptions) -> str:
+    """Return how many nodes accept the pods with these options; "" if no node has matching devices."""
+    if placement.problem or not placement.nodes:
         return ""
-    labels = None if not chosen.capacity else ["" if chosen.capacity == ASSUMED else chosen.capacity]
-    number = found.eligible_nodes(chosen.tolerate, labels)
-    return f"{number} of {in_nodes(found.nodes)} with matching devices take these pods by taints and labels."
+    labels = None if not options.capacity else ["" if options.capacity == ASSUMED else options.capacity]
+    number = placement.eligible_nodes(options.tolerate, labels)
+    nodes = node_count(placement.nodes)
+    return f"{number} of {nodes} with matching devices accept these pods (taints and labels)."
 
 
-# A request that was never approved has neither use nor cost.
-MOVED = "claim-moved"  # the event on which parts of the page that do not poll load themselves anew
+CLAIM_CHANGED = "claim-changed"  # the event on which the parts that do not poll reload
 
-
-# Step of the chain → its icon while it is now or ahead.
-ICONS = {
+# Step of the timeline → its icon, unless the step is done.
+STEP_ICONS = {
     "requested": "send",
     "quota": "gauge",
     "approved": "user-check",
@@ -227,7 +234,7 @@ ICONS = {
 
 @dataclass(frozen=True)
 class ClaimStateStyle:
-    """How a state is drawn: its family says who acts next."""
+    """Color family and icon of a state; the family says who acts next."""
 
     family: str
     icon: str
@@ -236,32 +243,33 @@ class ClaimStateStyle:
 @require_safe
 def detail(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     claim = visible_claim(request, claim_id)
-    page = page_of(claim_facts(claim, user_of(request)), user_of(request))
-    snippets = {} if claim.is_final else snippets_page(request, claim, request.GET.get("snippet", ""))
+    page = claim_context(claim_facts(claim, user_of(request)), user_of(request))
+    snippets = {} if claim.is_final else snippets_context(request, claim, request.GET.get("snippet", ""))
     return render(request, "claims/claim_page/detail.html", page | snippets)
 
 
 @require_safe
 def detail_live(request: HttpRequest, claim_id: UUID) -> HttpResponse:
-    """The part of the page that polls itself: 304 until something moves, and no polling at the end."""
+    """Render the part that polls: 304 until something changes; a final claim polls no more."""
     facts = claim_facts(visible_claim(request, claim_id), user_of(request))
     response = get_conditional_response(request, etag=facts.etag)
     if response is None:
         seen = request.GET.get("seen", "")
         response = render(
-            request, "claims/claim_page/live.html", page_of(facts, user_of(request)) | {"seen": seen}
+            request, "claims/claim_page/live.html", claim_context(facts, user_of(request)) | {"seen": seen}
         )
         response["ETag"] = facts.etag
         if facts.claim.state not in (seen, *UNAPPROVED):
-            response["HX-Trigger"] = MOVED
+            response["HX-Trigger"] = CLAIM_CHANGED
     patch_cache_control(response, private=True, no_cache=True)
     return response
 
 
-def page_of(facts: Facts, user: User) -> dict[str, Any]:
-    """Return the context of all that moves."""
+def claim_context(facts: Facts, user: User) -> dict[str, Any]:
+    """Return the context of everything that can change while the page is open."""
     claim = facts.claim
-    found = explain(claim, facts.seen, facts.age)
+    explanation = explain(claim, facts.seen, facts.age)
+    action = explanation.next_action
     may_request = facts.role is not None and facts.role.rank >= Role.MEMBER.rank
     may_end = not reason_not_to_release(user, claim, facts.role)
     return {
@@ -271,44 +279,44 @@ def page_of(facts: Facts, user: User) -> dict[str, Any]:
         "etag": facts.etag.strip('"'),
         "polls": not claim.is_final,
         "has_use": claim.state not in UNAPPROVED,
-        "figures": figures_of(facts),
-        "next": found.answer,
-        "steps": [(each, ICONS[each.key]) for each in found.shown_steps],
-        "explanation": found,
-        "match": found.fit and found.fit.preview,
-        "funnel": funnel_of(found.fit.preview) if found.fit else [],
+        "figures": key_figures(facts),
+        "next_action": action,
+        "headline": action.headline if user == claim.requested_by else action.headline_for_others,
+        "steps": [(step, STEP_ICONS[step.key]) for step in explanation.shown_steps],
+        "explanation": explanation,
+        "match": explanation.fit and explanation.fit.preview,
+        "funnel": funnel_of(explanation.fit.preview) if explanation.fit else [],
         "held": facts.held,
         "age": facts.age,
         "past_count": 0 if facts.held else claim.allocations.count(),
-        "consumers": found.pods,
-        "room": sharing_slots(claim, facts.seen),
+        "consumers": explanation.pods,
+        "slots": sharing_slots(claim, facts.seen),
         "history": [
-            (each, ClaimStateStyle(*LOOK[each.new]))
-            for each in claim.history.select_related("by").order_by("-at", "-pk")
+            (transition, ClaimStateStyle(*LOOK[transition.new]))
+            for transition in claim.history.select_related("by").order_by("-at", "-pk")
         ],
         "may_decide": claim.state == ClaimState.REQUESTED and may_decide(user, claim),
-        "mending": mending_of(facts, user),
+        "drift_actions": drift_actions(facts, user),
         "can_withdraw": claim.state == ClaimState.REQUESTED and may_end,
         "can_release": claim.state in RUNNING and may_end,
         "again_url": request_again_url(claim, facts.alternatives) if may_request else "",
         **thread_of(claim, user),
-    } | options_of(facts, user)
+    } | lifecycle_context(facts, user)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def accept(request: HttpRequest, claim_id: UUID) -> HttpResponse:
-    """Ask on GET, do on POST: 403 for all but platform admins, 409 where there is nothing to accept."""
+    """Confirm on GET, accept the new object on POST: platform admins only; 409 if there is none to accept."""
     facts = claim_facts(visible_claim(request, claim_id), user_of(request))
     claim = facts.claim
     if not user_of(request).is_platform_admin:
-        raise PermissionDenied("Only a platform admin may accept another object.")
+        raise PermissionDenied("Only a platform admin may accept a new object.")
     form = EndForm(request.POST if request.method == "POST" else None)
     page = {"claim": claim, "form": form, "written": facts.seen.written}
     if request.method != "POST":
-        mending = mending_of(facts, user_of(request))
-        if mending is None or not mending.may_accept:
-            none = f"{claim} has no new object that asks for what was approved."
-            page["refusal"] = Conflict(none)
+        actions = drift_actions(facts, user_of(request))
+        if actions is None or not actions.may_accept:
+            page["refusal"] = Conflict(f"{claim} has no new object with the approved spec.")
         return render(request, "claims/claim_page/accept.html", page)
     if not form.is_valid():
         return render(request, "claims/claim_page/accept.html", page, status=422)
@@ -318,7 +326,7 @@ def accept(request: HttpRequest, claim_id: UUID) -> HttpResponse:
         return render(
             request, "claims/claim_page/accept.html", page | {"refusal": refusal}, status=refusal.status
         )
-    messages.success(request, f"The new object is now the one of {claim}.")
+    messages.success(request, f"{claim} now uses the new object.")
     return redirect("claims:detail", claim.pk)
 
 
@@ -326,37 +334,36 @@ def accept(request: HttpRequest, claim_id: UUID) -> HttpResponse:
 def label(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     claim = visible_claim(request, claim_id)
     services.label_again(claim=claim, by=user_of(request))
-    messages.success(request, f"The label of the portal is being written to {claim}.")
+    messages.success(request, f"The portal's label is being restored on {claim}.")
     return redirect("claims:detail", claim.pk)
 
 
 @require_safe
 def snippet(request: HttpRequest, claim_id: UUID, key: str) -> HttpResponse:
-    """One snippet as a part of the page. The browser's address follows, so that it can be passed on."""
-    claim = visible_claim(request, claim_id)
-    return part(request, claim, key)
+    """Render one snippet as part of the page; the browser's address follows, so that it can be shared."""
+    return snippet_response(request, visible_claim(request, claim_id), key)
 
 
 @require_safe
 def options(request: HttpRequest, claim_id: UUID) -> HttpResponse:
-    """The same after an option has changed; the form says which snippet is shown."""
-    return part(request, visible_claim(request, claim_id), request.GET.get("snippet", ""))
+    """Render the shown snippet after an option has changed; the form names the snippet."""
+    return snippet_response(request, visible_claim(request, claim_id), request.GET.get("snippet", ""))
 
 
 @require_safe
 def snippet_file(request: HttpRequest, claim_id: UUID, key: str) -> HttpResponse:
-    """The snippet as a file. Options that cannot be taken are told on the page, not here: 404."""
-    page = snippets_page(request, visible_claim(request, claim_id), key)
+    """Download the snippet as a file; 404 for invalid options, which only the page explains."""
+    page = snippets_context(request, visible_claim(request, claim_id), key)
     if page["snippet"].key != key or page["snippet_form"].errors:
         raise Http404
-    found: Snippet = page["snippet"]
-    response = HttpResponse(found.text, content_type="text/plain; charset=utf-8")
-    response["Content-Disposition"] = f'attachment; filename="{found.filename}"'
+    shown: Snippet = page["snippet"]
+    response = HttpResponse(shown.text, content_type="text/plain; charset=utf-8")
+    response["Content-Disposition"] = f'attachment; filename="{shown.filename}"'
     return response
 
 
-def part(request: HttpRequest, claim: Claim, key: str) -> HttpResponse:
-    page = snippets_page(request, claim, key)
+def snippet_response(request: HttpRequest, claim: Claim, key: str) -> HttpResponse:
+    page = snippets_context(request, claim, key)
     if page["snippet"].key != key:
         raise Http404
     response = render(request, "claims/claim_page/detail.html#snippets", page | {"claim": claim})

@@ -393,7 +393,7 @@ def accept_object(*, claim: Claim, by: User, reason: str = "") -> Claim:
     seen = observe([claim])[claim.pk]
     trouble = drift.find_drift(claim, seen)
     if trouble is None or trouble.code != drift.REPLACED or seen.written is None:
-        raise Conflict(f"{claim} has no new object that asks for what was approved.")
+        raise Conflict(f"{claim} has no new object with the approved spec.")
     why = reason.strip() or "The object that somebody else made again was accepted."
     claim.remark(why, by=by, object_uid=seen.written.uid, sighting="", problem="")
     _queue_reconcile(claim)

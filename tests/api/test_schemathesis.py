@@ -67,7 +67,7 @@ def api(demo_database, db, monkeypatch):
     ):
         monkeypatch.setattr(f"{module}.gateway_for", connected)
     monkeypatch.setattr("rest_framework.throttling.UserRateThrottle.allow_request", lambda *_asked: True)
-    monkeypatch.setattr("claims.claim_page.api.LONGEST", 0)
+    monkeypatch.setattr("claims.claim_page.api.MAX_WAIT", 0)
     with in_process() as app:
         yield app
 

@@ -186,8 +186,8 @@ def test_polling_sees_a_transition_and_tells_it_once(client, alice, lena, claim)
     tag = {"If-None-Match": client.get(live(claim))["ETag"]}
     approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
     moved = client.get(live(claim) + "?seen=requested", headers=tag)
-    assert 'id="claim-said"' in moved.text
-    assert 'id="claim-said"' not in client.get(live(claim) + "?seen=approved").text
+    assert 'id="claim-status"' in moved.text
+    assert 'id="claim-status"' not in client.get(live(claim) + "?seen=approved").text
 
 
 def test_a_guessed_tag_tells_an_outsider_nothing(client, alice, eve, claim):
@@ -241,12 +241,14 @@ def test_the_page_says_how_old_it_is(client, alice, claim):
 def test_use_and_cost_come_without_a_reload_once_the_claim_is_approved(client, alice, lena, claim):
     client.force_login(alice)
     usage = f'hx-get="{reverse("usage:claim_fragment", args=[claim.pk])}" hx-trigger="'
-    assert f'{usage}claim-moved from:body"' in client.get(detail(claim)).text  # waits, and loads nothing yet
+    assert (
+        f'{usage}claim-changed from:body"' in client.get(detail(claim)).text
+    )  # waits, and loads nothing yet
     assert "HX-Trigger" not in client.get(live(claim) + "?seen=requested")
     approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
-    assert client.get(live(claim) + "?seen=requested")["HX-Trigger"] == "claim-moved"
+    assert client.get(live(claim) + "?seen=requested")["HX-Trigger"] == "claim-changed"
     assert "HX-Trigger" not in client.get(live(claim) + "?seen=approved")
-    assert f'{usage}load, claim-moved from:body"' in client.get(detail(claim)).text
+    assert f'{usage}load, claim-changed from:body"' in client.get(detail(claim)).text
 
 
 def test_a_request_that_was_refused_loads_no_use_and_cost(client, alice, lena, claim):

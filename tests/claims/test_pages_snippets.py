@@ -117,39 +117,39 @@ def test_a_part_brings_the_address_along_and_nothing_that_was_left_empty(client,
 @pytest.mark.parametrize(
     ("query", "words"),
     [
-        ("image=a%22b", "Write an image like"),
-        ("image=a%0Ab", "Write an image like"),
+        ("image=a%22b", "Enter an image like"),
+        ("image=a%0Ab", "Enter an image like"),
         ("priority=Not+A+Name", "Use lower-case letters"),
-        ("cuda=twelve", "Write a version like 12.9."),
+        ("cuda=twelve", "Enter a version like 12.9."),
         ("pods=0", "greater than or equal to 1"),
         ("port=70000", "less than or equal to 65535"),
         ("capacity=nonsense", "Select a valid choice"),
         ("tolerate=nonsense", "Select a valid choice"),
-        ("weights_claim=a&weights_image=b", "not from both"),
+        ("weights_claim=a&weights_image=b", "not both"),
     ],
 )
 def test_an_option_that_cannot_be_is_told_with_its_sentence_and_none_is_taken(
     client, shown, claim, fleet, query, words
 ):
     page = shown(f"?{query}")
-    assert "Shown without options:" in page
+    assert "Shown with default options:" in page
     assert words in page
     address = reverse("claims:snippet_file", args=[claim.pk, "pod"])
     assert client.get(f"{address}?{query}").status_code == 404
-    assert f'href="{address}"' in page  # the file that is shown, without options
+    assert f'href="{address}"' in page  # the shown file, with default options
     assert client.get(address).status_code == 200
 
 
 def test_a_template_is_for_so_many_pods_and_not_for_more(vision, fra, train, alice, shown, fleet):
     sweep = make_claim(vision, by=alice, cluster=fra, delivery=Delivery.TEMPLATE, parallel=3, name="sweep")
-    assert "The claim is for 3 pods at once; 4 would wait" in shown("?pods=4", of=sweep)
+    assert "The claim was approved for 3 concurrent pods, not 4." in shown("?pods=4", of=sweep)
     page = shown("?snippet=deployment", of=sweep)
-    assert "Template: each pod gets a claim of its own, and 3 may exist at once." in page
+    assert "Template: each pod gets its own claim; at most 3 may exist at once." in page
 
 
 def test_a_named_claim_says_that_its_pods_share(shown, fleet):
     page = shown("?snippet=deployment")
-    assert '<span class="c"># Named claim: all pods share the devices of sam2; more pods get no' in page
+    assert '<span class="c"># Named claim: all pods share the devices of sam2. More pods do' in page
 
 
 def test_nodes_are_offered_by_label_and_taint_with_their_number(shown, fleet):
@@ -157,14 +157,14 @@ def test_nodes_are_offered_by_label_and_taint_with_their_number(shown, fleet):
     assert "Spot: 1 node, karpenter.sh/capacity-type=spot" in page
     assert "On-demand (assumed): 2 nodes" in page
     assert "nvidia.com/gpu=present:NoSchedule on 1 of 3 nodes" in page
-    assert "2 of 3 nodes with matching devices take these pods" in page
+    assert "2 of 3 nodes with matching devices accept these pods (taints and labels)." in page
     assert "3 of 3 nodes" in shown("?tolerate=nvidia.com/gpu%3Dpresent:NoSchedule")
     assert "0 of 3 nodes" in shown("?capacity=karpenter.sh/capacity-type%3Dspot")
 
 
 def test_on_demand_by_assumption_is_said_in_the_manifest(shown, fleet):
     page = shown("?capacity=assumed")
-    assert "On-demand is an assumption" in page
+    assert "On-demand is assumed" in page
     assert "nodeAffinity" in page
 
 
@@ -213,7 +213,7 @@ def test_devices_of_another_maker_get_other_images_and_no_word_of_cuda(
 
 
 def test_without_a_matching_device_the_image_is_called_a_guess(shown):
-    assert "sees no device that matches now" in shown()
+    assert "No device matches now." in shown()
 
 
 def test_one_request_of_several_can_be_chosen(client, vision, fra, train, alice, shown, fleet):
@@ -222,10 +222,10 @@ def test_one_request_of_several_can_be_chosen(client, vision, fra, train, alice,
         {"name": "nic", "exactly": {"deviceClassName": "gpu.nvidia.com", "count": 1}}
     )
     both = make_claim(vision, by=alice, cluster=fra, name="both", spec=spec)
-    assert "Devices of the container" in shown(of=both)
+    assert "Device request of the container" in shown(of=both)
     (pod,) = document(client, both, "pod", request="nic")
     assert pod["spec"]["containers"][0]["resources"]["claims"] == [{"name": "gpu", "request": "nic"}]
-    assert "Devices of the container" not in shown()
+    assert "Device request of the container" not in shown()
 
 
 @pytest.mark.parametrize("key", ["pod", "vllm", "jupyterhub", "jupyterhub-config", "kubectl", "notebook"])

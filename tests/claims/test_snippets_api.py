@@ -46,9 +46,9 @@ def test_without_options_all_kinds_come(get):
 @pytest.mark.parametrize(
     ("query", "words"),
     [
-        ({"colour": "red"}, "There is no option colour"),
+        ({"colour": "red"}, "Unknown option colour"),
         ({"kind": "cobol"}, "cobol"),
-        ({"image": 'a"b'}, "Write an image like"),
+        ({"image": 'a"b'}, "Enter an image like"),
         ({"pods": "many"}, "integer"),
         ({"tolerate": "unknown:NoSchedule"}, "unknown:NoSchedule"),
         ({"security": "none at all"}, "not a valid choice"),

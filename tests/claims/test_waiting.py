@@ -1,4 +1,4 @@
-"""Those who wait for a change never take every thread of the web server."""
+"""Long polls never occupy every thread of the web server."""
 
 from threading import BoundedSemaphore
 
@@ -11,24 +11,24 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def one_place(monkeypatch):
-    places = BoundedSemaphore(1)
-    monkeypatch.setattr(api, "PLACES", places)
+def one_slot(monkeypatch):
+    slots = BoundedSemaphore(1)
+    monkeypatch.setattr(api, "WAIT_SLOTS", slots)
     monkeypatch.setattr(api.time, "sleep", lambda seconds: pytest.fail("It waits."))
-    return places
+    return slots
 
 
-def test_without_a_place_the_answer_comes_at_once(one_place):
+def test_without_a_place_the_answer_comes_at_once(one_slot):
     claim = make_claim()
-    with one_place:
+    with one_slot:
         assert api.wait_for_change(claim, claim.version, 25) is False
         assert api.wait_for_change(claim, claim.version - 1, 25) is True
 
 
-def test_who_has_waited_gives_the_place_back(one_place):
+def test_who_has_waited_gives_the_place_back(one_slot):
     claim = make_claim()
     for _ in range(3):
         assert api.wait_for_change(claim, claim.version - 1, 25) is True
     with pytest.raises(pytest.fail.Exception, match="It waits"):
         api.wait_for_change(claim, claim.version, 25)
-    assert one_place.acquire(blocking=False)
+    assert one_slot.acquire(blocking=False)

@@ -68,9 +68,9 @@ def test_an_option_that_cannot_be_is_told_and_what_was_written_stays(mira):
 def test_uses_and_options_work_without_scripts(plain):
     plain.open_claim("sam2-finetune")
     page = plain.page
-    page.get_by_label("What for").get_by_role("link", name="Serve", exact=True).click()
+    page.get_by_label("Uses").get_by_role("link", name="Serve", exact=True).click()
     expect(code(plain)).to_contain_text("tensor-parallel-size")
     page.locator("#snippets summary").click()
     page.get_by_label("Network").select_option("isolated")
-    page.get_by_role("button", name="Show with these options").click()
+    page.get_by_role("button", name="Apply options").click()
     expect(code(plain)).to_contain_text("kind: NetworkPolicy")

@@ -7,10 +7,10 @@ import time_machine
 from django.urls import reverse
 from rest_framework.test import APIClient
 
-from claims.claim_page.explain import ORDER, explain
-from claims.claim_page.pods import PodStage, agreement, grouped, lost, names_of, view_of
-from claims.claim_page.scheduler import read
-from claims.claim_page.views import figures_of, options_of
+from claims.claim_page.explain import STEP_KEYS, explain
+from claims.claim_page.pods import PodStage, agrees_with_scheduler, group_pods, lost_pods, pod_names, pod_view
+from claims.claim_page.scheduler import parse_message
+from claims.claim_page.views import key_figures, lifecycle_context
 from claims.lifecycle.facts import claim_facts
 from claims.models import Claim
 from claims.states import ClaimState
@@ -55,7 +55,7 @@ def pod(fra, name, *, claims=("sam",), phase="Running", **columns):
 
 
 def figures(claim, user):
-    return [(one.label, str(one.value), str(one.sub)) for one in figures_of(claim_facts(claim, user))]
+    return [(one.label, str(one.value), str(one.sub)) for one in key_figures(claim_facts(claim, user))]
 
 
 def test_the_figures_of_a_claim_that_runs(make, alice, noon):
@@ -72,12 +72,14 @@ def test_the_figures_of_a_claim_that_runs(make, alice, noon):
     assert "2 h" in found[0][1]
     assert found[1:] == [
         ("Ends", str(ago(END)), str(at(END))),
-        ("Devices", "2", "named claim, pods may share it"),
+        ("Devices", "2", "named claim, shared by its pods"),
         ("Held now", "3", "A100, H100"),
     ]
 
 
-@pytest.mark.parametrize(("parallel", "sub"), [(1, "per pod, 1 pod at once"), (3, "per pod, 3 pods at once")])
+@pytest.mark.parametrize(
+    ("parallel", "sub"), [(1, "per pod, up to 1 pod at once"), (3, "per pod, up to 3 pods at once")]
+)
 def test_the_size_of_a_template_is_per_pod(make, alice, parallel, sub):
     claim = make(devices=2, parallel=parallel, delivery="template")
     assert figures(claim, alice)[2:] == [("Devices", "2", sub), ("Held now", "0", "nothing is billed")]
@@ -92,7 +94,7 @@ def test_the_figure_of_the_end_is_that_of_the_state(make, alice, noon, vision, f
     waits.refresh_from_db()
     assert figures(waits, alice)[1] == ("Duration", "5 h", "from approval")
     over = make(ClaimState.RELEASED, "over", created_at=NOON - 7 * HOUR, state_since=NOON - HOUR)
-    assert figures(over, alice)[1] == ("Ended", "6 h", "after it was asked for")
+    assert figures(over, alice)[1] == ("Ended", "6 h", "after the request")
     graced = make(name="graced", profile=make_profile("graced", grace=3 * HOUR))
     assert figures(graced, alice)[1][0] == "Ends"
     noon.move_to(END)
@@ -105,7 +107,7 @@ def test_the_figure_of_the_end_is_that_of_the_state(make, alice, noon, vision, f
 
 
 def offers(claim, user):
-    found = options_of(claim_facts(Claim.objects.get(pk=claim.pk), user), user)
+    found = lifecycle_context(claim_facts(Claim.objects.get(pk=claim.pk), user), user)
     return {name for name in ("can_extend", "can_shorten", "can_transfer", "can_change") if found[name]}
 
 
@@ -133,11 +135,11 @@ def test_what_is_being_replaced_is_neither_extended_nor_replaced_again(make, ali
     claim = make()
     new = make(ClaimState.REQUESTED, "new", replaces=claim)
     assert offers(claim, alice) == {"can_shorten", "can_transfer"}
-    page = options_of(claim_facts(claim, alice), alice)
+    page = lifecycle_context(claim_facts(claim, alice), alice)
     assert (page["successor"], page["replaced_by"], page["free_extension"]) == (new, None, None)
     Claim.objects.filter(pk=new.pk).update(state=ClaimState.DENIED)
     assert offers(claim, alice) == EVERY
-    page = options_of(claim_facts(Claim.objects.get(pk=claim.pk), alice), alice)
+    page = lifecycle_context(claim_facts(Claim.objects.get(pk=claim.pk), alice), alice)
     assert (page["successor"], page["free_extension"]) == (None, DAY)
 
 
@@ -157,14 +159,14 @@ def test_what_replaces_a_claim_offers_to_end_that_first(
     old = make(old_state, "old")
     new = make(new_state, "new", replaces=old)
     new = Claim.objects.select_related("replaces").get(pk=new.pk)
-    page = options_of(claim_facts(new, alice), alice)
+    page = lifecycle_context(claim_facts(new, alice), alice)
     assert (page["predecessor"], page["is_crowded"], page["may_release_predecessor"], page["can_change"]) == (
         old,
         crowded,
         may_release,
         changes,
     )
-    assert options_of(claim_facts(new, bob), bob)["may_release_predecessor"] is False
+    assert lifecycle_context(claim_facts(new, bob), bob)["may_release_predecessor"] is False
 
 
 @pytest.mark.parametrize(
@@ -185,16 +187,16 @@ def test_the_successor_is_the_last_that_came_to_something(make, alice, noon, sta
     found = claim_facts(old, alice).successor
     assert found == (None if expected is None else later[expected])
     Claim.objects.filter(pk=old.pk).update(state=ClaimState.RELEASED)
-    page = options_of(claim_facts(Claim.objects.get(pk=old.pk), alice), alice)
+    page = lifecycle_context(claim_facts(Claim.objects.get(pk=old.pk), alice), alice)
     assert (page["successor"], page["replaced_by"]) == (None, found)
 
 
 def test_the_wish_that_waits_is_shown_while_the_claim_runs(make, alice):
     claim = make()
     wish = make_extension(claim)
-    assert options_of(claim_facts(claim, alice), alice)["extension"] == wish
+    assert lifecycle_context(claim_facts(claim, alice), alice)["extension"] == wish
     Claim.objects.update(state=ClaimState.RELEASING)
-    assert options_of(claim_facts(Claim.objects.get(pk=claim.pk), alice), alice)["extension"] is None
+    assert lifecycle_context(claim_facts(Claim.objects.get(pk=claim.pk), alice), alice)["extension"] is None
 
 
 def test_held_devices_stand_by_node_and_name_beside_what_the_mirror_knows(make, alice, fra):
@@ -230,7 +232,7 @@ def test_the_page_is_sent_again_only_when_something_has_moved(client, make, alic
     assert (first.status_code, first.get("HX-Trigger")) == (200, None)
     tag = {"If-None-Match": first["ETag"]}
     assert client.get(url, headers=tag).status_code == 304
-    assert client.get(f"{url}?seen=approved")["HX-Trigger"] == "claim-moved"
+    assert client.get(f"{url}?seen=approved")["HX-Trigger"] == "claim-changed"
     for change in ({"version": 99}, {"problem": "Something."}):
         Claim.objects.filter(pk=claim.pk).update(**change)
         moved = client.get(url, headers=tag)
@@ -299,7 +301,7 @@ LETTERS = {"done": "d", "now": "N", "ahead": "-", "skipped": "s", "bad": "B"}
 def test_the_steps_of_a_claim_in_each_state(make, state, fields, statuses):
     steps = explain(make(state, **fields)).steps
     assert "".join(LETTERS[step.status] for step in steps) == statuses
-    assert [step.key for step in steps] == list(ORDER[: len(steps)])
+    assert [step.key for step in steps] == list(STEP_KEYS[: len(steps)])
 
 
 @pytest.mark.parametrize(
@@ -309,13 +311,13 @@ def test_the_steps_of_a_claim_in_each_state(make, state, fields, statuses):
             ClaimState.REQUESTED,
             "person",
             "lars or lena decides next.",
-            "The request expires if nobody decides by Sun 8 Nov 2026, 12:00. Until then it reserves quota.",
+            "The request expires on Sun 8 Nov 2026, 12:00 if nobody decides; it reserves quota.",
         ),
         (
             ClaimState.APPROVED,
             "portal",
             "The portal acts next.",
-            "It writes the ResourceClaim to fra-1, which takes seconds.",
+            "It is creating the ResourceClaim in fra-1. This takes seconds.",
         ),
         (
             ClaimState.PROVISIONED,
@@ -326,16 +328,16 @@ def test_the_steps_of_a_claim_in_each_state(make, state, fields, statuses):
         ),
         (
             ClaimState.ALLOCATED,
-            "you",
-            "You act next.",
-            "Release the claim when its work is done. On Mon 2 Nov 2026, 06:00 the portal deletes it; "
-            "a pod that still runs keeps its devices until it ends.",
+            "nobody",
+            "Nobody has to act.",
+            "The claim is in use. Release it when its work is done. It expires on Mon 2 Nov 2026, 06:00. "
+            "The portal then deletes it; running pods keep their devices until they end.",
         ),
         (
             ClaimState.RELEASING,
             "cluster",
             "Kubernetes acts next.",
-            "It removes the object; no pod uses it any more.",
+            "It is deleting the object. No pod uses the claim anymore.",
         ),
         (ClaimState.DENIED, "nobody", "Nobody has to act.", "Smaller devices do."),
         (
@@ -347,24 +349,48 @@ def test_the_steps_of_a_claim_in_each_state(make, state, fields, statuses):
     ],
 )
 def test_who_acts_next_in_each_state(make, state, actor, headline, sentence):
-    answer = explain(make(state)).answer
-    assert (answer.actor, answer.headline, answer.sentence) == (actor, headline, sentence)
+    action = explain(make(state)).next_action
+    assert (action.actor, action.headline, action.sentence) == (actor, headline, sentence)
+
+
+def test_grace_period_is_named_before_and_after_expiry(make, noon):
+    claim = make(ClaimState.ALLOCATED, profile=make_profile("graced", grace=3 * HOUR))
+    action = explain(claim).next_action
+    assert action.actor == "nobody"
+    assert action.sentence.endswith(
+        "It expires on Mon 2 Nov 2026, 06:00. After a grace period of 3 h, on Mon 2 Nov 2026, 09:00, the "
+        "portal deletes it; running pods keep their devices until they end."
+    )
+    noon.move_to(END)
+    action = explain(claim).next_action
+    assert (action.actor, action.who) == ("you", "alice")
+    assert action.sentence.startswith("Extend the claim or release it. It expired on Mon 2 Nov 2026, 06:00.")
+
+
+@pytest.mark.parametrize(("reader", "headline"), [("alice", "You act next."), ("lena", "alice acts next.")])
+def test_headline_names_the_owner_to_other_readers(request, client, make, reader, headline):
+    claim = make()
+    user = request.getfixturevalue(reader)
+    client.force_login(user)
+    page = client.get(reverse("claims:detail", args=[claim.pk]))
+    assert page.context["headline"] == headline
+    assert api(user).get(f"/api/v1/claims/{claim.pk}/explain/").json()["headline"] == headline
 
 
 @pytest.mark.parametrize(
     ("leaving", "actor", "sentence"),
     [
-        ((True,), "cluster", "The pod a still holds the devices; they are free when it ends."),
-        ((False,), "you", "The pod a still holds the devices; they are free when it ends."),
+        ((True,), "cluster", "The pod a still holds the devices. They are freed when it ends."),
+        ((False,), "you", "The pod a still holds the devices. They are freed when it ends."),
         (
             (True, False),
             "you",
-            "The pods a, b still hold the devices; they are free when all of them have ended.",
+            "The pods a, b still hold the devices. They are freed when all of them have ended.",
         ),
         (
             (True, True),
             "cluster",
-            "The pods a, b still hold the devices; they are free when all of them have ended.",
+            "The pods a, b still hold the devices. They are freed when all of them have ended.",
         ),
     ],
 )
@@ -372,8 +398,8 @@ def test_pods_that_all_leave_need_nobody(make, fra, leaving, actor, sentence):
     claim = make(ClaimState.RELEASING)
     for name, gone in zip("ab", leaving, strict=False):
         pod(fra, name, deleting_since=NOON if gone else None)
-    answer = explain(claim).answer
-    assert (answer.actor, answer.sentence) == (actor, sentence)
+    action = explain(claim).next_action
+    assert (action.actor, action.sentence) == (actor, sentence)
 
 
 # Pods.
@@ -385,7 +411,7 @@ def state_of(*, claims=None, templates=(), conditions=(), **columns):
         "status": {"conditions": list(conditions), **columns.pop("status", {})},
     }
     made = Pod(name="p", created_at=NOON, raw=raw, **{"phase": "Pending", **columns})
-    view = view_of(made, {"sam": ""} if claims is None else claims, templates)
+    view = pod_view(made, {"sam": ""} if claims is None else claims, templates)
     return view.stage, view.since, view.missing
 
 
@@ -427,13 +453,13 @@ def test_the_stage_of_a_pod_is_read_off_its_columns(columns, expected):
         ({"sam": "", "data": ""}, (PodStage.SCHEDULER, NOON, ())),
         ({"sam": ""}, (PodStage.MISSING_CLAIM, NOON, ("data",))),
         ({}, (PodStage.MISSING_CLAIM, NOON, ("sam", "data"))),
-        ({"sam": "", "data": "going"}, (PodStage.GOING_CLAIM, NOON, ("data",))),
-        ({"data": "going"}, (PodStage.MISSING_CLAIM, NOON, ("sam",))),
+        ({"sam": "", "data": "deleting"}, (PodStage.CLAIM_BEING_DELETED, NOON, ("data",))),
+        ({"data": "deleting"}, (PodStage.MISSING_CLAIM, NOON, ("sam",))),
     ],
 )
 def test_a_pod_names_the_claims_that_are_missing_or_going(known, expected):
     made = Pod(name="p", created_at=NOON, raw={}, phase="Pending", claims=["sam", "data"])
-    view = view_of(made, known, ())
+    view = pod_view(made, known, ())
     assert (view.stage, view.since, view.missing) == expected
 
 
@@ -464,7 +490,7 @@ def test_a_pod_is_lost_that_others_ended_within_the_hour(make, fra, columns, is_
         PodEvent.objects.create(
             pod=row, reason=reason, message=f"m{number}", source="s", first_at=NOON, last_at=NOON
         )
-    assert [view.pod.name for view in lost(claim)] == (["p"] if is_lost else [])
+    assert [view.pod.name for view in lost_pods(claim)] == (["p"] if is_lost else [])
 
 
 def test_of_pods_that_are_lost_the_last_three_are_told(make, fra):
@@ -474,8 +500,7 @@ def test_of_pods_that_are_lost_the_last_three_are_told(make, fra):
         PodEvent.objects.create(
             pod=row, reason="Evicted", message="m", source="s", first_at=NOON, last_at=NOON
         )
-    views = lost(claim)
-    assert [(view.pod.name, view.since) for view in views] == [
+    assert [(view.pod.name, view.since) for view in lost_pods(claim)] == [
         ("a", NOON - MINUTE),
         ("b", NOON - 2 * MINUTE),
         ("c", NOON - 3 * MINUTE),
@@ -491,8 +516,8 @@ def test_three_pods_are_named_and_the_rest_counted(make, fra, count, names):
     for number in range(count):
         pod(fra, f"p{number}", node_name="n-2" if number % 2 else "n-1")
     found = explain(claim)
-    assert names_of(found.pods) == names
-    (group,) = grouped(found.pods)
+    assert pod_names(found.pods) == names
+    (group,) = group_pods(found.pods)
     assert (group.count, group.names) == (count, names)
     assert group.nodes == (["n-1", "n-2"] if count > 1 else ["n-1"])
 
@@ -515,8 +540,8 @@ NONE_OUT = "0/3 nodes are available: 3 node(s) were unschedulable."
 def test_the_picture_agrees_with_the_scheduler_up_to_nodes_that_are_out_for_other_reasons(
     fit, problem, message, expected
 ):
-    said = read(message) if message else None
-    assert agreement(Preview(nodes_that_fit=fit, problem=problem), said) is expected
+    parsed = parse_message(message) if message else None
+    assert agrees_with_scheduler(Preview(nodes_that_fit=fit, problem=problem), parsed) is expected
 
 
 # The API.

@@ -43,16 +43,16 @@ def statuses(claim):
 def test_a_request_waits_for_those_who_may_decide_and_not_for_its_asker(
     claim, vision, fra, train, lena, quota
 ):
-    assert explain(claim).answer.headline == "lars or lena decides next."
+    assert explain(claim).next_action.headline == "lars or lena decides next."
     own = make_claim(vision, by=lena, cluster=fra, profile=train)
-    assert explain(own).answer.who == "lars"
+    assert explain(own).next_action.who == "lars"
     ApprovalRule.objects.create(team=vision, approval="", self_approval=True)
-    assert explain(own).answer.who == "lars or lena"
+    assert explain(own).next_action.who == "lars or lena"
 
 
 def test_a_request_for_admins_waits_for_admins(vision, fra, alice, root):
     claim = make_claim(vision, by=alice, cluster=fra, profile=make_profile("big", approval=Approval.ADMIN))
-    assert explain(claim).answer.who == "root"
+    assert explain(claim).next_action.who == "root"
 
 
 def test_the_chain_of_a_new_request(claim):
@@ -68,7 +68,7 @@ def test_the_chain_of_a_new_request(claim):
 def test_after_approval_the_portal_writes(claim, lena):
     approve(claim=claim, by=lena, spec_hash=claim.spec_hash, note="fine")
     step = explain(Claim.objects.get(pk=claim.pk))
-    assert (step.answer.actor, step.answer.headline) == ("portal", "The portal acts next.")
+    assert (step.next_action.actor, step.next_action.headline) == ("portal", "The portal acts next.")
     approved = next(each for each in step.steps if each.key == "approved")
     assert (approved.status, approved.by, approved.note) == ("done", "lena", "fine")
 
@@ -76,10 +76,10 @@ def test_after_approval_the_portal_writes(claim, lena):
 def test_without_a_pod_the_asker_acts_and_nothing_is_billed(claim):
     claim = moved(claim, ClaimState.APPROVED, ClaimState.PROVISIONED)
     step = explain(claim)
-    assert step.answer.actor == "you"
+    assert step.next_action.actor == "you"
     assert (
         "Start a pod that uses the ResourceClaim sam. No device is held and nothing is billed"
-        in step.answer.sentence
+        in step.next_action.sentence
     )
     assert statuses(claim)["waiting"] == "now"
 
@@ -88,8 +88,8 @@ def test_what_is_allocated_says_until_when(claim):
     claim = moved(claim, ClaimState.APPROVED, ClaimState.PROVISIONED, ClaimState.ALLOCATED)
     Claim.objects.filter(pk=claim.pk).update(expires_at=timezone.now() + timedelta(hours=1))
     step = explain(Claim.objects.get(pk=claim.pk))
-    assert step.answer.actor == "you"
-    assert "the portal deletes it; a pod that still runs keeps its devices" in step.answer.sentence
+    assert step.next_action.actor == "nobody"
+    assert "The portal then deletes it; running pods keep their devices" in step.next_action.sentence
 
 
 def test_what_is_releasing_names_the_pods_that_hold_it(claim, fra, alice):
@@ -98,9 +98,9 @@ def test_what_is_releasing_names_the_pods_that_hold_it(claim, fra, alice):
     pod(fra, name="done", phase="Succeeded")
     Claim.objects.get(pk=claim.pk).advance(ClaimState.RELEASING, why="done")
     step = explain(Claim.objects.get(pk=claim.pk))
-    assert step.answer.sentence == "The pod train still holds the devices; they are free when it ends."
+    assert step.next_action.sentence == "The pod train still holds the devices. They are freed when it ends."
     Pod.objects.all().delete()
-    assert explain(Claim.objects.get(pk=claim.pk)).answer.actor == "cluster"
+    assert explain(Claim.objects.get(pk=claim.pk)).next_action.actor == "cluster"
 
 
 def test_what_was_released_before_it_was_written_skips_the_rest(claim, alice, lena, gateway):
@@ -112,13 +112,13 @@ def test_what_was_released_before_it_was_written_skips_the_rest(claim, alice, le
         "scheduler": "skipped", "prepared": "skipped", "used": "skipped", "releasing": "done",
         "released": "done",
     }  # fmt: skip
-    assert explain(claim).answer.actor == "nobody"
+    assert explain(claim).next_action.actor == "nobody"
 
 
 def test_a_denial_ends_the_chain_with_its_reason(claim, lena):
     claim = deny(claim=claim, by=lena, reason="Use an L4")
     step = explain(claim)
-    assert (step.answer.actor, step.answer.sentence) == ("nobody", "Use an L4")
+    assert (step.next_action.actor, step.next_action.sentence) == ("nobody", "Use an L4")
     assert [(each.key, each.status) for each in step.steps][2:] == [("approved", "bad")]
 
 

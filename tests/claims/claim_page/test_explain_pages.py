@@ -47,7 +47,7 @@ def test_the_page_tells_each_reason_in_both_words_and_what_the_cluster_has(clien
     for words in (
         "Waits for the scheduler",
         "cannot allocate all claims",
-        "The node has no set of free devices",
+        "The node does not have enough free devices",
         "a moon in the way",
         "MountVolume.SetUp failed",
         "4 times",
@@ -77,7 +77,10 @@ def test_a_claim_without_pods_has_no_panel_of_pods(client, alice, claim):
 def test_a_page_that_may_not_read_events_says_so(client, alice, claim, fra):
     type(fra).objects.update(missing=["list events"])
     client.force_login(alice)
-    assert "Events of fra-1 cannot be read" in client.get(reverse("claims:detail", args=[claim.pk])).text
+    assert (
+        "The portal lacks the permission “list events” in fra-1"
+        in client.get(reverse("claims:detail", args=[claim.pk])).text
+    )
 
 
 def test_what_a_cluster_says_is_text_and_no_markup(client, alice, claim):

@@ -24,17 +24,17 @@ pytestmark = pytest.mark.django_db
 
 def test_nobody_uses_the_claim(claim):
     found = explain(claim)
-    assert (found.answer.actor, found.pods, found.fit) == ("you", (), None)
-    assert "Start a pod that uses the ResourceClaim sam." in found.answer.sentence
-    assert (now(claim).key, now(claim).note) == ("waiting", "no pod uses it")
+    assert (found.next_action.actor, found.pods, found.fit) == ("you", (), None)
+    assert "Start a pod that uses the ResourceClaim sam." in found.next_action.sentence
+    assert (now(claim).key, now(claim).note) == ("waiting", "no pod uses the claim")
 
 
 def test_a_pod_that_names_a_missing_claim_is_not_queued(claim, mirror):
     mirror.pod("train", claims=["sam", "data"], phase="Pending")
     found = explain(claim)
     assert (found.pods[0].stage, found.pods[0].missing) == (PodStage.MISSING_CLAIM, ("data",))
-    assert found.answer.actor == "you"
-    assert "names the ResourceClaim data, which is not in its namespace" in found.answer.sentence
+    assert found.next_action.actor == "you"
+    assert "refers to the ResourceClaim data, which its namespace does not have" in found.next_action.sentence
 
 
 def test_a_claim_of_another_namespace_is_missing_too(claim, mirror, fra):
@@ -46,7 +46,7 @@ def test_a_claim_of_another_namespace_is_missing_too(claim, mirror, fra):
 def test_a_claim_that_is_going_takes_no_new_pod(claim, mirror):
     mirror.claim("sam", claim, deleting_since=timezone.now())
     mirror.pod("train", claims=["sam"], phase="Pending")
-    assert explain(claim).pods[0].stage == PodStage.GOING_CLAIM
+    assert explain(claim).pods[0].stage == PodStage.CLAIM_BEING_DELETED
 
 
 def test_a_pod_whose_template_is_missing(template, mirror):
@@ -59,7 +59,7 @@ def test_a_pod_whose_template_is_missing(template, mirror):
 def test_a_quota_that_refuses_the_claim_of_a_pod_is_told_from_the_event(template, mirror):
     waits_for_claim(mirror, template)
     assert explain(template).pods[0].stage == PodStage.NO_CLAIM
-    assert explain(template).answer.actor == "cluster"
+    assert explain(template).next_action.actor == "cluster"
     event(
         "train-0",
         "FailedResourceClaimCreation",
@@ -67,9 +67,9 @@ def test_a_quota_that_refuses_the_claim_of_a_pod_is_told_from_the_event(template
         "used: d=2, limited: d=2",
     )
     found = explain(template)
-    assert found.answer.actor == "you"
-    assert (
-        "the ResourceQuota gpus of the namespace is used up. Asked for d=1, used d=2" in found.answer.sentence
+    assert found.next_action.actor == "you"
+    assert "the ResourceQuota gpus of the namespace is exhausted. Requested: d=1; used: d=2;" in (
+        found.next_action.sentence
     )
 
 
@@ -78,17 +78,15 @@ def test_a_gated_pod_waits_for_whoever_set_the_gate(claim, mirror):
     mirror.pod("train", claims=["sam"], phase="Pending", raw={"status": {"conditions": [gated]}})
     found = explain(claim)
     assert (found.pods[0].stage, found.fit) == (PodStage.GATED, None)
-    assert "often a queue such as Kueue" in found.answer.sentence
+    assert "often a queue such as Kueue" in found.next_action.sentence
 
 
 def test_devices_that_are_chosen_and_not_ready_are_told_from_the_event(claim, mirror):
     claim = hold(claim, mirror)
     mirror.pod("train", claims=["sam"], phase="Pending")
-    said = "waiting for binding conditions for device on node node-1"
-    event("train", "BindingConditionsPending", said, warning=False)
-    assert (
-        "Devices are chosen on node-1; their driver has to get them ready" in explain(claim).answer.sentence
-    )
+    message = "waiting for binding conditions for device on node node-1"
+    event("train", "BindingConditionsPending", message, warning=False)
+    assert "The scheduler has chosen devices on node-1." in explain(claim).next_action.sentence
 
 
 def test_what_is_said_again_under_another_name_is_told_once(template, mirror):
@@ -109,11 +107,11 @@ def test_a_scheduled_pod_prepares_its_devices(claim, mirror):
     assert (now(claim).key, now(claim).note, now(claim).at) == (
         "prepared", "1 pod starts", found.pods[0].since,
     )  # fmt: skip
-    assert "the driver prepares them there" in found.answer.sentence
+    assert "The driver prepares the devices on that node." in found.next_action.sentence
     event("train", "FailedPrepareDynamicResources", "NodePrepareResources: rpc error")
     found = explain(claim)
-    assert found.answer.actor == "admin"
-    assert "The driver could not prepare the devices on the node." in found.answer.sentence
+    assert found.next_action.actor == "admin"
+    assert "The driver could not prepare the devices on the node." in found.next_action.sentence
 
 
 def test_a_pod_with_prepared_devices_starts_its_containers(claim, mirror):
@@ -126,8 +124,8 @@ def test_a_pod_with_prepared_devices_starts_its_containers(claim, mirror):
     mirror.pod("train", claims=["sam"], phase="Pending", node_name="node-1", raw={"status": status})
     found = explain(claim)
     assert found.pods[0].stage == PodStage.STARTING
-    assert found.answer.actor == "you"
-    assert "The image of a container cannot be fetched." in found.answer.sentence
+    assert found.next_action.actor == "you"
+    assert "The image of a container cannot be pulled." in found.next_action.sentence
 
 
 def test_a_running_pod_uses_its_devices_since_its_first_container_began(claim, mirror):
@@ -138,8 +136,10 @@ def test_a_running_pod_uses_its_devices_since_its_first_container_began(claim, m
     step = now(claim)
     assert (step.key, step.note) == ("used", "1 pod runs")
     assert step.at == datetime(2026, 11, 21, 10, tzinfo=UTC)
-    assert explain(claim).troubled == []
-    assert explain(claim).answer.sentence.startswith("Release the claim when its work is done.")
+    assert explain(claim).problem_groups == []
+    assert explain(claim).next_action.sentence.startswith(
+        "The claim is in use. Release it when its work is done."
+    )
 
 
 def test_what_is_held_by_nobody_who_is_seen_is_still_in_use(claim, mirror):
@@ -151,28 +151,28 @@ def test_a_pod_that_others_ended_is_told_with_why(claim, mirror):
     mirror.pod("train", claims=["sam"], gone_at=timezone.now())
     event("train", "DeviceTaintManagerEviction", "Marking for deletion", warning=False)
     found = explain(claim)
-    assert [view.pod.name for view in found.lost] == ["train"]
-    assert found.answer.sentence.startswith(
-        "The last pod, train, was ended: Kubernetes deletes the pod: a device of it is tainted"
+    assert [view.pod.name for view in found.lost_pods] == ["train"]
+    assert found.next_action.sentence.startswith(
+        "The last pod, train, was stopped: Kubernetes deletes the pod: one of its devices"
     )
     Pod.objects.update(gone_at=timezone.now() - timedelta(hours=2))
-    assert explain(claim).lost == ()
+    assert explain(claim).lost_pods == ()
 
 
 def test_a_pod_that_its_owner_ended_is_not_called_lost(claim, mirror):
     mirror.pod("train", claims=["sam"], gone_at=timezone.now())
     event("train", "Killing", "Stopping container main", warning=False)
-    assert explain(claim).lost == ()
+    assert explain(claim).lost_pods == ()
 
 
 def test_a_releasing_claim_names_who_still_holds_it(claim, mirror):
     claim = hold(claim, mirror)
     mirror.pod("train", claims=["sam"], node_name="node-1")
     claim.advance(ClaimState.RELEASING, why="done")
-    assert explain(claim).answer.actor == "you"
+    assert explain(claim).next_action.actor == "you"
     mirror.pod("train", claims=["sam"], node_name="node-1", deleting_since=timezone.now())
     found = explain(claim)
-    assert (found.answer.actor, found.pods[0].stage) == ("cluster", PodStage.ENDING)
+    assert (found.next_action.actor, found.pods[0].stage) == ("cluster", PodStage.ENDING)
     Pod.objects.update(gone_at=timezone.now())
     ResourceClaim.objects.update(
         raw={
@@ -180,13 +180,13 @@ def test_a_releasing_claim_names_who_still_holds_it(claim, mirror):
             "status": {"reservedFor": [{"resource": "podgroups", "name": "gang", "uid": "g"}]},
         }
     )
-    assert "still reserved for podgroups gang" in explain(claim).answer.sentence
+    assert "still reserved for podgroups gang" in explain(claim).next_action.sentence
 
 
 def test_a_portal_that_may_not_read_events_says_so(claim, fra):
-    assert explain(claim).hears_events
+    assert explain(claim).can_read_events
     type(fra).objects.update(missing=["list events"])
-    assert not explain(Claim.objects.get(pk=claim.pk)).hears_events
+    assert not explain(Claim.objects.get(pk=claim.pk)).can_read_events
 
 
 def test_something_new_that_is_said_of_a_pod_moves_the_claim_on(claim, mirror):

@@ -1,4 +1,4 @@
-"""What the scheduler says of pods, held against the picture of the portal, and told of many at once."""
+"""Messages of the scheduler compared with the cluster snapshot, for one pod and for many."""
 
 from datetime import timedelta
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture(autouse=True)
-def fresh_picture():
+def fresh_snapshot():
     cluster_snapshot.forget()
     yield
     cluster_snapshot.forget()
@@ -38,9 +38,11 @@ def test_a_pod_waits_for_the_scheduler_and_the_picture_shows_the_same(claim, mir
     found = explain(claim)
     assert found.fit is not None
     assert found.fit.agrees is True
-    assert (found.answer.actor, found.answer.who) == ("cluster", "Kubernetes")
-    assert found.answer.sentence.startswith("The pod train waits. The node has no set of free devices")
-    assert "shows the same: Request gpu needs 1 device; 0 match and are free." in found.answer.sentence
+    assert (found.next_action.actor, found.next_action.who) == ("cluster", "Kubernetes")
+    assert found.next_action.sentence.startswith(
+        "The pod train waits. The node does not have enough free devices"
+    )
+    assert "shows the same: Request gpu needs 1 device; 0 match and are free." in found.next_action.sentence
     assert now(claim).key == "scheduler"
 
 
@@ -53,8 +55,8 @@ def test_a_scheduler_and_a_picture_that_disagree_are_both_told(claim, mirror, fr
     found = explain(claim)
     assert found.fit is not None
     assert found.fit.agrees is False
-    assert "s old, the claim fits on 1 node now: node-1. The scheduler says that nothing fits; it" in (
-        found.answer.sentence
+    assert "s old): the claim fits on 1 node now (node-1). The scheduler reports that nothing fits." in (
+        found.next_action.sentence
     )
 
 
@@ -68,7 +70,7 @@ def test_devices_on_a_node_that_the_pod_may_not_use_are_no_disagreement(claim, m
     found = explain(claim)
     assert found.fit is not None
     assert found.fit.agrees is True
-    assert "keeps the pod from nodes for other reasons than devices" in found.fit.sentence
+    assert "excludes nodes for reasons other than devices" in found.fit.sentence
 
 
 def test_before_the_scheduler_has_spoken_only_the_picture_does(claim, mirror, fra):
@@ -77,16 +79,16 @@ def test_before_the_scheduler_has_spoken_only_the_picture_does(claim, mirror, fr
     found = explain(claim)
     assert found.fit is not None
     assert found.fit.agrees is None
-    assert "has not said anything about the pod train" in found.answer.sentence
+    assert "has not reported anything about the pod train" in found.next_action.sentence
 
 
 def test_what_nobody_knows_is_shown_in_the_words_of_the_scheduler(claim, mirror, fra):
     mirror.pod(
         "train", claims=["sam"], phase="Pending", message="0/1 nodes are available: 1 moon in the way."
     )
-    said = explain(claim).pods[0].said
-    assert said is not None
-    assert [(part.text, part.means) for part in said.parts] == [("moon in the way", "")]
+    message = explain(claim).pods[0].scheduler_message
+    assert message is not None
+    assert [(reason.text, reason.meaning) for reason in message.reasons] == [("moon in the way", "")]
 
 
 def test_a_selector_that_fails_is_for_a_platform_admin(claim, mirror, fra):
@@ -96,8 +98,8 @@ def test_a_selector_that_fails_is_for_a_platform_admin(claim, mirror, fra):
     )
     mirror.pod("train", claims=["sam"], phase="Pending", message=message)
     found = explain(claim)
-    assert (found.answer.actor, found.answer.headline) == ("admin", "A platform admin acts next.")
-    assert "fails on the device d/n/gpu-0" in found.answer.sentence
+    assert (found.next_action.actor, found.next_action.headline) == ("admin", "A platform admin acts next.")
+    assert "fails on the device d/n/gpu-0" in found.next_action.sentence
 
 
 def test_a_second_pod_of_a_claim_that_holds_devices_is_not_told_what_is_free(claim, mirror):
@@ -107,7 +109,9 @@ def test_a_second_pod_of_a_claim_that_holds_devices_is_not_told_what_is_free(cla
     mirror.pod("second", claims=["sam"], phase="Pending", message=message)
     found = explain(claim)
     assert found.fit is None
-    assert found.answer.sentence.startswith("The pod second waits. The claim holds devices already, and they")
+    assert found.next_action.sentence.startswith(
+        "The pod second waits. The claim already holds devices on another node."
+    )
 
 
 def test_of_many_pods_those_that_wait_are_counted_and_the_first_are_shown(template, mirror, fra):
@@ -125,10 +129,10 @@ def test_of_many_pods_those_that_wait_are_counted_and_the_first_are_shown(templa
     template = Claim.objects.get(pk=template.pk)
     found = explain(template)
     assert template.state == ClaimState.ALLOCATED
-    assert found.answer.sentence.startswith("3 pods wait: train-2, train-3, train-4.")
+    assert found.next_action.sentence.startswith("3 pods wait: train-2, train-3, train-4.")
     notes = {step.key: step.note for step in found.steps}
     assert (notes["scheduler"], notes["used"]) == ("2 devices, 3 pods wait", "2 pods run")
-    assert [group.names for group in found.troubled] == ["train-2, train-3, train-4"]
+    assert [group.names for group in found.problem_groups] == ["train-2, train-3, train-4"]
     assert [(group.first.stage, group.count) for group in found.groups] == [
         (PodStage.SCHEDULER, 3), (PodStage.RUNNING, 2),
     ]  # fmt: skip
@@ -143,13 +147,13 @@ def test_pods_that_wait_for_different_reasons_are_told_apart(claim, mirror):
         message = f"0/1 nodes are available: 1 {text} in the way."
         mirror.pod(f"train-8{number}", claims=["sam"], phase="Pending", message=message)
     found = explain(claim)
-    assert [group.names for group in found.troubled] == [
+    assert [group.names for group in found.problem_groups] == [
         "train-0", "train-1, train-2, train-3 and 2 more", "train-80",
     ]  # fmt: skip
-    assert found.more == 2
+    assert found.more_waiting == 2
     assert found.fit is not None
     assert found.fit.agrees is None  # without a DeviceClass nothing can be told
-    assert "The pod train-0 waits. 8 more pods wait for other reasons." in found.answer.sentence
+    assert "The pod train-0 waits. 8 more pods wait for other reasons." in found.next_action.sentence
 
 
 def test_the_picture_is_held_against_what_was_said_of_devices(claim, mirror, fra):

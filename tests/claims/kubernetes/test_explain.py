@@ -61,22 +61,22 @@ def selecting(expression):
 def test_a_pod_for_which_nothing_matches(delivered, explained, admin):
     claim = delivered(selecting('device.capacity["gpu.nvidia.com"].memory.isGreaterThan(quantity("2Ti"))'))
     admin.create(POD, plan.example_pod(claim))
-    found = explained(claim, lambda found: found.pods[0].said)
+    found = explained(claim, lambda found: found.pods[0].scheduler_message)
     (view,) = found.pods
     assert view.stage == PodStage.SCHEDULER
-    assert all(part.means for part in (*view.said.parts, *view.said.preemption))
-    assert view.said.out_for_devices > 0
+    assert all(part.meaning for part in (*view.scheduler_message.reasons, *view.scheduler_message.preemption))
+    assert view.scheduler_message.nodes_without_devices > 0
     assert found.fit.agrees is True
-    assert found.answer.who == "Kubernetes"
-    assert "Request gpu needs 1 device; 0 match." in found.answer.sentence
+    assert found.next_action.who == "Kubernetes"
+    assert "Request gpu needs 1 device; 0 match." in found.next_action.sentence
 
 
 def test_a_selector_that_fails_stops_the_pod(delivered, explained, admin):
     claim = delivered(selecting('device.attributes["gpu.nvidia.com"].nobodyHasThis == "x"'))
     admin.create(POD, plan.example_pod(claim))
-    found = explained(claim, lambda found: found.pods[0].said)
-    assert found.answer.actor == "admin"
-    assert f"A selector of the claim {claim.namespace}/{claim.name} fails on" in found.answer.sentence
+    found = explained(claim, lambda found: found.pods[0].scheduler_message)
+    assert found.next_action.actor == "admin"
+    assert f"A selector of the claim {claim.namespace}/{claim.name} fails on" in found.next_action.sentence
     assert found.fit.agrees is True
 
 
@@ -94,8 +94,8 @@ def test_a_quota_refuses_the_claim_of_a_pod(delivered, explained, admin):
     found = explained(claim, lambda found: found.pods[0].events)
     assert found.pods[0].stage == PodStage.NO_CLAIM
     assert found.pods[0].events[0].event.reason == "FailedResourceClaimCreation"
-    assert "the ResourceQuota gpus of the namespace is used up" in found.answer.sentence
-    assert f"limited to {CHARGED}=0" in found.answer.sentence
+    assert "the ResourceQuota gpus of the namespace is used up" in found.next_action.sentence
+    assert f"limited to {CHARGED}=0" in found.next_action.sentence
 
 
 def test_a_pod_that_names_a_missing_claim_is_told_by_nobody_but_the_portal(delivered, explained, admin):
@@ -107,7 +107,7 @@ def test_a_pod_that_names_a_missing_claim_is_told_by_nobody_but_the_portal(deliv
     (view,) = found.pods
     assert (view.stage, view.missing) == (PodStage.MISSING_CLAIM, ("not-there",))
     assert (view.pod.message, view.events) == ("", [])
-    assert found.answer.actor == "you"
+    assert found.next_action.actor == "you"
 
 
 def test_a_pod_that_names_a_missing_template_is_told_from_its_event(
@@ -119,4 +119,4 @@ def test_a_pod_that_names_a_missing_template_is_told_from_its_event(
     admin.create(POD, pod)
     found = explained(claim, lambda found: found.pods[0].events)
     assert (found.pods[0].stage, found.pods[0].missing) == (PodStage.NO_TEMPLATE, ("no-such",))
-    assert "The pod names the ResourceClaimTemplate no-such" in found.pods[0].events[0].told.means
+    assert "The pod names the ResourceClaimTemplate no-such" in found.pods[0].events[0].diagnosis.meaning

@@ -46,8 +46,8 @@ USES = {
     "named": (False, 1),
     "template": (True, 2),
 }
-MADE = [kind for kind in KINDS if kind.made and kind.key != "jupyterhub"]
-CORE = [kind for kind in MADE if not kind.served]
+MADE = [kind for kind in KINDS if kind.manifests and kind.key != "jupyterhub"]
+CORE = [kind for kind in MADE if not kind.requires]
 
 
 def use_in(namespace, template, parallel):
@@ -56,7 +56,7 @@ def use_in(namespace, template, parallel):
 
 def pasted(kind, use, options):
     """Return the documents as somebody gets them who pastes the YAML."""
-    return list(yaml.safe_load_all(to_yaml(*kind.made(use, options))))
+    return list(yaml.safe_load_all(to_yaml(*kind.manifests(use, options))))
 
 
 def create(admin, content, *, dry):
@@ -218,7 +218,9 @@ def test_kinds_of_operators_are_offered_where_the_cluster_serves_them_and_taken_
 
     def offered():
         served = gateway.discover().kinds
-        return {one.key for one in MADE if one.served and one.offered(use, WorkloadOptions(), sorted(served))}
+        return {
+            one.key for one in MADE if one.requires and one.is_offered(use, WorkloadOptions(), sorted(served))
+        }
 
     use = use_in(namespace, *USES["template"])
     try:
@@ -228,7 +230,7 @@ def test_kinds_of_operators_are_offered_where_the_cluster_serves_them_and_taken_
             admin.raw("POST", path, json=definition(kind)).raise_for_status()
         eventually(lambda: keys <= gateway.discover().kinds, what="the kinds of operators")
         assert offered() == {"kubeflow-notebook", "kserve", "pytorchjob"}
-        for made in (one for one in MADE if one.served):
+        for made in (one for one in MADE if one.requires):
             for options in OPTIONS.values():
                 for content in pasted(made, use, options):
                     eventually(partial(taken, admin, content), what=made.key)

@@ -83,10 +83,10 @@ def test_a_longer_one_waits_and_the_page_of_the_claim_tells_of_it(client, alice,
     page = client.post(url("extend", claim), wish, follow=True).text
     extension = Extension.objects.get()
     assert extension.answer == RequestStatus.WAITING
-    assert "alice asks to keep it until" in page
+    assert "You requested an extension until" in page
     assert reverse("claims:extension_withdraw", args=[extension.pk]) in page
     page = client.post(reverse("claims:extension_withdraw", args=[extension.pk]), follow=True).text
-    assert "alice asks to keep it until" not in page
+    assert "You requested an extension until" not in page
     assert Extension.objects.get().answer == RequestStatus.WITHDRAWN
 
 
@@ -98,7 +98,8 @@ def test_who_may_not_change_the_end_is_not_offered_to_take_the_wish_back(
     for person in (alice, lena, mona, bob):
         client.force_login(person)
         page = client.get(url("detail", claim)).text
-        assert "alice asks to keep it until" in page
+        requester = "You" if person == alice else "alice"
+        assert f"{requester} requested an extension until" in page
         offered[person.username] = "Cancel extension request" in page
     assert offered == {"alice": True, "lena": True, "mona": False, "bob": False}
 
@@ -194,7 +195,7 @@ def test_the_grace_period_is_told_and_can_still_be_extended(client, alice, claim
     Claim.objects.update(expires_at=timezone.now() - HOUR)
     client.force_login(alice)
     page = client.get(url("detail", claim)).text
-    assert "In its grace period until" in page
+    assert "the grace period ends on" in page
     assert "Grace ends" in page
     assert "Extend…" in page
     assert "Shorten…" not in page
@@ -221,14 +222,13 @@ def test_both_pages_tell_of_the_other(client, claim, alice, vision, fra):
     client.force_login(alice)
     old_page, new_page = client.get(url("detail", claim)).text, client.get(url("detail", new)).text
     assert (
-        f'<a href="{url("detail", new)}">bigger</a> (“Waiting for a pod”) is to replace this claim'
-        in old_page
+        f'<a href="{url("detail", new)}">bigger</a> (“Waiting for a pod”) will replace this claim' in old_page
     )
     assert "Extend…" not in old_page
     assert "Release sam now…" in new_page
     Claim.objects.filter(pk=claim.pk).update(state=ClaimState.RELEASED)
-    assert "bigger</a> replaced it." in client.get(url("detail", claim)).text
-    assert "It replaced" in client.get(url("detail", new)).text
+    assert "bigger</a> replaced this claim." in client.get(url("detail", claim)).text
+    assert "This claim replaced" in client.get(url("detail", new)).text
 
 
 def test_the_request_form_is_filled_for_a_replacement_and_sends_it(client, alice, claim, quota, gateway):

@@ -45,8 +45,8 @@ def test_the_page_says_who_uses_it_and_how_many_more_may(client, alice, claim):
     assert "1 of 256 places is taken; 255 more pods may use it." in text
     assert "Job train" in text
     assert "All pods run on the node of the devices: node-1." in text
-    assert "All 2 must end before the devices are free again." in text
-    assert "Nothing keeps memory or time apart" in text
+    assert "Devices are freed when all 2 pods have ended." in text
+    assert "Memory and compute time are not isolated" in text
 
 
 def test_full_it_says_so(client, alice, claim):

@@ -149,11 +149,11 @@ def test_an_admin_accepts_the_new_object_and_all_is_well(client, remade, root):
 
 def test_what_asks_for_something_else_cannot_be_accepted(client, mirror, claim, root):
     mirror.claim("sam", claim, uid="uid-2", spec=make_spec(8))
-    with pytest.raises(Conflict, match="no new object that asks for what was approved"):
+    with pytest.raises(Conflict, match="no new object with the approved spec"):
         services.accept_object(claim=claim, by=root)
     client.force_login(root)
     url = reverse("claims:accept", args=[claim.pk])
-    assert "no new object that asks for what was approved" in client.get(url).text
+    assert "no new object with the approved spec" in client.get(url).text
     assert client.post(url).status_code == 409
 
 
