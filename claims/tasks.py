@@ -43,5 +43,5 @@ def forget_drafts() -> None:
 def maintain_quotas() -> None:
     """End increases and quota requests whose time is over, and write every ResourceQuota that differs."""
     quota_requests.end_overdue(timezone.now())
-    quota_requests.tell_of_ends(timezone.now())
+    quota_requests.notify_ends(timezone.now())
     resource_quota_sync.write_all()

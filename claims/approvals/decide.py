@@ -244,8 +244,8 @@ def _require_quota(claim: Claim, change: RequestChange) -> None:
     classes, profiles = additional_usage(claim, change)
     if not classes and not profiles:
         return
-    rows = usage.lock_rows(team=claim.team, charge=classes, profiles=profiles)
-    lines = usage.lines_for(rows, team=claim.team, charge=classes, profiles=profiles, claims=0)
+    rows = usage.lock_quotas(team=claim.team, charge=classes, profiles=profiles)
+    lines = usage.quota_lines(rows, team=claim.team, charge=classes, profiles=profiles, claims=0)
     if refused := [line.sentence for line in lines if not line.fits]:
         raise QuotaExceeded(" ".join(refused))
 

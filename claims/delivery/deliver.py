@@ -125,7 +125,7 @@ def _ensure_object(claim: Claim, gateway: Gateway) -> None:
             note_problem(claim, f"{claim.cluster} refused it: {error} The portal goes on trying.")
         elif error.quota and (mine := _own_object(claim, gateway, kind)):
             _record_object(claim, gateway, kind, mine)  # another worker created it, which filled the quota
-        elif error.quota and resource_quota_sync.is_behind(claim, gateway, error):
+        elif error.quota and resource_quota_sync.may_count_old_limit(claim, gateway, error):
             raise resource_quota_sync.QuotaNotYetWritten(
                 "The cluster still counts by the quota of a moment ago."
             ) from error

@@ -128,4 +128,4 @@ def reconcile_cluster(cluster_id: str, names: list[str]) -> None:
     """Believe what the mirror of a cluster says about these objects, each named "namespace/name"."""
     reconcile.reconcile_named(cluster_id, names)
     release_replaced()
-    resource_quota_sync.write_after(UUID(cluster_id), names)
+    resource_quota_sync.write_changed(UUID(cluster_id), names)

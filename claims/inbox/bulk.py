@@ -26,7 +26,7 @@ from claims.lifecycle.services import approve_extension, deny_extension
 from claims.models import Approval, Claim, Extension, QuotaRequest, RequestStatus
 from claims.quotas.requests import request_impact, until_words
 from claims.quotas.services import approve_quota_request, deny_quota_request
-from claims.quotas.usage import QuotaUsage, rows_for, standing, standing_of
+from claims.quotas.usage import QuotaUsage, charged_quotas, quota_usage, team_usage
 from claims.states import RUNNING, ClaimState
 from core.errors import Invalid, PortalError
 from core.times import duration, moment
@@ -167,7 +167,7 @@ def reserved_in(claim: Claim) -> list[Reserved]:
     named = claim.alternatives.select_related("profile_version__profile")
     profiles = {one.profile_version.profile: one.devices for one in named}
     profiles = profiles or {claim.profile_version.profile: claim.devices * claim.parallel}
-    rows = rows_for(team=claim.team, charge=charge, profiles=profiles)
+    rows = charged_quotas(team=claim.team, charge=charge, profiles=profiles)
     by_profile = {profile.pk: devices for profile, devices in profiles.items()}
     return [
         Reserved(
@@ -178,7 +178,7 @@ def reserved_in(claim: Claim) -> list[Reserved]:
             if each.quota.device_class
             else claim.parallel,
         )
-        for each in standing_of(rows)
+        for each in quota_usage(rows)
     ]
 
 
@@ -281,7 +281,7 @@ def _of_claims(claims: Sequence[Claim]) -> Iterable[str]:
         for row in claim.charges.all():
             key = (claim.team_id, row.device_class)
             charged[key] = charged.get(key, 0) + row.devices
-    for each in standing({claim.team for claim in claims}) if claims else ():
+    for each in team_usage({claim.team for claim in claims}) if claims else ():
         if count := charged.get((each.quota.team_id, each.quota.device_class), 0):
             yield (f"{each.team}: {count} of the {each.used} taken of {each.limit} {each.label} are these.")
 

@@ -103,8 +103,8 @@ def preview_of(claim: Claim, form: ChangeForm) -> ChangePreview:
     classes, profiles = additional_usage(claim, changed)
     lines: list[QuotaLine] = []
     if classes or profiles:
-        rows = usage.rows_for(team=claim.team, charge=classes, profiles=profiles)
-        lines = usage.lines_for(rows, team=claim.team, charge=classes, profiles=profiles, claims=0)
+        rows = usage.charged_quotas(team=claim.team, charge=classes, profiles=profiles)
+        lines = usage.quota_lines(rows, team=claim.team, charge=classes, profiles=profiles, claims=0)
     snapshot = current_snapshot(claim.cluster)
     found = match.preview(snapshot, changed.spec, claims=claim.parallel)
     return ChangePreview(

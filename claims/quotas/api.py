@@ -13,7 +13,7 @@ from claims import api_types
 from claims.api_types import ClaimOut
 from claims.models import Quota, QuotaRequest, RequestStatus
 from claims.quotas import services
-from claims.quotas.usage import parts_of, standing_of
+from claims.quotas.usage import quota_breakdown, quota_usage
 from core import idempotency
 from core.idempotency import IdempotentWrites
 from core.schema import key, refuses
@@ -102,14 +102,14 @@ class QuotaViewSet(
 
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         page = self.paginate_queryset(self.filter_queryset(self.get_queryset()))
-        return self.get_paginated_response(QuotaOut(standing_of(page or []), many=True).data)
+        return self.get_paginated_response(QuotaOut(quota_usage(page or []), many=True).data)
 
     @extend_schema(responses=QuotaDetailOut)
     def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """One quota with everything that adds up to its figure."""
         quota = self.get_object()
-        shown = QuotaOut(standing_of([quota])[0]).data
-        parts = parts_of(quota)
+        shown = QuotaOut(quota_usage([quota])[0]).data
+        parts = quota_breakdown(quota)
         return Response(
             {
                 **shown,
@@ -130,7 +130,7 @@ class QuotaViewSet(
         said["team"] = team_for(user, said["team"])
         said["profile"] = api_types.profile_named(said["profile"], user) if said["profile"] else None
         quota = services.set_quota(by=user, **said)
-        return Response(QuotaOut(standing_of([quota])[0]).data, status=status.HTTP_200_OK)
+        return Response(QuotaOut(quota_usage([quota])[0]).data, status=status.HTTP_200_OK)
 
 
 KEY = key("The same key asks once.")

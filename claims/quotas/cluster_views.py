@@ -11,10 +11,10 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from claims.models import TeamNamespace, WrittenQuota
-from claims.quotas.resource_quota import Headroom, rooms
+from claims.quotas.resource_quota import Headroom, headrooms
 from claims.quotas.resource_quota_sync import is_writable
 from claims.quotas.tasks import write_cluster
-from claims.quotas.usage import QuotaUsage, standing
+from claims.quotas.usage import QuotaUsage, team_usage
 from cluster.policies import ACCOUNT, MODE, POLICIES, PolicyAction, to_yaml
 from core.errors import Invalid, PortalError
 from dra import quota
@@ -47,7 +47,7 @@ class PlaceRow:
 
 
 @dataclass(frozen=True)
-class Going:
+class DeletedQuota:
     """An object that is deleted, with the lines in it that are not the portal's."""
 
     place: TeamNamespace
@@ -60,12 +60,12 @@ def cluster_quotas(request: HttpRequest, name: str) -> HttpResponse:
     places = TeamNamespace.objects.filter(cluster=cluster).select_related("team").order_by("team__slug")
     written = {row.place_id: row for row in WrittenQuota.objects.filter(place__cluster=cluster)}
     by_team: dict[object, list[QuotaUsage]] = {}
-    for each in standing([place.team for place in places]):
+    for each in team_usage([place.team for place in places]):
         if each.quota.device_class:
             by_team.setdefault(each.team.pk, []).append(each)
-    found = rooms(places)
+    found = headrooms(places)
     rows = [
-        row_of(place, written.get(place.pk), found[place.pk], by_team.get(place.team_id, []))
+        place_row(place, written.get(place.pk), found[place.pk], by_team.get(place.team_id, []))
         for place in places
     ]
     page = {
@@ -103,7 +103,7 @@ def cluster_quotas_stop(request: HttpRequest, name: str) -> HttpResponse:
     written = list(rows.exclude(seen_hard={}).order_by("place__namespace"))
     page = {
         "cluster": cluster,
-        "going": [Going(row.place, others_of(row)) for row in written],
+        "going": [DeletedQuota(row.place, foreign_lines(row)) for row in written],
         "staying": rows.filter(seen_hard={}).exclude(problem="").order_by("place__namespace"),
         "writable": is_writable(cluster),
     }
@@ -127,7 +127,7 @@ def cluster_for(request: HttpRequest, name: str) -> Cluster:
     return cluster
 
 
-def row_of(
+def place_row(
     place: TeamNamespace, written: WrittenQuota | None, room: Headroom, standings: list[QuotaUsage]
 ) -> PlaceRow:
     seen_hard, seen_used = (written.seen_hard, written.seen_used) if written else ({}, {})
@@ -141,12 +141,12 @@ def row_of(
     return PlaceRow(place, written, lines, ignored)
 
 
-def others_of(row: WrittenQuota) -> list[str]:
+def foreign_lines(row: WrittenQuota) -> list[str]:
     """Return the lines in the portal's object that somebody else has written, as "pods: 10"."""
     return [f"{key}: {value}" for key, value in row.seen_hard.items() if key not in row.hard]
 
 
-WORDS = {
+POLICY_TEXTS = {
     "gpu-claims-only": (
         "GPUs only through claims",
         (
@@ -190,7 +190,7 @@ def policies(request: HttpRequest, name: str) -> HttpResponse:
         return answer
     page = {
         "cluster": cluster,
-        "policies": [(key, *words, key in chosen) for key, words in WORDS.items()],
+        "policies": [(key, *words, key in chosen) for key, words in POLICY_TEXTS.items()],
         "text": text,
         "problem": problem,
         "account": account,

@@ -31,13 +31,13 @@ from dra.quota import (
 )
 from inventory.models import DeviceClass, Pod, ResourceClaim
 
-ENDED = ("Succeeded", "Failed")  # phases in which a pod holds nothing
+ENDED_PHASES = ("Succeeded", "Failed")  # phases in which a pod holds nothing
 
 type Place = tuple[UUID, str]  # cluster, namespace
 
 
 @dataclass(frozen=True, slots=True)
-class OutsideUse:
+class UnmanagedUse:
     """
     One object past the portal and the devices per class that it counts for; `claims` is 1 for a
     ResourceClaim, and `node` is that of a pod. Of `charge`, no line of a ResourceQuota counts `unseen`: a pod
@@ -60,19 +60,19 @@ class OutsideUse:
         return int(self.kind == "ResourceClaim")
 
 
-def outside_use(teams: Collection[UUID]) -> dict[UUID, list[OutsideUse]]:
+def unmanaged_use(teams: Collection[UUID]) -> dict[UUID, list[UnmanagedUse]]:
     """Return what each team uses past the portal, in four queries however much that is."""
     spaces = TeamNamespace.objects.filter(team__in=teams).values_list("cluster", "namespace", "team")
     owners: dict[Place, UUID] = {(cluster, namespace): team for cluster, namespace, team in spaces}
-    found: dict[UUID, list[OutsideUse]] = defaultdict(list)
+    found: dict[UUID, list[UnmanagedUse]] = defaultdict(list)
     if not owners:
         return found
-    for use in (*_claims(teams, owners), *_pods(owners)):
+    for use in (*_unmanaged_claim_use(teams, owners), *_unmanaged_pod_use(owners)):
         found[owners[use.cluster, use.namespace]].append(use)
     return found
 
 
-def foreign_claims(teams: Collection[UUID]) -> QuerySet[ResourceClaim]:
+def unmanaged_claims(teams: Collection[UUID]) -> QuerySet[ResourceClaim]:
     """
     Return the ResourceClaims in the namespaces of these teams that belong to no claim of the portal.
 
@@ -91,17 +91,17 @@ def foreign_claims(teams: Collection[UUID]) -> QuerySet[ResourceClaim]:
     return standing.filter(Exists(here), ~Exists(labelled), ~Exists(adopted))
 
 
-def _claims(teams: Collection[UUID], owners: dict[Place, UUID]) -> Iterable[OutsideUse]:
+def _unmanaged_claim_use(teams: Collection[UUID], owners: dict[Place, UUID]) -> Iterable[UnmanagedUse]:
     columns = ("cluster", "cluster__name", "namespace", "name", "origin", "raw__spec", "uid")
-    for cluster, title, namespace, name, origin, spec, uid in foreign_claims(teams).values_list(*columns):
+    for cluster, title, namespace, name, origin, spec, uid in unmanaged_claims(teams).values_list(*columns):
         counted = charge(spec or {})
-        yield OutsideUse("ResourceClaim", cluster, title, namespace, name, origin, counted, uid)
+        yield UnmanagedUse("ResourceClaim", cluster, title, namespace, name, origin, counted, uid)
 
 
-def _pods(owners: dict[Place, UUID]) -> list[OutsideUse]:
+def _unmanaged_pod_use(owners: dict[Place, UUID]) -> list[UnmanagedUse]:
     clusters = {cluster for cluster, _ in owners}
     here = Q(cluster__in=clusters, namespace__in={namespace for _, namespace in owners})
-    asking = Pod.objects.filter(here, gone_at=None).exclude(extended={}).exclude(phase__in=ENDED)
+    asking = Pod.objects.filter(here, gone_at=None).exclude(extended={}).exclude(phase__in=ENDED_PHASES)
     columns = ("cluster", "cluster__name", "namespace", "name", "extended", "raw__status", "uid", "node_name")
     rows = [row for row in asking.values_list(*columns) if (row[0], row[2]) in owners]
     carried = _extended_names({row[0] for row in rows}) if rows else {}
@@ -117,7 +117,7 @@ def _pods(owners: dict[Place, UUID]) -> list[OutsideUse]:
                     unseen[device_class] += count
         if counted:
             what = ("Pod", cluster, title, namespace, name, "device-plugin", dict(counted), uid)
-            found.append(OutsideUse(*what, dict(unseen), node))
+            found.append(UnmanagedUse(*what, dict(unseen), node))
     return found
 
 
@@ -131,17 +131,17 @@ def _extended_names(clusters: Collection[UUID]) -> dict[UUID, dict[str, str]]:
     return {cluster: extended_resource_names(found) for cluster, found in classes.items()}
 
 
-CHARGED = Greatest(Coalesce("settled", "devices") - F("carried"), 0)  # of a ClaimCharge
-TAKEN = Coalesce("settled", "devices")  # of an Alternative
-ALONE = Greatest(F("devices") * F("parallel") - F("carried"), 0)  # of a Claim of one profile
+CHARGED_DEVICES = Greatest(Coalesce("settled", "devices") - F("carried"), 0)  # of a ClaimCharge
+ALTERNATIVE_DEVICES = Coalesce("settled", "devices")  # of an Alternative
+CLAIM_DEVICES = Greatest(F("devices") * F("parallel") - F("carried"), 0)  # of a Claim of one profile
 # While the predecessor's objects are there as well, only claims beyond their number count.
-NUMBER = F("parallel") - Case(
+CLAIM_COUNT = F("parallel") - Case(
     When(carried__gt=0, then=Least(F("parallel"), Coalesce(F("replaces__parallel"), 0))), default=Value(0)
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class QuotaCounts:
     """Devices, or claims where the quota counts those; `raised` is what raises add to the limit now."""
 
     held: int = 0
@@ -150,7 +150,7 @@ class Figures:
     raised: int = 0
 
 
-def figures_of(quotas: Iterable[Quota]) -> list[Figures]:
+def count_quotas(quotas: Iterable[Quota]) -> list[QuotaCounts]:
     """
     Count what stands against these rows, in a number of queries that does not grow with them. Under their
     lock what the portal itself gives out cannot grow.
@@ -164,31 +164,31 @@ def figures_of(quotas: Iterable[Quota]) -> list[Figures]:
         _by_number(teams) if any(row.counts == Quota.Counts.CLAIMS for row in rows) else (),
     ):
         counted[team, what, state == ClaimState.REQUESTED] += count
-    outside, raised = outside_use(teams), raises_of(rows)
+    outside, raised = unmanaged_use(teams), increases_by_quota(rows)
     return [
-        Figures(
-            held=counted[row.team_id, counts_by(row), False],
-            reserved=counted[row.team_id, counts_by(row), True],
-            outside=sum(outside_count(row, use) for use in outside.get(row.team_id, ())),
+        QuotaCounts(
+            held=counted[row.team_id, counted_key(row), False],
+            reserved=counted[row.team_id, counted_key(row), True],
+            outside=sum(unmanaged_count(row, use) for use in outside.get(row.team_id, ())),
             raised=raised[row.pk],
         )
         for row in rows
     ]
 
 
-def counts_by(quota: Quota) -> object:
+def counted_key(quota: Quota) -> object:
     """Return what a row counts: a profile's id, "" for claims, or the name of a class."""
     return quota.profile_id or quota.device_class
 
 
-def outside_count(quota: Quota, use: OutsideUse) -> int:
+def unmanaged_count(quota: Quota, use: UnmanagedUse) -> int:
     """Return what an object past the portal takes of a quota; it is of no profile."""
     if quota.profile_id:
         return 0
     return use.claims if quota.counts == Quota.Counts.CLAIMS else use.charge.get(quota.device_class, 0)
 
 
-def raises_of(quotas: Sequence[Quota]) -> dict[UUID, int]:
+def increases_by_quota(quotas: Sequence[Quota]) -> dict[UUID, int]:
     """Return what raises that run now add to each limit, by id of the quota."""
     now, sums = timezone.now(), defaultdict[UUID, int](int)
     running = QuotaIncrease.objects.filter(quota__in=quotas, starts_at__lte=now, ends_at__gt=now)
@@ -199,21 +199,23 @@ def raises_of(quotas: Sequence[Quota]) -> dict[UUID, int]:
 
 def _by_class(teams: Iterable[UUID]) -> Iterable[Any]:
     charges = ClaimCharge.objects.filter(claim__team__in=teams, claim__state__in=LIVE)
-    return charges.values_list("claim__team", "device_class", "claim__state").annotate(total=Sum(CHARGED))
+    return charges.values_list("claim__team", "device_class", "claim__state").annotate(
+        total=Sum(CHARGED_DEVICES)
+    )
 
 
 def _by_profile(teams: Iterable[UUID]) -> Iterable[Any]:
     alone = Claim.objects.filter(team__in=teams, state__in=LIVE, alternatives=None).order_by()
     one_of = Alternative.objects.filter(claim__team__in=teams, claim__state__in=LIVE).order_by()
     return chain(
-        alone.values_list("team", "profile_version__profile", "state").annotate(total=Sum(ALONE)),
+        alone.values_list("team", "profile_version__profile", "state").annotate(total=Sum(CLAIM_DEVICES)),
         one_of.values_list("claim__team", "profile_version__profile", "claim__state").annotate(
-            total=Sum(TAKEN)
+            total=Sum(ALTERNATIVE_DEVICES)
         ),
     )
 
 
 def _by_number(teams: Iterable[UUID]) -> Iterable[Any]:
     live = Claim.objects.filter(team__in=teams, state__in=LIVE).order_by()
-    for team, state, count in live.values_list("team", "state").annotate(total=Sum(NUMBER)):
+    for team, state, count in live.values_list("team", "state").annotate(total=Sum(CLAIM_COUNT)):
         yield team, "", state, count

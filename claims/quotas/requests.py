@@ -10,8 +10,8 @@ from django.db import transaction
 from django.urls import reverse
 
 from claims.models import Quota, QuotaIncrease, QuotaRequest, RequestStatus
-from claims.quotas.counts import raises_of
-from claims.quotas.usage import QuotaUsage, capacity_of, label_of, standing_of
+from claims.quotas.counts import increases_by_quota
+from claims.quotas.usage import QuotaUsage, device_capacity, quota_label, quota_usage
 from core.times import moment, moment_with_zone
 from notify.services import notify
 from teams.access import people_in
@@ -52,34 +52,34 @@ def named_quota(team: Team, *, device_class: str, profile_id: UUID | None, count
     return rows.first()
 
 
-def quota_of(asked: QuotaRequest) -> Quota | None:
+def requested_quota(asked: QuotaRequest) -> Quota | None:
     return named_quota(
         asked.team, device_class=asked.device_class, profile_id=asked.profile_id, counts=asked.counts
     )
 
 
-def what_of(asked: QuotaRequest) -> str:
+def quota_words(asked: QuotaRequest) -> str:
     """Return what is asked for, as a quota is labelled: "gpu.nvidia.com", "train-80", "claims"."""
     row = Quota(team=asked.team, device_class=asked.device_class, profile=asked.profile, counts=asked.counts)
-    return label_of(row)
+    return quota_label(row)
 
 
 def request_impact(asked: QuotaRequest) -> QuotaImpact:
-    row = quota_of(asked)
-    stands = standing_of([row])[0] if row else None
+    row = requested_quota(asked)
+    stands = quota_usage([row])[0] if row else None
     before = stands.limit if stands else 0
-    label = what_of(asked)
+    label = quota_words(asked)
     if not asked.device_class:
         return QuotaImpact(label, stands, before, asked.devices)
     rows = list(Quota.objects.filter(device_class=asked.device_class))
-    granted = sum(one.devices for one in rows) + sum(raises_of(rows).values())
+    granted = sum(one.devices for one in rows) + sum(increases_by_quota(rows).values())
     return QuotaImpact(
         label,
         stands,
         before,
         asked.devices,
         granted=granted + asked.devices - before,
-        capacity=capacity_of([asked.device_class]).get(asked.device_class),
+        capacity=device_capacity([asked.device_class]).get(asked.device_class),
     )
 
 
@@ -87,8 +87,8 @@ def until_words(until: datetime | None, say: Callable[[datetime], str] = moment)
     return f"until {say(until)}" if until else "for good"
 
 
-BEFORE = timedelta(days=1)
-AFTER = timedelta(days=2)  # a raise that ended longer ago is not told of any more
+NOTIFY_BEFORE = timedelta(days=1)
+NOTIFY_AFTER = timedelta(days=2)  # a raise that ended longer ago is not told of any more
 
 
 def end_overdue(now: datetime) -> None:
@@ -97,10 +97,10 @@ def end_overdue(now: datetime) -> None:
     for asked in overdue.select_related("team", "asked_by"):
         with transaction.atomic():  # nobody is left untold
             if asked.decide(RequestStatus.EXPIRED, by=None, note="Nobody decided in time."):
-                _tell_of_silence(asked)
+                _notify_expired(asked)
 
 
-def _tell_of_silence(asked: QuotaRequest) -> None:
+def _notify_expired(asked: QuotaRequest) -> None:
     notify(
         [asked.asked_by],
         key=f"quota-request-decided-{asked.pk}",
@@ -110,10 +110,12 @@ def _tell_of_silence(asked: QuotaRequest) -> None:
     )
 
 
-def tell_of_ends(now: datetime) -> None:
+def notify_ends(now: datetime) -> None:
     """Tell leads and whoever asked, a day before a raise ends and when it has. Told once each."""
     raises = QuotaIncrease.objects.select_related("quota__team", "quota__profile", "request__asked_by")
-    for one in raises.filter(ends_at__gt=now - AFTER, ends_at__lte=now + BEFORE, starts_at__lte=now):
+    for one in raises.filter(
+        ends_at__gt=now - NOTIFY_AFTER, ends_at__lte=now + NOTIFY_BEFORE, starts_at__lte=now
+    ):
         over = one.ends_at <= now
         quota = one.quota
         notify(
@@ -127,7 +129,7 @@ def tell_of_ends(now: datetime) -> None:
 
 
 def _title(one: QuotaIncrease, *, over: bool) -> str:
-    more = f"The {one.devices} more {label_of(one.quota)} of {one.quota.team}"
+    more = f"The {one.devices} more {quota_label(one.quota)} of {one.quota.team}"
     return f"{more} have ended" if over else f"{more} end on {moment_with_zone(one.ends_at)}"
 
 

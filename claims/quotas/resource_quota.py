@@ -21,8 +21,8 @@ from django.utils import timezone
 
 from claims.models import Claim, ClaimCharge, Delivery, Quota, TeamNamespace, WrittenQuota
 from claims.plans.plan import TEAM_LABEL
-from claims.quotas.counts import outside_use
-from claims.quotas.usage import standing
+from claims.quotas.counts import unmanaged_use
+from claims.quotas.usage import team_usage
 from claims.states import GRANTED
 from cluster.errors import ClusterConflict, ClusterError, Unreachable
 from cluster.kinds import RESOURCE_QUOTA
@@ -66,7 +66,7 @@ class Headroom:
         return {name: count + self.free[name] for name, count in self.stands.items()}
 
 
-def rooms(places: Collection[TeamNamespace]) -> dict[int, Headroom]:
+def headrooms(places: Collection[TeamNamespace]) -> dict[int, Headroom]:
     """
     Return what may be in each of these namespaces, by primary key, in a number of queries that does not grow
     with them. It has the classes that the cluster publishes or the team has a quota of.
@@ -74,7 +74,7 @@ def rooms(places: Collection[TeamNamespace]) -> dict[int, Headroom]:
     found = _namespace_usage(places)
     free: dict[UUID, dict[str, int]] = defaultdict(dict)
     claims: dict[UUID, int] = {}
-    for each in standing({place.team_id: place.team for place in places}.values()):
+    for each in team_usage({place.team_id: place.team for place in places}.values()):
         if each.quota.counts == Quota.Counts.CLAIMS:
             claims[each.team.pk] = each.free
         elif each.quota.device_class:
@@ -84,7 +84,7 @@ def rooms(places: Collection[TeamNamespace]) -> dict[int, Headroom]:
     for cluster, name in published.values_list("cluster", "name"):
         known[cluster].add(name)
     return {
-        place.pk: _room(
+        place.pk: _headroom(
             found[place.cluster_id, place.namespace],
             known[place.cluster_id],
             free[place.team_id],
@@ -94,7 +94,7 @@ def rooms(places: Collection[TeamNamespace]) -> dict[int, Headroom]:
     }
 
 
-def _room(stands: NamespaceUsage, known: set[str], free: dict[str, int], claims: int | None) -> Headroom:
+def _headroom(stands: NamespaceUsage, known: set[str], free: dict[str, int], claims: int | None) -> Headroom:
     names = sorted(known | free.keys())
     room = {name: free.get(name, 0) for name in names}
     there = {name: stands.classes[name] for name in names}
@@ -129,7 +129,7 @@ def _namespace_usage(places: Collection[TeamNamespace]) -> dict[Place, Namespace
     by_namespace = unmanaged_templates.values_list("cluster", "namespace")
     for cluster, namespace, count in by_namespace.annotate(total=Count("pk")):
         usage[cluster, namespace].templates += count
-    for use in chain.from_iterable(outside_use({place.team_id for place in places}).values()):
+    for use in chain.from_iterable(unmanaged_use({place.team_id for place in places}).values()):
         counted = usage[use.cluster, use.namespace]
         counted.classes.update(use.charge)
         counted.classes.subtract(use.unseen)
@@ -138,19 +138,21 @@ def _namespace_usage(places: Collection[TeamNamespace]) -> dict[Place, Namespace
 
 
 NAME = "dragoman"
-NAMED = f"exceeded quota: {NAME},"  # in the sentence with which Kubernetes refuses
-TOLD = 3  # changed lines that a sentence names
-MARK = ("gpu.dragoman.dev/quota", "team")  # only objects with this label are ever changed or deleted
-SAID = "gpu.dragoman.dev/written"  # annotation: the lines as the portal wrote them, to know others' by
-AGAIN = 5  # times that a limit which changed while it was written is written at once
+REFUSAL = f"exceeded quota: {NAME},"  # in the sentence with which Kubernetes refuses
+MAX_NAMED = 3  # changed lines that a sentence names
+LABEL = ("gpu.dragoman.dev/quota", "team")  # only objects with this label are ever changed or deleted
+WRITTEN_ANNOTATION = (
+    "gpu.dragoman.dev/written"  # annotation: the lines as the portal wrote them, to know others' by
+)
+MAX_REWRITES = 5  # times that a limit which changed while it was written is written at once
 
 
-def hard_for(place: TeamNamespace) -> dict[str, str]:
+def hard_limits(place: TeamNamespace) -> dict[str, str]:
     """Return `spec.hard` for the namespace: whole numbers as text, by key."""
-    return hards([place])[place.pk]
+    return hard_limits_by_place([place])[place.pk]
 
 
-def hards(places: Collection[TeamNamespace]) -> dict[int, dict[str, str]]:
+def hard_limits_by_place(places: Collection[TeamNamespace]) -> dict[int, dict[str, str]]:
     """Return `spec.hard` for each of these namespaces, by primary key, in as many queries as for one."""
     extended: dict[object, list[tuple[str, str]]] = defaultdict(list)
     carried = DeviceClass.objects.filter(cluster__in={place.cluster_id for place in places}, gone_at=None)
@@ -158,11 +160,11 @@ def hards(places: Collection[TeamNamespace]) -> dict[int, dict[str, str]]:
         "cluster", "name", "extended_resource"
     ):
         extended[cluster].append((names[0], names[1]))
-    found = rooms(places)
-    return {place.pk: _hard(found[place.pk], extended[place.cluster_id]) for place in places}
+    found = headrooms(places)
+    return {place.pk: _hard_limits(found[place.pk], extended[place.cluster_id]) for place in places}
 
 
-def _hard(room: Headroom, extended: Iterable[tuple[str, str]]) -> dict[str, str]:
+def _hard_limits(room: Headroom, extended: Iterable[tuple[str, str]]) -> dict[str, str]:
     devices = room.devices
     hard = {quota.class_quota_key(name): count for name, count in devices.items()}
     hard |= {quota.implicit_quota_key(name): count for name, count in devices.items()}
@@ -175,7 +177,7 @@ def _hard(room: Headroom, extended: Iterable[tuple[str, str]]) -> dict[str, str]
 
 
 def manifest_for(place: TeamNamespace, hard: dict[str, str]) -> Manifest:
-    labels = dict((MARK, (TEAM_LABEL, place.team.slug)))
+    labels = dict((LABEL, (TEAM_LABEL, place.team.slug)))
     return {
         "apiVersion": RESOURCE_QUOTA.api_version,
         "kind": RESOURCE_QUOTA.kind,
@@ -183,30 +185,30 @@ def manifest_for(place: TeamNamespace, hard: dict[str, str]) -> Manifest:
             "name": NAME,
             "namespace": place.namespace,
             "labels": labels,
-            "annotations": {SAID: json.dumps(hard)},
+            "annotations": {WRITTEN_ANNOTATION: json.dumps(hard)},
         },
         "spec": {"hard": hard},
     }
 
 
-def keep(place: TeamNamespace, gateway: Gateway) -> WrittenQuota:
+def ensure(place: TeamNamespace, gateway: Gateway) -> WrittenQuota:
     """
     Make the ResourceQuota of the namespace say what it should, and note what somebody else made of it.
 
     What the cluster answers ends as a sentence in `problem`. Safe to race and to repeat: of two at once both
     end with what was counted last. Raises Unreachable when that is noted: the next would wait as long.
     """
-    row = _counted(place)
+    row = _note_limits(place)
     lost: Unreachable | None = None
     try:
         found = gateway.get(RESOURCE_QUOTA, NAME, namespace=place.namespace)
         if found is not None and not is_ours(found) and not row.seen_hard:
             row.problem = (
                 f"{place.namespace} has a ResourceQuota “{NAME}” that is not the portal's. It is left "
-                f"alone; rename it, or give it the label {'='.join(MARK)}."
+                f"alone; rename it, or give it the label {'='.join(LABEL)}."
             )
         else:
-            _look(row, found)
+            _note_drift(row, found)
             found = _write(row, place, found, gateway)
             row.repaired_at = row.written_at if row.drift and not row.repaired_at else row.repaired_at
             row.problem = ""
@@ -224,22 +226,31 @@ def keep(place: TeamNamespace, gateway: Gateway) -> WrittenQuota:
 
 
 @transaction.atomic
-def _counted(place: TeamNamespace) -> WrittenQuota:
+def _note_limits(place: TeamNamespace) -> WrittenQuota:
     """
     Count and note what should stand there, one after the other: whoever notes last has counted last.
     """
     WrittenQuota.objects.get_or_create(place=place)
     row = WrittenQuota.objects.select_for_update(no_key=True, of=("self",)).get(place=place)
-    row.hard = hard_for(place)
+    row.hard = hard_limits(place)
     row.save(update_fields=["hard"])
     return row
 
 
 def _write(
-    row: WrittenQuota, place: TeamNamespace, found: Manifest | None, gateway: Gateway, again: int = AGAIN
+    row: WrittenQuota,
+    place: TeamNamespace,
+    found: Manifest | None,
+    gateway: Gateway,
+    again: int = MAX_REWRITES,
 ) -> Manifest:
     """Write what is noted, and again while somebody else notes something newer. Raises ClusterError."""
-    if found is None or not is_ours(found) or said_of(found) != row.hard or differing(found, row.hard):
+    if (
+        found is None
+        or not is_ours(found)
+        or written_limits(found) != row.hard
+        or differing_limits(found, row.hard)
+    ):
         found = gateway.apply(RESOURCE_QUOTA, manifest_for(place, row.hard), force=True)
         row.written_at = timezone.now()
     newest = WrittenQuota.objects.filter(pk=row.pk).values_list("hard", flat=True).first()
@@ -268,63 +279,68 @@ def remove(row: WrittenQuota, gateway: Gateway) -> None:
 
 
 def is_ours(found: Manifest) -> bool:
-    return (found["metadata"].get("labels") or {}).get(MARK[0]) == MARK[1]
+    return (found["metadata"].get("labels") or {}).get(LABEL[0]) == LABEL[1]
 
 
-def said_of(found: Manifest) -> dict[str, str]:
+def written_limits(found: Manifest) -> dict[str, str]:
     """Return the lines as the portal wrote them last, {} where the object does not tell."""
     try:
-        said = json.loads((found["metadata"].get("annotations") or {}).get(SAID, "{}"))
+        said = json.loads((found["metadata"].get("annotations") or {}).get(WRITTEN_ANNOTATION, "{}"))
     except ValueError:
         return {}
     return {key: str(value) for key, value in said.items()} if isinstance(said, dict) else {}
 
 
-def differing(found: Manifest, hard: dict[str, str], part: str = "spec") -> dict[str, str]:
+def differing_limits(found: Manifest, hard: dict[str, str], part: str = "spec") -> dict[str, str]:
     """Return what the object says of our keys where it is something else ("" where it says nothing)."""
     said = (found.get(part) or {}).get("hard") or {}
     return {key: said.get(key, "") for key, value in hard.items() if not _equal(said.get(key, ""), value)}
 
 
-def is_noted(row: WrittenQuota | None, hard: dict[str, str]) -> bool:
+def is_current(row: WrittenQuota | None, hard: dict[str, str]) -> bool:
     """Tell whether the object said just this when the portal last looked."""
     if row is None or row.problem or row.hard != hard:
         return False
     return all(_equal(row.seen_hard.get(key, ""), value) for key, value in hard.items())
 
 
-def rises(row: WrittenQuota | None, hard: dict[str, str]) -> bool:
+def raises_a_limit(row: WrittenQuota | None, hard: dict[str, str]) -> bool:
     """Tell whether some line would allow more than the one that was written last."""
     before = row.hard if row else {}
     return any(int(value) > int(before.get(key, 0)) for key, value in hard.items())
 
 
-def is_behind(place: TeamNamespace, gateway: Gateway) -> bool:
+def counts_old_limit(place: TeamNamespace, gateway: Gateway) -> bool:
     """
     Tell whether Kubernetes still counts by an older limit than the one that stands in the object.
 
     Admission goes by `status.hard`, which the quota controller copies from `spec.hard` a moment later.
     """
     found = gateway.get(RESOURCE_QUOTA, NAME, namespace=place.namespace)
-    return found is not None and is_ours(found) and bool(differing(found, found["spec"]["hard"], "status"))
+    return (
+        found is not None
+        and is_ours(found)
+        and bool(differing_limits(found, found["spec"]["hard"], "status"))
+    )
 
 
-def _look(row: WrittenQuota, found: Manifest | None) -> None:
+def _note_drift(row: WrittenQuota, found: Manifest | None) -> None:
     """Note as drift where the object says something else than the portal wrote into it last."""
     if found is None:
         if row.seen_hard:
             row.drift, row.repaired_at = "Somebody deleted the ResourceQuota.", None
         return
     # An object that does not tell was written by an older release: what was seen last is known of it.
-    was = said_of(found) or {key: value for key, value in row.seen_hard.items() if key in row.hard}
+    was = written_limits(found) or {key: value for key, value in row.seen_hard.items() if key in row.hard}
     changed = [
-        f"{key} from {was[key]} to {value or 'nothing'}" for key, value in differing(found, was).items()
+        f"{key} from {was[key]} to {value or 'nothing'}"
+        for key, value in differing_limits(found, was).items()
     ]
     if changed:
         row.drift = (
-            f"Somebody changed {', '.join(changed[:TOLD])}."
-            if len(changed) <= TOLD
-            else f"Somebody changed {', '.join(changed[:TOLD])}, …"
+            f"Somebody changed {', '.join(changed[:MAX_NAMED])}."
+            if len(changed) <= MAX_NAMED
+            else f"Somebody changed {', '.join(changed[:MAX_NAMED])}, …"
         )
         row.repaired_at = None
 

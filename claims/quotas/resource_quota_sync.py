@@ -19,7 +19,7 @@ from inventory.models import Cluster
 from notify.services import notify
 from teams.models import User
 
-LAG = timedelta(minutes=1)  # so long a cluster may count by what was
+MAX_LAG = timedelta(minutes=1)  # so long a cluster may count by what was
 
 
 class QuotaNotYetWritten(Unreachable):
@@ -42,7 +42,7 @@ def write_teams(teams: Collection[UUID]) -> None:
     _write_differing(places)
 
 
-def write_after(cluster_id: UUID, names: Iterable[str]) -> None:
+def write_changed(cluster_id: UUID, names: Iterable[str]) -> None:
     """
     Do so for the teams in whose namespaces these objects, each named "namespace/name", have changed: what
     they use past the portal, or which alternative a claim has taken.
@@ -54,19 +54,21 @@ def write_after(cluster_id: UUID, names: Iterable[str]) -> None:
 
 
 def _write_differing(places: Collection[TeamNamespace]) -> None:
-    hards = resource_quota.hards(places)
+    hards = resource_quota.hard_limits_by_place(places)
     rows = {row.place_id: row for row in WrittenQuota.objects.filter(place__in=places)}
     wrong = [
         place
         for place in places
-        if is_writable(place.cluster) and not resource_quota.is_noted(rows.get(place.pk), hards[place.pk])
+        if is_writable(place.cluster) and not resource_quota.is_current(rows.get(place.pk), hards[place.pk])
     ]
-    for place in sorted(wrong, key=lambda one: resource_quota.rises(rows.get(one.pk), hards[one.pk])):
+    for place in sorted(
+        wrong, key=lambda one: resource_quota.raises_a_limit(rows.get(one.pk), hards[one.pk])
+    ):
         try:
             with gateway_for(place.cluster) as gateway:
-                keep(place, gateway)
+                ensure(place, gateway)
         except PortalError as error:  # of the connection
-            _note(WrittenQuota.objects.filter(place=place), place.cluster, error)
+            _note_problem(WrittenQuota.objects.filter(place=place), place.cluster, error)
 
 
 def write_all() -> None:
@@ -83,16 +85,16 @@ def write_cluster(cluster: Cluster) -> None:
         with gateway_for(cluster) as gateway:
             _write_cluster(cluster, gateway)
     except PortalError as error:  # of the connection: the rows keep what was seen, and say why
-        _note(WrittenQuota.objects.filter(place__cluster=cluster), cluster, error)
+        _note_problem(WrittenQuota.objects.filter(place__cluster=cluster), cluster, error)
 
 
 def is_writable(cluster: Cluster) -> bool:
     return cluster.enabled and not cluster.read_only and not cluster.halted_because
 
 
-def keep(place: TeamNamespace, gateway: Gateway) -> WrittenQuota:
+def ensure(place: TeamNamespace, gateway: Gateway) -> WrittenQuota:
     """Keep one, and tell platform admins what somebody else made of it, once a day. Raises Unreachable."""
-    row = resource_quota.keep(place, gateway)
+    row = resource_quota.ensure(place, gateway)
     if row.drift and row.repaired_at and row.repaired_at == row.written_at:
         notify(
             User.objects.filter(is_superuser=True, is_active=True),
@@ -115,15 +117,15 @@ def before_delivery(claim: Claim, gateway: Gateway) -> None:
     elsewhere = elsewhere.exclude(cluster=claim.cluster_id).exclude(written_quota__problem__gt="")
     if others := list(elsewhere.select_related("team", "cluster")):
         _write_differing(others)
-    place = _place_of(claim)
+    place = _claim_place(claim)
     if place is None:
         return
     row = WrittenQuota.objects.filter(place=place).first()
-    if not resource_quota.is_noted(row, resource_quota.hard_for(place)):
-        keep(place, gateway)
+    if not resource_quota.is_current(row, resource_quota.hard_limits(place)):
+        ensure(place, gateway)
 
 
-def is_behind(claim: Claim, gateway: Gateway, refusal: Refused) -> bool:
+def may_count_old_limit(claim: Claim, gateway: Gateway, refusal: Refused) -> bool:
     """
     Tell whether the cluster may have refused a claim by a count that is over.
 
@@ -131,22 +133,22 @@ def is_behind(claim: Claim, gateway: Gateway, refusal: Refused) -> bool:
     servers another moment after that. So soon after the approval or a new limit nothing is believed; later
     the limit that stands there is compared with the one that is counted by.
     """
-    place = _place_of(claim)
-    if place is None or resource_quota.NAMED not in str(refusal):
+    place = _claim_place(claim)
+    if place is None or resource_quota.REFUSAL not in str(refusal):
         return False
     row = WrittenQuota.objects.filter(place=place).first()
     moments = [claim.state_since, row.written_at if row else None]
-    if any(one is not None and timezone.now() - one < LAG for one in moments):
+    if any(one is not None and timezone.now() - one < MAX_LAG for one in moments):
         return True
-    return resource_quota.is_behind(place, gateway)
+    return resource_quota.counts_old_limit(place, gateway)
 
 
-def _note(rows: QuerySet[WrittenQuota], cluster: Cluster, error: PortalError) -> None:
+def _note_problem(rows: QuerySet[WrittenQuota], cluster: Cluster, error: PortalError) -> None:
     """Say on the rows why nothing could be written; they keep what was seen."""
     rows.update(problem=f"{cluster}: {error}")
 
 
-def _place_of(claim: Claim) -> TeamNamespace | None:
+def _claim_place(claim: Claim) -> TeamNamespace | None:
     if not claim.cluster.write_quotas:
         return None
     places = TeamNamespace.objects.filter(team=claim.team_id, cluster=claim.cluster_id)
@@ -157,7 +159,7 @@ def _write_cluster(cluster: Cluster, gateway: Gateway) -> None:
     places = list(TeamNamespace.objects.filter(cluster=cluster).select_related("team", "cluster"))
     if cluster.write_quotas:
         for place in places:
-            keep(place, gateway)
+            ensure(place, gateway)
     else:
         for row in WrittenQuota.objects.filter(place__cluster=cluster).select_related("place__cluster"):
             resource_quota.remove(row, gateway)
@@ -166,7 +168,7 @@ def _write_cluster(cluster: Cluster, gateway: Gateway) -> None:
 
 def _delete_orphans(gateway: Gateway, namespaces: Iterable[str]) -> None:
     """Delete the portal's objects in namespaces that are no longer those of a team."""
-    marked = gateway.list(RESOURCE_QUOTA, label_selector="=".join(resource_quota.MARK))
+    marked = gateway.list(RESOURCE_QUOTA, label_selector="=".join(resource_quota.LABEL))
     for found in [item["metadata"] for page in marked for item in page.items]:
         if found["name"] == resource_quota.NAME and found["namespace"] not in namespaces:
             gateway.delete(RESOURCE_QUOTA, found["name"], namespace=found["namespace"], uid=found["uid"])

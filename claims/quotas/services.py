@@ -10,8 +10,8 @@ from django.utils import timezone
 
 from claims.models import Profile, Quota, QuotaIncrease, QuotaRequest, RequestStatus
 from claims.quotas import tasks
-from claims.quotas.requests import named_quota, request_impact, until_words, what_of
-from claims.quotas.usage import standing_of
+from claims.quotas.requests import named_quota, quota_words, request_impact, until_words
+from claims.quotas.usage import quota_usage
 from core.errors import Conflict, Forbidden, Invalid
 from core.times import moment, moment_with_zone, require_date
 from core.transactions import after_commit, lock_row
@@ -20,7 +20,7 @@ from notify.services import notify
 from teams.access import require_admin, require_role
 from teams.models import Role, Team, User
 
-MOST = 1_000_000
+MAX_DEVICES = 1_000_000
 
 
 def set_quota(
@@ -63,8 +63,8 @@ def require_quota(*, device_class: str, profile: Profile | None, counts: str, de
         raise Invalid("A quota is for one device class, for one profile, or for the number of claims.")
     if problem := device_class and no_class_reason(device_class):
         raise Invalid(problem)
-    if not 0 <= devices <= MOST:
-        raise Invalid(f"A quota is from 0 to {MOST} devices; it is {devices}.")
+    if not 0 <= devices <= MAX_DEVICES:
+        raise Invalid(f"A quota is from 0 to {MAX_DEVICES} devices; it is {devices}.")
 
 
 def save_quota(
@@ -117,7 +117,7 @@ def ask_for_quota(
     row = named_quota(
         team, device_class=device_class, profile_id=profile.pk if profile else None, counts=counts
     )
-    limit = standing_of([row])[0].limit if row else 0
+    limit = quota_usage([row])[0].limit if row else 0
     if devices <= limit:
         raise Invalid(f"{team} may have {limit} already; ask for more than that.")
     try:
@@ -136,7 +136,7 @@ def ask_for_quota(
                 decide_by=timezone.now() + settings.REQUEST_TTL,
                 **named,
             )
-            _tell_admins(asked)
+            _notify_admins(asked)
     except IntegrityError:
         if earlier := _earlier(by, key):  # the same message came twice at the same time
             return earlier
@@ -185,7 +185,7 @@ def approve_quota_request(
         QuotaIncrease.objects.create(
             quota=row, devices=impact.more, ends_at=asked.until, request=asked, by=by
         )
-    _tell_asker(asked)
+    _notify_requester(asked)
     return asked
 
 
@@ -196,7 +196,7 @@ def deny_quota_request(*, quota_request: QuotaRequest, by: User, reason: str) ->
     if not reason.strip():
         raise Invalid(f"{asked.asked_by.label} needs to know why: give a reason.")
     if asked.decide(RequestStatus.DENIED, by=by, note=reason.strip()):
-        _tell_asker(asked)
+        _notify_requester(asked)
         return asked
     return _decided_already(asked, by, RequestStatus.DENIED)
 
@@ -271,24 +271,24 @@ def _decided_already(asked: QuotaRequest, by: User, wanted: RequestStatus) -> Qu
     )
 
 
-def _tell_admins(asked: QuotaRequest) -> None:
+def _notify_admins(asked: QuotaRequest) -> None:
     admins = User.objects.filter(is_superuser=True, is_active=True).exclude(pk=asked.asked_by_id)
     notify(
         admins,
         key=f"quota-request-{asked.pk}",
-        title=f"{asked.asked_by.label} asks for more quota of {asked.team}: {what_of(asked)}",
+        title=f"{asked.asked_by.label} asks for more quota of {asked.team}: {quota_words(asked)}",
         body=asked.reason,
         url=reverse("claims:quota_request_decision", args=[asked.pk]),
         important=True,
     )
 
 
-def _tell_asker(asked: QuotaRequest) -> None:
+def _notify_requester(asked: QuotaRequest) -> None:
     def title() -> str:
         if asked.answer != RequestStatus.APPROVED:
-            return f"{asked.team} gets no more {what_of(asked)}"
+            return f"{asked.team} gets no more {quota_words(asked)}"
         until = until_words(asked.until, moment_with_zone)
-        return f"{asked.team} may have {asked.devices} × {what_of(asked)} {until}"
+        return f"{asked.team} may have {asked.devices} × {quota_words(asked)} {until}"
 
     notify(
         [asked.asked_by],

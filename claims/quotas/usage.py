@@ -23,7 +23,7 @@ from django.utils import timezone
 
 from claims.models import Claim, Profile, Quota, QuotaIncrease
 from claims.observation.unmanaged import unmanaged_objects
-from claims.quotas.counts import NUMBER, OutsideUse, figures_of, outside_count, outside_use
+from claims.quotas.counts import CLAIM_COUNT, UnmanagedUse, count_quotas, unmanaged_count, unmanaged_use
 from claims.states import LIVE, ClaimState
 from core.text import counted
 from dra.fragmentation import max_concurrent
@@ -47,23 +47,23 @@ class GuaranteeShare:
         return max(self.guaranteed - self.used, 0)
 
 
-def kept_classes(rows: QuerySet[Quota]) -> QuerySet[Quota]:
+def with_guarantees(rows: QuerySet[Quota]) -> QuerySet[Quota]:
     """Narrow class quotas to those of classes of which some team has a guarantee."""
     guaranteed = Quota.objects.filter(device_class=OuterRef("device_class"), guaranteed__gt=0)
     return rows.filter(Exists(guaranteed), profile=None).exclude(device_class="")
 
 
-def shares_of(classes: Collection[str]) -> dict[str, list[GuaranteeShare]]:
+def guarantee_shares(classes: Collection[str]) -> dict[str, list[GuaranteeShare]]:
     """Return the shares of all teams by class, of those classes of which some team has a guarantee."""
-    rows = list(kept_classes(Quota.objects.filter(device_class__in=classes)).select_related("team"))
+    rows = list(with_guarantees(Quota.objects.filter(device_class__in=classes)).select_related("team"))
     found: dict[str, list[GuaranteeShare]] = {}
-    for row, figures in zip(rows, figures_of(rows) if rows else (), strict=True):
+    for row, figures in zip(rows, count_quotas(rows) if rows else (), strict=True):
         used = figures.held + figures.reserved + figures.outside
         found.setdefault(row.device_class, []).append(GuaranteeShare(row.team, row.guaranteed, used))
     return found
 
 
-def capacity_of(classes: Iterable[str]) -> dict[str, int]:
+def device_capacity(classes: Iterable[str]) -> dict[str, int]:
     """
     Return how many devices of each class could be held at once in the clusters in use; a class that none of
     them shows is left out: unknown, which is not none. Of partitions that exclude one another only so many
@@ -71,10 +71,10 @@ def capacity_of(classes: Iterable[str]) -> dict[str, int]:
     """
     wanted = list(classes)
     known = DeviceClass.objects.filter(name__in=wanted, gone_at=None, cluster__enabled=True)
-    return {name: _at_once(name) for name in sorted(set(known.values_list("name", flat=True)))}
+    return {name: _class_capacity(name) for name in sorted(set(known.values_list("name", flat=True)))}
 
 
-def _at_once(name: str) -> int:
+def _class_capacity(name: str) -> int:
     clusters = Cluster.objects.filter(enabled=True)
     devices = Device.objects.present().filter(cluster__in=clusters, classes__contains=[name])
     cut: dict[Pool, list[Amounts]] = defaultdict(list)
@@ -97,7 +97,7 @@ def _counter_sets(pools: Collection[Pool]) -> dict[Pool, dict[CounterKey, int]]:
     return found
 
 
-def why_kept(
+def reason_for_guarantees(
     team: Team, device_class: str, needs: int, shares: Iterable[GuaranteeShare], capacity: int | None
 ) -> str:
     """Return why a request of `team` may not use what is guaranteed to others, "" if it may."""
@@ -139,7 +139,7 @@ class QuotaUsage:
 
     @property
     def label(self) -> str:
-        return label_of(self.quota)
+        return quota_label(self.quota)
 
     @property
     def limit(self) -> int:
@@ -215,28 +215,28 @@ class QuotaLine:
         return max(self.after - self.limit, 0)
 
 
-def label_of(quota: Quota) -> str:
+def quota_label(quota: Quota) -> str:
     if quota.counts == Quota.Counts.CLAIMS:
         return "claims"
     return quota.device_class or str(quota.profile)
 
 
-def standing(teams: Iterable[Team]) -> list[QuotaUsage]:
+def team_usage(teams: Iterable[Team]) -> list[QuotaUsage]:
     """Return every quota of these teams with its use; the number of queries does not grow with them."""
     rows = Quota.objects.filter(team__in=list(teams)).select_related("team", "profile")
-    return standing_of(rows)
+    return quota_usage(rows)
 
 
-def standing_of(quotas: Iterable[Quota]) -> list[QuotaUsage]:
+def quota_usage(quotas: Iterable[Quota]) -> list[QuotaUsage]:
     """Count what stands against these quota rows. Under their lock the figures cannot grow."""
     rows = list(quotas)
     return [
         QuotaUsage(row, each.held, each.reserved, each.outside, each.raised)
-        for row, each in zip(rows, figures_of(rows), strict=True)
+        for row, each in zip(rows, count_quotas(rows), strict=True)
     ]
 
 
-def rows_for(*, team: Team, charge: Mapping[str, int], profiles: Iterable[Profile]) -> list[Quota]:
+def charged_quotas(*, team: Team, charge: Mapping[str, int], profiles: Iterable[Profile]) -> list[Quota]:
     """Return the quota rows that a request counts against, in the order in which they are locked."""
     return list(
         Quota.objects.charged(team=team, classes=charge, profiles=profiles)
@@ -245,7 +245,7 @@ def rows_for(*, team: Team, charge: Mapping[str, int], profiles: Iterable[Profil
     )
 
 
-def lock_rows(*, team: Team, charge: Mapping[str, int], profiles: Iterable[Profile]) -> list[Quota]:
+def lock_quotas(*, team: Team, charge: Mapping[str, int], profiles: Iterable[Profile]) -> list[Quota]:
     """
     Lock what makes the quota of a request scarcer and return the team's own rows of it, see docs/locking.md.
 
@@ -253,7 +253,7 @@ def lock_rows(*, team: Team, charge: Mapping[str, int], profiles: Iterable[Profi
     them takes is what another may no longer. Called in a transaction, last thing before counting.
     """
     own = Quota.objects.charged(team=team, classes=charge, profiles=profiles)
-    kept = kept_classes(Quota.objects.filter(device_class__in=list(charge)))
+    kept = with_guarantees(Quota.objects.filter(device_class__in=list(charge)))
     rows = Quota.objects.filter(Q(pk__in=own.values("pk")) | Q(pk__in=kept.values("pk")))
     locked = list(
         rows.select_related("team", "profile").select_for_update(no_key=True, of=("self",)).order_by("pk")
@@ -261,7 +261,7 @@ def lock_rows(*, team: Team, charge: Mapping[str, int], profiles: Iterable[Profi
     return [row for row in locked if row.team_id == team.pk]
 
 
-def lines_for(
+def quota_lines(
     rows: Iterable[Quota],
     *,
     team: Team,
@@ -273,52 +273,54 @@ def lines_for(
     Return what a request does to each quota it counts against; a class without a row of the team does not
     fit. `charge` is devices per class, `profiles` devices per profile, `claims` how many claims it may make.
     """
-    standings = standing_of(rows)
+    standings = quota_usage(rows)
     of_claims = [each for each in standings if each.quota.counts == Quota.Counts.CLAIMS]
     by_class = {each.quota.device_class: each for each in standings if each.quota.device_class}
-    lines = [_line(name, by_class.get(name), team, needs) for name, needs in sorted(charge.items()) if needs]
+    lines = [
+        _quota_line(name, by_class.get(name), team, needs) for name, needs in sorted(charge.items()) if needs
+    ]
     by_profile = {each.quota.profile_id: each for each in standings if each.quota.profile_id}
     lines += [
-        _line(str(profile), by_profile[profile.pk], team, needs)
+        _quota_line(str(profile), by_profile[profile.pk], team, needs)
         for profile, needs in profiles.items()
         if profile.pk in by_profile
     ]
-    lines += [_line(each.label, each, team, claims) for each in of_claims if claims]
-    return [*lines, *_kept_for_others(team, charge)]
+    lines += [_quota_line(each.label, each, team, claims) for each in of_claims if claims]
+    return [*lines, *_guarantee_lines(team, charge)]
 
 
-def _kept_for_others(team: Team, charge: Mapping[str, int]) -> list[QuotaLine]:
+def _guarantee_lines(team: Team, charge: Mapping[str, int]) -> list[QuotaLine]:
     """Return a line for each class of which the request would take what is guaranteed to other teams."""
-    shares = shares_of([name for name, needs in charge.items() if needs])
-    capacity = capacity_of(shares) if shares else {}
+    shares = guarantee_shares([name for name, needs in charge.items() if needs])
+    capacity = device_capacity(shares) if shares else {}
     lines = []
-    for name, class_quota_key in shares.items():
-        said = why_kept(team, name, charge[name], class_quota_key, capacity.get(name))
-        if said:
-            lines.append(QuotaLine(name, None, charge[name], fits=False, sentence=said))
+    for name, class_shares in shares.items():
+        refusal = reason_for_guarantees(team, name, charge[name], class_shares, capacity.get(name))
+        if refusal:
+            lines.append(QuotaLine(name, None, charge[name], fits=False, sentence=refusal))
     return lines
 
 
 def _held_sentence(quota: Quota, held: int, limit: int) -> str:
     if quota.counts == Quota.Counts.CLAIMS:
         return f"{quota.team} has {held} of {counted(limit, 'claim')}"
-    label = label_of(quota)
+    label = quota_label(quota)
     if quota.profile_id:
         return f"{quota.team} holds {held} of {counted(limit, 'device')} of profile {label}"
     return f"{quota.team} holds {held} of {counted(limit, f'{label} device')}"
 
 
-def _line(label: str, standing: QuotaUsage | None, team: Team, needs: int) -> QuotaLine:
+def _quota_line(label: str, team_usage: QuotaUsage | None, team: Team, needs: int) -> QuotaLine:
     need = f"this request needs {needs}"
-    if standing is None:
+    if team_usage is None:
         sentence = f"{team} has no quota for {label} devices; {need}."
         ask = urlencode({"team": team.slug, "device_class": label, "more": needs})
         return QuotaLine(label, None, needs, fits=False, sentence=sentence, ask=ask)
-    fits = standing.used + needs <= standing.limit
-    sentence = f"{standing.sentence}; {need}."
-    lacks = standing.used + needs - standing.limit
-    ask = "" if fits else urlencode({"quota": standing.quota.pk, "more": lacks})
-    return QuotaLine(label, standing, needs, fits=fits, sentence=sentence, ask=ask)
+    fits = team_usage.used + needs <= team_usage.limit
+    sentence = f"{team_usage.sentence}; {need}."
+    lacks = team_usage.used + needs - team_usage.limit
+    ask = "" if fits else urlencode({"quota": team_usage.quota.pk, "more": lacks})
+    return QuotaLine(label, team_usage, needs, fits=fits, sentence=sentence, ask=ask)
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,28 +334,30 @@ class Contribution:
 
 
 @dataclass(frozen=True, slots=True)
-class OutsidePart:
+class UnmanagedPart:
     """
     One object past the portal in the figure of a quota. `url` leads to its page, for a pod to that of its
     node; "" if the reader may not see it or there is none.
     """
 
-    use: OutsideUse
+    use: UnmanagedUse
     devices: int
     url: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class QuotaBreakdown:
     claims: list[Contribution]
-    outside: list[OutsidePart]
+    outside: list[UnmanagedPart]
     raises: list[QuotaIncrease]  # what the limit is more than the quota says
 
 
-def parts_of(quota: Quota, reader: User | AnonymousUser | None = None) -> Parts:
+def quota_breakdown(quota: Quota, reader: User | AnonymousUser | None = None) -> QuotaBreakdown:
     """Return all that adds up to the figure of `quota`, with links that `reader` may follow."""
-    parts = outside_parts(quota)
-    return Parts(contributions(quota), linked(parts, reader) if reader else parts, running_raises(quota))
+    parts = unmanaged_parts(quota)
+    return QuotaBreakdown(
+        contributions(quota), with_links(parts, reader) if reader else parts, running_increases(quota)
+    )
 
 
 def contributions(quota: Quota) -> list[Contribution]:
@@ -363,7 +367,7 @@ def contributions(quota: Quota) -> list[Contribution]:
     whole: Combinable
     counted: Combinable
     if quota.counts == Quota.Counts.CLAIMS:
-        own, whole, counted = claims.for_list(), F("parallel"), NUMBER
+        own, whole, counted = claims.for_list(), F("parallel"), CLAIM_COUNT
     elif quota.profile_id:
         alone = Q(alternatives=None, profile_version__profile=quota.profile_id)
         own = claims.filter(alone | Q(alternatives__profile_version__profile=quota.profile_id)).for_list()
@@ -387,28 +391,28 @@ def contributions(quota: Quota) -> list[Contribution]:
     ]
 
 
-def outside_parts(quota: Quota) -> list[OutsidePart]:
+def unmanaged_parts(quota: Quota) -> list[UnmanagedPart]:
     """Return what is used past the portal and counts against `quota`, in four queries."""
-    uses = outside_use([quota.team_id])[quota.team_id]
-    parts = [OutsidePart(use, outside_count(quota, use)) for use in uses]
+    uses = unmanaged_use([quota.team_id])[quota.team_id]
+    parts = [UnmanagedPart(use, unmanaged_count(quota, use)) for use in uses]
     return [part for part in parts if part.devices]
 
 
-def linked(parts: Iterable[OutsidePart], reader: User | AnonymousUser) -> list[OutsidePart]:
+def with_links(parts: Iterable[UnmanagedPart], reader: User | AnonymousUser) -> list[UnmanagedPart]:
     """Return the parts with links to what `reader` may see, in one query."""
     parts = list(parts)
     uids = [part.use.uid for part in parts if part.use.kind == "ResourceClaim"]
     seen = set(unmanaged_objects(ResourceClaim, reader).filter(uid__in=uids).values_list("uid", flat=True))
-    return [replace(part, url=_url(part.use, seen)) for part in parts]
+    return [replace(part, url=_part_url(part.use, seen)) for part in parts]
 
 
-def _url(use: OutsideUse, seen: set[str]) -> str:
+def _part_url(use: UnmanagedUse, seen: set[str]) -> str:
     if use.uid in seen:
         return reverse("claims:outside_claim", args=[use.uid])
     return reverse("inventory:node", args=[use.cluster_name, use.node]) if use.node else ""
 
 
-def running_raises(quota: Quota) -> list[QuotaIncrease]:
+def running_increases(quota: Quota) -> list[QuotaIncrease]:
     now = timezone.now()
     raises = QuotaIncrease.objects.filter(quota=quota, starts_at__lte=now, ends_at__gt=now)
     return list(raises.select_related("by", "request__asked_by"))

@@ -20,9 +20,9 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from claims.access import may_request, require_member
 from claims.models import Profile, Quota, QuotaRequest, RequestStatus
 from claims.quotas.forms import QuotaAskForm, QuotaForm
-from claims.quotas.requests import named_quota, until_words, what_of
+from claims.quotas.requests import named_quota, quota_words, until_words
 from claims.quotas.services import ask_for_quota, set_quota, withdraw_quota_request
-from claims.quotas.usage import QuotaUsage, label_of, parts_of, standing, standing_of
+from claims.quotas.usage import QuotaUsage, quota_breakdown, quota_label, quota_usage, team_usage
 from core.errors import Conflict, PortalError
 from core.listing import Column, Listing, sheet, wants_sheet
 from inventory.models import DeviceClass
@@ -59,9 +59,9 @@ def quotas_sheet(rows: list[QuotaUsage]) -> HttpResponse:
     return sheet("quotas", heads, cells)
 
 
-def parts_sheet(found: Quota) -> HttpResponse:
+def quota_parts_sheet(found: Quota) -> HttpResponse:
     """Every claim and every object outside the portal in the figure of a quota."""
-    parts = parts_of(found)
+    parts = quota_breakdown(found)
     heads = ("Claim", "State", "Who", "Counts as", "Devices")
     cells: list[tuple[object, ...]] = [
         (
@@ -74,14 +74,14 @@ def parts_sheet(found: Quota) -> HttpResponse:
         (part.use.name, part.use.kind, part.use.namespace, "outside the portal", part.devices)
         for part in parts.outside
     ]
-    return sheet(f"quota-{found.team.slug}-{slugify(label_of(found)) or found.counts}", heads, cells)
+    return sheet(f"quota-{found.team.slug}-{slugify(quota_label(found)) or found.counts}", heads, cells)
 
 
 def quotas_page(request: HttpRequest, form: QuotaForm) -> dict[str, Any]:
     teams = teams_where(request.user, at_least=Role.VIEWER)
     wanted = request.GET.get("team", "")
     shown = [team for team in teams if team.slug == wanted] if wanted else teams
-    rows = sorted(standing(shown), key=lambda row: (row.team.slug, *rank(row)))
+    rows = sorted(team_usage(shown), key=lambda row: (row.team.slug, *quota_order(row)))
     grouped = [TeamRows(team, list(group)) for team, group in groupby(rows, key=lambda row: row.team)]
     without = [team for team in shown if team not in {group.team for group in grouped}]
     return {
@@ -101,7 +101,7 @@ def quotas_page(request: HttpRequest, form: QuotaForm) -> dict[str, Any]:
     }
 
 
-def rank(row: QuotaUsage) -> tuple[int, str]:
+def quota_order(row: QuotaUsage) -> tuple[int, str]:
     """Order the quotas of a team: classes first, then profiles, then claims."""
     if row.quota.counts == Quota.Counts.CLAIMS:
         return 2, ""
@@ -120,10 +120,10 @@ def quota(request: HttpRequest, quota_id: UUID) -> HttpResponse:
         Quota.objects.visible_to(request.user).select_related("team", "profile"), pk=quota_id
     )
     if wants_sheet(request):
-        return parts_sheet(found)
+        return quota_parts_sheet(found)
     page = {
-        "row": standing_of([found])[0],
-        "parts": parts_of(found, request.user),
+        "row": quota_usage([found])[0],
+        "parts": quota_breakdown(found, request.user),
         "is_admin": is_platform_admin(request.user),
         "form": QuotaForm(
             initial={"devices": found.devices, "guaranteed": found.guaranteed, "counts": found.counts}
@@ -138,7 +138,7 @@ def quota_parts(request: HttpRequest, quota_id: UUID) -> HttpResponse:
     found = get_object_or_404(
         Quota.objects.visible_to(request.user).select_related("team", "profile"), pk=quota_id
     )
-    page = {"row": standing_of([found])[0], "parts": parts_of(found, request.user), "drawer": True}
+    page = {"row": quota_usage([found])[0], "parts": quota_breakdown(found, request.user), "drawer": True}
     return render(request, "claims/quotas/_quota_parts.html", page)
 
 
@@ -153,7 +153,7 @@ def quota_set(request: HttpRequest) -> HttpResponse:
     saved = set_quota(by=user_of(request), **form.cleaned_data)
     messages.success(
         request,
-        f"{saved.team} may hold {saved.devices} × {label_of(saved)}.",
+        f"{saved.team} may hold {saved.devices} × {quota_label(saved)}.",
     )
     return redirect("claims:quotas")
 
@@ -162,7 +162,7 @@ PREFILLED = ("team", "device_class", "profile", "counts", "more")
 
 COLUMNS: list[Column[QuotaRequest]] = [
     Column("team", "Team", lambda one: one.team.slug, sort="team__slug"),
-    Column("what", "What", what_of, fixed=True),
+    Column("what", "What", quota_words, fixed=True),
     Column("devices", "Limit asked for", lambda one: one.devices, sort="devices", numeric=True),
     Column("until", "Until", lambda one: until_words(one.until), sort="until"),
     Column("answer", "Answer", lambda one: one.get_answer_display(), sort="answer"),
@@ -187,7 +187,7 @@ def quota_ask(request: HttpRequest) -> HttpResponse:
     if not form.is_valid():
         return render(request, "claims/quotas/quota_ask.html", ask_page(request, form), status=422)
     said = dict(form.cleaned_data)
-    now = standing_now(said["team"], said["device_class"], said["profile"], said["counts"])
+    now = current_usage(said["team"], said["device_class"], said["profile"], said["counts"])
     more = said.pop("more")
     try:
         asked = ask_for_quota(by=user_of(request), devices=(now.limit if now else 0) + more, **said)
@@ -248,7 +248,9 @@ def ask_page(request: HttpRequest, form: QuotaAskForm) -> dict[str, object]:
         profile = Profile.objects.visible_to(request.user).filter(slug=profile).first()
     row = None
     if team is not None and role_in(request.user, team):
-        row = standing_now(team, values.get("device_class") or "", profile, values.get("counts") or "devices")
+        row = current_usage(
+            team, values.get("device_class") or "", profile, values.get("counts") or "devices"
+        )
     classes = DeviceClass.objects.filter(gone_at=None).values_list("name", flat=True)
     return {"form": form, "row": row, "classes": classes.distinct().order_by("name")}
 
@@ -269,8 +271,8 @@ def initial_of(request: HttpRequest) -> dict[str, object]:
     return initial | named | {"team": quota.team.slug}
 
 
-def standing_now(team: Team, device_class: str, profile: Profile | None, counts: str) -> QuotaUsage | None:
+def current_usage(team: Team, device_class: str, profile: Profile | None, counts: str) -> QuotaUsage | None:
     row = named_quota(
         team, device_class=device_class, profile_id=profile.pk if profile else None, counts=counts
     )
-    return standing_of([row])[0] if row else None
+    return quota_usage([row])[0] if row else None

@@ -71,7 +71,7 @@ def preview(
     """
     require_role(by, fields["team"], at_least=Role.MEMBER)
     wish = plan_request(**fields)
-    rows = usage.rows_for(team=wish.team, charge=wish.charge, profiles=wish.profiles)
+    rows = usage.charged_quotas(team=wish.team, charge=wish.charge, profiles=wish.profiles)
     lines = replacement.lines_for(rows, wish, replacement.carried_to(wish, replaces))
     route = authority.route_for(
         by=by, team=wish.team, asked=wish.asked, duration=wish.duration, together=wish.together

@@ -29,7 +29,7 @@ class Carried:
 
     devices: int = 0
     classes: Mapping[str, int] = field(default_factory=dict)
-    claims: int = 0  # as `claims.quotas.counts.NUMBER` counts them
+    claims: int = 0  # as `claims.quotas.counts.CLAIM_COUNT` counts them
 
 
 NOTHING = Carried()
@@ -37,7 +37,7 @@ NOTHING = Carried()
 
 def lines_for(rows: Iterable[Quota], wish: RequestPlan, carried: Carried) -> list[QuotaLine]:
     """Return what `wish` does to each quota, less what is carried."""
-    return usage.lines_for(
+    return usage.quota_lines(
         rows,
         team=wish.team,
         charge={name: count - carried.classes.get(name, 0) for name, count in wish.charge.items()},

@@ -98,7 +98,7 @@ def _reserve(wish: RequestPlan, *, by: User, reason: str, key: str, replaces: Cl
     before counting. What frees devices needs no lock.
     """
     old = lock_owned_claim(replaces, by) if replaces is not None else None
-    rows = usage.lock_rows(team=wish.team, charge=wish.charge, profiles=wish.profiles)
+    rows = usage.lock_quotas(team=wish.team, charge=wish.charge, profiles=wish.profiles)
     if earlier := _earlier(by, key):
         return _same(earlier, team=wish.team, cluster=wish.cluster, profile=wish.profile)
     carried = replacement.carried_to(wish, old)

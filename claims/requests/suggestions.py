@@ -87,7 +87,7 @@ class _Room:
     def __init__(self, team: Team) -> None:
         self.by_class: dict[str, int] = {}
         self.by_profile: dict[object, int] = {}
-        for standing in usage.standing([team]):
+        for standing in usage.team_usage([team]):
             if standing.quota.profile_id:
                 self.by_profile[standing.quota.profile_id] = standing.free
             else:

@@ -91,7 +91,7 @@ def fitting_profiles(row: ResourceClaim, team: Team) -> list[Profile]:
 def adoption_lines(row: ResourceClaim, team: Team, profile: Profile) -> list[usage.QuotaLine]:
     """Return what adopting does to each quota, to show; the service counts again under lock."""
     charge, counted = _claim_charge(row, profile)
-    return _lines(row, team, profile, usage.rows_for(team=team, charge=charge, profiles=counted))
+    return _lines(row, team, profile, usage.charged_quotas(team=team, charge=charge, profiles=counted))
 
 
 def _lines(row: ResourceClaim, team: Team, profile: Profile, rows: list[Quota]) -> list[usage.QuotaLine]:
@@ -103,7 +103,7 @@ def _lines(row: ResourceClaim, team: Team, profile: Profile, rows: list[Quota]) 
     """
     charge, counted = _claim_charge(row, profile)
     lines = []
-    for each in usage.standing_of(rows):
+    for each in usage.quota_usage(rows):
         needs = counted[profile] if each.quota.profile_id else 0
         sentence = each.sentence + "."
         if needs:
@@ -160,7 +160,7 @@ def _adopt(
 ) -> Claim:
     """Count and create under the lock of the quota rows, as a request does."""
     charge, counted = _claim_charge(row, version.profile)
-    rows = usage.lock_rows(team=team, charge=charge, profiles=counted)
+    rows = usage.lock_quotas(team=team, charge=charge, profiles=counted)
     lines = _lines(row, team, version.profile, rows)
     over = [line.sentence for line in lines if not line.fits]
     if over and not over_quota:

@@ -9,7 +9,7 @@ from django.utils.cache import get_conditional_response, patch_cache_control
 from django.views.decorators.http import require_safe
 
 from claims.inbox.inbox import undecided
-from claims.quotas.usage import standing
+from claims.quotas.usage import team_usage
 from inventory.fleet import totals
 from inventory.models import Device
 from portal.context import Shell
@@ -33,7 +33,7 @@ def home(request: HttpRequest) -> HttpResponse:
         "ages": [cluster.age for cluster in seen if cluster.age.is_stale],
     }
     if shell.team:
-        page["quotas"] = standing([shell.team])
+        page["quotas"] = team_usage([shell.team])
         page["spend"] = spend(shell.team, user, now=now)
     if shell.is_admin:
         page |= {

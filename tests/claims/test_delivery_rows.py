@@ -246,7 +246,7 @@ def test_a_cluster_that_counts_by_a_quota_of_a_moment_ago_is_tried_again_without
         asked.append(args)
         return True
 
-    monkeypatch.setattr(resource_quota_sync, "is_behind", is_behind)
+    monkeypatch.setattr(resource_quota_sync, "may_count_old_limit", is_behind)
     monkeypatch.setattr(gateway, "create", refuse(FULL))
     with pytest.raises(
         resource_quota_sync.QuotaNotYetWritten, match="still counts by the quota of a moment ago"
@@ -258,7 +258,7 @@ def test_a_cluster_that_counts_by_a_quota_of_a_moment_ago_is_tried_again_without
 
 def test_only_a_full_quota_is_held_to_the_one_of_a_moment_ago(claim_in, gateway, monkeypatch):
     claim = claim_in(S.APPROVED)
-    monkeypatch.setattr(resource_quota_sync, "is_behind", lambda *_: pytest.fail("It is no quota."))
+    monkeypatch.setattr(resource_quota_sync, "may_count_old_limit", lambda *_: pytest.fail("It is no quota."))
     monkeypatch.setattr(gateway, "create", refuse(Refused("No.")))
     deliver.deliver(str(claim.pk))
     assert row_of(claim).state == S.FAILED

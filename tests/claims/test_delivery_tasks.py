@@ -296,7 +296,7 @@ def test_a_message_settles_releases_and_writes_quotas_in_this_order(claim_in, fr
     done: list[object] = []
     monkeypatch.setattr(reconcile, "reconcile_named", lambda *args: done.append(("named", *args)))
     monkeypatch.setattr(reconcile, "release_predecessors", lambda: done.append("released") or [])
-    monkeypatch.setattr(resource_quota_sync, "write_after", lambda *args: done.append(("quota", *args)))
+    monkeypatch.setattr(resource_quota_sync, "write_changed", lambda *args: done.append(("quota", *args)))
     tasks.reconcile_cluster(str(fra.pk), ["vision/sam"])
     named = ["vision/sam"]
     assert done == [("named", str(fra.pk), named), "released", ("quota", fra.pk, named)]

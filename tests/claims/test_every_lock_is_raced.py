@@ -11,7 +11,7 @@ from core.transactions import lock_row
 
 ROOT = Path(__file__).resolve().parents[2]
 APPS = ("claims", "cluster", "core", "dra", "inventory", "portal", "teams", "usage")
-CALLS = {"select_for_update", "lock_row", "lock_rows"}
+CALLS = {"select_for_update", "lock_row", "lock_quotas"}
 SQL = re.compile(r"\bpg_(try_)?advisory|\bFOR (NO KEY )?UPDATE\b|\bLOCK TABLE\b", re.IGNORECASE)
 LIKELY = re.compile(f"{'|'.join(CALLS)}|{SQL.pattern}", re.IGNORECASE)  # so that only few files are parsed
 ITSELF = f"{lock_row.__module__}.{lock_row.__name__}"  # whoever calls it has a row in the table
@@ -87,13 +87,13 @@ def _taken_away(function: ast.AST) -> set[str]:
     [
         ("def f(): rows.select_for_update(no_key=True).get()", {"m.f"}),
         ("def f(): return lock_row(rows, pk)", {"m.f"}),
-        ("def f(): quotas.lock_rows(team=team)", {"m.f"}),
+        ("def f(): quotas.lock_quotas(team=team)", {"m.f"}),
         ("class C:\n  def f(self):\n    def g(): lock_row(rows, pk)\n    g()", {"m.C.f.g"}),
         ("rows = Claim.objects.select_for_update()", {"m"}),
         ("def f(): cursor.execute('SELECT pg_try_advisory_lock(1)')", {"m.f"}),
         ("def f(): cursor.execute(f'SELECT 1 FROM {table} for update')", {"m.f"}),
         ("def f():\n  'Takes rows FOR UPDATE.'\n  return rows.get()", set()),
-        ("def f(): block(rows); rows.unlock_rows", set()),
+        ("def f(): block(rows); rows.unlock_quotas", set()),
     ],
 )
 def test_a_lock_is_found_wherever_it_is_written(source, locks):

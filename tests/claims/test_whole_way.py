@@ -13,7 +13,7 @@ from claims.lifecycle.services import release
 from claims.models import Claim, Delivery
 from claims.observation.observations import RECREATION_TIME
 from claims.plans.plan import claim_manifest, example_pod
-from claims.quotas.usage import standing
+from claims.quotas.usage import team_usage
 from claims.requests.preview import preview
 from claims.states import ClaimState
 from cluster.kinds import DEVICE_CLASS, NODE, POD, RESOURCE_CLAIM, RESOURCE_SLICE
@@ -81,7 +81,7 @@ def test_the_whole_way_of_a_claim(ask, fleet, fra, vision, alice, lena):
     release(claim=claim, by=alice)
     assert state(claim) == ClaimState.RELEASED
     assert fleet.get(RESOURCE_CLAIM, claim.name, namespace="vision") is None
-    assert standing([vision])[0].used == 0
+    assert team_usage([vision])[0].used == 0
 
 
 def test_an_object_deleted_by_hand_is_noticed_by_the_mirror(ask, fleet, fra, lena):

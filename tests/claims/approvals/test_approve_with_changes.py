@@ -7,7 +7,7 @@ import pytest
 from claims.approvals import decide
 from claims.models import Approval, ApprovalRule
 from claims.plans.changes import WantedChange, plan_change
-from claims.quotas.usage import standing
+from claims.quotas.usage import team_usage
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid, QuotaExceeded
 from dra.canonical import spec_hash
@@ -46,7 +46,7 @@ def test_fewer_devices_for_less_time(wish, lena, vision):
     assert claim.expires_at == claim.decided_at + 3 * DAY
     assert claim.spec["devices"]["requests"][0]["exactly"]["count"] == 2
     assert claim.spec_hash == claim.approved_hash == spec_hash(claim.spec)
-    assert standing([vision])[0].held == 2
+    assert team_usage([vision])[0].held == 2
 
 
 def test_what_was_asked_for_is_kept_and_the_asker_is_told(wish, lena, alice):
@@ -73,7 +73,7 @@ def test_another_profile_is_charged_instead(wish, lena, vision, small):
     claim = change(wish, lena, profile=small)
     assert claim.profile_version == small.current
     assert {row.device_class: row.devices for row in claim.charges.all()} == {SLICE: 4}
-    assert {each.label: each.held for each in standing([vision])} == {"gpu.nvidia.com": 0, SLICE: 4}
+    assert {each.label: each.held for each in team_usage([vision])} == {"gpu.nvidia.com": 0, SLICE: 4}
 
 
 def test_another_profile_needs_quota_of_its_own(wish, lena, vision, small):
@@ -166,7 +166,7 @@ def test_where_two_decide_a_change_by_the_admin_asks_the_lead_again(ask, lena, a
 def test_a_template_counts_all_its_claims(ask, lena, vision):
     claim = change(ask(devices=2, parallel=4, delivery="template"), lena, devices=1)
     assert claim.charges.get().devices == 4
-    assert standing([vision])[0].held == 4
+    assert team_usage([vision])[0].held == 4
 
 
 def test_working_a_change_out_writes_nothing(wish, small):

@@ -13,7 +13,7 @@ from claims.lifecycle.services import withdraw
 from claims.models import Approval, ApprovalRule, Claim, Quota
 from claims.plans.changes import WantedChange, plan_change
 from claims.quotas import usage
-from claims.quotas.usage import standing
+from claims.quotas.usage import team_usage
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, IllegalTransition, Invalid
 from dra.canonical import spec_hash
@@ -62,7 +62,7 @@ def test_fewer_devices_of_each(wish, lena, vision):
     assert counts == {"train-80": 1, "slice-10": 2}
     assert rows_of(claim) == [("train-80", "train-80", 1, True), ("slice-10", "slice-10", 2, True)]
     assert claim.spec_hash == claim.approved_hash == spec_hash(claim.spec)
-    assert {row.label: row.held for row in standing([vision])} == {"gpu.nvidia.com": 1, PART: 2}
+    assert {row.label: row.held for row in team_usage([vision])} == {"gpu.nvidia.com": 1, PART: 2}
 
 
 @pytest.mark.parametrize("left", ["train-80", "slice-10"])
@@ -99,7 +99,7 @@ def test_a_template_counts_all_its_claims(ask, lena, vision, slice_10):
     make_quota(vision, 12, profile=slice_10)
     claim = ask(devices=1, parallel=4, delivery="template", together=[(slice_10, 3)])
     change(claim, lena, ("slice-10", 1))
-    held = {row.label: row.held for row in usage.standing_of(Quota.objects.filter(team=vision))}
+    held = {row.label: row.held for row in usage.quota_usage(Quota.objects.filter(team=vision))}
     assert held == {"gpu.nvidia.com": 4, PART: 4, "slice-10": 4}
 
 

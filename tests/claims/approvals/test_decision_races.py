@@ -49,7 +49,7 @@ def test_a_change_to_another_profile_cannot_share_the_last_devices(ask, lena, vi
     small = make_profile("slice-20", spec=make_spec(device_class=SLICE))
     claim = ask()
     race = Race(monkeypatch)
-    race.hold_after(usage, "standing_of")
+    race.hold_after(usage, "quota_usage")
     if not locked:
         without_lock(monkeypatch, "claims.approvals.decide._require_quota")
     changed, asked = race.run(

@@ -40,7 +40,7 @@ def kept(gateway, fra, namespace, monkeypatch):
         def counted():
             found = gateway.get(RESOURCE_QUOTA, "dragoman", namespace=namespace)
             status = found.get("status") or {}
-            return status.get("used") is not None and not resource_quota.is_behind(row.place, gateway)
+            return status.get("used") is not None and not resource_quota.counts_old_limit(row.place, gateway)
 
         eventually(counted, what="Kubernetes counts by the quota")
         return row
@@ -103,7 +103,7 @@ def test_what_is_made_by_hand_counts_in_the_portal(kept, admin, gateway, namespa
 def test_a_limit_that_somebody_changed_or_deleted_is_put_right(kept, admin, gateway, namespace, root, quota):
     kept()
     hard = gateway.get(RESOURCE_QUOTA, "dragoman", namespace=namespace)["spec"]["hard"]
-    names = {"name": "dragoman", "namespace": namespace, "labels": dict([resource_quota.MARK])}
+    names = {"name": "dragoman", "namespace": namespace, "labels": dict([resource_quota.LABEL])}
     wild = {"metadata": names, "spec": {"hard": hard | {DEVICES: "99"}}}
     admin.apply(RESOURCE_QUOTA, wild, force=True)
     row = kept()

@@ -78,7 +78,7 @@ def follow(gateway, namespace, fra, osl, monkeypatch):
     def counted(row):
         found = gateway.get(RESOURCE_QUOTA, "dragoman", namespace=row.place.namespace)
         used = (found.get("status") or {}).get("used")
-        return used is not None and not resource_quota.is_behind(row.place, gateway)
+        return used is not None and not resource_quota.counts_old_limit(row.place, gateway)
 
     def look():
         for cluster in (fra, osl):

@@ -33,7 +33,7 @@ def cut(admin):
 
 
 def used():
-    return {row.label: (row.held, row.reserved) for row in usage.standing_of(Quota.objects.all())}
+    return {row.label: (row.held, row.reserved) for row in usage.quota_usage(Quota.objects.all())}
 
 
 def test_a_gpu_and_a_partition_are_given_together_and_both_quotas_are_charged(

@@ -41,7 +41,7 @@ def held(ask, lena):
 
 
 def used():
-    (standing,) = usage.standing_of(Quota.objects.all())
+    (standing,) = usage.quota_usage(Quota.objects.all())
     return standing.used
 
 

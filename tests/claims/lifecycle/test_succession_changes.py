@@ -14,7 +14,7 @@ pytestmark = pytest.mark.django_db
 
 
 def used(quota):
-    (standing,) = usage.standing_of([quota])
+    (standing,) = usage.quota_usage([quota])
     return standing.used
 
 

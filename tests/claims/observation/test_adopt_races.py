@@ -42,7 +42,7 @@ def test_a_request_and_an_adoption_cannot_share_the_last_devices(
 ):
     make_quota(vision, 2, profile=train)
     race = Race(monkeypatch)
-    race.hold_after(usage, "standing_of")
+    race.hold_after(usage, "quota_usage")
     if not locked:
         without_lock(monkeypatch, "claims.unmanaged.services._adopt")
     adopted, asked = race.run(adopting(row, root, alice, train), partial(ask, devices=2))

@@ -11,7 +11,7 @@ from django.utils import timezone
 from claims.delivery import tasks
 from claims.lifecycle.services import release
 from claims.models import Claim
-from claims.quotas.usage import standing_of
+from claims.quotas.usage import quota_usage
 from claims.states import ClaimState
 from claims.unmanaged import services as unmanaged_services
 from cluster.kinds import RESOURCE_CLAIM
@@ -244,5 +244,5 @@ def test_what_counts_as_outside_already_is_not_counted_twice(row, root, alice, t
     quota.devices = 2
     quota.save(update_fields=["devices"])
     adopt(row, root, alice, train)
-    (now,) = standing_of([quota])
+    (now,) = quota_usage([quota])
     assert (now.held, now.outside, now.over) == (2, 0, 0)

@@ -106,7 +106,7 @@ def test_what_a_team_uses_of_its_guarantee_is_not_kept_twice(ask, quota, publish
 
 def test_capacity_that_nobody_shows_is_not_checked(ask, quota):
     guarantee(make_team("nlp"), 4)
-    assert usage.capacity_of([GPU_CLASS]) == {}
+    assert usage.device_capacity([GPU_CLASS]) == {}
     ask(devices=8)
 
 
@@ -115,9 +115,9 @@ def test_capacity_that_nobody_shows_is_not_checked(ask, quota):
 )
 def test_the_capacity_of_a_class_that_no_cluster_in_use_shows_is_unknown(fra, publish, shown, change):
     publish(3)
-    assert usage.capacity_of([GPU_CLASS]) == {GPU_CLASS: 3}
+    assert usage.device_capacity([GPU_CLASS]) == {GPU_CLASS: 3}
     shown.objects.update(**change)
-    assert usage.capacity_of([GPU_CLASS]) == {}
+    assert usage.device_capacity([GPU_CLASS]) == {}
 
 
 def test_the_capacity_of_one_class_is_no_look_at_the_others(fra, publish, django_assert_num_queries):
@@ -125,7 +125,7 @@ def test_the_capacity_of_one_class_is_no_look_at_the_others(fra, publish, django
     for name in ("mig.nvidia.com", "vfio.nvidia.com"):
         DeviceClass.objects.create(cluster=fra, uid=name, name=name)
     with django_assert_num_queries(3):  # which are shown, those that are cut, and the number of the others
-        assert usage.capacity_of([GPU_CLASS]) == {GPU_CLASS: 3}
+        assert usage.device_capacity([GPU_CLASS]) == {GPU_CLASS: 3}
 
 
 def test_a_guarantee_is_never_more_than_the_limit(root, vision):
@@ -147,9 +147,9 @@ def test_two_teams_at_once_cannot_share_what_is_left_beyond_a_guarantee(
     make_cluster("fra-1", teams=(speech,))
     make_quota(speech, 8)
     race = Race(monkeypatch)
-    race.hold_after(usage, "shares_of")
+    race.hold_after(usage, "guarantee_shares")
     if not locked:
-        without_lock(monkeypatch, "claims.quotas.usage.lock_rows")
+        without_lock(monkeypatch, "claims.quotas.usage.lock_quotas")
     first, second = race.run(
         partial(ask, devices=5), partial(ask, devices=5, by=eve, team=speech, name="of-speech")
     )
@@ -162,9 +162,9 @@ def test_partitions_that_exclude_one_another_are_no_capacity_twice(fra, publish)
     """Of three partitions of a GPU one or the other two can be held, beside a plain device."""
     publish(1)
     publish_cut(fra, {"whole": ["a", "b"], "left": ["a"], "right": ["b"]})
-    assert usage.capacity_of([GPU_CLASS]) == {GPU_CLASS: 1 + 2}
+    assert usage.device_capacity([GPU_CLASS]) == {GPU_CLASS: 1 + 2}
     Device.objects.filter(name="right").update(classes=[])
-    assert usage.capacity_of([GPU_CLASS]) == {GPU_CLASS: 1 + 1}
+    assert usage.device_capacity([GPU_CLASS]) == {GPU_CLASS: 1 + 1}
 
 
 @pytest.mark.parametrize(
@@ -173,9 +173,9 @@ def test_partitions_that_exclude_one_another_are_no_capacity_twice(fra, publish)
 def test_counters_that_are_older_or_gone_count_for_nothing(fra, publish, name, change):
     publish(1)
     publish_cut(fra, {"left": ["a"], "right": ["b"]})
-    assert usage.capacity_of([GPU_CLASS]) == {GPU_CLASS: 1 + 2}
+    assert usage.device_capacity([GPU_CLASS]) == {GPU_CLASS: 1 + 2}
     ResourceSlice.objects.filter(name=name).update(**change)
-    assert usage.capacity_of([GPU_CLASS]) == {GPU_CLASS: 1}
+    assert usage.device_capacity([GPU_CLASS]) == {GPU_CLASS: 1}
 
 
 def publish_cut(cluster, partitions):
@@ -203,4 +203,4 @@ def test_only_classes_with_a_guarantee_are_kept(vision):
     Quota.objects.filter(pk=kept.pk).update(guaranteed=1)
     make_quota(vision, 8, device_class="other.example.com")
     Quota.objects.create(team=vision, counts="claims", devices=3)
-    assert list(usage.kept_classes(Quota.objects.all())) == [kept]
+    assert list(usage.with_guarantees(Quota.objects.all())) == [kept]

@@ -6,8 +6,8 @@ import pytest
 from django.utils import timezone
 
 from claims.models import Delivery, Quota, TeamNamespace
-from claims.quotas.counts import OutsideUse, outside_use
-from claims.quotas.usage import capacity_of, standing_of
+from claims.quotas.counts import UnmanagedUse, unmanaged_use
+from claims.quotas.usage import device_capacity, quota_usage
 from claims.states import ClaimState
 from inventory.models import Device, DeviceClass, ResourceSlice
 from tests.claims.quotas.test_quota_figures import foreign, plugin_pod
@@ -23,16 +23,18 @@ def osl(vision):
 
 
 def names(team):
-    return sorted(f"{use.cluster_name}/{use.namespace}/{use.name}" for use in outside_use([team.pk])[team.pk])
+    return sorted(
+        f"{use.cluster_name}/{use.namespace}/{use.name}" for use in unmanaged_use([team.pk])[team.pk]
+    )
 
 
 def test_each_object_is_told_with_its_place_and_what_it_counts_for(vision, fra):
     row = foreign(fra, "by-hand", 2, origin="template")
     DeviceClass.objects.create(cluster=fra, uid="m", name=MIG, extended_resource="example.com/mig")
     plugin_pod(fra, "legacy", nvidia_com__gpu=2, example_com__mig=1)
-    assert outside_use([vision.pk]) == {
+    assert unmanaged_use([vision.pk]) == {
         vision.pk: [
-            OutsideUse(
+            UnmanagedUse(
                 kind="ResourceClaim",
                 cluster=fra.pk,
                 cluster_name="fra-1",
@@ -44,7 +46,7 @@ def test_each_object_is_told_with_its_place_and_what_it_counts_for(vision, fra):
                 unseen={},
                 node="",
             ),
-            OutsideUse(
+            UnmanagedUse(
                 kind="Pod",
                 cluster=fra.pk,
                 cluster_name="fra-1",
@@ -75,8 +77,8 @@ def test_an_object_counts_for_the_team_whose_namespace_of_that_cluster_it_is_in(
         "osl-1/vision-osl/pod-osl-1-vision-osl",
     ]
     assert names(nlp) == ["osl-1/vision/claim-vision", "osl-1/vision/pod-osl-1-vision"]
-    assert set(outside_use([nlp.pk])) == {nlp.pk}
-    assert outside_use([make_team("speech").pk]) == {}
+    assert set(unmanaged_use([nlp.pk])) == {nlp.pk}
+    assert unmanaged_use([make_team("speech").pk]) == {}
 
 
 @pytest.mark.parametrize(
@@ -108,7 +110,7 @@ def test_a_name_is_that_of_the_newest_class_that_stands_in_the_pods_cluster(visi
         fields["created_at"] = now - timedelta(days=age)
         DeviceClass.objects.create(cluster=cluster, uid=name, name=name, **fields)
     plugin_pod(fra, "legacy", nvidia_com__gpu=1)
-    (use,) = outside_use([vision.pk])[vision.pk]
+    (use,) = unmanaged_use([vision.pk])[vision.pk]
     assert (use.charge, use.unseen) == ({"new.example.com": 1}, {})
 
 
@@ -160,8 +162,8 @@ def test_what_runs_outside_counts_once_however_many_quotas_and_teams_are_looked_
     foreign(fra, "one", 2)
     foreign(fra, "two", 1, device_class=MIG)
     foreign(fra, "three", 3, namespace="nlp")
-    assert [row.outside for row in standing_of(rows)] == [2, 1, 3]
-    assert [row.outside for row in standing_of([Quota.objects.get(pk=quota.pk)])] == [2]
+    assert [row.outside for row in quota_usage(rows)] == [2, 1, 3]
+    assert [row.outside for row in quota_usage([Quota.objects.get(pk=quota.pk)])] == [2]
 
 
 def test_the_capacity_is_of_present_devices_in_all_clusters_in_use(fra, osl):
@@ -175,9 +177,9 @@ def test_the_capacity_is_of_present_devices_in_all_clusters_in_use(fra, osl):
             own = {"driver": "d", "pool": "p", "name": f"gpu-{number}", "classes": [GPU_CLASS]}
             Device.objects.create(cluster=cluster, slice=piece, **own)
     classes = [GPU_CLASS, "empty.example.com", "unknown.example.com"]
-    assert capacity_of(classes) == {GPU_CLASS: 5, "empty.example.com": 0}
-    assert capacity_of([]) == {}
+    assert device_capacity(classes) == {GPU_CLASS: 5, "empty.example.com": 0}
+    assert device_capacity([]) == {}
     DeviceClass.objects.filter(cluster=fra).update(gone_at=timezone.now())
-    assert capacity_of([GPU_CLASS]) == {
+    assert device_capacity([GPU_CLASS]) == {
         GPU_CLASS: 5
     }  # osl shows it still; a device counts by its own classes

@@ -6,7 +6,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from claims.models import Claim, Quota
-from claims.quotas.usage import parts_of
+from claims.quotas.usage import quota_breakdown
 from claims.states import ClaimState
 from inventory.models import Pod, ResourceClaim
 from tests.claims.quotas.test_quota_figures import foreign, plugin_pod
@@ -47,8 +47,8 @@ def test_what_has_no_page_is_named_without_a_link(page, vision, fra, train):
 
 def test_links_are_only_for_those_who_may_follow_them(fra, vision, quota, bob, eve):
     foreign(fra, "by-hand", 2)
-    assert [bool(part.url) for part in parts_of(quota, bob).outside] == [True]
-    assert [bool(part.url) for part in parts_of(quota, eve).outside] == [False]
+    assert [bool(part.url) for part in quota_breakdown(quota, bob).outside] == [True]
+    assert [bool(part.url) for part in quota_breakdown(quota, eve).outside] == [False]
 
 
 def test_the_page_costs_the_same_for_one_part_and_for_many(client, bob, vision, fra, train, quota):

@@ -11,7 +11,7 @@ from django.utils import timezone
 from claims.models import Quota, QuotaRequest, RequestStatus, TeamNamespace, WrittenQuota
 from claims.quotas import resource_quota_sync, services
 from claims.quotas.forms import QuotaAskForm, QuotaForm
-from claims.quotas.usage import capacity_of, parts_of, standing_of
+from claims.quotas.usage import device_capacity, quota_breakdown, quota_usage
 from claims.states import ClaimState
 from cluster.errors import Refused
 from inventory.models import Cluster, Device, DeviceClass, ResourceSlice
@@ -50,16 +50,16 @@ def now():
 def test_a_raise_runs_from_its_first_instant_to_before_its_last(vision, quota, now, begins, ends, runs):
     make_raise(quota, 2, starts_at=now + begins, ends_at=now + ends)
     other = make_quota(vision, 1, device_class="mig.nvidia.com")
-    assert [row.limit for row in standing_of([quota, other])] == [10 if runs else 8, 1]
-    assert ([len(parts_of(row).raises) for row in (quota, other)]) == [int(runs), 0]
+    assert [row.limit for row in quota_usage([quota, other])] == [10 if runs else 8, 1]
+    assert ([len(quota_breakdown(row).raises) for row in (quota, other)]) == [int(runs), 0]
 
 
 def test_several_raises_of_several_quotas_add_up_each_to_its_own(vision, quota, now):
     other = make_quota(make_team("nlp"), 5)
     for row, devices in ((quota, 1), (quota, 2), (other, 4)):
         make_raise(row, devices, ends_at=now + HOUR)
-    assert [(row.limit, row.raised) for row in standing_of([quota, other])] == [(11, 3), (9, 4)]
-    assert sorted(one.devices for one in parts_of(quota).raises) == [1, 2]
+    assert [(row.limit, row.raised) for row in quota_usage([quota, other])] == [(11, 3), (9, 4)]
+    assert sorted(one.devices for one in quota_breakdown(quota).raises) == [1, 2]
 
 
 def test_a_key_that_came_twice_at_once_for_two_teams_asks_once(alice, vision, quota, monkeypatch):
@@ -122,7 +122,7 @@ def test_the_counters_of_each_pool_hold_its_own_partitions(fra):
             taken = [{"counterSet": "gpu-0", "counters": {"a": {"value": takes}}}]
             own = {"driver": "d", "pool": pool, "name": f"part-{number}", "classes": [GPU_CLASS]}
             Device.objects.create(cluster=cluster, slice=piece, counters=taken, **own)
-    assert capacity_of([GPU_CLASS]) == {GPU_CLASS: 2 + 1 + 2}
+    assert device_capacity([GPU_CLASS]) == {GPU_CLASS: 2 + 1 + 2}
 
 
 def test_whether_a_refusal_is_believed_depends_on_the_claims_own_place(gateway, fra, vision, now):
@@ -135,7 +135,7 @@ def test_whether_a_refusal_is_believed_depends_on_the_claims_own_place(gateway, 
     claim = make_claim(vision, cluster=Cluster.objects.get(), state=ClaimState.APPROVED)
     claim.state_since = now - HOUR
     refusal = Refused("exceeded quota: dragoman, requested: 1")
-    assert resource_quota_sync.is_behind(claim, gateway, refusal) is False
+    assert resource_quota_sync.may_count_old_limit(claim, gateway, refusal) is False
 
 
 # Forms and pages.

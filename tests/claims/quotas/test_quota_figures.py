@@ -11,7 +11,7 @@ from hypothesis import strategies as some
 
 from claims.models import Alternative, Claim, ClaimCharge, Quota, QuotaIncrease, TeamNamespace
 from claims.quotas import resource_quota
-from claims.quotas.usage import parts_of, standing, standing_of
+from claims.quotas.usage import quota_breakdown, quota_usage, team_usage
 from claims.states import ClaimState
 from inventory.models import DeviceClass, Pod, ResourceClaim
 from teams.models import Team
@@ -43,9 +43,9 @@ def test_what_the_predecessor_counts_for_does_not_count_twice(vision, fra, train
     old = make_claim(vision, cluster=fra, profile=train, devices=2, state=ClaimState.ALLOCATED)
     new = make_claim(vision, cluster=fra, profile=train, devices=3, replaces=old, carried=2)
     new.charges.update(carried=2)
-    figures = {row.quota.pk: (row.held, row.reserved) for row in standing([vision])}
+    figures = {row.quota.pk: (row.held, row.reserved) for row in team_usage([vision])}
     assert figures == {quota.pk: (2, 1), profile_quota.pk: (2, 1), claims_quota.pk: (1, 0)}
-    parts = {part.claim.pk: (part.devices, part.carried) for part in parts_of(quota).claims}
+    parts = {part.claim.pk: (part.devices, part.carried) for part in quota_breakdown(quota).claims}
     assert parts == {old.pk: (2, 0), new.pk: (1, 2)}
 
 
@@ -54,7 +54,7 @@ def test_a_quota_of_claims_counts_a_template_for_as_many_as_it_may_make(vision, 
     make_claim(vision, cluster=fra, profile=train, parallel=4, delivery="template")
     make_claim(vision, cluster=fra, profile=train, devices=3, state=ClaimState.ALLOCATED)
     foreign(fra, "by-hand", 2)
-    (row,) = standing_of([quota])
+    (row,) = quota_usage([quota])
     assert (row.held, row.reserved, row.outside, row.free) == (1, 4, 1, 4)
     assert row.sentence.startswith("vision has 1 of 10 claims")
 
@@ -63,7 +63,7 @@ def test_of_a_successor_for_more_pods_only_the_further_ones_count_as_claims(visi
     quota, template = quota_of_claims(vision, 10), {"cluster": fra, "profile": train, "delivery": "template"}
     old = make_claim(vision, parallel=2, state=ClaimState.ALLOCATED, **template)
     make_claim(vision, parallel=5, replaces=old, carried=2, **template)
-    (row,) = standing_of([quota])
+    (row,) = quota_usage([quota])
     assert (row.held, row.reserved) == (2, 3)
 
 
@@ -71,9 +71,9 @@ def test_a_raise_adds_to_the_limit_while_it_runs(vision, quota):
     now, hour = timezone.now(), timedelta(hours=1)
     for devices, start, end in ((2, -hour, hour), (4, -2 * hour, -hour), (8, hour, 2 * hour)):
         make_raise(quota, devices, starts_at=now + start, ends_at=now + end)
-    (row,) = standing_of([quota])
+    (row,) = quota_usage([quota])
     assert (row.limit, row.raised) == (10, 2)
-    assert [one.devices for one in parts_of(quota).raises] == [2]
+    assert [one.devices for one in quota_breakdown(quota).raises] == [2]
 
 
 def test_claims_made_by_hand_count_as_outside_and_the_portals_own_do_not(vision, fra, train, quota):
@@ -83,10 +83,10 @@ def test_claims_made_by_hand_count_as_outside_and_the_portals_own_do_not(vision,
     foreign(fra, "gone", 3, gone_at=timezone.now())
     foreign(fra, "elsewhere", 3, namespace="somebody")
     foreign(fra, "labelled", 1, owner=str(own.pk), origin="portal")  # not the object of that claim
-    (row,) = standing_of([quota])
+    (row,) = quota_usage([quota])
     assert (row.held, row.outside, row.free) == (2, 4, 2)
     assert "uses 4 outside the portal" in row.sentence
-    assert [(part.use.name, part.devices) for part in parts_of(quota).outside] == [
+    assert [(part.use.name, part.devices) for part in quota_breakdown(quota).outside] == [
         ("by-hand", 3),
         ("labelled", 1),
     ]
@@ -108,17 +108,18 @@ def test_a_namespace_of_another_team_admits_what_exists_there_beside_the_quota(l
         foreign(fra, left_behind.name, 3, owner=str(left_behind.pk), origin="portal")
     foreign(fra, "by-hand", 1)
     place = TeamNamespace.objects.select_related("team").get(cluster=fra)
-    room = resource_quota.rooms([place])[place.pk]
+    room = resource_quota.headrooms([place])[place.pk]
     assert room.devices == {"gpu.nvidia.com": 7}  # 3 of vision, 1 by hand, 3 free
 
 
 def test_a_claim_counts_for_its_own_team_alone_when_its_namespace_changes_hands(left_behind, vision, fra):
     foreign(fra, left_behind.name, 3, owner=str(left_behind.pk), origin="portal")
     usage = {
-        row.team.slug: (row.held, row.outside) for row in standing([vision, *Team.objects.filter(slug="nlp")])
+        row.team.slug: (row.held, row.outside)
+        for row in team_usage([vision, *Team.objects.filter(slug="nlp")])
     }
     assert usage == {"vision": (3, 0), "nlp": (0, 0)}
-    (row,) = standing(Team.objects.filter(slug="nlp"))
+    (row,) = team_usage(Team.objects.filter(slug="nlp"))
     assert (row.held, row.outside, row.free) == (0, 0, 4)
 
 
@@ -128,16 +129,16 @@ def test_what_an_adopted_claim_stands_for_is_not_outside(vision, fra, train, quo
         vision, cluster=fra, profile=train, name="by-hand", devices=3, origin="adopted",
         object_uid=row.uid, state=ClaimState.ALLOCATED,
     )  # fmt: skip
-    (row,) = standing_of([quota])
+    (row,) = quota_usage([quota])
     assert (row.held, row.outside) == (3, 0)
 
 
 def test_claims_generated_from_a_template_of_the_portal_are_its_own(vision, fra, train, quota):
     own = make_claim(vision, cluster=fra, profile=train, delivery="template", parallel=2)
     row = foreign(fra, "pod-1-gpu-x", 1, origin="template")
-    assert standing_of([quota])[0].outside == 1
+    assert quota_usage([quota])[0].outside == 1
     ResourceClaim.objects.filter(pk=row.pk).update(owner=str(own.pk))
-    assert standing_of([quota])[0].outside == 0
+    assert quota_usage([quota])[0].outside == 0
 
 
 def test_pods_of_a_device_plugin_count_and_pods_with_a_claim_of_the_scheduler_only_once(vision, fra, quota):
@@ -147,8 +148,8 @@ def test_pods_of_a_device_plugin_count_and_pods_with_a_claim_of_the_scheduler_on
     mapped = {"requestMappings": [{"resourceName": "nvidia.com/gpu"}], "resourceClaimName": "made"}
     plugin_pod(fra, "served", status={"extendedResourceClaimStatus": mapped}, nvidia_com__gpu=1)
     foreign(fra, "made", 1, origin="extended-resource")
-    assert standing_of([quota])[0].outside == 3
-    found = {part.use.name: (part.use.kind, part.devices) for part in parts_of(quota).outside}
+    assert quota_usage([quota])[0].outside == 3
+    found = {part.use.name: (part.use.kind, part.devices) for part in quota_breakdown(quota).outside}
     assert found == {"legacy": ("Pod", 2), "made": ("ResourceClaim", 1)}
 
 
@@ -158,7 +159,7 @@ def test_a_pod_counts_for_the_class_that_carries_the_name(vision, fra):
     )
     quota = make_quota(vision, 8, device_class="big.example.com")
     plugin_pod(fra, "legacy", nvidia_com__gpu=2)
-    assert standing_of([quota])[0].outside == 2
+    assert quota_usage([quota])[0].outside == 2
 
 
 amounts = some.integers(1, 5)
@@ -192,8 +193,8 @@ def test_the_parts_add_up_to_the_figure(vision, fra, train, quota, claims, outsi
     ends = timezone.now() + timedelta(hours=1)
     for devices in raises:
         make_raise(quota, devices, ends_at=ends)
-    for row in standing_of(rows):
-        parts = parts_of(row.quota)
+    for row in quota_usage(rows):
+        parts = quota_breakdown(row.quota)
         assert sum(part.devices for part in parts.claims if not part.reserved) == row.held
         assert sum(part.devices for part in parts.claims if part.reserved) == row.reserved
         assert sum(part.devices for part in parts.outside) == row.outside
@@ -212,11 +213,11 @@ def test_counting_costs_the_same_for_one_team_and_for_many(
 
     fill(vision)
     with CaptureQueriesContext(connection) as one:
-        standing([vision])
+        team_usage([vision])
     teams = [make_team(f"team-{number}") for number in range(8)]
     for team in teams:
         TeamNamespace.objects.create(team=team, cluster=fra, namespace=team.slug)
         make_quota(team, 2)
         fill(team)
     with django_assert_num_queries(len(one)):
-        assert {row.outside for row in standing([vision, *teams]) if row.quota.device_class} == {2}
+        assert {row.outside for row in team_usage([vision, *teams]) if row.quota.device_class} == {2}

@@ -25,7 +25,7 @@ def want(alice, vision, quota):
 
 
 def limit_of(quota):
-    (standing,) = usage.standing_of([Quota.objects.select_related("team").get(pk=quota.pk)])
+    (standing,) = usage.quota_usage([Quota.objects.select_related("team").get(pk=quota.pk)])
     return standing.limit
 
 
@@ -110,17 +110,17 @@ def test_who_notes_last_what_a_namespace_may_hold_has_counted_last(
     """One has counted eight devices; the limit becomes two, and another counts those."""
     monkeypatch.setattr("claims.quotas.tasks.write_team.delay", lambda _team: None)
     place = TeamNamespace.objects.select_related("team", "cluster").get()
-    resource_quota.keep(place, gateway)
+    resource_quota.ensure(place, gateway)
     race = Race(monkeypatch)
-    race.hold_after(resource_quota, "hard_for")
+    race.hold_after(resource_quota, "hard_limits")
     if not locked:
-        without_lock(monkeypatch, "claims.quotas.resource_quota._counted")
+        without_lock(monkeypatch, "claims.quotas.resource_quota._note_limits")
 
     def keep_what_is_less_now():
         services.set_quota(by=root, team=vision, device_class=GPU_CLASS, devices=2)
-        return resource_quota.keep(place, gateway)
+        return resource_quota.ensure(place, gateway)
 
-    race.run(partial(resource_quota.keep, place, gateway), keep_what_is_less_now)
+    race.run(partial(resource_quota.ensure, place, gateway), keep_what_is_less_now)
     assert race.waited is locked
     hard = gateway.get(RESOURCE_QUOTA, resource_quota.NAME, namespace="vision")["spec"]["hard"]
     assert set(hard.values()) == {"2" if locked else "8"}

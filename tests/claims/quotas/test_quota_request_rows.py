@@ -384,7 +384,7 @@ def test_the_end_of_a_raise_is_told_to_leads_and_the_asker_within_its_bounds(
 ):
     one = make_raise(quota, 2, starts_at=now + begins, ends_at=now + ends)
     for _ in range(2):
-        requests.tell_of_ends(now)
+        requests.notify_ends(now)
     titles = {
         "ends": f"The 2 more gpu.nvidia.com of vision end on {moment_with_zone(one.ends_at)}",
         "ended": "The 2 more gpu.nvidia.com of vision have ended",
@@ -399,7 +399,7 @@ def test_each_raise_is_told_of_and_one_without_a_request_to_leads_alone(quota, v
     for devices in (2, 3):
         make_raise(quota, devices, starts_at=now - DAY, ends_at=now + HOUR)
     QuotaIncrease.objects.filter(devices=3).update(request=None)
-    requests.tell_of_ends(now)
+    requests.notify_ends(now)
     assert sorted((who, title[:7]) for who, title, *_ in notices()) == [
         ("alice", "The 2 m"),
         ("lars", "The 2 m"),

@@ -12,7 +12,7 @@ from django.utils import timezone
 from claims.models import Quota, QuotaIncrease, QuotaRequest, RequestStatus
 from claims.quotas import requests, services
 from claims.quotas.requests import request_impact
-from claims.quotas.usage import standing_of
+from claims.quotas.usage import quota_usage
 from claims.states import ClaimState
 from claims.tasks import maintain_quotas
 from core.errors import Conflict, Forbidden, Invalid
@@ -35,7 +35,7 @@ def want(alice, vision, quota):
 
 
 def limit_of(quota):
-    return standing_of([Quota.objects.select_related("team").get(pk=quota.pk)])[0].limit
+    return quota_usage([Quota.objects.select_related("team").get(pk=quota.pk)])[0].limit
 
 
 def test_for_good_is_a_new_limit(want, root, quota):
@@ -62,7 +62,7 @@ def test_for_a_time_is_a_raise_that_ends_by_itself_and_kills_nothing(want, root,
     with time_machine.travel(until + timedelta(seconds=1), tick=False):
         for _ in range(2):
             maintain_quotas()
-        (row,) = standing_of(Quota.objects.select_related("team"))
+        (row,) = quota_usage(Quota.objects.select_related("team"))
         assert (row.limit, row.over) == (8, 2)
         titles = set(Notice.objects.filter(user=alice).values_list("title", flat=True))
         assert "The 2 more gpu.nvidia.com of vision have ended" in titles
@@ -87,7 +87,7 @@ def test_leads_hear_of_the_end_of_a_raise_a_day_before_it_and_when_it_has_ended(
 ):
     now = timezone.now()
     make_raise(quota, 2, starts_at=now + timedelta(days=since), ends_at=now + timedelta(days=until))
-    requests.tell_of_ends(now)
+    requests.notify_ends(now)
     titles = Notice.objects.filter(user=lena).values_list("title", flat=True)
     assert [" ".join(title.partition(" of vision ")[2].split()[:2]) for title in titles] == told
 

@@ -10,16 +10,16 @@ from claims.quotas.usage import (
     GuaranteeShare,
     QuotaLine,
     QuotaUsage,
+    charged_quotas,
     contributions,
-    label_of,
-    lines_for,
-    lock_rows,
-    parts_of,
-    rows_for,
-    shares_of,
-    standing,
-    standing_of,
-    why_kept,
+    guarantee_shares,
+    lock_quotas,
+    quota_breakdown,
+    quota_label,
+    quota_lines,
+    quota_usage,
+    reason_for_guarantees,
+    team_usage,
 )
 from claims.states import ClaimState
 from teams.models import Team
@@ -83,12 +83,12 @@ def test_the_sentence_of_a_quota_names_every_figure(row, said):
 
 @pytest.mark.django_db
 def test_the_sentence_of_a_quota_of_a_profile_names_the_profile(vision, train):
-    (row,) = standing_of([make_quota(vision, 1, profile=train)])
+    (row,) = quota_usage([make_quota(vision, 1, profile=train)])
     assert (row.label, row.sentence) == ("train-80", "vision holds 0 of 1 device of profile train-80")
     Quota.objects.update(devices=2)
-    (row,) = standing([vision])
+    (row,) = team_usage([vision])
     assert row.sentence == "vision holds 0 of 2 devices of profile train-80"
-    assert label_of(Quota(counts="claims")) == "claims"
+    assert quota_label(Quota(counts="claims")) == "claims"
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_what_is_guaranteed_to_others_is_kept(own, others, needs, capacity, free
     shares = [GuaranteeShare(Team(slug=f"team-{number}"), *each) for number, each in enumerate(others)]
     if own:
         shares.append(GuaranteeShare(team, *own))
-    said = why_kept(team, GPU_CLASS, needs, iter(shares), capacity)
+    said = reason_for_guarantees(team, GPU_CLASS, needs, iter(shares), capacity)
     if free is None:
         assert said == ""
         return
@@ -169,9 +169,9 @@ def test_a_request_has_a_line_for_each_quota_it_counts_against(vision, fra, trai
     make_quota(make_team("nlp"), 9, device_class=MIG)
     make_claim(vision, cluster=fra, profile=train, devices=1, state=ClaimState.ALLOCATED)
     charge, profiles = {MIG: 3, GPU_CLASS: 7, "none.example.com": 0}, {train: 2, make_profile("third"): 1}
-    rows = rows_for(team=vision, charge=charge, profiles=profiles)
+    rows = charged_quotas(team=vision, charge=charge, profiles=profiles)
     assert [row.pk for row in rows] == sorted([quota.pk, profile_quota.pk, claims_quota.pk])
-    lines = lines_for(rows, team=vision, charge=charge, profiles=profiles, claims=1)
+    lines = quota_lines(rows, team=vision, charge=charge, profiles=profiles, claims=1)
     assert shown(lines) == [
         (
             GPU_CLASS,
@@ -202,7 +202,7 @@ def test_a_request_has_a_line_for_each_quota_it_counts_against(vision, fra, trai
             urlencode({"quota": claims_quota.pk, "more": 1}),
         ),
     ]
-    assert [line.label for line in lines_for(rows, team=vision, charge={}, profiles={}, claims=0)] == []
+    assert [line.label for line in quota_lines(rows, team=vision, charge={}, profiles={}, claims=0)] == []
 
 
 @pytest.mark.django_db
@@ -212,7 +212,7 @@ def test_locking_returns_the_rows_that_are_charged_of_the_team_alone(vision, tra
     Quota.objects.filter(pk=kept.pk).update(guaranteed=1)
     make_quota(vision, 9, device_class="further.example.com")
     own = make_quota(vision, 2, profile=train)
-    rows = lock_rows(team=vision, charge={GPU_CLASS: 1}, profiles=[train])
+    rows = lock_quotas(team=vision, charge={GPU_CLASS: 1}, profiles=[train])
     assert [row.pk for row in rows] == sorted([quota.pk, own.pk])
 
 
@@ -227,7 +227,7 @@ def test_rows_of_other_teams_are_locked_only_for_a_class_with_a_guarantee(
     Quota.objects.filter(pk=make_quota(nlp, 9).pk).update(guaranteed=1)
     make_quota(nlp, 9, device_class=MIG)
     with django_assert_num_queries(1) as asked:
-        lock_rows(team=vision, charge={charged: 1}, profiles=[])
+        lock_quotas(team=vision, charge={charged: 1}, profiles=[])
     sql = asked.captured_queries[0]["sql"]
     with connection.cursor() as cursor:
         cursor.execute(sql)
@@ -243,11 +243,11 @@ def test_shares_are_of_all_teams_in_classes_with_a_guarantee_and_count_all_use(v
     make_claim(vision, cluster=fra, profile=train, devices=2, state=ClaimState.ALLOCATED)
     make_claim(vision, cluster=fra, profile=train, devices=1)
     foreign(fra, "by-hand", 4)
-    found = shares_of([GPU_CLASS, MIG])
+    found = guarantee_shares([GPU_CLASS, MIG])
     assert set(found) == {GPU_CLASS}
     rows = {(share.team.slug, share.guaranteed, share.used, share.unused) for share in found[GPU_CLASS]}
     assert rows == {("vision", 0, 7, 0), ("nlp", 3, 0, 3)}
-    assert shares_of([MIG]) == {}
+    assert guarantee_shares([MIG]) == {}
 
 
 # Parts.
@@ -283,7 +283,7 @@ def test_the_claims_of_a_figure_are_of_the_team_and_quota_oldest_first(vision, f
     assert parts(profile_quota) == [(waits, 2, True, 0), (template, 2, True, 0)]
     assert parts(claims_quota) == [(waits, 1, True, 0), (runs, 1, False, 0), (template, 2, True, 0)]
     assert contributions(quota)[1].claim.decided_by == lena
-    figures = {row.label: (row.held, row.reserved) for row in standing([vision])}
+    figures = {row.label: (row.held, row.reserved) for row in team_usage([vision])}
     assert figures == {GPU_CLASS: (3, 4), "train-80": (0, 4), "claims": (1, 3)}
 
 
@@ -303,9 +303,9 @@ def test_alternatives_count_for_their_own_profiles_and_teams(vision, fra, train,
                 devices=devices,
                 settled=settled if team == vision else None,
             )
-    used = {(row.team.slug, row.label): row.held for row in standing([vision, nlp]) if row.quota.profile_id}
+    used = {(row.team.slug, row.label): row.held for row in team_usage([vision, nlp]) if row.quota.profile_id}
     assert used == {("vision", "small"): 1, ("nlp", "small"): 2}
-    (own,) = [row.quota for row in standing([vision]) if row.quota.profile_id]
+    (own,) = [row.quota for row in team_usage([vision]) if row.quota.profile_id]
     assert [(part.devices, part.carried) for part in contributions(own)] == [(1, 0)]
 
 
@@ -318,12 +318,12 @@ def test_what_is_outside_counts_against_classes_and_claims_and_no_profile(vision
     plugin_pod(fra, "legacy", nvidia_com__gpu=4)
 
     def parts(row):
-        return [(part.use.name, part.devices) for part in parts_of(row).outside]
+        return [(part.use.name, part.devices) for part in quota_breakdown(row).outside]
 
     assert parts(quota) == [("by-hand", 2), ("legacy", 4)]
     assert parts(profile_quota) == []
     assert parts(claims_quota) == [("by-hand", 1), ("other-class", 1)]
-    assert {row.label: row.outside for row in standing([vision])} == {
+    assert {row.label: row.outside for row in team_usage([vision])} == {
         GPU_CLASS: 6,
         "train-80": 0,
         "claims": 2,

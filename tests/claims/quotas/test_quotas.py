@@ -3,8 +3,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from claims.models import Quota
-from claims.quotas.services import MOST, set_quota
-from claims.quotas.usage import contributions, standing
+from claims.quotas.services import MAX_DEVICES, set_quota
+from claims.quotas.usage import contributions, team_usage
 from claims.states import LIVE, ClaimState
 from core.errors import Forbidden, Invalid
 from tests.factories import GPU_CLASS, make_claim, make_profile, make_quota, make_spec, make_team
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db
 def test_every_state_that_is_not_over_counts_once(vision, fra, train, quota):
     for state in ClaimState:
         make_claim(vision, cluster=fra, profile=train, state=state)
-    row = standing([vision])[0]
+    row = team_usage([vision])[0]
     assert (row.held, row.reserved) == (len(LIVE) - 1, 1)
     assert (row.free, row.over) == (3, 0)
 
@@ -23,7 +23,7 @@ def test_every_state_that_is_not_over_counts_once(vision, fra, train, quota):
 def test_a_quota_lowered_below_what_is_held_shows_as_over(vision, fra, train):
     make_claim(vision, cluster=fra, profile=train, devices=6, state=ClaimState.ALLOCATED)
     make_quota(vision, 4)
-    row = standing([vision])[0]
+    row = team_usage([vision])[0]
     assert (row.free, row.over) == (0, 2)
 
 
@@ -35,7 +35,7 @@ def test_each_class_of_a_claim_counts_against_its_own_quota(vision, fra, quota):
     ]
     profile = make_profile("mixed", spec=spec)
     make_claim(vision, cluster=fra, profile=profile, devices=2, parallel=1)
-    used = {row.label: row.used for row in standing([vision])}
+    used = {row.label: row.used for row in team_usage([vision])}
     assert used == {"gpu.nvidia.com": 2, mig.device_class: 3}
 
 
@@ -43,7 +43,7 @@ def test_a_quota_of_a_profile_counts_all_pods_of_its_templates(vision, fra, trai
     own = make_quota(vision, 10, profile=train)
     make_claim(vision, cluster=fra, profile=train, devices=2, parallel=3, delivery="template")
     make_claim(vision, cluster=fra, profile=make_profile("other"), devices=1)
-    rows = {row.label: row.used for row in standing([vision])}
+    rows = {row.label: row.used for row in team_usage([vision])}
     assert rows == {"gpu.nvidia.com": 7, "train-80": 6}
     assert [part.devices for part in contributions(own)] == [6]
 
@@ -62,7 +62,7 @@ def test_a_quota_is_set_by_platform_admins_alone_whoever_calls_the_service(reque
         ({"device_class": GPU_CLASS, "counts": "claims", "devices": 4}, "for one device class"),
         ({"device_class": "limits.nvidia.com/gpu", "devices": 4}, "counts nothing"),
         ({"device_class": GPU_CLASS, "devices": -1}, "from 0 to 1000000 devices; it is -1"),
-        ({"device_class": GPU_CLASS, "devices": MOST + 1}, "it is 1000001"),
+        ({"device_class": GPU_CLASS, "devices": MAX_DEVICES + 1}, "it is 1000001"),
     ],
 )
 def test_a_quota_that_kubernetes_could_not_count_is_not_set(root, vision, wish, said):
@@ -72,7 +72,7 @@ def test_a_quota_that_kubernetes_could_not_count_is_not_set(root, vision, wish, 
 
 
 def test_the_largest_and_the_smallest_quota_can_be_set(root, vision):
-    for count in (MOST, 0):
+    for count in (MAX_DEVICES, 0):
         assert set_quota(by=root, team=vision, device_class=GPU_CLASS, devices=count).devices == count
 
 
@@ -80,7 +80,7 @@ def test_teams_do_not_share(vision, fra, train, quota):
     nlp = make_team("nlp")
     make_quota(nlp, 2)
     make_claim(nlp, cluster=fra, profile=train, devices=2)
-    assert {row.team.slug: row.used for row in standing([vision, nlp])} == {"vision": 0, "nlp": 2}
+    assert {row.team.slug: row.used for row in team_usage([vision, nlp])} == {"vision": 0, "nlp": 2}
 
 
 def test_contributions_add_up_to_the_figure_and_cost_two_queries(
@@ -91,28 +91,28 @@ def test_contributions_add_up_to_the_figure_and_cost_two_queries(
     with django_assert_num_queries(2):
         parts = contributions(quota)
         assert all(part.claim.requested_by.username == "alice" for part in parts)
-    assert sum(part.devices for part in parts) == standing([vision])[0].used == 6
+    assert sum(part.devices for part in parts) == team_usage([vision])[0].used == 6
 
 
 def test_standing_costs_the_same_for_one_and_for_many(vision, train, quota, django_assert_num_queries):
     make_quota(vision, 1, profile=train)
     with CaptureQueriesContext(connection) as one:
-        standing([vision])
+        team_usage([vision])
     teams = [make_team(f"team-{number}") for number in range(10)]
     for team in teams:
         make_quota(team, 2)
         make_claim(team, profile=train)
     with django_assert_num_queries(len(one)):
-        standing([vision, *teams])
+        team_usage([vision, *teams])
 
 
 def test_the_sentence_knows_one_and_many(vision, fra, train):
     quota = make_quota(vision, 1)
-    assert standing([vision])[0].sentence == "vision holds 0 of 1 gpu.nvidia.com device"
+    assert team_usage([vision])[0].sentence == "vision holds 0 of 1 gpu.nvidia.com device"
     quota.devices = 8
     quota.save(update_fields=["devices"])
     for _ in range(2):
         make_claim(vision, cluster=fra, profile=train)
-    assert standing([vision])[0].sentence == (
+    assert team_usage([vision])[0].sentence == (
         "vision holds 0 of 8 gpu.nvidia.com devices and 2 are reserved by pending requests"
     )

@@ -6,7 +6,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from claims.models import Quota, TeamNamespace
-from claims.quotas.resource_quota import rooms
+from claims.quotas.resource_quota import headrooms
 from claims.states import ClaimState
 from inventory.models import DeviceClass, ResourceClaimTemplate
 from tests.claims.quotas.test_quota_figures import foreign, plugin_pod
@@ -31,7 +31,7 @@ def places():
 
 def devices():
     """Return what may be there by name of the cluster."""
-    found = rooms(places())
+    found = headrooms(places())
     return {place.cluster.name: found[place.pk].devices.get(GPU_CLASS) for place in places()}
 
 
@@ -79,7 +79,7 @@ def test_claims_and_templates_are_counted_over_all_clusters_too(vision, fra, osl
         vision, cluster=fra, profile=train, delivery="template", parallel=3, state=ClaimState.PROVISIONED
     )
     foreign(osl, "by-hand", 1)
-    found = rooms(places())
+    found = headrooms(places())
     assert [(found[place.pk].claims, found[place.pk].templates) for place in places()] == [(4, 4), (2, 2)]
 
 
@@ -92,7 +92,7 @@ def test_a_template_of_the_portal_has_room_beside_templates_that_count_nothing(
             cluster=fra, uid=name, namespace="vision", name=name, raw={"spec": {"spec": make_spec()}}
         )
     make_claim(vision, cluster=fra, profile=train, delivery="template", state=ClaimState.APPROVED)
-    (room,) = rooms(places()).values()
+    (room,) = headrooms(places()).values()
     assert (room.claims, room.templates) == (1, 3)
 
 
@@ -114,10 +114,10 @@ def test_pods_that_ask_for_a_class_by_its_own_name_are_counted_by_a_line_of_the_
 def test_a_template_that_is_gone_takes_no_room(vision, fra, quota, of_claims):
     ResourceClaimTemplate.objects.create(cluster=fra, uid="t", namespace="vision", name="t", raw={})
     Quota.objects.filter(counts="claims").update(devices=0)
-    (room,) = rooms(places()).values()
+    (room,) = headrooms(places()).values()
     assert room.templates == 1
     ResourceClaimTemplate.objects.update(gone_at=timezone.now())
-    (room,) = rooms(places()).values()
+    (room,) = headrooms(places()).values()
     assert room.templates == 0
 
 
@@ -128,7 +128,7 @@ def test_claims_in_a_namespace_that_the_team_has_left_are_not_there(vision, fra,
 
 def test_a_class_without_a_quota_has_no_room(vision, fra, quota):
     DeviceClass.objects.create(cluster=fra, uid="m", name="mig.nvidia.com")
-    (room,) = rooms(places()).values()
+    (room,) = headrooms(places()).values()
     assert room.devices == {GPU_CLASS: 8, "mig.nvidia.com": 0}
 
 
@@ -143,7 +143,7 @@ def test_counting_costs_the_same_for_one_team_and_for_many(
     fill(vision)
     one = places()
     with CaptureQueriesContext(connection) as captured:
-        rooms(one)
+        headrooms(one)
     for number in range(6):
         team = make_team(f"team-{number}")
         TeamNamespace.objects.create(team=team, cluster=fra, namespace=team.slug)
@@ -151,4 +151,4 @@ def test_counting_costs_the_same_for_one_team_and_for_many(
         fill(team)
     many = places()
     with django_assert_num_queries(len(captured)):
-        assert {room.devices[GPU_CLASS] for room in rooms(many).values()} == {7, 3}
+        assert {room.devices[GPU_CLASS] for room in headrooms(many).values()} == {7, 3}

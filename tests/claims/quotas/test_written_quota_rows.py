@@ -277,7 +277,7 @@ def test_what_is_noted_while_it_is_written_is_written_too(place, gateway, quota,
         return done
 
     monkeypatch.setattr(gateway, "apply", meanwhile)
-    row = resource_quota.keep(place, gateway)
+    row = resource_quota.ensure(place, gateway)
     found = gateway.get(RESOURCE_QUOTA, "dragoman", namespace="vision")
     assert found["spec"]["hard"][DEVICES] == row.seen_hard[DEVICES] == stands
 
@@ -297,7 +297,7 @@ def test_classes_and_their_extended_names_are_those_of_the_cluster(place, fra, o
         DeviceClass.objects.create(
             cluster=cluster, uid=name, name=name, extended_resource=extended, gone_at=gone
         )
-    assert resource_quota.hard_for(place) == {
+    assert resource_quota.hard_limits(place) == {
         DEVICES: "8",
         IMPLICIT: "8",
         f"{MIG}.deviceclass.resource.k8s.io/devices": "3",
@@ -313,7 +313,7 @@ def test_the_lines_of_two_teams_in_two_clusters_are_their_own(place, fra, osl, v
     Quota.objects.create(team=nlp, counts="claims", devices=2)
     make_claim(nlp, cluster=osl, devices=2, state=ClaimState.ALLOCATED)
     foreign(osl, "by-hand", 1, namespace="nlp")
-    assert resource_quota.hards([place, theirs]) == {
+    assert resource_quota.hard_limits_by_place([place, theirs]) == {
         place.pk: HARD,
         theirs.pk: {
             DEVICES: "5",
@@ -338,7 +338,7 @@ def test_templates_of_others_have_room_in_their_own_namespace(place, fra, osl, v
         ResourceClaimTemplate.objects.create(cluster=cluster, namespace=namespace, raw={}, **names)
     make_claim(vision, cluster=fra, state=ClaimState.APPROVED, delivery=Delivery.TEMPLATE, parallel=1)
     make_claim(vision, cluster=fra, state=ClaimState.APPROVED)
-    (room,) = resource_quota.rooms([place]).values()
+    (room,) = resource_quota.headrooms([place]).values()
     assert (room.claims, room.templates) == (2, 3)
 
 
@@ -436,7 +436,7 @@ def test_of_namespaces_without_a_team_only_the_portals_own_object_is_deleted(loo
 )
 def test_an_object_tells_whether_it_is_the_portals_and_what_was_written(metadata, ours, said):
     found = {"metadata": metadata}
-    assert (resource_quota.is_ours(found), resource_quota.said_of(found)) == (ours, said)
+    assert (resource_quota.is_ours(found), resource_quota.written_limits(found)) == (ours, said)
 
 
 @pytest.mark.parametrize(
@@ -451,7 +451,7 @@ def test_an_object_tells_whether_it_is_the_portals_and_what_was_written(metadata
     ],
 )
 def test_lines_differ_by_amount_and_not_by_spelling(found, part, differs):
-    assert resource_quota.differing(found, {"a": "1k", "b": "2"}, part) == differs
+    assert resource_quota.differing_limits(found, {"a": "1k", "b": "2"}, part) == differs
 
 
 @pytest.mark.parametrize(
@@ -471,7 +471,10 @@ def test_lines_differ_by_amount_and_not_by_spelling(found, part, differs):
 def test_a_row_tells_whether_it_stands_so_and_whether_it_rises(row, noted, rising):
     found = WrittenQuota(**row) if row else None
     hard = {"a": "2"}
-    assert (resource_quota.is_noted(found, hard), resource_quota.rises(found, hard)) == (noted, rising)
+    assert (resource_quota.is_current(found, hard), resource_quota.raises_a_limit(found, hard)) == (
+        noted,
+        rising,
+    )
 
 
 # Which are looked at.
@@ -584,7 +587,7 @@ def test_of_changed_objects_the_team_of_their_namespace_in_that_cluster_is_writt
     TeamNamespace.objects.create(team=speech, cluster=fra, namespace="speech")
     for team in (vision, nlp, speech):
         make_quota(team, 8)
-    resource_quota_sync.write_after(fra.pk, ["vision/some", "unknown/other"])
+    resource_quota_sync.write_changed(fra.pk, ["vision/some", "unknown/other"])
     assert set(places()) == {("fra-1", "vision")}
 
 
@@ -614,7 +617,7 @@ def test_a_claim_in_a_place_without_a_quota_has_none_written_for_it(two, fra, vi
     resource_quota_sync.before_delivery(claim, two.gateways["fra-1"])
     assert set(places()) == {("osl-1", "vision")}
     refusal = Refused("exceeded quota: dragoman, requested: 1")
-    assert resource_quota_sync.is_behind(claim, two.gateways["fra-1"], refusal) is False
+    assert resource_quota_sync.may_count_old_limit(claim, two.gateways["fra-1"], refusal) is False
 
 
 @pytest.mark.parametrize(
@@ -642,7 +645,7 @@ def test_a_refusal_by_quota_is_believed_once_the_cluster_counts_by_what_stands_t
     claim.state_since = now - waited
 
     def told_by(sentence):
-        return resource_quota_sync.is_behind(claim, gateway, Refused(sentence))
+        return resource_quota_sync.may_count_old_limit(claim, gateway, Refused(sentence))
 
     assert told_by("exceeded quota: dragoman, requested: 1") is behind
     assert told_by("exceeded quota: own, requested: 1") is False

@@ -74,7 +74,7 @@ def test_the_limit_is_written_with_raises_and_nothing_for_other_classes(vision, 
     ends = timezone.now() + timedelta(days=1)
     make_raise(quota, 2, ends_at=ends)
     Quota.objects.create(team=vision, counts="claims", devices=5)
-    assert resource_quota.hard_for(place_of(vision)) == {
+    assert resource_quota.hard_limits(place_of(vision)) == {
         DEVICES: "10",
         IMPLICIT: "10",
         "requests.nvidia.com/gpu": "10",
@@ -309,4 +309,4 @@ def test_profile_query_count_is_constant(client, root, fra, quota, written):
 
 def test_profiles_are_no_matter_of_the_cluster(vision, fra):
     make_quota(vision, 2, profile=make_profile("other", spec=make_spec()))
-    assert resource_quota.hard_for(place_of(vision)) == {}
+    assert resource_quota.hard_limits(place_of(vision)) == {}

@@ -51,7 +51,7 @@ def told(fra, monkeypatch):
 
 
 def used():
-    return {row.label: (row.held, row.reserved) for row in usage.standing_of(Quota.objects.all())}
+    return {row.label: (row.held, row.reserved) for row in usage.quota_usage(Quota.objects.all())}
 
 
 def test_it_asks_for_the_first_that_fits(ask, train, slice_10, parts):
@@ -160,7 +160,7 @@ def test_what_is_settled_is_free_for_others(ask, lena, quota, slice_10, parts, t
     told.claim("mine", claim, result("gpu-0-mig-1", request="gpu/slice-10"))
     assert ask(devices=8).devices == 8
     told.claim("mine", claim)  # the devices went back while another took the room: shown as over
-    (standing,) = usage.standing_of([quota])
+    (standing,) = usage.quota_usage([quota])
     assert standing.over == 8
 
 

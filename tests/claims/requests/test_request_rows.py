@@ -306,7 +306,7 @@ def test_of_a_template_that_replaces_another_what_exceeds_all_of_its_claims_coun
     profile_quota = make_quota(vision, 8, profile=train)
     new = replacement_of(old, devices=devices, parallel=parallel)
     assert (new.carried, new.charges.get().carried) == (carried, carried)
-    assert [one.used for one in usage.standing_of([quota, profile_quota])] == [used, used]
+    assert [one.used for one in usage.quota_usage([quota, profile_quota])] == [used, used]
 
 
 def test_a_limit_on_the_number_of_claims_counts_those_that_both_have_once(old, vision):

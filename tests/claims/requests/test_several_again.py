@@ -7,7 +7,7 @@ from django.urls import reverse
 
 from claims.approvals import decide
 from claims.models import Claim, Draft
-from claims.quotas.usage import standing, standing_of
+from claims.quotas.usage import quota_usage, team_usage
 from claims.requests.services import resize
 from claims.states import ClaimState
 from core.errors import Invalid, QuotaExceeded
@@ -91,13 +91,13 @@ def test_of_a_device_class_only_what_is_more_counts_and_of_a_profile_both(
     profile_quota = make_quota(vision, 20, profile=slice_10)
     new = resize(claim=held, by=alice, parts={"slice-10": 5}, key="r-1")
     assert new.carried == 0
-    counted = {row.label: (row.held, row.reserved) for row in standing([vision])}
+    counted = {row.label: (row.held, row.reserved) for row in team_usage([vision])}
     assert counted["gpu.nvidia.com"] == (2, 0)
     assert counted[PART] == (3, 2)
-    assert [(row.held, row.reserved) for row in standing_of([profile_quota])] == [(3, 5)]
+    assert [(row.held, row.reserved) for row in quota_usage([profile_quota])] == [(3, 5)]
     held.advance(ClaimState.RELEASING, why="Replaced.")
     held.advance(ClaimState.RELEASED, why="Gone.")
-    assert {row.label: row.reserved for row in standing([vision])}[PART] == 5
+    assert {row.label: row.reserved for row in team_usage([vision])}[PART] == 5
 
 
 def test_nothing_is_carried_to_or_from_alternatives(ask, alice, held, slice_10, quota):

@@ -34,7 +34,7 @@ def parts(vision):
 
 
 def used():
-    return {row.label: (row.held, row.reserved) for row in usage.standing_of(Quota.objects.all())}
+    return {row.label: (row.held, row.reserved) for row in usage.quota_usage(Quota.objects.all())}
 
 
 def test_it_asks_for_all_of_them(ask, train, slice_10, parts):
