@@ -105,4 +105,4 @@ class Gateway(Protocol):
         """Ask the cluster by SelfSubjectAccessReview."""
 
     def close(self) -> None:
-        """Let go of the connections. A gateway of `cluster.connect` is shared, and closed by nobody."""
+        """Let go of the connections. A gateway of `cluster.kube.connect` is shared, and closed by nobody."""

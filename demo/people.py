@@ -8,8 +8,8 @@ import httpx
 from django.contrib.auth.hashers import make_password
 
 from claims.models import TeamNamespace
-from cluster.connect import connect
 from cluster.credentials import Credentials, from_kubeconfig, seal, unseal
+from cluster.kube import connect
 from cluster.protocol import Gateway, Manifest
 from inventory.models import Cluster
 from teams.models import Membership, Role, Team, User

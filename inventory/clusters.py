@@ -6,9 +6,8 @@ from contextlib import contextmanager
 from django.db import IntegrityError, transaction
 from django.db.models import ProtectedError
 
-from cluster.connect import connect
 from cluster.credentials import Credentials, seal
-from cluster.kube import KubeGateway
+from cluster.kube import KubeGateway, connect
 from cluster.protocol import Gateway
 from core.errors import Conflict, Invalid, PortalError
 from inventory.models import Cluster

@@ -16,7 +16,7 @@ from typing import Any
 import uvicorn
 import yaml
 
-from simulator.access import TOKENS
+from simulator.api import TOKENS
 from simulator.app import make_app, opened_clusters
 from simulator.cluster import SimulatedCluster
 from simulator.world import RACKS

@@ -1,13 +1,7 @@
-"""
-The HTTP API: discovery, then every verb on every resource.
-
-/version, /api, /apis and below: what a client may ask this server for.
-
-The REST paths of one cluster: from a request to the registry, and from its answer to JSON.
-"""
+"""The HTTP API of one cluster: who may do what, discovery, and every verb on every resource."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,12 +9,80 @@ import yaml
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 
-from simulator import access, errors, list_watch
-from simulator.access import Identity
+from simulator import errors, list_watch
 from simulator.cluster import SimulatedCluster
 from simulator.errors import ApiError, FieldCause
 from simulator.registry import WriteOptions, Written
-from simulator.resources import BY_PATH, RESOURCES, VERBS, Resource
+from simulator.resources import BY_PATH, DRA, RESOURCES, VERBS, Resource
+
+READ = ("get", "list", "watch")
+WRITE = ("create", "patch", "delete")
+
+
+@dataclass(frozen=True, slots=True)
+class AccessRule:
+    group: str
+    resources: tuple[str, ...]
+    verbs: tuple[str, ...]
+
+    def allows(self, verb: str, group: str, resource: str) -> bool:
+        return (
+            self.group in {"*", group}
+            and ("*" in self.resources or resource in self.resources)
+            and ("*" in self.verbs or verb in self.verbs)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    name: str
+    rules: tuple[AccessRule, ...]
+
+    def may(self, verb: str, group: str, resource: str) -> bool:
+        return any(rule.allows(verb, group, resource) for rule in self.rules)
+
+
+CORE_READ = AccessRule("", ("pods", "namespaces", "nodes", "events", "resourcequotas"), READ)
+DRA_KINDS = (
+    "deviceclasses",
+    "resourceslices",
+    "resourceclaims",
+    "resourceclaimtemplates",
+    "devicetaintrules",
+)
+DRA_READ = AccessRule(DRA, DRA_KINDS, READ)
+
+IDENTITIES: Mapping[str, Identity] = {
+    "simulator-admin": Identity("admin", (AccessRule("*", ("*",), ("*",)),)),
+    "simulator-portal": Identity(
+        "system:serviceaccount:dragoman:dragoman",
+        (
+            CORE_READ,
+            DRA_READ,
+            AccessRule(DRA, ("resourceclaims", "resourceclaimtemplates"), WRITE),
+            AccessRule("", ("resourcequotas",), WRITE),
+        ),
+    ),
+    "simulator-viewer": Identity("viewer", (CORE_READ, DRA_READ)),
+}
+TOKENS = {"admin": "simulator-admin", "portal": "simulator-portal", "viewer": "simulator-viewer"}
+
+
+def identify(authorization: str) -> Identity:
+    """Raise ApiError 401 without a known bearer token."""
+    scheme, _, token = authorization.partition(" ")
+    if scheme.lower() != "bearer" or token not in IDENTITIES:
+        raise errors.unauthorized()
+    return IDENTITIES[token]
+
+
+def refusal(who: Identity, verb: str, resource: Resource, namespace: str, name: str, part: str) -> ApiError:
+    """Return the 403 that names the missing verb and resource."""
+    where = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
+    what = f"{resource.plural}/{part}" if part else resource.plural
+    why = f'User "{who.name}" cannot {verb} resource "{what}" in API group "{resource.group}" {where}'
+    return errors.forbidden(resource, name, why)
+
 
 GIT_VERSION = "v1.37.1+simulated"
 
@@ -128,7 +190,7 @@ async def answer(cluster: SimulatedCluster, path: str, request: Request) -> Resp
             return PlainTextResponse("ok")
         if path == "metrics":
             return PlainTextResponse(cluster.metrics(), media_type="text/plain; version=0.0.4")
-        who = access.identify(request.headers.get("authorization", ""))
+        who = identify(request.headers.get("authorization", ""))
         if (described := _described(path)) is not None:
             return JSONResponse(described)
         if path == "apis/authorization.k8s.io/v1/selfsubjectaccessreviews" and request.method == "POST":
@@ -188,7 +250,7 @@ async def _serve(cluster: SimulatedCluster, target: Target, who: Identity, reque
     verb = _verb(request.method, target, watches=watches)
     what = f"{resource.plural}/{target.part}" if target.part else resource.plural
     if not who.may(verb, resource.group, what):
-        raise access.refusal(who, verb, resource, target.namespace, target.name, target.part)
+        raise refusal(who, verb, resource, target.namespace, target.name, target.part)
     if verb == "watch":
         watch = list_watch.parsed(resource, target.namespace or None, query)
         return StreamingResponse(

@@ -15,13 +15,12 @@ from simulator.controllers.pods import (
     QuotaController,
 )
 from simulator.controllers.scheduler import Scheduler
-from simulator.controllers.tenants import Tenants
+from simulator.controllers.tenants import Tenants, seats_of
 from simulator.list_watch import Lister
 from simulator.registry import Registry, WriteOptions
 from simulator.resources import NAMESPACES
 from simulator.store import Store
 from simulator.telemetry import Telemetry
-from simulator.world_tenants import seats_of
 
 MOST_ROUNDS = 50  # controllers that never come to rest are a bug; time goes on all the same
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from dra.allocator.errors import AllocationError
+from dra.allocator.site import AllocationError
 from dra.objects import Json
 from dra.pools import PoolDevice
 from dra.quantity import NANO, ZERO, Form, Quantity, QuantityError, form_of

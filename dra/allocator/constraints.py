@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from dra.allocator.errors import AllocationError
+from dra.allocator.site import AllocationError
 from dra.cel import CelError, Selector
 from dra.cel.selector import compile_stored
 from dra.facts import Malformed, entries, lookup

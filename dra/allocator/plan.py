@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 from dra.allocator.capacity import CapacityAmount, share
 from dra.allocator.constraints import Constraint, constraints_of
-from dra.allocator.errors import AllocationError
-from dra.allocator.site import NodeSite, failed
+from dra.allocator.site import AllocationError, NodeSite, failed
 from dra.cel import CelError
 from dra.features import Features
 from dra.objects import MAX_RESULTS, DeviceRequest, Json, alternatives, requests

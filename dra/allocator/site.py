@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from dra.allocator.errors import AllocationError
 from dra.cel import CelError, CompileError
 from dra.cel.selector import compile_stored
 from dra.cluster_snapshot import ClusterSnapshot
@@ -17,6 +16,26 @@ from dra.nodes import SelectorError, check_node_selection, selects_node
 from dra.objects import Json
 from dra.pools import PoolDevice
 from dra.taints import Taint, rule_taints
+
+
+class AllocationError(Exception):
+    """
+    The claims cannot be tried at all, whatever is free.
+
+    Upstream, the pod is unschedulable with an error then, and not merely waiting.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class NodeFailed(AllocationError):
+    """The claims do not fit this node, of which an invalid pool may be the reason; others may still do."""
+
+
+class SearchGivenUp(AllocationError):
+    """There may be a way, but finding it takes longer than a search may: upstream times out likewise."""
 
 
 @dataclass(frozen=True, slots=True)

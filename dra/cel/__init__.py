@@ -1,7 +1,7 @@
 """Selectors of devices in CEL, as the Kubernetes API server and scheduler understand them."""
 
-from dra.cel.errors import CelError, CompileError, EvaluationError, NotPreviewable
 from dra.cel.selector import Selector, compile_selector
+from dra.cel.syntax import CelError, CompileError, EvaluationError, NotPreviewable
 from dra.facts import Selectable
 
 __all__ = [

@@ -16,10 +16,9 @@ from collections.abc import Iterator, Mapping
 import re2
 
 from dra.cel import kinds
-from dra.cel.errors import NotPreviewable
 from dra.cel.kinds import Bindings, Type, equivalent, fit_all, is_dyn, loose, substitute, unwrapped
 from dra.cel.signatures import NOT_HERE, Overload
-from dra.cel.syntax import Call, Fold, Ident, ListOf, Literal, MapOf, Message, Node, Select
+from dra.cel.syntax import Call, Fold, Ident, ListOf, Literal, MapOf, Message, Node, NotPreviewable, Select
 from dra.cel.values import NAMES, TypeValue, Uint, compiled
 
 TYPE_NAMES = {

@@ -11,11 +11,10 @@ from dra.cel import checker as literals
 from dra.cel import cost, kinds
 from dra.cel.checker import Problem, TypeChecker
 from dra.cel.cost_functions import VariablePart, device_parts
-from dra.cel.errors import CompileError, SyntaxProblem
 from dra.cel.kinds import Type
 from dra.cel.parser import parse
 from dra.cel.signatures import FUNCTIONS, WITH_LISTS, Overload
-from dra.cel.syntax import Node
+from dra.cel.syntax import CompileError, Node, SyntaxProblem
 from dra.features import NEWEST, Features
 
 MAX_BYTES = 10_240  # k8s.io/api `resource/v1/types.go`, CELSelectorExpressionMaxLength

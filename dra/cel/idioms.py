@@ -13,9 +13,19 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from dra.cel.access import reference
-from dra.cel.errors import NotPreviewable, SyntaxProblem
 from dra.cel.parser import parse
-from dra.cel.syntax import Call, Ident, ListOf, Literal, Node, Select, Token, tokens
+from dra.cel.syntax import (
+    Call,
+    Ident,
+    ListOf,
+    Literal,
+    Node,
+    NotPreviewable,
+    Select,
+    SyntaxProblem,
+    Token,
+    tokens,
+)
 from dra.facts import Ref
 
 KEPT = 2048  # trees

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dra.cel.errors import NotPreviewable, SyntaxProblem
 from dra.cel.syntax import (
     ACCUMULATOR,
     DEPTH,
@@ -23,7 +22,9 @@ from dra.cel.syntax import (
     MapOf,
     Message,
     Node,
+    NotPreviewable,
     Select,
+    SyntaxProblem,
     Token,
     bytes_value,
     copy,

@@ -23,11 +23,10 @@ from typing import Any
 
 from dra.cel import signatures, values
 from dra.cel.access import CompiledPart, Run, View, fixed, index, path, present, select
-from dra.cel.errors import CompileError
 from dra.cel.functions import OVERLOADS, WHOLE
 from dra.cel.functions.operators import extend_in_place, insert_in_place
 from dra.cel.kinds import Type
-from dra.cel.syntax import Call, Fold, Ident, ListOf, Literal, MapOf, Node, Select
+from dra.cel.syntax import Call, CompileError, Fold, Ident, ListOf, Literal, MapOf, Node, Select
 from dra.cel.values import (
     Failure,
     Map,

@@ -21,9 +21,8 @@ from typing import Any
 from dra.cel import cost
 from dra.cel.access import View, reference, table
 from dra.cel.environment import affordable, checked, environment
-from dra.cel.errors import CelError, EvaluationError
 from dra.cel.program import program
-from dra.cel.syntax import Call, Fold, Ident, Node, Select
+from dra.cel.syntax import Call, CelError, EvaluationError, Fold, Ident, Node, Select
 from dra.cel.values import Failure, Panic
 from dra.facts import Malformed, Ref, Selectable, lookup
 from dra.features import NEWEST, STORED, Features

@@ -12,8 +12,42 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from dra.cel.errors import SyntaxProblem
 from dra.cel.kinds import ERROR, Type
+
+
+class CelError(Exception):
+    """An expression could not be used."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class CompileError(CelError):
+    """The expression is wrong whatever the device: the API server refuses it, in these words."""
+
+
+class EvaluationError(CelError):
+    """
+    The expression fails on some device, such as by naming an attribute that the device lacks.
+
+    Upstream gives up on the whole pod then, not on this device alone.
+    """
+
+
+class NotPreviewable(CelError):
+    """
+    The expression may be right, but it uses a part of CEL that the portal cannot run: never guess its result.
+    """
+
+
+class SyntaxProblem(Exception):
+    """Something is wrong at an offset of the text. Becomes part of a `CompileError`."""
+
+    def __init__(self, place: int, text: str) -> None:
+        super().__init__(text)
+        self.place, self.text = place, text
+
 
 ESCAPE = r"\\(?:[abfnrtv\"'\\?`]|[0-3][0-7]{2}|[xX][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8})"
 QUOTED = (

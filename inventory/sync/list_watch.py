@@ -19,6 +19,7 @@ Mirror a whole cluster now, in this thread: for commands, for the demo's first s
 """
 
 import logging
+import random
 import time
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
@@ -29,7 +30,6 @@ from django.db.models import F
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from cluster.backoff import delay
 from cluster.errors import Expired
 from cluster.kinds import Kind
 from cluster.protocol import Event, Gateway, Page
@@ -210,7 +210,7 @@ SECONDS = 25  # of watching
 CATCHING_UP = 1  # second of it, after a silence: pages are to know at once that the cluster is there again
 SILENCE = timedelta(seconds=SECONDS + 10)
 LIST_AGAIN_AFTER = timedelta(minutes=30)  # even if all is well: a lost event must not be lost for ever
-FIRST_PAUSE, LONGEST_PAUSE = 2.0, 120.0  # seconds after a failure, see cluster.backoff
+FIRST_PAUSE, LONGEST_PAUSE = 2.0, 120.0  # seconds after a failure
 
 
 def take_turn(cluster_id: UUID, plural: str, *, seconds: int = SECONDS) -> timedelta | None:
@@ -273,7 +273,7 @@ def note_failure(lease: Lease, sentence: str) -> timedelta:
     """
     lease.rows().update(error=sentence, failed_at=Now(), failures=F("failures") + 1)
     failures = lease.rows().values_list("failures", flat=True).first() or 1
-    return timedelta(seconds=delay(failures - 1, first=FIRST_PAUSE, longest=LONGEST_PAUSE))
+    return timedelta(seconds=backoff_delay(failures - 1, first=FIRST_PAUSE, longest=LONGEST_PAUSE))
 
 
 def sync_once(cluster: Cluster, gateway: Gateway) -> None:
@@ -289,3 +289,13 @@ def sync_once(cluster: Cluster, gateway: Gateway) -> None:
             list_all(lease, gateway, kind)
         finally:
             lease.drop()
+
+
+def backoff_delay(attempt: int, *, first: float = 0.5, longest: float = 60.0) -> float:
+    """
+    Return the seconds to wait before try number `attempt` (0 is the first one after a failure).
+
+    Doubles each time up to `longest`; drawn evenly from the upper half, so that no wait is ever near zero.
+    """
+    ceiling = min(longest, first * 2.0 ** min(attempt, 32))
+    return random.uniform(ceiling / 2, ceiling)  # noqa: S311, no secret depends on it

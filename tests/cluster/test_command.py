@@ -9,8 +9,8 @@ import yaml
 from django.core.management import CommandError, call_command
 
 from cluster.checkup import manifest
-from cluster.connect import connect
 from cluster.credentials import unseal
+from cluster.kube import connect
 from inventory.models import Cluster
 from tests.cluster.conftest import simulated_kubeconfig
 

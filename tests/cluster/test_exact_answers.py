@@ -10,8 +10,8 @@ import pytest
 import urllib3
 from kubernetes.client.exceptions import ApiException
 
-from cluster import connect as connections
 from cluster import kube
+from cluster import kube as connections
 from cluster.answers import ApiCall, error_of, status_of, unknown_fields
 from cluster.checkup import CheckupFinding, CheckupVerdict, checkup
 from cluster.credentials import IN_CLUSTER, Credentials, from_kubeconfig, seal

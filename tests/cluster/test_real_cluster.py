@@ -9,7 +9,6 @@ import pytest
 from kubernetes.config import incluster_config
 
 from cluster.checkup import permissions
-from cluster.connect import connect
 from cluster.credentials import IN_CLUSTER, Credentials, from_kubeconfig, seal
 from cluster.errors import Expired, Refused, Unreachable
 from cluster.kinds import (
@@ -22,7 +21,7 @@ from cluster.kinds import (
     RESOURCE_QUOTA,
     Kind,
 )
-from cluster.kube import KubeGateway
+from cluster.kube import KubeGateway, connect
 from cluster.protocol import Manifest
 from demo.controlplane.client import eventually
 from demo.controlplane.harness import ControlPlane

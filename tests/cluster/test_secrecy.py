@@ -11,11 +11,10 @@ import pytest
 import yaml
 from cryptography.fernet import Fernet
 
-from cluster.connect import connect, forget
 from cluster.credentials import Credentials, from_kubeconfig, reseal, seal, unseal
 from cluster.errors import ClusterError, Unreachable
 from cluster.kinds import NODE
-from cluster.kube import KubeGateway
+from cluster.kube import KubeGateway, connect, forget
 from core.errors import Invalid
 from tests.cluster.scripted import Answer, scripted_server
 

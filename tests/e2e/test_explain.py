@@ -5,9 +5,9 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from cluster.connect import connect
 from cluster.credentials import from_kubeconfig, seal
 from cluster.kinds import POD
+from cluster.kube import connect
 
 pytestmark = pytest.mark.browser
 

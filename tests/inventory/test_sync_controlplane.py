@@ -2,8 +2,8 @@
 
 import pytest
 
-from cluster.connect import connect
 from cluster.credentials import from_kubeconfig, seal
+from cluster.kube import connect
 from demo.controlplane.client import eventually
 from inventory.models import Cluster, Device, Freshness, Node, Pod, ResourceClaim
 from inventory.states import DeviceState

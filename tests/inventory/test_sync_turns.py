@@ -77,7 +77,9 @@ def test_a_turn_that_only_watches_notes_that_all_is_well_but_not_a_listing(mirro
 
 def test_a_failed_turn_notes_the_failure_and_nothing_else(mirrored, fake, take_turn, monkeypatch):
     asked = []
-    monkeypatch.setattr(list_watch, "delay", lambda attempt, **how: asked.append((attempt, how)) or 7.5)
+    monkeypatch.setattr(
+        list_watch, "backoff_delay", lambda attempt, **how: asked.append((attempt, how)) or 7.5
+    )
     rows = Freshness.objects.filter(cluster=mirrored, resource="nodes")
     ago = timezone.now() - timedelta(minutes=10)
     rows.update(listed_at=ago, seen_at=ago)

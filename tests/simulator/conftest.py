@@ -18,7 +18,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.types import Receive, Scope, Send
 
-from simulator.access import TOKENS
+from simulator.api import TOKENS
 from simulator.app import make_app
 from simulator.cluster import SimulatedCluster
 from simulator.registry import WriteOptions

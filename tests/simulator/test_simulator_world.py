@@ -8,10 +8,10 @@ from dra.devices import describe
 from dra.pools import gather_pools
 from simulator.app import opened_clusters
 from simulator.cluster import SimulatedCluster
+from simulator.controllers.tenants import seats_of
 from simulator.registry import WriteOptions
 from simulator.resources import CLAIMS, NAMESPACES, NODES, PODS, SLICES, TAINT_RULES
 from simulator.world import RACKS, populate
-from simulator.world_tenants import seats_of
 from tests.simulator.conftest import NOW
 
 BY_HAND = WriteOptions(manager="kubectl")

@@ -14,7 +14,7 @@ from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from typing import Any
 
 from dra.cel import values
-from dra.cel.errors import NotPreviewable
+from dra.cel.syntax import NotPreviewable
 from dra.cel.values import Address, Failure, Prefix, type_of
 
 SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
