@@ -10,7 +10,7 @@ from claims.quotas import services, usage
 from claims.states import ClaimState
 from core.errors import Invalid, QuotaExceeded
 from inventory.models import Cluster, Device, DeviceClass, ResourceSlice
-from tests.claims.quotas.test_quota_figures import foreign
+from tests.claims.quotas.test_quota_usage import foreign
 from tests.factories import GPU_CLASS, make_claim, make_cluster, make_quota, make_team, make_user
 from tests.threads import Race, without_lock
 

@@ -14,7 +14,7 @@ from claims.models import Quota, QuotaRequest, RequestStatus, TeamNamespace, Wri
 from claims.quotas.forms import QuotaForm, QuotaGrantForm
 from claims.states import ClaimState
 from inventory.models import Cluster, DeviceClass, Namespace
-from tests.claims.quotas.test_quota_figures import foreign
+from tests.claims.quotas.test_quota_usage import foreign
 from tests.factories import (
     GPU_CLASS,
     make_claim,

@@ -9,7 +9,7 @@ from claims.models import Quota, TeamNamespace
 from claims.quotas.resource_quota import headrooms
 from claims.states import ClaimState
 from inventory.models import DeviceClass, ResourceClaimTemplate
-from tests.claims.quotas.test_quota_figures import foreign, plugin_pod
+from tests.claims.quotas.test_quota_usage import foreign, plugin_pod
 from tests.factories import GPU_CLASS, make_claim, make_cluster, make_quota, make_spec, make_team
 
 pytestmark = pytest.mark.django_db

@@ -10,7 +10,7 @@ from claims.quotas.counts import UnmanagedUse, unmanaged_use
 from claims.quotas.usage import device_capacity, quota_usage
 from claims.states import ClaimState
 from inventory.models import Device, DeviceClass, ResourceSlice
-from tests.claims.quotas.test_quota_figures import foreign, plugin_pod
+from tests.claims.quotas.test_quota_usage import foreign, plugin_pod
 from tests.factories import GPU_CLASS, make_claim, make_cluster, make_quota, make_team
 
 pytestmark = pytest.mark.django_db

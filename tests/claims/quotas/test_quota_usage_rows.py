@@ -23,7 +23,7 @@ from claims.quotas.usage import (
 )
 from claims.states import ClaimState
 from teams.models import Team
-from tests.claims.quotas.test_quota_figures import foreign, plugin_pod
+from tests.claims.quotas.test_quota_usage import foreign, plugin_pod
 from tests.factories import GPU_CLASS, make_claim, make_profile, make_quota, make_team
 
 MIG = "mig.nvidia.com"

@@ -19,7 +19,7 @@ from cluster.errors import Refused, Unreachable
 from cluster.kinds import NAMESPACE, RESOURCE_CLAIM, RESOURCE_QUOTA
 from core.errors import QuotaExceeded
 from inventory.models import Cluster, ResourceClaim
-from tests.claims.quotas.test_quota_figures import foreign
+from tests.claims.quotas.test_quota_usage import foreign
 from tests.factories import GPU_CLASS, make_cluster, make_raise, make_spec
 from tests.fakes import FakeGateway
 

@@ -16,8 +16,8 @@ from cluster.errors import ClusterConflict, Refused, Unreachable
 from cluster.kinds import NAMESPACE, RESOURCE_QUOTA
 from inventory.models import Cluster, DeviceClass, ResourceClaimTemplate
 from notify.models import Notice
-from tests.claims.quotas.test_quota_figures import foreign
-from tests.claims.quotas.test_two_clusters import Two
+from tests.claims.quotas.test_quota_usage import foreign
+from tests.claims.quotas.test_quotas_across_clusters import Two
 from tests.factories import GPU_CLASS, make_claim, make_cluster, make_quota, make_team, make_user
 
 pytestmark = pytest.mark.django_db

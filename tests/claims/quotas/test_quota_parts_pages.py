@@ -9,7 +9,7 @@ from claims.models import Claim, Quota
 from claims.quotas.usage import quota_breakdown
 from claims.states import ClaimState
 from inventory.models import Pod, ResourceClaim
-from tests.claims.quotas.test_quota_figures import foreign, plugin_pod
+from tests.claims.quotas.test_quota_usage import foreign, plugin_pod
 from tests.factories import make_claim
 
 pytestmark = pytest.mark.django_db
