@@ -217,7 +217,7 @@ def make_claim(
         life.held, life.settled = [], {}
     life.save()
     if lent:
-        old.remark(f"{claim} was asked for to replace it.", by=by)
+        old.remark(f"{claim} was requested as a replacement.", by=by)
     ClaimCharge.objects.bulk_create(
         ClaimCharge(
             claim=claim,

@@ -189,8 +189,8 @@ def approve_with_changes(
     same_spec(claim, spec_hash)
     change = plan_change(claim, wanted)
     require_sound(claim, change)
-    plan.require_person(by, change.spec)
-    if change.reshaped:
+    plan.require_permission(by, change.spec)
+    if change.changes_spec:
         _require_quota(claim, change)
     stage, _given = authority.stage_of(claim, ruling)
     fields = _fields(claim, change)
@@ -200,23 +200,23 @@ def approve_with_changes(
         claim = _again(claim)
         claim.steps.all().delete()
         _require_still(claim, by)
-        notices.changed(claim, by, change.said)
+        notices.changed(claim, by, change.differences)
         if stage == Approval.LEAD:
-            return consent(claim, by, instead, "; ".join(filter(None, [*change.said, note.strip()])))
-        claim.remark(f"Changed: {'; '.join(change.said)}.", by=by)
+            return consent(claim, by, instead, "; ".join(filter(None, [*change.differences, note.strip()])))
+        claim.remark(f"Changed: {'; '.join(change.differences)}.", by=by)
         notices.asked(claim)
         return claim
     said = " ".join(
         filter(
             None,
-            [f"Approved with changes: {'; '.join(change.said)}.", note.strip()],
+            [f"Approved with changes: {'; '.join(change.differences)}.", note.strip()],
         )
     )
     if not grant(claim, by, instead, said, approved_hash=change.spec_hash, **fields):
         raise Conflict(f"{claim} has changed in the meantime; read it again.")
     claim = _again(claim)
     _require_still(claim, by)
-    notices.decided(claim, changes=change.said, note=note.strip())
+    notices.decided(claim, changes=change.differences, note=note.strip())
     return claim
 
 
@@ -224,9 +224,9 @@ def require_sound(claim: Claim, change: RequestChange) -> None:
     """Raise Invalid with every problem of the change, and for one that changes nothing."""
     if change.problems:
         raise Invalid(" ".join(change.problems), problems=list(change.problems))
-    if not change.said:
+    if not change.differences:
         raise Invalid(f"Nothing is changed: {claim} can be approved as it is.")
-    if change.reshaped and (reason := _counted_together(claim)):
+    if change.changes_spec and (reason := _counted_together(claim)):
         raise Invalid(reason)
 
 
@@ -272,7 +272,7 @@ def _fields(claim: Claim, change: RequestChange) -> dict[str, object]:
 
 def _rewrite(claim: Claim, change: RequestChange) -> None:
     """Charge what is approved."""
-    if not change.reshaped:
+    if not change.changes_spec:
         return
     claim.alternatives.all().delete()
     if len(change.parts) > 1:

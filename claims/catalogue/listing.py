@@ -18,7 +18,7 @@ from claims.approvals.rules import Rule, Rules
 from claims.catalogue.sharing import Sharing, sharing_of
 from claims.catalogue.waits import NO_WAITS, Waits, waits
 from claims.models import Approval, Profile, ProfileVersion, Quota, TeamNamespace
-from claims.plans.plan import person_problems
+from claims.plans.plan import permission_problems
 from core.text import counted
 from core.times import duration
 from dra import quota
@@ -312,7 +312,7 @@ def _reason(profile: Profile, version: ProfileVersion, requester: _Requester) ->
         return "This profile is retired."
     if not requester.teams:
         return "You are not a member of any team. Ask a team owner to add you first."
-    if problems := person_problems(requester.user, version.spec):
+    if problems := permission_problems(requester.user, version.spec):
         return problems[0]
     teams = requester.teams_open_to(profile)
     if not teams:

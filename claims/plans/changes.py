@@ -1,4 +1,4 @@
-"""A claim taken apart into what was asked for, and what a change of it would ask for."""
+"""The current request of a claim, profile by profile, and the request that a change results in."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from claims.models import (
 )
 from claims.plans.plan import plan_request, spec_with_count
 from core.text import counted
-from core.times import duration
 from core.times import duration as in_words
 from dra import quota
 from dra.canonical import spec_hash
@@ -33,9 +32,10 @@ from dra.objects import Json, alternatives, requests
 @dataclass(frozen=True, slots=True)
 class CurrentPart:
     """
-    One profile of a claim, and how many devices it holds of it: 0 where another was taken, or none yet.
+    One profile of a claim, and the number of its devices that the claim holds: 0 if another alternative was
+    allocated, or none yet.
 
-    `typed` is the number of devices that somebody would type into the form to get the same.
+    `typed` is the number of devices in the form that gives the same request.
     """
 
     alternative: Alternative
@@ -44,52 +44,54 @@ class CurrentPart:
 
 
 def current_parts(claim: Claim, held: Iterable[Allocation]) -> list[CurrentPart]:
-    """Return the profiles in the order in which they were named; none for a claim of one profile."""
-    by_name = Counter(row.request for row in held)
-    found, asked = [], requests(claim.spec)
+    """Return the profiles of a claim in the order of the request; empty for a claim of one profile."""
+    held_by_name = Counter(allocation.request for allocation in held)
+    parts, remaining = [], requests(claim.spec)
     for row in claim.alternatives.all():
         version = row.profile_version
         if row.together:
-            # The requests of profiles together stand one behind the other, in the order of the profiles.
-            own, asked = asked[: (size := len(requests(version.spec)))], asked[size:]
-            names = [one.result_name for request in own for one in alternatives(request)]
-            found.append(CurrentPart(row, sum(by_name[name] for name in names), typed_count(version, own)))
+            # The spec lists the requests of combined profiles in the order of the profiles.
+            size = len(requests(version.spec))
+            own, remaining = remaining[:size], remaining[size:]
+            names = [option.result_name for request in own for option in alternatives(request)]
+            count = sum(held_by_name[name] for name in names)
         else:
-            ways = [one for request in asked for one in alternatives(request)]
-            own = [{"exactly": one.raw} for one in ways if one.result_name == row.name]
-            found.append(CurrentPart(row, by_name[row.name], typed_count(version, own)))
-    return found
+            options = [option for request in remaining for option in alternatives(request)]
+            own = [{"exactly": option.raw} for option in options if option.result_name == row.name]
+            count = held_by_name[row.name]
+        parts.append(CurrentPart(row, count, typed_count(version, own)))
+    return parts
 
 
-def typed_count(version: ProfileVersion, asked: list[Json]) -> int:
-    """Return the number that was typed, read off the requests made of a version's; 1 if it has none."""
-    for own, made in zip(requests(version.spec), asked, strict=False):
-        exactly: Any = made.get("exactly") or {}
-        if version.scalable and own.get("name") == version.scalable:
+def typed_count(version: ProfileVersion, filled_requests: list[Json]) -> int:
+    """Return the typed number of devices, from the filled-in requests of a version; 1 if it has no count."""
+    for request, filled in zip(requests(version.spec), filled_requests, strict=False):
+        exactly: Any = filled.get("exactly") or {}
+        if version.scalable and request.get("name") == version.scalable:
             return int(exactly.get("count") or 1)
     return 1
 
 
-def form_fields(claim: Claim, profiles: list[CurrentPart]) -> list[tuple[str, object]]:
+def form_fields(claim: Claim, parts: list[CurrentPart]) -> list[tuple[str, object]]:
     """
-    Return the fields of the request form that would ask for the same as `claim`, save its name and place;
-    `profiles` are those of `standing_of`.
+    Return the fields of the request form that give the same request as `claim`, without name, team and
+    cluster; `parts` are its `current_parts`.
     """
-    own, others = claim.profile_version, profiles[1:]
+    version, others = claim.profile_version, parts[1:]
     together = bool(others) and others[0].alternative.together
-    # Alternatives take the number of the first profile; where that has none to type, another one tells it.
-    counts = [one.typed for one in profiles if one.alternative.profile_version.scalable]
-    devices = profiles[0].typed if together else next(iter(counts), typed_count(own, requests(claim.spec)))
-    fields: list[tuple[str, object]] = [("profile", own.profile.slug)]
-    for one in others:
-        slug = one.alternative.profile_version.profile.slug
+    # Alternatives share the number of the first profile; if that one has no count, another one shows it.
+    counts = [part.typed for part in parts if part.alternative.profile_version.scalable]
+    first_count = next(iter(counts), typed_count(version, requests(claim.spec)))
+    fields: list[tuple[str, object]] = [("profile", version.profile.slug)]
+    for part in others:
+        slug = part.alternative.profile_version.profile.slug
         if together:
-            fields += [("together", slug), ("together_devices", one.typed)]
+            fields += [("together", slug), ("together_devices", part.typed)]
         else:
             fields.append(("alternatives", slug))
     return [
         *fields,
-        ("devices", devices),
+        ("devices", parts[0].typed if together else first_count),
         ("delivery", claim.delivery),
         ("parallel", claim.parallel),
         ("duration", spell(claim.duration)),
@@ -97,25 +99,21 @@ def form_fields(claim: Claim, profiles: list[CurrentPart]) -> list[tuple[str, ob
     ]
 
 
-def request_again_url(claim: Claim, alternatives: Sequence[CurrentPart]) -> str:
-    """Return the request form filled with what this claim asked for, except its name."""
+def request_again_url(claim: Claim, parts: Sequence[CurrentPart]) -> str:
+    """Return the address of the request form, filled with the request of this claim except its name."""
     place = (("team", claim.team.slug), ("cluster", claim.cluster.name))
-    asked = (*form_fields(claim, list(alternatives)), *place)
-    return f"{reverse('claims:request')}?{urlencode(asked)}"
+    return f"{reverse('claims:request')}?{urlencode((*form_fields(claim, list(parts)), *place))}"
 
 
 def claim_size(claim: Claim) -> str:
-    """Say "2 × Train 80 GB + 1 × NIC, 5 d", of a template for how many pods."""
-    said = f"{claim.sizes}, {duration(claim.duration)}"
-    if claim.parallel == 1:
-        return said
-    pods = f"{counted(claim.parallel, 'pod')}"
-    return f"{said} · {pods}"
+    """Return "2 × Train 80 GB + 1 × NIC, 5 d", with the number of pods for a template."""
+    size = f"{claim.sizes}, {in_words(claim.duration)}"
+    return size if claim.parallel == 1 else f"{size} · {counted(claim.parallel, 'pod')}"
 
 
 @dataclass(frozen=True, slots=True)
 class RequestPart:
-    """One profile of a claim; `name` is what the scheduler calls it, `devices` are per ResourceClaim."""
+    """One profile of a claim; `name` is the name of its device request, `devices` are per ResourceClaim."""
 
     version: ProfileVersion
     name: str
@@ -125,79 +123,75 @@ class RequestPart:
 @dataclass(frozen=True, slots=True)
 class ReducedClaim:
     """
-    What is left of a claim. `said` names every difference; with `problems` there is no use in the rest.
+    A claim with fewer devices. `differences` are sentences; with `problems` the other fields have no meaning.
 
-    A claim of one part is written as if that profile had been asked for alone.
+    A claim that is reduced to one part has the spec of that profile alone.
     """
 
     spec: dict[str, Any]
     parts: tuple[RequestPart, ...]
-    said: tuple[str, ...]
+    differences: tuple[str, ...]
     problems: tuple[str, ...]
 
 
 def combined_parts(claim: Claim) -> list[CurrentPart]:
-    """Return the profiles that a claim takes together; none for one of a single profile or alternatives."""
-    return [one for one in current_parts(claim, ()) if one.alternative.together]
+    """Return the profiles that a claim combines; empty for a single profile or alternatives."""
+    return [part for part in current_parts(claim, ()) if part.alternative.together]
 
 
-def reduce_parts(claim: Claim, wanted: Mapping[str, int]) -> ReducedClaim:
+def reduce_parts(claim: Claim, counts: Mapping[str, int]) -> ReducedClaim:
     """
-    Work out what is left of `claim` with so many devices, as they would be typed, of the profiles in
-    `wanted`; 0 leaves one out. The versions stay those that were asked for.
+    Return `claim` with the typed number of devices in `counts` for each profile slug; 0 removes the profile.
+
+    The versions stay those of the request.
     """
-    rows = combined_parts(claim)
-    known = {one.alternative.profile_version.profile.slug for one in rows}
-    problems = [
-        f"{claim} takes no devices of {slug} together with others." for slug in wanted if slug not in known
-    ]
-    kept, said = [], []
-    for one in rows:
-        version, typed = one.alternative.profile_version, one.typed
-        count = wanted.get(version.profile.slug, typed)
-        if problem := _problem(one, count):
+    current = combined_parts(claim)
+    slugs = {part.alternative.profile_version.profile.slug for part in current}
+    problems = [f"{claim} has no combined profile {slug}." for slug in counts if slug not in slugs]
+    specs, differences = [], []
+    for part in current:
+        version = part.alternative.profile_version
+        count = counts.get(version.profile.slug, part.typed)
+        if problem := _count_problem(part, count):
             problems.append(problem)
         elif count:
-            spec = spec_with_count(version, count)
-            kept.append((version, spec))
-            if count != typed:
-                said.append(_said(version, typed, count))
+            specs.append((version, spec_with_count(version, count)))
+            if count != part.typed:
+                differences.append(f"{version.profile}: {part.typed} → {counted(count, 'device')}")
         else:
-            said.append(f"without {version.profile}")
-    if rows and not kept and not problems:
-        problems.append(f"Nothing would be left of {claim}; deny it instead.")
-    if problems or not kept:
+            differences.append(f"without {version.profile}")
+    if current and not specs and not problems:
+        problems.append(f"No devices of {claim} would be left; deny it instead.")
+    if problems or not specs:
         return ReducedClaim(claim.spec, (), (), tuple(problems))
     parts = tuple(
         RequestPart(
             version, next(iter(request_names(version.profile.slug, spec).values()), ""), quota.devices(spec)
         )
-        for version, spec in kept
+        for version, spec in specs
     )
-    several = [(version.profile.slug, spec) for version, spec in kept]
-    return ReducedClaim(combine_specs(several) if len(several) > 1 else kept[0][1], parts, tuple(said), ())
+    reduced = specs[0][1]
+    if len(specs) > 1:
+        reduced = combine_specs([(version.profile.slug, spec) for version, spec in specs])
+    return ReducedClaim(reduced, parts, tuple(differences), ())
 
 
-def _problem(one: CurrentPart, count: int) -> str:
-    version = one.alternative.profile_version
-    if not version.scalable and count not in (0, one.typed):
-        return f"{version.profile} is given whole or left out; {count} is neither."
-    if not 0 <= count <= one.typed:
-        return f"An approver gives from 0 to the {one.typed} × {version.profile} asked for, not {count}."
+def _count_problem(part: CurrentPart, count: int) -> str:
+    version = part.alternative.profile_version
+    if not version.scalable and count not in (0, part.typed):
+        return f"{version.profile} has a fixed number of devices: approve it in full or set 0, not {count}."
+    if not 0 <= count <= part.typed:
+        return f"{part.typed} × {version.profile} are requested; approve from 0 to {part.typed}, not {count}."
     return ""
-
-
-def _said(version: ProfileVersion, was: int, now: int) -> str:
-    return f"{version.profile}: {was} → {counted(now, 'device')}"
 
 
 @dataclass(frozen=True, slots=True)
 class WantedChange:
     """
-    What the approver wants; None leaves it as it is. `devices` is per claim.
+    The change that an approver wants; None keeps a field. `devices` is per claim.
 
-    `parts` are for a claim that takes several profiles together: the slugs of those that change, each with
-    its number of devices as it would be typed; 0 leaves the profile out.
+    `parts` are for a claim of combined profiles: the slug of each profile that changes, with its number of
+    devices as typed in the form; 0 removes the profile.
     """
 
     devices: int | None = None
@@ -209,8 +203,8 @@ class WantedChange:
 @dataclass(frozen=True, slots=True)
 class RequestChange:
     """
-    A request as it would be. `charge` is devices per class of all claims together; `said` names every
-    difference; `problems` say why it cannot be so.
+    A request after a change. `charge` is devices per class of all claims together; `differences` has a text
+    for each changed field; `problems` say why the change is refused.
     """
 
     version: ProfileVersion
@@ -219,47 +213,46 @@ class RequestChange:
     devices: int
     duration: timedelta
     charge: dict[str, int]
-    reshaped: bool  # whether the spec is another one, not only the duration
-    said: tuple[str, ...]
+    changes_spec: bool  # False if only the duration differs
+    differences: tuple[str, ...]
     problems: tuple[str, ...]
-    parts: tuple[RequestPart, ...] = ()  # the profiles that it is left with, of those that it takes together
-    of_parts: tuple[str, ...] = ()  # what becomes of each, in words
+    parts: tuple[RequestPart, ...] = ()  # the combined profiles that remain
+    part_differences: tuple[str, ...] = ()
 
 
 def plan_change(claim: Claim, wanted: WantedChange) -> RequestChange:
-    """Work out what the request would be; reads the claim's charges and alternatives, writes nothing."""
+    """Return the request after the change; reads the claim's charges and alternatives, writes nothing."""
     duration = claim.duration if wanted.duration is None else wanted.duration
     devices = claim.devices if wanted.devices is None else wanted.devices
-    other = (
-        wanted.profile if wanted.profile and wanted.profile.pk != claim.profile_version.profile_id else None
-    )
-    as_it_is = RequestChange(
+    is_other = wanted.profile is not None and wanted.profile.pk != claim.profile_version.profile_id
+    other_profile = wanted.profile if is_other else None
+    unchanged = RequestChange(
         claim.profile_version,
         claim.spec,
         claim.spec_hash,
         claim.devices,
         duration,
         {row.device_class: row.devices for row in claim.charges.all()},
-        reshaped=False,
-        said=(),
-        problems=tuple(_too_much(claim, devices, duration)),
+        changes_spec=False,
+        differences=(),
+        problems=tuple(_limit_problems(claim, devices, duration)),
     )
-    if wanted.parts and (other is not None or wanted.devices is not None):
-        problem = "Choose either another profile or fewer devices of those that are asked for, not both."
-        changed = replace(as_it_is, problems=(*as_it_is.problems, problem))
+    if wanted.parts and (other_profile is not None or wanted.devices is not None):
+        problem = "Change either the profile or the number of devices per profile, not both."
+        change = replace(unchanged, problems=(*unchanged.problems, problem))
     elif wanted.parts:
-        changed = _other_parts(claim, as_it_is, dict(wanted.parts))
-    elif other is not None:
-        changed = _other_profile(claim, as_it_is, other, devices)
+        change = _with_parts(claim, unchanged, dict(wanted.parts))
+    elif other_profile is not None:
+        change = _with_profile(claim, unchanged, other_profile, devices)
     elif devices != claim.devices:
-        changed = _other_count(claim, as_it_is, devices)
+        change = _with_count(claim, unchanged, devices)
     else:
-        changed = as_it_is
-    return replace(changed, said=tuple(_differences(claim, changed)))
+        change = unchanged
+    return replace(change, differences=tuple(_differences(claim, change)))
 
 
-def _other_profile(claim: Claim, change: RequestChange, profile: Profile, devices: int) -> RequestChange:
-    wish = plan_request(
+def _with_profile(claim: Claim, change: RequestChange, profile: Profile, devices: int) -> RequestChange:
+    plan = plan_request(
         team=claim.team,
         cluster=claim.cluster,
         profile=profile,
@@ -267,102 +260,102 @@ def _other_profile(claim: Claim, change: RequestChange, profile: Profile, device
         parallel=claim.parallel,
         delivery=claim.delivery,
         duration=change.duration,
-        name="",
     )
-    problems = [*change.problems, *wish.problems]
-    if wish.devices > claim.devices:
-        problems.append(f"{profile} takes {wish.devices} devices, more than the {claim.devices} asked for.")
+    problems = [*change.problems, *plan.problems]
+    if plan.devices > claim.devices:
+        problems.append(
+            f"{profile} needs {counted(plan.devices, 'device')}; {claim} requests only {claim.devices}."
+        )
     if not Profile.objects.open_to(claim.team).filter(pk=profile.pk).exists():
         problems.append(f"The profile {profile} is not open to {claim.team}.")
     return replace(
         change,
-        version=wish.version,
-        spec=wish.spec,
-        spec_hash=wish.spec_hash,
-        devices=wish.devices,
-        charge=wish.charge,
-        reshaped=True,
+        version=plan.version,
+        spec=plan.spec,
+        spec_hash=plan.spec_hash,
+        devices=plan.devices,
+        charge=plan.charge,
+        changes_spec=True,
         problems=tuple(problems),
     )
 
 
-def _other_count(claim: Claim, change: RequestChange, devices: int) -> RequestChange:
-    """Keep the version that was asked for, which need not be the current one."""
+def _with_count(claim: Claim, change: RequestChange, devices: int) -> RequestChange:
+    """Change the count of the requested version, which need not be the current one."""
     version = claim.profile_version
     if not version.scalable or claim.alternatives.exists():
-        problem = f"The number of devices of {claim} is fixed by what it asks for."
+        problem = f"The number of devices of {claim} is fixed."
         if combined_parts(claim):
-            problem = f"{claim} takes several profiles: say how many of each."
+            problem = f"{claim} combines profiles: set the number of devices per profile."
         return replace(change, problems=(*change.problems, problem))
     if devices < 1:
         return change
-    spec = with_count(version.spec, version.scalable, devices)
-    charge = {name: count * claim.parallel for name, count in quota.charge(spec).items()}
+    return _with_spec(claim, change, with_count(version.spec, version.scalable, devices))
+
+
+def _with_parts(claim: Claim, change: RequestChange, counts: Mapping[str, int]) -> RequestChange:
+    reduced = reduce_parts(claim, counts)
+    if reduced.problems or not reduced.differences:
+        return replace(change, problems=(*change.problems, *reduced.problems))
+    return replace(
+        _with_spec(claim, change, reduced.spec),
+        version=reduced.parts[0].version,
+        parts=reduced.parts,
+        part_differences=reduced.differences,
+    )
+
+
+def _with_spec(claim: Claim, change: RequestChange, spec: dict[str, Any]) -> RequestChange:
     return replace(
         change,
         spec=spec,
         spec_hash=spec_hash(spec),
         devices=quota.devices(spec),
-        charge=charge,
-        reshaped=True,
+        charge={name: count * claim.parallel for name, count in quota.charge(spec).items()},
+        changes_spec=True,
     )
 
 
-def _other_parts(claim: Claim, change: RequestChange, wanted: Mapping[str, int]) -> RequestChange:
-    left = reduce_parts(claim, wanted)
-    if left.problems or not left.said:
-        return replace(change, problems=(*change.problems, *left.problems))
-    return replace(
-        change,
-        version=left.parts[0].version,
-        spec=left.spec,
-        spec_hash=spec_hash(left.spec),
-        devices=quota.devices(left.spec),
-        charge={name: count * claim.parallel for name, count in quota.charge(left.spec).items()},
-        reshaped=True,
-        parts=left.parts,
-        of_parts=left.said,
-    )
-
-
-def _too_much(claim: Claim, devices: int, duration: timedelta) -> list[str]:
+def _limit_problems(claim: Claim, devices: int, duration: timedelta) -> list[str]:
     problems = []
     if not 1 <= devices <= claim.devices:
         problems.append(
-            f"An approver gives from 1 to the {counted(claim.devices, 'device')} asked for, not {devices}."
+            f"{counted(claim.devices, 'device')} requested; approve from 1 to {claim.devices}, not {devices}."
         )
     if not timedelta(0) < duration <= claim.duration:
         problems.append(
-            f"An approver gives at most the {in_words(claim.duration)} asked for, not {in_words(duration)}."
+            f"{in_words(claim.duration)} requested; approve at most that, not {in_words(duration)}."
         )
     return problems
 
 
 def _differences(claim: Claim, change: RequestChange) -> list[str]:
-    said = []
+    differences = []
     if change.version != claim.profile_version and not change.parts:
-        said.append(f"{claim.profile_version} → {change.version}")
+        differences.append(f"{claim.profile_version} → {change.version}")
     if change.parts:
-        said.extend(change.of_parts)
+        differences.extend(change.part_differences)
     elif change.devices != claim.devices:
-        said.append(f"{claim.devices} → {counted(change.devices, 'device')}")
+        differences.append(f"{claim.devices} → {counted(change.devices, 'device')}")
     if change.duration != claim.duration:
-        said.append(f"{in_words(claim.duration)} → {in_words(change.duration)}")
-    return said
+        differences.append(f"{in_words(claim.duration)} → {in_words(change.duration)}")
+    return differences
 
 
 def additional_usage(claim: Claim, change: RequestChange) -> tuple[dict[str, int], dict[Profile, int]]:
-    """Return what the change takes beyond what the request already reserves, per class and per profile."""
-    has = {row.device_class: row.devices for row in claim.charges.all()}
-    classes = {name: count - has.get(name, 0) for name, count in change.charge.items()}
-    taken = {part.version.profile: part.devices for part in change.parts} or {
+    """Return the devices per class and per profile that the change needs beyond those already reserved."""
+    reserved_classes = {row.device_class: row.devices for row in claim.charges.all()}
+    classes = {name: count - reserved_classes.get(name, 0) for name, count in change.charge.items()}
+    needed = {part.version.profile: part.devices for part in change.parts} or {
         change.version.profile: change.devices
     }
-    reserved = {one.profile_version.profile_id: one.devices for one in claim.alternatives.all()} or {
+    reserved = {row.profile_version.profile_id: row.devices for row in claim.alternatives.all()} or {
         claim.profile_version.profile_id: claim.devices * claim.parallel
     }
-    more = {profile: count * claim.parallel - reserved.get(profile.pk, 0) for profile, count in taken.items()}
+    profiles = {
+        profile: count * claim.parallel - reserved.get(profile.pk, 0) for profile, count in needed.items()
+    }
     return (
         {name: count for name, count in classes.items() if count > 0},
-        {profile: count for profile, count in more.items() if count > 0} if change.reshaped else {},
+        {profile: count for profile, count in profiles.items() if count > 0} if change.changes_spec else {},
     )

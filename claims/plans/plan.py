@@ -1,4 +1,4 @@
-"""What a request comes to: its profiles as one specification, checked, and the manifest that carries it."""
+"""The request plan: the profiles of a request as one checked spec, and the manifest that delivers it."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ from inventory.models import Cluster, DeviceClass, Namespace, ResourceClaim, Res
 from teams.access import is_platform_admin
 from teams.models import Team, User
 
-type ProfileCount = tuple[Profile, int]  # a profile, and devices as somebody typed them
+type ProfileCount = tuple[Profile, int]  # a profile and the number of devices that was typed for it
 
 
 @dataclass(frozen=True, slots=True)
 class ProfileOption:
     """
-    One of the profiles that a wish names, the preferred one first.
+    One profile of a request.
 
-    `name` is what the scheduler calls it: "gpu/train-80" of alternatives, "train-80" of profiles together, ""
-    where there are no others. `asked` is the number that was typed, `devices` what it comes to; both are per
-    ResourceClaim.
+    `name` is the name of its device request: "gpu/train-80" for an alternative, "train-80" for a combined
+    profile, "" for a single one. `typed` is the number in the form and `devices` the number of devices that
+    results; both are per ResourceClaim.
     """
 
     profile: Profile
     version: ProfileVersion
     name: str
-    asked: int
+    typed: int
     devices: int
     spec: dict[str, Any] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class CombinedSpec:
-    """One spec of all profiles that are named; `problems` say why they cannot stand in one claim."""
+    """One spec for all profiles of a request; `problems` say why they cannot be combined in one claim."""
 
     spec: dict[str, Any]
     options: tuple[ProfileOption, ...]
@@ -59,75 +59,74 @@ def combine(
     first: ProfileCount, *, alternatives: Sequence[Profile] = (), further: Sequence[ProfileCount] = ()
 ) -> CombinedSpec:
     """
-    Make one spec of a profile and either its `alternatives`, as many of each, or `further` profiles, each
-    with its own number, which the claim takes as well.
+    Build one spec from a profile and either its `alternatives`, with the same number of devices, or
+    `further` profiles in the same claim, each with its own number.
 
-    Where they cannot be combined the spec is that of the first. Raise Conflict for a profile that cannot be
-    asked for at all.
+    If they cannot be combined, the spec is that of the first. Raise Conflict for a retired profile.
     """
-    named = [first, *((each, first[1]) for each in alternatives), *further]
-    versions = [current_of(each) for each, _count in named]
-    specs = [spec_with_count(version, count) for version, (_each, count) in zip(versions, named, strict=True)]
-    spec, names, problems = specs[0], [""] * len(named), []
+    counts = [first, *((profile, first[1]) for profile in alternatives), *further]
+    versions = [current_version(profile) for profile, _count in counts]
+    specs = [spec_with_count(version, count) for version, (_, count) in zip(versions, counts, strict=True)]
+    spec, names, problems = specs[0], [""] * len(counts), []
     try:
         if alternatives and further:
             raise CannotCombineError(
-                "A request names either alternatives or further profiles; ask for the others apart."
+                "A request has either alternatives or further profiles. Send a separate request for the rest."
             )
-        parts = [(each.slug, one) for (each, _count), one in zip(named, specs, strict=True)]
+        parts = [(profile.slug, part) for (profile, _count), part in zip(counts, specs, strict=True)]
         if alternatives:
             spec = first_available(parts)
             request = requests(spec)[0]["name"]
-            names = [f"{request}/{alternative_name(slug)}" for slug, _one in parts]
+            names = [f"{request}/{alternative_name(slug)}" for slug, _part in parts]
         elif further:
             spec = combine_specs(parts)
-            names = [next(iter(request_names(slug, one).values()), "") for slug, one in parts]
+            names = [next(iter(request_names(slug, part).values()), "") for slug, part in parts]
     except CannotCombineError as error:
         problems = [error.message]
     options = tuple(
-        ProfileOption(each, version, name, asked=count, devices=quota.devices(one), spec=one)
-        for (each, count), version, name, one in zip(named, versions, names, specs, strict=True)
+        ProfileOption(profile, version, name, typed=count, devices=quota.devices(part), spec=part)
+        for (profile, count), version, name, part in zip(counts, versions, names, specs, strict=True)
     )
     return CombinedSpec(spec, options, tuple(problems))
 
 
-def current_of(profile: Profile) -> ProfileVersion:
-    """Return the version that a request gets. Raise Conflict for a profile that cannot be asked for."""
+def current_version(profile: Profile) -> ProfileVersion:
+    """Return the version that a new request gets. Raise Conflict for a retired profile."""
     if profile.retired_at is not None or profile.current is None:
-        raise Conflict(f"The profile {profile} is retired and cannot be asked for.")
+        raise Conflict(f"The profile {profile} is retired and cannot be requested.")
     return profile.current
 
 
 def spec_with_count(version: ProfileVersion, devices: int) -> dict[str, Any]:
-    """Return the spec of a version with its count filled in, where it has one that can be changed."""
+    """Return the spec of a version, with `devices` as the count of its scalable request if it has one."""
     scalable = bool(version.scalable) and devices > 0
     return with_count(version.spec, version.scalable, devices) if scalable else version.spec
 
 
-# Exactly so, with a small "true": the API server compares bytes.
-LABEL, VALUE = "resource.kubernetes.io/admin-access", "true"
+# The value is exactly "true": the API server compares bytes.
+ADMIN_ACCESS_LABEL, ADMIN_ACCESS_VALUE = "resource.kubernetes.io/admin-access", "true"
 
 
 def has_admin_access(spec: Mapping[str, Any]) -> bool:
-    return any(ask.admin for ask in device_requests(spec))
+    return any(request.admin for request in device_requests(spec))
 
 
-def person_problems(by: User, spec: Mapping[str, Any]) -> list[str]:
-    """Return why `by` may not ask for `spec`, a well-formed ResourceClaim spec; nothing for most specs."""
+def permission_problems(by: User, spec: Mapping[str, Any]) -> list[str]:
+    """Return why `by` may not request the well-formed ResourceClaim `spec`; empty if they may."""
     if not has_admin_access(spec) or is_platform_admin(by):
         return []
-    return ["Only a platform admin may ask for admin access, which sees devices that others hold."]
+    return ["Only a platform admin may request admin access, which includes devices that others hold."]
 
 
-def require_person(by: User, spec: Mapping[str, Any]) -> None:
-    """Raise Forbidden for a spec with admin access and somebody who is no platform admin."""
-    if problems := person_problems(by, spec):
+def require_permission(by: User, spec: Mapping[str, Any]) -> None:
+    """Raise Forbidden for a spec with admin access, unless `by` is a platform admin."""
+    if problems := permission_problems(by, spec):
         raise Forbidden(problems[0])
 
 
-def place_problems(spec: Mapping[str, Any], cluster: Cluster, namespace: str) -> list[str]:
+def namespace_problems(spec: Mapping[str, Any], cluster: Cluster, namespace: str) -> list[str]:
     """
-    Return why the API server would refuse `spec` in this namespace, as far as its mirror knows.
+    Return why the API server would refuse `spec` in this namespace, according to the mirror.
 
     One query for a spec with admin access, none for others.
     """
@@ -138,24 +137,26 @@ def place_problems(spec: Mapping[str, Any], cluster: Cluster, namespace: str) ->
         .values_list("labels", flat=True)
         .first()
     )
-    if (labels or {}).get(LABEL) == VALUE:
+    if (labels or {}).get(ADMIN_ACCESS_LABEL) == ADMIN_ACCESS_VALUE:
         return []
     return [
-        f"Admin access needs a namespace with the label {LABEL}: “{VALUE}”, which {namespace} "
-        f"of {cluster} does not have. An admin of the cluster sets it: kubectl label "
-        f"namespace {namespace} {LABEL}={VALUE}"
+        f"Admin access needs a namespace with the label {ADMIN_ACCESS_LABEL}: “{ADMIN_ACCESS_VALUE}”, which "
+        f"{namespace} of {cluster} does not have. A cluster admin can set it: kubectl label "
+        f"namespace {namespace} {ADMIN_ACCESS_LABEL}={ADMIN_ACCESS_VALUE}"
     ]
 
 
 DNS_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-MAX_PARALLEL = 1000  # keeps devices × parallel within the column; quota is the limit that people meet
+MAX_PARALLEL = 1000  # keeps devices × parallel within the column; in practice quota is the limit
 
 
 @dataclass(frozen=True, slots=True)
 class RequestPlan:
     """
-    A request with everything worked out. `charge` is devices per class for all `parallel` claims together,
-    of alternatives the worst. With `together` all of `options` are taken, else the first that fits.
+    The result of planning a request.
+
+    `charge` is devices per class for all `parallel` claims together, for alternatives the worst case. With
+    `together` all of `options` are taken, else the first that fits.
     """
 
     team: Team
@@ -176,23 +177,23 @@ class RequestPlan:
     problems: list[str] = field(default_factory=list)
 
     @property
-    def total(self) -> int:
+    def total_devices(self) -> int:
         """Devices of all claims that may exist at once."""
         return self.devices * self.parallel
 
     @property
-    def asked(self) -> list[tuple[ProfileVersion, int]]:
-        """Versions of the profiles, each with the devices of all claims together."""
+    def devices_by_version(self) -> list[tuple[ProfileVersion, int]]:
+        """The profile versions, each with the devices of all claims together."""
         return [(option.version, option.devices * self.parallel) for option in self.options]
 
     @property
-    def profiles(self) -> dict[Profile, int]:
-        """Devices per profile that are charged for all claims together."""
+    def devices_by_profile(self) -> dict[Profile, int]:
+        """Devices that are charged per profile, for all claims together."""
         return {option.profile: option.devices * self.parallel for option in self.options}
 
 
 class RequestFields(TypedDict):
-    """What a person chooses for a request; `plan_request` has the defaults."""
+    """The fields of a request; `plan_request` has the defaults."""
 
     team: Team
     cluster: Cluster
@@ -220,20 +221,19 @@ def plan_request(
     together: Sequence[ProfileCount] = (),
 ) -> RequestPlan:
     """
-    Work a request out; `alternatives` are tried in their order where `profile` does not fit, those in
-    `together` are taken as well, each with a number of devices of its own.
+    Return the plan of a request with all its problems.
 
-    Raise Conflict for a profile that cannot be asked for at all.
+    `alternatives` are tried in their order if `profile` does not fit; the profiles in `together` are taken
+    as well, each with its own number of devices. `duration` None is the default of the profile; without a
+    `name` one is generated. Raise Conflict for a retired profile.
     """
-    made = combine((profile, devices), alternatives=alternatives, further=together)
-    spec, version = made.spec, made.options[0].version
-    namespace = (
-        TeamNamespace.objects.filter(team=team, cluster=cluster).values_list("namespace", flat=True).first()
-    )
-    wish = RequestPlan(
+    combined = combine((profile, devices), alternatives=alternatives, further=together)
+    spec, version = combined.spec, combined.options[0].version
+    namespaces = TeamNamespace.objects.filter(team=team, cluster=cluster)
+    plan = RequestPlan(
         team=team,
         cluster=cluster,
-        namespace=namespace or "",
+        namespace=namespaces.values_list("namespace", flat=True).first() or "",
         profile=profile,
         version=version,
         name=name or new_name(profile),
@@ -244,110 +244,104 @@ def plan_request(
         spec_hash=spec_hash(spec),
         devices=quota.devices(spec),
         charge={name: count * max(parallel, 0) for name, count in quota.charge(spec).items()},
-        options=made.options,
+        options=combined.options,
         together=bool(together),
     )
-    wish.problems.extend(
-        list(made.problems)
-        + _place_problems(wish)
-        + _admin_problems(wish)
-        + _size_problems(wish)
-        + _name_problems(wish, given=bool(name))
+    plan.problems.extend(
+        list(combined.problems)
+        + _cluster_problems(plan)
+        + namespace_problems(plan.spec, plan.cluster, plan.namespace)
+        + _size_problems(plan)
+        + _name_problems(plan, given=bool(name))
     )
     classes = DeviceClass.objects.filter(cluster=cluster, gone_at=None).values_list("name", flat=True)
-    found = validation.problems(spec, set(classes) or None)  # None: the mirror knows of no classes yet
-    wish.problems.extend(problem.message for problem in found)
-    return wish
+    spec_problems = validation.problems(spec, set(classes) or None)  # None: no classes in the mirror yet
+    plan.problems.extend(problem.message for problem in spec_problems)
+    return plan
 
 
-def require_valid(wish: RequestPlan) -> None:
-    """Raise Invalid with every problem of the wish."""
-    if wish.problems:
-        raise Invalid(" ".join(wish.problems), problems=wish.problems)
+def require_valid(plan: RequestPlan) -> None:
+    """Raise Invalid with every problem of the plan."""
+    if plan.problems:
+        raise Invalid(" ".join(plan.problems), problems=plan.problems)
 
 
 def new_name(profile: Profile) -> str:
-    """Return a free-looking DNS label that starts with the slug of the profile."""
+    """Return a random DNS label that starts with the slug of the profile."""
     return f"{profile.slug.replace('_', '-').lower().strip('-')[:56]}-{secrets.token_hex(3)}"
 
 
-def _place_problems(wish: RequestPlan) -> list[str]:
-    if not wish.namespace:
-        return [f"{wish.team} has no namespace in {wish.cluster}."]
-    if not wish.cluster.enabled:
-        return [f"{wish.cluster} is switched off in the portal."]
-    if wish.cluster.read_only:
-        return [f"The portal may only read {wish.cluster}; it cannot write claims there."]
+def _cluster_problems(plan: RequestPlan) -> list[str]:
+    if not plan.namespace:
+        return [f"{plan.team} has no namespace in {plan.cluster}."]
+    if not plan.cluster.enabled:
+        return [f"{plan.cluster} is disabled in the portal."]
+    if plan.cluster.read_only:
+        return [f"{plan.cluster} is read-only for the portal; it cannot create claims there."]
     return []
 
 
-def _admin_problems(wish: RequestPlan) -> list[str]:
-    return place_problems(wish.spec, wish.cluster, wish.namespace)
-
-
-def _size_problems(wish: RequestPlan) -> list[str]:
-    typed = wish.options if wish.together else wish.options[:1]  # alternatives take the number of the first
-    problems = ["At least 1 device must be asked for."] if any(one.asked < 1 for one in typed) else []
+def _size_problems(plan: RequestPlan) -> list[str]:
+    counted_options = plan.options if plan.together else plan.options[:1]  # alternatives share one number
+    problems = ["Request at least 1 device."] if any(option.typed < 1 for option in counted_options) else []
     problems += [
-        f"A claim of {one.profile} is always for {counted(one.devices, 'device')}."
-        for one in typed
-        if one.asked >= 1 and not one.version.scalable and one.asked not in (1, one.devices)
+        f"{option.profile} always has {counted(option.devices, 'device')} per claim."
+        for option in counted_options
+        if option.typed >= 1 and not option.version.scalable and option.typed not in (1, option.devices)
     ]
     problems += [
         (
             f"{option.profile} allows {counted(option.version.max_devices, 'device')} per claim; "
             f"this request needs {option.devices}."
         )
-        for option in wish.options
+        for option in plan.options
         if option.devices > option.version.max_devices
     ]
-    return problems + _delivery_problems(wish) + _duration_problems(wish)
+    return problems + _delivery_problems(plan) + _duration_problems(plan)
 
 
-def _delivery_problems(wish: RequestPlan) -> list[str]:
-    words = dict(Delivery.choices)
+def _delivery_problems(plan: RequestPlan) -> list[str]:
+    label = str(dict(Delivery.choices).get(plan.delivery, plan.delivery)).lower()
     problems = [
-        (f"{option.profile} is not offered as {str(words.get(wish.delivery, wish.delivery)).lower()}.")
-        for option in wish.options
-        if wish.delivery not in option.version.deliveries
+        f"{option.profile} is not available as a {label}."
+        for option in plan.options
+        if plan.delivery not in option.version.deliveries
     ]
-    if not 1 <= wish.parallel <= MAX_PARALLEL:
-        problems.append(
-            f"The number of claims at once must be from 1 to {MAX_PARALLEL}; it is {wish.parallel}."
-        )
-    elif wish.delivery == Delivery.CLAIM and wish.parallel != 1:
-        problems.append("A named claim is one claim; only a template can make several at once.")
+    if not 1 <= plan.parallel <= MAX_PARALLEL:
+        problems.append(f"Concurrent pods must be from 1 to {MAX_PARALLEL}, not {plan.parallel}.")
+    elif plan.delivery == Delivery.CLAIM and plan.parallel != 1:
+        problems.append("Concurrent pods apply to a template only; a named claim is one claim.")
     return problems
 
 
-def _duration_problems(wish: RequestPlan) -> list[str]:
-    if wish.duration <= timedelta(0):
-        return ["The duration must be longer than nothing."]
+def _duration_problems(plan: RequestPlan) -> list[str]:
+    if plan.duration <= timedelta(0):
+        return ["The duration must be longer than 0."]
     return [
         (
-            f"{option.profile} allows {in_words(option.version.max_duration)} at most; this "
-            f"request is for {in_words(wish.duration)}."
+            f"{option.profile} allows at most {in_words(option.version.max_duration)}; this "
+            f"request is for {in_words(plan.duration)}."
         )
-        for option in wish.options
-        if wish.duration > option.version.max_duration
+        for option in plan.options
+        if plan.duration > option.version.max_duration
     ]
 
 
-def _name_problems(wish: RequestPlan, *, given: bool) -> list[str]:
+def _name_problems(plan: RequestPlan, *, given: bool) -> list[str]:
     if not given:
         return []
-    if not DNS_LABEL.fullmatch(wish.name):
+    if not DNS_LABEL.fullmatch(plan.name):
         return [
-            f"“{wish.name}” is not a name that Kubernetes takes: up to 63 lower-case letters, "
+            f"“{plan.name}” is not a valid Kubernetes name: use up to 63 lower-case letters, "
             "digits and hyphens, with a letter or digit at both ends."
         ]
-    where = {"cluster": wish.cluster, "namespace": wish.namespace, "name": wish.name}
-    mirrored = ResourceClaimTemplate if wish.delivery == Delivery.TEMPLATE else ResourceClaim
-    taken = (
-        Claim.objects.live().filter(**where).exists()
-        or mirrored.objects.filter(**where, gone_at=None).exists()
+    place = {"cluster": plan.cluster, "namespace": plan.namespace, "name": plan.name}
+    mirror_model = ResourceClaimTemplate if plan.delivery == Delivery.TEMPLATE else ResourceClaim
+    in_use = (
+        Claim.objects.live().filter(**place).exists()
+        or mirror_model.objects.filter(**place, gone_at=None).exists()
     )
-    return [f"The name {wish.name} is taken in {wish.namespace} of {wish.cluster}."] if taken else []
+    return [f"The name {plan.name} is already used in {plan.namespace} of {plan.cluster}."] if in_use else []
 
 
 CLAIM_LABEL = "gpu.dragoman.dev/claim"
@@ -370,7 +364,7 @@ def claim_manifest(claim: Claim) -> Manifest:
 
 
 def label_patch(claim: Claim) -> Manifest:
-    """Return what is applied to an object that is there already: its identity and the portal's labels."""
+    """Return the patch that sets the portal's labels on an existing object."""
     identity = {"name": claim.name, "namespace": claim.namespace, "uid": claim.object_uid}
     return {"metadata": {**identity, "labels": _labels(claim)}}
 
@@ -383,14 +377,14 @@ def _labels(claim: Claim) -> dict[str, str]:
     }
 
 
-def planned_manifest(wish: RequestPlan) -> Manifest:
-    """Return what would be written; the id of the claim is not known yet, so its label is left out."""
-    named = {TEAM_LABEL: wish.team.slug, PROFILE_LABEL: wish.profile.slug}
-    return MANIFESTS[wish.delivery](wish.name, wish.namespace, wish.spec, named)
+def planned_manifest(plan: RequestPlan) -> Manifest:
+    """Return the manifest of a planned request, without the label of the claim, whose id is not known yet."""
+    labels = {TEAM_LABEL: plan.team.slug, PROFILE_LABEL: plan.profile.slug}
+    return MANIFESTS[plan.delivery](plan.name, plan.namespace, plan.spec, labels)
 
 
 def claim_use(claim: Claim, *, vendor: str = "") -> ClaimUse:
-    """Return the claim as workloads use it; `vendor` is that of the devices that match."""
+    """Return the claim as workloads use it; `vendor` is the vendor of the matching devices."""
     return ClaimUse(
         name=claim.name,
         namespace=claim.namespace,
@@ -402,11 +396,12 @@ def claim_use(claim: Claim, *, vendor: str = "") -> ClaimUse:
 
 
 def example_pod(claim: Claim) -> Manifest:
-    """Return a pod that uses the claim and shows what it got."""
-    (made,) = workloads.pod(claim_use(claim), WorkloadOptions())
-    return made
+    """Return a pod that uses the claim and lists its devices."""
+    (pod,) = workloads.pod(claim_use(claim), WorkloadOptions())
+    return pod
 
 
 def owner_id(manifest: Manifest) -> str:
-    """Return the id of the portal's claim that an object says it belongs to, "" for a foreign one."""
+    """Return the id of the claim in the labels of an object, "" for an unmanaged object."""
+
     return str((manifest["metadata"].get("labels") or {}).get(CLAIM_LABEL, ""))

@@ -1,4 +1,4 @@
-"""What a request would come to: what matches now and why not more, what would help, what else would fit."""
+"""The preview of a request in the API: match, quota, approval, manifest, relaxations and suggestions."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -23,24 +23,26 @@ from teams.models import Role, User
 
 
 class MatchIn(api_types.RequestIn):
-    """A request that is not made. With `step`, the devices that this step of the match drops come along."""
+    """The fields of a request. With `step`, the response lists the devices dropped by this step."""
 
-    help = serializers.BooleanField(default=False, help_text="Say what would help even if it fits")
+    help = serializers.BooleanField(
+        default=False, help_text="Return `help` and `alternatives` even if it fits"
+    )
     step = serializers.IntegerField(
         min_value=1,
         max_value=1000,
         required=False,
         default=None,
         allow_null=True,
-        help_text="Its place in steps",
+        help_text="Index in `match.steps`",
     )
     offset = serializers.IntegerField(
-        min_value=0, max_value=10_000_000, default=0, help_text="Of devices dropped"
+        min_value=0, max_value=10_000_000, default=0, help_text="Into the dropped devices"
     )
 
 
 class MatchQuery(MatchIn):
-    """The same in an address, which has no room for profiles with numbers of their own."""
+    """The same as query parameters, without `together`, which is a list of objects."""
 
     together = None  # type: ignore[assignment]  # how a serializer leaves out a field that it inherits
 
@@ -58,31 +60,31 @@ class QuotaLineOut(serializers.Serializer[Any]):
 class RouteOut(serializers.Serializer[Any]):
     automatic = serializers.BooleanField()
     sentence = serializers.CharField()
-    rule = serializers.CharField(help_text="Which rule asks for a person, or lets it through")
-    who = serializers.SerializerMethodField(help_text="User names of those who may decide")
+    rule = serializers.CharField(help_text="The rule that applies")
+    who = serializers.SerializerMethodField(help_text="User names of the people who may decide")
 
     def get_who(self, route: Route) -> list[str]:
         return [person.username for person in route.who]
 
 
 class RelaxationOut(serializers.Serializer[Any]):
-    """One part of the spec relaxed, and what that brings."""
+    """One part of the spec relaxed, and its effect."""
 
     way = serializers.ChoiceField(choices=[kind.value for kind in RelaxationKind], source="kind")
     request = serializers.CharField(help_text="Request or alternative; empty for all of them")
     what = serializers.CharField()
     was = serializers.CharField(source="current")
     instead = serializers.CharField(source="proposed")
-    fits = serializers.BooleanField(help_text="All claims would fit now, which they do not as asked")
+    fits = serializers.BooleanField(help_text="All claims would fit now; they do not without it")
     more = serializers.IntegerField(
-        source="more_devices", help_text="Free devices that match, beyond those that do now"
+        source="more_devices", help_text="Additional free devices that would match"
     )
     more_nodes = serializers.IntegerField()
     sentence = serializers.CharField()
 
 
-class OfferOut(serializers.Serializer[Any]):
-    """Another profile that fits now; `problem` says why it cannot be an alternative of this one."""
+class SuggestionOut(serializers.Serializer[Any]):
+    """Another profile that fits now; `problem` says why it cannot be an alternative of the chosen one."""
 
     profile = serializers.CharField(source="profile.slug")
     title = serializers.CharField(source="profile.title")
@@ -92,16 +94,16 @@ class OfferOut(serializers.Serializer[Any]):
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
-    """A device that a step drops; `id` is None where the mirror has lost it since, `holder` is masked."""
+class DroppedDevice:
+    """A device that a step drops; `id` is None if the mirror has no row any more, `holder` may be masked."""
 
     drop: Drop
     id: str | None
     holder: str
 
 
-class LeftOut(serializers.Serializer[Left]):
-    """A device that does not come into question, and the first thing in its way."""
+class DroppedDeviceOut(serializers.Serializer[DroppedDevice]):
+    """An excluded device, and the first reason."""
 
     id = serializers.UUIDField(allow_null=True)
     driver = serializers.CharField(source="drop.device.driver")
@@ -118,70 +120,71 @@ class DroppedOut(serializers.Serializer[Any]):
     step = serializers.IntegerField()
     total = serializers.IntegerField()
     offset = serializers.IntegerField()
-    devices = LeftOut(many=True)
+    devices = DroppedDeviceOut(many=True)
 
 
 class PreviewOut(serializers.Serializer[Any]):
-    """What a request would come to now. Nothing of it is reserved."""
+    """The preview of a request at this moment. Nothing is reserved."""
 
-    name = serializers.CharField(source="wish.name")
-    devices = serializers.IntegerField(source="wish.devices")
-    charge = serializers.DictField(child=serializers.IntegerField(), source="wish.charge")
-    spec_hash = serializers.CharField(source="wish.spec_hash")
+    name = serializers.CharField(source="plan.name")
+    devices = serializers.IntegerField(source="plan.devices")
+    charge = serializers.DictField(child=serializers.IntegerField(), source="plan.charge")
+    spec_hash = serializers.CharField(source="plan.spec_hash")
     quota = QuotaLineOut(many=True, source="quota_lines")
     fits_quota = serializers.BooleanField()
     approval = RouteOut()
     manifest = serializers.CharField(help_text="YAML")
     problems = serializers.ListField(child=serializers.CharField())
     match = MatchOut()
-    dropped = DroppedOut(allow_null=True, default=None, help_text="Of the step that was asked for")
+    dropped = DroppedOut(allow_null=True, default=None, help_text="For the requested `step`")
     help = RelaxationOut(
-        many=True, help_text="Where it does not fit, or on demand: what fits now comes first"
+        many=True, help_text="Only if it does not fit, or on demand; those that fit now come first"
     )
-    alternatives = OfferOut(many=True, source="offers", help_text="Likewise: other profiles that fit now")
+    alternatives = SuggestionOut(
+        many=True, source="suggestions", help_text="Likewise: other profiles that fit now"
+    )
 
 
 class MatchView(APIView):
-    """What matches now, quota, who decides, the manifest, and what is wrong with the request."""
+    """The preview of a request: match, quota, approval, manifest and problems."""
 
     @refuses(404)
     @extend_schema(request=MatchIn, responses=PreviewOut)
     def post(self, request: Request) -> Response:
-        """Work a request out; nothing is made."""
-        return self._answer(request, MatchIn(data=request.data))
+        """Preview a request; nothing is created or reserved."""
+        return self._preview(request, MatchIn(data=request.data))
 
     @refuses(403, 404)
     @extend_schema(parameters=[MatchQuery], responses=PreviewOut)
     def get(self, request: Request) -> Response:
-        """Work a request out; nothing is made."""
-        return self._answer(request, MatchQuery(data=request.query_params))
+        """Preview a request; nothing is created or reserved."""
+        return self._preview(request, MatchQuery(data=request.query_params))
 
-    def _answer(self, request: Request, asked: MatchIn) -> Response:
+    def _preview(self, request: Request, serializer: MatchIn) -> Response:
         user = user_of(request)
-        asked.is_valid(raise_exception=True)
-        wish = dict(asked.validated_data)
-        step, offset = wish.pop("step"), wish.pop("offset")
-        wish["team"] = team_for(user, wish["team"], at_least=Role.MEMBER)
-        wish["cluster"] = api_types.cluster_named(wish["cluster"])
-        wish["profile"] = api_types.profile_named(wish["profile"], user)
-        wish["alternatives"] = [api_types.profile_named(name, user) for name in wish["alternatives"]]
-        wish["together"] = api_types.further_named(wish.get("together", []), user)
-        with_help = wish.pop("help")
-        found = preview(by=user, **wish, with_help=with_help)
-        left = None if step is None else dropped_of(user, found, step, offset)
-        return Response({**PreviewOut(found).data, "dropped": left and DroppedOut(left).data})
+        serializer.is_valid(raise_exception=True)
+        fields = dict(serializer.validated_data)
+        step, offset, with_help = fields.pop("step"), fields.pop("offset"), fields.pop("help")
+        fields["team"] = team_for(user, fields["team"], at_least=Role.MEMBER)
+        fields["cluster"] = api_types.cluster_named(fields["cluster"])
+        fields["profile"] = api_types.profile_named(fields["profile"], user)
+        fields["alternatives"] = [api_types.profile_named(slug, user) for slug in fields["alternatives"]]
+        fields["together"] = api_types.further_named(fields.get("together", []), user)
+        result = preview(by=user, **fields, with_help=with_help)
+        page = None if step is None else _dropped_page(user, result, step, offset)
+        return Response({**PreviewOut(result).data, "dropped": page and DroppedOut(page).data})
 
 
-def dropped_of(user: User, found: RequestPreview, step: int, offset: int) -> dict[str, Any]:
-    """Return a page of what a step drops. Raise Invalid if the match has no such step."""
-    steps = len(found.match.steps)
+def _dropped_page(user: User, result: RequestPreview, step: int, offset: int) -> dict[str, Any]:
+    """Return a page of the devices that a step drops. Raise Invalid if the match has no such step."""
+    steps = len(result.match.steps)
     if step >= steps:
         raise Invalid(f"The match has steps 0 to {steps - 1}; there is no step {step}.")
-    page = dropped(found.snapshot, found.wish.spec, step, offset, PER_PAGE)
-    rows = devices_of(user, found.wish.cluster, page.drops)
+    page = dropped(result.snapshot, result.plan.spec, step, offset, PER_PAGE)
+    rows = devices_of(user, result.plan.cluster, page.drops)
     devices = []
     for drop in page.drops:
         row = rows.get(drop.device.key)
         holder = row.holder if row is not None and drop.holder else None
-        devices.append(Left(drop, str(row.pk) if row else None, holder.text if holder else ""))
+        devices.append(DroppedDevice(drop, str(row.pk) if row else None, holder.text if holder else ""))
     return {"step": step, "total": page.total, "offset": offset, "devices": devices}

@@ -1,7 +1,4 @@
-"""
-What a request would come to, while one types: what matches now, quota, who decides, the manifest, what is
-wrong.
-"""
+"""The preview of a request: matching devices, quota, approval, manifest and problems. It writes nothing."""
 
 from dataclasses import dataclass, field, replace
 from typing import Unpack
@@ -11,8 +8,13 @@ from claims.approvals.authority import Route
 from claims.catalogue.listing import DeviceKind, kinds_for
 from claims.catalogue.sharing import cautions
 from claims.models import Claim, Profile
-from claims.plans import plan
-from claims.plans.plan import RequestFields, RequestPlan, plan_request, planned_manifest
+from claims.plans.plan import (
+    RequestFields,
+    RequestPlan,
+    permission_problems,
+    plan_request,
+    planned_manifest,
+)
 from claims.quotas import usage
 from claims.quotas.usage import QuotaLine
 from claims.requests import replacement
@@ -28,7 +30,7 @@ from teams.models import Role, User
 
 @dataclass(frozen=True, slots=True)
 class PricedOption:
-    """What of a request has a price of its own: a profile, kinds that match it, devices of all claims."""
+    """One combined profile for the price: the kinds of devices that match it, and devices of all claims."""
 
     profile: Profile
     kinds: frozenset[DeviceKind]
@@ -37,24 +39,24 @@ class PricedOption:
 
 @dataclass(frozen=True, slots=True)
 class RequestPreview:
-    """Nothing here is a promise: devices may go and quota may be taken before the request is sent."""
+    """The state at this moment; devices and quota may be used up before the request is sent."""
 
-    wish: RequestPlan
+    plan: RequestPlan
     match: match.Preview
     quota_lines: tuple[QuotaLine, ...]
     approval: Route
     manifest: str  # YAML
-    kinds: frozenset[DeviceKind]  # of the devices that match, which is what a price depends on
-    parts: tuple[PricedOption, ...]  # of profiles together, else empty
+    kinds: frozenset[DeviceKind]  # of the matching devices, which determine the price
+    parts: tuple[PricedOption, ...]  # of combined profiles, else empty
     problems: tuple[str, ...]
     snapshot: ClusterSnapshot = field(repr=False)
-    help: tuple[Relaxation, ...] = ()  # asked for only where it does not fit, or on demand
-    offers: tuple[Suggestion, ...] = ()  # likewise
+    help: tuple[Relaxation, ...] = ()  # only if it does not fit, or on demand
+    suggestions: tuple[Suggestion, ...] = ()  # likewise
 
     @property
     def cautions(self) -> list[str]:
-        """What the request needs of the driver that the portal cannot see."""
-        return [] if self.problems else cautions(self.wish.spec)
+        """Requirements on the driver that the portal cannot check."""
+        return [] if self.problems else cautions(self.plan.spec)
 
     @property
     def fits_quota(self) -> bool:
@@ -65,58 +67,62 @@ def preview(
     *, by: User, replaces: Claim | None = None, with_help: bool = False, **fields: Unpack[RequestFields]
 ) -> RequestPreview:
     """
-    Work a request out and write nothing; say what would help if it does not fit, or `with_help` anyway.
+    Return the preview of a request, with relaxations and suggestions if it does not fit or `with_help`.
 
     Raises Http404, PermissionDenied, and Conflict for a retired profile.
     """
     require_role(by, fields["team"], at_least=Role.MEMBER)
-    wish = plan_request(**fields)
-    rows = usage.charged_quotas(team=wish.team, charge=wish.charge, profiles=wish.profiles)
-    lines = replacement.lines_for(rows, wish, replacement.carried_to(wish, replaces))
+    plan = plan_request(**fields)
+    quotas = usage.charged_quotas(team=plan.team, charge=plan.charge, profiles=plan.devices_by_profile)
+    lines = replacement.plan_quota_lines(quotas, plan, replacement.carried_from(replaces, plan))
     route = authority.route_for(
-        by=by, team=wish.team, asked=wish.asked, duration=wish.duration, together=wish.together
+        by=by,
+        team=plan.team,
+        asked=plan.devices_by_version,
+        duration=plan.duration,
+        together=plan.together,
     )
-    snapshot = current_snapshot(wish.cluster)
-    claims = max(wish.parallel, 1)
-    found = match.preview(snapshot, wish.spec, claims=claims)
-    seen = RequestPreview(
-        wish=wish,
-        match=found,
+    snapshot = current_snapshot(plan.cluster)
+    claims = max(plan.parallel, 1)
+    funnel = match.preview(snapshot, plan.spec, claims=claims)
+    result = RequestPreview(
+        plan=plan,
+        match=funnel,
         quota_lines=tuple(lines),
         approval=route,
-        manifest=to_yaml(planned_manifest(wish)),
-        kinds=kinds_for(wish.cluster.pk, snapshot, wish.spec),
-        parts=_parts(wish, snapshot) if wish.together else (),
-        problems=(*plan.person_problems(by, wish.spec), *wish.problems),
+        manifest=to_yaml(planned_manifest(plan)),
+        kinds=kinds_for(plan.cluster.pk, snapshot, plan.spec),
+        parts=_priced_options(plan, snapshot) if plan.together else (),
+        problems=(*permission_problems(by, plan.spec), *plan.problems),
         snapshot=snapshot,
     )
-    if found.fits and not with_help:
-        return seen
-    helps = find_relaxations(snapshot, wish.spec, claims, found)
-    return replace(seen, help=tuple(helps), offers=tuple(_offers(wish, snapshot)))
+    if funnel.fits and not with_help:
+        return result
+    relaxations = find_relaxations(snapshot, plan.spec, claims, funnel)
+    return replace(result, help=tuple(relaxations), suggestions=tuple(_suggestions(plan, snapshot)))
 
 
-def _offers(wish: RequestPlan, snapshot: ClusterSnapshot) -> list[Suggestion]:
-    """Return other profiles that fit; none beside profiles together, which have no alternatives."""
-    if wish.together:
+def _suggestions(plan: RequestPlan, snapshot: ClusterSnapshot) -> list[Suggestion]:
+    """Return other profiles that fit now; none for combined profiles, which have no alternatives."""
+    if plan.together:
         return []
     return suggestions_for(
-        team=wish.team,
-        cluster=wish.cluster,
+        team=plan.team,
+        cluster=plan.cluster,
         snapshot=snapshot,
-        chosen=[option.profile for option in wish.options],
-        devices=wish.options[0].asked,
-        parallel=max(wish.parallel, 1),
-        delivery=wish.delivery,
+        chosen=[option.profile for option in plan.options],
+        devices=plan.options[0].typed,
+        parallel=max(plan.parallel, 1),
+        delivery=plan.delivery,
     )
 
 
-def _parts(wish: RequestPlan, snapshot: ClusterSnapshot) -> tuple[PricedOption, ...]:
+def _priced_options(plan: RequestPlan, snapshot: ClusterSnapshot) -> tuple[PricedOption, ...]:
     return tuple(
         PricedOption(
             option.profile,
-            kinds_for(wish.cluster.pk, snapshot, option.spec),
-            option.devices * wish.parallel,
+            kinds_for(plan.cluster.pk, snapshot, option.spec),
+            option.devices * plan.parallel,
         )
-        for option in wish.options
+        for option in plan.options
     )

@@ -1,10 +1,11 @@
 """
-A claim that replaces another: another count, profile or duration, asked for as any request.
+A claim that replaces another: another count, profile or duration, requested like any claim.
 
-While both count, only what exceeds the old one counts of the new (`Claim.carried`, `ClaimCharge.carried`);
-`Claim.advance` ends that in the transaction in which the old one stops counting. When the new one holds its
-devices, the portal releases the old. Nothing is carried where alternatives make what a claim counts for move
-up and down by itself; where one of them takes several profiles together, devices per class alone are.
+While both exist, the quota counts only the devices of the new claim beyond those of the old one
+(`Claim.carried`, `ClaimCharge.carried`); `Claim.advance` ends that in the transaction in which the old
+claim stops counting. Once the new claim holds its devices, the portal releases the old one. Nothing is
+carried to or from a claim with alternatives, because its charge changes with the allocation.
+Combined profiles carry only devices per class.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,64 +23,64 @@ from dra.objects import requests
 @dataclass(frozen=True, slots=True)
 class Carried:
     """
-    What does not count twice: devices of the profile that both are of, devices per class, and claims.
+    What the new claim does not count again: devices of the profile, devices per class, and claims.
 
-    Where `devices` are carried, both name one profile.
+    `devices` is above 0 only if both claims have the same profile.
     """
 
     devices: int = 0
     classes: Mapping[str, int] = field(default_factory=dict)
-    claims: int = 0  # as `claims.quotas.counts.CLAIM_COUNT` counts them
+    claims: int = 0  # as a quota of claims counts them
 
 
 NOTHING = Carried()
 
 
-def lines_for(rows: Iterable[Quota], wish: RequestPlan, carried: Carried) -> list[QuotaLine]:
-    """Return what `wish` does to each quota, less what is carried."""
+def plan_quota_lines(quotas: Iterable[Quota], plan: RequestPlan, carried: Carried) -> list[QuotaLine]:
+    """Return the effect of `plan` on each quota, less what is carried."""
     return usage.quota_lines(
-        rows,
-        team=wish.team,
-        charge={name: count - carried.classes.get(name, 0) for name, count in wish.charge.items()},
-        profiles={profile: count - carried.devices for profile, count in wish.profiles.items()},
-        claims=wish.parallel - carried.claims,
+        quotas,
+        team=plan.team,
+        charge={name: count - carried.classes.get(name, 0) for name, count in plan.charge.items()},
+        profiles={profile: count - carried.devices for profile, count in plan.devices_by_profile.items()},
+        claims=plan.parallel - carried.claims,
     )
 
 
-def carried_to(wish: RequestPlan, old: Claim | None) -> Carried:
+def carried_from(old: Claim | None, plan: RequestPlan) -> Carried:
     """
-    Return what of `wish` the claim that it replaces counts for already.
+    Return the part of `plan` for which the replaced claim `old` already counts.
 
-    Raises Conflict or Invalid if that claim cannot be replaced by this; under its lock it stays so.
+    Raises Conflict or Invalid if `plan` cannot replace that claim; the result is stable while it is locked.
     """
     if old is None:
         return NOTHING
     if reason := reason_not_to_replace(old):
         raise Conflict(reason)
-    if old.team_id != wish.team.pk:
-        raise Invalid(f"{old} is of {old.team}; what replaces it has to be too.")
-    several = len(wish.options) > 1
-    settles = any(request.get("firstAvailable") for request in requests(old.spec))
-    if settles or (several and not wish.together):
+    if old.team_id != plan.team.pk:
+        raise Invalid(f"{old} belongs to {old.team}; its replacement must belong to the same team.")
+    multiple = len(plan.options) > 1
+    old_has_alternatives = any(request.get("firstAvailable") for request in requests(old.spec))
+    if old_has_alternatives or (multiple and not plan.together):
         return NOTHING
     counted = dict(old.charges.values_list("device_class", "devices"))
-    alone = not several and not old.alternatives.exists()
-    same = alone and old.profile_version.profile_id == wish.profile.pk
-    devices = min(old.devices * old.parallel, wish.total) if same else 0
+    single_profiles = not multiple and not old.alternatives.exists()
+    same_profile = single_profiles and old.profile_version.profile_id == plan.profile.pk
+    devices = min(old.devices * old.parallel, plan.total_devices) if same_profile else 0
     return Carried(
         devices=devices,
-        claims=min(old.parallel, wish.parallel) if devices else 0,
-        classes={name: min(count, counted.get(name, 0)) for name, count in wish.charge.items()},
+        claims=min(old.parallel, plan.parallel) if devices else 0,
+        classes={name: min(count, counted.get(name, 0)) for name, count in plan.charge.items()},
     )
 
 
 def reason_not_to_replace(old: Claim) -> str:
-    """Return why nothing can replace this claim now, "" if something can."""
+    """Return why this claim cannot be replaced now, "" if it can."""
     if old.state not in RUNNING:
-        return f"{old} is “{old.get_state_display()}”; only a claim that runs can be replaced."
+        return f"{old} is “{old.get_state_display()}”; only a running claim can be replaced."
     if successor := old.successors.live().first():
-        return f"{old} is being replaced by {successor} already."
+        return f"{old} is already being replaced by {successor}."
     if old.replaces is not None and old.replaces.state not in FINAL:
-        # What it counts for is still shared with the one before, so it cannot be lent once more.
-        return f"{old} itself replaces {old.replaces}, which has to end first."
+        # It still shares its charge with the claim before it, so the charge cannot be carried on.
+        return f"{old} itself replaces {old.replaces}; wait until {old.replaces} is released."
     return ""

@@ -1,4 +1,4 @@
-"""Request claims, resize them, keep drafts: access, then shape, then quota under lock."""
+"""Request and resize claims, save drafts: check access first, then the fields, then quota under lock."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from claims.access import lock_owned_claim
 from claims.approvals import authority, notices
 from claims.delivery import tasks
 from claims.models import Alternative, Claim, ClaimCharge, Delivery, Draft, Profile
-from claims.plans import plan
 from claims.plans.changes import CurrentPart, current_parts, typed_count
-from claims.plans.plan import ProfileCount, RequestPlan, plan_request, require_valid
+from claims.plans.plan import ProfileCount, RequestPlan, plan_request, require_permission, require_valid
 from claims.quotas import usage
 from claims.requests import replacement
 from claims.requests.replacement import Carried
@@ -49,23 +48,23 @@ def request_claim(
     key: str,
 ) -> Claim:
     """
-    Ask for GPUs; the same `key` of the same person always yields the same claim.
+    Create a claim; the same `key` of the same person always returns the same claim.
 
-    `alternatives` are profiles to take, in this order, where `profile` does not fit; those in `together` are
-    taken as well, each with a number of devices of its own. While the claim that it `replaces` counts, only
-    what exceeds that one counts of this. A rule of the profiles may approve it at once. A draft with the same
-    key goes. Raises Http404 for an outsider, PermissionDenied for a viewer, Forbidden for
-    a profile not open to the team, Invalid for what is malformed, QuotaExceeded, Conflict.
+    `alternatives` are tried in this order if `profile` does not fit; the profiles in `together` are taken as
+    well, each with its own number of devices. While the claim that it `replaces` counts, only the devices
+    beyond that one count for the new claim. A rule of the profiles may approve it at once. The draft with
+    this key is deleted. Raises Http404 for an outsider, PermissionDenied for a viewer, Forbidden for a
+    profile that is not open to the team, Invalid for invalid fields, QuotaExceeded, Conflict.
     """
     require_role(by, team, at_least=Role.MEMBER)
     if not key or len(key) > 80:
         raise Invalid("A request needs a key of 1 to 80 characters, so that sending it twice asks once.")
-    if earlier := _earlier(by, key):
-        return _same(earlier, team=team, cluster=cluster, profile=profile)
-    further = [each for each, _count in together]
+    if earlier := _earlier_claim(by, key):
+        return _same_request(earlier, team=team, cluster=cluster, profile=profile)
+    further = [extra for extra, _count in together]
     profile, *others = _open_profiles(team, [profile, *alternatives, *further])
-    counts = [count for _each, count in together]
-    wish = plan_request(
+    counts = [count for _profile, count in together]
+    plan = plan_request(
         team=team,
         cluster=cluster,
         profile=profile,
@@ -77,39 +76,41 @@ def request_claim(
         alternatives=others[: len(alternatives)],
         together=list(zip(others[len(alternatives) :], counts, strict=True)),
     )
-    plan.require_person(by, wish.spec)
-    require_valid(wish)
+    require_permission(by, plan.spec)
+    require_valid(plan)
     try:
-        return _reserve(wish, by=by, reason=reason, key=key, replaces=replaces)
+        return _reserve(plan, by=by, reason=reason, key=key, replaces=replaces)
     except IntegrityError as error:
-        if earlier := _earlier(by, key):  # the same message came twice at the same time
-            return _same(earlier, team=team, cluster=cluster, profile=profile)
+        if earlier := _earlier_claim(by, key):  # the same request arrived twice at the same time
+            return _same_request(earlier, team=team, cluster=cluster, profile=profile)
         if violated_constraint(error) != "claim_name_free":
             raise
-        raise Conflict(f"The name {wish.name} is taken in {wish.namespace} of {cluster}.") from error
+        raise Conflict(f"The name {plan.name} is already used in {plan.namespace} of {cluster}.") from error
 
 
 @transaction.atomic(durable=True)
-def _reserve(wish: RequestPlan, *, by: User, reason: str, key: str, replaces: Claim | None) -> Claim:
+def _reserve(plan: RequestPlan, *, by: User, reason: str, key: str, replaces: Claim | None) -> Claim:
     """
-    Count and create under the lock of the quota rows.
+    Check the quotas and create the claim while the quota rows are locked.
 
-    Everything that makes a quota less available takes these rows, in the order of their keys, last thing
-    before counting. What frees devices needs no lock.
+    Every change that uses quota locks these rows, in the order of their keys, right before it counts. Changes
+    that free devices need no lock.
     """
     old = lock_owned_claim(replaces, by) if replaces is not None else None
-    rows = usage.lock_quotas(team=wish.team, charge=wish.charge, profiles=wish.profiles)
-    if earlier := _earlier(by, key):
-        return _same(earlier, team=wish.team, cluster=wish.cluster, profile=wish.profile)
-    carried = replacement.carried_to(wish, old)
-    lines = replacement.lines_for(rows, wish, carried)
-    if refused := [line.sentence for line in lines if not line.fits]:
-        raise QuotaExceeded(" ".join(refused))
-    claim = _create(wish, by=by, reason=reason, key=key, old=old, carried=carried)
+    quotas = usage.lock_quotas(team=plan.team, charge=plan.charge, profiles=plan.devices_by_profile)
+    if earlier := _earlier_claim(by, key):
+        return _same_request(earlier, team=plan.team, cluster=plan.cluster, profile=plan.profile)
+    carried = replacement.carried_from(old, plan)
+    lines = replacement.plan_quota_lines(quotas, plan, carried)
+    if refusals := [line.sentence for line in lines if not line.fits]:
+        raise QuotaExceeded(" ".join(refusals))
+    claim = _create(plan, by=by, reason=reason, key=key, old=old, carried=carried)
     Draft.objects.filter(by=by, key=key).delete()
     if old is not None:
-        old.remark(f"{claim} was asked for to replace it.", by=by)
-    rule = authority.rule_for_all(wish.asked, team=wish.team, duration=wish.duration, together=wish.together)
+        old.remark(f"{claim} was requested as a replacement.", by=by)
+    rule = authority.rule_for_all(
+        plan.devices_by_version, team=plan.team, duration=plan.duration, together=plan.together
+    )
     if rule:
         now = timezone.now()
         claim.advance(
@@ -127,23 +128,23 @@ def _reserve(wish: RequestPlan, *, by: User, reason: str, key: str, replaces: Cl
 
 
 def _create(
-    wish: RequestPlan, *, by: User, reason: str, key: str, old: Claim | None, carried: Carried
+    plan: RequestPlan, *, by: User, reason: str, key: str, old: Claim | None, carried: Carried
 ) -> Claim:
     claim = Claim.objects.create(
-        name=wish.name,
+        name=plan.name,
         key=key,
-        team=wish.team,
-        cluster=wish.cluster,
-        namespace=wish.namespace,
-        profile_version=wish.version,
+        team=plan.team,
+        cluster=plan.cluster,
+        namespace=plan.namespace,
+        profile_version=plan.version,
         requested_by=by,
-        delivery=wish.delivery,
-        devices=wish.devices,
-        parallel=wish.parallel,
-        duration=wish.duration,
+        delivery=plan.delivery,
+        devices=plan.devices,
+        parallel=plan.parallel,
+        duration=plan.duration,
         reason=reason.strip(),
-        spec=wish.spec,
-        spec_hash=wish.spec_hash,
+        spec=plan.spec,
+        spec_hash=plan.spec_hash,
         decide_by=timezone.now() + settings.REQUEST_TTL,
         replaces=old,
         carried=carried.devices,
@@ -155,49 +156,49 @@ def _create(
             devices=count,
             carried=carried.classes.get(device_class, 0),
         )
-        for device_class, count in wish.charge.items()
+        for device_class, count in plan.charge.items()
         if count
     )
-    if len(wish.options) > 1:
+    if len(plan.options) > 1:
         Alternative.objects.bulk_create(
             Alternative(
                 claim=claim,
                 position=position,
                 name=option.name,
                 profile_version=option.version,
-                devices=option.devices * wish.parallel,
-                together=wish.together,
+                devices=option.devices * plan.parallel,
+                together=plan.together,
             )
-            for position, option in enumerate(wish.options)
+            for position, option in enumerate(plan.options)
         )
     claim.record_creation(why=reason.strip() or "Requested.", by=by)
     return claim
 
 
 def _open_profiles(team: Team, profiles: Sequence[Profile]) -> list[Profile]:
-    """Read the profiles again, in their order. Raise Forbidden for one that is not open to the team."""
+    """Return the profiles, read again, in the same order. Raise Forbidden for one not open to the team."""
     ids = [profile.pk for profile in profiles]
-    found = Profile.objects.select_related("current").in_bulk(ids)
-    is_open = set(Profile.objects.open_to(team).filter(pk__in=ids).values_list("pk", flat=True))
+    profile_by_id = Profile.objects.select_related("current").in_bulk(ids)
+    open_ids = set(Profile.objects.open_to(team).filter(pk__in=ids).values_list("pk", flat=True))
     for pk in ids:
-        if pk not in is_open and found[pk].retired_at is None:
-            raise Forbidden(f"The profile {found[pk]} is not open to {team}.")
-    return [found[pk] for pk in ids]
+        if pk not in open_ids and profile_by_id[pk].retired_at is None:
+            raise Forbidden(f"The profile {profile_by_id[pk]} is not open to {team}.")
+    return [profile_by_id[pk] for pk in ids]
 
 
-def _earlier(by: User, key: str) -> Claim | None:
+def _earlier_claim(by: User, key: str) -> Claim | None:
     return Claim.objects.filter(requested_by=by, key=key).first()
 
 
-def _same(earlier: Claim, *, team: Team, cluster: Cluster, profile: Profile) -> Claim:
+def _same_request(earlier: Claim, *, team: Team, cluster: Cluster, profile: Profile) -> Claim:
     """
-    Return the claim that this key has already made; refuse a key that asked for something else.
+    Return the claim that this key has created; raise Invalid if it was used for another request.
 
-    Of a claim that an approver has changed, the profile may be another one than was asked for.
+    The profile may differ from the request if an approver has changed it.
     """
     same = earlier.asked is not None or earlier.profile_version.profile_id == profile.pk
     if not same or (earlier.team_id, earlier.cluster_id) != (team.pk, cluster.pk):
-        raise Invalid(f"This key was already used to ask for {earlier}.")
+        raise Invalid(f"This key was already used for the request {earlier}.")
     return earlier
 
 
@@ -215,17 +216,19 @@ def resize(
     key: str,
 ) -> Claim:
     """
-    Request what shall replace `claim`; what is None stays as it has it. The same `key` asks once.
+    Request a replacement of `claim`; None keeps a field as it is. The same `key` requests it once.
 
-    Another profile takes the place of all that the claim names, so its alternatives go. `parts` are numbers
-    of devices for some of the profiles that it takes together, by slug; 0 leaves one out. Raises as
-    `request_claim`, Forbidden for a claim of somebody else, Conflict for one that cannot be replaced, Invalid
-    for a part that it does not have.
+    Another `profile` replaces all profiles of the claim, including its alternatives. `parts` are numbers of
+    devices for some of its combined profiles, by slug; 0 removes one. Raises as `request_claim`, Forbidden
+    for the claim of another person, Conflict for one that cannot be replaced, Invalid for an unknown part.
     """
     version = claim.profile_version
-    named = [] if profile is not None else current_parts(claim, ())
-    others = [one.alternative.profile_version.profile for one in named[1:] if not one.alternative.together]
-    together = _counted([one for one in named if one.alternative.together], parts or {}, claim)
+    kept_parts = [] if profile is not None else current_parts(claim, ())
+    alternatives = [
+        part.alternative.profile_version.profile for part in kept_parts[1:] if not part.alternative.together
+    ]
+    combined = [part for part in kept_parts if part.alternative.together]
+    together = _resized_parts(claim, combined, parts or {})
     if together:
         (profile, typed), *together = together
     else:
@@ -241,40 +244,40 @@ def resize(
         duration=claim.duration if duration is None else duration,
         reason=claim.reason if reason is None else reason,
         name=name,
-        alternatives=others,
+        alternatives=alternatives,
         together=together,
         replaces=claim,
         key=key,
     )
 
 
-def _counted(named: list[CurrentPart], parts: Mapping[str, int], claim: Claim) -> list[ProfileCount]:
-    """Return the profiles that are to be taken together, with their numbers of devices."""
-    profiles = [(one.alternative.profile_version.profile, one.typed) for one in named]
-    known = {profile.slug for profile, _typed in profiles}
-    if unknown := [slug for slug in parts if slug not in known]:
-        raise Invalid(f"{claim} takes no devices of {unknown[0]} together with others.")
-    kept = [(profile, parts.get(profile.slug, typed)) for profile, typed in profiles]
-    if profiles and not any(count for _profile, count in kept):
-        raise Invalid(f"Nothing would be left of {claim}; release it instead.")
-    return [(profile, count) for profile, count in kept if count]
+def _resized_parts(claim: Claim, parts: list[CurrentPart], counts: Mapping[str, int]) -> list[ProfileCount]:
+    """Return the combined profiles with their new numbers of devices, without those set to 0."""
+    current = [(part.alternative.profile_version.profile, part.typed) for part in parts]
+    slugs = {profile.slug for profile, _typed in current}
+    if unknown := [slug for slug in counts if slug not in slugs]:
+        raise Invalid(f"{claim} has no combined profile {unknown[0]}.")
+    resized = [(profile, counts.get(profile.slug, typed)) for profile, typed in current]
+    if current and not any(count for _profile, count in resized):
+        raise Invalid(f"No devices of {claim} would be left; release it instead.")
+    return [(profile, count) for profile, count in resized if count]
 
 
-DRAFT_TTL = timedelta(days=30)  # after somebody last typed
+DRAFT_TTL = timedelta(days=30)  # after the last change
 
 
 def open_drafts(by: User) -> QuerySet[Draft]:
     """
     Return the drafts of a person, the newest first.
 
-    One that was saved in the very instant in which it was sent is none, though its row may still be there.
+    A draft that was saved while its request was being sent is left out, though its row still exists.
     """
     sent = Claim.objects.filter(requested_by=by, key=OuterRef("key"))
     return Draft.objects.filter(~Exists(sent), by=by)
 
 
 def forget_drafts(now: datetime) -> int:
-    """Forget what nobody has touched for 30 days; return how many that were."""
+    """Delete drafts without a change for 30 days; return their number."""
     return Draft.objects.filter(updated_at__lt=now - DRAFT_TTL).delete()[0]
 
 
@@ -287,23 +290,23 @@ type Fields = Mapping[str, list[str]]
 @transaction.atomic(durable=True)
 def save_draft(*, by: User, key: str, fields: Fields, now: datetime | None = None) -> Draft | None:
     """
-    Keep what was typed under the key of its form, in the place of what was kept before.
+    Save the typed fields under the key of the form, or overwrite the draft with this key.
 
-    None where the request of this key has been sent: what is typed comes late. Raises Invalid for a key or
-    fields that no form has, Conflict for more drafts than a person may have.
+    Returns None if the request with this key has been sent already. Raises Invalid for a key or fields that
+    the form does not send, Conflict if the person has too many drafts.
     """
     if not key or len(key) > 80 or len(json.dumps(dict(fields))) > MAX_DRAFT_LENGTH:
-        raise Invalid("This is no draft of a request.")
+        raise Invalid("This is not a draft of a request.")
     if Claim.objects.filter(requested_by=by, key=key).exists():
         return None
-    others = open_drafts(by).exclude(key=key).count()
-    if others >= MAX_DRAFTS:
-        raise Conflict(f"You have {counted(others, 'draft')}; delete one before you keep another.")
+    other_drafts = open_drafts(by).exclude(key=key).count()
+    if other_drafts >= MAX_DRAFTS:
+        raise Conflict(f"You have {counted(other_drafts, 'draft')}; delete one before you save another.")
     values = {"fields": dict(fields), "updated_at": now or timezone.now()}
     return Draft.objects.update_or_create(by=by, key=key, defaults=values)[0]
 
 
 @transaction.atomic(durable=True)
 def delete_draft(*, by: User, draft: Draft) -> None:
-    """Forget a draft of one's own; to forget it twice is no error."""
+    """Delete a draft of `by`; deleting it twice is not an error."""
     Draft.objects.filter(by=by, pk=draft.pk).delete()

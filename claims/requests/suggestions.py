@@ -1,6 +1,6 @@
-"""What else would fit: other profiles, the cheapest first, and claims whose end would make room."""
+"""Suggestions for a request that does not fit: other profiles, and claims that would free enough devices."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -26,8 +26,8 @@ MAX_TRIED, MAX_SHOWN = 40, 5  # profiles
 @dataclass(frozen=True, slots=True)
 class Suggestion:
     """
-    A profile that fits now, for `devices` per claim. `problem` says why it cannot be an alternative of the
-    profile that was chosen, "" if it can.
+    A profile that fits now, with `devices` per claim. `problem` says why it cannot be an alternative of the
+    chosen profile, "" if it can.
     """
 
     profile: Profile
@@ -35,7 +35,7 @@ class Suggestion:
     devices: int
     free: int
     kinds: frozenset[DeviceKind]
-    memory: int  # bytes that one claim takes, of the smallest device that is free; 0 if unknown
+    memory: int  # bytes per claim, with the smallest free device; 0 if unknown
     problem: str
 
 
@@ -50,39 +50,39 @@ def suggestions_for(
     delivery: str,
 ) -> list[Suggestion]:
     """
-    Return profiles open to `team`, other than those `chosen`, whose claims would all fit the cluster and the
-    team's quota now: cheapest first where all of them have a price, else smallest first.
+    Return profiles open to `team`, without the `chosen` ones, whose claims would all fit the cluster and the
+    team's quota now: the cheapest first if all have a price, else the smallest first.
 
     The number of queries does not depend on the number of profiles.
     """
-    rows = (
+    candidates = (
         Profile.objects.open_to(team)
         .filter(current__isnull=False)
         .exclude(pk__in=[profile.pk for profile in chosen])
         .select_related("current")
         .order_by("title")[:MAX_TRIED]
     )
-    room = _Room(team)
-    found = []
-    for profile in rows:
+    headroom = _QuotaHeadroom(team)
+    suggestions = []
+    for profile in candidates:
         version = profile.current
         if version is None or delivery not in version.deliveries:
             continue
         spec = with_count(version.spec, version.scalable, devices) if version.scalable else version.spec
         count = quota.devices(spec)
-        if count > version.max_devices or not room.fits(profile, spec, count, parallel):
+        if count > version.max_devices or not headroom.fits(profile, spec, count, parallel):
             continue
-        seen = match.preview(snapshot, spec, claims=parallel)
-        if seen.fits and seen.free is not None:
-            memory = _smallest(cluster, snapshot, spec) * count
+        preview = match.preview(snapshot, spec, claims=parallel)
+        if preview.fits and preview.free is not None:
+            memory = _smallest_memory(cluster, snapshot, spec) * count
             kinds = kinds_for(cluster.pk, snapshot, spec)
             problem = _problem(chosen, profile, spec)
-            found.append(Suggestion(profile, version, count, seen.free, kinds, memory, problem))
-    return _ordered(found)[:MAX_SHOWN]
+            suggestions.append(Suggestion(profile, version, count, preview.free, kinds, memory, problem))
+    return _sorted(suggestions)[:MAX_SHOWN]
 
 
-class _Room:
-    """What is left of the quotas of a team."""
+class _QuotaHeadroom:
+    """The free devices of a team's quotas."""
 
     def __init__(self, team: Team) -> None:
         self.by_class: dict[str, int] = {}
@@ -100,32 +100,31 @@ class _Room:
         )
 
 
-def _ordered(found: Iterable[Suggestion]) -> list[Suggestion]:
-    offers = list(found)
-    prices = listing.max_prices([offer.kinds for offer in offers])
-    known = [price for price in prices if price is not None]
-    if offers and len(known) == len(offers):
+def _sorted(suggestions: Sequence[Suggestion]) -> list[Suggestion]:
+    prices = listing.max_prices([suggestion.kinds for suggestion in suggestions])
+    known_prices = [price for price in prices if price is not None]
+    if len(known_prices) == len(suggestions):
         cost: dict[object, Decimal] = {
-            offer.profile.pk: price * offer.devices for offer, price in zip(offers, known, strict=True)
+            row.profile.pk: price * row.devices for row, price in zip(suggestions, known_prices, strict=True)
         }
-        return sorted(offers, key=lambda offer: (cost[offer.profile.pk], offer.memory, offer.profile.title))
-    return sorted(offers, key=lambda offer: (offer.memory, offer.devices, offer.profile.title))
+        return sorted(suggestions, key=lambda row: (cost[row.profile.pk], row.memory, row.profile.title))
+    return sorted(suggestions, key=lambda row: (row.memory, row.devices, row.profile.title))
 
 
-def _smallest(cluster: Cluster, snapshot: ClusterSnapshot, spec: Json) -> int:
-    """Return the memory of the smallest free device that the spec could take, 0 if none tells."""
+def _smallest_memory(cluster: Cluster, snapshot: ClusterSnapshot, spec: Json) -> int:
+    """Return the memory of the smallest free device that matches the spec, 0 if unknown."""
     free = 0
-    for ask in device_requests(spec):
-        free |= funnel(snapshot, ask).free
+    for request in device_requests(spec):
+        free |= funnel(snapshot, request).free
     kinds = kinds_among(cluster.pk, snapshot, free)
     return min((kind.memory_bytes or 0 for kind in kinds), default=0)
 
 
 def _problem(chosen: Sequence[Profile], profile: Profile, spec: Json) -> str:
-    """Say why the profile cannot stand beside those chosen."""
+    """Return why the profile cannot be an alternative of the chosen ones, "" if it can."""
     try:
-        named = [(each.slug, each.current.spec) for each in chosen if each.current is not None]
-        first_available([*named, (profile.slug, spec)])
+        parts = [(row.slug, row.current.spec) for row in chosen if row.current is not None]
+        first_available([*parts, (profile.slug, spec)])
     except CannotCombineError as error:
         return error.message
     return ""
@@ -133,7 +132,7 @@ def _problem(chosen: Sequence[Profile], profile: Profile, spec: Json) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BlockerRow:
-    """If all of these ended, one claim would fit on the node. Who the reader may not know of is masked."""
+    """One claim would fit on the node if these holders released their devices; hidden names are masked."""
 
     node: str
     holders: tuple[Holder, ...]
@@ -148,19 +147,19 @@ class Blockers:
 
 
 def blockers_for(person: Person, cluster: Cluster, snapshot: ClusterSnapshot, spec: Json) -> Blockers:
-    """Look for claims whose end would make room for `spec`; as many queries for one as for many."""
-    found = find_blockers(snapshot, spec)
-    names = {name for ending in found.blockers for name in ending.claims}
+    """Return claims whose release would free enough devices for `spec`; the number of queries is constant."""
+    result = find_blockers(snapshot, spec)
+    names = {name for blocker in result.blockers for name in blocker.claims}
     rows = ResourceClaim.objects.filter(
         cluster=cluster, gone_at=None, name__in={name.partition("/")[2] for name in names}
     ).defer("raw")
     by_name = {full: row for row in rows if (full := f"{row.namespace}/{row.name}") in names}
     holders = holders_for(person, by_name.values())
     return Blockers(
-        found.sentence,
+        result.sentence,
         tuple(
-            BlockerRow(ending.node, tuple(holders[by_name[name].pk] for name in ending.claims))
-            for ending in found.blockers
-            if all(name in by_name for name in ending.claims)
+            BlockerRow(blocker.node, tuple(holders[by_name[name].pk] for name in blocker.claims))
+            for blocker in result.blockers
+            if all(name in by_name for name in blocker.claims)
         ),
     )

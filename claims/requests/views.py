@@ -148,7 +148,7 @@ def request_dropped(request: HttpRequest, step: int) -> HttpResponse:
     if not 0 < step < len(page["funnel"]):
         raise Http404
     found: RequestPreview = page["panel"]
-    cluster, spec = found.wish.cluster, found.wish.spec
+    cluster, spec = found.plan.cluster, found.plan.spec
     row = page["funnel"][step]
     page |= {
         "left_out": dropped_page(
@@ -248,7 +248,7 @@ def panel_of(request: HttpRequest, data: QueryDict) -> dict[str, Any]:
         found = preview(by=user_of(request), **wish, with_help="help" in data)
     except PortalError as refusal:
         return {"panel": None, "missing": [refusal.message]} | named
-    (age,) = ages(OF_DEVICES, cluster=found.wish.cluster)
+    (age,) = ages(OF_DEVICES, cluster=found.plan.cluster)
     return {
         "panel": found,
         "funnel": funnel_of(found.match),
@@ -282,6 +282,6 @@ def request_endings(request: HttpRequest) -> HttpResponse:
     found: RequestPreview | None = page["panel"]
     if found is None:
         return render(request, "claims/requests/endings.html", page, status=422)
-    page["scattered"] = blockers_for(request.user, found.wish.cluster, found.snapshot, found.wish.spec)
+    page["scattered"] = blockers_for(request.user, found.plan.cluster, found.snapshot, found.plan.spec)
     fragment = "#rows" if request.headers.get("HX-Request") else ""
     return render(request, f"claims/requests/endings.html{fragment}", page)

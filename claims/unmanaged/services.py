@@ -141,7 +141,7 @@ def _require_adoptable(
         raise Invalid(f"The profile {profile} is not open to {team}, or asks for other classes than {row}.")
     if not timedelta(0) < duration <= version.max_duration:
         raise Invalid(
-            f"{profile} allows {in_words(version.max_duration)} at most; this is for {in_words(duration)}."
+            f"{profile} allows at most {in_words(version.max_duration)}; this is for {in_words(duration)}."
         )
     return version
 

@@ -271,7 +271,7 @@ def test_a_claim_that_replaces_another_carries_what_the_service_would(by_service
     assert facts(ours[1])["charges"] == [("gpu.nvidia.com", 3, None, 2)]
     for old, new in (theirs, ours):
         last = old.history.last()
-        assert (last.why, last.by) == (f"{new} was asked for to replace it.", alice)
+        assert (last.why, last.by) == (f"{new} was requested as a replacement.", alice)
     assert facts(ours[0])["columns"] == facts(theirs[0])["columns"]
 
 

@@ -122,7 +122,7 @@ def test_the_manifest_of_the_preview_is_what_is_written_but_for_the_id(ask, fra,
         )
         written = claim_manifest(ask(delivery=delivery, name=f"my-{delivery}"))
         assert f"kind: {written['kind']}\n" in shown.manifest
-        assert shown.wish.spec == Claim.objects.get(name=f"my-{delivery}").spec
+        assert shown.plan.spec == Claim.objects.get(name=f"my-{delivery}").spec
 
 
 def test_a_class_that_the_cluster_lacks_is_said_before_it_is_asked_for(ask, fleet, fra, vision, alice):

@@ -106,10 +106,10 @@ def test_a_template_counts_all_its_claims(ask, lena, vision, slice_10):
 @pytest.mark.parametrize(
     ("parts", "said"),
     [
-        ([("train-80", 5)], "from 0 to the 4 × train-80 asked for, not 5"),
-        ([("slice-10", -1)], "from 0 to the 3 × slice-10 asked for, not -1"),
-        ([("train-80", 0), ("slice-10", 0)], "Nothing would be left of sam2; deny it instead."),
-        ([("other", 1)], "sam2 takes no devices of other together with others."),
+        ([("train-80", 5)], "4 × train-80 are requested; approve from 0 to 4, not 5"),
+        ([("slice-10", -1)], "3 × slice-10 are requested; approve from 0 to 3, not -1"),
+        ([("train-80", 0), ("slice-10", 0)], "No devices of sam2 would be left; deny it instead."),
+        ([("other", 1)], "sam2 has no combined profile other."),
         ([("train-80", 4)], "Nothing is changed"),
     ],
 )
@@ -122,7 +122,9 @@ def test_more_nothing_and_what_is_not_in_it_are_refused(wish, lena, parts, said)
 
 def test_a_profile_without_a_number_is_given_whole_or_not(ask, lena, pair):
     claim = ask(devices=2, together=[(pair, 1)])
-    with pytest.raises(Invalid, match="pair is given whole or left out; 2 is neither"):
+    with pytest.raises(
+        Invalid, match="pair has a fixed number of devices: approve it in full or set 0, not 2"
+    ):
         change(claim, lena, ("pair", 2))
     assert change(claim, lena, ("pair", 0)).slugs == "train-80"
 
@@ -130,13 +132,13 @@ def test_a_profile_without_a_number_is_given_whole_or_not(ask, lena, pair):
 def test_parts_are_not_changed_beside_another_profile(wish, lena, slice_10):
     with pytest.raises(Invalid, match="not both"):
         change(wish, lena, ("train-80", 1), profile=slice_10)
-    with pytest.raises(Invalid, match="say how many of each"):
+    with pytest.raises(Invalid, match="set the number of devices per profile"):
         change(wish, lena, devices=2)
 
 
 def test_alternatives_have_no_parts(ask, lena, slice_10):
     claim = ask(alternatives=[slice_10], name="either")
-    with pytest.raises(Invalid, match="either takes no devices of slice-10 together with others"):
+    with pytest.raises(Invalid, match="either has no combined profile slice-10"):
         change(claim, lena, ("slice-10", 0))
 
 
@@ -158,7 +160,7 @@ def test_where_two_decide_a_change_by_the_lead_is_their_consent(wish, lena, root
 
 def test_working_a_change_out_writes_nothing(wish):
     found = plan_change(wish, WantedChange(parts=(("slice-10", 1),)))
-    assert found.said == ("slice-10: 3 → 1 device",)
+    assert found.differences == ("slice-10: 3 → 1 device",)
     assert (found.devices, found.charge) == (5, {"gpu.nvidia.com": 4, PART: 1})
     wish.refresh_from_db()
     assert (wish.devices, len(rows_of(wish))) == (7, 2)
@@ -193,7 +195,7 @@ def test_a_profile_without_a_number_is_a_choice_on_the_page(client, ask, lena, p
     [
         ({"part_train-80": "5"}, 422, "less than or equal to 4"),
         ({"part_train-80": "many"}, 422, "whole number"),
-        ({"part_train-80": "0", "part_slice-10": "0"}, 422, "Nothing would be left of sam2"),
+        ({"part_train-80": "0", "part_slice-10": "0"}, 422, "No devices of sam2 would be left"),
         ({"part_train-80": "4", "part_slice-10": ""}, 422, "Nothing is changed"),
     ],
 )

@@ -28,7 +28,7 @@ def watching(fra):
 
 
 def test_a_lead_does_not_give_admin_access(lena, claim, watching):
-    with pytest.raises(Forbidden, match="Only a platform admin may ask for admin access"):
+    with pytest.raises(Forbidden, match="Only a platform admin may request admin access"):
         decide.approve_with_changes(
             claim=claim, by=lena, spec_hash=claim.spec_hash, wanted=WantedChange(profile=watching)
         )
@@ -45,7 +45,7 @@ def test_the_page_of_the_change_refuses_it_too(client, lena, claim, watching):
     sent = {"spec_hash": claim.spec_hash, "profile": "watching"}
     refused = client.post(reverse("claims:change", args=[claim.pk]), sent)
     assert refused.status_code == 403
-    assert "Only a platform admin may ask for admin access" in refused.text
+    assert "Only a platform admin may request admin access" in refused.text
     claim.refresh_from_db()
     assert claim.state == ClaimState.REQUESTED
 

@@ -202,7 +202,7 @@ def test_each_reason_why_a_profile_may_not_be_asked_for(vision, alice, eve, root
     assert reason(alice) == ""
     make_profile("watch", spec=make_spec(adminAccess=True))
     assert reason(alice, "watch") == (
-        "Only a platform admin may ask for admin access, which sees devices that others hold."
+        "Only a platform admin may request admin access, which includes devices that others hold."
     )
     nlp = make_team("nlp", leads=(lead := make_user("nina"),))
     profile.teams.set([nlp])

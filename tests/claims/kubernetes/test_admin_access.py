@@ -5,7 +5,7 @@ import pytest
 from claims.catalogue.presets import presets
 from claims.models import Approval
 from claims.plans import plan
-from claims.plans.plan import LABEL, VALUE, place_problems
+from claims.plans.plan import ADMIN_ACCESS_LABEL, ADMIN_ACCESS_VALUE, namespace_problems
 from claims.requests.services import request_claim
 from claims.states import ClaimState
 from cluster.kinds import POD, RESOURCE_CLAIM
@@ -36,7 +36,9 @@ def test_the_server_refuses_what_the_portal_refuses(
     controlplane, admin, namespace, fra, monitoring, root, vision
 ):
     sync_once(fra, admin)
-    with pytest.raises(Invalid, match=f"kubectl label namespace {namespace} {LABEL}={VALUE}"):
+    with pytest.raises(
+        Invalid, match=f"kubectl label namespace {namespace} {ADMIN_ACCESS_LABEL}={ADMIN_ACCESS_VALUE}"
+    ):
         request_claim(by=root, team=vision, cluster=fra, profile=monitoring, key="one")
     claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "spec": PRESET.spec}
     answer = controlplane.client().raw(
@@ -45,14 +47,14 @@ def test_the_server_refuses_what_the_portal_refuses(
         json=claim | {"metadata": {"name": "watch"}},
     )
     assert answer.status_code == 422
-    assert f"{LABEL}: {VALUE}" in answer.json()["message"]
+    assert f"{ADMIN_ACCESS_LABEL}: {ADMIN_ACCESS_VALUE}" in answer.json()["message"]
 
 
 def test_with_the_label_it_sees_every_device_and_takes_none(
     controlplane, admin, namespace, fra, monitoring, root, vision, until
 ):
     client = controlplane.client()
-    client.patch("Namespace", namespace, {"metadata": {"labels": {LABEL: VALUE}}})
+    client.patch("Namespace", namespace, {"metadata": {"labels": {ADMIN_ACCESS_LABEL: ADMIN_ACCESS_VALUE}}})
     client.create(
         {
             "kind": "DeviceTaintRule",
@@ -65,7 +67,7 @@ def test_with_the_label_it_sees_every_device_and_takes_none(
     )
     try:
         sync_once(fra, admin)
-        assert place_problems(PRESET.spec, fra, namespace) == []
+        assert namespace_problems(PRESET.spec, fra, namespace) == []
         claim = request_claim(by=root, team=vision, cluster=fra, profile=monitoring, key="one")
         pod = plan.example_pod(claim)
         pod["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "h100-a"}

@@ -244,7 +244,7 @@ def test_the_request_form_is_filled_for_a_replacement_and_sends_it(client, alice
     assert (made.devices, made.carried) == (2, 1)
     refused = client.post(reverse("claims:request"), wish)
     assert refused.status_code == 409
-    assert "is being replaced by" in refused.text
+    assert "is already being replaced by" in refused.text
 
 
 def test_a_claim_of_another_team_cannot_be_named_as_replaced(client, alice, eve, claim, fra, quota):

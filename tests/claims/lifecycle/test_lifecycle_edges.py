@@ -236,9 +236,9 @@ def test_nothing_is_carried_from_a_claim_that_moves_its_own_count(vision, fra, a
 @pytest.mark.parametrize(
     ("state", "sentence"),
     [
-        (ClaimState.REQUESTED, "sam is “Waiting for approval”; only a claim that runs can be replaced."),
-        (ClaimState.RELEASING, "sam is “Releasing”; only a claim that runs can be replaced."),
-        (ClaimState.RELEASED, "sam is “Released”; only a claim that runs can be replaced."),
+        (ClaimState.REQUESTED, "sam is “Waiting for approval”; only a running claim can be replaced."),
+        (ClaimState.RELEASING, "sam is “Releasing”; only a running claim can be replaced."),
+        (ClaimState.RELEASED, "sam is “Released”; only a running claim can be replaced."),
     ],
 )
 def test_only_what_runs_is_replaced(claim, alice, state, sentence, gateway):
@@ -264,7 +264,7 @@ def test_a_successor_is_replaced_once_what_it_replaced_is_over(claim, alice, vis
     )  # fmt: skip
     with pytest.raises(Conflict) as refusal:
         resize(claim=new, by=alice, key="k")
-    assert refusal.value.message == "new itself replaces sam, which has to end first."
+    assert refusal.value.message == "new itself replaces sam; wait until sam is released."
     claim.refresh_from_db()
     claim.advance(ClaimState.RELEASED, why="Gone.")
     assert resize(claim=Claim.objects.get(pk=new.pk), by=alice, key="k").replaces_id == new.pk
@@ -289,11 +289,11 @@ def test_claim_name_used_in_the_same_moment_is_a_conflict(ask, monkeypatch):
     monkeypatch.setattr(requests_services, "_reserve", fail)
     with pytest.raises(Conflict) as refusal:
         ask(name="mine")
-    assert refusal.value.message == "The name mine is taken in vision of fra-1."
+    assert refusal.value.message == "The name mine is already used in vision of fra-1."
 
 
 def test_the_same_key_at_this_moment_is_its_claim(ask, monkeypatch):
-    first, earlier, looks = ask(key="same"), requests_services._earlier, []
+    first, earlier, looks = ask(key="same"), requests_services._earlier_claim, []
 
     def late(by, key):
         looks.append(key)
@@ -302,7 +302,7 @@ def test_the_same_key_at_this_moment_is_its_claim(ask, monkeypatch):
     def fail(*_args, **_fields):
         raise make_violation("claim_once_per_key")
 
-    monkeypatch.setattr(requests_services, "_earlier", late)
+    monkeypatch.setattr(requests_services, "_earlier_claim", late)
     monkeypatch.setattr(requests_services, "_reserve", fail)
     assert ask(key="same") == first
 

@@ -42,7 +42,7 @@ def test_only_what_is_more_counts_until_the_old_one_is_over(ask, old, quota, vis
     with pytest.raises(QuotaExceeded, match="this request needs 1"):
         ask(devices=1)
     old.refresh_from_db()
-    assert old.history.last().why == "new was asked for to replace it."
+    assert old.history.last().why == "new was requested as a replacement."
 
 
 def test_what_it_carried_counts_as_soon_as_the_old_one_is_over(ask, old, quota, alice):
@@ -132,7 +132,7 @@ def test_what_is_being_replaced_is_neither_extended_nor_replaced_again(ask, old,
     new = ask(devices=7, name="new", replaces=old)
     with pytest.raises(Conflict, match="is being replaced by new"):
         extend(claim=old, by=alice, until=old.expires_at + old.duration, key="k")
-    with pytest.raises(Conflict, match="is being replaced by new already"):
+    with pytest.raises(Conflict, match="is already being replaced by new"):
         ask(devices=8, name="newer", replaces=old)
     Claim.objects.get(pk=new.pk).advance(ClaimState.APPROVED, why="Yes.")
     with pytest.raises(Conflict, match="itself replaces old"):
@@ -148,12 +148,12 @@ def test_a_wish_for_more_time_is_not_granted_once_something_replaces_the_claim(a
 
 def test_only_a_claim_of_the_same_team_that_runs_can_be_replaced(ask, old, vision, fra, alice, bob, lena):
     request = ask(devices=1, name="waits")
-    with pytest.raises(Conflict, match="only a claim that runs"):
+    with pytest.raises(Conflict, match="only a running claim"):
         ask(devices=2, replaces=request)
     audio = make_team("audio", members=(alice,))
     make_quota(audio, 8)
     make_cluster("fra-1").team_namespaces.create(team=audio, namespace="audio")
-    with pytest.raises(Invalid, match="is of vision"):
+    with pytest.raises(Invalid, match="belongs to vision"):
         ask(team=audio, devices=2, replaces=old)
     vision.memberships.filter(user=bob).update(role="member")
     with pytest.raises(Forbidden, match="belongs to alice"):

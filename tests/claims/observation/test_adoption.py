@@ -317,7 +317,7 @@ def test_a_duration_is_within_that_of_the_profile(wish, hours, said):
     else:
         with pytest.raises(Invalid) as refused:
             adopt(**wish)
-        assert refused.value.message == f"train-80 allows 14 d at most; this is for {said}."
+        assert refused.value.message == f"train-80 allows at most 14 d; this is for {said}."
 
 
 @pytest.mark.parametrize("place", [{"cluster": "osl-1"}, {"namespace": "other"}])

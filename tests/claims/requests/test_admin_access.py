@@ -5,7 +5,7 @@ from django.urls import reverse
 
 from claims.catalogue.listing import catalogue
 from claims.models import Approval, Claim
-from claims.plans.plan import LABEL
+from claims.plans.plan import ADMIN_ACCESS_LABEL
 from claims.requests.preview import preview
 from claims.requests.services import request_claim
 from core.errors import Forbidden, Invalid
@@ -14,10 +14,10 @@ from tests.factories import make_profile, make_quota, make_spec
 
 pytestmark = pytest.mark.django_db
 
-NO_ADMIN = "Only a platform admin may ask for admin access, which sees devices that others hold."
+NO_ADMIN = "Only a platform admin may request admin access, which includes devices that others hold."
 NO_LABEL = (
     "Admin access needs a namespace with the label resource.kubernetes.io/admin-access: “true”, which vision "
-    "of fra-1 does not have. An admin of the cluster sets it: "
+    "of fra-1 does not have. A cluster admin can set it: "
     "kubectl label namespace vision resource.kubernetes.io/admin-access=true"
 )
 
@@ -33,7 +33,7 @@ def label(fra):
     """Give the namespace labels in the mirror."""
 
     def set_labels(**columns):
-        fields = {"labels": {LABEL: "true"}, "name": "vision", **columns}
+        fields = {"labels": {ADMIN_ACCESS_LABEL: "true"}, "name": "vision", **columns}
         return Namespace.objects.create(cluster=fra, uid="uid-of-vision", **fields)
 
     return set_labels
@@ -63,7 +63,12 @@ def test_a_platform_admin_may_for_any_team(ask_for, label, gateway, root):
 
 @pytest.mark.parametrize(
     "columns",
-    [{"labels": {}}, {"labels": {LABEL: "True"}}, {"name": "other"}, {"gone_at": "2026-01-01T00:00Z"}],
+    [
+        {"labels": {}},
+        {"labels": {ADMIN_ACCESS_LABEL: "True"}},
+        {"name": "other"},
+        {"gone_at": "2026-01-01T00:00Z"},
+    ],
 )
 def test_a_namespace_without_the_label_is_named_with_what_sets_it(ask_for, label, root, columns):
     label(**columns)

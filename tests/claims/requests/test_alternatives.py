@@ -210,7 +210,7 @@ def test_a_settled_charge_is_never_more_than_the_worst(ask):
 @pytest.mark.parametrize(
     ("limits", "said"),
     [
-        ({"deliveries": ["template"]}, "is not offered as"),
+        ({"deliveries": ["template"]}, "is not available as a"),
     ],
 )
 def test_an_alternative_obeys_its_own_limits(ask, parts, limits, said):

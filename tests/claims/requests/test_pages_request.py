@@ -65,7 +65,7 @@ def test_any_duration_can_be_written_out(client, alice, wish, text, hours):
         ({"duration": "soon"}, "Write a duration like 24h"),
         ({"duration": "other", "duration_other": ""}, "Say how long"),
         ({"duration": "other", "duration_other": "a while"}, "Write a duration like 24h"),
-        ({"duration": "other", "duration_other": "99d"}, "allows 14"),
+        ({"duration": "other", "duration_other": "99d"}, "allows at most 14"),
         ({"devices": "9"}, "allows 8 devices per claim; this request needs 9"),
     ],
 )

@@ -8,7 +8,7 @@ from django.http import QueryDict
 from claims.durations import LONGEST, parse, spell
 from claims.models import Claim, TeamNamespace
 from claims.plans.changes import WantedChange, additional_usage, claim_size, form_fields, plan_change
-from claims.plans.plan import claim_manifest, label_patch, new_name, place_problems, plan_request
+from claims.plans.plan import claim_manifest, label_patch, namespace_problems, new_name, plan_request
 from claims.requests.forms import RequestForm, complaints
 from claims.requests.services import resize
 from claims.states import ClaimState
@@ -59,7 +59,9 @@ def test_a_name_is_taken_by_an_object_of_its_kind_that_is_there(plan, fra, model
         columns = {**columns, "cluster": make_cluster(columns["cluster"])}
     row = {"cluster": fra, "namespace": "vision", "name": "sam", "uid": "u", "raw": {}, **columns}
     model.objects.create(**row)
-    assert plan(name="sam").problems == (["The name sam is taken in vision of fra-1."] if taken else [])
+    assert plan(name="sam").problems == (
+        ["The name sam is already used in vision of fra-1."] if taken else []
+    )
     assert bool(plan(name="sam", delivery="template").problems) is (model is ResourceClaimTemplate)
 
 
@@ -86,31 +88,31 @@ def test_a_name_that_the_portal_makes_starts_with_the_profile(train):
     [
         ({"devices": 8}, []),
         ({"devices": 9}, ["train-80 allows 8 devices per claim; this request needs 9."]),
-        ({"devices": 0}, ["At least 1 device must be asked for."]),
+        ({"devices": 0}, ["Request at least 1 device."]),
         ({"duration": 14 * DAY}, []),
         (
             {"duration": 14 * DAY + HOUR},
-            ["train-80 allows 14 d at most; this request is for 14 d 1 h."],
+            ["train-80 allows at most 14 d; this request is for 14 d 1 h."],
         ),
-        ({"duration": timedelta(0)}, ["The duration must be longer than nothing."]),
-        ({"duration": -HOUR}, ["The duration must be longer than nothing."]),
+        ({"duration": timedelta(0)}, ["The duration must be longer than 0."]),
+        ({"duration": -HOUR}, ["The duration must be longer than 0."]),
         ({"duration": timedelta(seconds=1)}, []),
         ({"parallel": 1000, "delivery": "template"}, []),
         (
             {"parallel": 1001, "delivery": "template"},
-            ["The number of claims at once must be from 1 to 1000; it is 1001."],
+            ["Concurrent pods must be from 1 to 1000, not 1001."],
         ),
         (
             {"parallel": 0},
-            ["The number of claims at once must be from 1 to 1000; it is 0."],
+            ["Concurrent pods must be from 1 to 1000, not 0."],
         ),
-        ({"parallel": 2}, ["A named claim is one claim; only a template can make several at once."]),
+        ({"parallel": 2}, ["Concurrent pods apply to a template only; a named claim is one claim."]),
         ({"name": "a" * 63}, []),
         ({"name": "a"}, []),
         (
             {"name": "-a"},
             [
-                "“-a” is not a name that Kubernetes takes: up to 63 lower-case letters, "
+                "“-a” is not a valid Kubernetes name: use up to 63 lower-case letters, "
                 "digits and hyphens, with a letter or digit at both ends."
             ],
         ),
@@ -122,13 +124,13 @@ def test_a_request_is_refused_beyond_each_limit_and_taken_at_it(plan, fields, pr
 
 def test_a_profile_offers_its_own_deliveries_alone(plan):
     only = make_profile("only", deliveries=["template"])
-    assert plan(profile=only).problems == ["only is not offered as named claim."]
+    assert plan(profile=only).problems == ["only is not available as a named claim."]
     assert plan(profile=only, delivery="template").problems == []
 
 
 @pytest.mark.parametrize(
     ("devices", "problems"),
-    [(1, []), (2, []), (3, ["A claim of pair is always for 2 devices."])],
+    [(1, []), (2, []), (3, ["pair always has 2 devices per claim."])],
 )
 def test_a_profile_of_fixed_size_is_asked_for_by_one_or_by_its_size(plan, devices, problems):
     request = {"name": "both", "exactly": make_spec(2)["devices"]["requests"][0]["exactly"]}
@@ -139,26 +141,26 @@ def test_a_profile_of_fixed_size_is_asked_for_by_one_or_by_its_size(plan, device
 
 def test_a_wish_counts_all_claims_of_a_template_and_the_worst_of_alternatives(plan, train, slice_10):
     wish = plan(devices=2, parallel=3, delivery="template", alternatives=[slice_10])
-    assert (wish.devices, wish.total, wish.charge) == (2, 6, {"gpu.nvidia.com": 6, PART: 6})
-    assert wish.profiles == {train: 6, slice_10: 6}
-    assert wish.asked == [(train.current, 6), (slice_10.current, 6)]
+    assert (wish.devices, wish.total_devices, wish.charge) == (2, 6, {"gpu.nvidia.com": 6, PART: 6})
+    assert wish.devices_by_profile == {train: 6, slice_10: 6}
+    assert wish.devices_by_version == [(train.current, 6), (slice_10.current, 6)]
     both = plan(devices=2, parallel=3, delivery="template", together=[(slice_10, 4)])
-    assert (both.devices, both.total, both.charge) == (6, 18, {"gpu.nvidia.com": 6, PART: 12})
-    assert both.profiles == {train: 6, slice_10: 12}
+    assert (both.devices, both.total_devices, both.charge) == (6, 18, {"gpu.nvidia.com": 6, PART: 12})
+    assert both.devices_by_profile == {train: 6, slice_10: 12}
     assert (wish.together, both.together, plan().together) == (False, True, False)
 
 
 def test_alternatives_and_further_profiles_do_not_stand_in_one_request(plan, slice_10):
     other = make_profile("other", spec=make_spec())
     assert plan(alternatives=[other], together=[(slice_10, 1)]).problems == [
-        "A request names either alternatives or further profiles; ask for the others apart."
+        "A request has either alternatives or further profiles. Send a separate request for the rest."
     ]
 
 
 def test_each_further_profile_has_a_number_and_limits_of_its_own(plan, slice_10):
     small = make_profile("small", spec=make_spec(1, "gpu.amd.com"), max_devices=2)
     assert plan(together=[(slice_10, 8), (small, 2)]).problems == []
-    assert plan(together=[(slice_10, 0), (small, 1)]).problems == ["At least 1 device must be asked for."]
+    assert plan(together=[(slice_10, 0), (small, 1)]).problems == ["Request at least 1 device."]
     assert plan(together=[(slice_10, 1), (small, 3)]).problems == [
         "small allows 2 devices per claim; this request needs 3."
     ]
@@ -171,8 +173,8 @@ def test_each_further_profile_has_a_number_and_limits_of_its_own(plan, slice_10)
     ("columns", "problem"),
     [
         ({}, ""),
-        ({"enabled": False}, "fra-1 is switched off in the portal."),
-        ({"read_only": True}, "The portal may only read fra-1; it cannot write claims there."),
+        ({"enabled": False}, "fra-1 is disabled in the portal."),
+        ({"read_only": True}, "fra-1 is read-only for the portal; it cannot create claims there."),
     ],
 )
 def test_a_cluster_has_to_be_one_that_is_written(plan, fra, columns, problem):
@@ -223,9 +225,9 @@ def test_admin_access_needs_the_label_on_its_own_namespace(fra, columns, sound):
     labels = {"resource.kubernetes.io/admin-access": "true"}
     row = {"cluster": fra, "name": "vision", "uid": "u", "raw": {}, "labels": labels, **columns}
     Namespace.objects.create(**row)
-    assert (place_problems(make_spec(adminAccess=True), fra, "vision") == []) is sound
-    assert place_problems(make_spec(), fra, "vision") == []
-    assert place_problems(make_spec(adminAccess=True), fra, "") == []
+    assert (namespace_problems(make_spec(adminAccess=True), fra, "vision") == []) is sound
+    assert namespace_problems(make_spec(), fra, "vision") == []
+    assert namespace_problems(make_spec(adminAccess=True), fra, "") == []
 
 
 # The object.
@@ -269,7 +271,12 @@ def test_nothing_wanted_changes_nothing(wished, train):
         3 * DAY,
         {"gpu.nvidia.com": 8},
     )
-    assert (change.version, change.reshaped, change.said, change.problems) == (train.current, False, (), ())
+    assert (change.version, change.changes_spec, change.differences, change.problems) == (
+        train.current,
+        False,
+        (),
+        (),
+    )
     assert additional_usage(wished, change) == ({}, {})
 
 
@@ -282,8 +289,12 @@ def test_fewer_devices_and_less_time_are_worked_out_whole(wished, train):
         2 * DAY,
         {"gpu.nvidia.com": 6},
     )
-    assert (change.reshaped, change.said, change.problems) == (True, ("4 → 3 devices", "3 d → 2 d"), ())
-    assert plan_change(wished, WantedChange(devices=1)).said == ("4 → 1 device",)
+    assert (change.changes_spec, change.differences, change.problems) == (
+        True,
+        ("4 → 3 devices", "3 d → 2 d"),
+        (),
+    )
+    assert plan_change(wished, WantedChange(devices=1)).differences == ("4 → 1 device",)
     assert additional_usage(wished, change) == ({}, {})
 
 
@@ -291,16 +302,16 @@ def test_fewer_devices_and_less_time_are_worked_out_whole(wished, train):
     ("wanted", "problems"),
     [
         (WantedChange(devices=4, duration=3 * DAY), ()),
-        (WantedChange(devices=5), ("An approver gives from 1 to the 4 devices asked for, not 5.",)),
-        (WantedChange(devices=0), ("An approver gives from 1 to the 4 devices asked for, not 0.",)),
+        (WantedChange(devices=5), ("4 devices requested; approve from 1 to 4, not 5.",)),
+        (WantedChange(devices=0), ("4 devices requested; approve from 1 to 4, not 0.",)),
         (
             WantedChange(duration=3 * DAY + MINUTE),
-            ("An approver gives at most the 3 d asked for, not 3 d.",),
+            ("3 d requested; approve at most that, not 3 d.",),
         ),
-        (WantedChange(duration=timedelta(0)), ("An approver gives at most the 3 d asked for, not 0 s.",)),
+        (WantedChange(duration=timedelta(0)), ("3 d requested; approve at most that, not 0 s.",)),
         (
             WantedChange(devices=3, parts=(("train-80", 1),)),
-            ("Choose either another profile or fewer devices of those that are asked for, not both.",),
+            ("Change either the profile or the number of devices per profile, not both.",),
         ),
     ],
 )
@@ -311,12 +322,12 @@ def test_an_approver_gives_no_more_than_was_asked_for(wished, wanted, problems):
 def test_another_profile_takes_what_the_old_one_did_not(wished, slice_10):
     change = plan_change(wished, WantedChange(profile=slice_10, devices=3))
     assert (change.version, change.devices, change.charge) == (slice_10.current, 3, {PART: 6})
-    assert change.said == ("train-80 v1 → slice-10 v1", "4 → 3 devices")
+    assert change.differences == ("train-80 v1 → slice-10 v1", "4 → 3 devices")
     assert additional_usage(wished, change) == ({PART: 6}, {slice_10: 6})
 
 
 def test_the_same_profile_wanted_again_is_no_change(wished, train):
-    assert plan_change(wished, WantedChange(profile=train)).reshaped is False
+    assert plan_change(wished, WantedChange(profile=train)).changes_spec is False
 
 
 def test_another_profile_has_to_be_open_and_no_larger(wished):
@@ -327,18 +338,16 @@ def test_another_profile_has_to_be_open_and_no_larger(wished):
     request = {"name": "all", "exactly": make_spec(5)["devices"]["requests"][0]["exactly"]}
     large = make_profile("large", spec={"devices": {"requests": [request]}}, max_devices=5)
     problems = plan_change(wished, WantedChange(profile=large)).problems
-    assert "large takes 5 devices, more than the 4 asked for." in problems
+    assert "large needs 5 devices; sam requests only 4." in problems
 
 
 def test_a_claim_that_has_alternatives_keeps_its_number(ask, slice_10, vision):
     make_quota(vision, 9, device_class=PART)
     claim = ask(devices=2, alternatives=[slice_10], name="sam")
-    assert plan_change(claim, WantedChange(devices=1)).problems == (
-        "The number of devices of sam is fixed by what it asks for.",
-    )
+    assert plan_change(claim, WantedChange(devices=1)).problems == ("The number of devices of sam is fixed.",)
     both = ask(devices=2, together=[(slice_10, 2)], name="both")
     assert plan_change(both, WantedChange(devices=3)).problems == (
-        "both takes several profiles: say how many of each.",
+        "both combines profiles: set the number of devices per profile.",
     )
 
 
@@ -347,18 +356,18 @@ def test_fewer_of_one_profile_of_several_are_worked_out_whole(ask, slice_10, vis
     claim = ask(devices=2, parallel=2, delivery="template", together=[(slice_10, 3)], name="both")
     change = plan_change(claim, WantedChange(parts=(("slice-10", 1),)))
     assert (change.devices, change.charge) == (3, {"gpu.nvidia.com": 4, PART: 2})
-    assert change.said == ("slice-10: 3 → 1 device",)
+    assert change.differences == ("slice-10: 3 → 1 device",)
     assert [(part.version, part.name, part.devices) for part in change.parts] == [
         (train.current, "train-80", 2),
         (slice_10.current, "slice-10", 1),
     ]
     without = plan_change(claim, WantedChange(parts=(("train-80", 0),)))
-    assert (without.devices, without.charge, without.said) == (3, {PART: 6}, ("without train-80",))
+    assert (without.devices, without.charge, without.differences) == (3, {PART: 6}, ("without train-80",))
     assert plan_change(claim, WantedChange(parts=(("train-80", 0), ("slice-10", 0)))).problems == (
-        "Nothing would be left of both; deny it instead.",
+        "No devices of both would be left; deny it instead.",
     )
     assert plan_change(claim, WantedChange(parts=(("slice-10", 4),))).problems == (
-        "An approver gives from 0 to the 3 × slice-10 asked for, not 4.",
+        "3 × slice-10 are requested; approve from 0 to 3, not 4.",
     )
     assert additional_usage(claim, change) == ({}, {})
 
@@ -577,7 +586,7 @@ def test_a_claim_of_one_profile_has_no_parts_to_replace(ask, alice):
     Claim.objects.filter(pk=claim.pk).update(state=ClaimState.APPROVED)
     with pytest.raises(Invalid) as refusal:
         resize(claim=claim, by=alice, parts={"nic": 1}, key="k")
-    assert refusal.value.message == "sam takes no devices of nic together with others."
+    assert refusal.value.message == "sam has no combined profile nic."
 
 
 def test_the_duration_of_the_profile_stands_among_the_others_by_its_length(alice, fra):

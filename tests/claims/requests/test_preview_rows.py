@@ -47,7 +47,7 @@ def test_a_preview_of_a_replacement_counts_what_is_more(seen, alice, vision, fra
     assert [row[1:4] for row in lines(seen(devices=4, replaces=old))] == [(3, 1, 4)]
     assert [row[1:4] for row in lines(seen(devices=4))] == [(3, 4, 7)]
     Claim.objects.filter(pk=old.pk).update(state=ClaimState.RELEASING)
-    with pytest.raises(Conflict, match="only a claim that runs"):
+    with pytest.raises(Conflict, match="only a running claim"):
         seen(replaces=Claim.objects.get(pk=old.pk))
 
 
@@ -65,12 +65,12 @@ def test_a_preview_says_who_decides_and_what_is_wrong(seen, lena, lars):
 def test_help_comes_where_it_does_not_fit_or_on_demand(seen):
     make_profile("other")
     fits = seen(devices=2)
-    assert (fits.match.fits, fits.help, fits.offers) == (True, (), ())
+    assert (fits.match.fits, fits.help, fits.suggestions) == (True, (), ())
     asked = seen(devices=2, with_help=True)
-    assert [offer.profile.slug for offer in asked.offers] == ["other"]
+    assert [offer.profile.slug for offer in asked.suggestions] == ["other"]
     assert seen(devices=5).help != ()
     together = make_profile("nic", spec=make_spec())
-    assert seen(devices=2, together=[(together, 1)], with_help=True).offers == ()
+    assert seen(devices=2, together=[(together, 1)], with_help=True).suggestions == ()
 
 
 def test_a_preview_prices_each_profile_of_several_for_all_claims(seen, vision, train):

@@ -43,7 +43,7 @@ def test_a_key_cannot_be_used_to_ask_for_something_else(ask, vision, alice, what
     claim = ask(key="same")
     with pytest.raises(Invalid) as refusal:
         ask(key="same", **{what: others[what]})
-    assert refusal.value.message == f"This key was already used to ask for {claim}."
+    assert refusal.value.message == f"This key was already used for the request {claim}."
     assert refusal.value.status == 422
     assert Claim.objects.count() == 1
 
@@ -101,7 +101,7 @@ def test_a_template_is_charged_for_all_claims_at_once(ask):
 
 
 def test_a_named_claim_is_one_claim(ask):
-    with pytest.raises(Invalid, match="only a template"):
+    with pytest.raises(Invalid, match="apply to a template only"):
         ask(parallel=2)
 
 
@@ -149,14 +149,14 @@ def test_a_retired_profile_is_refused(ask, train, root):
 @pytest.mark.parametrize(
     ("wish", "sentence"),
     [
-        ({"devices": 0}, "At least 1 device"),
+        ({"devices": 0}, "at least 1 device"),
         ({"devices": 9}, "train-80 allows 8 devices per claim; this request needs 9"),
-        ({"duration": timedelta(days=15)}, "train-80 allows 14 d at most; this request is for 15 d"),
-        ({"duration": timedelta(0)}, "longer than nothing"),
-        ({"name": "Upper"}, "not a name that Kubernetes takes"),
-        ({"name": "a" * 64}, "not a name that Kubernetes takes"),
+        ({"duration": timedelta(days=15)}, "train-80 allows at most 14 d; this request is for 15 d"),
+        ({"duration": timedelta(0)}, "longer than 0"),
+        ({"name": "Upper"}, "not a valid Kubernetes name"),
+        ({"name": "a" * 64}, "not a valid Kubernetes name"),
         ({"parallel": 0, "delivery": "template"}, "from 1 to 1000"),
-        ({"delivery": "pigeon"}, "not offered as pigeon"),
+        ({"delivery": "pigeon"}, "not available as a pigeon"),
     ],
 )
 def test_what_is_malformed_is_refused_in_a_sentence(ask, wish, sentence):
@@ -166,7 +166,7 @@ def test_what_is_malformed_is_refused_in_a_sentence(ask, wish, sentence):
 
 def test_a_name_is_taken_once_per_namespace(ask):
     ask(name="mine")
-    with pytest.raises(Invalid, match="The name mine is taken in vision of fra-1"):
+    with pytest.raises(Invalid, match="The name mine is already used in vision of fra-1"):
         ask(name="mine")
 
 
@@ -188,7 +188,7 @@ def test_a_profile_of_fixed_size_has_that_size(ask):
         "pair", spec={"devices": {"requests": [{"name": "both", **_exactly(2)}]}}, max_devices=2
     )
     assert ask(profile=pair).devices == 2
-    with pytest.raises(Invalid, match="always for 2 devices"):
+    with pytest.raises(Invalid, match="always has 2 devices"):
         ask(profile=pair, devices=3)
 
 

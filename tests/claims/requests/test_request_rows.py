@@ -325,7 +325,7 @@ def test_the_old_claim_says_by_whom_its_replacement_was_asked_for(old, lena):
     assert (line.old, line.new, line.why, line.by) == (
         "approved",
         "approved",
-        "new was asked for to replace it.",
+        "new was requested as a replacement.",
         lena,
     )
     assert columns(old) == before | {"version": before["version"] + 1}
@@ -369,7 +369,7 @@ def test_a_draft_has_room_for_8000_characters_and_a_key_of_80(alice):
     for key, fields in (("k" * 81, {}), ("", {}), ("k", {"reason": ["x" * (8001 - empty)]})):
         with pytest.raises(Invalid) as refusal:
             save_draft(by=alice, key=key, fields=fields)
-        assert refusal.value.message == "This is no draft of a request."
+        assert refusal.value.message == "This is not a draft of a request."
 
 
 def test_a_person_has_50_drafts_beside_those_that_were_sent_and_those_of_others(ask, alice, lena):
@@ -381,7 +381,7 @@ def test_a_person_has_50_drafts_beside_those_that_were_sent_and_those_of_others(
     assert save_draft(by=alice, key="fiftieth", fields={"name": ["a"]}) is not None
     with pytest.raises(Conflict) as refusal:
         save_draft(by=alice, key="one-more", fields={})
-    assert refusal.value.message == "You have 50 drafts; delete one before you keep another."
+    assert refusal.value.message == "You have 50 drafts; delete one before you save another."
 
 
 def test_a_request_of_somebody_else_with_the_same_key_does_not_take_the_draft_away(ask, lena):

@@ -131,8 +131,8 @@ def test_it_is_replaced_without_one_of_them(held, alice, gone):
 @pytest.mark.parametrize(
     ("parts", "said"),
     [
-        ({"other": 1}, "old takes no devices of other together with others"),
-        ({"train-80": 0, "slice-10": 0}, "Nothing would be left of old; release it instead"),
+        ({"other": 1}, "old has no combined profile other"),
+        ({"train-80": 0, "slice-10": 0}, "No devices of old would be left; release it instead"),
     ],
 )
 def test_what_cannot_be_is_said(held, alice, parts, said):

@@ -99,9 +99,9 @@ def test_the_strictest_rule_of_all_decides(ask, lena, parts):
     ("count", "limits", "said"),
     [
         (5, {"max_devices": 4}, "part allows 4 devices per claim; this request needs 5"),
-        (1, {"deliveries": ["template"]}, "part is not offered as"),
-        (0, {}, "At least 1 device"),
-        (3, {"scalable": ""}, "A claim of part is always for 1 device"),
+        (1, {"deliveries": ["template"]}, "part is not available as a"),
+        (0, {}, "at least 1 device"),
+        (3, {"scalable": ""}, "part always has 1 device per claim"),
     ],
 )
 def test_each_obeys_its_own_limits(ask, parts, count, limits, said):
