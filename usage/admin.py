@@ -1,4 +1,4 @@
-"""Rates and telemetry to look at. Prices are changed on their own page, which keeps what was billed."""
+"""Rates and telemetry, read-only. Prices are changed on the rates page, which protects billed prices."""
 
 from django.contrib import admin
 from django.http import HttpRequest

@@ -1,10 +1,4 @@
-"""
-The API of use, cost and rates.
-
-What the API says and takes about use, cost and prices. Amounts are strings: no float ever holds money.
-
-The API of use, cost and prices: the same services and figures as the pages.
-"""
+"""The API of usage, cost and rates: services and numbers of the pages. Amounts are strings, never floats."""
 
 from typing import Any
 from uuid import UUID
@@ -29,7 +23,7 @@ from inventory.models import Cluster
 from teams.access import team_for, user_of
 from usage.models import Rate
 from usage.rates import RateCard
-from usage.reports import Month, claim_allocations, report, statement, zone_of_reader
+from usage.reports import Month, active_zone, claim_allocations, report, statement
 from usage.series import Presence, Range, claim_series
 from usage.services import remove_rate, save_rate
 from usage.telemetry import UseState, observe
@@ -41,20 +35,20 @@ class AmountOut(serializers.Serializer[Any]):
 
 
 class CostOut(serializers.Serializer[Any]):
-    """Empty `amounts` with hours means that no rate matches; it never means free."""
+    """Empty `amounts` with hours mean that no rate matches, never that the devices are free."""
 
     device_hours = serializers.DecimalField(
         max_digits=20,
         decimal_places=2,
         source="hours",
-        help_text="Whole devices; a part counts as its fraction.",
+        help_text="Whole devices; a partition counts as its fraction.",
     )
     hours_without_rate = serializers.DecimalField(max_digits=20, decimal_places=2, source="unpriced")
     amounts = AmountOut(many=True, source="money")
 
 
 class ObservationOut(serializers.Serializer[Any]):
-    """What is seen now; not a state of the claim."""
+    """The latest observation; not a state of the claim."""
 
     use = serializers.ChoiceField(choices=list(UseState))
     activity = serializers.FloatField(allow_null=True, help_text="0 to 1, of the last five minutes")
@@ -63,17 +57,13 @@ class ObservationOut(serializers.Serializer[Any]):
 
 
 class PointOut(serializers.Serializer[Any]):
-    """One bin. Null is not measured, never zero."""
+    """One bin. Null is not measured, never 0."""
 
     at = serializers.DateTimeField()
     presence = serializers.ChoiceField(choices=list(Presence))
     activity = serializers.FloatField(allow_null=True, help_text="0 to 1, mean over the claim's devices")
-    memory_bytes = serializers.IntegerField(
-        allow_null=True, help_text="Sum over its devices of the largest used"
-    )
-    power_watts = serializers.FloatField(
-        allow_null=True, help_text="Sum over its devices of the board's mean"
-    )
+    memory_bytes = serializers.IntegerField(allow_null=True, help_text="Sum of the maximum of each device")
+    power_watts = serializers.FloatField(allow_null=True, help_text="Sum of the mean of each device")
     by_device = serializers.DictField(child=serializers.FloatField(), help_text="Activity of each device")
 
 
@@ -85,7 +75,7 @@ class UsageOut(serializers.Serializer[Any]):
     now = ObservationOut()
     mean_activity = serializers.FloatField(allow_null=True)
     peak_memory_bytes = serializers.IntegerField(allow_null=True)
-    unmeasured_seconds = serializers.IntegerField(help_text="Held, and nothing measured")
+    unmeasured_seconds = serializers.IntegerField(help_text="Time with devices but without telemetry")
     points = PointOut(many=True)
 
 
@@ -97,13 +87,13 @@ class LineOut(serializers.Serializer[Any]):
 
 class ClaimCostOut(serializers.Serializer[Any]):
     so_far = CostOut()
-    per_hour = CostOut(help_text="Of what is held now")
-    projected = CostOut(allow_null=True, help_text="At its expiry, if it keeps what it holds now")
+    per_hour = CostOut(help_text="Of the devices held now")
+    projected = CostOut(allow_null=True, help_text="At its expiry, if it keeps its devices")
     lines = LineOut(many=True)
 
 
 class RowOut(serializers.Serializer[Any]):
-    key = serializers.CharField(help_text="Id of the claim or person; name of the product")
+    key = serializers.CharField(help_text="ID of the claim or person; name of the product")
     label = serializers.CharField()  # type: ignore[assignment]  # a field of that name, as DRF allows
     cost = CostOut()
 
@@ -113,7 +103,7 @@ class TeamCostOut(serializers.Serializer[Any]):
 
     team = serializers.CharField(source="team.slug")
     month = serializers.CharField()
-    until = serializers.DateTimeField(help_text="Costs are counted up to here")
+    until = serializers.DateTimeField(help_text="End of the counted time")
     total = CostOut()
     by_claim = RowOut(many=True)
     by_person = RowOut(many=True)
@@ -130,11 +120,11 @@ class RateOut(serializers.ModelSerializer[Rate]):
 
 @extend_schema_field({"type": "string", "format": "decimal", "pattern": r"^[0-9]{1,8}(\.[0-9]{1,4})?$"})
 class Price(serializers.DecimalField):
-    """A decimal that is there: the pattern that drf-spectacular derives matches an empty text too."""
+    """A required decimal; the pattern that drf-spectacular derives also matches an empty string."""
 
 
 class RateIn(Input):
-    """The fields of `usage.services.save_rate`. Empty `product` and `driver`, no `cluster`: everything."""
+    """Empty `product` and `driver`, and no `cluster`, match everything."""
 
     title = serializers.CharField(max_length=80)
     product = serializers.CharField(max_length=120, allow_blank=True, default="")
@@ -147,7 +137,7 @@ class RateIn(Input):
     valid_from = serializers.DateTimeField()
 
 
-RANGE = OpenApiParameter("range", str, enum=[str(one) for one in Range], default=str(Range.DAY))
+RANGE = OpenApiParameter("range", str, enum=[str(time_range) for time_range in Range], default=str(Range.DAY))
 TEAM = OpenApiParameter("team", str, required=True, description="Slug of the team.")
 MONTH = OpenApiParameter(
     "month", str, description="Such as 2026-11, in your time zone. This month by default."
@@ -161,25 +151,25 @@ def claim_for(request: Request, claim_id: UUID) -> Claim:
 class ClaimUsage(APIView):
     @extend_schema(operation_id="claim_usage", parameters=[RANGE], responses=UsageOut)
     def get(self, request: Request, claim_id: UUID) -> Response:
-        """Activity, memory and power of a claim over a range; null is not measured, never zero."""
+        """Utilization, memory and power of a claim over a range; null is not measured, never 0."""
         claim = claim_for(request, claim_id)
-        asked = request.query_params.get("range", str(Range.DAY))
-        if asked not in Range:
-            raise Invalid(f"A range is one of {', '.join(Range)}; “{asked[:20]}” was sent.")
+        text = request.query_params.get("range", str(Range.DAY))
+        if text not in Range:
+            raise Invalid(f"A range is one of {', '.join(Range)}; “{text[:20]}” was sent.")
         now = timezone.now()
-        held = claim_allocations(claim)
-        found = claim_series(claim, Range(asked), held=held, now=now)
-        holding = {one.claim_id for one in held if one.ended_at is None}
+        allocations = claim_allocations(claim)
+        series = claim_series(claim, Range(text), allocations=allocations, now=now)
+        holding = {allocation.claim_id for allocation in allocations if allocation.ended_at is None}
         body = {
-            "range": found.range,
-            "start": found.start,
-            "end": found.end,
-            "step_seconds": int(found.step.total_seconds()),
+            "range": series.range,
+            "start": series.start,
+            "end": series.end,
+            "step_seconds": int(series.step.total_seconds()),
             "now": observe([claim], now=now, holding=holding)[claim.pk],
-            "mean_activity": found.mean_activity,
-            "peak_memory_bytes": found.peak_memory,
-            "unmeasured_seconds": int(found.unmeasured.total_seconds()),
-            "points": found.points,
+            "mean_activity": series.mean_activity,
+            "peak_memory_bytes": series.peak_memory,
+            "unmeasured_seconds": int(series.unmeasured.total_seconds()),
+            "points": series.points,
         }
         return Response(UsageOut(body).data)
 
@@ -187,21 +177,21 @@ class ClaimUsage(APIView):
 class ClaimCost(APIView):
     @extend_schema(operation_id="claim_cost", responses=ClaimCostOut)
     def get(self, request: Request, claim_id: UUID) -> Response:
-        """What a claim has cost, costs per hour, and will have cost when it expires."""
+        """The cost of a claim so far, per hour, and at its expiry."""
         claim = claim_for(request, claim_id)
-        found = statement(claim, claim_allocations(claim), RateCard.load(), now=timezone.now())
-        return Response(ClaimCostOut(found).data)
+        costs = statement(claim, claim_allocations(claim), RateCard.load(), now=timezone.now())
+        return Response(ClaimCostOut(costs).data)
 
 
 class Costs(APIView):
     @refuses(404)
     @extend_schema(operation_id="costs", parameters=[TEAM, MONTH], responses=TeamCostOut)
     def get(self, request: Request) -> Response:
-        """The month of a team: hours and cost by claim, person and product."""
+        """Device hours and cost of a team in a month, by claim, person and product."""
         slug = request.query_params.get("team", "")
         if not slug:
-            raise Invalid("Say which team with ?team=.")
-        zone = zone_of_reader()
+            raise Invalid("Name the team: ?team=<slug>.")
+        zone = active_zone()
         text = request.query_params.get("month", "")
         month = Month.parse(text, zone) if text else Month.of(timezone.localdate(), zone)
         return Response(TeamCostOut(report(team_for(user_of(request), slug), month, now=timezone.now())).data)
@@ -214,7 +204,7 @@ class NewestFirst(Cursor):
 class RateViewSet(
     IdempotentWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Rate]
 ):
-    """Prices. Everybody reads them; platform admins add one, and change one that does not apply yet."""
+    """Rates. Everybody may read them; platform admins add them, and change those that do not apply yet."""
 
     lookup_value_converter = "uuid"
     queryset = Rate.objects.none()
@@ -227,22 +217,22 @@ class RateViewSet(
     @extend_schema(request=RateIn, responses={201: RateOut})
     def create(self, request: Request) -> Response:
         """Add a rate."""
-        asked = RateIn(data=request.data)
-        asked.is_valid(raise_exception=True)
-        return Response(RateOut(save_rate(by=user_of(request), **asked.validated_data)).data, status=201)
+        body = RateIn(data=request.data)
+        body.is_valid(raise_exception=True)
+        return Response(RateOut(save_rate(by=user_of(request), **body.validated_data)).data, status=201)
 
     @refuses(409)
     @extend_schema(request=RateIn, responses=RateOut)
     def update(self, request: Request, pk: str) -> Response:
         """Change a rate that does not apply yet; 409 for one that does."""
         rate = self.get_object()
-        asked = RateIn(data=request.data)
-        asked.is_valid(raise_exception=True)
-        return Response(RateOut(save_rate(by=user_of(request), rate=rate, **asked.validated_data)).data)
+        body = RateIn(data=request.data)
+        body.is_valid(raise_exception=True)
+        return Response(RateOut(save_rate(by=user_of(request), rate=rate, **body.validated_data)).data)
 
     @refuses(409)
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:
-        """Take back a rate that does not apply yet."""
+        """Remove a rate that does not apply yet; 409 for one that does."""
         remove_rate(by=user_of(request), rate=self.get_object())
         return Response(status=204)

@@ -1,4 +1,4 @@
-"""One reading of a cluster's telemetry: source → readings → the claims that hold the devices → rollups."""
+"""One collection of a cluster's telemetry: source → measurements → claims that hold the devices → rollups."""
 
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -9,14 +9,13 @@ from django.utils import timezone
 
 from claims.models import Allocation
 from inventory.models import Cluster, Device
-from usage import sources as exporter
-from usage import sources as prometheus
+from usage import sources as telemetry_sources
 from usage.models import Collection
-from usage.rollups import Measured, add_samples
-from usage.samples import OpenAllocation, TelemetryUnavailable, attribute, readings
+from usage.rollups import DeviceHolding, add_samples
+from usage.samples import OpenAllocation, TelemetryUnavailable, attribute, measurements
 
 EVERY = timedelta(seconds=30)
-APART = EVERY / 2  # two readings closer than this would count one moment twice
+MIN_DISTANCE = EVERY / 2  # two collections closer than this would count one moment twice
 
 
 def sources() -> list[UUID]:
@@ -27,24 +26,24 @@ def sources() -> list[UUID]:
 
 def take_slot(cluster_id: UUID, now: datetime) -> bool:
     """
-    Say whether this run may count samples, by compare-and-set on the last one's time.
+    Return whether this run may count samples, by compare-and-set on the time of the last run.
 
-    A message that comes twice, a worker that is late, two beats: only one of them finds the slot free. A run
-    that dies after this loses one sample of ten in a bucket, and counts none twice.
+    Of a repeated message, a late worker and a second beat, only one gets the slot. A run that dies after this
+    loses one of ten samples of a bucket and counts none twice.
     """
     Collection.objects.get_or_create(cluster_id=cluster_id)
     slot = Collection.objects.filter(
-        Q(sampled_at=None) | Q(sampled_at__lt=now - APART), cluster_id=cluster_id
+        Q(sampled_at=None) | Q(sampled_at__lt=now - MIN_DISTANCE), cluster_id=cluster_id
     )
     return bool(slot.update(sampled_at=now))
 
 
 def collect(cluster_id: UUID) -> int:
     """
-    Read the telemetry of one cluster and count it; return how many claimed devices were measured.
+    Read and store the telemetry of one cluster; return the number of held devices that were measured.
 
-    The samples are of now, however late the message came. A source that fails is written down as a sentence
-    for pages to show and is not raised: the next run tries again.
+    Samples get the current time, however late the message was. The failure of a source is stored for pages
+    to show and not raised: the next run tries again.
     """
     cluster = Cluster.objects.filter(pk=cluster_id, enabled=True).first()
     now = timezone.now()
@@ -56,30 +55,32 @@ def collect(cluster_id: UUID) -> int:
         return 0
     try:
         series = (
-            prometheus.read_prometheus(cluster.prometheus_url)
+            telemetry_sources.read_prometheus(cluster.prometheus_url)
             if cluster.prometheus_url
-            else exporter.read_exporter(cluster.metrics_url)
+            else telemetry_sources.read_exporter(cluster.metrics_url)
         )
     except TelemetryUnavailable as failure:
         Collection.objects.filter(cluster=cluster).update(failed_at=now, error=failure.message)
         return 0
-    found = readings(series)
-    held = held_in(cluster)
-    counted = [(measured(one), reading) for one, reading in attribute(held, found)]
+    measured = measurements(series)
+    samples = [
+        (holding(allocation), measurement)
+        for allocation, measurement in attribute(open_allocations(cluster), measured)
+    ]
     with transaction.atomic():
-        attributed = add_samples(now, counted)
+        attributed = add_samples(now, samples)
         Collection.objects.filter(cluster=cluster).update(
-            succeeded_at=now, devices=len(found), attributed=attributed, failed_at=None, error=""
+            succeeded_at=now, devices=len(measured), attributed=attributed, failed_at=None, error=""
         )
     return attributed
 
 
-def measured(held: OpenAllocation) -> Measured:
-    return Measured(held.claim_id, held.driver, held.pool, held.device)
+def holding(allocation: OpenAllocation) -> DeviceHolding:
+    return DeviceHolding(allocation.claim_id, allocation.driver, allocation.pool, allocation.device)
 
 
-def held_in(cluster: Cluster) -> list[OpenAllocation]:
-    """Return what claims hold in `cluster` now. The board of a partition is known to the mirror alone."""
+def open_allocations(cluster: Cluster) -> list[OpenAllocation]:
+    """Return what claims hold in `cluster` now. Only the mirror knows the physical GPU of a partition."""
     parents = {
         (driver, pool, name): parent
         for driver, pool, name, parent in Device.objects.filter(cluster=cluster, gone_at=None)

@@ -1,8 +1,8 @@
 """
 Cost is allocated time × price per hour × fraction of the device. Nothing held, nothing billed.
 
-Sums are whole numbers of tiny units, hence exact, so it does not matter how a span is cut. What is shown adds
-up: money is rounded once, on the finest line (a claim's devices of one kind); all totals are sums of lines.
+Sums are integers of tiny units, hence exact however a span is split. Amounts on pages add up: money is
+rounded once, per line (a claim's devices of one product), and all totals are sums of lines.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from usage.rates import PriceGroup, RateCard
 
 MICROSECOND = timedelta(microseconds=1)
 HOUR = timedelta(hours=1) // MICROSECOND
-# The units: a millionth of a device for a microsecond, and a ten-thousandth of money per hour for that. They
-# are the last digits of Allocation.fraction, of time in PostgreSQL, and of Rate.per_hour.
-OF_DEVICE = 10**6
-OF_MONEY = 10**4
-DEVICE_HOUR = OF_DEVICE * HOUR
-WHOLE = OF_MONEY * DEVICE_HOUR  # one euro
+# The units: a millionth of a device for a microsecond, and a ten-thousandth of a currency unit per hour for
+# that. They are the last digits of Allocation.fraction, of time in PostgreSQL, and of Rate.per_hour.
+DEVICE_PARTS = 10**6
+MONEY_PARTS = 10**4
+DEVICE_HOUR = DEVICE_PARTS * HOUR
+CURRENCY_UNIT = MONEY_PARTS * DEVICE_HOUR  # one euro
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """From an instant to an instant; the second is not part of it."""
+    """A half-open time span: `end` is not part of it."""
 
     start: datetime
     end: datetime
@@ -38,7 +38,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class UsageInterval:
-    """What cost needs of an allocation. `parts` is its fraction in millionths of a device."""
+    """The time in which a claim held a device. `parts` is its fraction in millionths of a device."""
 
     claim_id: UUID
     kind: PriceGroup
@@ -48,7 +48,7 @@ class UsageInterval:
     end: datetime | None
 
     @classmethod
-    def of(cls, held: Allocation, cluster_id: UUID) -> UsageInterval:
+    def from_allocation(cls, held: Allocation, cluster_id: UUID) -> UsageInterval:
         kind = PriceGroup(cluster_id, held.driver, held.product)
         return cls(
             held.claim_id, kind, held.partition, millionths(held.fraction), held.started_at, held.ended_at
@@ -56,7 +56,7 @@ class UsageInterval:
 
 
 def millionths(fraction: Decimal | int) -> int:
-    return int(fraction * OF_DEVICE)
+    return int(fraction * DEVICE_PARTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +68,10 @@ class CostAmount:
 @dataclass(slots=True)
 class Cost:
     """
-    What was held, and what it cost per currency, in the units above.
+    Held device time and its cost per currency, in the units above.
 
-    `held` counts whole devices (half a device for two hours is one hour); `unpriced_held` is the part of it
-    without a rate: that is "no rate", never free.
+    `held` counts whole devices (half a device for two hours is one hour). `unpriced_held` is the part of it
+    without a rate, which is "no rate" and never free.
     """
 
     held: int = 0
@@ -85,27 +85,27 @@ class Cost:
             self.exact[currency] = self.exact.get(currency, 0) + amount
 
     def charge(self, held: int, per_hour: Decimal | None, currency: str = "") -> None:
-        """Count what was held at a price; None is no price."""
+        """Add held time at a price; None is no rate."""
         self.held += held
         if per_hour is None:
             self.unpriced_held += held
         else:
-            self.exact[currency] = self.exact.get(currency, 0) + held * int(per_hour * OF_MONEY)
+            self.exact[currency] = self.exact.get(currency, 0) + held * int(per_hour * MONEY_PARTS)
 
     @property
     def hours(self) -> Decimal:
-        """Return hours of whole devices, to two digits."""
-        return shown(self.held, DEVICE_HOUR)
+        """Return device hours, to two digits."""
+        return rounded(self.held, DEVICE_HOUR)
 
     @property
     def unpriced(self) -> Decimal:
-        """Return the hours without a rate, to two digits."""
-        return shown(self.unpriced_held, DEVICE_HOUR)
+        """Return device hours without a rate, to two digits."""
+        return rounded(self.unpriced_held, DEVICE_HOUR)
 
     @property
     def amounts(self) -> dict[str, Decimal]:
-        """Return the money per currency, rounded half up to cents."""
-        return {currency: shown(amount, WHOLE) for currency, amount in sorted(self.exact.items())}
+        """Return the amount per currency, rounded half up to cents."""
+        return {currency: rounded(amount, CURRENCY_UNIT) for currency, amount in sorted(self.exact.items())}
 
     @property
     def money(self) -> list[CostAmount]:
@@ -113,31 +113,34 @@ class Cost:
 
     @property
     def is_unknown(self) -> bool:
-        """Say whether something was held and none of it has a price."""
+        """Return whether devices were held and none of them has a rate."""
         return bool(self.unpriced_held) and not self.exact
 
     def in_cents(self) -> Cost:
-        """Return a line: the same with money and hours rounded, so that totals are sums of what is shown."""
+        """Return the cost with money and hours rounded, so that totals are sums of the lines on the page."""
         return Cost(
             hundredths(self.held, DEVICE_HOUR) * (DEVICE_HOUR // 100),
             hundredths(self.unpriced_held, DEVICE_HOUR) * (DEVICE_HOUR // 100),
-            {currency: hundredths(amount, WHOLE) * (WHOLE // 100) for currency, amount in self.exact.items()},
+            {
+                currency: hundredths(amount, CURRENCY_UNIT) * (CURRENCY_UNIT // 100)
+                for currency, amount in self.exact.items()
+            },
         )
 
 
-def hundredths(value: int, whole: int) -> int:
-    """Return how many hundredths of `whole` are in `value`, rounded half up."""
-    return (200 * value + whole) // (2 * whole)
+def hundredths(value: int, unit: int) -> int:
+    """Return `value` in hundredths of `unit`, rounded half up."""
+    return (200 * value + unit) // (2 * unit)
 
 
-def shown(value: int, whole: int) -> Decimal:
-    return Decimal(hundredths(value, whole)).scaleb(-2)
+def rounded(value: int, unit: int) -> Decimal:
+    return Decimal(hundredths(value, unit)).scaleb(-2)
 
 
 def interval_cost(
     interval: UsageInterval, card: RateCard, *, until: datetime, within: Interval | None = None
 ) -> Cost:
-    """Return what one allocation has cost, an open one up to `until`, clipped to `within`."""
+    """Return the cost of one interval, an open one up to `until`, clipped to `within`."""
     start, end = interval.start, min(interval.end or until, until)
     if within is not None:
         start, end = max(start, within.start), min(end, within.end)
@@ -152,7 +155,7 @@ def interval_cost(
 
 
 def per_hour(intervals: Iterable[UsageInterval], card: RateCard, *, at: datetime) -> Cost:
-    """Return what the allocations that are open cost in an hour at the prices of `at`."""
+    """Return the cost per hour of the open intervals at the prices of `at`."""
     cost = Cost()
     for interval in intervals:
         if interval.end is None:
@@ -164,7 +167,7 @@ def per_hour(intervals: Iterable[UsageInterval], card: RateCard, *, at: datetime
 
 @dataclass(frozen=True, slots=True)
 class CostLine:
-    """The finest thing that is billed: a claim's devices of one product and partition."""
+    """The smallest unit of billing: a claim's devices of one product and partition."""
 
     claim_id: UUID
     product: str
@@ -175,7 +178,7 @@ class CostLine:
 def lines(
     intervals: Iterable[UsageInterval], card: RateCard, *, until: datetime, within: Interval | None = None
 ) -> Iterator[CostLine]:
-    """Yield one rounded line per claim, product and partition that held something in the span."""
+    """Yield one rounded line per claim, product and partition with usage in the span."""
     sums: dict[tuple[UUID, str, str], Cost] = defaultdict(Cost)
     for interval in intervals:
         sums[interval.claim_id, interval.kind.product, interval.partition].add(
@@ -187,10 +190,10 @@ def lines(
 
 
 def total(costs: Iterable[Cost]) -> Cost:
-    whole = Cost()
+    result = Cost()
     for cost in costs:
-        whole.add(cost)
-    return whole
+        result.add(cost)
+    return result
 
 
 def cost_text(cost: Cost | None, *, digits: int = 2) -> str:

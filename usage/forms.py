@@ -1,4 +1,4 @@
-"""Shapes of what people type about prices."""
+"""The form of a rate."""
 
 from django import forms
 from django.core.validators import RegexValidator
@@ -45,13 +45,13 @@ class RateForm(forms.Form):
     valid_from = forms.DateTimeField(
         label="Applies from",
         widget=forms.DateTimeInput({"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
-        help_text="From a past instant on it also prices what was held since.",
+        help_text="A time in the past also prices usage since then.",
     )
 
     def __init__(
         self, data: QueryDict | None = None, *, rate: Rate | None = None, follows: bool = False
     ) -> None:
-        """Start from `rate` if there is one; one that `follows` it applies from now on."""
+        """Fill the form from `rate`; a rate that `follows` it applies from now on."""
         initial = {name: getattr(rate, name) for name in self.base_fields} if rate else {}
         if rate is None or follows:
             initial["valid_from"] = timezone.now()

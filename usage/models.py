@@ -1,4 +1,4 @@
-"""What devices cost, and what was measured on them."""
+"""Rates of devices, and measurements of held devices."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from inventory.models import Cluster
 
 class Rate(models.Model):
     """
-    Price per hour of a whole device that matches, from a date on. The most particular, then the newest wins.
+    Price per hour of a whole matching device from a date on. The most specific rate wins, then the newest.
 
     Empty `product`, `driver` or null `cluster` match everything; `product` matches by its words, short or in
     full (`dra.devices.vendors.names_product`). A partition costs its fraction of the device.
@@ -42,10 +42,10 @@ class Rate(models.Model):
 
 class Rollup(models.Model):
     """
-    Five minutes of one device held by one claim. A bucket without samples has no row: that is "no telemetry".
+    Five minutes of one device of one claim. A bucket without samples has no row, which is "no telemetry".
 
-    `activity` is the mean of 0 to 1 (DCGM_FI_PROF_GR_ENGINE_ACTIVE, else GPU_UTIL / 100); `memory_bytes` the
-    largest used; `power_watts` the mean of the board. Each is null where the exporter did not say.
+    `activity` is the mean of 0 to 1 (DCGM_FI_PROF_GR_ENGINE_ACTIVE, else GPU_UTIL / 100), `memory_bytes` the
+    maximum, `power_watts` the mean of the physical GPU. Each is null if the exporter did not publish it.
     """
 
     claim = models.ForeignKey(Claim, models.CASCADE, related_name="rollups")
@@ -73,17 +73,17 @@ class Rollup(models.Model):
 
 class Collection(models.Model):
     """
-    How the last reading of a cluster's telemetry went, one row per cluster.
+    The result of the last collection of a cluster's telemetry, one row per cluster.
 
-    `sampled_at` is the slot that a run takes before it reads: of two runs at once only one counts samples.
-    `error` is the sentence of the last failure and empty while all is well.
+    A run sets `sampled_at` before it reads, so that only one of two concurrent runs counts samples.
+    `error` is the message of the last failure, empty after a success.
     """
 
     cluster = models.OneToOneField(Cluster, models.CASCADE, primary_key=True, related_name="collection")
     sampled_at = models.DateTimeField(null=True)
     succeeded_at = models.DateTimeField(null=True)
-    devices = models.PositiveIntegerField(default=0)  # measured in the last reading that succeeded
-    attributed = models.PositiveIntegerField(default=0)  # … of which a claim holds
+    devices = models.PositiveIntegerField(default=0)  # measured in the last successful collection
+    attributed = models.PositiveIntegerField(default=0)  # of these, held by a claim
     failed_at = models.DateTimeField(null=True)
     error = models.TextField(blank=True, default="")
 

@@ -1,16 +1,9 @@
 """
-Which price applies to a device at an instant, and what devices of a request would cost.
+Which rate prices a device at an instant, and what the devices of a request would cost.
 
-Which price applies to a device at an instant: the most particular rate that has begun, of those the newest.
-
-Pure: a `RateCard` is read once and asked as often as needed, so a report costs one query for all prices.
-
-What devices would cost before anybody holds them: a range over the kinds that could be had, by the rates of
-now.
-
-Where no rate matches, that is "no rate": never free, and never left out of a range without a word.
-
-Prices for those below who order by them.
+The most specific rate that has begun applies; of equals, the newest. A `RateCard` is read in one query and
+prices any number of devices. A device without a matching rate has "no rate": it is never free, and a price
+range says that it is missing.
 """
 
 from __future__ import annotations
@@ -31,7 +24,7 @@ from usage.models import Rate
 
 
 class Priced(Protocol):
-    """What a price depends on: an allocation with its claim's cluster, or a device of the inventory."""
+    """What a price depends on, as an allocation or a kind of devices has it."""
 
     @property
     def cluster_id(self) -> UUID: ...
@@ -52,26 +45,26 @@ class PriceGroup:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A part of a time span in which one price applies; `rate` is None where none does."""
+    """A part of a time span with one price; `rate` is None without one."""
 
     start: datetime
     end: datetime
     rate: Rate | None
 
 
-def matches(rate: Rate, what: Priced) -> bool:
+def matches(rate: Rate, device: Priced) -> bool:
     return (
-        rate.cluster_id in (None, what.cluster_id)
-        and rate.driver in ("", what.driver)
-        and names_product(rate.product, what.product)
+        rate.cluster_id in (None, device.cluster_id)
+        and rate.driver in ("", device.driver)
+        and names_product(rate.product, device.product)
     )
 
 
 def specificity(rate: Rate) -> tuple[int, int, bool, bool]:
     """
-    Return what ranks rates that match the same device.
+    Return the rank of a rate among those that match the same device.
 
-    More conditions first; with as many, the longer product, then that of a cluster, then that of a driver.
+    More conditions first; then the longer product, then a condition on the cluster, then one on the driver.
     """
     conditions = (bool(rate.product), rate.cluster_id is not None, bool(rate.driver))
     return (
@@ -83,38 +76,38 @@ def specificity(rate: Rate) -> tuple[int, int, bool, bool]:
 
 
 class RateCard:
-    """All prices at hand. Remembers which of them match a kind of device, of which there are few."""
+    """All rates, with a cache of the rates that match each price group; there are few groups."""
 
     def __init__(self, rates: Sequence[Rate]) -> None:
-        # Best first: of equally particular ones the newest; the id makes the order the same every time.
+        # Best first: of equally specific ones the newest; the id makes the order stable.
         self.rates = sorted(
             rates, key=lambda rate: (specificity(rate), rate.valid_from, str(rate.pk)), reverse=True
         )
-        self._of_kind: dict[PriceGroup, list[Rate]] = {}
+        self._by_group: dict[PriceGroup, list[Rate]] = {}
 
     @classmethod
     def load(cls) -> RateCard:
         return cls(list(Rate.objects.all()))
 
-    def matching(self, what: Priced) -> list[Rate]:
-        """Return every rate that matches, at whatever time, best first."""
-        kind = PriceGroup(what.cluster_id, what.driver, what.product)
-        if kind not in self._of_kind:
-            self._of_kind[kind] = [rate for rate in self.rates if matches(rate, kind)]
-        return self._of_kind[kind]
+    def matching(self, device: Priced) -> list[Rate]:
+        """Return all matching rates, whatever their start, best first."""
+        kind = PriceGroup(device.cluster_id, device.driver, device.product)
+        if kind not in self._by_group:
+            self._by_group[kind] = [rate for rate in self.rates if matches(rate, kind)]
+        return self._by_group[kind]
 
-    def at(self, what: Priced, instant: datetime) -> Rate | None:
-        return next((rate for rate in self.matching(what) if rate.valid_from <= instant), None)
+    def at(self, device: Priced, instant: datetime) -> Rate | None:
+        return next((rate for rate in self.matching(device) if rate.valid_from <= instant), None)
 
-    def segments(self, what: Priced, start: datetime, end: datetime) -> Iterator[Segment]:
+    def segments(self, device: Priced, start: datetime, end: datetime) -> Iterator[Segment]:
         """Cut the span from `start` to `end` where the price changes. An empty span has no segments."""
         if start >= end:
             return
-        changes = {rate.valid_from for rate in self.matching(what) if start < rate.valid_from < end}
+        changes = {rate.valid_from for rate in self.matching(device) if start < rate.valid_from < end}
         edges = [start, *sorted(changes), end]
-        open_since, current = start, self.at(what, start)
+        open_since, current = start, self.at(device, start)
         for edge in edges[1:-1]:
-            following = self.at(what, edge)
+            following = self.at(device, edge)
             if following != current:
                 yield Segment(open_since, edge, current)
                 open_since, current = edge, following
@@ -127,7 +120,7 @@ CENT = Decimal("0.01")
 
 
 class PricedPart(Priced, Protocol):
-    """A kind of device and the part of a whole one that each of them is."""
+    """A kind of device, and the fraction of a whole device that each is."""
 
     @property
     def fraction(self) -> Fraction: ...
@@ -136,23 +129,25 @@ class PricedPart(Priced, Protocol):
 @dataclass(frozen=True, slots=True)
 class Prices:
     """
-    Per currency the least and the most that one device costs an hour. `unpriced` says that some kind has no
-    rate, `asked` that there was any kind at all.
+    Lowest and highest price of one device per hour, by currency.
+
+    `unpriced` is True if a kind has no rate, `has_devices` if there is any kind.
     """
 
-    asked: bool = False
+    has_devices: bool = False
     unpriced: bool = False
     spans: dict[str, tuple[Decimal, Decimal]] = field(default_factory=dict)
 
     @property
     def is_unknown(self) -> bool:
-        """Say whether there are devices and none of them has a price."""
-        return self.asked and not self.spans
+        """Return whether there are devices and none of them has a rate."""
+        return self.has_devices and not self.spans
 
-    def at_most(self, devices: int, duration: timedelta) -> dict[str, Decimal]:
+    def max_cost(self, devices: int, duration: timedelta) -> dict[str, Decimal]:
         """
-        Return the most that so many devices cost for so long, rounded up to cents; empty where a kind has no
-        rate, because then nobody knows.
+        Return the highest cost of `devices` for `duration` by currency, rounded up to cents.
+
+        Empty if a kind has no rate: then the maximum is unknown.
         """
         if self.unpriced:
             return {}
@@ -164,11 +159,11 @@ class Prices:
 
 
 def device_prices(kinds: Iterable[PricedPart], card: RateCard, *, at: datetime) -> Prices:
-    """Return what one device of any of these kinds costs an hour at an instant."""
-    asked = unpriced = False
+    """Return the prices per hour of one device of these kinds at an instant."""
+    has_devices = unpriced = False
     spans: dict[str, tuple[Decimal, Decimal]] = {}
     for kind in kinds:
-        asked = True
+        has_devices = True
         rate = card.at(kind, at)
         if rate is None:
             unpriced = True
@@ -176,21 +171,22 @@ def device_prices(kinds: Iterable[PricedPart], card: RateCard, *, at: datetime) 
         price = rate.per_hour * kind.fraction.numerator / kind.fraction.denominator
         least, most = spans.get(rate.currency, (price, price))
         spans[rate.currency] = min(least, price), max(most, price)
-    return Prices(asked, unpriced, dict(sorted(spans.items())))
+    return Prices(has_devices, unpriced, dict(sorted(spans.items())))
 
 
 def max_prices(offers: Sequence[frozenset[DeviceKind]]) -> list[Decimal | None]:
     """
-    Return the most that one device of each offer costs an hour; None where a kind has no rate, or where they
-    are in several currencies. One reading of the rates, however many offers there are.
+    Return the highest price per hour of one device of each offer (`settings.MAX_PRICES`), in one query.
+
+    None where a kind has no rate; all None if the prices have several currencies.
     """
     card, now = RateCard.load(), timezone.now()
-    found = [device_prices(kinds, card, at=now) for kinds in offers]
-    currencies = {currency for prices in found for currency in prices.spans}
+    all_prices = [device_prices(kinds, card, at=now) for kinds in offers]
+    currencies = {currency for prices in all_prices for currency in prices.spans}
     if len(currencies) != 1:
-        return [None] * len(found)
+        return [None] * len(all_prices)
     (currency,) = currencies
     return [
         None if prices.unpriced or currency not in prices.spans else prices.spans[currency][1]
-        for prices in found
+        for prices in all_prices
     ]

@@ -1,9 +1,7 @@
 """
-What a claim has cost so far, and what a team has cost in a month.
+Statements of claims (cost so far, per hour, at expiry) and monthly reports of teams.
 
-What one claim has cost, costs per hour, and will have cost when it expires.
-
-The month of a team: hours and cost by claim, person and product. All totals are sums of the same lines.
+All totals are sums of the same lines.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,8 +23,10 @@ from usage.rates import PriceGroup, RateCard
 @dataclass(frozen=True, slots=True)
 class Statement:
     """
-    `projected` is what the claim will have cost at `expires_at` if it keeps what it holds now, at the prices
-    that are known; None where it holds nothing or does not expire.
+    Costs of one claim.
+
+    `projected` is its cost at `expires_at` if it keeps its devices, at the rates entered so far; None if it
+    holds none or does not expire.
     """
 
     lines: list[CostLine]
@@ -37,32 +37,32 @@ class Statement:
     was_held: bool
 
 
-def statement(claim: Claim, held: Sequence[Allocation], card: RateCard, *, now: datetime) -> Statement:
-    """Add up `held`, all allocations of `claim`. Makes no query."""
-    intervals = [UsageInterval.of(one, claim.cluster_id) for one in held]
-    open_now = [interval for interval in intervals if interval.end is None]
+def statement(claim: Claim, allocations: Sequence[Allocation], card: RateCard, *, now: datetime) -> Statement:
+    """Return the statement of a claim from all its allocations. Makes no query."""
+    intervals = [UsageInterval.from_allocation(allocation, claim.cluster_id) for allocation in allocations]
+    open_intervals = [interval for interval in intervals if interval.end is None]
     billed = list(lines(intervals, card, until=now))
     projected = None
-    if open_now and claim.expires_at is not None and claim.expires_at > now:
+    if open_intervals and claim.expires_at is not None and claim.expires_at > now:
         projected = total(line.cost for line in lines(intervals, card, until=claim.expires_at))
     return Statement(
         lines=billed,
         so_far=total(line.cost for line in billed),
-        per_hour=per_hour(open_now, card, at=now),
+        per_hour=per_hour(open_intervals, card, at=now),
         projected=projected,
-        is_held=bool(open_now),
-        was_held=bool(held),
+        is_held=bool(open_intervals),
+        was_held=bool(allocations),
     )
 
 
 def claim_allocations(claim: Claim) -> list[Allocation]:
-    """Return every allocation of `claim`, in one query."""
+    """Return all allocations of a claim."""
     return list(Allocation.objects.filter(claim=claim).order_by("started_at", "device"))
 
 
 @dataclass(frozen=True, slots=True)
 class Month:
-    """A calendar month in a time zone: that of the reader, whose wall calendar it is."""
+    """A calendar month in the time zone of the reader."""
 
     first: date
     zone: ZoneInfo
@@ -92,7 +92,7 @@ class Month:
 
     @property
     def start(self) -> datetime:
-        """Return its first instant, in UTC: times of one zone are subtracted by the wall clock."""
+        """Return the first instant in UTC: Python subtracts times of one zone by wall clock."""
         return datetime(self.first.year, self.first.month, 1, tzinfo=self.zone).astimezone(UTC)
 
     @property
@@ -103,14 +103,14 @@ class Month:
         return f"{self.first:%Y-%m}"
 
 
-def zone_of_reader() -> ZoneInfo:
-    """Return the time zone that is active for this request."""
+def active_zone() -> ZoneInfo:
+    """Return the time zone of the current request."""
     return ZoneInfo(timezone.get_current_timezone_name())
 
 
 @dataclass(frozen=True, slots=True)
-class Billed:
-    """A line with the claim that it belongs to."""
+class BilledLine:
+    """A cost line with its claim."""
 
     claim: Claim
     product: str
@@ -120,7 +120,7 @@ class Billed:
 
 @dataclass(slots=True)
 class CostRow:
-    """A group of lines. `claim` is set where the group is one claim, `person` where it is one person."""
+    """The sum of some lines. `claim` or `person` is set if it is the sum of that claim or person."""
 
     key: str
     label: str
@@ -135,7 +135,7 @@ class CostReport:
     team: Team
     month: Month
     until: datetime
-    lines: list[Billed]
+    lines: list[BilledLine]
     by_claim: list[CostRow]
     by_person: list[CostRow]
     by_product: list[CostRow]
@@ -143,32 +143,35 @@ class CostReport:
 
     @property
     def is_running(self) -> bool:
-        """Say whether the month is not over, so that the figures still grow."""
+        """Return whether the month is not over, so that costs still grow."""
         return self.until < self.month.span.end
 
 
 def report(team: Team, month: Month, *, now: datetime) -> CostReport:
-    """Add up a team's month in four queries: what was held, the prices, the claims, their profiles."""
+    """Return the report of a team's month, in four queries: allocations, rates, claims, profiles."""
     span = month.span
-    found = list(lines(held_by(team, span), RateCard.load(), until=now, within=span))
-    claims = Claim.objects.filter(pk__in={line.claim_id for line in found})
+    cost_lines = list(lines(usage_intervals(team, span), RateCard.load(), until=now, within=span))
+    claims = Claim.objects.filter(pk__in={line.claim_id for line in cost_lines})
     related = ("requested_by", "profile_version__profile", "cluster")
-    named = claims.select_related(*related).with_profiles().in_bulk()
-    billed = [Billed(named[line.claim_id], line.product, line.partition, line.cost) for line in found]
+    claims_by_pk = claims.select_related(*related).with_profiles().in_bulk()
+    billed = [
+        BilledLine(claims_by_pk[line.claim_id], line.product, line.partition, line.cost)
+        for line in cost_lines
+    ]
     return CostReport(
         team=team,
         month=month,
         until=min(now, span.end),
         lines=billed,
-        by_claim=grouped(billed, of_claim),
-        by_person=grouped(billed, of_person),
-        by_product=grouped(billed, of_product),
+        by_claim=grouped(billed, claim_row),
+        by_person=grouped(billed, person_row),
+        by_product=grouped(billed, product_row),
         total=total(line.cost for line in billed),
     )
 
 
-def held_by(team: Team, span: Interval) -> Iterator[UsageInterval]:
-    """Yield what the team held in a span, without making objects of the rows: a month may have many."""
+def usage_intervals(team: Team, span: Interval) -> Iterator[UsageInterval]:
+    """Yield the usage of a team in a span, without model objects: a month may have many rows."""
     rows = (
         Allocation.objects.filter(claim__team=team, started_at__lt=span.end)
         .filter(Q(ended_at=None) | Q(ended_at__gt=span.start))
@@ -183,25 +186,25 @@ def held_by(team: Team, span: Interval) -> Iterator[UsageInterval]:
         )
 
 
-def of_claim(line: Billed) -> CostRow:
+def claim_row(line: BilledLine) -> CostRow:
     return CostRow(str(line.claim.pk), line.claim.name, claim=line.claim)
 
 
-def of_person(line: Billed) -> CostRow:
+def person_row(line: BilledLine) -> CostRow:
     person = line.claim.requested_by
     return CostRow(str(person.pk), person.label, person=person)
 
 
-def of_product(line: Billed) -> CostRow:
+def product_row(line: BilledLine) -> CostRow:
     label = f"{line.product or 'unknown product'} {line.partition}".strip()
     return CostRow(label, label)
 
 
-def grouped(billed: Iterable[Billed], row_of: Callable[[Billed], CostRow]) -> list[CostRow]:
-    """Add lines up by the row they belong to; dearest first."""
+def grouped(billed: Iterable[BilledLine], new_row: Callable[[BilledLine], CostRow]) -> list[CostRow]:
+    """Return the sums of the lines by row, highest cost first."""
     rows: dict[str, CostRow] = {}
     for line in billed:
-        row = row_of(line)
+        row = new_row(line)
         row = rows.setdefault(row.key, row)
         row.cost.add(line.cost)
         row.claims.add(line.claim.pk)

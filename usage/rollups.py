@@ -1,4 +1,4 @@
-"""Writes and prunes rollups: many samples of one moment go in by one statement."""
+"""Rollups of five minutes: samples of many devices are written by one statement, and old rows pruned."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,10 +11,10 @@ from usage.models import Rollup
 from usage.samples import Measurement
 
 BUCKET = timedelta(minutes=5)
-KEPT = timedelta(days=100)  # longer than a quarter, so that its report can still show use beside cost
+KEEP = timedelta(days=100)  # longer than a quarter, so that its report can still show utilization
 EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 
-# Means are weighted by the samples they stand for; a sample that lacks a value leaves the mean alone.
+# Means are weighted by their samples; a sample without a value leaves the mean unchanged.
 UPSERT = """
 INSERT INTO usage_rollup AS old
   (claim_id, driver, pool, device, bucket, samples, activity, memory_bytes, power_watts)
@@ -32,8 +32,8 @@ ON CONFLICT ON CONSTRAINT rollup_once DO UPDATE SET
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Measured:
-    """A device as held by a claim: what a row of rollups is about."""
+class DeviceHolding:
+    """A device that a claim holds: the subject of a rollup."""
 
     claim_id: UUID
     driver: str
@@ -42,22 +42,22 @@ class Measured:
 
 
 def bucket_start(instant: datetime) -> datetime:
-    """Return the start of the five minutes that `instant` lies in."""
+    """Return the start of the bucket of `instant`."""
     return EPOCH + (instant - EPOCH) // BUCKET * BUCKET
 
 
-def add_samples(at: datetime, samples: Iterable[tuple[Measured, Measurement]]) -> int:
+def add_samples(at: datetime, samples: Iterable[tuple[DeviceHolding, Measurement]]) -> int:
     """
-    Add one sample of each device to its bucket, in one statement; return how many.
+    Add one sample per device to its bucket in one statement; return the number of devices.
 
-    A claim may hold a device through two shares: it is still one device, and its largest values count.
-    Rows are written in the order of their key, so that two writers never wait for each other in a circle.
+    A claim that holds a device through two shares holds one device: its largest values count. Rows are
+    written in the order of their key, so that two writers cannot deadlock.
     """
-    once: dict[Measured, Measurement] = {}
-    for measured, reading in samples:
-        known = once.get(measured)
-        once[measured] = reading if known is None else known.largest(reading)
-    rows = sorted(once.items(), key=lambda row: row[0])
+    by_holding: dict[DeviceHolding, Measurement] = {}
+    for holding, measurement in samples:
+        earlier = by_holding.get(holding)
+        by_holding[holding] = measurement if earlier is None else earlier.largest(measurement)
+    rows = sorted(by_holding.items(), key=lambda row: row[0])
     if not rows:
         return 0
     with connection.cursor() as cursor:
@@ -65,18 +65,18 @@ def add_samples(at: datetime, samples: Iterable[tuple[Measured, Measurement]]) -
             UPSERT,
             [
                 bucket_start(at),
-                [measured.claim_id for measured, _ in rows],
-                [measured.driver for measured, _ in rows],
-                [measured.pool for measured, _ in rows],
-                [measured.device for measured, _ in rows],
-                [reading.activity for _, reading in rows],
-                [reading.memory_bytes for _, reading in rows],
-                [reading.power_watts for _, reading in rows],
+                [holding.claim_id for holding, _ in rows],
+                [holding.driver for holding, _ in rows],
+                [holding.pool for holding, _ in rows],
+                [holding.device for holding, _ in rows],
+                [measurement.activity for _, measurement in rows],
+                [measurement.memory_bytes for _, measurement in rows],
+                [measurement.power_watts for _, measurement in rows],
             ],
         )
     return len(rows)
 
 
 def prune(now: datetime) -> int:
-    """Drop rollups that are older than `KEPT`; return how many."""
-    return Rollup.objects.filter(bucket__lt=now - KEPT).delete()[0]
+    """Delete rollups older than `KEEP`; return their number."""
+    return Rollup.objects.filter(bucket__lt=now - KEEP).delete()[0]

@@ -1,11 +1,7 @@
 """
-Measurements as they are read, and to which open allocation each belongs.
+From samples of an exporter to measurements of devices, and from devices to the claims that hold them.
 
-What goes wrong between the portal and a source of telemetry.
-
-From series of an exporter to readings of devices, and from devices to the claims that hold them.
-
-Pure. Both sources, a dcgm-exporter and Prometheus, end in `Series`; from there on they are treated alike.
+Pure. Both sources, a dcgm-exporter and Prometheus, return `Sample`s, which are treated alike.
 """
 
 import math
@@ -19,7 +15,7 @@ from core.errors import PortalError
 
 
 class TelemetryUnavailable(PortalError):
-    """No answer, or not one in the format. The message names no address, which may hold a password."""
+    """The source does not respond, or not in its format. The message has no URL: it may hold a password."""
 
     code = "telemetry-unavailable"
     status = 503
@@ -27,26 +23,26 @@ class TelemetryUnavailable(PortalError):
 
     @classmethod
     def bad_status(cls, status: int) -> Self:
-        return cls(f"The source of telemetry answered with status {status}.")
+        return cls(f"The telemetry source returned status {status}.")
 
     @classmethod
     def unreachable(cls, failure: Exception) -> Self:
         kind = type(failure).__name__
-        return cls(f"The source of telemetry cannot be reached ({kind}).")
+        return cls(f"The telemetry source cannot be reached ({kind}).")
 
     @classmethod
     def malformed(cls, failure: Exception) -> Self:
-        return cls(f"The source of telemetry did not answer in its format: {str(failure)[:200]}.")
+        return cls(f"The telemetry source returned data in an unknown format: {str(failure)[:200]}.")
 
     @classmethod
     def refused(cls, why: str) -> Self:
-        return cls(f"Prometheus refused the query: {why[:200]}.")
+        return cls(f"Prometheus rejected the query: {why[:200]}.")
 
 
 MIB = 1024 * 1024
 
 ACTIVITY = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"  # ratio of 0 to 1
-UTILIZATION = "DCGM_FI_DEV_GPU_UTIL"  # per cent; of the whole board, so nothing about a partition
+UTILIZATION = "DCGM_FI_DEV_GPU_UTIL"  # per cent, of the physical GPU, not of a partition
 MEMORY = "DCGM_FI_DEV_FB_USED"  # MiB
 POWER = "DCGM_FI_DEV_POWER_USAGE"  # W
 METRICS = (ACTIVITY, UTILIZATION, MEMORY, POWER)
@@ -65,7 +61,7 @@ class Sample(NamedTuple):
 
 
 class SeriesKey(NamedTuple):
-    """What a series is about: a device by the labels of DRA, a board or partition by those of DCGM."""
+    """The subject of a series: a device by DRA labels, a physical GPU or partition by DCGM labels."""
 
     namespace: str = ""
     claim: str = ""
@@ -73,13 +69,13 @@ class SeriesKey(NamedTuple):
     pool: str = ""
     device: str = ""
     uuid: str = ""
-    instance: str = ""  # GPU_I_ID, empty for a whole board
+    instance: str = ""  # GPU_I_ID, empty for a physical GPU
     profile: str = ""  # GPU_I_PROFILE
 
 
 @dataclass(slots=True)
 class Measurement:
-    """What was measured on one device at one time. None is not measured."""
+    """Values of one device at one time. None is not measured."""
 
     activity: float | None = None
     memory_bytes: int | None = None
@@ -87,19 +83,19 @@ class Measurement:
 
     def largest(self, other: "Measurement") -> "Measurement":
         return Measurement(
-            most(self.activity, other.activity),
-            most(self.memory_bytes, other.memory_bytes),
-            most(self.power_watts, other.power_watts),
+            largest(self.activity, other.activity),
+            largest(self.memory_bytes, other.memory_bytes),
+            largest(self.power_watts, other.power_watts),
         )
 
 
-def most[N: (int, float)](one: N | None, other: N | None) -> N | None:
-    return max((value for value in (one, other) if value is not None), default=None)
+def largest[N: (int, float)](*values: N | None) -> N | None:
+    return max((value for value in values if value is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class OpenAllocation:
-    """An open allocation with what it is joined by. `parent_uuid` is the board of a partition, else empty."""
+    """An open allocation with its keys. `parent_uuid` is the physical GPU of a partition, else empty."""
 
     claim_id: UUID
     namespace: str
@@ -129,63 +125,69 @@ def series_key(labels: Mapping[str, str]) -> SeriesKey:
     )
 
 
-def readings(series: Iterable[Sample]) -> dict[SeriesKey, Measurement]:
+def measurements(samples: Iterable[Sample]) -> dict[SeriesKey, Measurement]:
     """
     Gather the metrics of each device.
 
-    Several pods on one device give one series each with the value of the whole device: the largest counts, a
-    sum would count twice. Activity is that of the engine; utilization stands in for it on whole boards alone.
+    With several pods on one device, each has a series with the value of the whole device: the largest counts,
+    a sum would count twice. Without engine activity, GPU_UTIL replaces it, but only for a physical GPU.
     """
-    largest: dict[tuple[SeriesKey, str], float] = {}
-    for one in series:
-        if one.metric not in METRICS or is_blank(one.value):
+    values: dict[tuple[SeriesKey, str], float] = {}
+    for sample in samples:
+        if sample.metric not in METRICS or is_blank(sample.value):
             continue
-        at = series_key(one.labels), one.metric
-        largest[at] = max(largest.get(at, 0.0), one.value)
-    found: dict[SeriesKey, Measurement] = defaultdict(Measurement)
-    for (key, metric), value in largest.items():
-        reading = found[key]
+        metric_key = series_key(sample.labels), sample.metric
+        values[metric_key] = max(values.get(metric_key, 0.0), sample.value)
+    by_key: dict[SeriesKey, Measurement] = defaultdict(Measurement)
+    for (key, metric), value in values.items():
+        measurement = by_key[key]
         if metric == ACTIVITY:
-            reading.activity = min(value, 1.0)
+            measurement.activity = min(value, 1.0)
         elif metric == MEMORY:
-            reading.memory_bytes = round(value * MIB)
+            measurement.memory_bytes = round(value * MIB)
         elif metric == POWER:
-            reading.power_watts = value
-        elif not key.instance and (key, ACTIVITY) not in largest:
-            reading.activity = min(value / 100, 1.0)
-    return dict(found)
+            measurement.power_watts = value
+        elif not key.instance and (key, ACTIVITY) not in values:
+            measurement.activity = min(value / 100, 1.0)
+    return dict(by_key)
 
 
 def attribute(
-    held: Iterable[OpenAllocation], found: Mapping[SeriesKey, Measurement]
+    allocations: Iterable[OpenAllocation], measured: Mapping[SeriesKey, Measurement]
 ) -> list[tuple[OpenAllocation, Measurement]]:
     """
-    Give every allocation its reading; one that cannot be told for sure gets none.
+    Return each allocation with its measurement; an ambiguous one is left out.
 
-    The labels of DRA name claim and device. Where the exporter sets none, the UUID decides; a partition is
-    then known by its board and profile, and only where one of that profile is reported and one is held.
+    DRA labels name claim and device. Without them the UUID decides. A partition is then identified by its
+    physical GPU and profile, and only if exactly one of that profile is reported and one is held.
     """
-    labelled: dict[tuple[str, ...], Measurement] = {}
-    boards: dict[str, Measurement] = {}
+    labeled: dict[tuple[str, ...], Measurement] = {}
+    gpus: dict[str, Measurement] = {}
     partitions: dict[tuple[str, str], list[Measurement]] = defaultdict(list)
-    for key, reading in found.items():
+    for key, measurement in measured.items():
         if key.claim:
-            place = key.namespace, key.claim, key.driver, key.pool, key.device
-            labelled[place] = reading.largest(labelled.get(place, Measurement()))
+            device = key.namespace, key.claim, key.driver, key.pool, key.device
+            labeled[device] = measurement.largest(labeled.get(device, Measurement()))
         elif key.instance:
-            partitions[key.uuid, key.profile].append(reading)
+            partitions[key.uuid, key.profile].append(measurement)
         if key.uuid and not key.instance:
-            boards[key.uuid] = reading.largest(boards.get(key.uuid, Measurement()))
-    everything = list(held)
-    holders = Counter((one.parent_uuid, one.partition) for one in everything)
+            gpus[key.uuid] = measurement.largest(gpus.get(key.uuid, Measurement()))
+    allocations = list(allocations)
+    held = Counter((allocation.parent_uuid, allocation.partition) for allocation in allocations)
 
-    def of(one: OpenAllocation) -> Measurement | None:
-        seen = labelled.get((one.namespace, one.object_name, one.driver, one.pool, one.device))
-        if seen is None and one.uuid:
-            seen = boards.get(one.uuid)
-        board = one.parent_uuid, one.partition
-        if seen is None and one.parent_uuid and holders[board] == len(partitions.get(board, ())) == 1:
-            return partitions[board][0]
-        return seen
+    def measurement_for(allocation: OpenAllocation) -> Measurement | None:
+        device = (
+            *(allocation.namespace, allocation.object_name),
+            *(allocation.driver, allocation.pool, allocation.device),
+        )
+        if device in labeled:
+            return labeled[device]
+        if allocation.uuid and allocation.uuid in gpus:
+            return gpus[allocation.uuid]
+        partition = allocation.parent_uuid, allocation.partition
+        if allocation.parent_uuid and held[partition] == len(partitions.get(partition, ())) == 1:
+            return partitions[partition][0]
+        return None
 
-    return [(one, seen) for one in everything if (seen := of(one)) is not None]
+    pairs = [(allocation, measurement_for(allocation)) for allocation in allocations]
+    return [(allocation, measurement) for allocation, measurement in pairs if measurement is not None]

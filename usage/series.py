@@ -1,12 +1,8 @@
 """
-Measurements of a claim over time, in equal bins, and the graph and table made of them.
+Measurements of a claim over time in equal bins, and the data of the graph.
 
-Measurements of a claim over a range of time, cut into equal bins: what the graph draws and its table lists.
-
-A bin without samples is "no telemetry" while a device was held, and "not held" otherwise; neither is a
-zero.
-
-What the browser draws of a series. The table under the graph shows the same points in words.
+A bin without samples is "no telemetry" if a device was held, else "not held"; neither is 0. The table below
+the graph shows the same points.
 """
 
 from collections.abc import Sequence
@@ -20,8 +16,8 @@ from django.db import connection
 from claims.models import Allocation, Claim
 from usage.rollups import BUCKET, EPOCH
 
-LARGEST = 400  # bins in a graph: more than its pixels can show apart on a phone, and its table stays readable
-NICE = tuple(BUCKET * factor for factor in (1, 2, 3, 6, 12, 24, 48, 72, 144, 288, 576, 1440, 2880))
+MAX_BINS = 400  # a phone has no more pixels, and the table stays readable
+STEPS = tuple(BUCKET * factor for factor in (1, 2, 3, 6, 12, 24, 48, 72, 144, 288, 576, 1440, 2880))
 
 SERIES = """
 SELECT date_bin(%(width)s, bucket, %(epoch)s) AS bin, device,
@@ -54,9 +50,9 @@ class Presence(StrEnum):
 @dataclass(slots=True)
 class Point:
     """
-    One bin. `activity` (0 to 1) is the mean over the claim's devices, `by_device` that of each.
+    One bin. `activity` (0 to 1) is the mean of the claim's devices, `by_device` has that of each.
 
-    `memory_bytes` and `power_watts` are sums over its devices, memory of the largest that each used.
+    `memory_bytes` (the maximum of each) and `power_watts` (the mean of each) are sums over the devices.
     """
 
     at: datetime
@@ -83,10 +79,10 @@ class UsageSeries:
 
     @property
     def mean_activity(self) -> float | None:
-        """Return the mean weighted by samples; bins without telemetry are left out."""
-        known = [(point.activity, point.samples) for point in self.points if point.activity is not None]
-        weight = sum(samples for _, samples in known)
-        return sum(activity * samples for activity, samples in known) / weight if weight else None
+        """Return the mean weighted by samples, without bins that have no telemetry."""
+        measured = [(point.activity, point.samples) for point in self.points if point.activity is not None]
+        weight = sum(samples for _, samples in measured)
+        return sum(activity * samples for activity, samples in measured) / weight if weight else None
 
     @property
     def peak_memory(self) -> int | None:
@@ -96,46 +92,56 @@ class UsageSeries:
 
     @property
     def unmeasured(self) -> timedelta:
-        """Return how long devices were held without telemetry, to the width of a bin."""
+        """Return the time with devices but without telemetry, in whole bins."""
         return self.step * sum(point.presence is Presence.NO_TELEMETRY for point in self.points)
 
 
 def step_for(span: timedelta) -> timedelta:
-    """Return the narrowest bin, a multiple of a rollup's, that cuts `span` into at most `LARGEST`."""
-    return next((step for step in NICE if span / step <= LARGEST), NICE[-1])
+    """Return the narrowest bin that divides `span` into at most `MAX_BINS`; a multiple of a rollup."""
+    return next((step for step in STEPS if span / step <= MAX_BINS), STEPS[-1])
 
 
-def bounds(claim: Claim, wanted: Range, held: list[Allocation], now: datetime) -> tuple[datetime, datetime]:
-    """Return from when to when. A claim that holds nothing any more is shown up to its last device's end."""
-    open_now = any(one.ended_at is None for one in held)
-    end = now if open_now or not held else max(one.ended_at for one in held if one.ended_at)
-    begin = min((one.started_at for one in held), default=claim.created_at)
-    return (begin, end) if wanted is Range.LIFE else (max(end - SPANS[wanted], begin), end)
+def bounds(
+    claim: Claim, time_range: Range, allocations: list[Allocation], now: datetime
+) -> tuple[datetime, datetime]:
+    """Return start and end. The graph of a claim that holds no device any more ends with its last one."""
+    ends = [allocation.ended_at for allocation in allocations]
+    end = max((ended_at for ended_at in ends if ended_at), default=now) if None not in ends else now
+    begin = min((allocation.started_at for allocation in allocations), default=claim.created_at)
+    return (begin, end) if time_range is Range.LIFE else (max(end - SPANS[time_range], begin), end)
 
 
-def claim_series(claim: Claim, wanted: Range, *, held: list[Allocation], now: datetime) -> UsageSeries:
-    """Return the measurements of `claim`, in one query. `held` are all of its allocations."""
-    begin, end = bounds(claim, wanted, held, now)
+def claim_series(
+    claim: Claim, time_range: Range, *, allocations: list[Allocation], now: datetime
+) -> UsageSeries:
+    """Return the measurements of a claim, in one query. `allocations` are all of its allocations."""
+    begin, end = bounds(claim, time_range, allocations, now)
     step = step_for(end - begin)
     start = EPOCH + (begin - EPOCH) // step * step
     points: dict[datetime, Point] = {}
     at = start
     while at < end:
-        points[at] = Point(at, presence(held, at, min(at + step, end), now))
+        points[at] = Point(at, presence(allocations, at, min(at + step, end), now))
         at += step
-    asked: dict[str, Any] = {"claim": claim.pk, "width": step, "epoch": EPOCH, "start": start, "end": end}
-    names: set[str] = set()
+    parameters: dict[str, Any] = {
+        "claim": claim.pk,
+        "width": step,
+        "epoch": EPOCH,
+        "start": start,
+        "end": end,
+    }
+    devices: set[str] = set()
     counts: dict[datetime, int] = {}
     with connection.cursor() as cursor:
-        cursor.execute(SERIES, asked)
+        cursor.execute(SERIES, parameters)
         for when, device, activity, memory, power, samples in cursor.fetchall():
             point = points[when.astimezone(UTC)]
-            names.add(device)
+            devices.add(device)
             fill(point, counts, device, activity, memory, power, samples)
-    cut = list(points.values())
-    if cut and cut[-1].presence is Presence.NO_TELEMETRY and cut[-1].at + step > now:
-        cut.pop()  # it has only just begun: nothing measured yet is not a gap
-    return UsageSeries(wanted, start, end, step, cut, sorted(names))
+    bins = list(points.values())
+    if bins and bins[-1].presence is Presence.NO_TELEMETRY and bins[-1].at + step > now:
+        bins.pop()  # it has just begun: no sample yet is no gap
+    return UsageSeries(time_range, start, end, step, bins, sorted(devices))
 
 
 def fill(
@@ -147,7 +153,7 @@ def fill(
     power: float | None,
     samples: int,
 ) -> None:
-    """Add one device's bin to the claim's."""
+    """Add the bin of one device to that of the claim."""
     point.presence = Presence.MEASURED
     point.samples += samples
     if memory is not None:
@@ -155,36 +161,38 @@ def fill(
     if power is not None:
         point.power_watts = (point.power_watts or 0.0) + power
     if activity is not None:
-        known = counts.get(point.at, 0)
-        point.activity = ((point.activity or 0.0) * known + activity) / (known + 1)
-        counts[point.at] = known + 1
+        count = counts.get(point.at, 0)
+        point.activity = ((point.activity or 0.0) * count + activity) / (count + 1)
+        counts[point.at] = count + 1
         point.by_device[device] = activity
 
 
-def presence(held: list[Allocation], start: datetime, end: datetime, now: datetime) -> Presence:
-    """Say what a bin without samples is."""
-    overlap = any(one.started_at < end and (one.ended_at or now) > start for one in held)
+def presence(allocations: list[Allocation], start: datetime, end: datetime, now: datetime) -> Presence:
+    """Return why a bin has no samples."""
+    overlap = any(
+        allocation.started_at < end and (allocation.ended_at or now) > start for allocation in allocations
+    )
     return Presence.NO_TELEMETRY if overlap else Presence.NOT_HELD
 
 
 GIB = 2**30
-LINES = 5  # one colour each; with more devices than this their mean is one line
+MAX_LINES = 5  # one color each; more devices are one line, their mean
 
 
-def chart_data(series: UsageSeries, held: Sequence[Allocation]) -> dict[str, Any]:
+def chart_data(series: UsageSeries, allocations: Sequence[Allocation]) -> dict[str, Any]:
     """
     Return two plots over the same instants (Unix seconds): activity in per cent, memory in GiB.
 
-    None is a gap that nothing is drawn across. `limit` is the memory of the devices held at once.
+    None is a gap. `limit` is the memory of the devices that are held together.
     """
-    apart = 1 < len(series.devices) <= LINES
+    per_device = 1 < len(series.devices) <= MAX_LINES
     activity = (
         [
             {"label": device, "values": [percent(point.by_device.get(device)) for point in series.points]}
             for device in series.devices
         ]
-        if apart
-        else [{"label": "activity", "values": [percent(point.activity) for point in series.points]}]
+        if per_device
+        else [{"label": "utilization", "values": [percent(point.activity) for point in series.points]}]
     )
     memory = [
         None if point.memory_bytes is None else round(point.memory_bytes / GIB, 2) for point in series.points
@@ -194,7 +202,7 @@ def chart_data(series: UsageSeries, held: Sequence[Allocation]) -> dict[str, Any
         "step": int(series.step.total_seconds()),
         "activity": activity,
         "memory": memory,
-        "limit": memory_limit(held),
+        "limit": memory_limit(allocations),
     }
 
 
@@ -202,11 +210,15 @@ def percent(value: float | None) -> float | None:
     return None if value is None else round(value * 100, 1)
 
 
-def memory_limit(held: Sequence[Allocation]) -> float | None:
-    """Return the GiB of what is held now, else of what was held last; None where a device does not tell."""
-    now = [one for one in held if one.ended_at is None]
-    last = max((one.ended_at for one in held if one.ended_at), default=None)
-    counted = now or [one for one in held if one.ended_at == last]
-    sizes = {(one.driver, one.pool, one.device): one.memory_bytes for one in counted}
-    known = [size for size in sizes.values() if size is not None]
-    return round(sum(known) / GIB, 2) if known and len(known) == len(sizes) else None
+def memory_limit(allocations: Sequence[Allocation]) -> float | None:
+    """Return the GiB of the devices held now, else of those held last; None if one publishes no memory."""
+    last_end = max((allocation.ended_at for allocation in allocations if allocation.ended_at), default=None)
+    if any(allocation.ended_at is None for allocation in allocations):
+        last_end = None
+    sizes = {
+        (allocation.driver, allocation.pool, allocation.device): allocation.memory_bytes
+        for allocation in allocations
+        if allocation.ended_at == last_end
+    }
+    known_sizes = [size for size in sizes.values() if size is not None]
+    return round(sum(known_sizes) / GIB, 2) if known_sizes and len(known_sizes) == len(sizes) else None

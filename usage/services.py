@@ -1,4 +1,4 @@
-"""Changing prices. What was billed stays as it was: a price that applies is not changed but followed."""
+"""Changes of rates. A rate that applies cannot be changed, so that billed costs stay as they are."""
 
 from datetime import datetime
 from decimal import Decimal
@@ -31,13 +31,13 @@ def save_rate(
     """
     Add a rate, or change one that does not apply yet.
 
-    A rate may be added from a past instant on: that is how hours without a rate get one. Forbidden to
-    everybody but platform admins; Conflict for a rate that applies already.
+    A new rate may start in the past, to price hours without a rate. Raises Forbidden for everybody but
+    platform admins, Conflict for a rate that applies already.
     """
     require_admin(by)
     require_date(valid_from)
     if per_hour < 0:
-        raise Invalid(f"A price is not negative; {per_hour} was sent.")
+        raise Invalid(f"A price must not be negative; {per_hour} was sent.")
     fields = {
         "title": title,
         "per_hour": per_hour,
@@ -49,7 +49,7 @@ def save_rate(
     }
     if rate is None:
         return Rate.objects.create(**fields)
-    current = pending(rate)
+    current = lock_pending(rate)
     for name, value in fields.items():
         setattr(current, name, value)
     current.save(update_fields=list(fields))
@@ -58,24 +58,24 @@ def save_rate(
 
 @transaction.atomic(durable=True)
 def remove_rate(*, by: User, rate: Rate) -> None:
-    """Take back a rate that does not apply yet."""
+    """Remove a rate that does not apply yet."""
     require_admin(by)
-    pending(rate).delete()
+    lock_pending(rate).delete()
 
 
 def require_admin(by: User) -> None:
     if not is_platform_admin(by):
-        raise Forbidden("Prices are changed by platform admins; you are not one.")
+        raise Forbidden("Only platform admins can change prices.")
 
 
-def pending(rate: Rate) -> Rate:
-    """Return the rate, locked, if it does not apply yet."""
+def lock_pending(rate: Rate) -> Rate:
+    """Lock and return a rate that does not apply yet. Raises Conflict for any other."""
     current = Rate.objects.select_for_update(no_key=True, of=("self",)).filter(pk=rate.pk).first()
     if current is None:
         raise Conflict(f"The rate “{rate.title}” has been removed.")
     if current.valid_from <= timezone.now():
         since = date_format(timezone.localtime(current.valid_from), "DATETIME_FORMAT")
         raise Conflict(
-            f"“{current.title}” has applied since {since} and was billed; add a rate that follows it."
+            f"“{current.title}” has applied since {since} and has been billed. Add a new rate instead."
         )
     return current

@@ -1,7 +1,7 @@
 """
-Celery entry points of usage. Each may run any number of times: see `usage.collect.take_slot`.
+Celery tasks of usage. Each may run any number of times (`usage.collect.take_slot`).
 
-A lost message costs one sample; beat sends the next after half a minute.
+A lost message costs one sample; beat sends the next one after half a minute.
 """
 
 from uuid import UUID
@@ -9,19 +9,19 @@ from uuid import UUID
 from celery import shared_task
 from django.utils import timezone
 
-from usage import collect as collecting
+from usage import collect as collection
 from usage.rollups import prune
 
 
 @shared_task
 def collect() -> None:
-    """Queue a reading of every cluster: a slow exporter holds up nobody else. Then drop what is old."""
-    for cluster_id in collecting.sources():
-        # A reading that has not begun when the next one is due is not worth making.
-        collect_cluster.apply_async((str(cluster_id),), expires=collecting.EVERY.total_seconds())
+    """Queue a collection per cluster, so that a slow exporter delays no other, and prune old rollups."""
+    for cluster_id in collection.sources():
+        # A collection that has not begun when the next one is due is dropped.
+        collect_cluster.apply_async((str(cluster_id),), expires=collection.EVERY.total_seconds())
     prune(timezone.now())
 
 
 @shared_task
 def collect_cluster(cluster_id: str) -> None:
-    collecting.collect(UUID(cluster_id))
+    collection.collect(UUID(cluster_id))

@@ -1,8 +1,8 @@
 """
-What a claim's devices are seen to do now: in use, idle, or no telemetry. Observations, never states.
+The utilization of a claim's devices now: in use, idle, or no telemetry. Observations, never states.
 
-Idle is a claim whose every five minutes stayed below 10 % for at least 30 minutes without a gap, so that
-neither a new claim nor an exporter that fell silent looks idle. A claim's activity is its devices' mean.
+A claim is idle if all its buckets stayed below 10 % for at least 30 minutes without a gap, so that neither a
+new claim nor an exporter that stopped looks idle. The activity of a claim is the mean of its devices.
 """
 
 from collections.abc import Collection as Sized
@@ -21,13 +21,13 @@ from claims.states import MAY_HOLD_DEVICES, ClaimState
 from usage.models import Rollup
 from usage.rollups import BUCKET
 
-QUIET = 0.10  # below this share of its time an engine does nothing that counts
+IDLE_BELOW = 0.10  # share of time in which the engine is active
 IDLE_AFTER = timedelta(minutes=30)
-FRESH = 3 * BUCKET  # older than this is no telemetry: two readings may fail and the third may be under way
-LOOK_BACK = timedelta(days=7)  # an idle span that is longer is given as at least so long
+FRESH = 3 * BUCKET  # older is no telemetry: two collections may fail while the third is running
+LOOK_BACK = timedelta(days=7)  # a longer idle time is shown as this
 
-# A run is an unbroken row of buckets. Idle since: the later of where the last run began and where the last
-# busy bucket ended.
+# A run is a sequence of buckets without a gap. Idle since: the later of the start of the last run and the end
+# of the last busy bucket.
 LATEST = """
 WITH seen AS (
   SELECT claim_id, bucket, avg(activity) AS activity
@@ -48,12 +48,12 @@ class UseState(StrEnum):
     IN_USE = "in-use"
     IDLE = "idle"
     NO_TELEMETRY = "no-telemetry"
-    NOT_HELD = "not-held"  # no device, so nothing to observe
+    NOT_HELD = "not-held"  # no device to observe
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """`activity` is that of the last five minutes, of 0 to 1; `idle_since` is set where the claim is idle."""
+    """`activity` is the share of 0 to 1 in the last bucket; `idle_since` is set if the claim is idle."""
 
     use: UseState
     activity: float | None = None
@@ -75,40 +75,45 @@ NO_TELEMETRY = Observation(UseState.NO_TELEMETRY)
 
 def observe(claims: Iterable[Claim], *, now: datetime, holding: Sized[UUID] = ()) -> dict[UUID, Observation]:
     """
-    Return an observation for each claim, in one query for all of them.
+    Return an observation for each claim, in one query.
 
-    A claim that is being released may have let go already; those in `holding` are known to hold a device.
+    A claim that is being released may hold no device any more; those in `holding` do hold one.
     """
-    everything = list(claims)
-    held = [claim.pk for claim in everything if claim.state in MAY_HOLD_DEVICES]
-    seen = latest(held, now=now)
+    claims = list(claims)
+    measured = latest([claim.pk for claim in claims if claim.state in MAY_HOLD_DEVICES], now=now)
     return {
-        claim.pk: seen.get(claim.pk) or unseen(claim, is_holding=claim.pk in holding) for claim in everything
+        claim.pk: measured.get(claim.pk) or without_telemetry(claim, is_holding=claim.pk in holding)
+        for claim in claims
     }
 
 
-def unseen(claim: Claim, *, is_holding: bool) -> Observation:
+def without_telemetry(claim: Claim, *, is_holding: bool) -> Observation:
     return NO_TELEMETRY if is_holding or claim.state == ClaimState.ALLOCATED else NOT_HELD
 
 
 def latest(claims: Sized[UUID], *, now: datetime) -> dict[UUID, Observation]:
-    """Return what was last seen of these claims; one without a measurement of late is missing."""
+    """Return the latest observation of these claims; claims without a recent measurement are left out."""
     if not claims:
         return {}
-    asked: dict[str, Any] = {"claims": list(claims), "from": now - LOOK_BACK, "quiet": QUIET, "width": BUCKET}
+    parameters: dict[str, Any] = {
+        "claims": list(claims),
+        "from": now - LOOK_BACK,
+        "quiet": IDLE_BELOW,
+        "width": BUCKET,
+    }
     with connection.cursor() as cursor:
-        cursor.execute(LATEST, asked)
+        cursor.execute(LATEST, parameters)
         rows = cursor.fetchall()
-    return {row[0]: read(*row[1:], now=now) for row in rows if now - row[1] <= FRESH}
+    return {row[0]: observation(*row[1:], now=now) for row in rows if now - row[1] <= FRESH}
 
 
-def read(
+def observation(
     last: datetime, activity: float, last_busy: datetime | None, run_began: datetime, *, now: datetime
 ) -> Observation:
-    """Turn the figures of one claim into words."""
-    quiet_since = max(run_began, last_busy + BUCKET) if last_busy else run_began
-    if activity < QUIET and last + BUCKET - quiet_since >= IDLE_AFTER:
-        return Observation(UseState.IDLE, activity, quiet_since, last)
+    """Return the observation from a row of `LATEST`."""
+    idle_since = max(run_began, last_busy + BUCKET) if last_busy else run_began
+    if activity < IDLE_BELOW and last + BUCKET - idle_since >= IDLE_AFTER:
+        return Observation(UseState.IDLE, activity, idle_since, last)
     return Observation(UseState.IN_USE, activity, None, last)
 
 

@@ -1,11 +1,8 @@
 """
-Pages: use and cost of a claim, cost of a team, rates.
+Pages: usage and cost of a claim, cost of a team in a month, rates.
 
-Use and cost of one claim: a fragment of its page, and a page of its own without JavaScript.
-
-A team's month: hours and cost, on a page and as CSV.
-
-Prices: everybody may read them, platform admins write them.
+Usage and cost are a fragment of the claim's page, and a page of their own without JavaScript. Everybody may
+read rates; platform admins change them.
 """
 
 import csv
@@ -28,7 +25,7 @@ from teams.access import is_platform_admin, team_for, user_of
 from usage.forms import RateForm
 from usage.models import Collection, Rate
 from usage.rates import RateCard
-from usage.reports import CostReport, Month, claim_allocations, report, statement, zone_of_reader
+from usage.reports import CostReport, Month, active_zone, claim_allocations, report, statement
 from usage.series import Range, UsageSeries, chart_data, claim_series
 from usage.services import remove_rate, require_admin, save_rate
 from usage.telemetry import observe
@@ -38,31 +35,31 @@ TABS = ((Range.HOUR, "1 h"), (Range.DAY, "24 h"), (Range.WEEK, "7 d"), (Range.LI
 
 @require_safe
 def fragment(request: HttpRequest, claim_id: UUID) -> HttpResponse:
-    """Answer htmx with the panel alone, everybody else with a page around it. An unknown range is a day."""
+    """Return only the panel to htmx, otherwise the page. An unknown range is a day."""
     claims = Claim.objects.visible_to(request.user).select_related("team", "cluster__collection")
     claim = get_object_or_404(claims, pk=claim_id)
-    asked = request.GET.get("range", "")
-    wanted = Range(asked) if asked in Range else Range.DAY
+    text = request.GET.get("range", "")
+    time_range = Range(text) if text in Range else Range.DAY
     template = "usage/claim.html#panel" if request.headers.get("HX-Request") else "usage/claim.html"
-    response = render(request, template, usage_context(claim, wanted))
+    response = render(request, template, usage_context(claim, time_range))
     patch_vary_headers(response, ["HX-Request"])
     return response
 
 
-def usage_context(claim: Claim, wanted: Range) -> dict[str, Any]:
-    """Return the context of the panel, in four queries however many devices and days."""
+def usage_context(claim: Claim, time_range: Range) -> dict[str, Any]:
+    """Return the context of the panel, in four queries for any number of devices and days."""
     now = timezone.now()
-    held = claim_allocations(claim)
-    series = claim_series(claim, wanted, held=held, now=now)
-    holding = {one.claim_id for one in held if one.ended_at is None}
+    allocations = claim_allocations(claim)
+    series = claim_series(claim, time_range, allocations=allocations, now=now)
+    holding = {allocation.claim_id for allocation in allocations if allocation.ended_at is None}
     return {
         "claim": claim,
         "series": series,
-        "chart": chart_data(series, held),
+        "chart": chart_data(series, allocations),
         "rows": table_rows(series),
         "width": 3 + (len(series.devices) if len(series.devices) > 1 else 0),
         "ranges": TABS,
-        "statement": statement(claim, held, RateCard.load(), now=now),
+        "statement": statement(claim, allocations, RateCard.load(), now=now),
         "observation": observe([claim], now=now, holding=holding)[claim.pk],
         "collection": Collection.objects.filter(cluster=claim.cluster_id).first(),
         "has_source": bool(claim.cluster.metrics_url or claim.cluster.prometheus_url),
@@ -70,7 +67,7 @@ def usage_context(claim: Claim, wanted: Range) -> dict[str, Any]:
 
 
 def table_rows(series: UsageSeries) -> list[dict[str, Any]]:
-    """Return the points newest first, each with the activity of every device where there are several."""
+    """Return the points, newest first, with the activity per device if there is more than one device."""
     names = series.devices if len(series.devices) > 1 else []
     return [
         {"point": point, "activities": [point.by_device.get(name) for name in names]}
@@ -79,39 +76,38 @@ def table_rows(series: UsageSeries) -> list[dict[str, Any]]:
 
 
 def parse_month(text: str) -> Month:
-    """Return the month that is asked for, this one by default; Invalid for what is none."""
-    zone = zone_of_reader()
+    """Return the requested month, by default the current one. Raises Invalid."""
+    zone = active_zone()
     return Month.parse(text, zone) if text else Month.of(timezone.localdate(), zone)
 
 
 @require_safe
 def team(request: HttpRequest, slug: str) -> HttpResponse:
-    """Everybody in the team may see what it costs."""
-    whose = team_for(request.user, slug)
-    found = report(whose, parse_month(request.GET.get("month", "")), now=timezone.now())
+    chosen = team_for(request.user, slug)
+    costs = report(chosen, parse_month(request.GET.get("month", "")), now=timezone.now())
     groups = (
-        {"anchor": "by-claim", "title": "By claim", "head": "Claim", "rows": found.by_claim},
-        {"anchor": "by-person", "title": "By person", "head": "Person", "rows": found.by_person},
-        {"anchor": "by-product", "title": "By product", "head": "Product", "rows": found.by_product},
+        {"anchor": "by-claim", "title": "By claim", "head": "Claim", "rows": costs.by_claim},
+        {"anchor": "by-person", "title": "By person", "head": "Person", "rows": costs.by_person},
+        {"anchor": "by-product", "title": "By product", "head": "Product", "rows": costs.by_product},
     )
-    return render(request, "usage/team.html", {"team": whose, "report": found, "groups": groups})
+    return render(request, "usage/team.html", {"team": chosen, "report": costs, "groups": groups})
 
 
 @require_safe
 def team_csv(request: HttpRequest, slug: str) -> StreamingHttpResponse:
-    """Return the lines that the page adds up: one per claim, product and currency."""
-    whose = team_for(request.user, slug)
-    found = report(whose, parse_month(request.GET.get("month", "")), now=timezone.now())
-    response = StreamingHttpResponse(csv_lines(found), content_type="text/csv; charset=utf-8")
-    response["Content-Disposition"] = f'attachment; filename="cost-{whose.slug}-{found.month}.csv"'
+    """Return the lines of the page's totals as CSV: one per claim, product and currency."""
+    chosen = team_for(request.user, slug)
+    costs = report(chosen, parse_month(request.GET.get("month", "")), now=timezone.now())
+    response = StreamingHttpResponse(csv_lines(costs), content_type="text/csv; charset=utf-8")
+    response["Content-Disposition"] = f'attachment; filename="cost-{chosen.slug}-{costs.month}.csv"'
     return response
 
 
-def csv_lines(found: CostReport) -> Iterator[str]:
+def csv_lines(report: CostReport) -> Iterator[str]:
     """
-    Yield the rows. Hours stand once per line, so that both columns add up to the totals of the page.
+    Yield the rows. Hours are in the first row of a line only, so that columns add up to the page's totals.
 
-    A line without a rate has no amount and no currency: an empty cell is not a zero.
+    A line without a rate has no amount and no currency: an empty cell is not 0.
     """
     writer = csv.writer(Echo())
     yield writer.writerow(
@@ -120,11 +116,11 @@ def csv_lines(found: CostReport) -> Iterator[str]:
             *("device_hours", "hours_without_rate", "amount", "currency"),
         ]
     )
-    for line in found.lines:
+    for line in report.lines:
         claim = line.claim
-        what = [
-            str(found.month),
-            found.team.slug,
+        cells = [
+            str(report.month),
+            report.team.slug,
             claim.name,
             str(claim.pk),
             claim.requested_by.username,
@@ -135,14 +131,14 @@ def csv_lines(found: CostReport) -> Iterator[str]:
         ]
         hours: list[Decimal | str] = [line.cost.hours, line.cost.unpriced]
         for currency, amount in line.cost.amounts.items() or [("", "")]:
-            yield writer.writerow([*map(harmless, what), *hours, amount, currency])
+            yield writer.writerow([*map(harmless, cells), *hours, amount, currency])
             hours = ["", ""]
 
 
 @require_safe
 def rates(request: HttpRequest) -> HttpResponse:
     now = timezone.now()
-    every = Rate.objects.select_related("cluster")
+    rates = Rate.objects.select_related("cluster")
     if wants_sheet(request):
         heads = (
             "Rate",
@@ -155,19 +151,19 @@ def rates(request: HttpRequest) -> HttpResponse:
         )
         cells = (
             (
-                *(one.title, one.product, one.driver, one.cluster and one.cluster.name),
-                *(one.valid_from, one.per_hour, one.currency),
+                *(rate.title, rate.product, rate.driver, rate.cluster and rate.cluster.name),
+                *(rate.valid_from, rate.per_hour, rate.currency),
             )
-            for one in every
+            for rate in rates
         )
         return sheet("rates", heads, cells)
-    page = {"rates": every, "now": now, "may_change": is_platform_admin(request.user)}
+    page = {"rates": rates, "now": now, "may_change": is_platform_admin(request.user)}
     return render(request, "usage/rates.html", page)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def rate_new(request: HttpRequest) -> HttpResponse:
-    """Add a rate; `?like=` starts from an earlier one, which is how a price is raised."""
+    """Add a rate; `?like=` copies an earlier one, for a new price."""
     require_admin(user_of(request))
     like = request.GET.get("like", "")
     earlier = Rate.objects.filter(pk=like).first() if is_uuid(like) else None
@@ -182,7 +178,7 @@ def rate_edit(request: HttpRequest, rate_id: UUID) -> HttpResponse:
 
 
 def edit(request: HttpRequest, form: RateForm, rate: Rate | None) -> HttpResponse:
-    """Show the form; on POST save it, or show it again with the sentence of the refusal."""
+    """Show the form; on POST save it, or show it again with the refusal."""
     status = 200
     if request.method == "POST":
         status = 422
@@ -193,7 +189,7 @@ def edit(request: HttpRequest, form: RateForm, rate: Rate | None) -> HttpRespons
                 form.add_error(None, refusal.message)
                 status = refusal.status
             else:
-                messages.success(request, f"“{saved.title}” is saved.")
+                messages.success(request, f"“{saved.title}” saved.")
                 return redirect("usage:rates")
     applies = rate is not None and rate.valid_from <= timezone.now()
     page = {"form": form, "rate": rate, "applies": applies}
@@ -205,7 +201,7 @@ def rate_remove(request: HttpRequest, rate_id: UUID) -> HttpResponse:
     require_admin(user_of(request))
     rate = get_object_or_404(Rate, pk=rate_id)
     remove_rate(by=user_of(request), rate=rate)
-    messages.success(request, f"“{rate.title}” is removed.")
+    messages.success(request, f"“{rate.title}” removed.")
     return redirect("usage:rates")
 
 

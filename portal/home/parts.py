@@ -30,7 +30,7 @@ from teams.models import Team, User
 from usage.cost import Cost
 from usage.models import Collection, Rollup
 from usage.rates import RateCard
-from usage.reports import CostReport, Month, Statement, report, statement, zone_of_reader
+from usage.reports import CostReport, Month, Statement, active_zone, report, statement
 from usage.rollups import BUCKET, bucket_start
 from usage.telemetry import Observation, observe
 
@@ -89,7 +89,7 @@ class Spend:
 
 def spend(team: Team, user: User, *, now: datetime) -> Spend:
     """Return the figures of this month in the reader's zone, in three queries."""
-    found = report(team, Month.of(timezone.localdate(now), zone_of_reader()), now=now)
+    found = report(team, Month.of(timezone.localdate(now), active_zone()), now=now)
     own = next((row.cost for row in found.by_person if row.person == user), None)
     return Spend(found, own, forecast(found))
 

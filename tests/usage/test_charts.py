@@ -43,7 +43,7 @@ def test_a_chart_has_the_instants_and_what_was_measured_at_each():
     assert chart_data(series(points, ["a"]), [held("a")]) == {
         "x": [began, began + 300, began + 600, began + 900],
         "step": 300,
-        "activity": [{"label": "activity", "values": [12.3, None, 0.0, 100.0]}],
+        "activity": [{"label": "utilization", "values": [12.3, None, 0.0, 100.0]}],
         "memory": [1.0, None, 0.0, 1.5],
         "limit": 80.0,
     }
@@ -55,7 +55,7 @@ def test_up_to_five_devices_have_a_line_each(devices, lines):
     points = [(0.5, None, {name: number / 10 for number, name in enumerate(names) if number != 1})]
     drawn = chart_data(series(points, names), [])["activity"]
     if lines == 1:
-        assert drawn == [{"label": "activity", "values": [50.0]}]
+        assert drawn == [{"label": "utilization", "values": [50.0]}]
     else:
         assert drawn == [
             {"label": name, "values": [None if number == 1 else number * 10.0]}

@@ -10,9 +10,9 @@ from inventory.models import Cluster, Device, ResourceClaim, ResourceSlice
 from tests.factories import make_claim, make_cluster
 from tests.usage.conftest import NOON, hold, measure
 from usage import tasks
-from usage.collect import collect, held_in, sources, take_slot
+from usage.collect import collect, open_allocations, sources, take_slot
 from usage.models import Collection, Rollup
-from usage.rollups import KEPT, Measured, add_samples, bucket_start, prune
+from usage.rollups import KEEP, DeviceHolding, add_samples, bucket_start, prune
 from usage.samples import Measurement, OpenAllocation
 
 
@@ -64,7 +64,7 @@ def test_samples_of_five_minutes_become_one_row_with_mean_and_peak(claim, export
 
 
 def test_a_sample_without_a_value_leaves_the_mean_alone(claim, db):
-    what = Measured(claim.pk, "gpu.nvidia.com", "pool", "gpu-2")
+    what = DeviceHolding(claim.pk, "gpu.nvidia.com", "pool", "gpu-2")
     add_samples(NOON, [(what, Measurement(activity=0.4))])
     add_samples(NOON, [(what, Measurement(memory_bytes=5))])
     row = Rollup.objects.get()
@@ -72,7 +72,7 @@ def test_a_sample_without_a_value_leaves_the_mean_alone(claim, db):
 
 
 def test_a_device_held_through_two_shares_is_one_device(claim, db):
-    what = Measured(claim.pk, "gpu.nvidia.com", "pool", "gpu-2")
+    what = DeviceHolding(claim.pk, "gpu.nvidia.com", "pool", "gpu-2")
     assert add_samples(NOON, [(what, Measurement(activity=0.4)), (what, Measurement(activity=0.6))]) == 1
     assert Rollup.objects.get().activity == 0.6
 
@@ -104,7 +104,7 @@ def test_a_failure_is_written_down_and_not_raised_and_the_next_success_clears_it
     text, exporter[:] = list(exporter), []
     assert collect(claim.cluster_id) == 0
     record = Collection.objects.get()
-    assert record.error == "The source of telemetry answered with status 500."
+    assert record.error == "The telemetry source returned status 500."
     assert record.failed_at == NOON
     exporter[:] = text
     clock.shift(30)
@@ -146,8 +146,8 @@ def test_the_number_of_queries_does_not_grow_with_the_claims(
 
 
 def test_old_rollups_are_dropped_and_young_ones_kept(claim):
-    held = hold(claim, NOON - KEPT * 2)
-    measure(held, NOON - KEPT - timedelta(minutes=5), [0.1, 0.2])
+    held = hold(claim, NOON - KEEP * 2)
+    measure(held, NOON - KEEP - timedelta(minutes=5), [0.1, 0.2])
     assert prune(NOON) == 1
     assert Rollup.objects.get().activity == 0.2
 
@@ -208,7 +208,7 @@ def test_what_is_written_down_of_a_reading_is_of_its_cluster_alone(claim, export
     clock.shift(30)
     text, exporter[:] = list(exporter), []
     late = NOON + timedelta(seconds=30)
-    said = "The source of telemetry answered with status 500."
+    said = "The telemetry source returned status 500."
     assert collect(claim.cluster_id) == 0
     assert list(written.all()) == [(late, NOON, 2, 1, late, said)]
     clock.shift(30)
@@ -287,7 +287,7 @@ def test_what_is_held_in_a_cluster_comes_with_the_board_that_its_mirror_knows(cl
         "pool": "fra1-h100-03",
         "partition": "1g.10gb",
     }
-    assert sorted(held_in(fra), key=lambda one: one.device) == [
+    assert sorted(open_allocations(fra), key=lambda one: one.device) == [
         OpenAllocation(**common, device=name, uuid=f"uuid-{name}", parent_uuid=board)
         for name, board in (
             ("part-0", "GPU-a"),
@@ -297,7 +297,7 @@ def test_what_is_held_in_a_cluster_comes_with_the_board_that_its_mirror_knows(cl
 
 
 def test_means_of_a_bucket_are_weighted_and_a_first_value_that_comes_late_stands_alone(claim, db):
-    what = Measured(claim.pk, "gpu.nvidia.com", "pool", "gpu-2")
+    what = DeviceHolding(claim.pk, "gpu.nvidia.com", "pool", "gpu-2")
     for reading in (
         Measurement(),
         Measurement(activity=0.4, power_watts=100.0, memory_bytes=7),
@@ -315,7 +315,7 @@ def test_each_device_of_each_claim_has_a_row_per_bucket(claim, vision, alice, fr
     other = make_claim(vision, by=alice, cluster=fra, state=ClaimState.ALLOCATED, held=False)
     places = [("a", "p", "gpu-0"), ("a", "p", "gpu-1"), ("a", "q", "gpu-0"), ("b", "p", "gpu-0")]
     samples = [
-        (Measured(one.pk, *place), Measurement(activity=number / 10))
+        (DeviceHolding(one.pk, *place), Measurement(activity=number / 10))
         for one in (claim, other)
         for number, place in enumerate(places)
     ]
@@ -337,7 +337,7 @@ def test_each_device_of_each_claim_has_a_row_per_bucket(claim, vision, alice, fr
 
 
 def test_the_largest_values_of_two_shares_count(claim, db):
-    what = Measured(claim.pk, "gpu.nvidia.com", "pool", "gpu-2")
+    what = DeviceHolding(claim.pk, "gpu.nvidia.com", "pool", "gpu-2")
     add_samples(NOON, [(what, Measurement(0.6, 5, None)), (what, Measurement(0.4, 9, 30.0))])
     row = Rollup.objects.get()
     assert (row.samples, row.activity, row.memory_bytes, row.power_watts) == (1, 0.6, 9, 30.0)
@@ -357,8 +357,8 @@ def test_every_cluster_is_queued_for_half_a_minute_and_old_rollups_go(claim, exp
     monkeypatch.setattr(
         tasks.collect_cluster, "apply_async", lambda args, **more: queued.append((args, more))
     )
-    held = hold(claim, NOON - KEPT * 2)
-    measure(held, NOON - KEPT - timedelta(minutes=5), [0.1, 0.2])
+    held = hold(claim, NOON - KEEP * 2)
+    measure(held, NOON - KEEP - timedelta(minutes=5), [0.1, 0.2])
     tasks.collect()
     assert sorted(queued, key=str) == sorted(
         [((str(one),), {"expires": 30.0}) for one in (claim.cluster_id, second.pk)], key=str

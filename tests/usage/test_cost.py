@@ -7,7 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usage.cost import Cost, Interval, UsageInterval, interval_cost, lines, millionths, per_hour, shown, total
+from usage.cost import (
+    Cost,
+    Interval,
+    UsageInterval,
+    interval_cost,
+    lines,
+    millionths,
+    per_hour,
+    rounded,
+    total,
+)
 from usage.models import Rate
 from usage.rates import PriceGroup, RateCard
 
@@ -103,7 +113,7 @@ def test_the_price_per_hour_counts_what_is_held_now():
     [(1, 200, "0.01"), (1, 201, "0.00"), (1, 3, "0.33"), (2, 3, "0.67"), (0, 7, "0.00")],
 )
 def test_money_is_rounded_half_up_to_cents(value, whole, cents):
-    assert str(shown(value, whole)) == cents
+    assert str(rounded(value, whole)) == cents
 
 
 prices = st.decimals("0", "9999.9999", places=4)
@@ -146,8 +156,8 @@ def test_the_total_is_the_sum_of_what_the_lines_show(card, spans):
     billed = list(lines(allocations, card, until=hours(10_000)))
     whole = total(line.cost for line in billed)
     for currency in ("EUR", "USD"):
-        shown = sum((line.cost.amounts.get(currency, Decimal(0)) for line in billed), Decimal(0))
-        assert whole.amounts.get(currency, Decimal(0)) == shown
+        rounded = sum((line.cost.amounts.get(currency, Decimal(0)) for line in billed), Decimal(0))
+        assert whole.amounts.get(currency, Decimal(0)) == rounded
     assert whole.hours == sum((line.cost.hours for line in billed), Decimal(0))
 
 

@@ -17,7 +17,7 @@ from inventory.models import DeviceClass, ResourceSlice
 from tests.dra.clusters import device_class, gpu, resource_slice
 from tests.factories import make_claim, make_profile, make_quota, make_spec
 from tests.usage.conftest import H100, price
-from usage.cost import WHOLE, Cost
+from usage.cost import CURRENCY_UNIT, Cost
 from usage.models import Rate
 from usage.rates import Prices, RateCard, device_prices
 from usage.templatetags.costs import headline, price_of_request, price_per_hour, price_together, priced
@@ -62,11 +62,11 @@ def test_a_price_per_hour_is_a_range_and_a_missing_one_is_said(kinds, said):
         ([], 1, "No matching device in this cluster, so no price is available."),
         ([kind()], 1, "€2.90 / h per device, 1 d: at most €69.60"),
         ([kind(), L4], 3, "€0.80–€2.90 / h per device, 3 devices for 1 d: at most €208.80"),
-        ([A100], 1, "No rate is set for the devices that match."),
+        ([A100], 1, "No rate for the matching devices."),
         (
             [A100, L4],
             1,
-            "€0.80 / h per device; some that match have no rate, so the most cannot be told.",
+            "€0.80 / h per device. Some matching devices have no rate, so no maximum is known.",
         ),
     ],
 )
@@ -87,7 +87,7 @@ def test_a_small_price_does_not_look_like_none_and_a_free_one_is_free():
 
 def test_the_most_is_rounded_up():
     prices = device_prices([SLICE], CARD, at=NOW)
-    assert prices.at_most(1, timedelta(hours=1)) == {"EUR": Decimal("0.42")}  # 2.90 / 7 = 0.4143
+    assert prices.max_cost(1, timedelta(hours=1)) == {"EUR": Decimal("0.42")}  # 2.90 / 7 = 0.4143
 
 
 def test_a_price_that_begins_later_does_not_count_yet():
@@ -129,7 +129,7 @@ def test_profiles_show_what_one_device_costs(client, alice, stock, address):
 @pytest.mark.django_db
 def test_the_panel_says_what_a_request_comes_to(client, alice, stock):
     client.force_login(alice)
-    assert "No rate is set for the devices that match." in client.get(PANEL, WISH).text
+    assert "No rate for the matching devices." in client.get(PANEL, WISH).text
     price("2.90", product="H100")
     assert "€2.90 / h per device, 1 d: at most €69.60" in client.get(PANEL, WISH).text
     most = "€2.90 / h per device, 2 devices for 1 d: at most €139.20"
@@ -171,12 +171,12 @@ def test_prices_cost_the_same_for_one_profile_and_for_many(client, alice, stock,
 
 
 def test_prices_tell_whether_there_was_a_device_and_whether_each_has_a_rate():
-    assert device_prices([], CARD, at=NOW) == Prices(asked=False, unpriced=False, spans={})
-    assert device_prices([A100], CARD, at=NOW) == Prices(asked=True, unpriced=True, spans={})
+    assert device_prices([], CARD, at=NOW) == Prices(has_devices=False, unpriced=False, spans={})
+    assert device_prices([A100], CARD, at=NOW) == Prices(has_devices=True, unpriced=True, spans={})
     card = RateCard([rate("2.90", "H100", "USD"), rate("0.80", "L4"), rate("5", "B200", "USD")])
     kinds = [kind("NVIDIA B200"), kind(), A100, L4, kind("NVIDIA B200", Fraction(1, 2))]
     assert device_prices(kinds, card, at=NOW) == Prices(
-        asked=True,
+        has_devices=True,
         unpriced=True,
         spans={"EUR": (Decimal("0.80"), Decimal("0.80")), "USD": (Decimal("2.5"), Decimal(5))},
     )
@@ -190,9 +190,9 @@ def test_prices_tell_whether_there_was_a_device_and_whether_each_has_a_rate():
 
 def test_the_most_counts_devices_and_time_of_the_dearest_kind():
     prices = device_prices([kind(), L4], CARD, at=NOW)
-    assert prices.at_most(3, timedelta(minutes=90)) == {"EUR": Decimal("13.05")}
-    assert prices.at_most(1, timedelta(microseconds=1)) == {"EUR": Decimal("0.01")}
-    assert device_prices([kind(), A100], CARD, at=NOW).at_most(1, DAY) == {}
+    assert prices.max_cost(3, timedelta(minutes=90)) == {"EUR": Decimal("13.05")}
+    assert prices.max_cost(1, timedelta(microseconds=1)) == {"EUR": Decimal("0.01")}
+    assert device_prices([kind(), A100], CARD, at=NOW).max_cost(1, DAY) == {}
 
 
 def test_a_price_below_ten_cents_shows_its_hundredths_of_cents():
@@ -223,7 +223,7 @@ def test_parts_of_a_request_come_to_a_sum_if_each_has_one(parts, said):
 
 def test_what_was_counted_is_shown_per_currency_and_never_as_zero():
     hour = 3600 * 10**6 * 10**6
-    several = Cost(2 * hour, 0, {"USD": 3 * WHOLE, "EUR": 1204 * WHOLE + WHOLE // 2})
+    several = Cost(2 * hour, 0, {"USD": 3 * CURRENCY_UNIT, "EUR": 1204 * CURRENCY_UNIT + CURRENCY_UNIT // 2})
     assert (priced(several), headline(several)) == ("€1,204.50 + $3.00", "€1,205 + $3")
     assert (priced(Cost(hour, hour)), headline(Cost(hour, hour))) == ("no rate", "no rate")
     assert (priced(Cost(hour, 0, {"EUR": 0})), priced(Cost()), priced(None)) == ("€0.00", "—", "—")

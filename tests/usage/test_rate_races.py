@@ -28,7 +28,7 @@ def test_who_changes_a_price_that_another_removes_is_told(root, monkeypatch, loc
     race = Race(monkeypatch)
     race.hold_before(Rate, "delete")
     if not locked:
-        without_lock(monkeypatch, "usage.services.pending")
+        without_lock(monkeypatch, "usage.services.lock_pending")
     _removed, changed = race.run(
         partial(services.remove_rate, by=root, rate=rate),
         partial(services.save_rate, by=other, rate=rate, per_hour=Decimal(3), **wish),

@@ -72,7 +72,7 @@ def test_a_rate_stands_from_the_instant_on_that_it_applies(root, since, stands):
     ):
         rate = price("8", since=NOON + since)
         if stands:
-            with pytest.raises(Conflict, match=r"“H100” has applied since .*17.* and was billed"):
+            with pytest.raises(Conflict, match=r"“H100” has applied since .*17.* and has been billed"):
                 change(rate)
             rate.refresh_from_db()
             assert (rate.title, rate.per_hour) == ("H100", Decimal(8))
@@ -111,7 +111,7 @@ def test_only_a_platform_admin_changes_prices(lena, vision):
 
 def test_a_price_of_zero_is_saved_and_one_below_is_not(root):
     save_rate(by=root, **wish(per_hour=Decimal(0)))
-    with pytest.raises(Invalid, match=r"not negative; -0\.0001 was sent"):
+    with pytest.raises(Invalid, match=r"must not be negative; -0\.0001 was sent"):
         save_rate(by=root, **wish(per_hour=Decimal("-0.0001")))
     assert [row[1] for row in rows()] == [Decimal("0.0000")]
 

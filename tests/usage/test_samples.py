@@ -16,7 +16,7 @@ from usage.samples import (
     Sample,
     TelemetryUnavailable,
     attribute,
-    readings,
+    measurements,
 )
 
 # As dcgm-exporter 4.6 writes it: two pods share the device, so every value stands there twice.
@@ -59,7 +59,7 @@ def series(metric: str, value: float, **labels: str) -> Sample:
 
 
 def test_the_text_of_an_exporter_gives_each_device_its_largest_value_and_never_a_sum():
-    found = readings(sources.parse_exposition(SHARED.splitlines()))
+    found = measurements(sources.parse_exposition(SHARED.splitlines()))
     sam2 = held()
     assert attribute([sam2], found) == [(sam2, Measurement(activity=0.80, memory_bytes=59494 * MIB))]
 
@@ -108,7 +108,7 @@ def test_metrics_that_are_not_wanted_are_not_parsed():
 @pytest.mark.parametrize("blank", [9223372036854775792, 1.40737488355328e14, 2147483632, -1, float("nan")])
 def test_blanks_of_dcgm_are_no_measurement(blank):
     def of_power(watts):
-        return readings([series("DCGM_FI_DEV_POWER_USAGE", watts, UUID="GPU-a")])
+        return measurements([series("DCGM_FI_DEV_POWER_USAGE", watts, UUID="GPU-a")])
 
     assert of_power(blank) == {}
     assert len(of_power(250.0)) == 1
@@ -118,21 +118,21 @@ def test_utilization_stands_in_for_activity_on_a_board_but_not_beside_it_nor_on_
     busy = series("DCGM_FI_DEV_GPU_UTIL", 90, UUID="GPU-a")
     engine = series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.5, UUID="GPU-a")
     slice_ = series("DCGM_FI_DEV_GPU_UTIL", 90, UUID="GPU-a", GPU_I_ID="1", GPU_I_PROFILE="1g.10gb")
-    assert [reading.activity for reading in readings([busy]).values()] == [0.9]
-    assert [reading.activity for reading in readings([busy, engine]).values()] == [0.5]
-    assert [reading.activity for reading in readings([slice_]).values()] == [None]
+    assert [reading.activity for reading in measurements([busy]).values()] == [0.9]
+    assert [reading.activity for reading in measurements([busy, engine]).values()] == [0.5]
+    assert [reading.activity for reading in measurements([slice_]).values()] == [None]
 
 
 def test_without_labels_of_dra_a_board_is_known_by_its_uuid():
     mine, other = held(), held(uuid="GPU-b", device="gpu-3")
-    found = readings([series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.4, UUID="GPU-a", Hostname="fra1")])
+    found = measurements([series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.4, UUID="GPU-a", Hostname="fra1")])
     assert attribute([mine, other], found) == [(mine, Measurement(activity=0.4))]
 
 
 def test_two_claims_on_one_device_each_get_the_series_with_their_name():
     first, second = held(object_name="one"), held(object_name="two")
     place = {"dra_driver_name": "gpu.nvidia.com", "dra_pool_name": "fra1-h100-03", "dra_device_name": "gpu-2"}
-    found = readings(
+    found = measurements(
         series(
             "DCGM_FI_PROF_GR_ENGINE_ACTIVE",
             value,
@@ -146,7 +146,7 @@ def test_two_claims_on_one_device_each_get_the_series_with_their_name():
 
 
 def test_a_claim_of_another_namespace_with_the_same_name_gets_nothing():
-    found = readings(sources.parse_exposition(SHARED.splitlines()))
+    found = measurements(sources.parse_exposition(SHARED.splitlines()))
     assert attribute([held(namespace="vision", uuid="")], found) != []
     assert attribute([held(namespace="nlp", uuid="")], found) == []
 
@@ -158,15 +158,15 @@ def test_a_partition_is_known_by_board_and_profile_only_while_there_is_one_of_th
 
     mine = held(uuid="MIG-1", parent_uuid="GPU-a", partition="1g.10gb")
     twin = held(uuid="MIG-2", parent_uuid="GPU-a", partition="1g.10gb", device="gpu-2-mig-2")
-    assert attribute([mine], readings([instance("7")])) == [(mine, Measurement(activity=0.3))]
-    assert attribute([mine], readings([instance("7"), instance("8")])) == []
-    assert attribute([mine, twin], readings([instance("7")])) == []
+    assert attribute([mine], measurements([instance("7")])) == [(mine, Measurement(activity=0.3))]
+    assert attribute([mine], measurements([instance("7"), instance("8")])) == []
+    assert attribute([mine, twin], measurements([instance("7")])) == []
 
 
 def test_an_exporter_that_does_not_answer_is_a_sentence_without_its_address(serve):
     with pytest.raises(TelemetryUnavailable, match=r"cannot be reached \(ConnectError\)\.$"):
         sources.read_exporter("http://someone:secret@127.0.0.1:1/metrics")
-    with pytest.raises(TelemetryUnavailable, match="answered with status 503"):
+    with pytest.raises(TelemetryUnavailable, match="returned status 503"):
         sources.read_exporter(serve(lambda path, body: (503, "")))
     with pytest.raises(TelemetryUnavailable, match="not answer in its format"):
         sources.read_exporter(serve(lambda path, body: (200, "DCGM_FI_DEV_FB_USED{UUID=} many\n")))
@@ -199,7 +199,7 @@ def test_prometheus_is_asked_once_per_metric_for_all_claims(serve):
 
 def test_what_prometheus_refuses_comes_with_its_own_words(serve):
     refusal = '{"status": "error", "errorType": "execution", "error": "query timed out"}'
-    with pytest.raises(TelemetryUnavailable, match="refused the query: query timed out"):
+    with pytest.raises(TelemetryUnavailable, match="rejected the query: query timed out"):
         sources.read_prometheus(serve(lambda path, body: (422, refusal)))
     with pytest.raises(TelemetryUnavailable, match="not answer in its format"):
         sources.read_prometheus(serve(lambda path, body: (200, "[]")))
@@ -224,12 +224,12 @@ def test_what_prometheus_refuses_comes_with_its_own_words(serve):
     ],
 )
 def test_values_beside_the_blanks_of_dcgm_are_measurements(value, measured):
-    found = readings([series("DCGM_FI_DEV_POWER_USAGE", value, UUID="GPU-a")])
+    found = measurements([series("DCGM_FI_DEV_POWER_USAGE", value, UUID="GPU-a")])
     assert [reading.power_watts for reading in found.values()] == ([value] if measured else [])
 
 
 def test_metrics_of_a_device_become_one_reading_in_units_of_the_portal():
-    found = readings(
+    found = measurements(
         [
             series("DCGM_FI_DEV_FB_USED", 1.5, UUID="GPU-a"),
             series("DCGM_FI_DEV_FB_USED", 3, UUID="GPU-a"),
@@ -265,15 +265,15 @@ LABELS = {
 
 @pytest.mark.parametrize("label", LABELS)
 def test_labels_of_dra_must_all_name_what_is_held(label):
-    found = readings([series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.4, **LABELS | {label: "other"})])
+    found = measurements([series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.4, **LABELS | {label: "other"})])
     assert attribute([held(uuid="")], found) == []
-    found = readings([series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.4, **LABELS)])
+    found = measurements([series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.4, **LABELS)])
     assert [reading.activity for _, reading in attribute([held(uuid="")], found)] == [0.4]
 
 
 def test_labels_of_dra_count_before_the_uuid():
     mine = held()
-    found = readings(
+    found = measurements(
         [
             series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.9, UUID="GPU-a"),
             series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.4, UUID="GPU-b", **LABELS),
@@ -285,7 +285,7 @@ def test_labels_of_dra_count_before_the_uuid():
 def test_a_claim_without_labels_shares_the_largest_reading_of_its_board():
     """Another claim on the board has labels; its series says what the board does."""
     mine = held(object_name="mine")
-    found = readings(
+    found = measurements(
         [
             series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.4, UUID="GPU-a"),
             series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.6, UUID="GPU-a", **LABELS),
@@ -297,7 +297,7 @@ def test_a_claim_without_labels_shares_the_largest_reading_of_its_board():
 
 
 def test_what_one_device_is_reported_with_twice_is_its_largest_reading():
-    found = readings(
+    found = measurements(
         [
             series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.4, UUID="GPU-a", **LABELS),
             series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.7, UUID="GPU-old", **LABELS),
@@ -311,7 +311,7 @@ def test_what_one_device_is_reported_with_twice_is_its_largest_reading():
 def test_a_partition_is_known_by_its_own_uuid_where_the_exporter_tells_it():
     mine = held(uuid="MIG-1", parent_uuid="GPU-a", partition="1g.10gb")
     told = {"UUID": "GPU-a", "dra_mig_device_uuid": "MIG-1"}
-    found = readings([series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.4, **told)])
+    found = measurements([series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.4, **told)])
     assert attribute([mine], found) == [(mine, Measurement(activity=0.4))]
 
 
@@ -321,11 +321,11 @@ def test_a_partition_is_known_by_its_own_uuid_where_the_exporter_tells_it():
 def test_a_partition_of_another_board_or_profile_is_another(uuid, profile):
     mine = held(uuid="MIG-1", parent_uuid="GPU-a", partition="1g.10gb")
     labels = {"UUID": uuid, "GPU_I_ID": "7", "GPU_I_PROFILE": profile}
-    assert attribute([mine], readings([series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.3, **labels)])) == []
+    assert attribute([mine], measurements([series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.3, **labels)])) == []
 
 
 def test_nothing_is_known_of_what_has_no_uuid_and_no_label():
-    found = readings([series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.4)])
+    found = measurements([series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.4)])
     assert attribute([held(uuid=""), held()], found) == []
 
 
@@ -335,11 +335,11 @@ def test_a_metric_whose_name_only_begins_like_a_wanted_one_is_left_out():
 
 
 def test_an_answer_that_no_exporter_gives_is_not_read_to_its_end(monkeypatch, serve):
-    monkeypatch.setattr(sources, "LARGEST", 10)
+    monkeypatch.setattr(sources, "MAX_CHARACTERS", 10)
     assert list(sources.limited(["12345", "67890"])) == ["12345", "67890"]
     with pytest.raises(ValueError, match="more than 10 characters"):
         list(sources.limited(["12345", "67890", "1"]))
-    with pytest.raises(TelemetryUnavailable, match="not answer in its format: more than 10 characters"):
+    with pytest.raises(TelemetryUnavailable, match="in an unknown format: more than 10 characters"):
         sources.read_exporter(serve(lambda path, body: (200, "# a comment that is long\n")))
 
 
@@ -359,7 +359,7 @@ def test_prometheus_is_asked_for_each_device_of_each_claim_at_its_address(serve)
 
 
 def test_prometheus_that_refuses_or_is_not_there_is_a_sentence(serve):
-    with pytest.raises(TelemetryUnavailable, match="refused the query: bad_data"):
+    with pytest.raises(TelemetryUnavailable, match="rejected the query: bad_data"):
         sources.read_prometheus(serve(lambda path, body: (400, '{"error": "bad_data"}')))
     with pytest.raises(TelemetryUnavailable, match=r"cannot be reached \(ConnectError\)\.$"):
         sources.read_prometheus("http://someone:secret@127.0.0.1:1")
@@ -382,9 +382,9 @@ def test_every_series_of_an_answer_is_read(serve):
 
 def test_an_escape_that_is_none_is_left_as_it_is():
     texts = {r"a\qb": r"a\qb", r"a\nb": "a\nb", r"a\\b": r"a\b", r"a\"b": 'a"b', r"a\\nb": r"a\nb", "a": "a"}
-    assert {text: sources.plain(text) for text in texts} == texts
+    assert {text: sources.unescaped(text) for text in texts} == texts
 
 
 def test_what_no_device_is_named_for_is_nobody_s_board():
-    found = readings([series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.4, GPU_I_PROFILE="1g.10gb")])
+    found = measurements([series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.4, GPU_I_PROFILE="1g.10gb")])
     assert attribute([held(uuid="", parent_uuid="GPU-a", partition="1g.10gb")], found) == []

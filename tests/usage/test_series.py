@@ -12,7 +12,7 @@ FIVE = timedelta(minutes=5)
 
 
 def series(claim, wanted=Range.HOUR, *, now=NOON):
-    return claim_series(claim, wanted, held=list(claim.allocations.all()), now=now)
+    return claim_series(claim, wanted, allocations=list(claim.allocations.all()), now=now)
 
 
 def test_a_gap_is_no_telemetry_while_held_and_not_held_otherwise(claim):
@@ -216,5 +216,5 @@ def test_a_bin_that_has_only_begun_and_was_not_held_is_shown(claim):
     hold(claim, NOON - 2 * FIVE, NOON - FIVE)
     shown = series(claim, Range.LIFE, now=NOON)
     assert [point.presence for point in shown.points] == [Presence.NO_TELEMETRY]
-    waiting = claim_series(claim, Range.LIFE, held=[], now=claim.created_at + timedelta(seconds=1))
+    waiting = claim_series(claim, Range.LIFE, allocations=[], now=claim.created_at + timedelta(seconds=1))
     assert [point.presence for point in waiting.points] == [Presence.NOT_HELD]

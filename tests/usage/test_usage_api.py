@@ -103,7 +103,7 @@ def test_figures_are_for_the_team_alone_and_only_to_read(client, claim, eve, bob
 @pytest.mark.parametrize(
     ("query", "said"),
     [
-        ("costs", "Say which team"),
+        ("costs", "Name the team"),
         ("costs?team=vision&month=never", "A month is written"),
         ("{claim}?range=1y", "A range is one of 1h, 24h, 7d, life; “1y” was sent."),
         ("{claim}?range=abcdefghijklmnopqrstuvw", "“abcdefghijklmnopqrst” was sent."),

@@ -51,7 +51,7 @@ def test_in_its_grace_a_claim_has_no_projection(as_alice, claim):
     hold(claim, NOON - timedelta(hours=10))
     page = as_alice.get(fragment(claim)).content.decode()
     assert "€29.00" in page
-    assert "billed for as long as it holds devices" in page
+    assert "billed while it holds devices" in page
     assert "no further cost" not in page
     assert "if kept until" not in page
 
@@ -77,7 +77,7 @@ def test_the_graph_has_gaps_where_nothing_was_measured(as_alice, claim):
     measure(held, NOON - 4 * FIVE, [0.5, None, 0.25, 0.0])
     page = as_alice.get(fragment(claim, range="1h")).content.decode()
     data = json.loads(page.split('<script id="usage-data" type="application/json">')[1].split("</script>")[0])
-    assert data["activity"] == [{"label": "activity", "values": [50.0, None, 25.0, 0.0]}]
+    assert data["activity"] == [{"label": "utilization", "values": [50.0, None, 25.0, 0.0]}]
     assert data["limit"] == 80.0
     assert data["step"] == 300
 
@@ -105,7 +105,7 @@ def test_a_claim_that_held_nothing_says_so_and_costs_nothing(as_alice, vision, a
     waiting = make_claim(vision, by=alice, cluster=fra, state=ClaimState.PROVISIONED)
     page = as_alice.get(fragment(waiting)).content.decode()
     assert "No device has been held yet" in page
-    assert "until then nothing is billed" in page
+    assert "Nothing is billed until then" in page
     assert "Cost so far" not in page
 
 
@@ -118,13 +118,13 @@ def test_devices_without_a_rate_have_no_rate_and_never_a_zero(as_alice, claim):
 
 def test_why_there_is_no_telemetry_is_said(as_alice, claim, fra):
     hold(claim, NOON - timedelta(hours=1))
-    assert "has no exporter or Prometheus" in as_alice.get(fragment(claim)).content.decode()
+    assert "No exporter or Prometheus is configured" in as_alice.get(fragment(claim)).content.decode()
     fra.metrics_url = "http://127.0.0.1:1/metrics"
     fra.save(update_fields=["metrics_url"])
-    assert "No measurement of its devices" in as_alice.get(fragment(claim)).content.decode()
-    Collection.objects.create(cluster=fra, error="The source of telemetry answered with status 500.")
+    assert "No measurements of its devices" in as_alice.get(fragment(claim)).content.decode()
+    Collection.objects.create(cluster=fra, error="The telemetry source returned status 500.")
     page = as_alice.get(fragment(claim)).content.decode()
-    assert "The source of telemetry answered with status 500." in page
+    assert "The telemetry source returned status 500." in page
     assert "0 %" not in page
 
 
@@ -251,7 +251,7 @@ def test_a_rate_that_applies_is_not_changed_but_followed(client, root):
     client.force_login(root)
     response = client.post(reverse("usage:rate_edit", args=[applies.pk]), FORM)
     assert response.status_code == 409
-    assert "add a rate that follows it" in response.content.decode()
+    assert "Add a new rate instead" in response.content.decode()
     assert client.post(reverse("usage:rate_remove", args=[applies.pk])).status_code == 409
     applies.refresh_from_db()
     assert applies.per_hour == 2
@@ -470,7 +470,7 @@ def test_a_saved_and_a_removed_rate_are_said_and_lead_to_the_list(client, root, 
         reverse("usage:rate_new"), FORM | {"cluster": fra.pk, "driver": "gpu.nvidia.com"}, follow=True
     )
     assert made.redirect_chain == [(reverse("usage:rates"), 302)]
-    assert "“H100 from December” is saved." in made.text
+    assert "“H100 from December” saved." in made.text
     rate = Rate.objects.get()
     assert (rate.product, rate.driver, rate.cluster, rate.per_hour, rate.valid_from) == (
         *("H100", "gpu.nvidia.com", fra, Decimal("3.1000")),
@@ -478,6 +478,6 @@ def test_a_saved_and_a_removed_rate_are_said_and_lead_to_the_list(client, root, 
     )
     removed = client.post(reverse("usage:rate_remove", args=[rate.pk]), follow=True)
     assert removed.redirect_chain == [(reverse("usage:rates"), 302)]
-    assert "“H100 from December” is removed." in removed.text
+    assert "“H100 from December” removed." in removed.text
     assert client.get(reverse("usage:rate_remove", args=[rate.pk])).status_code == 405
     assert client.post(reverse("usage:rate_remove", args=[rate.pk])).status_code == 404

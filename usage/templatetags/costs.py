@@ -18,8 +18,8 @@ SMALL = Decimal("0.1")  # below it cents are too coarse for a price per hour
 register = template.Library()
 
 
-class PricedSeveral(Protocol):
-    """So many devices of some kinds."""
+class PricedDevices(Protocol):
+    """A number of devices of some kinds."""
 
     @property
     def kinds(self) -> Iterable[PricedPart]: ...
@@ -41,7 +41,7 @@ def headline(cost: Cost | None) -> str:
 
 @register.simple_tag
 def rate_card() -> RateCard:
-    """Read all rates once for a page: the other tags are asked for many profiles at no further query."""
+    """Read all rates once per page; the other tags then make no query."""
     return RateCard.load()
 
 
@@ -49,7 +49,7 @@ def rate_card() -> RateCard:
 def price_per_hour(kinds: Iterable[PricedPart], card: RateCard) -> str:
     """Show "€2.90 / h", "€0.41–€2.90 / h" or "no rate"; a dash where there is no device to price."""
     prices = device_prices(kinds, card, at=timezone.now())
-    if not prices.asked:
+    if not prices.has_devices:
         return DASH
     if prices.is_unknown:
         return "no rate"
@@ -59,32 +59,32 @@ def price_per_hour(kinds: Iterable[PricedPart], card: RateCard) -> str:
 
 @register.simple_tag
 def price_of_request(kinds: Iterable[PricedPart], card: RateCard, devices: int, duration: timedelta) -> str:
-    """Say what so many devices for so long come to: "€2.90 / h per device, 1 d: at most €69.60"."""
+    """Show the price of a request: "€2.90 / h per device, 1 d: at most €69.60"."""
     prices = device_prices(kinds, card, at=timezone.now())
-    if not prices.asked:
+    if not prices.has_devices:
         return "No matching device in this cluster, so no price is available."
     if prices.is_unknown:
-        return "No rate is set for the devices that match."
+        return "No rate for the matching devices."
     price, span = price_text(prices), times.duration(duration)
-    amounts = prices.at_most(devices, duration)
+    amounts = prices.max_cost(devices, duration)
     if not amounts:
-        return f"{price} per device; some that match have no rate, so the most cannot be told."
-    most = " or ".join(money(amount, currency) for currency, amount in amounts.items())
+        return f"{price} per device. Some matching devices have no rate, so no maximum is known."
+    maximum = " or ".join(money(amount, currency) for currency, amount in amounts.items())
     if devices == 1:
-        return f"{price} per device, {span}: at most {most}"
-    return f"{price} per device, {devices} devices for {span}: at most {most}"
+        return f"{price} per device, {span}: at most {maximum}"
+    return f"{price} per device, {devices} devices for {span}: at most {maximum}"
 
 
 @register.simple_tag
-def price_together(parts: Iterable[PricedSeveral], card: RateCard, duration: timedelta) -> str:
-    """Say what the parts of one request come to at most; "" unless each has a price in one currency."""
+def price_together(parts: Iterable[PricedDevices], card: RateCard, duration: timedelta) -> str:
+    """Show the highest cost of all parts of a request; "" unless each has a price in one currency."""
     total: dict[str, Decimal] = {}
     now = timezone.now()
     for part in parts:
-        most = device_prices(part.kinds, card, at=now).at_most(part.devices, duration)
-        if len(most) != 1:
+        maximum = device_prices(part.kinds, card, at=now).max_cost(part.devices, duration)
+        if len(maximum) != 1:
             return ""
-        for currency, amount in most.items():
+        for currency, amount in maximum.items():
             total[currency] = total.get(currency, Decimal(0)) + amount
     words = " + ".join(money(amount, currency) for currency, amount in sorted(total.items()))
     return f"Together at most {words}"
@@ -102,5 +102,5 @@ def price_text(prices: Prices) -> str:
 
 
 def rate(amount: Decimal, currency: str) -> str:
-    """Return a price per hour to cents, a small one to hundredths of them: it must not look like 0."""
+    """Return a price per hour to cents, a small one to four digits, so that it does not look like 0."""
     return money(amount, currency, digits=4 if 0 < amount < SMALL else 2)
