@@ -18,7 +18,7 @@ from claims.catalogue.lint import CatalogueFinding, catalogue_report, enabled_cl
 from claims.catalogue.presets import presets
 from claims.catalogue.presets.matches import preset_matches
 from claims.catalogue.sharing import cautions
-from claims.catalogue.yaml_export import catalogue_file, exported, plan_digest
+from claims.catalogue.yaml_export import SAME, STAYS_RETIRED, catalogue_file, exported, plan_digest
 from claims.catalogue.yaml_import import read_definitions
 from claims.models import Profile, ProfileVersion
 from core.errors import Conflict, Invalid
@@ -79,7 +79,8 @@ def plan_page(
     page = {
         "wanted": wanted,
         "changes": due,
-        "same": len(changes) - len(due),
+        "same": sum(change.kind == SAME for change in changes),
+        "stays_retired": [change for change in changes if change.kind == STAYS_RETIRED],
         "seen": plan_digest(changes),
         "problem": problem,
     }

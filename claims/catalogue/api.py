@@ -166,6 +166,7 @@ class VersionOut(serializers.Serializer[Any]):
     created_by = serializers.CharField(source="created_by.username", allow_null=True, default=None)
     created_at = serializers.DateTimeField()
     current = serializers.BooleanField()
+    restores = serializers.BooleanField(help_text="The profile was retired, and this version restored it")
     claims = serializers.IntegerField(source="used", help_text="Claims of this version, live or ended")
 
     def get_fields(self) -> dict[str, Any]:
@@ -183,6 +184,7 @@ class PlanOut(serializers.Serializer[Any]):
 
     version = serializers.IntegerField()
     makes_version = serializers.BooleanField()
+    restores = serializers.BooleanField(help_text="The profile is retired, and saving restores it")
     spec_diff = serializers.CharField(help_text="Unified diff of the specs as YAML; empty: the same")
     limits = ChangeOut(many=True)
     live_claims = serializers.IntegerField(help_text="Claims that are not over and keep their version")
@@ -268,7 +270,10 @@ class ProfileViewSet(
     @refuses(409)
     @extend_schema(request=ChangeProfileIn, parameters=[DRY_RUN], responses=SAVED)
     def update(self, request: Request, slug: str) -> Response:
-        """Write a profile anew; a new version is made if spec or limits differ. Platform admins only."""
+        """
+        Replace a profile; a new version is made if spec or limits differ. Saving a retired profile restores
+        it: `dry_run` shows that as `restores`. Platform admins only.
+        """
         fields = self._body(ChangeProfileIn)
         return self._save(
             self._profile(slug), sent_definition(fields | {"slug": slug}), base=fields.get("base")
@@ -329,11 +334,19 @@ def save_plan(definition: ProfileDefinition) -> dict[str, Any]:
     """Return what saving would change, as `PlanOut`."""
     profile = Profile.objects.select_related("current").filter(slug=definition.slug).first()
     if profile is None or profile.current is None:
-        return {"version": 1, "makes_version": True, "spec_diff": "", "limits": [], "live_claims": 0}
+        return {
+            "version": 1,
+            "makes_version": True,
+            "restores": False,
+            "spec_diff": "",
+            "limits": [],
+            "live_claims": 0,
+        }
     difference = proposed(profile.current, definition.spec, definition.limits)
     plan = {
         "version": profile.current.number + bool(difference),
         "makes_version": bool(difference),
+        "restores": profile.retired_at is not None,
         "spec_diff": "\n".join(map(str, difference.lines)),
         "limits": difference.limits,
         "live_claims": sum(use.live for use in held(profile)),

@@ -287,7 +287,15 @@ def match_page(described: tuple[Json | None, list[str]], data: QueryDict) -> dic
     }
 
 
-BUTTONS = {"csrfmiddlewaretoken", "base", "confirm", "edit", "switch", "check"}  # not fields of the form
+BUTTONS = {
+    "csrfmiddlewaretoken",
+    "base",
+    "confirm",
+    "restore",
+    "edit",
+    "switch",
+    "check",
+}  # not fields of the form
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -327,19 +335,26 @@ def edit(request: HttpRequest, profile: Profile | None) -> HttpResponse:
         for problem in problems:
             form.add_error(None, problem)
         return editor(request, form, profile, status=200 if "edit" in request.POST else 422)
-    if profile and profile.current and "confirm" not in request.POST:
+    if profile and profile.current and not is_confirmed(request, profile):
         page = confirm_page(request, profile, definition)
-        if page["difference"]:
+        if page["difference"] or page["restores"]:
+            changed = page["theirs"] or "confirm" in request.POST
             return render(
-                request, "claims/catalogue/profile_confirm.html", page, status=409 if page["theirs"] else 200
+                request, "claims/catalogue/profile_confirm.html", page, status=409 if changed else 200
             )
     return save(request, form, profile, definition)
+
+
+def is_confirmed(request: HttpRequest, profile: Profile) -> bool:
+    """Return whether the confirmation was sent, and said that saving restores a retired profile."""
+    return "confirm" in request.POST and (profile.retired_at is None or "restore" in request.POST)
 
 
 def save(
     request: HttpRequest, form: ProfileForm, profile: Profile | None, definition: ProfileDefinition
 ) -> HttpResponse:
     """Save. If somebody else saved a version meanwhile, show both and ask again: 409."""
+    restores = profile is not None and profile.retired_at is not None
     try:
         version = services.save_profile(
             by=user_of(request), profile=profile, definition=definition, base=sent_base(request)
@@ -355,7 +370,10 @@ def save(
         for problem in refusal.extra.get("problems", [refusal.message]):
             form.add_error(None, problem)
         return editor(request, form, profile, status=refusal.status)
-    messages.success(request, f"{version.profile} is saved; its version is {version.number}.")
+    saved = f"{version.profile} is saved; its version is {version.number}."
+    if restores:
+        saved = f"{saved} It was retired and is in the catalogue again."
+    messages.success(request, saved)
     return redirect("claims:profile_edit", version.profile.slug)
 
 
@@ -369,14 +387,16 @@ def confirm_page(request: HttpRequest, profile: Profile, definition: ProfileDefi
     base = profile.versions.filter(number=sent_base(request) or current.number).first() or current
     before = sorted(team.slug for team in profile.teams.all())
     after = list(definition.teams)
+    difference = proposed(current, definition.spec, definition.limits)
     uses = held(profile)
     return {
         "profile": profile,
+        "restores": profile.retired_at is not None,
         "current": current,
         "number": current.number + 1,
         "names": (f"v{current.number}", f"v{current.number + 1}"),
         "their_names": (f"v{base.number}", f"v{current.number}"),
-        "difference": proposed(current, definition.spec, definition.limits),
+        "difference": difference,
         "theirs": between(base, current) if base != current else None,
         "base": base,
         "teams": (before, after) if before != after else None,

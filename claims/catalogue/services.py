@@ -36,9 +36,9 @@ def save_profile(
     """
     Create or change a profile; return its current version, a new one only if the spec or a limit changed.
 
-    Claims and requests keep their version. `base` is the number of the version that was edited. With
-    `dry_run` everything is checked and nothing is saved. Raises Forbidden, Invalid with all problems, and
-    Conflict for a slug in use or if somebody else saved a version after `base`.
+    Claims and requests keep their version. A retired profile is restored. `base` is the number of the version
+    that was edited. With `dry_run` everything is checked and nothing is saved. Raises Forbidden, Invalid with
+    all problems, and Conflict for a slug in use or if somebody else saved a version after `base`.
     """
     require_admin(by)
     if profile is not None and base is not None:
@@ -56,9 +56,10 @@ def write_profile(*, by: User, profile: Profile | None, definition: ProfileDefin
     """
     if problems := definition_problems(definition):
         raise Invalid(" ".join(problems), problems=problems)
+    restores = profile is not None and profile.retired_at is not None
     profile = _save_page(profile, definition)
     profile.teams.set(Team.objects.filter(slug__in=definition.teams))
-    return _save_version(profile, by=by, spec=definition.spec, limits=definition.limits)
+    return _save_version(profile, by=by, spec=definition.spec, limits=definition.limits, restores=restores)
 
 
 @transaction.atomic(durable=True)
@@ -158,7 +159,7 @@ def _save_page(profile: Profile | None, definition: ProfileDefinition) -> Profil
 
 
 def _save_version(
-    profile: Profile, *, by: User, spec: dict[str, Any], limits: ProfileLimits
+    profile: Profile, *, by: User, spec: dict[str, Any], limits: ProfileLimits, restores: bool = False
 ) -> ProfileVersion:
     """
     Add a version. `_save_page` or `replace_spec` has locked the row of the profile, so two admins do not get
@@ -173,6 +174,7 @@ def _save_version(
         spec=spec,
         spec_hash=spec_hash(spec),
         created_by=by,
+        restores=restores,
         **limits.columns(),
     )
     profile.current = version
@@ -243,7 +245,8 @@ def import_profiles(
     """
     Make the catalogue match the file; return the plan that was carried out. Twice is once.
 
-    Another spec or limit makes a version. With `prune` profiles that the file does not have are retired.
+    Another spec or limit makes a version. A retired profile is restored if the file changes it, and stays
+    retired if the file repeats it. With `prune` profiles that the file does not have are retired.
     `seen` is the digest of the plan that was confirmed. Raises Forbidden, Invalid with all problems, and
     Conflict if the catalogue has changed since that plan.
     """

@@ -70,7 +70,10 @@ def _put(mapping: dict[str, Any], path: Sequence[str], value: Any) -> None:
     mapping[key] = str(value) if isinstance(value, str) else value
 
 
-NEW, CHANGED, RETURNS, RETIRED, SAME = "new", "changed", "returns", "retired", "same"
+NEW, CHANGED, SAME = "new", "changed", "same"
+RETIRED = "retired"  # by this import
+RESTORED = "restored"  # retired before, and the file changes it
+STAYS_RETIRED = "stays-retired"  # retired before, and the file only repeats it
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,7 @@ class KeyDifference:
 @dataclass(frozen=True, slots=True)
 class ProfileChange:
     """
-    What an import does to one profile; `kind` is NEW, CHANGED, RETURNS, RETIRED or SAME.
+    What an import does to one profile; `kind` is one of the constants above.
 
     `definition` is None for one that is retired, `profile` for a new one. `spec` has the lines of a unified
     diff.
@@ -110,7 +113,7 @@ class ProfileChange:
 
     @property
     def changes_something(self) -> bool:
-        return self.kind != SAME
+        return self.kind not in (SAME, STAYS_RETIRED)
 
 
 def import_plan(definitions: Sequence[ProfileDefinition], *, prune: bool = False) -> list[ProfileChange]:
@@ -161,8 +164,11 @@ def _change(definition: ProfileDefinition, profile: Profile | None) -> ProfileCh
     same_spec = spec_hash(before.spec) == spec_hash(definition.spec)
     differences = tuple(_differences(document(before), definition))
     spec = () if same_spec else _spec_diff(before.spec, definition.spec)
-    kind = CHANGED if differences or spec else SAME
-    kind = RETURNS if profile.retired_at is not None else kind
+    changed = bool(differences or spec)
+    if profile.retired_at is None:
+        kind = CHANGED if changed else SAME
+    else:
+        kind = RESTORED if changed else STAYS_RETIRED
     return ProfileChange(kind, definition.slug, definition, profile, differences, spec)
 
 

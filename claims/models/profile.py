@@ -71,6 +71,7 @@ class ProfileVersion(models.Model):
     approval = models.CharField(max_length=9, choices=Approval, default=ProfileLimits.approval)
     automatic_devices = models.PositiveIntegerField(default=ProfileLimits.automatic_devices)
     automatic_duration = models.DurationField(null=True, blank=True)  # None: any
+    restores = models.BooleanField(default=False)  # the profile was retired, and this version restored it
     created_by = models.ForeignKey(User, models.SET_NULL, null=True, related_name="+")
     created_at = models.DateTimeField(db_default=Now())
 

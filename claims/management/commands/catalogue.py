@@ -21,8 +21,10 @@ from claims.catalogue.presets.matches import preset_matches
 from claims.catalogue.yaml_export import (
     CHANGED,
     NEW,
+    RESTORED,
     RETIRED,
-    RETURNS,
+    SAME,
+    STAYS_RETIRED,
     ProfileChange,
     catalogue_file,
     exported,
@@ -136,7 +138,9 @@ class Command(BaseCommand):
 
     def show_changes(self, changes: list[ProfileChange], *, dry_run: bool) -> None:
         due = [change for change in changes if change.changes_something]
-        for change in due:
+        for change in changes:
+            if change.kind == SAME:
+                continue
             show(self.stdout, *change_lines(change))
         if not due:
             self.stdout.write("Nothing to do.")
@@ -151,8 +155,9 @@ def change_lines(change: ProfileChange) -> list[str]:
     words = {
         NEW: "[green]+ {}[/]: new",
         CHANGED: "[yellow]~ {}[/]: changed",
-        RETURNS: "[green]↑ {}[/]: comes back",
+        RESTORED: "[green]↑ {}[/]: changed and restored; it was retired",
         RETIRED: "[red]- {}[/]: retired",
+        STAYS_RETIRED: "[dim]· {}[/]: stays retired, the file repeats its last version",
     }
     lines = [words[change.kind].format(escape(change.slug))]
     for difference in change.differences:

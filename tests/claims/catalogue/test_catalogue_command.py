@@ -4,6 +4,7 @@ import io
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.utils import timezone
 
 from claims.catalogue.presets import presets
 from claims.models import Profile
@@ -70,6 +71,16 @@ def test_a_check_ends_with_1_when_something_would_change(run, file):
         run("import", str(file), "--check", "--prune")
     assert ended.value.code == 1
     assert Profile.objects.get(slug="other").retired_at is None
+
+
+def test_import_names_profiles_that_stay_retired_or_are_restored(run, file):
+    Profile.objects.update(retired_at=timezone.now())
+    printed = run("import", str(file), "--check")  # exit code 0
+    assert "· train-80: stays retired, the file repeats its last version" in printed
+    assert "Nothing to do." in printed
+    file.write_text(file.read_text().replace("maxDevices: 8", "maxDevices: 4"))
+    assert "↑ train-80: changed and restored; it was retired" in run("import", str(file))
+    assert Profile.objects.get().retired_at is None
 
 
 def test_a_dry_run_with_prune_names_what_would_be_retired(run, file):

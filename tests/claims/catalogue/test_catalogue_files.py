@@ -144,12 +144,27 @@ def test_what_the_file_lacks_is_retired_only_when_asked(root, teams):
     assert kinds(import_profiles(by=root, definitions=read(), prune=True)) == [("train", "same")]
 
 
-def test_a_retired_profile_comes_back_with_the_file(root, teams):
+def test_retired_profile_stays_retired_if_the_file_repeats_it(root, teams):
     import_profiles(by=root, definitions=read())
     retire_profile(by=root, profile=Profile.objects.get())
     assert exported() == []
-    assert kinds(import_profiles(by=root, definitions=read())) == [("train", "returns")]
-    assert Profile.objects.get().retired_at is None
+    (change,) = import_profiles(by=root, definitions=read())
+    assert (change.kind, change.changes_something) == ("stays-retired", False)
+    assert Profile.objects.get().retired_at is not None
+    assert kinds(import_profiles(by=root, definitions=read(), prune=True)) == [("train", "stays-retired")]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "number"), [("title: Train", "title: Training", 1), ("maxDevices: 8", "maxDevices: 4", 2)]
+)
+def test_retired_profile_is_restored_if_the_file_changes_it(root, teams, old, new, number):
+    import_profiles(by=root, definitions=read())
+    retire_profile(by=root, profile=Profile.objects.get())
+    (change,) = import_profiles(by=root, definitions=read(FILE.replace(old, new)))
+    assert (change.kind, change.changes_something) == ("restored", True)
+    profile = Profile.objects.get()
+    assert (profile.retired_at, profile.current.number) == (None, number)
+    assert profile.current.restores is (number == 2)
 
 
 def test_one_that_is_wrong_keeps_all_from_being_catalogue_file(root, teams):

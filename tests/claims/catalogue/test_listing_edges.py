@@ -296,7 +296,8 @@ def test_a_profile_is_made_by_api_with_all_that_is_said(root, vision):
 def test_a_trial_by_api_says_what_would_change_and_changes_nothing(root, vision, fra, alice):
     dry = f"{URL}?dry_run=true"
     assert api(root).post(dry, BODY, format="json").json() == {
-        "version": 1, "makes_version": True, "spec_diff": "", "limits": [], "live_claims": 0,
+        "version": 1, "makes_version": True, "restores": False,
+        "spec_diff": "", "limits": [], "live_claims": 0,
     }  # fmt: skip
     assert not Profile.objects.exists()
     api(root).post(URL, BODY, format="json")
@@ -306,7 +307,8 @@ def test_a_trial_by_api_says_what_would_change_and_changes_nothing(root, vision,
     same = {name: value for name, value in BODY.items() if name != "slug"}
     said = api(root).put(f"{URL}slice/?dry_run=true", same, format="json").json()
     assert said == {
-        "version": 1, "makes_version": False, "spec_diff": "", "limits": [], "live_claims": 2,
+        "version": 1, "makes_version": False, "restores": False,
+        "spec_diff": "", "limits": [], "live_claims": 2,
     }  # fmt: skip
     changed = {**same, "max_devices": 3, "grace": "0h", "title": "Other"}
     said = api(root).put(f"{URL}slice/?dry_run=true", changed, format="json").json()

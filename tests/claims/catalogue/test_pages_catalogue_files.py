@@ -8,6 +8,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
+from django.utils import timezone
 
 from claims.catalogue.presets import presets
 from claims.catalogue.yaml_export import catalogue_file, exported
@@ -101,6 +102,19 @@ def test_nothing_is_done_that_was_not_shown(admin, text, train):
 def test_the_same_again_is_nothing_to_do(admin, train):
     page = admin.post(IMPORT, {"text": catalogue_file(exported())}).text
     assert "there is nothing to do" in page
+
+
+def test_import_page_names_profiles_that_stay_retired(admin, train, text):
+    same = catalogue_file(exported())
+    Profile.objects.update(retired_at=timezone.now())
+    page = " ".join(admin.post(IMPORT, {"text": same}).text.split())
+    assert "train-80</a> stays retired: the file repeats the last version." in page
+    assert "there is nothing to do" in page
+    page = admin.post(IMPORT, {"text": text}).text
+    assert "The file changes it, so the import restores it." in page
+    assert "limits.maxDevices" in page
+    assert admin.post(IMPORT, carried(page)).status_code == 302
+    assert Profile.objects.get().retired_at is None
 
 
 @pytest.mark.parametrize(

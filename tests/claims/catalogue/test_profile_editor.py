@@ -1,8 +1,10 @@
 """The editor of profiles: switching, the question before saving, conflicts, versions, retiring, restoring."""
 
 import re
+from datetime import timedelta
 
 import pytest
+from django.contrib.messages import get_messages
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
@@ -16,6 +18,7 @@ from tests.factories import make_claim, make_profile, make_spec, make_team, make
 
 pytestmark = pytest.mark.django_db
 
+HOUR = timedelta(hours=1)
 CONSTRAINT = {"matchAttribute": "resource.kubernetes.io/pcieRoot"}
 
 
@@ -219,6 +222,61 @@ def test_retiring_says_who_has_it_and_can_be_undone(client, root, train, vision,
     assert client.post(address("restore", train), follow=True).status_code == 200
     train.refresh_from_db()
     assert (train.retired_at, versions(train)) == (None, [1])
+
+
+def test_editor_says_that_saving_a_retired_profile_restores_it(client, edit, root, train):
+    assert "Save and restore" not in client.get(address("edit", train)).text
+    retire_profile(by=root, profile=train)
+    page = client.get(address("edit", train)).text
+    assert "Saving restores it: it is in the catalogue again" in page
+    assert ">Save and restore…</button>" in page
+
+
+def test_retired_profile_with_a_new_version_is_restored_after_a_question(edit, sent, root, train):
+    retire_profile(by=root, profile=train)
+    answer = edit(sent | {"max_devices": "4"})
+    assert "<h1>Save version 2 of Train 80 and restore it?</h1>" in answer.text
+    assert "Saving restores it</b>: it is in the catalogue again" in answer.text
+    assert ">Save version 2 and restore</button>" in answer.text
+    answer = edit(typed(answer.text) | {"confirm": "1", "restore": "1"})
+    (message,) = get_messages(answer.wsgi_request)
+    assert message.message == (
+        "train-80 is saved; its version is 2. It was retired and is in the catalogue again."
+    )
+    train.refresh_from_db()
+    assert (train.retired_at, versions(train)) == (None, [2, 1])
+
+
+def test_retired_profile_without_a_change_is_restored_after_a_question(edit, sent, root, train):
+    retire_profile(by=root, profile=train)
+    answer = edit(sent)
+    train.refresh_from_db()
+    assert train.retired_at is not None
+    assert "<h1>Save and restore Train 80?</h1>" in answer.text
+    assert "New requests get version 1, as before." in answer.text
+    assert edit(typed(answer.text) | {"confirm": "1", "restore": "1"}).status_code == 302
+    train.refresh_from_db()
+    assert (train.retired_at, versions(train)) == (None, [1])
+
+
+def test_profile_retired_after_the_question_is_not_restored_silently(edit, sent, root, train):
+    confirmed = typed(edit(sent | {"max_devices": "4"}).text) | {"confirm": "1"}
+    retire_profile(by=root, profile=train)
+    answer = edit(confirmed)
+    assert answer.status_code == 409
+    assert "Save version 2 of Train 80 and restore it?" in answer.text
+    train.refresh_from_db()
+    assert (train.retired_at is None, versions(train)) == (False, [1])
+
+
+def test_list_of_versions_names_the_one_that_restored_the_profile(client, root, train):
+    retire_profile(by=root, profile=train)
+    save_profile(
+        by=root, profile=train, slug="train-80", title="Train 80", spec=train.current.spec, grace=HOUR
+    )
+    client.force_login(root)
+    page = client.get(address("edit", train)).text
+    assert page.count("restored the retired profile") == 1
 
 
 def test_a_request_for_a_retired_profile_can_still_be_decided(ask, lena, root, train):

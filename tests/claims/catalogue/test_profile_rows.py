@@ -79,12 +79,13 @@ def test_saving_writes_every_column_of_profile_and_version(save, root, vision):
         "created_by_id": root.pk,
         **LIMITS,
         "deliveries": ["claim", "template"],
+        "restores": False,
     }
 
 
 def test_a_profile_without_limits_has_the_usual_ones(save):
     row = columns(save(), "id", "profile_id", "created_at", "created_by_id", "spec", "spec_hash")
-    assert row == {"number": 1, **ProfileLimits().columns()}
+    assert row == {"number": 1, "restores": False, **ProfileLimits().columns()}
 
 
 def test_saving_again_writes_over_the_page_and_keeps_the_first_version(save, vision):

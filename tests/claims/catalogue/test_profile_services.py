@@ -70,13 +70,16 @@ def test_a_slug_is_taken_once(save):
         save()
 
 
-def test_a_retired_profile_comes_back_when_it_is_saved(save, root):
+def test_saving_a_retired_profile_restores_it(save, root):
     profile = save().profile
     retire_profile(by=root, profile=profile)
     assert profile.retired_at
-    save(profile)
+    version = save(profile)
     profile.refresh_from_db()
-    assert profile.retired_at is None
+    assert (profile.retired_at, version.restores) == (None, False)  # no version was made
+    retire_profile(by=root, profile=profile)
+    assert save(profile, grace=timedelta(hours=1)).restores
+    assert not save(profile, grace=timedelta(hours=2)).restores
 
 
 def test_only_platform_admins_write_the_catalogue_and_quotas(save, lena):

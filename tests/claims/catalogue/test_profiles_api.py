@@ -70,7 +70,7 @@ def test_a_malformed_filter_is_422(alice):
 
 
 def test_filters_cost_the_same_for_one_profile_and_for_many(alice, vision, fra, train, quota):
-    user_of = client(alice)
+    reader = client(alice)
     user_of.get(f"{URL}?mine=true")
     with CaptureQueriesContext(connection) as one:
         user_of.get(f"{URL}?mine=true")
@@ -183,3 +183,15 @@ def test_versions_of_a_profile_of_other_teams_are_not_found(alice, vision, root)
     retire_profile(by=root, profile=old)
     assert client(alice).get(f"{URL}old/versions/").status_code == 404
     assert client(root).get(f"{URL}old/versions/").status_code == 200
+
+
+def test_saving_a_retired_profile_by_api_restores_it_and_a_dry_run_shows_that(root, train):
+    admin = client(root)
+    body = {"title": "Train", "spec": train.current.spec, "scalable": "gpu", "max_devices": 4}
+    assert admin.put(f"{URL}train-80/?dry_run=true", body, format="json").json()["restores"] is False
+    admin.post(f"{URL}train-80/retire/")
+    assert admin.put(f"{URL}train-80/?dry_run=true", body, format="json").json()["restores"] is True
+    assert Profile.objects.get().retired_at is not None
+    assert admin.put(f"{URL}train-80/", body, format="json").json()["retired_at"] is None
+    rows = admin.get(f"{URL}train-80/versions/").json()
+    assert [(row["number"], row["restores"]) for row in rows] == [(2, True), (1, False)]
