@@ -71,13 +71,13 @@ def test_a_malformed_filter_is_422(alice):
 
 def test_filters_cost_the_same_for_one_profile_and_for_many(alice, vision, fra, train, quota):
     reader = client(alice)
-    user_of.get(f"{URL}?mine=true")
+    reader.get(f"{URL}?mine=true")
     with CaptureQueriesContext(connection) as one:
-        user_of.get(f"{URL}?mine=true")
+        reader.get(f"{URL}?mine=true")
     for number in range(20):
         make_profile(f"more-{number}")
     with CaptureQueriesContext(connection) as many:
-        user_of.get(f"{URL}?mine=true")
+        reader.get(f"{URL}?mine=true")
     assert len(many) == len(one)
 
 
