@@ -5,7 +5,7 @@ from rest_framework.routers import SimpleRouter
 
 from claims.approvals.api import ApprovalRuleViewSet, DelegationViewSet, ReasonViewSet
 from claims.catalogue.api import LintView, ProfileViewSet
-from claims.claim_list.api import ManyView
+from claims.claim_list.api import BulkActionView
 from claims.claim_page.api import ClaimViewSet, ConsumersView
 from claims.inbox.api import ApprovalViewSet, CommentsView, DecideView
 from claims.lifecycle.api import ExtensionViewSet
@@ -29,7 +29,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("claims/<uuid:claim_id>/comments/", CommentsView.as_view(), name="api-claim-comments"),
     path("claims/<uuid:claim_id>/consumers/", ConsumersView.as_view(), name="api-claim-consumers"),
     path("approvals/decide/", DecideView.as_view(), name="api-decide"),
-    path("claims/bulk/", ManyView.as_view(), name="api-many"),
+    path("claims/bulk/", BulkActionView.as_view(), name="api-many"),
     path("claims/outside/", OutsideView.as_view(), name="api-outside"),
     path("claims/outside/<str:uid>/adopt/", AdoptView.as_view(), name="api-adopt"),
     *router.urls,

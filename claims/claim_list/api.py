@@ -1,4 +1,4 @@
-"""One action on several claims."""
+"""API of bulk actions on claims."""
 
 from typing import Any
 
@@ -18,13 +18,13 @@ from teams.access import user_of
 from teams.models import User
 
 
-class ManyIn(Input):
-    """`by` goes with an extension, `to` with handing over. With `preview` nothing is done."""
+class BulkIn(Input):
+    """`by` belongs to `extend`, `to` to `transfer`. With `preview` nothing changes."""
 
     action = serializers.ChoiceField(choices=bulk.BulkAction.choices)
     claims = serializers.ListField(
         child=serializers.UUIDField(),
-        max_length=bulk.MOST,
+        max_length=bulk.MAX_CLAIMS,
         error_messages={"max_length": "At most {max_length} can be changed at once."},
     )
     by = SpelledDuration(required=False, allow_null=True, default=None, help_text="36h, 1d 12h, or seconds")
@@ -34,7 +34,7 @@ class ManyIn(Input):
 
 
 class OutcomeOut(serializers.Serializer[Any]):
-    """`said` is what happens to one claim or has happened; with a `code` it is why it cannot."""
+    """`said` is the effect on one claim; with a `code`, the reason of a refusal."""
 
     claim = serializers.UUIDField()
     name = serializers.CharField()
@@ -43,52 +43,52 @@ class OutcomeOut(serializers.Serializer[Any]):
     code = serializers.CharField()
 
 
-class ManyView(APIView):
-    """Release, withdraw, extend or hand over several claims, each by itself; 200 at most."""
+class BulkActionView(APIView):
+    """Release, withdraw, extend or transfer up to 200 claims, each independently."""
 
-    @extend_schema(request=ManyIn, responses=OutcomeOut(many=True), parameters=[KEY])
+    @extend_schema(request=BulkIn, responses=OutcomeOut(many=True), parameters=[KEY])
     def post(self, request: Request) -> Response:
         user = user_of(request)
-        asked = ManyIn(data=request.data)
-        asked.is_valid(raise_exception=True)
-        said = asked.validated_data
-        claims = bulk.chosen(user, said["claims"])
-        order = bulk.Order(
-            bulk.BulkAction(said["action"]),
-            said["reason"],
-            said["by"],
-            _person(said["to"]),
+        data = BulkIn(data=request.data)
+        data.is_valid(raise_exception=True)
+        fields = data.validated_data
+        claims = bulk.selected_claims(user, fields["claims"])
+        bulk_request = bulk.BulkRequest(
+            bulk.BulkAction(fields["action"]),
+            fields["reason"],
+            fields["by"],
+            user_named(fields["to"]),
             idempotency.idempotency_key(request),
         )
-        if said["preview"]:
+        if fields["preview"]:
             rows = [
                 {
-                    "claim": line.claim.pk,
-                    "name": line.claim.name,
+                    "claim": preview.claim.pk,
+                    "name": preview.claim.name,
                     "done": False,
-                    "said": line.reason_not or line.will,
-                    "code": "refused" if line.reason_not else "",
+                    "said": preview.obstacle or preview.effect,
+                    "code": "refused" if preview.obstacle else "",
                 }
-                for line in bulk.preview(user, claims, order)
+                for preview in bulk.preview(user, claims, bulk_request)
             ]
         else:
             rows = [
                 {
-                    "claim": one.claim.pk,
-                    "name": one.claim.name,
-                    "done": not one.refusal,
-                    "said": one.refusal or one.done,
-                    "code": one.code,
+                    "claim": result.claim.pk,
+                    "name": result.claim.name,
+                    "done": not result.refusal,
+                    "said": result.refusal or result.done,
+                    "code": result.code,
                 }
-                for one in bulk.do(user, claims, order)
+                for result in bulk.run(user, claims, bulk_request)
             ]
         return Response(OutcomeOut(rows, many=True).data)
 
 
-def _person(name: str) -> User | None:
+def user_named(name: str) -> User | None:
     if not name:
         return None
     person = User.objects.filter(username=name).first()
     if person is None:
-        raise Invalid(f"There is no person {name}.")
+        raise Invalid(f"There is no user {name}.")
     return person

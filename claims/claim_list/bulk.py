@@ -1,8 +1,8 @@
 """
-One action on several claims: what it would do to each, and doing it to each by its own service.
+Bulk actions: release, withdraw, extend or transfer several claims, with a preview for each.
 
-Each claim is a transaction of its own: what cannot be done to one says so and holds up no other. Sending the
-same twice does it once, as the services do.
+Each claim is changed by its own service in its own transaction, so a refusal for one does not stop the
+others. Repeating a bulk request changes nothing, because the services are idempotent.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from core.times import duration as in_words
 from core.times import moment
 from teams.models import Membership, Role, Team, User
 
-MOST = 200  # claims at once: each is a transaction of its own while a person waits
+MAX_CLAIMS = 200  # each claim is a transaction while a person waits
 
 
 class BulkAction(models.TextChoices):
@@ -38,8 +38,8 @@ class BulkAction(models.TextChoices):
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """`by` is how much longer to keep claims, `to` who gets them; `key` makes an extension happen once."""
+class BulkRequest:
+    """`by` is the length of an extension, `to` the new owner; `key` makes extensions idempotent."""
 
     action: BulkAction
     reason: str = ""
@@ -50,18 +50,18 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class BulkPreview:
-    """What an order does to one claim: `will` says it, or `reason_not` why it cannot be done."""
+    """What a bulk request would do to one claim: its `effect`, or the `obstacle` that prevents it."""
 
     claim: Claim
-    will: str
-    reason_not: str = ""
-    devices: int = 0  # that it holds now
-    pods: int = 0  # that use it now
+    effect: str
+    obstacle: str = ""
+    devices: int = 0  # held now
+    pods: int = 0  # using it now
 
 
 @dataclass(frozen=True, slots=True)
 class BulkResult:
-    """What became of one claim; `refusal` is the sentence of why not, "" where it was done."""
+    """The outcome for one claim: `done` says what was done, or `refusal` why it was not."""
 
     claim: Claim
     done: str
@@ -69,29 +69,33 @@ class BulkResult:
     code: str = ""
 
 
-def chosen(user: User, ids: Collection[UUID]) -> list[Claim]:
-    """Return the claims among these that `user` may see. Raise Invalid for more than can be done at once."""
-    if len(ids) > MOST:
+def selected_claims(user: User, ids: Collection[UUID]) -> list[Claim]:
+    """Return the claims among these that `user` may see. Raises Invalid for more than `MAX_CLAIMS`."""
+    if len(ids) > MAX_CLAIMS:
         raise Invalid(
-            f"{counted(len(ids), 'claim is', 'claims are')} chosen; at most {MOST} can be changed at once."
+            f"{counted(len(ids), 'claim is', 'claims are')} selected. At most {MAX_CLAIMS} can be changed "
+            "at once."
         )
     claims = Claim.objects.visible_to(user).filter(pk__in=ids)
     related = claims.select_related("team", "cluster", "profile_version__profile", "requested_by")
     return list(related.order_by("name", "pk"))
 
 
-def preview(user: User, claims: Sequence[Claim], order: Order) -> list[BulkPreview]:
-    """Return what the order would do; as many queries for one claim as for many."""
-    seen, roles = observe(claims), roles_of(user, {claim.team for claim in claims})
-    heirs = set() if order.to is None else {team.pk for team in _teams_of(order.to)}
-    return [_line(user, claim, order, seen[claim.pk], roles.get(claim.team_id), heirs) for claim in claims]
+def preview(user: User, claims: Sequence[Claim], request: BulkRequest) -> list[BulkPreview]:
+    """Return the preview for each claim; the number of queries does not depend on the number of claims."""
+    seen, roles = observe(claims), team_roles(user, {claim.team for claim in claims})
+    eligible_teams = set() if request.to is None else {team.pk for team in eligible_teams_for(request.to)}
+    return [
+        preview_claim(user, claim, request, seen[claim.pk], roles.get(claim.team_id), eligible_teams)
+        for claim in claims
+    ]
 
 
-def do(user: User, claims: Sequence[Claim], order: Order) -> list[BulkResult]:
-    return [_one(user, claim, order) for claim in claims]
+def run(user: User, claims: Sequence[Claim], request: BulkRequest) -> list[BulkResult]:
+    return [run_one(user, claim, request) for claim in claims]
 
 
-def roles_of(user: User, teams: Collection[Team]) -> dict[UUID, Role]:
+def team_roles(user: User, teams: Collection[Team]) -> dict[UUID, Role]:
     """Return the role of a person in each of these teams, in one query; owner for a platform admin."""
     if user.is_platform_admin:
         return {team.pk: Role.OWNER for team in teams}
@@ -99,55 +103,64 @@ def roles_of(user: User, teams: Collection[Team]) -> dict[UUID, Role]:
     return {team: Role(role) for team, role in rows}
 
 
-def _teams_of(person: User) -> list[Team]:
-    """Return the teams in which a person may own claims: none for somebody who cannot sign in any more."""
+def eligible_teams_for(person: User) -> list[Team]:
+    """Return the teams in which a person may own claims; none for an inactive account."""
     if not person.is_active:
         return []
     roles = [role for role in Role if role.rank >= Role.MEMBER.rank]
     return list(Team.objects.filter(memberships__user=person, memberships__role__in=roles))
 
 
-def _line(
-    user: User, claim: Claim, order: Order, seen: Observation, role: Role | None, heirs: Collection[UUID]
+def preview_claim(
+    user: User,
+    claim: Claim,
+    request: BulkRequest,
+    seen: Observation,
+    role: Role | None,
+    eligible_teams: Collection[UUID],
 ) -> BulkPreview:
     devices, pods = len(seen.open), len(seen.users)
-    if reason := _why_not(user, claim, order, role, heirs):
+    if reason := obstacle_to(user, claim, request, role, eligible_teams):
         return BulkPreview(claim, "", reason, devices, pods)
-    return BulkPreview(claim, _will(claim, order, devices, pods), "", devices, pods)
+    return BulkPreview(claim, expected_effect(claim, request, devices, pods), "", devices, pods)
 
 
-def _why_not(user: User, claim: Claim, order: Order, role: Role | None, heirs: Collection[UUID]) -> str:
+def obstacle_to(
+    user: User, claim: Claim, request: BulkRequest, role: Role | None, eligible_teams: Collection[UUID]
+) -> str:
     if reason := reason_not_to_release(user, claim, role):
         return reason
-    to = order.to.label if order.to else ""
-    if order.action == BulkAction.WITHDRAW and claim.state != ClaimState.REQUESTED:
-        return f"It is “{claim.get_state_display()}”; only a request that waits can be withdrawn."
-    if order.action == BulkAction.RELEASE and claim.state not in RUNNING:
-        return f"It is “{claim.get_state_display()}”; it holds nothing that could be released."
-    if order.action in (BulkAction.EXTEND, BulkAction.TRANSFER) and claim.state not in RUNNING:
-        return f"It is “{claim.get_state_display()}”; only a claim that runs can be changed so."
-    if order.action == BulkAction.TRANSFER and claim.team_id not in heirs:
-        return f"{to} is no member of {claim.team}."
-    if order.action == BulkAction.TRANSFER and claim.requested_by == order.to:
-        return "It is theirs already."
+    to = request.to.label if request.to else ""
+    if request.action == BulkAction.WITHDRAW and claim.state != ClaimState.REQUESTED:
+        return f"It is “{claim.get_state_display()}”. Only pending requests can be withdrawn."
+    if request.action == BulkAction.RELEASE and claim.state not in RUNNING:
+        return f"It is “{claim.get_state_display()}”. There is nothing to release."
+    if request.action in (BulkAction.EXTEND, BulkAction.TRANSFER) and claim.state not in RUNNING:
+        return f"It is “{claim.get_state_display()}”. Only running claims can be changed this way."
+    if request.action == BulkAction.TRANSFER and claim.team_id not in eligible_teams:
+        return f"{to} is not a member of {claim.team}."
+    if request.action == BulkAction.TRANSFER and claim.requested_by == request.to:
+        return "They already own it."
     return ""
 
 
-def _will(claim: Claim, order: Order, devices: int, pods: int) -> str:
-    match order.action:
+def expected_effect(claim: Claim, request: BulkRequest, devices: int, pods: int) -> str:
+    match request.action:
         case BulkAction.WITHDRAW:
             count = claim.devices * claim.parallel
-            return (
-                f"Withdrawn: {counted(count, 'device goes', 'devices go')} back to the quota of {claim.team}."
-            )
+            returned = counted(count, "device is", "devices are")
+            return f"Withdrawn: {returned} returned to the quota of {claim.team}."
         case BulkAction.EXTEND:
-            end = claim.expires_at
+            if claim.expires_at is None or request.by is None:
+                return "It has no expiry."
+            new_end = moment(claim.expires_at + request.by)
             return (
-                f"Kept until {moment(end + order.by) if end and order.by else ''} instead of "
-                f"{moment(end) if end else ''}: at once where a rule allows it, else asked for."
+                f"Extended from {moment(claim.expires_at)} to {new_end}: at once if a rule allows it, "
+                "otherwise after approval."
             )
         case BulkAction.TRANSFER:
-            return f"Goes from {claim.requested_by.label} to {order.to and order.to.label}; its pods go on."
+            new_owner = request.to.label if request.to else ""
+            return f"Transferred from {claim.requested_by.label} to {new_owner}; its pods keep running."
     if not devices:
         return "Released: it holds no device now."
     if not pods:
@@ -159,42 +172,42 @@ def _will(claim: Claim, order: Order, devices: int, pods: int) -> str:
     )
 
 
-def _one(user: User, claim: Claim, order: Order) -> BulkResult:
+def run_one(user: User, claim: Claim, request: BulkRequest) -> BulkResult:
     try:
-        return BulkResult(claim, _done(user, claim, order))
+        return BulkResult(claim, run_action(user, claim, request))
     except PortalError as refusal:
         return BulkResult(claim, "", refusal.message, refusal.code)
     except PermissionDenied as refusal:
         return BulkResult(claim, "", str(refusal), "forbidden")
     except Http404:
-        return BulkResult(claim, "", "It is not there any more.", "not-found")
+        return BulkResult(claim, "", "It no longer exists.", "not-found")
 
 
-def _done(user: User, claim: Claim, order: Order) -> str:
-    """Do it by the service of one claim, and say what has been done."""
-    match order.action:
+def run_action(user: User, claim: Claim, request: BulkRequest) -> str:
+    """Call the service for one claim and return what was done."""
+    match request.action:
         case BulkAction.RELEASE:
-            services.release(claim=claim, by=user, reason=order.reason)
-            return "It is being released."
+            services.release(claim=claim, by=user, reason=request.reason)
+            return "Release started."
         case BulkAction.WITHDRAW:
-            services.withdraw(claim=claim, by=user, reason=order.reason)
-            return "It is withdrawn."
+            services.withdraw(claim=claim, by=user, reason=request.reason)
+            return "Withdrawn."
         case BulkAction.TRANSFER:
-            if order.to is None:
-                raise Invalid("Say who gets the claims.")
-            services.transfer(claim=claim, by=user, to=order.to)
-            return f"Transferred to {order.to.label}."
-    if order.by is None or not order.key:
-        raise Invalid("Say how much longer to keep the claims.")
+            if request.to is None:
+                raise Invalid("Choose a new owner.")
+            services.transfer(claim=claim, by=user, to=request.to)
+            return f"Transferred to {request.to.label}."
+    if request.by is None or not request.key:
+        raise Invalid("Enter the length of the extension.")
     if claim.expires_at is None:
         raise Invalid(f"{claim} has no end date.")
     extension = services.extend(
         claim=claim,
         by=user,
-        until=claim.expires_at + order.by,
-        reason=order.reason,
-        key=f"{order.key[:40]}:{claim.pk}",
+        until=claim.expires_at + request.by,
+        reason=request.reason,
+        key=f"{request.key[:40]}:{claim.pk}",
     )
     if extension.answer == RequestStatus.APPROVED:
-        return f"It is kept for {in_words(order.by)} longer."
-    return f"{in_words(order.by)} more are asked for."
+        return f"Extended by {in_words(request.by)}."
+    return f"Extension by {in_words(request.by)} requested."

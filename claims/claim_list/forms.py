@@ -1,4 +1,4 @@
-"""One action on several claims, as people send it."""
+"""The form of a bulk action on claims."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from claims.durations import DurationText
 from teams.models import User
 
 
-class ManyForm(forms.Form):
-    """`by` is asked for by an extension and `to` by handing over; `people` are those who could get claims."""
+class BulkForm(forms.Form):
+    """`by` is required to extend, `to` to transfer; `people` are the eligible owners."""
 
-    action = forms.ChoiceField(choices=BulkAction.choices, label="BulkAction")
-    by = DurationText(required=False, label="By how much", help_text="For example 24h or 3d.")
+    action = forms.ChoiceField(choices=BulkAction.choices, label="Action")
+    by = DurationText(required=False, label="Extend by", help_text="For example 24h or 3d.")
     to = forms.ModelChoiceField(
-        User.objects.none(), to_field_name="username", required=False, label="To whom"
+        User.objects.none(), to_field_name="username", required=False, label="New owner"
     )
     reason = forms.CharField(
         required=False,
         max_length=500,
         label="Reason",
-        help_text="Kept in the history of each claim.",
+        help_text="Shown in the history of each claim.",
     )
 
     def __init__(self, data: QueryDict, *, people: QuerySet[User]) -> None:
@@ -36,7 +36,7 @@ class ManyForm(forms.Form):
         cleaned = super().clean() or self.cleaned_data
         action = cleaned.get("action")
         if action == BulkAction.EXTEND and not cleaned.get("by") and "by" not in self.errors:
-            self.add_error("by", "Say how much longer to keep them, for example 24h or 3d.")
+            self.add_error("by", "Enter the length of the extension, for example 24h or 3d.")
         if action == BulkAction.TRANSFER and not cleaned.get("to") and "to" not in self.errors:
-            self.add_error("to", "Say who gets them.")
+            self.add_error("to", "Choose a new owner.")
         return cleaned

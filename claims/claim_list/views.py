@@ -19,9 +19,9 @@ from django_filters import ChoiceFilter, FilterSet, ModelChoiceFilter
 from claims.access import may_request
 from claims.claim_list import bulk
 from claims.claim_list.bulk import BulkAction
-from claims.claim_list.forms import ManyForm
+from claims.claim_list.forms import BulkForm
 from claims.models import Claim, ClaimQuerySet, Profile, names_profile
-from claims.observation.observations import valid_ids as ids_of
+from claims.observation.observations import valid_ids
 from claims.requests.services import open_drafts
 from claims.states import FINAL, LOOK, ClaimState
 from core.errors import Invalid
@@ -32,36 +32,38 @@ from teams.access import user_of
 from teams.models import Role, Team, User
 
 LIVE, OVER = "live", "over"
-STATES = [(LIVE, "Not over"), (OVER, "Over"), *ClaimState.choices]
+STATE_CHOICES = [(LIVE, "Open"), (OVER, "Closed"), *ClaimState.choices]
 
 
-def teams_of(request: HttpRequest | None) -> QuerySet[Team]:
+def visible_teams(request: HttpRequest | None) -> QuerySet[Team]:
     return Team.objects.visible_to(request.user) if request else Team.objects.none()
 
 
-def clusters_of(request: HttpRequest | None) -> QuerySet[Cluster]:
-    """Only clusters in which a team of the reader works: the others are none of their business here."""
-    return Cluster.objects.filter(team_namespaces__team__in=teams_of(request)).distinct()
+def visible_clusters(request: HttpRequest | None) -> QuerySet[Cluster]:
+    """Return the clusters in which a team of the reader has a namespace."""
+    return Cluster.objects.filter(team_namespaces__team__in=visible_teams(request)).distinct()
 
 
-def profiles_of(request: HttpRequest | None) -> QuerySet[Profile]:
+def visible_profiles(request: HttpRequest | None) -> QuerySet[Profile]:
     return Profile.objects.visible_to(request.user) if request else Profile.objects.none()
 
 
 class ClaimFilter(FilterSet):
-    state = ChoiceFilter(label="State", choices=STATES, method="by_state", empty_label="Any state")
-    team = ModelChoiceFilter(label="Team", queryset=teams_of, to_field_name="slug", empty_label="Any team")
+    state = ChoiceFilter(label="State", choices=STATE_CHOICES, method="by_state", empty_label="Any state")
+    team = ModelChoiceFilter(
+        label="Team", queryset=visible_teams, to_field_name="slug", empty_label="Any team"
+    )
     cluster = ModelChoiceFilter(
-        label="Cluster", queryset=clusters_of, to_field_name="name", empty_label="Any cluster"
+        label="Cluster", queryset=visible_clusters, to_field_name="name", empty_label="Any cluster"
     )
     profile = ModelChoiceFilter(
         label="Profile",
         method="by_profile",
-        queryset=profiles_of,
+        queryset=visible_profiles,
         to_field_name="slug",
         empty_label="Any profile",
     )
-    who = ChoiceFilter(label="Asked by", choices=[("me", "me")], method="by_person", empty_label="Anybody")
+    who = ChoiceFilter(label="Requested by", choices=[("me", "Me")], method="by_person", empty_label="Anyone")
 
     class Meta:
         model = Claim
@@ -92,7 +94,7 @@ COLUMNS: list[Column[Claim]] = [
     ),
     Column("devices", "Devices", lambda claim: claim.devices * claim.parallel, sort="devices", numeric=True),
     Column("team", "Team", lambda claim: claim.team.slug, sort="team__slug"),
-    Column("who", "Asked by", lambda claim: claim.requested_by.username, sort="requested_by__username"),
+    Column("who", "Requested by", lambda claim: claim.requested_by.username, sort="requested_by__username"),
     Column("cluster", "Cluster", lambda claim: claim.cluster.name, sort="cluster__name"),
     Column(
         "ends", "Ends", lambda claim: claim.expires_at and claim.expires_at.isoformat(), sort="expires_at"
@@ -107,8 +109,8 @@ COLUMNS: list[Column[Claim]] = [
 ]
 
 
-def listing_of(request: HttpRequest) -> Listing[Claim]:
-    """Return the list that the address asks for."""
+def claim_listing(request: HttpRequest) -> Listing[Claim]:
+    """Return the list with the filters, columns and order of the address."""
     return Listing(
         request,
         Claim.objects.visible_to(request.user).for_list(),
@@ -126,8 +128,8 @@ def listing_of(request: HttpRequest) -> Listing[Claim]:
 
 
 @require_safe
-def claims(request: HttpRequest) -> HttpResponseBase:
-    return listing_of(request).respond(
+def claim_list(request: HttpRequest) -> HttpResponseBase:
+    return claim_listing(request).respond(
         "claims/claim_list/list.html",
         {
             "may_act": may_request(request),
@@ -138,7 +140,7 @@ def claims(request: HttpRequest) -> HttpResponseBase:
             "drafts": open_drafts(user_of(request)).count(),
             "empty_icon": "stack-2",
             "empty_title": "No claims yet",
-            "empty_text": "Pick a profile, see what is free and who must approve before you ask.",
+            "empty_text": "Choose a profile. Before you send a request, you see what is free and who approves.",
             "empty_url": reverse("claims:catalogue"),
             "empty_action": "Open the catalogue",
         },
@@ -146,47 +148,47 @@ def claims(request: HttpRequest) -> HttpResponseBase:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-def several(request: HttpRequest) -> HttpResponse:
-    """Preview on GET, do on POST; what cannot be done to one claim stands beside it."""
-    said = request.POST if request.method == "POST" else request.GET
+def bulk_actions(request: HttpRequest) -> HttpResponse:
+    """Preview on GET, run on POST; each claim shows its effect or the reason of a refusal."""
+    data = request.POST if request.method == "POST" else request.GET
     try:
-        claims = bulk.chosen(user_of(request), chosen_ids(request))
+        claims = bulk.selected_claims(user_of(request), selected_ids(request))
     except Invalid as refusal:
-        return render(request, "claims/claim_list/many.html", {"refusal": refusal}, status=refusal.status)
-    form = ManyForm(said, people=heirs_of(claims))
-    page: dict[str, Any] = {"form": form, "claims": claims, "action": said.get("action", "")}
+        return render(request, "claims/claim_list/bulk.html", {"refusal": refusal}, status=refusal.status)
+    form = BulkForm(data, people=eligible_owners(claims))
+    page: dict[str, Any] = {"form": form, "claims": claims, "action": data.get("action", "")}
     if not claims or not form.is_valid():
-        # Before somebody has said by how much or to whom, there is nothing wrong yet.
+        # On GET, a missing length or owner is not an error yet.
         status = 422 if request.method == "POST" else 200
-        return render(request, "claims/claim_list/many.html", page, status=status)
-    wish = dict(form.cleaned_data)
-    wish["action"] = bulk.BulkAction(wish["action"])
-    order = bulk.Order(**wish, key=said.get("key") or uuid.uuid4().hex)
-    page |= {"order": order, "label": order.action.label}
+        return render(request, "claims/claim_list/bulk.html", page, status=status)
+    fields = form.cleaned_data | {"action": BulkAction(form.cleaned_data["action"])}
+    bulk_request = bulk.BulkRequest(**fields, key=data.get("key") or uuid.uuid4().hex)
+    page |= {"bulk_request": bulk_request, "label": bulk_request.action.label}
     if request.method == "POST":
-        page["results"] = results = bulk.do(user_of(request), claims, order)
+        page["results"] = results = bulk.run(user_of(request), claims, bulk_request)
         page["done"] = done = sum(not result.refusal for result in results)
         return render(
-            request, "claims/claim_list/many.html", page, status=200 if done == len(results) else 409
+            request, "claims/claim_list/bulk.html", page, status=200 if done == len(results) else 409
         )
-    lines = sorted(bulk.preview(user_of(request), claims, order), key=lambda line: bool(line.reason_not))
-    page["lines"] = lines  # what can be done comes first
-    page["ready"] = ready = [line for line in lines if not line.reason_not]
-    page["devices"], page["pods"] = sum(line.devices for line in ready), sum(line.pods for line in ready)
-    return render(request, "claims/claim_list/many.html", page)
+    previews = bulk.preview(user_of(request), claims, bulk_request)
+    page["previews"] = sorted(previews, key=lambda preview: bool(preview.obstacle))
+    page["possible"] = possible = [preview for preview in previews if not preview.obstacle]
+    page["devices"] = sum(preview.devices for preview in possible)
+    page["pods"] = sum(preview.pods for preview in possible)
+    return render(request, "claims/claim_list/bulk.html", page)
 
 
-def chosen_ids(request: HttpRequest) -> list[UUID]:
-    """Return the claims that are ticked; with `all`, every claim that the list's own address asks for."""
+def selected_ids(request: HttpRequest) -> list[UUID]:
+    """Return the ids of the selected claims; with `all`, of every claim that matches the list's filters."""
     if request.method != "POST" and request.GET.get("all"):
-        # One more than can be done at once: enough to say that it is too many.
-        return list(listing_of(request).rows.values_list("pk", flat=True)[: bulk.MOST + 1])
-    said = request.POST if request.method == "POST" else request.GET
-    return list(dict.fromkeys(ids_of(said.getlist("claim"))))
+        # One more than the maximum is enough to refuse.
+        return list(claim_listing(request).rows.values_list("pk", flat=True)[: bulk.MAX_CLAIMS + 1])
+    data = request.POST if request.method == "POST" else request.GET
+    return list(dict.fromkeys(valid_ids(data.getlist("claim"))))
 
 
-def heirs_of(claims: Sequence[Claim]) -> QuerySet[User]:
-    """Return who could own claims in any of the teams concerned; the preview says which they cannot have."""
+def eligible_owners(claims: Sequence[Claim]) -> QuerySet[User]:
+    """Return the members who may own claims in any team of these claims; the preview checks each claim."""
     teams = Team.objects.filter(pk__in={claim.team_id for claim in claims})
     roles = [role for role in Role if role.rank >= Role.MEMBER.rank]
     members = User.objects.filter(is_active=True, memberships__team__in=teams, memberships__role__in=roles)

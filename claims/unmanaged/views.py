@@ -14,7 +14,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 from django_filters import ChoiceFilter, FilterSet, ModelChoiceFilter
 
-from claims.claim_list.views import clusters_of, teams_of
+from claims.claim_list.views import visible_clusters, visible_teams
 from claims.models import Profile
 from claims.observation.observations import device_holdings
 from claims.observation.unmanaged import (
@@ -45,14 +45,14 @@ STATES = [
 class TemplateFilter(FilterSet):
     team = ModelChoiceFilter(
         label="Team",
-        queryset=teams_of,
+        queryset=visible_teams,
         to_field_name="slug",
         empty_label="Any team",
         method="by_team",
     )
     cluster = ModelChoiceFilter(
         label="Cluster",
-        queryset=clusters_of,
+        queryset=visible_clusters,
         to_field_name="name",
         empty_label="Any cluster",
     )

@@ -163,7 +163,7 @@ def test_a_bulk_release_queues_a_quota_sync_of_each_team(
         make_claim(team, by=alice, cluster=fra, state=ClaimState.ALLOCATED) for team in (vision, speech)
     ]
     with django_capture_on_commit_callbacks(execute=True):
-        bulk.do(alice, claims, bulk.Order(bulk.BulkAction.RELEASE))
+        bulk.run(alice, claims, bulk.BulkRequest(bulk.BulkAction.RELEASE))
     assert sorted(synced) == sorted([str(vision.pk), str(speech.pk)])
 
 

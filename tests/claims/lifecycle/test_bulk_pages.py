@@ -55,9 +55,9 @@ def ask(client, person, action, *claims, **more):
 def test_the_preview_says_for_each_what_will_happen_or_why_not(client, alice, held, waiting, of_lena):
     text = ask(client, alice, "release", held, waiting, of_lena).text
     assert "Released: 1 pod keeps its devices until it ends." in text
-    assert "It is “Waiting for approval”; it holds nothing that could be released." in text
+    assert "It is “Waiting for approval”. There is nothing to release." in text
     assert "hers belongs to lena; they or a lead of vision may do this." in text
-    assert "1 of 3 can be done." in text
+    assert "Release is possible for 1 of 3 claims." in text
     assert "They hold 2 devices now," in text
     assert states() == {"sam": "allocated", "asked": "requested", "hers": "provisioned"}
 
@@ -66,19 +66,19 @@ def test_one_button_releases_what_can_be_and_says_what_became_of_each(client, le
     client.force_login(lena)
     sent = {"action": "release", "claim": [held.pk, waiting.pk, of_lena.pk], "reason": "The week is over."}
     text = client.post(PAGE, sent).text
-    assert "2 of 3 are done." in text
+    assert "Release: done for 2 of 3 claims." in text
     assert "asked holds nothing that could be released" in text
     assert states()["asked"] == "requested"
     assert states()["sam"] == "releasing"
     assert held.history.last().why == "The week is over."
-    assert "2 of 3 are done." in client.post(PAGE, sent).text  # twice is once
+    assert "Release: done for 2 of 3 claims." in client.post(PAGE, sent).text  # twice is once
     assert held.history.filter(new=ClaimState.RELEASING).count() == 1
 
 
 def test_several_requests_are_withdrawn(client, alice, waiting, vision, fra, train):
     other = make_claim(vision, by=alice, cluster=fra, name="other", devices=2)
     text = ask(client, alice, "withdraw", waiting, other).text
-    assert "Withdrawn: 2 devices go back to the quota of vision." in text
+    assert "Withdrawn: 2 devices are returned to the quota of vision." in text
     client.post(PAGE, {"action": "withdraw", "claim": [waiting.pk, other.pk]})
     assert set(states().values()) == {"withdrawn"}
 
@@ -86,17 +86,17 @@ def test_several_requests_are_withdrawn(client, alice, waiting, vision, fra, tra
 def test_extending_asks_how_long_first_and_happens_once(client, alice, held):
     page = ask(client, alice, "extend", held)
     assert page.status_code == 200
-    assert "Say how much longer to keep them" in page.text
-    assert "Kept until" in ask(client, alice, "extend", held, by="2h").text
+    assert "Enter the length of the extension" in page.text
+    assert "Extended from" in ask(client, alice, "extend", held, by="2h").text
     sent = {"action": "extend", "claim": [held.pk], "by": "2h", "key": "k1"}
     for _ in range(2):
-        assert "1 of 1 is done." in client.post(PAGE, sent).text
+        assert "Extend: done for 1 of 1 claim." in client.post(PAGE, sent).text
     assert Extension.objects.count() == 1
 
 
 def test_several_claims_are_handed_over(client, lena, alice, lars, held, of_lena):
     assert (
-        "Goes from alice to lars; its pods go on."
+        "Transferred from alice to lars; its pods keep running."
         in ask(client, lena, "transfer", held, of_lena, to="lars").text
     )
     client.post(PAGE, {"action": "transfer", "claim": [held.pk, of_lena.pk], "to": "lars"})
@@ -105,7 +105,7 @@ def test_several_claims_are_handed_over(client, lena, alice, lars, held, of_lena
 
 def test_nobody_gets_claims_of_a_team_that_is_not_theirs(client, root, held, eve, fra):
     other = make_claim(make_team("nlp", members=(eve,)), by=eve, cluster=fra, state=ClaimState.PROVISIONED)
-    assert "eve is no member of vision." in ask(client, root, "transfer", held, other, to="eve").text
+    assert "eve is not a member of vision." in ask(client, root, "transfer", held, other, to="eve").text
 
 
 def test_all_that_match_are_those_of_the_lists_own_address(client, alice, held, waiting):
@@ -116,14 +116,14 @@ def test_all_that_match_are_those_of_the_lists_own_address(client, alice, held, 
 
 
 def test_more_than_can_be_done_at_once_is_said_with_the_number(client, alice, held, waiting, monkeypatch):
-    monkeypatch.setattr(bulk, "MOST", 1)
+    monkeypatch.setattr(bulk, "MAX_CLAIMS", 1)
     refused = ask(client, alice, "release", held, waiting)
     assert refused.status_code == 422
-    assert "2 claims are chosen; at most 1 can be changed at once." in refused.text
+    assert "2 claims are selected. At most 1 can be changed at once." in refused.text
 
 
 def test_claims_of_others_are_not_there(client, eve, held):
-    assert "Nothing is chosen" in ask(client, eve, "release", held).text
+    assert "No claims selected" in ask(client, eve, "release", held).text
     client.post(PAGE, {"action": "release", "claim": [held.pk]})
     assert states()["sam"] == "allocated"
 
@@ -131,7 +131,7 @@ def test_claims_of_others_are_not_there(client, eve, held):
 def test_a_viewer_hears_why_not_and_has_no_boxes(client, bob, held):
     assert "Only members of vision may do this." in ask(client, bob, "release", held).text
     text = client.post(PAGE, {"action": "release", "claim": [held.pk]}).text
-    assert "0 of 1 are done." in text
+    assert "Release: done for 0 of 1 claim." in text
     assert states()["sam"] == "allocated"
     assert "data-tick" not in client.get("/claims/").text
 
@@ -139,14 +139,14 @@ def test_a_viewer_hears_why_not_and_has_no_boxes(client, bob, held):
 def test_the_list_offers_the_boxes_and_the_actions(client, alice, held):
     client.force_login(alice)
     text = client.get("/claims/?state=live").text
-    assert f'name="claim" value="{held.pk}" form="many"' in text
+    assert f'name="claim" value="{held.pk}" form="bulk"' in text
     assert '<input type="hidden" name="state" value="live" data-query>' in text
 
 
 def test_nonsense_changes_nothing(client, alice, held):
     client.force_login(alice)
     assert client.post(PAGE, {"action": "explode", "claim": [held.pk]}).status_code == 422
-    assert "Nothing is chosen" in client.get(PAGE, {"action": "release", "claim": "x"}).text
+    assert "No claims selected" in client.get(PAGE, {"action": "release", "claim": "x"}).text
     assert client.put(PAGE).status_code == 405
     assert states()["sam"] == "allocated"
 

@@ -8,7 +8,16 @@ import time_machine
 from rest_framework.test import APIClient
 
 from claims.claim_list import bulk
-from claims.claim_list.bulk import BulkAction, BulkPreview, BulkResult, Order, chosen, do, preview, roles_of
+from claims.claim_list.bulk import (
+    BulkAction,
+    BulkPreview,
+    BulkRequest,
+    BulkResult,
+    preview,
+    run,
+    selected_claims,
+    team_roles,
+)
 from claims.delivery import tasks
 from claims.models import Claim, Extension
 from claims.states import ClaimState
@@ -56,7 +65,7 @@ def make(vision, fra, alice):
 
 
 def lines(user, claims, order):
-    return [(line.will, line.reason_not, line.devices, line.pods) for line in preview(user, claims, order)]
+    return [(line.effect, line.obstacle, line.devices, line.pods) for line in preview(user, claims, order)]
 
 
 @pytest.mark.parametrize(
@@ -71,7 +80,7 @@ def lines(user, claims, order):
 )
 def test_a_release_says_what_it_frees(make, alice, held, pods, will):
     claim = make("sam", ClaimState.ALLOCATED, held=held, pods=pods)
-    assert preview(alice, [claim], Order(BulkAction.RELEASE)) == [
+    assert preview(alice, [claim], BulkRequest(BulkAction.RELEASE)) == [
         BulkPreview(claim, will, "", len(held), len(pods))
     ]
 
@@ -80,15 +89,15 @@ def test_a_release_says_what_it_frees(make, alice, held, pods, will):
     ("order", "state", "will"),
     [
         (
-            Order(BulkAction.WITHDRAW),
+            BulkRequest(BulkAction.WITHDRAW),
             ClaimState.REQUESTED,
-            "Withdrawn: 6 devices go back to the quota of vision.",
+            "Withdrawn: 6 devices are returned to the quota of vision.",
         ),
         (
-            Order(BulkAction.EXTEND, by=2 * HOUR),
+            BulkRequest(BulkAction.EXTEND, by=2 * HOUR),
             ClaimState.PROVISIONED,
-            "Kept until Sun 1 Nov 2026, 18:00 instead of Sun 1 Nov 2026, 16:00: "
-            "at once where a rule allows it, else asked for.",
+            "Extended from Sun 1 Nov 2026, 16:00 to Sun 1 Nov 2026, 18:00: at once if a rule allows it, "
+            "otherwise after approval.",
         ),
     ],
 )
@@ -99,8 +108,8 @@ def test_a_preview_says_the_numbers_of_all_claims_of_a_template(make, alice, ord
 
 def test_withdrawing_one_device_is_said_as_one(make, alice):
     claim = make("sam", ClaimState.REQUESTED)
-    will = "Withdrawn: 1 device goes back to the quota of vision."
-    assert lines(alice, [claim], Order(BulkAction.WITHDRAW)) == [(will, "", 0, 0)]
+    will = "Withdrawn: 1 device is returned to the quota of vision."
+    assert lines(alice, [claim], BulkRequest(BulkAction.WITHDRAW)) == [(will, "", 0, 0)]
 
 
 ALL = tuple(ClaimState)
@@ -110,17 +119,17 @@ RUN = (ClaimState.APPROVED, ClaimState.PROVISIONED, ClaimState.ALLOCATED)
 @pytest.mark.parametrize(
     ("action", "possible", "sentence"),
     [
-        (BulkAction.WITHDRAW, (ClaimState.REQUESTED,), "only a request that waits can be withdrawn."),
-        (BulkAction.RELEASE, RUN, "it holds nothing that could be released."),
-        (BulkAction.EXTEND, RUN, "only a claim that runs can be changed so."),
-        (BulkAction.TRANSFER, RUN, "only a claim that runs can be changed so."),
+        (BulkAction.WITHDRAW, (ClaimState.REQUESTED,), "Only pending requests can be withdrawn."),
+        (BulkAction.RELEASE, RUN, "There is nothing to release."),
+        (BulkAction.EXTEND, RUN, "Only running claims can be changed this way."),
+        (BulkAction.TRANSFER, RUN, "Only running claims can be changed this way."),
     ],
 )
 def test_each_action_is_for_its_states_alone(make, alice, lena, action, possible, sentence):
     claims = [make(state, state) for state in ALL]
-    order = Order(action, by=HOUR, to=lena)
-    said = {line.claim.state: line.reason_not for line in preview(alice, claims, order)}
-    assert said == {state: "" if state in possible else f"It is “{state.label}”; {sentence}" for state in ALL}
+    order = BulkRequest(action, by=HOUR, to=lena)
+    said = {line.claim.state: line.obstacle for line in preview(alice, claims, order)}
+    assert said == {state: "" if state in possible else f"It is “{state.label}”. {sentence}" for state in ALL}
 
 
 def test_a_preview_says_why_somebody_cannot_have_a_claim(make, alice, lena, lars, bob, eve, root):
@@ -129,9 +138,9 @@ def test_a_preview_says_why_somebody_cannot_have_a_claim(make, alice, lena, lars
     make_team("vision").memberships.create(user=carol, role="member")
     cases = [
         (alice, claim, lena, ""),
-        (alice, claim, bob, "bob is no member of vision."),
-        (alice, claim, eve, "eve is no member of vision."),
-        (alice, claim, alice, "It is theirs already."),
+        (alice, claim, bob, "bob is not a member of vision."),
+        (alice, claim, eve, "eve is not a member of vision."),
+        (alice, claim, alice, "They already own it."),
         (alice, hers, lars, "hers belongs to lena; they or a lead of vision may do this."),
         (lars, hers, lars, ""),
         (root, hers, lars, ""),
@@ -140,43 +149,43 @@ def test_a_preview_says_why_somebody_cannot_have_a_claim(make, alice, lena, lars
         (carol, claim, lena, "sam belongs to alice; they or a lead of vision may do this."),
     ]
     for person, one, to, reason in cases:
-        (line,) = preview(person, [one], Order(BulkAction.TRANSFER, to=to))
-        assert (person.username, line.reason_not) == (person.username, reason)
+        (line,) = preview(person, [one], BulkRequest(BulkAction.TRANSFER, to=to))
+        assert (person.username, line.obstacle) == (person.username, reason)
 
 
 def test_nobody_who_cannot_sign_in_is_offered_as_owner(make, alice, lena):
-    claim, order = make("a"), Order(BulkAction.TRANSFER, to=lena)
+    claim, order = make("a"), BulkRequest(BulkAction.TRANSFER, to=lena)
     (before,) = preview(alice, [claim], order)
     lena.is_active = False
     lena.save()
     (after,) = preview(alice, [claim], order)
-    assert (bool(before.will), before.reason_not) == (True, "")
-    assert (after.will, bool(after.reason_not)) == ("", True)
+    assert (bool(before.effect), before.obstacle) == (True, "")
+    assert (after.effect, bool(after.obstacle)) == ("", True)
 
 
 def test_roles_are_those_in_the_teams_concerned(alice, bob, lena, root, vision):
     nlp = make_team("nlp", members=(bob,), owners=(lena,))
     make_team("audio", members=(alice, bob, lena))
     teams = [vision, nlp]
-    assert roles_of(alice, teams) == {vision.pk: Role.MEMBER}
-    assert roles_of(bob, teams) == {vision.pk: Role.VIEWER, nlp.pk: Role.MEMBER}
-    assert roles_of(lena, teams) == {vision.pk: Role.LEAD, nlp.pk: Role.OWNER}
-    assert roles_of(root, teams) == {vision.pk: Role.OWNER, nlp.pk: Role.OWNER}
+    assert team_roles(alice, teams) == {vision.pk: Role.MEMBER}
+    assert team_roles(bob, teams) == {vision.pk: Role.VIEWER, nlp.pk: Role.MEMBER}
+    assert team_roles(lena, teams) == {vision.pk: Role.LEAD, nlp.pk: Role.OWNER}
+    assert team_roles(root, teams) == {vision.pk: Role.OWNER, nlp.pk: Role.OWNER}
 
 
 def test_chosen_are_those_that_one_may_see_by_name(make, alice, eve, fra):
     claims = [make(name) for name in "bca"]
     theirs = make_claim(make_team("nlp"), by=eve, cluster=fra)
     ids = [claim.pk for claim in (*claims, theirs)]
-    assert [claim.name for claim in chosen(alice, [*ids, uuid4()])] == ["a", "b", "c"]
-    assert chosen(eve, ids) == []
+    assert [claim.name for claim in selected_claims(alice, [*ids, uuid4()])] == ["a", "b", "c"]
+    assert selected_claims(eve, ids) == []
 
 
 def test_two_hundred_can_be_changed_at_once_and_one_more_cannot(alice):
-    assert chosen(alice, [uuid4() for _ in range(200)]) == []
+    assert selected_claims(alice, [uuid4() for _ in range(200)]) == []
     with pytest.raises(Invalid) as refusal:
-        chosen(alice, [uuid4() for _ in range(201)])
-    assert refusal.value.message == "201 claims are chosen; at most 200 can be changed at once."
+        selected_claims(alice, [uuid4() for _ in range(201)])
+    assert refusal.value.message == "201 claims are selected. At most 200 can be changed at once."
 
 
 def test_of_three_the_refused_one_in_the_middle_holds_up_no_other(
@@ -184,12 +193,12 @@ def test_of_three_the_refused_one_in_the_middle_holds_up_no_other(
 ):
     one, two, three = make("one"), make("two", by=lena), make("three")
     with django_capture_on_commit_callbacks(execute=True):
-        outcomes = do(alice, [one, two, three], Order(BulkAction.RELEASE, reason="Done."))
+        outcomes = run(alice, [one, two, three], BulkRequest(BulkAction.RELEASE, reason="Done."))
     refusal = "two belongs to lena; they or a lead of vision may do this."
     assert outcomes == [
-        BulkResult(one, "It is being released."),
+        BulkResult(one, "Release started."),
         BulkResult(two, "", refusal, "forbidden"),
-        BulkResult(three, "It is being released."),
+        BulkResult(three, "Release started."),
     ]
     assert removals == [str(one.pk), str(three.pk)]
     assert [claim.history.last().why for claim in (one, three)] == ["Done.", "Done."]
@@ -197,24 +206,24 @@ def test_of_three_the_refused_one_in_the_middle_holds_up_no_other(
 
 def test_who_may_not_see_or_change_anything_changes_nothing(make, bob, eve):
     claim = make("sam")
-    (of_bob,) = do(bob, [claim], Order(BulkAction.RELEASE))
-    (of_eve,) = do(eve, [claim], Order(BulkAction.RELEASE))
+    (of_bob,) = run(bob, [claim], BulkRequest(BulkAction.RELEASE))
+    (of_eve,) = run(eve, [claim], BulkRequest(BulkAction.RELEASE))
     assert (of_bob.done, of_bob.code, bool(of_bob.refusal)) == ("", "forbidden", True)
-    assert of_eve == BulkResult(claim, "", "It is not there any more.", "not-found")
+    assert of_eve == BulkResult(claim, "", "It no longer exists.", "not-found")
     assert Claim.objects.get().state == ClaimState.PROVISIONED
 
 
 def test_each_action_says_what_it_has_done_and_keeps_the_reason(make, alice, lena):
     waits, runs, given = make("waits", ClaimState.REQUESTED), make("runs"), make("given")
-    assert do(alice, [waits], Order(BulkAction.WITHDRAW, reason="Later.")) == [
-        BulkResult(waits, "It is withdrawn.")
+    assert run(alice, [waits], BulkRequest(BulkAction.WITHDRAW, reason="Later.")) == [
+        BulkResult(waits, "Withdrawn.")
     ]
     assert waits.history.last().why == "Later."
-    assert do(alice, [given], Order(BulkAction.TRANSFER, to=lena)) == [
+    assert run(alice, [given], BulkRequest(BulkAction.TRANSFER, to=lena)) == [
         BulkResult(given, "Transferred to lena.")
     ]
-    order = Order(BulkAction.EXTEND, by=2 * HOUR, reason="More.", key="k")
-    assert do(alice, [runs], order) == [BulkResult(runs, "2 h more are asked for.")]
+    order = BulkRequest(BulkAction.EXTEND, by=2 * HOUR, reason="More.", key="k")
+    assert run(alice, [runs], order) == [BulkResult(runs, "Extension by 2 h requested.")]
     wish = Extension.objects.get()
     assert (wish.until, wish.reason, wish.key) == (END + 2 * HOUR, "More.", f"k:{runs.pk}")
 
@@ -222,9 +231,9 @@ def test_each_action_says_what_it_has_done_and_keeps_the_reason(make, alice, len
 def test_one_key_extends_each_of_several_claims_once(make, alice):
     quick = make_profile("quick", extension=2 * HOUR)
     claims = [make(name, profile=quick) for name in ("a", "b")]
-    order = Order(BulkAction.EXTEND, by=2 * HOUR, key="x" * 60)
+    order = BulkRequest(BulkAction.EXTEND, by=2 * HOUR, key="x" * 60)
     for _again in range(2):
-        assert [one.done for one in do(alice, claims, order)] == ["It is kept for 2 h longer."] * 2
+        assert [one.done for one in run(alice, claims, order)] == ["Extended by 2 h."] * 2
     assert list(Claim.objects.values_list("expires_at", flat=True)) == [END + 2 * HOUR] * 2
     assert {one.key for one in Extension.objects.all()} == {f"{'x' * 40}:{one.pk}" for one in claims}
 
@@ -232,21 +241,21 @@ def test_one_key_extends_each_of_several_claims_once(make, alice):
 @pytest.mark.parametrize(
     ("order", "sentence"),
     [
-        (Order(BulkAction.TRANSFER), "Say who gets the claims."),
-        (Order(BulkAction.EXTEND, key="k"), "Say how much longer to keep the claims."),
-        (Order(BulkAction.EXTEND, by=HOUR), "Say how much longer to keep the claims."),
+        (BulkRequest(BulkAction.TRANSFER), "Choose a new owner."),
+        (BulkRequest(BulkAction.EXTEND, key="k"), "Enter the length of the extension."),
+        (BulkRequest(BulkAction.EXTEND, by=HOUR), "Enter the length of the extension."),
     ],
 )
 def test_an_order_that_lacks_something_is_refused_for_each(make, alice, order, sentence):
     claim = make("sam")
-    assert do(alice, [claim], order) == [BulkResult(claim, "", sentence, "invalid")]
+    assert run(alice, [claim], order) == [BulkResult(claim, "", sentence, "invalid")]
 
 
 def test_a_claim_without_an_end_cannot_be_extended_with_others(make, alice):
     claim = make("sam")
     Claim.objects.update(expires_at=None)
     claim.refresh_from_db()
-    assert do(alice, [claim], Order(BulkAction.EXTEND, by=HOUR, key="k")) == [
+    assert run(alice, [claim], BulkRequest(BulkAction.EXTEND, by=HOUR, key="k")) == [
         BulkResult(claim, "", "sam has no end date.", "invalid")
     ]
     assert not Extension.objects.exists()
@@ -278,7 +287,7 @@ def test_the_api_previews_and_does_each_with_its_sentence(make, alice, lena):
     answer = post(alice, action="release", claims=ids, preview=True)
     assert (answer.status_code, answer.json()) == (200, rows)
     assert set(Claim.objects.values_list("state", flat=True)) == {"provisioned"}
-    rows[0] |= {"done": True, "said": "It is being released."}
+    rows[0] |= {"done": True, "said": "Release started."}
     rows[1] |= {"code": "forbidden"}
     answer = post(alice, action="release", claims=ids, key="k-2")
     assert (answer.status_code, answer.json()) == (200, rows)
@@ -288,7 +297,7 @@ def test_the_api_previews_and_does_each_with_its_sentence(make, alice, lena):
 def test_the_api_extends_by_what_is_said_with_its_key_and_reason(make, alice):
     claim = make("sam")
     answer = post(alice, action="extend", claims=[str(claim.pk)], by="2h", reason="More.", key="k-9")
-    assert answer.json()[0]["said"] == "2 h more are asked for."
+    assert answer.json()[0]["said"] == "Extension by 2 h requested."
     wish = Extension.objects.get()
     assert (wish.key, wish.reason, wish.until) == (f"k-9:{claim.pk}", "More.", END + 2 * HOUR)
 
@@ -296,13 +305,16 @@ def test_the_api_extends_by_what_is_said_with_its_key_and_reason(make, alice):
 def test_the_api_hands_over_to_a_person_that_there_is(make, alice, lena):
     claim = make("sam")
     refused = post(alice, action="transfer", claims=[str(claim.pk)], to="nobody")
-    assert (refused.status_code, refused.json()["detail"]) == (422, "There is no person nobody.")
+    assert (refused.status_code, refused.json()["detail"]) == (422, "There is no user nobody.")
     assert post(alice, action="transfer", claims=[str(claim.pk)], to="lena", key="k-2").status_code == 200
     assert Claim.objects.get().requested_by == lena
 
 
 def test_the_api_takes_200_claims_at_once(alice):
-    assert post(alice, action="release", claims=[str(uuid4()) for _ in range(bulk.MOST)]).status_code == 200
+    assert (
+        post(alice, action="release", claims=[str(uuid4()) for _ in range(bulk.MAX_CLAIMS)]).status_code
+        == 200
+    )
     over = post(alice, action="release", claims=[str(uuid4()) for _ in range(201)], key="k-2")
     assert over.status_code == 422
     assert "At most 200 can be changed at once." in str(over.json())
@@ -328,8 +340,8 @@ def test_the_page_puts_what_can_be_done_first_and_counts_that_alone(client, make
     second = make("b-mine", ClaimState.ALLOCATED, held=(1, 2), pods=("y", "z"))
     client.force_login(alice)
     page = client.get(PAGE, {"action": "release", "claim": [first.pk, second.pk, first.pk]}).context
-    assert [line.claim.name for line in page["lines"]] == ["b-mine", "a-hers"]
-    assert ([line.claim for line in page["ready"]], page["devices"], page["pods"]) == ([second], 2, 2)
+    assert [line.claim.name for line in page["previews"]] == ["b-mine", "a-hers"]
+    assert ([line.claim for line in page["possible"]], page["devices"], page["pods"]) == ([second], 2, 2)
 
 
 @pytest.mark.parametrize(("names", "status", "done"), [("ab", 200, 2), ("ac", 409, 1), ("c", 409, 0)])
@@ -345,14 +357,14 @@ def test_the_page_says_how_many_are_done_and_whether_all_are(client, make, alice
 def test_the_page_refuses_an_order_that_lacks_something_only_when_it_is_sent(client, make, alice):
     claim = make("sam")
     client.force_login(alice)
-    for action, said in (
-        ("extend", "Say how much longer to keep them, for example 24h or 3d."),
-        ("transfer", "Say who gets them."),
+    for action, error in (
+        ("extend", "Enter the length of the extension, for example 24h or 3d."),
+        ("transfer", "Choose a new owner."),
     ):
         sent = {"action": action, "claim": [claim.pk]}
         assert client.get(PAGE, sent).status_code == 200
         answer = client.post(PAGE, sent)
-        assert (answer.status_code, said in answer.text) == (422, True)
+        assert (answer.status_code, error in answer.text) == (422, True)
     wrong = client.post(PAGE, {"action": "extend", "claim": [claim.pk], "by": "soon"})
     assert wrong.context["form"].errors["by"] == ["Write a duration like 24h, 3d or 1d 12h."]
 
@@ -407,7 +419,9 @@ def test_people_are_called_by_their_names_not_by_those_they_sign_in_with(make, a
     for person, name in ((alice, "Alice"), (lena, "Lena")):
         person.first_name, person.last_name = name, "Ott"
         person.save(update_fields=["first_name", "last_name"])
-    claim, order = make("sam"), Order(BulkAction.TRANSFER, to=lena)
-    assert lines(alice, [claim], order) == [("Goes from Alice Ott to Lena Ott; its pods go on.", "", 0, 0)]
-    assert do(alice, [claim], order) == [BulkResult(claim, "Transferred to Lena Ott.")]
+    claim, order = make("sam"), BulkRequest(BulkAction.TRANSFER, to=lena)
+    assert lines(alice, [claim], order) == [
+        ("Transferred from Alice Ott to Lena Ott; its pods keep running.", "", 0, 0)
+    ]
+    assert run(alice, [claim], order) == [BulkResult(claim, "Transferred to Lena Ott.")]
     assert claim.history.latest("pk").why == "Handed over from Alice Ott to Lena Ott."
