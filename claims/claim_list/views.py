@@ -140,7 +140,7 @@ def claim_list(request: HttpRequest) -> HttpResponseBase:
             "drafts": open_drafts(user_of(request)).count(),
             "empty_icon": "stack-2",
             "empty_title": "No claims yet",
-            "empty_text": "Choose a profile. Before you send a request, you see what is free and who approves.",
+            "empty_text": "Choose a profile. The form shows what is free and who approves.",
             "empty_url": reverse("claims:catalogue"),
             "empty_action": "Open the catalogue",
         },
