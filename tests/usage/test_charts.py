@@ -32,7 +32,7 @@ def held(device, memory=80 * GIB, *, ended=None, pool="p", driver="d"):
     )
 
 
-def test_a_chart_has_the_instants_and_what_was_measured_at_each():
+def test_chart_data_has_instants_and_values():
     points = [
         (0.12345, GIB, {"a": 0.12345}),
         (None, None, {}),
@@ -80,5 +80,5 @@ ENDED = START + STEP
         ([held("c", None, ended=START), held("a", ended=ENDED)], 80.0),
     ],
 )
-def test_the_limit_is_the_memory_of_what_is_held_now_or_was_held_last(devices, limit):
+def test_memory_limit_is_of_devices_held_now_or_last(devices, limit):
     assert memory_limit(devices) == limit

@@ -41,12 +41,12 @@ def exporter(fra, serve):
     return texts
 
 
-def test_a_bucket_is_the_five_minutes_an_instant_lies_in():
+def test_bucket_start_is_the_multiple_of_five_minutes():
     assert bucket_start(datetime(2026, 11, 17, 12, 4, 59, 999999, tzinfo=UTC)) == NOON
     assert bucket_start(NOON + timedelta(minutes=5)) == NOON + timedelta(minutes=5)
 
 
-def test_samples_of_five_minutes_become_one_row_with_mean_and_peak(claim, exporter, clock):
+def test_samples_of_a_bucket_become_one_row_with_mean_and_peak(claim, exporter, clock):
     held = hold(claim, NOON, device="gpu-2")
     for activity, memory, power in ((0.2, 100, 300), (0.4, 300, 500), (0.9, 200, 100)):
         exporter[:] = [
@@ -63,7 +63,7 @@ def test_samples_of_five_minutes_become_one_row_with_mean_and_peak(claim, export
     assert row.power_watts == pytest.approx(300)
 
 
-def test_a_sample_without_a_value_leaves_the_mean_alone(claim, db):
+def test_sample_without_a_value_leaves_the_mean_unchanged(claim, db):
     what = DeviceHolding(claim.pk, "gpu.nvidia.com", "pool", "gpu-2")
     add_samples(NOON, [(what, Measurement(activity=0.4))])
     add_samples(NOON, [(what, Measurement(memory_bytes=5))])
@@ -77,7 +77,7 @@ def test_a_device_held_through_two_shares_is_one_device(claim, db):
     assert Rollup.objects.get().activity == 0.6
 
 
-def test_a_message_that_comes_twice_counts_once(claim, exporter, clock):
+def test_repeated_message_counts_once(claim, exporter, clock):
     hold(claim, NOON, device="gpu-2")
     assert collect(claim.cluster_id) == 1
     clock.shift(5)
@@ -85,13 +85,13 @@ def test_a_message_that_comes_twice_counts_once(claim, exporter, clock):
     assert Rollup.objects.get().samples == 1
 
 
-def test_of_two_runs_at_once_one_finds_the_slot_taken(fra):
+def test_only_one_of_two_concurrent_runs_gets_the_slot(fra):
     assert take_slot(fra.pk, NOON)
     assert not take_slot(fra.pk, NOON)
     assert take_slot(fra.pk, NOON + timedelta(seconds=30))
 
 
-def test_what_nobody_holds_is_seen_but_counted_to_nobody(claim, exporter, clock):
+def test_free_device_is_counted_but_attributed_to_no_claim(claim, exporter, clock):
     hold(claim, NOON - timedelta(hours=2), NOON - timedelta(hours=1), device="gpu-2")
     assert collect(claim.cluster_id) == 0
     record = Collection.objects.get()
@@ -99,7 +99,7 @@ def test_what_nobody_holds_is_seen_but_counted_to_nobody(claim, exporter, clock)
     assert not Rollup.objects.exists()
 
 
-def test_a_failure_is_written_down_and_not_raised_and_the_next_success_clears_it(claim, exporter, clock):
+def test_failure_is_stored_and_cleared_by_the_next_success(claim, exporter, clock):
     hold(claim, NOON, device="gpu-2")
     text, exporter[:] = list(exporter), []
     assert collect(claim.cluster_id) == 0
@@ -112,7 +112,7 @@ def test_a_failure_is_written_down_and_not_raised_and_the_next_success_clears_it
     assert Collection.objects.filter(error="", failed_at=None).exists()
 
 
-def test_the_task_reads_every_cluster_that_has_a_source_and_is_enabled(claim, exporter, clock):
+def test_task_reads_enabled_clusters_with_a_source(claim, exporter, clock):
     hold(claim, NOON, device="gpu-2")
     Cluster.objects.create(name="bare", credentials=b"", uid="2")
     tasks.collect.delay()
@@ -145,7 +145,7 @@ def test_the_number_of_queries_does_not_grow_with_the_claims(
         assert collect(fra.pk) == 10
 
 
-def test_old_rollups_are_dropped_and_young_ones_kept(claim):
+def test_old_rollups_are_pruned(claim):
     held = hold(claim, NOON - KEEP * 2)
     measure(held, NOON - KEEP - timedelta(minutes=5), [0.1, 0.2])
     assert prune(NOON) == 1
@@ -162,12 +162,12 @@ def test_old_rollups_are_dropped_and_young_ones_kept(claim):
         (("http://a/metrics", "http://b"), False, False),
     ],
 )
-def test_a_cluster_is_read_if_it_is_enabled_and_has_a_source(fra, urls, enabled, read):
+def test_sources_are_enabled_clusters_with_a_url(fra, urls, enabled, read):
     Cluster.objects.update(metrics_url=urls[0], prometheus_url=urls[1], enabled=enabled)
     assert sources() == ([fra.pk] if read else [])
 
 
-def test_a_slot_is_free_again_after_fifteen_seconds_and_of_one_cluster_alone(fra):
+def test_slot_of_a_cluster_is_free_again_after_15_seconds(fra):
     other = make_cluster("ber-1")
     apart = timedelta(seconds=15)
     assert take_slot(fra.pk, NOON)
@@ -180,7 +180,7 @@ def test_a_slot_is_free_again_after_fifteen_seconds_and_of_one_cluster_alone(fra
     ]
 
 
-def test_prometheus_is_read_where_a_cluster_names_both(claim, exporter, serve, clock):
+def test_prometheus_goes_before_an_exporter(claim, exporter, serve, clock):
     hold(claim, NOON, device="gpu-2")
     labels = {
         "dra_claim_name": claim.name,
@@ -198,7 +198,7 @@ def test_prometheus_is_read_where_a_cluster_names_both(claim, exporter, serve, c
 COLLECTED = ("sampled_at", "succeeded_at", "devices", "attributed", "failed_at", "error")
 
 
-def test_what_is_written_down_of_a_reading_is_of_its_cluster_alone(claim, exporter, clock):
+def test_collection_result_is_stored_for_its_cluster_only(claim, exporter, clock):
     other = Collection.objects.create(cluster=make_cluster("ber-1"), error="as it was", failed_at=NOON)
     hold(claim, NOON, device="gpu-2")
     exporter.append(line("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.5, "nobody", "gpu-3", "GPU-3"))
@@ -220,7 +220,7 @@ def test_what_is_written_down_of_a_reading_is_of_its_cluster_alone(claim, export
     assert (other.error, other.failed_at, other.succeeded_at) == ("as it was", NOON, None)
 
 
-def test_a_cluster_that_is_gone_disabled_or_without_a_source_is_not_read(claim, exporter, clock):
+def test_removed_disabled_or_sourceless_cluster_is_not_read(claim, exporter, clock):
     hold(claim, NOON, device="gpu-2")
     assert collect(uuid4()) == 0
     Cluster.objects.update(enabled=False)
@@ -266,7 +266,7 @@ def mirrored(cluster, name, parent, *, held=True, gone=None, pool="fra1-h100-03"
     )
 
 
-def test_what_is_held_in_a_cluster_comes_with_the_board_that_its_mirror_knows(claim, vision, alice, fra):
+def test_open_allocations_have_the_physical_gpu_of_the_mirror(claim, vision, alice, fra):
     far = make_cluster("ber-1", teams=(vision,))
     elsewhere = make_claim(vision, by=alice, cluster=far, state=ClaimState.ALLOCATED, held=False)
     hold(elsewhere, NOON, device="part-0")
@@ -296,7 +296,7 @@ def test_what_is_held_in_a_cluster_comes_with_the_board_that_its_mirror_knows(cl
     ]
 
 
-def test_means_of_a_bucket_are_weighted_and_a_first_value_that_comes_late_stands_alone(claim, db):
+def test_bucket_means_are_weighted_by_samples_with_a_value(claim, db):
     what = DeviceHolding(claim.pk, "gpu.nvidia.com", "pool", "gpu-2")
     for reading in (
         Measurement(),
@@ -336,7 +336,7 @@ def test_each_device_of_each_claim_has_a_row_per_bucket(claim, vision, alice, fr
     )
 
 
-def test_the_largest_values_of_two_shares_count(claim, db):
+def test_maximum_of_two_shares_counts(claim, db):
     what = DeviceHolding(claim.pk, "gpu.nvidia.com", "pool", "gpu-2")
     add_samples(NOON, [(what, Measurement(0.6, 5, None)), (what, Measurement(0.4, 9, 30.0))])
     row = Rollup.objects.get()
@@ -350,7 +350,7 @@ def test_rollups_are_kept_for_a_hundred_days(claim):
     assert list(Rollup.objects.values_list("activity", flat=True)) == [0.2, 0.3]
 
 
-def test_every_cluster_is_queued_for_half_a_minute_and_old_rollups_go(claim, exporter, clock, monkeypatch):
+def test_task_queues_each_cluster_for_30_seconds_and_prunes(claim, exporter, clock, monkeypatch):
     second = make_cluster("ber-1", metrics_url="http://127.0.0.1:1/metrics")
     make_cluster("bare")
     queued = []
@@ -366,7 +366,7 @@ def test_every_cluster_is_queued_for_half_a_minute_and_old_rollups_go(claim, exp
     assert Rollup.objects.get().activity == 0.2
 
 
-def test_a_source_that_fails_holds_up_no_other_cluster(claim, exporter, clock):
+def test_failing_source_delays_no_other_cluster(claim, exporter, clock):
     make_cluster("aaa", metrics_url="http://127.0.0.1:1/metrics")
     make_cluster("zzz", metrics_url="http://127.0.0.1:1/metrics")
     hold(claim, NOON, device="gpu-2")

@@ -52,7 +52,7 @@ def test_cost_is_time_times_price_times_fraction():
     assert cost.hours == Decimal("5.00")
 
 
-def test_an_open_allocation_costs_up_to_now_and_one_that_starts_later_nothing():
+def test_open_allocation_costs_up_to_now():
     card = RateCard([rate("2")])
     assert interval_cost(held(0, None), card, until=hours(3)).amounts == {"EUR": Decimal("6.00")}
     assert interval_cost(held(5, None), card, until=hours(3)).amounts == {}
@@ -63,7 +63,7 @@ def test_a_price_that_changes_while_held_is_billed_by_segments():
     assert interval_cost(held(0, 10), card, until=hours(10)).amounts == {"EUR": Decimal("26.00")}
 
 
-def test_only_what_lies_in_the_period_is_billed():
+def test_only_time_in_the_period_is_billed():
     card = RateCard([rate("1")])
     within = Interval(hours(5), hours(8))
     assert interval_cost(held(0, 10), card, until=hours(99), within=within).amounts == {
@@ -94,13 +94,13 @@ def test_currencies_are_never_added_to_each_other():
     }
 
 
-def test_several_devices_of_a_claim_add_up_and_other_products_are_lines_of_their_own():
+def test_devices_of_one_product_are_one_cost_line():
     card = RateCard([rate("2"), rate("1", product="L40S")])
     found = list(lines([held(0, 3), held(0, 3), held(1, 2, product="NVIDIA L40S")], card, until=hours(9)))
     assert [line.cost.amounts["EUR"] for line in found] == [Decimal("12.00"), Decimal("1.00")]
 
 
-def test_the_price_per_hour_counts_what_is_held_now():
+def test_cost_per_hour_counts_devices_held_now():
     card = RateCard([rate("2"), rate("4", hours=5)])
     open_now = [held(0, None), held(0, None, fraction="0.25"), held(0, 1)]
     assert per_hour(open_now, card, at=hours(2)).amounts == {"EUR": Decimal("2.50")}
@@ -141,7 +141,7 @@ def test_splitting_a_span_does_not_change_its_cost(card, fraction, edges):
 
 
 @given(cards, st.lists(moments, min_size=2, max_size=2).map(sorted), moments)
-def test_periods_that_follow_each_other_add_up_to_the_whole(card, edges, cut):
+def test_consecutive_periods_add_up_to_the_whole_period(card, edges, cut):
     allocation = held(edges[0], edges[1])
     before, after = Interval(hours(-1), hours(cut)), Interval(hours(cut), hours(10_000))
     until = hours(edges[1])
@@ -150,7 +150,7 @@ def test_periods_that_follow_each_other_add_up_to_the_whole(card, edges, cut):
 
 
 @given(cards, st.lists(st.tuples(moments, moments, st.integers(0, 3)), max_size=6))
-def test_the_total_is_the_sum_of_what_the_lines_show(card, spans):
+def test_total_is_the_sum_of_the_rounded_lines(card, spans):
     claims = [UUID(int=number) for number in range(4)]
     allocations = [held(min(a, b), max(a, b), claim=claims[number]) for a, b, number in spans]
     billed = list(lines(allocations, card, until=hours(10_000)))
@@ -162,7 +162,7 @@ def test_the_total_is_the_sum_of_what_the_lines_show(card, spans):
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**18), st.one_of(st.none(), prices)), max_size=5))
-def test_unpriced_hours_are_never_more_than_the_hours(charges):
+def test_unpriced_hours_never_exceed_hours(charges):
     cost = Cost()
     for count, price in charges:
         cost.charge(count, price, "EUR")
@@ -182,7 +182,7 @@ def test_the_amount_is_the_exact_product_rounded_once(price, fraction, span):
     assert abs(Fraction(cost.amounts.get("EUR", Decimal(0))) - exact) <= Fraction(1, 200)
 
 
-def test_lines_are_of_one_claim_product_and_partition_in_the_order_in_which_they_were_held():
+def test_cost_lines_are_per_claim_product_and_partition_in_order():
     other = uuid4()
     intervals = [
         held(0, 1, product="NVIDIA L4"),
@@ -216,7 +216,7 @@ def test_lines_are_clipped_to_the_period():
     assert (line.product, line.cost.hours) == ("NVIDIA H100 80GB HBM3", Decimal("2.00"))
 
 
-def test_each_line_is_rounded_half_up_before_it_is_added():
+def test_each_line_is_rounded_half_up_before_the_sum():
     """A third of an hour twice is 0.33 + 0.33, and 18 s are half a hundredth of an hour."""
     card = RateCard([rate("1"), rate("0.0050", product="L4")])
     third = [held(0, 1 / 3, claim=uuid4()) for _ in range(2)]
@@ -231,7 +231,7 @@ def test_each_line_is_rounded_half_up_before_it_is_added():
     assert cent.cost.amounts == {"EUR": Decimal("0.01")}
 
 
-def test_costs_add_up_by_currency_with_what_has_no_price():
+def test_costs_add_up_by_currency_with_unpriced_hours():
     cost = total(
         [
             Cost(3600, 0, {"USD": 1, "EUR": 5}),
@@ -243,7 +243,7 @@ def test_costs_add_up_by_currency_with_what_has_no_price():
     assert total([]) == Cost(0, 0, {})
 
 
-def test_money_is_listed_by_currency_in_the_order_of_the_alphabet():
+def test_amounts_are_sorted_by_currency():
     cost = interval_cost(
         held(0, 3),
         RateCard([rate("2", currency="USD"), rate("3", hours=1), rate("4", hours=2, currency="CHF")]),
@@ -257,7 +257,7 @@ def test_money_is_listed_by_currency_in_the_order_of_the_alphabet():
     ]
 
 
-def test_a_cost_is_unknown_only_if_nothing_of_what_was_held_has_a_price():
+def test_cost_is_unknown_only_if_no_held_device_has_a_rate():
     card = RateCard([rate("2", hours=2)])
     assert [
         interval_cost(held(*span), card, until=hours(9)).is_unknown for span in ((0, 2), (0, 3), (2, 3))
@@ -271,7 +271,7 @@ def test_a_cost_is_unknown_only_if_nothing_of_what_was_held_has_a_price():
     assert (partly.hours, partly.unpriced) == (Decimal("3.00"), Decimal("2.00"))
 
 
-def test_what_is_held_without_a_rate_has_no_price_per_hour():
+def test_device_without_a_rate_has_no_cost_per_hour():
     intervals = [held(0, None), held(0, None, product="NVIDIA L40S", fraction="0.5")]
     cost = per_hour(intervals, RateCard([rate("2", currency="USD")]), at=hours(1))
     assert (cost.amounts, cost.hours, cost.unpriced) == (
@@ -281,7 +281,7 @@ def test_what_is_held_without_a_rate_has_no_price_per_hour():
     )
 
 
-def test_a_device_that_is_let_go_later_costs_up_to_the_instant_asked_for():
+def test_device_released_later_costs_up_to_the_given_instant():
     card = RateCard([rate("2")])
     assert interval_cost(held(0, 10), card, until=hours(3)).amounts == {"EUR": Decimal("6.00")}
     assert interval_cost(held(0, 2), card, until=hours(3)).amounts == {"EUR": Decimal("4.00")}

@@ -52,7 +52,7 @@ B200 = kind("NVIDIA B200")
         ([A100, kind()], "€2.90 / h, some without a rate"),
     ],
 )
-def test_a_price_per_hour_is_a_range_and_a_missing_one_is_said(kinds, said):
+def test_price_per_hour_is_a_range_that_names_missing_rates(kinds, said):
     assert price_per_hour(kinds, CARD) == said
 
 
@@ -70,7 +70,7 @@ def test_a_price_per_hour_is_a_range_and_a_missing_one_is_said(kinds, said):
         ),
     ],
 )
-def test_a_request_comes_to_at_most(kinds, devices, said):
+def test_price_of_a_request_has_a_maximum(kinds, devices, said):
     assert price_of_request(kinds, CARD, devices, DAY) == said
 
 
@@ -80,12 +80,12 @@ def test_currencies_are_not_added():
     assert "at most €48.00 or $72.00" in price_of_request([kind(), L4], card, 1, DAY)
 
 
-def test_a_small_price_does_not_look_like_none_and_a_free_one_is_free():
+def test_small_price_has_four_digits_and_free_is_zero():
     assert price_per_hour([kind()], RateCard([rate("0.0042")])) == "€0.0042 / h"
     assert price_per_hour([kind()], RateCard([rate("0")])) == "€0.00 / h"
 
 
-def test_the_most_is_rounded_up():
+def test_maximum_cost_is_rounded_up():
     prices = device_prices([SLICE], CARD, at=NOW)
     assert prices.max_cost(1, timedelta(hours=1)) == {"EUR": Decimal("0.42")}  # 2.90 / 7 = 0.4143
 
@@ -127,7 +127,7 @@ def test_profiles_show_what_one_device_costs(client, alice, stock, address):
 
 
 @pytest.mark.django_db
-def test_the_panel_says_what_a_request_comes_to(client, alice, stock):
+def test_request_panel_shows_the_maximum_cost(client, alice, stock):
     client.force_login(alice)
     assert "No rate for the matching devices." in client.get(PANEL, WISH).text
     price("2.90", product="H100")
@@ -137,7 +137,7 @@ def test_the_panel_says_what_a_request_comes_to(client, alice, stock):
 
 
 @pytest.mark.django_db
-def test_the_card_of_an_approver_says_what_a_request_comes_to(client, lena, alice, vision, stock):
+def test_approval_card_shows_the_maximum_cost(client, lena, alice, vision, stock):
     price("2.90", product="H100")
     claim = make_claim(vision, by=alice, cluster=stock, devices=2)
     client.force_login(lena)
@@ -146,7 +146,7 @@ def test_the_card_of_an_approver_says_what_a_request_comes_to(client, lena, alic
 
 
 @pytest.mark.django_db
-def test_somebody_outside_every_team_sees_no_price_of_clusters_they_may_not_use(client, eve, stock):
+def test_user_without_a_team_sees_no_prices_of_clusters(client, eve, stock):
     price("2.90", product="H100")
     client.force_login(eve)
     page = client.get(CATALOGUE).text
@@ -156,7 +156,7 @@ def test_somebody_outside_every_team_sees_no_price_of_clusters_they_may_not_use(
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("address", [CATALOGUE, f"{CATALOGUE}?view=table", "/"])
-def test_prices_cost_the_same_for_one_profile_and_for_many(client, alice, stock, address):
+def test_number_of_queries_is_the_same_for_many_profiles(client, alice, stock, address):
     price("2.90", product="H100")
     client.force_login(alice)
     client.get(address)
@@ -170,7 +170,7 @@ def test_prices_cost_the_same_for_one_profile_and_for_many(client, alice, stock,
     assert len(many) == len(one)
 
 
-def test_prices_tell_whether_there_was_a_device_and_whether_each_has_a_rate():
+def test_prices_know_devices_and_missing_rates():
     assert device_prices([], CARD, at=NOW) == Prices(has_devices=False, unpriced=False, spans={})
     assert device_prices([A100], CARD, at=NOW) == Prices(has_devices=True, unpriced=True, spans={})
     card = RateCard([rate("2.90", "H100", "USD"), rate("0.80", "L4"), rate("5", "B200", "USD")])
@@ -188,7 +188,7 @@ def test_prices_tell_whether_there_was_a_device_and_whether_each_has_a_rate():
     ]
 
 
-def test_the_most_counts_devices_and_time_of_the_dearest_kind():
+def test_maximum_cost_uses_the_most_expensive_kind():
     prices = device_prices([kind(), L4], CARD, at=NOW)
     assert prices.max_cost(3, timedelta(minutes=90)) == {"EUR": Decimal("13.05")}
     assert prices.max_cost(1, timedelta(microseconds=1)) == {"EUR": Decimal("0.01")}
@@ -216,12 +216,12 @@ class Part:
         ([Part([kind(), B200], 1)], ""),
     ],
 )
-def test_parts_of_a_request_come_to_a_sum_if_each_has_one(parts, said):
+def test_parts_of_a_request_have_a_sum_if_each_has_a_price(parts, said):
     card = RateCard([*CARD.rates, rate("5", "B200", "USD")])
     assert price_together(parts, card, DAY) == said
 
 
-def test_what_was_counted_is_shown_per_currency_and_never_as_zero():
+def test_cost_text_is_per_currency_and_never_zero_without_a_rate():
     hour = 3600 * 10**6 * 10**6
     several = Cost(2 * hour, 0, {"USD": 3 * CURRENCY_UNIT, "EUR": 1204 * CURRENCY_UNIT + CURRENCY_UNIT // 2})
     assert (priced(several), headline(several)) == ("€1,204.50 + $3.00", "€1,205 + $3")

@@ -17,7 +17,7 @@ from usage.rates import RateCard, max_prices
         ([], []),
     ],
 )
-def test_an_offer_costs_what_its_dearest_kind_does(monkeypatch, offers, prices):
+def test_max_price_is_that_of_the_most_expensive_kind(monkeypatch, offers, prices):
     monkeypatch.setattr(RateCard, "load", lambda: CARD)
     assert max_prices(offers) == prices
 
@@ -28,6 +28,6 @@ def test_prices_in_several_currencies_are_not_compared(monkeypatch):
     assert max_prices([frozenset({kind()}), frozenset({L4})]) == [None, None]
 
 
-def test_this_package_tells_prices_to_the_one_below(monkeypatch):
+def test_catalogue_gets_max_prices_through_the_setting(monkeypatch):
     monkeypatch.setattr(RateCard, "load", lambda: CARD)
     assert listing.max_prices([frozenset({SLICE})]) == max_prices([frozenset({SLICE})])

@@ -17,7 +17,7 @@ from usage.models import Rate
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("locked", [True, False])
-def test_who_changes_a_price_that_another_removes_is_told(root, monkeypatch, locked):
+def test_change_of_a_removed_rate_is_a_conflict(root, monkeypatch, locked):
     wish: dict[str, Any] = {
         "title": "H100",
         "currency": "EUR",

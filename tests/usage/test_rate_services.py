@@ -38,7 +38,7 @@ def test_a_rate_is_saved_with_every_column(root, fra):
     ]
 
 
-def test_a_rate_to_come_is_changed_in_every_column_and_no_other_rate_is(root, fra):
+def test_pending_rate_is_changed_in_every_column(root, fra):
     later = NOON + timedelta(days=1)
     kept = price("7", since=later, title="kept")
     changed = price("8", since=later, title="changed")
@@ -55,7 +55,7 @@ def test_a_rate_to_come_is_changed_in_every_column_and_no_other_rate_is(root, fr
     assert Rate.objects.get(pk=kept.pk).title == "kept"
 
 
-def test_a_rate_to_come_may_be_changed_to_apply_from_the_past_and_stands_from_then_on(root):
+def test_pending_rate_moved_to_the_past_cannot_be_changed_again(root):
     rate = price("8", since=NOON + timedelta(days=1))
     save_rate(by=root, rate=rate, **wish(valid_from=NOON - timedelta(days=1)))
     with pytest.raises(Conflict, match="has applied since"):
@@ -65,7 +65,7 @@ def test_a_rate_to_come_may_be_changed_to_apply_from_the_past_and_stands_from_th
 @pytest.mark.parametrize(
     ("since", "stands"), [(-MICROSECOND, True), (timedelta(0), True), (MICROSECOND, False)]
 )
-def test_a_rate_stands_from_the_instant_on_that_it_applies(root, since, stands):
+def test_rate_cannot_be_changed_once_it_applies(root, since, stands):
     for change in (
         lambda one: save_rate(by=root, rate=one, **wish()),
         lambda one: remove_rate(by=root, rate=one),
@@ -88,7 +88,7 @@ def test_removing_a_rate_leaves_the_others(root):
     assert list(Rate.objects.all()) == [kept]
 
 
-def test_a_rate_that_was_removed_meanwhile_is_a_conflict_with_its_title(root):
+def test_removed_rate_is_a_conflict_with_its_title(root):
     rate = price("7", since=NOON + timedelta(days=1), title="gone")
     Rate.objects.all().delete()
     for change in (lambda: save_rate(by=root, rate=rate, **wish()), lambda: remove_rate(by=root, rate=rate)):
@@ -109,14 +109,14 @@ def test_only_a_platform_admin_changes_prices(lena, vision):
     assert rows() == [("H100", Decimal("7.0000"), "EUR", rate.valid_from, "", "", None)]
 
 
-def test_a_price_of_zero_is_saved_and_one_below_is_not(root):
+def test_negative_price_is_refused(root):
     save_rate(by=root, **wish(per_hour=Decimal(0)))
     with pytest.raises(Invalid, match=r"must not be negative; -0\.0001 was sent"):
         save_rate(by=root, **wish(per_hour=Decimal("-0.0001")))
     assert [row[1] for row in rows()] == [Decimal("0.0000")]
 
 
-def test_a_date_that_nobody_means_is_refused(root):
+def test_date_out_of_range_is_refused(root):
     with pytest.raises(Invalid, match="the year 9999 was sent"):
         save_rate(by=root, **wish(valid_from=datetime(9999, 12, 31, tzinfo=UTC)))
     assert rows() == []

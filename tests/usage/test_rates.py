@@ -25,7 +25,7 @@ def test_without_a_rate_there_is_no_price():
     assert RateCard([rate("2", days=1)]).at(H100, JANUARY) is None
 
 
-def test_the_more_particular_rate_wins_whatever_its_date():
+def test_more_specific_rate_wins_whatever_its_date():
     anything, product = rate("1", days=30), rate("2", product="H100")
     product_here = rate("3", product="H100", cluster_id=FRA)
     elsewhere = rate("9", product="H100", cluster_id=LAB, driver="gpu.nvidia.com")
@@ -34,21 +34,21 @@ def test_the_more_particular_rate_wins_whatever_its_date():
     assert RateCard([anything, product]).at(H100, JANUARY + timedelta(days=31)) is product
 
 
-def test_of_equally_many_conditions_the_longer_product_wins_then_the_cluster():
+def test_longer_product_wins_then_the_cluster():
     longer, shorter = rate("1", product="H100 80GB"), rate("2", product="H100", days=9)
     assert RateCard([shorter, longer]).at(H100, JANUARY + timedelta(days=10)) is longer
     cluster, driver = rate("1", cluster_id=FRA), rate("2", driver="gpu.nvidia.com", days=9)
     assert RateCard([driver, cluster]).at(H100, JANUARY + timedelta(days=10)) is cluster
 
 
-def test_of_equally_particular_rates_the_newest_that_has_begun_wins():
+def test_newest_of_equally_specific_rates_wins():
     old, new = rate("1", product="H100"), rate("2", product="H100", days=10)
     card = RateCard([new, old])
     assert card.at(H100, JANUARY + timedelta(days=10)) is new
     assert card.at(H100, JANUARY + timedelta(days=10) - timedelta(microseconds=1)) is old
 
 
-def test_a_new_price_cuts_the_span_and_a_gap_without_a_price_is_a_segment():
+def test_price_change_splits_the_span_into_segments():
     first, second = rate("1", product="H100", days=1), rate("2", product="H100", days=3)
     other = rate("5", product="L40S", days=2)
     segments = list(RateCard([first, second, other]).segments(H100, JANUARY, JANUARY + timedelta(days=5)))
@@ -67,7 +67,7 @@ rates = st.builds(
 
 
 @given(st.lists(rates, max_size=8), st.integers(0, 25 * 24), st.integers(0, 25 * 24))
-def test_segments_cover_the_span_once_and_each_has_the_price_of_every_instant_in_it(some, one, other):
+def test_segments_cover_the_span_once_with_the_price_of_each_instant(some, one, other):
     start, end = (JANUARY + timedelta(hours=hours) for hours in sorted((one, other)))
     card = RateCard(some)
     segments = list(card.segments(H100, start, end))
@@ -103,7 +103,7 @@ def test_a_rate_applies_where_all_of_its_conditions_hold(fields, applies):
     assert RateCard([only]).at(H100, JANUARY) is (only if applies else None)
 
 
-def test_the_more_conditions_of_a_rate_hold_the_more_particular_it_is():
+def test_rate_with_more_conditions_is_more_specific():
     """Each beats those before it, though it is older."""
     ranked = [
         rate("0", days=9),
@@ -152,13 +152,13 @@ def test_brand_does_not_make_a_product_more_specific():
     assert RateCard([shorter, longer]).at(H100, JANUARY + timedelta(days=9)) is longer
 
 
-def test_of_two_rates_alike_the_same_one_wins_in_whatever_order_they_come():
+def test_order_of_equal_rates_is_stable():
     first, second = rate("1", id=UUID(int=1)), rate("2", id=UUID(int=2))
     for order in ([first, second], [second, first]):
         assert RateCard(order).at(H100, JANUARY) is second
 
 
-def test_each_kind_of_device_has_a_price_of_its_own():
+def test_each_price_group_has_its_own_rate():
     card = RateCard([rate("1", cluster_id=FRA), rate("2", driver="gpu.amd.com"), rate("3", product="L4")])
     kinds = [
         H100,
@@ -170,13 +170,13 @@ def test_each_kind_of_device_has_a_price_of_its_own():
     assert prices == ["1", "2", "3", None] * 2
 
 
-def test_a_price_that_begins_with_the_span_or_at_its_end_does_not_cut_it():
+def test_price_change_at_the_edge_does_not_split_the_span():
     old, first, last = rate("1"), rate("2", days=1), rate("3", days=2)
     (segment,) = RateCard([old, first, last]).segments(H100, first.valid_from, last.valid_from)
     assert (segment.start, segment.end, segment.rate) == (first.valid_from, last.valid_from, first)
 
 
-def test_a_new_price_that_a_more_particular_one_hides_does_not_cut_the_span():
+def test_price_change_below_a_more_specific_rate_does_not_split():
     hidden, particular = rate("9", days=1), rate("2", product="H100")
     (segment,) = RateCard([hidden, particular]).segments(H100, JANUARY, JANUARY + timedelta(days=2))
     assert segment.rate is particular

@@ -16,7 +16,7 @@ NOVEMBER = Month(date(2026, 11, 1), UTC_ZONE)
 
 
 @pytest.mark.parametrize("text", ["", "2026", "2026-13", "november", "2026-11-01", "1969-01", "0001-01"])
-def test_a_month_that_is_none_is_refused_with_what_was_sent(text):
+def test_malformed_month_is_refused(text):
     with pytest.raises(Invalid):
         Month.parse(text, UTC_ZONE)
 
@@ -105,12 +105,12 @@ def test_years_at_the_ends_of_the_calendar_have_no_costs(text):
         Month.parse(text, UTC_ZONE)
 
 
-def test_a_month_that_is_none_is_said_in_part():
+def test_long_malformed_month_is_truncated_in_the_message():
     with pytest.raises(Invalid, match="“abcdefghijklmnopqrst” was sent"):
         Month.parse("abcdefghijklmnopqrstuvwxyz", UTC_ZONE)
 
 
-def test_a_month_is_that_of_the_wall_calendar_of_its_zone(vision, alice, fra):
+def test_month_is_in_its_time_zone(vision, alice, fra):
     berlin = Month.of(date(2026, 11, 17), ZoneInfo("Europe/Berlin"))
     assert berlin.span == Interval(
         datetime(2026, 10, 31, 23, tzinfo=UTC), datetime(2026, 11, 30, 23, tzinfo=UTC)

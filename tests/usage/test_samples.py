@@ -58,7 +58,7 @@ def series(metric: str, value: float, **labels: str) -> Sample:
     return Sample(metric, labels, value)
 
 
-def test_the_text_of_an_exporter_gives_each_device_its_largest_value_and_never_a_sum():
+def test_pods_on_one_device_count_as_the_largest_value():
     found = measurements(sources.parse_exposition(SHARED.splitlines()))
     sam2 = held()
     assert attribute([sam2], found) == [(sam2, Measurement(activity=0.80, memory_bytes=59494 * MIB))]
@@ -82,7 +82,7 @@ def as_text(metric: str, labels: dict[str, str], value: str, at: str) -> str:
 
 
 @given(st.lists(written, max_size=5))
-def test_the_text_is_read_as_prometheus_client_reads_it(series_of_text):
+def test_parser_agrees_with_prometheus_client(series_of_text):
     lines = [as_text(*one) for one in series_of_text]
     mine = [(one.metric, dict(one.labels), str(one.value)) for one in sources.parse_exposition(lines)]
     families = text_string_to_metric_families("\n".join(lines) + "\n")
@@ -93,12 +93,12 @@ def test_the_text_is_read_as_prometheus_client_reads_it(series_of_text):
 @pytest.mark.parametrize(
     "line", ["DCGM_FI_DEV_FB_USED{UUID=} 1", 'DCGM_FI_DEV_FB_USED{UUID="a" 1', "DCGM_FI_DEV_FB_USED many"]
 )
-def test_a_line_that_is_not_in_the_format_is_refused(line):
+def test_malformed_line_is_refused(line):
     with pytest.raises(ValueError, match=r"line|float"):
         list(sources.parse_exposition([line]))
 
 
-def test_metrics_that_are_not_wanted_are_not_parsed():
+def test_other_metrics_are_not_parsed():
     assert {one.metric for one in sources.parse_exposition(SHARED.splitlines())} == {
         "DCGM_FI_PROF_GR_ENGINE_ACTIVE",
         "DCGM_FI_DEV_FB_USED",
@@ -114,7 +114,7 @@ def test_blanks_of_dcgm_are_no_measurement(blank):
     assert len(of_power(250.0)) == 1
 
 
-def test_utilization_stands_in_for_activity_on_a_board_but_not_beside_it_nor_on_a_partition():
+def test_gpu_util_replaces_activity_only_on_a_physical_gpu():
     busy = series("DCGM_FI_DEV_GPU_UTIL", 90, UUID="GPU-a")
     engine = series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.5, UUID="GPU-a")
     slice_ = series("DCGM_FI_DEV_GPU_UTIL", 90, UUID="GPU-a", GPU_I_ID="1", GPU_I_PROFILE="1g.10gb")
@@ -123,7 +123,7 @@ def test_utilization_stands_in_for_activity_on_a_board_but_not_beside_it_nor_on_
     assert [reading.activity for reading in measurements([slice_]).values()] == [None]
 
 
-def test_without_labels_of_dra_a_board_is_known_by_its_uuid():
+def test_uuid_identifies_a_gpu_without_dra_labels():
     mine, other = held(), held(uuid="GPU-b", device="gpu-3")
     found = measurements([series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.4, UUID="GPU-a", Hostname="fra1")])
     assert attribute([mine, other], found) == [(mine, Measurement(activity=0.4))]
@@ -151,7 +151,7 @@ def test_a_claim_of_another_namespace_with_the_same_name_gets_nothing():
     assert attribute([held(namespace="nlp", uuid="")], found) == []
 
 
-def test_a_partition_is_known_by_board_and_profile_only_while_there_is_one_of_them():
+def test_partition_is_identified_by_gpu_and_profile_only_if_unique():
     def instance(number: str) -> Sample:
         labels = {"UUID": "GPU-a", "GPU_I_ID": number, "GPU_I_PROFILE": "1g.10gb"}
         return series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.3, **labels)
@@ -163,12 +163,12 @@ def test_a_partition_is_known_by_board_and_profile_only_while_there_is_one_of_th
     assert attribute([mine, twin], measurements([instance("7")])) == []
 
 
-def test_an_exporter_that_does_not_answer_is_a_sentence_without_its_address(serve):
+def test_unreachable_exporter_is_reported_without_its_url(serve):
     with pytest.raises(TelemetryUnavailable, match=r"cannot be reached \(ConnectError\)\.$"):
         sources.read_exporter("http://someone:secret@127.0.0.1:1/metrics")
     with pytest.raises(TelemetryUnavailable, match="returned status 503"):
         sources.read_exporter(serve(lambda path, body: (503, "")))
-    with pytest.raises(TelemetryUnavailable, match="not answer in its format"):
+    with pytest.raises(TelemetryUnavailable, match="returned data in an unknown format"):
         sources.read_exporter(serve(lambda path, body: (200, "DCGM_FI_DEV_FB_USED{UUID=} many\n")))
 
 
@@ -177,7 +177,7 @@ def test_an_exporter_is_read_over_http(serve):
     assert len(sources.read_exporter(f"{address}/metrics")) == 3
 
 
-def test_prometheus_is_asked_once_per_metric_for_all_claims(serve):
+def test_prometheus_gets_one_query_per_metric(serve):
     asked: list[str] = []
 
     def answer(path: str, body: str) -> tuple[int, str]:
@@ -197,11 +197,11 @@ def test_prometheus_is_asked_once_per_metric_for_all_claims(serve):
     assert all("max+by" in query for query in asked)
 
 
-def test_what_prometheus_refuses_comes_with_its_own_words(serve):
+def test_rejected_query_has_the_message_of_prometheus(serve):
     refusal = '{"status": "error", "errorType": "execution", "error": "query timed out"}'
     with pytest.raises(TelemetryUnavailable, match="rejected the query: query timed out"):
         sources.read_prometheus(serve(lambda path, body: (422, refusal)))
-    with pytest.raises(TelemetryUnavailable, match="not answer in its format"):
+    with pytest.raises(TelemetryUnavailable, match="returned data in an unknown format"):
         sources.read_prometheus(serve(lambda path, body: (200, "[]")))
     with pytest.raises(TelemetryUnavailable, match="status 502"):
         sources.read_prometheus(serve(lambda path, body: (502, "")))
@@ -228,7 +228,7 @@ def test_values_beside_the_blanks_of_dcgm_are_measurements(value, measured):
     assert [reading.power_watts for reading in found.values()] == ([value] if measured else [])
 
 
-def test_metrics_of_a_device_become_one_reading_in_units_of_the_portal():
+def test_metrics_of_a_device_become_one_measurement():
     found = measurements(
         [
             series("DCGM_FI_DEV_FB_USED", 1.5, UUID="GPU-a"),
@@ -247,7 +247,7 @@ def test_metrics_of_a_device_become_one_reading_in_units_of_the_portal():
     }
 
 
-def test_the_largest_of_two_readings_is_of_each_value_and_unknown_is_not_zero():
+def test_largest_measurement_is_per_value_and_unknown_is_not_zero():
     one, other = Measurement(0.2, None, 300.0), Measurement(0.5, 7, None)
     assert one.largest(other) == other.largest(one) == Measurement(0.5, 7, 300.0)
     assert Measurement().largest(Measurement()) == Measurement(None, None, None)
@@ -264,7 +264,7 @@ LABELS = {
 
 
 @pytest.mark.parametrize("label", LABELS)
-def test_labels_of_dra_must_all_name_what_is_held(label):
+def test_all_dra_labels_must_match_the_allocation(label):
     found = measurements([series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.4, **LABELS | {label: "other"})])
     assert attribute([held(uuid="")], found) == []
     found = measurements([series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.4, **LABELS)])
@@ -282,7 +282,7 @@ def test_labels_of_dra_count_before_the_uuid():
     assert attribute([mine], found) == [(mine, Measurement(activity=0.4))]
 
 
-def test_a_claim_without_labels_shares_the_largest_reading_of_its_board():
+def test_claim_without_labels_gets_the_largest_value_of_its_gpu():
     """Another claim on the board has labels; its series says what the board does."""
     mine = held(object_name="mine")
     found = measurements(
@@ -296,7 +296,7 @@ def test_a_claim_without_labels_shares_the_largest_reading_of_its_board():
     assert attribute([mine], found) == [(mine, Measurement(activity=0.6, memory_bytes=MIB))]
 
 
-def test_what_one_device_is_reported_with_twice_is_its_largest_reading():
+def test_device_reported_twice_has_its_largest_value():
     found = measurements(
         [
             series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.4, UUID="GPU-a", **LABELS),
@@ -308,7 +308,7 @@ def test_what_one_device_is_reported_with_twice_is_its_largest_reading():
     assert attribute([mine], found) == [(mine, Measurement(activity=0.7, memory_bytes=5 * MIB))]
 
 
-def test_a_partition_is_known_by_its_own_uuid_where_the_exporter_tells_it():
+def test_mig_uuid_identifies_a_partition():
     mine = held(uuid="MIG-1", parent_uuid="GPU-a", partition="1g.10gb")
     told = {"UUID": "GPU-a", "dra_mig_device_uuid": "MIG-1"}
     found = measurements([series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.4, **told)])
@@ -318,23 +318,23 @@ def test_a_partition_is_known_by_its_own_uuid_where_the_exporter_tells_it():
 @pytest.mark.parametrize(
     ("uuid", "profile"), [("GPU-b", "1g.10gb"), ("GPU-a", "2g.20gb")], ids=["board", "profile"]
 )
-def test_a_partition_of_another_board_or_profile_is_another(uuid, profile):
+def test_partition_of_another_gpu_or_profile_does_not_match(uuid, profile):
     mine = held(uuid="MIG-1", parent_uuid="GPU-a", partition="1g.10gb")
     labels = {"UUID": uuid, "GPU_I_ID": "7", "GPU_I_PROFILE": profile}
     assert attribute([mine], measurements([series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.3, **labels)])) == []
 
 
-def test_nothing_is_known_of_what_has_no_uuid_and_no_label():
+def test_sample_without_uuid_and_labels_matches_nothing():
     found = measurements([series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.4)])
     assert attribute([held(uuid=""), held()], found) == []
 
 
-def test_a_metric_whose_name_only_begins_like_a_wanted_one_is_left_out():
+def test_metric_with_a_longer_name_is_left_out():
     lines = ['DCGM_FI_DEV_FB_USED_PERCENT{UUID="GPU-a"} 0.5', "DCGM_FI_DEV_FB_USED 7", ""]
     assert list(sources.parse_exposition(lines)) == [Sample("DCGM_FI_DEV_FB_USED", {}, 7.0)]
 
 
-def test_an_answer_that_no_exporter_gives_is_not_read_to_its_end(monkeypatch, serve):
+def test_oversized_response_is_refused(monkeypatch, serve):
     monkeypatch.setattr(sources, "MAX_CHARACTERS", 10)
     assert list(sources.limited(["12345", "67890"])) == ["12345", "67890"]
     with pytest.raises(ValueError, match="more than 10 characters"):
@@ -343,7 +343,7 @@ def test_an_answer_that_no_exporter_gives_is_not_read_to_its_end(monkeypatch, se
         sources.read_exporter(serve(lambda path, body: (200, "# a comment that is long\n")))
 
 
-def test_prometheus_is_asked_for_each_device_of_each_claim_at_its_address(serve):
+def test_prometheus_query_is_sent_to_its_base_path(serve):
     asked: list[tuple[str, str]] = []
 
     def answer(path: str, body: str) -> tuple[int, str]:
@@ -358,12 +358,12 @@ def test_prometheus_is_asked_for_each_device_of_each_claim_at_its_address(serve)
     assert asked == [("/prom/api/v1/query", f"max by ({labels}) ({metric})") for metric in METRICS]
 
 
-def test_prometheus_that_refuses_or_is_not_there_is_a_sentence(serve):
+def test_unreachable_or_rejecting_prometheus_is_reported(serve):
     with pytest.raises(TelemetryUnavailable, match="rejected the query: bad_data"):
         sources.read_prometheus(serve(lambda path, body: (400, '{"error": "bad_data"}')))
     with pytest.raises(TelemetryUnavailable, match=r"cannot be reached \(ConnectError\)\.$"):
         sources.read_prometheus("http://someone:secret@127.0.0.1:1")
-    with pytest.raises(TelemetryUnavailable, match="not answer in its format"):
+    with pytest.raises(TelemetryUnavailable, match="returned data in an unknown format"):
         sources.read_prometheus(serve(lambda path, body: (200, '{"data": {}}')))
 
 
@@ -380,11 +380,11 @@ def test_every_series_of_an_answer_is_read(serve):
     ]
 
 
-def test_an_escape_that_is_none_is_left_as_it_is():
+def test_unknown_escape_is_kept():
     texts = {r"a\qb": r"a\qb", r"a\nb": "a\nb", r"a\\b": r"a\b", r"a\"b": 'a"b', r"a\\nb": r"a\nb", "a": "a"}
     assert {text: sources.unescaped(text) for text in texts} == texts
 
 
-def test_what_no_device_is_named_for_is_nobody_s_board():
+def test_sample_without_uuid_is_no_physical_gpu():
     found = measurements([series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.4, GPU_I_PROFILE="1g.10gb")])
     assert attribute([held(uuid="", parent_uuid="GPU-a", partition="1g.10gb")], found) == []

@@ -50,14 +50,14 @@ def test_longer_ranges_have_wider_bins_weighted_by_samples(claim):
     assert shown.points[-1].activity == pytest.approx(0.18)
 
 
-def test_means_leave_out_what_was_not_measured(claim):
+def test_means_leave_out_bins_without_telemetry(claim):
     measure(hold(claim, NOON - 12 * FIVE), NOON - 12 * FIVE, [0.4, None, None, 0.8])
     shown = series(claim)
     assert shown.mean_activity == pytest.approx(0.6)
     assert shown.peak_memory == 2**30
 
 
-def test_a_bin_that_has_only_begun_is_not_a_gap(claim):
+def test_bin_that_has_just_begun_is_no_gap(claim):
     measure(hold(claim, NOON - FIVE), NOON - FIVE, [0.4])
     shown = series(claim, now=NOON + timedelta(minutes=2))
     assert [point.presence for point in shown.points] == [Presence.MEASURED]
@@ -131,7 +131,7 @@ def test_a_claim_that_never_held_anything_is_shown_from_when_it_was_made(claim):
     assert (shown.unmeasured, shown.mean_activity, shown.peak_memory) == (timedelta(0), None, None)
 
 
-def test_a_point_tells_each_device_and_leaves_out_what_was_not_said(claim):
+def test_point_has_the_values_of_each_device(claim):
     gauges = [
         ("b", 0.2, 100, 50.0, 3),
         ("a", 0.9, None, 70.0, 4),
@@ -184,7 +184,7 @@ def test_the_mean_of_a_range_is_weighted_by_samples_and_its_peak_is_the_largest(
     assert shown.is_measured
 
 
-def test_only_what_was_measured_of_the_claim_within_the_range_is_shown(claim, vision, alice, fra):
+def test_series_has_only_measurements_of_the_claim_in_the_range(claim, vision, alice, fra):
     other = make_claim(vision, by=alice, cluster=fra, state=ClaimState.ALLOCATED, held=False)
     measure(hold(other, NOON - FIVE, device="other"), NOON - FIVE, [0.9])
     mine = hold(claim, NOON - timedelta(hours=2), device="mine")
@@ -194,7 +194,7 @@ def test_only_what_was_measured_of_the_claim_within_the_range_is_shown(claim, vi
     assert (shown.start, shown.devices) == (NOON - 12 * FIVE, ["mine"])
 
 
-def test_a_device_counts_as_held_in_the_bins_that_it_was_held_in_at_all(claim):
+def test_bin_is_held_if_a_device_was_held_in_part_of_it(claim):
     hold(claim, NOON - 4 * FIVE, NOON - 3 * FIVE)
     hold(claim, NOON - FIVE - timedelta(seconds=1))
     assert [point.presence.value for point in series(claim).points] == [

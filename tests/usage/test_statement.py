@@ -20,7 +20,7 @@ def of(claim, *, expires_at, now=NOON):
     return statement(claim, claim_allocations(claim), RateCard.load(), now=now)
 
 
-def test_a_statement_adds_what_is_held_to_what_was(claim):
+def test_statement_adds_open_and_ended_allocations(claim):
     price("2")
     price("3", since=NOON + 2 * HOUR)
     hold(claim, NOON - 5 * HOUR, NOON - 4 * HOUR)
@@ -42,14 +42,14 @@ def test_a_statement_adds_what_is_held_to_what_was(claim):
     ("end", "projected"),
     [(None, None), (-HOUR, None), (timedelta(0), None), (HOUR, {"EUR": Decimal("4.00")})],
 )
-def test_only_an_end_to_come_is_projected(claim, end, projected):
+def test_only_future_expiry_is_projected(claim, end, projected):
     price("2")
     hold(claim, NOON - HOUR)
     found = of(claim, expires_at=None if end is None else NOON + end)
     assert (found.projected and found.projected.amounts) == projected
 
 
-def test_a_claim_that_has_let_go_is_neither_priced_nor_projected(claim):
+def test_claim_without_devices_has_no_price_per_hour_or_projection(claim):
     price("2")
     hold(claim, NOON - 2 * HOUR, NOON - HOUR)
     found = of(claim, expires_at=NOON + HOUR)

@@ -46,7 +46,7 @@ def test_a_gap_in_the_telemetry_is_never_part_of_an_idle_time(claim):
     assert seen(claim, now=NOON + 2 * FIVE).idle_since == NOON - 4 * FIVE
 
 
-def test_silence_is_no_telemetry_and_never_zero_per_cent(claim):
+def test_missing_samples_are_no_telemetry_and_never_zero(claim):
     held = hold(claim, NOON - timedelta(hours=1))
     assert seen(claim) == NO_TELEMETRY
     measure(held, NOON - 4 * FIVE, [0.9])
@@ -65,7 +65,7 @@ def test_a_claim_that_holds_nothing_is_not_observed(vision, alice):
     assert seen(waiting) == NOT_HELD
 
 
-def test_many_claims_cost_one_query(claim, vision, alice, django_assert_num_queries):
+def test_observation_of_many_claims_is_one_query(claim, vision, alice, django_assert_num_queries):
     claims = [
         claim,
         *(make_claim(vision, by=alice, state=ClaimState.ALLOCATED, held=False) for _ in range(4)),
@@ -78,18 +78,18 @@ def test_many_claims_cost_one_query(claim, vision, alice, django_assert_num_quer
 
 
 @pytest.mark.parametrize(("activity", "use"), [(0.0999, UseState.IDLE), (0.1, UseState.IN_USE)])
-def test_a_tenth_of_its_time_is_the_least_that_is_use(claim, activity, use):
+def test_ten_percent_activity_is_in_use(claim, activity, use):
     measure(hold(claim, NOON - timedelta(hours=1)), NOON - 8 * FIVE, [*[0.0] * 7, activity])
     assert seen(claim).use is use
 
 
-def test_a_quiet_time_begins_after_five_minutes_of_just_a_tenth(claim):
+def test_idle_begins_after_a_bucket_of_exactly_ten_percent(claim):
     measure(hold(claim, NOON - timedelta(hours=1)), NOON - 8 * FIVE, [0.0, 0.1, *[0.0] * 6])
     assert seen(claim).idle_since == NOON - 6 * FIVE
 
 
 @pytest.mark.parametrize(("age", "known"), [(3 * FIVE, True), (3 * FIVE + timedelta(seconds=1), False)])
-def test_a_measurement_is_of_now_for_a_quarter_of_an_hour(claim, age, known):
+def test_measurement_is_current_for_15_minutes(claim, age, known):
     measure(hold(claim, NOON - timedelta(hours=1)), NOON - FIVE, [0.5])
     found = seen(claim, now=NOON - FIVE + age)
     assert found == (Observation(UseState.IN_USE, 0.5, None, NOON - FIVE) if known else NO_TELEMETRY)
@@ -102,7 +102,7 @@ def test_an_observation_of_an_idle_claim_says_since_when_and_when_it_was_measure
     assert (found.percent, found.is_idle) == (4, True)
 
 
-def test_an_idle_time_is_looked_back_at_for_seven_days(claim):
+def test_idle_time_is_at_most_seven_days(claim):
     held = hold(claim, NOON - timedelta(days=8))
     Rollup.objects.bulk_create(
         Rollup(
@@ -129,9 +129,7 @@ def test_an_idle_time_is_looked_back_at_for_seven_days(claim):
         (ClaimState.PROVISIONED, False, True, UseState.NO_TELEMETRY),
     ],
 )
-def test_what_is_seen_of_a_claim_follows_its_state_and_what_it_holds(
-    vision, alice, state, measured, holding, use
-):
+def test_observation_follows_state_and_held_devices(vision, alice, state, measured, holding, use):
     one = make_claim(vision, by=alice, state=state)
     if measured:
         measure(hold(one, NOON - timedelta(hours=1)), NOON - FIVE, [0.5])

@@ -33,7 +33,7 @@ def as_alice(client, alice):
     return client
 
 
-def test_the_use_of_a_claim_has_gaps_and_never_zeros_for_them(as_alice, claim):
+def test_claim_usage_has_null_for_gaps(as_alice, claim):
     measure(hold(claim, NOON - 3 * FIVE), NOON - 3 * FIVE, [0.5, None, 0.7])
     body = as_alice.get(f"/api/v1/claims/{claim.pk}/usage/?range=1h").json()
     assert [point["activity"] for point in body["points"]] == [0.5, None, 0.7]
@@ -89,7 +89,7 @@ def test_the_month_of_a_team_adds_up_in_every_grouping(as_alice, claim, lena, vi
 
 
 @pytest.mark.parametrize("path", ["claims/{claim}/usage", "claims/{claim}/cost", "costs?team=vision"])
-def test_figures_are_for_the_team_alone_and_only_to_read(client, claim, eve, bob, path):
+def test_usage_and_cost_are_read_only_and_for_the_team(client, claim, eve, bob, path):
     address = f"/api/v1/{path.format(claim=claim.pk)}"
     assert client.get(address).status_code == 401
     client.force_login(eve)
@@ -109,7 +109,7 @@ def test_figures_are_for_the_team_alone_and_only_to_read(client, claim, eve, bob
         ("{claim}?range=abcdefghijklmnopqrstuvw", "“abcdefghijklmnopqrst” was sent."),
     ],
 )
-def test_bad_questions_are_422_with_a_sentence(as_alice, claim, query, said):
+def test_malformed_parameters_are_422(as_alice, claim, query, said):
     path = query.format(claim=f"claims/{claim.pk}/usage")
     response = as_alice.get(f"/api/v1/{path}")
     assert response.status_code == 422
@@ -146,7 +146,7 @@ def test_a_rate_that_applies_is_409_and_a_malformed_one_422(client, root):
 @pytest.mark.parametrize(
     "path", ["claims/{claim}/usage", "claims/{claim}/cost", "costs?team=vision", "rates"]
 )
-def test_figures_cost_the_same_for_one_and_for_many(
+def test_api_queries_do_not_grow_with_rows(
     as_alice, claim, vision, alice, fra, path, django_assert_max_num_queries
 ):
     address = f"/api/v1/{path.format(claim=claim.pk)}"
@@ -163,7 +163,7 @@ def test_figures_cost_the_same_for_one_and_for_many(
         as_alice.get(address)
 
 
-def test_the_use_of_a_claim_is_told_with_every_figure(as_alice, claim):
+def test_claim_usage_has_every_field(as_alice, claim):
     held = hold(claim, NOON - 4 * FIVE, device="gpu-a")
     measure(held, NOON - 4 * FIVE, [0.5, None, 0.7, 0.25], samples=2)
     assert as_alice.get(f"/api/v1/claims/{claim.pk}/usage/?range=life").json() == {
@@ -194,7 +194,7 @@ def test_the_use_of_a_claim_is_told_with_every_figure(as_alice, claim):
     }
 
 
-def test_the_use_of_a_claim_is_of_a_day_unless_another_range_is_asked_for(as_alice, claim):
+def test_claim_usage_is_of_a_day_by_default(as_alice, claim):
     hold(claim, NOON - timedelta(days=9))
     address = f"/api/v1/claims/{claim.pk}/usage/"
     spans = {
@@ -220,7 +220,7 @@ def test_a_claim_that_is_being_released_and_still_holds_has_no_telemetry(as_alic
     assert as_alice.get(address).json()["now"]["use"] == "not-held"
 
 
-def test_the_month_of_a_team_is_told_row_by_row(as_alice, claim, alice, vision):
+def test_team_month_has_a_row_per_group(as_alice, claim, alice, vision):
     price("3", product="H100")
     hold(claim, NOON - timedelta(hours=10))
     hold(claim, NOON - timedelta(hours=1), product="NVIDIA L40S", partition="half", fraction="0.5")
@@ -255,11 +255,11 @@ def test_this_month_is_that_of_the_time_zone_in_use(as_alice, claim, clock):
     assert (body["month"], body["until"]) == ("2026-12", "2026-12-01T00:30:00+01:00")
 
 
-def test_costs_of_a_team_that_is_none_are_not_found(as_alice, vision):
+def test_costs_of_an_unknown_team_are_404(as_alice, vision):
     assert as_alice.get("/api/v1/costs/?team=nobody").status_code == 404
 
 
-def test_a_rate_is_told_with_every_field_and_the_newest_comes_first(client, eve, fra):
+def test_rates_have_every_field_newest_first(client, eve, fra):
     one = price(
         "2.9",
         product="H100",
@@ -298,7 +298,7 @@ def test_a_rate_is_told_with_every_field_and_the_newest_comes_first(client, eve,
     assert client.get(f"/api/v1/rates/{uuid4()}/").status_code == 404
 
 
-def test_a_rate_is_made_with_what_was_sent_and_else_for_everything_in_euros(client, root, fra):
+def test_rate_without_conditions_matches_everything_in_euros(client, root, fra):
     client.force_login(root)
 
     def send(body):
@@ -350,7 +350,7 @@ def test_a_rate_that_applies_is_not_removed_either(client, root):
     assert Rate.objects.filter(pk=applies.pk).exists()
 
 
-def test_a_rate_sent_twice_with_one_key_is_made_once(client, root):
+def test_rate_sent_twice_with_one_key_is_created_once(client, root):
     client.force_login(root)
     for _ in range(2):
         made = client.post(

@@ -44,7 +44,7 @@ def test_the_panel_shows_use_cost_price_and_projection(as_alice, claim):
         assert said in page
 
 
-def test_in_its_grace_a_claim_has_no_projection(as_alice, claim):
+def test_claim_in_grace_has_no_projection(as_alice, claim):
     price("2.9")
     claim.expires_at = NOON - timedelta(hours=1)
     claim.save(update_fields=["expires_at"])
@@ -56,7 +56,7 @@ def test_in_its_grace_a_claim_has_no_projection(as_alice, claim):
     assert "if kept until" not in page
 
 
-def test_the_panel_says_how_many_of_the_hours_have_no_rate(as_alice, claim):
+def test_panel_shows_hours_without_a_rate(as_alice, claim):
     price("1", product="H100")
     hold(claim, NOON - timedelta(hours=10))
     hold(claim, NOON - timedelta(hours=3), product="NVIDIA L40S")
@@ -91,7 +91,7 @@ def test_every_range_works_and_an_unknown_one_is_a_day(as_alice, claim, wanted):
     assert response.context["series"].range == expected
 
 
-def test_the_panel_renews_itself_every_minute_with_its_range_while_devices_are_held(as_alice, claim):
+def test_panel_polls_every_minute_while_devices_are_held(as_alice, claim):
     held = hold(claim, NOON - timedelta(hours=10))
     again = f'hx-get="{reverse("usage:claim_fragment", args=[claim.pk])}?range=7d" hx-trigger="every 60s"'
     assert again in as_alice.get(fragment(claim, range="7d")).text
@@ -100,7 +100,7 @@ def test_the_panel_renews_itself_every_minute_with_its_range_while_devices_are_h
     assert again not in as_alice.get(fragment(claim, range="7d")).text
 
 
-def test_a_claim_that_held_nothing_says_so_and_costs_nothing(as_alice, vision, alice, fra):
+def test_claim_that_never_held_a_device_costs_nothing(as_alice, vision, alice, fra):
     price("2")
     waiting = make_claim(vision, by=alice, cluster=fra, state=ClaimState.PROVISIONED)
     page = as_alice.get(fragment(waiting)).content.decode()
@@ -116,7 +116,7 @@ def test_devices_without_a_rate_have_no_rate_and_never_a_zero(as_alice, claim):
     assert "€0.00" not in page
 
 
-def test_why_there_is_no_telemetry_is_said(as_alice, claim, fra):
+def test_panel_shows_why_there_is_no_telemetry(as_alice, claim, fra):
     hold(claim, NOON - timedelta(hours=1))
     assert "No exporter or Prometheus is configured" in as_alice.get(fragment(claim)).content.decode()
     fra.metrics_url = "http://127.0.0.1:1/metrics"
@@ -166,19 +166,19 @@ def test_the_month_of_a_team_adds_up_on_its_page(as_alice, claim, lena, vision, 
     assert "€30.00" in page
 
 
-def test_an_empty_month_says_what_comes_next(as_alice, vision):
+def test_empty_month_links_to_the_catalogue(as_alice, vision):
     page = as_alice.get(cost(month="2026-02")).content.decode()
     assert "vision" in page.lower()
     assert "held no device in February 2026" in page
 
 
-def test_a_month_that_is_none_is_422_with_a_sentence(as_alice, vision):
+def test_malformed_month_is_422(as_alice, vision):
     response = as_alice.get(cost(month="soon"))
     assert response.status_code == 422
     assert "A month is written like 2026-11" in response.content.decode()
 
 
-def test_the_csv_has_the_lines_that_the_page_adds_up(as_alice, claim):
+def test_cost_csv_has_the_lines_of_the_page(as_alice, claim):
     price("3", product="H100")
     hold(claim, NOON - timedelta(hours=10))
     hold(claim, NOON - timedelta(hours=1), product="NVIDIA L40S")
@@ -246,7 +246,7 @@ def test_everybody_reads_rates_and_platform_admins_write_them(client, eve, root)
     assert not Rate.objects.filter(pk=future.pk).exists()
 
 
-def test_a_rate_that_applies_is_not_changed_but_followed(client, root):
+def test_rate_that_applies_offers_a_new_price(client, root):
     applies = price("2", title="H100 now")
     client.force_login(root)
     response = client.post(reverse("usage:rate_edit", args=[applies.pk]), FORM)
@@ -301,7 +301,7 @@ def test_the_rates_page_costs_the_same_for_one_rate_and_for_many(
         as_alice.get(reverse("usage:rates"))
 
 
-def test_strangers_are_sent_to_sign_in(client, claim):
+def test_anonymous_user_is_redirected_to_sign_in(client, claim):
     for address in (fragment(claim), cost(), reverse("usage:rates")):
         assert client.get(address).status_code == 302
 
@@ -319,14 +319,14 @@ def test_points_are_listed_newest_first_with_each_device(as_alice, claim):
     assert (context["width"], context["series"].devices) == (5, ["gpu-a", "gpu-b"])
 
 
-def test_of_one_device_the_table_has_no_column_of_its_own(as_alice, claim):
+def test_table_has_no_column_per_device_for_one_device(as_alice, claim):
     measure(hold(claim, NOON - FIVE), NOON - FIVE, [0.5])
     context = as_alice.get(fragment(claim, range="1h")).context
     assert [row["activities"] for row in context["rows"]] == [[]]
     assert context["width"] == 3
 
 
-def test_the_panel_of_a_claim_that_is_being_released_says_what_it_still_holds(as_alice, vision, alice, fra):
+def test_panel_of_a_releasing_claim_shows_held_devices(as_alice, vision, alice, fra):
     leaving = make_claim(vision, by=alice, cluster=fra, state=ClaimState.RELEASING, held=False)
     hold(leaving, NOON - timedelta(hours=2), NOON - timedelta(hours=1))
     assert as_alice.get(fragment(leaving)).context["observation"].use == "not-held"
@@ -351,7 +351,7 @@ def csv_of(response):
     return list(csv.DictReader(StringIO(b"".join(response.streaming_content).decode())))
 
 
-def test_the_csv_tells_each_line_with_every_column_and_hours_once(as_alice, claim, alice, vision):
+def test_cost_csv_has_every_column_and_hours_once(as_alice, claim, alice, vision):
     price("3", product="H100")
     price("4", product="H100", since=NOON - timedelta(hours=2), currency="CHF")
     claim.name = "=sam2"
@@ -382,7 +382,7 @@ def test_the_csv_tells_each_line_with_every_column_and_hours_once(as_alice, clai
 
 
 @pytest.mark.parametrize("name", ["usage:team", "usage:team_csv"])
-def test_a_month_is_that_which_was_asked_for(as_alice, claim, name):
+def test_cost_page_shows_the_requested_month(as_alice, claim, name):
     hold(claim, datetime(2026, 10, 3, tzinfo=UTC), datetime(2026, 10, 3, 5, tzinfo=UTC))
     hold(claim, NOON - timedelta(hours=2))
     address = reverse(name, args=["vision"])
@@ -395,7 +395,7 @@ def test_a_month_is_that_which_was_asked_for(as_alice, claim, name):
     assert as_alice.get(address + "?month=soon").status_code == 422
 
 
-def test_the_page_of_a_month_leads_to_its_neighbours_and_never_to_the_future(as_alice, claim):
+def test_cost_page_links_adjacent_months_but_not_the_future(as_alice, claim):
     hold(claim, NOON - timedelta(hours=2))
     now = as_alice.get(cost()).text
     assert 'href="?month=2026-10"' in now
@@ -432,7 +432,7 @@ def test_rates_are_listed_by_product_the_newest_first(as_alice, fra):
     assert [row[4][:10] for row in rows[1:]] == ["2026-01-01", "2026-12-01", "2026-01-01"]
 
 
-def test_who_may_change_prices_is_offered_a_change_or_a_price_that_follows(client, eve, root):
+def test_admin_is_offered_change_or_new_price(client, eve, root):
     began = price("2", since=NOON, title="began")
     later = price("2", since=NOON + timedelta(microseconds=1), title="later")
     change = reverse("usage:rate_edit", args=[later.pk])
@@ -448,7 +448,7 @@ def test_who_may_change_prices_is_offered_a_change_or_a_price_that_follows(clien
     assert not client.get(change).context["applies"]
 
 
-def test_a_new_rate_starts_from_the_one_that_it_follows(client, root, fra):
+def test_new_price_copies_the_earlier_rate(client, root, fra):
     began = price("2.5", title="began", product="H100", driver="gpu.nvidia.com", cluster=fra, currency="USD")
     client.force_login(root)
     fields = ("title", "product", "driver", "cluster", "per_hour", "currency", "valid_from")
@@ -464,7 +464,7 @@ def test_a_new_rate_starts_from_the_one_that_it_follows(client, root, fra):
     assert (form.initial["valid_from"], form.initial["per_hour"]) == (later.valid_from, Decimal("7.0000"))
 
 
-def test_a_saved_and_a_removed_rate_are_said_and_lead_to_the_list(client, root, fra):
+def test_saving_and_removing_a_rate_return_to_the_list(client, root, fra):
     client.force_login(root)
     made = client.post(
         reverse("usage:rate_new"), FORM | {"cluster": fra.pk, "driver": "gpu.nvidia.com"}, follow=True
