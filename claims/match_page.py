@@ -1,4 +1,6 @@
-"""The steps of a match as rows of a page: words for conditions, and the devices that each step leaves out."""
+"""
+A match in words: conditions, the steps of the funnel, the devices that each step excludes, and relaxations.
+"""
 
 from __future__ import annotations
 
@@ -32,24 +34,26 @@ from inventory.holders import Person, name_holders
 from inventory.models import Cluster, Device
 from inventory.states import Holder
 
-PER_PAGE = 50
+DEVICES_PER_PAGE = 50
 
 
-def devices_of(person: Person, cluster: Cluster, drops: Sequence[Drop]) -> dict[tuple[str, str, str], Device]:
-    """Return the rows of these devices by their key, each with its holder."""
+def excluded_devices(
+    person: Person, cluster: Cluster, drops: Sequence[Drop]
+) -> dict[tuple[str, str, str], Device]:
+    """Return the rows of the excluded devices by key, each with its holder as `person` may see it."""
     keys = {drop.device.key for drop in drops}
     rows = Device.objects.present().filter(
         cluster=cluster, pool__in={pool for _driver, pool, _name in keys}, name__in={key[2] for key in keys}
     )
-    listed = rows.select_related("held_by").defer("attributes", "capacity", "counters", "held_by__raw")
-    found = {(row.driver, row.pool, row.name): row for row in listed}
-    wanted = {key: row for key, row in found.items() if key in keys}
-    name_holders(person, wanted.values())
-    return wanted
+    rows = rows.select_related("held_by").defer("attributes", "capacity", "counters", "held_by__raw")
+    by_key = {(row.driver, row.pool, row.name): row for row in rows}
+    devices = {key: row for key, row in by_key.items() if key in keys}
+    name_holders(person, devices.values())
+    return devices
 
 
-# Attributes that everybody speaks of by another name; others are called as the driver calls them.
-NAMES = {
+# Common names of attributes; all others keep the name that their driver gives them.
+ATTRIBUTE_LABELS = {
     "productName": "product",
     "memory": "memory",
     "cudaComputeCapability": "compute capability",
@@ -60,7 +64,7 @@ NAMES = {
     "resource.kubernetes.io/numaNode": "NUMA node",
     "driver": "driver",
 }
-DIFFERENCES = {
+DIFFERENCE_TEXTS = {
     ">=": "%(name)s %(seen)s < %(wanted)s",
     "<=": "%(name)s %(seen)s > %(wanted)s",
     ">": "%(name)s %(seen)s ≤ %(wanted)s",
@@ -74,7 +78,7 @@ DIFFERENCES = {
     "missing": "%(name)s is not published",
     "": "does not meet the selector: %(seen)s",
 }
-CONDITIONS = {
+CONDITION_TEXTS = {
     ">=": "%(name)s ≥ %(wanted)s",
     "<=": "%(name)s ≤ %(wanted)s",
     ">": "%(name)s > %(wanted)s",
@@ -88,44 +92,46 @@ CONDITIONS = {
 }
 
 
-def name_of(attribute: str) -> str:
-    """Return how people call an attribute; of one that nobody knows the name without its domain."""
-    return str(NAMES.get(attribute) or attribute.rpartition("/")[2])
+def attribute_label(attribute: str) -> str:
+    """Return the common name of an attribute, else its name without the domain."""
+    return str(ATTRIBUTE_LABELS.get(attribute) or attribute.rpartition("/")[2])
 
 
-def condition_words(read: SelectorCondition) -> str:
-    """Return "memory ≥ 79 GiB"; "" for CEL of no usual form."""
-    if not read.sign:
+def condition_text(selector_condition: SelectorCondition) -> str:
+    """Return "memory ≥ 79 GiB"; "" for CEL of an unknown form."""
+    if not selector_condition.sign:
         return ""
-    if read.name == "productName" and read.sign == "==":
-        return read.wanted  # says itself what it is
-    return CONDITIONS[read.sign] % {"name": name_of(read.name), "wanted": in_words(read.wanted)}
+    if selector_condition.name == "productName" and selector_condition.sign == "==":
+        return selector_condition.wanted  # a product name needs no label
+    return CONDITION_TEXTS[selector_condition.sign] % {
+        "name": attribute_label(selector_condition.name),
+        "wanted": in_words(selector_condition.wanted),
+    }
 
 
-def condition_of(expression: str) -> str:
-    """Return all conditions of a selector in words, "" if one of them is of no usual form."""
-    words = [condition_words(condition(part)) for part in conjuncts(expression)]
-    return ", ".join(words) if all(words) else ""
+def selector_text(expression: str) -> str:
+    """Return all conditions of a selector in words, "" if one of them has an unknown form."""
+    texts = [condition_text(condition(part)) for part in conjuncts(expression)]
+    return ", ".join(texts) if all(texts) else ""
 
 
-def asks_in_words(spec: Json) -> str:
+def spec_text(spec: Json) -> str:
     """
-    Return everything that a claim of `spec` takes, joined by "and"; ways to meet one request are joined by
-    "or", the preferred one first. Says a number only where it is not 1.
+    Return the devices that a claim of `spec` requests, joined by "and".
+
+    Alternatives of one request are joined by "or" in order of preference. The count 1 is not shown.
     """
-    parts = Counter(_request_words(request) for request in requests(spec))
+    parts = Counter(request_text(request) for request in requests(spec))
     return ", and ".join(part if count == 1 else f"{count} × ({part})" for part, count in parts.items())
 
 
-def _request_words(request: Json) -> str:
-    ways = list(dict.fromkeys(_ask_words(ask) for ask in alternatives(request)))
-    if len(ways) < 2:
-        return "".join(ways)
-    return f"either {', or '.join(ways)}"
+def request_text(request: Json) -> str:
+    texts = list(dict.fromkeys(device_request_text(option) for option in alternatives(request)))
+    return f"either {', or '.join(texts)}" if len(texts) > 1 else "".join(texts)
 
 
-def _ask_words(ask: DeviceRequest) -> str:
-    conditions = [condition_of(text) or "a CEL selector" for text in ask.expressions]
+def device_request_text(ask: DeviceRequest) -> str:
+    conditions = [selector_text(text) or "a CEL selector" for text in ask.expressions]
     return ", ".join(
         [
             (
@@ -138,88 +144,82 @@ def _ask_words(ask: DeviceRequest) -> str:
     )
 
 
-def difference_words(found: ConditionDifference | None) -> str:
-    if found is None or (not found.sign and not found.seen):
+def difference_text(difference: ConditionDifference | None) -> str:
+    if difference is None or (not difference.sign and not difference.seen):
         return "does not meet the selector"
-    values = {"name": name_of(found.name), "seen": found.seen, "wanted": found.wanted}
-    return DIFFERENCES[found.sign] % values
+    values = {"name": attribute_label(difference.name), "seen": difference.seen, "wanted": difference.wanted}
+    return DIFFERENCE_TEXTS[difference.sign] % values
 
 
-def drop_words(drop: Drop) -> str:
-    """Say why a device does not come into question, but not who holds it."""
+def exclusion_text(drop: Drop) -> str:
+    """Return why a device is excluded, without its holder."""
     match drop.cause:
         case DropCause.CLASS | DropCause.SELECTOR:
-            return difference_words(drop.difference)
+            return difference_text(drop.difference)
         case DropCause.ERROR:
-            return f"could not be evaluated: {drop.message}"
+            return f"the selector failed: {drop.message}"
         case DropCause.TAINT if drop.taint:
-            return f"tainted {taint_text(drop.taint)}, not tolerated"
+            return f"has the taint {taint_text(drop.taint)}, which is not tolerated"
         case DropCause.HELD:
             return "held by"
         case DropCause.USED_UP:
-            return "what it shares with other devices or claims is used up"
-    return (
-        (f"its node has no room for the whole claim; {drop.free_beside} device that matches is free there")
-        if drop.free_beside == 1
-        else (
-            f"its node has no room for the whole claim; {drop.free_beside} devices that match are free there"
-        )
-    )
+            return "its shared capacity is exhausted"
+    free = counted(drop.free_beside, "matching device")
+    return f"its node does not have enough devices for the claim; {free} free there"
 
 
-def together_words(together: NodeRequirement | None, nodes: int) -> str:
-    """Return "nodes could take 2 on one PCIe root", to follow the number of nodes."""
+def node_text(together: NodeRequirement | None, nodes: int) -> str:
+    """Return "nodes can host this claim: 2 devices on one PCIe root", to follow the number of nodes."""
+    hosts = f"{'node' if nodes == 1 else 'nodes'} can host this claim"
     if together is None:
-        return "node has room for one claim" if nodes == 1 else "nodes have room for one claim"
-    said = f"node could take {together.devices}" if nodes == 1 else f"nodes could take {together.devices}"
-    same = [f"on one {name_of(name)}" for name in together.same]
-    distinct = [f"each of another {name_of(name)}" for name in together.distinct]
-    return " ".join([said, *same, *distinct])
+        return hosts
+    same = [f"on one {attribute_label(name)}" for name in together.same]
+    distinct = [f"each on another {attribute_label(name)}" for name in together.distinct]
+    return " ".join([f"{hosts}: {counted(together.devices, 'device')}", *same, *distinct])
 
 
-def relaxation_words(relaxation: Relaxation) -> str:
-    """Say what would be asked for less, as "39 GiB instead of 40 GiB of memory"."""
+def relaxation_text(relaxation: Relaxation) -> str:
+    """Return a changed request, as "With memory 39 GiB instead of 40 GiB"."""
     match relaxation.kind:
         case RelaxationKind.CONDITION if relaxation.condition:
-            return f"Without “{condition_words(relaxation.condition) or relaxation.condition.text}”"
+            return f"Without “{condition_text(relaxation.condition) or relaxation.condition.text}”"
         case RelaxationKind.THRESHOLD if relaxation.condition:
             proposed, current = in_words(relaxation.proposed), in_words(relaxation.current)
             if proposed == current:
                 proposed, current = relaxation.proposed, relaxation.current
-            return f"With {name_of(relaxation.condition.name)} {proposed} instead of {current}"  # fmt: skip
+            attribute = attribute_label(relaxation.condition.name)
+            return f"With {attribute} {proposed} instead of {current}"
         case RelaxationKind.COUNT:
-            return (
-                f"With {relaxation.proposed} device instead of {relaxation.current}"
-                if int(relaxation.proposed or 1) == 1
-                else f"With {relaxation.proposed} devices instead of {relaxation.current}"
-            )
+            devices = "device" if int(relaxation.proposed or 1) == 1 else "devices"
+            return f"With {relaxation.proposed} {devices} instead of {relaxation.current}"
         case RelaxationKind.CONSTRAINT:
-            return f"Without the constraint on {name_of(relaxation.constraint)}"
+            return f"Without the constraint on {attribute_label(relaxation.constraint)}"
         case _ if relaxation.taint:
             return f"Tolerating {taint_text(relaxation.taint)}"
     return ""
 
 
-def gain_words(relaxation: Relaxation) -> str:
-    """Say what that would bring."""
+def gain_text(relaxation: Relaxation) -> str:
+    """Return what a relaxation gains."""
     if relaxation.fits:
         return "fits now"
     if relaxation.more_devices:
-        return f"{counted(relaxation.more_devices, 'more', 'more')} free"
-    return f"{counted(relaxation.more_nodes, 'more node')} with room"
+        return f"{relaxation.more_devices} more free"
+    return f"{counted(relaxation.more_nodes, 'more node')} can host this claim"
 
 
 @dataclass(frozen=True)
 class FunnelRow:
     """
-    One step; `number` is its place in the preview. `of` is the count of the first step, for the bar; a step
-    that counts nodes has no bar.
+    One step of the funnel; `number` is its index in the preview.
+
+    `of` is the count of the first step, for the bar. The last step counts nodes and has no bar.
     """
 
     number: int
     count: int
     words: str
-    code: str  # the selector itself, where words are not enough
+    code: str  # the selector, if it cannot be put in words
     dropped: str
     of: int
     is_last: bool
@@ -231,19 +231,19 @@ class FunnelRow:
 
 @dataclass(frozen=True)
 class DroppedRow:
-    """A device that a step drops. `device` is None where the mirror has lost it since."""
+    """An excluded device. `device` is None if the mirror no longer has it."""
 
     name: str
     node: str
     device: Device | None
     words: str
-    failing: bool  # a selector could not be evaluated on it
+    failing: bool  # a selector failed on it
     holder: Holder | None
 
 
 @dataclass(frozen=True)
 class DroppedPage:
-    """Devices that one step drops; the page numbers are those of all of them."""
+    """One page of the devices that a step excludes."""
 
     step: FunnelRow
     rows: list[DroppedRow]
@@ -263,37 +263,37 @@ class DroppedPage:
 
 
 @dataclass(frozen=True)
-class HelpRow:
-    """One thing less asked for, and what that brings."""
+class RelaxationRow:
+    """A relaxation of the request, and what it gains."""
 
     words: str
     gain: str
     fits: bool
 
 
-def helps_of(relaxations: Sequence[Relaxation]) -> list[HelpRow]:
-    several = len({relaxation.request for relaxation in relaxations if relaxation.request}) > 1
+def relaxation_rows(relaxations: Sequence[Relaxation]) -> list[RelaxationRow]:
+    with_request_name = len({relaxation.request for relaxation in relaxations if relaxation.request}) > 1
     rows = []
     for relaxation in relaxations:
-        words = relaxation_words(relaxation)
-        named = f"{relaxation.request}: {words}" if several and relaxation.request else words
-        rows.append(HelpRow(named, gain_words(relaxation), relaxation.fits))
+        words = relaxation_text(relaxation)
+        named = f"{relaxation.request}: {words}" if with_request_name and relaxation.request else words
+        rows.append(RelaxationRow(named, gain_text(relaxation), relaxation.fits))
     return rows
 
 
-def funnel_of(match: Preview) -> list[FunnelRow]:
-    several = len({step.request for step in match.steps if step.request}) > 1
+def funnel_rows(match: Preview) -> list[FunnelRow]:
+    with_request_name = len({step.request for step in match.steps if step.request}) > 1
     most = match.steps[0].count if match.steps else 0
     rows = []
     for number, step in enumerate(match.steps):
-        read = condition(step.detail) if step.kind == StepKind.SELECTOR else None
+        selector_condition = condition(step.detail) if step.kind == StepKind.SELECTOR else None
         rows.append(
             FunnelRow(
                 number=number,
                 count=step.count,
-                words=words_of(step, match, read, several=several),
-                code=step.detail if read and not condition_words(read) else "",
-                dropped=dropped_of(step, match),
+                words=step_text(step, match, selector_condition, with_request_name=with_request_name),
+                code=step.detail if selector_condition and not condition_text(selector_condition) else "",
+                dropped=excluded_text(step, match),
                 of=most,
                 is_last=step.kind == StepKind.NODES,
             )
@@ -301,61 +301,65 @@ def funnel_of(match: Preview) -> list[FunnelRow]:
     return rows
 
 
-def words_of(step: FunnelStep, match: Preview, read: SelectorCondition | None, *, several: bool) -> str:
+def step_text(
+    step: FunnelStep, match: Preview, selector_condition: SelectorCondition | None, *, with_request_name: bool
+) -> str:
     match step.kind:
         case StepKind.TOTAL:
             words = "device in the cluster" if step.count == 1 else "devices in the cluster"
         case StepKind.IN_CLASS:
             words = f"in class {step.detail}"
         case StepKind.SELECTOR:
-            words = (condition_words(read) if read else "") or "meet the condition"
+            words = (condition_text(selector_condition) if selector_condition else "") or "meet the condition"
         case StepKind.UNTAINTED:
             words = "not tainted, or tolerated"
         case StepKind.FREE:
             words = "free now"
         case _:
-            words = together_words(match.together, step.count)
-    return f"{step.request}: {words}" if several and step.request else words
+            words = node_text(match.together, step.count)
+    return f"{step.request}: {words}" if with_request_name and step.request else words
 
 
-def dropped_of(step: FunnelStep, match: Preview) -> str:
+def excluded_text(step: FunnelStep, match: Preview) -> str:
     if step.kind == StepKind.NODES:
-        return "others have no room" if match.free and not match.fits else ""
+        return "the others cannot host it" if match.free and not match.fits else ""
     if not step.dropped or step.kind == StepKind.TOTAL:
         return ""
     match step.kind:
         case StepKind.UNTAINTED:
-            return f"{counted(step.dropped, 'is', 'are')} tainted"
+            return f"{step.dropped} tainted"
         case StepKind.FREE:
-            return f"{counted(step.dropped, 'is', 'are')} held"
-    return f"{counted(step.dropped, 'left', 'left')} out"
+            return f"{step.dropped} held"
+    return f"{step.dropped} excluded"
 
 
 def dropped_page(
     person: Person, cluster: Cluster, snapshot: ClusterSnapshot, spec: Json, step: FunnelRow, page: str = "1"
 ) -> DroppedPage:
-    """Return one page of the devices that a step drops, holders masked for `person`; in a few queries."""
-    wanted = int(page) if page.isascii() and page.isdigit() and len(page) < 7 else 1
-    found = dropped(snapshot, spec, step.number, offset=max(wanted - 1, 0) * PER_PAGE, limit=PER_PAGE)
-    shown = Paginator(range(found.total), PER_PAGE).get_page(wanted)
-    if shown.number != wanted:  # beyond the last one
-        offset = (shown.number - 1) * PER_PAGE
-        found = dropped(snapshot, spec, step.number, offset=offset, limit=PER_PAGE)
-    return DroppedPage(step, rows_of(person, cluster, found), shown)
+    """Return one page of the devices that a step excludes, with holders as `person` may see them."""
+    number = int(page) if page.isascii() and page.isdigit() and len(page) < 7 else 1
+    found = dropped(
+        snapshot, spec, step.number, offset=max(number - 1, 0) * DEVICES_PER_PAGE, limit=DEVICES_PER_PAGE
+    )
+    shown = Paginator(range(found.total), DEVICES_PER_PAGE).get_page(number)
+    if shown.number != number:  # beyond the last page
+        offset = (shown.number - 1) * DEVICES_PER_PAGE
+        found = dropped(snapshot, spec, step.number, offset=offset, limit=DEVICES_PER_PAGE)
+    return DroppedPage(step, dropped_rows(person, cluster, found), shown)
 
 
-def rows_of(person: Person, cluster: Cluster, found: Dropped) -> list[DroppedRow]:
-    known = devices_of(person, cluster, found.drops)
+def dropped_rows(person: Person, cluster: Cluster, found: Dropped) -> list[DroppedRow]:
+    devices = excluded_devices(person, cluster, found.drops)
     rows = []
     for drop in found.drops:
-        device = known.get(drop.device.key)
+        device = devices.get(drop.device.key)
         holder = device.holder if device and drop.holder else None
         rows.append(
             DroppedRow(
                 name=drop.device.name,
                 node=drop.device.node_name or drop.device.pool,
                 device=device,
-                words=drop_words(drop) if holder or drop.cause != DropCause.HELD else "held",
+                words=exclusion_text(drop) if holder or drop.cause != DropCause.HELD else "held",
                 failing=drop.cause == DropCause.ERROR,
                 holder=holder,
             )

@@ -25,7 +25,7 @@ from claims.catalogue.services import definition_problems
 from claims.catalogue.sharing import cautions, isolation_of
 from claims.catalogue.versions import between, drafts_with, held, live_claims, proposed, versions_of
 from claims.catalogue.views import card_of
-from claims.match_page import dropped_page, funnel_of, helps_of
+from claims.match_page import dropped_page, funnel_rows, relaxation_rows
 from claims.models import Approval, Profile, ProfileVersion
 from claims.models.profile import ProfileQuerySet
 from claims.states import FINAL, ClaimState
@@ -281,8 +281,8 @@ def match_page(described: tuple[Json | None, list[str]], data: QueryDict) -> dic
     return page | {
         "matched": found,
         "matched_spec": spec,
-        "funnel": funnel_of(found),
-        "helps": helps_of(helps),
+        "funnel": funnel_rows(found),
+        "helps": relaxation_rows(helps),
         "age": age,
     }
 

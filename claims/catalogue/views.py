@@ -15,7 +15,7 @@ from claims.catalogue.forms import CatalogueForm
 from claims.catalogue.listing import CatalogueEntry, catalogue, entries, narrowed
 from claims.catalogue.sharing import isolation_of
 from claims.catalogue.versions import text_of
-from claims.match_page import asks_in_words
+from claims.match_page import spec_text
 from claims.models import Delivery, Profile, TeamNamespace
 from core.listing import harmless
 from core.text import gib
@@ -75,7 +75,7 @@ def card_of(entry: CatalogueEntry) -> Card:
     deliveries = [str(label) for value, label in Delivery.choices if value in entry.version.deliveries]
     either = any(len(alternatives(request)) > 1 for request in requests(entry.version.spec))
     sharing = (" or " if either else " and ").join(str(mode.label) for mode in entry.sharing)
-    return Card(entry, asks_in_words(entry.version.spec), ", ".join(deliveries), sharing)
+    return Card(entry, spec_text(entry.version.spec), ", ".join(deliveries), sharing)
 
 
 def as_csv(cards: Sequence[Card]) -> HttpResponse:

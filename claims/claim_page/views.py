@@ -32,7 +32,7 @@ from claims.lifecycle import services
 from claims.lifecycle.extensions import ExtensionPolicy, deleted_at, in_grace, pending_extension
 from claims.lifecycle.facts import Facts, claim_facts
 from claims.lifecycle.sharing import sharing_slots
-from claims.match_page import funnel_of
+from claims.match_page import funnel_rows
 from claims.models import Claim
 from claims.models.limits import Delivery
 from claims.observation import drift
@@ -285,7 +285,7 @@ def claim_context(facts: Facts, user: User) -> dict[str, Any]:
         "steps": [(step, STEP_ICONS[step.key]) for step in explanation.shown_steps],
         "explanation": explanation,
         "match": explanation.fit and explanation.fit.preview,
-        "funnel": funnel_of(explanation.fit.preview) if explanation.fit else [],
+        "funnel": funnel_rows(explanation.fit.preview) if explanation.fit else [],
         "held": facts.held,
         "age": facts.age,
         "past_count": 0 if facts.held else claim.allocations.count(),

@@ -23,7 +23,7 @@ from claims.inbox.bulk import DecisionPreview, preview, together
 from claims.inbox.impact import Impact, impact_of
 from claims.inbox.inbox import Inbox, ItemKind
 from claims.inbox.views import said_of
-from claims.match_page import FunnelRow, funnel_of
+from claims.match_page import FunnelRow, funnel_rows
 from claims.models import Claim
 from claims.observation.observations import valid_ids as ids_of
 from claims.plans.changes import RequestChange, WantedChange, additional_usage, plan_change
@@ -112,7 +112,7 @@ def preview_of(claim: Claim, form: ChangeForm) -> ChangePreview:
         changed.devices * claim.parallel,
         lines,
         found,
-        funnel_of(found),
+        funnel_rows(found),
         kinds_for(claim.cluster_id, snapshot, changed.spec),
     )
 

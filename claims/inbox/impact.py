@@ -20,7 +20,7 @@ from claims.approvals.authority import ruling_on
 from claims.approvals.rules import whom
 from claims.catalogue.listing import DeviceKind, kinds_for, max_prices
 from claims.inbox.bulk import Reserved, reserved_in
-from claims.match_page import FunnelRow, funnel_of
+from claims.match_page import FunnelRow, funnel_rows
 from claims.models import Allocation, Claim
 from claims.requests.suggestions import suggestions_for
 from claims.states import FINAL, ClaimState
@@ -98,7 +98,7 @@ def impact_of(claim: Claim) -> Impact:
     return Impact(
         quotas=reserved_in(claim),
         match=found,
-        funnel=funnel_of(found),
+        funnel=funnel_rows(found),
         kinds=kinds,
         age=ages(OF_DEVICES, cluster=claim.cluster)[0],
         share=share_of(claim, found),

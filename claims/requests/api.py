@@ -12,7 +12,7 @@ from rest_framework.views import APIView
 from claims import api_types
 from claims.api_types import MatchOut
 from claims.approvals.authority import Route
-from claims.match_page import PER_PAGE, devices_of
+from claims.match_page import DEVICES_PER_PAGE, excluded_devices
 from claims.requests.preview import RequestPreview, preview
 from core.errors import Invalid
 from core.schema import refuses
@@ -180,8 +180,8 @@ def _dropped_page(user: User, result: RequestPreview, step: int, offset: int) ->
     steps = len(result.match.steps)
     if step >= steps:
         raise Invalid(f"The match has steps 0 to {steps - 1}; there is no step {step}.")
-    page = dropped(result.snapshot, result.plan.spec, step, offset, PER_PAGE)
-    rows = devices_of(user, result.plan.cluster, page.drops)
+    page = dropped(result.snapshot, result.plan.spec, step, offset, DEVICES_PER_PAGE)
+    rows = excluded_devices(user, result.plan.cluster, page.drops)
     devices = []
     for drop in page.drops:
         row = rows.get(drop.device.key)

@@ -17,7 +17,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from claims.access import require_member
 from claims.catalogue.listing import CatalogueEntry, catalogue
-from claims.match_page import dropped_page, funnel_of, helps_of
+from claims.match_page import dropped_page, funnel_rows, relaxation_rows
 from claims.models import Claim, Draft, Profile
 from claims.requests.draft_views import address_of, prefill_of, remember, take_over
 from claims.requests.forms import RequestForm, complaints
@@ -251,8 +251,8 @@ def panel_of(request: HttpRequest, data: QueryDict) -> dict[str, Any]:
     (age,) = ages(OF_DEVICES, cluster=found.plan.cluster)
     return {
         "panel": found,
-        "funnel": funnel_of(found.match),
-        "helps": helps_of(found.help),
+        "funnel": funnel_rows(found.match),
+        "helps": relaxation_rows(found.help),
         "asked_for_more": "help" in data,
         "query": query_of(data),
         "link": f"{request.build_absolute_uri(reverse('claims:request'))}?{query_of(data, *SAID)}",

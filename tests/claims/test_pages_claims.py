@@ -229,7 +229,7 @@ def test_asking_again_starts_from_what_the_claim_asked_for(client, alice, bob, c
 
 def test_the_page_says_how_old_it_is(client, alice, claim):
     client.force_login(alice)
-    assert "fra-1 was never listed" in client.get(detail(claim)).text
+    assert "fra-1 has not been read yet" in client.get(detail(claim)).text
     old = timezone.now() - timedelta(minutes=6)
     for resource in ("resourceslices", "resourceclaims", "pods"):
         claim.cluster.freshness.create(resource=resource, listed_at=old, seen_at=old)

@@ -100,13 +100,13 @@ def test_the_page_takes_a_line_and_goes_back(client, wish, lena, alice, bob, eve
     page = client.post(address, {"text": "Would one do?", "key": "a", "next": card}, follow=True)
     assert page.redirect_chain == [(card, 302)]
     assert "alice is asked." in page.text
-    assert "Waits for alice's answer" in page.text
+    assert "Waiting for alice's answer" in page.text
     client.force_login(alice)
     page = client.post(
         address, {"text": "No.", "key": "b", "next": "https://elsewhere.example/"}, follow=True
     )
     assert page.redirect_chain == [(reverse("claims:detail", args=[wish.pk]), 302)]
-    assert "answer; nothing is held up" not in page.text
+    assert "Waiting for alice's answer" not in page.text
     assert client.get(address).status_code == 405
     for person, status in ((bob, 403), (eve, 404)):
         client.force_login(person)

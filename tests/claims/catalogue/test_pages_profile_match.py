@@ -74,7 +74,7 @@ def test_the_editor_begins_with_what_the_current_version_matches(client, root, t
     make_profile("train-80", spec=make_spec(2))
     client.force_login(root)
     page = client.get(reverse("claims:profile_edit", args=["train-80"])).text
-    assert "node could take 2" in page
+    assert "node can host this claim: 2 devices" in page
     assert "Describe devices to see what matches." in client.get(NEW).text
 
 

@@ -4,7 +4,7 @@ import pytest
 from django.urls import reverse
 
 from claims.catalogue.presets import presets
-from claims.match_page import asks_in_words
+from claims.match_page import spec_text
 from dra.fallback import combine_specs, first_available
 from tests.factories import make_profile, make_spec
 
@@ -13,14 +13,14 @@ LARGE, SMALL = (f"mig.nvidia.com, slice begins with {part}." for part in ("3g", 
 
 
 def test_requests_are_all_taken():
-    assert asks_in_words(SPECS["mig-mix"]) == f"{LARGE}, and {SMALL}"
+    assert spec_text(SPECS["mig-mix"]) == f"{LARGE}, and {SMALL}"
 
 
 def test_of_alternatives_one_is_taken():
     either = first_available([("a", make_spec()), ("b", make_spec(2, device_class="mig.nvidia.com"))])
-    assert asks_in_words(either) == "either gpu.nvidia.com, or 2 × mig.nvidia.com"
+    assert spec_text(either) == "either gpu.nvidia.com, or 2 × mig.nvidia.com"
     both = combine_specs([("a", either), ("b", make_spec(device_class="dranet"))])
-    assert asks_in_words(both) == "either gpu.nvidia.com, or 2 × mig.nvidia.com, and dranet"
+    assert spec_text(both) == "either gpu.nvidia.com, or 2 × mig.nvidia.com, and dranet"
 
 
 @pytest.mark.parametrize(
@@ -38,12 +38,12 @@ def test_of_alternatives_one_is_taken():
     ],
 )
 def test_numbers_are_said_where_they_are_not_one(spec, said):
-    assert asks_in_words(spec) == said
+    assert spec_text(spec) == said
 
 
 @pytest.mark.parametrize("entry", presets(), ids=lambda entry: entry.slug)
 def test_every_preset_says_or_only_where_it_has_alternatives(entry):
-    said = asks_in_words(entry.spec)
+    said = spec_text(entry.spec)
     assert (", or " in said) == ("firstAvailable" in str(entry.spec))
     assert (", and " in said) == (len(entry.spec["devices"]["requests"]) > 1)
 

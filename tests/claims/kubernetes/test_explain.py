@@ -94,7 +94,7 @@ def test_a_quota_refuses_the_claim_of_a_pod(delivered, explained, admin):
     found = explained(claim, lambda found: found.pods[0].events)
     assert found.pods[0].stage == PodStage.NO_CLAIM
     assert found.pods[0].events[0].event.reason == "FailedResourceClaimCreation"
-    assert "the ResourceQuota gpus of the namespace is used up" in found.next_action.sentence
+    assert "the ResourceQuota gpus of the namespace is exhausted" in found.next_action.sentence
     assert f"limited to {CHARGED}=0" in found.next_action.sentence
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from claims.durations import parse, spell
-from claims.match_page import condition_of
+from claims.match_page import selector_text
 
 
 @given(st.integers(min_value=1, max_value=10**6))
@@ -37,4 +37,4 @@ def test_what_is_no_duration_is_refused(text):
     ],
 )
 def test_a_usual_selector_is_told_in_words(expression, words):
-    assert condition_of(expression) == words
+    assert selector_text(expression) == words
