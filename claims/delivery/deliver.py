@@ -41,7 +41,7 @@ def deliver(claim_id: str) -> None:
     except resource_quota_sync.QuotaNotYetWritten:
         raise  # it takes a moment: nothing for people to read
     except Unreachable as error:
-        note_problem(claim, f"{claim.cluster} cannot be reached: {error} The portal goes on trying.")
+        note_problem(claim, f"{claim.cluster} cannot be reached: {error} The portal keeps trying.")
         raise
     except Refused as error:  # of the credentials themselves: a platform admin has to mend them
         note_problem(claim, str(error))
@@ -61,7 +61,7 @@ def remove(claim_id: str) -> None:
         with gateway_for(claim.cluster) as gateway:
             _ensure_deleted(claim, gateway)
     except Unreachable as error:
-        note_problem(claim, f"{claim.cluster} cannot be reached: {error} The portal goes on trying.")
+        note_problem(claim, f"{claim.cluster} cannot be reached: {error} The portal keeps trying.")
         raise
     except Refused as error:
         note_problem(claim, str(error))
@@ -122,7 +122,7 @@ def _ensure_object(claim: Claim, gateway: Gateway) -> None:
         standing = _find_or_create(claim, gateway, kind)
     except Refused as error:
         if error.mendable:
-            note_problem(claim, f"{claim.cluster} refused it: {error} The portal goes on trying.")
+            note_problem(claim, f"{claim.cluster} refused it: {error} The portal keeps trying.")
         elif error.quota and (mine := _own_object(claim, gateway, kind)):
             _record_object(claim, gateway, kind, mine)  # another worker created it, which filled the quota
         elif error.quota and resource_quota_sync.may_count_old_limit(claim, gateway, error):
@@ -143,7 +143,7 @@ def _ensure_object(claim: Claim, gateway: Gateway) -> None:
         else:
             taken = (
                 f"{claim.namespace} of {claim.cluster} already has a {kind.kind} named {claim.name} that is "
-                "not of this claim. The portal did not touch it; ask again under another name."
+                "not of this claim. The portal did not change it. Request again under another name."
             )
             transitions.return_to_approvers(claim, taken)
 

@@ -280,7 +280,7 @@ def _deletion_sentence(claim: Claim) -> str:
     there = (ResourceClaimTemplate if claim.delivery == Delivery.TEMPLATE else ResourceClaim)._default_manager
     where = {"cluster": claim.cluster_id, "namespace": claim.namespace, "name": claim.name}
     if there.filter(**where, gone_at=None).exists():
-        why += " Another one of that name stands there now, which is not of this claim."
+        why += " Another object of that name exists now; it does not belong to this claim."
     return why
 
 

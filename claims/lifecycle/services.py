@@ -382,7 +382,7 @@ def _notify_transfer(claim: Claim, by: User, old: User, to: User) -> None:
 @transaction.atomic(durable=True)
 def accept_object(*, claim: Claim, by: User, reason: str = "") -> Claim:
     """
-    Take the object that somebody made again under the claim's name for the claim's own.
+    Accept the object that somebody recreated under the claim's name as the claim's own.
 
     Only a platform admin may, and only while it asks for what was approved. Raises Forbidden, Conflict.
     """
@@ -394,7 +394,7 @@ def accept_object(*, claim: Claim, by: User, reason: str = "") -> Claim:
     trouble = drift.find_drift(claim, seen)
     if trouble is None or trouble.code != drift.REPLACED or seen.written is None:
         raise Conflict(f"{claim} has no new object with the approved spec.")
-    why = reason.strip() or "The object that somebody else made again was accepted."
+    why = reason.strip() or "Accepted the object that somebody else recreated."
     claim.remark(why, by=by, object_uid=seen.written.uid, sighting="", problem="")
     _queue_reconcile(claim)
     return claim

@@ -25,11 +25,11 @@ EDITED, UNLABELED, GENERATED_DIFFER, OVER_USE = "edited", "unlabelled", "generat
 TITLES: Mapping[str, str] = {
     DELETED: "%(claim)s was deleted by somebody else",
     DELETING: "%(claim)s is being deleted by somebody else",
-    REPLACED: "%(claim)s was deleted and made again by somebody else",
-    REPLACED_AND_EDITED: "%(claim)s was made again with another specification",
-    EDITED: "%(claim)s asks for something else than was approved",
+    REPLACED: "%(claim)s was deleted and recreated by somebody else",
+    REPLACED_AND_EDITED: "%(claim)s was recreated with another specification",
+    EDITED: "%(claim)s differs from what was approved",
     UNLABELED: "%(claim)s has lost the label of the portal",
-    GENERATED_DIFFER: "Claims of %(claim)s ask for something else than was approved",
+    GENERATED_DIFFER: "Claims of %(claim)s differ from what was approved",
 }
 
 
@@ -88,7 +88,7 @@ def _object_drift(
         "kind": delivery_kind(claim.delivery).kind, "name": claim.name, "cluster": claim.cluster,
     }  # fmt: skip
     if row.gone_at is not None:
-        # What may be made again at this moment is told when it has been, or has not.
+        # It may be recreated within seconds; people are notified when it is certain.
         return Drift(DELETED, _deletion_text(named, seen), row.uid if seen.holders or seen.given_up() else "")
     if "deletionTimestamp" in row.raw.get("metadata", {}):
         text = (
@@ -101,14 +101,14 @@ def _object_drift(
         return _recreation_drift(named | hashes, f"{row.uid}:{seen_hash[:8]}", same=same)
     if not same:
         text = (
-            "%(kind)s %(name)s asks for something else than was approved: its spec is %(seen)s, "
+            "%(kind)s %(name)s differs from what was approved: its spec is %(seen)s, "
             "approved was %(mine)s. Release this claim and ask again."
         )
         return Drift(EDITED, text % (named | hashes), f"{row.uid}:{seen_hash[:8]}")
     if row.owner != str(claim.pk):
         text = (
-            "Somebody took the label of the portal from %(kind)s %(name)s. The portal still knows it by its "
-            "uid; policies and reports of the cluster that go by the label do not."
+            "The portal's label was removed from %(kind)s %(name)s. The portal still finds it by its "
+            "UID; policies and reports that use the label do not."
         )
         return Drift(UNLABELED, text % named, f"{row.uid}:{row.owner[:36]}")
     return None
@@ -123,12 +123,13 @@ def mirrored_spec_hash(row: ResourceClaim | ResourceClaimTemplate) -> str:
 def _deletion_text(named: Mapping[str, Any], seen: Observation) -> str:
     if seen.holders:
         text = (
-            "%(kind)s %(name)s was deleted in %(cluster)s by somebody other than the portal; its pods go on."
+            "%(kind)s %(name)s was deleted in %(cluster)s by somebody other than the portal; "
+            "its pods keep running."
         )
     else:
         text = (
             "%(kind)s %(name)s was deleted in %(cluster)s by somebody other than the portal. "
-            "Unless it is made again now, this claim ends."
+            "Unless it is recreated now, this claim ends."
         )
     return text % named
 
@@ -136,14 +137,14 @@ def _deletion_text(named: Mapping[str, Any], seen: Observation) -> str:
 def _recreation_drift(named: Mapping[str, Any], about: str, *, same: bool) -> Drift:
     if same:
         text = (
-            "%(kind)s %(name)s was deleted and made again by somebody other than the portal. It asks for "
+            "%(kind)s %(name)s was deleted and recreated by somebody other than the portal. It asks for "
             "what was approved, but it is another object. Release this claim and ask again, or have a "
             "platform admin accept the new object."
         )
         return Drift(REPLACED, text % named, about)
     text = (
-        "%(kind)s %(name)s was deleted and made again by somebody other than the portal, and asks for "
-        "something else than was approved: its spec is %(seen)s, approved was %(mine)s. Release this claim "
+        "%(kind)s %(name)s was deleted and recreated by somebody other than the portal, and "
+        "differs from what was approved: its spec is %(seen)s, approved was %(mine)s. Release this claim "
         "and ask again."
     )
     return Drift(REPLACED_AND_EDITED, text % named, about)
@@ -161,10 +162,10 @@ def _generated_drift(claim: Claim, seen: Observation) -> Drift | None:
     if others := sorted(strange):
         names = ", ".join(others[:3]) + (" …" if len(others) > 3 else "")
         text = (
-            f"1 claim of this template asks for something else than was approved: {names}. "
+            f"1 claim of this template differs from what was approved: {names}. "
             "It was made while another template had its name; it goes with its pod."
             if len(others) == 1
-            else f"{len(others)} claims of this template ask for something else than was approved: {names}. "
+            else f"{len(others)} claims of this template differ from what was approved: {names}. "
             "They were made while another template had its name; they go with their pods."
         )
         # Told once for each specification: pods, and with them names, come and go all the time.

@@ -143,7 +143,7 @@ class UnmanagedClaim:
                 )
         return (
             "Somebody made it with kubectl or another tool. Its devices count against the quota of the team "
-            "as use outside the portal, and it has no end."
+            "as use outside the portal, and it does not expire."
         )
 
     @property

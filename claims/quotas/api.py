@@ -34,7 +34,7 @@ class QuotaOut(serializers.Serializer[Any]):
     guaranteed = serializers.IntegerField(help_text="Kept free for the team")
     held = serializers.IntegerField()
     reserved = serializers.IntegerField()
-    outside = serializers.IntegerField(help_text="Used past the portal")
+    outside = serializers.IntegerField(help_text="Used outside the portal")
     free = serializers.IntegerField()
     over = serializers.IntegerField()
 
@@ -47,7 +47,7 @@ class ContributionOut(serializers.Serializer[Any]):
 
 
 class OutsidePartOut(serializers.Serializer[Any]):
-    """An object past the portal."""
+    """An object outside the portal."""
 
     kind = serializers.CharField(source="use.kind")
     cluster = serializers.CharField(source="use.cluster_name")

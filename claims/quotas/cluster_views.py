@@ -150,7 +150,7 @@ POLICY_TEXTS = {
     "gpu-claims-only": (
         "GPUs only through claims",
         (
-            "Refuses pods that ask for GPUs by number, as nvidia.com/gpu: 1. Such pods go past approval, "
+            "Refuses pods that ask for GPUs by number, as nvidia.com/gpu: 1. Such pods skip approval, "
             "and the portal can only count them afterwards."
         ),
     ),

@@ -1,11 +1,9 @@
 """
 What counts against a quota: claims by state, increases, and use outside the portal.
 
-Devices that a team's namespaces use without the portal: they count against its quota all the same.
-
-Three ways lead past the portal: a ResourceClaim made by hand or from a foreign template, a claim that the
-scheduler makes for a pod with an extended resource, and a pod that a device plugin serves, which has no claim
-at all. What the mirror shows of them is counted by the rules of Kubernetes' own quota.
+Three kinds of use bypass the portal: a ResourceClaim made by hand or from another template, a claim that the
+scheduler creates for a pod with an extended resource, and a pod that a device plugin serves, which has no
+claim. They are counted by the rules of Kubernetes' own quota.
 """
 
 from collections import Counter, defaultdict
@@ -39,7 +37,7 @@ type Place = tuple[UUID, str]  # cluster, namespace
 @dataclass(frozen=True, slots=True)
 class UnmanagedUse:
     """
-    One object past the portal and the devices per class that it counts for; `claims` is 1 for a
+    One object outside the portal and the devices per class that it counts for; `claims` is 1 for a
     ResourceClaim, and `node` is that of a pod. Of `charge`, no line of a ResourceQuota counts `unseen`: a pod
     asks for it by a name that no class carries.
     """
@@ -61,7 +59,7 @@ class UnmanagedUse:
 
 
 def unmanaged_use(teams: Collection[UUID]) -> dict[UUID, list[UnmanagedUse]]:
-    """Return what each team uses past the portal, in four queries however much that is."""
+    """Return what each team uses outside the portal, in four queries however much that is."""
     spaces = TeamNamespace.objects.filter(team__in=teams).values_list("cluster", "namespace", "team")
     owners: dict[Place, UUID] = {(cluster, namespace): team for cluster, namespace, team in spaces}
     found: dict[UUID, list[UnmanagedUse]] = defaultdict(list)
@@ -182,7 +180,7 @@ def counted_key(quota: Quota) -> object:
 
 
 def unmanaged_count(quota: Quota, use: UnmanagedUse) -> int:
-    """Return what an object past the portal takes of a quota; it is of no profile."""
+    """Return what an object outside the portal takes of a quota; it is of no profile."""
     if quota.profile_id:
         return 0
     return use.claims if quota.counts == Quota.Counts.CLAIMS else use.charge.get(quota.device_class, 0)

@@ -1,11 +1,9 @@
 """
-The ResourceQuota of a team in a cluster: its figures, and keeping it.
+The ResourceQuota of a team in a cluster: its limits, and writing them.
 
-What a cluster may admit for a team: what stands there, and what the team has free over all clusters.
-
-A limit holds over all clusters together, and none of them knows the others. So each is told its own part and
-the free rest. Whatever is made in one of them, past the portal or through it, takes from the rest of all the
-others. What requests reserve is in none of them until it is approved: nobody can take it by hand meanwhile.
+A quota holds over all clusters together, and no cluster knows the others. Each is told what exists in its
+namespace plus what the team has free over all clusters, so whatever is made in one takes from all others.
+Pending requests are reserved in none of them until their approval: nobody can take those devices by hand.
 """
 
 import json

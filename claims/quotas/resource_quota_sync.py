@@ -45,7 +45,7 @@ def write_teams(teams: Collection[UUID]) -> None:
 def write_changed(cluster_id: UUID, names: Iterable[str]) -> None:
     """
     Do so for the teams in whose namespaces these objects, each named "namespace/name", have changed: what
-    they use past the portal, or which alternative a claim has taken.
+    they use outside the portal, or which alternative a claim has taken.
     """
     namespaces = {name.partition("/")[0] for name in names}
     kept = TeamNamespace.objects.filter(team=OuterRef("team"), cluster__write_quotas=True)
@@ -99,8 +99,8 @@ def ensure(place: TeamNamespace, gateway: Gateway) -> WrittenQuota:
         notify(
             User.objects.filter(is_superuser=True, is_active=True),
             key=f"quota-drift-{row.pk}-{row.repaired_at:%Y-%m-%d}",
-            title=f"The quota of {place.team} in {place.cluster} was changed past the portal",
-            body=f"{row.drift} The portal put it right.",
+            title=f"The quota of {place.team} in {place.cluster} was changed outside the portal",
+            body=f"{row.drift} The portal repaired it.",
             url=reverse("claims:cluster_quotas", args=[place.cluster.name]),
         )
     return row

@@ -1,10 +1,8 @@
 """
-How each quota stands: limit, held, reserved, outside, free, guarantees, and the claims that add up to it.
+The use of each quota: limit, held, reserved, outside the portal, free, guarantees, and what adds up to it.
 
-Devices that are kept free for a team: what others may not take beyond their own guarantee.
-
-A request that stays within its team's guarantee is never refused here. One that goes beyond it may use only
-what is left once every other team has had its guarantee.
+A request within its team's guarantee is never refused for the guarantees of others. One beyond it may use
+only what is left once every other team has its guarantee.
 """
 
 from collections import defaultdict
@@ -123,8 +121,8 @@ def reason_for_guarantees(
 @dataclass(frozen=True, slots=True)
 class QuotaUsage:
     """
-    One quota and how it stands. `outside` is used past the portal, `raised` is what raises add to the limit
-    now. `free` is never negative; `over` is what is used or reserved beyond the limit.
+    One quota and its use. `outside` is used outside the portal; `raised` is what increases add to the limit.
+    `free` is never negative; `over` is what is used or reserved beyond the limit.
     """
 
     quota: Quota
@@ -336,7 +334,7 @@ class Contribution:
 @dataclass(frozen=True, slots=True)
 class UnmanagedPart:
     """
-    One object past the portal in the figure of a quota. `url` leads to its page, for a pod to that of its
+    One object outside the portal in the figure of a quota. `url` leads to its page, for a pod to that of its
     node; "" if the reader may not see it or there is none.
     """
 
@@ -392,7 +390,7 @@ def contributions(quota: Quota) -> list[Contribution]:
 
 
 def unmanaged_parts(quota: Quota) -> list[UnmanagedPart]:
-    """Return what is used past the portal and counts against `quota`, in four queries."""
+    """Return what is used outside the portal and counts against `quota`, in four queries."""
     uses = unmanaged_use([quota.team_id])[quota.team_id]
     parts = [UnmanagedPart(use, unmanaged_count(quota, use)) for use in uses]
     return [part for part in parts if part.devices]

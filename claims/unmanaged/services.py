@@ -73,7 +73,7 @@ def namespace_team(row: ResourceClaim) -> Team:
     place = TeamNamespace.objects.filter(cluster=row.cluster_id, namespace=row.namespace)
     found = place.select_related("team").first()
     if found is None:
-        raise Invalid(f"{row.namespace} is the namespace of no team.")
+        raise Invalid(f"{row.namespace} is not the namespace of a team.")
     return found.team
 
 
@@ -205,7 +205,7 @@ def _notify_owner(claim: Claim, by: User) -> None:
     notify(
         [claim.requested_by],
         key=f"adopted:{claim.pk}",
-        title=f"{claim.name} is now a claim of yours",
+        title=f"{claim.name} is now your claim",
         body=f"{by.label} adopted ResourceClaim {claim.name} of {claim.namespace} in "
         f"{claim.cluster} for you.",
         url=reverse("claims:detail", args=[claim.pk]),

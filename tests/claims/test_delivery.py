@@ -168,7 +168,7 @@ def test_a_cluster_that_stays_unreachable_is_left_to_the_sweep(approved, gateway
     tasks.deliver.delay(str(claim.pk))
     claim.refresh_from_db()
     assert claim.state == ClaimState.APPROVED
-    assert claim.problem == "fra-1 cannot be reached: The connection timed out. The portal goes on trying."
+    assert claim.problem == "fra-1 cannot be reached: The connection timed out. The portal keeps trying."
     gateway._failures.clear()
     tasks.sweep()
     claim.refresh_from_db()
@@ -196,7 +196,7 @@ def test_a_permission_that_is_missing_is_waited_for(approved, gateway):
     claim.refresh_from_db()
     assert claim.state == ClaimState.APPROVED
     assert claim.problem == (
-        "fra-1 refused it: The credentials may not create resourceclaims. The portal goes on trying."
+        "fra-1 refused it: The credentials may not create resourceclaims. The portal keeps trying."
     )
     tasks.sweep()
     claim.refresh_from_db()

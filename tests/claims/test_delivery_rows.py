@@ -25,7 +25,7 @@ S = ClaimState
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 FULL = Refused("exceeded quota: gpus, requested: 1, used: 4, limited: 4", quota=True)
 PROVISIONING = "ResourceClaim sam was created in namespace vision of fra-1."
-UNREACHABLE = "fra-1 cannot be reached: The connection timed out. The portal goes on trying."
+UNREACHABLE = "fra-1 cannot be reached: The connection timed out. The portal keeps trying."
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ def test_nothing_is_noted_on_a_claim_that_is_over(claim_in, state):
 SENT_BACK = {
     "stranger": (
         "vision of fra-1 already has a ResourceClaim named sam that is not of this claim. The portal did not "
-        "touch it; ask again under another name."
+        "change it. Request again under another name."
     ),
     "full": f"fra-1 refused it: {FULL}",
     "full beside a stranger": f"fra-1 refused it: {FULL}",

@@ -198,7 +198,7 @@ def test_an_accepted_object_is_written_told_and_looked_at_again(
     changed = {"object_uid": "uid-2", "sighting": "", "problem": "", "version": before["version"] + 1}
     assert columns(claim) == before | changed
     line = claim.history.last()
-    assert (line.why, line.by) == ("The object that somebody else made again was accepted.", root)
+    assert (line.why, line.by) == ("Accepted the object that somebody else recreated.", root)
     assert queued == [("reconcile_cluster", str(fra.pk), ["vision/sam"])]
 
 

@@ -126,7 +126,7 @@ def test_every_column_of_an_adopted_claim(
     assert list(Notice.objects.values_list("user__username", "title", "body", "url", "important")) == [
         (
             "alice",
-            "by-hand is now a claim of yours",
+            "by-hand is now your claim",
             "root adopted ResourceClaim by-hand of vision in fra-1 for you.",
             f"/claims/{claim.pk}/",
             False,
@@ -324,7 +324,7 @@ def test_a_duration_is_within_that_of_the_profile(wish, hours, said):
 def test_a_namespace_of_no_team_is_refused(wish, row, place, vision):
     place = {"cluster": make_cluster("osl-1")} if "cluster" in place else place
     TeamNamespace.objects.update(**place)
-    with pytest.raises(Invalid, match=r"^vision is the namespace of no team.$"):
+    with pytest.raises(Invalid, match=r"^vision is not the namespace of a team.$"):
         namespace_team(row)
     with pytest.raises(Invalid):
         adopt(**wish)

@@ -78,7 +78,7 @@ def test_an_object_that_is_not_made_again_ends_the_claim(mirror, claim):
     mirror.claim("sam", claim)
     mirror.gone("uid-1", timezone.now())
     assert fresh(claim).state == ClaimState.PROVISIONED
-    assert "Unless it is made again now, this claim ends." in fresh(claim).problem
+    assert "Unless it is recreated now, this claim ends." in fresh(claim).problem
     ResourceClaim.objects.update(gone_at=timezone.now() - timedelta(seconds=21))
     tasks.sweep()
     assert fresh(claim).state == ClaimState.FAILED
@@ -90,7 +90,7 @@ def test_the_end_says_that_a_strangers_object_has_the_name_now(mirror, claim, fr
     mirror.claim("sam", claim)
     ResourceClaim.objects.create(cluster=fra, uid="foreign", namespace="vision", name="sam")
     mirror.gone("uid-1", NINE)
-    assert "Another one of that name stands there now" in fresh(claim).problem
+    assert "Another object of that name exists now" in fresh(claim).problem
 
 
 def test_made_again_with_another_spec_says_both(mirror, claim):
@@ -98,8 +98,8 @@ def test_made_again_with_another_spec_says_both(mirror, claim):
     mirror.gone("uid-1", timezone.now())
     mirror.claim("sam", claim, uid="uid-2", spec=make_spec(8))
     assert code_of(claim) == "replaced-edited"
-    assert "was deleted and made again" in fresh(claim).problem
-    assert "asks for something else than was approved" in fresh(claim).problem
+    assert "was deleted and recreated" in fresh(claim).problem
+    assert "differs from what was approved" in fresh(claim).problem
 
 
 def test_without_its_label_the_object_is_still_known_and_billed(mirror, claim):
@@ -117,10 +117,7 @@ def test_a_template_made_again_is_told_and_so_are_claims_of_the_other_one(mirror
     mirror.template(template)
     mirror.claim("batch-a", template, uid="a", origin="template", spec=make_spec(4))
     assert code_of(template) == "generated-differ"
-    assert (
-        "1 claim of this template asks for something else than was approved: batch-a."
-        in fresh(template).problem
-    )
+    assert "1 claim of this template differs from what was approved: batch-a." in fresh(template).problem
     Claim.objects.filter(pk=template.pk).update(object_uid="uid-before", sighting="")
     mirror.tell("batch")
     assert code_of(template) == "replaced"
@@ -129,7 +126,7 @@ def test_a_template_made_again_is_told_and_so_are_claims_of_the_other_one(mirror
 def test_owner_and_platform_admins_are_told_once(mirror, remade, alice, root, bob):
     for _ in range(3):
         mirror.claim("sam", remade, result("gpu-0"), uid="uid-2")  # another version of it
-    told = Notice.objects.filter(title="sam was deleted and made again by somebody else")
+    told = Notice.objects.filter(title="sam was deleted and recreated by somebody else")
     assert {notice.user for notice in told} == {alice, root}
     assert told.count() == 2
     assert all(notice.important and notice.url == f"/claims/{remade.pk}/" for notice in told)

@@ -78,7 +78,7 @@ def test_a_deletion_is_told_when_nobody_makes_it_again(claim_in, mirror, is_abou
     mirror.claim("sam", claim)
     mirror.gone("uid-1", NINE if is_about else timezone.now())
     text = (
-        "ResourceClaim sam was deleted in fra-1 by somebody other than the portal. Unless it is made again "
+        "ResourceClaim sam was deleted in fra-1 by somebody other than the portal. Unless it is recreated "
         "now, this claim ends."
     )
     found = trouble(claim)
@@ -90,7 +90,8 @@ def test_a_template_that_is_deleted_while_pods_go_on_is_told_at_once(batch, mirr
     mirror.claim("batch-a", batch, result("gpu-0"), uid="a", origin="template")
     mirror.gone("uid-t", timezone.now())
     text = (
-        "ResourceClaimTemplate batch was deleted in fra-1 by somebody other than the portal; its pods go on."
+        "ResourceClaimTemplate batch was deleted in fra-1 by somebody other than the portal; "
+        "its pods keep running."
     )
     found = trouble(batch)
     assert found == Drift("deleted", text, "uid-t")
@@ -108,7 +109,7 @@ def test_another_specification_is_told_with_both_hashes(claim_in, mirror):
     claim = claim_in()
     mirror.claim("sam", claim, spec=make_spec(5))
     text = (
-        f"ResourceClaim sam asks for something else than was approved: its spec is {short(5)}, approved was "
+        f"ResourceClaim sam differs from what was approved: its spec is {short(5)}, approved was "
         f"{short(2)}. Release this claim and ask again."
     )
     assert trouble(claim) == Drift("edited", text, f"uid-1:{short(5)}")
@@ -119,13 +120,13 @@ def test_an_object_made_again_is_told_with_what_can_be_done(claim_in, mirror, co
     claim = claim_in()
     mirror.claim("sam", claim, uid="uid-2", spec=make_spec(count))
     same = (
-        "ResourceClaim sam was deleted and made again by somebody other than the portal. It asks for what "
+        "ResourceClaim sam was deleted and recreated by somebody other than the portal. It asks for what "
         "was approved, but it is another object. Release this claim and ask again, or have a platform admin "
         "accept the new object."
     )
     other = (
-        "ResourceClaim sam was deleted and made again by somebody other than the portal, and asks for "
-        f"something else than was approved: its spec is {short(5)}, approved was {short(2)}. Release this "
+        "ResourceClaim sam was deleted and recreated by somebody other than the portal, and "
+        f"differs from what was approved: its spec is {short(5)}, approved was {short(2)}. Release this "
         "claim and ask again."
     )
     about = f"uid-2:{short(count)}"
@@ -146,8 +147,8 @@ def test_a_label_that_somebody_took_or_changed_is_told(claim_in, mirror, owner, 
     mirror.claim("sam", claim)
     label(claim, owner)
     text = (
-        "Somebody took the label of the portal from ResourceClaim sam. The portal still knows it by its uid; "
-        "policies and reports of the cluster that go by the label do not."
+        "The portal's label was removed from ResourceClaim sam. The portal still finds it by its UID; "
+        "policies and reports that use the label do not."
     )
     assert trouble(claim) == Drift("unlabelled", text, about)
 
@@ -174,11 +175,11 @@ def test_what_failed_for_another_reason_was_not_deleted(claim_in, mirror, why):
 
 
 ONE = (
-    "1 claim of this template asks for something else than was approved: {}. It was made while another "
+    "1 claim of this template differs from what was approved: {}. It was made while another "
     "template had its name; it goes with its pod."
 )
 SEVERAL = (
-    "{} claims of this template ask for something else than was approved: {}. They were made while another "
+    "{} claims of this template differ from what was approved: {}. They were made while another "
     "template had its name; they go with their pods."
 )
 GENERATED = [
@@ -239,11 +240,11 @@ def test_only_what_is_about_something_and_has_a_title_is_told():
     [
         (drift.DELETED, "sam was deleted by somebody else"),
         (drift.DELETING, "sam is being deleted by somebody else"),
-        (drift.REPLACED, "sam was deleted and made again by somebody else"),
-        (drift.REPLACED_AND_EDITED, "sam was made again with another specification"),
-        (drift.EDITED, "sam asks for something else than was approved"),
+        (drift.REPLACED, "sam was deleted and recreated by somebody else"),
+        (drift.REPLACED_AND_EDITED, "sam was recreated with another specification"),
+        (drift.EDITED, "sam differs from what was approved"),
         (drift.UNLABELED, "sam has lost the label of the portal"),
-        (drift.GENERATED_DIFFER, "Claims of sam ask for something else than was approved"),
+        (drift.GENERATED_DIFFER, "Claims of sam differ from what was approved"),
     ],
 )
 def test_its_asker_and_each_active_admin_are_told_once_of_each_thing(
@@ -285,7 +286,7 @@ def test_a_settled_claim_shows_the_trouble_as_its_problem_and_no_more_once_it_is
     mirror.claim("sam", claim)
     label(claim, "")
     reconcile.reconcile_claim(claim.pk)
-    assert Claim.objects.get(pk=claim.pk).problem.startswith("Somebody took the label")
+    assert Claim.objects.get(pk=claim.pk).problem.startswith("The portal's label was removed")
     assert Notice.objects.count() == 2
     mirror.claim("sam", claim)
     reconcile.reconcile_claim(claim.pk)

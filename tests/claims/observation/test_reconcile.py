@@ -168,12 +168,12 @@ def test_an_object_made_again_by_somebody_else_is_told(mirror, claim):
     Claim.objects.filter(pk=claim.pk).update(state=ClaimState.PROVISIONED, problem="")
     mirror.claim("sam", claim, result("gpu-0"), uid="uid-2")
     assert fresh(claim).state == ClaimState.ALLOCATED
-    assert "was deleted and made again" in fresh(claim).problem
+    assert "was deleted and recreated" in fresh(claim).problem
 
 
 def test_another_spec_than_approved_is_told_and_the_sentence_goes_when_it_is_mended(mirror, claim):
     mirror.claim("sam", claim, spec=make_spec(8))
-    assert "asks for something else than was approved" in fresh(claim).problem
+    assert "differs from what was approved" in fresh(claim).problem
     mirror.claim("sam", claim)
     assert fresh(claim).problem == ""
 
@@ -185,7 +185,7 @@ def test_the_defaults_that_the_server_fills_in_are_no_change(mirror, claim):
         }
     }
     mirror.claim("sam", claim, spec=make_spec(3))
-    assert "asks for something else than was approved" in fresh(claim).problem
+    assert "differs from what was approved" in fresh(claim).problem
     mirror.claim("sam", claim, spec=spec)
     assert fresh(claim).problem == ""
 
@@ -239,7 +239,10 @@ def test_a_template_deleted_by_somebody_else_ends_with_its_last_claim(mirror, te
     mirror.claim("batch-a", template, result("gpu-0"), uid="a", origin="template")
     mirror.gone("uid-t", NINE)
     assert fresh(template).state == ClaimState.ALLOCATED
-    assert "was deleted in fra-1 by somebody other than the portal; its pods go on" in fresh(template).problem
+    assert (
+        "was deleted in fra-1 by somebody other than the portal; its pods keep running"
+        in fresh(template).problem
+    )
     mirror.gone("a", NINE)
     assert fresh(template).state == ClaimState.FAILED
 

@@ -18,7 +18,7 @@ from tests.factories import make_claim, make_cluster, make_spec
 
 pytestmark = pytest.mark.django_db
 S = ClaimState
-FOREIGN_NOW = " Another one of that name stands there now, which is not of this claim."
+FOREIGN_NOW = " Another object of that name exists now; it does not belong to this claim."
 
 
 @pytest.fixture
@@ -303,7 +303,7 @@ def test_what_failed_says_the_last_line_of_its_history(claim_in):
 
 def test_a_second_drift_is_told_again_and_replaces_the_problem(claim_in, mirror, alice, root):
     claim = claim_in(S.PROVISIONED)
-    told = Notice.objects.filter(title="sam asks for something else than was approved")
+    told = Notice.objects.filter(title="sam differs from what was approved")
     for number, count in enumerate((5, 6), start=1):
         mirror.claim("sam", claim, spec=make_spec(count))
         assert sorted(told.values_list("user__username", flat=True)) == sorted(["alice", "root"] * number)

@@ -153,7 +153,7 @@ def test_adopted_it_is_a_claim_like_any_other(row, root, alice, train, gateway):
     }
     written = gateway.get(RESOURCE_CLAIM, "by-hand", namespace="vision")
     assert written["metadata"]["labels"]["gpu.dragoman.dev/claim"] == str(claim.pk)
-    assert Notice.objects.get(user=alice).title == "by-hand is now a claim of yours"
+    assert Notice.objects.get(user=alice).title == "by-hand is now your claim"
 
 
 def test_adopting_twice_is_adopting_once(row, root, alice, train):

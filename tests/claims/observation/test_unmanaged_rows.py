@@ -157,7 +157,7 @@ def test_its_resources_are_those_that_pods_mapped_to_it(fra):
 
 BY_HAND = (
     "Somebody made it with kubectl or another tool. Its devices count against the quota of the team as use "
-    "outside the portal, and it has no end."
+    "outside the portal, and it does not expire."
 )
 OF_TEMPLATE = (
     "Kubernetes made it for pod {}, from a ResourceClaimTemplate that is not the portal's (the pod calls it "

@@ -1,4 +1,4 @@
-"""What is used past the portal, in “How is this computed?”: each part leads to where more is told of it."""
+"""Use outside the portal in “How is this computed?”: each part links to its own page."""
 
 import pytest
 from django.db import connection

@@ -27,7 +27,7 @@ DEVICES = f"{GPU_CLASS}.deviceclass.resource.k8s.io/devices"
 
 
 class Two:
-    """Two clusters that keep quotas, `fra-1` and `osl-1`, and what people do in them past the portal."""
+    """Two clusters that keep quotas, `fra-1` and `osl-1`, and what people do in them outside the portal."""
 
     def __init__(self):
         self.gateways = {"fra-1": FakeGateway(name="fra"), "osl-1": FakeGateway(name="osl")}
@@ -48,7 +48,7 @@ class Two:
         return int(found["spec"]["hard"][DEVICES])
 
     def by_hand(self, cluster, name, count):
-        """Make a claim past the portal, seen by the mirror; False if the cluster refuses it."""
+        """Make a claim outside the portal, seen by the mirror; False if the cluster refuses it."""
         wish = {"metadata": {"name": name, "namespace": "vision"}, "spec": make_spec(count)}
         try:
             self.gateways[cluster.name].create(RESOURCE_CLAIM, wish)

@@ -184,8 +184,8 @@ def test_active_platform_admins_hear_of_a_change_once_a_day(look, gateway, quota
         clock.shift(MINUTE)
         look()
     notice = (
-        "The quota of vision in fra-1 was changed past the portal",
-        f"Somebody changed {DEVICES} from 8 to 100. The portal put it right.",
+        "The quota of vision in fra-1 was changed outside the portal",
+        f"Somebody changed {DEVICES} from 8 to 100. The portal repaired it.",
         reverse("claims:cluster_quotas", args=["fra-1"]),
         False,
     )
@@ -206,8 +206,8 @@ def test_changes_in_two_namespaces_of_one_day_are_told_both(look, gateway, fra, 
         rewrite(gateway, HARD | {DEVICES: "100"}, namespace)
     look()
     assert sorted(title for _who, title, *_ in told()) == [
-        "The quota of nlp in fra-1 was changed past the portal",
-        "The quota of vision in fra-1 was changed past the portal",
+        "The quota of nlp in fra-1 was changed outside the portal",
+        "The quota of vision in fra-1 was changed outside the portal",
     ]
 
 

@@ -106,7 +106,7 @@ def test_what_somebody_changed_is_told_and_put_right(root, gateway, quota, writt
     assert row.repaired_at is not None
     maintain_quotas()
     (notice,) = Notice.objects.filter(user=root)
-    assert notice.title == "The quota of vision in fra-1 was changed past the portal"
+    assert notice.title == "The quota of vision in fra-1 was changed outside the portal"
 
 
 def test_what_somebody_changes_another_day_is_told_again(root, gateway, quota, written):
@@ -243,7 +243,7 @@ def test_an_admin_switches_it_on_and_off_and_repairs(client, root, gateway, fra,
     rewrite(gateway, **{DEVICES: "100"})
     client.post(repair)
     assert written()[DEVICES] == "8"
-    assert "Put right" in client.get(PAGE).text
+    assert "Repaired" in client.get(PAGE).text
     assert "are taken away from fra-1" in client.post(STOP, follow=True).text
     assert written() is None
     assert client.get(write).status_code == client.get(repair).status_code == 405

@@ -1,4 +1,4 @@
-"""What counts as used past the portal, object by object."""
+"""What counts as used outside the portal, object by object."""
 
 from datetime import timedelta
 
