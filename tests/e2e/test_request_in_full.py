@@ -65,7 +65,7 @@ def test_two_profiles_become_one_claim_and_are_asked_for_again(engineer):
     expect(panel).to_contain_text("big-and-small")
     page.get_by_role("button", name="Send request").click()
     expect(page.get_by_role("heading", level=1, name="big-and-small")).to_be_visible()
-    expect(page.locator("#claim-top")).to_contain_text(re.compile(r"Asked for:\s+1 × .+\s+and\s+2 × "))
+    expect(page.locator("#claim-top")).to_contain_text(re.compile(r"Requested:\s+1 × .+\s+and\s+2 × "))
     page.get_by_role("link", name="Request again").click()
     expect(page.get_by_label("Further profile 1", exact=True)).to_have_value("train-80g")
     expect(page.get_by_label("Devices of further profile 1")).to_have_value("2")

@@ -125,7 +125,7 @@ def test_page_and_api_say_which_was_asked_for_first_and_which_is_held(
         ("slice-10", "gpu/slice-10", 1, 1),
     ]
     page = client.get(reverse("claims:detail", args=[claim.pk])).text
-    _, first, second = page.partition("Asked for:")[2].partition("</div>")[0].split('<a class="dg-link"')
+    _, first, second = page.partition("Requested:")[2].partition("</div>")[0].split('<a class="dg-link"')
     assert "allocated" in second
     assert "allocated" not in first
     assert "&amp;alternatives=slice-10&amp;" in page  # asking again asks for the same
@@ -135,7 +135,7 @@ def test_a_claim_of_one_profile_has_no_alternatives(client, ask, alice):
     claim = ask()
     client.force_login(alice)
     assert client.get(f"/api/v1/claims/{claim.pk}/").json()["alternatives"] == []
-    assert "Asked for:" not in client.get(reverse("claims:detail", args=[claim.pk])).text
+    assert "Requested:" not in client.get(reverse("claims:detail", args=[claim.pk])).text
 
 
 @pytest.mark.parametrize("address", ["/api/v1/claims/{}/", "/claims/{}/"])

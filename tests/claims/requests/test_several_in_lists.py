@@ -143,7 +143,7 @@ def test_the_page_of_the_claim_counts_what_one_claim_takes(client, alice, ask, s
     claim = ask(devices=1, parallel=3, delivery="template", together=[(slice_10, 2)])
     client.force_login(alice)
     page = client.get(reverse("claims:detail", args=[claim.pk])).text
-    asked = page.partition("Asked for:")[2].partition("</div>")[0]
+    asked = page.partition("Requested:")[2].partition("</div>")[0]
     assert ">Train 80</a>" in asked
     assert "2 × <a" in asked
 

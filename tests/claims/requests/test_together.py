@@ -146,7 +146,7 @@ def test_page_and_api_tell_all_profiles_and_what_is_held_of_each(
         ("slice-10", 1, 1, True),
     ]
     page = client.get(reverse("claims:detail", args=[claim.pk])).text
-    asked = page.partition("Asked for:")[2].partition("</div>")[0]
+    asked = page.partition("Requested:")[2].partition("</div>")[0]
     assert "2 × " in asked
     assert " and " in asked
 
