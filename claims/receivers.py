@@ -35,4 +35,4 @@ def queue_quota_sync(*, claim: Claim, **_: Any) -> None:
 @receiver(request_returned, dispatch_uid="claims.approvals.asked")
 def notify_approvers(*, claim: Claim, **_: Any) -> None:
     """Notify the approvers that a request waits for them again."""
-    notices.asked(claim)
+    notices.notify_deciders(claim)

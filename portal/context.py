@@ -9,7 +9,7 @@ from django.contrib.auth.models import AnonymousUser
 from django.http import HttpRequest
 from django.urls import reverse
 
-from claims.inbox.inbox import asked_at
+from claims.inbox.inbox import pending_since
 from claims.models import Claim
 from inventory.freshness import OF_DEVICES, Age, ages
 from notify.services import unread_count
@@ -140,7 +140,7 @@ class Shell:
     @cached_property
     def undecided(self) -> list[datetime]:
         """Since when each request waits that the reader has to decide on, oldest first: their inbox."""
-        return asked_at(self.user) if isinstance(self.user, User) else []
+        return pending_since(self.user) if isinstance(self.user, User) else []
 
 
 def navigation(shell: Shell) -> Nav:

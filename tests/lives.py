@@ -13,8 +13,8 @@ from uuid import uuid4
 from django.conf import settings
 from django.utils import timezone
 
-from claims.approvals.authority import able
-from claims.approvals.rules import EffectiveRule, ruling_for
+from claims.approvals.authority import without_requester
+from claims.approvals.rules import EffectiveRule, effective_rule_for
 from claims.models import Allocation, Approval, ApprovalStep, Claim, Delivery, Transition
 from claims.plans.plan import delivery_kind
 from claims.states import ClaimState
@@ -107,14 +107,14 @@ class Life:
         self._write(said, claim.decided_by, since)
 
     def _approved(self) -> None:
-        claim, ruling = self.claim, self._ruling()
+        claim, effective_rule = self.claim, self._effective_rule()
         by, note = self._decided_by(), self.given.get("decision_note", "")
-        if ruling is not None and ruling.automatic:
-            note = ruling.sentence
-        elif ruling is not None and ruling.approval == Approval.BOTH:
+        if effective_rule is not None and effective_rule.automatic:
+            note = effective_rule.sentence
+        elif effective_rule is not None and effective_rule.approval == Approval.BOTH:
             by = self._consented()
-        elif ruling is not None:
-            by = decider_on(claim, ruling)
+        elif effective_rule is not None:
+            by = decider_on(claim, effective_rule)
         at = self._next(self._decided_at())
         self._step(
             S.APPROVED,
@@ -141,8 +141,8 @@ class Life:
         return admin_for(claim.requested_by, lead)
 
     def _denied(self) -> None:
-        ruling = self._ruling()
-        by = self._decided_by() if ruling is None else decider_on(self.claim, ruling)
+        effective_rule = self._effective_rule()
+        by = self._decided_by() if effective_rule is None else decider_on(self.claim, effective_rule)
         note, at = self.given.get("decision_note", REASON_TO_DENY), self._next(self._decided_at())
         self._step(S.DENIED, note, by, at=at, decided_by=by, decided_at=at, decision_note=note)
 
@@ -262,19 +262,21 @@ class Life:
     def _decided_by(self) -> User | None:
         return self.given.get("decided_by")
 
-    def _ruling(self) -> EffectiveRule | None:
+    def _effective_rule(self) -> EffectiveRule | None:
         """Return what the rules say of the claim, None where a test says who decided."""
         claim = self.claim
         if "decided_by" in self.given:
             return None
         asked = [(claim.profile_version, claim.devices * claim.parallel)]
-        return ruling_for(claim.team, asked, duration=claim.duration)
+        return effective_rule_for(claim.team, asked, duration=claim.duration)
 
 
-def decider_on(claim: Claim, ruling: EffectiveRule) -> User:
+def decider_on(claim: Claim, effective_rule: EffectiveRule) -> User:
     """Return who decides on a claim: a lead, where leads do and there is one, else a platform admin."""
-    if ruling.approval == Approval.LEAD:
-        leads = able(people_in(claim.team, at_least=Role.LEAD), claim.requested_by, ruling)
+    if effective_rule.approval == Approval.LEAD:
+        leads = without_requester(
+            people_in(claim.team, at_least=Role.LEAD), claim.requested_by, effective_rule
+        )
         if leads:
             return leads[0]
     return admin_for(claim.requested_by)

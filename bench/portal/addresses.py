@@ -109,7 +109,7 @@ def _approvals() -> Iterator[Address]:
     if extension is not None:
         yield Address("extension card", of("claims:extension", extension.pk), DECIDE)
     yield Address("approval rules", of("claims:approval_rules"), DECIDE)
-    yield Address("approvals, away", of("claims:away"), (LEAD,))
+    yield Address("approvals, away", of("claims:delegations"), (LEAD,))
 
 
 def _quota_and_cost() -> Iterator[Address]:

@@ -9,7 +9,7 @@ from rest_framework.response import Response
 from claims import api_types
 from claims.api_types import SecondsField
 from claims.approvals import services
-from claims.approvals.services import LONGEST_REASON, LONGEST_TITLE, kept_by
+from claims.approvals.services import MAX_REASON_LENGTH, MAX_TITLE_LENGTH, editable_reasons
 from claims.models import Approval, ApprovalRule, Delegation, ReasonTemplate
 from core.errors import Invalid
 from core.idempotency import IdempotentWrites
@@ -21,7 +21,7 @@ from teams.models import Role
 
 
 class ApprovalRuleIn(Input):
-    """For a team, a profile, or a profile of a team; without `approval` the profile says who decides."""
+    """A rule for a team, a profile, or both; without `approval` the profile says who decides."""
 
     team = serializers.CharField(max_length=40, allow_blank=True, default="")
     profile = serializers.CharField(max_length=40, allow_blank=True, default="")
@@ -37,7 +37,7 @@ class ApprovalRuleIn(Input):
 class ApprovalRuleOut(serializers.ModelSerializer[ApprovalRule]):
     team = serializers.CharField(source="team.slug", allow_null=True, default=None)
     profile = serializers.CharField(source="profile.slug", allow_null=True, default=None)
-    approval = serializers.CharField(help_text="Empty: as the profile says")
+    approval = serializers.CharField(help_text="Empty: the profile says who decides")
     automatic_duration = SecondsField(allow_null=True)
     escalate_after = SecondsField(allow_null=True)
 
@@ -54,7 +54,7 @@ class ApprovalRuleOut(serializers.ModelSerializer[ApprovalRule]):
 class ApprovalRuleViewSet(
     IdempotentWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[ApprovalRule]
 ):
-    """The most specific rule counts; without one, what the version of the profile says."""
+    """The most specific rule applies; without one, that of the profile version."""
 
     serializer_class = ApprovalRuleOut
     pagination_class = Cursor
@@ -67,26 +67,27 @@ class ApprovalRuleViewSet(
     @refuses(404)
     @extend_schema(request=ApprovalRuleIn, responses={201: ApprovalRuleOut})
     def create(self, request: Request) -> Response:
-        """Make the rule for this team and profile, or change the one there is."""
+        """Create or replace the rule for this team and profile."""
         user = user_of(request)
         require_admin(user)
-        asked = ApprovalRuleIn(data=request.data)
-        asked.is_valid(raise_exception=True)
-        said = dict(asked.validated_data)
-        said["approval"] = said["approval"] or ""
-        said["team"] = team_for(user, said["team"]) if said["team"] else None
-        said["profile"] = api_types.profile_named(said["profile"], user) if said["profile"] else None
-        return Response(ApprovalRuleOut(services.save_rule(by=user, **said)).data, status=201)
+        data = ApprovalRuleIn(data=request.data)
+        data.is_valid(raise_exception=True)
+        fields = dict(data.validated_data)
+        fields["approval"] = fields["approval"] or ""
+        fields["team"] = team_for(user, fields["team"]) if fields["team"] else None
+        slug = fields["profile"]
+        fields["profile"] = api_types.profile_named(slug, user) if slug else None
+        return Response(ApprovalRuleOut(services.save_rule(by=user, **fields)).data, status=201)
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:
-        """Remove it; the next less specific rule counts from then on."""
+        """Delete the rule; the next less specific rule applies from then on."""
         services.remove_rule(by=user_of(request), rule=self.get_object())
         return Response(status=204)
 
 
 class DelegationIn(Input):
-    """You lead the team; `to` decides in your place."""
+    """A team that you lead, and the member who decides as your delegate."""
 
     team = serializers.CharField(max_length=40, help_text="Slug of the team")
     to = serializers.CharField(max_length=150, help_text="User name of a member of the team")
@@ -106,7 +107,7 @@ class DelegationOut(serializers.ModelSerializer[Delegation]):
 
 
 class DelegationViewSet(IdempotentWrites, mixins.ListModelMixin, viewsets.GenericViewSet[Delegation]):
-    """Those that you gave and those that you hold."""
+    """The delegations that you gave and those that you received."""
 
     serializer_class = DelegationOut
     pagination_class = Cursor
@@ -120,31 +121,31 @@ class DelegationViewSet(IdempotentWrites, mixins.ListModelMixin, viewsets.Generi
     @refuses(404)
     @extend_schema(request=DelegationIn, responses={201: DelegationOut})
     def create(self, request: Request) -> Response:
-        """Let somebody decide in your place."""
+        """Delegate your approvals in a team."""
         user = user_of(request)
-        asked = DelegationIn(data=request.data)
-        asked.is_valid(raise_exception=True)
-        said = dict(asked.validated_data)
-        said["team"] = team_for(user, said["team"], at_least=Role.LEAD)
-        members = {person.username: person for person in people_in(said["team"], at_least=Role.MEMBER)}
-        name = said["to"]
+        data = DelegationIn(data=request.data)
+        data.is_valid(raise_exception=True)
+        fields = dict(data.validated_data)
+        team = team_for(user, fields["team"], at_least=Role.LEAD)
+        members = {person.username: person for person in people_in(team, at_least=Role.MEMBER)}
+        name = fields["to"]
         if name not in members:
-            raise Invalid(f"{said['team']} has no member {name}.")
-        row = services.delegate(by=user, **{**said, "to": members[name]})
-        return Response(DelegationOut(row).data, status=201)
+            raise Invalid(f"{team} has no member {name}.")
+        delegation = services.delegate(by=user, **{**fields, "team": team, "to": members[name]})
+        return Response(DelegationOut(delegation).data, status=201)
 
     @extend_schema(responses={200: DelegationOut})
     def destroy(self, request: Request, pk: str) -> Response:
-        """End it now."""
-        row = services.end_delegation(by=user_of(request), delegation=self.get_object())
-        return Response(DelegationOut(row).data)
+        """End the delegation now."""
+        delegation = services.end_delegation(by=user_of(request), delegation=self.get_object())
+        return Response(DelegationOut(delegation).data)
 
 
 class ReasonIn(Input):
-    """Without `team` it is offered in every team, which platform admins alone may say."""
+    """A reason for one team; without `team` for every team, which only platform admins may save."""
 
-    title = serializers.CharField(max_length=LONGEST_TITLE)
-    text = serializers.CharField(max_length=LONGEST_REASON)
+    title = serializers.CharField(max_length=MAX_TITLE_LENGTH)
+    text = serializers.CharField(max_length=MAX_REASON_LENGTH)
     team = serializers.CharField(max_length=40, allow_blank=True, default="", help_text="Slug of the team")
 
 
@@ -163,36 +164,36 @@ class ReasonViewSet(
     mixins.RetrieveModelMixin,
     viewsets.GenericViewSet[ReasonTemplate],
 ):
-    """Those of the teams that the asker leads; for platform admins every one."""
+    """The reasons of the teams that you lead; for platform admins all of them."""
 
     serializer_class = ReasonOut
     pagination_class = type("ByTitle", (Cursor,), {"ordering": ("title", "id")})
     queryset = ReasonTemplate.objects.none()
 
     def get_queryset(self) -> QuerySet[ReasonTemplate]:
-        return kept_by(user_of(self.request)).select_related("team")
+        return editable_reasons(user_of(self.request)).select_related("team")
 
     @refuses(404)
     @extend_schema(request=ReasonIn, responses={201: ReasonOut})
     def create(self, request: Request) -> Response:
-        """Write a reason down."""
-        return Response(ReasonOut(self._saved(None)).data, status=201)
+        """Save a reason."""
+        return Response(ReasonOut(self._save(None)).data, status=201)
 
     @extend_schema(request=ReasonIn, responses=ReasonOut)
     def update(self, request: Request, pk: str) -> Response:
-        """Write it anew."""
-        return Response(ReasonOut(self._saved(self.get_object())).data)
+        """Change the reason."""
+        return Response(ReasonOut(self._save(self.get_object())).data)
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:
-        """Offer it no more."""
+        """Delete the reason."""
         services.remove_reason(by=user_of(request), reason=self.get_object())
         return Response(status=204)
 
-    def _saved(self, reason: ReasonTemplate | None) -> ReasonTemplate:
+    def _save(self, reason: ReasonTemplate | None) -> ReasonTemplate:
         user = user_of(self.request)
-        asked = ReasonIn(data=self.request.data)
-        asked.is_valid(raise_exception=True)
-        said = dict(asked.validated_data)
-        said["team"] = team_for(user, said["team"], at_least=Role.LEAD) if said["team"] else None
-        return services.save_reason(by=user, reason=reason, **said)
+        data = ReasonIn(data=self.request.data)
+        data.is_valid(raise_exception=True)
+        fields = dict(data.validated_data)
+        fields["team"] = team_for(user, fields["team"], at_least=Role.LEAD) if fields["team"] else None
+        return services.save_reason(by=user, reason=reason, **fields)

@@ -1,4 +1,9 @@
-"""Who may decide on a request now: leads, their delegates, platform admins, and in two steps both."""
+"""
+Who may decide on a request now: leads, their delegates, platform admins, or a lead and then an admin.
+
+`ApprovalAuthority` answers for one person and many claims; the functions below it answer for one request
+and everybody.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +16,7 @@ from uuid import UUID
 from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
 
-from claims.approvals.rules import EffectiveRule, Rules, ruling_for
+from claims.approvals.rules import EffectiveRule, Rules, effective_rule_for
 from claims.models import Approval, ApprovalStep, Claim, Delegation, ProfileVersion, Transition
 from claims.states import ClaimState
 from teams.access import people_in
@@ -19,279 +24,292 @@ from teams.models import Membership, Role, Team, User
 
 LEADS = tuple(role for role in Role if role.rank >= Role.LEAD.rank)
 MEMBERS = tuple(role for role in Role if role.rank >= Role.MEMBER.rank)
+MAX_NAMES = 3  # in a sentence; the rest is a number
 
 
-def active(now: datetime | None = None) -> QuerySet[Delegation]:
+def active_delegations(now: datetime | None = None) -> QuerySet[Delegation]:
     """
-    Return the delegations that hold at this instant: begun, not ended, by somebody who still leads the team,
-    to somebody who is still a member of it and can sign in.
+    Return the delegations in effect: started, not ended, from somebody who still leads the team, to somebody
+    who is still a member of it and can sign in.
     """
     at = now or timezone.now()
-    of_team = Membership.objects.filter(team=OuterRef("team"))
+    memberships = Membership.objects.filter(team=OuterRef("team"))
     return (
         Delegation.objects.filter(starts_at__lte=at, ends_at__gt=at, to__is_active=True, lead__is_active=True)
         .filter(
-            Exists(of_team.filter(user=OuterRef("lead"), role__in=LEADS)),
-            Exists(of_team.filter(user=OuterRef("to"), role__in=MEMBERS)),
+            Exists(memberships.filter(user=OuterRef("lead"), role__in=LEADS)),
+            Exists(memberships.filter(user=OuterRef("to"), role__in=MEMBERS)),
         )
         .select_related("lead", "to", "team")
     )
 
 
-def stand_ins(teams: Iterable[Team]) -> list[Delegation]:
-    """Return who stands in for whom in these teams now, in one query."""
-    return list(active().filter(team__in=list(teams)))
-
-
-def held_by(user: User) -> list[Delegation]:
-    """Return for whom `user` decides now, in one query."""
-    return list(active().filter(to=user))
-
-
 @dataclass(frozen=True, slots=True)
-class Route:
-    """
-    The way of a request to its approval: by a rule at once, or by one of `who`. `rule` says which rule it is.
-    """
+class ApprovalRoute:
+    """How a request would be approved: automatically or by one of `deciders`; `rule` is its sentence."""
 
     automatic: bool
     sentence: str
-    who: tuple[User, ...] = ()
+    deciders: tuple[User, ...] = ()
     rule: str = ""
 
 
 class ApprovalAuthority:
-    """What one person may decide on, in a fixed number of queries: make one for a whole list of claims."""
+    """What one person may decide on, in a fixed number of queries: create one for a whole list of claims."""
 
     def __init__(self, user: User, teams: Iterable[Team] | None = None) -> None:
+        """Read the roles and delegations of `user`; `teams` limits which rules are read."""
         self.user = user
         rows = Membership.objects.filter(user=user).values_list("team", "role")
         self._roles = {team: Role(role) for team, role in rows}
-        self._stands_for: dict[UUID, list[User]] = {}
-        for row in held_by(user):
-            self._stands_for.setdefault(row.team_id, []).append(row.lead)
-        self._of_teams = teams
+        self._delegators: dict[UUID, list[User]] = {}
+        for delegation in active_delegations().filter(to=user):
+            self._delegators.setdefault(delegation.team_id, []).append(delegation.lead)
+        self._rule_teams = teams
 
     @cached_property
     def rules(self) -> Rules:
-        return Rules(self._of_teams)
+        return Rules(self._rule_teams)
 
     @cached_property
-    def _leads(self) -> dict[UUID, set[UUID]]:
-        """Who leads which team; read for platform admins alone, who are asked where no lead can decide."""
-        found: dict[UUID, set[UUID]] = {}
+    def _leads_by_team(self) -> dict[UUID, set[UUID]]:
+        """Leads of each team; only read for platform admins, who decide where no lead can."""
+        leads_by_team: dict[UUID, set[UUID]] = {}
         leads = Membership.objects.filter(role__in=LEADS, user__is_active=True)
         for team, person in leads.values_list("team", "user"):
-            found.setdefault(team, set()).add(person)
-        return found
+            leads_by_team.setdefault(team, set()).add(person)
+        return leads_by_team
 
     @property
-    def leads(self) -> set[UUID]:
+    def led_teams(self) -> set[UUID]:
         """The teams that the person leads."""
-        return {team for team, role in self._roles.items() if role.rank >= Role.LEAD.rank}
+        return {team for team in self._roles if self._leads_team(team)}
 
     @property
     def teams(self) -> set[UUID]:
-        """The teams in which the person decides as a lead, or in the place of one."""
-        return self.leads | set(self._stands_for)
+        """The teams in which the person decides as a lead or as a delegate."""
+        return self.led_teams | set(self._delegators)
 
-    def is_of(self, team: UUID) -> bool:
-        """Tell whether the person is of the team, in whatever role."""
+    def is_member(self, team: UUID) -> bool:
+        """Return whether the person has any role in the team."""
         return team in self._roles
 
-    def reason_not_to_decide(self, claim: Claim, *, asked_by: UUID | None = None) -> str:
+    def reason_not_to_decide(self, claim: Claim, *, requester_id: UUID | None = None) -> str:
         """
-        Return why the person may not decide on the claim, "" if they may. `asked_by` is who asks, where it is
-        not who asked for the claim.
+        Return why the person may not decide on the claim, "" if they may.
+
+        `requester_id` is who made the request, where it is not the owner of the claim.
         """
-        ruling = self.rules.on(claim)
-        requester_id = claim.requested_by_id if asked_by is None else asked_by
-        stage, consent = stage_of(claim, ruling)
+        effective_rule = self.rules.for_claim(claim)
+        requester = claim.requested_by_id if requester_id is None else requester_id
+        stage, first_approval = approval_stage(claim, effective_rule)
         if stage == Approval.ADMIN:
-            return self._not_as_admin(claim, ruling, consent, requester_id)
-        return self._not_as_lead(claim, ruling, requester_id)
+            return self._objection_as_admin(claim, effective_rule, first_approval, requester)
+        return self._objection_as_lead(claim, effective_rule, requester)
 
-    def may_decide(self, claim: Claim, *, asked_by: UUID | None = None) -> bool:
-        return not self.reason_not_to_decide(claim, asked_by=asked_by)
+    def may_decide(self, claim: Claim, *, requester_id: UUID | None = None) -> bool:
+        return not self.reason_not_to_decide(claim, requester_id=requester_id)
 
-    def is_asked(self, claim: Claim, *, asked_by: UUID | None = None) -> bool:
+    def is_responsible(self, claim: Claim, *, requester_id: UUID | None = None) -> bool:
         """
-        Tell whether the claim waits for this person: platform admins may decide on more than they are asked.
+        Return whether the claim waits for this person. Platform admins may decide on more than waits for
+        them.
         """
-        if not self.may_decide(claim, asked_by=asked_by):
+        if not self.may_decide(claim, requester_id=requester_id):
             return False
-        ruling = self.rules.on(claim)
-        stage, _consent = stage_of(claim, ruling)
-        requester_id = claim.requested_by_id if asked_by is None else asked_by
+        effective_rule = self.rules.for_claim(claim)
+        stage, _first_approval = approval_stage(claim, effective_rule)
+        requester = claim.requested_by_id if requester_id is None else requester_id
         if stage == Approval.ADMIN or claim.team_id in self.teams:
             return True
-        return self._stands_in_as_admin(claim, ruling, requester_id)
+        return self._replaces_leads(claim, effective_rule, requester)
 
-    def in_place_of(self, claim: Claim) -> User | None:
-        """Return the lead in whose place the person would decide, None if they do it in their own right."""
+    def delegator(self, claim: Claim) -> User | None:
+        """Return the lead for whom the person would decide, None if they decide in their own right."""
         if self.user.is_superuser or self._leads_team(claim.team_id):
             return None
-        leads = self._stands_for.get(claim.team_id, [])
-        return next((one for one in leads if one.pk != claim.requested_by_id), next(iter(leads), None))
+        leads = self._delegators.get(claim.team_id, [])
+        return next((lead for lead in leads if lead.pk != claim.requested_by_id), next(iter(leads), None))
 
-    def _not_as_admin(
-        self, claim: Claim, ruling: EffectiveRule, consent: ApprovalStep | None, requester_id: UUID
+    def _objection_as_admin(
+        self,
+        claim: Claim,
+        effective_rule: EffectiveRule,
+        first_approval: ApprovalStep | None,
+        requester_id: UUID,
     ) -> str:
         if not self.user.is_superuser:
-            if consent is not None:
-                return f"{label_of(consent.by)} has consented; now a platform admin decides."
-            return f"Only a platform admin decides on requests for {claim.slugs}."
-        if consent is not None and consent.by_id == self.user.pk:
-            return "You have consented as a lead; another platform admin has to decide."
-        return self._not_own(requester_id, allowed=ruling.self_approval)
+            if first_approval is not None:
+                person = person_label(first_approval.by)
+                return f"{person} gave the first approval. A platform admin decides next."
+            return f"Only platform admins decide on requests for {claim.slugs}."
+        if first_approval is not None and first_approval.by_id == self.user.pk:
+            return "You gave the first approval as a lead. Another platform admin must give the second."
+        return self._objection_to_own(requester_id, allowed=effective_rule.self_approval)
 
-    def _not_as_lead(self, claim: Claim, ruling: EffectiveRule, requester_id: UUID) -> str:
+    def _objection_as_lead(self, claim: Claim, effective_rule: EffectiveRule, requester_id: UUID) -> str:
         if self._leads_team(claim.team_id):
-            return self._not_own(requester_id, allowed=ruling.self_approval)
+            return self._objection_to_own(requester_id, allowed=effective_rule.self_approval)
         if self.user.is_superuser:
-            if ruling.approval == Approval.BOTH and not self._stands_in_as_admin(claim, ruling, requester_id):
-                return f"A lead of {claim.team} consents first."
-            return self._not_own(requester_id, allowed=ruling.self_approval)
-        if leads := self._stands_for.get(claim.team_id):
-            if not ruling.self_approval and all(one.pk == requester_id for one in leads):
-                return f"{leads[0].label} may not decide on this request, so neither may you in their place."
-            return self._not_own(requester_id, allowed=False)
+            needs_lead = effective_rule.approval == Approval.BOTH
+            if needs_lead and not self._replaces_leads(claim, effective_rule, requester_id):
+                return f"A lead of {claim.team} must give the first approval."
+            return self._objection_to_own(requester_id, allowed=effective_rule.self_approval)
+        if leads := self._delegators.get(claim.team_id):
+            if not effective_rule.self_approval and all(lead.pk == requester_id for lead in leads):
+                return f"{leads[0].label} made this request, so you cannot decide on it as their delegate."
+            return self._objection_to_own(requester_id, allowed=False)
         role = self._roles.get(claim.team_id)
-        return (
-            f"Only a lead of {claim.team} decides on its requests; you are "
-            f"{role.label if role else 'not a member'}."
-        )
+        position = f"Your role: {role.label}." if role else "You are not a member."
+        return f"Only leads of {claim.team} decide on its requests. {position}"
 
     def _leads_team(self, team: UUID) -> bool:
         role = self._roles.get(team)
         return role is not None and role.rank >= Role.LEAD.rank
 
-    def _stands_in_as_admin(self, claim: Claim, ruling: EffectiveRule, requester_id: UUID) -> bool:
-        """Tell whether leads have had their time, or none of them can decide."""
+    def _replaces_leads(self, claim: Claim, effective_rule: EffectiveRule, requester_id: UUID) -> bool:
+        """Return whether the person decides as an admin because leads were too slow or none of them can."""
         if not self.user.is_superuser:
             return False
-        leads = self._leads.get(claim.team_id, set())
-        return claim.escalated_at is not None or not (
-            leads if ruling.self_approval else leads - {requester_id}
-        )
+        leads = self._leads_by_team.get(claim.team_id, set())
+        able_leads = leads if effective_rule.self_approval else leads - {requester_id}
+        return claim.escalated_at is not None or not able_leads
 
-    def _not_own(self, requester_id: UUID, *, allowed: bool) -> str:
+    def _objection_to_own(self, requester_id: UUID, *, allowed: bool) -> str:
         if requester_id == self.user.pk and not allowed:
-            return "This is your own request; somebody else has to decide on it."
+            return "This is your own request. Somebody else must decide on it."
         return ""
 
 
-def stage_of(claim: Claim, ruling: EffectiveRule) -> tuple[Approval, ApprovalStep | None]:
+def approval_stage(claim: Claim, effective_rule: EffectiveRule) -> tuple[Approval, ApprovalStep | None]:
     """
-    Return who is to decide next, lead or admin, and the consent of the lead where both have to.
+    Return who decides next, lead or admin, and the first approval where two are required.
 
-    A consent counts for the spec that it was given for. What comes after the approval is the admins' alone.
+    A first approval is valid for the spec it was given for. After the claim is approved, only admins decide.
     """
-    if ruling.approval != Approval.BOTH:
-        return ruling.approval, None
+    if effective_rule.approval != Approval.BOTH:
+        return effective_rule.approval, None
     if claim.state != ClaimState.REQUESTED:
         return Approval.ADMIN, None
     steps = (step for step in claim.steps.all() if step.spec_hash == claim.spec_hash)
-    consent = next((step for step in steps if step.role == Approval.LEAD), None)
-    return (Approval.ADMIN if consent else Approval.LEAD), consent
+    first_approval = next((step for step in steps if step.role == Approval.LEAD), None)
+    return (Approval.ADMIN if first_approval else Approval.LEAD), first_approval
 
 
-def ruling_on(claim: Claim) -> EffectiveRule:
-    return Rules([claim.team_id]).on(claim)
+def effective_rule_on(claim: Claim) -> EffectiveRule:
+    return Rules([claim.team_id]).for_claim(claim)
 
 
-def rule_for_all(
-    asked: Sequence[tuple[ProfileVersion, int]], *, team: Team, duration: timedelta, together: bool = False
+def automatic_approval_reason(
+    requested: Sequence[tuple[ProfileVersion, int]],
+    *,
+    team: Team,
+    duration: timedelta,
+    together: bool = False,
 ) -> str:
     """
-    Return the sentence of the rule that approves all of these profiles, each with so many devices, for so
-    long at once; "" if a person decides.
+    Return the sentence of the rule that approves the request automatically, "" if a person decides.
+
+    `requested` has every profile with its number of devices.
     """
-    ruling = ruling_for(team, asked, duration=duration, together=together)
-    return ruling.sentence if ruling.automatic else ""
+    effective_rule = effective_rule_for(team, requested, duration=duration, together=together)
+    return effective_rule.sentence if effective_rule.automatic else ""
 
 
-def route_for(
+def approval_route(
     *,
     by: User,
     team: Team,
-    asked: Sequence[tuple[ProfileVersion, int]],
+    requested: Sequence[tuple[ProfileVersion, int]],
     duration: timedelta,
     together: bool = False,
-) -> Route:
-    """Return how a request of `by` would be decided, and by whom; `asked` as in `rule_for_all`."""
-    ruling = ruling_for(team, asked, duration=duration, together=together)
-    if ruling.automatic:
-        return Route(automatic=True, sentence=ruling.sentence, rule=ruling.sentence)
-    leads = able(deciders(team, Approval.LEAD, by), by, ruling)
-    admins = able(deciders(team, Approval.ADMIN), by, ruling)
-    lead, admin = names_of(leads), names_of(admins)
-    if ruling.approval == Approval.ADMIN:
-        who = admins
-        said = f"A platform admin decides: {admin}." if who else "No platform admin can decide on this."
-    elif ruling.approval == Approval.BOTH:
-        who = leads or admins
-        said = f"A lead of {team} decides first: {lead}; then a platform admin: {admin}."
+) -> ApprovalRoute:
+    """Return how a request of `by` would be decided; `requested` as in `automatic_approval_reason`."""
+    effective_rule = effective_rule_for(team, requested, duration=duration, together=together)
+    rule = effective_rule.sentence
+    if effective_rule.automatic:
+        return ApprovalRoute(automatic=True, sentence=rule, rule=rule)
+    leads = without_requester(deciders(team, Approval.LEAD, by), by, effective_rule)
+    admins = without_requester(deciders(team, Approval.ADMIN), by, effective_rule)
+    lead_names, admin_names = join_names(leads), join_names(admins)
+    if effective_rule.approval == Approval.ADMIN:
+        people = admins
+        sentence = f"A platform admin decides: {admin_names}."
+        if not admins:
+            sentence = "No platform admin can decide on this."
+    elif effective_rule.approval == Approval.BOTH:
+        people = leads or admins
+        sentence = (
+            f"First approval: a lead of {team} ({lead_names}). Second: a platform admin ({admin_names})."
+        )
         if not leads:
-            said = f"No lead of {team} can decide on this; two platform admins do: {admin}."
+            sentence = (
+                f"No lead of {team} can decide on this. Two platform admins must approve: {admin_names}."
+            )
     else:
-        who = leads
-        said = f"A lead of {team} decides: {lead}." if who else f"No lead of {team} can decide on this."
-    return Route(automatic=False, sentence=said, who=tuple(who), rule=ruling.sentence)
+        people = leads
+        sentence = f"A lead of {team} decides: {lead_names}."
+        if not leads:
+            sentence = f"No lead of {team} can decide on this."
+    return ApprovalRoute(automatic=False, sentence=sentence, deciders=tuple(people), rule=rule)
 
 
-def deciders(team: Team, approval: str, requester_id: User | None = None) -> list[User]:
+def deciders(team: Team, approval: str, requester: User | None = None) -> list[User]:
     """
-    Return the people who decide on requests of `team` under this rule: leads, who stand in for an automatic
-    one, with those who decide in the place of a lead now, unless that lead is the `asker`; or platform
-    admins.
+    Return the people who decide on requests of `team` under this kind of approval.
+
+    For ADMIN the platform admins; else the leads, and the delegates of leads other than `requester`. Leads
+    also decide on a request that was approved automatically and came back.
     """
     if approval == Approval.ADMIN:
         return list(User.objects.filter(is_active=True, is_superuser=True).order_by("username"))
     leads = people_in(team, at_least=Role.LEAD)
-    known = {person.pk for person in leads}
-    instead = {row.to_id: row.to for row in stand_ins([team]) if row.lead != requester_id}
-    return leads + [person for pk, person in instead.items() if pk not in known]
+    lead_ids = {person.pk for person in leads}
+    delegations = active_delegations().filter(team=team)
+    delegates = {row.to_id: row.to for row in delegations if row.lead != requester}
+    return leads + [person for pk, person in delegates.items() if pk not in lead_ids]
 
 
-def able(people: Iterable[User], by: User, ruling: EffectiveRule) -> list[User]:
-    """Leave out who asks, where nobody may decide on their own request."""
-    return [person for person in people if ruling.self_approval or person != by]
+def without_requester(people: Iterable[User], requester: User, effective_rule: EffectiveRule) -> list[User]:
+    """Return `people` without the requester, unless the rule lets people decide on their own requests."""
+    return [person for person in people if effective_rule.self_approval or person != requester]
 
 
 def deciders_on(claim: Claim) -> list[User]:
     """
-    Return who is asked to decide on a claim now; platform admins too, where leads had their time or are none.
+    Return the people whose decision a claim waits for; with platform admins if it is escalated or no lead can
+    decide.
     """
-    ruling = ruling_on(claim)
-    stage, consent = stage_of(claim, ruling)
-    people = able(deciders(claim.team, stage, claim.requested_by), claim.requested_by, ruling)
+    effective_rule = effective_rule_on(claim)
+    requester = claim.requested_by
+    stage, first_approval = approval_stage(claim, effective_rule)
+    people = without_requester(deciders(claim.team, stage, requester), requester, effective_rule)
     if stage != Approval.ADMIN and (claim.escalated_at is not None or not people):
-        known = {person.pk for person in people}
-        admins = able(deciders(claim.team, Approval.ADMIN), claim.requested_by, ruling)
-        people += [person for person in admins if person.pk not in known]
-    return [person for person in people if consent is None or person.pk != consent.by_id]
+        ids = {person.pk for person in people}
+        admins = without_requester(deciders(claim.team, Approval.ADMIN), requester, effective_rule)
+        people += [person for person in admins if person.pk not in ids]
+    return [person for person in people if first_approval is None or person.pk != first_approval.by_id]
 
 
-def names_of(people: Iterable[User]) -> str:
-    """Return "Aylin or Noor"; of many the first three and how many more."""
+def join_names(people: Iterable[User]) -> str:
+    """Return "Aylin or Noor"; for more than three people the first three and the number of others."""
     labels = [person.label for person in people]
-    if len(labels) > 3:
-        return f"{', '.join(labels[:3])} or {len(labels) - 3} more"
+    if len(labels) > MAX_NAMES:
+        return f"{', '.join(labels[:MAX_NAMES])} or {len(labels) - MAX_NAMES} more"
     return " or ".join(labels)
 
 
-def label_of(person: User | None) -> str:
+def person_label(person: User | None) -> str:
     return person.label if person else "The portal"
 
 
-def reason_not_to_decide(user: User, claim: Claim, *, asked_by: User | None = None) -> str:
+def reason_not_to_decide(user: User, claim: Claim, *, requester: User | None = None) -> str:
     """
-    Return why `user` may not decide on `claim`, or on what `asked_by` asks for it; "" if they may. Whether
-    anything is left to decide does not matter here.
+    Return why `user` may not decide on `claim`, or on what `requester` requests for it; "" if they may. The
+    state of the claim is not checked.
     """
     return ApprovalAuthority(user, [claim.team]).reason_not_to_decide(
-        claim, asked_by=asked_by.pk if asked_by else None
+        claim, requester_id=requester.pk if requester else None
     )
 
 
@@ -299,7 +317,7 @@ def may_decide(user: User, claim: Claim) -> bool:
     return not reason_not_to_decide(user, claim)
 
 
-def decision_on(claim: Claim) -> Transition | None:
-    """Return the step by which the claim last stopped waiting, None if it has always waited."""
-    left = claim.history.filter(old=ClaimState.REQUESTED).exclude(new=ClaimState.REQUESTED)
-    return left.select_related("by").order_by("-at", "-pk").first()
+def last_decision(claim: Claim) -> Transition | None:
+    """Return the transition by which the claim last left "requested", None if it never did."""
+    decisions = claim.history.filter(old=ClaimState.REQUESTED).exclude(new=ClaimState.REQUESTED)
+    return decisions.select_related("by").order_by("-at", "-pk").first()

@@ -1,13 +1,27 @@
-"""Approve or deny a request, or approve it with changes. Whoever is second hears who was first."""
+"""
+Approve or deny a request, or approve it with changes.
+
+Each decision is bound to what the person read. Of two people who decide at once, the second gets a conflict
+that names the first.
+"""
 
 from __future__ import annotations
+
+from datetime import datetime
 
 from django.contrib.auth.models import AnonymousUser
 from django.db import transaction
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from claims.approvals import authority, notices
+from claims.approvals import notices
+from claims.approvals.authority import (
+    ApprovalAuthority,
+    approval_stage,
+    effective_rule_on,
+    last_decision,
+    person_label,
+)
 from claims.approvals.rules import EffectiveRule
 from claims.delivery import tasks
 from claims.models import Alternative, Approval, Claim, ClaimCharge
@@ -26,82 +40,82 @@ from teams.models import Role, User
 @transaction.atomic(durable=True)
 def approve(*, claim: Claim, by: User, spec_hash: str, note: str = "") -> Claim:
     """
-    Approve what `by` has seen: the spec with this hash. Approving twice is approving once.
+    Approve the claim with the spec that `by` read; approving twice has the effect of once.
 
-    Where a lead and a platform admin have to agree, the lead's consent is kept and the request goes on
-    waiting. Raises Forbidden for somebody who may not decide on it, Conflict if it changed or somebody else
-    decided first.
+    Where a lead and a platform admin must both approve, the lead's approval is recorded and the request stays
+    pending. Raises Forbidden if `by` may not decide, Conflict if the claim changed or somebody else decided.
     """
-    claim, ruling, instead = to_decide(claim, by, spec_hash=spec_hash)
-    same_spec(claim, spec_hash)
+    claim, effective_rule, delegator = load_for_decision(claim, by, spec_hash=spec_hash)
+    require_same_spec(claim, spec_hash)
     if claim.state != ClaimState.REQUESTED:
-        return decided_already(claim, by, ClaimState.APPROVED)
-    stage, given = authority.stage_of(claim, ruling)
-    if given is not None and given.by == by:
-        return claim  # consenting twice is consenting once
-    if ruling.approval == Approval.BOTH and stage == Approval.LEAD:
-        return consent(claim, by, instead, note)
-    if not grant(claim, by, instead, note):
-        return decided_already(claim, by, ClaimState.APPROVED)
-    notices.decided(claim)
+        return require_same_decision(claim, by, ClaimState.APPROVED)
+    stage, first_approval = approval_stage(claim, effective_rule)
+    if first_approval is not None and first_approval.by == by:
+        return claim
+    if effective_rule.approval == Approval.BOTH and stage == Approval.LEAD:
+        return record_first_approval(claim, by, delegator, note)
+    if not grant(claim, by, delegator, note):
+        return require_same_decision(claim, by, ClaimState.APPROVED)
+    notices.notify_decision(claim)
     return claim
 
 
 @transaction.atomic(durable=True)
 def deny(*, claim: Claim, by: User, reason: str) -> Claim:
-    """
-    Say no, and why. Raises Invalid without a reason, Forbidden, Conflict if somebody else decided first.
-    """
-    claim, _ruling, instead = to_decide(claim, by)
-    if not reason.strip():
-        raise Invalid(f"{claim.requested_by.label} needs to know why: give a reason.")
+    """Deny the request. Raises Invalid without a reason, Forbidden, Conflict if somebody decided first."""
+    claim, _effective_rule, delegator = load_for_decision(claim, by)
+    reason = reason.strip()
+    if not reason:
+        raise Invalid(f"Give a reason. {claim.requested_by.label} will see it.")
     moved = claim.state == ClaimState.REQUESTED and claim.advance(
         ClaimState.DENIED,
-        why=in_place_of(reason.strip(), instead),
+        why=with_delegator(reason, delegator),
         by=by,
         decided_by=by,
         decided_at=timezone.now(),
-        decision_note=reason.strip(),
+        decision_note=reason,
     )
     if not moved:
-        return decided_already(claim, by, ClaimState.DENIED)
-    notices.decided(claim)
+        return require_same_decision(claim, by, ClaimState.DENIED)
+    notices.notify_decision(claim)
     return claim
 
 
-def to_decide(claim: Claim, by: User, *, spec_hash: str = "") -> tuple[Claim, EffectiveRule, User | None]:
+def load_for_decision(
+    claim: Claim, by: User, *, spec_hash: str = ""
+) -> tuple[Claim, EffectiveRule, User | None]:
     """
-    Read the claim anew; return it with its ruling and the lead in whose place `by` decides.
+    Read the claim again; return it with its effective rule and the lead whose delegate `by` is.
 
-    404 for an outsider, Forbidden for one who may not decide, Conflict for one who comes after another who
-    consented to the same. Where two have to agree, the row is locked, so that of two leads one is first.
+    Raises Http404 for an outsider, Forbidden if `by` may not decide, Conflict if another lead gave the first
+    approval. Where two approvals are required, the row is locked, so only one of two leads is first.
     """
     require_role(by, claim.team, at_least=Role.VIEWER)
-    desk = authority.ApprovalAuthority(by, [claim.team])
-    related = ("team", "requested_by", "profile_version__profile")
-    claims = Claim.objects.select_related(*related)
+    authority = ApprovalAuthority(by, [claim.team])
+    claims = Claim.objects.select_related("team", "requested_by", "profile_version__profile")
     claim = claims.get(pk=claim.pk)
-    ruling = desk.rules.on(claim)
-    if ruling.approval == Approval.BOTH:
+    effective_rule = authority.rules.for_claim(claim)
+    if effective_rule.approval == Approval.BOTH:
         claim = lock_row(claims, claim.pk)
-    # A lead of two who comes late hears what became of it.
-    late = claim.state != ClaimState.REQUESTED and ruling.approval == Approval.BOTH
-    if late and claim.team_id in desk.teams:
-        return claim, ruling, desk.in_place_of(claim)
-    if reason := desk.reason_not_to_decide(claim):
-        _stage, consent = authority.stage_of(claim, ruling)
-        if consent is not None and consent.by != by and claim.team_id in desk.teams:
+    # A lead who is too late learns what was decided, not that they may not decide.
+    is_late = claim.state != ClaimState.REQUESTED and effective_rule.approval == Approval.BOTH
+    if is_late and claim.team_id in authority.teams:
+        return claim, effective_rule, authority.delegator(claim)
+    if reason := authority.reason_not_to_decide(claim):
+        _stage, first_approval = approval_stage(claim, effective_rule)
+        if first_approval is not None and first_approval.by != by and claim.team_id in authority.teams:
             raise Conflict(
-                f"{authority.label_of(consent.by)} consented to {claim} first, on {moment(consent.at)}; "
-                "now a platform admin decides."
+                f"{person_label(first_approval.by)} gave the first approval of {claim} on "
+                f"{moment(first_approval.at)}. A platform admin decides next."
             )
-        if consent is None or consent.by != by or consent.spec_hash != spec_hash:
+        repeats = first_approval is not None and first_approval.by == by
+        if first_approval is None or not repeats or first_approval.spec_hash != spec_hash:
             raise Forbidden(reason)
-    return claim, ruling, desk.in_place_of(claim)
+    return claim, effective_rule, authority.delegator(claim)
 
 
-def same_spec(claim: Claim, spec_hash: str) -> None:
-    """Raise Conflict unless the claim still is what was read."""
+def require_same_spec(claim: Claim, spec_hash: str) -> None:
+    """Raise Conflict unless the claim still has the spec that was read."""
     if claim.spec_hash != spec_hash:
         raise Conflict(
             f"{claim} has changed since you read it: its spec is now {claim.spec_hash[:8]}, you "
@@ -109,13 +123,13 @@ def same_spec(claim: Claim, spec_hash: str) -> None:
         )
 
 
-def grant(claim: Claim, by: User, instead: User | None, note: str, **fields: object) -> bool:
-    """Approve the claim as it stands, with `fields` changed in the same step; False if somebody was first."""
+def grant(claim: Claim, by: User, delegator: User | None, note: str, **fields: object) -> bool:
+    """Approve the claim, with `fields` changed in the same step; return False if somebody decided first."""
     now = timezone.now()
     duration = fields.get("duration", claim.duration)
     moved = claim.advance(
         ClaimState.APPROVED,
-        why=in_place_of(note.strip() or "Approved.", instead),
+        why=with_delegator(note.strip() or "Approved.", delegator),
         by=by,
         decided_by=by,
         decided_at=now,
@@ -129,43 +143,39 @@ def grant(claim: Claim, by: User, instead: User | None, note: str, **fields: obj
     return moved
 
 
-def consent(claim: Claim, by: User, instead: User | None, note: str) -> Claim:
-    """Keep the lead's consent to the spec as it is and ask platform admins; the claim is locked."""
-    claim.steps.all().delete()  # of an earlier wait, or to what it was before
+def record_first_approval(claim: Claim, by: User, delegator: User | None, note: str) -> Claim:
+    """Record a lead's approval of the current spec and notify platform admins; the claim is locked."""
+    claim.steps.all().delete()  # of an earlier spec, or from before the request came back
     claim.steps.create(role=Approval.LEAD, by=by, at=Now(), note=note.strip(), spec_hash=claim.spec_hash)
-    why = in_place_of("Consented as a lead.", instead)
+    why = with_delegator("First approval, by a lead.", delegator)
     claim.remark(" ".join(filter(None, [why, note.strip()])), by=by)
-    notices.asked(claim)
+    notices.notify_deciders(claim)
     return claim
 
 
-def in_place_of(said: str, instead: User | None) -> str:
-    """Add for whom a stand-in decided."""
-    return said if instead is None else f"{said} For {instead.label}."
+def with_delegator(text: str, delegator: User | None) -> str:
+    """Add for which lead a delegate decided."""
+    return text if delegator is None else f"{text} As delegate of {delegator.label}."
 
 
-def decided_already(claim: Claim, by: User | AnonymousUser, wanted: ClaimState) -> Claim:
-    """
-    Return the claim if `by` decided the same before; else raise Conflict that says who was first and when.
-    """
+def require_same_decision(claim: Claim, by: User | AnonymousUser, wanted: ClaimState) -> Claim:
+    """Return the claim if `by` made the same decision before; else raise Conflict with the decision."""
     claim.refresh_from_db()
-    step = authority.decision_on(claim)
-    if step is None:
-        raise Conflict(f"{claim} has changed in the meantime; read it again.")
-    if step.by == by and step.new == wanted:
+    decision = last_decision(claim)
+    if decision is None:
+        raise Conflict(f"{claim} has changed in the meantime. Read it again.")
+    if decision.by == by and decision.new == wanted:
         return claim
-    values = {
-        "claim": claim,
-        "person": step.by.label if step.by else "The portal",
-        "when": moment(step.at),
-    }
-    said = {
-        ClaimState.APPROVED: "%(person)s was first and approved %(claim)s on %(when)s.",
-        ClaimState.DENIED: "%(person)s was first and denied %(claim)s on %(when)s.",
-        ClaimState.WITHDRAWN: "%(person)s withdrew %(claim)s on %(when)s.",
-        ClaimState.EXPIRED: "%(claim)s expired undecided on %(when)s.",
-    }
-    raise Conflict(said[ClaimState(step.new)] % values)
+    raise Conflict(_decision_sentence(claim, person_label(decision.by), decision.new, decision.at))
+
+
+def _decision_sentence(claim: Claim, person: str, state: str, at: datetime) -> str:
+    return {
+        ClaimState.APPROVED: f"{person} already approved {claim} on {moment(at)}.",
+        ClaimState.DENIED: f"{person} already denied {claim} on {moment(at)}.",
+        ClaimState.WITHDRAWN: f"{person} withdrew {claim} on {moment(at)}.",
+        ClaimState.EXPIRED: f"{claim} expired without a decision on {moment(at)}.",
+    }[ClaimState(state)]
 
 
 @transaction.atomic(durable=True)
@@ -173,74 +183,72 @@ def approve_with_changes(
     *, claim: Claim, by: User, spec_hash: str, wanted: WantedChange, note: str = ""
 ) -> Claim:
     """
-    Approve the request made smaller: its spec and charges are worked out anew under the lock of the quota,
-    `Claim.asked` keeps what it was, and the asker is told.
+    Approve a smaller version of the request and notify the requester.
 
-    `spec_hash` is of the spec that `by` read before the change. Where a lead and a platform admin have to
-    agree, the change voids what was consented to: a lead's change counts as their consent, after an admin's a
-    lead is asked again. Raises Forbidden, Invalid, QuotaExceeded, Conflict.
+    The new spec and charges are computed under the lock of the quota; `Claim.asked` keeps the original.
+    `spec_hash` is of the spec that `by` read. Where two approvals are required, the change voids the first:
+    a lead's change is the new first approval, after an admin's change a lead must approve again. Raises
+    Forbidden, Invalid, QuotaExceeded, Conflict.
     """
-    claim, ruling, instead = to_decide(claim, by)
-    # The row before the quota, as everywhere; the change and its approval are then of one and the same spec.
+    claim, effective_rule, delegator = load_for_decision(claim, by)
+    # The row before the quota, as everywhere; so the change and its approval are of the same spec.
     Claim.objects.select_for_update(no_key=True).get(pk=claim.pk)
     claim.refresh_from_db(fields=["state", "spec", "spec_hash", "devices", "duration", "profile_version"])
     if claim.state != ClaimState.REQUESTED:
-        return decided_already(claim, by, ClaimState.APPROVED)
-    same_spec(claim, spec_hash)
+        return require_same_decision(claim, by, ClaimState.APPROVED)
+    require_same_spec(claim, spec_hash)
     change = plan_change(claim, wanted)
     require_sound(claim, change)
     plan.require_permission(by, change.spec)
     if change.changes_spec:
         _require_quota(claim, change)
-    stage, _given = authority.stage_of(claim, ruling)
-    fields = _fields(claim, change)
-    _rewrite(claim, change)
-    if ruling.approval == Approval.BOTH:
+    stage, _first_approval = approval_stage(claim, effective_rule)
+    fields = _changed_fields(claim, change)
+    _replace_charges(claim, change)
+    differences, note = "; ".join(change.differences), note.strip()
+    if effective_rule.approval == Approval.BOTH:
         Claim.objects.filter(pk=claim.pk).update(**fields)
-        claim = _again(claim)
+        claim = _reload(claim)
         claim.steps.all().delete()
-        _require_still(claim, by)
-        notices.changed(claim, by, change.differences)
+        _require_still_allowed(claim, by)
+        notices.notify_change(claim, by, change.differences)
         if stage == Approval.LEAD:
-            return consent(claim, by, instead, "; ".join(filter(None, [*change.differences, note.strip()])))
-        claim.remark(f"Changed: {'; '.join(change.differences)}.", by=by)
-        notices.asked(claim)
+            return record_first_approval(claim, by, delegator, "; ".join(filter(None, [differences, note])))
+        claim.remark(f"Changed: {differences}.", by=by)
+        notices.notify_deciders(claim)
         return claim
-    said = " ".join(
-        filter(
-            None,
-            [f"Approved with changes: {'; '.join(change.differences)}.", note.strip()],
-        )
-    )
-    if not grant(claim, by, instead, said, approved_hash=change.spec_hash, **fields):
-        raise Conflict(f"{claim} has changed in the meantime; read it again.")
-    claim = _again(claim)
-    _require_still(claim, by)
-    notices.decided(claim, changes=change.differences, note=note.strip())
+    remark = " ".join(filter(None, [f"Approved with changes: {differences}.", note]))
+    if not grant(claim, by, delegator, remark, approved_hash=change.spec_hash, **fields):
+        raise Conflict(f"{claim} has changed in the meantime. Read it again.")
+    claim = _reload(claim)
+    _require_still_allowed(claim, by)
+    notices.notify_decision(claim, changes=change.differences, note=note)
     return claim
 
 
 def require_sound(claim: Claim, change: RequestChange) -> None:
-    """Raise Invalid with every problem of the change, and for one that changes nothing."""
+    """Raise Invalid with every problem of the change, and for a change without effect."""
     if change.problems:
         raise Invalid(" ".join(change.problems), problems=list(change.problems))
     if not change.differences:
-        raise Invalid(f"Nothing is changed: {claim} can be approved as it is.")
-    if change.changes_spec and (reason := _counted_together(claim)):
+        raise Invalid(f"Nothing has changed. Approve {claim} as it is.")
+    if change.changes_spec and (reason := _reason_size_is_fixed(claim)):
         raise Invalid(reason)
 
 
-def _counted_together(claim: Claim) -> str:
-    """Return why the size of a claim may not change that shares what it counts for with another one."""
+def _reason_size_is_fixed(claim: Claim) -> str:
+    """Return why only the duration of a claim that shares its quota with another may change, else ""."""
     if claim.carried or claim.charges.filter(carried__gt=0).exists():
-        return f"{claim} replaces another claim that still holds devices; only its duration can be changed."
+        return f"{claim} replaces a claim that still holds devices; only its duration can be changed."
     if successor := claim.successors.live().first():
-        return f"{successor} replaces {claim} and counts together with it; only its duration can be changed."
+        return (
+            f"{successor} replaces {claim} and shares its quota; only the duration of {claim} can be changed."
+        )
     return ""
 
 
 def _require_quota(claim: Claim, change: RequestChange) -> None:
-    """Count what the change takes beyond what is reserved, under the lock of the quota."""
+    """Raise QuotaExceeded if the change needs more than is reserved and free, under the lock of the quota."""
     classes, profiles = additional_usage(claim, change)
     if not classes and not profiles:
         return
@@ -250,8 +258,9 @@ def _require_quota(claim: Claim, change: RequestChange) -> None:
         raise QuotaExceeded(" ".join(refused))
 
 
-def _fields(claim: Claim, change: RequestChange) -> dict[str, object]:
-    first = {
+def _changed_fields(claim: Claim, change: RequestChange) -> dict[str, object]:
+    """Return the fields of the changed claim; `asked` keeps the first request."""
+    original = {
         "profile": str(claim.profile_version),
         "devices": claim.devices,
         "duration": in_words(claim.duration),
@@ -259,19 +268,19 @@ def _fields(claim: Claim, change: RequestChange) -> dict[str, object]:
         "spec_hash": claim.spec_hash,
     }
     if claim.alternatives.exists():
-        first["what"] = claim.sizes
+        original["what"] = claim.sizes
     return {
         "profile_version": change.version,
         "spec": change.spec,
         "spec_hash": change.spec_hash,
         "devices": change.devices,
         "duration": change.duration,
-        "asked": claim.asked or first,
+        "asked": claim.asked or original,
     }
 
 
-def _rewrite(claim: Claim, change: RequestChange) -> None:
-    """Charge what is approved."""
+def _replace_charges(claim: Claim, change: RequestChange) -> None:
+    """Replace the profiles and charges of the claim with those of the change."""
     if not change.changes_spec:
         return
     claim.alternatives.all().delete()
@@ -295,15 +304,14 @@ def _rewrite(claim: Claim, change: RequestChange) -> None:
     )
 
 
-def _again(claim: Claim) -> Claim:
+def _reload(claim: Claim) -> Claim:
     related = ("team", "requested_by", "decided_by", "profile_version__profile")
     return Claim.objects.select_related(*related).get(pk=claim.pk)
 
 
-def _require_still(claim: Claim, by: User) -> None:
-    """Refuse a change to a profile on which somebody stricter decides; the transaction takes it back."""
-    ruling = authority.ruling_on(claim)
-    allowed = authority.ApprovalAuthority(by, [claim.team]).reason_not_to_decide(claim)
-    waits = claim.state == ClaimState.REQUESTED
-    if allowed and not (waits and ruling.approval == Approval.BOTH):
-        raise Forbidden(allowed)
+def _require_still_allowed(claim: Claim, by: User) -> None:
+    """Raise Forbidden if `by` may not decide on the changed request; the transaction is rolled back."""
+    needs_two = claim.state == ClaimState.REQUESTED and effective_rule_on(claim).approval == Approval.BOTH
+    reason = ApprovalAuthority(by, [claim.team]).reason_not_to_decide(claim)
+    if reason and not needs_two:
+        raise Forbidden(reason)

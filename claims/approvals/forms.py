@@ -1,4 +1,4 @@
-"""Forms of a decision, a delegation, an approval rule and a reason to deny."""
+"""Forms of decisions, delegations, approval rules and reasons to deny."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from django import forms
 from django.http import QueryDict
 
-from claims.approvals.services import LONGEST_REASON, LONGEST_TITLE
+from claims.approvals.services import MAX_REASON_LENGTH, MAX_TITLE_LENGTH
 from claims.durations import DurationText
 from claims.models import Approval, ApprovalRule, Claim, Profile, ProfileVersion, ReasonTemplate
 from claims.plans.changes import WantedChange, combined_parts
@@ -16,36 +16,36 @@ from teams.models import Team, User
 
 
 class ApproveForm(forms.Form):
-    """`spec_hash` is of the specification that the approver has seen: approval is bound to it."""
+    """The approval is bound to `spec_hash`, the hash of the spec that the approver read."""
 
     spec_hash = forms.CharField(max_length=64, widget=forms.HiddenInput)
     note = forms.CharField(required=False, max_length=500, label="Note")
 
 
 class DenyForm(forms.Form):
-    """A note, or a `reason` that was ready to use, or both."""
+    """A denial needs a note, or a saved `reason`."""
 
     note = forms.CharField(required=False, max_length=500, label="Note")
     reason = forms.CharField(required=False, max_length=2000)
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
-        said = cleaned.get("note") or cleaned.get("reason")
-        if not said and "note" not in self.errors:
-            self.add_error("note", "Say why: the person who asked sees this sentence.")
-        cleaned["note"] = said or ""
+        note = cleaned.get("note") or cleaned.get("reason")
+        if not note and "note" not in self.errors:
+            self.add_error("note", "Give a reason. The requester will see it.")
+        cleaned["note"] = note or ""
         return cleaned
 
 
-class Titled(forms.ModelChoiceField):  # type: ignore[type-arg]
-    """Profiles by their titles."""
+class ProfileField(forms.ModelChoiceField):  # type: ignore[type-arg]
+    """Shows profiles by title."""
 
     def label_from_instance(self, obj: Any) -> str:
         return str(obj.title)
 
 
-class Person(forms.ModelChoiceField):  # type: ignore[type-arg]
-    """People as they are shown everywhere else."""
+class PersonField(forms.ModelChoiceField):  # type: ignore[type-arg]
+    """Shows people by label."""
 
     def label_from_instance(self, obj: Any) -> str:
         return str(obj.label)
@@ -53,10 +53,10 @@ class Person(forms.ModelChoiceField):  # type: ignore[type-arg]
 
 class ChangeForm(forms.Form):
     """
-    What an approver would make of a request; what is left out stays as it is.
+    The change an approver makes to a request; an empty field changes nothing.
 
-    For a claim that takes several profiles there is a field for each of them, `part_` and its slug; then
-    `devices` are those of another profile in their place.
+    A claim that combines profiles has a field `part_<slug>` for each; `devices` then belongs to another
+    profile that replaces them all.
     """
 
     devices = forms.IntegerField(required=False, min_value=1, max_value=1024, label="Devices per claim")
@@ -67,59 +67,59 @@ class ChangeForm(forms.Form):
     def __init__(self, data: QueryDict | None, *, claim: Claim) -> None:
         super().__init__(data)
         profiles = Profile.objects.open_to(claim.team).exclude(current=None).select_related("current")
-        self.fields["profile"] = Titled(
+        self.fields["profile"] = ProfileField(
             profiles.exclude(pk=claim.profile_version.profile_id),
             required=False,
             to_field_name="slug",
             label="Profile",
-            empty_label="as asked",
+            empty_label="as requested",
         )
-        self.typed: dict[str, int] = {}  # slug of each of several profiles → the number that was asked for
-        for one in combined_parts(claim):
-            version = one.alternative.profile_version
-            self.typed[version.profile.slug] = one.typed
-            self.fields[f"part_{version.profile.slug}"] = part_field(version, one.typed)
+        self.requested: dict[str, int] = {}  # slug of each combined profile → number in the request
+        for part in combined_parts(claim):
+            version = part.alternative.profile_version
+            self.requested[version.profile.slug] = part.typed
+            self.fields[f"part_{version.profile.slug}"] = part_field(version, part.typed)
 
     @property
     def parts(self) -> list[forms.BoundField]:
-        return [self[f"part_{slug}"] for slug in self.typed]
+        return [self[f"part_{slug}"] for slug in self.requested]
 
     @property
     def wanted(self) -> WantedChange:
-        said = self.cleaned_data
-        counts = [(slug, said.get(f"part_{slug}")) for slug in self.typed]
+        fields = self.cleaned_data
+        counts = [(slug, fields.get(f"part_{slug}")) for slug in self.requested]
         changed = tuple(
             (slug, int(count))
             for slug, count in counts
-            if count not in (None, "") and int(count) != self.typed[slug]
+            if count not in (None, "") and int(count) != self.requested[slug]
         )
-        return WantedChange(said.get("devices"), said.get("duration"), said.get("profile"), changed)
+        return WantedChange(fields.get("devices"), fields.get("duration"), fields.get("profile"), changed)
 
 
-def part_field(version: ProfileVersion, typed: int) -> forms.Field:
-    """Return the field for one of several profiles: how many of it, where it has a number, or whether."""
+def part_field(version: ProfileVersion, requested: int) -> forms.Field:
+    """Return the field for one combined profile: a number if it is scalable, else whether to keep it."""
     title = version.profile.title
     if not version.scalable:
-        choices = [("", "as asked"), ("0", "left out")]
+        choices = [("", "as requested"), ("0", "leave out")]
         return forms.ChoiceField(required=False, choices=choices, label=title)
     return forms.IntegerField(
         required=False,
         min_value=0,
-        max_value=typed,
-        widget=forms.NumberInput({"placeholder": typed}),
+        max_value=requested,
+        widget=forms.NumberInput({"placeholder": requested}),
         label=title,
-        help_text=f"{counted(typed, 'device is', 'devices are')} asked for; 0 leaves it out.",
+        help_text=f"Requested: {counted(requested, 'device')}. 0 leaves the profile out.",
     )
 
 
 class EndForm(forms.Form):
-    """Withdrawing or releasing; the reason is kept in the history."""
+    """Withdraw or release a claim; the reason is kept in the history."""
 
     reason = forms.CharField(required=False, max_length=500, label="Reason")
 
 
-class AwayForm(forms.Form):
-    """From when to when who stands in for a lead; `team` is known from the page."""
+class DelegationForm(forms.Form):
+    """The delegate and the period; the page adds the team."""
 
     starts_at = forms.DateTimeField(
         label="From",
@@ -134,12 +134,12 @@ class AwayForm(forms.Form):
         self, data: QueryDict | None, *, people: list[User], initial: dict[str, Any] | None = None
     ) -> None:
         super().__init__(data, initial=initial)
-        listed = User.objects.filter(pk__in=[person.pk for person in people]).order_by("username")
-        self.fields["to"] = Person(listed, to_field_name="username", label="Stand-in")
+        candidates = User.objects.filter(pk__in=[person.pk for person in people]).order_by("username")
+        self.fields["to"] = PersonField(candidates, to_field_name="username", label="Delegate")
         self.order_fields(["to", "starts_at", "ends_at"])
 
 
-AS_THE_PROFILE = ("", "as the profile says")
+PROFILE_DEFAULT = ("", "as in the profile")
 
 
 class RuleForm(forms.Form):
@@ -160,29 +160,29 @@ class RuleForm(forms.Form):
         empty_label="every profile",
     )
     approval = forms.ChoiceField(
-        required=False, choices=[AS_THE_PROFILE, *Approval.choices], label="Who decides"
+        required=False, choices=[PROFILE_DEFAULT, *Approval.choices], label="Who decides"
     )
     automatic_devices = forms.IntegerField(
         required=False,
         min_value=0,
         max_value=100_000,
-        label="Approved automatically up to",
-        help_text="Devices of all claims at once. Empty: somebody is always asked.",
+        label="Auto-approve up to (devices)",
+        help_text="Total of all pods. Leave empty to require approval for every request.",
     )
     automatic_duration = DurationText(
         required=False,
-        label="And for up to",
-        help_text="Like 24h or 3d. Empty: however long.",
+        label="For at most",
+        help_text="For example 24h or 3d. Leave empty for any duration.",
     )
     escalate_after = DurationText(
         required=False,
-        label="Ask platform admins too after",
-        help_text="Undecided for so long, like 24h. Empty: never.",
+        label="Escalate to admins after",
+        help_text="For example 24h without a decision. Leave empty to never escalate.",
     )
-    self_approval = forms.BooleanField(required=False, label="Who decides may decide on their own requests")
+    self_approval = forms.BooleanField(required=False, label="Approvers may decide on their own requests")
 
     def __init__(self, data: QueryDict | None = None, *, rule: ApprovalRule | None = None) -> None:
-        """Start from `rule` if there is one; for whom it holds then stays as it is."""
+        """Edit `rule`, whose team and profile are fixed, or create one."""
         initial: dict[str, Any] = {"approval": Approval.LEAD}
         if rule is not None:
             fields = (
@@ -203,23 +203,23 @@ class RuleForm(forms.Form):
         cleaned = super().clean() or self.cleaned_data
         cleaned["automatic_devices"] = cleaned.get("automatic_devices") or 0
         if not cleaned.get("team") and not cleaned.get("profile") and not self.errors:
-            self.add_error("team", "Name a team, a profile, or both.")
+            self.add_error("team", "Choose a team, a profile, or both.")
         return cleaned
 
 
 class ReasonForm(forms.Form):
-    """The fields of `claims.approvals.services.save_reason`; `everybody`: may it be for every team."""
+    """The fields of `claims.approvals.services.save_reason`; `for_all`: whether it may be for every team."""
 
     title = forms.CharField(
-        max_length=LONGEST_TITLE,
+        max_length=MAX_TITLE_LENGTH,
         label="Title",
-        help_text="What those who decide read in the list.",
+        help_text="Shown to approvers in the list.",
     )
     text = forms.CharField(
-        max_length=LONGEST_REASON,
+        max_length=MAX_REASON_LENGTH,
         widget=forms.Textarea(attrs={"rows": 3}),
         label="Text",
-        help_text="What the person who asked reads. It can still be changed before it is sent.",
+        help_text="Shown to the requester. The approver can edit it before sending.",
     )
 
     def __init__(
@@ -227,20 +227,20 @@ class ReasonForm(forms.Form):
         data: QueryDict | None = None,
         *,
         teams: list[Team],
-        everybody: bool,
+        for_all: bool,
         reason: ReasonTemplate | None = None,
     ) -> None:
         initial: dict[str, Any] = {}
         if reason is not None:
             team = reason.team.slug if reason.team else ""
             initial = {"title": reason.title, "text": reason.text, "team": team}
-        elif not everybody and teams:
+        elif not for_all and teams:
             initial = {"team": teams[0].slug}
         super().__init__(data, initial=initial)
         self.fields["team"] = forms.ModelChoiceField(
             Team.objects.filter(pk__in=[team.pk for team in teams]),
-            required=not everybody,
+            required=not for_all,
             to_field_name="slug",
             label="Offered in",
-            empty_label="every team" if everybody else None,
+            empty_label="every team" if for_all else None,
         )

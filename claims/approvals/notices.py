@@ -1,6 +1,7 @@
 """
-Notices while a request is decided, and escalation to platform admins. Each names its event, so it is sent
-once.
+Notices about requests, comments and delegations, and the escalation of requests to platform admins.
+
+Each notice has the key of its event, so a person gets it once.
 """
 
 from __future__ import annotations
@@ -12,8 +13,14 @@ from django.db import transaction
 from django.db.models import F
 from django.urls import reverse
 
-from claims.approvals import authority
-from claims.approvals.authority import able, deciders, stage_of
+from claims.approvals.authority import (
+    approval_stage,
+    deciders,
+    deciders_on,
+    effective_rule_on,
+    person_label,
+    without_requester,
+)
 from claims.approvals.rules import Rules
 from claims.models import Approval, Claim, Comment, Delegation, QuotaRequest
 from claims.plans.changes import claim_size
@@ -23,19 +30,19 @@ from notify.services import notify
 from teams.models import User
 
 
-def asked(claim: Claim) -> None:
-    """Tell those who decide of a request that waits; of the second consent, those who give it."""
-    ruling = authority.ruling_on(claim)
-    stage, consent = authority.stage_of(claim, ruling)
+def notify_deciders(claim: Claim) -> None:
+    """Notify the people who decide on a pending request, or who give its second approval."""
+    effective_rule = effective_rule_on(claim)
+    stage, first_approval = approval_stage(claim, effective_rule)
     body = [
-        f"{claim.requested_by.label} asks for {claim_size(claim)} for {claim.team}.",
+        f"{claim.requested_by.label} requests {claim_size(claim)} for {claim.team}.",
         claim.reason,
-        ruling.sentence,
+        effective_rule.sentence,
     ]
-    if consent is not None:
-        body.append(f"{authority.label_of(consent.by)} has consented.")
+    if first_approval is not None:
+        body.append(f"{person_label(first_approval.by)} gave the first approval.")
     notify(
-        authority.deciders_on(claim),
+        deciders_on(claim),
         key=f"ask:{claim.pk}:{stage}:{claim.state_since.timestamp():.0f}:{claim.spec_hash[:8]}",
         title=f"{claim} waits for your decision",
         body=" ".join(filter(None, body)),
@@ -44,66 +51,64 @@ def asked(claim: Claim) -> None:
     )
 
 
-def decided(claim: Claim, *, changes: Iterable[str] = (), note: str = "") -> None:
+def notify_decision(claim: Claim, *, changes: Iterable[str] = (), note: str = "") -> None:
     """
-    Tell the asker what was decided, by whom, why, and what they can do now; `note` is what the approver adds
-    to the changes.
+    Notify the requester of the decision: who decided, why, and the next step.
+
+    `note` is what the approver wrote about the changes.
     """
-    said = list(changes)
+    changes = list(changes)
+    decider = person_label(claim.decided_by)
     if claim.state == ClaimState.DENIED:
-        title = f"{claim} is denied"
+        title = f"{claim} was denied"
+        body = [f"Denied by {decider}:", claim.decision_note, "You can request it again from its page."]
+    elif changes:
+        title = f"{claim} was approved with changes"
         body = [
-            f"By {authority.label_of(claim.decided_by)}:",
-            claim.decision_note,
-            "You can ask again from its page.",
-        ]
-    elif said:
-        title = f"{claim} is approved with changes"
-        body = [
-            f"{authority.label_of(claim.decided_by)} changed it: {'; '.join(said)}.",
+            f"{decider} changed it: {'; '.join(changes)}.",
             note,
-            "If it is of no use so, release it: nothing is billed before a pod holds its devices.",
+            "If you cannot use it like this, release it: costs start only when a pod holds its devices.",
         ]
     else:
-        title = f"{claim} is approved"
-        body = [f"By {authority.label_of(claim.decided_by)}.", claim.decision_note]
+        title = f"{claim} was approved"
+        body = [f"Approved by {decider}.", claim.decision_note]
     notify(
         [claim.requested_by],
         key=f"decided:{claim.pk}:{claim.version}",
         title=title,
         body=" ".join(filter(None, body)),
         url=reverse("claims:detail", args=[claim.pk]),
-        important=claim.state == ClaimState.DENIED or bool(said),
+        important=claim.state == ClaimState.DENIED or bool(changes),
     )
 
 
-def changed(claim: Claim, by: User, changes: Iterable[str]) -> None:
-    """Tell the asker that the request was changed and waits for another consent."""
+def notify_change(claim: Claim, by: User, changes: Iterable[str]) -> None:
+    """Notify the requester that the request was changed and needs another approval."""
     notify(
         [claim.requested_by],
         key=f"changed:{claim.pk}:{claim.spec_hash[:8]}:{int(claim.duration.total_seconds())}",
-        title=f"{claim} was changed before it is decided",
-        body=f"{by.label} changed it: {'; '.join(changes)}. You may withdraw it.",
+        title=f"{claim} was changed and still waits for approval",
+        body=f"{by.label} changed it: {'; '.join(changes)}. You can withdraw it.",
         url=reverse("claims:detail", args=[claim.pk]),
         important=True,
     )
 
 
-def escalated(claim: Claim, admins: Iterable[User], *, waited: str) -> None:
-    """Tell platform admins that leads have had their time."""
+def notify_escalation(claim: Claim, admins: Iterable[User], *, waited: str) -> None:
+    """Notify platform admins that the leads have not decided in time."""
     notify(
         admins,
         key=f"escalated:{claim.pk}",
-        title=f"{claim} of {claim.team} is undecided for {waited}",
-        body=f"The leads of {claim.team} have not decided; from now on you are asked too.",
+        title=f"{claim} of {claim.team} has waited for a decision for {waited}",
+        body=f"The leads of {claim.team} have not decided. Now it waits for you too.",
         url=reverse("claims:approval", args=[claim.pk]),
         important=True,
     )
 
 
-def said(comment: Comment, people: Iterable[User]) -> None:
-    """Tell of a line in a thread those whom it is for."""
-    about: Claim | QuotaRequest = comment.claim or comment.quota_request  # type: ignore[assignment]
+def notify_comment(comment: Comment, people: Iterable[User]) -> None:
+    """Notify `people`, except its author, of a comment on a claim or quota request."""
+    subject: Claim | QuotaRequest = comment.claim or comment.quota_request  # type: ignore[assignment]
     url = (
         reverse("claims:detail", args=[comment.claim_id]) + "#thread"
         if comment.claim_id
@@ -113,9 +118,9 @@ def said(comment: Comment, people: Iterable[User]) -> None:
         (person for person in people if person.pk != comment.by_id),
         key=f"comment:{comment.pk}",
         title=(
-            f"{comment.by.label} asks about {about}"
+            f"{comment.by.label} has a question about {subject}"
             if comment.question
-            else f"{comment.by.label} wrote about {about}"
+            else f"{comment.by.label} commented on {subject}"
         ),
         body=comment.text,
         url=url,
@@ -123,49 +128,48 @@ def said(comment: Comment, people: Iterable[User]) -> None:
     )
 
 
-def delegated(row: Delegation) -> None:
-    """Tell the stand-in for whom they decide, and until when."""
-    values = {"lead": row.lead.label, "team": row.team}
+def notify_delegate(delegation: Delegation) -> None:
+    """Notify the delegate of whose requests they decide on, from when to when."""
 
     def body() -> str:
-        when = {"from": moment_with_zone(row.starts_at), "to": moment_with_zone(row.ends_at)}
-        said = "From %(from)s to %(to)s requests of %(team)s wait for you too, save your own."
-        return said % (values | when)
+        start, end = moment_with_zone(delegation.starts_at), moment_with_zone(delegation.ends_at)
+        return f"From {start} to {end} you also decide on requests of {delegation.team}, except your own."
 
     notify(
-        [row.to],
-        key=f"delegated:{row.pk}",
-        title=f"You decide for {row.lead.label} in {row.team}",
+        [delegation.to],
+        key=f"delegated:{delegation.pk}",
+        title=f"You are the delegate of {delegation.lead.label} in {delegation.team}",
         body=body,
-        url=reverse("claims:away"),
+        url=reverse("claims:delegations"),
         important=True,
     )
 
 
 def escalate_overdue(now: datetime) -> int:
     """
-    Escalate what has waited for as long as its rule says; return how many. Once per request, however often it
-    runs. A request that platform admins decide anyway has nobody to go to.
+    Escalate every request that has waited as long as its rule allows; return their number.
+
+    Each request is escalated once. A request that only platform admins decide on is never escalated.
     """
     rules = Rules()
-    waiting = (
+    pending = (
         Claim.objects.filter(state=ClaimState.REQUESTED, escalated_at=None)
         .select_related("team", "profile_version__profile", "requested_by")
         .prefetch_related("alternatives__profile_version__profile", "steps")
     )
-    return sum(_escalate(claim, rules, now) for claim in waiting)
+    return sum(_escalate(claim, rules, now) for claim in pending)
 
 
 def _escalate(claim: Claim, rules: Rules, now: datetime) -> bool:
-    ruling = rules.on(claim)
-    span = ruling.escalate_after
-    stage, _consent = stage_of(claim, ruling)
-    if span is None or stage == Approval.ADMIN or claim.state_since + span > now:
+    effective_rule = rules.for_claim(claim)
+    escalate_after = effective_rule.escalate_after
+    stage, _first_approval = approval_stage(claim, effective_rule)
+    if escalate_after is None or stage == Approval.ADMIN or claim.state_since + escalate_after > now:
         return False
     with transaction.atomic():
-        mine = Claim.objects.filter(pk=claim.pk, state=ClaimState.REQUESTED, escalated_at=None)
-        if not mine.update(escalated_at=now, version=F("version") + 1):
+        not_escalated = Claim.objects.filter(pk=claim.pk, state=ClaimState.REQUESTED, escalated_at=None)
+        if not not_escalated.update(escalated_at=now, version=F("version") + 1):
             return False
-        admins = able(deciders(claim.team, Approval.ADMIN), claim.requested_by, ruling)
-        escalated(claim, admins, waited=duration(now - claim.state_since))
+        admins = without_requester(deciders(claim.team, Approval.ADMIN), claim.requested_by, effective_rule)
+        notify_escalation(claim, admins, waited=duration(now - claim.state_since))
     return True

@@ -1,17 +1,15 @@
 """
-Which approval rule a request falls under, and what a changed rule would do.
+Which approval rule applies to a request, what it approves automatically, and what a changed rule would do.
 
-Which rule a request falls under, what it lets through, and the sentence that says so.
-
-The most specific counts: of the profile for the team, of the team, of the profile for every team, and at last
-what the version of the profile says itself.
+The most specific rule wins: of a team for a profile, of a team, of a profile for every team, and at last the
+profile version's own. If a request names several profiles, the strictest of their rules applies.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from uuid import UUID
 
@@ -28,7 +26,7 @@ STRICTNESS = {Approval.AUTOMATIC: 0, Approval.LEAD: 1, Approval.ADMIN: 2, Approv
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What holds for one version and one team; `name` says whose rule it is."""
+    """The rule for one profile version and one team; `name` says whose it is."""
 
     name: str
     approval: Approval
@@ -37,62 +35,64 @@ class Rule:
     self_approval: bool = False
     escalate_after: timedelta | None = None
 
-    def lets_through(self, *, devices: int, duration: timedelta) -> bool:
+    def is_automatic_for(self, *, devices: int, duration: timedelta) -> bool:
         if self.approval == Approval.AUTOMATIC:
             return True
-        longest = self.automatic_duration
-        return devices <= self.automatic_devices and (longest is None or duration <= longest)
+        max_duration = self.automatic_duration
+        return devices <= self.automatic_devices and (max_duration is None or duration <= max_duration)
 
     @property
-    def asks_nobody_at_times(self) -> bool:
-        """Tell whether there are requests that need no approval."""
+    def may_be_automatic(self) -> bool:
+        """Whether some requests need no approval."""
         return self.approval == Approval.AUTOMATIC or self.automatic_devices > 0
 
     @property
     def sentence(self) -> str:
-        """Say what needs no approval."""
+        """What needs no approval."""
         if self.approval == Approval.AUTOMATIC:
-            return f"{self.name} needs no approval."
-        if self.automatic_duration is None:
-            return f"{self.name} needs no approval for up to {counted(self.automatic_devices, 'device')}."
-        return (
-            f"{self.name} needs no approval for up to {counted(self.automatic_devices, 'device')} "
-            f"and up to {in_words(self.automatic_duration)}."
-        )
+            return f"{self.name} requires no approval."
+        limit = f"for up to {counted(self.automatic_devices, 'device')}"
+        if self.automatic_duration is not None:
+            limit += f" and up to {in_words(self.automatic_duration)}"
+        return f"{self.name} requires no approval {limit}."
 
-    def objection(self, *, devices: int, duration: timedelta) -> tuple[str, str]:
-        """Say, in a word and in a sentence, why a person has to decide; "" where the rule asks nobody."""
-        if self.lets_through(devices=devices, duration=duration):
+    def approval_reason(self, *, devices: int, duration: timedelta) -> tuple[str, str]:
+        """Return, in a word and in a sentence, why a person has to decide; "" if nobody has to."""
+        if self.is_automatic_for(devices=devices, duration=duration):
             return "", ""
-        asks = f"{self.name} asks {whom(self.approval)}"
-        most, longest = self.automatic_devices, self.automatic_duration
-        if not most:
-            return "always", f"{asks}."
-        if devices > most:
-            return f"> {most} devices", f"{asks} for more than {counted(most, 'device')}."
-        span = in_words(longest) if longest is not None else ""
-        return f"> {span}", f"{asks} for more than {span}."
+        requirement = f"{self.name} requires approval by {approver_label(self.approval)}"
+        max_devices, max_duration = self.automatic_devices, self.automatic_duration
+        if not max_devices:
+            return "always", f"{requirement}."
+        if devices > max_devices:
+            return (
+                f"> {max_devices} devices",
+                f"{requirement} for more than {counted(max_devices, 'device')}.",
+            )
+        limit = in_words(max_duration) if max_duration is not None else ""
+        return f"> {limit}", f"{requirement} for more than {limit}."
 
 
 @dataclass(frozen=True, slots=True)
 class EffectiveRule:
     """
-    What several profiles of one request come to together: the strictest counts.
+    The rule for a whole request: the strictest of the rules of its profiles.
 
-    `approval` is who decides, never automatic: where every rule lets it through and still a person has to
-    look, a lead does. `word` and `sentence` say which rule asks, or lets it through.
+    `approval` says who decides and is never automatic: if a request that needs no approval comes back from
+    the cluster, a lead decides. `short_reason` and `sentence` say which rule requires approval, or why none
+    does.
     """
 
     automatic: bool
     approval: Approval
     self_approval: bool
     escalate_after: timedelta | None
-    word: str
+    short_reason: str
     sentence: str
 
 
 class Rules:
-    """The rules of some teams, read in one query; every rule for None."""
+    """The approval rules of some teams, read in one query; of every team if `teams` is None."""
 
     def __init__(self, teams: Iterable[Team | UUID] | None = None) -> None:
         rows = ApprovalRule.objects.select_related("team", "profile")
@@ -100,77 +100,76 @@ class Rules:
             rows = rows.filter(Q(team=None) | Q(team__in=list(teams)))
         self._rows = {(row.team_id, row.profile_id): row for row in rows}
 
-    def put(self, row: ApprovalRule) -> None:
-        """Take a rule that is not saved as if it were."""
+    def override(self, row: ApprovalRule) -> None:
+        """Use an unsaved rule as if it were saved."""
         self._rows[row.team_id, row.profile_id] = row
 
     def rule(self, team_id: UUID, version: ProfileVersion) -> Rule:
-        found = (
+        row = (
             self._rows.get((team_id, version.profile_id))
             or self._rows.get((team_id, None))
             or self._rows.get((None, version.profile_id))
         )
-        return rule_of(found, version)
+        return applied_rule(row, version)
 
-    def for_any_team(self, version: ProfileVersion) -> Rule:
-        """Return what holds for a team that has no rule of its own."""
-        return rule_of(self._rows.get((None, version.profile_id)), version)
+    def rule_for_any_team(self, version: ProfileVersion) -> Rule:
+        """Return the rule for a team that has no rule of its own."""
+        return applied_rule(self._rows.get((None, version.profile_id)), version)
 
-    def ruling(
+    def effective_rule(
         self,
         team_id: UUID,
-        asked: Sequence[tuple[ProfileVersion, int]],
+        requested: Sequence[tuple[ProfileVersion, int]],
         *,
         duration: timedelta,
         together: bool = False,
     ) -> EffectiveRule:
         """
-        `asked` is every profile of a request, each with its devices of all claims. Where all of them are
-        taken `together`, a rule for several of them lets through so many devices of these in all.
+        Return the rule for a request; `requested` has every profile with its devices of all claims.
+
+        Where the profiles are taken `together`, devices under the same rule count together against its
+        automatic limit.
         """
-        parts = [(self.rule(team_id, version), devices) for version, devices in asked]
+        parts = [(self.rule(team_id, version), devices) for version, devices in requested]
         if together:
-            of_rule: Counter[Rule] = Counter()
+            devices_by_rule: Counter[Rule] = Counter()
             for rule, devices in parts:
-                of_rule[rule] += devices
-            parts = [(rule, of_rule[rule]) for rule, _devices in parts]
-        objecting = [one for one in parts if not one[0].lets_through(devices=one[1], duration=duration)]
-        rule, devices = max(objecting or parts, key=lambda one: STRICTNESS[one[0].approval])
-        word, sentence = rule.objection(devices=devices, duration=duration)
-        spans = [one.escalate_after for one, _devices in parts if one.escalate_after is not None]
+                devices_by_rule[rule] += devices
+            parts = [(rule, devices_by_rule[rule]) for rule, _devices in parts]
+        need_approval = [
+            (rule, devices)
+            for rule, devices in parts
+            if not rule.is_automatic_for(devices=devices, duration=duration)
+        ]
+        strictest, devices = max(need_approval or parts, key=lambda part: STRICTNESS[part[0].approval])
+        short_reason, sentence = strictest.approval_reason(devices=devices, duration=duration)
+        escalations = [rule.escalate_after for rule, _devices in parts if rule.escalate_after is not None]
         return EffectiveRule(
-            automatic=not objecting,
-            approval=Approval.LEAD if rule.approval == Approval.AUTOMATIC else rule.approval,
-            self_approval=all(one.self_approval for one, _devices in parts),
-            escalate_after=min(spans, default=None),
-            word=word,
+            automatic=not need_approval,
+            approval=Approval.LEAD if strictest.approval == Approval.AUTOMATIC else strictest.approval,
+            self_approval=all(rule.self_approval for rule, _devices in parts),
+            escalate_after=min(escalations, default=None),
+            short_reason=short_reason,
             sentence=sentence or parts[0][0].sentence,
         )
 
-    def on(self, claim: Claim) -> EffectiveRule:
-        """Return what holds for a claim as it stands; reads its version, profile and alternatives."""
-        return self.ruling(
-            claim.team_id, asked_of(claim), duration=claim.duration, together=are_together(claim)
+    def for_claim(self, claim: Claim) -> EffectiveRule:
+        """Return the rule for a claim as it is now; reads its version, profile and alternatives."""
+        return self.effective_rule(
+            claim.team_id, requested_profiles(claim), duration=claim.duration, together=claim.together
         )
 
 
-def rule_of(row: ApprovalRule | None, version: ProfileVersion) -> Rule:
-    """Return what `row` makes of the version's own rule."""
+def applied_rule(row: ApprovalRule | None, version: ProfileVersion) -> Rule:
+    """Return the rule for a version: that of `row`, with the version's own approval if `row` has none."""
     name = f"{version.profile} v{version.number}"
     own = Rule(name, Approval(version.approval), version.automatic_devices, version.automatic_duration)
     if row is None:
         return own
     if not row.approval:
-        return Rule(
-            name,
-            own.approval,
-            own.automatic_devices,
-            own.automatic_duration,
-            row.self_approval,
-            row.escalate_after,
-        )
+        return replace(own, self_approval=row.self_approval, escalate_after=row.escalate_after)
     return Rule(
-        name_of(row),
+        rule_name(row),
         Approval(row.approval),
         row.automatic_devices,
         row.automatic_duration,
@@ -179,125 +178,130 @@ def rule_of(row: ApprovalRule | None, version: ProfileVersion) -> Rule:
     )
 
 
-def name_of(row: ApprovalRule) -> str:
+def rule_name(row: ApprovalRule) -> str:
     if row.team_id and row.profile_id:
         return f"The rule of {row.team} for {row.profile}"
     return f"The rule of {row.team}" if row.team_id else f"The rule for {row.profile}"
 
 
-def whom(approval: str) -> str:
-    """Return whom a rule asks, in a sentence: "a lead"."""
+def approver_label(approval: str) -> str:
+    """Return who approves, as part of a sentence: "a team lead"."""
     return {
         Approval.AUTOMATIC: "nobody",
-        Approval.LEAD: "a lead",
+        Approval.LEAD: "a team lead",
         Approval.ADMIN: "a platform admin",
-        Approval.BOTH: "a lead and then a platform admin",
+        Approval.BOTH: "a team lead and then a platform admin",
     }[Approval(approval)]
 
 
-def asked_of(claim: Claim) -> list[tuple[ProfileVersion, int]]:
-    """Return every profile of a claim with its devices of all claims together."""
-    several = [(one.profile_version, one.devices) for one in claim.alternatives.all()]
-    return several or [(claim.profile_version, claim.devices * claim.parallel)]
+def requested_profiles(claim: Claim) -> list[tuple[ProfileVersion, int]]:
+    """Return every profile of a claim with its devices in all pods."""
+    alternatives = [(row.profile_version, row.devices) for row in claim.alternatives.all()]
+    return alternatives or [(claim.profile_version, claim.devices * claim.parallel)]
 
 
-def are_together(claim: Claim) -> bool:
-    """Tell whether the claim takes all of its profiles, and not the first that fits."""
-    return any(one.together for one in claim.alternatives.all())
-
-
-def ruling_for(
+def effective_rule_for(
     team: Team,
-    asked: Sequence[tuple[ProfileVersion, int]],
+    requested: Sequence[tuple[ProfileVersion, int]],
     *,
     duration: timedelta,
     together: bool = False,
 ) -> EffectiveRule:
-    """Return the ruling on one request; one query."""
-    return Rules([team]).ruling(team.pk, asked, duration=duration, together=together)
+    """Return the rule for one request, in one query."""
+    return Rules([team]).effective_rule(team.pk, requested, duration=duration, together=together)
 
 
-LOOKED_BACK = timedelta(days=30)
-SIZES = (1, 2, 4, 8)
-SPANS = (timedelta(hours=4), timedelta(days=1), timedelta(days=7))
-WAYS = (Approval.AUTOMATIC, Approval.LEAD, Approval.ADMIN, Approval.BOTH)
+LOOKBACK = timedelta(days=30)
+EXAMPLE_DEVICES = (1, 2, 4, 8)
+EXAMPLE_DURATIONS = (timedelta(hours=4), timedelta(days=1), timedelta(days=7))
+APPROVALS = (Approval.AUTOMATIC, Approval.LEAD, Approval.ADMIN, Approval.BOTH)
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
+class ExampleRow:
     devices: int
-    ways: tuple[str, ...]  # one per span: who decides, in words
+    approvers: tuple[str, ...]  # in words, one per duration
 
 
 @dataclass(frozen=True, slots=True)
 class RoutingCount:
-    """How many requests of the last 30 days go this way by the rules as they are, and with the rule."""
+    """How many requests of the last 30 days take a route, under the current rules and with the new one."""
 
     label: str
-    now: int
-    then: int
+    current: int
+    proposed: int
 
 
 @dataclass(frozen=True, slots=True)
 class RuleEffect:
-    examples: tuple[Example, ...]
-    spans: tuple[timedelta, ...]
-    past: tuple[RoutingCount, ...]
-    counted: int
-    about: str  # the profile of the examples
+    """What a rule would do, to examples and to past requests."""
+
+    examples: tuple[ExampleRow, ...]
+    durations: tuple[timedelta, ...]  # columns of the examples
+    routing: tuple[RoutingCount, ...]
+    requests: int  # of the last 30 days that the rule applies to
+    profile: str  # of the examples
 
 
-def effect_of(rule: ApprovalRule) -> RuleEffect:
-    """Work it out for a rule that need not be saved; the number of queries does not grow with the claims."""
+def rule_effect(rule: ApprovalRule) -> RuleEffect:
+    """Return the effect of a rule, saved or not; the number of queries does not grow with the claims."""
     version = _example_version(rule)
     examples = []
     if version is not None:
-        applied = rule_of(rule, version)
+        applied = applied_rule(rule, version)
         examples = [
-            Example(devices, tuple(_way(applied, devices, span) for span in SPANS)) for devices in SIZES
+            ExampleRow(devices, tuple(_approver(applied, devices, span) for span in EXAMPLE_DURATIONS))
+            for devices in EXAMPLE_DEVICES
         ]
-    now, then = _past(rule)
-    ways = [RoutingCount(str(way.label), now[way], then[way]) for way in WAYS]
+    current, proposed = _count_routes(rule)
     return RuleEffect(
-        tuple(examples), SPANS, tuple(ways), sum(now.values()), str(version.profile) if version else ""
+        examples=tuple(examples),
+        durations=EXAMPLE_DURATIONS,
+        routing=tuple(
+            RoutingCount(str(approval.label), current[approval], proposed[approval]) for approval in APPROVALS
+        ),
+        requests=sum(current.values()),
+        profile=str(version.profile) if version else "",
     )
 
 
 def _example_version(rule: ApprovalRule) -> ProfileVersion | None:
-    """Return what the examples ask for: the rule's profile, else the first that everybody may ask for."""
+    """Return the version that the examples request: of the rule's profile, else of the first profile."""
     if rule.profile is not None:
         return rule.profile.current
-    first = Profile.objects.filter(retired_at=None).exclude(current=None).select_related("current__profile")
-    found = first.first()
-    return found.current if found else None
+    profiles = (
+        Profile.objects.filter(retired_at=None).exclude(current=None).select_related("current__profile")
+    )
+    profile = profiles.first()
+    return profile.current if profile else None
 
 
-def _way(rule: Rule, devices: int, span: timedelta) -> str:
-    if rule.lets_through(devices=devices, duration=span):
+def _approver(rule: Rule, devices: int, duration: timedelta) -> str:
+    if rule.is_automatic_for(devices=devices, duration=duration):
         return "nobody"
     return str(rule.approval.label)
 
 
-def _past(rule: ApprovalRule) -> tuple[Counter[Approval], Counter[Approval]]:
-    claims = Claim.objects.filter(created_at__gte=timezone.now() - LOOKED_BACK)
+def _count_routes(rule: ApprovalRule) -> tuple[Counter[Approval], Counter[Approval]]:
+    """Count recent requests per approval, under the current rules and with `rule`."""
+    claims = Claim.objects.filter(created_at__gte=timezone.now() - LOOKBACK)
     if rule.team_id:
         claims = claims.filter(team=rule.team_id)
-    asked = claims.select_related("profile_version__profile").prefetch_related(
+    recent = claims.select_related("profile_version__profile").prefetch_related(
         "alternatives__profile_version__profile"
     )
-    rules, changed = Rules(), Rules()
-    changed.put(rule)
-    now: Counter[Approval] = Counter()
-    then: Counter[Approval] = Counter()
-    for claim in asked:
-        parts = asked_of(claim)
-        if rule.profile_id and not _names(parts, rule.profile_id):
+    current_rules, proposed_rules = Rules(), Rules()
+    proposed_rules.override(rule)
+    current: Counter[Approval] = Counter()
+    proposed: Counter[Approval] = Counter()
+    for claim in recent:
+        if rule.profile_id and not _names_profile(requested_profiles(claim), rule.profile_id):
             continue
-        for known, decisions in ((rules, now), (changed, then)):
-            ruling = known.on(claim)
-            decisions[Approval.AUTOMATIC if ruling.automatic else ruling.approval] += 1
-    return now, then
+        for rules, counts in ((current_rules, current), (proposed_rules, proposed)):
+            effective_rule = rules.for_claim(claim)
+            counts[Approval.AUTOMATIC if effective_rule.automatic else effective_rule.approval] += 1
+    return current, proposed
 
 
-def _names(parts: Sequence[tuple[ProfileVersion, int]], profile: object) -> bool:
-    return any(version.profile_id == profile for version, _devices in parts)
+def _names_profile(requested: Sequence[tuple[ProfileVersion, int]], profile_id: UUID) -> bool:
+    return any(version.profile_id == profile_id for version, _devices in requested)

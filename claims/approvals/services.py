@@ -1,4 +1,8 @@
-"""Delegations, approval rules and reasons to deny."""
+"""
+Create, change and remove delegations, approval rules and reasons to deny.
+
+Every function is safe to repeat: the same call again has no further effect.
+"""
 
 from __future__ import annotations
 
@@ -17,54 +21,54 @@ from core.times import duration, moment, require_date
 from teams.access import require_admin, require_role, role_in, teams_where
 from teams.models import Membership, Role, Team, User
 
-LONGEST_DELEGATION = timedelta(days=92)
+MAX_DELEGATION = timedelta(days=92)
 
 
 @transaction.atomic(durable=True)
 def delegate(*, by: User, team: Team, to: User, starts_at: datetime, ends_at: datetime) -> Delegation:
     """
-    Let `to`, a member of the team, decide in the place of `by`, a lead of it, from an instant to an instant.
+    Let `to`, a member of the team, decide for `by`, a lead of it, in a period.
 
-    The same again is the same. Raises Http404 for an outsider, PermissionDenied for who does not lead the
-    team, Invalid for a stand-in or a time that is none, Conflict where somebody stands in already.
+    Raises Http404 for an outsider, PermissionDenied if `by` does not lead the team, Invalid for the delegate
+    or the period, Conflict if `by` has a delegate in that period.
     """
     require_role(by, team, at_least=Role.LEAD)
-    # Locked, so that of two wishes at once one is second.
-    own = Membership.objects.select_for_update(no_key=True).filter(user=by, team=team).first()
-    if own is None:
-        raise Forbidden(f"You do not lead {team}, so nobody can stand in for you there.")
+    # Locked, so that two delegations of one lead are not created at once.
+    membership = Membership.objects.select_for_update(no_key=True).filter(user=by, team=team).first()
+    if membership is None:
+        raise Forbidden(f"You do not lead {team}, so you cannot delegate its approvals.")
     role = role_in(to, team)
     if to == by or not to.is_active or role is None or role.rank < Role.MEMBER.rank or to.is_superuser:
-        raise Invalid(f"Somebody else who is a member of {team} has to stand in for you.")
+        raise Invalid(f"Choose another member of {team} as your delegate.")
     require_date(starts_at)
     require_date(ends_at)
     if ends_at <= max(starts_at, timezone.now()):
-        raise Invalid("It has to end after it begins, and not in the past.")
-    if ends_at - starts_at > LONGEST_DELEGATION:
-        longest, span = duration(LONGEST_DELEGATION), duration(ends_at - starts_at)
-        raise Invalid(f"Somebody may stand in for {longest} at most; this is {span}.")
-    standing = Delegation.objects.filter(
+        raise Invalid("The delegation must end after it starts, and in the future.")
+    if ends_at - starts_at > MAX_DELEGATION:
+        longest, span = duration(MAX_DELEGATION), duration(ends_at - starts_at)
+        raise Invalid(f"A delegation can last up to {longest}; this is {span}.")
+    overlapping = Delegation.objects.filter(
         team=team, lead=by, starts_at__lt=ends_at, ends_at__gt=max(starts_at, timezone.now())
     ).select_related("to")
-    for row in standing:
+    for row in overlapping:
         if (row.to_id, row.starts_at, row.ends_at) == (to.pk, starts_at, ends_at):
             return row
-        begins, ends = moment(row.starts_at), moment(row.ends_at)
-        raise Conflict(f"{row.to.label} stands in for you from {begins} to {ends} already.")
-    row = Delegation.objects.create(team=team, lead=by, to=to, starts_at=starts_at, ends_at=ends_at)
-    notices.delegated(row)
-    return row
+        start, end = moment(row.starts_at), moment(row.ends_at)
+        raise Conflict(f"{row.to.label} is already your delegate from {start} to {end}.")
+    delegation = Delegation.objects.create(team=team, lead=by, to=to, starts_at=starts_at, ends_at=ends_at)
+    notices.notify_delegate(delegation)
+    return delegation
 
 
 @transaction.atomic(durable=True)
 def end_delegation(*, by: User, delegation: Delegation) -> Delegation:
     """
-    End it now; one that has not begun has never held. Ending twice is ending once. Raises Forbidden for
-    anybody but the lead whose it is and the stand-in.
+    End the delegation now, or cancel it if it has not started. Raises Forbidden for anybody but its lead and
+    its delegate.
     """
     require_role(by, delegation.team, at_least=Role.VIEWER)
     if by.pk not in (delegation.lead_id, delegation.to_id):
-        raise Forbidden(f"Only {delegation.lead} and {delegation.to} may end this.")
+        raise Forbidden(f"Only {delegation.lead} and {delegation.to} may end this delegation.")
     row = Delegation.objects.select_for_update(no_key=True).get(pk=delegation.pk)
     now = timezone.now()
     if row.ends_at > now:
@@ -86,23 +90,24 @@ def save_rule(
     escalate_after: timedelta | None = None,
 ) -> ApprovalRule:
     """
-    Make the rule for this team and this profile, or change the one there is; an empty `approval` leaves who
-    decides to the profile. What waits already is decided by it too.
+    Create or change the rule for this team and this profile. It applies to pending requests too.
+
+    With an empty `approval` the profile says who decides.
 
     Raises Forbidden, Invalid.
     """
     require_admin(by)
     if team is None and profile is None:
-        raise Invalid("A rule is for a team, for a profile, or for a profile of a team.")
+        raise Invalid("Choose a team, a profile, or both.")
     if approval and approval not in Approval.values:
-        raise Invalid(f"“{approval}” is no way to decide.")
+        raise Invalid(f"“{approval}” is not a kind of approval.")
     if approval in ("", Approval.AUTOMATIC) and (automatic_devices or automatic_duration is not None):
         raise Invalid("Choose an approver before you set an automatic limit.")
     if automatic_duration is not None and (automatic_duration <= timedelta(0) or not automatic_devices):
-        raise Invalid("Up to how long nobody is asked goes with up to how many devices.")
+        raise Invalid("Automatic approval needs a number of devices and a duration above 0.")
     if escalate_after is not None and escalate_after <= timedelta(0):
-        raise Invalid("Platform admins can be asked only after some time.")
-    rule, _made = ApprovalRule.objects.update_or_create(
+        raise Invalid("Escalation needs a duration above 0.")
+    rule, _created = ApprovalRule.objects.update_or_create(
         team=team,
         profile=profile,
         defaults={
@@ -118,7 +123,7 @@ def save_rule(
 
 @transaction.atomic(durable=True)
 def remove_rule(*, by: User, rule: ApprovalRule) -> None:
-    """Forget the rule; the next less specific one counts from now on. Raises Forbidden."""
+    """Delete the rule; the next less specific one applies from now on. Raises Forbidden."""
     require_admin(by)
     ApprovalRule.objects.filter(pk=rule.pk).delete()
 
@@ -130,41 +135,42 @@ class SavedReason:
 
 
 def reasons_for(team: Team | None) -> Sequence[SavedReason]:
-    """Return those written for this team (None: for no team alone) or for everybody, then the usual ones."""
+    """Return the reasons saved for everybody and for this team, if any, then the default ones."""
     rows = ReasonTemplate.objects.filter(Q(team=None) | Q(team=team))
-    return [SavedReason(row.title, row.text) for row in rows] + usual()
+    return [SavedReason(row.title, row.text) for row in rows] + default_reasons()
 
 
-def kept_by(user: User) -> QuerySet[ReasonTemplate]:
-    """Return those that `user` may change: of the teams that they lead; for platform admins every one."""
+def editable_reasons(user: User) -> QuerySet[ReasonTemplate]:
+    """Return the reasons that `user` may edit: of the teams that they lead; for platform admins all."""
     if user.is_superuser:
         return ReasonTemplate.objects.all()
     return ReasonTemplate.objects.filter(team__in=teams_where(user, at_least=Role.LEAD))
 
 
-def usual() -> list[SavedReason]:
-    """Return those that come with the product."""
+def default_reasons() -> list[SavedReason]:
+    """Return the reasons that the portal offers everywhere."""
     return [
         SavedReason(
             "Too long",
-            "This is longer than we can keep devices for one piece of work. Ask for less and extend it.",
+            "We cannot keep devices for one job this long. Request a shorter duration and extend it.",
         ),
         SavedReason(
-            "Smaller devices do",
-            "A smaller device is enough for this work. Ask for the smaller profile instead.",
+            "Smaller device is enough",
+            "A smaller device is enough for this work. Request the smaller profile instead.",
         ),
         SavedReason(
-            "Others come first",
-            "The devices are needed for work with a nearer date. Request again when that is done.",
+            "Other work has priority",
+            "The devices are needed for work with an earlier deadline. Request them again afterward.",
         ),
         SavedReason(
             "Purpose unclear",
-            "Say what the devices are for and how long that takes, and ask again.",
+            "Describe what the devices are for and how long you need them, then request again.",
         ),
     ]
 
 
-LONGEST_TITLE, LONGEST_REASON = 80, 500  # characters; a note that goes with a decision has no more
+MAX_TITLE_LENGTH = 80
+MAX_REASON_LENGTH = 500  # as the note of a decision
 
 
 @transaction.atomic(durable=True)
@@ -172,40 +178,40 @@ def save_reason(
     *, by: User, title: str, text: str, team: Team | None = None, reason: ReasonTemplate | None = None
 ) -> ReasonTemplate:
     """
-    Make a reason, or change `reason`; for one team, or (None) for everybody.
+    Create a reason, or change `reason`; for one team, or for every team if `team` is None.
 
-    Raises Http404 for an outsider, PermissionDenied for who does not lead the team, Forbidden for what is for
-    everybody, Invalid.
+    Raises Http404 for an outsider, PermissionDenied if `by` does not lead the team, Forbidden if only
+    platform admins may save it, Invalid.
     """
-    _require_may_keep(by, team)
+    _require_may_edit(by, team)
     if reason is not None:
-        _require_may_keep(by, reason.team)
+        _require_may_edit(by, reason.team)
     title, text = title.strip(), text.strip()
-    if not 0 < len(title) <= LONGEST_TITLE:
-        raise Invalid(f"A reason needs a title of 1 to {LONGEST_TITLE} characters.")
-    if not 0 < len(text) <= LONGEST_REASON:
-        raise Invalid(f"Write from 1 to {LONGEST_REASON} characters; these are {len(text)}.")
-    same = ReasonTemplate.objects.filter(team=team, title=title)
+    if not 0 < len(title) <= MAX_TITLE_LENGTH:
+        raise Invalid(f"A reason needs a title of 1 to {MAX_TITLE_LENGTH} characters.")
+    if not 0 < len(text) <= MAX_REASON_LENGTH:
+        raise Invalid(f"Write 1 to {MAX_REASON_LENGTH} characters; this text has {len(text)}.")
+    same_title = ReasonTemplate.objects.filter(team=team, title=title)
     if reason is not None:
-        same = same.exclude(pk=reason.pk)
-    if other := same.first():
-        if reason is None and other.text == text:
-            return other  # making it twice is making it once
-        raise Invalid(f"There is a reason “{title}” already.")
-    kept = reason or ReasonTemplate()
-    kept.title, kept.text, kept.team = title, text, team
-    kept.save()
-    return kept
+        same_title = same_title.exclude(pk=reason.pk)
+    if existing := same_title.first():
+        if reason is None and existing.text == text:
+            return existing
+        raise Invalid(f"A reason “{title}” already exists.")
+    saved = reason or ReasonTemplate()
+    saved.title, saved.text, saved.team = title, text, team
+    saved.save()
+    return saved
 
 
 @transaction.atomic(durable=True)
 def remove_reason(*, by: User, reason: ReasonTemplate) -> None:
-    """Offer it no more; what was denied with it keeps its words. Raises as `save_reason`."""
-    _require_may_keep(by, reason.team)
+    """Delete the reason; past decisions keep its text. Raises as `save_reason`."""
+    _require_may_edit(by, reason.team)
     ReasonTemplate.objects.filter(pk=reason.pk).delete()
 
 
-def _require_may_keep(by: User, team: Team | None) -> None:
+def _require_may_edit(by: User, team: Team | None) -> None:
     if team is None:
         require_admin(by)
     else:

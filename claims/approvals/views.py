@@ -17,9 +17,10 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from claims.approvals import services
-from claims.approvals.forms import AwayForm, ReasonForm, RuleForm
-from claims.approvals.rules import effect_of, name_of
-from claims.approvals.services import kept_by, usual
+from claims.approvals.authority import LEADS
+from claims.approvals.forms import DelegationForm, ReasonForm, RuleForm
+from claims.approvals.rules import rule_effect, rule_name
+from claims.approvals.services import default_reasons, editable_reasons
 from claims.models import ApprovalRule, Delegation, ReasonTemplate
 from core.errors import Conflict, Invalid
 from core.listing import Column, Listing
@@ -36,31 +37,31 @@ RULE_COLUMNS: list[Column[ApprovalRule]] = [
         sort="profile__slug",
         fixed=True,
     ),
-    Column("approval", "Who decides", lambda rule: words_of(rule), sort="approval"),
+    Column("approval", "Who decides", lambda rule: approval_label(rule), sort="approval"),
     Column(
         "most",
-        "Nobody up to",
+        "Auto-approve up to (devices)",
         lambda rule: rule.automatic_devices,
         sort="automatic_devices",
         numeric=True,
     ),
-    Column("longest", "For up to", lambda rule: span_of(rule.automatic_duration)),
-    Column("escalate", "Admins too after", lambda rule: span_of(rule.escalate_after)),
-    Column("own", "Own requests", lambda rule: "yes" if rule.self_approval else "no"),
+    Column("longest", "For at most", lambda rule: duration_cell(rule.automatic_duration)),
+    Column("escalate", "Escalate to admins after", lambda rule: duration_cell(rule.escalate_after)),
+    Column("own", "Own requests allowed", lambda rule: "yes" if rule.self_approval else "no"),
 ]
 
 
-def words_of(rule: ApprovalRule) -> str:
-    return str(rule.get_approval_display()) if rule.approval else "as the profile says"
+def approval_label(rule: ApprovalRule) -> str:
+    return str(rule.get_approval_display()) if rule.approval else "as in the profile"
 
 
-def span_of(span: Any) -> str:
+def duration_cell(span: timedelta | None) -> str:
     return duration(span) if span is not None else ""
 
 
 def require_admin(request: HttpRequest) -> None:
     if not is_platform_admin(request.user):
-        raise PermissionDenied("Only a platform admin sets who decides.")
+        raise PermissionDenied("Only platform admins edit approval rules.")
 
 
 @require_safe
@@ -74,18 +75,18 @@ def approval_rules(request: HttpRequest) -> HttpResponseBase:
         search=("team__slug", "profile__slug", "profile__title"),
         sort="team",
     )
-    empty = {
-        "undecided": settings.REQUEST_TTL,
+    context = {
+        "request_ttl": settings.REQUEST_TTL,
         "empty_icon": "route",
-        "empty_title": "No rules",
-        "empty_text": "0 rules: every profile says itself who decides on it.",
+        "empty_title": "No approval rules",
+        "empty_text": "Each profile defines its own approval.",
     }
-    return listing.respond("claims/approvals/approval_rules.html", empty)
+    return listing.respond("claims/approvals/approval_rules.html", context)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def approval_rule(request: HttpRequest, rule_id: UUID | None = None) -> HttpResponse:
-    """Make or change a rule; `preview` says what it would do and saves nothing."""
+    """Create or change a rule; `preview` shows its effect and saves nothing."""
     require_admin(request)
     rule = (
         get_object_or_404(ApprovalRule.objects.select_related("team", "profile"), pk=rule_id)
@@ -93,48 +94,48 @@ def approval_rule(request: HttpRequest, rule_id: UUID | None = None) -> HttpResp
         else None
     )
     if request.method != "POST":
-        return form_page(request, RuleForm(rule=rule), rule, rule)
+        return rule_page(request, RuleForm(rule=rule), rule, rule)
     form = RuleForm(request.POST, rule=rule)
     if not form.is_valid():
-        return form_page(request, form, rule, None, status=422)
+        return rule_page(request, form, rule, None, status=422)
     if "preview" in request.POST:
-        return form_page(request, form, rule, ApprovalRule(**form.cleaned_data))
+        return rule_page(request, form, rule, ApprovalRule(**form.cleaned_data))
     try:
         saved = services.save_rule(by=user_of(request), **form.cleaned_data)
     except Invalid as refusal:
         form.add_error(None, refusal.message)
-        return form_page(request, form, rule, None, status=422)
-    messages.success(request, f"{name_of(saved)} is saved.")
+        return rule_page(request, form, rule, None, status=422)
+    messages.success(request, f"{rule_name(saved)} was saved.")
     return redirect("claims:approval_rules")
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def approval_rule_remove(request: HttpRequest, rule_id: UUID) -> HttpResponse:
-    """Say what counts without it, and remove it."""
+    """Confirm and remove a rule."""
     require_admin(request)
     rule = get_object_or_404(ApprovalRule.objects.select_related("team", "profile"), pk=rule_id)
     if request.method == "POST":
         services.remove_rule(by=user_of(request), rule=rule)
-        messages.success(request, f"{name_of(rule)} is removed.")
+        messages.success(request, f"{rule_name(rule)} was removed.")
         return redirect("claims:approval_rules")
     return render(
-        request, "claims/approvals/approval_rule_remove.html", {"rule": rule, "name": name_of(rule)}
+        request, "claims/approvals/approval_rule_remove.html", {"rule": rule, "name": rule_name(rule)}
     )
 
 
-def form_page(
+def rule_page(
     request: HttpRequest,
     form: RuleForm,
     rule: ApprovalRule | None,
-    tried: ApprovalRule | None,
+    previewed: ApprovalRule | None,
     *,
     status: int = 200,
 ) -> HttpResponse:
     page = {
         "form": form,
         "rule": rule,
-        "name": name_of(rule) if rule else "New rule",
-        "effect": effect_of(tried) if tried else None,
+        "name": rule_name(rule) if rule else "New rule",
+        "effect": rule_effect(previewed) if previewed else None,
     }
     fragment = "#effect" if request.headers.get("HX-Request") else ""
     return render(
@@ -143,53 +144,57 @@ def form_page(
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-def away(request: HttpRequest) -> HttpResponse:
-    """The reader's stand-ins and those they stand in for; a form per team that they lead."""
+def delegations(request: HttpRequest) -> HttpResponse:
+    """The reader's delegations in both directions, and a form for each team that they lead."""
     if request.method != "POST":
-        return render(request, "claims/approvals/away.html", page_of(request))
+        return render(request, "claims/approvals/delegations.html", delegations_context(request))
     user = user_of(request)
     team = team_for(user, request.POST.get("team", ""), at_least=Role.LEAD)
-    form = form_for(user, team, request)
+    form = delegation_form(user, team, request)
     if not form.is_valid():
-        return render(request, "claims/approvals/away.html", page_of(request, team, form), status=422)
+        return render(
+            request, "claims/approvals/delegations.html", delegations_context(request, team, form), status=422
+        )
     try:
-        row = services.delegate(by=user, team=team, **form.cleaned_data)
+        delegation = services.delegate(by=user, team=team, **form.cleaned_data)
     except (Invalid, Conflict) as refusal:
         form.add_error(None, refusal.message)
         return render(
-            request, "claims/approvals/away.html", page_of(request, team, form), status=refusal.status
+            request,
+            "claims/approvals/delegations.html",
+            delegations_context(request, team, form),
+            status=refusal.status,
         )
-    messages.success(request, f"{row.to.label} stands in for you.")
-    return redirect("claims:away")
+    messages.success(request, f"{delegation.to.label} is now your delegate in {team}.")
+    return redirect("claims:delegations")
 
 
 @require_POST
-def away_end(request: HttpRequest, delegation_id: UUID) -> HttpResponse:
+def delegation_end(request: HttpRequest, delegation_id: UUID) -> HttpResponse:
     user = user_of(request)
-    mine = Delegation.objects.filter(Q(lead=user) | Q(to=user)).select_related("team", "lead", "to")
-    row = services.end_delegation(by=user, delegation=get_object_or_404(mine, pk=delegation_id))
-    messages.success(
-        request,
-        f"{row.to.label} does not decide for {row.lead.label} any more.",
-    )
-    return redirect("claims:away")
+    visible = Delegation.objects.filter(Q(lead=user) | Q(to=user)).select_related("team", "lead", "to")
+    delegation = services.end_delegation(by=user, delegation=get_object_or_404(visible, pk=delegation_id))
+    messages.success(request, f"{delegation.to.label} is no longer the delegate of {delegation.lead.label}.")
+    return redirect("claims:delegations")
 
 
-def page_of(request: HttpRequest, team: Team | None = None, bound: AwayForm | None = None) -> dict[str, Any]:
+def delegations_context(
+    request: HttpRequest, team: Team | None = None, bound: DelegationForm | None = None
+) -> dict[str, Any]:
     user, now = user_of(request), timezone.now()
-    roles = [role for role in Role if role.rank >= Role.LEAD.rank]
-    led = Membership.objects.filter(user=user, role__in=roles).select_related("team").order_by("team__slug")
+    memberships = Membership.objects.filter(user=user, role__in=LEADS).select_related("team")
     mine = Delegation.objects.filter(Q(lead=user) | Q(to=user)).select_related("team", "lead", "to")
     return {
         "forms": [
-            (row.team, bound if bound and team == row.team else form_for(user, row.team)) for row in led
+            (row.team, bound if bound and team == row.team else delegation_form(user, row.team))
+            for row in memberships.order_by("team__slug")
         ],
         "current": [(row, row.starts_at <= now) for row in mine.filter(ends_at__gt=now)],
         "past": mine.filter(ends_at__lte=now).order_by("-ends_at")[:20],
     }
 
 
-def form_for(user: User, team: Team, request: HttpRequest | None = None) -> AwayForm:
+def delegation_form(user: User, team: Team, request: HttpRequest | None = None) -> DelegationForm:
     people = [
         person
         for person in people_in(team, at_least=Role.MEMBER)
@@ -197,7 +202,7 @@ def form_for(user: User, team: Team, request: HttpRequest | None = None) -> Away
     ]
     now = timezone.localtime().replace(second=0, microsecond=0)
     initial = {"starts_at": now, "ends_at": now + timedelta(days=7)}
-    form = AwayForm(request.POST if request else None, people=people, initial=initial)
+    form = DelegationForm(request.POST if request else None, people=people, initial=initial)
     form.auto_id = f"id_{team.slug}_%s"
     return form
 
@@ -209,61 +214,61 @@ REASON_COLUMNS: list[Column[ReasonTemplate]] = [
 ]
 
 
-def led_by(request: HttpRequest) -> list[Team]:
-    """Return the teams whose reasons the reader keeps; 403 for who leads none."""
+def teams_with_reasons(request: HttpRequest) -> list[Team]:
+    """Return the teams whose reasons the reader may edit; raise PermissionDenied if they may edit none."""
     teams = teams_where(request.user, at_least=Role.LEAD)
     if not teams and not is_platform_admin(request.user):
-        raise PermissionDenied("Only leads and platform admins keep reasons.")
+        raise PermissionDenied("Only leads and platform admins edit reasons.")
     return teams
 
 
 @require_safe
 def reasons(request: HttpRequest) -> HttpResponseBase:
-    led_by(request)
+    teams_with_reasons(request)
     listing = Listing(
         request,
-        kept_by(user_of(request)).select_related("team"),
+        editable_reasons(user_of(request)).select_related("team"),
         columns=REASON_COLUMNS,
         title="Reasons to deny",
         search=("title", "text", "team__slug"),
         sort="title",
     )
-    empty = {
-        "usual": usual(),
+    context = {
+        "default_reasons": default_reasons(),
         "empty_icon": "note",
-        "empty_title": "No reasons of your own",
-        "empty_text": "0 reasons were written; those below are offered everywhere.",
+        "empty_title": "No saved reasons",
+        "empty_text": "The default reasons below are offered in every team.",
     }
-    return listing.respond("claims/approvals/reasons.html", empty)
+    return listing.respond("claims/approvals/reasons.html", context)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def reason(request: HttpRequest, reason_id: int | None = None) -> HttpResponse:
-    """Make or change a reason."""
-    teams, found = led_by(request), None
+    """Create or change a reason."""
+    teams, existing = teams_with_reasons(request), None
     if reason_id:
-        found = get_object_or_404(kept_by(user_of(request)).select_related("team"), pk=reason_id)
-    fields: dict[str, Any] = {"teams": teams, "everybody": is_platform_admin(request.user), "reason": found}
+        existing = get_object_or_404(editable_reasons(user_of(request)).select_related("team"), pk=reason_id)
+    fields: dict[str, Any] = {"teams": teams, "for_all": is_platform_admin(request.user), "reason": existing}
     form = ReasonForm(request.POST if request.method == "POST" else None, **fields)
     if request.method == "POST" and form.is_valid():
         try:
-            saved = services.save_reason(by=user_of(request), reason=found, **form.cleaned_data)
+            saved = services.save_reason(by=user_of(request), reason=existing, **form.cleaned_data)
         except Invalid as refusal:
             form.add_error(None, refusal.message)
         else:
-            messages.success(request, f"“{saved.title}” is saved.")
+            messages.success(request, f"“{saved.title}” was saved.")
             return redirect("claims:reasons")
-    page = {"form": form, "reason": found, "name": found.title if found else "New reason"}
+    page = {"form": form, "reason": existing, "name": existing.title if existing else "New reason"}
     return render(request, "claims/approvals/reason.html", page, status=422 if form.errors else 200)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def reason_remove(request: HttpRequest, reason_id: int) -> HttpResponse:
-    """Say what removing does, and do it."""
-    led_by(request)
-    found = get_object_or_404(kept_by(user_of(request)).select_related("team"), pk=reason_id)
+    """Confirm and remove a reason."""
+    teams_with_reasons(request)
+    existing = get_object_or_404(editable_reasons(user_of(request)).select_related("team"), pk=reason_id)
     if request.method == "POST":
-        services.remove_reason(by=user_of(request), reason=found)
-        messages.success(request, f"“{found.title}” is removed.")
+        services.remove_reason(by=user_of(request), reason=existing)
+        messages.success(request, f"“{existing.title}” was removed.")
         return redirect("claims:reasons")
-    return render(request, "claims/approvals/reason_remove.html", {"reason": found})
+    return render(request, "claims/approvals/reason_remove.html", {"reason": existing})

@@ -131,9 +131,9 @@ def who_approves(version: ProfileVersion, teams: Sequence[Team], rules: Rules) -
     holds for any team that has no rule of its own.
     """
     if not teams:
-        rule = rules.for_any_team(version)
+        rule = rules.rule_for_any_team(version)
         said = sentence_of(rule.approval, rule.automatic_devices, rule.automatic_duration)
-        return WhoApproves(said, (), rule.asks_nobody_at_times)
+        return WhoApproves(said, (), rule.may_be_automatic)
     found = [rules.rule(team.pk, version) for team in teams]
     each = tuple(_of_team(team, rule) for team, rule in zip(teams, found, strict=True))
     groups: dict[str, list[Team]] = {}
@@ -143,7 +143,7 @@ def who_approves(version: ProfileVersion, teams: Sequence[Team], rules: Rules) -
         (said,) = groups
     else:
         said = " ".join(f"{_named(members)}: {sentence}" for sentence, members in groups.items())
-    return WhoApproves(said, each, any(rule.asks_nobody_at_times for rule in found))
+    return WhoApproves(said, each, any(rule.may_be_automatic for rule in found))
 
 
 def sentence_of(approval: Approval, most: int, longest: timedelta | None) -> str:

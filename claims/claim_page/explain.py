@@ -99,7 +99,7 @@ def next_action(
 
 
 def approval_action(claim: Claim) -> NextAction:
-    deciders = authority.names_of(authority.deciders_on(claim)) or "A platform admin"
+    deciders = authority.join_names(authority.deciders_on(claim)) or "A platform admin"
     sentence = "Until then, its devices are reserved in the team's quota."
     if claim.decide_by is not None:
         sentence = f"The request expires on {moment(claim.decide_by)} if nobody decides; it reserves quota."

@@ -27,7 +27,7 @@ from claims.approvals.forms import EndForm
 from claims.claim_page.explain import explain
 from claims.claim_page.forms import SnippetForm, node_count
 from claims.claim_page.snippets import GROUPS, Snippet, claim_snippets, cuda_check, placement_for
-from claims.inbox.views import thread_of
+from claims.inbox.views import thread_context
 from claims.lifecycle import services
 from claims.lifecycle.extensions import ExtensionPolicy, deleted_at, in_grace, pending_extension
 from claims.lifecycle.facts import Facts, claim_facts
@@ -300,7 +300,7 @@ def claim_context(facts: Facts, user: User) -> dict[str, Any]:
         "can_withdraw": claim.state == ClaimState.REQUESTED and may_end,
         "can_release": claim.state in RUNNING and may_end,
         "again_url": request_again_url(claim, facts.alternatives) if may_request else "",
-        **thread_of(claim, user),
+        **thread_context(claim, user),
     } | lifecycle_context(facts, user)
 
 

@@ -1,4 +1,4 @@
-"""API of what waits for a decision, of bulk decisions and of comments."""
+"""API of the inbox, of bulk decisions and of comments."""
 
 from typing import Any
 from uuid import UUID
@@ -12,7 +12,7 @@ from rest_framework.views import APIView
 
 from claims import api_types
 from claims.inbox import bulk, services
-from claims.inbox.bulk import preview, together
+from claims.inbox.bulk import MAX_REQUESTS, Decision, Selection, preview_decisions, total_effects
 from claims.inbox.inbox import TABS, Inbox, InboxSearch, Item, ItemKind, Tab
 from claims.models import Claim, Comment
 from core import idempotency
@@ -24,31 +24,37 @@ from core.schema import key, refuses
 from teams.access import user_of
 
 TAB = OpenApiParameter(
-    "tab", str, enum=list(TABS), default="mine", description="Whose decision is waited for."
+    "tab",
+    str,
+    enum=list(TABS),
+    default="mine",
+    description="mine: waits for you; team: in your teams; all: everything you can see; decided: the past.",
 )
 SEARCH = [
-    OpenApiParameter("q", str, description="Words in names, reasons and people."),
+    OpenApiParameter("q", str, description="Words in names, reasons and user names."),
     OpenApiParameter("team", str, description="Slug of the team."),
     OpenApiParameter("profile", str, description="Slug of the profile."),
 ]
 
 
 class ApprovalOut(serializers.Serializer[Any]):
-    """One wish that somebody decides on; `claim` is there for requests for claims."""
+    """One request for a claim, an extension or quota; `claim` is only set for a claim."""
 
     id = serializers.UUIDField(source="pk")
     kind = serializers.ChoiceField(
         choices=[("claim", "claim"), ("extension", "extension"), ("quota", "quota")]
     )
     title = serializers.CharField()
-    what = serializers.CharField()
+    what = serializers.CharField(source="summary")
     team = serializers.CharField(source="team.slug")
-    asked_by = serializers.CharField(source="asked_by.username")
-    asked_at = serializers.DateTimeField()
+    asked_by = serializers.CharField(source="requester.username")
+    asked_at = serializers.DateTimeField(source="requested_at")
     age = serializers.ChoiceField(choices=[("fresh", "fresh"), ("aging", "aging"), ("late", "late")])
-    mine = serializers.BooleanField(help_text="Whether it waits for you")
-    said = serializers.ListField(child=serializers.CharField(), help_text="What else is to know")
-    answer = serializers.CharField(help_text="Empty while it waits")
+    mine = serializers.BooleanField(help_text="Whether it waits for your decision")
+    said = serializers.ListField(
+        child=serializers.CharField(), source="remarks", help_text="Escalation, first approval, open question"
+    )
+    answer = serializers.CharField(source="decision", help_text="The decision; empty while it is pending")
     decided_by = serializers.CharField(source="decided_by.username", allow_null=True, default=None)
     decided_at = serializers.DateTimeField(allow_null=True)
     url = serializers.CharField(help_text="Path of its page")
@@ -57,9 +63,9 @@ class ApprovalOut(serializers.Serializer[Any]):
 
 class ApprovalViewSet(viewsets.GenericViewSet[Claim]):
     """
-    The inbox of those who decide, oldest first; what is decided newest first.
+    The inbox: pending requests oldest first, decided ones newest first.
 
-    Decide with `claims/{id}/approve/` and `claims/{id}/deny/`, on others with the addresses of their kind.
+    Decide with `claims/{id}/approve/` and `claims/{id}/deny/`, or in bulk with `approvals/decide/`.
     """
 
     serializer_class = ApprovalOut
@@ -69,11 +75,11 @@ class ApprovalViewSet(viewsets.GenericViewSet[Claim]):
     @refuses(404)
     @extend_schema(parameters=[TAB, *SEARCH])
     def list(self, request: Request) -> Response:
-        said = request.query_params
-        tab: Tab | None = next((known for known in TABS if known == said.get("tab", "mine")), None)
+        query = request.query_params
+        tab: Tab | None = next((name for name in TABS if name == query.get("tab", "mine")), None)
         if tab is None:
             raise Invalid(f"tab is one of {', '.join(TABS)}.", field="tab")
-        search = InboxSearch(*(said.get(name, "").strip()[:200] for name in ("q", "team", "profile")))
+        search = InboxSearch(*(query.get(name, "").strip()[:200] for name in ("q", "team", "profile")))
         page = self.paginate_queryset(Inbox(user_of(request), search).tab(tab))
         return self.get_paginated_response(ApprovalOut(page, many=True).data)
 
@@ -82,7 +88,7 @@ KIND_CHOICES = [("claim", "claim"), ("extension", "extension"), ("quota", "quota
 
 
 class ItemIn(Input):
-    """One wish of the inbox; of a claim that is approved also the hash of the spec that was read."""
+    """One request of the inbox; to approve a claim, send the hash of the spec that was read."""
 
     kind = serializers.ChoiceField(choices=KIND_CHOICES)
     id = serializers.UUIDField()
@@ -90,88 +96,89 @@ class ItemIn(Input):
 
 
 class DecideIn(Input):
-    """With `preview` nothing is decided. To deny, `note` is the reason."""
+    """With `preview` nothing is decided. A denial needs a `note`, its reason."""
 
-    answer = serializers.ChoiceField(choices=bulk.Decision.choices)
-    wishes = ItemIn(  # type: ignore[call-arg]  # of the list that `many` makes
+    answer = serializers.ChoiceField(choices=Decision.choices)
+    wishes = ItemIn(  # type: ignore[call-arg]  # `many` creates a list serializer
         many=True,
-        max_length=bulk.MOST,
-        error_messages={"max_length": "At most {max_length} can be decided at once."},
+        max_length=MAX_REQUESTS,
+        error_messages={"max_length": "You can decide on up to {max_length} requests at once."},
     )
     note = serializers.CharField(max_length=500, allow_blank=True, default="")
     preview = serializers.BooleanField(default=False)
 
 
 class DecidedOut(serializers.Serializer[Any]):
-    """`said` is what approving does to one wish, or what became of it; with a `code` it is why not."""
+    """`said` is the effect of an approval or the result; with a `code`, why it failed."""
 
     kind = serializers.ChoiceField(choices=KIND_CHOICES)
     id = serializers.UUIDField()
     title = serializers.CharField()
     done = serializers.BooleanField()
     said = serializers.CharField()
-    warning = serializers.CharField(help_text="What speaks against approving it")
+    warning = serializers.CharField(help_text="What speaks against an approval")
     code = serializers.CharField()
 
 
 class DecisionsOut(serializers.Serializer[Any]):
-    results = DecidedOut(many=True, help_text="Oldest first; what you may not know of is left out")
+    results = DecidedOut(many=True, help_text="Oldest first; requests that you may not see are left out")
     together = serializers.ListField(
-        child=serializers.CharField(), help_text="Of a preview: what they come to in each quota"
+        child=serializers.CharField(), help_text="In a preview: the effect of all approvals on each quota"
     )
 
 
 class DecideView(IdempotentWrites):
-    """Approve or deny several wishes of the inbox, each by itself; 50 at most."""
+    """Approve or deny up to 50 requests, each in its own transaction."""
 
     @extend_schema(request=DecideIn, responses=DecisionsOut)
     def post(self, request: Request) -> Response:
-        asked = DecideIn(data=request.data)
-        asked.is_valid(raise_exception=True)
-        said = asked.validated_data
-        decision = bulk.Decision(said["answer"])
-        if decision == bulk.Decision.DENY and not said["preview"] and not said["note"].strip():
-            raise Invalid("Say why: the person who asked sees this sentence.", field="note")
+        data = DecideIn(data=request.data)
+        data.is_valid(raise_exception=True)
+        fields = data.validated_data
+        decision, preview, note = Decision(fields["answer"]), fields["preview"], fields["note"]
+        if decision == Decision.DENY and not preview and not note.strip():
+            raise Invalid("Give a reason. The requester will see it.", field="note")
+        requests = fields["wishes"]
         kinds: tuple[ItemKind, ...] = ("claim", "extension", "quota")
-        ids = {kind: {wish["id"] for wish in said["wishes"] if wish["kind"] == kind} for kind in kinds}
+        ids = {kind: {row["id"] for row in requests if row["kind"] == kind} for kind in kinds}
         inbox = Inbox(user_of(request))
-        wishes = bulk.chosen(inbox, ids)
-        if said["preview"]:
-            return Response(DecisionsOut(_previewed(inbox, wishes)).data)
-        seen = {wish["id"]: wish["spec_hash"] for wish in said["wishes"]}
+        selection = bulk.select_requests(inbox, ids)
+        if preview:
+            return Response(DecisionsOut(_preview(inbox, selection)).data)
+        spec_hashes = {row["id"]: row["spec_hash"] for row in requests}
         results = [
             {
-                **_named(one.item),
-                "done": not one.refusal,
-                "said": one.refusal or one.done,
+                **_identity(result.item),
+                "done": not result.refusal,
+                "said": result.refusal or result.done,
                 "warning": "",
-                "code": one.code,
+                "code": result.code,
             }
-            for one in bulk.decide(inbox, wishes, decision, note=said["note"], seen=seen)
+            for result in bulk.decide(inbox, selection, decision, note=note, spec_hashes=spec_hashes)
         ]
         return Response(DecisionsOut({"results": results, "together": []}).data)
 
 
-def _previewed(inbox: Inbox, wishes: bulk.Chosen) -> dict[str, Any]:
-    lines = preview(inbox, wishes)
+def _preview(inbox: Inbox, selection: Selection) -> dict[str, Any]:
+    previews = preview_decisions(inbox, selection)
     results = [
         {
-            **_named(line.item),
+            **_identity(preview.item),
             "done": False,
-            "said": line.reason_not or " ".join(line.will),
-            "warning": line.warning,
-            "code": "refused" if line.reason_not else "",
+            "said": preview.blocked_reason or " ".join(preview.effects),
+            "warning": preview.warning,
+            "code": "refused" if preview.blocked_reason else "",
         }
-        for line in lines
+        for preview in previews
     ]
-    return {"results": results, "together": together(lines)}
+    return {"results": results, "together": total_effects(previews)}
 
 
-def _named(item: Item) -> dict[str, Any]:
+def _identity(item: Item) -> dict[str, Any]:
     return {"kind": item.kind, "id": item.pk, "title": item.title}
 
 
-KEY = key("The same key says it once.")
+KEY = key("The same key adds one comment.")
 
 
 class CommentIn(Input):
@@ -188,7 +195,7 @@ class CommentOut(serializers.ModelSerializer[Comment]):
 
 
 class CommentsView(APIView):
-    """The thread under a claim."""
+    """Comments on a claim."""
 
     def claim(self, claim_id: UUID) -> Claim:
         visible = Claim.objects.visible_to(user_of(self.request))
@@ -196,19 +203,19 @@ class CommentsView(APIView):
 
     @extend_schema(operation_id="claims_comments_list", responses=CommentOut(many=True))
     def get(self, request: Request, claim_id: UUID) -> Response:
-        """Every line, oldest first."""
-        lines = self.claim(claim_id).comments.select_related("by")
-        return Response(CommentOut(lines, many=True).data)
+        """All comments, oldest first."""
+        comments = self.claim(claim_id).comments.select_related("by")
+        return Response(CommentOut(comments, many=True).data)
 
     @extend_schema(request=CommentIn, responses={201: CommentOut}, parameters=[KEY])
     def post(self, request: Request, claim_id: UUID) -> Response:
-        """Write a line. From somebody who may decide while the claim waits it is a question."""
-        said = CommentIn(data=request.data)
-        said.is_valid(raise_exception=True)
+        """Comment. From somebody who may decide on a pending claim, it is a question."""
+        data = CommentIn(data=request.data)
+        data.is_valid(raise_exception=True)
         comment = services.comment_on_claim(
             claim=self.claim(claim_id),
             by=user_of(request),
             key=idempotency.idempotency_key(request),
-            text=said.validated_data["text"],
+            text=data.validated_data["text"],
         )
         return Response(CommentOut(comment).data, status=201)

@@ -1,14 +1,13 @@
 """
-Decide on several requests of any kind at once: what it would do, then each by its own service.
+Bulk decisions: select requests of any kind, preview what a decision would do, then decide on each.
 
-Deciding on several wishes of any kind at once.
-
-Each is decided by its own service in a transaction of its own: one that cannot be holds up no other, and
-sending the same twice decides once.
+Each request is decided in a transaction of its own, so a failure does not stop the others, and sending the
+same decisions twice has the effect of once.
 """
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from uuid import UUID
@@ -18,22 +17,23 @@ from django.db.models import TextChoices
 from django.http import Http404
 from django.utils import timezone
 
-from claims.approvals.authority import ApprovalAuthority, stage_of
+from claims.approvals.authority import ApprovalAuthority, approval_stage
 from claims.approvals.decide import approve, deny
 from claims.inbox.inbox import Inbox, Item, ItemKind
 from claims.lifecycle.extensions import reason_not_to_extend
 from claims.lifecycle.services import approve_extension, deny_extension
-from claims.models import Approval, Claim, Extension, QuotaRequest, RequestStatus
+from claims.models import Approval, Claim, Extension, Quota, QuotaRequest
 from claims.quotas.requests import request_impact, until_words
 from claims.quotas.services import approve_quota_request, deny_quota_request
 from claims.quotas.usage import QuotaUsage, charged_quotas, quota_usage, team_usage
 from claims.states import RUNNING, ClaimState
 from core.errors import Invalid, PortalError
+from core.text import counted
 from core.times import duration, moment
 
-type InboxItem = Claim | Extension | QuotaRequest
+type InboxRequest = Claim | Extension | QuotaRequest
 
-MOST = 50  # wishes at once: each is a transaction of its own while a person waits
+MAX_REQUESTS = 50  # each is a transaction while a person waits
 
 
 class Decision(TextChoices):
@@ -42,22 +42,22 @@ class Decision(TextChoices):
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
-    """Wishes that somebody may know of, oldest first; `items` has each as the inbox shows it."""
+class Selection:
+    """Selected requests that the person may see, oldest first; `items` has the inbox row of each."""
 
     claims: Sequence[Claim] = ()
     extensions: Sequence[Extension] = ()
     quota_requests: Sequence[QuotaRequest] = ()
     items: dict[UUID, Item] = field(default_factory=dict)
 
-    def __iter__(self) -> Iterator[InboxItem]:
-        every: list[InboxItem] = [*self.claims, *self.extensions, *self.quota_requests]
-        return iter(sorted(every, key=lambda one: (self.items[one.pk].asked_at, one.pk)))
+    def __iter__(self) -> Iterator[InboxRequest]:
+        requests: list[InboxRequest] = [*self.claims, *self.extensions, *self.quota_requests]
+        return iter(sorted(requests, key=lambda request: (self.items[request.pk].requested_at, request.pk)))
 
 
 @dataclass(frozen=True, slots=True)
 class DecisionResult:
-    """What became of one: `refusal` is the sentence of why not, and `code` its name; "" where it was done."""
+    """The result for one request: `done` says what was decided, else `refusal` why not, `code` its type."""
 
     item: Item
     done: str
@@ -65,244 +65,240 @@ class DecisionResult:
     code: str = ""
 
 
-def chosen(inbox: Inbox, ids: Mapping[ItemKind, Collection[UUID]]) -> Chosen:
+def select_requests(inbox: Inbox, ids: Mapping[ItemKind, Collection[UUID]]) -> Selection:
     """
-    Return the wishes of these ids that the person may know of, in a fixed number of queries. Raise Invalid
-    for more than can be decided at once.
+    Return the requests with these ids that the person may see, in a fixed number of queries. Raises Invalid
+    for more than MAX_REQUESTS ids.
     """
-    count = sum(len(each) for each in ids.values())
-    if count > MOST:
-        raise Invalid(f"{count} are chosen; at most {MOST} can be decided at once.")
-    parts = ("charges", "alternatives__profile_version__profile", "steps__by", "comments__by")
-    of_claim = [f"claim__{part}" for part in (*parts[:3], "successors")]
-    claims = inbox.claims().filter(pk__in=ids.get("claim", ())).prefetch_related(*parts)
-    extensions = inbox.extensions().filter(pk__in=ids.get("extension", ())).prefetch_related(*of_claim)
-    requests = inbox.quota_requests().filter(pk__in=ids.get("quota", ()))
-    found = Chosen(list(claims), list(extensions), list(requests))
-    items = [inbox.of_claim(one) for one in found.claims]
-    items += [inbox.of_extension(one, waits=one.answer == RequestStatus.WAITING) for one in found.extensions]
-    items += [
-        inbox.of_quota_request(one, waits=one.answer == RequestStatus.WAITING) for one in found.quota_requests
+    count = sum(len(kind_ids) for kind_ids in ids.values())
+    if count > MAX_REQUESTS:
+        raise Invalid(f"You selected {count} requests; you can decide on up to {MAX_REQUESTS} at once.")
+    related = ("charges", "alternatives__profile_version__profile", "steps__by", "comments__by")
+    on_claim = [f"claim__{name}" for name in (*related[:3], "successors")]
+    claims = inbox.claims().filter(pk__in=ids.get("claim", ())).prefetch_related(*related)
+    extensions = inbox.extensions().filter(pk__in=ids.get("extension", ())).prefetch_related(*on_claim)
+    quota_requests = inbox.quota_requests().filter(pk__in=ids.get("quota", ()))
+    selection = Selection(list(claims), list(extensions), list(quota_requests))
+    items = [
+        *(inbox.claim_item(claim) for claim in selection.claims),
+        *(inbox.extension_item(extension) for extension in selection.extensions),
+        *(inbox.quota_request_item(quota_request) for quota_request in selection.quota_requests),
     ]
-    found.items.update({item.pk: item for item in items})
-    return found
+    selection.items.update({item.pk: item for item in items})
+    return selection
 
 
 def decide(
-    inbox: Inbox, wishes: Chosen, decision: Decision, *, note: str, seen: Mapping[UUID, str]
+    inbox: Inbox, selection: Selection, decision: Decision, *, note: str, spec_hashes: Mapping[UUID, str]
 ) -> list[DecisionResult]:
-    """
-    Decide on each by itself; `seen` has for each claim the hash of the spec that was read, without which it
-    is not approved.
-    """
-    return [_one(inbox, wishes.items[wish.pk], wish, decision, note, seen) for wish in wishes]
+    """Decide on each request; a claim is only approved with the hash of the spec that was read."""
+    return [
+        _decide_one(
+            inbox, selection.items[request.pk], request, decision, note, spec_hashes.get(request.pk, "")
+        )
+        for request in selection
+    ]
 
 
-def _one(
-    inbox: Inbox,
-    item: Item,
-    wish: InboxItem,
-    decision: Decision,
-    note: str,
-    seen: Mapping[UUID, str],
+def _decide_one(
+    inbox: Inbox, item: Item, request: InboxRequest, decision: Decision, note: str, spec_hash: str
 ) -> DecisionResult:
     try:
-        if isinstance(wish, Claim):
-            return DecisionResult(item, _claim_decided(inbox, wish, decision, note, seen.get(wish.pk, "")))
-        return DecisionResult(item, _ask_decided(inbox, wish, decision, note))
+        if isinstance(request, Claim):
+            return DecisionResult(item, _decide_claim(inbox, request, decision, note, spec_hash))
+        if isinstance(request, Extension):
+            return DecisionResult(item, _decide_extension(inbox, request, decision, note))
+        return DecisionResult(item, _decide_quota_request(inbox, request, decision, note))
     except PortalError as refusal:
         return DecisionResult(item, "", refusal.message, refusal.code)
     except PermissionDenied as refusal:
         return DecisionResult(item, "", str(refusal), "forbidden")
     except Http404:
-        return DecisionResult(item, "", "It is not there any more.", "not-found")
+        return DecisionResult(item, "", "This request no longer exists.", "not-found")
 
 
-def _claim_decided(inbox: Inbox, claim: Claim, decision: Decision, note: str, spec_hash: str) -> str:
+def _decide_claim(inbox: Inbox, claim: Claim, decision: Decision, note: str, spec_hash: str) -> str:
     if decision == Decision.DENY:
         claim = deny(claim=claim, by=inbox.user, reason=note)
     else:
         claim = approve(claim=claim, by=inbox.user, spec_hash=spec_hash, note=note)
     if claim.state == ClaimState.REQUESTED:
-        return "You consented; a platform admin decides now."
+        return "First approval recorded. A platform admin decides next."
     return str(claim.get_state_display())
 
 
-def _ask_decided(inbox: Inbox, wish: Extension | QuotaRequest, decision: Decision, note: str) -> str:
-    denies, by = decision == Decision.DENY, inbox.user
-    if isinstance(wish, Extension):
-        if denies:
-            deny_extension(extension=wish, by=by, reason=note)
-            return "Denied: it keeps its end."
-        extended = approve_extension(extension=wish, by=by, note=note)
-        return f"Approved: it ends on {moment(extended.until)}."
-    if denies:
-        deny_quota_request(quota_request=wish, by=by, reason=note)
+def _decide_extension(inbox: Inbox, extension: Extension, decision: Decision, note: str) -> str:
+    if decision == Decision.DENY:
+        deny_extension(extension=extension, by=inbox.user, reason=note)
+        return "Denied: the expiry stays as it is."
+    extended = approve_extension(extension=extension, by=inbox.user, note=note)
+    return f"Approved: it expires on {moment(extended.until)}."
+
+
+def _decide_quota_request(inbox: Inbox, quota_request: QuotaRequest, decision: Decision, note: str) -> str:
+    if decision == Decision.DENY:
+        deny_quota_request(quota_request=quota_request, by=inbox.user, reason=note)
         return "Denied: the quota stays as it is."
-    asked = approve_quota_request(quota_request=wish, by=by, note=note)
-    return f"Approved: a limit of {asked.devices}, {until_words(asked.until)}."
+    granted = approve_quota_request(quota_request=quota_request, by=inbox.user, note=note)
+    return f"Approved: a limit of {granted.devices}, {until_words(granted.until)}."
 
 
 @dataclass(frozen=True)
-class Reserved:
-    """A quota in which a request already counts as reserved: `this` of it is the request."""
+class ReservedQuota:
+    """A quota that counts a pending request as reserved; `requested` devices are of this request."""
 
-    standing: QuotaUsage
-    this: int
+    usage: QuotaUsage
+    requested: int
 
     @property
-    def others(self) -> QuotaUsage:
-        return replace(self.standing, reserved=self.standing.reserved - self.this)
+    def without_request(self) -> QuotaUsage:
+        return replace(self.usage, reserved=self.usage.reserved - self.requested)
 
     @property
     def sentence(self) -> str:
-        """Say it as "gpu.nvidia.com: 3 → 5 of 8 taken"."""
-        return (
-            f"{self.standing.label}: {self.others.used} → {self.standing.used} of {self.standing.limit} taken"
-        )
+        """The change as "gpu.nvidia.com: 3 → 5 of 8 used"."""
+        usage = self.usage
+        return f"{usage.label}: {self.without_request.used} → {usage.used} of {usage.limit} used"
 
 
-def reserved_in(claim: Claim) -> list[Reserved]:
+def reserved_quotas(claim: Claim) -> list[ReservedQuota]:
+    """Return the quotas that the claim counts against."""
     charge = {row.device_class: row.devices for row in claim.charges.all()}
-    named = claim.alternatives.select_related("profile_version__profile")
-    profiles = {one.profile_version.profile: one.devices for one in named}
+    alternatives = claim.alternatives.select_related("profile_version__profile")
+    profiles = {row.profile_version.profile: row.devices for row in alternatives}
     profiles = profiles or {claim.profile_version.profile: claim.devices * claim.parallel}
+    devices_by_profile = {profile.pk: devices for profile, devices in profiles.items()}
+
+    def requested(quota: Quota) -> int:
+        if quota.profile_id:
+            return devices_by_profile[quota.profile_id]
+        return charge.get(quota.device_class, 0) if quota.device_class else claim.parallel
+
     rows = charged_quotas(team=claim.team, charge=charge, profiles=profiles)
-    by_profile = {profile.pk: devices for profile, devices in profiles.items()}
-    return [
-        Reserved(
-            each,
-            by_profile[each.quota.profile_id]
-            if each.quota.profile_id
-            else charge.get(each.quota.device_class, 0)
-            if each.quota.device_class
-            else claim.parallel,
-        )
-        for each in quota_usage(rows)
-    ]
+    return [ReservedQuota(usage, requested(usage.quota)) for usage in quota_usage(rows)]
 
 
 @dataclass(frozen=True, slots=True)
 class DecisionPreview:
     """
-    What deciding would do to one wish: `will` says what approving does, `warning` what speaks against it, and
-    `reason_not` why this person may not decide at all.
+    What a decision on one request would do.
+
+    `effects` says what an approval does, `warning` what speaks against it, `blocked_reason` why this person
+    cannot decide.
     """
 
     item: Item
-    wish: InboxItem
-    will: tuple[str, ...] = ()
+    request: InboxRequest
+    effects: tuple[str, ...] = ()
     warning: str = ""
-    reason_not: str = ""
+    blocked_reason: str = ""
 
 
-def preview(inbox: Inbox, wishes: Chosen) -> list[DecisionPreview]:
-    """Say what deciding would do to each, as things are now."""
-    return [_line(inbox, wishes.items[wish.pk], wish) for wish in wishes]
+def preview_decisions(inbox: Inbox, selection: Selection) -> list[DecisionPreview]:
+    """Return what a decision on each request would do now."""
+    return [_preview_one(inbox, selection.items[request.pk], request) for request in selection]
 
 
-def together(lines: Iterable[DecisionPreview]) -> list[str]:
-    """Say what the wishes that can be decided come to in each quota."""
-    ready = [line.wish for line in lines if not line.reason_not]
-    claims = [wish for wish in ready if isinstance(wish, Claim)]
+def total_effects(previews: Iterable[DecisionPreview]) -> list[str]:
+    """Return the effects of all approvals together, on each quota."""
+    requests = [preview.request for preview in previews if not preview.blocked_reason]
     return [
-        *_of_claims(claims),
-        *_of_extensions([wish for wish in ready if isinstance(wish, Extension)]),
-        *_of_quota_requests([wish for wish in ready if isinstance(wish, QuotaRequest)]),
+        *_claim_totals([request for request in requests if isinstance(request, Claim)]),
+        *_extension_totals([request for request in requests if isinstance(request, Extension)]),
+        *_quota_totals([request for request in requests if isinstance(request, QuotaRequest)]),
     ]
 
 
-def _line(inbox: Inbox, item: Item, wish: InboxItem) -> DecisionPreview:
-    if reason := _why_not(inbox, item, wish):
-        return DecisionPreview(item, wish, reason_not=reason)
-    if isinstance(wish, Claim):
-        return DecisionPreview(item, wish, tuple(_will_claim(inbox.desk, wish)))
-    if isinstance(wish, Extension):
-        return _line_of_extension(item, wish)
-    return _line_of_quota_request(item, wish)
+def _preview_one(inbox: Inbox, item: Item, request: InboxRequest) -> DecisionPreview:
+    if reason := _blocked_reason(inbox, item, request):
+        return DecisionPreview(item, request, blocked_reason=reason)
+    if isinstance(request, Claim):
+        return DecisionPreview(item, request, tuple(_claim_effects(inbox.authority, request)))
+    if isinstance(request, Extension):
+        return _preview_extension(item, request)
+    return _preview_quota_request(item, request)
 
 
-def _why_not(inbox: Inbox, item: Item, wish: InboxItem) -> str:
-    if item.answer:
-        return f"Decided already: {item.answer}."
-    if isinstance(wish, Claim):
-        return inbox.desk.reason_not_to_decide(wish)
-    if isinstance(wish, Extension):
-        return inbox.desk.reason_not_to_decide(wish.claim, asked_by=wish.asked_by_id)
-    return "" if inbox.user.is_superuser else "Only a platform admin decides on quota."
+def _blocked_reason(inbox: Inbox, item: Item, request: InboxRequest) -> str:
+    if item.decision:
+        return f"Already decided: {item.decision}."
+    if isinstance(request, Claim):
+        return inbox.authority.reason_not_to_decide(request)
+    if isinstance(request, Extension):
+        return inbox.authority.reason_not_to_decide(request.claim, requester_id=request.asked_by_id)
+    return "" if inbox.user.is_superuser else "Only platform admins decide on quota."
 
 
-def _will_claim(desk: ApprovalAuthority, claim: Claim) -> Iterable[str]:
-    ruling = desk.rules.on(claim)
-    stage, consent = stage_of(claim, ruling)
-    if ruling.approval == Approval.BOTH and stage == Approval.LEAD:
-        yield "You consent; then a platform admin decides."
-    elif consent is not None:
-        yield "Approved: a lead has consented."
-    for row in reserved_in(claim):
-        yield row.sentence
+def _claim_effects(authority: ApprovalAuthority, claim: Claim) -> Iterable[str]:
+    effective_rule = authority.rules.for_claim(claim)
+    stage, first_approval = approval_stage(claim, effective_rule)
+    if effective_rule.approval == Approval.BOTH and stage == Approval.LEAD:
+        yield "You give the first approval; a platform admin gives the second."
+    elif first_approval is not None:
+        yield "You give the second approval."
+    for reserved in reserved_quotas(claim):
+        yield reserved.sentence
 
 
-def _line_of_extension(item: Item, wish: Extension) -> DecisionPreview:
-    claim = wish.claim
-    end = claim.expires_at or wish.was
-    will = f"Ends on {moment(wish.until)} instead of {moment(end)}: {duration(wish.until - end)} longer."
-    if claim.state not in RUNNING or wish.until <= timezone.now():
-        return DecisionPreview(item, wish, warning="It has ended; there is nothing left to extend.")
-    if wish.until <= end:
-        return DecisionPreview(item, wish, warning=f"It ends on {moment(end)} anyway.")
+def _preview_extension(item: Item, extension: Extension) -> DecisionPreview:
+    claim, until = extension.claim, extension.until
+    end = claim.expires_at or extension.was
+    effect = f"Expires on {moment(until)} instead of {moment(end)}: {duration(until - end)} longer."
+    if claim.state not in RUNNING or until <= timezone.now():
+        return DecisionPreview(item, extension, warning="It has ended; there is nothing left to extend.")
+    if until <= end:
+        return DecisionPreview(item, extension, warning=f"It already runs until {moment(end)}.")
     warning = reason_not_to_extend(claim)
-    if not warning and wish.exceeds_max_duration:
+    if not warning and extension.exceeds_max_duration:
+        version = claim.profile_version
         warning = (
-            f"{duration(wish.total_duration)} in all; {claim.profile_version.profile} allows "
-            f"{duration(claim.profile_version.max_duration)}."
+            f"Total duration {duration(extension.total_duration)}; {version.profile} allows "
+            f"{duration(version.max_duration)}."
         )
-    return DecisionPreview(item, wish, (will,), warning)
+    return DecisionPreview(item, extension, (effect,), warning)
 
 
-def _line_of_quota_request(item: Item, wish: QuotaRequest) -> DecisionPreview:
-    impact = request_impact(wish)
-    will = f"Limit of {impact.label}: {impact.before} → {impact.after}, {until_words(wish.until)}."
+def _preview_quota_request(item: Item, quota_request: QuotaRequest) -> DecisionPreview:
+    impact = request_impact(quota_request)
+    period = until_words(quota_request.until)
+    effect = f"Limit of {impact.label}: {impact.before} → {impact.after}, {period}."
     warning = ""
     if impact.more <= 0:
-        warning = f"The team may have {impact.before} already; there is nothing left to approve."
+        warning = f"The team already has a limit of {impact.before}; there is nothing left to approve."
     elif impact.overcommitted:
-        warning = (
-            f"{impact.overcommitted} device more is promised to all teams than there is."
-            if impact.overcommitted == 1
-            else f"{impact.overcommitted} devices more are promised to all teams than there are."
-        )
-    return DecisionPreview(item, wish, (will,), warning)
+        warning = f"Limits of all teams exceed capacity by {counted(impact.overcommitted, 'device')}."
+    return DecisionPreview(item, quota_request, (effect,), warning)
 
 
-def _of_claims(claims: Sequence[Claim]) -> Iterable[str]:
-    charged: dict[tuple[UUID, str], int] = {}
+def _claim_totals(claims: Sequence[Claim]) -> Iterable[str]:
+    charged: Counter[tuple[UUID, str]] = Counter()
     for claim in claims:
         for row in claim.charges.all():
-            key = (claim.team_id, row.device_class)
-            charged[key] = charged.get(key, 0) + row.devices
-    for each in team_usage({claim.team for claim in claims}) if claims else ():
-        if count := charged.get((each.quota.team_id, each.quota.device_class), 0):
-            yield (f"{each.team}: {count} of the {each.used} taken of {each.limit} {each.label} are these.")
+            charged[claim.team_id, row.device_class] += row.devices
+    for usage in team_usage({claim.team for claim in claims}) if claims else ():
+        if count := charged[usage.quota.team_id, usage.quota.device_class]:
+            yield (
+                f"{usage.team} would use {usage.used} of {usage.limit} {usage.label} devices, {count} of "
+                "them for these requests."
+            )
 
 
-def _of_extensions(extensions: Sequence[Extension]) -> Iterable[str]:
-    kept: dict[tuple[str, str], tuple[int, float]] = {}
-    for one in extensions:
-        longer = max((one.until - (one.claim.expires_at or one.was)).total_seconds() / 3600, 0)
-        for row in one.claim.charges.all():
-            key = (one.claim.team.slug, row.device_class)
-            devices, hours = kept.get(key, (0, 0.0))
-            kept[key] = (devices + row.devices, hours + row.devices * longer)
-    for (team, label), (devices, hours) in sorted(kept.items()):
-        yield (
-            f"{team}: {devices} device of {label} is kept longer, {hours:.0f} device-hours in all."
-            if devices == 1
-            else (f"{team}: {devices} devices of {label} are kept longer, {hours:.0f} device-hours in all.")
-        )
+def _extension_totals(extensions: Sequence[Extension]) -> Iterable[str]:
+    devices: Counter[tuple[str, str]] = Counter()
+    device_hours: defaultdict[tuple[str, str], float] = defaultdict(float)
+    for extension in extensions:
+        claim = extension.claim
+        longer = max((extension.until - (claim.expires_at or extension.was)).total_seconds() / 3600, 0)
+        for row in claim.charges.all():
+            key = (claim.team.slug, row.device_class)
+            devices[key] += row.devices
+            device_hours[key] += row.devices * longer
+    for (team, label), count in sorted(devices.items()):
+        hours = device_hours[team, label]
+        yield f"{team} would keep {count} × {label} longer: {hours:.0f} device-hours in total."
 
 
-def _of_quota_requests(requests: Sequence[QuotaRequest]) -> Iterable[str]:
-    for one in requests:
-        impact = request_impact(one)
-        yield f"{one.team}: the limit of {impact.label} goes from {impact.before} to {impact.after}."
+def _quota_totals(quota_requests: Sequence[QuotaRequest]) -> Iterable[str]:
+    for quota_request in quota_requests:
+        impact = request_impact(quota_request)
+        yield f"{quota_request.team}: limit of {impact.label} {impact.before} → {impact.after}."

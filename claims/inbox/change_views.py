@@ -1,4 +1,4 @@
-"""Approve with changes, and decide on several requests at once."""
+"""Pages to approve a request with changes, and to decide on requests in bulk."""
 
 from __future__ import annotations
 
@@ -18,14 +18,21 @@ from claims.approvals.authority import reason_not_to_decide
 from claims.approvals.forms import ApproveForm, ChangeForm, DenyForm
 from claims.approvals.services import reasons_for
 from claims.catalogue.listing import DeviceKind, kinds_for
-from claims.inbox import bulk as several
-from claims.inbox.bulk import DecisionPreview, preview, together
-from claims.inbox.impact import Impact, impact_of
+from claims.inbox.bulk import (
+    Decision,
+    DecisionPreview,
+    Selection,
+    preview_decisions,
+    select_requests,
+    total_effects,
+)
+from claims.inbox.bulk import decide as decide_in_bulk
+from claims.inbox.impact import Impact, claim_impact
 from claims.inbox.inbox import Inbox, ItemKind
-from claims.inbox.views import said_of
+from claims.inbox.views import approval_message
 from claims.match_page import FunnelRow, funnel_rows
 from claims.models import Claim
-from claims.observation.observations import valid_ids as ids_of
+from claims.observation.observations import valid_ids
 from claims.plans.changes import RequestChange, WantedChange, additional_usage, plan_change
 from claims.quotas import usage
 from claims.quotas.usage import QuotaLine
@@ -38,11 +45,11 @@ from teams.access import user_of
 
 @dataclass(frozen=True)
 class ChangePreview:
-    """What the changed request would come to now; nothing here is a promise."""
+    """What the changed request would need and cost now."""
 
     change: RequestChange
     total: int  # devices of all claims together
-    lines: list[QuotaLine]  # quotas of which it takes more than is reserved for the request
+    lines: list[QuotaLine]  # quotas that need more than is reserved for the request
     match: match.Preview
     funnel: list[FunnelRow]
     kinds: frozenset[DeviceKind]
@@ -50,20 +57,20 @@ class ChangePreview:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def change(request: HttpRequest, claim_id: UUID) -> HttpResponse:
-    """GET shows what the fields in the address would come to; POST approves it so."""
+    """GET previews the change in the address; POST approves the request with it."""
     claim = visible_claim(request, claim_id)
     if reason := reason_not_to_decide(user_of(request), claim):
         raise PermissionDenied(reason)
     if request.method == "POST":
         return approve_changed(request, claim)
     form = ChangeForm(request.GET, claim=claim)
-    return page(request, claim, form)
+    return change_page(request, claim, form)
 
 
 def approve_changed(request: HttpRequest, claim: Claim) -> HttpResponse:
     form = ChangeForm(request.POST, claim=claim)
     if not form.is_valid():
-        return page(request, claim, form, status=422)
+        return change_page(request, claim, form, status=422)
     try:
         claim = decide.approve_with_changes(
             claim=claim,
@@ -73,12 +80,14 @@ def approve_changed(request: HttpRequest, claim: Claim) -> HttpResponse:
             note=form.cleaned_data["note"],
         )
     except (Conflict, Invalid, QuotaExceeded) as refusal:
-        return page(request, visible_claim(request, claim.pk), form, refusal=refusal, status=refusal.status)
-    messages.success(request, said_of(claim))
+        return change_page(
+            request, visible_claim(request, claim.pk), form, refusal=refusal, status=refusal.status
+        )
+    messages.success(request, approval_message(claim))
     return redirect("claims:approvals")
 
 
-def page(
+def change_page(
     request: HttpRequest,
     claim: Claim,
     form: ChangeForm,
@@ -86,34 +95,34 @@ def page(
     refusal: PortalError | None = None,
     status: int = 200,
 ) -> HttpResponse:
-    waits = claim.state == ClaimState.REQUESTED
+    pending = claim.state == ClaimState.REQUESTED
     preview = None
-    if waits and form.is_valid() and form.wanted != WantedChange():
+    if pending and form.is_valid() and form.wanted != WantedChange():
         try:
-            preview = preview_of(claim, form)
-        except Conflict as error:  # the profile cannot be asked for at all
+            preview = preview_change(claim, form)
+        except Conflict as error:  # the profile cannot be requested at all
             refusal = refusal or error
-    shown = {"claim": claim, "form": form, "refusal": refusal, "preview": preview, "waits": waits}
+    page = {"claim": claim, "form": form, "refusal": refusal, "preview": preview, "waiting": pending}
     fragment = "#preview" if request.headers.get("HX-Request") and request.method == "GET" else ""
-    return render(request, f"claims/inbox/change.html{fragment}", shown, status=status)
+    return render(request, f"claims/inbox/change.html{fragment}", page, status=status)
 
 
-def preview_of(claim: Claim, form: ChangeForm) -> ChangePreview:
-    changed = plan_change(claim, form.wanted)
-    classes, profiles = additional_usage(claim, changed)
+def preview_change(claim: Claim, form: ChangeForm) -> ChangePreview:
+    change = plan_change(claim, form.wanted)
+    classes, profiles = additional_usage(claim, change)
     lines: list[QuotaLine] = []
     if classes or profiles:
         rows = usage.charged_quotas(team=claim.team, charge=classes, profiles=profiles)
         lines = usage.quota_lines(rows, team=claim.team, charge=classes, profiles=profiles, claims=0)
     snapshot = current_snapshot(claim.cluster)
-    found = match.preview(snapshot, changed.spec, claims=claim.parallel)
+    preview = match.preview(snapshot, change.spec, claims=claim.parallel)
     return ChangePreview(
-        changed,
-        changed.devices * claim.parallel,
+        change,
+        change.devices * claim.parallel,
         lines,
-        found,
-        funnel_rows(found),
-        kinds_for(claim.cluster_id, snapshot, changed.spec),
+        preview,
+        funnel_rows(preview),
+        kinds_for(claim.cluster_id, snapshot, change.spec),
     )
 
 
@@ -121,66 +130,67 @@ KINDS: tuple[ItemKind, ...] = ("claim", "extension", "quota")
 
 
 @dataclass(frozen=True)
-class ChosenItem:
-    """One chosen wish; `impact` is of a claim that this reader may decide on."""
+class BulkRow:
+    """One selected request; `impact` is None unless it is a claim that this reader may decide on."""
 
-    line: DecisionPreview
+    preview: DecisionPreview
     impact: Impact | None
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def bulk(request: HttpRequest) -> HttpResponse:
-    """GET shows every chosen wish with what it does now; POST decides on each, bound to what was shown."""
+    """GET previews a decision on each selected request; POST decides, bound to the specs that were shown."""
     inbox = Inbox(user_of(request))
-    said = request.POST if request.method == "POST" else request.GET
+    query = request.POST if request.method == "POST" else request.GET
     try:
-        wishes = several.chosen(inbox, chosen_ids(said))
+        selection = select_requests(inbox, selected_ids(query))
     except Invalid as refusal:
         return render(request, "claims/inbox/bulk.html", {"refusal": refusal}, status=refusal.status)
     if request.method == "POST":
-        return decide_all(request, inbox, wishes)
-    return render(request, "claims/inbox/bulk.html", page_of(inbox, wishes))
+        return decide_selection(request, inbox, selection)
+    return render(request, "claims/inbox/bulk.html", bulk_context(inbox, selection))
 
 
-def chosen_ids(said: QueryDict) -> dict[ItemKind, list[UUID]]:
-    """Return the ids of each kind; what is no id is left out."""
-    return {kind: list(dict.fromkeys(ids_of(said.getlist(kind)))) for kind in KINDS}
+def selected_ids(query: QueryDict) -> dict[ItemKind, list[UUID]]:
+    """Return the selected ids of each kind, without values that are no id."""
+    return {kind: list(dict.fromkeys(valid_ids(query.getlist(kind)))) for kind in KINDS}
 
 
-def page_of(inbox: Inbox, wishes: several.Chosen) -> dict[str, Any]:
-    lines = preview(inbox, wishes)
-    ready = [line for line in lines if not line.reason_not]
-    teams = {line.item.team for line in ready}
-    claims = [line.wish for line in ready if isinstance(line.wish, Claim)]
+def bulk_context(inbox: Inbox, selection: Selection) -> dict[str, Any]:
+    previews = preview_decisions(inbox, selection)
+    ready = [preview for preview in previews if not preview.blocked_reason]
+    teams = {preview.item.team for preview in ready}
+    claims = [preview.request for preview in ready if isinstance(preview.request, Claim)]
     return {
-        "rows": [ChosenItem(line, impact_of_line(line)) for line in lines],
+        "rows": [BulkRow(preview, row_impact(preview)) for preview in previews],
         "ready": len(ready),
+        "blocked": len(previews) - len(ready),
         "devices": sum(claim.devices * claim.parallel for claim in claims),
-        "sums": together(lines),
+        "totals": total_effects(previews),
         "reasons": reasons_for(teams.pop() if len(teams) == 1 else None) if ready else [],
     }
 
 
-def impact_of_line(line: DecisionPreview) -> Impact | None:
-    if line.reason_not or not isinstance(line.wish, Claim):
+def row_impact(preview: DecisionPreview) -> Impact | None:
+    if preview.blocked_reason or not isinstance(preview.request, Claim):
         return None
-    return impact_of(line.wish)
+    return claim_impact(preview.request)
 
 
-def decide_all(request: HttpRequest, inbox: Inbox, wishes: several.Chosen) -> HttpResponse:
-    """Decide on each by itself: one that cannot be does not keep the others from it."""
-    if not list(wishes):  # what somebody may not know of is not among them
-        return render(request, "claims/inbox/bulk.html", page_of(inbox, wishes), status=422)
+def decide_selection(request: HttpRequest, inbox: Inbox, selection: Selection) -> HttpResponse:
+    """Decide on each request and show the results; 409 if one failed."""
+    if not list(selection):  # requests that the reader may not see are not selected
+        return render(request, "claims/inbox/bulk.html", bulk_context(inbox, selection), status=422)
     answer = request.POST.get("answer")
-    denies = answer == several.Decision.DENY
+    denies = answer == Decision.DENY
     form = DenyForm(request.POST) if denies else ApproveForm({**request.POST.dict(), "spec_hash": "each"})
-    if not form.is_valid() or answer not in several.Decision.values:
-        page = page_of(inbox, wishes) | {"note": request.POST.get("note", "")}
-        page["note_errors"] = form.errors.get("note") or ["Choose whether to approve or to deny."]
+    if not form.is_valid() or answer not in Decision.values:
+        page = bulk_context(inbox, selection) | {"note": request.POST.get("note", "")}
+        page["note_errors"] = form.errors.get("note") or ["Choose approve or deny."]
         return render(request, "claims/inbox/bulk.html", page, status=422)
-    seen = {claim.pk: request.POST.get(f"spec_hash_{claim.pk}", "") for claim in wishes.claims}
-    decision = several.Decision(answer)
-    results = several.decide(inbox, wishes, decision, note=form.cleaned_data["note"], seen=seen)
+    spec_hashes = {claim.pk: request.POST.get(f"spec_hash_{claim.pk}", "") for claim in selection.claims}
+    note = form.cleaned_data["note"]
+    results = decide_in_bulk(inbox, selection, Decision(answer), note=note, spec_hashes=spec_hashes)
     done = sum(not result.refusal for result in results)
     page = {"results": results, "done": done, "denied": denies}
     return render(request, "claims/inbox/bulk.html", page, status=200 if done == len(results) else 409)

@@ -1,9 +1,8 @@
 """
-What a decision would do: quota, price, past use, cheaper profiles, devices.
+What the approval card shows of a pending request: quota, devices, price, cheaper profiles and past use.
 
-What a person did with what they had, for those who decide on more.
-
-Measurements come from `settings.PAST_UTILIZATION`; where there are none, it is "no telemetry", not 0.
+`settings.PAST_UTILIZATION` names the function that reads utilization. Without a measurement there is no
+telemetry, which is not the same as no use.
 """
 
 from __future__ import annotations
@@ -16,10 +15,10 @@ from django.db.models import Count, Q
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
-from claims.approvals.authority import ruling_on
-from claims.approvals.rules import whom
+from claims.approvals.authority import effective_rule_on
+from claims.approvals.rules import approver_label
 from claims.catalogue.listing import DeviceKind, kinds_for, max_prices
-from claims.inbox.bulk import Reserved, reserved_in
+from claims.inbox.bulk import ReservedQuota, reserved_quotas
 from claims.match_page import FunnelRow, funnel_rows
 from claims.models import Allocation, Claim
 from claims.requests.suggestions import suggestions_for
@@ -31,105 +30,100 @@ from inventory.cluster_snapshot import current_snapshot
 from inventory.freshness import OF_DEVICES, Age, ages
 from teams.models import Team, User
 
-LOOKED_BACK = timedelta(days=90)
+LOOKBACK = timedelta(days=90)
+MAX_PAST_CLAIMS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class PastUse:
-    """Claims of the last 90 days, the GPU-hours that they held, and how active the devices were."""
+    """Claims of the last 90 days, the GPU-hours that they held, and the mean utilization of their devices."""
 
     claims: int
     gpu_hours: float
-    activity: float | None
+    utilization: float | None
 
     @property
     def sentence(self) -> str:
         if not self.claims:
             return "No claim in the last 90 days."
-        held = f"{counted(self.claims, 'claim')} in the last 90 days held {self.gpu_hours:.0f} GPU-hours"
-        if self.activity is None:
-            return f"{held}; no telemetry."
-        return f"{held}; mean activity {round(self.activity * 100)} %."
+        claims = f"{counted(self.claims, 'claim')} in the last 90 days held {self.gpu_hours:.0f} GPU-hours"
+        if self.utilization is None:
+            return f"{claims}; no telemetry."
+        return f"{claims}; mean utilization {round(self.utilization * 100)} %."
 
 
 def past_use(person: User, team: Team) -> PastUse:
-    """Look at what `person` held for `team` in the last 90 days; three queries."""
+    """Return what `person` held for `team` in the last 90 days; three queries."""
     now = timezone.now()
-    since = now - LOOKED_BACK
+    since = now - LOOKBACK
     held = Q(allocations__ended_at=None) | Q(allocations__ended_at__gt=since)
-    asked = Claim.objects.filter(requested_by=person, team=team)
+    requested = Claim.objects.filter(requested_by=person, team=team)
     recent = Q(created_at__gte=since) | (Q(allocations__isnull=False) & held)
-    claims = list(asked.filter(recent).distinct())
+    claims = list(requested.filter(recent).distinct())
     seconds = 0.0
     rows = Allocation.objects.filter(claim__in=claims).filter(Q(ended_at=None) | Q(ended_at__gt=since))
-    for begun, ended, fraction in rows.values_list("started_at", "ended_at", "fraction"):
-        seconds += (min(ended or now, now) - max(begun, since)).total_seconds() * float(fraction)
-    activity: float | None = import_string(settings.PAST_UTILIZATION)(claims, since) if claims else None
-    return PastUse(len(claims), seconds / 3600, activity)
-
-
-REMEMBERED = 5  # earlier claims of the person that are looked at
+    for start, end, fraction in rows.values_list("started_at", "ended_at", "fraction"):
+        seconds += (min(end or now, now) - max(start, since)).total_seconds() * float(fraction)
+    utilization: float | None = import_string(settings.PAST_UTILIZATION)(claims, since) if claims else None
+    return PastUse(len(claims), seconds / 3600, utilization)
 
 
 @dataclass(frozen=True)
 class Impact:
-    quotas: list[Reserved]
+    quotas: list[ReservedQuota]
     match: match.Preview
     funnel: list[FunnelRow]
     kinds: frozenset[DeviceKind]
     age: Age
     share: str
-    waiting: str
-    past: str
-    use: str
+    queue: str
+    past_claims: str
+    past_use: str
     cheaper: str
     cheaper_slug: str
-    why: tuple[str, str]  # in a word, and the sentence of the rule that asks
-    who: str  # decides by it
+    short_reason: str  # why approval is required, in a word
+    rule: str  # the sentence of the rule that requires it
+    approver: str  # "a team lead"
 
 
-def impact_of(claim: Claim) -> Impact:
-    """Work out the rows of the card for a request that waits."""
+def claim_impact(claim: Claim) -> Impact:
+    """Return the rows of the card of a pending claim."""
     snapshot = current_snapshot(claim.cluster)
-    found = match.preview(snapshot, claim.spec, claims=claim.parallel)
-    ruling = ruling_on(claim)
+    preview = match.preview(snapshot, claim.spec, claims=claim.parallel)
+    effective_rule = effective_rule_on(claim)
     kinds = kinds_for(claim.cluster_id, snapshot, claim.spec)
-    cheaper, slug = cheaper_than(claim, snapshot, kinds)
+    cheaper, cheaper_slug = cheaper_profile(claim, snapshot, kinds)
     return Impact(
-        quotas=reserved_in(claim),
-        match=found,
-        funnel=funnel_rows(found),
+        quotas=reserved_quotas(claim),
+        match=preview,
+        funnel=funnel_rows(preview),
         kinds=kinds,
         age=ages(OF_DEVICES, cluster=claim.cluster)[0],
-        share=share_of(claim, found),
-        waiting=others_waiting(claim),
-        past=past_of(claim),
-        use=past_use(claim.requested_by, claim.team).sentence,
+        share=share_of_free(claim, preview.free),
+        queue=queue_sentence(claim),
+        past_claims=past_claims(claim),
+        past_use=past_use(claim.requested_by, claim.team).sentence,
         cheaper=cheaper,
-        cheaper_slug=slug,
-        why=(ruling.word or "sent back", ruling.sentence if ruling.word else "The cluster refused it."),
-        who=whom(ruling.approval),
+        cheaper_slug=cheaper_slug,
+        short_reason=effective_rule.short_reason or "sent back",
+        rule=effective_rule.sentence if effective_rule.short_reason else "The cluster refused it.",
+        approver=approver_label(effective_rule.approval),
     )
 
 
-def share_of(claim: Claim, found: match.Preview) -> str:
-    """Say how much of what is free now this would take; unknown stays unknown."""
-    if found.free is None:
-        return "What is free cannot be told for this specification."
-    needs = claim.devices * claim.parallel
-    left = max(found.free - needs, 0)
-    return (
-        f"{needs} of {found.free} free device that matches; {left} stays free."
-        if found.free == 1
-        else f"{needs} of {found.free} free devices that match; {left} stay free."
-    )
+def share_of_free(claim: Claim, free: int | None) -> str:
+    """Return how many of the free devices the request needs; `free` is None if it is unknown."""
+    if free is None:
+        return "Unknown: free devices cannot be counted for this spec."
+    needed = claim.devices * claim.parallel
+    return f"{needed} of {counted(free, 'free matching device')}; {max(free - needed, 0)} left."
 
 
-def cheaper_than(claim: Claim, snapshot: ClusterSnapshot, kinds: frozenset[DeviceKind]) -> tuple[str, str]:
-    """Name the cheapest profile that fits now and costs less, and its slug; empty where none is known to."""
+def cheaper_profile(claim: Claim, snapshot: ClusterSnapshot, kinds: frozenset[DeviceKind]) -> tuple[str, str]:
+    """Return a sentence on the cheapest profile that fits now and costs less, and its slug; "" if none."""
     if claim.together:
-        return "", ""  # no single profile gives what several do
-    offers = suggestions_for(
+        return "", ""  # no single profile replaces several
+    suggestions = suggestions_for(
         team=claim.team,
         cluster=claim.cluster,
         snapshot=snapshot,
@@ -138,55 +132,51 @@ def cheaper_than(claim: Claim, snapshot: ClusterSnapshot, kinds: frozenset[Devic
         parallel=claim.parallel,
         delivery=claim.delivery,
     )
-    own, *others = max_prices([kinds, *(offer.kinds for offer in offers)])
+    own, *others = max_prices([kinds, *(suggestion.kinds for suggestion in suggestions)])
     if own is None:
         return "", ""
-    known = [
-        (price * offer.devices, offer)
-        for price, offer in zip(others, offers, strict=True)
-        if price is not None and offer.devices <= claim.devices
+    priced = [
+        (price * suggestion.devices, suggestion)
+        for price, suggestion in zip(others, suggestions, strict=True)
+        if price is not None and suggestion.devices <= claim.devices
     ]
-    best = min(known, key=lambda one: one[0], default=None)
-    if best is None or best[0] >= own * claim.devices:
+    cheapest = min(priced, key=lambda option: option[0], default=None)
+    if cheapest is None or cheapest[0] >= own * claim.devices:
         return "", ""
-    price, offer = best
-    less = round(100 - 100 * price / (own * claim.devices))
-    free = counted(offer.free, "of its devices is", "of its devices are")
-    return f"{offer.profile.title} costs {less} % less and fits now; {free} free.", offer.profile.slug
+    price, suggestion = cheapest
+    saving = round(100 - 100 * price / (own * claim.devices))
+    free = counted(suggestion.free, "matching device")
+    sentence = f"{suggestion.profile.title} costs {saving} % less and fits now: {free} free."
+    return sentence, suggestion.profile.slug
 
 
-def others_waiting(claim: Claim) -> str:
-    """Count claims that wait for the same classes in the same cluster; other teams' names stay theirs."""
+def queue_sentence(claim: Claim) -> str:
+    """Return how many claims wait for the same classes in the same cluster, without names of other teams."""
     classes = [row.device_class for row in claim.charges.all()]
     same = Claim.objects.filter(cluster=claim.cluster, charges__device_class__in=classes).exclude(pk=claim.pk)
     waiting = same.aggregate(
         requests=Count("pk", filter=Q(state=ClaimState.REQUESTED), distinct=True),
-        mine=Count("pk", filter=Q(state=ClaimState.REQUESTED, team=claim.team), distinct=True),
+        of_team=Count("pk", filter=Q(state=ClaimState.REQUESTED, team=claim.team), distinct=True),
         pods=Count("pk", filter=Q(state=ClaimState.PROVISIONED), distinct=True),
     )
-    said = []
+    sentences = []
     if count := waiting["requests"]:
-        said.append(
-            f"{count} other request waits for a decision, {waiting['mine']} of {claim.team}."
-            if count == 1
-            else (f"{count} other requests wait for a decision, {waiting['mine']} of them of {claim.team}.")
-        )
+        others = counted(count, "other request waits", "other requests wait")
+        sentences.append(f"{others} for a decision, {waiting['of_team']} of {claim.team}.")
     if count := waiting["pods"]:
-        said.append(f"{counted(count, 'approved claim waits', 'approved claims wait')} for a pod.")
-    return " ".join(said) or "Nobody else waits for these devices."
+        sentences.append(f"{counted(count, 'approved claim waits', 'approved claims wait')} for a pod.")
+    return " ".join(sentences) or "No other claim waits for these devices."
 
 
-def past_of(claim: Claim) -> str:
-    """Say how the last claims of the person ended."""
-    ended = Claim.objects.filter(requested_by=claim.requested_by, team=claim.team, state__in=FINAL)
-    states = list(ended.order_by("-state_since").values_list("state", flat=True)[:REMEMBERED])
+def past_claims(claim: Claim) -> str:
+    """Return how the last claims of the requester in the team ended."""
+    person = claim.requested_by
+    ended = Claim.objects.filter(requested_by=person, team=claim.team, state__in=FINAL)
+    states = list(ended.order_by("-state_since").values_list("state", flat=True)[:MAX_PAST_CLAIMS])
     if not states:
-        return f"{claim.requested_by.label} has no earlier claim in {claim.team}."
-    words = ", ".join(
+        return f"{person.label} has no earlier claim in {claim.team}."
+    counts = ", ".join(
         f"{states.count(state)} {ClaimState(state).label.lower()}" for state in dict.fromkeys(states)
     )
-    return (
-        f"The last claim of {claim.requested_by.label}: {words}."
-        if len(states) == 1
-        else f"The last {len(states)} claims of {claim.requested_by.label}: {words}."
-    )
+    claims = "Last claim" if len(states) == 1 else f"Last {len(states)} claims"
+    return f"{claims} of {person.label}: {counts}."

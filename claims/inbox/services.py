@@ -1,4 +1,4 @@
-"""Questions about a request, and answers. They pause nothing: who decides may still do so."""
+"""Comments on claims and quota requests; a comment can be a question, which never blocks the decision."""
 
 from __future__ import annotations
 
@@ -7,60 +7,60 @@ from django.db.models import F
 
 from claims.approvals import notices
 from claims.approvals.authority import deciders_on, may_decide
-from claims.inbox.inbox import question_of
 from claims.models import Claim, Comment, QuotaRequest, RequestStatus
 from claims.states import ClaimState
 from core.errors import Invalid, violated_constraint
 from teams.access import require_role
 from teams.models import Role, User
 
-LONGEST = 2000  # characters
+MAX_LENGTH = 2000  # characters
+MAX_KEY_LENGTH = 80
 
 
 def comment_on_claim(*, claim: Claim, by: User, text: str, key: str) -> Comment:
     """
-    Write under a claim. From somebody who may decide on it while it waits, it is a question to who asked.
+    Comment on a claim. From somebody who may decide on a pending claim, it is a question to its requester.
 
-    The same `key` of the same person says it once. Raises Http404, PermissionDenied for a viewer, Invalid.
+    A second call with the same `key` returns the first comment. Raises Http404, PermissionDenied for a
+    viewer, Invalid.
     """
-    _require_may_write(by, claim)
+    require_role(by, claim.team, at_least=Role.MEMBER)
     claim = Claim.objects.select_related("team", "requested_by", "profile_version__profile").get(pk=claim.pk)
-    waits = claim.state == ClaimState.REQUESTED
-    question = waits and by != claim.requested_by and may_decide(by, claim)
-    comment, made = _say(Comment(claim=claim, by=by, text=_sound(text, key), key=key, question=question))
-    if made:
-        asked = deciders_on(claim) if waits and by == claim.requested_by else []
-        _tell(comment, claim.requested_by, asked)
+    pending = claim.state == ClaimState.REQUESTED
+    question = pending and by != claim.requested_by and may_decide(by, claim)
+    comment = Comment(claim=claim, by=by, text=_clean_text(text, key), key=key, question=question)
+    comment, created = _save_once(comment)
+    if created:
+        deciders = deciders_on(claim) if pending and by == claim.requested_by else []
+        _notify(comment, claim.requested_by, deciders)
     return comment
 
 
 def comment_on_quota_request(*, quota_request: QuotaRequest, by: User, text: str, key: str) -> Comment:
-    """Write under a request for quota, as under a claim."""
+    """Comment on a quota request, as on a claim."""
     require_role(by, quota_request.team, at_least=Role.MEMBER)
-    waits = quota_request.answer == RequestStatus.WAITING
-    question = waits and by.is_superuser and by != quota_request.asked_by
-    comment, made = _say(
-        Comment(quota_request=quota_request, by=by, text=_sound(text, key), key=key, question=question)
+    pending = quota_request.answer == RequestStatus.WAITING
+    question = pending and by.is_superuser and by != quota_request.asked_by
+    comment = Comment(
+        quota_request=quota_request, by=by, text=_clean_text(text, key), key=key, question=question
     )
-    if made:
-        _tell(comment, quota_request.asked_by, [])
+    comment, created = _save_once(comment)
+    if created:
+        _notify(comment, quota_request.asked_by, [])
     return comment
 
 
-def _require_may_write(by: User, claim: Claim) -> None:
-    require_role(by, claim.team, at_least=Role.MEMBER)
-
-
-def _sound(text: str, key: str) -> str:
-    if not key or len(key) > 80:
-        raise Invalid("A line needs a key of 1 to 80 characters, so that sending it twice says it once.")
+def _clean_text(text: str, key: str) -> str:
+    if not key or len(key) > MAX_KEY_LENGTH:
+        raise Invalid(f"A comment needs a key of 1 to {MAX_KEY_LENGTH} characters, so that it is saved once.")
     text = text.strip()
-    if not 0 < len(text) <= LONGEST:
-        raise Invalid(f"Write from 1 to {LONGEST} characters; these are {len(text)}.")
+    if not 0 < len(text) <= MAX_LENGTH:
+        raise Invalid(f"Write 1 to {MAX_LENGTH} characters; this text has {len(text)}.")
     return text
 
 
-def _say(comment: Comment) -> tuple[Comment, bool]:
+def _save_once(comment: Comment) -> tuple[Comment, bool]:
+    """Save the comment; return it, or the one with its key, and whether it is new."""
     try:
         with transaction.atomic(durable=True):
             comment.save(force_insert=True)
@@ -73,13 +73,18 @@ def _say(comment: Comment) -> tuple[Comment, bool]:
     return comment, True
 
 
-def _tell(comment: Comment, user_of: User, deciders: list[User]) -> None:
-    """Tell who asked, and who asked them; of an answer to nobody's question, those who decide."""
-    about = {"claim": comment.claim} if comment.claim_id else {"quota_request": comment.quota_request}
-    thread = Comment.objects.filter(**about).exclude(pk=comment.pk).select_related("by")
-    earlier = [line.by for line in thread if line.question]
-    if comment.by == user_of:
-        people = earlier if question_of(thread) is not None or earlier else deciders
+def _notify(comment: Comment, requester: User, deciders: list[User]) -> None:
+    """
+    Notify the other side of a comment.
+
+    A comment of the requester goes to everybody who asked a question, else to `deciders`; a question goes to
+    the requester; any other comment to the requester and everybody who asked.
+    """
+    subject = {"claim": comment.claim} if comment.claim_id else {"quota_request": comment.quota_request}
+    earlier = Comment.objects.filter(**subject).exclude(pk=comment.pk).select_related("by")
+    questioners = [previous.by for previous in earlier if previous.question]
+    if comment.by == requester:
+        people = questioners or deciders
     else:
-        people = [user_of, *(earlier if not comment.question else [])]
-    notices.said(comment, people)
+        people = [requester, *([] if comment.question else questioners)]
+    notices.notify_comment(comment, people)

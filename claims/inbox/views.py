@@ -1,9 +1,8 @@
-"""The inbox and its cards: claims, extensions, requests for quota, questions."""
+"""Pages of the inbox: the list, the card of each kind of request, decisions and comments."""
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
@@ -18,13 +17,18 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_POST, require_safe
 
 from claims.access import visible_claim
-from claims.approvals import authority, decide
-from claims.approvals.authority import ApprovalAuthority, decision_on, stage_of
+from claims.approvals import decide
+from claims.approvals.authority import (
+    ApprovalAuthority,
+    approval_stage,
+    last_decision,
+    reason_not_to_decide,
+)
 from claims.approvals.forms import ApproveForm, DenyForm
 from claims.approvals.services import reasons_for
 from claims.inbox import services
-from claims.inbox.impact import impact_of
-from claims.inbox.inbox import TABS, Inbox, InboxSearch, Item, Tab, question_of
+from claims.inbox.impact import claim_impact
+from claims.inbox.inbox import TABS, Inbox, InboxSearch, Item, Tab, open_question
 from claims.lifecycle.services import approve_extension, deny_extension
 from claims.models import Claim, Extension, Profile, QuotaRequest, RequestStatus
 from claims.plans.changes import current_parts, request_again_url
@@ -33,88 +37,82 @@ from claims.quotas.requests import request_impact
 from claims.quotas.services import approve_quota_request, deny_quota_request, reason_not_to_withdraw
 from claims.states import LOOK, ClaimState
 from core.errors import Conflict, Invalid, PortalError
-from core.listing import Echo, harmless
+from core.listing import sheet
 from core.text import counted
 from teams.access import role_in, user_of
 from teams.models import Role, Team, User
 
 PER_PAGE = 25
-KEPT = ("tab", "q", "team", "profile", "page")  # what the address keeps while one goes from card to card
+KEPT_PARAMETERS = ("tab", "q", "team", "profile", "page")  # of the address, from card to card
 
 
-def list_of(request: HttpRequest) -> dict[str, Any]:
-    """Return the page of rows that the address asks for, and how many each tab has."""
+def list_context(request: HttpRequest) -> dict[str, Any]:
+    """Return the context of the list: the page of rows that the address asks for, and the number per tab."""
     user = user_of(request)
-    sought = search_of(request)
-    inbox = Inbox(user, sought)
-    waiting = inbox.waiting()
-    chosen = tab_of(request)
-    counts: dict[Tab, int] = {tab: len(inbox.of_tab(tab, waiting)) for tab in TABS if tab != "decided"}
+    search = inbox_search(request)
+    inbox = Inbox(user, search)
+    pending = inbox.pending()
+    current = current_tab(request)
+    counts: dict[Tab, int] = {tab: len(inbox.filter_tab(tab, pending)) for tab in TABS if tab != "decided"}
     titles = {"mine": "Mine", "team": "My teams", "all": "All", "decided": "Decided"}
-    rows = inbox.tab("decided") if chosen == "decided" else inbox.of_tab(chosen, waiting)
+    rows = inbox.tab("decided") if current == "decided" else inbox.filter_tab(current, pending)
     page = Paginator(rows, PER_PAGE).get_page(request.GET.get("page"))
     query = request.GET.copy()
-    for name in set(query) - set(KEPT):
+    for name in set(query) - set(KEPT_PARAMETERS):
         del query[name]
     return {
-        "tab": chosen,
+        "tab": current,
         "tabs": [(tab, titles[tab], counts.get(tab)) for tab in TABS if tab != "all" or user.is_superuser],
         "page": page,
         "rows": page.object_list,
         "query": query.urlencode(),
-        "search": sought,
-        "sought": any((sought.words, sought.team, sought.profile)),
+        "search": search,
+        "is_filtered": any((search.words, search.team, search.profile)),
         "teams": Team.objects.visible_to(user),
         "profiles": Profile.objects.visible_to(user),
-        "keeps_reasons": user.is_superuser or bool(inbox.desk.leads),
+        "edits_reasons": user.is_superuser or bool(inbox.authority.led_teams),
     }
 
 
-def tab_of(request: HttpRequest) -> Tab:
+def current_tab(request: HttpRequest) -> Tab:
     return next((tab for tab in TABS if tab == request.GET.get("tab")), "mine")
 
 
-def search_of(request: HttpRequest) -> InboxSearch:
-    named = [request.GET.get(name, "").strip()[:200] for name in ("q", "team", "profile")]
-    return InboxSearch(*named)
+def inbox_search(request: HttpRequest) -> InboxSearch:
+    words, team, profile = (request.GET.get(name, "").strip()[:200] for name in ("q", "team", "profile"))
+    return InboxSearch(words, team, profile)
 
 
-def as_csv(request: HttpRequest) -> HttpResponse:
-    """Return every row of the tab that the address asks for, not only a page of it."""
-    tab = tab_of(request)
-    rows = Inbox(user_of(request), search_of(request)).tab(tab)
-    response = HttpResponse(lines(rows[:]), content_type="text/csv; charset=utf-8")
-    response["Content-Disposition"] = f'attachment; filename="approvals-{tab}.csv"'
-    return response
+def csv_response(request: HttpRequest) -> HttpResponse:
+    """Return every row of the tab that the address asks for."""
+    tab = current_tab(request)
+    items = Inbox(user_of(request), inbox_search(request)).tab(tab)
+    columns = ("Kind", "Name", "Request", "Team", "Requester", "Requested at", "Age", "Decision")
+    return sheet(f"approvals-{tab}", (*columns, "Decided by", "Decided at"), map(csv_row, items[:]))
 
 
-def lines(rows: list[Item] | Any) -> Iterator[str]:
-    writer = csv.writer(Echo())
-    heads = ("Kind", "Name", "What", "Team", "Asked by", "Asked at", "Age", "Answer")
-    yield writer.writerow([*heads, "Decided by", "Decided at"])
-    for row in rows:
-        cells = (
-            *(row.label, row.title, row.what, row.team.slug, row.asked_by.username),
-            *(row.asked_at.isoformat(), "" if row.answer else row.age_label, row.answer),
-            row.decided_by.username if row.decided_by else "",
-            row.decided_at.isoformat() if row.decided_at else "",
-        )
-        yield writer.writerow([harmless(cell) for cell in cells])
+def csv_row(item: Item) -> tuple[object, ...]:
+    return (
+        *(item.label, item.title, item.summary, item.team.slug, item.requester.username),
+        *(item.requested_at.isoformat(), "" if item.decision else item.age_label, item.decision),
+        item.decided_by.username if item.decided_by else None,
+        item.decided_at.isoformat() if item.decided_at else None,
+    )
 
 
-def thread_of(about: Claim | QuotaRequest, user: User) -> dict[str, Any]:
-    """Return its lines, the question that waits for an answer, and whether the reader may write."""
-    lines = list(about.comments.select_related("by"))
-    if isinstance(about, Claim):
-        waits, user_of = about.state == ClaimState.REQUESTED, about.requested_by
+def thread_context(subject: Claim | QuotaRequest, user: User) -> dict[str, Any]:
+    """Return the context of a thread: its comments, the open question, and whether `user` may comment."""
+    comments = list(subject.comments.select_related("by"))
+    if isinstance(subject, Claim):
+        pending, requester = subject.state == ClaimState.REQUESTED, subject.requested_by
     else:
-        waits, user_of = about.answer == RequestStatus.WAITING, about.asked_by
-    role = role_in(user, about.team)
+        pending, requester = subject.answer == RequestStatus.WAITING, subject.asked_by
+    role = role_in(user, subject.team)
     return {
-        "thread": lines,
+        "thread": comments,
         "thread_key": str(uuid4()),
-        "question": question_of(lines) if waits else None,
-        "asked_person": user_of.label,
+        "question": open_question(comments) if pending else None,
+        "requester_label": requester.label,
         "may_write": role is not None and role.rank >= Role.MEMBER.rank,
     }
 
@@ -135,44 +133,44 @@ def quota_request_for(request: HttpRequest, request_id: UUID) -> QuotaRequest:
 
 
 def extension_card(request: HttpRequest, extension_id: UUID) -> dict[str, Any]:
-    one = extension_for(request, extension_id)
-    waits = one.answer == RequestStatus.WAITING
-    reason = authority.reason_not_to_decide(user_of(request), one.claim, asked_by=one.asked_by)
-    return ask_card(one, "claims/inbox/_extension_card.html", reason if waits else "") | {
-        "title": one.claim.name,
-        "extension": one,
-        "claim": one.claim,
-        "reasons": reasons_for(one.claim.team) if waits else [],
+    extension = extension_for(request, extension_id)
+    claim, pending = extension.claim, extension.answer == RequestStatus.WAITING
+    reason = reason_not_to_decide(user_of(request), claim, requester=extension.asked_by) if pending else ""
+    return pending_request_card(extension, "claims/inbox/_extension_card.html", reason) | {
+        "title": claim.name,
+        "extension": extension,
+        "claim": claim,
+        "reasons": reasons_for(claim.team) if pending else [],
     }
 
 
 def quota_request_card(request: HttpRequest, request_id: UUID) -> dict[str, Any]:
-    one = quota_request_for(request, request_id)
-    reason = ""
-    if one.answer == RequestStatus.WAITING and not user_of(request).is_superuser:
-        reason = "Only a platform admin decides on quota."
-    return ask_card(one, "claims/inbox/_quota_request_card.html", reason) | {
-        "title": f"More quota for {one.team}",
-        "quota_request": one,
-        "quota_impact": request_impact(one),
-        "may_withdraw": not reason_not_to_withdraw(
-            user_of(request), one, role_in(user_of(request), one.team)
-        ),
-        "grant": QuotaGrantForm(initial={"devices": one.devices, "until": one.until}),
-        "reasons": reasons_for(one.team) if one.answer == RequestStatus.WAITING else [],
-        **thread_of(one, user_of(request)),
+    quota_request, user = quota_request_for(request, request_id), user_of(request)
+    team, pending = quota_request.team, quota_request.answer == RequestStatus.WAITING
+    reason = "Only platform admins decide on quota." if pending and not user.is_superuser else ""
+    return pending_request_card(quota_request, "claims/inbox/_quota_request_card.html", reason) | {
+        "title": f"Quota request of {team}",
+        "quota_request": quota_request,
+        "quota_impact": request_impact(quota_request),
+        "may_withdraw": not reason_not_to_withdraw(user, quota_request, role_in(user, team)),
+        "grant": QuotaGrantForm(initial={"devices": quota_request.devices, "until": quota_request.until}),
+        "reasons": reasons_for(team) if pending else [],
+        **thread_context(quota_request, user),
     }
 
 
-def ask_card(one: Extension | QuotaRequest, body: str, reason_not: str) -> dict[str, Any]:
-    kind = "extension" if isinstance(one, Extension) else "quota_request"
+def pending_request_card(
+    pending_request: Extension | QuotaRequest, body: str, blocked_reason: str
+) -> dict[str, Any]:
+    """Return what the cards of extensions and quota requests share; `body` is the template of the rest."""
+    kind = "extension" if isinstance(pending_request, Extension) else "quota_request"
     return {
-        "card": "claims/inbox/_ask_card.html",
+        "card": "claims/inbox/_pending_request_card.html",
         "card_body": body,
-        "current": one.pk,
-        "ask": one,
-        "waiting": one.answer == RequestStatus.WAITING,
-        "reason_not": reason_not,
+        "current": pending_request.pk,
+        "pending_request": pending_request,
+        "waiting": pending_request.answer == RequestStatus.WAITING,
+        "blocked_reason": blocked_reason,
         "approve_url": f"claims:{kind}_approve",
         "deny_url": f"claims:{kind}_deny",
     }
@@ -180,29 +178,27 @@ def ask_card(one: Extension | QuotaRequest, body: str, reason_not: str) -> dict[
 
 @require_safe
 def extension(request: HttpRequest, extension_id: UUID) -> HttpResponse:
-    page = list_of(request) | extension_card(request, extension_id)
+    page = list_context(request) | extension_card(request, extension_id)
     return render(request, "claims/inbox/approvals.html", page)
 
 
 @require_POST
 def extension_approve(request: HttpRequest, extension_id: UUID) -> HttpResponse:
     extension = extension_for(request, extension_id)
-    act = partial(approve_extension, extension=extension, note=note_in(request))
-    card = partial(extension_card, request, extension_id)
-    return answered(request, act, f"{extension.claim} may be kept longer.", card)
+    approve = partial(approve_extension, extension=extension, note=note_in(request))
+    return decide_pending(request, extension, approve, f"Extension of {extension.claim} approved.")
 
 
 @require_POST
 def extension_deny(request: HttpRequest, extension_id: UUID) -> HttpResponse:
     extension = extension_for(request, extension_id)
-    act = partial(deny_extension, extension=extension, reason=note_in(request))
-    card = partial(extension_card, request, extension_id)
-    return answered(request, act, f"{extension.claim} keeps its end.", card)
+    deny = partial(deny_extension, extension=extension, reason=note_in(request))
+    return decide_pending(request, extension, deny, f"Extension of {extension.claim} denied.")
 
 
 @require_safe
 def quota_request(request: HttpRequest, request_id: UUID) -> HttpResponse:
-    page = list_of(request) | quota_request_card(request, request_id)
+    page = list_context(request) | quota_request_card(request, request_id)
     return render(request, "claims/inbox/approvals.html", page)
 
 
@@ -210,42 +206,43 @@ def quota_request(request: HttpRequest, request_id: UUID) -> HttpResponse:
 def quota_request_approve(request: HttpRequest, request_id: UUID) -> HttpResponse:
     quota_request = quota_request_for(request, request_id)
 
-    def act(*, by: User) -> None:
+    def approve(*, by: User) -> None:
         grant = QuotaGrantForm(request.POST)
         if not grant.is_valid():
             raise Invalid(" ".join(str(message) for errors in grant.errors.values() for message in errors))
         note = note_in(request)
         approve_quota_request(quota_request=quota_request, by=by, note=note, **grant.cleaned_data)
 
-    card = partial(quota_request_card, request, request_id)
-    return answered(request, act, f"{quota_request.team} has the quota that it asked for.", card)
+    return decide_pending(request, quota_request, approve, f"Quota request of {quota_request.team} approved.")
 
 
 @require_POST
 def quota_request_deny(request: HttpRequest, request_id: UUID) -> HttpResponse:
     quota_request = quota_request_for(request, request_id)
-    act = partial(deny_quota_request, quota_request=quota_request, reason=note_in(request))
-    card = partial(quota_request_card, request, request_id)
-    return answered(request, act, f"The quota of {quota_request.team} stays as it is.", card)
+    deny = partial(deny_quota_request, quota_request=quota_request, reason=note_in(request))
+    return decide_pending(request, quota_request, deny, f"Quota request of {quota_request.team} denied.")
 
 
 def note_in(request: HttpRequest) -> str:
     return request.POST.get("note", "")[:500]
 
 
-def answered(
-    request: HttpRequest, act: Callable[..., object], done: str, card: Callable[[], dict[str, Any]]
+def decide_pending(
+    request: HttpRequest,
+    pending_request: Extension | QuotaRequest,
+    decide_on: Callable[..., object],
+    message: str,
 ) -> HttpResponse:
-    """Decide and return to the inbox with the message `done`; the card shows a refusal."""
+    """Call `decide_on` as the reader and return to the inbox with `message`; the card shows a refusal."""
     try:
-        act(by=user_of(request))
+        decide_on(by=user_of(request))
     except (Conflict, Invalid) as error:
         refusal: PortalError = error
-        form = {"refusal": refusal, "note": request.POST.get("note", "")}
-        return render(
-            request, "claims/inbox/approvals.html", list_of(request) | card() | form, status=refusal.status
-        )
-    messages.success(request, done)
+        card = extension_card if isinstance(pending_request, Extension) else quota_request_card
+        fields = {"refusal": refusal, "note": request.POST.get("note", "")}
+        page = list_context(request) | card(request, pending_request.pk) | fields
+        return render(request, "claims/inbox/approvals.html", page, status=refusal.status)
+    messages.success(request, message)
     return redirect("claims:approvals")
 
 
@@ -253,50 +250,53 @@ def answered(
 def comment(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     claim = visible_claim(request, claim_id)
     try:
-        said = services.comment_on_claim(claim=claim, by=user_of(request), **sent(request))
+        comment = services.comment_on_claim(claim=claim, by=user_of(request), **comment_fields(request))
     except Invalid as refusal:
         messages.error(request, refusal.message)
-        return redirect(back(request, reverse("claims:detail", args=[claim.pk])))
-    messages.success(request, f"{claim.requested_by.label} is asked." if said.question else "Comment added.")
-    return redirect(back(request, reverse("claims:detail", args=[claim.pk])))
+    else:
+        sent = f"Question sent to {claim.requested_by.label}." if comment.question else "Comment added."
+        messages.success(request, sent)
+    return redirect(return_url(request, reverse("claims:detail", args=[claim.pk])))
 
 
 @require_POST
 def quota_request_comment(request: HttpRequest, request_id: UUID) -> HttpResponse:
-    one = quota_request_for(request, request_id)
+    quota_request = quota_request_for(request, request_id)
     try:
-        services.comment_on_quota_request(quota_request=one, by=user_of(request), **sent(request))
+        services.comment_on_quota_request(
+            quota_request=quota_request, by=user_of(request), **comment_fields(request)
+        )
     except Invalid as refusal:
         messages.error(request, refusal.message)
     else:
         messages.success(request, "Comment added.")
-    return redirect(back(request, reverse("claims:quota_request_decision", args=[one.pk])))
+    return redirect(return_url(request, reverse("claims:quota_request_decision", args=[quota_request.pk])))
 
 
-def sent(request: HttpRequest) -> dict[str, str]:
+def comment_fields(request: HttpRequest) -> dict[str, str]:
     return {"text": request.POST.get("text", ""), "key": request.POST.get("key", "")}
 
 
-def back(request: HttpRequest, otherwise: str) -> str:
-    """Return the page of this portal that the form was on."""
+def return_url(request: HttpRequest, default: str) -> str:
+    """Return the page of the portal that the form was on, else `default`."""
     page = request.POST.get("next", "")
     allowed = url_has_allowed_host_and_scheme(page, None, require_https=request.is_secure())
-    return page if allowed and page.startswith("/") else otherwise
+    return page if allowed and page.startswith("/") else default
 
 
 @require_safe
 def approvals(request: HttpRequest) -> HttpResponseBase:
-    """The list, and on wide screens the card of what has waited longest."""
+    """The list, and on wide screens the card of its first row."""
     if request.GET.get("format") == "csv":
-        return as_csv(request)
-    page = list_of(request)
-    card = first_card(request, page["rows"][0]) if page["rows"] else {}
+        return csv_response(request)
+    page = list_context(request)
+    card = item_card(request, page["rows"][0]) if page["rows"] else {}
     return render(request, "claims/inbox/approvals.html", page | card | {"on_list": True})
 
 
-def first_card(request: HttpRequest, item: Item) -> dict[str, Any]:
+def item_card(request: HttpRequest, item: Item) -> dict[str, Any]:
     if item.kind == "claim":
-        return card_of(request, visible_claim(request, item.pk))
+        return claim_card(request, visible_claim(request, item.pk))
     if item.kind == "extension":
         return extension_card(request, item.pk)
     return quota_request_card(request, item.pk)
@@ -305,15 +305,15 @@ def first_card(request: HttpRequest, item: Item) -> dict[str, Any]:
 @require_safe
 def approval(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     claim = visible_claim(request, claim_id)
-    return render(request, "claims/inbox/approvals.html", list_of(request) | card_of(request, claim))
+    return render(request, "claims/inbox/approvals.html", list_context(request) | claim_card(request, claim))
 
 
 @require_POST
 def approve(request: HttpRequest, claim_id: UUID) -> HttpResponse:
-    """Approve what the card showed: the spec hash travels with the form."""
+    """Approve what the card showed: the spec hash is a field of the form."""
     claim, form = visible_claim(request, claim_id), ApproveForm(request.POST)
     if not form.is_valid():
-        return card_again(request, claim, status=422, note_errors=form.errors.get("note"))
+        return card_with_error(request, claim, status=422, note_errors=form.errors.get("note"))
     try:
         claim = decide.approve(
             claim=claim,
@@ -322,33 +322,33 @@ def approve(request: HttpRequest, claim_id: UUID) -> HttpResponse:
             note=form.cleaned_data["note"],
         )
     except Conflict as refusal:
-        return card_again(request, claim, refusal=refusal, status=refusal.status)
-    messages.success(request, said_of(claim))
+        return card_with_error(request, claim, refusal=refusal, status=refusal.status)
+    messages.success(request, approval_message(claim))
     return redirect("claims:approvals")
 
 
-def said_of(claim: Claim) -> str:
-    """Say what an approval has come to."""
+def approval_message(claim: Claim) -> str:
+    """Return the message after an approval."""
     if claim.state == ClaimState.REQUESTED:
-        return f"You consented to {claim}; a platform admin decides now."
-    return f"{claim} is approved; the portal writes the object now."
+        return f"First approval of {claim} recorded. A platform admin decides next."
+    return f"{claim} approved. It is being created in {claim.cluster}."
 
 
 @require_POST
 def deny(request: HttpRequest, claim_id: UUID) -> HttpResponse:
-    """Say no; without a reason the card comes back and asks for one."""
+    """Deny the request; without a reason the card asks for one."""
     claim, form = visible_claim(request, claim_id), DenyForm(request.POST)
     if not form.is_valid():
-        return card_again(request, claim, status=422, note_errors=form.errors.get("note"))
+        return card_with_error(request, claim, status=422, note_errors=form.errors.get("note"))
     try:
         decide.deny(claim=claim, by=user_of(request), reason=form.cleaned_data["note"])
     except Conflict as refusal:
-        return card_again(request, claim, refusal=refusal, status=refusal.status)
-    messages.success(request, f"{claim} is denied.")
+        return card_with_error(request, claim, refusal=refusal, status=refusal.status)
+    messages.success(request, f"{claim} denied.")
     return redirect("claims:approvals")
 
 
-def card_again(
+def card_with_error(
     request: HttpRequest,
     claim: Claim,
     *,
@@ -357,36 +357,37 @@ def card_again(
     note_errors: Iterable[object] | None = None,
 ) -> HttpResponse:
     claim = visible_claim(request, claim.pk)
-    said = {"refusal": refusal, "note_errors": note_errors, "note": request.POST.get("note", "")}
-    page = list_of(request) | card_of(request, claim) | said
+    errors = {"refusal": refusal, "note_errors": note_errors, "note": request.POST.get("note", "")}
+    page = list_context(request) | claim_card(request, claim) | errors
     return render(request, "claims/inbox/approvals.html", page, status=status)
 
 
-def card_of(request: HttpRequest, claim: Claim) -> dict[str, Any]:
-    """Return what the card shows: who asks for what, what it does to others, whether this reader decides."""
-    waiting = claim.state == ClaimState.REQUESTED
+def claim_card(request: HttpRequest, claim: Claim) -> dict[str, Any]:
+    """Return the context of a claim's card: the request, its impact, and whether this reader decides."""
+    pending = claim.state == ClaimState.REQUESTED
     family, icon = LOOK[claim.state]
     total = claim.devices * claim.parallel
     user = user_of(request)
-    desk = ApprovalAuthority(user, [claim.team])
-    _stage, consent = stage_of(claim, desk.rules.on(claim))
+    authority = ApprovalAuthority(user, [claim.team])
+    _stage, first_approval = approval_stage(claim, authority.rules.for_claim(claim))
+    again_url = ""
+    if user.pk == claim.requested_by_id and not pending:
+        again_url = request_again_url(claim, current_parts(claim, ()))
     return {
         "card": "claims/inbox/_card.html",
         "current": claim.pk,
         "title": claim.name,
         "claim": claim,
         "look": {"family": family, "icon": icon},
-        "impact": impact_of(claim) if waiting else None,
-        "decision": None if waiting else decision_on(claim),
-        "reason_not": desk.reason_not_to_decide(claim) if waiting else "",
-        "instead": desk.in_place_of(claim),
-        "consent": consent,
-        "waiting": waiting,
+        "impact": claim_impact(claim) if pending else None,
+        "decision": None if pending else last_decision(claim),
+        "blocked_reason": authority.reason_not_to_decide(claim) if pending else "",
+        "delegator": authority.delegator(claim),
+        "first_approval": first_approval,
+        "waiting": pending,
         "total": total,
-        "reasons": reasons_for(claim.team) if waiting else [],
-        "again_url": request_again_url(claim, current_parts(claim, ()))
-        if user.pk == claim.requested_by_id and not waiting
-        else "",
+        "reasons": reasons_for(claim.team) if pending else [],
+        "again_url": again_url,
         "approve_label": f"Approve {counted(total, 'device')}",
-        **thread_of(claim, user),
+        **thread_context(claim, user),
     }

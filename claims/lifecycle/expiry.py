@@ -201,7 +201,7 @@ def _notify_undecided(claim: Claim, key: str) -> None:
         [claim.requested_by],
         key=key,
         title=lambda: f"{claim} expires undecided on {moment_with_zone(end)}",
-        body=f"Nobody has decided on it yet; ask {authority.names_of(deciders) or 'a platform admin'}.",
+        body=f"Nobody has decided on it yet; ask {authority.join_names(deciders) or 'a platform admin'}.",
         url=reverse("claims:detail", args=[claim.pk]),
         important=True,
     )

@@ -16,7 +16,7 @@ from django.db.models import Max
 from django.utils import timezone
 
 from claims.approvals import authority
-from claims.approvals.rules import are_together, asked_of, ruling_for
+from claims.approvals.rules import effective_rule_for, requested_profiles
 from claims.models import Approval, Claim, Extension, ProfileVersion, RequestStatus
 from claims.states import RUNNING
 from core.times import duration as in_words
@@ -45,7 +45,7 @@ class ExtensionOption:
             return f"Until {moment(self.until)}: at once. {self.why}"
         if not self.who:
             return f"Until {moment(self.until)}: nobody can decide on this. {self.why}"
-        return f"Until {moment(self.until)}: needs {authority.names_of(self.who)}. {self.why}"
+        return f"Until {moment(self.until)}: needs {authority.join_names(self.who)}. {self.why}"
 
 
 class ExtensionPolicy:
@@ -57,7 +57,7 @@ class ExtensionPolicy:
 
     @cached_property
     def asked(self) -> list[tuple[ProfileVersion, int]]:
-        return asked_of(self.claim)
+        return requested_profiles(self.claim)
 
     @property
     def at_a_time(self) -> timedelta:
@@ -106,16 +106,16 @@ class ExtensionPolicy:
                 f"{f'{version.profile} v{version.number}'} may be extended by up to {in_words(free)} "
                 "at a time without asking."
             ), ""
-        together = are_together(claim)
-        ruling = ruling_for(claim.team, self.asked, duration=whole, together=together)
-        if ruling.automatic:
-            return ruling.sentence, ""
+        together = claim.together
+        effective_rule = effective_rule_for(claim.team, self.asked, duration=whole, together=together)
+        if effective_rule.automatic:
+            return effective_rule.sentence, ""
         if free:
             return "", (
                 f"Without asking, {f'{version.profile} v{version.number}'} may be extended by "
                 f"{in_words(free)} at a time; this is {in_words(span)}."
             )
-        return "", ruling.sentence
+        return "", effective_rule.sentence
 
 
 def duration_start(claim: Claim) -> datetime:
@@ -147,7 +147,11 @@ def reason_not_to_extend(claim: Claim) -> str:
 
 def extension_approvers(claim: Claim, *, asked_by: User) -> list[User]:
     """Return who is asked about an extension: who decides on the claim, without whoever asks."""
-    ruling = authority.ruling_on(claim)
-    stage, _consent = authority.stage_of(claim, ruling)
-    people = authority.able(authority.deciders(claim.team, stage, asked_by), asked_by, ruling)
-    return people or authority.able(authority.deciders(claim.team, Approval.ADMIN), asked_by, ruling)
+    effective_rule = authority.effective_rule_on(claim)
+    stage, _consent = authority.approval_stage(claim, effective_rule)
+    people = authority.without_requester(
+        authority.deciders(claim.team, stage, asked_by), asked_by, effective_rule
+    )
+    return people or authority.without_requester(
+        authority.deciders(claim.team, Approval.ADMIN), asked_by, effective_rule
+    )

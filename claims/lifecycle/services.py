@@ -204,7 +204,7 @@ def _to_decide(extension: Extension, by: User) -> tuple[Claim, Extension]:
     claim = lock_claim(extension.claim)
     extension = Extension.objects.select_related("asked_by", "decided_by").get(pk=extension.pk)
     extension.claim = claim
-    if reason := authority.reason_not_to_decide(by, claim, asked_by=extension.asked_by):
+    if reason := authority.reason_not_to_decide(by, claim, requester=extension.asked_by):
         raise Forbidden(reason)
     return claim, extension
 

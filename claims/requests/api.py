@@ -11,7 +11,7 @@ from rest_framework.views import APIView
 
 from claims import api_types
 from claims.api_types import MatchOut
-from claims.approvals.authority import Route
+from claims.approvals.authority import ApprovalRoute
 from claims.match_page import DEVICES_PER_PAGE, excluded_devices
 from claims.requests.preview import RequestPreview, preview
 from core.errors import Invalid
@@ -63,8 +63,8 @@ class RouteOut(serializers.Serializer[Any]):
     rule = serializers.CharField(help_text="The rule that applies")
     who = serializers.SerializerMethodField(help_text="User names of the people who may decide")
 
-    def get_who(self, route: Route) -> list[str]:
-        return [person.username for person in route.who]
+    def get_who(self, route: ApprovalRoute) -> list[str]:
+        return [person.username for person in route.deciders]
 
 
 class RelaxationOut(serializers.Serializer[Any]):

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 from typing import Unpack
 
 from claims.approvals import authority
-from claims.approvals.authority import Route
+from claims.approvals.authority import ApprovalRoute
 from claims.catalogue.listing import DeviceKind, kinds_for
 from claims.catalogue.sharing import cautions
 from claims.models import Claim, Profile
@@ -44,7 +44,7 @@ class RequestPreview:
     plan: RequestPlan
     match: match.Preview
     quota_lines: tuple[QuotaLine, ...]
-    approval: Route
+    approval: ApprovalRoute
     manifest: str  # YAML
     kinds: frozenset[DeviceKind]  # of the matching devices, which determine the price
     parts: tuple[PricedOption, ...]  # of combined profiles, else empty
@@ -75,10 +75,10 @@ def preview(
     plan = plan_request(**fields)
     quotas = usage.charged_quotas(team=plan.team, charge=plan.charge, profiles=plan.devices_by_profile)
     lines = replacement.plan_quota_lines(quotas, plan, replacement.carried_from(replaces, plan))
-    route = authority.route_for(
+    route = authority.approval_route(
         by=by,
         team=plan.team,
-        asked=plan.devices_by_version,
+        requested=plan.devices_by_version,
         duration=plan.duration,
         together=plan.together,
     )

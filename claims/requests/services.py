@@ -108,7 +108,7 @@ def _reserve(plan: RequestPlan, *, by: User, reason: str, key: str, replaces: Cl
     Draft.objects.filter(by=by, key=key).delete()
     if old is not None:
         old.remark(f"{claim} was requested as a replacement.", by=by)
-    rule = authority.rule_for_all(
+    rule = authority.automatic_approval_reason(
         plan.devices_by_version, team=plan.team, duration=plan.duration, together=plan.together
     )
     if rule:
@@ -123,7 +123,7 @@ def _reserve(plan: RequestPlan, *, by: User, reason: str, key: str, replaces: Cl
         )
         after_commit(tasks.deliver, str(claim.pk))
     else:
-        notices.asked(claim)
+        notices.notify_deciders(claim)
     return claim
 
 

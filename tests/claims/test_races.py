@@ -84,7 +84,7 @@ def test_of_two_approvers_one_is_first_and_the_other_hears_of_it(
     assert [step.by for step in approvals.order_by("pk")] == ([lars] if guarded else [lars, lena])
     if guarded:
         assert isinstance(late, Conflict)
-        assert late.message.startswith(f"lars was first and approved {claim}")
+        assert late.message.startswith(f"lars already approved {claim}")
 
 
 @pytest.mark.parametrize("guarded", [True, False])

@@ -26,7 +26,7 @@ def test_enter_in_the_note_decides_nothing_and_then_what_was_begun(people):
     expect(page.get_by_role("button", name="Deny", exact=True)).to_be_focused()
     expect(page.get_by_role("heading", name="enter-denies")).to_be_visible()
     page.keyboard.press("Enter")
-    expect(page.get_by_text("enter-denies is denied.")).to_be_visible()
+    expect(page.get_by_text("enter-denies denied.")).to_be_visible()
     mira.sees_state("Denied")
 
 
@@ -35,7 +35,7 @@ def test_a_reason_is_picked_by_arrow_keys(people):
     asked(mira, "arrow-keys")
     page = aylin.page
     page.goto("/approvals/?q=arrow-keys")
-    reasons = page.get_by_label("Reason ready to use")
+    reasons = page.get_by_label("Saved reason")
     reasons.focus()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowDown")

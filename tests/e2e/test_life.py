@@ -63,7 +63,7 @@ def test_a_longer_extension_waits_for_a_lead_and_the_page_follows(people):
     aylin.page.get_by_role("link", name="Nobody has decided yet").click()
     expect(aylin.page.get_by_text("Two more epochs.").first).to_be_visible()
     aylin.page.get_by_role("button", name=re.compile("^Approve")).click()
-    expect(aylin.page.get_by_text("two-epochs may be kept longer.")).to_be_visible()
+    expect(aylin.page.get_by_text("Extension of two-epochs approved.")).to_be_visible()
 
     expect(mira.page.get_by_text("Nobody has decided yet")).to_have_count(0)  # without a reload
     assert end_of(mira) > before

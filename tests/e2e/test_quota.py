@@ -33,7 +33,7 @@ def test_more_is_asked_for_and_given_for_good(people):
     before, after = (int(one) for one in re.findall(r"\d+", admin.locator("[data-limit]").inner_text()))
     assert after == before + 3
     admin.get_by_role("button", name="Approve", exact=True).click()
-    expect(admin.get_by_text("vision has the quota that it asked for.")).to_be_visible()
+    expect(admin.get_by_text("Quota request of vision approved.")).to_be_visible()
     engineer.goto("/quotas/?team=vision")
     row = engineer.locator("[data-quota='vision/mig.nvidia.com']")
     expect(row).to_contain_text(f"of {after}")

@@ -39,7 +39,7 @@ WAITING: Row = {"withdraw": THEIRS, "approval": DECIDERS, **LIVE}
 REPLACED: Row = {"release": THEIRS, "shorten": THEIRS, "transfer": THEIRS, **LIVE}
 RUNNING: Row = {"extend": THEIRS, "request replaces": THEIRS, **REPLACED}
 # Of the inbox, beside every card.
-INBOX: Row = {"away": TEAM, "reasons": DECIDERS, "approval_rules": ADMIN, "approval": DECIDERS - ADMIN}
+INBOX: Row = {"delegations": TEAM, "reasons": DECIDERS, "approval_rules": ADMIN, "approval": DECIDERS - ADMIN}
 CARD: Row = {"comment": MEMBERS, **INBOX, **HIDDEN}
 
 # Page (name of its address and what stands in it, from tests.portal.every_state) → what it offers to whom; a
@@ -104,7 +104,7 @@ TABLE: dict[str, Row] = {
         **{"comment": DECIDERS - ADMIN, "quota_request_comment": ADMIN, "quota_request_withdraw": ADMIN},
         **{"quota_request_approve": ADMIN, "quota_request_deny": ADMIN},
         **INBOX,
-        **{"away": EVERYBODY},
+        **{"delegations": EVERYBODY},
     },
     "claims:approval asked": {"approve": DECIDERS, "deny": DECIDERS, "change": DECIDERS, **CARD},
     "claims:approval asked_by_lead": {"approve": OWNERS, "deny": OWNERS, "change": OWNERS, **CARD},
@@ -127,7 +127,7 @@ TABLE: dict[str, Row] = {
         **HIDDEN,
     },
     "claims:bulk?claim={asked}": {"bulk": DECIDERS, "approval": TEAM},
-    "claims:away": {"away": DECIDERS - ADMIN, "away_end": LEAD | MEMBER},
+    "claims:delegations": {"delegations": DECIDERS - ADMIN, "delegation_end": LEAD | MEMBER},
     "claims:reasons": {"reason_new": DECIDERS, "reason": DECIDERS, 403: EVERYBODY - DECIDERS},
     "claims:reason_new": {"reason_new": DECIDERS, "reasons": DECIDERS, 403: EVERYBODY - DECIDERS},
     "claims:reason reason_of_team": {
@@ -263,7 +263,7 @@ TYPED: dict[str, dict[str, str]] = {
     "extension_deny": {"note": "Too long."},
     "quota_request_deny": {"note": "Too much."},
     "change": {"duration": "12h"},
-    "away": {"to": "zoe"},
+    "delegations": {"to": "zoe"},
     "reason_new": {"title": "Too long", "text": "Too long."},
     "approval_rule_new": {"profile": "train-80"},
     "claims:quotas quota_set": {"team": "vision", "profile": "train-80", "devices": "50"},

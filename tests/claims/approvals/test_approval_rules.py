@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from claims.approvals.authority import route_for, ruling_on
+from claims.approvals.authority import approval_route, effective_rule_on
 from claims.approvals.decide import approve
-from claims.approvals.rules import Rules, ruling_for
+from claims.approvals.rules import Rules, effective_rule_for
 from claims.approvals.services import remove_rule, save_rule
 from claims.models import Approval, ApprovalRule
 from claims.states import ClaimState
@@ -57,36 +57,60 @@ def test_a_rule_of_another_team_does_not_count(train, vision):
 @pytest.mark.parametrize(
     ("approval", "most", "longest", "devices", "span", "automatic", "sentence"),
     [
-        ("automatic", 0, None, 9, DAY, True, "The rule of vision needs no approval."),
-        ("lead", 2, None, 2, DAY, True, "The rule of vision needs no approval for up to 2 devices."),
-        ("lead", 2, None, 3, DAY, False, "The rule of vision asks a lead for more than 2 devices."),
-        ("lead", 0, None, 1, HOUR, False, "The rule of vision asks a lead."),
-        ("admin", 2, DAY, 1, 2 * DAY, False, "The rule of vision asks a platform admin for more than 24 h."),
-        ("both", 0, None, 1, DAY, False, "The rule of vision asks a lead and then a platform admin."),
-        ("", 0, None, 1, DAY, False, "train-80 v1 asks a lead."),
+        ("automatic", 0, None, 9, DAY, True, "The rule of vision requires no approval."),
+        ("lead", 2, None, 2, DAY, True, "The rule of vision requires no approval for up to 2 devices."),
+        (
+            "lead",
+            2,
+            None,
+            3,
+            DAY,
+            False,
+            "The rule of vision requires approval by a team lead for more than 2 devices.",
+        ),
+        ("lead", 0, None, 1, HOUR, False, "The rule of vision requires approval by a team lead."),
+        (
+            "admin",
+            2,
+            DAY,
+            1,
+            2 * DAY,
+            False,
+            "The rule of vision requires approval by a platform admin for more than 24 h.",
+        ),
+        (
+            "both",
+            0,
+            None,
+            1,
+            DAY,
+            False,
+            "The rule of vision requires approval by a team lead and then a platform admin.",
+        ),
+        ("", 0, None, 1, DAY, False, "train-80 v1 requires approval by a team lead."),
     ],
 )
 def test_a_rule_says_what_it_does(vision, train, approval, most, longest, devices, span, automatic, sentence):
     ApprovalRule.objects.create(
         team=vision, approval=approval, automatic_devices=most, automatic_duration=longest
     )
-    ruling = ruling_for(vision, [(train.current, devices)], duration=span)
-    assert ruling.automatic is automatic
-    assert ruling.sentence.replace("1 d.", "24 h.") == sentence
+    effective_rule = effective_rule_for(vision, [(train.current, devices)], duration=span)
+    assert effective_rule.automatic is automatic
+    assert effective_rule.sentence.replace("1 d.", "24 h.") == sentence
 
 
 def test_of_several_profiles_the_strictest_counts(vision, train, big):
     free = make_profile("free", approval=Approval.AUTOMATIC)
     asked = [(free.current, 1), (train.current, 1), (big.current, 1)]
-    ruling = ruling_for(vision, asked, duration=DAY)
-    assert (ruling.automatic, ruling.approval) == (False, Approval.ADMIN)
-    assert ruling.sentence == "big v1 asks a platform admin."
-    assert ruling_for(vision, asked[:1], duration=DAY).automatic
+    effective_rule = effective_rule_for(vision, asked, duration=DAY)
+    assert (effective_rule.automatic, effective_rule.approval) == (False, Approval.ADMIN)
+    assert effective_rule.sentence == "big v1 requires approval by a platform admin."
+    assert effective_rule_for(vision, asked[:1], duration=DAY).automatic
 
 
 def test_a_stricter_alternative_is_asked_for_and_decided_by_the_stricter(ask, big, lena, root):
     claim = ask(alternatives=[big])
-    with pytest.raises(Forbidden, match="Only a platform admin"):
+    with pytest.raises(Forbidden, match="Only platform admins"):
         approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
     assert approve(claim=claim, by=root, spec_hash=claim.spec_hash).state == ClaimState.APPROVED
 
@@ -95,7 +119,7 @@ def test_a_rule_approves_at_once_what_the_profile_would_ask_for(ask, vision):
     ApprovalRule.objects.create(team=vision, automatic_devices=2)
     claim = ask(devices=2)
     assert claim.state == ClaimState.APPROVED
-    assert claim.decision_note == "The rule of vision needs no approval for up to 2 devices."
+    assert claim.decision_note == "The rule of vision requires no approval for up to 2 devices."
     assert ask(devices=3).state == ClaimState.REQUESTED
 
 
@@ -109,21 +133,21 @@ def test_all_claims_of_a_template_count_together(ask, vision):
     [
         ("lead", "A lead of vision decides: lars or lena."),
         ("admin", "A platform admin decides: root."),
-        ("both", "A lead of vision decides first: lars or lena; then a platform admin: root."),
+        ("both", "First approval: a lead of vision (lars or lena). Second: a platform admin (root)."),
     ],
 )
 def test_who_asks_hears_before_who_decides(vision, train, alice, root, approval, sentence):
     ApprovalRule.objects.create(team=vision, approval=approval)
-    route = route_for(by=alice, team=vision, asked=[(train.current, 1)], duration=DAY)
+    route = approval_route(by=alice, team=vision, requested=[(train.current, 1)], duration=DAY)
     assert (route.automatic, route.sentence) == (False, sentence)
-    assert route.rule.startswith("The rule of vision asks")
+    assert route.rule.startswith("The rule of vision requires")
 
 
 def test_a_rule_holds_for_what_waits_already(ask, vision):
     claim = ask()
-    assert ruling_on(claim).approval == Approval.LEAD
+    assert effective_rule_on(claim).approval == Approval.LEAD
     ApprovalRule.objects.create(team=vision, approval=Approval.ADMIN)
-    assert ruling_on(claim).approval == Approval.ADMIN
+    assert effective_rule_on(claim).approval == Approval.ADMIN
 
 
 def test_only_platform_admins_set_rules(lena, root, vision):
@@ -159,7 +183,7 @@ def test_a_whole_list_is_ruled_on_in_one_query(vision, fra, train, alice, django
     assert all(version.profile for version in versions)
     with django_assert_num_queries(1):
         rules = Rules()
-        assert all(rules.ruling(vision.pk, [(each, 1)], duration=DAY) for each in versions)
+        assert all(rules.effective_rule(vision.pk, [(each, 1)], duration=DAY) for each in versions)
 
 
 def test_two_requests_in_one_claim_fall_under_one_rule(ask, vision):

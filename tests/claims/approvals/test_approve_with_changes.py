@@ -60,7 +60,7 @@ def test_what_was_asked_for_is_kept_and_the_asker_is_told(wish, lena, alice):
         "spec_hash": before,
     }
     notice = Notice.objects.get(user=alice)
-    assert notice.title == "sam2 is approved with changes"
+    assert notice.title == "sam2 was approved with changes"
     assert "lena changed it: 4 → 2 devices; 10 d → 3 d." in notice.body
     assert "release it" in notice.body
     assert claim.history.last().why == (
@@ -99,8 +99,8 @@ def test_a_quota_that_was_lowered_meanwhile_does_not_keep_from_giving_less(wish,
         ({"devices": 0}, "approve from 1 to 4, not 0"),
         ({"duration": 11 * DAY}, "10 d requested; approve at most that, not 11 d"),
         ({"duration": timedelta(0)}, "not 0 s"),
-        ({}, "Nothing is changed"),
-        ({"devices": 4}, "Nothing is changed"),
+        ({}, "Nothing has changed"),
+        ({"devices": 4}, "Nothing has changed"),
     ],
 )
 def test_more_or_nothing_is_refused(wish, lena, wanted, said):
@@ -122,7 +122,7 @@ def test_a_fixed_number_of_devices_stays(ask, lena):
 
 def test_a_lead_does_not_get_around_a_stricter_profile(wish, lena, root):
     big = make_profile("big", approval=Approval.ADMIN)
-    with pytest.raises(Forbidden, match="Only a platform admin"):
+    with pytest.raises(Forbidden, match="Only platform admins"):
         change(wish, lena, profile=big)
     wish.refresh_from_db()
     assert wish.state == ClaimState.REQUESTED
@@ -136,7 +136,7 @@ def test_it_is_bound_to_what_was_read(wish, lena):
 
 def test_the_second_approver_hears_who_was_first(wish, lena, lars):
     decide.approve(claim=wish, by=lars, spec_hash=wish.spec_hash)
-    with pytest.raises(Conflict, match="lars was first and approved sam2"):
+    with pytest.raises(Conflict, match="lars already approved sam2"):
         change(wish, lena, devices=2)
 
 
@@ -158,8 +158,8 @@ def test_where_two_decide_a_change_by_the_admin_asks_the_lead_again(ask, lena, a
     claim = decide.approve(claim=(wish := ask(devices=4)), by=lena, spec_hash=wish.spec_hash)
     claim = change(claim, root, duration=timedelta(hours=4))
     assert (claim.state, claim.steps.count()) == (ClaimState.REQUESTED, 0)
-    assert "You may withdraw it." in Notice.objects.get(user=alice).body
-    with pytest.raises(Forbidden, match="A lead of vision consents first"):
+    assert "You can withdraw it." in Notice.objects.get(user=alice).body
+    with pytest.raises(Forbidden, match="A lead of vision must give the first approval"):
         decide.approve(claim=claim, by=root, spec_hash=claim.spec_hash)
 
 

@@ -56,7 +56,7 @@ def test_the_card_says_what_the_person_held_and_how_active_it_was(client, lena, 
     measured(busy, 0.9)
     measured(idle, 0.3)
     # The request that waits counts as a claim, and holds nothing.
-    said = "3 claims in the last 90 days held 36 GPU-hours; mean activity 60 %."
+    said = "3 claims in the last 90 days held 36 GPU-hours; mean utilization 60 %."
     assert said in card(client, lena, claim)
 
 
@@ -68,7 +68,7 @@ def test_without_a_measurement_there_is_no_telemetry(client, lena, alice, vision
 
 def test_what_was_not_active_is_not_without_telemetry(client, lena, alice, vision, fra, claim):
     measured(held(vision, fra, alice, begun=2 * HOUR), 0.0)
-    assert "held 2 GPU-hours; mean activity 0 %." in card(client, lena, claim)
+    assert "held 2 GPU-hours; mean utilization 0 %." in card(client, lena, claim)
 
 
 def test_what_was_held_before_counts_from_90_days_ago_on(client, lena, alice, vision, fra, claim):
@@ -108,7 +108,7 @@ def test_the_card_names_the_profile_that_costs_less_and_fits_now(client, lena, f
     rate("H100", "4.00")
     rate("L4", "1.00")
     page = card(client, lena, claim)
-    assert "Small costs 75 % less and fits now; 1 of its devices is free." in page
+    assert "Small costs 75 % less and fits now: 1 matching device free." in page
     change = reverse("claims:change", args=[claim.pk])
     assert f'href="{change}?profile=small"' in page
     assert f"{change}?profile=small" not in card(client, claim.requested_by, claim)

@@ -12,7 +12,7 @@ from django.utils import timezone
 from claims.approvals import decide
 from claims.approvals.forms import ApproveForm, DenyForm, RuleForm
 from claims.inbox import impact
-from claims.inbox.impact import impact_of
+from claims.inbox.impact import claim_impact
 from claims.models import Approval, ApprovalRule, Claim, Comment, QuotaIncrease, ReasonTemplate
 from claims.plans.changes import WantedChange
 from claims.states import ClaimState
@@ -76,17 +76,26 @@ def test_the_card_of_a_request_says_whether_the_reader_decides_and_as_whom(
 ):
     ReasonTemplate.objects.create(title="Own", text="x", team=vision)
     ReasonTemplate.objects.create(title="Theirs", text="x", team=make_team("nlp"))
-    names = ("reason_not", "waiting", "total", "approve_label", "again_url", "consent", "decision", "instead")
+    names = (
+        "blocked_reason",
+        "waiting",
+        "total",
+        "approve_label",
+        "again_url",
+        "first_approval",
+        "decision",
+        "delegator",
+    )
     found = context(client, lena, url("approval", wish))
     assert found(*names) == ("", True, 4, "Approve 4 devices", "", None, None, None)
     assert found("reasons")[0][0].title == "Own"
     assert len(found("reasons")[0]) == 5
-    assert found("may_write", "question", "asked_person") == (True, None, "alice")
+    assert found("may_write", "question", "requester_label") == (True, None, "alice")
     found = context(client, alice, url("approval", wish))
-    assert found("reason_not") == ("Only a lead of vision decides on its requests; you are member.",)
+    assert found("blocked_reason") == ("Only leads of vision decide on its requests. Your role: member.",)
     decide.deny(claim=wish, by=lena, reason="No.")
     found = context(client, lena, url("approval", wish))
-    assert found("reason_not", "waiting", "impact", "reasons", "again_url") == ("", False, None, [], "")
+    assert found("blocked_reason", "waiting", "impact", "reasons", "again_url") == ("", False, None, [], "")
     assert found("decision")[0].by == lena
     assert context(client, alice, url("approval", wish))("again_url")[0]
 
@@ -94,30 +103,37 @@ def test_the_card_of_a_request_says_whether_the_reader_decides_and_as_whom(
 def test_the_card_of_two_steps_names_who_consented(client, wish, vision, lena, root):
     ApprovalRule.objects.create(team=vision, approval=Approval.BOTH)
     decide.approve(claim=wish, by=lena, spec_hash=wish.spec_hash)
-    assert context(client, root, url("approval", wish))("consent")[0].by == lena
-    found = impact_of(Claim.objects.select_related("team", "requested_by", "cluster").get(pk=wish.pk))
-    assert found.why == ("always", "The rule of vision asks a lead and then a platform admin.")
-    assert found.who == "a lead and then a platform admin"
+    assert context(client, root, url("approval", wish))("first_approval")[0].by == lena
+    found = claim_impact(Claim.objects.select_related("team", "requested_by", "cluster").get(pk=wish.pk))
+    assert (found.short_reason, found.rule) == (
+        "always",
+        "The rule of vision requires approval by a team lead and then a platform admin.",
+    )
+    assert found.approver == "a team lead and then a platform admin"
 
 
 def test_the_card_of_what_a_rule_lets_through_says_that_it_was_sent_back(wish, vision):
     ApprovalRule.objects.create(team=vision, approval=Approval.AUTOMATIC)
-    found = impact_of(Claim.objects.select_related("team", "requested_by", "cluster").get(pk=wish.pk))
-    assert (found.why, found.who) == (("sent back", "The cluster refused it."), "a lead")
+    found = claim_impact(Claim.objects.select_related("team", "requested_by", "cluster").get(pk=wish.pk))
+    assert (found.short_reason, found.rule, found.approver) == (
+        "sent back",
+        "The cluster refused it.",
+        "a team lead",
+    )
 
 
 def test_the_card_of_more_time_says_whether_the_reader_decides(client, longer, lena, alice):
     found = context(client, lena, url("extension", longer))
-    assert found("reason_not", "waiting", "approve_url", "deny_url") == (
+    assert found("blocked_reason", "waiting", "approve_url", "deny_url") == (
         "", True, "claims:extension_approve", "claims:extension_deny",
     )  # fmt: skip
     assert len(found("reasons")[0]) == 4
-    assert context(client, alice, url("extension", longer))("reason_not")[0].startswith(
-        "Only a lead of vision"
+    assert context(client, alice, url("extension", longer))("blocked_reason")[0].startswith(
+        "Only leads of vision"
     )
     longer.decide("denied", by=lena)
     found = context(client, alice, url("extension", longer))
-    assert found("reason_not", "waiting", "reasons") == ("", False, [])
+    assert found("blocked_reason", "waiting", "reasons") == ("", False, [])
 
 
 def test_the_card_of_more_quota_says_what_it_changes_and_who_may_do_what(
@@ -125,18 +141,18 @@ def test_the_card_of_more_quota_says_what_it_changes_and_who_may_do_what(
 ):
     address = url("quota_request_decision", more)
     found = context(client, root, address)
-    assert found("reason_not", "waiting", "may_withdraw", "title") == (
+    assert found("blocked_reason", "waiting", "may_withdraw", "title") == (
         "",
         True,
         True,
-        "More quota for vision",
+        "Quota request of vision",
     )
     assert found("quota_impact")[0].after == 12
     assert found("grant")[0].initial == {"devices": 12, "until": None}
     assert len(found("reasons")[0]) == 4
-    no = "Only a platform admin decides on quota."
+    no = "Only platform admins decide on quota."
     rows = [
-        (person.username, *context(client, person, address)("reason_not", "may_withdraw", "may_write"))
+        (person.username, *context(client, person, address)("blocked_reason", "may_withdraw", "may_write"))
         for person in (lena, alice, bob)
     ]
     assert rows == [("lena", no, True, True), ("alice", no, True, True), ("bob", no, False, False)]
@@ -144,7 +160,7 @@ def test_the_card_of_more_quota_says_what_it_changes_and_who_may_do_what(
     assert context(client, alice, address)("question")[0].text == "Why?"
     more.decide("denied", by=root)
     found = context(client, alice, address)
-    assert found("reason_not", "waiting", "reasons", "question") == ("", False, [], None)
+    assert found("blocked_reason", "waiting", "reasons", "question") == ("", False, [], None)
 
 
 def test_the_first_of_the_list_has_its_card_whatever_its_kind(client, more, longer, wish, lena, root, now):
@@ -164,7 +180,7 @@ def test_a_refused_answer_keeps_the_note_and_says_why(client, wish, more, longer
     for name, sent in (("approve", {"spec_hash": wish.spec_hash}), ("deny", {})):
         answer = client.post(url(name, wish), sent | {"note": "Mine."})
         assert (answer.status_code, answer.context["note"]) == (409, "Mine.")
-        assert answer.context["refusal"].message.startswith("lars was first and denied sam2")
+        assert answer.context["refusal"].message.startswith("lars already denied sam2")
     answer = client.post(url("extension_deny", longer), {"note": " "})
     assert (answer.status_code, answer.context["note"]) == (422, " ")
     client.force_login(root)
@@ -182,14 +198,14 @@ def test_answers_on_the_pages_keep_their_notes_and_say_what_was_done(
     other = make_quota_request(vision, 3, by=alice, counts="claims")
     client.force_login(lena)
     page = client.post(url("extension_approve", longer), {"note": "x" * 501}, follow=True)
-    assert "held may be kept longer." in page.text
+    assert "Extension of held approved." in page.text
     client.force_login(root)
     until = timezone.localtime() + DAY
     sent = {"devices": "9", "until": until.strftime("%Y-%m-%dT%H:%M"), "note": "For now."}
     page = client.post(url("quota_request_approve", more), sent, follow=True)
-    assert "vision has the quota that it asked for." in page.text
+    assert "Quota request of vision approved." in page.text
     page = client.post(url("quota_request_deny", other), {"note": "Full."}, follow=True)
-    assert "The quota of vision stays as it is." in page.text
+    assert "Quota request of vision denied." in page.text
     for row in (more, other, longer):
         row.refresh_from_db()
     assert (longer.decision_note, more.decision_note, other.decision_note) == ("x" * 500, "For now.", "Full.")
@@ -214,7 +230,7 @@ def test_a_line_goes_back_to_the_page_it_was_written_on_if_that_is_the_portals(c
         assert (answer.status_code, answer.headers["Location"]) == (302, where)
     assert Comment.objects.count() == 5
     answer = client.post(address, {"text": " ", "key": "k"}, follow=True)
-    assert "Write from 1 to 2000 characters; these are 0." in answer.text
+    assert "Write 1 to 2000 characters; this text has 0." in answer.text
     assert Comment.objects.count() == 5
 
 
@@ -234,23 +250,23 @@ def offer(slug, devices=1, free=2):
         (
             4,
             [("small", 4, 2, 1)],
-            ("Small costs 75 % less and fits now; 2 of its devices are free.", "small"),
+            ("Small costs 75 % less and fits now: 2 matching devices free.", "small"),
         ),
-        (4, [("small", 4, 1, 3)], ("Small costs 25 % less and fits now; 1 of its devices is free.", "small")),
+        (4, [("small", 4, 1, 3)], ("Small costs 25 % less and fits now: 1 matching device free.", "small")),
         (
             4,
             [("small", 2, 2, 4)],
-            ("Small costs 50 % less and fits now; 2 of its devices are free.", "small"),
+            ("Small costs 50 % less and fits now: 2 matching devices free.", "small"),
         ),
         (
             4,
             [("one", 4, 2, 3), ("two", 4, 2, 1), ("three", 4, 2, 2)],
-            ("Two costs 75 % less and fits now; 2 of its devices are free.", "two"),
+            ("Two costs 75 % less and fits now: 2 matching devices free.", "two"),
         ),
         (
             4,
             [("one", 4, 2, None), ("two", 4, 2, 3)],
-            ("Two costs 25 % less and fits now; 2 of its devices are free.", "two"),
+            ("Two costs 25 % less and fits now: 2 matching devices free.", "two"),
         ),
         (4, [("same", 4, 2, 4)], ("", "")),
         (4, [("dear", 4, 2, 5)], ("", "")),
@@ -261,7 +277,7 @@ def offer(slug, devices=1, free=2):
         (
             3,
             [("small", 4, 2, 1)],
-            ("Small costs 67 % less and fits now; 2 of its devices are free.", "small"),
+            ("Small costs 67 % less and fits now: 2 matching devices free.", "small"),
         ),
     ],
 )
@@ -275,7 +291,7 @@ def test_the_cheapest_of_what_fits_is_named_if_it_costs_less(wish, monkeypatch, 
     monkeypatch.setattr(impact, "suggestions_for", suggestions_for)
     monkeypatch.setattr(impact, "max_prices", lambda kinds: [own, *(price for *_offer, price in offers)])
     snapshot: Any = "snapshot"
-    assert impact.cheaper_than(wish, snapshot, frozenset()) == found
+    assert impact.cheaper_profile(wish, snapshot, frozenset()) == found
     assert asked == {
         "team": wish.team, "cluster": wish.cluster, "snapshot": "snapshot", "devices": 4, "parallel": 1,
         "chosen": [wish.profile_version.profile], "delivery": "claim",
@@ -304,7 +320,7 @@ def test_the_forms_of_a_decision_take_so_much_and_no_more():
         assert form.cleaned_data["note"] == cleaned
     form = DenyForm({})
     assert not form.is_valid()
-    assert form.errors["note"] == ["Say why: the person who asked sees this sentence."]
+    assert form.errors["note"] == ["Give a reason. The requester will see it."]
     assert len(DenyForm({"note": note + "x"}).errors["note"]) == 1
 
 
@@ -324,7 +340,7 @@ def test_the_form_of_a_rule_says_every_field_and_keeps_for_whom_it_is(vision, tr
     assert (form.cleaned_data["automatic_devices"], form.cleaned_data["self_approval"]) == (0, False)
     form = RuleForm(posted({"approval": "lead"}))
     assert not form.is_valid()
-    assert form.errors == {"team": ["Name a team, a profile, or both."]}
+    assert form.errors == {"team": ["Choose a team, a profile, or both."]}
     rule = ApprovalRule.objects.create(
         team=vision, profile=train, approval="admin", automatic_devices=3, escalate_after=HOUR
     )
@@ -349,7 +365,7 @@ def change(claim, by, **wanted):
 def test_a_consent_to_a_change_does_not_lead_around_a_profile_of_admins(wish, train, lena):
     ApprovalRule.objects.create(profile=train, approval=Approval.BOTH)
     big = make_profile("big", approval=Approval.ADMIN)
-    with pytest.raises(Forbidden, match="Only a platform admin decides on requests for big"):
+    with pytest.raises(Forbidden, match="Only platform admins decide on requests for big"):
         change(wish, lena, profile=big)
     wish.refresh_from_db()
     assert (wish.profile_version, wish.asked) == (train.current, None)
@@ -367,14 +383,14 @@ def test_what_counts_together_with_another_claim_changes_only_its_time(
     with pytest.raises(Invalid) as refused:
         change(new, lena, devices=1)
     assert refused.value.message == (
-        "new replaces another claim that still holds devices; only its duration can be changed."
+        "new replaces a claim that still holds devices; only its duration can be changed."
     )
     assert change(new, lena, duration=DAY).state == ClaimState.APPROVED
     make_claim(vision, cluster=fra, profile=train, devices=1, name="next", replaces=wish, carried=0)
     with pytest.raises(Invalid) as refused:
         change(wish, lena, devices=1)
     assert refused.value.message == (
-        "next replaces sam2 and counts together with it; only its duration can be changed."
+        "next replaces sam2 and shares its quota; only the duration of sam2 can be changed."
     )
     Claim.objects.filter(name="next").update(state=ClaimState.WITHDRAWN)
     assert change(wish, lena, devices=1).devices == 1
@@ -431,12 +447,12 @@ def test_a_rule_is_changed_and_removed_on_its_page_and_by_admins_alone(client, v
     wrong = client.post(pages[0], {"approval": "automatic", "automatic_devices": "2"})
     assert (wrong.status_code, wrong.context["effect"]) == (422, None)
     page = client.post(pages[0], {"approval": "admin", "escalate_after": "4h"}, follow=True).text
-    assert "The rule of vision for train-80 is saved." in page
+    assert "The rule of vision for train-80 was saved." in page
     rule.refresh_from_db()
     assert (rule.approval, rule.escalate_after, rule.team, rule.profile) == ("admin", 4 * HOUR, vision, train)
     assert client.get(pages[1]).status_code == 200
     assert ApprovalRule.objects.count() == 2
-    assert "The rule of vision for train-80 is removed." in client.post(pages[1], follow=True).text
+    assert "The rule of vision for train-80 was removed." in client.post(pages[1], follow=True).text
     assert list(ApprovalRule.objects.all()) == [other]
 
 
@@ -450,7 +466,7 @@ def test_the_list_of_rules_tells_every_column(client, vision, train, root):
     lines = b"".join(client.get(reverse("claims:approval_rules"), {"format": "csv"})).decode().splitlines()
     both = str(Approval.BOTH.label)
     assert sorted(lines[1:]) == sorted(
-        [f'vision,train-80,"{both}",2,1 d,4 h,yes', "every team,train-80,as the profile says,0,,,no"]
+        [f'vision,train-80,"{both}",2,1 d,4 h,yes', "every team,train-80,as in the profile,0,,,no"]
     )
 
 
@@ -468,5 +484,5 @@ def test_a_stand_in_is_chosen_among_members_and_neither_admins_nor_oneself(clien
         ("mira", 302),
         ("alice", 409),
     ):
-        answer = client.post(reverse("claims:away"), {"team": "vision", "to": to, **span})
+        answer = client.post(reverse("claims:delegations"), {"team": "vision", "to": to, **span})
         assert answer.status_code == status, to

@@ -7,7 +7,7 @@ from django.urls import reverse
 from rest_framework.test import APIClient
 
 from claims.approvals.decide import approve
-from claims.inbox.inbox import Inbox, question_of
+from claims.inbox.inbox import Inbox, open_question
 from claims.inbox.services import comment_on_claim, comment_on_quota_request
 from claims.models import Comment
 from claims.states import ClaimState
@@ -29,12 +29,12 @@ def say(wish, by, text, key=""):
 
 def test_a_question_waits_for_the_answer_of_who_asked(wish, lena, alice):
     assert say(wish, lena, "Would one device do?").question
-    assert question_of(wish.comments.all()).text == "Would one device do?"
-    (item,) = Inbox(lena).waiting(for_reader=True)
-    assert item.said == ("waits for alice's answer",)
+    assert open_question(wish.comments.all()).text == "Would one device do?"
+    (item,) = Inbox(lena).pending(for_reader=True)
+    assert item.remarks == ("waits for alice's answer",)
     notice = Notice.objects.get(user=alice)
     assert (notice.title, notice.body, notice.important) == (
-        "lena asks about sam2",
+        "lena has a question about sam2",
         "Would one device do?",
         True,
     )
@@ -45,7 +45,7 @@ def test_the_answer_reaches_who_asked_and_nothing_waits_any_more(wish, lena, lar
     Notice.objects.all().delete()
     assert not say(wish, alice, "No, the batch does not fit.").question
     assert [notice.user for notice in Notice.objects.all()] == [lena]
-    assert question_of(wish.comments.all()) is None
+    assert open_question(wish.comments.all()) is None
 
 
 def test_a_question_pauses_nothing(wish, lena, lars):
@@ -99,7 +99,7 @@ def test_the_page_takes_a_line_and_goes_back(client, wish, lena, alice, bob, eve
     client.force_login(lena)
     page = client.post(address, {"text": "Would one do?", "key": "a", "next": card}, follow=True)
     assert page.redirect_chain == [(card, 302)]
-    assert "alice is asked." in page.text
+    assert "Question sent to alice." in page.text
     assert "Waiting for alice's answer" in page.text
     client.force_login(alice)
     page = client.post(

@@ -66,9 +66,9 @@ def test_of_two_leads_one_consents_and_the_other_hears_of_it(ask, lena, lars, tr
     ApprovalRule.objects.create(profile=train, approval=Approval.BOTH)
     claim = ask()
     race = Race(monkeypatch)
-    race.hold_before(decide, "consent")
+    race.hold_before(decide, "record_first_approval")
     if not locked:
-        without_lock(monkeypatch, "claims.approvals.decide.to_decide")
+        without_lock(monkeypatch, "claims.approvals.decide.load_for_decision")
     approve = partial(approvals_decide.approve, claim=claim, spec_hash=claim.spec_hash)
     first, second = race.run(partial(approve, by=lena), partial(approve, by=lars))
     assert race.waited is locked
@@ -77,7 +77,7 @@ def test_of_two_leads_one_consents_and_the_other_hears_of_it(ask, lena, lars, tr
     assert claim.state == ClaimState.REQUESTED
     if locked:
         assert isinstance(second, Conflict)
-        assert second.message.startswith("lena consented to ")
+        assert second.message.startswith("lena gave the first approval of ")
     else:  # both were thanked for it, and the consent of lars is overwritten
         assert isinstance(second, Claim)
     assert claim.steps.get().by == lena
@@ -88,7 +88,7 @@ def test_who_changes_a_request_that_another_decides_hears_who_was_first(ask, len
     """And who sends the same change twice is answered twice."""
     claim = ask(devices=4)
     race = Race(monkeypatch)
-    race.hold_before(change_services, "change_of")
+    race.hold_before(change_services, "plan_change")
     if not locked:
         without_lock(monkeypatch, "claims.approvals.decide.approve_with_changes")
     first, second = race.run(partial(change, claim, lena, devices=2), partial(change, claim, lars, devices=3))
@@ -97,10 +97,10 @@ def test_who_changes_a_request_that_another_decides_hears_who_was_first(ask, len
     assert claim.charges.get().devices == claim.devices == (2 if locked else 3)
     if locked:
         assert isinstance(first, Claim)
-        assert second.message.startswith("lena was first and approved")
+        assert second.message.startswith("lena already approved")
         assert change(claim, lena, devices=2) == claim
     else:
-        assert first.message.endswith("has changed in the meantime; read it again.")
+        assert first.message.endswith("has changed in the meantime. Read it again.")
 
 
 def test_a_lead_and_two_admins_at_once_come_to_one_approval(ask, lena, train, root):
@@ -123,7 +123,7 @@ def test_a_lead_and_two_admins_at_once_come_to_one_approval(ask, lena, train, ro
 def test_a_change_and_an_approval_at_once_have_one_winner(ask, lena, lars, monkeypatch):
     claim = ask(devices=4)
     race = Race(monkeypatch)
-    race.hold_before(change_services, "change_of")
+    race.hold_before(change_services, "plan_change")
     changed, approved = race.run(
         partial(change, claim, lena, devices=2),
         partial(approvals_decide.approve, claim=claim, by=lars, spec_hash=claim.spec_hash),

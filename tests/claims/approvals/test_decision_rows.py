@@ -8,7 +8,13 @@ from django.urls import reverse
 from django.utils import timezone
 
 from claims.approvals import authority, decide, notices
-from claims.approvals.authority import ApprovalAuthority, deciders_on, names_of, route_for, stage_of
+from claims.approvals.authority import (
+    ApprovalAuthority,
+    approval_route,
+    approval_stage,
+    deciders_on,
+    join_names,
+)
 from claims.lifecycle.services import withdraw
 from claims.models import Alternative, Approval, ApprovalRule, ApprovalStep, Claim, Delegation
 from claims.plans.changes import WantedChange
@@ -97,7 +103,7 @@ def test_an_approval_writes_every_column_and_is_told_to_the_asker_alone(
         "problem": "",
     }
     assert lines_of(wish) == [("requested", "approved", "lena", "until Friday")]
-    assert told() == [("alice", "sam2 is approved", "By lena. until Friday", page_of(wish), False)]
+    assert told() == [("alice", "sam2 was approved", "Approved by lena. until Friday", page_of(wish), False)]
     assert delivered == []  # not before it stands
     for call in later:
         call()
@@ -108,7 +114,7 @@ def test_an_approval_without_a_note_says_so_in_the_history(wish, lena):
     approve(wish, lena)
     assert lines_of(wish) == [("requested", "approved", "lena", "Approved.")]
     assert row_of(wish)["decision_note"] == ""
-    assert told() == [("alice", "sam2 is approved", "By lena.", page_of(wish), False)]
+    assert told() == [("alice", "sam2 was approved", "Approved by lena.", page_of(wish), False)]
 
 
 def test_a_denial_writes_every_column_and_nothing_is_delivered(
@@ -126,18 +132,18 @@ def test_a_denial_writes_every_column_and_nothing_is_delivered(
         "decision_note": "Use an L4.",
     }
     assert lines_of(wish) == [("requested", "denied", "lena", "Use an L4.")]
-    body = "By lena: Use an L4. You can ask again from its page."
-    assert told() == [("alice", "sam2 is denied", body, page_of(wish), True)]
+    body = "Denied by lena: Use an L4. You can request it again from its page."
+    assert told() == [("alice", "sam2 was denied", body, page_of(wish), True)]
     assert delivered == []
 
 
 @pytest.mark.parametrize(
     ("way", "said"),
     [
-        ("approved", "lars was first and approved sam2 on {when}."),
-        ("denied", "lars was first and denied sam2 on {when}."),
+        ("approved", "lars already approved sam2 on {when}."),
+        ("denied", "lars already denied sam2 on {when}."),
         ("withdrawn", "alice withdrew sam2 on {when}."),
-        ("expired", "sam2 expired undecided on {when}."),
+        ("expired", "sam2 expired without a decision on {when}."),
     ],
 )
 def test_who_comes_late_hears_what_was_decided_when_and_changes_nothing(
@@ -168,7 +174,7 @@ def test_who_comes_late_hears_what_was_decided_when_and_changes_nothing(
 
 def test_who_approved_may_not_deny_after_it(wish, lena):
     approve(wish, lena)
-    with pytest.raises(Conflict, match="lena was first and approved sam2"):
+    with pytest.raises(Conflict, match="lena already approved sam2"):
         decide.deny(claim=wish, by=lena, reason="No.")
     assert row_of(wish)["state"] == "approved"
 
@@ -194,10 +200,11 @@ def test_a_consent_keeps_who_gave_it_to_what_and_asks_the_admins(wish, both, len
     (step,) = ApprovalStep.objects.filter(claim=wish)
     assert (step.role, step.by, step.note, step.spec_hash) == ("lead", lena, "needed", wish.spec_hash)
     assert row_of(wish) == before | {"version": before["version"] + 1}
-    assert lines_of(wish) == [("requested", "requested", "lena", "Consented as a lead. needed")]
+    assert lines_of(wish) == [("requested", "requested", "lena", "First approval, by a lead. needed")]
     body = (
-        "alice asks for 2 × Train 80, 1 d for vision. Fine-tuning. "
-        "The rule of vision asks a lead and then a platform admin. lena has consented."
+        "alice requests 2 × Train 80, 1 d for vision. Fine-tuning. "
+        "The rule of vision requires approval by a team lead and then a platform admin. "
+        "lena gave the first approval."
     )
     notice = ("sam2 waits for your decision", body, page_of(wish, "approval"), True)
     assert told() == [("ada", *notice), ("root", *notice)]
@@ -213,7 +220,7 @@ def test_an_admin_who_consented_as_a_lead_hears_that_another_decides(wish, both,
     vision.memberships.create(user=root, role="lead")
     approve(wish, root)
     assert ApprovalAuthority(root, [vision]).reason_not_to_decide(wish) == (
-        "You have consented as a lead; another platform admin has to decide."
+        "You gave the first approval as a lead. Another platform admin must give the second."
     )
     ada = make_user("ada", admin=True)
     assert deciders_on(wish) == [ada]
@@ -237,7 +244,7 @@ def test_nobody_decides_in_either_step_on_their_own_request(ask, both, lena, roo
 def test_a_second_lead_who_comes_after_the_decision_hears_who_decided(wish, both, lena, lars, root):
     approve(wish, lena)
     approve(wish, root)
-    with pytest.raises(Conflict, match="root was first and approved sam2"):
+    with pytest.raises(Conflict, match="root already approved sam2"):
         approve(wish, lars)
 
 
@@ -272,10 +279,10 @@ def test_an_approval_with_changes_writes_every_column_and_tells_what_changed(wis
     assert row["decision_note"] == "Approved with changes: 2 → 1 device; 1 d → 12 h. Enough."
     assert list(wish.charges.values_list("device_class", "devices", "carried")) == [("gpu.nvidia.com", 1, 0)]
     ((who, title, body, url, important),) = told()
-    assert (who, title, url, important) == ("alice", "sam2 is approved with changes", page_of(wish), True)
+    assert (who, title, url, important) == ("alice", "sam2 was approved with changes", page_of(wish), True)
     assert body == (
         "lena changed it: 2 → 1 device; 1 d → 12 h. Enough. "
-        "If it is of no use so, release it: nothing is billed before a pod holds its devices."
+        "If you cannot use it like this, release it: costs start only when a pod holds its devices."
     )
 
 
@@ -297,18 +304,18 @@ def test_a_leads_change_is_a_consent_and_an_admins_asks_a_lead_again(wish, both,
     assert step.note.endswith("; Enough.")
     people = [(who, title) for who, title, *_ in told()]
     assert people == [
-        ("alice", "sam2 was changed before it is decided"),
+        ("alice", "sam2 was changed and still waits for approval"),
         ("root", "sam2 waits for your decision"),
     ]
     (changed,) = [one for one in told() if one[0] == "alice"]
-    assert changed[2:] == ("lena changed it: 2 → 1 device. You may withdraw it.", page_of(wish), True)
+    assert changed[2:] == ("lena changed it: 2 → 1 device. You can withdraw it.", page_of(wish), True)
     Notice.objects.all().delete()
     change(wish, root, duration=12 * HOUR)
     wish.refresh_from_db()
     assert not wish.steps.exists()
-    assert wish.asked["devices"] == 2  # as it was first
+    assert wish.asked["devices"] == 2  # as it already
     assert [(who, title) for who, title, *_ in told()] == [
-        ("alice", "sam2 was changed before it is decided"),
+        ("alice", "sam2 was changed and still waits for approval"),
         ("lars", "sam2 waits for your decision"),
         ("lena", "sam2 waits for your decision"),
     ]
@@ -317,7 +324,7 @@ def test_a_leads_change_is_a_consent_and_an_admins_asks_a_lead_again(wish, both,
 
 def test_a_change_that_changes_nothing_or_is_of_another_spec_is_refused(wish, lena):
     before = row_of(wish)
-    with pytest.raises(Invalid, match="Nothing is changed: sam2 can be approved as it is"):
+    with pytest.raises(Invalid, match=r"Nothing has changed\. Approve sam2 as it is"):
         change(wish, lena, devices=2)
     wish.spec_hash = "0" * 64
     with pytest.raises(Conflict, match="has changed since you read it"):
@@ -352,7 +359,7 @@ def test_every_way_to_decide_says_for_whom_a_stand_in_did_it(wish, vision, lena,
     else:
         approve(wish, mira)
     ((_old, _new, by, why),) = lines_of(wish)
-    assert (by, why.endswith(" For lena.")) == ("mira", True)
+    assert (by, why.endswith(" As delegate of lena.")) == ("mira", True)
     assert "For lena" not in row_of(wish)["decision_note"]
 
 
@@ -371,7 +378,7 @@ def test_a_delegation_holds_from_its_first_instant_to_before_its_last(
     stand_in(lena, mira, vision, since, until)
     assert ApprovalAuthority(mira).may_decide(wish) is holds
     assert (mira in deciders_on(wish)) is holds
-    assert bool(authority.held_by(mira)) is holds
+    assert authority.active_delegations().filter(to=mira).exists() is holds
 
 
 @pytest.mark.parametrize(
@@ -413,8 +420,8 @@ def test_of_two_leads_a_stand_in_decides_for_the_one_who_may(ask, vision, lena, 
     assert not ApprovalAuthority(mira).may_decide(own)
     stand_in(lars, mira, vision)
     assert ApprovalAuthority(mira).may_decide(own)
-    assert ApprovalAuthority(mira).in_place_of(own) == lars
-    assert [ApprovalAuthority(person).in_place_of(own) for person in (lena, lars)] == [None, None]
+    assert ApprovalAuthority(mira).delegator(own) == lars
+    assert [ApprovalAuthority(person).delegator(own) for person in (lena, lars)] == [None, None]
 
 
 @pytest.mark.parametrize(
@@ -432,22 +439,25 @@ def test_admins_are_asked_where_leads_had_their_time_or_are_none(wish, vision, r
         vision.memberships.filter(role="lead").update(role="member")
     claim = Claim.objects.select_related("team", "requested_by", "profile_version__profile").get(pk=wish.pk)
     assert [person.username for person in deciders_on(claim)] == asked
-    assert ApprovalAuthority(root).is_asked(claim) is ("root" in asked)
+    assert ApprovalAuthority(root).is_responsible(claim) is ("root" in asked)
     assert ApprovalAuthority(root).may_decide(claim)
 
 
 def test_an_admin_is_asked_where_the_only_lead_asks_or_cannot_sign_in(ask, vision, lena, lars, alice, root):
     vision.memberships.filter(user=lars).delete()
     of_lead, of_member = ask(by=lena), ask()
-    assert (ApprovalAuthority(root).is_asked(of_lead), ApprovalAuthority(root).is_asked(of_member)) == (
+    assert (
+        ApprovalAuthority(root).is_responsible(of_lead),
+        ApprovalAuthority(root).is_responsible(of_member),
+    ) == (
         True,
         False,
     )
     User.objects.filter(pk=lena.pk).update(is_active=False)
-    assert ApprovalAuthority(root).is_asked(of_member)
+    assert ApprovalAuthority(root).is_responsible(of_member)
     ApprovalRule.objects.create(team=vision, approval="", self_approval=True)
     User.objects.filter(pk=lena.pk).update(is_active=True)
-    assert not ApprovalAuthority(root).is_asked(of_lead)
+    assert not ApprovalAuthority(root).is_responsible(of_lead)
 
 
 @pytest.mark.parametrize(
@@ -455,9 +465,9 @@ def test_an_admin_is_asked_where_the_only_lead_asks_or_cannot_sign_in(ask, visio
     [
         ("lena", ""),
         ("root", ""),
-        ("alice", "Only a lead of vision decides on its requests; you are member."),
-        ("bob", "Only a lead of vision decides on its requests; you are viewer."),
-        ("eve", "Only a lead of vision decides on its requests; you are not a member."),
+        ("alice", "Only leads of vision decide on its requests. Your role: member."),
+        ("bob", "Only leads of vision decide on its requests. Your role: viewer."),
+        ("eve", "Only leads of vision decide on its requests. You are not a member."),
     ],
 )
 def test_who_may_not_decide_hears_why(request, wish, who, said):
@@ -470,7 +480,7 @@ def test_a_lead_of_another_team_does_not_decide_on_what_admins_are_asked(wish, v
     profile = wish.profile_version.profile
     ApprovalRule.objects.create(profile=profile, approval=Approval.ADMIN)
     assert ApprovalAuthority(lena).reason_not_to_decide(wish) == (
-        "Only a platform admin decides on requests for train-80."
+        "Only platform admins decide on requests for train-80."
     )
 
 
@@ -478,15 +488,15 @@ def test_a_route_names_who_decides_and_leaves_out_who_asks(vision, train, alice,
     def route(by, approval):
         ApprovalRule.objects.all().delete()
         ApprovalRule.objects.create(team=vision, approval=approval)
-        found = route_for(by=by, team=vision, asked=[(train.current, 1)], duration=DAY)
-        return found.automatic, found.sentence, [person.username for person in found.who]
+        found = approval_route(by=by, team=vision, requested=[(train.current, 1)], duration=DAY)
+        return found.automatic, found.sentence, [person.username for person in found.deciders]
 
-    assert route(alice, "automatic") == (True, "The rule of vision needs no approval.", [])
+    assert route(alice, "automatic") == (True, "The rule of vision requires no approval.", [])
     assert route(lena, "lead") == (False, "A lead of vision decides: lars.", ["lars"])
     assert route(root, "admin") == (False, "No platform admin can decide on this.", [])
     assert route(lena, "both") == (
         False,
-        "A lead of vision decides first: lars; then a platform admin: root.",
+        "First approval: a lead of vision (lars). Second: a platform admin (root).",
         ["lars"],
     )
     vision.memberships.filter(user=lars).delete()
@@ -494,7 +504,7 @@ def test_a_route_names_who_decides_and_leaves_out_who_asks(vision, train, alice,
     ada = make_user("ada", admin=True)
     assert route(lena, "both") == (
         False,
-        "No lead of vision can decide on this; two platform admins do: ada or root.",
+        "No lead of vision can decide on this. Two platform admins must approve: ada or root.",
         [ada.username, "root"],
     )
 
@@ -504,19 +514,19 @@ def test_a_route_names_who_decides_and_leaves_out_who_asks(vision, train, alice,
     [(1, "a"), (2, "a or b"), (3, "a or b or c"), (4, "a, b, c or 1 more"), (6, "a, b, c or 3 more")],
 )
 def test_of_many_people_three_are_named(count, said):
-    assert names_of([User(username=name) for name in "abcdef"[:count]]) == said
+    assert join_names([User(username=name) for name in "abcdef"[:count]]) == said
 
 
 def test_a_consent_counts_for_its_spec_while_the_claim_waits(wish, both, lena, lars):
-    ruling = authority.ruling_on(wish)
-    assert stage_of(wish, ruling) == (Approval.LEAD, None)
+    effective_rule = authority.effective_rule_on(wish)
+    assert approval_stage(wish, effective_rule) == (Approval.LEAD, None)
     old = wish.steps.create(role=Approval.LEAD, by=lars, at=timezone.now(), spec_hash="0" * 64)
-    assert stage_of(wish, ruling) == (Approval.LEAD, None)
+    assert approval_stage(wish, effective_rule) == (Approval.LEAD, None)
     old.spec_hash = wish.spec_hash
     old.save()
-    assert stage_of(wish, ruling) == (Approval.ADMIN, old)
+    assert approval_stage(wish, effective_rule) == (Approval.ADMIN, old)
     wish.state = ClaimState.PROVISIONED
-    assert stage_of(wish, ruling) == (Approval.ADMIN, None)
+    assert approval_stage(wish, effective_rule) == (Approval.ADMIN, None)
 
 
 # Time.
@@ -544,9 +554,9 @@ def test_every_request_that_waits_as_long_as_its_rule_says_is_escalated(wish, as
         before = kept[claim.pk]
         assert row_of(claim) == before | {"escalated_at": now, "version": before["version"] + 1}
     assert row_of(slower) == kept[slower.pk]
-    body = "The leads of vision have not decided; from now on you are asked too."
-    of_wish = ("sam2 of vision is undecided for 4 h", body, page_of(wish, "approval"), True)
-    of_other = ("other of vision is undecided for 4 h", body, page_of(other, "approval"), True)
+    body = "The leads of vision have not decided. Now it waits for you too."
+    of_wish = ("sam2 of vision has waited for a decision for 4 h", body, page_of(wish, "approval"), True)
+    of_other = ("other of vision has waited for a decision for 4 h", body, page_of(other, "approval"), True)
     assert sorted(told()) == sorted([("ada", *of_wish), ("root", *of_wish), ("root", *of_other)])
 
 

@@ -11,7 +11,7 @@ from django.utils import timezone
 from claims.approvals.authority import reason_not_to_decide
 from claims.approvals.decide import approve
 from claims.approvals.services import delegate, end_delegation
-from claims.inbox.inbox import Inbox, asked_at
+from claims.inbox.inbox import Inbox, pending_since
 from claims.models import ApprovalRule, Delegation
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid
@@ -43,7 +43,7 @@ def test_a_stand_in_decides_while_the_lead_is_away_and_not_before_or_after(ask, 
     for days, may in ((0, False), (2, True), (9, False)):
         with time_machine.travel(timezone.now() + days * DAY, tick=False):
             assert (reason_not_to_decide(mira, claim) == "") is may
-            assert len(asked_at(mira)) == may
+            assert len(pending_since(mira)) == may
 
 
 def test_the_history_says_for_whom_it_was_decided(ask, mira, away):
@@ -51,7 +51,7 @@ def test_the_history_says_for_whom_it_was_decided(ask, mira, away):
     with time_machine.travel(timezone.now() + 2 * DAY, tick=False):
         approve(claim=claim, by=mira, spec_hash=claim.spec_hash, note="Fine.")
     step = claim.history.last()
-    assert (step.new, step.by, step.why) == (ClaimState.APPROVED, mira, "Fine. For lena.")
+    assert (step.new, step.by, step.why) == (ClaimState.APPROVED, mira, "Fine. As delegate of lena.")
 
 
 def test_the_stand_in_hears_of_requests_like_a_lead(ask, mira, away):
@@ -66,13 +66,13 @@ def test_nobody_decides_on_their_own_request_in_the_place_of_another(ask, mira, 
     own = ask(by=mira)
     with time_machine.travel(timezone.now() + 2 * DAY, tick=False):
         assert "your own request" in reason_not_to_decide(mira, own)
-        assert not asked_at(mira)
+        assert not pending_since(mira)
 
 
 def test_a_stand_in_may_not_do_what_the_lead_may_not(ask, mira, lena, away):
     of_lead = ask(by=lena)
     with time_machine.travel(timezone.now() + 2 * DAY, tick=False):
-        assert reason_not_to_decide(mira, of_lead).startswith("lena may not decide on this request")
+        assert reason_not_to_decide(mira, of_lead).startswith("lena made this request")
 
 
 @pytest.mark.parametrize("gone", ["leads no more", "cannot sign in"])
@@ -84,13 +84,13 @@ def test_a_lead_who_leads_no_more_or_cannot_sign_in_has_no_stand_in(ask, mira, l
             vision.memberships.filter(user=lena).update(role="member")
         else:
             User.objects.filter(pk=lena.pk).update(is_active=False)
-        assert reason_not_to_decide(mira, claim).startswith("Only a lead of vision")
+        assert reason_not_to_decide(mira, claim).startswith("Only leads of vision")
 
 
 def test_the_lead_goes_on_deciding(ask, lena, away):
     claim = ask()
     with time_machine.travel(timezone.now() + 2 * DAY, tick=False):
-        assert [item.pk for item in Inbox(lena).waiting(for_reader=True)] == [claim.pk]
+        assert [item.pk for item in Inbox(lena).pending(for_reader=True)] == [claim.pk]
 
 
 def test_it_can_be_ended_by_both_and_by_nobody_else(ask, mira, lena, lars, eve, away):
@@ -141,6 +141,6 @@ def test_a_time_that_is_none_is_refused(vision, lena, mira, begin, end):
 def test_one_lead_has_one_stand_in_at_a_time(vision, lena, alice, mira, away):
     span = {"starts_at": away.starts_at, "ends_at": away.ends_at}
     assert delegate(by=lena, team=vision, to=mira, **span) == away
-    with pytest.raises(Conflict, match="mira stands in for you"):
+    with pytest.raises(Conflict, match="mira is already your delegate"):
         delegate(by=lena, team=vision, to=alice, **span)
     assert Delegation.objects.count() == 1

@@ -31,13 +31,13 @@ def wish(ask, rule):
 def test_it_waits_for_admins_when_leads_had_their_time(wish, root, lena):
     now = wish.state_since
     assert escalate_overdue(now + 3 * HOUR) == 0
-    assert not Inbox(root).waiting(for_reader=True)
+    assert not Inbox(root).pending(for_reader=True)
     assert escalate_overdue(now + 5 * HOUR) == 1
-    (item,) = Inbox(root).waiting(for_reader=True)
-    assert "escalated to platform admins" in item.said
-    assert Inbox(lena).waiting(for_reader=True)
+    (item,) = Inbox(root).pending(for_reader=True)
+    assert "escalated to platform admins" in item.remarks
+    assert Inbox(lena).pending(for_reader=True)
     notice = Notice.objects.get(user=root)
-    assert notice.title == "sam2 of vision is undecided for 5 h"
+    assert notice.title == "sam2 of vision has waited for a decision for 5 h"
     assert decide.approve(claim=wish, by=root, spec_hash=wish.spec_hash).state == ClaimState.APPROVED
 
 

@@ -50,20 +50,20 @@ def names(items):
 
 
 def test_each_kind_waits_for_those_who_decide_on_it(every_kind, lena, root, alice, bob):
-    assert names(Inbox(lena).waiting(for_reader=True)) == [("claim", "sam2"), ("extension", "held")]
-    assert names(Inbox(root).waiting(for_reader=True)) == [("quota", "vision")]
-    assert names(Inbox(alice).waiting(for_reader=True)) == []
-    assert names(Inbox(bob).waiting()) == [("claim", "sam2"), ("extension", "held"), ("quota", "vision")]
+    assert names(Inbox(lena).pending(for_reader=True)) == [("claim", "sam2"), ("extension", "held")]
+    assert names(Inbox(root).pending(for_reader=True)) == [("quota", "vision")]
+    assert names(Inbox(alice).pending(for_reader=True)) == []
+    assert names(Inbox(bob).pending()) == [("claim", "sam2"), ("extension", "held"), ("quota", "vision")]
 
 
 def test_age_is_told_in_words(every_kind, lena):
-    assert [item.age for item in Inbox(lena).waiting()] == ["late", "aging", "fresh"]
+    assert [item.age for item in Inbox(lena).pending()] == ["late", "aging", "fresh"]
 
 
 def test_who_asks_for_more_time_does_not_decide_on_it(held, lena, lars):
     make_extension(held, by=lena)
-    assert not Inbox(lena).waiting(for_reader=True)
-    assert names(Inbox(lars).waiting(for_reader=True)) == [("extension", "held")]
+    assert not Inbox(lena).pending(for_reader=True)
+    assert names(Inbox(lars).pending(for_reader=True)) == [("extension", "held")]
 
 
 def test_decided_things_of_all_kinds_stand_newest_first(every_kind, lena, root):
@@ -79,13 +79,13 @@ def test_decided_things_of_all_kinds_stand_newest_first(every_kind, lena, root):
         ("quota", "vision"),
         ("claim", "held"),
     ]
-    assert [item.answer for item in decided[:4]] == ["denied", "denied", "approved", "approved"]
+    assert [item.decision for item in decided[:4]] == ["denied", "denied", "approved", "approved"]
     assert names(decided[1:2]) == [("claim", "sam2")]
 
 
 def test_what_was_approved_stays_so_whatever_has_become_of_it(vision, lena):
     make_claim(vision, name="over", state=ClaimState.RELEASED, decided_by=lena)
-    assert [(item.answer, item.decided_by) for item in Inbox(lena).tab("decided")] == [("approved", lena)]
+    assert [(item.decision, item.decided_by) for item in Inbox(lena).tab("decided")] == [("approved", lena)]
 
 
 @pytest.mark.parametrize(
@@ -100,18 +100,18 @@ def test_what_was_approved_stays_so_whatever_has_become_of_it(vision, lena):
     ],
 )
 def test_it_is_searched_and_filtered(every_kind, lena, search, found):
-    assert [item.title for item in Inbox(lena, search).waiting()] == found
+    assert [item.title for item in Inbox(lena, search).pending()] == found
 
 
 def test_an_alternative_is_found_by_its_profile_once(ask, lena):
     slice_ = make_profile("slice-20")
     ask(name="either", alternatives=[slice_])
-    assert [item.title for item in Inbox(lena, InboxSearch(profile="slice-20")).waiting()] == ["either"]
+    assert [item.title for item in Inbox(lena, InboxSearch(profile="slice-20")).pending()] == ["either"]
 
 
 def test_all_kinds_cost_the_same_for_one_and_for_many(every_kind, lena, vision, fra, train, alice):
     with CaptureQueriesContext(connection) as one:
-        Inbox(lena).waiting()
+        Inbox(lena).pending()
     for number in range(10):
         make_claim(vision, by=alice, cluster=fra, profile=train)
         later = make_claim(
@@ -125,13 +125,13 @@ def test_all_kinds_cost_the_same_for_one_and_for_many(every_kind, lena, vision, 
         make_extension(later, by=alice)
         make_quota_request(vision, by=alice, profile=make_profile(f"more-{number}"))
     with CaptureQueriesContext(connection) as many:
-        assert len(Inbox(lena).waiting()) == 33
+        assert len(Inbox(lena).pending()) == 33
     assert len(many) == len(one)
 
 
 def test_a_member_without_an_inbox_costs_little(every_kind, alice, django_assert_num_queries):
     with django_assert_num_queries(2):  # what they lead, and for whom they stand in
-        assert Inbox(alice).waiting(for_reader=True) == []
+        assert Inbox(alice).pending(for_reader=True) == []
 
 
 def test_the_page_shows_tabs_ages_and_every_kind(client, every_kind, lena, root):
@@ -139,13 +139,13 @@ def test_the_page_shows_tabs_ages_and_every_kind(client, every_kind, lena, root)
     page = client.get(INBOX).text
     assert page.index("sam2") < page.index("held")
     assert "30 h" not in page  # ages have two units at most, the larger first
-    assert "1 d 6 h</time>, late" in page
-    assert "6 h</time>, aging" in page
+    assert "1 d 6 h</time>, overdue" in page
+    assert "6 h</time>, due soon" in page
     assert "tab=all" not in page
     client.force_login(root)
     page = client.get(INBOX + "?tab=all").text
     assert "tab=all" in page
-    assert "More quota:" in page
+    assert "Quota:" in page
 
 
 def test_the_csv_has_every_row_of_the_tab(client, every_kind, lena):
@@ -153,9 +153,9 @@ def test_the_csv_has_every_row_of_the_tab(client, every_kind, lena):
     answer = client.get(INBOX + "?tab=team&format=csv")
     rows = list(csv.DictReader(answer.getvalue().decode().splitlines()))
     assert [(row["Kind"], row["Name"], row["Age"]) for row in rows] == [
-        ("Claim", "sam2", "late"),
-        ("More time", "held", "aging"),
-        ("More quota", "vision", "fresh"),
+        ("Claim", "sam2", "overdue"),
+        ("Extension", "held", "due soon"),
+        ("Quota", "vision", "new"),
     ]
 
 
@@ -196,7 +196,7 @@ def test_more_quota_is_decided_from_the_inbox(client, every_kind, quota, lena, r
     client.force_login(eve)
     assert client.get(card).status_code == client.post(approve).status_code == 404
     client.force_login(lena)
-    assert "Only a platform admin decides on quota." in client.get(card).text
+    assert "Only platform admins decide on quota." in client.get(card).text
     assert client.post(approve).status_code == 403
     client.force_login(root)
     assert client.get(approve).status_code == 405

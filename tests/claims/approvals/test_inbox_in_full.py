@@ -16,9 +16,9 @@ from rest_framework.test import APIClient
 
 from claims.approvals import decide as decisions
 from claims.inbox import bulk, services
-from claims.inbox.bulk import Decision, chosen, decide, preview, together
-from claims.inbox.impact import others_waiting, past_of, past_use, share_of
-from claims.inbox.inbox import Inbox, InboxSearch, Item, ItemKind, asked_at, question_of, undecided
+from claims.inbox.bulk import Decision, decide, preview_decisions, select_requests, total_effects
+from claims.inbox.impact import past_claims, past_use, queue_sentence, share_of_free
+from claims.inbox.inbox import Inbox, InboxSearch, Item, ItemKind, count_pending, open_question, pending_since
 from claims.models import Approval, ApprovalRule, Claim, Comment, Delegation, Extension, Quota, ReasonTemplate
 from claims.states import ClaimState
 from core.errors import Invalid
@@ -95,21 +95,22 @@ def told():
 
 
 def test_each_kind_of_item_has_every_field(wish, longer, more, lena, alice, vision, now):
-    claims, extensions, requests = Inbox(lena).waiting()
-    common = {"team": vision, "asked_by": alice}
+    claims, extensions, requests = Inbox(lena).pending()
+    common = {"team": vision, "requester": alice}
     assert claims == Item(
-        "claim", wish.pk, "sam2", "3 × Train 80, 1 d", asked_at=now - 3 * HOUR,
+        "claim", wish.pk, "sam2", "3 × Train 80, 1 d", requested_at=now - 3 * HOUR,
         url=reverse("claims:approval", args=[wish.pk]), mine=True, claim=wish, **common,
     )  # fmt: skip
     assert extensions == Item(
-        "extension", longer.pk, "held", f"2 d more, until {moment(longer.until)}", asked_at=now - 2 * HOUR,
+        "extension", longer.pk, "held", f"2 d longer, until {moment(longer.until)}",
+        requested_at=now - 2 * HOUR,
         url=reverse("claims:extension", args=[longer.pk]), mine=True, **common,
     )  # fmt: skip
     assert requests == Item(
-        "quota", more.pk, "vision", "a limit of 12 × gpu.nvidia.com", asked_at=now - HOUR,
+        "quota", more.pk, "vision", "limit of 12 × gpu.nvidia.com", requested_at=now - HOUR,
         url=reverse("claims:quota_request_decision", args=[more.pk]), mine=False, **common,
     )  # fmt: skip
-    assert [item.label for item in (claims, extensions, requests)] == ["Claim", "More time", "More quota"]
+    assert [item.label for item in (claims, extensions, requests)] == ["Claim", "Extension", "Quota"]
 
 
 def test_what_is_decided_says_by_whom_when_and_how(wish, longer, more, lena, root, now):
@@ -117,7 +118,7 @@ def test_what_is_decided_says_by_whom_when_and_how(wish, longer, more, lena, roo
     longer.decide("approved", by=root)
     more.decide("expired", by=None)
     found = {
-        (item.kind, item.title): (item.answer, item.decided_by, item.decided_at, item.mine, item.said)
+        (item.kind, item.title): (item.decision, item.decided_by, item.decided_at, item.mine, item.remarks)
         for item in Inbox(lena).tab("decided")[:10]
     }
     assert found[("claim", "sam2")] == ("denied", lena, now, False, ())
@@ -128,27 +129,27 @@ def test_what_is_decided_says_by_whom_when_and_how(wish, longer, more, lena, roo
 
 
 @pytest.mark.parametrize(
-    ("age", "word"),
+    ("age", "word", "label"),
     [
-        (timedelta(0), "fresh"),
-        (4 * HOUR - SECOND, "fresh"),
-        (4 * HOUR, "aging"),
-        (DAY - SECOND, "aging"),
-        (DAY, "late"),
+        (timedelta(0), "fresh", "new"),
+        (4 * HOUR - SECOND, "fresh", "new"),
+        (4 * HOUR, "aging", "due soon"),
+        (DAY - SECOND, "aging", "due soon"),
+        (DAY, "late", "overdue"),
     ],
 )
-def test_an_item_is_fresh_for_four_hours_and_late_after_a_day(more, now, age, word):
+def test_item_is_due_soon_after_4_hours_and_overdue_after_24(more, now, age, word, label):
     type(more).objects.update(asked_at=now - age)
-    (item,) = Inbox(more.asked_by).waiting()
-    assert (item.age, item.age_label) == (word, word)
+    (item,) = Inbox(more.asked_by).pending()
+    assert (item.age, item.age_label) == (word, label)
 
 
 def test_a_request_for_a_profile_or_claims_names_it(vision, train, alice):
     make_quota_request(vision, 3, by=alice, profile=train)
     make_quota_request(vision, 4, by=alice, counts="claims")
-    assert {item.what for item in Inbox(alice).waiting()} == {
-        "a limit of 3 × train-80",
-        "a limit of 4 × claims",
+    assert {item.summary for item in Inbox(alice).pending()} == {
+        "limit of 3 × train-80",
+        "limit of 4 × claims",
     }
 
 
@@ -157,8 +158,12 @@ def test_a_row_says_all_that_has_happened_to_it(wish, vision, lena, root, now):
     decisions.approve(claim=wish, by=lena, spec_hash=wish.spec_hash)
     Claim.objects.update(escalated_at=now)
     services.comment_on_claim(claim=wish, by=root, text="Why?", key="k")
-    (item,) = Inbox(root).waiting(for_reader=True)
-    assert item.said == ("escalated to platform admins", "lena has consented", "waits for alice's answer")
+    (item,) = Inbox(root).pending(for_reader=True)
+    assert item.remarks == (
+        "escalated to platform admins",
+        "first approval by lena",
+        "waits for alice's answer",
+    )
 
 
 @pytest.mark.parametrize("person", ["alice", "bob", "lena", "root", "eve", "mira", "ada", "olaf"])
@@ -180,7 +185,7 @@ def test_every_page_counts_just_what_the_inbox_shows(
     Claim.objects.filter(pk=of_nlp.pk).update(escalated_at=now)
     make_quota_request(vision, 5, by=ada, counts="claims")
     user = {"mira": mira, "ada": ada, "olaf": olaf}.get(person) or request.getfixturevalue(person)
-    waiting = Inbox(user).waiting(for_reader=True)
+    waiting = Inbox(user).pending(for_reader=True)
     expected = {
         "alice": set(),
         "bob": set(),
@@ -193,8 +198,12 @@ def test_every_page_counts_just_what_the_inbox_shows(
     }[person]
     assert {item.title for item in waiting} == expected
     assert len([item for item in waiting if item.kind == "quota"]) == {"root": 2, "ada": 1}.get(person, 0)
-    assert asked_at(user) == [item.asked_at for item in waiting] == sorted(item.asked_at for item in waiting)
-    assert undecided() == 9
+    assert (
+        pending_since(user)
+        == [item.requested_at for item in waiting]
+        == sorted(item.requested_at for item in waiting)
+    )
+    assert count_pending() == 9
 
 
 def test_tabs_tell_what_is_mine_my_teams_and_all(wish, more, lena, root, fra, train, vision):
@@ -212,7 +221,7 @@ def test_the_list_counts_each_tab_and_offers_all_to_admins(client, wish, longer,
     client.force_login(lena)
     context = client.get(INBOX).context
     assert context["tabs"] == [("mine", "Mine", 2), ("team", "My teams", 3), ("decided", "Decided", None)]
-    assert (context["keeps_reasons"], context["on_list"], context["current"]) == (True, True, wish.pk)
+    assert (context["edits_reasons"], context["on_list"], context["current"]) == (True, True, wish.pk)
     client.force_login(root)
     context = client.get(INBOX, {"tab": "all", "q": "", "other": "x", "page": "9"}).context
     assert context["tabs"] == [
@@ -222,8 +231,8 @@ def test_the_list_counts_each_tab_and_offers_all_to_admins(client, wish, longer,
         ("decided", "Decided", None),
     ]
     assert context["query"] == "tab=all&q=&page=9"
-    assert (context["sought"], context["page"].number) == (False, 1)
-    assert client.get(INBOX, {"team": "vision"}).context["sought"]
+    assert (context["is_filtered"], context["page"].number) == (False, 1)
+    assert client.get(INBOX, {"team": "vision"}).context["is_filtered"]
 
 
 @pytest.mark.parametrize(("rows", "pages"), [(25, 1), (26, 2)])
@@ -245,8 +254,8 @@ def test_the_csv_tells_every_column_of_what_waits_and_of_what_is_decided(client,
         return list(csv.reader(answer.getvalue().decode().splitlines()))[1:]
 
     asked = (now - 2 * HOUR).isoformat()
-    span = f"2 d more, until {moment(longer.until)}"
-    assert rows("mine") == [["More time", "held", span, "vision", "alice", asked, "fresh", "", "", ""]]
+    span = f"2 d longer, until {moment(longer.until)}"
+    assert rows("mine") == [["Extension", "held", span, "vision", "alice", asked, "new", "", "", ""]]
     assert rows("decided")[0] == [
         "Claim", "sam2", "3 × Train 80, 1 d", "vision", "alice", (now - 3 * HOUR).isoformat(), "", "denied",
         "lena", now.isoformat(),
@@ -277,7 +286,7 @@ def test_words_team_and_profile_narrow_every_kind(wish, longer, more, root, fra,
     make_quota_request(nlp, 3, by=noor, profile=other)
     if search == InboxSearch(team="nlp"):
         found = {"of-nlp", "nlp"}
-    assert {item.title for item in Inbox(root, search).waiting()} == found
+    assert {item.title for item in Inbox(root, search).pending()} == found
 
 
 def test_the_api_tells_every_field_and_refuses_an_unknown_tab(wish, lena, root, now):
@@ -327,7 +336,7 @@ def line(by, question=False):
     ],
 )
 def test_a_question_waits_until_somebody_else_writes(thread, waits):
-    assert question_of(thread) is (None if waits is None else thread[waits])
+    assert open_question(thread) is (None if waits is None else thread[waits])
 
 
 def test_a_line_under_a_claim_keeps_everything_and_moves_the_page_once(wish, lena, lars, now):
@@ -349,7 +358,7 @@ def test_a_line_under_a_claim_keeps_everything_and_moves_the_page_once(wish, len
     wish.refresh_from_db()
     assert wish.version == before + 1
     url = reverse("claims:detail", args=[wish.pk]) + "#thread"
-    assert told() == [("alice", "lena asks about sam2", "Why three?", url, True)]
+    assert told() == [("alice", "lena has a question about sam2", "Why three?", url, True)]
     services.comment_on_claim(claim=wish, by=lars, text="Same key.", key="x" * 80)  # of another person
     assert Comment.objects.count() == 2
 
@@ -357,10 +366,10 @@ def test_a_line_under_a_claim_keeps_everything_and_moves_the_page_once(wish, len
 @pytest.mark.parametrize(
     ("text", "key", "said"),
     [
-        ("x", "", "A line needs a key of 1 to 80 characters"),
-        ("x", "x" * 81, "A line needs a key of 1 to 80 characters"),
-        (" ", "k", "Write from 1 to 2000 characters; these are 0."),
-        ("x" * 2001, "k", "Write from 1 to 2000 characters; these are 2001."),
+        ("x", "", "A comment needs a key of 1 to 80 characters"),
+        ("x", "x" * 81, "A comment needs a key of 1 to 80 characters"),
+        (" ", "k", "Write 1 to 2000 characters; this text has 0."),
+        ("x" * 2001, "k", "Write 1 to 2000 characters; this text has 2001."),
         ("x" * 2000, "k", ""),
     ],
 )
@@ -383,19 +392,19 @@ def test_lines_reach_those_they_are_for_and_never_their_writer(wish, vision, ali
         made = services.comment_on_claim(claim=wish, by=by, text=text, key=text)
         return made.question, [(who, title, important) for who, title, _body, _url, important in told()]
 
-    wrote = "wrote about sam2"
+    wrote = "commented on sam2"
     assert say(alice, "More.") == (
         False,
         [("lars", f"alice {wrote}", False), ("lena", f"alice {wrote}", False)],
     )
     assert say(carol, "Hm.") == (False, [("alice", f"carol {wrote}", False)])
-    assert say(lena, "Why?") == (True, [("alice", "lena asks about sam2", True)])
+    assert say(lena, "Why?") == (True, [("alice", "lena has a question about sam2", True)])
     assert say(carol, "So.") == (
         False,
         [("alice", f"carol {wrote}", False), ("lena", f"carol {wrote}", False)],
     )
     assert say(alice, "Thus.") == (False, [("lena", f"alice {wrote}", False)])
-    assert say(lars, "And?") == (True, [("alice", "lars asks about sam2", True)])
+    assert say(lars, "And?") == (True, [("alice", "lars has a question about sam2", True)])
     assert say(alice, "Also.") == (
         False,
         [("lars", f"alice {wrote}", False), ("lena", f"alice {wrote}", False)],
@@ -424,9 +433,9 @@ def test_the_thread_of_a_request_for_quota_is_its_own(more, wish, root, alice, l
     assert say(alice, "More.") == (False, [])
     assert say(root, "Why?") == (
         True,
-        [("alice", "root asks about vision: 12 × gpu.nvidia.com", "Why?", url, True)],
+        [("alice", "root has a question about vision: 12 × gpu.nvidia.com", "Why?", url, True)],
     )
-    title = "wrote about vision: 12 × gpu.nvidia.com"
+    title = "commented on vision: 12 × gpu.nvidia.com"
     assert say(lena, "So.") == (
         False,
         [("alice", f"lena {title}", "So.", url, False), ("root", f"lena {title}", "So.", url, False)],
@@ -447,32 +456,30 @@ def test_the_thread_of_a_request_for_quota_is_its_own(more, wish, root, alice, l
 def lines_of(user, **ids: Any):
     inbox = Inbox(user)
     named: Any = ids
-    return preview(inbox, chosen(inbox, named))
+    return preview_decisions(inbox, select_requests(inbox, named))
 
 
 def said(lines):
-    return [(one.item.title, one.will, one.warning, one.reason_not) for one in lines]
+    return [(one.item.title, one.effects, one.warning, one.blocked_reason) for one in lines]
 
 
 def test_the_preview_of_each_kind_says_what_approving_does(wish, longer, more, held, root, lena):
     ids = {"claim": [wish.pk], "extension": [longer.pk], "quota": [more.pk]}
     end, until = moment(held.expires_at), moment(longer.until)
-    of_claim = ("sam2", ("gpu.nvidia.com: 2 → 5 of 8 taken",), "", "")
-    of_extension = ("held", (f"Ends on {until} instead of {end}: 2 d longer.",), "", "")
+    of_claim = ("sam2", ("gpu.nvidia.com: 2 → 5 of 8 used",), "", "")
+    of_extension = ("held", (f"Expires on {until} instead of {end}: 2 d longer.",), "", "")
     of_quota = ("vision", ("Limit of gpu.nvidia.com: 8 → 12, for good.",), "", "")
     assert said(lines_of(root, **ids)) == [of_claim, of_extension, of_quota]
     lines = lines_of(lena, **ids)
     assert said(lines)[:2] == [of_claim, of_extension]
-    assert said(lines)[2] == ("vision", (), "", "Only a platform admin decides on quota.")
-    assert together(lines) == [
-        "vision: 3 of the 5 taken of 8 gpu.nvidia.com are these.",
-        "vision: 2 devices of gpu.nvidia.com are kept longer, 96 device-hours in all.",
+    assert said(lines)[2] == ("vision", (), "", "Only platform admins decide on quota.")
+    assert total_effects(lines) == [
+        "vision would use 5 of 8 gpu.nvidia.com devices, 3 of them for these requests.",
+        "vision would keep 2 × gpu.nvidia.com longer: 96 device-hours in total.",
     ]
-    assert together(lines_of(root, quota=[more.pk])) == [
-        "vision: the limit of gpu.nvidia.com goes from 8 to 12."
-    ]
+    assert total_effects(lines_of(root, quota=[more.pk])) == ["vision: limit of gpu.nvidia.com 8 → 12."]
     more.decide("denied", by=root)
-    assert said(lines_of(root, quota=[more.pk])) == [("vision", (), "", "Decided already: denied.")]
+    assert said(lines_of(root, quota=[more.pk])) == [("vision", (), "", "Already decided: denied.")]
 
 
 def test_several_claims_and_extensions_of_several_teams_add_up(
@@ -491,14 +498,14 @@ def test_several_claims_and_extensions_of_several_teams_add_up(
         "claim": [wish.pk, second.pk, third.pk],
         "extension": [one.pk for one in extensions],
     }
-    found = together(lines_of(root, **ids))
+    found = total_effects(lines_of(root, **ids))
     assert set(found[:2]) == {
-        "nlp: 4 of the 5 taken of 9 gpu.nvidia.com are these.",
-        "vision: 4 of the 6 taken of 8 gpu.nvidia.com are these.",
+        "nlp would use 5 of 9 gpu.nvidia.com devices, 4 of them for these requests.",
+        "vision would use 6 of 8 gpu.nvidia.com devices, 4 of them for these requests.",
     }
     assert found[2:] == [
-        "nlp: 1 device of gpu.nvidia.com is kept longer, 3 device-hours in all.",
-        "vision: 2 devices of gpu.nvidia.com are kept longer, 48 device-hours in all.",
+        "nlp would keep 1 × gpu.nvidia.com longer: 3 device-hours in total.",
+        "vision would keep 2 × gpu.nvidia.com longer: 48 device-hours in total.",
     ]
 
 
@@ -507,10 +514,10 @@ def test_several_claims_and_extensions_of_several_teams_add_up(
     [
         ("ended", "It has ended; there is nothing left to extend."),
         ("passed", "It has ended; there is nothing left to extend."),
-        ("ends then", "It ends on {end} anyway."),
-        ("later by now", "It ends on {end} anyway."),
+        ("ends then", "It already runs until {end}."),
+        ("later by now", "It already runs until {end}."),
         ("replaced", "held is being replaced by next, so it may not be extended."),
-        ("too long", "4 d in all; train-80 allows 3 d 23 h."),
+        ("too long", "Total duration 4 d; train-80 allows 3 d 23 h."),
         ("just as long", ""),
     ],
 )
@@ -542,13 +549,13 @@ def test_the_outcome_of_each_names_why_not_and_holds_up_no_other(
     second = make_quota_request(vision, 8, by=root, counts="claims")
     inbox = Inbox(lena)
     ids: dict[ItemKind, Any] = {"claim": [wish.pk], "extension": [longer.pk], "quota": [more.pk, second.pk]}
-    wishes = chosen(inbox, ids)
+    wishes = select_requests(inbox, ids)
     assert [wishes.items[one.pk].kind for one in wishes] == ["claim", "extension", "quota", "quota"]
-    outcomes = decide(inbox, wishes, Decision.APPROVE, note="Fine.", seen={wish.pk: "0" * 64})
+    outcomes = decide(inbox, wishes, Decision.APPROVE, note="Fine.", spec_hashes={wish.pk: "0" * 64})
     refused = "Only platform admins may do this."
     assert [(one.item.kind, one.done, one.code) for one in outcomes] == [
         ("claim", "", "conflict"),
-        ("extension", f"Approved: it ends on {moment(longer.until)}.", ""),
+        ("extension", f"Approved: it expires on {moment(longer.until)}.", ""),
         ("quota", "", "forbidden"),
         ("quota", "", "forbidden"),
     ]
@@ -557,7 +564,7 @@ def test_the_outcome_of_each_names_why_not_and_holds_up_no_other(
     held.refresh_from_db()
     assert held.expires_at == longer.until
     inbox = Inbox(root)
-    outcomes = decide(inbox, chosen(inbox, ids), Decision.DENY, note="No.", seen={})
+    outcomes = decide(inbox, select_requests(inbox, ids), Decision.DENY, note="No.", spec_hashes={})
     assert [(one.item.kind, one.done, one.code) for one in outcomes] == [
         ("claim", "Denied", ""),
         ("extension", "", "conflict"),
@@ -573,7 +580,11 @@ def test_approving_quota_in_bulk_says_the_limit_and_for_how_long(more, vision, r
     short = make_quota_request(vision, 3, by=alice, counts="claims", until=until)
     inbox = Inbox(root)
     outcomes = decide(
-        inbox, chosen(inbox, {"quota": [more.pk, short.pk]}), Decision.APPROVE, note="Fine.", seen={}
+        inbox,
+        select_requests(inbox, {"quota": [more.pk, short.pk]}),
+        Decision.APPROVE,
+        note="Fine.",
+        spec_hashes={},
     )
     assert [one.done for one in outcomes] == [
         "Approved: a limit of 12, for good.",
@@ -586,19 +597,25 @@ def test_approving_quota_in_bulk_says_the_limit_and_for_how_long(more, vision, r
 def test_50_are_decided_at_once_and_51_refused(root):
     inbox = Inbox(root)
     assert (
-        list(chosen(inbox, {"claim": [uuid4() for _ in range(25)], "quota": [uuid4() for _ in range(25)]}))
+        list(
+            select_requests(
+                inbox, {"claim": [uuid4() for _ in range(25)], "quota": [uuid4() for _ in range(25)]}
+            )
+        )
         == []
     )
-    with pytest.raises(Invalid, match="51 are chosen; at most 50 can be decided at once"):
-        chosen(inbox, {"claim": [uuid4() for _ in range(25)], "extension": [uuid4() for _ in range(26)]})
-    assert bulk.MOST == 50
+    with pytest.raises(Invalid, match="You selected 51 requests; you can decide on up to 50 at once"):
+        select_requests(
+            inbox, {"claim": [uuid4() for _ in range(25)], "extension": [uuid4() for _ in range(26)]}
+        )
+    assert bulk.MAX_REQUESTS == 50
 
 
 def test_what_speaks_against_more_quota_is_more_than_there_is(more, root, monkeypatch):
     for capacity, warning in (
         (12, ""),
-        (11, "1 device more is promised to all teams than there is."),
-        (9, "3 devices more are promised to all teams than there are."),
+        (11, "Limits of all teams exceed capacity by 1 device."),
+        (9, "Limits of all teams exceed capacity by 3 devices."),
     ):
         monkeypatch.setattr(
             "claims.quotas.requests.capacity_of", lambda _names, most=capacity: {GPU_CLASS: most}
@@ -615,9 +632,9 @@ def test_each_quota_that_a_request_counts_against_is_in_its_preview(vision, fra,
     make_claim(vision, by=alice, cluster=fra, profile=train, devices=1, state=ClaimState.ALLOCATED)
     ((_title, will, *_),) = said(lines_of(lena, claim=[claim.pk]))
     assert set(will) == {
-        "gpu.nvidia.com: 1 → 5 of 8 taken",
-        "train-80: 1 → 5 of 9 taken",
-        "claims: 1 → 3 of 5 taken",
+        "gpu.nvidia.com: 1 → 5 of 8 used",
+        "train-80: 1 → 5 of 9 used",
+        "claims: 1 → 3 of 5 used",
     }
 
 
@@ -634,12 +651,12 @@ def test_the_api_decides_and_previews_each_by_itself(wish, longer, more, root, l
         (str(longer.pk), False, ""),
         (str(more.pk), False, "refused"),
     ]
-    assert shown["results"][0]["said"] == "gpu.nvidia.com: 2 → 5 of 8 taken"
-    assert shown["results"][2]["said"] == "Only a platform admin decides on quota."
+    assert shown["results"][0]["said"] == "gpu.nvidia.com: 2 → 5 of 8 used"
+    assert shown["results"][2]["said"] == "Only platform admins decide on quota."
     assert len(shown["together"]) == 2
-    assert undecided() == 3
+    assert count_pending() == 3
     assert api(eve).post(DECIDE, sent, format="json").json() == {"results": [], "together": []}
-    assert undecided() == 3
+    assert count_pending() == 3
     for wrong in ({"answer": "some"}, {"answer": "deny", "note": " "}, {"wishes": wishes[:1] * 51}):
         assert api(lena).post(DECIDE, sent | wrong, format="json").status_code == 422
     done = api(lena).post(DECIDE, sent | {"note": "Fine."}, format="json").json()
@@ -652,7 +669,7 @@ def test_the_api_decides_and_previews_each_by_itself(wish, longer, more, root, l
         ("quota", "vision", False, "", "forbidden"),
     ]
     assert done["results"][2]["said"] == "Only platform admins may do this."
-    assert undecided() == 1
+    assert count_pending() == 1
     for row in (wish, longer):
         row.refresh_from_db()
         assert row.decision_note == "Fine."
@@ -667,7 +684,7 @@ def test_the_page_of_several_asks_which_answer_and_offers_the_reasons_of_one_tea
         answer = client.post(BULK, sent | wrong)
         assert (answer.status_code, answer.context["note_errors"]) == (
             422,
-            ["Choose whether to approve or to deny."],
+            ["Choose approve or deny."],
         )
     ReasonTemplate.objects.create(title="Own", text="x", team=wish.team)
     context = client.get(BULK, {"claim": [wish.pk]}).context
@@ -682,26 +699,26 @@ def test_the_page_of_several_asks_which_answer_and_offers_the_reasons_of_one_tea
 
 
 def test_others_wait_for_the_same_class_in_the_same_cluster(wish, vision, fra, train, alice):
-    assert others_waiting(wish) == "Nobody else waits for these devices."
+    assert queue_sentence(wish) == "No other claim waits for these devices."
     nlp, osl = make_team("nlp"), make_cluster("osl-1")
     mig = make_profile("mig", spec=make_spec(device_class="mig.nvidia.com"))
     make_claim(nlp, cluster=fra, profile=train)
-    assert others_waiting(wish) == "1 other request waits for a decision, 0 of vision."
+    assert queue_sentence(wish) == "1 other request waits for a decision, 0 of vision."
     make_claim(vision, cluster=fra, profile=train)
     make_claim(vision, cluster=fra, profile=train, state=ClaimState.PROVISIONED)
     make_claim(vision, cluster=osl, profile=train)
     make_claim(vision, cluster=fra, profile=mig)
     make_claim(vision, cluster=fra, profile=train, state=ClaimState.ALLOCATED)
-    said = "2 other requests wait for a decision, 1 of them of vision. 1 approved claim waits for a pod."
-    assert others_waiting(wish) == said
+    said = "2 other requests wait for a decision, 1 of vision. 1 approved claim waits for a pod."
+    assert queue_sentence(wish) == said
     make_claim(nlp, cluster=fra, profile=train, state=ClaimState.PROVISIONED)
-    assert others_waiting(wish).endswith("2 approved claims wait for a pod.")
+    assert queue_sentence(wish).endswith("2 approved claims wait for a pod.")
 
 
 def test_the_last_five_ends_of_a_person_in_the_team_are_counted_by_kind(
     wish, vision, fra, train, alice, lena, now
 ):
-    assert past_of(wish) == "alice has no earlier claim in vision."
+    assert past_claims(wish) == "alice has no earlier claim in vision."
     ends = [
         ClaimState.RELEASED,
         ClaimState.DENIED,
@@ -715,28 +732,27 @@ def test_the_last_five_ends_of_a_person_in_the_team_are_counted_by_kind(
         Claim.objects.filter(pk=made.pk).update(state_since=now - timedelta(days=days))
 
     over(ends[0], 1)
-    assert past_of(wish) == "The last claim of alice: 1 released."
+    assert past_claims(wish) == "Last claim of alice: 1 released."
     for days, state in enumerate(ends[1:], start=2):
         over(state, days)
     over(ClaimState.FAILED, 9)
     over(ClaimState.FAILED, 0.5, team=make_team("nlp"))
     over(ClaimState.PROVISIONED, 0.1)
     words = [ClaimState(state).label.lower() for state in (ends[0], ends[1], ends[3])]
-    assert past_of(wish) == f"The last 5 claims of alice: 2 {words[0]}, 2 {words[1]}, 1 {words[2]}."
+    assert past_claims(wish) == f"Last 5 claims of alice: 2 {words[0]}, 2 {words[1]}, 1 {words[2]}."
 
 
 @pytest.mark.parametrize(
     ("free", "said"),
     [
-        (None, "What is free cannot be told for this specification."),
-        (1, "3 of 1 free device that matches; 0 stays free."),
-        (3, "3 of 3 free devices that match; 0 stay free."),
-        (5, "3 of 5 free devices that match; 2 stay free."),
+        (None, "Unknown: free devices cannot be counted for this spec."),
+        (1, "3 of 1 free matching device; 0 left."),
+        (3, "3 of 3 free matching devices; 0 left."),
+        (5, "3 of 5 free matching devices; 2 left."),
     ],
 )
 def test_the_share_of_what_is_free_is_told_and_unknown_stays_unknown(wish, free, said):
-    found: Any = SimpleNamespace(free=free)
-    assert share_of(wish, found) == said
+    assert share_of_free(wish, free) == said
 
 
 def test_past_use_counts_the_hours_of_the_last_90_days(vision, fra, train, alice, lena, now):
@@ -752,7 +768,7 @@ def test_past_use_counts_the_hours_of_the_last_90_days(vision, fra, train, alice
     used(100 * DAY, 90 * DAY - HOUR)
     used(100 * DAY, 90 * DAY)
     found = past_use(alice, vision)
-    assert (found.claims, found.activity) == (3, None)
+    assert (found.claims, found.utilization) == (3, None)
     assert found.gpu_hours == pytest.approx(2 + 1 + 1)
     assert past_use(lena, vision).sentence == "No claim in the last 90 days."
     assert past_use(alice, make_team("nlp")).claims == 0
@@ -769,7 +785,7 @@ def test_a_line_that_cannot_be_written_is_said_on_the_page_it_came_from(client, 
         sent = {"text": " ", "key": "k", "next": back}
         page = client.post(reverse("claims:comment", args=[wish.pk]), sent, follow=True)
         assert page.redirect_chain == [(where, 302)]
-        assert "Write from 1 to 2000 characters; these are 0." in page.text
+        assert "Write 1 to 2000 characters; this text has 0." in page.text
     assert not Comment.objects.exists()
 
 
@@ -786,7 +802,7 @@ def test_a_consent_on_the_page_says_that_an_admin_follows(client, wish, vision, 
     client.force_login(lena)
     sent = {"spec_hash": wish.spec_hash, "note": "Fine."}
     page = client.post(reverse("claims:approve", args=[wish.pk]), sent, follow=True)
-    assert "You consented to sam2; a platform admin decides now." in page.text
+    assert "First approval of sam2 recorded. A platform admin decides next." in page.text
     assert wish.steps.get().note == "Fine."
 
 
@@ -797,7 +813,7 @@ def test_the_preview_counts_each_alternative_against_the_quota_of_its_profile(
     make_quota(vision, 9, profile=small)
     claim = ask(name="either", devices=2, alternatives=[small])
     ((_title, will, *_),) = said(lines_of(lena, claim=[claim.pk]))
-    assert set(will) == {"gpu.nvidia.com: 0 → 2 of 8 taken", "small: 0 → 2 of 9 taken"}
+    assert set(will) == {"gpu.nvidia.com: 0 → 2 of 8 used", "small: 0 → 2 of 9 used"}
 
 
 def test_the_api_looks_for_each_wish_among_its_kind_and_takes_50(wish, longer, lena):

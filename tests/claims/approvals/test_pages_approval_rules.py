@@ -38,13 +38,13 @@ def test_rules_are_for_platform_admins(client, lena, eve, vision):
 def test_a_rule_is_made_changed_and_removed(client, root, vision, train):
     client.force_login(root)
     sent = {"team": "vision", "approval": "lead", "automatic_devices": "2", "automatic_duration": "24h"}
-    assert "The rule of vision is saved." in client.post(NEW_RULE, sent, follow=True).text
+    assert "The rule of vision was saved." in client.post(NEW_RULE, sent, follow=True).text
     rule = ApprovalRule.objects.get()
     client.post(url("approval_rule", rule), {"approval": "both", "escalate_after": "8h"})
     rule.refresh_from_db()
     assert (rule.team, rule.approval, rule.automatic_devices) == (vision, "both", 0)
     assert rule.escalate_after == timedelta(hours=8)
-    assert "does not count any more" in client.get(url("approval_rule_remove", rule)).text
+    assert "no longer applies" in client.get(url("approval_rule_remove", rule)).text
     client.post(url("approval_rule_remove", rule))
     assert not ApprovalRule.objects.exists()
 
@@ -65,7 +65,7 @@ def test_what_a_rule_would_do_is_shown_and_not_done(client, root, vision, fra, t
     client.force_login(root)
     sent = {"team": "vision", "profile": "train-80", "approval": "admin", "automatic_devices": "2"}
     part = client.post(NEW_RULE, sent | {"preview": "1"}, headers={"HX-Request": "true"}).text
-    assert "3 requests of the last 30 days fall under it" in part
+    assert "It applies to 3 requests of the last 30 days" in part
     assert "automatic: <b>0 → 2</b>" in part
     assert "lead: <b>3 → 0</b>" in part
     assert "platform admin: <b>0 → 1</b>" in part

@@ -36,7 +36,7 @@ def test_the_card_says_what_the_request_does_to_others(client, lena, claim, visi
     make_claim(vision, by=alice, cluster=fra, devices=3)
     client.force_login(lena)
     page = client.get(url("approval", claim)).text
-    assert "<b>3 → 5</b> of 8 taken" in page
+    assert "<b>3 → 5</b> of 8 used" in page
     assert "1 other request waits for a decision, 1 of vision." in page
     assert "alice has no earlier claim in vision." in page
     assert "Approve 2 devices" in page
@@ -45,7 +45,7 @@ def test_the_card_says_what_the_request_does_to_others(client, lena, claim, visi
 def test_approving_approves_what_was_shown(client, lena, claim):
     client.force_login(lena)
     answer = client.post(url("approve", claim), {"spec_hash": claim.spec_hash, "note": "Fine."}, follow=True)
-    assert "sam2 is approved" in answer.text
+    assert "sam2 approved." in answer.text
     claim.refresh_from_db()
     assert (claim.decided_by, claim.decision_note) == (lena, "Fine.")
 
@@ -54,7 +54,7 @@ def test_denying_needs_a_reason_and_keeps_the_card(client, lena, claim):
     client.force_login(lena)
     refused = client.post(url("deny", claim), {"spec_hash": claim.spec_hash, "note": ""})
     assert refused.status_code == 422
-    assert "Say why" in refused.text
+    assert "Give a reason" in refused.text
     claim.refresh_from_db()
     assert claim.state == ClaimState.REQUESTED
 
@@ -72,7 +72,7 @@ def test_the_second_approver_hears_who_was_first_and_when(client, lena, lars, cl
     client.force_login(lena)
     refused = client.post(url(name, claim), {"spec_hash": claim.spec_hash, "note": "Mine."})
     assert refused.status_code == 409
-    assert "lars was first and approved sam2" in refused.text
+    assert "lars already approved sam2" in refused.text
     assert "Approve 2 devices" not in refused.text
 
 
@@ -96,7 +96,7 @@ def test_who_may_not_decide_hears_403_and_an_outsider_404(client, alice, bob, ev
 def test_who_may_not_decide_sees_the_card_and_why(client, alice, claim):
     client.force_login(alice)
     page = client.get(url("approval", claim)).text
-    assert "Only a lead of vision decides on its requests; you are member." in page
+    assert "Only leads of vision decide on its requests. Your role: member." in page
     assert "data-approve" not in page
 
 
@@ -115,7 +115,7 @@ def test_bad_input_is_422(client, lena, claim):
 def test_decided_requests_stand_under_decided(client, lena, claim):
     decide.deny(claim=claim, by=lena, reason="No.")
     client.force_login(lena)
-    assert "Nothing waits" in client.get(INBOX).text
+    assert "No pending requests" in client.get(INBOX).text
     page = client.get(INBOX + "?tab=decided").text
     assert "sam2" in page
     assert "by lena" in page

@@ -15,7 +15,7 @@ from tests.factories import make_profile, make_quota, make_spec, make_user
 
 pytestmark = pytest.mark.django_db
 
-BULK, AWAY = reverse("claims:bulk"), reverse("claims:away")
+BULK, AWAY = reverse("claims:bulk"), reverse("claims:delegations")
 DAY = timedelta(days=1)
 
 
@@ -36,7 +36,7 @@ def test_a_change_is_shown_before_it_is_made(client, lena, claim):
     page = client.get(url("change", claim), {"devices": "2", "duration": "3d"}).text
     assert "4 → 2 devices" in page
     assert "10 d → 3 d" in page
-    assert "It takes no more than is reserved for the request." in page
+    assert "No additional quota needed." in page
     part = client.get(url("change", claim), {"devices": "9"}, headers={"HX-Request": "true"}).text
     assert "not 9" in part
     assert "<html" not in part
@@ -54,10 +54,10 @@ def test_a_change_is_approved(client, lena, claim):
     client.force_login(lena)
     sent = {"spec_hash": claim.spec_hash, "devices": "2", "duration": "3d", "note": "Enough."}
     page = client.post(url("change", claim), sent, follow=True).text
-    assert "sam2 is approved" in page
+    assert "sam2 approved." in page
     claim.refresh_from_db()
     assert (claim.state, claim.devices, claim.duration) == (ClaimState.APPROVED, 2, 3 * DAY)
-    assert "First asked for: 4 × train-80 v1 for 10 d." in client.get(url("approval", claim)).text
+    assert "Original request: 4 × train-80 v1 for 10 d." in client.get(url("approval", claim)).text
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_a_change_to_what_was_not_read_is_409(client, lena, lars, claim):
     approve(claim=claim, by=lars, spec_hash=claim.spec_hash)
     refused = client.post(url("change", claim), {"spec_hash": claim.spec_hash, "devices": "1"})
     assert refused.status_code == 409
-    assert "lars was first" in refused.text
+    assert "lars already" in refused.text
 
 
 def test_who_may_not_decide_does_not_change(client, alice, bob, eve, claim):
@@ -96,7 +96,7 @@ def test_several_are_previewed_with_their_sum(client, lena, ask, claim):
     client.force_login(lena)
     page = client.get(BULK, {"claim": [claim.pk, other.pk]}).text
     assert "2 requests, 7 devices" in page
-    assert "vision: 7 of the 7 taken of 8 gpu.nvidia.com are these." in page
+    assert "vision would use 7 of 8 gpu.nvidia.com devices, 7 of them for these requests." in page
     assert page.count("spec_hash_") == 2
 
 
@@ -113,9 +113,9 @@ def test_several_are_approved_each_by_itself(client, lena, lars, ask, claim):
     }
     answer = client.post(BULK, sent)
     assert answer.status_code == 409
-    assert "1 of 3 is decided." in answer.text
+    assert "1 of 3 requests approved." in answer.text
     assert "bev has changed since you read it" in answer.text
-    assert "lars was first and denied gone" in answer.text
+    assert "lars already denied gone" in answer.text
     claim.refresh_from_db()
     other.refresh_from_db()
     assert (claim.state, other.state) == (ClaimState.APPROVED, ClaimState.REQUESTED)
@@ -149,7 +149,7 @@ def test_a_reason_that_is_ready_to_use_is_enough(client, lena, vision, claim):
     client.force_login(lena)
     page = client.get(url("approval", claim)).text
     assert "The cluster moves that week." in page
-    assert "Smaller devices do" in page
+    assert "Smaller device is enough" in page
     sent = {"note": "", "reason": "The cluster moves that week."}
     assert client.post(url("deny", claim), sent).status_code == 302
     claim.refresh_from_db()
@@ -180,15 +180,15 @@ def span(days=7):
 def test_a_lead_lets_a_member_decide_and_ends_it(client, lena, mira, claim):
     client.force_login(lena)
     page = client.post(AWAY, {"team": "vision", "to": "mira", **span()}, follow=True).text
-    assert "mira stands in for you." in page
+    assert "mira is now your delegate in vision." in page
     assert "mira decides for lena in vision" in page
     row = Delegation.objects.get()
     client.force_login(mira)
     assert "sam2" in client.get(reverse("claims:approvals")).text
-    assert "You decide for lena, who is away." in client.get(url("approval", claim)).text
-    end = url("away_end", row)
+    assert "You decide as delegate of lena." in client.get(url("approval", claim)).text
+    end = url("delegation_end", row)
     assert client.get(end).status_code == 405
-    assert "mira does not decide for lena any more." in client.post(end, follow=True).text
+    assert "mira is no longer the delegate of lena." in client.post(end, follow=True).text
     assert "sam2" not in client.get(reverse("claims:approvals")).text
 
 
@@ -210,7 +210,7 @@ def test_a_stand_in_of_others_is_404_to_end(client, lena, mira, eve, vision):
     now = timezone.now()
     row = delegate(by=lena, team=vision, to=mira, starts_at=now, ends_at=now + DAY)
     client.force_login(eve)
-    assert client.post(url("away_end", row)).status_code == 404
+    assert client.post(url("delegation_end", row)).status_code == 404
 
 
 # The API

@@ -11,8 +11,8 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from claims.approvals import services
-from claims.approvals.rules import Example, Rule, RuleEffect, Rules, effect_of, ruling_for
-from claims.approvals.services import LONGEST_DELEGATION, kept_by, reasons_for
+from claims.approvals.rules import ExampleRow, Rule, RuleEffect, Rules, effective_rule_for, rule_effect
+from claims.approvals.services import MAX_DELEGATION, editable_reasons, reasons_for
 from claims.models import Approval, ApprovalRule, Claim, Delegation, Profile, ReasonTemplate
 from core.errors import Conflict, Forbidden, Invalid
 from core.times import moment, moment_with_zone
@@ -63,11 +63,13 @@ def test_a_delegation_keeps_who_for_whom_and_when_and_tells_the_stand_in(vision,
         }
     ]
     body = (
-        f"From {moment_with_zone(begin)} to {moment_with_zone(end)} requests of vision wait for you too, "
-        "save your own."
+        f"From {moment_with_zone(begin)} to {moment_with_zone(end)} you also decide on "
+        "requests of vision, except your own."
     )
     told = Notice.objects.values_list("user__username", "title", "body", "url", "important")
-    assert list(told) == [("mira", "You decide for lena in vision", body, reverse("claims:away"), True)]
+    assert list(told) == [
+        ("mira", "You are the delegate of lena in vision", body, reverse("claims:delegations"), True)
+    ]
     services.delegate(by=lena, team=vision, to=mira, starts_at=begin, ends_at=end)
     assert (Delegation.objects.count(), Notice.objects.count()) == (1, 1)
 
@@ -77,16 +79,16 @@ def test_a_delegation_keeps_who_for_whom_and_when_and_tells_the_stand_in(vision,
     [
         (timedelta(0), SECOND, ""),
         (-DAY, SECOND, ""),
-        (-DAY, timedelta(0), "It has to end after it begins, and not in the past."),
-        (HOUR, HOUR, "It has to end after it begins, and not in the past."),
-        (HOUR, HOUR - SECOND, "It has to end after it begins, and not in the past."),
-        (HOUR, HOUR + LONGEST_DELEGATION, ""),
+        (-DAY, timedelta(0), "The delegation must end after it starts, and in the future."),
+        (HOUR, HOUR, "The delegation must end after it starts, and in the future."),
+        (HOUR, HOUR - SECOND, "The delegation must end after it starts, and in the future."),
+        (HOUR, HOUR + MAX_DELEGATION, ""),
         (
             HOUR,
-            2 * HOUR + LONGEST_DELEGATION,
-            "Somebody may stand in for 92 d at most; this is 92 d 1 h.",
+            2 * HOUR + MAX_DELEGATION,
+            "A delegation can last up to 92 d; this is 92 d 1 h.",
         ),
-        (HOUR, HOUR + SECOND + LONGEST_DELEGATION, "Somebody may stand in for 92 d at most; this is 92 d."),
+        (HOUR, HOUR + SECOND + MAX_DELEGATION, "A delegation can last up to 92 d; this is 92 d."),
         (timedelta(0), 90_000 * DAY, "A date lies between 1970 and 2200; the year"),
         (-25_000 * DAY, DAY, "A date lies between 1970 and 2200; the year"),
     ],
@@ -122,7 +124,7 @@ def test_delegations_of_a_lead_in_a_team_follow_each_other(
     with pytest.raises(Conflict) as refused:
         services.delegate(by=lena, team=vision, to=alice, **span)
     assert refused.value.message == (
-        f"mira stands in for you from {moment(first.starts_at)} to {moment(first.ends_at)} already."
+        f"mira is already your delegate from {moment(first.starts_at)} to {moment(first.ends_at)}."
     )
 
 
@@ -139,10 +141,10 @@ def test_inactive_people_and_admins_do_not_stand_in_and_outsiders_let_nobody(vis
     span = {"starts_at": now, "ends_at": now + DAY}
     with pytest.raises(Forbidden) as refused:  # an admin has every role, but leads no team by that
         services.delegate(by=root, team=vision, to=mira, **span)
-    assert refused.value.message == "You do not lead vision, so nobody can stand in for you there."
+    assert refused.value.message == "You do not lead vision, so you cannot delegate its approvals."
     User.objects.filter(pk=mira.pk).update(is_active=False)
     mira.refresh_from_db()
-    with pytest.raises(Invalid, match="Somebody else who is a member of vision has to stand in for you"):
+    with pytest.raises(Invalid, match="Choose another member of vision as your delegate"):
         services.delegate(by=lena, team=vision, to=mira, **span)
 
 
@@ -188,7 +190,7 @@ def test_the_page_of_those_away_shows_what_holds_comes_and_was(client, vision, l
     Delegation.objects.create(team=vision, lead=lars, to=make_user("other"), starts_at=now, ends_at=now + DAY)
     for person, forms in ((lena, ["vision"]), (mira, [])):
         client.force_login(person)
-        context = client.get(reverse("claims:away")).context
+        context = client.get(reverse("claims:delegations")).context
         assert {(row, begun) for row, begun in context["current"]} == {
             (rows["runs"], True),
             (rows["comes"], False),
@@ -196,7 +198,7 @@ def test_the_page_of_those_away_shows_what_holds_comes_and_was(client, vision, l
         assert list(context["past"]) == [rows["ended"], rows["was"]]
         assert [team.slug for team, _form in context["forms"]] == forms
     client.force_login(lena)
-    ((_team, form),) = client.get(reverse("claims:away")).context["forms"]
+    ((_team, form),) = client.get(reverse("claims:delegations")).context["forms"]
     offered = list(form.fields["to"].queryset.values_list("username", flat=True))
     assert offered == ["alice", "lars", "mira"]
     assert form.initial["starts_at"] == now.replace(second=0)
@@ -224,7 +226,7 @@ def test_the_api_of_delegations_tells_every_column_of_ones_own(vision, lena, lar
     ("rule", "devices", "span", "through", "word", "sentence"),
     [
         (Rule("R", Approval.AUTOMATIC), 99, 9 * DAY, True, "", ""),
-        (Rule("R", Approval.LEAD), 1, HOUR, False, "always", "R asks a lead."),
+        (Rule("R", Approval.LEAD), 1, HOUR, False, "always", "R requires approval by a team lead."),
         (Rule("R", Approval.LEAD, 2), 2, 9 * DAY, True, "", ""),
         (
             Rule("R", Approval.LEAD, 2),
@@ -232,7 +234,7 @@ def test_the_api_of_delegations_tells_every_column_of_ones_own(vision, lena, lar
             HOUR,
             False,
             "> 2 devices",
-            "R asks a lead for more than 2 devices.",
+            "R requires approval by a team lead for more than 2 devices.",
         ),
         (Rule("R", Approval.ADMIN, 2, DAY), 2, DAY, True, "", ""),
         (
@@ -241,7 +243,7 @@ def test_the_api_of_delegations_tells_every_column_of_ones_own(vision, lena, lar
             DAY + SECOND,
             False,
             "> 1 d",
-            "R asks a platform admin for more than 1 d.",
+            "R requires approval by a platform admin for more than 1 d.",
         ),
         (
             Rule("R", Approval.BOTH, 2, DAY),
@@ -249,35 +251,39 @@ def test_the_api_of_delegations_tells_every_column_of_ones_own(vision, lena, lar
             9 * DAY,
             False,
             "> 2 devices",
-            "R asks a lead and then a platform admin for more than 2 devices.",
+            "R requires approval by a team lead and then a platform admin for more than 2 devices.",
         ),
     ],
 )
 def test_a_rule_lets_through_up_to_its_bounds_and_says_what_is_beyond(
     rule, devices, span, through, word, sentence
 ):
-    assert rule.lets_through(devices=devices, duration=span) is through
-    assert rule.objection(devices=devices, duration=span) == (word, sentence)
+    assert rule.is_automatic_for(devices=devices, duration=span) is through
+    assert rule.approval_reason(devices=devices, duration=span) == (word, sentence)
 
 
 def test_a_rule_for_one_device_speaks_of_one_device():
-    _word, sentence = Rule("R", Approval.LEAD, 1).objection(devices=2, duration=HOUR)
-    assert sentence == "R asks a lead for more than 1 device."
+    _word, sentence = Rule("R", Approval.LEAD, 1).approval_reason(devices=2, duration=HOUR)
+    assert sentence == "R requires approval by a team lead for more than 1 device."
 
 
 @pytest.mark.parametrize(
     ("rule", "sentence", "at_times"),
     [
-        (Rule("R", Approval.AUTOMATIC), "R needs no approval.", True),
-        (Rule("R", Approval.LEAD, 1), "R needs no approval for up to 1 device.", True),
-        (Rule("R", Approval.LEAD, 2), "R needs no approval for up to 2 devices.", True),
-        (Rule("R", Approval.LEAD, 1, DAY), "R needs no approval for up to 1 device and up to 1 d.", True),
-        (Rule("R", Approval.LEAD, 2, HOUR), "R needs no approval for up to 2 devices and up to 1 h.", True),
-        (Rule("R", Approval.LEAD), "R needs no approval for up to 0 devices.", False),
+        (Rule("R", Approval.AUTOMATIC), "R requires no approval.", True),
+        (Rule("R", Approval.LEAD, 1), "R requires no approval for up to 1 device.", True),
+        (Rule("R", Approval.LEAD, 2), "R requires no approval for up to 2 devices.", True),
+        (Rule("R", Approval.LEAD, 1, DAY), "R requires no approval for up to 1 device and up to 1 d.", True),
+        (
+            Rule("R", Approval.LEAD, 2, HOUR),
+            "R requires no approval for up to 2 devices and up to 1 h.",
+            True,
+        ),
+        (Rule("R", Approval.LEAD), "R requires no approval for up to 0 devices.", False),
     ],
 )
 def test_a_rule_says_what_needs_no_approval(rule, sentence, at_times):
-    assert (rule.sentence, rule.asks_nobody_at_times) == (sentence, at_times)
+    assert (rule.sentence, rule.may_be_automatic) == (sentence, at_times)
 
 
 def test_each_row_of_a_rule_counts_as_it_says_and_an_empty_one_as_the_profile(vision, train):
@@ -299,7 +305,7 @@ def test_each_row_of_a_rule_counts_as_it_says_and_an_empty_one_as_the_profile(vi
     assert found(vision) == Rule("train-80 v1", Approval.LEAD, 3, HOUR, True, 4 * HOUR)
     ApprovalRule.objects.create(profile=train, approval=Approval.BOTH, escalate_after=HOUR)
     profile_rule = Rule("The rule for train-80", Approval.BOTH, escalate_after=HOUR)
-    assert (found(nlp), Rules().for_any_team(train.current)) == (profile_rule, profile_rule)
+    assert (found(nlp), Rules().rule_for_any_team(train.current)) == (profile_rule, profile_rule)
     assert Rules([]).rule(vision.pk, train.current) == profile_rule
 
 
@@ -313,18 +319,18 @@ def test_of_several_profiles_every_part_of_the_ruling_is_the_strictest(vision):
     for profile, fields in rows:
         ApprovalRule.objects.create(profile=profile, **fields)
 
-    def ruling(*counts, together=False):
+    def effective_rule(*counts, together=False):
         asked = [(profile.current, count) for (profile, _), count in zip(rows, counts, strict=False) if count]
-        found = ruling_for(vision, asked, duration=HOUR, together=together)
-        return found.automatic, found.approval, found.self_approval, found.escalate_after, found.word
+        found = effective_rule_for(vision, asked, duration=HOUR, together=together)
+        return found.automatic, found.approval, found.self_approval, found.escalate_after, found.short_reason
 
-    assert ruling(4, 4, 2) == (True, "both", False, HOUR, "")
-    assert ruling(5, 4, 2) == (False, "lead", False, HOUR, "> 4 devices")
-    assert ruling(5, 4, 3) == (False, "admin", False, HOUR, "> 2 devices")
-    assert ruling(5, 5, 3) == (False, "both", False, HOUR, "> 4 devices")
-    assert ruling(4, 4) == (True, "both", True, HOUR, "")
-    assert ruling(4) == (True, "lead", True, DAY, "")
-    assert ruling(0, 0, 1)[3] is None
+    assert effective_rule(4, 4, 2) == (True, "both", False, HOUR, "")
+    assert effective_rule(5, 4, 2) == (False, "lead", False, HOUR, "> 4 devices")
+    assert effective_rule(5, 4, 3) == (False, "admin", False, HOUR, "> 2 devices")
+    assert effective_rule(5, 5, 3) == (False, "both", False, HOUR, "> 4 devices")
+    assert effective_rule(4, 4) == (True, "both", True, HOUR, "")
+    assert effective_rule(4) == (True, "lead", True, DAY, "")
+    assert effective_rule(0, 0, 1)[3] is None
 
 
 def test_profiles_taken_together_count_together_under_one_rule(vision):
@@ -337,7 +343,7 @@ def test_profiles_taken_together_count_together_under_one_rule(vision):
         ((4, 4), False, True),
     ):
         asked = list(zip((one.current, two.current), counts, strict=True))
-        assert ruling_for(vision, asked, duration=HOUR, together=together).automatic is automatic
+        assert effective_rule_for(vision, asked, duration=HOUR, together=together).automatic is automatic
 
 
 def test_saving_a_rule_writes_every_column_anew(root, vision, train):
@@ -378,8 +384,8 @@ def test_nobody_but_a_platform_admin_saves_or_removes_a_rule(request, vision, pe
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"team": None}, "A rule is for a team, for a profile, or for a profile of a team."),
-        ({"approval": "nobody"}, "“nobody” is no way to decide."),
+        ({"team": None}, "Choose a team, a profile, or both."),
+        ({"approval": "nobody"}, "“nobody” is not a kind of approval."),
         (
             {"approval": "automatic", "automatic_devices": 1},
             "Choose an approver before",
@@ -387,10 +393,10 @@ def test_nobody_but_a_platform_admin_saves_or_removes_a_rule(request, vision, pe
         ({"approval": "", "automatic_duration": DAY}, "Choose an approver before"),
         (
             {"automatic_devices": 1, "automatic_duration": -DAY},
-            "Up to how long nobody is asked goes with up to",
+            "Automatic approval needs a number of devices",
         ),
-        ({"automatic_duration": DAY}, "Up to how long nobody is asked goes with up to"),
-        ({"escalate_after": -DAY}, "Platform admins can be asked only after some time."),
+        ({"automatic_duration": DAY}, "Automatic approval needs a number of devices"),
+        ({"escalate_after": -DAY}, "Escalation needs a duration above 0."),
     ],
 )
 def test_a_rule_that_cannot_be_says_why(root, vision, wrong, said):
@@ -418,30 +424,30 @@ def test_the_effect_of_a_rule_is_shown_on_examples_and_on_the_last_30_days(visio
     rule = ApprovalRule(
         team=vision, profile=train, approval="admin", automatic_devices=2, automatic_duration=DAY
     )
-    effect = effect_of(rule)
+    effect = rule_effect(rule)
     nobody, admin = "nobody", str(Approval.ADMIN.label)
     assert effect.examples == (
-        Example(1, (nobody, nobody, admin)),
-        Example(2, (nobody, nobody, admin)),
-        Example(4, (admin, admin, admin)),
-        Example(8, (admin, admin, admin)),
+        ExampleRow(1, (nobody, nobody, admin)),
+        ExampleRow(2, (nobody, nobody, admin)),
+        ExampleRow(4, (admin, admin, admin)),
+        ExampleRow(8, (admin, admin, admin)),
     )
-    assert effect.spans == (4 * HOUR, DAY, 7 * DAY)
+    assert effect.durations == (4 * HOUR, DAY, 7 * DAY)
     labels = [str(way.label) for way in Approval]
-    assert {way.label: (way.now, way.then) for way in effect.past} == {
+    assert {route.label: (route.current, route.proposed) for route in effect.routing} == {
         labels[0]: (0, 2),
         str(Approval.LEAD.label): (3, 0),
         admin: (0, 1),
         str(Approval.BOTH.label): (0, 0),
     }
-    assert (effect.counted, effect.about) == (3, "train-80")
-    of_team = effect_of(ApprovalRule(team=vision, approval="both"))
-    assert of_team.counted == 4
-    of_all = effect_of(ApprovalRule(profile=train, approval="both"))
-    assert of_all.counted == 4
+    assert (effect.requests, effect.profile) == (3, "train-80")
+    of_team = rule_effect(ApprovalRule(team=vision, approval="both"))
+    assert of_team.requests == 4
+    of_all = rule_effect(ApprovalRule(profile=train, approval="both"))
+    assert of_all.requests == 4
     Profile.objects.update(retired_at=now)
     assert isinstance(of_team, RuleEffect)
-    assert effect_of(ApprovalRule(team=vision, approval="both")).examples == ()
+    assert rule_effect(ApprovalRule(team=vision, approval="both")).examples == ()
 
 
 def test_the_api_of_rules_tells_every_column_and_only_to_admins(vision, train, root, lena):
@@ -487,8 +493,8 @@ def test_a_reason_is_of_one_title_to_80_and_a_text_to_500_characters(root, visio
     for title, text, said in (
         (" ", "x", "A reason needs a title of 1 to 80 characters."),
         ("t" * 81, "x", "A reason needs a title of 1 to 80 characters."),
-        ("t", " ", "Write from 1 to 500 characters; these are 0."),
-        ("t", "x" * 501, "Write from 1 to 500 characters; these are 501."),
+        ("t", " ", "Write 1 to 500 characters; this text has 0."),
+        ("t", "x" * 501, "Write 1 to 500 characters; this text has 501."),
     ):
         with pytest.raises(Invalid) as refused:
             services.save_reason(by=root, title=title, text=text, team=vision)
@@ -506,7 +512,7 @@ def test_a_title_is_one_teams_own_and_a_reason_keeps_its_own(root, vision):
     assert ReasonTemplate.objects.count() == 3
     assert {one.text for one in reasons_for(vision)[:-4]} == {"Again.", "For all."}
     assert [one.text for one in reasons_for(None)[:-4]] == ["For all."]
-    with pytest.raises(Invalid, match="There is a reason “Move” already"):
+    with pytest.raises(Invalid, match="A reason “Move” already exists"):
         services.save_reason(by=root, title="Move", text="x", team=nlp, reason=own)
 
 
@@ -522,7 +528,7 @@ def test_who_does_not_lead_the_team_keeps_no_reason_of_it(request, vision, perso
         with pytest.raises(error):
             call()
     assert list(ReasonTemplate.objects.values_list("title", flat=True)) == ["Move"]
-    assert not kept_by(by).exists()
+    assert not editable_reasons(by).exists()
 
 
 def test_only_admins_remove_what_is_for_everybody_and_only_that_goes(lena, root, vision):

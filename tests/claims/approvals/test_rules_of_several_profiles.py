@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from claims.approvals.authority import ruling_on
+from claims.approvals.authority import effective_rule_on
 from claims.lifecycle.services import extend
 from claims.models import Approval, ApprovalRule, RequestStatus
 from claims.states import ClaimState
@@ -31,7 +31,7 @@ def part(db):
 def test_what_is_taken_together_counts_together_against_a_rule_of_the_team(ask, rule, part, devices, state):
     claim = ask(devices=3, together=[(part, devices)])
     assert claim.state == state
-    assert ruling_on(claim).automatic is (state == ClaimState.APPROVED)
+    assert effective_rule_on(claim).automatic is (state == ClaimState.APPROVED)
 
 
 def test_alternatives_do_not_add_up_for_only_one_is_taken(ask, rule, part):

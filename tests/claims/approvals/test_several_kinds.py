@@ -72,31 +72,31 @@ def test_the_inbox_lets_every_kind_be_chosen_that_waits_for_the_reader(client, r
 def test_the_preview_says_of_each_what_will_happen_and_what_they_come_to(client, root, mixed, longer):
     client.force_login(root)
     page = " ".join(client.get(BULK, mixed).text.split())
-    assert "gpu.nvidia.com: 2 → 4 of 8 taken" in page
+    assert "gpu.nvidia.com: 2 → 4 of 8 used" in page
     assert "2 d longer" in page
     assert "Limit of gpu.nvidia.com: 8 → 12, for good." in page
     assert "3 requests, 2 devices" in page
-    assert "vision: 2 of the 4 taken of 8 gpu.nvidia.com are these." in page
-    assert "vision: 2 devices of gpu.nvidia.com are kept longer, 96 device-hours in all." in page
-    assert "vision: the limit of gpu.nvidia.com goes from 8 to 12." in page
+    assert "vision would use 4 of 8 gpu.nvidia.com devices, 2 of them for these requests." in page
+    assert "vision would keep 2 × gpu.nvidia.com longer: 96 device-hours in total." in page
+    assert "vision: limit of gpu.nvidia.com 8 → 12." in page
 
 
 def test_the_preview_says_who_cannot_be_decided_and_why(client, lena, mixed):
     client.force_login(lena)
     page = client.get(BULK, mixed).text
-    assert "Only a platform admin decides on quota." in page
+    assert "Only platform admins decide on quota." in page
     assert 'name="quota"' not in page
-    assert "3 are chosen; on the others you cannot decide." in page
+    assert "You cannot decide on the other 1." in page
 
 
 def test_one_s_own_wish_is_not_decided(client, lena, held, claim):
     own = make_extension(held, by=lena)
     client.force_login(lena)
     chosen = {"claim": [claim.pk], "extension": [own.pk]}
-    assert "This is your own request; somebody else has to decide on it." in client.get(BULK, chosen).text
+    assert "This is your own request. Somebody else must decide on it." in client.get(BULK, chosen).text
     answer = client.post(BULK, sent(chosen, claim))
     assert answer.status_code == 409
-    assert "1 of 2 is decided." in answer.text
+    assert "1 of 2 requests approved." in answer.text
     own.refresh_from_db()
     assert own.answer == RequestStatus.WAITING
 
@@ -107,15 +107,18 @@ def test_the_preview_warns_of_what_cannot_be_approved(client, root, quota, longe
     client.force_login(root)
     page = client.get(BULK, {"extension": [longer.pk], "quota": [more.pk]}).text
     assert "It has ended; there is nothing left to extend." in page
-    assert "The team may have 20 already; there is nothing left to approve." in page
+    assert "The team already has a limit of 20; there is nothing left to approve." in page
 
 
 def test_the_preview_says_of_two_steps_that_one_follows(client, lena, vision, claim):
     ApprovalRule.objects.create(team=vision, approval=Approval.BOTH)
     client.force_login(lena)
-    assert "You consent; then a platform admin decides." in client.get(BULK, {"claim": [claim.pk]}).text
+    assert (
+        "You give the first approval; a platform admin gives the second."
+        in client.get(BULK, {"claim": [claim.pk]}).text
+    )
     answer = client.post(BULK, sent({"claim": [claim.pk]}, claim))
-    assert "You consented; a platform admin decides now." in answer.text
+    assert "First approval recorded. A platform admin decides next." in answer.text
     claim.refresh_from_db()
     assert claim.state == ClaimState.REQUESTED
 
@@ -124,7 +127,7 @@ def test_every_kind_is_approved_and_sent_twice_it_is_decided_once(client, root, 
     client.force_login(root)
     first = client.post(BULK, sent(mixed, claim, note="Fine."))
     assert first.status_code == 200
-    assert "3 of 3 are decided." in first.text
+    assert "3 of 3 requests approved." in first.text
     assert answers(claim, longer, more) == (
         ClaimState.APPROVED,
         RequestStatus.APPROVED,
@@ -148,7 +151,7 @@ def test_every_kind_is_denied_with_one_reason(client, root, mixed, claim, longer
         RequestStatus.WAITING,
     )
     answer = client.post(BULK, sent(mixed, claim, "deny", note="The cluster moves."))
-    assert "3 of 3 are denied." in answer.text
+    assert "3 of 3 requests denied." in answer.text
     assert answers(claim, longer, more) == (ClaimState.DENIED, RequestStatus.DENIED, RequestStatus.DENIED)
     assert {row.decision_note for row in (claim, longer, more)} == {"The cluster moves."}
 
@@ -158,15 +161,15 @@ def test_one_that_is_refused_does_not_stop_the_others(client, root, lena, mixed,
     client.force_login(root)
     answer = client.post(BULK, sent(mixed, claim))
     assert answer.status_code == 409
-    assert "lena was first and denied sam2" in answer.text
-    assert "2 of 3 are decided." in answer.text
+    assert "lena already denied sam2" in answer.text
+    assert "2 of 3 requests approved." in answer.text
     assert answers(claim, longer, more) == (ClaimState.DENIED, RequestStatus.APPROVED, RequestStatus.APPROVED)
 
 
 def test_outsiders_know_of_none_and_viewers_decide_on_none(client, eve, bob, mixed, claim, longer, more):
     client.force_login(eve)
     page = client.get(BULK, mixed).text
-    assert "Nothing is chosen" in page
+    assert "No requests selected" in page
     assert "held" not in page
     client.post(BULK, sent(mixed, claim))
     client.force_login(bob)
@@ -184,13 +187,13 @@ def test_what_is_no_id_is_left_out_and_too_many_are_refused(client, root, claim)
     many = [f"00000000-0000-0000-0000-{number:012}" for number in range(51)]
     refused = client.get(BULK, {"extension": many})
     assert refused.status_code == 422
-    assert "51 are chosen; at most 50 can be decided at once." in refused.text
+    assert "You selected 51 requests; you can decide on up to 50 at once." in refused.text
     assert client.put(BULK).status_code == 405
 
 
 def test_a_reason_of_the_team_is_ready_to_use(client, lena, mixed):
     client.force_login(lena)
-    assert "Smaller devices do" in client.get(BULK, mixed).text
+    assert "Smaller device is enough" in client.get(BULK, mixed).text
 
 
 def test_extensions_cost_the_same_number_of_queries_each_time(client, root, vision, fra, train, alice):
@@ -235,7 +238,7 @@ def test_the_api_previews_and_decides(root, mixed, claim, longer, more):
     body = {"answer": "approve", "wishes": wishes(mixed, claim)}
     shown = api_of(root).post(API, body | {"preview": True}, format="json").json()
     assert {one["kind"] for one in shown["results"]} == {"claim", "extension", "quota"}
-    assert "vision: the limit of gpu.nvidia.com goes from 8 to 12." in shown["together"]
+    assert "vision: limit of gpu.nvidia.com 8 → 12." in shown["together"]
     assert answers(claim, longer, more) == (
         ClaimState.REQUESTED,
         RequestStatus.WAITING,

@@ -1,4 +1,4 @@
-"""Whom a stand-in stands for decides what they may decide on, and who is asked."""
+"""Delegates of several leads decide on what each lead may decide on."""
 
 from datetime import timedelta
 
@@ -36,12 +36,12 @@ def stands_in(person, lead, team):
 def test_who_stands_in_for_two_leads_decides_for_one_on_what_the_other_asks(ask, vision, lena, lars, noor):
     stands_in(noor, lena, vision)
     claim = ask(by=lena, key="of lena")
-    with pytest.raises(Forbidden, match="lena may not decide on this request"):
+    with pytest.raises(Forbidden, match="lena made this request"):
         decide.approve(claim=claim, by=noor, spec_hash=claim.spec_hash)
     stands_in(noor, lars, vision)
-    assert ApprovalAuthority(noor).in_place_of(claim) == lars
+    assert ApprovalAuthority(noor).delegator(claim) == lars
     approved = decide.approve(claim=claim, by=noor, spec_hash=claim.spec_hash)
-    assert approved.history.last().why.endswith("For lars.")
+    assert approved.history.last().why.endswith("As delegate of lars.")
 
 
 def test_an_extension_of_the_only_lead_is_not_for_their_stand_in(vision, fra, train, lena, lars, noor, root):

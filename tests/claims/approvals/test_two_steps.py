@@ -24,7 +24,7 @@ def approve(wish, by, **fields):
 
 
 def waits_for(*people):
-    return [person.username for person in people if Inbox(person).waiting(for_reader=True)]
+    return [person.username for person in people if Inbox(person).pending(for_reader=True)]
 
 
 def test_a_lead_consents_first_and_a_platform_admin_decides(wish, lena, lars, root):
@@ -36,11 +36,11 @@ def test_a_lead_consents_first_and_a_platform_admin_decides(wish, lena, lars, ro
     wish.refresh_from_db()
     assert (wish.decided_by, wish.approved_hash) == (root, wish.spec_hash)
     said = list(wish.history.values_list("why", flat=True))
-    assert "Consented as a lead. needed for the review" in said
+    assert "First approval, by a lead. needed for the review" in said
 
 
 def test_an_admin_does_not_decide_before_a_lead(wish, root):
-    with pytest.raises(Forbidden, match="A lead of vision consents first"):
+    with pytest.raises(Forbidden, match="A lead of vision must give the first approval"):
         approve(wish, root)
 
 
@@ -52,7 +52,9 @@ def test_a_lead_alone_does_not_approve(wish, lena):
 
 def test_the_second_lead_hears_who_consented_first(wish, lena, lars):
     approve(wish, lena)
-    with pytest.raises(Conflict, match=r"lena consented to sam2 first, on .*; now a platform admin decides"):
+    with pytest.raises(
+        Conflict, match=r"lena gave the first approval of sam2 on .*. A platform admin decides next"
+    ):
         approve(wish, lars)
 
 
@@ -68,7 +70,7 @@ def test_one_person_does_not_consent_twice(wish, vision, lena, root):
 def test_a_consent_is_bound_to_the_spec_that_was_read(wish, lena, root):
     approve(wish, lena)
     Claim.objects.filter(pk=wish.pk).update(spec_hash="0" * 64)
-    with pytest.raises(Forbidden, match="A lead of vision consents first"):
+    with pytest.raises(Forbidden, match="A lead of vision must give the first approval"):
         approve(wish, root, spec_hash="0" * 64)
 
 
@@ -83,7 +85,7 @@ def test_the_consent_to_an_older_spec_gives_way_to_the_consent_to_the_new_one(wi
 
 def test_who_has_consented_may_not_decide_on_another_spec(wish, lena):
     approve(wish, lena)
-    with pytest.raises(Forbidden, match="lena has consented; now a platform admin decides"):
+    with pytest.raises(Forbidden, match=r"lena gave the first approval\. A platform admin decides next"):
         approve(wish, lena, spec_hash="0" * 64)
 
 
@@ -100,7 +102,7 @@ def test_the_admins_are_told_who_consented(wish, lena, root):
     assert not Notice.objects.filter(user=root).exists()
     approve(wish, lena)
     notice = Notice.objects.get(user=root)
-    assert "lena has consented" in notice.body
+    assert "lena gave the first approval." in notice.body
     assert notice.title == "sam2 waits for your decision"
 
 

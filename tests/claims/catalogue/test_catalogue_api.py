@@ -6,7 +6,7 @@ from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
 from claims.approvals.decide import deny
-from claims.inbox.inbox import asked_at
+from claims.inbox.inbox import pending_since
 from claims.models import Approval, ApprovalRule, Quota
 from claims.states import ClaimState
 from tests.factories import make_claim, make_profile, make_quota, make_team
@@ -75,7 +75,7 @@ def test_a_match_says_quota_approval_manifest_and_problems(alice, wish):
     }  # fmt: skip
     assert shown["approval"] == {
         "automatic": False, "sentence": "A lead of vision decides: lars or lena.", "who": ["lars", "lena"],
-        "rule": "train-80 v1 asks a lead.",
+        "rule": "train-80 v1 requires approval by a team lead.",
     }  # fmt: skip
     assert "kind: ResourceClaim" in shown["manifest"]
     assert (shown["problems"], shown["match"]["fits"]) == ([], False)
@@ -192,4 +192,4 @@ def test_the_inbox_costs_the_same_for_one_and_for_many(
 def test_the_number_beside_approvals_is_that_of_the_inbox(waiting, request, person):
     user = request.getfixturevalue(person)
     rows = client(user).get("/api/v1/approvals/").json()["results"]
-    assert len(asked_at(user)) == len(rows)
+    assert len(pending_since(user)) == len(rows)

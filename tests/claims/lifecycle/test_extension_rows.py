@@ -403,7 +403,8 @@ def test_the_steps_are_the_usual_ones_and_that_of_the_profile_from_now_on(runnin
         (
             {},
             HOUR,
-            "Until Mon 2 Nov 2026, 07:00: needs lars or lena. steady-sam v1 asks a lead.",
+            "Until Mon 2 Nov 2026, 07:00: needs lars or lena. "
+            "steady-sam v1 requires approval by a team lead.",
         ),
     ],
 )
@@ -414,7 +415,8 @@ def test_the_way_is_said_before_anything_is_sent(running, alice, limits, span, s
 def test_a_claim_on_which_nobody_can_decide_says_so(running, alice, vision):
     vision.memberships.filter(role="lead").delete()
     assert ExtensionPolicy(running(), by=alice).way(END + HOUR).sentence == (
-        "Until Mon 2 Nov 2026, 07:00: nobody can decide on this. steady-sam v1 asks a lead."
+        "Until Mon 2 Nov 2026, 07:00: nobody can decide on this. "
+        "steady-sam v1 requires approval by a team lead."
     )
 
 

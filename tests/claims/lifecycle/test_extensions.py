@@ -134,7 +134,7 @@ def test_who_asks_does_not_decide_and_a_member_decides_nothing(running, vision, 
     extension = asked(claim, lena)
     with pytest.raises(Forbidden, match="your own request"):
         approve_extension(extension=extension, by=lena)
-    with pytest.raises(Forbidden, match="Only a lead of vision decides"):
+    with pytest.raises(Forbidden, match="Only leads of vision decide"):
         approve_extension(extension=extension, by=alice)
 
 

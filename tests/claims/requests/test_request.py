@@ -112,7 +112,7 @@ def test_a_rule_approves_at_once_and_is_named_in_the_history(
     claim = ask(profile=profile)
     assert claim.state == ClaimState.APPROVED
     step = claim.history.last()
-    assert (step.by, step.why) == (None, "notebook v1 needs no approval.")
+    assert (step.by, step.why) == (None, "notebook v1 requires no approval.")
     assert claim.expires_at == claim.decided_at + claim.duration
 
 

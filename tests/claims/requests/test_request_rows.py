@@ -116,7 +116,7 @@ def test_who_decides_is_told_of_a_request_and_nothing_is_queued(
     key = f"ask:{claim.pk}:lead:{NOON.timestamp():.0f}:{claim.spec_hash[:8]}"
     said = (
         "sam waits for your decision",
-        "alice asks for 2 × Train 80, 1 d for vision. Tune. train-80 v1 asks a lead.",
+        "alice requests 2 × Train 80, 1 d for vision. Tune. train-80 v1 requires approval by a team lead.",
         f"/approvals/{claim.pk}/",
         True,
     )
@@ -130,7 +130,7 @@ def test_a_rule_approves_at_once_writes_its_decision_and_tells_nobody(
     profile = make_profile("notebook", approval=Approval.AUTOMATIC)
     with django_capture_on_commit_callbacks() as callbacks:
         claim = ask(profile=profile, devices=2, duration=5 * HOUR, reason="Tune.")
-    rule = "notebook v1 needs no approval."
+    rule = "notebook v1 requires no approval."
     decision = ("state", "version", "decided_by_id", "decided_at", "decision_note", "approved_hash")
     row = columns(claim)
     assert [row[name] for name in (*decision, "expires_at")] == [
