@@ -90,7 +90,7 @@ def test_a_rolled_back_step_queues_no_quota_sync(
 
 def test_a_returned_request_notifies_its_approvers(vision, fra, monkeypatch):
     asked: list[Claim] = []
-    monkeypatch.setattr(notices, "asked", asked.append)
+    monkeypatch.setattr(notices, "notify_deciders", asked.append)
     claim = make_claim(vision, cluster=fra)
     make_claim(vision, cluster=fra)
     request_returned.send(Claim, claim=claim)

@@ -79,7 +79,7 @@ def claim(vision, fra, alice, root, gateway):
 @pytest.mark.parametrize(
     ("approval", "owner", "name"),
     [
-        (Approval.LEAD, notices, "asked"),
+        (Approval.LEAD, notices, "notify_deciders"),
         (Approval.AUTOMATIC, requests_services, "after_commit"),
         (Approval.AUTOMATIC, Claim, "advance"),
     ],

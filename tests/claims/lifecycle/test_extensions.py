@@ -52,10 +52,10 @@ def asked(claim, alice, span=2 * DAY, **fields):
     [
         ({"extension": DAY}, DAY, True, "may be extended by up to 1 d at a time without asking"),
         ({"extension": DAY}, DAY + HOUR, False, "by 1 d at a time; this is 1 d 1 h"),
-        ({}, HOUR, False, "asks a lead"),
+        ({}, HOUR, False, "requires approval by a team lead"),
         ({"extension": 30 * DAY}, 13 * DAY, True, "up to 30 d"),
         ({"extension": 30 * DAY}, 13 * DAY + HOUR, False, "allows 14 d in all; it would be 14 d 1 h"),
-        ({"approval": "automatic"}, 13 * DAY, True, "needs no approval"),
+        ({"approval": "automatic"}, 13 * DAY, True, "requires no approval"),
         ({"approval": "automatic"}, 14 * DAY, False, "allows 14 d in all"),
         (
             {"automatic_devices": 1, "automatic_duration": 3 * DAY},
