@@ -618,7 +618,7 @@ def test_what_speaks_against_more_quota_is_more_than_there_is(more, root, monkey
         (9, "Limits of all teams exceed capacity by 3 devices."),
     ):
         monkeypatch.setattr(
-            "claims.quotas.requests.capacity_of", lambda _names, most=capacity: {GPU_CLASS: most}
+            "claims.quotas.requests.device_capacity", lambda _names, most=capacity: {GPU_CLASS: most}
         )
         assert said(lines_of(root, quota=[more.pk]))[0][2] == warning
 
