@@ -73,8 +73,8 @@ DIFFERENCE_TEXTS = {
     "!=": "%(name)s is %(seen)s",
     "begins": "%(name)s %(seen)s, not %(wanted)s…",
     "ends": "%(name)s %(seen)s, not …%(wanted)s",
-    "contains": "%(name)s %(seen)s, without %(wanted)s",
-    "in": "%(name)s %(seen)s, none of %(wanted)s",
+    "contains": "%(name)s %(seen)s does not contain %(wanted)s",
+    "in": "%(name)s %(seen)s, not in %(wanted)s",
     "missing": "%(name)s is not published",
     "": "does not meet the selector: %(seen)s",
 }
@@ -312,7 +312,7 @@ def step_text(
         case StepKind.SELECTOR:
             words = (condition_text(selector_condition) if selector_condition else "") or "meet the condition"
         case StepKind.UNTAINTED:
-            words = "not tainted, or tolerated"
+            words = "without untolerated taints"
         case StepKind.FREE:
             words = "free now"
         case _:

@@ -25,7 +25,7 @@ class Candidate:
     what is taken of its capacity.
     """
 
-    ask: DeviceRequest
+    request: DeviceRequest
     class_expressions: Sequence[str]
     expressions: Sequence[str]
     count: int = 0
@@ -86,8 +86,8 @@ def _accepts(site: NodeSite, wish: Candidate, spot: int) -> bool:
     if not site.features.device_binding_and_status and site.devices[spot].raw.get("bindingConditions"):
         return False
     groups = (
-        (f"of class {wish.ask.class_name}", wish.class_expressions),
-        (f"of request {wish.ask.result_name}", wish.expressions),
+        (f"of class {wish.request.class_name}", wish.class_expressions),
+        (f"of request {wish.request.result_name}", wish.expressions),
     )
     for whose, expressions in groups:
         for number, expression in enumerate(expressions):
@@ -142,7 +142,9 @@ def _all(site: NodeSite, wish: Candidate) -> list[int]:
     found: list[int] = []
     for number, pool in enumerate(site.pools):
         if pool.problem:
-            raise AllocationError(f"Request {wish.ask.result_name} asks for all devices, but: {pool.problem}")
+            raise AllocationError(
+                f"Request {wish.request.result_name} asks for all devices, but: {pool.problem}"
+            )
         spots = site.spots.get(number, ())
         found += [spot for spot in spots if accepts(site, wish, spot) and _large_enough(site, wish, spot)]
     return found
@@ -154,4 +156,4 @@ def _large_enough(site: NodeSite, wish: Candidate, spot: int) -> bool:
     if not features.consumable_capacity:
         return True
     fractional = features.fractional_capacity_range
-    return share(site.devices[spot], wish.ask.capacity, {}, fractional=fractional) is not None
+    return share(site.devices[spot], wish.request.capacity, {}, fractional=fractional) is not None

@@ -35,7 +35,7 @@ class DeviceResult:
     `skipping` whether the cluster knows of node operations that can be left out.
     """
 
-    ask: DeviceRequest
+    request: DeviceRequest
     device: PoolDevice
     share_id: str = ""
     consumed: Mapping[str, CapacityAmount] = field(default_factory=dict)
@@ -46,12 +46,12 @@ class DeviceResult:
     def as_dict(self) -> Manifest:
         device = self.device
         written: Manifest = {
-            "request": self.ask.result_name,
+            "request": self.request.result_name,
             "driver": device.driver,
             "pool": device.pool,
             "device": device.name,
         }
-        if self.ask.admin:
+        if self.request.admin:
             written["adminAccess"] = True
         if self.tolerations:
             written["tolerations"] = [_toleration(one) for one in self.tolerations]
@@ -105,7 +105,7 @@ def device_results(site: NodeSite, plan: ClaimPlan, taken: Iterable[Taken]) -> l
     """Return one result per device, in the order in which they were taken."""
     return [
         DeviceResult(
-            ask=one.wish.ask,
+            request=one.wish.request,
             device=site.devices[one.spot],
             share_id=str(uuid4()) if one.shared else "",
             consumed=one.consumed,
@@ -121,9 +121,9 @@ def _tolerations(plan: ClaimPlan, wish: Candidate) -> list[Json]:
     """Return the tolerations of the first request of that name, which is where upstream looks them up."""
     for request in requests(plan.spec):
         for ask in alternatives(request):
-            if ask.result_name == wish.ask.result_name:
+            if ask.result_name == wish.request.result_name:
                 return ask.tolerations
-    return wish.ask.tolerations
+    return wish.request.tolerations
 
 
 def config_results(snapshot: ClusterSnapshot, spec: Json, chosen: Sequence[Candidate]) -> list[Manifest]:
@@ -134,7 +134,7 @@ def config_results(snapshot: ClusterSnapshot, spec: Json, chosen: Sequence[Candi
     """
     by_class: dict[str, list[str]] = {}
     for wish in chosen:
-        by_class.setdefault(wish.ask.class_name, []).append(wish.ask.result_name)
+        by_class.setdefault(wish.request.class_name, []).append(wish.request.result_name)
     made = [
         _entry("FromClass", names, config, chosen)
         for name, names in by_class.items()
@@ -148,7 +148,7 @@ def config_results(snapshot: ClusterSnapshot, spec: Json, chosen: Sequence[Candi
 
 
 def _named(wish: Candidate, names: Sequence[str]) -> bool:
-    return wish.ask.request in names or wish.ask.result_name in names
+    return wish.request.request in names or wish.request.result_name in names
 
 
 def _entry(source: str, names: Sequence[str], config: Json, chosen: Sequence[Candidate]) -> Manifest:

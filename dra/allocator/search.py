@@ -142,7 +142,7 @@ class NodeSearch:
             return
         left, counts = 0, [0]
         for spot in range(len(self.site.devices) - 1, -1, -1):
-            if wish.ask.admin or self.keys[spot] not in self.gone.holders:
+            if wish.request.admin or self.keys[spot] not in self.gone.holders:
                 known = wish.known.get(spot)
                 if known is None:
                     return
@@ -154,7 +154,7 @@ class NodeSearch:
         """Whether the device is not in use: cheap to know, and therefore asked before the selectors."""
         key = self.keys[spot]
         seen = self.seen_by.get(key)
-        if wish.ask.admin:
+        if wish.request.admin:
             return not seen or number not in seen
         return not seen and key not in self.gone.holders
 
@@ -163,7 +163,7 @@ class NodeSearch:
             return True
         known = wish.tolerated.get(spot)
         if known is None:
-            known = untolerated(wish.ask.tolerations, self.site.taints(spot)) is None
+            known = untolerated(wish.request.tolerations, self.site.taints(spot)) is None
             wish.tolerated[spot] = known
         return known
 
@@ -226,7 +226,7 @@ class NodeSearch:
         if known is not None:  # what it takes does not depend on what is gone
             return known if not gone or is_left(device, known, gone) else None
         fractional = self.features.fractional_capacity_range
-        found = share(device, wish.ask.capacity, gone, fractional=fractional)
+        found = share(device, wish.request.capacity, gone, fractional=fractional)
         if found is not None:
             wish.shares[spot] = found
         return found
@@ -241,15 +241,15 @@ class NodeSearch:
         """Return the constraints that have accepted the device, or None if one refuses it."""
         added: list[Constraint] = []
         for constraint in self.plans[number].constraints:
-            if not constraint.applies(wish.ask):
+            if not constraint.applies(wish.request):
                 continue
-            if not constraint.add(wish.ask, device):
+            if not constraint.add(wish.request, device):
                 for earlier in added:
                     earlier.drop()
                 if wish.all_of is not None:
                     raise AllocationError(
-                        f"Request {wish.ask.result_name} asks for all devices, and {device} does not meet "
-                        "a constraint of the claim."
+                        f"Request {wish.request.result_name} needs all devices, but {device} does not meet a "
+                        "constraint of the claim."
                     )
                 return None
             added.append(constraint)
@@ -302,7 +302,7 @@ class NodeClasses:
         if self._selectors is None:
             wishes = [wish for plan in self.plans for options in plan.wishes for wish in options]
             expressions = {one for wish in wishes for one in (*wish.class_expressions, *wish.expressions)}
-            derived = {str(one.get("expression") or "") for wish in wishes for one in wish.ask.derived}
+            derived = {str(one.get("expression") or "") for wish in wishes for one in wish.request.derived}
             self._selectors = [_compiled(compile_stored, expression) for expression in sorted(expressions)]
             self._selectors += [_compiled(compile_derived, expression) for expression in sorted(derived)]
         return self._selectors

@@ -1,18 +1,9 @@
 """
-What the devices of a cluster publish, how many come as far as each selector, and what somebody may have
-meant.
+Device groups of a cluster and the published names, for checks of selectors; and rewrites of expressions.
 
-Which names the devices of a cluster publish, and which of them somebody may have meant.
-
-Other ways to write an expression. What does not have one of the usual forms is left alone, so nothing here
-has to be right: whoever uses it tries the result out.
-
-The devices of a cluster, grouped by all that the expressions of a catalogue read of them.
-
-Devices that agree in that get one verdict from every expression, so a fleet of thousands needs some dozen
-evaluations per expression, and a set of groups is a column of the samples.
-
-How the devices of a cluster come through the selectors of a class, and then of a request.
+Devices are grouped by the values that the expressions of a catalogue read, so a fleet of thousands needs some
+dozen evaluations per expression. Rewrites handle the common forms of conditions; callers evaluate the result
+before they propose it.
 """
 
 from __future__ import annotations
@@ -39,59 +30,67 @@ KINDS: dict[type, str] = {bool: "bool", int: "int", str: "string", Version: "ver
 
 
 class Published:
-    """How many devices publish each name, by its full spelling."""
+    """Number of devices that publish each qualified name."""
 
     def __init__(self, devices: Iterable[PoolDevice]) -> None:
-        looks: Counter[tuple[str, tuple[str, ...], tuple[str, ...]]] = Counter(
-            (one.driver, tuple(one.raw.get("attributes") or ()), tuple(one.raw.get("capacity") or ()))
-            for one in devices
+        shapes: Counter[tuple[str, tuple[str, ...], tuple[str, ...]]] = Counter(
+            (
+                device.driver,
+                tuple(device.raw.get("attributes") or ()),
+                tuple(device.raw.get("capacity") or ()),
+            )
+            for device in devices
         )
         self.names: Counter[Ref] = Counter()
-        for (driver, attributes, capacities), times in looks.items():
+        for (driver, attributes, capacities), number in shapes.items():
             for part, listed in zip(PARTS, (attributes, capacities), strict=True):
                 for name in listed:
-                    self.names[(part, *qualified(driver, name))] += times
+                    self.names[(part, *qualified(driver, name))] += number
 
     def has(self, ref: Ref) -> bool:
         return ref in self.names
 
     def closest(self, ref: Ref) -> Ref | None:
         """
-        Return the name that was probably meant: a close one of the same domain, the same name elsewhere, or
-        a close one anywhere. A capacity is only a capacity, save for a name that is spelled the same.
+        Return the published name that was probably meant: a similar one in the same domain, the same name in
+        another domain, or a similar one in any domain. Only an equal name may be of the other part.
         """
         part, domain, name = ref
-        other = "capacity" if part == "attributes" else "attributes"
-        if (other, domain, name) in self.names:
-            return (other, domain, name)
-        of_part = [one for one in self.names if one[0] == part]
-        here = {one[2].lower(): one for one in of_part if one[1] == domain}
-        there = {one[1]: one for one in of_part if one[2] == name}
-        elsewhere = {one[2].lower(): one for one in of_part if one[1] != domain}
-        for wanted, known, cutoff in (
-            (name.lower(), here, 0.7),
-            (domain, there, 0.5),
-            (name.lower(), elsewhere, 0.8),
+        other_part = "capacity" if part == "attributes" else "attributes"
+        if (other_part, domain, name) in self.names:
+            return (other_part, domain, name)
+        of_part = [published_ref for published_ref in self.names if published_ref[0] == part]
+        same_domain = {
+            published_ref[2].lower(): published_ref for published_ref in of_part if published_ref[1] == domain
+        }
+        same_name = {published_ref[1]: published_ref for published_ref in of_part if published_ref[2] == name}
+        other_domains = {
+            published_ref[2].lower(): published_ref for published_ref in of_part if published_ref[1] != domain
+        }
+        for text, candidates, cutoff in (
+            (name.lower(), same_domain, 0.7),
+            (domain, same_name, 0.5),
+            (name.lower(), other_domains, 0.8),
         ):
-            if close := get_close_matches(wanted, list(known), n=1, cutoff=cutoff):
-                return known[close[0]]
+            if close := get_close_matches(text, list(candidates), n=1, cutoff=cutoff):
+                return candidates[close[0]]
         return None
 
 
-def kinds_of(ref: Ref, devices: Iterable[PoolDevice]) -> Counter[str]:
-    """Return how many of the devices publish a name as string, int, bool, version, list or quantity."""
-    found: Counter[str] = Counter()
+def published_kinds(ref: Ref, devices: Iterable[PoolDevice]) -> Counter[str]:
+    """Return the number of devices per type of a name: string, int, bool, version, list or quantity."""
+    kinds: Counter[str] = Counter()
     for device in devices:
         try:
-            seen = value(device, ref)
+            published_value = value(device, ref)
         except Malformed:
             continue
-        if seen is not None:
-            found[KINDS.get(type(seen), "list")] += 1
-    return found
+        if published_value is not None:
+            kinds[KINDS.get(type(published_value), "list")] += 1
+    return kinds
 
 
-def spelled(ref: Ref) -> str:
+def qualified_name(ref: Ref) -> str:
     """Return "attribute gpu.nvidia.com/profile"."""
     return f"{'attribute' if ref[0] == 'attributes' else 'capacity'} {ref[1]}/{ref[2]}"
 
@@ -107,7 +106,7 @@ GIB, MIB = 2**30, 2**20
 
 
 def guarded(expression: str, kind_of: Callable[[Ref], str]) -> str:
-    """Read with `.?name.orValue(…)` whatever is read plainly; `kind_of` tells the type of a name."""
+    """Add `.?name.orValue(…)` to plain reads; `kind_of` returns the type of a name."""
     return replaced(
         expression,
         {
@@ -117,14 +116,14 @@ def guarded(expression: str, kind_of: Callable[[Ref], str]) -> str:
     )
 
 
-def asked_first(expression: str) -> str:
-    """Ask `has(…)` first for whatever is read plainly."""
+def with_presence_tests(expression: str) -> str:
+    """Add `has(…)` for plain reads in front."""
     plain = [f"has({read.table}.{read.ref[2]})" for read in _plain(expression)]
     return " && ".join([*dict.fromkeys(plain), f"({expression})"])
 
 
 def renamed(expression: str, wrong: Ref, right: Ref) -> str:
-    """Read another attribute or capacity."""
+    """Replace an attribute or capacity by another."""
     part, domain, name = right
     changes = {}
     for read in reads(expression):
@@ -136,37 +135,40 @@ def renamed(expression: str, wrong: Ref, right: Ref) -> str:
 
 
 def methods(expression: str) -> str:
-    """Write `a.compareTo(b) >= 0` for `a >= b`, which quantities and versions do not have."""
+    """Replace `a >= b`, undefined for quantities and versions, by `a.compareTo(b) >= 0`."""
     return replaced(
         expression,
         {
-            one.whole: f"{one.left}.compareTo({one.right}) {one.sign} 0"
-            for one in comparisons(expression)
-            if one.operator and one.kind in ("quantity", "version")
+            comparison.whole: f"{comparison.left}.compareTo({comparison.right}) {comparison.sign} 0"
+            for comparison in comparisons(expression)
+            if comparison.operator and comparison.kind in ("quantity", "version")
         },
     )
 
 
 def equalities(expression: str) -> list[tuple[Ref, Comparison]]:
-    """Return what is compared by `==` with a string, a number, true or false."""
+    """Return comparisons by `==` with a string, a number or a boolean."""
     return [
-        (one.ref, one)
-        for one in comparisons(expression)
-        if one.ref and one.operator and one.sign == "==" and one.kind in ("string", "int", "bool")
+        (comparison.ref, comparison)
+        for comparison in comparisons(expression)
+        if comparison.ref
+        and comparison.operator
+        and comparison.sign == "=="
+        and comparison.kind in ("string", "int", "bool")
     ]
 
 
-def as_kind(expression: str, equality: Comparison, wanted: str) -> str:
-    """Compare with a literal of another kind."""
+def as_kind(expression: str, equality: Comparison, kind: str) -> str:
+    """Compare with a literal of another type."""
     left = equality.access
     if equality.left != equality.access:
-        left += f".orValue({DEFAULTS[wanted]})"
+        left += f".orValue({DEFAULTS[kind]})"
     text = equality.wanted
     written = {
         "string": f"{left} == {quoted(text)}",
         "version": f"{left}.compareTo(semver({quoted(full_version(text))})) == 0",
         "quantity": f"{left}.compareTo(quantity({quoted(text)})) == 0",
-    }.get(wanted, f"{left} == {text}")
+    }.get(kind, f"{left} == {text}")
     return replaced(expression, {equality.whole: written})
 
 
@@ -191,11 +193,11 @@ type Groups = DeviceMask
 
 
 class Population:
-    """Groups of alike devices of one picture. Use it for one run: it is not safe for several threads."""
+    """Groups of equivalent devices of one snapshot, for one run. Not safe for threads."""
 
     def __init__(self, snapshot: ClusterSnapshot, expressions: Iterable[str], published: Published) -> None:
         self.snapshot = snapshot
-        self.every = snapshot.devices
+        self.pool_devices = snapshot.devices
         self._cached_results: dict[str, SelectorResults] = {}
         self._by_node: dict[int, Counter[str]] = {}
         refs: set[Ref] = set()
@@ -206,62 +208,64 @@ class Population:
                 continue
             refs |= reading.refs
             self._whole = self._whole or bool(reading.names or reading.whole)
-        meant = {published.closest(ref) for ref in refs if not published.has(ref)}
-        refs |= {ref for ref in meant if ref is not None}
+        closest_names = {published.closest(ref) for ref in refs if not published.has(ref)}
+        refs |= {ref for ref in closest_names if ref is not None}
         self._refs = refs
-        by_look: dict[Hashable, list[int]] = {}
-        for place, device in enumerate(self.every):
-            by_look.setdefault(self._look(device), []).append(place)
-        self.places: Sequence[list[int]] = list(by_look.values())
-        self.samples = [self.every[group[0]] for group in self.places]
-        self.all: Groups = full_mask(len(self.places))
+        by_shape: dict[Hashable, list[int]] = {}
+        for index, device in enumerate(self.pool_devices):
+            by_shape.setdefault(self._shape(device), []).append(index)
+        self.device_indices: Sequence[list[int]] = list(by_shape.values())
+        self.samples = [self.pool_devices[group[0]] for group in self.device_indices]
+        self.all: Groups = full_mask(len(self.device_indices))
 
-    def _look(self, device: PoolDevice) -> Hashable:
+    def _shape(self, device: PoolDevice) -> Hashable:
         raw, driver = device.raw, device.driver
         if self._whole:
             return driver, device.shareable, repr(raw.get("attributes")), repr(raw.get("capacity"))
-        seen = (repr(lookup(raw.get(part) or {}, driver, domain, name)) for part, domain, name in self._refs)
-        return driver, device.shareable, *seen
+        values = (
+            repr(lookup(raw.get(part) or {}, driver, domain, name)) for part, domain, name in self._refs
+        )
+        return driver, device.shareable, *values
 
     def numbers(self, groups: Groups) -> Iterator[int]:
-        """Return the numbers of the groups in the set."""
-        return mask_indices(groups, len(self.places))
+        """Yield the numbers of the groups in the set."""
+        return mask_indices(groups, len(self.device_indices))
 
     def count(self, groups: Groups) -> int:
-        """Return how many devices the groups have."""
-        return sum(len(self.places[number]) for number in self.numbers(groups))
+        """Return the number of devices in the groups."""
+        return sum(len(self.device_indices[number]) for number in self.numbers(groups))
 
     def devices(self, groups: Groups) -> Iterator[PoolDevice]:
         for number in self.numbers(groups):
-            for place in self.places[number]:
-                yield self.every[place]
+            for index in self.device_indices[number]:
+                yield self.pool_devices[index]
 
     def by_node(self, number: int) -> Counter[str]:
-        """Return how many devices of a group are local to each node; "" counts those that several reach."""
-        known = self._by_node.get(number)
-        if known is None:
-            known = Counter([self.every[place].node_name for place in self.places[number]])
-            self._by_node[number] = known
-        return known
+        """Return the number of a group's devices per node; "" counts those that multiple nodes reach."""
+        counts = self._by_node.get(number)
+        if counts is None:
+            counts = Counter([self.pool_devices[index].node_name for index in self.device_indices[number]])
+            self._by_node[number] = counts
+        return counts
 
     def results(self, expression: str) -> SelectorResults:
-        """Raise `CompileError` or `NotPreviewable` for what cannot be evaluated here."""
-        known = self._cached_results.get(expression)
-        if known is None:
-            known = self._cached_results[expression] = self._evaluate(
+        """Return the results of an expression. Raise `CompileError` or `NotPreviewable`."""
+        results = self._cached_results.get(expression)
+        if results is None:
+            results = self._cached_results[expression] = self._evaluate(
                 compile_selector(expression, self.snapshot.features)
             )
-        return known
+        return results
 
     def _evaluate(self, selector: Selector) -> SelectorResults:
-        found = evaluate_devices(selector, self.samples, list(selector.shapes(self.samples)))
-        for error in found.errors.values():
+        results = evaluate_devices(selector, self.samples, list(selector.shapes(self.samples)))
+        for error in results.errors.values():
             if isinstance(error, NotPreviewable):
                 raise error
-        return found
+        return results
 
     def try_out(self, expression: str) -> SelectorResults | None:
-        """Return what another expression says, None if it cannot be used or reads what was not foreseen."""
+        """Return the results of a rewrite, None if it is invalid or reads other attributes."""
         try:
             selector = compile_selector(expression, self.snapshot.features)
             reading = selector.reading
@@ -279,29 +283,29 @@ class Population:
 
 @dataclass(frozen=True, slots=True)
 class SelectorStage:
-    """One selector, and the groups of devices that come as far as it."""
+    """One selector, and the groups of devices that reach it."""
 
     label: str  # "Selector 2 of request gpu"
     path: str
     expression: str
     reaching: Groups
-    judged: SelectorResults | None = None
-    error: CelError | None = None  # why it says nothing about any device
+    results: SelectorResults | None = None
+    error: CelError | None = None  # if the expression is invalid
 
     @property
     def accepted(self) -> Groups:
-        return self.reaching & self.judged.mask if self.judged else 0
+        return self.reaching & self.results.mask if self.results else 0
 
     @property
     def failed(self) -> Groups:
-        return self.reaching & self.judged.failed_mask if self.judged else 0
+        return self.reaching & self.results.failed_mask if self.results else 0
 
 
 @dataclass(slots=True)
-class Passage:
-    """All selectors of one request, those of its class first. `known` is False if one cannot be evaluated."""
+class RequestResult:
+    """The selectors of one request, those of its class first. `known` is False if one is not evaluable."""
 
-    ask: DeviceRequest
+    request: DeviceRequest
     of_class: list[SelectorStage] = field(default_factory=list)
     of_request: list[SelectorStage] = field(default_factory=list)
     accepted: Groups = 0
@@ -313,10 +317,10 @@ class Passage:
         return not self.class_missing and all(stage.error is None for stage in stages)
 
 
-def stages_of(
+def selector_stages(
     population: Population, expressions: Sequence[str], reaching: Groups, path: str, owner: str
 ) -> list[SelectorStage]:
-    """Run the expressions one after the other; one that cannot be evaluated lets everything through."""
+    """Evaluate the expressions in order; one that cannot be evaluated accepts all devices."""
     stages = []
     for number, expression in enumerate(expressions):
         label = f"Selector {number + 1} of {owner}" if len(expressions) > 1 else f"The selector of {owner}"
@@ -330,33 +334,33 @@ def stages_of(
     return stages
 
 
-def passage(population: Population, ask: DeviceRequest) -> Passage:
-    """Run class and request."""
-    made = Passage(ask)
+def match_request(population: Population, request: DeviceRequest) -> RequestResult:
+    """Evaluate the selectors of the class and of the request."""
+    result = RequestResult(request)
     reaching = population.all
     try:
-        expressions = population.snapshot.class_expressions(ask.class_name)
+        expressions = population.snapshot.class_expressions(request.class_name)
     except KeyError:
-        made.class_missing = True
-        return made
-    made.of_class = stages_of(population, expressions, reaching, "", f"class {ask.class_name}")
-    reaching = _counters_left(made.of_class, reaching)
-    owner, path = f"request {ask.result_name}", f"{ask.path}."
-    made.of_request = stages_of(population, ask.expressions, reaching, path, owner)
-    made.accepted = _counters_left(made.of_request, reaching)
-    return made
+        result.class_missing = True
+        return result
+    result.of_class = selector_stages(population, expressions, reaching, "", f"class {request.class_name}")
+    reaching = _remaining(result.of_class, reaching)
+    owner, path = f"request {request.result_name}", f"{request.path}."
+    result.of_request = selector_stages(population, request.expressions, reaching, path, owner)
+    result.accepted = _remaining(result.of_request, reaching)
+    return result
 
 
-def with_other(made: Passage, stage: SelectorStage, judged: SelectorResults) -> Groups:
-    """Return what the request would accept if one of its own selectors gave another verdict."""
-    left = made.of_request[0].reaching
-    for one in made.of_request:
-        verdict = judged if one is stage else one.judged
-        left = left if verdict is None else left & verdict.mask
+def accepted_with(request_result: RequestResult, stage: SelectorStage, results: SelectorResults) -> Groups:
+    """Return the devices that the request accepts with other results of one of its selectors."""
+    left = request_result.of_request[0].reaching
+    for own_stage in request_result.of_request:
+        stage_results = results if own_stage is stage else own_stage.results
+        left = left if stage_results is None else left & stage_results.mask
     return left
 
 
-def _counters_left(stages: Sequence[SelectorStage], reaching: Groups) -> Groups:
+def _remaining(stages: Sequence[SelectorStage], reaching: Groups) -> Groups:
     for stage in stages:
-        reaching = stage.accepted if stage.judged else reaching
+        reaching = stage.accepted if stage.results else reaching
     return reaching

@@ -1,4 +1,4 @@
-"""What a check of the catalogue finds, and how it could be mended."""
+"""Findings of a catalogue check, and their fixes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 
 
 class Severity(StrEnum):
-    """An error never works, a warning probably is a mistake, a note is worth knowing."""
+    """An error never works, a warning is probably a mistake, a note is information."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -49,7 +49,7 @@ class LintCode(StrEnum):
     SAME_DEVICES = "same-devices"
 
 
-# What may be right in one cluster and is wrong in another only because of what that one has.
+# Findings that depend on the devices of the cluster.
 DEPENDS_ON_CLUSTER = frozenset(
     (
         LintCode.CLASS_MISSING,
@@ -65,32 +65,32 @@ DEPENDS_ON_CLUSTER = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """Another expression for the one at `path`. It has been tried on the devices of the cluster."""
+    """A replacement for the expression at `path`, evaluated on the devices of the cluster."""
 
     path: str
     before: str
     after: str
 
     def apply(self, spec: Json) -> Manifest | None:
-        """Return a copy of the spec that is mended; None if `before` no longer stands at `path`."""
-        mended: Any = copy.deepcopy(dict(spec))
-        *way, last = [name or int(number) for name, number in STEP.findall(self.path)]
-        at = mended
+        """Return a fixed copy of the spec; None if the expression at `path` is not `before`."""
+        fixed: Any = copy.deepcopy(dict(spec))
+        *steps, last = [name or int(number) for name, number in STEP.findall(self.path)]
+        container = fixed
         try:
-            for step in way:
-                at = at[step]
-            if at[last] != self.before:
+            for step in steps:
+                container = container[step]
+            if container[last] != self.before:
                 return None
         except (KeyError, IndexError, TypeError):
             return None
-        at[last] = self.after
-        made: Manifest = mended
-        return made
+        container[last] = self.after
+        fixed_spec: Manifest = fixed
+        return fixed_spec
 
 
 @dataclass(frozen=True, slots=True)
 class LintFinding:
-    """`message` is a sentence with numbers; `path` says where in the spec, "" for all of it."""
+    """`message` is a sentence; `path` is the place in the spec, "" for the whole spec."""
 
     subject: Subject
     name: str
@@ -104,7 +104,7 @@ class LintFinding:
 @dataclass(frozen=True, slots=True)
 class NamedSpec:
     """
-    A claim spec of the catalogue. `scalable` names the request with a count of up to `max_count`.
+    A claim spec of the catalogue. `scalable` names the request that takes a count of up to `max_count`.
     """
 
     name: str
@@ -115,7 +115,7 @@ class NamedSpec:
 
 @dataclass(frozen=True, slots=True)
 class LintReport:
-    """`matching` tells for each spec how many devices any of its requests accepts, None if unknown."""
+    """`matching` is the number of devices per spec that match any of its requests, None if unknown."""
 
     findings: list[LintFinding] = field(default_factory=list)
     matching: Mapping[str, int | None] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""One condition of a selector, and what a device has instead of what it asks."""
+"""One condition of a selector, compared with the value that a device publishes."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ SENTENCES = {
     "!=": "%(name)s is %(seen)s",
     "begins": "%(name)s %(seen)s, not %(wanted)s…",
     "ends": "%(name)s %(seen)s, not …%(wanted)s",
-    "contains": "%(name)s %(seen)s, without %(wanted)s",
-    "in": "%(name)s %(seen)s, none of %(wanted)s",
+    "contains": "%(name)s %(seen)s does not contain %(wanted)s",
+    "in": "%(name)s %(seen)s, not in %(wanted)s",
     "missing": "%(name)s is not published",
     "": "%(seen)s",
 }
@@ -34,8 +34,8 @@ GIB = 2**30
 @dataclass(frozen=True, slots=True)
 class ConditionDifference:
     """
-    What a device has and what a condition asks for, both in words. `sign` is that of the condition, "missing"
-    if the device publishes nothing of the name, and "" if the condition is of no usual form.
+    The published value and the expected one, as text. `sign` is that of the condition, "missing" if the
+    device does not publish the name, and "" if the condition has no known form.
     """
 
     sign: str
@@ -45,17 +45,17 @@ class ConditionDifference:
 
     @property
     def sentence(self) -> str:
-        """Say it in English, as "memory 24 GiB < 40 GiB"."""
+        """Return the difference in English, such as "memory 24 GiB < 40 GiB"."""
         return SENTENCES[self.sign] % {"name": self.name, "seen": self.seen, "wanted": self.wanted}
 
 
 @dataclass(frozen=True, slots=True)
 class SelectorCondition:
     """
-    One condition of a selector. `text` is CEL; the rest is read only of the usual forms, else empty.
+    One condition of a selector. `text` is CEL; `name`, `sign` and `wanted` are "" for unknown forms.
 
-    `sign` is one of >= <= > < == != begins ends contains in; `wanted` what it compares with, as written,
-    standing at `at` of `text`. `refs` is all that the condition reads.
+    `sign` is one of >= <= > < == != begins ends contains in; `wanted` is the literal at the span `at` of
+    `text`. `refs` are the attributes and capacities that the condition reads.
     """
 
     text: str
@@ -67,7 +67,7 @@ class SelectorCondition:
 
     @property
     def words(self) -> str:
-        """Say what is asked for, as "memory ≥ 40 GiB"; "" if the condition is of no usual form."""
+        """Return the condition in English, such as "memory ≥ 40 GiB"; "" for unknown forms."""
         if not self.sign:
             return ""
         if self.sign in ("begins", "ends"):
@@ -75,62 +75,62 @@ class SelectorCondition:
         return f"{self.name} {SHOWN.get(self.sign, self.sign)} {in_words(self.wanted)}"
 
     def against(self, device: PoolDevice) -> ConditionDifference:
-        """Say what a device that fails the condition has."""
+        """Return how a device that fails the condition differs from it."""
         if not self.sign:
             return ConditionDifference(
                 "", seen=", ".join(f"{ref[2]} {has(device, ref) or '—'}" for ref in self.refs)
             )
-        seen = has(device, self.refs[0]) if self.refs else device.driver
-        wanted = in_words(self.wanted)
-        if seen == wanted and self.refs:  # to a tenth of a GiB, which is too coarse then
-            seen, wanted = has(device, self.refs[0], exactly=True), self.wanted
-        return ConditionDifference(self.sign if seen else "missing", self.name, seen, wanted)
+        published = has(device, self.refs[0]) if self.refs else device.driver
+        expected = in_words(self.wanted)
+        if published == expected and self.refs:  # equal after rounding to a tenth of a GiB
+            published, expected = has(device, self.refs[0], exactly=True), self.wanted
+        return ConditionDifference(self.sign if published else "missing", self.name, published, expected)
 
     def with_wanted(self, literal: str) -> str:
-        """Return the text of the condition with another literal, which is given as CEL has it."""
+        """Return the text of the condition with another CEL literal."""
         return replaced(self.text, {self.at: literal})
 
 
 def has(device: PoolDevice, ref: Ref, *, exactly: bool = False) -> str:
-    """Return what a device publishes under a name, in words or as written; "" if it does not."""
+    """Return the published value as text, or exactly as written; "" if the device does not publish it."""
     try:
-        found = value(device, ref)
+        published = value(device, ref)
     except Malformed as error:
         return str(error)
-    if found is None:
+    if published is None:
         return ""
-    return str(found) if exactly else in_words(found)
+    return str(published) if exactly else in_words(published)
 
 
-def in_words(found: object) -> str:
-    """Return a value of a device or an expression; amounts of bytes in GiB, to a tenth."""
-    if isinstance(found, bool):
-        return "true" if found else "false"
-    if isinstance(found, list):
-        return ", ".join(map(in_words, found))
-    if isinstance(found, str):
-        if not re.fullmatch(r"\d+(\.\d+)?(Ki|Mi|Gi|Ti)", found):
-            return found
+def in_words(value_: object) -> str:
+    """Return a value as text; bytes in GiB, rounded to a tenth."""
+    if isinstance(value_, bool):
+        return "true" if value_ else "false"
+    if isinstance(value_, list):
+        return ", ".join(map(in_words, value_))
+    if isinstance(value_, str):
+        if not re.fullmatch(r"\d+(\.\d+)?(Ki|Mi|Gi|Ti)", value_):
+            return value_
         try:
-            found = Quantity.parse(found)
+            value_ = Quantity.parse(value_)
         except QuantityError:
-            return str(found)
-    if isinstance(found, Quantity):
-        text = str(found)
+            return str(value_)
+    if isinstance(value_, Quantity):
+        text = str(value_)
         if text[-2:] not in UNITS:
             return text
-        gib = found.nano / 10**9 / GIB
+        gib = value_.nano / 10**9 / GIB
         return f"{gib:.1f}".removesuffix(".0") + " GiB" if gib >= 1 else f"{text[:-2]} {UNITS[text[-2:]]}"
-    return str(found)
+    return str(value_)
 
 
 @lru_cache(maxsize=KEPT)
 def condition(text: str) -> SelectorCondition:
-    """Read one part of an expression. It need not be valid."""
+    """Parse one conjunct of an expression, valid or not."""
     refs = tuple(dict.fromkeys(read.ref for read in reads(text)))
-    asked = comparison(text)
-    if asked is None:
+    parsed = comparison(text)
+    if parsed is None:
         return SelectorCondition(text, refs)
     return SelectorCondition(
-        text, refs, asked.ref[2] if asked.ref else "driver", asked.sign, asked.wanted, asked.literal
+        text, refs, parsed.ref[2] if parsed.ref else "driver", parsed.sign, parsed.wanted, parsed.literal
     )

@@ -1,9 +1,5 @@
 """
-How many devices are left after each condition, and why those that went did not fit.
-
-What a preview says.
-
-Which devices are left after each step, for one request or alternative.
+The funnel of a device request: the devices that remain after each condition; and the result of a preview.
 """
 
 from __future__ import annotations
@@ -19,7 +15,7 @@ from dra.selector_results import DeviceMask, pack, unpack
 
 
 class NoFitReason(StrEnum):
-    """Why nothing fits, or why that cannot be told; stable, for programs."""
+    """Why nothing fits, or why the result is unknown; stable, for programs."""
 
     NONE = ""
     NO_REQUEST = "no-request"
@@ -36,7 +32,7 @@ class NoFitReason(StrEnum):
 
 
 class StepKind(StrEnum):
-    """What a step of the funnel asks, so that a page may put it into its own words."""
+    """The check of a funnel step, so that a page can use its own words."""
 
     TOTAL = "total"
     IN_CLASS = "class"
@@ -49,11 +45,10 @@ class StepKind(StrEnum):
 @dataclass(frozen=True, slots=True)
 class FunnelStep:
     """
-    One step: `count` devices (of the last step: nodes) are left, `dropped` went.
+    One step: `count` devices (nodes in the last step) remain, `dropped` are dropped.
 
-    `label` is in English; `kind` and `detail` (name of the class, text of one condition of a selector) say
-    the same to programs. `request` names the request or alternative ("gpu/h100"), and is empty for the steps
-    of the whole.
+    `label` is in English; `kind` and `detail` (the class, or one condition of a selector) are for programs.
+    `request` is the request or alternative ("gpu/h100"), "" for steps of the whole claim.
     """
 
     label: str
@@ -67,8 +62,7 @@ class FunnelStep:
 @dataclass(frozen=True, slots=True)
 class NodeRequirement:
     """
-    What one node has to give to one claim: so many devices, which agree in the attributes `same` and differ
-    in each of `distinct`.
+    What one claim needs on one node: `devices` with equal attributes `same` and different ones `distinct`.
     """
 
     devices: int
@@ -77,21 +71,21 @@ class NodeRequirement:
 
     @property
     def words(self) -> str:
-        """Say it, as "2 devices with the same resource.kubernetes.io/pcieRoot"."""
-        said = [f"{self.devices} device" + "s" * (self.devices != 1)]
-        said += [f"with the same {name}" for name in self.same]
-        said += [f"each with another {name}" for name in self.distinct]
-        return " ".join(said)
+        """Return "2 devices with the same resource.kubernetes.io/pcieRoot"."""
+        parts = [f"{self.devices} device" + "s" * (self.devices != 1)]
+        parts += [f"with the same {name}" for name in self.same]
+        parts += [f"with different {name}" for name in self.distinct]
+        return " ".join(parts)
 
 
 @dataclass(frozen=True, slots=True)
 class Preview:
     """
-    What a spec would meet on a cluster now.
+    The result of a spec on a cluster now.
 
-    `matching` devices pass class and selectors, `free` of them could be taken, `nodes_that_fit` nodes could
-    run one claim and `claims_that_fit` of the claims asked for fit at once. None means that it cannot be
-    told, never 0. `problem` is a sentence and empty if all claims fit; `reason` is its code.
+    `matching` devices pass class and selectors, `free` of them can be allocated, `nodes_that_fit` nodes can
+    run one claim, and `claims_that_fit` of the requested claims fit at once. None means unknown, never 0.
+    `problem` is a sentence, "" if all claims fit; `reason` is its code.
     """
 
     steps: list[FunnelStep] = field(default_factory=list)
@@ -99,10 +93,10 @@ class Preview:
     free: int | None = None
     nodes_that_fit: int | None = None
     claims_that_fit: int | None = None
-    nodes: tuple[str, ...] = ()  # names of the first that fit
+    nodes: tuple[str, ...] = ()  # names of the first nodes that fit
     problem: str = ""
     reason: NoFitReason = NoFitReason.NONE
-    together: NodeRequirement | None = None  # None where no node was asked
+    together: NodeRequirement | None = None  # None if nodes were not searched
 
     @property
     def fits(self) -> bool:
@@ -112,13 +106,13 @@ class Preview:
 @dataclass(slots=True)
 class Funnel:
     """
-    Devices of the picture that pass. `failing` are those on which a selector fails, with what it says.
+    The devices that pass. `errors` has the evaluation error of each device on which a selector fails.
 
-    `accepted` pass class and selectors, `open` are not tainted either, `free` can be taken now. `lost` are
-    the devices that each of `steps` drops.
+    `accepted` pass class and selectors, `open` also taints, and `free` can be allocated now. `lost` are the
+    devices that each of `steps` drops.
     """
 
-    ask: DeviceRequest
+    request: DeviceRequest
     accepted: DeviceMask = 0
     open: DeviceMask = 0
     free: DeviceMask = 0
@@ -127,36 +121,36 @@ class Funnel:
     lost: list[DeviceMask] = field(default_factory=list)
 
 
-def funnel(snapshot: ClusterSnapshot, ask: DeviceRequest) -> Funnel:
+def funnel(snapshot: ClusterSnapshot, request: DeviceRequest) -> Funnel:
     """
-    Narrow the devices of the picture down to those that the request could take.
+    Narrow the devices of the snapshot down to those that the request can get.
 
     Raise `KeyError` for an unknown class, and `CompileError` or `NotPreviewable` for an expression.
     """
-    made = Funnel(ask)
+    result = Funnel(request)
     left = everything = snapshot.device_index.all
-    for expression in snapshot.class_expressions(ask.class_name):
-        left = _pass(snapshot, expression, left, made)
-    _step(made, f"in class {ask.class_name}", everything, left, StepKind.IN_CLASS, ask.class_name)
-    for expression in ask.expressions:
-        after = _pass(snapshot, expression, left, made)
-        for part, kept in _parts(snapshot, expression, left, after):
-            _step(made, f"selected by {' '.join(part.split())}", left, kept, StepKind.SELECTOR, part)
-            left = kept
-    made.accepted = left
-    made.open = left & snapshot.untainted(ask.tolerations)
-    _step(made, "not tainted, or tolerated", left, made.open, StepKind.UNTAINTED)
-    # Admin access looks at devices whoever has them.
-    made.free = made.open if ask.admin else made.open & snapshot.available
-    _step(made, "free now", made.open, made.free, StepKind.FREE)
-    return made
+    for expression in snapshot.class_expressions(request.class_name):
+        left = _pass(snapshot, expression, left, result)
+    _step(result, f"in class {request.class_name}", everything, left, StepKind.IN_CLASS, request.class_name)
+    for expression in request.expressions:
+        accepted = _pass(snapshot, expression, left, result)
+        for part, remaining in _parts(snapshot, expression, left, accepted):
+            _step(result, f"selected by {' '.join(part.split())}", left, remaining, StepKind.SELECTOR, part)
+            left = remaining
+    result.accepted = left
+    result.open = left & snapshot.untainted(request.tolerations)
+    _step(result, "without untolerated taints", left, result.open, StepKind.UNTAINTED)
+    # Admin access can use held devices.
+    result.free = result.open if request.admin else result.open & snapshot.available
+    _step(result, "free now", result.open, result.free, StepKind.FREE)
+    return result
 
 
-def parts_of(snapshot: ClusterSnapshot, expression: str) -> tuple[str, ...]:
+def selector_conditions(snapshot: ClusterSnapshot, expression: str) -> tuple[str, ...]:
     """
     Return the conditions of an expression.
 
-    The expression as a whole is its only condition where one of the parts cannot be run on its own.
+    The whole expression is the only condition if one of its conjuncts cannot be evaluated alone.
     """
     parts = conjuncts(expression)
     try:
@@ -171,42 +165,42 @@ def _parts(
     snapshot: ClusterSnapshot, expression: str, left: DeviceMask, after: DeviceMask
 ) -> list[tuple[str, DeviceMask]]:
     """
-    Share out among the conditions what the expression drops: `left` before, `after` it.
+    Assign each device that the expression drops (`left` before, `after` it) to one condition.
 
-    A device goes where a condition is false for it. One on which the whole fails, for no condition is false,
-    goes where a condition fails; the last takes what none of them explains.
+    That is the first condition that is false. If none is false but the expression fails on the device, it is
+    the first that fails; the last condition gets the rest.
     """
-    parts = parts_of(snapshot, expression)
+    parts = selector_conditions(snapshot, expression)
     if len(parts) == 1:
         return [(parts[0], after)]
     fails = _failing(snapshot, expression)
-    kept, found = left, []
+    remaining, steps = left, []
     for part in parts[:-1]:
-        kept &= snapshot.selector_results(part).mask | (_failing(snapshot, part) & ~fails) | after
-        found.append((part, kept))
-    return [*found, (parts[-1], after)]
+        remaining &= snapshot.selector_results(part).mask | (_failing(snapshot, part) & ~fails) | after
+        steps.append((part, remaining))
+    return [*steps, (parts[-1], after)]
 
 
 def _failing(snapshot: ClusterSnapshot, expression: str) -> DeviceMask:
-    failing = snapshot.selector_results(expression).errors
-    if not failing:
+    errors = snapshot.selector_results(expression).errors
+    if not errors:
         return 0
-    return pack(place in failing for place in range(len(snapshot.devices)))
+    return pack(index in errors for index in range(len(snapshot.devices)))
 
 
-def _pass(snapshot: ClusterSnapshot, expression: str, left: DeviceMask, made: Funnel) -> DeviceMask:
-    selector_results = snapshot.selector_results(expression)
-    if selector_results.errors:
-        # A device that an earlier selector turned down is not asked any more.
-        asked = unpack(left, len(selector_results.flags))
-        made.errors |= {place: error for place, error in selector_results.errors.items() if asked[place]}
-    return left & selector_results.mask
+def _pass(snapshot: ClusterSnapshot, expression: str, left: DeviceMask, result: Funnel) -> DeviceMask:
+    results = snapshot.selector_results(expression)
+    if results.errors:
+        # Devices that an earlier selector rejected are not evaluated.
+        reached = unpack(left, len(results.flags))
+        result.errors |= {index: error for index, error in results.errors.items() if reached[index]}
+    return left & results.mask
 
 
 def _step(
-    made: Funnel, label: str, before: DeviceMask, after: DeviceMask, kind: StepKind, detail: str = ""
+    result: Funnel, label: str, before: DeviceMask, after: DeviceMask, kind: StepKind, detail: str = ""
 ) -> None:
     count = after.bit_count()
-    step = FunnelStep(label, count, before.bit_count() - count, kind, detail, made.ask.result_name)
-    made.steps.append(step)
-    made.lost.append(before ^ after)
+    step = FunnelStep(label, count, before.bit_count() - count, kind, detail, result.request.result_name)
+    result.steps.append(step)
+    result.lost.append(before ^ after)

@@ -92,7 +92,7 @@ def test_a_constraint_may_concern_one_alternative_alone():
         constraints=[{"requests": ["gpu/pair"], **PCIE}],
     )
     (result,) = allocate(snapshot(eight(), holds("gpu-0")), NODE, [claim(wish)])
-    assert [(one.ask.result_name, one.device.name) for one in result.devices] == [
+    assert [(one.request.result_name, one.device.name) for one in result.devices] == [
         ("gpu/pair", "gpu-2"),
         ("gpu/pair", "gpu-3"),
     ]

@@ -198,9 +198,9 @@ def test_all_devices_that_have_too_little_left_are_forgotten_by_the_constraints(
     )
     wish = spec(either(*options), constraints=[distinct("a"), distinct("b")])
     (result,) = allocate(site(shared, held=[share("gpu-0", memory="20Gi")]), NODE, [claim(wish)])
-    assert [(one.device.name, one.ask.alternative) for one in result.devices] == [("gpu-0", "o1")]
+    assert [(one.device.name, one.request.alternative) for one in result.devices] == [("gpu-0", "o1")]
     (result,) = allocate(site(shared), NODE, [claim(wish)])
-    assert [(one.device.name, one.ask.alternative) for one in result.devices] == [("gpu-0", "o0")]
+    assert [(one.device.name, one.request.alternative) for one in result.devices] == [("gpu-0", "o0")]
 
 
 def test_a_broken_constraint_of_all_devices_is_an_error_before_capacity_is_looked_at():

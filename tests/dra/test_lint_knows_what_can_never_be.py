@@ -21,7 +21,7 @@ from tests.dra.clusters import IS_GPU, PCIE, ask, device_class, exactly, gpu, re
             spec(exactly(5)),
             LintCode.TOO_MANY,
             Severity.ERROR,
-            "asks for 5 devices on one node; the most that",
+            "needs 5 devices on one node; no node has more",
         ),
         (spec(exactly(33)), LintCode.INVALID, Severity.ERROR, "33"),
         (
@@ -41,7 +41,8 @@ from tests.dra.clusters import IS_GPU, PCIE, ask, device_class, exactly, gpu, re
             spec(exactly(3, MEMORY.format("79Gi")), constraints=[PCIE]),
             LintCode.CONSTRAINT,
             Severity.ERROR,
-            "3 devices of one resource.kubernetes.io/pcieRoot are needed, and no node has more than 2",
+            "The claim needs 3 devices with the same resource.kubernetes.io/pcieRoot; no "
+            "node has more than 2",
         ),
         (
             spec(exactly(2), constraints=[{"matchAttribute": "resource.kubernetes.io/pcieroot"}]),
@@ -55,7 +56,8 @@ from tests.dra.clusters import IS_GPU, PCIE, ask, device_class, exactly, gpu, re
             ),
             LintCode.CONSTRAINT,
             Severity.ERROR,
-            "3 devices of different resource.kubernetes.io/pcieRoot are needed, and no node has more than 2",
+            "The claim needs 3 devices with different resource.kubernetes.io/pcieRoot; "
+            "no node has more than 2",
         ),
     ],
 )
@@ -149,8 +151,12 @@ UNDER_REPAIR = {"key": "example.com/repair", "effect": "NoExecute"}
 @pytest.mark.parametrize(
     ("taint", "severity", "said"),
     [
-        (UNDER_REPAIR, Severity.WARNING, "2 devices that match have one now."),
-        (UNDER_REPAIR | {"effect": "NoSchedule"}, Severity.NOTE, "with effect NoExecute lets it stay."),
+        (UNDER_REPAIR, Severity.WARNING, "2 matching devices have one now."),
+        (
+            UNDER_REPAIR | {"effect": "NoSchedule"},
+            Severity.NOTE,
+            "with effect NoExecute keeps the pod running.",
+        ),
         (UNDER_REPAIR | {"key": "example.com/other"}, Severity.NOTE, "tolerates example.com/repair without"),
     ],
 )
@@ -198,10 +204,11 @@ LARGE = MEMORY.format("79Gi")
 GPU = "devices.requests[0].exactly"
 ROOT = PCIE["matchAttribute"]
 UNLIKE = (
-    "accepts all 6 devices of the cluster, of unlike products such as NVIDIA H100 80GB HBM3 and NVIDIA L4: "
-    "the first free one is taken."
+    "matches all 6 devices of the cluster, of different products such as NVIDIA H100 "
+    "80GB HBM3 and NVIDIA L4: "
+    "a claim gets the first free one."
 )
-FIVE = "asks for 5 devices on one node; the most that match on one are 4, on node-a."
+FIVE = "needs 5 devices on one node; no node has more than 4 that match (node-a has)."
 
 
 def rows(wish, seen=None, **named):
@@ -223,8 +230,8 @@ def rows(wish, seen=None, **named):
             [
                 (
                     *(LintCode.LIMIT_TOO_HIGH, Severity.NOTE, f"{GPU}.count"),
-                    "People may ask for up to 5 devices; no node has more than 4 that match (node-a has), "
-                    "and a claim is met by one node.",
+                    "The profile allows up to 5 devices per claim, but no node has more "
+                    "than 4 that match (node-a has).",
                 )
             ],
         ),
@@ -254,12 +261,12 @@ def rows(wish, seen=None, **named):
             [
                 (
                     *(LintCode.CONSTRAINT, Severity.ERROR, "devices.constraints[0]"),
-                    "The constraint is about a.b/c, but none of the 4 devices that match publishes it, so "
-                    "none is ever chosen.",
+                    "The constraint uses a.b/c, but none of the 4 devices that match publish it, so "
+                    "no device can be allocated.",
                 ),
                 (
                     *(LintCode.CONSTRAINT, Severity.ERROR, "devices.constraints[1]"),
-                    f"3 devices of one {ROOT} are needed, and no node has more than 2 (node-a has).",
+                    f"The claim needs 3 devices with the same {ROOT}; no node has more than 2 (node-a has).",
                 ),
             ],
         ),
@@ -274,7 +281,7 @@ def rows(wish, seen=None, **named):
             [
                 (
                     *(LintCode.CONSTRAINT, Severity.ERROR, "devices.constraints[0]"),
-                    f"3 devices of one {ROOT} are needed, and no node has more than 2 (node-a has).",
+                    f"The claim needs 3 devices with the same {ROOT}; no node has more than 2 (node-a has).",
                 )
             ],
         ),
@@ -301,7 +308,8 @@ def rows(wish, seen=None, **named):
                 ),
                 (
                     *(LintCode.ALTERNATIVE_IDLE, Severity.NOTE, "devices.requests[0].firstAvailable[2]"),
-                    "No device meets request gpu/z: of 6 in the cluster, 6 are in class gpu.nvidia.com, and "
+                    "No device matches request gpu/z: of 6 in the cluster, 6 are in "
+                    "class gpu.nvidia.com, and "
                     "the selector of request gpu/z accepts none of the 6 left.",
                 ),
                 (
@@ -322,10 +330,10 @@ def test_devices_that_every_node_reaches_are_counted_to_each():
     slices = [resource_slice("node-a", [gpu(0), gpu(1)]), resource_slice("p", [gpu(7)], allNodes=True)]
     assert rows(spec(exactly(3)), snapshot(slices)) == []
     assert [row[3] for row in rows(spec(exactly(4)), snapshot(slices))] == [
-        "Request gpu asks for 4 devices on one node; the most that match on one are 3, on node-a."
+        "Request gpu needs 4 devices on one node; no node has more than 3 that match (node-a has)."
     ]
     assert [row[3] for row in rows(spec(exactly(2)), snapshot(slices[1:]))] == [
-        "Request gpu asks for 2 devices on one node; the most that match on one are 1, on any node."
+        "Request gpu needs 2 devices on one node; no node has more than 1 that match (any node has)."
     ]
 
 
@@ -339,11 +347,11 @@ def test_devices_of_several_drivers_in_one_class_are_a_warning():
     assert [(one.subject, one.name, one.code, one.severity, one.message) for one in found] == [
         (
             *("class", "all", LintCode.MATCHES_EVERYTHING, Severity.WARNING),
-            "All 2 devices of 2 drivers are in the class: a claim may get any of them.",
+            "The class matches all 2 devices of 2 drivers: a claim can get any of them.",
         ),
         (
             *("profile", "p", LintCode.MATCHES_EVERYTHING, Severity.WARNING),
-            "Request gpu accepts all 2 devices of 2 drivers.",
+            "Request gpu matches all 2 devices of 2 drivers.",
         ),
     ]
 
@@ -378,15 +386,15 @@ def test_only_specs_that_take_the_same_devices_in_the_same_way_are_twins():
     assert [(one.name, one.severity, one.message) for one in found if one.code.startswith("same")] == [
         (
             *("alike", Severity.NOTE),
-            "It is written differently from first, but the same devices match, equally many.",
+            "The spec differs from that of first, but requests the same devices.",
         ),
         (
             *("again", Severity.WARNING),
-            "It says the same as first: both ask the cluster for exactly the same.",
+            "The spec equals that of first.",
         ),
         (
             *("last", Severity.WARNING),
-            "It says the same as more: both ask the cluster for exactly the same.",
+            "The spec equals that of more.",
         ),
     ]
 
@@ -397,7 +405,7 @@ def test_the_node_that_has_most_is_named_and_of_equals_the_last():
             [resource_slice(f"node-{name}", [gpu(at) for at in range(many)]) for name, many in counts.items()]
         )
 
-    said = "Request gpu asks for 5 devices on one node; the most that match on one are {}, on node-{}."
+    said = "Request gpu needs 5 devices on one node; no node has more than {} that match (node-{} has)."
     for counts, most, name in (
         ({"a": 2, "b": 3}, 3, "b"),
         ({"a": 3, "b": 2}, 3, "a"),
@@ -414,5 +422,5 @@ def test_a_constraint_over_several_requests_is_about_the_devices_of_all():
     assert [row[3] for row in rows(wish, seen)] == []
     more = spec(exactly(2, LARGE), exactly(5, MEMORY.format("20Gi"), name="b"), constraints=[same])
     assert [row[3] for row in rows(more, seen)] == [
-        "7 devices of one gpu.nvidia.com/type are needed, and no node has more than 6 (node-a has)."
+        "The claim needs 7 devices with the same gpu.nvidia.com/type; no node has more than 6 (node-a has)."
     ]

@@ -61,7 +61,7 @@ def test_only_what_and_joins_at_the_top_is_taken_apart(expression, parts):
         (
             f'device.attributes["{NVIDIA}"].productName in ["a", "b"]',
             "productName in a, b",
-            "productName NVIDIA L4, none of a, b",
+            "productName NVIDIA L4, not in a, b",
         ),
         ("device.driver == 'amd.com'", "driver = amd.com", "driver gpu.nvidia.com, not amd.com"),
         (
@@ -165,13 +165,13 @@ def test_each_step_shows_the_devices_it_drops_and_why():
         [("gpu-1", "productName NVIDIA L4, not NVIDIA H100…")],
         [("gpu-2", "tainted example.com/broken=true:NoSchedule, not tolerated")],
         [("gpu-3", "held by a claim")],
-        [("gpu-4", "its node has no room for the whole claim; 1 free there")],
+        [("gpu-4", "its node has no room for the claim; 1 free there")],
     ]
     assert dropped(seen, wish, 5).drops[0].holder == "vision/theirs"
     assert (
         found.steps[-1].label == "nodes with room for 2 devices with the same resource.kubernetes.io/pcieRoot"
     )
-    with pytest.raises(IndexError, match="no step 7"):
+    with pytest.raises(IndexError, match="Step 7 does not exist"):
         dropped(seen, wish, 7)
 
 

@@ -67,7 +67,7 @@ def test_steps_name_their_request():
         (spec(exactly(1, class_name="nobody")), 1, NoFitReason.NO_CLASS, "no device class nobody"),
         (spec(exactly(1, "device.name == 'x'")), 1, NoFitReason.INVALID, "device.name"),
         (spec(exactly(1, "isURL('https://example.org')")), 1, NoFitReason.NOT_PREVIEWABLE, "only a cluster"),
-        (spec(exactly(33)), 1, NoFitReason.TOO_MANY, "33 devices; one claim can hold 32"),
+        (spec(exactly(33)), 1, NoFitReason.TOO_MANY, "33 devices; the limit per claim is 32"),
         (spec(exactly(1, class_name="mig.nvidia.com")), 1, NoFitReason.NO_MATCH, "needs 1 device; 0 match"),
         (spec(exactly(9)), 1, NoFitReason.NO_MATCH, "needs 9 devices; 8 match"),
         (spec(exactly(8)), 1, NoFitReason.TAINTED, "needs 8 devices; 7 match and are not tainted"),
@@ -170,7 +170,7 @@ def test_a_search_that_takes_too_long_is_unknown_and_not_no():
 
 
 def test_nodes_of_too_many_looks_are_not_all_tried(monkeypatch):
-    monkeypatch.setattr("dra.match.places.LOOKS", 2)
+    monkeypatch.setattr("dra.match.node_fit.MAX_SEARCHES", 2)
     slices = [resource_slice(f"n{count}", [gpu(number) for number in range(count)]) for count in range(2, 7)]
     wish = spec(exactly(2), constraints=[PCIE])
     assert preview(snapshot(slices), wish).problem == ""
@@ -279,7 +279,7 @@ A, B = ("node-a",), ("node-a", "node-b")
         (spec(exactly(2)), 2, A, 1, NoFitReason.TAKEN, "Request gpu needs 4 devices; 3 match and are free."),
         (
             *(spec(exactly(3)), 1, (), 0, NoFitReason.NO_NODE),
-            "3 devices are free, but no single node has all that one claim needs.",
+            "3 devices are free, but no single node has enough for one claim.",
         ),
         (spec(exactly(5)), 1, (), 0, NoFitReason.TAKEN, "Request gpu needs 5 devices; 3 match and are free."),
         (
@@ -298,7 +298,7 @@ A, B = ("node-a",), ("node-a", "node-b")
         ),
         (
             *(spec(exactly(20), exactly(13, name="b")), 1, (), 0, NoFitReason.TOO_MANY),
-            "The claim asks for 33 devices; one claim can hold 32.",
+            "The claim requests 33 devices; the limit per claim is 32.",
         ),
         (spec(exactly(4, adminAccess=True)), 2, A, 2, NoFitReason.NONE, ""),
         (
@@ -307,7 +307,7 @@ A, B = ("node-a",), ("node-a", "node-b")
             (),
             0,
             NoFitReason.NO_NODE,
-            "3 devices are free, but no single node has all that one claim needs.",
+            "3 devices are free, but no single node has enough for one claim.",
         ),
     ],
 )
@@ -329,11 +329,11 @@ def test_every_step_of_a_preview_is_told():
         ("in class gpu.nvidia.com", 6, 0, StepKind.IN_CLASS, "gpu.nvidia.com", "gpu"),
         (f"selected by {BIG}", 6, 0, StepKind.SELECTOR, BIG, "gpu"),
         ("selected by true", 6, 0, StepKind.SELECTOR, "true", "gpu"),
-        ("not tainted, or tolerated", 5, 1, StepKind.UNTAINTED, "", "gpu"),
+        ("without untolerated taints", 5, 1, StepKind.UNTAINTED, "", "gpu"),
         ("free now", 3, 2, StepKind.FREE, "", "gpu"),
         (
             "nodes with room for 2 devices with the same resource.kubernetes.io/pcieRoot "
-            "each with another a.example/b",
+            "with different a.example/b",
             *(0, 0, StepKind.NODES, "", ""),
         ),
     ]
@@ -370,6 +370,6 @@ def test_what_cannot_be_counted_drops_no_device_for_want_of_room(monkeypatch):
     part = dropped(mixed(), wish, last, offset=1, limit=1)
     assert ([one.device.name for one in part.drops], part.total) == (["gpu-3"], 3)
     assert dropped(mixed(), spec(exactly(3), constraints=[{"requests": ["gpu"]}]), last) == Dropped([], 0)
-    monkeypatch.setattr("dra.match.places.LOOKS", 0)
+    monkeypatch.setattr("dra.match.node_fit.MAX_SEARCHES", 0)
     bound = spec(exactly(3), constraints=[PCIE])
     assert dropped(mixed(), bound, last) == Dropped([], 0)

@@ -57,11 +57,11 @@ def test_a_device_that_two_claims_have_is_summed_up_anew():
 def test_what_a_change_does_not_touch_is_the_same_object():
     made = world(Kind.WHOLE, 16)
     snapshot = of(made, made.claims)
-    known = parts_of(snapshot)
+    known = selector_conditions(snapshot)
     after = snapshot.after(classes=made.classes[:1])
-    assert all(one is other for one, other in zip(known, parts_of(after), strict=True))
+    assert all(one is other for one, other in zip(known, selector_conditions(after), strict=True))
     assert snapshot.after(taint_rules=[]).taints is not snapshot.taints
 
 
-def parts_of(snapshot):
+def selector_conditions(snapshot):
     return (snapshot.held, snapshot.available, snapshot.taints, snapshot.node_ranges, snapshot.device_index)

@@ -7,7 +7,7 @@ from bench.world import DRIVER, Kind, world
 from dra.allocator import AllocationError, allocate
 from dra.cluster_snapshot import ClusterSnapshot
 from dra.match.funnel import funnel
-from dra.match.places import fit
+from dra.match.node_fit import fit
 from dra.objects import device_requests
 
 EVERY = {"name": "gpu", "exactly": {"deviceClassName": DRIVER, "allocationMode": "All"}}

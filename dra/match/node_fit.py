@@ -1,0 +1,374 @@
+"""
+Nodes on which a claim fits, and the number of claims that fit at once.
+
+Nodes that are equivalent for a claim share one result, so thousands of nodes need a handful of searches.
+Whether a claim fits does not depend on the order of devices, and of equivalent devices no more matter than
+the claims can take. The order matters only if a selector fails: then it is part of the class.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import compress
+from operator import or_
+
+from dra.allocator import AllocationError, SearchGivenUp, allocate
+from dra.allocator.capacity import share
+from dra.allocator.constraints import constraints_of
+from dra.cluster_snapshot import ClusterSnapshot
+from dra.device_index import MISSING
+from dra.match.funnel import Funnel
+from dra.nodes import name_of
+from dra.objects import Json
+from dra.pools import PoolDevice
+from dra.quantity import ZERO, Quantity
+from dra.selector_results import DeviceMask, pack, unpack
+
+MAX_SHARES = 255  # shares of one device
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceOption:
+    """
+    The devices that a request or alternative can get if no other request takes them first.
+
+    `shares` is the number of shares per device, None if each device can be allocated once. `certain` is False
+    if only a search can tell, for example if a device publishes an invalid capacity.
+    """
+
+    funnel: Funnel
+    usable: DeviceMask
+    shares: bytes | None = None
+    certain: bool = True
+
+    @property
+    def plain(self) -> bool:
+        """Whether counting devices is enough: an exact count, and no errors."""
+        request = self.funnel.request
+        return not (request.all or request.admin or self.funnel.errors or not self.certain)
+
+
+def device_option(snapshot: ClusterSnapshot, funnel: Funnel, max_count: int) -> DeviceOption:
+    """Return the devices that the request can get; shares are counted up to `max_count`."""
+    request, device_index = funnel.request, snapshot.device_index
+    if request.admin or not (request.capacity or device_index.shareable & funnel.free):
+        return DeviceOption(funnel, funnel.free)
+    if not snapshot.features.consumable_capacity:
+        return DeviceOption(funnel, funnel.free, certain=False)
+    length, remaining_capacity = len(snapshot.devices), snapshot.remaining_capacity
+    free = unpack(funnel.free, length)
+    sample_by_state = dict(compress(zip(remaining_capacity, range(length), strict=True), free))
+    counts: dict[int, int] = dict.fromkeys(set(remaining_capacity), 0)
+    certain = True
+    for number, index in sample_by_state.items():
+        try:
+            counts[number] = _times(snapshot, snapshot.devices[index], funnel, min(max_count, MAX_SHARES))
+        except AllocationError:
+            counts[number], certain = 1, False
+    all_counts = int.from_bytes(bytes(map(counts.__getitem__, remaining_capacity)), "little")
+    shares = unpack(all_counts & funnel.free * MAX_SHARES, length)
+    return DeviceOption(funnel, pack(map(bool, shares)), shares, certain)
+
+
+def _times(snapshot: ClusterSnapshot, device: PoolDevice, funnel: Funnel, max_count: int) -> int:
+    """Return how many shares of the requested capacity the device has left."""
+    consumed: dict[str, Quantity] = dict(snapshot.held.consumed.get(device.key, {}))
+    fractional = snapshot.features.fractional_capacity_range
+    for times in range(max_count):
+        consumption = share(device, funnel.request.capacity, consumed, fractional=fractional)
+        if consumption is None:
+            return times
+        if not device.shareable:
+            return 1
+        for name, amount in consumption.items():
+            consumed[name] = consumed.get(name, ZERO) + amount.quantity
+    return max_count
+
+
+BITS = 8  # per byte
+
+
+class NodeClasses:
+    """Equivalence classes of nodes for claims that take at most `max_count` devices in total."""
+
+    def __init__(
+        self,
+        snapshot: ClusterSnapshot,
+        options: Sequence[DeviceOption],
+        attributes: Sequence[str],
+        max_count: int,
+    ) -> None:
+        self.snapshot, self.max_count = snapshot, max_count
+        device_index = snapshot.device_index
+        groups = [group for option in options for group in _groups(option)]
+        failing_devices = {index for option in options for index in option.funnel.errors}
+        self.in_order = bool(failing_devices)
+        if failing_devices:
+            groups.append(pack(index in failing_devices for index in range(len(snapshot.devices))))
+        relevant = reduce(or_, groups, 0)
+        self.flags = _bytes(groups, len(snapshot.devices))
+        self.values = [device_index.values(attribute) for attribute in attributes]
+        self.marks: list[Sequence[int]] = list(self.flags)
+        if device_index.shareable & relevant or any(option.funnel.request.capacity for option in options):
+            capacities = [option.funnel.request.capacity for option in options]
+            shares = options[0].shares
+            single = all(capacity == capacities[0] for capacity in capacities) and len(options) == 1
+            self.marks.append(shares if shares is not None and single else snapshot.remaining_capacity)
+        self.counter_devices = bool(device_index.counter_devices & relevant)
+        if self.counter_devices:
+            self.marks.append(device_index.counter_demands)
+        self._columns = [_packed(column) for column in (*self.marks, *self.values)]
+        self._known: dict[Hashable, Hashable] = {}
+
+    def node_class(self, runs: Sequence[range]) -> Hashable:
+        """Return the class of a node with these device ranges: equal for equivalent nodes."""
+        raw_parts: list[Hashable] = [
+            packed[run.start * width : run.stop * width] for packed, width in self._columns for run in runs
+        ]
+        if self.counter_devices:
+            state = self.snapshot.pool_state
+            for run in runs:
+                raw_parts += [
+                    (times, state(number)) for times, number in self.snapshot.device_index.pools_in(run)
+                ]
+        raw = tuple(raw_parts)
+        node_class = self._known.get(raw)
+        if node_class is None:
+            node_class = self._known[raw] = self._normal(runs)
+        return node_class
+
+    def _normal(self, runs: Sequence[range]) -> Hashable:
+        indices = [index for run in runs for index in run if any(flags[index] for flags in self.flags)]
+        rows = [(tuple([mark[index] for mark in self.marks]), index) for index in indices]
+        ties = list(self.values)
+        if self.counter_devices:
+            ties.append(self.snapshot.device_index.pool_numbers)
+        if self.in_order:
+            return _renumbered(rows, ties)
+        if not ties:
+            return self._counted(mark for mark, _ in rows)
+        if len(ties) > 1:
+            states = [self._state_at(index) for _, index in sorted(rows)]
+            return (*_renumbered(sorted(rows), ties), *states)
+        groups: dict[int, list[tuple[int, ...]]] = defaultdict(list)
+        states_of: dict[int, int] = {}
+        for mark, index in rows:
+            value = ties[0][index]
+            groups[value].append(mark)
+            states_of[value] = self._state_at(index) if self.counter_devices else int(value == MISSING)
+        return self._counted((states_of[value], self._counted(group)) for value, group in groups.items())
+
+    def _state_at(self, index: int) -> int:
+        return (
+            self.snapshot.pool_state(self.snapshot.device_index.pool_numbers[index])
+            if self.counter_devices
+            else 0
+        )
+
+    def _counted(self, items: Iterable[Hashable]) -> Hashable:
+        """Return the items with their numbers, capped at `max_count`."""
+        return frozenset((item, min(times, self.max_count)) for item, times in Counter(items).items())
+
+
+def _groups(option: DeviceOption) -> list[DeviceMask]:
+    """Return the device sets that decide a search; mode All also fails on held devices."""
+    if option.funnel.request.all:
+        return [option.funnel.accepted, option.funnel.free]
+    return [option.usable]
+
+
+def _bytes(groups: Sequence[DeviceMask], length: int) -> list[bytes]:
+    """Return the groups as bit flags, eight per byte."""
+    packs = (groups[start : start + BITS] for start in range(0, len(groups), BITS))
+    return [unpack(sum(group << bit for bit, group in enumerate(pack_)), length) for pack_ in packs]
+
+
+def _packed(column: Sequence[int]) -> tuple[bytes, int]:
+    """Return the numbers as bytes, and the width of one."""
+    return (column, 1) if isinstance(column, bytes) else (array("q", column).tobytes(), 8)
+
+
+def _renumbered(
+    rows: Sequence[tuple[tuple[int, ...], int]], ties: Sequence[Sequence[int]]
+) -> tuple[Hashable, ...]:
+    """Renumber values in order of appearance: only their equality matters."""
+    values: list[Hashable] = [mark for mark, _ in rows]
+    for column in ties:
+        numbers = {MISSING: MISSING}
+        values.append(tuple([numbers.setdefault(column[index], len(numbers)) for _, index in rows]))
+    return tuple(values)
+
+
+MAX_SEARCHES = 500  # searches per preview
+
+type Runs = Sequence[range]
+
+
+@dataclass(slots=True)
+class FitResult:
+    """
+    The nodes that fit one claim, and how many of the requested claims fit at once.
+    """
+
+    nodes: list[str]
+    claims: int
+    gave_up: bool = False
+
+
+def fit(snapshot: ClusterSnapshot, spec: Json, funnels: Sequence[Funnel], claims: int) -> FitResult:
+    """
+    Return the nodes and claims that fit. Cordoned nodes take no claims.
+
+    Raise `AllocationError` for a constraint without an attribute.
+    """
+    attributes = sorted({constraint.attribute for constraint in constraints_of(spec)})
+    counting = _Counting(snapshot, spec, funnels, attributes, claims)
+    result = FitResult([], 0)
+    node_classes: Counter[Hashable] = Counter()
+    for node, runs in snapshot.node_ranges:
+        if counting.fits(node, runs):
+            result.nodes.append(name_of(node))
+            node_classes[counting.node_class] += 1
+    # Devices that multiple nodes reach must not be counted twice.
+    if result.nodes and not snapshot.device_index.has_multi_node_devices and len(result.nodes) >= claims:
+        result.claims = claims
+    elif snapshot.device_index.has_multi_node_devices:
+        result.claims = max((counting.times(node_class) for node_class in node_classes), default=0)
+    else:
+        result.claims = sum(counting.times(node_class) * nodes for node_class, nodes in node_classes.items())
+    result.claims = min(result.claims, claims)
+    result.gave_up = counting.gave_up
+    return result
+
+
+def snapshot_nodes(snapshot: ClusterSnapshot) -> Sequence[Json]:
+    """Return the nodes of the snapshot; without any, a bare node per `nodeName` of a device."""
+    return snapshot.nodes or [node for node, _ in snapshot.node_ranges]
+
+
+def required_devices(funnels: Sequence[Funnel]) -> dict[str, int]:
+    """Return the minimum number of devices per request; 1 for mode All."""
+    return {name: min(counts) for name, counts in _counts(funnels).items()}
+
+
+def _counts(funnels: Sequence[Funnel]) -> dict[str, list[int]]:
+    counts: dict[str, list[int]] = {}
+    for request_funnel in funnels:
+        counts.setdefault(request_funnel.request.request, []).append(
+            1 if request_funnel.request.all else request_funnel.request.count
+        )
+    return counts
+
+
+class _Counting:
+    """Counts the claims that fit a node, once per class of nodes."""
+
+    def __init__(
+        self,
+        snapshot: ClusterSnapshot,
+        spec: Json,
+        funnels: Sequence[Funnel],
+        attributes: Sequence[str],
+        claims: int,
+    ) -> None:
+        self.snapshot, self.claims = snapshot, claims
+        self.claim: Json = {"metadata": {"name": "preview"}, "spec": spec}
+        self.devices_per_claim = max(1, sum(required_devices(funnels).values()))
+        has_mode_all = any(request_funnel.request.all for request_funnel in funnels)
+        max_count = claims * sum(max(counts) for counts in _counts(funnels).values())
+        self.max_count = len(snapshot.devices) if has_mode_all else max_count
+        self.options = [device_option(snapshot, request_funnel, self.max_count) for request_funnel in funnels]
+        self.independent = None if attributes else _independent_request(snapshot, self.options)
+        self.node_classes = NodeClasses(snapshot, self.options, attributes, self.max_count)
+        self.node_ranges: dict[Hashable, tuple[Json, Runs]] = {}  # one node of each class that fits
+        self.known: dict[Hashable, bool] = {}
+        self.node_class: Hashable = None  # class of the last node
+        self.searches = 0
+        self.gave_up = False
+
+    def fits(self, node: Json, runs: Runs) -> bool:
+        """Return whether one claim fits on the node."""
+        if self.independent is not None:
+            usable = [
+                (sum([flags.count(1, run.start, run.stop) for run in runs]), need)
+                for flags, need in self.independent.rooms
+            ]
+            fits_one = any(number >= need for number, need in usable)
+            self.node_class = tuple([number for number, _ in usable])
+        else:
+            self.node_class = self.node_classes.node_class(runs)
+            if self.node_class not in self.known:
+                self.known[self.node_class] = self._fits(node, 1)
+            fits_one = self.known[self.node_class]
+        if fits_one:
+            self.node_ranges.setdefault(self.node_class, (node, runs))
+        return fits_one
+
+    def times(self, node_class: Hashable) -> int:
+        """Return how many of the requested claims fit on a node of a class that fits one."""
+        node, runs = self.node_ranges[node_class]
+        bound = min(self.claims, self._room(runs) // self.devices_per_claim)
+        if self.independent is not None and self.independent.additive:
+            return bound
+        times = 1
+        while times < bound and self._fits(node, times + 1):
+            times += 1
+        return times
+
+    def _room(self, runs: Runs) -> int:
+        """Return an upper bound of the devices or shares that the requests can get on a node."""
+        if any(option.funnel.request.admin for option in self.options):
+            return self.claims * self.devices_per_claim
+        length = len(self.snapshot.devices)
+        tables = [option.shares or option.usable.to_bytes(length, "little") for option in self.options]
+        return sum(max(table[index] for table in tables) for run in runs for index in run)
+
+    def _fits(self, node: Json, claims: int) -> bool:
+        """Return whether the allocator fits that many claims on the node."""
+        # A page waits for one search that takes too long, or for `MAX_SEARCHES`.
+        self.searches += 1
+        self.gave_up = self.gave_up or self.searches > MAX_SEARCHES
+        if self.gave_up:
+            return False
+        try:
+            return allocate(self.snapshot, node, [self.claim] * claims) is not None
+        except SearchGivenUp:
+            self.gave_up = True
+        except AllocationError:
+            pass
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class _IndependentRequest:
+    """
+    One request of independent devices, for which counting replaces the search.
+
+    `rooms` are, per alternative, flags of the usable devices and the needed number. `additive`: two claims
+    need twice the number.
+    """
+
+    rooms: list[tuple[bytes, int]]
+    additive: bool
+
+
+def _independent_request(
+    snapshot: ClusterSnapshot, options: Sequence[DeviceOption]
+) -> _IndependentRequest | None:
+    """Return None if a search is needed."""
+    if (
+        len({option.funnel.request.request for option in options}) > 1
+        or snapshot.device_index.has_multi_node_devices
+    ):
+        return None
+    entangled = snapshot.device_index.counter_devices | snapshot.device_index.shareable
+    for option in options:
+        if not option.plain or (entangled & option.usable and option.funnel.request.count > 1):
+            return None
+    length = len(snapshot.devices)
+    rooms = [(option.usable.to_bytes(length, "little"), option.funnel.request.count) for option in options]
+    return _IndependentRequest(rooms, len(options) == 1 and not entangled & options[0].usable)
