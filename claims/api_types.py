@@ -26,7 +26,7 @@ from teams.models import User
 class SpelledDuration(serializers.DurationField):
     """As people write it in the form, "36h" or "1d 12h"; or seconds, or ISO 8601."""
 
-    default_error_messages = {"invalid": "Write a duration like 24h, 3d, 1d 12h, PT24H or 86400."}
+    default_error_messages = {"invalid": "Enter a duration such as 24h, 3d, 1d 12h, PT24H or 86400."}
 
     def to_internal_value(self, value: Any) -> timedelta:
         if value == "":  # which the field would read as no time at all

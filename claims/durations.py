@@ -41,7 +41,7 @@ def spell(duration: timedelta) -> str:
 class DurationText(forms.CharField):
     """A text field of a duration; empty is None."""
 
-    default_error_messages = {"invalid": "Write a duration like 24h, 3d or 1d 12h."}
+    default_error_messages = {"invalid": "Enter a duration such as 24h, 3d or 1d 12h."}
 
     def to_python(self, value: Any) -> Any:
         text = super().to_python(value)

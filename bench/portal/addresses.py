@@ -69,7 +69,7 @@ def _request() -> Iterator[Address]:
     yield Address("request panel", of("claims:request_preview", **WISH), part=True)
     yield Address("request panel, does not fit", of("claims:request_preview", **TOO_MUCH), part=True)
     yield Address("request, left out by a step", of("claims:request_dropped", 1, **WISH), part=True)
-    yield Address("request, whose end helps", of("claims:request_endings", **TOO_MUCH), part=True)
+    yield Address("request, whose end helps", of("claims:request_blockers", **TOO_MUCH), part=True)
     yield Address("drafts", of("claims:drafts"), (ENGINEER,))
 
 

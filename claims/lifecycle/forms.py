@@ -46,7 +46,7 @@ class ExtendForm(forms.Form):
             try:
                 cleaned["until"] = self.end + parse(span)
             except ValueError:
-                self.add_error("span", "Write a duration like 24h, 3d or 1d 12h.")
+                self.add_error("span", "Enter a duration such as 24h, 3d or 1d 12h.")
         elif cleaned.get("until") is None and "until" not in self.errors:
             self.add_error("until", ValidationError("Say until when."))
         return cleaned

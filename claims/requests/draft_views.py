@@ -1,4 +1,4 @@
-"""Pages of drafts, and of a manifest read into the form."""
+"""Pages of drafts, and the import of a manifest into the request form."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from claims.access import may_request, require_member
 from claims.catalogue.forms import YAML
 from claims.models import Approval, Delivery, Draft, Profile
 from claims.requests.forms import ManifestForm, RequestForm
-from claims.requests.manifest_import import Imported, Near, imported
+from claims.requests.manifest_import import ImportedClaim, ProfileMatch, import_claims
 from claims.requests.services import delete_draft, open_drafts, save_draft
 from core import undo
 from core.errors import Invalid
@@ -31,20 +31,20 @@ from dra.manifests import to_yaml
 from dra.quota import devices
 from teams.access import user_of
 
-TYPED = (*RequestForm.base_fields, "together_devices")  # what a draft keeps of what the form sends
-UNSENT, DELETED = "unsent_request", "deleted_draft"  # in the session
+DRAFT_FIELDS = (*RequestForm.base_fields, "together_devices")  # the form fields that a draft saves
+UNSENT_KEY, DELETED_KEY = "unsent_request", "deleted_draft"  # in the session
 
 
-def fields_of(data: QueryDict) -> dict[str, list[str]]:
-    """Return what was typed, without fields that are empty and without the key."""
-    return {name: data.getlist(name) for name in TYPED if name != "key" and any(data.getlist(name))}
+def typed_fields(data: QueryDict) -> dict[str, list[str]]:
+    """Return the typed fields, without empty ones and without the key."""
+    return {name: data.getlist(name) for name in DRAFT_FIELDS if name != "key" and any(data.getlist(name))}
 
 
-def prefill_of(draft: Draft) -> QueryDict:
-    """Return a draft as the address that would fill the form the same."""
+def draft_query(draft: Draft) -> QueryDict:
+    """Return a draft as the query that fills the form with it."""
     data = QueryDict(mutable=True)
     for name, texts in draft.fields.items():
-        if name in TYPED:
+        if name in DRAFT_FIELDS:
             data.setlist(name, texts)
     data["key"] = draft.key
     return data
@@ -54,67 +54,67 @@ def prefill_of(draft: Draft) -> QueryDict:
 @require_POST
 def draft_save(request: HttpRequest) -> HttpResponse:
     """
-    Keep what is typed. Answers htmx with a word beside the button; without it the form opens again.
+    Save the typed fields. Returns a status line to htmx; without htmx the form opens again.
 
-    Somebody whose session has ended meanwhile finds it after signing in.
+    If the session has ended, the fields are restored after signing in.
     """
     if not request.user.is_authenticated:
-        remember(request)
+        keep_in_session(request)
         if request.headers.get("HX-Request"):
-            return render(request, "claims/requests/_draft_said.html", {"signed_out": True})
+            return render(request, "claims/requests/_draft_status.html", {"signed_out": True})
         return redirect_to_login(reverse("claims:request"))
     key = request.POST.get("key", "")
-    draft = save_draft(by=require_member(request), key=key, fields=fields_of(request.POST))
+    draft = save_draft(by=require_member(request), key=key, fields=typed_fields(request.POST))
     if not request.headers.get("HX-Request"):
-        return redirect(address_of(draft) if draft else reverse("claims:list"))
-    answer = render(request, "claims/requests/_draft_said.html", {"draft": draft})
+        return redirect(draft_url(draft) if draft else reverse("claims:list"))
+    response = render(request, "claims/requests/_draft_status.html", {"draft": draft})
     if draft is not None:
-        answer["HX-Replace-Url"] = address_of(draft)  # so that loading the page again shows the draft
-    return answer
+        response["HX-Replace-Url"] = draft_url(draft)  # so that a reload shows the draft
+    return response
 
 
-def remember(request: HttpRequest) -> None:
+def keep_in_session(request: HttpRequest) -> None:
     """
-    Keep in the session what somebody sent whose own session has ended; `whose` is who they were.
+    Save in the session the fields that were sent after the session had ended; `whose` is the former user.
 
-    Only the same person gets it back (`take_over`).
+    Only the same user gets them back (`restore_from_session`).
     """
-    typed = fields_of(request.POST)
-    if sum(len(text) for texts in typed.values() for text in texts) > 4000:  # more than the form takes
+    typed = typed_fields(request.POST)
+    if sum(len(text) for texts in typed.values() for text in texts) > 4000:  # more than the form can send
         return
-    request.session[UNSENT] = {
+    request.session[UNSENT_KEY] = {
         "whose": request.POST.get("whose", ""),
         "key": request.POST.get("key", "")[:80],
         "fields": typed,
     }
 
 
-def take_over(request: HttpRequest) -> Draft | None:
-    """Make a draft of what was sent while nobody was signed in; None if there is nothing."""
-    kept: dict[str, Any] | None = request.session.pop(UNSENT, None)
-    if kept is None or kept["whose"] != str(request.user.pk) or not kept["key"]:
+def restore_from_session(request: HttpRequest) -> Draft | None:
+    """Save the fields that `keep_in_session` kept as a draft; None if there are none for this user."""
+    unsent: dict[str, Any] | None = request.session.pop(UNSENT_KEY, None)
+    if unsent is None or unsent["whose"] != str(request.user.pk) or not unsent["key"]:
         return None
-    return save_draft(by=user_of(request), key=kept["key"], fields=kept["fields"])
+    return save_draft(by=user_of(request), key=unsent["key"], fields=unsent["fields"])
 
 
-def address_of(draft: Draft) -> str:
+def draft_url(draft: Draft) -> str:
     return f"{reverse('claims:request')}?draft={draft.pk}"
 
 
-def profiles_in(draft: Any) -> str:
-    """Return what a draft asks for so far: "Train 80 GB + nic"; the further profiles by their slugs."""
+def draft_profiles(draft: Any) -> str:
+    """Return the profiles of a draft: "Train 80 GB + nic"; additional profiles and alternatives by slug."""
     first = draft.title or draft.slug or ""
     together, others = (draft.fields.get(name, []) for name in ("together", "alternatives"))
     return " or else ".join(filter(None, [" + ".join(filter(None, [first, *together])), *others]))
 
 
 COLUMNS: list[Column[Any]] = [
-    Column("profile", "Profile", profiles_in, fixed=True),
+    Column("profile", "Profile", draft_profiles, fixed=True),
     Column("name", "Claim name", lambda draft: draft.claim_name or ""),
     Column("devices", "Devices", lambda draft: draft.devices or "", numeric=True),
     Column("team", "Team", lambda draft: draft.team or ""),
     Column("saved", "Saved", lambda draft: draft.updated_at.isoformat(), sort=("updated_at",)),
-    Column("begun", "Begun", lambda draft: draft.created_at.isoformat(), sort=("created_at",)),
+    Column("begun", "Created", lambda draft: draft.created_at.isoformat(), sort=("created_at",)),
 ]
 
 
@@ -140,10 +140,12 @@ def drafts(request: HttpRequest) -> HttpResponseBase:
     return listing.respond(
         "claims/requests/drafts.html",
         {
-            "drafts": [] if is_csv else [(draft, profiles_in(draft)) for draft in listing.page.object_list],
+            "drafts": []
+            if is_csv
+            else [(draft, draft_profiles(draft)) for draft in listing.page.object_list],
             "empty_icon": "pencil",
             "empty_title": "No drafts",
-            "empty_text": "What you type into a request is kept here until you send it, for up to 30 days.",
+            "empty_text": "Requests that you start are saved here for 30 days after the last change.",
             "may_request": asks,
             "empty_url": reverse("claims:request") if asks else "",
             "empty_action": "New request",
@@ -154,90 +156,90 @@ def drafts(request: HttpRequest) -> HttpResponseBase:
 @require_POST
 def draft_delete(request: HttpRequest, draft_id: UUID) -> HttpResponse:
     draft = get_object_or_404(open_drafts(user_of(request)), pk=draft_id)
-    request.session[DELETED] = {"key": draft.key, "fields": draft.fields}
+    request.session[DELETED_KEY] = {"key": draft.key, "fields": draft.fields}
     delete_draft(by=user_of(request), draft=draft)
-    undo.offer(request, "The draft is deleted.", reverse("claims:draft_restore"))
+    undo.offer(request, "Draft deleted.", reverse("claims:draft_restore"))
     return redirect("claims:drafts")
 
 
 @require_POST
 def draft_restore(request: HttpRequest) -> HttpResponse:
-    """Bring back the draft that was deleted last in this session."""
-    kept = request.session.pop(DELETED, None)
-    if kept:
-        save_draft(by=user_of(request), key=kept["key"], fields=kept["fields"])
+    """Restore the draft that was deleted last in this session."""
+    deleted = request.session.pop(DELETED_KEY, None)
+    if deleted:
+        save_draft(by=user_of(request), key=deleted["key"], fields=deleted["fields"])
     return redirect("claims:drafts")
 
 
 @dataclass(frozen=True, slots=True)
 class ImportOption:
-    """A profile, and the address of the form that it fills."""
+    """A profile match, and the address of the request form filled with it."""
 
-    near: Near
+    match: ProfileMatch
     url: str
 
 
 @dataclass(frozen=True, slots=True)
-class ImportedClaim:
-    """One claim of the file with the ways to ask for it; `editor` are the fields of a new profile."""
+class ImportChoices:
+    """One claim of the file with its matches; `editor` are the fields of a new profile."""
 
-    claim: Imported
+    claim: ImportedClaim
     exact: list[ImportOption]
-    several_url: str  # "" where the file is not made of several profiles
+    combination_url: str  # "" if there is no combination
     nearest: list[ImportOption]
     editor: list[tuple[str, object]]
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def request_import(request: HttpRequest) -> HttpResponse:
-    """Show where to put the manifest; on POST what is found for it. Nothing is made."""
+    """Show the form for a manifest; on POST the matching profiles. Nothing is created."""
     user = require_member(request)
     if request.method != "POST":
         return render(request, "claims/requests/request_import.html", {"form": ManifestForm()})
     form = ManifestForm(request.POST, request.FILES)
     page: dict[str, Any] = {"form": form}
     if form.is_valid():
-        known = Profile.objects.visible_to(user).filter(retired_at=None, current__isnull=False)
+        profiles = Profile.objects.visible_to(user).filter(retired_at=None, current__isnull=False)
         try:
-            claims = imported(
-                form.cleaned_data["manifest"], form.cleaned_data["source"], known.select_related("current")
+            claims = import_claims(
+                form.cleaned_data["manifest"], form.cleaned_data["source"], profiles.select_related("current")
             )
         except Invalid as refusal:
             form.add_error(None, refusal.message)
         else:
-            page["found"] = [found_of(one) for one in claims]
+            page["claims"] = [import_choices(claim) for claim in claims]
     return render(
         request, "claims/requests/request_import.html", page, status=200 if form.is_valid() else 422
     )
 
 
-def found_of(claim: Imported) -> ImportedClaim:
-    return ImportedClaim(
+def import_choices(claim: ImportedClaim) -> ImportChoices:
+    return ImportChoices(
         claim,
-        exact=[ImportOption(near, form_url(claim, [near])) for near in claim.exact],
-        several_url=form_url(claim, claim.several.parts) if claim.several else "",
-        nearest=[ImportOption(near, form_url(claim, [near])) for near in claim.nearest],
+        exact=[ImportOption(match, form_url(claim, [match])) for match in claim.exact],
+        combination_url=form_url(claim, claim.combination.parts) if claim.combination else "",
+        nearest=[ImportOption(match, form_url(claim, [match])) for match in claim.nearest],
         editor=editor_fields(claim),
     )
 
 
-def form_url(claim: Imported, parts: Sequence[Near]) -> str:
-    """Return the form with these profiles, all of which the claim takes."""
+def form_url(claim: ImportedClaim, parts: Sequence[ProfileMatch]) -> str:
+    """Return the address of the request form with these profiles combined."""
     first, *others = parts
     fields: list[tuple[str, object]] = [
         ("profile", first.profile.slug),
         ("devices", first.similarity.count),
         ("delivery", claim.delivery),
     ]
-    for near in others:
-        fields += [("together", near.profile.slug), ("together_devices", near.similarity.count)]
+    for match in others:
+        fields += [("together", match.profile.slug), ("together_devices", match.similarity.count)]
     if claim.name:
         fields.append(("name", claim.name))
     return f"{reverse('claims:request')}?{urlencode(fields)}"
 
 
-def editor_fields(claim: Imported) -> list[tuple[str, object]]:
-    """Return what fills the editor of profiles with the spec of the file, for somebody to finish."""
+def editor_fields(claim: ImportedClaim) -> list[tuple[str, object]]:
+    """Return the fields that fill the profile editor with the spec of the file."""
     return [
         ("edit", "1"),
         ("source", YAML),

@@ -1,4 +1,4 @@
-"""The request form with its alternatives and further profiles, and the form that takes a manifest."""
+"""The request form with alternatives and additional profiles, and the form for a manifest."""
 
 from __future__ import annotations
 
@@ -17,52 +17,52 @@ from django.utils.datastructures import MultiValueDict
 from claims.durations import DurationText, parse, spell
 from claims.models import Claim, Profile
 from claims.models.limits import Delivery
-from claims.requests.manifest_import import LONGEST
+from claims.requests.manifest_import import MAX_FILE_LENGTH
 from inventory.models import Cluster
 from teams.access import teams_where
 from teams.models import Role, Team, User
 
-MOST_DEVICES = 1024
+MAX_DEVICES = 1024
 
 
-class InOrder(forms.ModelMultipleChoiceField[Profile]):
-    """Profiles by their slugs in the order in which they were sent; cleaned, a list without repetitions."""
+class OrderedProfilesField(forms.ModelMultipleChoiceField[Profile]):
+    """Profiles by slug in the order in which they were sent; cleaned, a list without duplicates."""
 
     def clean(self, value: Any) -> Any:
         slugs = list(dict.fromkeys(value or ()))
-        found = {profile.slug: profile for profile in super().clean(slugs)}
-        return [found[slug] for slug in slugs]
+        profiles = {profile.slug: profile for profile in super().clean(slugs)}
+        return [profiles[slug] for slug in slugs]
 
 
-class Pairs(forms.MultipleHiddenInput):
-    """Reads `name` and `name_devices`, as often as they were sent, as (slug, number) pairs of texts."""
+class ProfileCountsWidget(forms.MultipleHiddenInput):
+    """Reads all values of `name` and `name_devices` as pairs of texts (slug, number)."""
 
     def value_from_datadict(self, data: Mapping[str, Any], files: object, name: str) -> list[tuple[str, str]]:
         if not isinstance(data, MultiValueDict):
             return []
-        return pairs_in(data, name)
+        return profile_counts(data, name)
 
 
-class Counted(forms.ModelMultipleChoiceField[Profile]):
-    """Profiles with a number of devices each; cleaned, a list of (profile, number)."""
+class ProfileCountsField(forms.ModelMultipleChoiceField[Profile]):
+    """Profiles, each with a number of devices; cleaned, a list of (profile, number)."""
 
-    widget = Pairs
+    widget = ProfileCountsWidget
 
     def clean(self, value: Any) -> Any:
         slugs = [slug for slug, _count in value or ()]
-        found = {profile.slug: profile for profile in super().clean(slugs)}
-        return [(found[slug], self.number(found[slug], count)) for slug, count in value or ()]
+        profiles = {profile.slug: profile for profile in super().clean(slugs)}
+        return [(profiles[slug], self.number(profiles[slug], count)) for slug, count in value or ()]
 
     def number(self, profile: Profile, text: str) -> int:
-        if text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= MOST_DEVICES:
+        if text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= MAX_DEVICES:
             return int(text)
         raise ValidationError(
-            f"{profile.title}: write a number of devices from 1 to {MOST_DEVICES}, not “{text[:20]}”."
+            f"{profile.title}: enter a number of devices from 1 to {MAX_DEVICES}, not “{text[:20]}”."
         )
 
 
-def pairs_in(data: MultiValueDict[str, str], name: str) -> list[tuple[str, str]]:
-    """Return (slug, number) of each row; a row without a profile is none, a number that is missing is 1."""
+def profile_counts(data: MultiValueDict[str, str], name: str) -> list[tuple[str, str]]:
+    """Return (slug, number) of each row with a profile; a missing number is 1."""
     counts = data.getlist(f"{name}_devices")
     return [
         (slug, counts[place] if place < len(counts) else "1")
@@ -72,9 +72,9 @@ def pairs_in(data: MultiValueDict[str, str], name: str) -> list[tuple[str, str]]
 
 
 PRESETS = ("4h", "24h", "3d", "7d")
-OTHER = "other"
+CUSTOM = "other"
 UNKNOWN_PROFILE = {
-    "invalid_choice": "“%(value)s” cannot be asked for: there is no such profile, it is retired, or "
+    "invalid_choice": "“%(value)s” cannot be requested: the profile does not exist, is retired, or is "
     "not open to your teams."
 }
 # RFC 1123 label: what the API server accepts as the name of the object.
@@ -86,10 +86,9 @@ DNS_LABEL = RegexValidator(
 
 class RequestForm(forms.Form):
     """
-    A wish: which profile, which alternatives to it or which others as well, how many, for whom, where, how
-    long, why.
+    The fields of a request.
 
-    `duration` is one of the presets or "other"; then `duration_other` says it. Cleaned, it is one timedelta.
+    `duration` is a preset or "other"; then `duration_other` has the duration. Cleaned, it is a timedelta.
     """
 
     profile = forms.ModelChoiceField(
@@ -98,7 +97,7 @@ class RequestForm(forms.Form):
         label="Profile",
         error_messages=UNKNOWN_PROFILE,
     )
-    alternatives = InOrder(
+    alternatives = OrderedProfilesField(
         Profile.objects.none(),
         to_field_name="slug",
         required=False,
@@ -106,7 +105,7 @@ class RequestForm(forms.Form):
         label="Alternatives",
         error_messages=UNKNOWN_PROFILE,
     )
-    together = Counted(
+    together = ProfileCountsField(
         Profile.objects.none(),
         to_field_name="slug",
         required=False,
@@ -124,13 +123,13 @@ class RequestForm(forms.Form):
         Team.objects.none(),
         to_field_name="slug",
         label="Team",
-        error_messages={"invalid_choice": "This is no team that you can ask for."},
+        error_messages={"invalid_choice": "You cannot request GPUs for this team."},
     )
     cluster = forms.ModelChoiceField(
         Cluster.objects.none(),
         to_field_name="name",
         label="Cluster",
-        error_messages={"invalid_choice": "This is no cluster in which your teams work."},
+        error_messages={"invalid_choice": "Your teams have no namespace in this cluster."},
     )
     name = forms.CharField(required=False, max_length=63, validators=[DNS_LABEL], label="Claim name")
     reason = forms.CharField(required=False, max_length=500, label="Purpose")
@@ -142,7 +141,7 @@ class RequestForm(forms.Form):
     def __init__(
         self, data: QueryDict | None = None, *, user: User, prefill: QueryDict | None = None, team: str = ""
     ) -> None:
-        """`team` is the one that the reader looks at, taken where the address names none."""
+        """`team` is the team that the user has selected, used if the address has none."""
         teams = [team.pk for team in teams_where(user, at_least=Role.MEMBER)]
         super().__init__(data)
         profiles = Profile.objects.visible_to(user).filter(retired_at=None, current__isnull=False)
@@ -157,38 +156,40 @@ class RequestForm(forms.Form):
             ),
         }
         for name, queryset in choices.items():
-            field_of(self, name).queryset = queryset
+            choice_field(self, name).queryset = queryset
         if data is None:
-            self.initial = self.begin(prefill or QueryDict(), team)
+            self.initial = self.initial_values(prefill or QueryDict(), team)
 
-    def begin(self, prefill: QueryDict, team: str) -> dict[str, Any]:
-        """Return what the form starts with: the address where it says something, else what is most likely."""
+    def initial_values(self, prefill: QueryDict, team: str) -> dict[str, Any]:
+        """Return the initial values: from the address, else the most likely value."""
         initial: dict[str, Any] = {name: prefill[name] for name in self.fields if name in prefill}
         if "alternatives" in initial:
             initial["alternatives"] = prefill.getlist("alternatives")
         if "together" in initial:
-            initial["together"] = pairs_in(prefill, "together")
-        if "team" not in initial and choices_of(self, "team").filter(slug=team).exists():
+            initial["together"] = profile_counts(prefill, "together")
+        if "team" not in initial and choice_queryset(self, "team").filter(slug=team).exists():
             initial["team"] = team
-        if "duration" in initial and initial["duration"] not in (*PRESETS, OTHER):
-            initial |= {"duration_other": initial["duration"], "duration": OTHER}
-        first = choices_of(self, "team").first()
+        if "duration" in initial and initial["duration"] not in (*PRESETS, CUSTOM):
+            initial |= {"duration_other": initial["duration"], "duration": CUSTOM}
+        first = choice_queryset(self, "team").first()
         if first is not None:
             initial.setdefault("team", first.slug)
-        where = choices_of(self, "cluster").filter(team_namespaces__team__slug=initial.get("team")).first()
+        where = (
+            choice_queryset(self, "cluster").filter(team_namespaces__team__slug=initial.get("team")).first()
+        )
         if where is not None:
             initial.setdefault("cluster", where.name)
         initial.setdefault("key", str(uuid.uuid4()))
         return initial
 
     @property
-    def replaced(self) -> Claim | None:
-        """The claim that this one is to replace, if it is one of the reader's teams."""
+    def replaced_claim(self) -> Claim | None:
+        """The claim that the request replaces, if it belongs to a team of the user."""
         try:
-            found: Claim | None = self.fields["replaces"].clean(self["replaces"].value())
+            claim: Claim | None = self.fields["replaces"].clean(self["replaces"].value())
         except ValidationError:
             return None
-        return found
+        return claim
 
     def clean_delivery(self) -> str:
         return self.cleaned_data["delivery"] or Delivery.CLAIM
@@ -197,7 +198,7 @@ class RequestForm(forms.Form):
         return int(self.cleaned_data["parallel"] or 1)
 
     def clean_alternatives(self) -> list[Profile]:
-        """Leave out the profile itself, which is tried first in any case."""
+        """Leave out the profile itself, which is tried first anyway."""
         chosen = self.cleaned_data.get("profile")
         return [profile for profile in self.cleaned_data["alternatives"] if profile != chosen]
 
@@ -223,19 +224,19 @@ class RequestForm(forms.Form):
     def chosen_duration(self, cleaned: dict[str, Any]) -> timedelta | None:
         """None means the default of the profile."""
         picked = cleaned.get("duration") or ""
-        if picked and picked != OTHER:
+        if picked and picked != CUSTOM:
             try:
                 return parse(picked)
             except ValueError:
-                self.add_error("duration", "Write a duration like 24h, 3d or 1d 12h.")
+                self.add_error("duration", "Enter a duration such as 24h, 3d or 1d 12h.")
                 return None
         other: timedelta | None = cleaned.get("duration_other")
-        if picked == OTHER and other is None and "duration_other" not in self.errors:
-            self.add_error("duration_other", "Say how long, for example 36h or 5d.")
+        if picked == CUSTOM and other is None and "duration_other" not in self.errors:
+            self.add_error("duration_other", "Enter a duration, for example 36h or 5d.")
         return other
 
     def duration_choices(self) -> list[tuple[str, str, bool]]:
-        """Return (value, text, chosen) of the segments; the default of the chosen profile is among them."""
+        """Return (value, text, is chosen) of each preset, with the default of the chosen profile."""
         chosen = str(self["duration"].value() or "")
         values = list(PRESETS)
         profile = self.chosen_profile()
@@ -247,68 +248,74 @@ class RequestForm(forms.Form):
             chosen = chosen or spell(default)
         values.sort(key=parse)
         rows = [(value, value, value == chosen) for value in values]
-        return [*rows, (OTHER, "other", chosen not in values and bool(chosen))]
+        return [*rows, (CUSTOM, "other", chosen not in values and bool(chosen))]
 
     def chosen_profile(self) -> Profile | None:
-        """Return the profile that is ticked at the moment, valid form or not."""
+        """Return the selected profile, even if the form is invalid."""
         slug = self["profile"].value()
-        found: Profile | None = None
+        profile: Profile | None = None
         if slug:
-            found = choices_of(self, "profile").filter(slug=str(slug)).first()
-        return found
+            profile = choice_queryset(self, "profile").filter(slug=str(slug)).first()
+        return profile
 
 
-def field_of(form: forms.Form, name: str) -> forms.ModelChoiceField[Any]:
+def choice_field(form: forms.Form, name: str) -> forms.ModelChoiceField[Any]:
     return cast("forms.ModelChoiceField[Any]", form.fields[name])
 
 
-def choices_of(form: forms.Form, name: str) -> QuerySet[Any]:
-    queryset = field_of(form, name).queryset
+def choice_queryset(form: forms.Form, name: str) -> QuerySet[Any]:
+    queryset = choice_field(form, name).queryset
     assert queryset is not None  # set by the form itself  # noqa: S101
     return queryset
 
 
-ASIDE = ("together_devices", "help", "draft", "more", "drop")  # parts of the address that are no fields
+NOT_FIELDS = (
+    "together_devices",
+    "help",
+    "draft",
+    "more",
+    "drop",
+)  # parameters of the address that are not fields
 
 
-def complaints(prefill: QueryDict, *, user: User) -> list[str]:
-    """Return a sentence for each name and value of the address that the form has no use for."""
+def prefill_problems(prefill: QueryDict, *, user: User) -> list[str]:
+    """Return a sentence for each name and value of the address that the form cannot use."""
     form = RequestForm(prefill, user=user)
     form.is_valid()
-    found = [
-        f"The address says “{name[:40]}”, for which the form has no field."
+    problems = [
+        f"The form has no field “{name[:40]}”, which is in the address."
         for name in prefill
-        if name not in form.fields and name not in ASIDE
+        if name not in form.fields and name not in NOT_FIELDS
     ]
     for name, errors in form.errors.items():
         if any(prefill.getlist(name)):
-            found += [f"{form.fields[name].label}: {error}" for error in errors]
-    return found
+            problems += [f"{form.fields[name].label}: {error}" for error in errors]
+    return problems
 
 
-MOST_BYTES = 4 * LONGEST  # of UTF-8, in the worst case
+MAX_FILE_BYTES = 4 * MAX_FILE_LENGTH  # of UTF-8, in the worst case
 
 
 class ManifestForm(forms.Form):
-    """Cleaned, `manifest` is the text whichever way it came, and `source` what to call it in a sentence."""
+    """Cleaned, `manifest` is the text of the field or file, and `source` its name for a sentence."""
 
     text = forms.CharField(
         required=False,
         strip=False,
         widget=forms.Textarea(attrs={"rows": 14, "spellcheck": "false", "class": "dg-code"}),
         label="Manifest",
-        help_text="A ResourceClaim or ResourceClaimTemplate; or a Pod, Job or Deployment with what it names.",
+        help_text="A ResourceClaim or ResourceClaimTemplate, or a Pod, Job or Deployment with its claims.",
     )
     file = forms.FileField(required=False, label="Or a file")
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
         upload = cleaned.get("file")
-        if not upload:  # False where somebody sends the box that clears a file
+        if not upload:  # False if the checkbox that clears the file was sent
             cleaned |= {"manifest": cleaned.get("text", ""), "source": "The text"}
-        elif upload.size > MOST_BYTES:
+        elif upload.size > MAX_FILE_BYTES:
             raise forms.ValidationError(
-                f"{upload.name} has {upload.size} bytes; {MOST_BYTES} are read at most."
+                f"{upload.name} has {upload.size} bytes; the limit is {MAX_FILE_BYTES}."
             )
         else:
             cleaned |= {"manifest": self._decoded(upload), "source": upload.name}
@@ -320,5 +327,5 @@ class ManifestForm(forms.Form):
         try:
             text: str = upload.read().decode()
         except UnicodeDecodeError:
-            raise forms.ValidationError(f"{upload.name} is not text.") from None
+            raise forms.ValidationError(f"{upload.name} is not a text file.") from None
         return text

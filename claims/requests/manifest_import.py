@@ -1,10 +1,10 @@
-"""ResourceClaims and pods in a file of manifests, and the profiles that come closest to them."""
+"""ResourceClaims and pods in a file of manifests, and the profiles that match them best."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import yaml
@@ -21,7 +21,7 @@ from dra.similarity import KnownProfile, SpecSimilarity, compare_specs, decompos
 from dra.validation import problems
 
 CLAIM, TEMPLATE, POD = "ResourceClaim", "ResourceClaimTemplate", "Pod"
-# Where a pod stands in what runs pods.
+# The path to the pod spec in each workload kind.
 POD_SPECS = {
     POD: ("spec",),
     "Deployment": ("spec", "template", "spec"),
@@ -29,13 +29,13 @@ POD_SPECS = {
     "Job": ("spec", "template", "spec"),
 }
 
-# (kind, namespace, name) → the object from elsewhere, None if it is not there
+# (kind, namespace, name) → the object outside the file, None if it does not exist
 type Finder = Callable[[str, str, str], Json | None]
 
 
 @dataclass(frozen=True, slots=True)
 class ImportedSpec:
-    """A claim spec of the file; `title` says where it comes from, `line` where its document begins."""
+    """A claim spec of the file; `title` is its kind and name, `line` the first line of its document."""
 
     title: str
     spec: Json
@@ -48,65 +48,65 @@ class Document:
     content: Json
 
 
-def documents_in(text: str, name: str) -> list[Document]:
-    """Read YAML or JSON, several documents or lists. Raise `Invalid` with the line of what is wrong."""
-    found = []
+def read_documents(text: str, name: str) -> list[Document]:
+    """Read YAML or JSON, with multiple documents or lists. Raise `Invalid` with the line of the error."""
+    documents = []
     try:
         for node in yaml.compose_all(text, Loader=yaml.SafeLoader):
             if node is None or (isinstance(node, yaml.ScalarNode) and not node.value):
-                continue  # an empty document, as between two lines of dashes
+                continue  # an empty document
             line = node.start_mark.line + 1
             content = yaml.safe_load(yaml.serialize(node))
             if content is None:
                 continue
             if not isinstance(content, dict):
-                raise Invalid(f"{name}, line {line}: this is no object of Kubernetes.")
-            found += [Document(line, one) for one in flatten_lists([content])]
+                raise Invalid(f"{name}, line {line}: this is not a Kubernetes object.")
+            documents += [Document(line, item) for item in flatten_lists([content])]
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = mark.line + 1 if mark else 1
-        why = getattr(error, "problem", None) or str(error).partition("\n")[0]
-        raise Invalid(f"{name}, line {line}: this is not YAML: {why}.") from None
+        problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
+        raise Invalid(f"{name}, line {line}: invalid YAML: {problem}.") from None
     except ValueError as error:  # 2026-02-31 looks like a date to YAML
         raise Invalid(f"{name} cannot be read: {error}.") from None
-    if not found:
+    if not documents:
         raise Invalid(f"{name} is empty.")
-    return found
+    return documents
 
 
-def wanted_in(documents: list[Document], name: str, elsewhere: Finder) -> list[ImportedSpec]:
+def requested_specs(documents: list[Document], name: str, elsewhere: Finder) -> list[ImportedSpec]:
     """
-    Return the claims that the documents ask for, each once.
+    Return the claim specs that the documents request, each once.
 
-    Raise `Invalid` for a kind that asks for nothing, for a spec that the API would refuse, and for a claim or
-    template that is neither in the file nor elsewhere.
+    Raise `Invalid` for a kind that requests no devices, for a spec that the API server would refuse, and for
+    a claim or template that `elsewhere` does not find either.
     """
-    here = {_key(one.content): one for one in documents}
-    found: dict[tuple[str, str, str], ImportedSpec] = {}
+    in_file = {_key(document.content): document for document in documents}
+    specs: dict[tuple[str, str, str], ImportedSpec] = {}
     for document in documents:
         kind = str(document.content.get("kind") or "")
         if kind in (CLAIM, TEMPLATE):
-            found.setdefault(_key(document.content), _wanted(document, name))
+            specs.setdefault(_key(document.content), _imported_spec(document, name))
         elif kind in POD_SPECS:
             for key in _named(document.content, POD_SPECS[kind]):
-                if key in here:
-                    found.setdefault(key, _wanted(here[key], name))
+                if key in in_file:
+                    specs.setdefault(key, _imported_spec(in_file[key], name))
                     continue
                 raw = elsewhere(*key)
                 if raw is None:
                     missing = f"{key[0]} {key[2]}"
                     raise Invalid(
-                        f"{name}, line {document.line}: there is no {missing}, here or in the cluster."
+                        f"{name}, line {document.line}: {missing} is neither in this file nor in the cluster."
                     )
-                found[key] = _wanted(Document(document.line, {"kind": key[0]} | dict(raw)), name)
+                specs[key] = _imported_spec(Document(document.line, {"kind": key[0]} | dict(raw)), name)
         else:
             raise Invalid(
-                f"{name}, line {document.line}: {kind or '?'} is not a kind that asks for devices; write a "
+                f"{name}, line {document.line}: {kind or '?'} does not request devices. Use a "
                 "ResourceClaim, a ResourceClaimTemplate or a Pod."
             )
-    if not found:
-        raise Invalid(f"{name} asks for no claim.")
-    return list(found.values())
+    if not specs:
+        raise Invalid(f"{name} requests no devices.")
+    return list(specs.values())
 
 
 def _key(content: Json) -> tuple[str, str, str]:
@@ -119,38 +119,37 @@ def _key(content: Json) -> tuple[str, str, str]:
 
 
 def _named(content: Json, path: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
-    """Yield the claims and templates that a pod names."""
+    """Yield the keys of the claims and templates that a pod references."""
     spec: Any = content
     for step in path:
         spec = spec.get(step) if isinstance(spec, dict) else None
     namespace = _key(content)[1]
-    for one in (spec or {}).get("resourceClaims") or ():
-        if one.get("resourceClaimName"):
-            yield (CLAIM, namespace, str(one["resourceClaimName"]))
-        elif one.get("resourceClaimTemplateName"):
-            yield (TEMPLATE, namespace, str(one["resourceClaimTemplateName"]))
+    for reference in (spec or {}).get("resourceClaims") or ():
+        if reference.get("resourceClaimName"):
+            yield (CLAIM, namespace, str(reference["resourceClaimName"]))
+        elif reference.get("resourceClaimTemplateName"):
+            yield (TEMPLATE, namespace, str(reference["resourceClaimTemplateName"]))
 
 
-def _wanted(document: Document, name: str) -> ImportedSpec:
-    kind, _namespace, own = _key(document.content)
+def _imported_spec(document: Document, name: str) -> ImportedSpec:
+    kind, _namespace, object_name = _key(document.content)
+    title = f"{kind} {object_name}".strip()
     spec = document.content.get("spec")
     if kind == TEMPLATE and isinstance(spec, dict):
         spec = spec.get("spec")
     spec = spec if isinstance(spec, dict) else {}
-    if wrong := [str(problem) for problem in problems(spec) if not problem.path.endswith(".expression")]:
-        raise Invalid(f"{name}, line {document.line}: {own} is malformed. {' '.join(wrong)}")
-    return ImportedSpec(f"{kind} {own}".strip(), spec, document.line)
+    if messages := [str(problem) for problem in problems(spec) if not problem.path.endswith(".expression")]:
+        raise Invalid(f"{name}, line {document.line}: {title} is invalid. {' '.join(messages)}")
+    return ImportedSpec(title, spec, document.line)
 
 
-EXAMPLES = 1  # devices named per step that drops some
-NAMED = frozenset(
-    (StepKind.SELECTOR, StepKind.UNTAINTED, StepKind.FREE)
-)  # steps whose devices are worth a name
+MAX_EXAMPLES = 1  # dropped devices shown per step
+STEPS_WITH_EXAMPLES = frozenset((StepKind.SELECTOR, StepKind.UNTAINTED, StepKind.FREE))
 
 
 @dataclass(frozen=True, slots=True)
 class SpecReport:
-    """`drops` are examples of the devices that each step of the match drops, in the order of the steps."""
+    """The match of a spec in a cluster; `drops` has examples of the devices that each step drops."""
 
     cluster: str
     match: Preview
@@ -163,19 +162,19 @@ class SpecReport:
         return self.match.fits
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as the command writes it for programs; null is what cannot be told."""
-        found = self.match
+        """Return the JSON output of the command; null is unknown."""
+        match = self.match
         return {
             "cluster": self.cluster,
             "fits": self.fits,
-            "reason": found.reason,
-            "problem": found.problem,
-            "matching": found.matching,
-            "free": found.free,
-            "nodes_that_fit": found.nodes_that_fit,
+            "reason": match.reason,
+            "problem": match.problem,
+            "matching": match.matching,
+            "free": match.free,
+            "nodes_that_fit": match.nodes_that_fit,
             "steps": [
                 asdict(step) | {"such_as": [{"device": str(drop.device), "why": why(drop)} for drop in drops]}
-                for step, drops in zip(found.steps, self.drops, strict=True)
+                for step, drops in zip(match.steps, self.drops, strict=True)
             ],
             "findings": [
                 {
@@ -188,43 +187,43 @@ class SpecReport:
                 for finding in self.findings
             ],
             "scattered": self.blockers.sentence,
-            "would_fit_without": [asdict(one) for one in self.blockers.blockers],
+            "would_fit_without": [asdict(blocker) for blocker in self.blockers.blockers],
         }
 
 
 def report_on(cluster: str, snapshot: ClusterSnapshot, spec: Json) -> SpecReport:
-    """Work it out. Never raises for what the spec says."""
+    """Return the match, the lint findings and the blockers of a spec. Never raises for its content."""
     match = preview(snapshot, spec)
-    found = lint(snapshot, [NamedSpec("", spec)]).findings
+    findings = lint(snapshot, [NamedSpec("", spec)]).findings
     return SpecReport(
         cluster=cluster,
         match=match,
-        drops=tuple(_drops(snapshot, spec, match, place) for place in range(len(match.steps))),
-        findings=tuple(one for one in found if one.subject is Subject.PROFILE),
+        drops=tuple(_examples(snapshot, spec, match, index) for index in range(len(match.steps))),
+        findings=tuple(finding for finding in findings if finding.subject is Subject.PROFILE),
         blockers=Blockers() if match.fits else find_blockers(snapshot, spec),
     )
 
 
 def why(drop: Drop) -> str:
-    """Say why a device drops out, the holder too: whoever runs a command sees the mirror anyway."""
+    """Return why a device is dropped, with its holder: whoever runs the command can read the mirror."""
     return f"held by {drop.holder}" if drop.holder else drop.sentence
 
 
-def _drops(snapshot: ClusterSnapshot, spec: Json, match: Preview, place: int) -> tuple[Drop, ...]:
-    step: FunnelStep = match.steps[place]
-    if step.kind not in NAMED or not step.dropped or match.matching is None:
+def _examples(snapshot: ClusterSnapshot, spec: Json, match: Preview, index: int) -> tuple[Drop, ...]:
+    step: FunnelStep = match.steps[index]
+    if step.kind not in STEPS_WITH_EXAMPLES or not step.dropped or match.matching is None:
         return ()
-    return tuple(dropped(snapshot, spec, place, limit=EXAMPLES).drops)
+    return tuple(dropped(snapshot, spec, index, limit=MAX_EXAMPLES).drops)
 
 
-DEEPEST = 40  # levels; a claim has about ten
-LONGEST = 64_000  # characters of a file; one claim takes about a thousand
-NEAREST = 3
+MAX_DEPTH = 40  # levels; a claim has about 10
+MAX_FILE_LENGTH = 64_000  # characters; one claim has about 1,000
+MAX_NEAREST = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Near:
-    """A profile beside what a file asks for; `lines` are the diff from the profile to the file."""
+class ProfileMatch:
+    """A profile compared with a claim of a file; `lines` are the diff from the profile to the file."""
 
     profile: Profile
     version: ProfileVersion
@@ -233,13 +232,13 @@ class Near:
 
 
 @dataclass(frozen=True, slots=True)
-class Several:
+class ProfileCombination:
     """
-    Profiles that together ask for what a file asks for, or nearly; `differences` are sentences on what the
-    file has otherwise, `lines` the diff from the profiles to the file.
+    Profiles that together give the spec of a file, exactly or nearly; `differences` are sentences on what the
+    file has instead, `lines` the diff from the profiles to the file.
     """
 
-    parts: tuple[Near, ...]
+    parts: tuple[ProfileMatch, ...]
     differences: tuple[str, ...]
     lines: tuple[DiffLine, ...]
 
@@ -249,103 +248,105 @@ class Several:
 
 
 @dataclass(frozen=True, slots=True)
-class Imported:
+class ImportedClaim:
     """
-    One claim of a file. `exact` are the profiles that ask for the same; where there are none, `several` are
-    those that do so together or come near it, and `nearest` those single ones that differ least. Of profiles
-    that do so exactly, no others are named.
+    One claim of a file with the profiles for it.
+
+    `exact` are the profiles with the same spec. If there are none, `combination` are profiles that give it
+    together, exactly or nearly, and `nearest` the single profiles with the fewest differences; `nearest` is
+    empty if the combination is exact.
     """
 
     title: str
     name: str
     delivery: str
     spec: Json
-    exact: tuple[Near, ...]
-    several: Several | None
-    nearest: tuple[Near, ...]
+    exact: tuple[ProfileMatch, ...]
+    combination: ProfileCombination | None
+    nearest: tuple[ProfileMatch, ...]
 
 
-def imported(text: str, file: str, profiles: Iterable[Profile]) -> list[Imported]:
+def import_claims(text: str, file: str, profiles: Iterable[Profile]) -> list[ImportedClaim]:
     """
-    Find for each claim of a file, whose name is `file`, the profiles that ask for it; each profile comes with
-    its current version. Raise Invalid with the line of what is wrong.
+    Return each claim of a file named `file` with the matching profiles, which are loaded with their current
+    version. Raise Invalid with the line of the error.
     """
-    if len(text) > LONGEST:
-        raise Invalid(f"{file} has {len(text)} characters; {LONGEST} are read at most.")
-    known = list(profiles)
+    if len(text) > MAX_FILE_LENGTH:
+        raise Invalid(f"{file} has {len(text)} characters; the limit is {MAX_FILE_LENGTH}.")
+    candidates = list(profiles)
     _require_plain(text, file)
-    wanted = wanted_in(documents_in(text, file), file, lambda *_key: None)
-    return [_imported(one, known) for one in wanted]
+    specs = requested_specs(read_documents(text, file), file, lambda *_key: None)
+    return [_import_claim(spec, candidates) for spec in specs]
 
 
-def _imported(wanted: ImportedSpec, profiles: list[Profile]) -> Imported:
-    kind, _space, name = wanted.title.partition(" ")
-    near = []
+def _import_claim(imported: ImportedSpec, profiles: list[Profile]) -> ImportedClaim:
+    kind, _space, name = imported.title.partition(" ")
+    matches = []
     for profile in profiles:
-        version = profile.current
-        if version is None:
-            continue
-        like = compare_specs(version.spec, version.scalable, wanted.spec, max_count=version.max_devices)
-        near.append((_distance(version.spec, wanted.spec, like), profile.title, profile, version, like))
-    near.sort(key=lambda row: row[:2])
-    exact = [row for row in near if row[4].exact]
-    several = None if exact else several_in(wanted.spec, profiles)
-    return Imported(
-        title=wanted.title,
+        if (version := profile.current) is not None:
+            similarity = compare_specs(
+                version.spec, version.scalable, imported.spec, max_count=version.max_devices
+            )
+            matches.append(ProfileMatch(profile, version, similarity, ()))
+    matches.sort(key=lambda match: (*_distance(match, imported.spec), match.profile.title))
+    exact = [match for match in matches if match.similarity.exact]
+    combination = None if exact else find_combination(imported.spec, profiles)
+    has_exact = bool(exact) or (combination is not None and combination.exact)
+    nearest = [] if has_exact else matches[:MAX_NEAREST]
+    return ImportedClaim(
+        title=imported.title,
         name=name,
         delivery=Delivery.TEMPLATE if kind == TEMPLATE else Delivery.CLAIM,
-        spec=wanted.spec,
-        exact=tuple(Near(profile, version, like, ()) for *_rank, profile, version, like in exact),
-        several=several,
-        nearest=()
-        if exact or (several is not None and several.exact)
-        else tuple(
-            Near(
-                profile,
-                version,
-                like,
-                tuple(spec_lines(with_positional_names(like.spec), with_positional_names(wanted.spec))),
-            )
-            for *_rank, profile, version, like in near[:NEAREST]
-        ),
+        spec=imported.spec,
+        exact=tuple(exact),
+        combination=combination,
+        nearest=tuple(replace(match, lines=_diff(match.similarity.spec, imported.spec)) for match in nearest),
     )
 
 
-def several_in(spec: Json, profiles: Sequence[Profile]) -> Several | None:
-    """Return the profiles that a claim takes together, None where it is not made of several."""
-    known = [(profile, profile.current) for profile in profiles if profile.current is not None]
-    found = decompose(
+def find_combination(spec: Json, profiles: Sequence[Profile]) -> ProfileCombination | None:
+    """Return the profiles that give the spec together, None if it is not a combination."""
+    candidates = [(profile, profile.current) for profile in profiles if profile.current is not None]
+    decomposition = decompose(
         spec,
         [
             KnownProfile(profile.slug, version.spec, version.scalable, version.max_devices)
-            for profile, version in known
+            for profile, version in candidates
         ],
     )
-    if found is None:
+    if decomposition is None:
         return None
-    parts = tuple(Near(*known[part.index], part.similarity, ()) for part in found.parts)
-    said = [f"{part.profile.title}: {sentence}" for part in parts for sentence in part.similarity.differences]
-    lines = spec_lines(with_positional_names(found.combined.spec), with_positional_names(spec))
-    return Several(parts, tuple(said) or found.combined.differences, tuple(lines))
+    parts = tuple(ProfileMatch(*candidates[part.index], part.similarity, ()) for part in decomposition.parts)
+    differences = [
+        f"{part.profile.title}: {sentence}" for part in parts for sentence in part.similarity.differences
+    ]
+    combined = decomposition.combined
+    return ProfileCombination(parts, tuple(differences) or combined.differences, _diff(combined.spec, spec))
 
 
-def _distance(own: Json, other: Json, like: SpecSimilarity) -> tuple[int, int]:
-    """Return how far apart two specs are: device classes weigh more than all that is said of the devices."""
-    classes = [Counter(ask.class_name for ask in device_requests(spec)) for spec in (own, other)]
-    apart = (classes[0] - classes[1]).total() + (classes[1] - classes[0]).total()
-    return apart, len(like.differences)
+def _diff(profile_spec: Json, file_spec: Json) -> tuple[DiffLine, ...]:
+    return tuple(spec_lines(with_positional_names(profile_spec), with_positional_names(file_spec)))
+
+
+def _distance(match: ProfileMatch, spec: Json) -> tuple[int, int]:
+    """Return the distance of a profile; a different device class weighs more than any other difference."""
+    own, other = (
+        Counter(request.class_name for request in device_requests(side))
+        for side in (match.version.spec, spec)
+    )
+    return (own - other).total() + (other - own).total(), len(match.similarity.differences)
 
 
 def _require_plain(text: str, file: str) -> None:
-    """Refuse what would keep the reader busy: aliases, a few of which make a huge object, and depth."""
+    """Refuse input that is expensive to parse: aliases, a few of which expand to a huge object, and depth."""
     depth = 0
     try:
         for event in yaml.parse(text, Loader=yaml.SafeLoader):
             line = event.start_mark.line + 1 if event.start_mark else 1
             if isinstance(event, yaml.AliasEvent):
-                raise Invalid(f"{file}, line {line}: aliases are not read; write the object out.")
+                raise Invalid(f"{file}, line {line}: YAML aliases are not supported; write the object out.")
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > DEEPEST:
-                raise Invalid(f"{file}, line {line}: more than {DEEPEST} levels are not read.")
+            if depth > MAX_DEPTH:
+                raise Invalid(f"{file}, line {line}: the limit is {MAX_DEPTH} levels.")
     except yaml.YAMLError:
-        return  # what is wrong, and where, the reader of documents says
+        return  # `read_documents` reports the error with its line

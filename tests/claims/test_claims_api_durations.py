@@ -25,5 +25,5 @@ def test_a_duration_is_read_as_it_is_written(sent, meant):
 
 @pytest.mark.parametrize("sent", ["soon", "4 fortnights", "", {}, "-"])
 def test_what_is_no_duration_is_refused_with_examples(sent):
-    with pytest.raises(ValidationError, match="Write a duration like 24h"):
+    with pytest.raises(ValidationError, match="Enter a duration such as 24h"):
         SpelledDuration().run_validation(sent)

@@ -170,7 +170,7 @@ WITHOUT_AXE = {  # what shows such a page instead
     "claims:reason": "tests/claims/approvals",
     "claims:reason_remove": "tests/claims/approvals",
     "claims:request_dropped": "tests/claims/requests, tests/e2e/test_funnel.py",
-    "claims:request_endings": "tests/claims/requests",
+    "claims:request_blockers": "tests/claims/requests",
     "claims:withdraw": OF_A_CLAIM,
     "usage:rate_edit": "tests/usage",
 }

@@ -56,8 +56,8 @@ def test_two_profiles_become_one_claim_and_are_asked_for_again(engineer):
     engineer.asked.append("big-and-small")
     page.goto("/claims/request/?profile=train-48g&cluster=fra-1&devices=1")
     page.get_by_role("button", name="Add another profile").click()
-    page.get_by_label("Further profile 1", exact=True).select_option("train-80g")
-    page.get_by_label("Devices of further profile 1").fill("2")
+    page.get_by_label("Additional profile 1", exact=True).select_option("train-80g")
+    page.get_by_label("Devices of additional profile 1").fill("2")
     panel = page.locator("#panel")
     expect(panel).to_contain_text("this request needs 3.")
     with page.expect_response("**/claims/drafts/save/"):
@@ -67,11 +67,11 @@ def test_two_profiles_become_one_claim_and_are_asked_for_again(engineer):
     expect(page.get_by_role("heading", level=1, name="big-and-small")).to_be_visible()
     expect(page.locator("#claim-top")).to_contain_text(re.compile(r"Requested:\s+1 × .+\s+and\s+2 × "))
     page.get_by_role("link", name="Request again").click()
-    expect(page.get_by_label("Further profile 1", exact=True)).to_have_value("train-80g")
-    expect(page.get_by_label("Devices of further profile 1")).to_have_value("2")
+    expect(page.get_by_label("Additional profile 1", exact=True)).to_have_value("train-80g")
+    expect(page.get_by_label("Devices of additional profile 1")).to_have_value("2")
     with page.expect_response("**/claims/request/preview/**"), page.expect_response("**/drafts/save/"):
-        page.get_by_role("button", name="Remove further profile 1").click()
-    expect(page.get_by_label("Further profile 1", exact=True)).to_have_count(0)
+        page.get_by_role("button", name="Remove additional profile 1").click()
+    expect(page.get_by_label("Additional profile 1", exact=True)).to_have_count(0)
 
 
 def test_a_manifest_leads_back_to_the_form(engineer):
@@ -79,8 +79,8 @@ def test_a_manifest_leads_back_to_the_form(engineer):
     page.goto("/claims/request/")
     page.get_by_role("link", name="From a manifest").click()
     page.get_by_label("Manifest").fill(MANIFEST)
-    page.get_by_role("button", name="Find the profile").click()
+    page.get_by_role("button", name="Find profiles").click()
     expect(page.get_by_role("heading", name="ResourceClaim from-a-file")).to_be_visible()
-    page.get_by_role("link", name=re.compile("^Fill the form")).first.click()
+    page.get_by_role("link", name=re.compile("^Fill form")).first.click()
     expect(page.get_by_label("Claim name")).to_have_value("from-a-file")
     expect(page.get_by_label("Devices", exact=True)).to_have_value("2")

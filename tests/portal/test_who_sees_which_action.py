@@ -230,7 +230,7 @@ READ_ONLY = {
     *("list", "detail", "snippet_file", "profile", "profile_diff", "catalogue", "catalogue_compare"),
     *("quotas", "quota", "quota_requests", "quota_request_decision", "extension", "approvals"),
     *("outside", "outside_claim", "outside_templates", "outside_template"),
-    *("request_dropped", "request_endings", "usage:team", "usage:team_csv", "usage:rates"),
+    *("request_dropped", "request_blockers", "usage:team", "usage:team_csv", "usage:rates"),
     *("usage:claim_fragment", "teams:people", "teams:profile", "notify:notice"),
     *("inventory:fleet", "inventory:devices", "inventory:device", "inventory:nodes", "inventory:node"),
     *("inventory:cluster", "inventory:clusters", "help", "api-schema"),

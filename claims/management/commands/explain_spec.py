@@ -25,9 +25,9 @@ from claims.requests.manifest_import import (
     Finder,
     ImportedSpec,
     SpecReport,
-    documents_in,
+    read_documents,
     report_on,
-    wanted_in,
+    requested_specs,
     why,
 )
 from core.errors import Invalid, PortalError
@@ -62,7 +62,7 @@ class Command(BaseCommand):
         name = "stdin" if options["file"] == "-" else options["file"]
         try:
             pictures, elsewhere = sources(options)
-            wanted = wanted_in(documents_in(read(options["file"]), name), name, elsewhere)
+            wanted = requested_specs(read_documents(read(options["file"]), name), name, elsewhere)
         except (PortalError, EmptyDumpError) as refusal:
             raise CommandError(str(refusal), returncode=2) from None
         reports = [

@@ -165,7 +165,7 @@ spec:
         ({"device_class": ""}, "Name the device class"),
         ({"compute": "eight"}, "Write it as 8.0."),
         ({"default_duration": "9d"}, "is longer than the max duration"),
-        ({"max_duration": "for ever"}, "Write a duration like 24h"),
+        ({"max_duration": "for ever"}, "Enter a duration such as 24h"),
         ({"source": "yaml", "spec_yaml": "a: [b"}, "This is not YAML"),
         ({"source": "yaml", "spec_yaml": "- a list"}, "which begins with devices"),
         ({"source": "yaml", "spec_yaml": "devices: {}"}, "request"),

@@ -12,7 +12,7 @@ from tests.factories import make_cluster, make_profile, make_spec, make_team, ma
 
 pytestmark = pytest.mark.django_db
 
-PAGE = reverse("claims:request_endings")
+PAGE = reverse("claims:request_blockers")
 
 
 def hold(cluster, namespace, name, *devices):

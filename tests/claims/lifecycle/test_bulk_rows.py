@@ -366,7 +366,7 @@ def test_the_page_refuses_an_order_that_lacks_something_only_when_it_is_sent(cli
         answer = client.post(PAGE, sent)
         assert (answer.status_code, error in answer.text) == (422, True)
     wrong = client.post(PAGE, {"action": "extend", "claim": [claim.pk], "by": "soon"})
-    assert wrong.context["form"].errors["by"] == ["Write a duration like 24h, 3d or 1d 12h."]
+    assert wrong.context["form"].errors["by"] == ["Enter a duration such as 24h, 3d or 1d 12h."]
 
 
 # The list itself.

@@ -83,7 +83,7 @@ def test_what_was_typed_last_and_comes_after_sending_makes_no_draft(client, alic
     client.force_login(alice)
     client.post(FORM, wish)
     answer = client.post(SAVE, wish, headers=HTMX)
-    assert "sent already" in answer.text
+    assert "already sent" in answer.text
     assert not Draft.objects.exists()
     Draft.objects.create(by=alice, key="k-1", fields={})  # as one that was saved in the same instant
     assert not open_drafts(alice).exists()
@@ -106,7 +106,7 @@ def test_the_list_shows_profile_team_and_age_and_is_a_csv_too(client, alice, wis
     assert "Train 80" in page
     assert "vision" in page
     rows = client.get(LIST + "?format=csv").text.splitlines()
-    assert rows[0] == "Profile,Claim name,Devices,Team,Saved,Begun"
+    assert rows[0] == "Profile,Claim name,Devices,Team,Saved,Created"
     assert rows[1].startswith("Train 80,sam2,2,vision,")
 
 
@@ -143,9 +143,9 @@ def test_a_profile_that_was_retired_meanwhile_is_told(client, alice, train, wish
     train.save(update_fields=["retired_at"])
     page = open_form(client, Draft.objects.get())
     assert page.status_code == 200
-    assert "“train-80” cannot be asked for" in page.text
+    assert "“train-80” cannot be requested" in page.text
     assert "Fine-tuning." in page.text
-    assert "cannot be asked for any more" in client.get(LIST).text
+    assert "can no longer be requested" in client.get(LIST).text
 
 
 def test_what_is_sent_after_the_session_ended_is_there_again_after_signing_in(client, alice, wish):

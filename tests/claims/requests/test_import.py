@@ -13,7 +13,7 @@ from django.urls import reverse
 from claims.catalogue.presets import presets
 from claims.models import Claim, Profile
 from claims.plans.plan import claim_manifest
-from claims.requests.manifest_import import imported
+from claims.requests.manifest_import import import_claims
 from dra.manifests import resource_claim, to_yaml, with_count
 from tests.factories import make_profile, make_spec, make_team
 
@@ -27,7 +27,7 @@ def profiles():
 
 
 def way_of(page, kind="exact", at=0):
-    return page.context["found"][0].__getattribute__(kind)[at]
+    return page.context["claims"][0].__getattribute__(kind)[at]
 
 
 def fields_of(url):
@@ -39,7 +39,7 @@ def test_what_the_portal_writes_fills_the_form_again(client, ask, alice):
     client.force_login(alice)
     page = client.post(PAGE, {"text": to_yaml(claim_manifest(claim))})
     assert page.status_code == 200
-    assert "3 devices give exactly what the file asks for." in page.text
+    assert "3 devices match the file exactly." in page.text
     url = way_of(page).url
     assert fields_of(url) == {
         "profile": "train-80",
@@ -58,7 +58,7 @@ def test_every_preset_is_found_again_at_its_largest(entry):
         )
     most = entry.limits.max_devices if entry.limits.scalable else 1
     spec = with_count(entry.spec, entry.limits.scalable, most) if entry.limits.scalable else entry.spec
-    (found,) = imported(to_yaml(resource_claim("mine", "default", spec)), "claim.yaml", profiles())
+    (found,) = import_claims(to_yaml(resource_claim("mine", "default", spec)), "claim.yaml", profiles())
     assert (entry.slug, most) in [(near.profile.slug, near.similarity.count) for near in found.exact]
 
 
@@ -86,13 +86,13 @@ def test_a_pod_brings_its_template(client, alice, vision, train):
     assert fields_of(way_of(page).url)["delivery"] == "template"
     refused = client.post(PAGE, {"text": yaml.safe_dump(pod)})
     assert refused.status_code == 422
-    assert "there is no ResourceClaimTemplate one" in refused.text
+    assert "ResourceClaimTemplate one is neither" in refused.text
 
 
 def test_a_file_is_read_too(client, alice, vision, train):
     upload = SimpleUploadedFile("mine.yaml", to_yaml(resource_claim("mine", "x", make_spec())).encode())
     client.force_login(alice)
-    assert "exactly what the file asks for" in client.post(PAGE, {"file": upload}).text
+    assert "the file exactly" in client.post(PAGE, {"file": upload}).text
 
 
 def test_where_nothing_matches_the_nearest_three_say_what_differs(client, alice, vision, train):
@@ -101,11 +101,11 @@ def test_where_nothing_matches_the_nearest_three_say_what_differs(client, alice,
     spec = make_spec(2, selectors=[{"cel": {"expression": "true"}}])
     client.force_login(alice)
     page = client.post(PAGE, {"text": to_yaml(resource_claim("mine", "default", spec))})
-    assert "No profile asks for this." in page.text
-    assert "Make a profile of it" not in page.text
-    (found,) = page.context["found"]
-    assert [way.near.profile.slug for way in found.nearest] == ["train-80", "part-0", "part-1"]
-    first = found.nearest[0].near
+    assert "No profile matches exactly." in page.text
+    assert "Create profile from it" not in page.text
+    (found,) = page.context["claims"]
+    assert [way.match.profile.slug for way in found.nearest] == ["train-80", "part-0", "part-1"]
+    first = found.nearest[0].match
     assert first.similarity.differences == ("Only in the file: selector true",)
     assert [line.text.strip() for line in first.lines if line.sign == "+"][-1] == "expression: 'true'"
     assert fields_of(found.nearest[0].url)["devices"] == "2"
@@ -121,8 +121,8 @@ def test_an_admin_makes_a_profile_of_it(client, root, fra, vision, train):
     spec = make_spec(2, device_class="tpu.google.com")
     client.force_login(root)
     page = client.post(PAGE, {"text": to_yaml(resource_claim("mine", "default", spec))})
-    assert "Make a profile of it" in page.text
-    (found,) = page.context["found"]
+    assert "Create profile from it" in page.text
+    (found,) = page.context["claims"]
     fields: dict[str, list[object]] = {}
     for name, value in found.editor:
         fields.setdefault(name, []).append(value)
@@ -136,12 +136,12 @@ def test_an_admin_makes_a_profile_of_it(client, root, fra, vision, train):
     ("text", "said"),
     [
         ("", "Paste a manifest or choose a file."),
-        ("kind: [", "The text, line 1: this is not YAML"),
-        ("kind: Service", "Service is not a kind that asks for devices"),
-        ("kind: ResourceClaim\nspec: {devices: {requests: []}}", "is malformed."),
-        ("a: &a {}\nb: *a", "The text, line 2: aliases are not read"),
-        ("[" * 5000, "The text, line 1: more than 40 levels are not read."),
-        ("x" * 64_001, "The text has 64001 characters; 64000 are read at most."),
+        ("kind: [", "The text, line 1: invalid YAML"),
+        ("kind: Service", "Service does not request devices"),
+        ("kind: ResourceClaim\nspec: {devices: {requests: []}}", "is invalid."),
+        ("a: &a {}\nb: *a", "The text, line 2: YAML aliases are not supported"),
+        ("[" * 5000, "The text, line 1: the limit is 40 levels."),
+        ("x" * 64_001, "The text has 64001 characters; the limit is 64000."),
     ],
 )
 def test_what_cannot_be_read_is_422_with_its_place(client, alice, vision, text, said):
@@ -155,7 +155,7 @@ def test_a_file_that_is_no_text_is_refused(client, alice, vision):
     client.force_login(alice)
     answer = client.post(PAGE, {"file": SimpleUploadedFile("a.png", b"\x89PNG\xff")})
     assert answer.status_code == 422
-    assert "a.png is not text." in answer.text
+    assert "a.png is not a text file." in answer.text
 
 
 def test_a_profile_of_another_team_is_not_told(client, alice, vision):
@@ -163,7 +163,7 @@ def test_a_profile_of_another_team_is_not_told(client, alice, vision):
     client.force_login(alice)
     page = client.post(PAGE, {"text": to_yaml(resource_claim("mine", "default", make_spec()))})
     assert "Closed" not in page.text
-    assert "No profile is open to you yet" in page.text
+    assert "No profile is open to your teams yet" in page.text
 
 
 def test_a_viewer_may_not_ask_and_other_methods_are_refused(client, alice, bob, vision):

@@ -10,12 +10,12 @@ from django.urls import reverse
 from django.utils import timezone
 
 from claims.models import Approval, Claim, Draft, Profile
-from claims.requests.draft_views import editor_fields, fields_of, form_url, prefill_of, profiles_in
+from claims.requests.draft_views import draft_profiles, draft_query, editor_fields, form_url, typed_fields
 from claims.requests.forms import RequestForm
-from claims.requests.manifest_import import ImportedSpec, documents_in, imported, wanted_in
+from claims.requests.manifest_import import ImportedSpec, import_claims, read_documents, requested_specs
 from claims.requests.services import save_draft
 from claims.requests.suggestions import suggestions_for
-from claims.requests.views import as_data, query_of, without_dropped
+from claims.requests.views import form_as_query, preview_query, without_removed_row
 from claims.states import ClaimState
 from core.errors import Invalid
 from dra.manifests import resource_claim, resource_claim_template, to_yaml
@@ -48,7 +48,7 @@ def refusal_of(act, *args):
     ],
 )
 def test_documents_come_with_the_line_where_they_begin(text, lines):
-    assert [one.line for one in documents_in(text, "f.yaml")] == lines
+    assert [one.line for one in read_documents(text, "f.yaml")] == lines
 
 
 @pytest.mark.parametrize(
@@ -56,13 +56,13 @@ def test_documents_come_with_the_line_where_they_begin(text, lines):
     [
         ("", "f.yaml is empty."),
         ("---\n---\n", "f.yaml is empty."),
-        ("kind: A\n---\n- 1\n", "f.yaml, line 3: this is no object of Kubernetes."),
-        ("a: 1\nb: [", "f.yaml, line 2: this is not YAML: "),
+        ("kind: A\n---\n- 1\n", "f.yaml, line 3: this is not a Kubernetes object."),
+        ("a: 1\nb: [", "f.yaml, line 2: invalid YAML: "),
         ("a: 2026-02-31", "f.yaml cannot be read: "),
     ],
 )
 def test_a_file_that_holds_no_objects_is_refused(text, said):
-    assert refusal_of(documents_in, text, "f.yaml").startswith(said)
+    assert refusal_of(read_documents, text, "f.yaml").startswith(said)
 
 
 def claim_yaml(name="mine", namespace=None, spec=None, template=False):
@@ -82,7 +82,9 @@ def pod_yaml(kind="Pod", namespace="", **names):
 
 
 def wanted(text, elsewhere=lambda *_key: None):
-    return [(one.title, one.line) for one in wanted_in(documents_in(text, "f.yaml"), "f.yaml", elsewhere)]
+    return [
+        (one.title, one.line) for one in requested_specs(read_documents(text, "f.yaml"), "f.yaml", elsewhere)
+    ]
 
 
 def joined(*texts):
@@ -111,7 +113,7 @@ def test_a_claim_that_several_name_is_wanted_once_and_two_of_two_namespaces_twic
 def test_a_pod_finds_claims_of_its_own_namespace_alone():
     text = joined(pod_yaml(namespace="a", resourceClaimName="mine"), claim_yaml(namespace="b"))
     assert refusal_of(wanted, text) == (
-        "f.yaml, line 1: there is no ResourceClaim mine, here or in the cluster."
+        "f.yaml, line 1: ResourceClaim mine is neither in this file nor in the cluster."
     )
     asked = []
 
@@ -126,15 +128,15 @@ def test_a_pod_finds_claims_of_its_own_namespace_alone():
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("kind: Pod\nmetadata: {name: p}\nspec: {}", "f.yaml asks for no claim."),
+        ("kind: Pod\nmetadata: {name: p}\nspec: {}", "f.yaml requests no devices."),
         (
             "kind: Service",
-            "f.yaml, line 1: Service is not a kind that asks for devices; write a ResourceClaim, a "
+            "f.yaml, line 1: Service does not request devices. Use a ResourceClaim, a "
             "ResourceClaimTemplate or a Pod.",
         ),
         (
             "a: 1",
-            "f.yaml, line 1: ? is not a kind that asks for devices; write a ResourceClaim, a "
+            "f.yaml, line 1: ? does not request devices. Use a ResourceClaim, a "
             "ResourceClaimTemplate or a Pod.",
         ),
     ],
@@ -144,7 +146,7 @@ def test_a_file_that_asks_for_nothing_is_refused(text, said):
 
 
 def test_a_template_is_read_for_the_spec_in_it():
-    (found,) = wanted_in(documents_in(claim_yaml(template=True), "f"), "f", lambda *_key: None)
+    (found,) = requested_specs(read_documents(claim_yaml(template=True), "f"), "f", lambda *_key: None)
     assert found == ImportedSpec("ResourceClaimTemplate mine", make_spec(), 1)
 
 
@@ -152,7 +154,7 @@ def test_a_template_is_read_for_the_spec_in_it():
 
 
 def found_for(text):
-    return imported(text, "f.yaml", Profile.objects.select_related("current"))
+    return import_claims(text, "f.yaml", Profile.objects.select_related("current"))
 
 
 def test_all_profiles_that_ask_for_the_same_are_named_by_title_and_no_others(db):
@@ -161,7 +163,7 @@ def test_all_profiles_that_ask_for_the_same_are_named_by_title_and_no_others(db)
     make_profile("other", spec=make_spec(device_class=PART))
     (found,) = found_for(claim_yaml(spec=make_spec(3)))
     assert [(near.profile.slug, near.similarity.count) for near in found.exact] == [("a", 3), ("b", 3)]
-    assert (found.nearest, found.several, found.name, found.delivery) == ((), None, "mine", "claim")
+    assert (found.nearest, found.combination, found.name, found.delivery) == ((), None, "mine", "claim")
     (found,) = found_for(claim_yaml(template=True))
     assert (found.title, found.delivery) == ("ResourceClaimTemplate mine", "template")
 
@@ -181,10 +183,10 @@ def test_a_file_has_up_to_64000_characters_and_40_levels(db):
     text = claim_yaml()
     assert found_for(text + "#" * (64_000 - len(text)))[0].exact
     assert refusal_of(found_for, text + "#" * (64_001 - len(text))) == (
-        "f.yaml has 64001 characters; 64000 are read at most."
+        "f.yaml has 64001 characters; the limit is 64000."
     )
     deep = refusal_of(found_for, "[" * 41 + "]" * 41)
-    assert deep == "f.yaml, line 1: more than 40 levels are not read."
+    assert deep == "f.yaml, line 1: the limit is 40 levels."
     assert "levels" not in refusal_of(found_for, "[" * 40 + "]" * 40)
 
 
@@ -210,9 +212,9 @@ def test_a_file_is_read_up_to_its_size_and_goes_before_what_was_pasted(client, a
     for more, said in ((0, False), (1, True)):
         upload = SimpleUploadedFile("f.yaml", text + b"#" * (256_000 + more - len(text)))
         answer = client.post(page, {"file": upload, "text": claim_yaml("pasted")})
-        assert ("f.yaml has 256001 bytes; 256000 are read at most." in answer.text) is said
+        assert ("f.yaml has 256001 bytes; the limit is 256000." in answer.text) is said
     answer = client.post(page, {"file": SimpleUploadedFile("f.yaml", text), "text": claim_yaml("pasted")})
-    assert [one.claim.name for one in answer.context["found"]] == ["of-file"]
+    assert [one.claim.name for one in answer.context["claims"]] == ["of-file"]
 
 
 # What else would fit.
@@ -288,7 +290,7 @@ def data_of(query):
 )
 def test_the_row_whose_button_was_pressed_is_left_out(drop, left):
     query = "together=a&together=b&together=c&together_devices=1&together_devices=2&devices=4"
-    kept = without_dropped(data_of(f"{query}&drop={drop}"))
+    kept = without_removed_row(data_of(f"{query}&drop={drop}"))
     if None in left:
         assert (kept.getlist("together"), kept.getlist("together_devices")) == (["a", "b", "c"], ["1", "2"])
     else:
@@ -298,13 +300,13 @@ def test_the_row_whose_button_was_pressed_is_left_out(drop, left):
 
 def test_the_link_to_a_request_names_what_it_depends_on_alone():
     data = data_of("profile=a&devices=2&reason=x&key=k&help=1&together=b&together_devices=3&name=")
-    assert query_of(data) == "profile=a&together=b&devices=2&together_devices=3"
-    assert query_of(data, "reason") == "profile=a&together=b&devices=2&together_devices=3&reason=x"
+    assert preview_query(data) == "profile=a&together=b&devices=2&together_devices=3"
+    assert preview_query(data, "reason") == "profile=a&together=b&devices=2&together_devices=3&reason=x"
 
 
 def test_a_form_that_is_shown_would_send_what_it_shows(alice, train, fra, quota):
     query = "profile=train-80&alternatives=b&alternatives=a&together=c&together_devices=3&name=sam&key=k"
-    data = as_data(RequestForm(user=alice, prefill=data_of(query)))
+    data = form_as_query(RequestForm(user=alice, prefill=data_of(query)))
     assert {name: data.getlist(name) for name in data} == {
         "profile": ["train-80"], "alternatives": ["b", "a"], "together": ["c"], "together_devices": ["3"],
         "devices": ["1"], "delivery": ["claim"], "parallel": ["1"], "team": ["vision"],
@@ -318,13 +320,13 @@ def said_by(answer):
 
 def test_the_sender_is_told_whether_it_waits_was_approved_or_was_sent_before(client, alice, wish):
     client.force_login(alice)
-    assert said_by(client.post(FORM, wish)) == ["sam2 is requested."]
+    assert said_by(client.post(FORM, wish)) == ["sam2 requested."]
     assert said_by(client.post(FORM, wish))[-1] == (
-        "This form had been sent already, and nothing is asked twice: here is its claim."
+        "This request was already sent; no second claim was created."
     )
     make_profile("quick", approval=Approval.AUTOMATIC)
     quick = wish | {"profile": "quick", "key": "k-2", "name": "q"}
-    assert said_by(client.post(FORM, quick))[-1] == "q is approved by a rule."
+    assert said_by(client.post(FORM, quick))[-1] == "q approved automatically."
     assert Claim.objects.count() == 2
 
 
@@ -350,7 +352,7 @@ def test_the_form_offers_no_retired_profile_even_to_admins(client, root, train):
     Profile.objects.filter(slug="old").update(retired_at=timezone.now())
     make_team("ops", members=(root,))
     client.force_login(root)
-    assert [entry.profile.slug for entry in client.get(FORM).context["cards"]] == ["train-80"]
+    assert [entry.profile.slug for entry in client.get(FORM).context["entries"]] == ["train-80"]
 
 
 def test_the_other_drafts_are_counted_without_the_one_that_is_open(client, alice, train, fra, quota):
@@ -368,12 +370,12 @@ def test_the_other_drafts_are_counted_without_the_one_that_is_open(client, alice
 
 def test_a_draft_keeps_what_was_typed_without_what_is_empty_and_the_key():
     data = data_of("profile=a&name=&key=k&together=b&together=&together_devices=3&csrfmiddlewaretoken=t&x=1")
-    assert fields_of(data) == {"profile": ["a"], "together": ["b", ""], "together_devices": ["3"]}
+    assert typed_fields(data) == {"profile": ["a"], "together": ["b", ""], "together_devices": ["3"]}
 
 
 def test_a_draft_fills_the_form_with_the_fields_that_there_are():
     draft = Draft(key="k", fields={"profile": ["a"], "alternatives": ["b", "c"], "gone": ["x"]})
-    data = prefill_of(draft)
+    data = draft_query(draft)
     assert {name: data.getlist(name) for name in data} == {
         "profile": ["a"],
         "alternatives": ["b", "c"],
@@ -394,7 +396,7 @@ def test_a_draft_fills_the_form_with_the_fields_that_there_are():
 def test_a_draft_is_named_by_its_profiles(title, slug, fields, said):
     draft = Draft(key="k", fields=fields)
     draft.title, draft.slug = title, slug
-    assert profiles_in(draft) == said
+    assert draft_profiles(draft) == said
 
 
 def test_a_viewer_keeps_no_draft(client, bob, vision):
@@ -444,4 +446,4 @@ def test_a_selector_that_does_not_compile_is_compared_and_not_refused(db):
     make_profile("gpu")
     (found,) = found_for(claim_yaml(spec=make_spec(selectors=[{"cel": {"expression": "device."}}])))
     assert [near.profile.slug for near in found.nearest] == ["gpu"]
-    assert "is malformed" in refusal_of(found_for, claim_yaml(spec=make_spec(-1)))
+    assert "is invalid" in refusal_of(found_for, claim_yaml(spec=make_spec(-1)))

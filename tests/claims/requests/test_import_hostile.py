@@ -2,7 +2,7 @@
 
 import pytest
 
-from claims.requests.manifest_import import documents_in
+from claims.requests.manifest_import import read_documents
 from core.errors import Invalid
 from tests.factories import make_team, make_user
 
@@ -12,7 +12,7 @@ PAGE = "/claims/request/import/"
 @pytest.mark.parametrize("text", ["2026-02-31", "spec: {since: 2026-13-01}"])
 def test_a_date_that_there_is_not(text):
     with pytest.raises(Invalid, match="The text cannot be read: "):
-        documents_in(text, "The text")
+        read_documents(text, "The text")
 
 
 @pytest.mark.django_db

@@ -9,7 +9,7 @@ from django.urls import reverse
 from claims.catalogue.presets import presets
 from claims.models import Claim, Profile
 from claims.plans.plan import claim_manifest
-from claims.requests.manifest_import import imported
+from claims.requests.manifest_import import import_claims
 from dra.fallback import combine_specs
 from dra.manifests import resource_claim, to_yaml
 from tests.factories import make_profile, make_quota, make_spec, make_team
@@ -37,7 +37,7 @@ def sent(client, alice, fra, train, quota, slice_10):
 
 
 def fields_of(page):
-    return parse_qs(urlsplit(page.context["found"][0].several_url).query)
+    return parse_qs(urlsplit(page.context["claims"][0].combination_url).query)
 
 
 def both(count=2, **part):
@@ -48,8 +48,8 @@ def test_what_the_portal_writes_fills_the_form_again(client, ask, alice, slice_1
     claim = ask(devices=2, parallel=2, delivery="template", together=[(slice_10, 3)], name="mine")
     client.force_login(alice)
     page = client.post(PAGE, {"text": to_yaml(claim_manifest(claim))})
-    assert "2 profiles together give exactly what the file asks for." in page.text
-    assert "No profile asks for this." not in page.text
+    assert "2 profiles together match the file exactly." in page.text
+    assert "No profile matches exactly." not in page.text
     assert fields_of(page) == {
         "profile": ["train-80"],
         "devices": ["2"],
@@ -58,7 +58,7 @@ def test_what_the_portal_writes_fills_the_form_again(client, ask, alice, slice_1
         "delivery": ["template"],
         "name": ["mine"],
     }
-    form = client.get(page.context["found"][0].several_url).text
+    form = client.get(page.context["claims"][0].combination_url).text
     assert '<option value="slice-10" selected>' in form
     assert 'name="together_devices" min="1" max="1024" value="3"' in form
 
@@ -66,7 +66,7 @@ def test_what_the_portal_writes_fills_the_form_again(client, ask, alice, slice_1
 def test_names_of_requests_do_not_matter_and_what_is_asked_for_is_the_same(sent, client, alice):
     spec = both()
     page = sent(spec)
-    assert page.context["found"][0].claim.several.exact
+    assert page.context["claims"][0].claim.combination.exact
     answer = client.post(
         reverse("claims:request"),
         fields_of(page)
@@ -81,14 +81,14 @@ def test_names_of_requests_do_not_matter_and_what_is_asked_for_is_the_same(sent,
 def test_what_differs_is_said_and_the_form_is_filled_with_what_is_near(sent):
     page = sent(both(selectors=[{"cel": {"expression": "true"}}]))
     text = unescape(page.text)
-    assert "2 profiles together come near" in text
+    assert "2 profiles together nearly match" in text
     assert "Slice 10: Only in the file: selector true" in text
-    assert "No single profile asks for this either." in text
+    assert "No single profile matches exactly either." in text
     assert fields_of(page)["together"] == ["slice-10"]
-    (found,) = page.context["found"]
+    (found,) = page.context["claims"]
     assert (
         "expression: 'true'"
-        in [line.text.strip() for line in found.claim.several.lines if line.sign == "+"][-1]
+        in [line.text.strip() for line in found.claim.combination.lines if line.sign == "+"][-1]
     )
 
 
@@ -96,7 +96,7 @@ def test_a_constraint_over_several_profiles_is_a_difference(sent):
     spec = both()
     spec["devices"]["constraints"] = [{"matchAttribute": "dra.net/numaNode", "requests": ["a", "b"]}]
     page = sent(spec)
-    assert not page.context["found"][0].claim.several.exact
+    assert not page.context["claims"][0].claim.combination.exact
     assert "Only in the file: constraint" in page.text
 
 
@@ -106,18 +106,18 @@ def test_more_than_a_profile_allows_is_told_beside_it(sent):
 
 def test_a_single_profile_that_asks_for_the_same_goes_before_several(sent):
     make_profile("bundle", spec=both())
-    (found,) = sent(both()).context["found"]
-    assert [way.near.profile.slug for way in found.exact] == ["bundle"]
-    assert found.claim.several is None
+    (found,) = sent(both()).context["claims"]
+    assert [way.match.profile.slug for way in found.exact] == ["bundle"]
+    assert found.claim.combination is None
 
 
 def test_profiles_of_others_are_not_named(sent, slice_10):
     page = sent(both())
-    assert page.context["found"][0].claim.several is not None
+    assert page.context["claims"][0].claim.combination is not None
     assert "Slice 10" in page.text
     slice_10.teams.add(make_team("nlp"))
     page = sent(both())
-    assert page.context["found"][0].claim.several is None
+    assert page.context["claims"][0].claim.combination is None
     assert "Slice 10" not in page.text
 
 
@@ -129,6 +129,6 @@ def test_presets_that_stand_together_are_found_again():
         make_profile(entry.slug, spec=entry.spec, scalable=limits.scalable, max_devices=limits.max_devices)
     spec = combine_specs([(name, entries[name].spec) for name in names])
     profiles = Profile.objects.select_related("current")
-    (found,) = imported(to_yaml(resource_claim("mine", "default", spec)), "claim.yaml", profiles)
-    assert found.several.exact
-    assert [part.profile.slug for part in found.several.parts] == list(names)
+    (found,) = import_claims(to_yaml(resource_claim("mine", "default", spec)), "claim.yaml", profiles)
+    assert found.combination.exact
+    assert [part.profile.slug for part in found.combination.parts] == list(names)

@@ -75,9 +75,9 @@ def test_the_panel_counts_all_of_them_and_offers_no_alternatives(client, alice, 
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"together_devices": ["0", "1"]}, "Slice 10: write a number of devices from 1 to 1024, not “0”"),
+        ({"together_devices": ["0", "1"]}, "Slice 10: enter a number of devices from 1 to 1024, not “0”"),
         ({"together_devices": ["many", "1"]}, "not “many”"),
-        ({"together": ["no-such"]}, "“no-such” cannot be asked for"),
+        ({"together": ["no-such"]}, "“no-such” cannot be requested"),
         ({"together_devices": ["5", "1"]}, "slice-10 allows 4 devices per claim; this request needs 5"),
         ({"together": ["train-80"]}, "train-80 is listed twice"),
     ],
@@ -109,13 +109,13 @@ def test_the_link_to_a_request_fills_in_every_field(client, alice, wish):
 @pytest.mark.parametrize(
     ("query", "said"),
     [
-        ("colour=red", "The address says “colour”, for which the form has no field."),
-        ("profile=closed", "Profile: “closed” cannot be asked for"),
-        ("together=closed&together_devices=1", "Additional devices: “closed” cannot be asked for"),
-        ("team=nlp", "Team: This is no team that you can ask for."),
-        ("cluster=elsewhere", "Cluster: This is no cluster in which your teams work."),
+        ("colour=red", "The form has no field “colour”, which is in the address."),
+        ("profile=closed", "Profile: “closed” cannot be requested"),
+        ("together=closed&together_devices=1", "Additional devices: “closed” cannot be requested"),
+        ("team=nlp", "Team: You cannot request GPUs for this team."),
+        ("cluster=elsewhere", "Cluster: Your teams have no namespace in this cluster."),
         ("devices=lots", "Devices: Enter a whole number."),
-        ("duration=soon", "How long: Write a duration like 24h"),
+        ("duration=soon", "How long: Enter a duration such as 24h"),
         ("delivery=pigeon", "Delivery: Select a valid choice."),
     ],
 )
@@ -131,4 +131,4 @@ def test_what_an_address_says_in_vain_is_told(client, alice, wish, query, said):
 def test_an_address_that_the_form_takes_is_told_nothing(client, alice, wish):
     client.force_login(alice)
     page = client.get(FORM + "?profile=train-80&devices=2&duration=24h&help=1")
-    assert page.context["told"] == []
+    assert page.context["prefill_problems"] == []

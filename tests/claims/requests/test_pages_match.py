@@ -214,7 +214,7 @@ def test_what_fits_says_more_on_demand(client, alice, vision, wish):
     ResourceSlice.objects.all().delete()
     DeviceClass.objects.all().delete()
     mirrored(Cluster.objects.get(), [gpu(0)])
-    assert "No condition less would bring more" in client.get(PANEL, fits | {"help": "1"}).text
+    assert "Removing a condition would not free more" in client.get(PANEL, fits | {"help": "1"}).text
 
 
 def test_offers_cost_the_same_for_one_profile_and_for_many(client, alice, wish, django_assert_num_queries):

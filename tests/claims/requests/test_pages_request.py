@@ -37,7 +37,7 @@ def test_sending_twice_asks_once(client, alice, wish):
     client.force_login(alice)
     assert client.post(FORM, wish).url == client.post(FORM, wish).url
     assert Claim.objects.count() == 1
-    assert "This form had been sent already" in client.get(FORM).text
+    assert "This request was already sent" in client.get(FORM).text
 
 
 def test_a_template_says_how_many_pods(client, alice, wish):
@@ -61,10 +61,10 @@ def test_any_duration_can_be_written_out(client, alice, wish, text, hours):
         ({"devices": "many"}, "Enter a whole number"),
         ({"name": "Not A Name"}, "Use lower-case letters"),
         ({"profile": ""}, "This field is required"),
-        ({"profile": "no-such"}, "“no-such” cannot be asked for"),
-        ({"duration": "soon"}, "Write a duration like 24h"),
-        ({"duration": "other", "duration_other": ""}, "Say how long"),
-        ({"duration": "other", "duration_other": "a while"}, "Write a duration like 24h"),
+        ({"profile": "no-such"}, "“no-such” cannot be requested"),
+        ({"duration": "soon"}, "Enter a duration such as 24h"),
+        ({"duration": "other", "duration_other": ""}, "Enter a duration, for example"),
+        ({"duration": "other", "duration_other": "a while"}, "Enter a duration such as 24h"),
         ({"duration": "other", "duration_other": "99d"}, "allows at most 14"),
         ({"devices": "9"}, "allows 8 devices per claim; this request needs 9"),
     ],

@@ -9,7 +9,7 @@ from claims.durations import LONGEST, parse, spell
 from claims.models import Claim, TeamNamespace
 from claims.plans.changes import WantedChange, additional_usage, claim_size, form_fields, plan_change
 from claims.plans.plan import claim_manifest, label_patch, namespace_problems, new_name, plan_request
-from claims.requests.forms import RequestForm, complaints
+from claims.requests.forms import RequestForm, prefill_problems
 from claims.requests.services import resize
 from claims.states import ClaimState
 from core.errors import Invalid
@@ -475,22 +475,22 @@ def test_a_form_reads_alternatives_in_order_and_further_profiles_with_their_numb
     [
         ({"devices": "0"}, "devices", "Ensure this value is greater than or equal to 1."),
         ({"devices": "1025"}, "devices", "Ensure this value is less than or equal to 1024."),
-        ({"duration": "soon"}, "duration", "Write a duration like 24h, 3d or 1d 12h."),
-        ({"duration": "other"}, "duration_other", "Say how long, for example 36h or 5d."),
+        ({"duration": "soon"}, "duration", "Enter a duration such as 24h, 3d or 1d 12h."),
+        ({"duration": "other"}, "duration_other", "Enter a duration, for example 36h or 5d."),
         ({"name": "Upper"}, "name", "Use lower-case letters, digits and hyphens, at most 63, "
          "starting and ending with a letter or digit."),
         (
             {"together": ["train-80"], "together_devices": ["1025"]},
             "together",
-            "Train 80: write a number of devices from 1 to 1024, not “1025”.",
+            "Train 80: enter a number of devices from 1 to 1024, not “1025”.",
         ),
         (
             {"together": ["train-80"], "together_devices": ["0"]},
             "together",
-            "Train 80: write a number of devices from 1 to 1024, not “0”.",
+            "Train 80: enter a number of devices from 1 to 1024, not “0”.",
         ),
-        ({"cluster": "lab-2"}, "cluster", "This is no cluster in which your teams work."),
-        ({"team": "nlp"}, "team", "This is no team that you can ask for."),
+        ({"cluster": "lab-2"}, "cluster", "Your teams have no namespace in this cluster."),
+        ({"team": "nlp"}, "team", "You cannot request GPUs for this team."),
     ],
 )  # fmt: skip
 def test_each_field_says_what_is_wrong_with_it(alice, train, fra, fields, name, said):
@@ -565,9 +565,9 @@ def test_a_form_begins_with_the_team_that_the_reader_looks_at_and_a_cluster_of_i
 
 def test_the_address_is_told_what_the_form_has_no_use_for(alice, train, fra):
     query = QueryDict("profile=none&colour=red&help=1&draft=x&devices=0&team=vision&together_devices=2")
-    assert complaints(query, user=alice) == [
-        "The address says “colour”, for which the form has no field.",
-        "Profile: “none” cannot be asked for: there is no such profile, it is retired, or not open to your "
+    assert prefill_problems(query, user=alice) == [
+        "The form has no field “colour”, which is in the address.",
+        "Profile: “none” cannot be requested: the profile does not exist, is retired, or is not open to your "
         "teams.",
         "Devices: Ensure this value is greater than or equal to 1.",
     ]
@@ -576,8 +576,8 @@ def test_the_address_is_told_what_the_form_has_no_use_for(alice, train, fra):
 def test_only_claims_of_ones_teams_can_be_replaced_by_the_form(alice, train, fra, vision, eve):
     own = make_claim(vision, by=alice, cluster=fra, state=ClaimState.PROVISIONED)
     theirs = make_claim(make_team("nlp", members=(eve,)), by=eve, cluster=fra, state=ClaimState.PROVISIONED)
-    assert RequestForm(user=alice, prefill=QueryDict(f"replaces={own.pk}")).replaced == own
-    assert RequestForm(user=alice, prefill=QueryDict(f"replaces={theirs.pk}")).replaced is None
+    assert RequestForm(user=alice, prefill=QueryDict(f"replaces={own.pk}")).replaced_claim == own
+    assert RequestForm(user=alice, prefill=QueryDict(f"replaces={theirs.pk}")).replaced_claim is None
     assert "replaces" in sent(alice, replaces=str(theirs.pk)).errors
 
 

@@ -158,9 +158,9 @@ def test_the_form_that_replaces_it_is_filled_with_all_and_says_that_both_count(c
     address = client.get(reverse("claims:detail", args=[held.pk])).context["again_url"]
     page = client.get(f"{address}&replaces={held.pk}").text
     assert '<option value="slice-10" selected>' in page
-    assert "that of a profile counts both" in page
+    assert "quotas of profiles count both" in page
     client.post(reverse("claims:request"), fields_of(address) | {"replaces": str(held.pk), "key": "k"})
     new = Claim.objects.get(key="k")
     assert (rows_of(new), new.replaces) == (rows_of(held), held)
     page = client.get(reverse("claims:detail", args=[new.pk])).text
-    assert "both whole for that of a profile" in page
+    assert "both count against" in page
