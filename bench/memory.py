@@ -50,7 +50,7 @@ def main(path: str) -> None:
     from bench.specs import MATCHED
     from dra.cluster_snapshot import ClusterSnapshot
     from dra.held import Interner
-    from inventory.cluster_snapshot import AT_ONCE, PARTS
+    from inventory.cluster_snapshot import CHUNK, PARTS
 
     matched(ClusterSnapshot(), {"devices": {"requests": []}})
     gc.collect()
@@ -59,7 +59,7 @@ def main(path: str) -> None:
     kept: dict[str, list[Any]] = {part: [] for part in PARTS}
     with Path(path).open() as file:
         for number, line in enumerate(file):
-            if number % AT_ONCE == 0:
+            if number % CHUNK == 0:
                 shared.drop_singletons()
             part, raw = json.loads(line)
             kept[part].append(shared(PARTS[part].make(*(_column(raw, name) for name in PARTS[part].columns))))

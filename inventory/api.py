@@ -1,13 +1,7 @@
 """
-The API of clusters, nodes, devices and classes.
+The API of clusters, nodes, devices and device classes: read-only, for everybody with an account.
 
-Query parameters of the API. Names are free text here: an unknown one finds nothing.
-
-Answers of the API, as types: the schema is made from them.
-
-Clusters, nodes, devices and device classes. Everybody with an account may read them; nobody writes here.
-
-The API of `inventory`: what there is, read-only. Credentials of clusters are in no answer.
+No response has the credentials of a cluster. A filter by an unknown name returns an empty list.
 """
 
 from typing import Any
@@ -54,7 +48,7 @@ class DeviceApiFilter(OfCluster):
     uuid = filters.CharFilter()
     state = filters.MultipleChoiceFilter(choices=DeviceState.choices)
     device_class = filters.CharFilter(method="by_class")
-    memory_gib = filters.NumberFilter(method="by_memory", label="At least so many GiB of memory.")
+    memory_gib = filters.NumberFilter(method="by_memory", label="Minimum memory in GiB.")
 
     def by_class(self, devices: DeviceQuerySet, name: str, value: str) -> DeviceQuerySet:
         return devices.filter(classes__contains=[value])
@@ -64,7 +58,7 @@ class DeviceApiFilter(OfCluster):
 
 
 class FreshnessOut(serializers.ModelSerializer[Freshness]):
-    """How old the mirror of one resource is. `error` is the sentence of the last failure."""
+    """How old the mirror of one resource is. `error` is the message of the last failure."""
 
     class Meta:
         model = Freshness
@@ -137,7 +131,7 @@ class TaintOut(serializers.Serializer[dict[str, str]]):
 
 
 class HolderOut(serializers.Serializer[Any]):
-    """Who holds a device, in words for the asker; `masked` where they may not know."""
+    """The holder of a device; `masked` if the user may not see it."""
 
     text = serializers.CharField()
     url = serializers.CharField()
@@ -145,7 +139,7 @@ class HolderOut(serializers.Serializer[Any]):
 
 
 class DeviceOut(serializers.ModelSerializer[Device]):
-    """A device as the cluster publishes it. What is unknown is empty or null, never 0."""
+    """A device as the cluster publishes it. Unknown values are empty or null, never 0."""
 
     cluster = serializers.CharField(source="cluster.name", read_only=True)
     state = serializers.ChoiceField(choices=DeviceState.choices, read_only=True)
@@ -213,13 +207,13 @@ class ByName(Cursor):
 
 
 class Inventory[M: Model](ReadOnlyModelViewSet[M]):
-    """What all four have in common: filters by query parameter."""
+    """Base of all viewsets: filters by query parameter."""
 
     filter_backends = (DjangoFilterBackend,)
 
 
 class ClusterViewSet(Inventory[Cluster]):
-    """Clusters, with the age of what the portal knows of them."""
+    """Clusters with the freshness of their mirror."""
 
     serializer_class = ClusterOut
     filterset_class = ClusterFilter
@@ -252,7 +246,7 @@ class NodeViewSet(Inventory[Node]):
 
 
 class DeviceViewSet(Inventory[Device]):
-    """Devices of all clusters. Who holds one is told to those who may know."""
+    """Devices of all clusters. The holder is shown to users who may see it."""
 
     serializer_class: type[BaseSerializer[Any]] = DeviceOut
     filterset_class = DeviceApiFilter

@@ -1,9 +1,9 @@
 """
-What a cluster holds, for the allocator, from the mirror.
+Snapshots of clusters for the allocator, from the mirror.
 
-Kept in the process: a page that asks twice reads only the rows written since, and the picture itself, with
-all that it has worked out, stays the same object until one of them has moved. Of each object only what the
-allocator reads is kept, and equal parts once (docs/decisions/0007-cluster-snapshot-in-the-web-process.md).
+Each process keeps the last snapshot: a page reads only the rows written since, and the snapshot with its
+caches stays the same object until one of them has changed. Only what the allocator reads of an object is
+kept, and equal parts once (docs/decisions/0007-cluster-snapshot-in-the-web-process.md).
 """
 
 import threading
@@ -26,19 +26,19 @@ from inventory.models import (
     ResourceSlice,
 )
 
-AT_ONCE = 1000  # rows
+CHUNK = 1000  # rows
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One list of the picture: the columns of a row that it takes, and what it makes of them."""
+    """One list of objects of the snapshot: the columns of its rows, and the function that makes an object."""
 
     model: type[Mirrored]
     columns: tuple[str, ...]
     make: Callable[..., Manifest | None]
 
 
-def _whole(raw: Manifest) -> Manifest:
+def _unchanged(raw: Manifest) -> Manifest:
     return raw
 
 
@@ -47,7 +47,7 @@ def _slice(name: str, spec: Manifest) -> Manifest:
 
 
 def _claim(namespace: str, name: str, results: list[Manifest] | None) -> Manifest | None:
-    """A claim without an allocation holds nothing and is left out."""
+    """Return None for a claim without an allocation: it holds nothing."""
     if not results:
         return None
     metadata = {"namespace": namespace, "name": name}
@@ -55,25 +55,25 @@ def _claim(namespace: str, name: str, results: list[Manifest] | None) -> Manifes
 
 
 def _node(name: str, labels: Manifest, spec: Manifest | None) -> Manifest:
-    kept = {key: value for key, value in (spec or {}).items() if key in ("unschedulable", "taints")}
-    return {"metadata": {"name": name, "labels": labels}, "spec": kept}
+    read = {key: value for key, value in (spec or {}).items() if key in ("unschedulable", "taints")}
+    return {"metadata": {"name": name, "labels": labels}, "spec": read}
 
 
 RESULTS = "raw__status__allocation__devices__results"
 PARTS = {
-    "classes": _Part(DeviceClass, ("raw",), _whole),
+    "classes": _Part(DeviceClass, ("raw",), _unchanged),
     "slices": _Part(ResourceSlice, ("name", "raw__spec"), _slice),
     "claims": _Part(ResourceClaim, ("namespace", "name", RESULTS), _claim),
-    "taint_rules": _Part(DeviceTaintRule, ("raw",), _whole),
+    "taint_rules": _Part(DeviceTaintRule, ("raw",), _unchanged),
     "nodes": _Part(Node, ("name", "labels", "raw__spec"), _node),
 }
 
-type Moved = list[tuple[Manifest | None, Manifest | None]]  # an object before and after
+type Changes = list[tuple[Manifest | None, Manifest | None]]  # an object before and after
 
 
 @dataclass(slots=True)
-class _Kept:
-    """The rows of one cluster as far as `revision`, in the order of their names."""
+class _Cache:
+    """The objects of one cluster up to `revision`, and their snapshot."""
 
     revision: int = -1
     objects: dict[str, dict[int, Manifest]] = field(default_factory=lambda: {part: {} for part in PARTS})
@@ -81,91 +81,91 @@ class _Kept:
     snapshot: ClusterSnapshot = field(default_factory=ClusterSnapshot)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def start_again(self) -> None:
+    def reset(self) -> None:
         self.revision, self.objects = -1, {part: {} for part in PARTS}
 
 
-_kept: dict[UUID, _Kept] = {}
+_caches: dict[UUID, _Cache] = {}
 
 
 def current_snapshot(cluster: Cluster) -> ClusterSnapshot:
     """
-    Return the picture as of the last committed change of the mirror; one query if nothing moved.
+    Return the snapshot as of the last committed change of the mirror; one query if nothing changed.
 
-    While another thread brings it up to date, the picture before is answered at once.
+    While another thread updates it, the previous snapshot is returned at once.
     """
     revision, version = Cluster.objects.values_list("revision", "version").get(pk=cluster.pk)
-    kept = _kept.setdefault(cluster.pk, _Kept())
-    if not kept.lock.acquire(blocking=kept.revision < 0):
-        return kept.snapshot
+    cache = _caches.setdefault(cluster.pk, _Cache())
+    if not cache.lock.acquire(blocking=cache.revision < 0):
+        return cache.snapshot
     try:
-        if kept.revision > revision:  # the mirror was rebuilt
-            kept.start_again()
-        if kept.revision != revision:
-            moved = {part: _read(cluster, kept, part) for part in PARTS}
-            kept.snapshot = _next(kept, moved, cluster_features(version))
-            kept.revision = revision
-        return kept.snapshot
+        if cache.revision > revision:  # the mirror was rebuilt
+            cache.reset()
+        if cache.revision != revision:
+            changes = {part: _read(cluster, cache, part) for part in PARTS}
+            cache.snapshot = _next(cache, changes, cluster_features(version))
+            cache.revision = revision
+        return cache.snapshot
     except BaseException:
-        kept.start_again()  # what has been read and what has not cannot be told apart
+        cache.reset()  # it may be half updated
         raise
     finally:
-        kept.lock.release()
+        cache.lock.release()
 
 
 def cluster_features(version: str) -> Features:
-    """Return what a cluster of a version ("v1.36.2") has on by default; unknown ones count as the newest."""
+    """Return the default features of a version ("v1.36.2"); an unknown version counts as the newest."""
     _, _, rest = version.partition(".")
     minor = rest.partition(".")[0]
     return Features.of_version(int(minor)) if minor.isdecimal() else NEWEST
 
 
-def _next(kept: _Kept, moved: dict[str, Moved], features: Features) -> ClusterSnapshot:
-    """Return the same picture if nothing moved; one that keeps its devices while no slice has."""
+def _next(cache: _Cache, changes: dict[str, Changes], features: Features) -> ClusterSnapshot:
+    """Return the same snapshot if nothing changed; one with the same devices if no slice changed."""
 
     def objects(part: str) -> list[Any] | None:
-        return list(kept.objects[part].values()) if moved[part] else None
+        return list(cache.objects[part].values()) if changes[part] else None
 
-    before = kept.snapshot
-    if kept.revision < 0 or moved["slices"] or before.features != features:
-        classes, slices, claims, taint_rules, nodes = (list(kept.objects[part].values()) for part in PARTS)
+    before = cache.snapshot
+    if cache.revision < 0 or changes["slices"] or before.features != features:
+        classes, slices, claims, taint_rules, nodes = (list(cache.objects[part].values()) for part in PARTS)
         return ClusterSnapshot(classes, slices, claims, taint_rules, nodes, features)
-    if not any(moved.values()):
+    if not any(changes.values()):
         return before
     return before.after(
         classes=objects("classes"),
         claims=objects("claims"),
-        changed_claims=moved["claims"],
+        changed_claims=changes["claims"],
         taint_rules=objects("taint_rules"),
         nodes=objects("nodes"),
     )
 
 
-def _read(cluster: Cluster, kept: _Kept, name: str) -> Moved:
-    """Bring one part up to date and return what of it moved."""
+def _read(cluster: Cluster, cache: _Cache, name: str) -> Changes:
+    """Update one list of objects; return its changes."""
     part = PARTS[name]
-    rows = part.model._default_manager.filter(cluster=cluster, revision__gt=kept.revision)
-    if kept.revision < 0:
+    rows = part.model._default_manager.filter(cluster=cluster, revision__gt=cache.revision)
+    if cache.revision < 0:
         rows = rows.filter(gone_at=None)
-    found = kept.objects[name]
-    moved: Moved = []
+    objects = cache.objects[name]
+    changes: Changes = []
     columns = rows.values_list("pk", "gone_at", *part.columns)
-    for number, (pk, gone_at, *row) in enumerate(columns.iterator(chunk_size=AT_ONCE)):
-        if number % AT_ONCE == 0:
-            kept.shared.drop_singletons()
-        made = None if gone_at else kept.shared(part.make(*row))
-        before = found.get(pk)
+    for number, (pk, gone_at, *row) in enumerate(columns.iterator(chunk_size=CHUNK)):
+        if number % CHUNK == 0:
+            cache.shared.drop_singletons()
+        made = None if gone_at else cache.shared(part.make(*row))
+        before = objects.get(pk)
         if made == before:
             continue
-        moved.append((before, made))
+        changes.append((before, made))
         if made is None:
-            del found[pk]
+            del objects[pk]
         else:
-            found[pk] = made
-    kept.shared.drop_singletons()
-    return moved
+            objects[pk] = made
+    cache.shared.drop_singletons()
+    return changes
 
 
 def forget() -> None:
-    """Drop what is kept, as after a restart."""
-    _kept.clear()
+    """Drop all caches, as after a restart."""
+    _caches.clear()

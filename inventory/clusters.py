@@ -1,4 +1,4 @@
-"""Clusters: added, given new credentials, removed, and connected to."""
+"""Clusters: add, renew credentials, remove, and connect."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,46 +32,45 @@ def gateway_for(cluster: Cluster) -> Iterator[Gateway]:
 
 def add_cluster(*, name: str, credentials: Credentials, **fields: str | bool) -> Cluster:
     """
-    Enrol a cluster after speaking to it. Raise `PortalError` when it is known, or with what it says.
+    Add a cluster after a connection to it. Raises `Conflict` if it exists, and the errors of the connection.
 
-    A cluster is the one whose kube-system namespace has this uid, whatever its name and address.
+    A cluster is identified by the UID of its kube-system namespace, whatever its name and address.
     """
     _check_new(name)
     facts = _ask(credentials)
     _check_new(name, str(facts["uid"]))
     cluster = Cluster(name=name, credentials=seal(credentials), **facts, **fields)
     cluster.full_clean(exclude=["credentials"])
-    taken = False
+    is_duplicate = False
     try:
         with transaction.atomic(durable=True):
             cluster.save(force_insert=True)
     except IntegrityError:
-        taken = True
-    if taken:  # somebody else was faster by a moment
+        is_duplicate = True
+    if is_duplicate:  # another request was faster
         _check_new(name, cluster.uid)
         raise Conflict("Another cluster was added and removed at the same moment. Try again.")
     return cluster
 
 
 def _check_new(name: str, uid: str = "") -> None:
-    """Raise `Conflict` if a cluster of this name, or of this uid, is known."""
+    """Raise `Conflict` if a cluster has this name or this UID."""
     if Cluster.objects.filter(name=name).exists():
-        raise Conflict(f"There is a cluster “{name}” already; with --renew it gets these credentials.")
+        raise Conflict(f"A cluster “{name}” exists already. Use --renew to replace its credentials.")
     twin = Cluster.objects.exclude(uid="").filter(uid=uid).first()
     if twin is not None:
         raise Conflict(
-            f"This cluster is known as “{twin.name}” already: its kube-system namespace has the "
-            f"same uid {twin.uid}."
+            f"This cluster is already “{twin.name}”: its kube-system namespace has the same UID {twin.uid}."
         )
 
 
 def renew_credentials(*, name: str, credentials: Credentials) -> Cluster:
-    """Replace the credentials of a cluster by others that lead to the same one."""
+    """Replace the credentials of a cluster. Raises Invalid if the new ones lead to another cluster."""
     cluster = find_cluster(name)
     facts = _ask(credentials)
     if cluster.uid and cluster.uid != facts["uid"]:
         raise Invalid(
-            f"These credentials lead to another cluster than “{name}”: uid {facts['uid']} instead "
+            f"These credentials lead to another cluster than “{name}”: UID {facts['uid']} instead "
             f"of {cluster.uid}."
         )
     Cluster.objects.filter(pk=cluster.pk).update(credentials=seal(credentials), halted_because="", **facts)
@@ -80,7 +79,7 @@ def renew_credentials(*, name: str, credentials: Credentials) -> Cluster:
 
 
 def remove_cluster(*, name: str) -> None:
-    """Forget a cluster and its mirror; the cluster itself is not touched. Refused while it has claims."""
+    """Remove a cluster and its mirror from the portal. Raises Conflict if it has claims."""
     cluster = find_cluster(name)
     held = 0
     try:
@@ -90,16 +89,16 @@ def remove_cluster(*, name: str) -> None:
         held = len(protected.protected_objects)
     if held:
         raise Conflict(
-            f"“{name}” has {held} claims in the portal's books, whose history would be lost. Take "
-            "it out of use instead: “enabled” in the admin."
+            f"“{name}” has {held} claims, whose history would be lost. Disable it in the admin instead "
+            "(“enabled”)."
         )
 
 
 def write_quotas(*, name: str, write: bool) -> Cluster:
-    """Have the quotas of teams kept in a cluster, or taken away. Raise Conflict where nothing is written."""
+    """Switch ResourceQuotas in a cluster on or off. Raises Conflict for a read-only cluster."""
     cluster = find_cluster(name)
     if write and cluster.read_only:
-        raise Conflict(f"“{name}” is read-only: the portal writes nothing there.")
+        raise Conflict(f"“{name}” is read-only: the portal cannot write quotas there.")
     Cluster.objects.filter(pk=cluster.pk).update(write_quotas=write)
     cluster.write_quotas = write
     return cluster
@@ -109,15 +108,19 @@ def find_cluster(name: str) -> Cluster:
     cluster = Cluster.objects.filter(name=name).first()
     if cluster is None:
         names = ", ".join(Cluster.objects.values_list("name", flat=True)) or "–"
-        raise Unknown(f"There is no cluster “{name}”. Known: {names}.")
+        raise Unknown(f"There is no cluster “{name}”. Clusters: {names}.")
     return cluster
 
 
 def _ask(credentials: Credentials) -> dict[str, str | bool]:
-    """Ask the cluster who it is, over a connection of its own."""
+    """Return identity and version of a cluster, over a new connection."""
     gateway = KubeGateway(credentials)
     try:
-        found = gateway.discover()
-        return {"uid": gateway.identity(), "version": found.version, "simulated": found.simulated}
+        discovered = gateway.discover()
+        return {
+            "uid": gateway.identity(),
+            "version": discovered.version,
+            "simulated": discovered.simulated,
+        }
     finally:
         gateway.close()

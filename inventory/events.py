@@ -1,9 +1,9 @@
 """
-Events of pods that wait or are being deleted: why a claim could not be made, prepared or kept.
+Events of pods that wait or are being deleted: why a claim was not created, prepared or kept.
 
-A watch on the Events of a cluster is as much traffic as the rest of the mirror together, and almost none of
-it is about GPUs. So they are listed: of pods that wait, the more rarely the longer they have waited, and once
-more of those that have gone. `inventory.tasks.sync_all` starts it; a page never does.
+A watch on all Events has as much traffic as the rest of the mirror, and few of them concern GPUs. So they are
+listed for pods that wait, less often the longer they wait, and once more after a pod is deleted.
+`inventory.tasks.sync_all` starts it; a page never does.
 """
 
 from collections import defaultdict
@@ -21,32 +21,32 @@ from inventory.models import Cluster, Pod, PodEvent
 from inventory.sync.columns import instant
 from inventory.sync.rows import tell
 
-SOONEST, LATEST = timedelta(seconds=15), timedelta(minutes=5)  # between two readings of one pod
-GONE_FOR = timedelta(minutes=10)  # a pod that went longer ago is not asked about any more
-NAMESPACES = 50  # in one go, those first that have waited longest for it
-ALONE = 3  # so many pods of a namespace are asked for one by one, more of them in one listing
-KEPT = 6  # of each pod
+MIN_PAUSE, MAX_PAUSE = timedelta(seconds=15), timedelta(minutes=5)  # between two listings for one pod
+GONE_FOR = timedelta(minutes=10)  # Events of a pod that was deleted earlier are not listed
+MAX_NAMESPACES = 50  # per run, those first that have waited longest
+MAX_SINGLE_PODS = 3  # more pods of a namespace get one listing together
+MAX_EVENTS = 6  # per pod
 
 MOVING = Q(gone_at=None) & (Q(phase__in=("", "Pending")) | Q(deleting_since__isnull=False))
 
 
 def has_due(cluster: Cluster) -> bool:
-    """Tell whether there is anything to read now."""
+    """Return whether Events of any pod are due."""
     return bool(_due(cluster, timezone.now()))
 
 
 def read_events(cluster: Cluster, gateway: Gateway) -> None:
-    """Bring the Events of these pods up to date. Raise what the gateway raises."""
+    """Update the Events of the pods that are due. Raises the errors of the gateway."""
     now = timezone.now()
     by_namespace: dict[str, list[Pod]] = defaultdict(list)
     for pod in _due(cluster, now):
         by_namespace[pod.namespace].append(pod)
-    for namespace, pods in list(by_namespace.items())[:NAMESPACES]:
+    for namespace, pods in list(by_namespace.items())[:MAX_NAMESPACES]:
         _write(cluster, pods, _listed(gateway, namespace, pods), now)
 
 
 def _due(cluster: Cluster, now: datetime) -> list[Pod]:
-    """Return the pods to read, those first that were read longest ago."""
+    """Return the pods that are due, those first whose Events are oldest."""
     pods: QuerySet[Pod] = Pod.objects.filter(cluster=cluster).only(
         "uid", "name", "namespace", "created_at", "events_at"
     )
@@ -57,17 +57,17 @@ def _due(cluster: Cluster, now: datetime) -> list[Pod]:
 
 
 def _is_due(pod: Pod, now: datetime) -> bool:
-    """The longer a pod has waited, the less is new: a tenth of that time is the pause."""
+    """The pause is a tenth of the time that the pod has waited."""
     if pod.events_at is None:
         return True
     waited = now - (pod.created_at or now)
-    return now - pod.events_at >= min(max(SOONEST, waited / 10), LATEST)
+    return now - pod.events_at >= min(max(MIN_PAUSE, waited / 10), MAX_PAUSE)
 
 
 def _listed(gateway: Gateway, namespace: str, pods: list[Pod]) -> dict[str, list[Manifest]]:
-    """Return Events by the uid of their pod."""
+    """Return Events by the UID of their pod."""
     selectors = ["involvedObject.kind=Pod"]
-    if len(pods) <= ALONE:
+    if len(pods) <= MAX_SINGLE_PODS:
         selectors = [f"involvedObject.kind=Pod,involvedObject.uid={pod.uid}" for pod in pods]
     found: dict[str, list[Manifest]] = {pod.uid: [] for pod in pods}
     for selector in selectors:
@@ -107,7 +107,7 @@ def _write(cluster: Cluster, pods: list[Pod], found: dict[str, list[Manifest]], 
 
 
 def pod_events(pod: Pod, events: Iterable[Manifest], now: datetime) -> list[PodEvent]:
-    """Return the latest things said of a pod, the newest first, each reason and message once."""
+    """Return the latest events of a pod, newest first, each reason and message once."""
     rows: dict[tuple[str, str], PodEvent] = {}
     for event in events:
         row = _row(pod, event, now)
@@ -115,13 +115,15 @@ def pod_events(pod: Pod, events: Iterable[Manifest], now: datetime) -> list[PodE
         if same is not row:
             same.count += row.count
             same.first_at, same.last_at = min(same.first_at, row.first_at), max(same.last_at, row.last_at)
-    return sorted(rows.values(), key=lambda row: row.last_at, reverse=True)[:KEPT]
+    return sorted(rows.values(), key=lambda row: row.last_at, reverse=True)[:MAX_EVENTS]
 
 
 def _row(pod: Pod, event: Manifest, now: datetime) -> PodEvent:
     """
-    Read one Event. Those of events.k8s.io, as the scheduler writes them, come with `eventTime` and `series`;
-    older ones with `firstTimestamp`, `lastTimestamp` and `count`.
+    Return the row of one Event.
+
+    Events of events.k8s.io (scheduler) have `eventTime` and `series`; older ones have `firstTimestamp`,
+    `lastTimestamp` and `count`.
     """
     series = event.get("series") or {}
     first = (

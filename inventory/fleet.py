@@ -1,14 +1,8 @@
 """
-The fleet as a map: groups, nodes, GPUs and their partitions, and what can still be cut.
+The fleet in numbers and as a map: a group per model, a row per node or pool, a cell per device.
 
-What can still be cut from GPUs whose partitions share counters, for pages.
-
-The pool of a device, in one sentence: which generation, how many slices, and what is wrong with it.
-
-The whole fleet in numbers that add up, and as a map: group per model, row per node, cell per device.
-
-A partition stands in the cell of the GPU that it is cut from, and the cell is one link. What is a partition
-by name and a whole GPU in fact (AMD's spx) stands among the whole ones.
+Partitions share the cell of their physical GPU, which is one link. A partition that is its whole GPU (AMD
+spx, MIG 7g) counts as a whole GPU. Pages of devices and nodes also show which partitions still fit on a GPU.
 """
 
 from collections import Counter, defaultdict
@@ -33,20 +27,22 @@ from inventory.models.device import DeviceQuerySet
 from inventory.states import LOOKS, DeviceState, DeviceStateStyle
 
 
-def boards_for(cluster: Cluster, devices: DeviceQuerySet) -> list[PhysicalGpu]:
-    """Return the cut GPUs that these devices of a cluster belong to; one query if none of them is cut."""
-    cut = devices.exclude(counters=[]).order_by().values_list("driver", "pool", "counters")
-    wanted = {
-        (driver, pool, str(one.get("counterSet"))) for driver, pool, counters in cut for one in counters
+def physical_gpus_for(cluster: Cluster, devices: DeviceQuerySet) -> list[PhysicalGpu]:
+    """Return the partitioned GPUs of these devices of a cluster; one query if none is partitioned."""
+    partitioned = devices.exclude(counters=[]).order_by().values_list("driver", "pool", "counters")
+    counter_sets = {
+        (driver, pool, str(consumed.get("counterSet")))
+        for driver, pool, counters in partitioned
+        for consumed in counters
     }
-    if not wanted:
+    if not counter_sets:
         return []
     snapshot = current_snapshot(cluster)
     return [
-        board
-        for driver, pool in sorted({key[:2] for key in wanted})
-        for board in physical_gpus(snapshot, driver, pool)
-        if (driver, pool, board.counter_set) in wanted
+        gpu
+        for driver, pool in sorted({key[:2] for key in counter_sets})
+        for gpu in physical_gpus(snapshot, driver, pool)
+        if (driver, pool, gpu.counter_set) in counter_sets
     ]
 
 
@@ -54,13 +50,13 @@ def boards_for(cluster: Cluster, devices: DeviceQuerySet) -> list[PhysicalGpu]:
 class PoolFacts:
     name: str
     generation: int
-    slices: int  # seen
+    slices: int  # in the mirror
     expected: int
-    problem: str  # a sentence, empty while Kubernetes allocates from the pool
+    problem: str  # why Kubernetes does not allocate from the pool, else empty
 
 
 def pool_facts(device: Device) -> PoolFacts | None:
-    """Return None where no slice of the pool is left."""
+    """Return None if the pool has no slice any more."""
     slices = ResourceSlice.objects.filter(
         cluster=device.cluster_id, driver=device.driver, pool=device.pool, gone_at=None
     )
@@ -74,7 +70,7 @@ def pool_facts(device: Device) -> PoolFacts | None:
 MAX_CELLS = 3000  # of the map; the table lists every device
 
 
-# Shown even where there are none; the others only where there are some.
+# Shown even at 0; other states only if there are any.
 USUAL = (DeviceState.IN_USE, DeviceState.FREE, DeviceState.TAINTED, DeviceState.UNHEALTHY)
 
 
@@ -86,7 +82,7 @@ class FleetFigure(NamedTuple):
 
 @dataclass(slots=True)
 class Totals:
-    """Every device has one state, so the figures add up to `devices`; `held` and `not_held` do too."""
+    """Every device has one state, so the figures add up to `devices`, as `held` and `not_held` do."""
 
     devices: int
     gpus: int
@@ -151,7 +147,7 @@ class Cell(NamedTuple):
 
 @dataclass(slots=True)
 class MapGpu:
-    """Its device, or its partitions, which share one link: alone they would be too small to hit."""
+    """A whole device, or the partitions of a GPU, which share one link: each is too small to click."""
 
     cluster: str
     place: str  # node, or pool
@@ -160,7 +156,7 @@ class MapGpu:
 
     @property
     def url(self) -> str:
-        """The device if there is one, else the list of devices filtered to this GPU."""
+        """The page of a single device, else the list of devices of this GPU."""
         if len(self.cells) == 1:
             return reverse("inventory:device", args=[self.cells[0].pk])
         query = {"cluster": self.cluster, "q": f"{self.place} {self.parent}"}
@@ -168,14 +164,14 @@ class MapGpu:
 
     @property
     def label(self) -> str:
-        """Return what the cells say by letter and colour, as a sentence."""
+        """Return the letters and colors of the cells as a sentence."""
         parts = ", ".join(f"{cell.partition or cell.name}: {cell.look.label}" for cell in self.cells)
         return f"{counted(len(self.cells), 'partition')} of a GPU on {self.place}. {parts}"
 
 
 @dataclass(slots=True)
 class FleetRow:
-    """A node, or a pool that belongs to none."""
+    """A node, or a pool without one."""
 
     name: str
     gpus: list[MapGpu] = field(default_factory=list)

@@ -1,10 +1,4 @@
-"""
-What happened to a device or node, as lines for people, with values in plain units.
-
-Attributes and capacities of a device as rows for people: name, value, and the value in plain units.
-
-What has happened to an object or a device, as sentences, newest first.
-"""
+"""Attributes and capacities of a device with readable units, and the history of objects, newest first."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,11 +11,11 @@ from inventory.models import Cluster, Device, ObjectEvent
 class Fact(NamedTuple):
     name: str
     value: str
-    plain: str = ""  # the same in units that people use
+    readable: str = ""  # the value in GiB
 
 
 def attribute_rows(driver: str, attributes: dict[str, Any]) -> list[Fact]:
-    """Names of the driver's own domain are shown without it, as drivers write them."""
+    """Return the attributes. Names in the driver's domain have no prefix, as in the ResourceSlice."""
     return [
         Fact(short(driver, name), ", ".join(map(spelled, entry_values(value))))
         for name, value in sorted(attributes.items())
@@ -32,7 +26,7 @@ def capacity_rows(driver: str, capacity: dict[str, Any]) -> list[Fact]:
     rows = []
     for name, entry in sorted(capacity.items()):
         text = str(entry.get("value", "")) if isinstance(entry, dict) else str(entry)
-        rows.append(Fact(short(driver, name), text, plain_bytes(text)))
+        rows.append(Fact(short(driver, name), text, readable_bytes(text)))
     return rows
 
 
@@ -51,8 +45,8 @@ def spelled(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def plain_bytes(text: str) -> str:
-    """Return "79.6 GiB" for a quantity of a gibibyte or more, else nothing: small ones are counts."""
+def readable_bytes(text: str) -> str:
+    """Return "79.6 GiB" for a quantity of at least 1 GiB, else ""; small quantities are counts."""
     try:
         amount = Quantity.parse(text).bytes
     except QuantityError:
@@ -60,7 +54,7 @@ def plain_bytes(text: str) -> str:
     return f"{amount / 2**30:.1f}".removesuffix(".0") + " GiB" if amount >= 2**30 else ""
 
 
-LINES = 30
+MAX_LINES = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +71,13 @@ FAMILY = {ObjectEvent.What.APPEARED: "held", ObjectEvent.What.CHANGED: "work", O
 def device_history(device: Device) -> list[HistoryLine]:
     name = f"{device.driver}/{device.pool}/{device.name}"
     lines = object_history(device.cluster, "Device", name)
-    if len(lines) < LINES and not any(line.family == "held" for line in lines):
+    if len(lines) < MAX_LINES and not any(line.family == "held" for line in lines):
         lines.append(HistoryLine(device.appeared_at, "held", "First seen", []))
     return lines
 
 
 def object_history(cluster: Cluster, kind: str, name: str) -> list[HistoryLine]:
-    events = ObjectEvent.objects.filter(cluster=cluster, kind=kind, name=name)[:LINES]
+    events = ObjectEvent.objects.filter(cluster=cluster, kind=kind, name=name)[:MAX_LINES]
     return [history_line(event) for event in events]
 
 
@@ -94,20 +88,20 @@ def history_line(event: ObjectEvent) -> HistoryLine:
         ObjectEvent.What.GONE: "Gone",
     }
     what = ObjectEvent.What(event.what)
-    details = [sentence(name, *change) for name, change in event.detail.items()]
+    details = [change_text(name, *change) for name, change in event.detail.items()]
     return HistoryLine(event.at, FAMILY[what], words[what], details)
 
 
-def sentence(name: str, before: Any, after: Any) -> str:
-    return f"{name.removeprefix('attributes.')}: {shown(before)} → {shown(after)}"
+def change_text(name: str, before: Any, after: Any) -> str:
+    return f"{name.removeprefix('attributes.')}: {value_text(before)} → {value_text(after)}"
 
 
-def shown(value: Any) -> str:
-    """Return a value as people read it: taints by key and effect, a union by its member."""
+def value_text(value: Any) -> str:
+    """Return a value as text: taints by key and effect, a union by its member."""
     if value in (None, "", [], {}):
         return "none"
     if isinstance(value, list):
-        return ", ".join(shown(item) for item in value)
+        return ", ".join(value_text(item) for item in value)
     if isinstance(value, dict) and "effect" in value:
         return f"{value['key']} ({value['effect']})"
     if isinstance(value, dict):

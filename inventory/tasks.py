@@ -1,12 +1,8 @@
 """
-Celery tasks: keep every mirror current, follow events, forget what is long gone.
+Celery tasks of the mirror, all on queue `sync`, in a worker with the threads pool.
 
-How long the mirror remembers what is gone.
-
-Celery entry points of the mirror, all on queue `sync`, in a worker with the threads pool.
-
-Any message may be lost or come twice: a second holder is refused the lease, and `sync_all` starts what
-nobody follows.
+Any message may be lost or repeated: a second session does not get the lease, and `sync_all` starts resources
+without a holder.
 """
 
 from contextlib import suppress
@@ -24,26 +20,24 @@ from core.errors import PortalError
 from inventory.clusters import gateway_for
 from inventory.events import has_due, read_events
 from inventory.models import Cluster, Device, ObjectEvent, ResourceSlice
-from inventory.sync.list_watch import take_turn
+from inventory.sync.list_watch import run_session
 from inventory.sync.session import MODELS, QUEUED_FOR, Halted, mirrored_kinds, reserve, stopping
 from inventory.sync.session import inspect as inspect_cluster
 
-REMEMBER = timedelta(days=90)
-SHORTLY = timedelta(
-    days=7
-)  # pods and claims come and go by the thousand; the portal's own history is elsewhere
+KEEP = timedelta(days=90)
+KEEP_SHORT_LIVED = timedelta(days=7)  # of pods and claims there are thousands; claims have their own history
 
 
 def prune_history() -> int:
-    """Delete rows that have been gone for so long, and return how many."""
+    """Delete rows of objects that were deleted long ago; return the number of rows."""
     now = timezone.now()
-    old = now - REMEMBER
+    old = now - KEEP
     count = ObjectEvent.objects.filter(at__lt=old).delete()[0]
     count += Device.objects.filter(gone_at__lt=old).delete()[0]
     for plural, model in MODELS.items():
-        limit = now - SHORTLY if plural in ("pods", "resourceclaims", "resourceslices") else old
+        limit = now - KEEP_SHORT_LIVED if plural in ("pods", "resourceclaims", "resourceslices") else old
         rows = model._default_manager.filter(gone_at__lt=limit)
-        if model is ResourceSlice:  # the devices of an incomplete pool still stand on the slices of before
+        if model is ResourceSlice:  # devices of an incomplete pool still refer to old slices
             rows = rows.exclude(Exists(Device.objects.filter(slice=OuterRef("pk"))))
         count += rows.delete()[0]
     return count
@@ -56,9 +50,9 @@ SYNC_EVERY = 20.0  # seconds, as in portal.celery
 @shared_task
 def sync_all(*, again: bool = False) -> None:
     """
-    Start whatever has no holder, and look at clusters that have not been looked at for a while.
+    Queue a session for each resource without a holder, and inspect clusters from time to time.
 
-    `again` also starts what is queued already, see `reserve`.
+    `again` also queues what is queued already (`reserve`).
     """
     for cluster in Cluster.objects.filter(enabled=True).defer("credentials"):
         checked = cluster.checked_at
@@ -68,22 +62,22 @@ def sync_all(*, again: bool = False) -> None:
             continue
         for kind in mirrored_kinds(cluster):
             if reserve(cluster.pk, kind.plural, again=again):
-                queue_turn(cluster.pk, kind.plural, after=timedelta(0))
+                queue_session(cluster.pk, kind.plural, after=timedelta(0))
         if has_due(cluster):
             read_pod_events.apply_async((str(cluster.pk),), expires=SYNC_EVERY)
 
 
 @shared_task
 def watch(cluster_id: str, plural: str) -> None:
-    """Follow one resource for one turn, then queue the next."""
-    pause = take_turn(UUID(cluster_id), plural)
+    """Run one session of a resource, then queue the next."""
+    pause = run_session(UUID(cluster_id), plural)
     if pause is not None:
-        queue_turn(UUID(cluster_id), plural, after=pause)
+        queue_session(UUID(cluster_id), plural, after=pause)
 
 
 @shared_task
 def inspect(cluster_id: str) -> None:
-    """Record what the cluster is and what is missing. A failure shows in the freshness of its resources."""
+    """Store what the cluster is and which permissions are missing. The freshness shows a failure."""
     cluster = Cluster.objects.filter(pk=cluster_id, enabled=True).first()
     if cluster is None:
         return
@@ -94,8 +88,9 @@ def inspect(cluster_id: str) -> None:
 @shared_task
 def read_pod_events(cluster_id: str) -> None:
     """
-    Read what was said of pods that wait. What the cluster refuses is shown by `Cluster.missing`; whatever
-    else fails is tried again by the next `sync_all`.
+    Read the Events of pods that wait.
+
+    `Cluster.missing` shows a missing permission; the next `sync_all` repeats any other failure.
     """
     cluster = Cluster.objects.filter(pk=cluster_id, enabled=True, halted_because="").first()
     if cluster is None:
@@ -106,31 +101,31 @@ def read_pod_events(cluster_id: str) -> None:
 
 @shared_task
 def prune() -> None:
-    """Forget what went long ago."""
+    """Delete old rows."""
     prune_history()
 
 
-def queue_turn(cluster_id: UUID, plural: str, *, after: timedelta) -> None:
+def queue_session(cluster_id: UUID, plural: str, *, after: timedelta) -> None:
     pause = after.total_seconds()
     watch.apply_async((str(cluster_id), plural), countdown=pause, expires=pause + QUEUED_FOR.total_seconds())
 
 
 @worker_ready.connect
-def start_at_once(sender: Any, **_: Any) -> None:
-    """Follow every cluster from the first second, whatever became of the messages of the last worker."""
+def sync_at_start(sender: Any, **_: Any) -> None:
+    """Sync all clusters at once, even if the messages of the last worker are lost."""
     if follows_clusters(sender.app):
         sync_all.apply_async(kwargs={"again": True}, expires=QUEUED_FOR.total_seconds())
 
 
 @worker_shutting_down.connect
-def end_turns(**_: Any) -> None:
-    """Let running turns end within a second and give their leases back."""
+def end_sessions(**_: Any) -> None:
+    """Let running sessions end within a second and return their leases."""
     stopping.set()
 
 
 @worker_shutdown.connect
-def hand_over(sender: Any, **_: Any) -> None:
-    """Tell the other workers that there is something to follow; without this they hear it from beat."""
+def wake_other_workers(sender: Any, **_: Any) -> None:
+    """Queue `sync_all` for the other workers, which otherwise wait for beat."""
     if follows_clusters(sender.app):
         with suppress(OperationalError):
             sync_all.apply_async(retry=False, expires=QUEUED_FOR.total_seconds())

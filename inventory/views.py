@@ -23,10 +23,10 @@ from django.views.decorators.http import require_safe
 
 from core.listing import Column, Listing, sheet, wants_sheet
 from inventory.filters import DeviceFilter, NodeFilter
-from inventory.fleet import boards_for, fleet_map, pool_facts, totals
+from inventory.fleet import fleet_map, physical_gpus_for, pool_facts, totals
 from inventory.freshness import OF_DEVICES, OF_NODES, ages, is_stale
 from inventory.history import (
-    LINES,
+    MAX_LINES,
     attribute_rows,
     capacity_rows,
     device_history,
@@ -142,7 +142,7 @@ def device(request: HttpRequest, pk: str) -> HttpResponse:
         "attributes": attribute_rows(found.driver, found.attributes),
         "capacities": capacity_rows(found.driver, found.capacity),
         "siblings": siblings,
-        "boards": boards_for(found.cluster, Device.objects.present().filter(pk=found.pk)),
+        "gpus": physical_gpus_for(found.cluster, Device.objects.present().filter(pk=found.pk)),
         "pool": pool_facts(found),
         "history": device_history(found),
         "ages": ages(OF_DEVICES, cluster=found.cluster),
@@ -167,7 +167,7 @@ def _devices(which: Q) -> Coalesce:
 
 
 def nodes_for_list() -> QuerySet[Node]:
-    """Return nodes with the figures of their devices, which are counted of no more nodes than are shown."""
+    """Return nodes with the counts of their devices, computed only for the rows of the page."""
     usable = Q(held_by=None, condition=Device.Condition.GOOD, pool_complete=True)
     return (
         Node.objects.filter(gone_at=None)
@@ -222,7 +222,7 @@ def node(request: HttpRequest, cluster: str, name: str) -> HttpResponse:
     context = {
         "node": found,
         "devices": devices,
-        "boards": boards_for(found.cluster, here),
+        "gpus": physical_gpus_for(found.cluster, here),
         "info": status.get("nodeInfo") or {},
         "conditions": status.get("conditions") or [],
         "taints": (found.raw.get("spec") or {}).get("taints") or [],
@@ -238,10 +238,13 @@ def clusters(request: HttpRequest) -> HttpResponse:
         device_count=Count("devices", filter=Q(devices__gone_at=None)),
         held_count=Count("devices", filter=Q(devices__gone_at=None, devices__held_by__isnull=False)),
     )
-    rows = rows.order_by("name")  # what is grouped is not ordered by itself
+    rows = rows.order_by("name")  # Meta.ordering does not apply to grouped rows
     if wants_sheet(request):
         heads = ("Cluster", "Version", "Devices", "In use", "Simulated")
-        cells = ((one.name, one.version, one.device_count, one.held_count, one.simulated) for one in rows)
+        cells = (
+            (cluster.name, cluster.version, cluster.device_count, cluster.held_count, cluster.simulated)
+            for cluster in rows
+        )
         return sheet("clusters", heads, cells)
     by_cluster = {age.cluster.pk: age for age in ages(("resourceslices", "resourceclaims", "deviceclasses"))}
     context = {"rows": [(cluster, by_cluster.get(cluster.pk)) for cluster in rows]}
@@ -261,7 +264,7 @@ def cluster(request: HttpRequest, name: str) -> HttpResponse:
         }
         for kind in mirrored_kinds(found)
     ]
-    events = ObjectEvent.objects.filter(cluster=found)[:LINES]
+    events = ObjectEvent.objects.filter(cluster=found)[:MAX_LINES]
     context = {
         "cluster": found,
         "resources": resources,

@@ -1,4 +1,4 @@
-"""One row per object of a mirrored kind, with the API object kept whole in `raw`."""
+"""One row per object of a mirrored kind, with the API object in `raw`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from inventory.models.cluster import Cluster
 
 class Mirrored(models.Model):
     """
-    A Kubernetes object as last seen. Never deleted when the object goes: `gone_at` says when that was
-    noticed.
+    The last known state of a Kubernetes object. The row of a deleted object stays, with `gone_at`.
 
-    `raw` is the API object without `metadata.managedFields`, and of pods and nodes only what the portal
-    reads. The uid is the identity: an object that was deleted and made again under its name is another row.
-    `revision` is that of the cluster when the row was written, so that readers can ask for what is new.
+    `raw` is the API object without `metadata.managedFields`; of pods and nodes it has only what the portal
+    reads. The UID is the identity: an object that is created again under the same name is another row.
+    `revision` is that of the cluster at the time of the write, so that readers can query only new rows.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -61,7 +60,7 @@ class Namespaced(Mirrored):
 
 
 class Namespace(Mirrored):
-    """metadata.labels decide on adminAccess and on admission policies."""
+    """Labels decide about adminAccess and admission policies."""
 
 
 class Node(Mirrored):
@@ -92,12 +91,12 @@ class ResourceSlice(Mirrored):
 
 
 class DeviceTaintRule(Mirrored):
-    """spec.deviceSelector and spec.taint stand in `raw`."""
+    """spec.deviceSelector and spec.taint are in `raw`."""
 
 
 class ResourceClaim(Namespaced):
     """
-    `origin` says who made it; `owner` is the id of the portal's claim in label `gpu.dragoman.dev/claim`.
+    `origin` is who created it; `owner` is the ID of the managed claim, from label `gpu.dragoman.dev/claim`.
 
     `state` is what kubectl shows: pending, allocated, or "allocated,reserved", with "deleted," in front while
     deleting.
@@ -131,12 +130,12 @@ class ResourceClaimTemplate(Namespaced):
 
 class Pod(Namespaced):
     """
-    A pod that names a ResourceClaim or template, or asks for devices by extended resources.
+    A pod that refers to a ResourceClaim or template, or requests devices by extended resources.
 
-    `claims` are names of ResourceClaims in its namespace; `extended` maps each extended resource to how many
-    of it are asked for.
+    `claims` are names of ResourceClaims in its namespace; `extended` maps each extended resource to the
+    requested number.
 
-    `events_at` is when its Events were last read, see `inventory.events`.
+    `events_at` is when its Events were last listed (`inventory.events`).
     """
 
     node_name = models.CharField(max_length=253, blank=True, default="")
@@ -163,9 +162,9 @@ class Pod(Namespaced):
 
 class PodEvent(models.Model):
     """
-    What a Kubernetes Event said of a pod: one row per reason and message, the latest few of each pod.
+    A Kubernetes Event of a pod: one row per reason and message, the latest few of each pod.
 
-    `count` is how often it was said, from `first_at` to `last_at` by the clock of the cluster.
+    `count` is the number of occurrences from `first_at` to `last_at`, by the clock of the cluster.
     """
 
     pod = models.ForeignKey(Pod, models.CASCADE, related_name="events")

@@ -1,21 +1,12 @@
 """
-One turn of mirroring a resource: list it, or go on watching it.
+One session of mirroring a resource: take the lease, list if needed, watch for a while, pass on the lease.
 
-A full listing: everything the cluster has of one resource, in chunks, and then what it no longer has.
+A session is short, so that a worker can stop, new credentials are noticed, and a dead connection costs half a
+minute. A failure is stored in Freshness as a message; the mirror stays as it is.
 
-Each chunk is a transaction of its own, so that a large cluster holds no lock for long. Only the last one
-notes the resource version to watch from: a holder that dies on the way has written rows that are true, and
-its successor lists again.
-
-A slice of a watch: events in batches, one transaction each, which also notes how far the mirror has come.
-
-One holder's turn: take the lease, list if that is needed, watch for a while, pass the lease on.
-
-A turn is short so that a worker can be stopped, a changed credential is noticed, and a lost connection that
-nobody told us of costs half a minute. What goes wrong is written into Freshness as a sentence; the mirror
-stays as it was.
-
-Mirror a whole cluster now, in this thread: for commands, for the demo's first start, and for tests.
+A listing writes each chunk in its own transaction, so that a large cluster holds no lock for long, and then
+closes what no longer exists. Only the last transaction stores the version to watch from: if a holder dies,
+its rows are correct and the next holder lists again. A watch writes batches of events, one transaction each.
 """
 
 import logging
@@ -39,7 +30,7 @@ from inventory.models import Cluster, DeviceTaintRule, Mirrored, Pod
 from inventory.sync import session
 from inventory.sync.columns import uses_claims
 from inventory.sync.derive import JOINED, derive, join_all
-from inventory.sync.rows import Write, bury, close, is_newer, newest, upsert, writing
+from inventory.sync.rows import Write, close, is_newer, newest, upsert, write_tombstones, writing
 from inventory.sync.session import (
     HELD_FOR,
     MODELS,
@@ -57,16 +48,16 @@ from inventory.sync.session import (
 
 logger = logging.getLogger(__name__)
 
-TRIES = 3  # of a listing whose continue token ran out half-way
+MAX_TRIES = 3  # of a listing whose continue token expires
 
 
 def list_all(lease: Lease, gateway: Gateway, kind: Kind) -> str:
-    """Mirror the whole resource and return the version to watch from."""
-    for attempt in range(1, TRIES + 1):
+    """Mirror the whole resource; return the version to watch from."""
+    for attempt in range(1, MAX_TRIES + 1):
         try:
             return _list_once(lease, gateway, kind)
         except Expired:
-            if attempt == TRIES:
+            if attempt == MAX_TRIES:
                 raise
             logger.info(
                 "%s of %s changed too fast to be listed; listing again", kind.plural, lease.cluster_id
@@ -87,7 +78,7 @@ def _list_once(lease: Lease, gateway: Gateway, kind: Kind) -> str:
             rows = upsert(write, model, items, listed=True, first=first)
             if model not in JOINED:
                 derive(write, rows)
-    check_identity(lease.cluster_id, gateway)  # before anything is closed: is it still the same cluster?
+    check_identity(lease.cluster_id, gateway)  # before rows are closed
     with writing(lease) as write:
         gone = _close_unseen(write, model, seen)
         if model not in JOINED:
@@ -99,7 +90,7 @@ def _list_once(lease: Lease, gateway: Gateway, kind: Kind) -> str:
 
 
 def _pages(gateway: Gateway, kind: Kind) -> Iterator[Page]:
-    """Yield the pages; while the cluster is asked for the next one, no database connection is held."""
+    """Yield the pages; no database connection is held during a request."""
     pages = gateway.list(kind)
     while True:
         release_connection()
@@ -111,7 +102,7 @@ def _pages(gateway: Gateway, kind: Kind) -> Iterator[Page]:
 
 
 def _never_any(lease: Lease, model: type[Mirrored]) -> bool:
-    """Return whether not even a row of something gone is there, so that nothing can follow from it."""
+    """Return whether the model has no row at all, not even of deleted objects."""
     return not model._default_manager.filter(cluster=lease.cluster_id).exists()
 
 
@@ -127,30 +118,30 @@ def note_listed(lease: Lease, version: str) -> None:
 
 
 def release_connection() -> None:
-    """Give the connection back to the pool; in a transaction (a test's) it stays."""
+    """Return the connection to the pool; inside a transaction (of a test) it stays open."""
     if not connection.in_atomic_block:
         connection.close()
 
 
 RENEW_EVERY = HELD_FOR.total_seconds() / 3
-NOTE_EVERY = 5.0  # seconds between two notes that all a watch had to say was a bookmark
+NOTE_EVERY = 5.0  # seconds between two writes while a watch sends only bookmarks
 
 
 def follow(lease: Lease, gateway: Gateway, kind: Kind, *, version: str, seconds: int) -> str:
     """
-    Mirror what happens until the watch ends, and return the version to go on from.
+    Mirror events until the watch ends; return the version to continue from.
 
-    Raise `Expired` when that version is too old, `LeaseLost`, and what the gateway raises. While nothing
-    happens no database connection is held.
+    Raises `Expired` if the version is too old, `LeaseLost`, and the errors of the gateway. No database
+    connection is held between events.
     """
     renewed = noted = time.monotonic()
     release_connection()
     for batch in batches(gateway, kind, version=version, seconds=seconds):
         now = time.monotonic()
-        happened = [event for event in batch if event.type != "BOOKMARK"]
+        changes = [event for event in batch if event.type != "BOOKMARK"]
         version = newest([version, *(event.resource_version for event in batch if event.resource_version)])
-        if happened:
-            apply_events(lease, kind, happened, version=version)
+        if changes:
+            apply_events(lease, kind, changes, version=version)
             renewed = noted = now
         elif batch and now - noted >= NOTE_EVERY:
             note_seen(lease, version)
@@ -159,25 +150,27 @@ def follow(lease: Lease, gateway: Gateway, kind: Kind, *, version: str, seconds:
             lease.renew()
             renewed = now
         release_connection()
-    note_seen(lease, version)  # the server ended the watch: it is alive, and has told all there was
+    note_seen(lease, version)  # the server ended the watch, so it is alive and has sent all events
     return version
 
 
 def apply_events(lease: Lease, kind: Kind, events: Sequence[Event], *, version: str) -> None:
-    """Write one batch. Events may come twice and in any order: of each object the newest counts."""
+    """Write one batch. Events may be repeated and in any order: the newest of each object counts."""
     model = MODELS[kind.plural]
-    last = _last_of_each(events)
-    kept = [
+    newest_events = _newest_by_uid(events)
+    objects = [
         event.object
-        for event in last.values()
+        for event in newest_events.values()
         if event.type != "DELETED" and (model is not Pod or uses_claims(event.object))
     ]
-    deletions = [event for event in last.values() if event.type == "DELETED"]
+    deletions = [event for event in newest_events.values() if event.type == "DELETED"]
     gone = {event.object["metadata"]["uid"]: _resource_version(event) for event in deletions}
     with writing(lease) as write:
-        rows: list[Mirrored] = upsert(write, model, kept, listed=False)
+        rows: list[Mirrored] = upsert(write, model, objects, listed=False)
         rows += close(write, model, gone)
-        bury(write, model, [e.object for e in deletions if model is not Pod or uses_claims(e.object)])
+        write_tombstones(
+            write, model, [e.object for e in deletions if model is not Pod or uses_claims(e.object)]
+        )
         derive(write, rows)
         note_seen(lease, version)
 
@@ -186,18 +179,18 @@ def note_seen(lease: Lease, version: str) -> None:
     lease.rows().update(resource_version=version, seen_at=Now(), error="", failed_at=None, failures=0)
 
 
-def _last_of_each(events: Sequence[Event]) -> dict[str, Event]:
-    last: dict[str, Event] = {}
+def _newest_by_uid(events: Sequence[Event]) -> dict[str, Event]:
+    by_uid: dict[str, Event] = {}
     for event in events:
         uid = event.object["metadata"]["uid"]
-        before = last.get(uid)
-        # A uid never comes back: nothing follows its deletion, whatever arrives after it.
+        before = by_uid.get(uid)
+        # A UID is never used again: its deletion is final, whatever arrives later.
         if before is None or (
             before.type != "DELETED"
             and (event.type == "DELETED" or is_newer(_resource_version(event), _resource_version(before)))
         ):
-            last[uid] = event
-    return last
+            by_uid[uid] = event
+    return by_uid
 
 
 def _resource_version(event: Event) -> str:
@@ -206,18 +199,19 @@ def _resource_version(event: Event) -> str:
 
 logger = logging.getLogger(__name__)
 
-SECONDS = 25  # of watching
-CATCHING_UP = 1  # second of it, after a silence: pages are to know at once that the cluster is there again
-SILENCE = timedelta(seconds=SECONDS + 10)
-LIST_AGAIN_AFTER = timedelta(minutes=30)  # even if all is well: a lost event must not be lost for ever
-FIRST_PAUSE, LONGEST_PAUSE = 2.0, 120.0  # seconds after a failure
+WATCH_SECONDS = 25
+FIRST_WATCH_SECONDS = 1  # after an outage, so that pages show at once that the cluster is back
+OUTAGE = timedelta(seconds=WATCH_SECONDS + 10)
+LIST_AGAIN_AFTER = timedelta(minutes=30)  # repairs a lost event
+FIRST_PAUSE, MAX_PAUSE = 2.0, 120.0  # seconds after a failure
 
 
-def take_turn(cluster_id: UUID, plural: str, *, seconds: int = SECONDS) -> timedelta | None:
+def run_session(cluster_id: UUID, plural: str, *, seconds: int = WATCH_SECONDS) -> timedelta | None:
     """
-    Return after what pause the next turn is due, or None if it is nobody's or somebody else's.
+    Run one session; return the pause before the next one, or None if this worker should not queue it.
 
-    A worker that shuts down gives the lease back and queues nothing: its messages may end with it.
+    None if the cluster is disabled, the lease is held by another worker, or this worker shuts down: then it
+    returns the lease.
     """
     if session.stopping.is_set():
         return None
@@ -227,7 +221,7 @@ def take_turn(cluster_id: UUID, plural: str, *, seconds: int = SECONDS) -> timed
     if cluster is None or kind is None or lease is None:
         return None
     try:
-        pause = _turn(lease, cluster, kind, seconds=seconds)
+        pause = _session(lease, cluster, kind, seconds=seconds)
         session.go_on()
         return pause if lease.pass_on(after=pause) else None
     except LeaseLost:
@@ -243,14 +237,14 @@ def take_turn(cluster_id: UUID, plural: str, *, seconds: int = SECONDS) -> timed
         release_connection()
 
 
-def _turn(lease: Lease, cluster: Cluster, kind: Kind, *, seconds: int) -> timedelta:
+def _session(lease: Lease, cluster: Cluster, kind: Kind, *, seconds: int) -> timedelta:
     try:
         with gateway_for(cluster) as gateway:
             _list_and_watch(lease, gateway, kind, seconds=seconds)
     except Expired:
         lease.rows().update(resource_version="")  # list next time, at once
     except PortalError as error:
-        session.go_on()  # what breaks while everything is being stopped is no failure
+        session.go_on()  # an error during shutdown is no failure
         return note_failure(lease, error.message)
     return timedelta(0)
 
@@ -262,23 +256,23 @@ def _list_and_watch(lease: Lease, gateway: Gateway, kind: Kind, *, seconds: int)
     version = state.resource_version
     if not version or not state.listed_at or timezone.now() - state.listed_at > LIST_AGAIN_AFTER:
         version = list_all(lease, gateway, kind)
-    elif not state.seen_at or timezone.now() - state.seen_at > SILENCE:
-        seconds = min(seconds, CATCHING_UP)
+    elif not state.seen_at or timezone.now() - state.seen_at > OUTAGE:
+        seconds = min(seconds, FIRST_WATCH_SECONDS)
     follow(lease, gateway, kind, version=version, seconds=seconds)
 
 
 def note_failure(lease: Lease, sentence: str) -> timedelta:
-    """
-    Record it and return how long to wait: up to 2 s after the first failure, doubling; holders spread.
-    """
+    """Store the failure; return the pause: up to 2 s after the first one, then doubled, with jitter."""
     lease.rows().update(error=sentence, failed_at=Now(), failures=F("failures") + 1)
     failures = lease.rows().values_list("failures", flat=True).first() or 1
-    return timedelta(seconds=backoff_delay(failures - 1, first=FIRST_PAUSE, longest=LONGEST_PAUSE))
+    return timedelta(seconds=backoff_delay(failures - 1, first=FIRST_PAUSE, longest=MAX_PAUSE))
 
 
 def sync_once(cluster: Cluster, gateway: Gateway) -> None:
     """
-    List every resource, but those that somebody else follows. Raise what the gateway raises, and `Halted`.
+    List all resources in this thread, except those whose lease another worker holds.
+
+    Raises `Halted` and the errors of the gateway.
     """
     inspect(cluster, gateway)
     for kind in mirrored_kinds(cluster):
@@ -295,7 +289,7 @@ def backoff_delay(attempt: int, *, first: float = 0.5, longest: float = 60.0) ->
     """
     Return the seconds to wait before try number `attempt` (0 is the first one after a failure).
 
-    Doubles each time up to `longest`; drawn evenly from the upper half, so that no wait is ever near zero.
+    Doubles each time up to `longest`; the upper half is random, so that no wait is near 0.
     """
     ceiling = min(longest, first * 2.0 ** min(attempt, 32))
     return random.uniform(ceiling / 2, ceiling)  # noqa: S311, no secret depends on it

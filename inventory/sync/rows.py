@@ -261,7 +261,7 @@ def close(write: Write, model: type[Mirrored], versions: dict[str, str]) -> list
     return rows
 
 
-def bury(write: Write, model: type[Mirrored], manifests: Iterable[Manifest]) -> None:
+def write_tombstones(write: Write, model: type[Mirrored], manifests: Iterable[Manifest]) -> None:
     """
     Keep a row, gone from the start, of what was deleted before it was seen.
 

@@ -1,23 +1,13 @@
 """
-Who may write the mirror of a resource, and whether the cluster is the one that it was: lease, batches,
-checks.
+What a watch session needs: the mirrored kinds, the lease, batches of events, and the check of the cluster.
 
-Which resources of a cluster are mirrored, and in which table.
+At most one worker follows a resource of a cluster, by a lease on its Freshness row. An advisory lock would
+live as long as its database connection, and a watch holds none while it waits. The lease is taken by
+compare-and-set on the clock of the database; when a holder dies, it expires. Every transaction of the holder
+first renews the lease, so a holder that has lost it writes nothing.
 
-Who follows a resource of a cluster: at most one at a time, by a lease on its Freshness row.
-
-A lease, and not an advisory lock: such a lock lives as long as its database connection, and a watch must
-hold none while it waits. Taking is a compare-and-set by the clock of the database; a holder that dies is
-succeeded when its lease has run out. Every transaction of the holder renews the lease first, so one that
-has lost it can write nothing.
-
-A watch as batches of events, read by a thread of its own.
-
-The reader waits for the cluster; the caller waits for the reader, at most so long that it can renew its
-lease and hear that the worker is to stop. A burst (one driver change rewrites every slice of a pool)
-becomes one batch.
-
-First contact: is this still the cluster it was, what does it serve, and what may the portal do there.
+A separate thread reads the watch, so that the caller can renew its lease and stop in time. A burst (one
+driver change rewrites all slices of a pool) becomes one batch.
 """
 
 import queue
@@ -60,32 +50,29 @@ MODELS: dict[str, type[Mirrored]] = {
     "resourceclaimtemplates": ResourceClaimTemplate,
     "pods": Pod,
 }
-# Without them the portal still works, and says on its pages what it cannot see.
+# The portal works without them; its pages show what is missing.
 OPTIONAL = frozenset({"nodes", "devicetaintrules"})
 
 
 def mirrored_kinds(cluster: Cluster) -> tuple[Kind, ...]:
-    """
-    Return the kinds to mirror, in the order of a first sync; taint rules in the version that the cluster
-    serves.
-    """
+    """Return the kinds in the order of a first sync; taint rules in the version that the cluster serves."""
     served = cluster.discovery.get("taint_rules")
     rules = tuple(kind for kind in DEVICE_TAINT_RULE_VERSIONS if kind.version == served)
     return (*MIRRORED, *rules)
 
 
 def mirrored_kind(cluster: Cluster, plural: str) -> Kind | None:
-    """Return the kind, or None where the cluster does not serve it (any more)."""
+    """Return the kind, or None if the cluster does not serve it."""
     return next((kind for kind in mirrored_kinds(cluster) if kind.plural == plural), None)
 
 
 HELD_FOR = timedelta(seconds=30)
-QUEUED_FOR = timedelta(seconds=60)  # a message that has not been started by then is written off
-QUEUED = "queued"  # the holder of what is not followed yet, but is about to be
+QUEUED_FOR = timedelta(seconds=60)  # a message that has not started by then is given up
+QUEUED = "queued"  # the holder of a resource whose session is queued
 
 
 class LeaseLost(Exception):
-    """Somebody else follows the resource now: stop, and write nothing more."""
+    """Another worker holds the lease now: stop and write nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,19 +84,16 @@ class Lease:
     holder: str
 
     def rows(self) -> QuerySet[Freshness]:
-        """Return the Freshness row while the lease is held, else nothing."""
+        """Return the Freshness row if the lease is still held, else none."""
         return Freshness.objects.filter(cluster=self.cluster_id, resource=self.resource, holder=self.holder)
 
     def renew(self) -> None:
-        """
-        Raise `LeaseLost` if it is somebody else's. Inside a transaction this also keeps others from taking
-        it.
-        """
+        """Raise `LeaseLost` if another worker holds it. Inside a transaction nobody else can take it."""
         if not self.rows().update(held_until=Now() + HELD_FOR):
             raise LeaseLost(f"{self.resource} of {self.cluster_id}")
 
     def pass_on(self, *, after: timedelta = timedelta(0)) -> bool:
-        """Hand the lease to the message that is about to be queued; return False if it was lost before."""
+        """Pass the lease to the message that is queued next; return False if the lease was lost."""
         return bool(self.rows().update(holder=QUEUED, held_until=Now() + after + QUEUED_FOR))
 
     def drop(self) -> None:
@@ -117,22 +101,22 @@ class Lease:
 
 
 def take(cluster_id: UUID, resource: str) -> Lease | None:
-    """Return the lease, or None while somebody else has it."""
+    """Return the lease, or None if another worker holds it."""
     lease = Lease(cluster_id, resource, uuid4().hex)
     Freshness.objects.get_or_create(cluster_id=cluster_id, resource=resource)
     free = Q(held_until=None) | Q(held_until__lte=Now()) | Q(holder__in=("", QUEUED))
-    taken = Freshness.objects.filter(free, cluster=cluster_id, resource=resource).update(
+    was_free = Freshness.objects.filter(free, cluster=cluster_id, resource=resource).update(
         holder=lease.holder, held_until=Now() + HELD_FOR
     )
-    return lease if taken else None
+    return lease if was_free else None
 
 
 def reserve(cluster_id: UUID, resource: str, *, again: bool = False) -> bool:
     """
-    Mark a resource that nobody follows as queued; return False if somebody does or it is queued already.
+    Mark a resource without a holder as queued; return False if it has a holder or is queued.
 
-    `again` takes no word for it that it is queued: messages are lost with a broker that keeps nothing. One
-    too many does no harm, it finds the lease taken.
+    `again` ignores the mark "queued", because a broker without persistence loses messages. A second message
+    does no harm: the lease is held.
     """
     Freshness.objects.get_or_create(cluster_id=cluster_id, resource=resource)
     free = Q(held_until=None) | Q(held_until__lte=Now())
@@ -145,26 +129,26 @@ def reserve(cluster_id: UUID, resource: str, *, again: bool = False) -> bool:
     )
 
 
-BATCH = 500
-LINGER = 0.05  # seconds in which a burst is gathered
-PATIENCE = 1.0  # seconds after which an empty batch is yielded
+MAX_BATCH = 500
+BURST_SECONDS = 0.05  # in which events are gathered
+EMPTY_AFTER = 1.0  # seconds after which an empty batch is yielded
 
-# Set when the worker shuts down: every slice ends within PATIENCE and gives its lease back.
+# Set when the worker shuts down: every session ends within EMPTY_AFTER and returns its lease.
 stopping = threading.Event()
 
 
 class Stopping(Exception):
-    """The worker shuts down: what is half done is begun again by the next holder."""
+    """The worker shuts down; the next holder starts the unfinished work again."""
 
 
 def go_on() -> None:
-    """Raise `Stopping` when the worker shuts down; asked between the steps of what takes long."""
+    """Raise `Stopping` if the worker shuts down; called between the steps of long work."""
     if stopping.is_set():
         raise Stopping
 
 
 class _End:
-    """Last word of the reader: the error that ended the watch, or None."""
+    """Last item of the reader: the error that ended the watch, or None."""
 
     def __init__(self, error: Exception | None) -> None:
         self.error = error
@@ -172,21 +156,21 @@ class _End:
 
 def batches(gateway: Gateway, kind: Kind, *, version: str, seconds: int) -> Iterator[list[Event]]:
     """
-    Yield events in batches, empty ones while nothing happens, until the watch ends or the worker stops.
+    Yield batches of events, empty ones while there are none, until the watch ends or the worker stops.
 
-    Raise what the gateway raised, after the events that came before it.
+    Raises the error of the gateway after the events before it.
     """
-    events: queue.Queue[Event | _End] = queue.Queue(maxsize=4 * BATCH)
+    events: queue.Queue[Event | _End] = queue.Queue(maxsize=4 * MAX_BATCH)
     reader = threading.Thread(
         target=_read, args=(events, gateway, kind, version, seconds), daemon=True, name=f"watch-{kind.plural}"
     )
     reader.start()
-    # The server ends a watch on time; a connection that died without a word must not hold the slice for ever.
+    # The server ends a watch on time; a dead connection must not hold the session for ever.
     deadline = time.monotonic() + seconds + 15
     while not stopping.is_set() and time.monotonic() < deadline:
         batch, end = _gather(events)
         yield batch
-        if end and not stopping.is_set():  # what breaks while everything is being stopped is no failure
+        if end and not stopping.is_set():  # an error during shutdown is no failure
             if end.error:
                 raise end.error
             return
@@ -206,8 +190,8 @@ def _read(
 
 def _gather(events: "queue.Queue[Event | _End]") -> tuple[list[Event], _End | None]:
     batch: list[Event] = []
-    wait = PATIENCE
-    while len(batch) < BATCH:
+    wait = EMPTY_AFTER
+    while len(batch) < MAX_BATCH:
         try:
             item = events.get(timeout=wait)
         except queue.Empty:
@@ -215,19 +199,19 @@ def _gather(events: "queue.Queue[Event | _End]") -> tuple[list[Event], _End | No
         if isinstance(item, _End):
             return batch, item
         batch.append(item)
-        wait = LINGER
+        wait = BURST_SECONDS
     return batch, None
 
 
 class Halted(Exception):
-    """The sync of this cluster stands still until a person has looked; `Cluster.halted_because` says why."""
+    """The sync of this cluster is halted until a person fixes it; `Cluster.halted_because` has the reason."""
 
 
 def check_identity(cluster_id: UUID, gateway: Gateway) -> None:
     """
-    Raise `Halted` if the credentials lead to another cluster than the mirror is of.
+    Raise `Halted` if the credentials lead to another cluster than the mirrored one.
 
-    A foreign listing would close every row of the mirror, so it is asked before each listing and each watch.
+    A listing of another cluster would close every row of the mirror, so this runs before each list and watch.
     """
     uid = gateway.identity()
     clusters = Cluster.objects.filter(pk=cluster_id)
@@ -240,14 +224,14 @@ def check_identity(cluster_id: UUID, gateway: Gateway) -> None:
         return
     because = (
         f"The credentials of {cluster.name} lead to another cluster: its kube-system "
-        f"namespace has uid {uid}, and the mirror is of {cluster.uid}. Nothing is "
-        "synchronised until the credentials lead back."
+        f"namespace has UID {uid} instead of {cluster.uid}. The sync is halted "
+        "until the credentials are fixed."
     )
     _halt(cluster, because)
 
 
 def _note_identity(cluster: Cluster, uid: str) -> None:
-    """Keep the uid at first contact; a cluster that is mirrored already is not mirrored a second time."""
+    """Store the UID of a new cluster. Raises `Halted` if it is mirrored under another name."""
     try:
         with transaction.atomic():
             Cluster.objects.filter(pk=cluster.pk, uid="").update(uid=uid)
@@ -258,9 +242,8 @@ def _note_identity(cluster: Cluster, uid: str) -> None:
         _halt(
             cluster,
             (
-                f"{cluster.name} is the cluster that is mirrored as {twin.name} already: its "
-                f"kube-system namespace has the same uid {uid}. Nothing is synchronised under this "
-                "name."
+                f"{cluster.name} is already mirrored as {twin.name}: its kube-system namespace has the "
+                f"same UID {uid}. The sync under this name is halted."
             ),
         )
     cluster.refresh_from_db(fields=["uid"])
@@ -273,18 +256,22 @@ def _halt(cluster: Cluster, because: str) -> NoReturn:
 
 
 def inspect(cluster: Cluster, gateway: Gateway) -> None:
-    """Record version, kinds and missing permissions. Raise `Halted`, or what the gateway raises."""
+    """Store version, kinds and missing permissions. Raises `Halted` and the errors of the gateway."""
     check_identity(cluster.pk, gateway)
-    found = gateway.discover()
+    discovered = gateway.discover()
     discovery = {
-        "taint_rules": found.taint_rules.version if found.taint_rules else None,
-        "kinds": sorted(found.kinds),
+        "taint_rules": discovered.taint_rules.version if discovered.taint_rules else None,
+        "kinds": sorted(discovered.kinds),
     }
-    cluster.version, cluster.discovery, cluster.simulated = found.version, discovery, found.simulated
-    wanted = [(verb, kind) for kind in mirrored_kinds(cluster) for verb in ("list", "watch")]
+    cluster.version, cluster.discovery, cluster.simulated = (
+        discovered.version,
+        discovery,
+        discovered.simulated,
+    )
+    permissions = [(verb, kind) for kind in mirrored_kinds(cluster) for verb in ("list", "watch")]
     cluster.missing = [
         f"{verb} {kind.plural}"
-        for verb, kind in (*wanted, ("list", EVENT))
+        for verb, kind in (*permissions, ("list", EVENT))
         if not gateway.allowed(Permission(verb, kind.plural, kind.group))
     ]
     Cluster.objects.filter(pk=cluster.pk).update(
@@ -294,6 +281,6 @@ def inspect(cluster: Cluster, gateway: Gateway) -> None:
         missing=cluster.missing,
         checked_at=Now(),
     )
-    # What the cluster no longer serves must not be shown as stale for ever.
+    # A resource that the cluster no longer serves must not be shown as stale for ever.
     kinds = [kind.plural for kind in mirrored_kinds(cluster)]
     Freshness.objects.filter(cluster=cluster).exclude(resource__in=kinds).delete()

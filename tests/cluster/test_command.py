@@ -53,7 +53,7 @@ def test_a_cluster_is_added_by_its_identity_and_its_credentials_are_sealed(run, 
 
 def test_the_same_cluster_is_not_added_twice_under_another_name(run, fra):
     run("add", "fra-1", kubeconfig=fra)
-    with pytest.raises(CommandError, match="This cluster is known as “fra-1” already"):
+    with pytest.raises(CommandError, match="This cluster is already “fra-1”"):
         run("add", "fra-2", kubeconfig=fra)
     assert Cluster.objects.count() == 1
 
@@ -114,7 +114,7 @@ def test_a_check_shows_what_works(run, fra):
 
 def test_a_check_of_an_unknown_cluster_names_those_that_are_known(run, fra):
     run("add", "fra-1", kubeconfig=fra)
-    with pytest.raises(CommandError, match=r"There is no cluster “paris”\. Known: fra-1"):
+    with pytest.raises(CommandError, match=r"There is no cluster “paris”\. Clusters: fra-1"):
         run("check", "paris")
 
 

@@ -94,7 +94,7 @@ def mirrored(fra: Cluster, fake: FakeGateway) -> Cluster:
 
 
 @pytest.fixture
-def take_turn(fra: Cluster, fake: FakeGateway, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+def run_session(fra: Cluster, fake: FakeGateway, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """Let a holder take its turn with the cluster in memory."""
 
     @contextmanager
@@ -102,4 +102,4 @@ def take_turn(fra: Cluster, fake: FakeGateway, monkeypatch: pytest.MonkeyPatch) 
         yield fake
 
     monkeypatch.setattr(list_watch, "gateway_for", to_fake)
-    return lambda plural, **options: list_watch.take_turn(fra.pk, plural, **{"seconds": 1, **options})
+    return lambda plural, **options: list_watch.run_session(fra.pk, plural, **{"seconds": 1, **options})

@@ -90,11 +90,11 @@ def test_a_first_listing_takes_as_many_statements_for_many_as_for_one():
     assert statements(40) == statements(1)
 
 
-def test_classes_that_have_not_changed_keep_what_is_known_of_shapes(mirrored, fake, take_turn):
+def test_classes_that_have_not_changed_keep_what_is_known_of_shapes(mirrored, fake, run_session):
     before = class_book(DeviceClass.objects.all())
     assert class_book(DeviceClass.objects.all()) is before
     fake.put(DEVICE_CLASS, device_class(kind="mig"))
-    take_turn("deviceclasses")
+    run_session("deviceclasses")
     assert class_book(DeviceClass.objects.all()) is not before
     assert set(Device.objects.values_list("classes__0", flat=True)) == {None}
 

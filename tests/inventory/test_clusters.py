@@ -77,12 +77,12 @@ def test_a_cluster_is_added_with_what_it_says_and_what_is_wished(answer):
 @pytest.mark.parametrize(
     ("name", "uid", "asked", "told"),
     [
-        ("ber-1", "new", 0, "There is a cluster “ber-1” already; with --renew it gets these credentials."),
+        ("ber-1", "new", 0, "A cluster “ber-1” exists already. Use --renew to replace its credentials."),
         (
             "fra-1",
             "ber",
             1,
-            "This cluster is known as “ber-1” already: its kube-system namespace has the same uid ber.",
+            "This cluster is already “ber-1”: its kube-system namespace has the same UID ber.",
         ),
     ],
 )
@@ -175,7 +175,7 @@ def test_credentials_of_another_cluster_change_nothing(answer):
     with pytest.raises(Invalid) as refusal:
         renew_credentials(name="ber-1", credentials=NEW)
     assert refusal.value.message == (
-        "These credentials lead to another cluster than “ber-1”: uid uid-of-fra instead of ber."
+        "These credentials lead to another cluster than “ber-1”: UID uid-of-fra instead of ber."
     )
     assert Cluster.objects.values().get() == before
 
@@ -199,11 +199,11 @@ def test_what_is_asked_for_but_not_there_is_404_and_names_those_that_are(answer)
                 call()
             yield refusal.value.status, refusal.value.code, refusal.value.message
 
-    empty = (404, "not-found", "There is no cluster “x”. Known: –.")
+    empty = (404, "not-found", "There is no cluster “x”. Clusters: –.")
     assert set(refusals()) == {empty}
     other()
     Cluster.objects.create(name="fra-1", credentials=b"")
-    assert set(refusals()) == {(404, "not-found", "There is no cluster “x”. Known: ber-1, fra-1.")}
+    assert set(refusals()) == {(404, "not-found", "There is no cluster “x”. Clusters: ber-1, fra-1.")}
 
 
 def test_a_cluster_with_claims_is_not_removed_and_the_number_is_told(monkeypatch):
@@ -218,8 +218,7 @@ def test_a_cluster_with_claims_is_not_removed_and_the_number_is_told(monkeypatch
         with pytest.raises(Conflict) as refusal:
             remove_cluster(name="fra-1")
     assert refusal.value.message == (
-        "“fra-1” has 3 claims in the portal's books, whose history would be lost. "
-        "Take it out of use instead: “enabled” in the admin."
+        "“fra-1” has 3 claims, whose history would be lost. Disable it in the admin instead (“enabled”)."
     )
     assert Cluster.objects.count() == 2
     remove_cluster(name="fra-1")

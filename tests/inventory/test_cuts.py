@@ -1,4 +1,4 @@
-"""Pages of a device and of a node say what can still be cut from a GPU."""
+"""Pages of a device and of a node say what Free partitions of from a GPU."""
 
 import pytest
 from django.db import connection
@@ -13,19 +13,19 @@ from tests.inventory.conftest import node, resource_claim
 
 pytestmark = pytest.mark.django_db
 
-TITLE = "What can still be cut from gpu-0"
+TITLE = "Free partitions of gpu-0"
 
 
 @pytest.fixture
-def cut(mirrored, fake, take_turn, client):
+def cut(mirrored, fake, run_session, client):
     """A third node, whose GPU is published in partitions; one small partition of it is held."""
     for one in slices("node-c"):
         fake.put(RESOURCE_SLICE, one)
     fake.put(NODE, node("node-c"))
-    take_turn("resourceslices")
-    take_turn("nodes")
+    run_session("resourceslices")
+    run_session("nodes")
     fake.put(RESOURCE_CLAIM, resource_claim("theirs", "gpu-0-1g10gb-1", pool="node-c"))
-    take_turn("resourceclaims")
+    run_session("resourceclaims")
     client.force_login(User.objects.create_user("alice"))
 
 
@@ -38,9 +38,9 @@ def page(client, name):
 def test_the_page_of_every_part_tells_what_is_left_of_the_gpu(client, cut, name):
     said = " ".join(page(client, name).split())
     assert TITLE in said
-    assert '<td class="dg-n" data-l="Places left">1 of 2</td>' in said  # 3g.40gb
-    assert '<td class="dg-n" data-l="Places left">6 of 7</td>' in said  # 1g.10gb
-    assert '<td class="dg-n" data-l="Places left">0 of 1</td>' in said  # the whole
+    assert '<td class="dg-n" data-l="Free placements">1 of 2</td>' in said  # 3g.40gb
+    assert '<td class="dg-n" data-l="Free placements">6 of 7</td>' in said  # 1g.10gb
+    assert '<td class="dg-n" data-l="Free placements">0 of 1</td>' in said  # the whole
 
 
 def test_the_page_of_the_node_tells_too(client, cut):
@@ -53,11 +53,11 @@ def test_whole_gpus_say_nothing_of_the_kind(client, cut):
         device = Device.objects.get(pool=pool, name="gpu-0")
         of_device = client.get(reverse("inventory:device", args=[device.pk])).text
         of_node = client.get(reverse("inventory:node", args=["fra-1", pool])).text
-        pages[pool] = ["can still be cut" in text for text in (of_device, of_node)]
+        pages[pool] = ["Free partitions of" in text for text in (of_device, of_node)]
     assert pages == {"node-a": [False, False], "node-c": [True, True]}
 
 
-def test_two_gpus_cost_as_many_queries_as_one(client, cut, fake, take_turn):
+def test_two_gpus_cost_as_many_queries_as_one(client, cut, fake, run_session):
     address = reverse("inventory:node", args=["fra-1", "node-c"])
     client.get(address)
     with CaptureQueriesContext(connection) as one:
@@ -65,8 +65,8 @@ def test_two_gpus_cost_as_many_queries_as_one(client, cut, fake, take_turn):
     for more in slices("node-c", boards=2):
         more["spec"]["pool"]["generation"] = 2
         fake.put(RESOURCE_SLICE, more)
-    take_turn("resourceslices")
-    assert client.get(address).text.count("can still be cut") == 2
+    run_session("resourceslices")
+    assert client.get(address).text.count("Free partitions of") == 2
     with CaptureQueriesContext(connection) as two:
         client.get(address)
     assert len(two) == len(one)

@@ -44,10 +44,10 @@ def rule(name, *, key="maintenance", effect="NoSchedule", **selector):
 
 
 @pytest.fixture
-def two_drivers(mirrored, fake, take_turn):
+def two_drivers(mirrored, fake, run_session):
     """node-a publishes a pool of the same name by another driver, with a device of the same name."""
     fake.put(RESOURCE_SLICE, of_driver("other", "node-a", [gpu(0), gpu(1)]))
-    take_turn("resourceslices")
+    run_session("resourceslices")
 
 
 def held():
@@ -68,10 +68,10 @@ def claim_on(name, *devices, driver=DRIVER, **more):
     return made
 
 
-def test_a_claim_holds_the_device_of_its_driver_and_pool_and_no_other(two_drivers, fake, take_turn):
+def test_a_claim_holds_the_device_of_its_driver_and_pool_and_no_other(two_drivers, fake, run_session):
     fake.put(RESOURCE_CLAIM, claim_on("a", "node-a/gpu-1", "node-b/gpu-0"))
     fake.put(RESOURCE_CLAIM, claim_on("b", "node-a/gpu-0", driver="other"))
-    take_turn("resourceclaims")
+    run_session("resourceclaims")
     expected = {
         (DRIVER, "node-a", "gpu-1"): "a",
         (DRIVER, "node-b", "gpu-0"): "a",
@@ -79,66 +79,66 @@ def test_a_claim_holds_the_device_of_its_driver_and_pool_and_no_other(two_driver
     }
     assert held() == expected
     fake.remove(RESOURCE_CLAIM, "b", namespace="default")
-    take_turn("resourceclaims")
+    run_session("resourceclaims")
     expected.pop(("other", "node-a", "gpu-0"))
     assert held() == expected
 
 
-def test_one_driver_leaving_takes_only_its_devices(two_drivers, fake, take_turn):
+def test_one_driver_leaving_takes_only_its_devices(two_drivers, fake, run_session):
     before = list(Device.objects.filter(driver=DRIVER).order_by("pk").values())
     fake.remove(RESOURCE_SLICE, "node-a-other")
-    take_turn("resourceslices")
+    run_session("resourceslices")
     assert list(Device.objects.filter(driver=DRIVER).order_by("pk").values()) == before
     assert not Device.objects.filter(driver="other", gone_at=None).exists()
 
 
-def test_of_two_pools_that_change_in_one_batch_both_are_followed(mirrored, fake, take_turn):
+def test_of_two_pools_that_change_in_one_batch_both_are_followed(mirrored, fake, run_session):
     for pool in ("node-a", "node-b"):
         fake.put(RESOURCE_SLICE, slice_of(pool, [gpu(5)], generation=2))
-    take_turn("resourceslices")
+    run_session("resourceslices")
     present = Device.objects.present().order_by("pool").values_list("pool", "name")
     assert list(present) == [("node-a", "gpu-5"), ("node-b", "gpu-5")]
 
 
-def test_claims_that_change_in_one_batch_are_all_followed(mirrored, fake, take_turn):
+def test_claims_that_change_in_one_batch_are_all_followed(mirrored, fake, run_session):
     for name, place in (("a", "node-a/gpu-0"), ("b", "node-a/gpu-1"), ("c", "node-b/gpu-0")):
         fake.put(RESOURCE_CLAIM, claim_on(name, place))
-    take_turn("resourceclaims")
+    run_session("resourceclaims")
     assert sorted(held().values()) == ["a", "b", "c"]
     fake.put(RESOURCE_CLAIM, claim_on("a", "node-b/gpu-0"))
     fake.put(RESOURCE_CLAIM, resource_claim("b"))
     fake.put(RESOURCE_CLAIM, claim_on("c", "node-a/gpu-0"))
-    take_turn("resourceclaims")
+    run_session("resourceclaims")
     assert held() == {(DRIVER, "node-b", "gpu-0"): "a", (DRIVER, "node-a", "gpu-0"): "c"}
 
 
-def test_of_two_claims_on_one_device_the_older_row_is_named_and_stays(mirrored, fake, take_turn):
+def test_of_two_claims_on_one_device_the_older_row_is_named_and_stays(mirrored, fake, run_session):
     """Only after a cluster was damaged: a device that is not shareable is held once."""
     for name in ("z-first", "a-second"):
         fake.put(RESOURCE_CLAIM, claim_on(name, "node-a/gpu-0"))
-        take_turn("resourceclaims")
+        run_session("resourceclaims")
     assert held() == {(DRIVER, "node-a", "gpu-0"): "a-second"}
     fake.put(RESOURCE_SLICE, slice_of("node-a", [gpu(0, allowMultipleAllocations=True)], generation=2))
-    take_turn("resourceslices")
+    run_session("resourceslices")
     fake.put(RESOURCE_CLAIM, claim_on("c-third", "node-a/gpu-0"))
-    take_turn("resourceclaims")
+    run_session("resourceclaims")
     assert held() == {(DRIVER, "node-a", "gpu-0"): "a-second"}
     fake.remove(RESOURCE_CLAIM, "a-second", namespace="default")
-    take_turn("resourceclaims")
+    run_session("resourceclaims")
     assert held() == {(DRIVER, "node-a", "gpu-0"): "z-first"}
 
 
-def test_a_device_that_comes_back_finds_the_oldest_of_its_holders_again(mirrored, fake, take_turn):
+def test_a_device_that_comes_back_finds_the_oldest_of_its_holders_again(mirrored, fake, run_session):
     shared = gpu(0, allowMultipleAllocations=True)
     for name in ("b", "a"):
         fake.put(RESOURCE_CLAIM, claim_on(name, "node-b/gpu-0"))
-        take_turn("resourceclaims")
+        run_session("resourceclaims")
     fake.remove(RESOURCE_SLICE, "node-b-slice")
-    take_turn("resourceslices")
+    run_session("resourceslices")
     assert held() == {}
     ResourceClaim.objects.filter(name="b").update(gone_at=timezone.now())
     fake.put(RESOURCE_SLICE, slice_of("node-b", [shared], generation=2))
-    take_turn("resourceslices")
+    run_session("resourceslices")
     assert held() == {(DRIVER, "node-b", "gpu-0"): "a"}
 
 
@@ -155,12 +155,12 @@ def heard():
 
 
 def test_others_hear_of_every_device_that_is_taken_freed_new_or_gone(
-    mirrored, fake, take_turn, heard, django_capture_on_commit_callbacks
+    mirrored, fake, run_session, heard, django_capture_on_commit_callbacks
 ):
     def follow(plural):
         heard.clear()
         with django_capture_on_commit_callbacks(execute=True):
-            take_turn(plural)
+            run_session(plural)
         return [names for kind, names in heard if kind == "Device"]
 
     both = [f"{DRIVER}/node-a/gpu-0", f"{DRIVER}/node-a/gpu-1"]
@@ -187,17 +187,17 @@ def tainted():
         ({"driver": "nobody's"}, []),
     ],
 )
-def test_a_rule_that_is_made_changed_and_dropped(two_drivers, fake, take_turn, selector, expected):
+def test_a_rule_that_is_made_changed_and_dropped(two_drivers, fake, run_session, selector, expected):
     fake.put(RULE, rule("one", **selector))
     fake.put(RULE, rule("two", pool="node-b", key="other"))
-    take_turn("devicetaintrules")
+    run_session("devicetaintrules")
     everywhere = sorted({*expected, (DRIVER, "node-b", "gpu-0")})
     assert tainted() == everywhere
     fake.put(RULE, rule("one", driver="nobody's"))
-    take_turn("devicetaintrules")
+    run_session("devicetaintrules")
     assert tainted() == [(DRIVER, "node-b", "gpu-0")]
     fake.remove(RULE, "two")
-    take_turn("devicetaintrules")
+    run_session("devicetaintrules")
     assert tainted() == []
 
 
@@ -228,14 +228,14 @@ def test_pools_that_a_rule_means_are_those_it_selects_and_those_it_tainted(two_d
     assert meant() == []
 
 
-def test_a_pool_of_an_incomplete_generation_keeps_its_devices_to_the_last_column(mirrored, fake, take_turn):
+def test_a_pool_of_an_incomplete_generation_keeps_its_devices_to_the_last_column(mirrored, fake, run_session):
     fake.put(RESOURCE_CLAIM, claim_on("mine", "node-a/gpu-0"))
-    take_turn("resourceclaims")
+    run_session("resourceclaims")
     before = Device.objects.filter(pool="node-a", name="gpu-0").values().get()
     newer = gpu(0, product="NVIDIA H200")
     fake.put(RESOURCE_SLICE, slice_of("node-a", [newer], name="node-a-new", generation=2, count=2))
     with time_machine.travel(NOW, tick=False):
-        take_turn("resourceslices")
+        run_session("resourceslices")
     after = Device.objects.filter(pool="node-a", name="gpu-0").values().get()
     assert after == before | {"pool_complete": False, "changed_at": NOW}
     told = ObjectEvent.objects.filter(kind="Device", name=f"{DRIVER}/node-a/gpu-0").get()
@@ -261,25 +261,25 @@ def blocked():
     return [f"{device.pool}/{device.name}" for device in found]
 
 
-def test_partitions_are_blocked_in_their_own_pool_only(mirrored, fake, take_turn):
+def test_partitions_are_blocked_in_their_own_pool_only(mirrored, fake, run_session):
     for pool in ("node-a", "node-b"):
         for one in halves(pool, generation=2):
             fake.put(RESOURCE_SLICE, one)
-    take_turn("resourceslices")
+    run_session("resourceslices")
     fake.put(RESOURCE_CLAIM, claim_on("a", "node-a/half-a"))
     fake.put(RESOURCE_CLAIM, claim_on("plain", "node-b/gpu-9"))
-    take_turn("resourceclaims")
+    run_session("resourceclaims")
     assert blocked() == ["node-a/whole"]
     fake.put(RESOURCE_CLAIM, claim_on("b", "node-b/whole"))
-    take_turn("resourceclaims")
+    run_session("resourceclaims")
     assert blocked() == ["node-a/whole", "node-b/half-a", "node-b/half-b"]
     fake.remove(RESOURCE_CLAIM, "b", namespace="default")
     fake.remove(RESOURCE_CLAIM, "a", namespace="default")
-    take_turn("resourceclaims")
+    run_session("resourceclaims")
     assert blocked() == []
 
 
-def test_partitions_listed_after_their_claims_are_blocked_at_once(fra, fake, take_turn):
+def test_partitions_listed_after_their_claims_are_blocked_at_once(fra, fake, run_session):
     for one in halves("node-a", generation=2):
         fake.put(RESOURCE_SLICE, one)
     fake.put(RESOURCE_CLAIM, claim_on("a", "node-a/half-a"))
@@ -319,7 +319,9 @@ def test_a_worker_that_stops_ends_the_joining_between_two_parts(mirrored, fake, 
     assert parts == [[(DRIVER, "node-a")]]
 
 
-def test_a_node_that_comes_back_and_one_that_leaves_change_their_own_devices_only(mirrored, fake, take_turn):
+def test_a_node_that_comes_back_and_one_that_leaves_change_their_own_devices_only(
+    mirrored, fake, run_session
+):
     def nodes():
         rows = Device.objects.order_by("pool", "name").values_list("pool", "node__uid")
         return dict(rows)
@@ -327,10 +329,10 @@ def test_a_node_that_comes_back_and_one_that_leaves_change_their_own_devices_onl
     first = nodes()
     assert None not in first.values()
     fake.remove(NODE, "node-a")
-    take_turn("nodes")
+    run_session("nodes")
     assert nodes() == {"node-a": None, "node-b": first["node-b"]}
     uid = fake.put(NODE, node("node-a"))["metadata"]["uid"]
-    take_turn("nodes")
+    run_session("nodes")
     assert nodes() == {"node-a": uid, "node-b": first["node-b"]}
 
 

@@ -195,7 +195,7 @@ def test_claims_are_told_when_something_new_is_said_and_not_when_it_is_only_repe
 
 
 @pytest.mark.parametrize("problem", [Refused("no", verb="list", resource="events"), Unreachable("gone")])
-def test_what_the_cluster_refuses_stops_nothing(fra, fake, waiting, monkeypatch, take_turn, problem):
+def test_what_the_cluster_refuses_stops_nothing(fra, fake, waiting, monkeypatch, run_session, problem):
     monkeypatch.setattr(tasks, "gateway_for", events_gateway(fake))
     fake.fail(problem)
     tasks.read_pod_events(str(fra.pk))
@@ -225,7 +225,7 @@ def test_a_halted_cluster_is_not_asked(fra, fake, waiting, monkeypatch):
 
 
 def test_no_more_namespaces_than_the_bound_are_asked_in_one_go(fra, fake, monkeypatch):
-    monkeypatch.setattr(events, "NAMESPACES", 2)
+    monkeypatch.setattr(events, "MAX_NAMESPACES", 2)
     for name in ("a", "b", "c"):
         fake.put(NAMESPACE, {"metadata": {"name": name}})
         one = pod("train", uid=f"uid-{name}")

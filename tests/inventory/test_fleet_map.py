@@ -40,13 +40,13 @@ def amd_slice(node: str, devices: list[dict[str, object]]) -> dict[str, object]:
 
 
 @pytest.fixture
-def cut(mirrored, fake, take_turn):
+def cut(mirrored, fake, run_session):
     """node-a: two A100 in partitions, and the two H100 no more. node-b: an MI300X whole, and one in two."""
     halves = [mig("GPU-x", 0, "3g.40gb"), mig("GPU-x", 1, "3g.40gb"), mig("GPU-y", 2, "7g.80gb")]
     fake.put(RESOURCE_SLICE, slice_of("node-a", halves, generation=2))
     parts = [amd(0, "spx_nps1", "0000:01"), amd(1, "dpx_nps1", "0000:02"), amd(2, "dpx_nps1", "0000:02")]
     fake.put(RESOURCE_SLICE, amd_slice("node-b", parts))
-    take_turn("resourceslices")
+    run_session("resourceslices")
 
 
 def groups():
@@ -78,9 +78,9 @@ def test_a_gpu_in_partitions_is_one_link_to_its_devices(cut, client):
     assert len(listed) == 2
 
 
-def test_one_partition_of_a_gpu_leads_to_that_device(mirrored, fake, take_turn, client):
+def test_one_partition_of_a_gpu_leads_to_that_device(mirrored, fake, run_session, client):
     fake.put(RESOURCE_SLICE, slice_of("node-a", [mig("GPU-x", 0, "1g.10gb")], generation=2))
-    take_turn("resourceslices")
+    run_session("resourceslices")
     [only] = groups()["A100-SXM4-80GB", True].rows[0].gpus
     device = Device.objects.get(parent_uuid="GPU-x", gone_at=None)
     assert device.driver == DRIVER

@@ -59,7 +59,7 @@ def test_of_two_that_add_one_cluster_at_once_one_is_told_that_it_is_known(answer
     name = Cluster.objects.get().name
     assert told == {
         name,
-        f"This cluster is known as “{name}” already: its kube-system namespace has the same uid uid-of-fra.",
+        f"This cluster is already “{name}”: its kube-system namespace has the same UID uid-of-fra.",
     }
 
 
@@ -77,11 +77,11 @@ def test_a_second_name_for_a_mirrored_cluster_is_halted_at_first_contact(mirrore
 
     monkeypatch.setattr(list_watch, "gateway_for", to_fake)
     twin = Cluster.objects.create(name="fra-2", credentials=b"")
-    assert list_watch.take_turn(twin.pk, "nodes") is None
+    assert list_watch.run_session(twin.pk, "nodes") is None
     twin.refresh_from_db()
     assert twin.halted_because == (
-        f"fra-2 is the cluster that is mirrored as fra-1 already: its kube-system namespace has the same "
-        f"uid {fake.uid}. Nothing is synchronised under this name."
+        "fra-2 is already mirrored as fra-1: its kube-system namespace has the same "
+        f"UID {fake.uid}. The sync under this name is halted."
     )
     assert not Device.objects.filter(cluster=twin).exists()
     assert not Freshness.objects.filter(cluster=twin).exclude(holder="").exists()

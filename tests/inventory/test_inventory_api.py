@@ -26,9 +26,9 @@ def as_root(client):
 
 
 @pytest.fixture
-def held(mirrored, fake, take_turn):
+def held(mirrored, fake, run_session):
     fake.put(RESOURCE_CLAIM, resource_claim("secret-project", "gpu-0"))
-    take_turn("resourceclaims")
+    run_session("resourceclaims")
     return Device.objects.get(pool="node-a", name="gpu-0")
 
 
@@ -47,7 +47,7 @@ def test_strangers_are_asked_who_they_are_and_nobody_writes(client, as_alice, he
 
 
 @pytest.mark.parametrize("address", LISTS)
-def test_a_list_costs_the_same_for_one_and_for_many(as_alice, held, fake, take_turn, address):
+def test_a_list_costs_the_same_for_one_and_for_many(as_alice, held, fake, run_session, address):
     def cost():
         with CaptureQueriesContext(connection) as queries:
             as_alice.get(address)
@@ -57,8 +57,8 @@ def test_a_list_costs_the_same_for_one_and_for_many(as_alice, held, fake, take_t
     before = cost()
     fake.put(RESOURCE_SLICE, slice_of("node-a", [gpu(index) for index in range(20)], generation=2))
     fake.put(RESOURCE_CLAIM, resource_claim("many", *(f"gpu-{index}" for index in range(1, 9))))
-    take_turn("resourceslices")
-    take_turn("resourceclaims")
+    run_session("resourceslices")
+    run_session("resourceclaims")
     assert cost() == before
 
 

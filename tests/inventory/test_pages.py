@@ -37,9 +37,9 @@ def as_root(client, root):
 
 
 @pytest.fixture
-def held(mirrored, fake, take_turn):
+def held(mirrored, fake, run_session):
     fake.put(RESOURCE_CLAIM, resource_claim("secret-project", "gpu-0"))
-    take_turn("resourceclaims")
+    run_session("resourceclaims")
     return Device.objects.get(pool="node-a", name="gpu-0")
 
 
@@ -132,7 +132,9 @@ def test_what_is_not_there_is_404(as_alice, held, address):
     assert as_alice.get(address).status_code == 404
 
 
-def test_pages_cost_the_same_for_one_and_for_many(as_alice, held, fake, take_turn, django_assert_num_queries):
+def test_pages_cost_the_same_for_one_and_for_many(
+    as_alice, held, fake, run_session, django_assert_num_queries
+):
     lists = addresses(held)[:6]
     before = {}
     for address in lists:
@@ -144,8 +146,8 @@ def test_pages_cost_the_same_for_one_and_for_many(as_alice, held, fake, take_tur
         before[address] = len(queries)
     fake.put(RESOURCE_SLICE, slice_of("node-a", [gpu(index) for index in range(20)], generation=2))
     fake.put(RESOURCE_CLAIM, resource_claim("many", *(f"gpu-{index}" for index in range(1, 9))))
-    take_turn("resourceslices")
-    take_turn("resourceclaims")
+    run_session("resourceslices")
+    run_session("resourceclaims")
     for address in lists:
         with django_assert_num_queries(before[address]):
             as_alice.get(address)

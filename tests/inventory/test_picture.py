@@ -21,9 +21,9 @@ def names(devices):
     return sorted(str(device) for device in devices)
 
 
-def test_it_shows_what_is_free(mirrored, fake, take_turn):
+def test_it_shows_what_is_free(mirrored, fake, run_session):
     fake.put(RESOURCE_CLAIM, resource_claim("mine", "gpu-0"))
-    take_turn("resourceclaims")
+    run_session("resourceclaims")
     found = cluster_snapshot.current_snapshot(mirrored)
     assert names(found.free) == ["gpu.nvidia.com/node-a/gpu-1", "gpu.nvidia.com/node-b/gpu-0"]
     assert [found.holder_of(device) for device in found.devices] == ["default/mine", "", ""]
@@ -35,35 +35,35 @@ def test_it_is_the_same_object_for_one_query_while_nothing_moves(mirrored, djang
         assert cluster_snapshot.current_snapshot(mirrored) is first
 
 
-def test_it_follows_every_kind_of_change(mirrored, fake, take_turn):
+def test_it_follows_every_kind_of_change(mirrored, fake, run_session):
     before = cluster_snapshot.current_snapshot(mirrored)
     fake.put(RESOURCE_CLAIM, resource_claim("mine", "gpu-0"))
     fake.put(RESOURCE_SLICE, slice_of("node-b", [gpu(0), gpu(1)], generation=2))
-    take_turn("resourceclaims")
-    take_turn("resourceslices")
+    run_session("resourceclaims")
+    run_session("resourceslices")
     after = cluster_snapshot.current_snapshot(mirrored)
     assert (len(before.devices), len(after.devices), len(after.claims)) == (3, 4, 1)
 
     fake.remove(RESOURCE_CLAIM, "mine", namespace="default")
-    take_turn("resourceclaims")
+    run_session("resourceclaims")
     assert cluster_snapshot.current_snapshot(mirrored).claims == []
 
 
-def test_what_does_not_concern_devices_leaves_it_alone(mirrored, fake, take_turn):
+def test_what_does_not_concern_devices_leaves_it_alone(mirrored, fake, run_session):
     first = cluster_snapshot.current_snapshot(mirrored)
     pod = {"metadata": {"name": "p", "namespace": "default"}, "spec": {"resourceClaims": [{"name": "g"}]}}
     fake.put(POD, pod)
-    take_turn("pods")
+    run_session("pods")
     assert cluster_snapshot.current_snapshot(mirrored) is first
 
 
-def test_of_an_object_only_what_the_allocator_reads_is_kept(mirrored, fake, take_turn):
+def test_of_an_object_only_what_the_allocator_reads_is_kept(mirrored, fake, run_session):
     fake.put(RESOURCE_CLAIM, resource_claim("mine", "gpu-0"))
     fake.put(RESOURCE_CLAIM, resource_claim("waits"))
     tainted = [{"key": "k", "effect": "NoSchedule"}]
     fake.put(NODE, node("node-a", podCIDR="10.0.0.0/24", taints=tainted))
-    take_turn("resourceclaims")
-    take_turn("nodes")
+    run_session("resourceclaims")
+    run_session("nodes")
     found = cluster_snapshot.current_snapshot(mirrored)
     assert [claim["metadata"] for claim in found.claims] == [{"namespace": "default", "name": "mine"}]
     seen = {one["metadata"]["name"]: one for one in found.nodes}
@@ -73,18 +73,18 @@ def test_of_an_object_only_what_the_allocator_reads_is_kept(mirrored, fake, take
     assert first.raw["attributes"]["productName"] is second.raw["attributes"]["productName"]
 
 
-def test_a_node_that_only_says_it_is_alive_moves_nothing(mirrored, fake, take_turn):
+def test_a_node_that_only_says_it_is_alive_moves_nothing(mirrored, fake, run_session):
     first = cluster_snapshot.current_snapshot(mirrored)
     fake.put(NODE, node("node-a", ready=False))
-    take_turn("nodes")
+    run_session("nodes")
     assert cluster_snapshot.current_snapshot(mirrored) is first
 
 
-def test_a_claim_that_moves_leaves_devices_and_what_is_known_of_them(mirrored, fake, take_turn):
+def test_a_claim_that_moves_leaves_devices_and_what_is_known_of_them(mirrored, fake, run_session):
     before = cluster_snapshot.current_snapshot(mirrored)
     assert before.free
     fake.put(RESOURCE_CLAIM, resource_claim("mine", "gpu-0"))
-    take_turn("resourceclaims")
+    run_session("resourceclaims")
     after = cluster_snapshot.current_snapshot(mirrored)
     assert after.device_index is before.device_index
     assert names(after.free) == names(before.free)[1:]
@@ -100,10 +100,10 @@ def test_features_follow_the_version_of_the_cluster(mirrored):
     )
 
 
-def test_after_a_failure_everything_is_read_again(mirrored, fake, take_turn, monkeypatch):
+def test_after_a_failure_everything_is_read_again(mirrored, fake, run_session, monkeypatch):
     cluster_snapshot.current_snapshot(mirrored)
     fake.put(RESOURCE_CLAIM, resource_claim("mine", "gpu-0"))
-    take_turn("resourceclaims")
+    run_session("resourceclaims")
 
     def broken(*_):
         raise OperationalError("canceling statement due to statement timeout")
@@ -116,10 +116,10 @@ def test_after_a_failure_everything_is_read_again(mirrored, fake, take_turn, mon
     assert [found.holder_of(device) for device in found.devices] == ["default/mine", "", ""]
 
 
-def test_nobody_waits_for_a_picture_that_is_being_brought_up_to_date(mirrored, fake, take_turn):
+def test_nobody_waits_for_a_picture_that_is_being_brought_up_to_date(mirrored, fake, run_session):
     first = cluster_snapshot.current_snapshot(mirrored)
     fake.put(RESOURCE_CLAIM, resource_claim("mine", "gpu-0"))
-    take_turn("resourceclaims")
-    with cluster_snapshot._kept[mirrored.pk].lock:
+    run_session("resourceclaims")
+    with cluster_snapshot._caches[mirrored.pk].lock:
         assert cluster_snapshot.current_snapshot(mirrored) is first
     assert cluster_snapshot.current_snapshot(mirrored) is not first

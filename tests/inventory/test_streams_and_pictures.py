@@ -47,7 +47,7 @@ def quick(monkeypatch):
     """Events are gathered for a moment only, and nobody stops."""
     flag = threading.Event()
     monkeypatch.setattr(session, "stopping", flag)
-    monkeypatch.setattr(session, "PATIENCE", 0.05)
+    monkeypatch.setattr(session, "EMPTY_AFTER", 0.05)
     return flag
 
 
@@ -60,20 +60,20 @@ def read(gateway, seconds=9):
 
 
 def test_a_burst_is_one_batch_and_the_end_of_the_watch_ends_it(quick, monkeypatch):
-    monkeypatch.setattr(session, "LINGER", 5)
+    monkeypatch.setattr(session, "BURST_SECONDS", 5)
     watch = gateway(*map(event, range(5)))
     assert numbers(read(watch)) == [[0, 1, 2, 3, 4]]
     assert watch.asked == [(NODE, "7", 9)]
 
 
 def test_a_batch_has_an_end_and_the_next_goes_on_without_a_gap(quick, monkeypatch):
-    monkeypatch.setattr(session, "LINGER", 5)
-    monkeypatch.setattr(session, "BATCH", 2)
+    monkeypatch.setattr(session, "BURST_SECONDS", 5)
+    monkeypatch.setattr(session, "MAX_BATCH", 2)
     assert numbers(read(gateway(*map(event, range(5))))) == [[0, 1], [2, 3], [4]]
 
 
 def test_what_came_before_an_error_is_not_lost(quick, monkeypatch):
-    monkeypatch.setattr(session, "LINGER", 5)
+    monkeypatch.setattr(session, "BURST_SECONDS", 5)
     found = read(gateway(event(1), event(2), Unreachable("gone")))
     assert numbers([next(found)]) == [[1, 2]]
     with pytest.raises(Unreachable, match="gone"):
@@ -99,7 +99,7 @@ def test_a_worker_that_stops_ends_the_watch_and_hears_of_no_error(quick, monkeyp
     def stop_and_gather(events):
         quick.set()
         speak.set()
-        monkeypatch.setattr(session, "PATIENCE", 30)
+        monkeypatch.setattr(session, "EMPTY_AFTER", 30)
         return gather(events)
 
     monkeypatch.setattr(session, "_gather", stop_and_gather)
@@ -181,12 +181,12 @@ def test_the_picture_of_a_cluster_has_what_is_there_in_it_and_nothing_of_another
 
 
 @pytest.mark.django_db
-def test_a_picture_is_of_what_is_not_gone_and_made_anew_when_the_mirror_was(mirrored, fake, take_turn):
+def test_a_picture_is_of_what_is_not_gone_and_made_anew_when_the_mirror_was(mirrored, fake, run_session):
     cluster_snapshot.forget()
     fake.put(RESOURCE_CLAIM, resource_claim("gone", "gpu-0"))
-    take_turn("resourceclaims")
+    run_session("resourceclaims")
     fake.remove(RESOURCE_CLAIM, "gone", namespace="default")
-    take_turn("resourceclaims")
+    run_session("resourceclaims")
     assert ResourceClaim.objects.filter(name="gone").exists()
     assert facts(mirrored) == OF_FRA
     Node.objects.filter(name="node-b").delete()

@@ -24,25 +24,25 @@ def fresh(cluster, resource):
     return Freshness.objects.get(cluster=cluster, resource=resource)
 
 
-def test_the_first_turn_lists_and_the_next_ones_only_watch(fra, fake, take_turn):
-    assert take_turn("nodes") == timedelta(0)
+def test_the_first_turn_lists_and_the_next_ones_only_watch(fra, fake, run_session):
+    assert run_session("nodes") == timedelta(0)
     fake.put(NODE, node("node-c"))
-    assert take_turn("nodes") == timedelta(0)
+    assert run_session("nodes") == timedelta(0)
 
     assert set(Node.objects.values_list("name", flat=True)) == {"node-a", "node-b", "node-c"}
     assert [call[0] for call in fake.calls if call[1] == "nodes"] == ["list", "watch", "watch"]
     assert fresh(fra, "nodes").error == ""
 
 
-def test_a_large_listing_comes_in_chunks(fra, fake, take_turn):
+def test_a_large_listing_comes_in_chunks(fra, fake, run_session):
     for index in range(1200):
         fake.put(RESOURCE_CLAIM, resource_claim(f"claim-{index}"))
-    take_turn("resourceclaims")
+    run_session("resourceclaims")
     assert ResourceClaim.objects.filter(cluster=fra, gone_at=None, state="pending").count() == 1200
 
 
 def test_a_holder_killed_between_list_and_watch_is_succeeded_by_one_that_lists_again(
-    fra, fake, take_turn, monkeypatch
+    fra, fake, run_session, monkeypatch
 ):
     def die(*args):
         raise KeyboardInterrupt
@@ -50,33 +50,33 @@ def test_a_holder_killed_between_list_and_watch_is_succeeded_by_one_that_lists_a
     with monkeypatch.context() as patch:
         patch.setattr("inventory.sync.list_watch.note_listed", die)
         with pytest.raises(KeyboardInterrupt):
-            take_turn("nodes")
+            run_session("nodes")
     assert Node.objects.count() == 2
     assert not fresh(fra, "nodes").listed_at
 
     fake.remove(NODE, "node-a")
-    take_turn("nodes")
+    run_session("nodes")
     assert list(Node.objects.filter(gone_at=None).values_list("name", flat=True)) == ["node-b"]
 
 
-def test_an_expired_version_leads_to_a_new_listing_without_a_word_of_error(mirrored, fake, take_turn):
+def test_an_expired_version_leads_to_a_new_listing_without_a_word_of_error(mirrored, fake, run_session):
     fake.put(NODE, node("node-c"))
     fake.compact()
-    assert take_turn("nodes") == timedelta(0)
+    assert run_session("nodes") == timedelta(0)
     assert fresh(mirrored, "nodes").resource_version == ""
     assert fresh(mirrored, "nodes").error == ""
 
-    take_turn("nodes")
+    run_session("nodes")
     assert Node.objects.filter(name="node-c", gone_at=None).exists()
 
 
-def test_what_vanished_while_nobody_looked_is_closed_and_not_lost(mirrored, fake, take_turn):
+def test_what_vanished_while_nobody_looked_is_closed_and_not_lost(mirrored, fake, run_session):
     fake.remove(NODE, "node-b")
     fake.remove(RESOURCE_SLICE, "node-b-slice")
     fake.compact()
     for resource in ("nodes", "resourceslices"):
-        take_turn(resource)
-        take_turn(resource)
+        run_session(resource)
+        run_session(resource)
 
     assert Node.objects.get(name="node-b").gone_at
     assert Device.objects.get(pool="node-b").gone_at
@@ -150,10 +150,10 @@ def test_a_listing_opens_again_what_was_closed_by_mistake(mirrored, fake):
     assert ObjectEvent.objects.filter(kind="Node", name="node-a", what="appeared").exists()
 
 
-def test_an_object_made_again_under_its_name_is_another_row(mirrored, fake, take_turn):
+def test_an_object_made_again_under_its_name_is_another_row(mirrored, fake, run_session):
     fake.remove(NODE, "node-a")
     fake.put(NODE, node("node-a"))
-    take_turn("nodes")
+    run_session("nodes")
     rows = Node.objects.filter(name="node-a")
     assert rows.count() == 2
     assert Device.objects.filter(pool="node-a", node=rows.get(gone_at=None)).count() == 2
@@ -166,10 +166,10 @@ def test_a_cluster_restored_from_a_backup_is_believed_although_its_versions_went
     assert Node.objects.get(name="node-a").ready is True
 
 
-def test_an_unreachable_cluster_is_stale_and_never_empty(mirrored, fake, take_turn):
+def test_an_unreachable_cluster_is_stale_and_never_empty(mirrored, fake, run_session):
     before = fresh(mirrored, "nodes").seen_at
     fake.fail(Unreachable("fra-1 does not answer."), times=1)
-    pause = take_turn("nodes")
+    pause = run_session("nodes")
 
     assert pause > timedelta(seconds=1)
     after = fresh(mirrored, "nodes")
@@ -177,29 +177,29 @@ def test_an_unreachable_cluster_is_stale_and_never_empty(mirrored, fake, take_tu
     assert Node.objects.filter(gone_at=None).count() == 2
 
 
-def test_the_pause_grows_with_every_failure_and_ends_with_the_first_success(mirrored, fake, take_turn):
+def test_the_pause_grows_with_every_failure_and_ends_with_the_first_success(mirrored, fake, run_session):
     fake.fail(Unreachable("fra-1 does not answer."), times=5)
-    pauses = [take_turn("nodes") for _ in range(5)]
+    pauses = [run_session("nodes") for _ in range(5)]
     assert pauses[4] > 4 * pauses[0]
-    assert take_turn("nodes") == timedelta(0)
+    assert run_session("nodes") == timedelta(0)
     assert fresh(mirrored, "nodes").failures == 0
 
 
-def test_a_refused_optional_resource_is_recorded_and_the_others_go_on(fra, fake, take_turn):
+def test_a_refused_optional_resource_is_recorded_and_the_others_go_on(fra, fake, run_session):
     fake.denied |= {("list", "nodes"), ("watch", "nodes")}
     for resource in ("nodes", "resourceslices"):
-        take_turn(resource)
+        run_session(resource)
     assert fresh(fra, "nodes").error == "The credentials may not list nodes."
     assert Device.objects.filter(gone_at=None, node=None).count() == 3
 
 
-def test_credentials_that_lead_elsewhere_stop_the_sync_and_leave_the_mirror(mirrored, fake, take_turn):
+def test_credentials_that_lead_elsewhere_stop_the_sync_and_leave_the_mirror(mirrored, fake, run_session):
     fake.uid = "another-cluster"
     stranger = fake._objects["namespaces", "", "kube-system"]
     stranger["metadata"]["uid"] = "another-cluster"
     fake.remove(NODE, "node-a")
 
-    assert take_turn("nodes") is None
+    assert run_session("nodes") is None
     mirrored.refresh_from_db()
     assert "another-cluster" in mirrored.halted_because
     assert mirrored.uid in mirrored.halted_because
@@ -244,13 +244,13 @@ def test_a_turn_that_waits_after_a_failure_is_not_queued_a_second_time_meanwhile
     assert reserve(fra.pk, "nodes") is False
 
 
-def test_pods_without_claims_are_not_mirrored_and_secrets_of_the_others_are_not_kept(fra, fake, take_turn):
+def test_pods_without_claims_are_not_mirrored_and_secrets_of_the_others_are_not_kept(fra, fake, run_session):
     env = [{"name": "PASSWORD", "value": "hunter2"}]
     container = {"name": "main", "image": "app:1", "env": env, "resources": {"claims": [{"name": "gpu"}]}}
     uses = {"containers": [container], "resourceClaims": [{"name": "gpu", "resourceClaimName": "mine"}]}
     fake.put(POD, {"metadata": {"name": "train", "namespace": "default"}, "spec": uses})
     fake.put(POD, {"metadata": {"name": "web", "namespace": "default"}, "spec": {"containers": [container]}})
-    take_turn("pods")
+    run_session("pods")
 
     pod = Pod.objects.get()
     assert (pod.name, pod.claims) == ("train", ["mine"])
@@ -259,7 +259,7 @@ def test_pods_without_claims_are_not_mirrored_and_secrets_of_the_others_are_not_
 
 
 def test_listeners_hear_of_changes_after_commit_by_kind_and_name(
-    mirrored, fake, take_turn, django_capture_on_commit_callbacks
+    mirrored, fake, run_session, django_capture_on_commit_callbacks
 ):
     heard = []
 
@@ -270,34 +270,34 @@ def test_listeners_hear_of_changes_after_commit_by_kind_and_name(
     try:
         fake.put(RESOURCE_CLAIM, resource_claim("mine", "gpu-0"))
         with django_capture_on_commit_callbacks(execute=True):
-            take_turn("resourceclaims")
+            run_session("resourceclaims")
     finally:
         mirror_changed.disconnect(listen)
     assert (mirrored.pk, "ResourceClaim", frozenset({"default/mine"})) in heard
     assert (mirrored.pk, "Device", frozenset({"gpu.nvidia.com/node-a/gpu-0"})) in heard
 
 
-def test_the_revision_moves_with_the_mirror_and_only_then(mirrored, fake, take_turn):
+def test_the_revision_moves_with_the_mirror_and_only_then(mirrored, fake, run_session):
     before = mirrored.revision
-    take_turn("nodes")
+    run_session("nodes")
     mirrored.refresh_from_db()
     assert mirrored.revision == before
     fake.put(NODE, node("node-a", ready=False))
-    take_turn("nodes")
+    run_session("nodes")
     mirrored.refresh_from_db()
     assert mirrored.revision > before
 
 
-def test_a_slice_may_be_listed_before_its_node(fra, fake, take_turn):
-    take_turn("resourceslices")
+def test_a_slice_may_be_listed_before_its_node(fra, fake, run_session):
+    run_session("resourceslices")
     assert Device.objects.filter(node=None).count() == 3
-    take_turn("nodes")
+    run_session("nodes")
     assert Device.objects.filter(node=None).count() == 0
 
 
-def test_a_gpu_added_to_a_pool_appears_and_is_told(mirrored, fake, take_turn):
+def test_a_gpu_added_to_a_pool_appears_and_is_told(mirrored, fake, run_session):
     fake.put(RESOURCE_SLICE, slice_of("node-b", [gpu(0), gpu(1)], generation=2))
-    take_turn("resourceslices")
+    run_session("resourceslices")
     assert Device.objects.filter(pool="node-b", gone_at=None).count() == 2
     event = ObjectEvent.objects.get(kind="Device")
     assert (event.name, event.what) == ("gpu.nvidia.com/node-b/gpu-1", "appeared")

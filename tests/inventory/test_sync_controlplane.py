@@ -7,7 +7,7 @@ from cluster.kube import connect
 from demo.controlplane.client import eventually
 from inventory.models import Cluster, Device, Freshness, Node, Pod, ResourceClaim
 from inventory.states import DeviceState
-from inventory.sync.list_watch import sync_once, take_turn
+from inventory.sync.list_watch import run_session, sync_once
 from tests.controlplane.test_controlplane import claim_spec, use
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.django_db]
@@ -39,7 +39,7 @@ def reserved(admin, name, namespace):
 
 def follow(cluster, *resources):
     for resource in resources:
-        assert take_turn(cluster.pk, resource, seconds=SECONDS) is not None
+        assert run_session(cluster.pk, resource, seconds=SECONDS) is not None
         assert Freshness.objects.get(cluster=cluster, resource=resource).error == ""
 
 
@@ -117,7 +117,7 @@ def test_a_past_that_the_cluster_has_forgotten_is_listed_again(mirrored, admin, 
     controlplane.compact()
     try:
         for _ in range(2):  # the first turn may only learn that its version is gone
-            assert take_turn(mirrored.pk, "namespaces", seconds=SECONDS) is not None
+            assert run_session(mirrored.pk, "namespaces", seconds=SECONDS) is not None
         fresh = Freshness.objects.get(cluster=mirrored, resource="namespaces")
         assert (fresh.error, fresh.resource_version != "1") == ("", True)
     finally:
@@ -128,7 +128,7 @@ def test_a_cluster_that_is_down_is_stale_and_recovers_without_help(mirrored, con
     before = Device.objects.present().count()
     controlplane.pause("kube-apiserver")
     try:
-        pause = take_turn(mirrored.pk, "resourceslices", seconds=SECONDS)
+        pause = run_session(mirrored.pk, "resourceslices", seconds=SECONDS)
         assert pause.total_seconds() > 1
         assert Freshness.objects.get(cluster=mirrored, resource="resourceslices").error
         assert Device.objects.present().count() == before
@@ -136,7 +136,7 @@ def test_a_cluster_that_is_down_is_stale_and_recovers_without_help(mirrored, con
         controlplane.restart("kube-apiserver")
 
     def followed():
-        take_turn(mirrored.pk, "resourceslices", seconds=SECONDS)
+        run_session(mirrored.pk, "resourceslices", seconds=SECONDS)
         return not Freshness.objects.get(cluster=mirrored, resource="resourceslices").error
 
     eventually(followed, what="a turn that succeeds")
@@ -146,7 +146,7 @@ def test_a_cluster_that_is_down_is_stale_and_recovers_without_help(mirrored, con
 def test_credentials_without_a_right_to_nodes_leave_everything_else(real, controlplane):
     real.credentials = seal(from_kubeconfig(controlplane.kubeconfig("eve")))
     real.save(update_fields=["credentials"])
-    assert take_turn(real.pk, "nodes", seconds=SECONDS) is not None
+    assert run_session(real.pk, "nodes", seconds=SECONDS) is not None
     fresh = Freshness.objects.get(cluster=real, resource="nodes")
     assert "namespaces" in fresh.error
     assert fresh.listed_at is None

@@ -28,9 +28,9 @@ def test_a_device_is_described_in_words_that_pages_use(mirrored):
     assert (gpu_0.classes, gpu_0.condition, gpu_0.state) == ([DRIVER], "good", DeviceState.FREE)
 
 
-def test_an_incomplete_generation_leaves_the_devices_of_the_last_one_and_says_so(mirrored, fake, take_turn):
+def test_an_incomplete_generation_leaves_the_devices_of_the_last_one_and_says_so(mirrored, fake, run_session):
     fake.put(RESOURCE_SLICE, slice_of("node-a", [gpu(7)], name="node-a-new", generation=2, count=2))
-    take_turn("resourceslices")
+    run_session("resourceslices")
     assert set(Device.objects.filter(pool="node-a", gone_at=None).values_list("name", "pool_complete")) == {
         ("gpu-0", False),
         ("gpu-1", False),
@@ -39,176 +39,176 @@ def test_an_incomplete_generation_leaves_the_devices_of_the_last_one_and_says_so
     assert device().state == DeviceState.INCOMPLETE
 
     fake.put(RESOURCE_SLICE, slice_of("node-a", [gpu(8)], generation=2, count=2))
-    take_turn("resourceslices")
+    run_session("resourceslices")
     present = Device.objects.filter(pool="node-a", gone_at=None)
     assert set(present.values_list("name", "pool_complete")) == {("gpu-7", True), ("gpu-8", True)}
 
 
-def test_an_incomplete_generation_does_not_bring_back_what_was_gone_before(mirrored, fake, take_turn):
+def test_an_incomplete_generation_does_not_bring_back_what_was_gone_before(mirrored, fake, run_session):
     fake.put(RESOURCE_SLICE, slice_of("node-a", [gpu(0)], generation=2))
-    take_turn("resourceslices")
+    run_session("resourceslices")
     assert device("gpu-1").gone_at is not None
     fake.put(RESOURCE_SLICE, slice_of("node-a", [gpu(0)], generation=3, count=2))
-    take_turn("resourceslices")
+    run_session("resourceslices")
     assert not device("gpu-0").pool_complete
     assert device("gpu-1").gone_at is not None
 
 
-def test_slices_of_an_older_generation_do_not_count(mirrored, fake, take_turn):
+def test_slices_of_an_older_generation_do_not_count(mirrored, fake, run_session):
     fake.put(RESOURCE_SLICE, slice_of("node-a", [gpu(5)], name="node-a-new", generation=2))
-    take_turn("resourceslices")
+    run_session("resourceslices")
     assert list(Device.objects.filter(pool="node-a", gone_at=None).values_list("name", flat=True)) == [
         "gpu-5"
     ]
 
 
-def test_a_rule_taints_what_it_selects_and_lets_go_when_it_is_gone(mirrored, fake, take_turn):
+def test_a_rule_taints_what_it_selects_and_lets_go_when_it_is_gone(mirrored, fake, run_session):
     fake.put(RULE, rule(driver=DRIVER, pool="node-a", device="gpu-1"))
-    take_turn("devicetaintrules")
+    run_session("devicetaintrules")
     tainted = device("gpu-1")
     assert [(t["key"], t["source"]) for t in tainted.taints] == [("gpu.dragoman.dev/maintenance", "drain")]
     assert tainted.state == DeviceState.TAINTED
     assert device("gpu-0").state == DeviceState.FREE
 
     fake.remove(RULE, "drain")
-    take_turn("devicetaintrules")
+    run_session("devicetaintrules")
     assert (device("gpu-1").taints, device("gpu-1").state) == ([], DeviceState.FREE)
     told = ObjectEvent.objects.filter(kind="Device", name=f"{DRIVER}/node-a/gpu-1", what="changed")
     assert [list(event.detail) for event in told] == [["taints"], ["taints"]]
 
 
-def test_a_rule_that_selects_another_device_lets_go_of_the_first(mirrored, fake, take_turn):
+def test_a_rule_that_selects_another_device_lets_go_of_the_first(mirrored, fake, run_session):
     fake.put(RULE, rule(pool="node-a", device="gpu-1"))
-    take_turn("devicetaintrules")
+    run_session("devicetaintrules")
     fake.put(RULE, rule(pool="node-b", device="gpu-0"))
-    take_turn("devicetaintrules")
+    run_session("devicetaintrules")
     assert (device("gpu-1").state, device("gpu-0", "node-b").state) == (DeviceState.FREE, DeviceState.TAINTED)
 
 
-def test_a_rule_without_a_pool_taints_every_device(mirrored, fake, take_turn):
+def test_a_rule_without_a_pool_taints_every_device(mirrored, fake, run_session):
     fake.put(RULE, rule())
-    take_turn("devicetaintrules")
+    run_session("devicetaintrules")
     assert {one.state for one in Device.objects.with_state()} == {DeviceState.TAINTED}
 
 
-def test_a_rule_that_is_only_a_dry_run_keeps_nobody_away(mirrored, fake, take_turn):
+def test_a_rule_that_is_only_a_dry_run_keeps_nobody_away(mirrored, fake, run_session):
     fake.put(RULE, rule(effect="None"))
-    take_turn("devicetaintrules")
+    run_session("devicetaintrules")
     assert device().taints[0]["effect"] == "None"
     assert device().state == DeviceState.FREE
 
 
-def test_a_device_that_its_driver_reports_broken_is_unhealthy(mirrored, fake, take_turn):
+def test_a_device_that_its_driver_reports_broken_is_unhealthy(mirrored, fake, run_session):
     lost = [{"key": "gpu.nvidia.com/gpu-lost", "effect": "NoSchedule"}]
     noted = [{"key": "gpu.nvidia.com/xid", "value": "43", "effect": "None"}]
     fake.put(RESOURCE_SLICE, slice_of("node-a", [gpu(0, taints=lost), gpu(1, taints=noted)]))
-    take_turn("resourceslices")
+    run_session("resourceslices")
     assert (device("gpu-0").state, device("gpu-1").state) == (DeviceState.UNHEALTHY, DeviceState.FREE)
 
 
-def test_a_new_class_is_joined_to_the_devices_that_meet_its_selectors(mirrored, fake, take_turn):
+def test_a_new_class_is_joined_to_the_devices_that_meet_its_selectors(mirrored, fake, run_session):
     fake.put(DEVICE_CLASS, device_class("mig.nvidia.com", kind="mig"))
     fake.put(DEVICE_CLASS, device_class("any-gpu"))
-    take_turn("deviceclasses")
+    run_session("deviceclasses")
     assert device().classes == ["any-gpu", DRIVER]
     fake.remove(DEVICE_CLASS, "any-gpu")
-    take_turn("deviceclasses")
+    run_session("deviceclasses")
     assert device().classes == [DRIVER]
 
 
-def test_a_class_whose_selector_cannot_be_decided_has_no_members(mirrored, fake, take_turn):
+def test_a_class_whose_selector_cannot_be_decided_has_no_members(mirrored, fake, run_session):
     broken = device_class("broken")
     broken["spec"]["selectors"][0]["cel"]["expression"] = f"device.attributes['{DRIVER}'].nope == 'x'"
     fake.put(DEVICE_CLASS, broken)
-    take_turn("deviceclasses")
+    run_session("deviceclasses")
     assert device().classes == [DRIVER]
 
 
-def test_an_allocated_claim_holds_its_devices_until_it_lets_go(mirrored, fake, take_turn):
+def test_an_allocated_claim_holds_its_devices_until_it_lets_go(mirrored, fake, run_session):
     fake.put(RESOURCE_CLAIM, resource_claim("mine", "gpu-0"))
-    take_turn("resourceclaims")
+    run_session("resourceclaims")
     assert device("gpu-0").held_by.name == "mine"
     assert device("gpu-0").state == DeviceState.IN_USE
     assert device("gpu-1").held_by is None
 
     fake.put(RESOURCE_CLAIM, resource_claim("mine"))
-    take_turn("resourceclaims")
+    run_session("resourceclaims")
     assert device("gpu-0").held_by is None
 
 
-def test_a_claim_that_is_gone_holds_nothing(mirrored, fake, take_turn):
+def test_a_claim_that_is_gone_holds_nothing(mirrored, fake, run_session):
     fake.put(RESOURCE_CLAIM, resource_claim("mine", "gpu-0", "gpu-1"))
-    take_turn("resourceclaims")
+    run_session("resourceclaims")
     assert Device.objects.exclude(held_by=None).count() == 2
     fake.remove(RESOURCE_CLAIM, "mine", namespace="default")
-    take_turn("resourceclaims")
+    run_session("resourceclaims")
     assert not Device.objects.exclude(held_by=None).exists()
 
 
 def test_a_device_handed_from_one_claim_to_another_in_one_batch_belongs_to_the_new_one(
-    mirrored, fake, take_turn
+    mirrored, fake, run_session
 ):
     fake.put(RESOURCE_CLAIM, resource_claim("first", "gpu-0"))
-    take_turn("resourceclaims")
+    run_session("resourceclaims")
     fake.put(RESOURCE_CLAIM, resource_claim("second", "gpu-0"))
     fake.put(RESOURCE_CLAIM, resource_claim("first"))
-    take_turn("resourceclaims")
+    run_session("resourceclaims")
     assert device("gpu-0").held_by.name == "second"
 
 
-def test_a_device_that_is_mirrored_after_its_claim_finds_its_holder(fra, fake, take_turn):
+def test_a_device_that_is_mirrored_after_its_claim_finds_its_holder(fra, fake, run_session):
     fake.put(RESOURCE_CLAIM, resource_claim("mine", "gpu-0"))
-    take_turn("resourceclaims")
-    take_turn("resourceslices")
+    run_session("resourceclaims")
+    run_session("resourceslices")
     assert device("gpu-0").held_by.name == "mine"
 
 
-def test_a_shared_device_is_held_until_the_last_claim_has_let_go(mirrored, fake, take_turn):
+def test_a_shared_device_is_held_until_the_last_claim_has_let_go(mirrored, fake, run_session):
     fake.put(RESOURCE_SLICE, slice_of("node-a", [gpu(0, allowMultipleAllocations=True)]))
-    take_turn("resourceslices")
+    run_session("resourceslices")
     for name in ("first", "second"):
         fake.put(RESOURCE_CLAIM, resource_claim(name, "gpu-0"))
-    take_turn("resourceclaims")
+    run_session("resourceclaims")
     assert device().held_by.name == "first"
     fake.put(RESOURCE_CLAIM, resource_claim("first"))
-    take_turn("resourceclaims")
+    run_session("resourceclaims")
     assert device().held_by.name == "second"
     fake.put(RESOURCE_CLAIM, resource_claim("second"))
-    take_turn("resourceclaims")
+    run_session("resourceclaims")
     assert device().held_by is None
 
 
-def test_admin_access_holds_nothing(mirrored, fake, take_turn):
+def test_admin_access_holds_nothing(mirrored, fake, run_session):
     watcher = resource_claim("watcher", "gpu-0")
     (seen,) = watcher["status"]["allocation"]["devices"]["results"]
     for is_admin, holder in ((False, "watcher"), (True, None)):
         seen["adminAccess"] = is_admin
         fake.put(RESOURCE_CLAIM, watcher)
-        take_turn("resourceclaims")
+        run_session("resourceclaims")
         held_by = device().held_by
         assert (held_by and held_by.name) == holder
 
 
 @pytest.mark.parametrize("now", [node("node-a", ready=False), node("node-a", unschedulable=True)])
-def test_devices_of_a_node_that_is_down_or_cordoned_are_not_free(mirrored, fake, take_turn, now):
+def test_devices_of_a_node_that_is_down_or_cordoned_are_not_free(mirrored, fake, run_session, now):
     fake.put(NODE, now)
-    take_turn("nodes")
+    run_session("nodes")
     assert device().state == DeviceState.NOT_READY
 
 
-def test_a_device_is_on_no_node_any_more_when_that_is_gone(mirrored, fake, take_turn):
+def test_a_device_is_on_no_node_any_more_when_that_is_gone(mirrored, fake, run_session):
     assert device().node.name == "node-a"
     fake.remove(NODE, "node-a")
-    take_turn("nodes")
+    run_session("nodes")
     assert device().node is None
     assert device(pool="node-b").node.name == "node-b"
 
 
-def test_a_driver_update_is_told_by_the_attribute_that_changed(mirrored, fake, take_turn):
+def test_a_driver_update_is_told_by_the_attribute_that_changed(mirrored, fake, run_session):
     newer = gpu(0)
     newer["attributes"]["driverVersion"] = {"version": "590.1.0"}
     fake.put(RESOURCE_SLICE, slice_of("node-b", [newer], generation=2))
-    take_turn("resourceslices")
+    run_session("resourceslices")
     event = ObjectEvent.objects.get(kind="Device", what="changed")
     assert event.detail == {"attributes.driverVersion": [{"version": "580.95.5"}, {"version": "590.1.0"}]}
 
@@ -227,14 +227,14 @@ def sliceable():
     return counters, slice_of("node-a", devices, generation=2, count=2)
 
 
-def test_what_other_partitions_have_taken_is_not_free(mirrored, fake, take_turn):
+def test_what_other_partitions_have_taken_is_not_free(mirrored, fake, run_session):
     for item in sliceable():
         fake.put(RESOURCE_SLICE, item)
-    take_turn("resourceslices")
+    run_session("resourceslices")
     assert device("whole").state == DeviceState.FREE
 
     fake.put(RESOURCE_CLAIM, resource_claim("mine", "half-a"))
-    take_turn("resourceclaims")
+    run_session("resourceclaims")
     states = {name: device(name).state for name in ("whole", "half-a", "half-b")}
     assert states == {
         "whole": DeviceState.BLOCKED,
@@ -243,5 +243,5 @@ def test_what_other_partitions_have_taken_is_not_free(mirrored, fake, take_turn)
     }
 
     fake.put(RESOURCE_CLAIM, resource_claim("mine"))
-    take_turn("resourceclaims")
+    run_session("resourceclaims")
     assert device("whole").state == DeviceState.FREE

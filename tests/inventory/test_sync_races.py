@@ -129,7 +129,7 @@ def connections_of_others():
 def test_a_watch_that_waits_holds_no_database_connection(mirrored, fake, monkeypatch):
     silent, before = Silent(fake), connections_of_others()  # of threads of other tests
     use(monkeypatch, silent)
-    follower = threading.Thread(target=list_watch.take_turn, args=(mirrored.pk, "nodes"))
+    follower = threading.Thread(target=list_watch.run_session, args=(mirrored.pk, "nodes"))
     follower.start()
     assert silent.waiting.wait(60)
     ends = timezone.now() + timedelta(seconds=60)

@@ -291,13 +291,13 @@ def test_history_of_classes_and_rules_shows_the_spec_before_and_after(mirrored, 
     ]
 
 
-def test_pods_claims_and_slices_leave_no_lines_of_history_of_their_own(mirrored, fake, take_turn):
+def test_pods_claims_and_slices_leave_no_lines_of_history_of_their_own(mirrored, fake, run_session):
     fake.put(RESOURCE_CLAIM, resource_claim("mine", "gpu-0"))
     fake.put(RESOURCE_SLICE, slice_of("node-a", [gpu(0), gpu(1)], generation=2))
     for plural in ("resourceclaims", "resourceslices"):
-        take_turn(plural)
+        run_session(plural)
     fake.remove(RESOURCE_CLAIM, "mine", namespace="default")
-    take_turn("resourceclaims")
+    run_session("resourceclaims")
     assert history() == []
 
 

@@ -85,14 +85,14 @@ def test_a_cluster_is_looked_at_every_five_minutes_and_whenever_it_is_halted(
         assert queued[0][1:] == ((str(mirrored.pk),), {"expires": 60.0})
 
 
-def test_events_of_pods_are_asked_for_where_a_pod_waits(mirrored, fake, queued, take_turn):
+def test_events_of_pods_are_asked_for_where_a_pod_waits(mirrored, fake, queued, run_session):
     Freshness.objects.update(holder="somebody", held_until=timezone.now() + timedelta(hours=1))
     tasks.sync_all()
     assert queued == []
     waits = {"metadata": {"name": "p", "namespace": "default"}, "spec": {"resourceClaims": [{"name": "g"}]}}
     Freshness.objects.filter(resource="pods").update(holder="", held_until=None)
     fake.put(POD, waits)
-    take_turn("pods")
+    run_session("pods")
     Freshness.objects.update(holder="somebody", held_until=timezone.now() + timedelta(hours=1))
     tasks.sync_all()
     assert queued == [("read_pod_events", (str(mirrored.pk),), {"expires": 20.0})]
@@ -139,7 +139,7 @@ def test_a_turn_that_ends_queues_the_next_unless_it_is_somebody_elses(
     mirrored, queued, monkeypatch, pause, messages
 ):
     asked = []
-    monkeypatch.setattr(tasks, "take_turn", lambda *args: asked.append(args) or pause)
+    monkeypatch.setattr(tasks, "run_session", lambda *args: asked.append(args) or pause)
     tasks.watch(str(mirrored.pk), "nodes")
     assert asked == [(mirrored.pk, "nodes")]
     seconds = pause.total_seconds() if pause is not None else 0

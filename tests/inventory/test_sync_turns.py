@@ -37,10 +37,12 @@ def verbs(fake):
 FAILED = {"error": "It was down.", "failures": 3, "failed_at": timezone.now() - timedelta(minutes=1)}
 
 
-def test_a_turn_that_lists_notes_every_column_and_leaves_the_lease_to_the_next_message(fra, fake, take_turn):
+def test_a_turn_that_lists_notes_every_column_and_leaves_the_lease_to_the_next_message(
+    fra, fake, run_session
+):
     Freshness.objects.create(cluster=fra, resource="nodes", **FAILED)
     other = Freshness.objects.create(cluster=fra, resource="pods", **FAILED)
-    assert take_turn("nodes") == timedelta(0)
+    assert run_session("nodes") == timedelta(0)
     assert state(fra) == {
         "resource_version": str(fake._now()),
         "listed_at": 0,
@@ -55,13 +57,13 @@ def test_a_turn_that_lists_notes_every_column_and_leaves_the_lease_to_the_next_m
     assert (kept.error, kept.failures, kept.seen_at) == ("It was down.", 3, None)
 
 
-def test_a_turn_that_only_watches_notes_that_all_is_well_but_not_a_listing(mirrored, fake, take_turn):
+def test_a_turn_that_only_watches_notes_that_all_is_well_but_not_a_listing(mirrored, fake, run_session):
     rows = Freshness.objects.filter(cluster=mirrored, resource="nodes")
     ago = timezone.now() - timedelta(minutes=10)
     rows.update(**FAILED, listed_at=ago, seen_at=ago)
     fake.calls.clear()
     fake.put(POD, {"metadata": {"name": "p", "namespace": "default"}, "spec": {}})  # the version moves on
-    assert take_turn("nodes") == timedelta(0)
+    assert run_session("nodes") == timedelta(0)
     assert verbs(fake) == ["watch"]
     assert state(mirrored) == {
         "resource_version": str(fake._now()),
@@ -75,7 +77,7 @@ def test_a_turn_that_only_watches_notes_that_all_is_well_but_not_a_listing(mirro
     }
 
 
-def test_a_failed_turn_notes_the_failure_and_nothing_else(mirrored, fake, take_turn, monkeypatch):
+def test_a_failed_turn_notes_the_failure_and_nothing_else(mirrored, fake, run_session, monkeypatch):
     asked = []
     monkeypatch.setattr(
         list_watch, "backoff_delay", lambda attempt, **how: asked.append((attempt, how)) or 7.5
@@ -86,7 +88,7 @@ def test_a_failed_turn_notes_the_failure_and_nothing_else(mirrored, fake, take_t
     before = rows.get()
     for failures in (1, 2):
         fake.fail(Unreachable(f"Down {failures}."))
-        assert take_turn("nodes") == timedelta(seconds=7.5)
+        assert run_session("nodes") == timedelta(seconds=7.5)
         assert state(mirrored) == {
             "resource_version": before.resource_version,
             "listed_at": 600,
@@ -112,14 +114,14 @@ def test_a_failed_turn_notes_the_failure_and_nothing_else(mirrored, fake, take_t
         ({"seen_at": timedelta(minutes=29)}, ["watch"]),
     ],
 )
-def test_a_turn_lists_when_it_must_and_every_half_hour(mirrored, fake, take_turn, changed, expected):
+def test_a_turn_lists_when_it_must_and_every_half_hour(mirrored, fake, run_session, changed, expected):
     values = {
         name: timezone.now() - value if isinstance(value, timedelta) else value
         for name, value in changed.items()
     }
     Freshness.objects.filter(cluster=mirrored, resource="nodes").update(**values)
     fake.calls.clear()
-    assert take_turn("nodes") == timedelta(0)
+    assert run_session("nodes") == timedelta(0)
     assert verbs(fake) == expected
 
 
@@ -127,25 +129,25 @@ def test_a_turn_lists_when_it_must_and_every_half_hour(mirrored, fake, take_turn
     ("silent_for", "seconds"), [(None, 1), (timedelta(seconds=40), 1), (timedelta(seconds=30), 25)]
 )
 def test_the_watch_after_a_silence_takes_a_second(
-    mirrored, fake, take_turn, monkeypatch, silent_for, seconds
+    mirrored, fake, run_session, monkeypatch, silent_for, seconds
 ):
     asked = []
     monkeypatch.setattr(list_watch, "follow", lambda *args, **how: asked.append(how["seconds"]))
     seen = timezone.now() - silent_for if silent_for else None
     Freshness.objects.filter(cluster=mirrored, resource="nodes").update(seen_at=seen)
-    take_turn("nodes", seconds=25)
+    run_session("nodes", seconds=25)
     assert asked == [seconds]
 
 
-def test_a_turn_after_a_listing_watches_as_long_as_it_was_told(fra, fake, take_turn, monkeypatch):
+def test_a_turn_after_a_listing_watches_as_long_as_it_was_told(fra, fake, run_session, monkeypatch):
     asked = []
     monkeypatch.setattr(list_watch, "follow", lambda *args, **how: asked.append(how))
-    take_turn("nodes", seconds=25)
+    run_session("nodes", seconds=25)
     assert asked == [{"version": str(fake._now()), "seconds": 25}]
 
 
 @pytest.mark.parametrize("why", ["disabled", "unknown kind", "taken"])
-def test_a_turn_that_is_nobodys_asks_the_cluster_nothing(mirrored, fake, take_turn, why):
+def test_a_turn_that_is_nobodys_asks_the_cluster_nothing(mirrored, fake, run_session, why):
     plural = "nodes"
     if why == "disabled":
         Cluster.objects.update(enabled=False)
@@ -155,46 +157,46 @@ def test_a_turn_that_is_nobodys_asks_the_cluster_nothing(mirrored, fake, take_tu
         take(mirrored.pk, "nodes")
     fake.calls.clear()
     before = list(Freshness.objects.order_by("pk").values())
-    assert take_turn(plural) is None
+    assert run_session(plural) is None
     assert fake.calls == []
     assert list(Freshness.objects.order_by("pk").values()) == before
 
 
-def test_a_halt_gives_the_lease_back_and_is_no_failure(mirrored, fake, take_turn):
+def test_a_halt_gives_the_lease_back_and_is_no_failure(mirrored, fake, run_session):
     fake._objects["namespaces", "", "kube-system"]["metadata"]["uid"] = "another"
     fake.calls.clear()
-    assert take_turn("nodes") is None
+    assert run_session("nodes") is None
     assert verbs(fake) == []
     row = Freshness.objects.get(cluster=mirrored, resource="nodes")
     assert (row.holder, row.held_until, row.error, row.failures) == ("", None, "", 0)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
-def test_a_turn_that_breaks_gives_the_lease_back_and_breaks(mirrored, take_turn, monkeypatch, error):
+def test_a_turn_that_breaks_gives_the_lease_back_and_breaks(mirrored, run_session, monkeypatch, error):
     def break_down(*args, **how):
         raise error
 
     monkeypatch.setattr(list_watch, "follow", break_down)
     with pytest.raises(error):
-        take_turn("nodes")
+        run_session("nodes")
     row = Freshness.objects.get(cluster=mirrored, resource="nodes")
     assert (row.holder, row.held_until, row.error) == ("", None, "")
 
 
 @pytest.mark.parametrize("when", ["while it follows", "at the end"])
-def test_a_turn_whose_lease_was_taken_leaves_it_to_the_successor(mirrored, take_turn, monkeypatch, when):
+def test_a_turn_whose_lease_was_taken_leaves_it_to_the_successor(mirrored, run_session, monkeypatch, when):
     def lose(*args, **how):
         Freshness.objects.filter(resource="nodes").update(holder="successor")
         if when == "while it follows":
             raise LeaseLost
 
     monkeypatch.setattr(list_watch, "follow", lose)
-    assert take_turn("nodes") is None
+    assert run_session("nodes") is None
     assert Freshness.objects.get(resource="nodes").holder == "successor"
 
 
 @pytest.mark.parametrize("ended", ["well", "halted", "broken", "failed"])
-def test_every_turn_gives_its_connection_back(mirrored, fake, take_turn, monkeypatch, ended):
+def test_every_turn_gives_its_connection_back(mirrored, fake, run_session, monkeypatch, ended):
     given: list[str] = []
     errors: dict[str, Any] = {"halted": Halted, "broken": ValueError, "failed": Unreachable("Down.")}
 
@@ -207,9 +209,9 @@ def test_every_turn_gives_its_connection_back(mirrored, fake, take_turn, monkeyp
     monkeypatch.setattr(list_watch, "release_connection", lambda: given.append("released"))
     if ended == "broken":
         with pytest.raises(ValueError):  # noqa: PT011
-            take_turn("nodes")
+            run_session("nodes")
     else:
-        take_turn("nodes")
+        run_session("nodes")
     assert given == ["released"]
 
 

@@ -43,13 +43,13 @@ def test_a_worker_that_stops_ends_its_turns_at_once_and_gives_them_back(
     silent = Silent(fake)
     use(monkeypatch, silent)
     with ThreadPoolExecutor(1) as threads:
-        following = threads.submit(list_watch.take_turn, mirrored.pk, "nodes")
+        following = threads.submit(list_watch.run_session, mirrored.pk, "nodes")
         assert silent.waiting.wait(60)
         stopping.set()
         assert following.result(timeout=patience.LOCK) is None
         silent.speak.set()
     assert is_free(mirrored, "nodes")
-    assert list_watch.take_turn(mirrored.pk, "nodes") is None  # its last messages are left to others
+    assert list_watch.run_session(mirrored.pk, "nodes") is None  # its last messages are left to others
     assert is_free(mirrored, "nodes")
 
 
@@ -67,7 +67,7 @@ def test_a_worker_that_stops_does_not_finish_a_long_listing(mirrored, fake, monk
 
     monkeypatch.setattr(fake, "list", stop_after_the_first)
     Freshness.objects.update(resource_version="")
-    assert list_watch.take_turn(mirrored.pk, "nodes") is None
+    assert list_watch.run_session(mirrored.pk, "nodes") is None
     assert len(asked) == 1
     assert is_free(mirrored, "nodes")
     assert Freshness.objects.get(cluster=mirrored, resource="nodes").resource_version == ""
@@ -81,19 +81,21 @@ def test_a_cluster_that_goes_while_the_worker_stops_is_no_failure(mirrored, fake
         raise Unreachable("fra-1 does not answer.")
 
     monkeypatch.setattr(fake, "identity", break_off)
-    assert list_watch.take_turn(mirrored.pk, "nodes") is None
+    assert list_watch.run_session(mirrored.pk, "nodes") is None
     assert is_free(mirrored, "nodes")
     assert Freshness.objects.get(cluster=mirrored, resource="nodes").error == ""
 
 
-@pytest.mark.parametrize(("silent_for", "seconds"), [(5, list_watch.SECONDS), (120, list_watch.CATCHING_UP)])
+@pytest.mark.parametrize(
+    ("silent_for", "seconds"), [(5, list_watch.WATCH_SECONDS), (120, list_watch.FIRST_WATCH_SECONDS)]
+)
 def test_after_a_silence_the_first_watch_is_short(mirrored, fake, monkeypatch, silent_for, seconds):
     use(monkeypatch, fake)
     asked = []
     watch = fake.watch
     monkeypatch.setattr(fake, "watch", lambda kind, **how: asked.append(how["seconds"]) or watch(kind, **how))
     Freshness.objects.update(seen_at=timezone.now() - timedelta(seconds=silent_for))
-    assert list_watch.take_turn(mirrored.pk, "nodes") == timedelta(0)
+    assert list_watch.run_session(mirrored.pk, "nodes") == timedelta(0)
     assert asked == [seconds]
 
 
@@ -142,9 +144,9 @@ def test_only_a_worker_that_follows_clusters_starts_that_and_hands_it_over(monke
     messages = []
     monkeypatch.setattr(tasks.sync_all, "apply_async", lambda **options: messages.append(options))
     worker = Worker(queue)
-    tasks.start_at_once(sender=worker)
+    tasks.sync_at_start(sender=worker)
     assert [message["kwargs"] for message in messages] == [{"again": True}] * sent
-    tasks.hand_over(sender=worker)
+    tasks.wake_other_workers(sender=worker)
     assert len(messages) == 2 * sent
 
 
@@ -153,7 +155,7 @@ def test_a_worker_that_cannot_reach_the_broker_any_more_stops_without_an_error(m
         raise OperationalError("Connection refused")
 
     monkeypatch.setattr(tasks.sync_all, "apply_async", refuse)
-    tasks.hand_over(sender=Worker("sync"))
+    tasks.wake_other_workers(sender=Worker("sync"))
 
 
 def test_beat_starts_what_nobody_follows_and_that_once(mirrored, monkeypatch):
@@ -180,7 +182,7 @@ def test_a_cluster_that_is_switched_off_or_halted_is_not_followed(mirrored, monk
     type(mirrored).objects.update(halted_because="", enabled=False)
     tasks.sync_all()
     assert queued == []
-    assert list_watch.take_turn(mirrored.pk, "nodes") is None
+    assert list_watch.run_session(mirrored.pk, "nodes") is None
     type(mirrored).objects.update(enabled=True)
     tasks.sync_all()
     assert queued
@@ -190,7 +192,7 @@ def test_a_turn_queues_the_next_one_after_its_pause(mirrored, fake, monkeypatch)
     use(monkeypatch, fake)
     queued = []
     monkeypatch.setattr(tasks.watch, "apply_async", lambda args, **options: queued.append((args, options)))
-    monkeypatch.setattr(tasks, "take_turn", lambda cluster_id, plural: timedelta(seconds=4))
+    monkeypatch.setattr(tasks, "run_session", lambda cluster_id, plural: timedelta(seconds=4))
     tasks.watch(str(mirrored.pk), "nodes")
     [(args, options)] = queued
     assert args == (str(mirrored.pk), "nodes")

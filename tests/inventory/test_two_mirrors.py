@@ -173,8 +173,8 @@ def test_an_identity_that_is_lost_halts_one_cluster_only(both, fra_1):
     fra.refresh_from_db()
     ber.refresh_from_db()
     assert fra.halted_because == (
-        "The credentials of fra-1 lead to another cluster: its kube-system namespace has uid another, and "
-        f"the mirror is of {fra.uid}. Nothing is synchronised until the credentials lead back."
+        "The credentials of fra-1 lead to another cluster: its kube-system namespace has UID another instead "
+        f"of {fra.uid}. The sync is halted until the credentials are fixed."
     )
     assert ber.halted_because == ""
     Cluster.objects.update(halted_because="stopped")

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from inventory.freshness import Age, MirrorCollector, ages, is_stale
 from inventory.history import (
-    LINES,
+    MAX_LINES,
     Fact,
     HistoryLine,
     attribute_rows,
@@ -19,8 +19,8 @@ from inventory.history import (
     device_history,
     history_line,
     object_history,
-    plain_bytes,
-    shown,
+    readable_bytes,
+    value_text,
 )
 from inventory.models import (
     Cluster,
@@ -234,7 +234,7 @@ def test_the_history_of_a_device_is_its_own_and_newest_first(mirrored):
 def test_a_long_history_is_cut_at_thirty_lines(mirrored):
     device = Device.objects.get(pool="node-b")
     name = "gpu.nvidia.com/node-b/gpu-0"
-    for minutes in range(LINES - 1):
+    for minutes in range(MAX_LINES - 1):
         told(mirrored, name, minutes=minutes)
     assert [line.what for line in device_history(device)] == ["Changed"] * 29 + ["First seen"]
     for minutes in range(100, 102):
@@ -262,7 +262,7 @@ def test_a_long_history_is_cut_at_thirty_lines(mirrored):
     ],
 )  # fmt: skip
 def test_a_value_in_the_history_is_shown_as_people_read_it(value, text):
-    assert shown(value) == text
+    assert value_text(value) == text
     event = ObjectEvent(what="changed", detail={"attributes.x": [value, "new"]}, at=NOW)
     assert history_line(event).details == [f"x: {text} → new"]
 
@@ -298,7 +298,7 @@ def test_attributes_and_capacities_are_rows_in_order_of_their_names():
     [("1Gi", "1 GiB"), ("1073741823", ""), ("81559Mi", "79.6 GiB"), ("nonsense", ""), ("-2Gi", "")],
 )
 def test_bytes_are_shown_in_gibibytes_from_one_on(text, plain):
-    assert plain_bytes(text) == plain
+    assert readable_bytes(text) == plain
 
 
 def test_a_device_that_was_seen_a_second_ago_is_not_stale(mirrored):

@@ -40,16 +40,16 @@ def ber(db):
 
 
 @pytest.fixture
-def both(ber, mirrored, fake, take_turn):
+def both(ber, mirrored, fake, run_session):
     """And in fra-1: gpu-0 of node-a is held, a device, a node and a class are gone."""
     fake.put(RESOURCE_CLAIM, resource_claim("mine", "gpu-0"))
     fake.put(RESOURCE_SLICE, slice_of("node-b", [gpu(1)], generation=2))
     fake.put(NODE, node("node-z"))
-    take_turn("resourceclaims")
-    take_turn("resourceslices")
-    take_turn("nodes")
+    run_session("resourceclaims")
+    run_session("resourceslices")
+    run_session("nodes")
     fake.remove(NODE, "node-z")
-    take_turn("nodes")
+    run_session("nodes")
     gone = DeviceClass.objects.get(cluster=ber, name="mig")
     DeviceClass.objects.filter(pk=gone.pk).update(gone_at=timezone.now())
     return ber, mirrored
