@@ -61,7 +61,7 @@ def test_the_same_cluster_is_not_added_twice_under_another_name(run, fra):
 def test_a_name_is_not_taken_twice(run, fra, simulator):
     run("add", "fra-1", kubeconfig=fra)
     other = fra.replace("/clusters/fra-1", "/clusters/lab-2")
-    with pytest.raises(CommandError, match="There is a cluster “fra-1” already"):
+    with pytest.raises(CommandError, match="A cluster “fra-1” exists already"):
         run("add", "fra-1", kubeconfig=other)
 
 
