@@ -19,14 +19,14 @@ from dra.held import allocation_results
 from dra.objects import Json, Manifest
 from dra.quantity import QuantityError, form_of
 
-__all__ = ["Case", "CaseError", "answer", "evaluate_line", "read_case", "serve"]
+__all__ = ["AllocationCase", "CaseError", "evaluate_case", "evaluate_line", "read_case", "serve"]
 
-STEPS = 1_000_000  # devices tried for a case, which can wait longer than a page
+MAX_STEPS = 1_000_000  # devices tried; a case can wait longer than a page
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
-    """A question: would `claims` fit on `node` together, given all that is in `picture`?"""
+class AllocationCase:
+    """Allocate `claims` together on `node` of `snapshot`."""
 
     snapshot: ClusterSnapshot
     node: Json
@@ -34,7 +34,7 @@ class Case:
 
 
 def serve(lines: Iterable[bytes], out: TextIO) -> None:
-    """Write one answer per line, each at once, so that a caller may wait for it before it asks on."""
+    """Write one result per line, flushed, so that a caller can wait for each."""
     for line in lines:
         out.write(json.dumps(evaluate_line(line)) + "\n")
         out.flush()
@@ -42,33 +42,33 @@ def serve(lines: Iterable[bytes], out: TextIO) -> None:
 
 def evaluate_line(line: str | bytes) -> Manifest:
     """
-    Answer the case in a line of JSON: `{"name", "error", "results"}`; see `answer`.
+    Evaluate a case in a line of JSON; see `evaluate_case`.
 
-    A line that is no case is answered with an error, and with the name if that can be read.
+    The result of an invalid line has an error, and the name if that is readable.
     """
     try:
         raw = json.loads(line, parse_constant=_refuse)
     except RecursionError:
         return _failed("", "The line is nested too deeply.")
     except ValueError as error:
-        said = "The line is empty." if not line.strip() else f"The line is no JSON: {error}."
-        return _failed("", said)
-    return answer(raw)
+        problem = "The line is empty." if not line.strip() else f"The line is not valid JSON: {error}."
+        return _failed("", problem)
+    return evaluate_case(raw)
 
 
-def answer(raw: Any) -> Manifest:
+def evaluate_case(raw: Any) -> Manifest:
     """
-    Answer a case: `{"name", "error", "results"}`.
+    Evaluate a case and return `{"name", "error", "results"}`. Raises for no case.
 
-    `error` is a sentence where the claims cannot be tried, or where this is no case. Otherwise `results` has
-    a `status.allocation` for each claim that has none yet, or is None if they do not fit. `gaveUp` is there,
-    and true, if the search took too long to tell. Never raises for what the case says.
+    `error` is a sentence if the case is invalid or the claims cannot be allocated. Otherwise `results` has a
+    `status.allocation` for each unallocated claim, or is None if they do not fit. `gaveUp` is true if the
+    search took too long, else absent.
     """
     name = raw.get("name") if isinstance(raw, dict) else ""
     name = name if isinstance(name, str) else ""
     try:
         case = read_case(raw)
-        results = allocate(case.snapshot, case.node, case.claims, literal=True, steps=STEPS)
+        results = allocate(case.snapshot, case.node, case.claims, literal=True, steps=MAX_STEPS)
     except SearchGivenUp as given_up:
         return _failed(name, given_up.message) | {"gaveUp": True}
     except (CaseError, AllocationError) as error:
@@ -77,9 +77,9 @@ def answer(raw: Any) -> Manifest:
     return {"name": name, "error": None, "results": written}
 
 
-def read_case(raw: Any) -> Case:
+def read_case(raw: Any) -> AllocationCase:
     """
-    Check a case and draw its picture. Raise `Problem` for what is not as the API has it.
+    Validate a case and build its snapshot. Raise `CaseError` if it does not match the API.
 
     Claims with `status.allocation` hold their devices and are not allocated again.
     """
@@ -90,19 +90,21 @@ def read_case(raw: Any) -> Case:
     try:
         features = Features.of_switches(raw.get("features") or {})
     except KeyError as error:
-        known = ", ".join(Features.switches())
-        raise CaseError(f"features has {error.args[0]}, which is none; there are {known}.") from None
+        features_of_upstream = ", ".join(Features.switches())
+        raise CaseError(
+            f"features has {error.args[0]}, which is none; there are {features_of_upstream}."
+        ) from None
     claims: Sequence[Json] = raw.get("claims") or ()
-    allocated = [one for one in claims if _allocated(one)]
-    waiting = [one for one in claims if not _allocated(one)]
+    allocated = [claim for claim in claims if _allocated(claim)]
+    waiting = [claim for claim in claims if not _allocated(claim)]
     held = [*_held(raw.get("allocated", {})), *_results(allocated, shares=features.consumable_capacity)]
     snapshot = ClusterSnapshot(
-        classes=(raw.get("classes") or [])[::-1],  # of two with one name the first counts
+        classes=(raw.get("classes") or [])[::-1],  # of equal names the first counts
         slices=raw.get("slices") or (),
         claims=[{"status": {"allocation": {"devices": {"results": held}}}}],
         features=features,
     )
-    return Case(snapshot, raw.get("node", {}), waiting)
+    return AllocationCase(snapshot, raw.get("node", {}), waiting)
 
 
 def _allocated(claim: Json) -> bool:
@@ -110,16 +112,16 @@ def _allocated(claim: Json) -> bool:
 
 
 def _results(claims: Sequence[Json], *, shares: bool) -> Iterator[Json]:
-    """Yield the devices of allocated claims. Without consumable capacity a share takes the whole device."""
+    """Yield the devices of allocated claims. Without consumable capacity a share counts as a whole device."""
     for claim in claims:
         for result in allocation_results(claim):
             yield _named(result) | ({} if shares else {"shareID": ""})
 
 
 def _held(allocated: Json) -> Iterator[Json]:
-    """Yield what `allocated` says in the shape of the results of a claim."""
-    for whole in allocated.get("devices") or ():
-        yield _named(whole) | {"shareID": ""}
+    """Yield the entries of `allocated` in the form of a claim's results."""
+    for device in allocated.get("devices") or ():
+        yield _named(device) | {"shareID": ""}
     for shared in allocated.get("shared") or ():
         yield _named(shared) | {"shareID": "shared"}
     for name, amounts in (allocated.get("consumedCapacity") or {}).items():
@@ -141,7 +143,7 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is no number of JSON")
 
 
-# Takes a value and its path, and raises `Problem`. Null is as good as absent, but not in place of an object.
+# Takes a value and its path, and raises `CaseError`. Null equals absent, except for an object.
 type Shape = Callable[[Any, str], None]
 
 INT64 = range(-(2**63), 2**63)
@@ -149,7 +151,7 @@ SHOWN = 60  # characters of a wrong value
 
 
 class CaseError(ValueError):
-    """The JSON is not what is expected; the message is a sentence."""
+    """The JSON is not a valid case; the message is a sentence."""
 
 
 def text(value: Any, path: str) -> None:
@@ -162,7 +164,7 @@ def flag(value: Any, path: str) -> None:
         raise _wrong(value, path, "true or false")
 
 
-def whole(value: Any, path: str) -> None:
+def whole_number(value: Any, path: str) -> None:
     if value is None:
         return
     if not isinstance(value, int) or isinstance(value, bool):
@@ -181,15 +183,15 @@ def quantity(value: Any, path: str) -> None:
 
 
 def anything(value: Any, path: str) -> None:
-    """Accept what the engine only passes on."""
+    """Accept any value."""
 
 
 def list_of(shape: Shape) -> Shape:
     def check(value: Any, path: str) -> None:
         if value is not None and not isinstance(value, list):
             raise _wrong(value, path, "a list")
-        for place, one in enumerate(value or ()):
-            shape(one, f"{path}[{place}]")
+        for index, item in enumerate(value or ()):
+            shape(item, f"{path}[{index}]")
 
     return check
 
@@ -198,22 +200,22 @@ def map_of(shape: Shape, *, key: Shape = anything) -> Shape:
     def check(value: Any, path: str) -> None:
         if value is not None and not isinstance(value, dict):
             raise _wrong(value, path, "an object")
-        for name, one in (value or {}).items():
+        for name, item in (value or {}).items():
             key(name, f"The key {name} of {path}")
-            shape(one, f"{path}.{name}" if path else name)
+            shape(item, f"{path}.{name}" if path else name)
 
     return check
 
 
 def structure(**fields: Shape) -> Shape:
-    """Return the shape of an object with these fields, each of which may be absent; others are ignored."""
+    """Return the shape of an object with these optional fields; others are ignored."""
 
     def check(value: Any, path: str) -> None:
         if not isinstance(value, dict):
             raise _wrong(value, path, "an object")
-        for name, one in value.items():
+        for name, item in value.items():
             if (shape := fields.get(name)) is not None:
-                shape(one, f"{path}.{name}" if path else name)
+                shape(item, f"{path}.{name}" if path else name)
 
     return check
 
@@ -233,10 +235,10 @@ def extended(base: Mapping[str, Shape], **fields: Shape) -> Shape:
 
 
 def _wrong(value: Any, path: str, expected: str) -> CaseError:
-    shown = json.dumps(value, ensure_ascii=False)
-    if len(shown) > SHOWN:
-        shown = shown[:SHOWN] + "…"
-    return CaseError(f"{path or 'The line'} is {shown}: {expected} is expected.")
+    excerpt = json.dumps(value, ensure_ascii=False)
+    if len(excerpt) > SHOWN:
+        excerpt = excerpt[:SHOWN] + "…"
+    return CaseError(f"{path or 'The line'} is {excerpt}: {expected} is expected.")
 
 
 METADATA = structure(name=text, namespace=text, labels=map_of(text))
@@ -246,7 +248,7 @@ CLASS = structure(metadata=METADATA, spec=structure(selectors=SELECTORS, config=
 
 REQUIREMENTS = list_of(structure(key=text, operator=text, values=list_of(text)))
 TERM = structure(matchExpressions=REQUIREMENTS, matchFields=REQUIREMENTS)
-PLACE = {
+NODE_SELECTION = {
     "nodeName": text,
     "allNodes": flag,
     "nodeSelector": optional(structure(nodeSelectorTerms=list_of(TERM))),
@@ -255,11 +257,11 @@ NODE = structure(metadata=METADATA, status=structure(declaredFeatures=list_of(te
 
 ATTRIBUTE = structure(
     string=text,
-    int=whole,
+    int=whole_number,
     bool=flag,
     version=text,
     strings=list_of(text),
-    ints=list_of(whole),
+    ints=list_of(whole_number),
     bools=list_of(flag),
     versions=list_of(text),
 )
@@ -270,7 +272,7 @@ POLICY = structure(
 )
 COUNTERS = map_of(structure(value=quantity))
 DEVICE = extended(
-    PLACE,
+    NODE_SELECTION,
     name=text,
     attributes=map_of(ATTRIBUTE),
     capacity=map_of(structure(value=quantity, requestPolicy=optional(POLICY))),
@@ -286,9 +288,9 @@ DEVICE = extended(
 SLICE = structure(
     metadata=METADATA,
     spec=extended(
-        PLACE,
+        NODE_SELECTION,
         driver=text,
-        pool=structure(name=text, generation=whole, resourceSliceCount=whole),
+        pool=structure(name=text, generation=whole_number, resourceSliceCount=whole_number),
         perDeviceNodeSelection=flag,
         devices=list_of(DEVICE),
         sharedCounters=list_of(structure(name=text, counters=COUNTERS)),
@@ -296,20 +298,22 @@ SLICE = structure(
     ),
 )
 
-TOLERATIONS = list_of(structure(key=text, operator=text, value=text, effect=text, tolerationSeconds=whole))
-ASK = {
+TOLERATIONS = list_of(
+    structure(key=text, operator=text, value=text, effect=text, tolerationSeconds=whole_number)
+)
+DEVICE_REQUEST = {
     "deviceClassName": text,
     "selectors": SELECTORS,
     "allocationMode": text,
-    "count": whole,
+    "count": whole_number,
     "tolerations": TOLERATIONS,
     "capacity": optional(structure(requests=map_of(quantity))),
     "derivedAttributes": list_of(structure(name=text, expression=text)),
 }
 REQUEST = structure(
     name=text,
-    exactly=optional(extended(ASK, adminAccess=flag)),
-    firstAvailable=list_of(extended(ASK, name=text)),
+    exactly=optional(extended(DEVICE_REQUEST, adminAccess=flag)),
+    firstAvailable=list_of(extended(DEVICE_REQUEST, name=text)),
 )
 CONSTRAINT = structure(requests=list_of(text), matchAttribute=text, distinctAttribute=text)
 ID = {"driver": text, "pool": text, "device": text}

@@ -1,9 +1,9 @@
 """
-Which devices the scheduler would give to claims, on one node.
+Which devices the scheduler would allocate to claims on one node.
 
 The rules are those of Kubernetes 1.37 (`k8s.io/dynamic-resource-allocation/structured`) with the features of
-the picture: nothing is scored, the first fit wins. Allocating is a preview; only the scheduler allocates.
-`docs/allocator.md` says which rule follows which file.
+the snapshot: no scoring, the first fit wins. This is a preview; only the scheduler allocates.
+`docs/allocator.md` maps rules to upstream files.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from dra.allocator.plan import plan_claim
 from dra.allocator.result import AllocationResult, DeviceResult, config_results, device_results
-from dra.allocator.search import STEPS, NodeSearch
+from dra.allocator.search import MAX_STEPS, NodeSearch
 from dra.allocator.site import AllocationError, NodeFailed, NodeSite, SearchGivenUp
 from dra.cluster_snapshot import ClusterSnapshot
 from dra.nodes import SelectorError, name_of, selector_for
@@ -34,16 +34,16 @@ def allocate(
     claims: Sequence[Json],
     *,
     literal: bool = False,
-    steps: int = STEPS,
+    steps: int = MAX_STEPS,
 ) -> list[AllocationResult] | None:
     """
     Return one result per claim, all on `node`; None if they do not fit together.
 
-    `node` and `claims` are objects of the API; the claims must not be allocated yet. An absent count is 1 and
-    an absent mode ExactCount, as the API server fills them in; `literal` takes objects as they are, so that
-    they are 0 and an error. Raise `AllocationError` where waiting would not help: an unknown class, more than
-    32 devices, a selector that fails; `NodeFailed` if they do not fit and an invalid pool may be the reason;
-    `SearchGivenUp` if no answer is found by trying `steps` devices.
+    `node` and `claims` are API objects; the claims must not be allocated. An absent count is 1 and an absent
+    mode ExactCount, like the API server's defaults; with `literal` they are 0 and an error. Raise
+    `AllocationError` if waiting does not help: an unknown class, more than 32 devices, a selector that fails;
+    `NodeFailed` if the claims do not fit and an invalid pool can be the reason; `SearchGivenUp` after `steps`
+    devices without a result.
     """
     site = NodeSite(snapshot, node)
     plans = [plan_claim(site, claim, literal=literal) for claim in claims]
@@ -54,13 +54,13 @@ def allocate(
             raise NodeFailed(invalid.problem)
         return None
     stable = snapshot.features.stable
-    made = []
-    for plan, taken, chosen in zip(plans, search.taken, search.chosen, strict=True):
-        devices = device_results(site, plan, taken)
+    allocation_results = []
+    for plan, device_results_of_claim, chosen in zip(plans, search.taken, search.chosen, strict=True):
+        devices = device_results(site, plan, device_results_of_claim)
         try:
-            selector = selector_for((one.device for one in devices), name_of(node), binding=not stable)
+            selector = selector_for((result.device for result in devices), name_of(node), binding=not stable)
         except SelectorError as error:
             raise AllocationError(str(error)) from None
         config = config_results(snapshot, plan.spec, chosen)
-        made.append(AllocationResult(name_of(node), tuple(devices), tuple(config), selector))
-    return made
+        allocation_results.append(AllocationResult(name_of(node), tuple(devices), tuple(config), selector))
+    return allocation_results

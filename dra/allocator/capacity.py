@@ -1,7 +1,7 @@
 """
-How much of a device's capacity a request takes (KEP 5075, consumable capacity).
+Consumable capacity (KEP 5075): how much of a device's capacity a request consumes.
 
-Rounding follows upstream's `consumable_capacity.go`: ranges are worked out in 64-bit integers, of thousandths
+Rounding follows upstream's `consumable_capacity.go`: ranges use 64-bit integers, of thousandths
 where fractional ranges are on and all bounds are whole thousandths, of units otherwise.
 """
 
@@ -22,7 +22,7 @@ MAX_INT64 = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class CapacityAmount:
-    """A quantity and the form in which upstream holds it; `form` None equals no other."""
+    """A quantity and its representation upstream; a `form` of None equals no other."""
 
     quantity: Quantity
     form: Form | None
@@ -41,99 +41,99 @@ def _read(text: str) -> CapacityAmount:
 
 
 class _Unfit(Exception):
-    """The amount cannot be worked out for this capacity; the message is the rest of a sentence."""
+    """The amount cannot be computed for this capacity; the message ends a sentence."""
 
 
 def share(
-    device: PoolDevice, asked: Json, consumed: Mapping[str, Quantity], *, fractional: bool
+    device: PoolDevice, requested: Json, consumed: Mapping[str, Quantity], *, fractional: bool
 ) -> dict[str, CapacityAmount] | None:
     """
-    Return what a request takes of a device beside what is `consumed`, or None if it does not fit.
+    Return the amounts that a request consumes of a device, or None if too little is left beside `consumed`.
 
-    Asked amounts are rounded up to the policy of the capacity; what is not asked for is the policy's default,
-    and without a policy the whole. Names are compared as written: `memory` is not `gpu.nvidia.com/memory`.
-    Raise `AllocationError` for an amount that is negative, cannot be rounded or is no quantity: upstream
-    gives up on the claim then instead of trying other devices.
+    Requested amounts are rounded up by the request policy. Capacities that are not requested are consumed by
+    the policy's default, or whole without a policy. Names match as written: `memory` is not
+    `gpu.nvidia.com/memory`. Raise `AllocationError` for an amount that is negative, cannot be rounded or is
+    not a quantity: upstream then rejects the claim instead of trying other devices.
     """
     published: Json = device.raw.get("capacity") or {}
-    if not asked.keys() <= published.keys():
+    if not requested.keys() <= published.keys():
         return None
-    taken: dict[str, CapacityAmount] = {}
+    amounts: dict[str, CapacityAmount] = {}
     for name, raw in published.items():
         try:
-            amount = _amount(asked.get(name), raw, fractional)
+            amount = _amount(requested.get(name), raw, fractional)
         except (QuantityError, _Unfit) as error:
             raise AllocationError(f"Capacity {name} of {device}: {error}") from None
         if amount.quantity.nano < 0:
             raise AllocationError(
-                f"Capacity {name} of {device} would be taken by {amount}, which is negative."
+                f"Capacity {name} of {device} is requested with {amount}, which is negative."
             )
-        taken[name] = amount
-    for name, amount in taken.items():
+        amounts[name] = amount
+    for name, amount in amounts.items():
         raw = published[name]
         if not _allowed(amount, raw.get("requestPolicy"), fractional):
             return None
         if not is_left(device, {name: amount}, consumed):
             return None
-    return taken
+    return amounts
 
 
 def is_left(
-    device: PoolDevice, taken: Mapping[str, CapacityAmount], consumed: Mapping[str, Quantity]
+    device: PoolDevice, amounts: Mapping[str, CapacityAmount], consumed: Mapping[str, Quantity]
 ) -> bool:
-    """Whether the device has the capacity to be `taken` beside what is `consumed`."""
+    """Whether the device has the `amounts` left beside what is `consumed`."""
     published: Json = device.raw.get("capacity") or {}
     return all(
         consumed.get(name, ZERO).nano + amount.quantity.nano
         <= CapacityAmount.read(published[name].get("value", "0")).quantity.nano
-        for name, amount in taken.items()
+        for name, amount in amounts.items()
     )
 
 
-def _amount(asked: object, raw: Json, fractional: bool) -> CapacityAmount:  # noqa: FBT001
+def _amount(requested_value: object, raw: Json, fractional: bool) -> CapacityAmount:  # noqa: FBT001
     policy: Json = raw.get("requestPolicy") or {}
-    if asked is None:
+    if requested_value is None:
         return CapacityAmount.read(
             raw.get("value", "0") if policy.get("default") is None else policy["default"]
         )
-    wanted = CapacityAmount.read(asked)
+    requested = CapacityAmount.read(requested_value)
     valid = policy.get("validRange")
     if valid is not None and valid.get("min") is not None:
-        return _in_range(wanted, valid, fractional)
+        return _in_range(requested, valid, fractional)
     if policy.get("validValues") is not None:
-        return _among(wanted, policy["validValues"])
-    return wanted
+        return _among(requested, policy["validValues"])
+    return requested
 
 
-def _among(wanted: CapacityAmount, values: Sequence[object]) -> CapacityAmount:
+def _among(requested: CapacityAmount, values: Sequence[object]) -> CapacityAmount:
     for value in map(CapacityAmount.read, values):
-        wanted = _compared(wanted, value)
-        if wanted.quantity <= value.quantity:
+        requested = _compared(requested, value)
+        if requested.quantity <= value.quantity:
             return value
-    return wanted
+    return requested
 
 
 def _compared(left: CapacityAmount, right: CapacityAmount) -> CapacityAmount:
-    """Return `left` as upstream leaves it after comparing: a pointer on either side makes it a pointer."""
+    """Return `left` as upstream stores it after a comparison: a pointer on either side makes it a pointer."""
     return left if right.form is not None else CapacityAmount(left.quantity, None)
 
 
-def _in_range(wanted: CapacityAmount, valid: Json, fractional: bool) -> CapacityAmount:  # noqa: FBT001
+def _in_range(requested: CapacityAmount, valid: Json, fractional: bool) -> CapacityAmount:  # noqa: FBT001
     low = CapacityAmount.read(valid["min"])
-    wanted = _compared(wanted, low)
-    if wanted.quantity < low.quantity:
+    requested = _compared(requested, low)
+    if requested.quantity < low.quantity:
         return low
     if valid.get("step") is None:
-        return wanted
+        return requested
     step, unit = _step(valid, fractional)
     form = Quantity.parse(valid["step"]).format
-    least = _units(low.quantity, unit)
-    if unit == MILLI and wanted.quantity.nano % MILLI:
-        raise _Unfit(f"{wanted} is not a whole number of thousandths.")
-    asked = _units(wanted.quantity, unit)
-    rounded = least + -(-(asked - least) // step) * step
-    if asked > MAX_INT64 or rounded > MAX_INT64:
-        raise _Unfit(f"{wanted} cannot be rounded up to a step within 64 bits.")
+    minimum_units = _units(low.quantity, unit)
+    if unit == MILLI and requested.quantity.nano % MILLI:
+        raise _Unfit(f"{requested} is not a whole number of thousandths.")
+    requested_units = _units(requested.quantity, unit)
+    rounded = minimum_units + -(-(requested_units - minimum_units) // step) * step
+    if requested_units > MAX_INT64 or rounded > MAX_INT64:
+        raise _Unfit(f"{requested} cannot be rounded up to a step within 64 bits.")
     quantity = Quantity(rounded * unit, form)
     if quantity.whole:
         return CapacityAmount(quantity, Form(quantity.bytes, 0, "", form))
@@ -168,10 +168,10 @@ def _within(amount: Quantity, valid: Json, fractional: bool) -> bool:  # noqa: F
 
 
 def _step(valid: Json, fractional: bool) -> tuple[int, int]:  # noqa: FBT001
-    """Return the step in the units that upstream counts in, and that unit in nano-units."""
+    """Return the step in upstream's units, and that unit in nano-units."""
     bounds = [Quantity.parse(valid[name]) for name in ("min", "max", "step") if valid.get(name) is not None]
-    whole = all(bound.nano % MILLI == 0 and abs(bound.nano) // MILLI <= MAX_INT64 for bound in bounds)
-    unit = MILLI if fractional and whole and bounds[-1].nano >= MILLI else NANO
+    is_milli = all(bound.nano % MILLI == 0 and abs(bound.nano) // MILLI <= MAX_INT64 for bound in bounds)
+    unit = MILLI if fractional and is_milli and bounds[-1].nano >= MILLI else NANO
     step = _units(bounds[-1], unit)
     if step <= 0:
         raise AllocationError(

@@ -1,12 +1,7 @@
 """
-The constraints of a claim: attributes that all of its devices share, or in which all differ.
+Constraints of a claim (`matchAttribute`, `distinctAttribute`), and derived attributes (KEP 6080).
 
-Attributes that a request derives from those of a device, by an expression of its own (KEP 6080).
-
-Constraints between the devices of a claim.
-
-Each is monotonic: once it refuses a device, adding more devices will not make it agree, so a search may
-stop there.
+Constraints are monotonic: once one rejects a device, more devices do not change that, so a search can stop.
 """
 
 from __future__ import annotations
@@ -26,22 +21,22 @@ from dra.semver import Version
 KIND_OF: dict[type, str] = {bool: "bool", int: "int", str: "string", Version: "version"}
 
 
-def expression_of(ask: DeviceRequest, attribute: str) -> str | None:
-    """Return how the request derives the attribute; None if it does not. Of two the last one counts."""
-    found = [one for one in ask.derived if one.get("name") == attribute]
-    return str(found[-1].get("expression") or " ") if found else None
+def expression_of(request: DeviceRequest, attribute: str) -> str | None:
+    """Return the expression of a derived attribute, the last one of equal names; None if there is none."""
+    matching = [derived for derived in request.derived if derived.get("name") == attribute]
+    return str(matching[-1].get("expression") or " ") if matching else None
 
 
 def compile_derived(expression: str) -> Selector:
-    """Raise `CompileError` if the expression is wrong whatever the device."""
+    """Compile the expression of a derived attribute. Raise `CompileError` if it is invalid."""
     return compile_stored(f"dyn({expression}\n)")
 
 
 def derive(attribute: str, expression: str, device: PoolDevice) -> Json:
     """
-    Return the derived attribute of a device, as a slice would have it.
+    Return the derived attribute of a device, in the form of a slice.
 
-    Raise `AllocationError` if the expression fails, or gives what no attribute can be.
+    Raise `AllocationError` if the expression fails or has an unsupported type.
     """
     try:
         entries(
@@ -58,22 +53,22 @@ def _written(value: Any) -> Manifest:
         return {kind: text}
     if not value:
         return {"strings": []}
-    scalars = [_scalar(one) for one in value]
+    scalars = [_scalar(item) for item in value]
     kinds = {kind for kind, _ in scalars}
     if len(kinds) > 1:
-        raise TypeError(f"a list of {' and '.join(sorted(kinds))} is no attribute")
-    return {f"{kinds.pop()}s": [one for _, one in scalars]}
+        raise TypeError(f"a list of {' and '.join(sorted(kinds))} is not an attribute")
+    return {f"{kinds.pop()}s": [item for _, item in scalars]}
 
 
 def _scalar(value: Any) -> tuple[str, Any]:
     kind = KIND_OF.get(type(value))
     if kind is None:
-        raise TypeError(f"{value} is no text, whole number, boolean or version")
+        raise TypeError(f"{value} is not a string, int, bool or version")
     return kind, str(value) if kind == "version" else value
 
 
 SCALARS = ("string", "int", "bool", "version")
-# In the order in which upstream looks for the one that is set.
+# In upstream's order.
 KINDS = ("int", "bool", "string", "version")
 SETS = (*((f"{kind}s", kind) for kind in KINDS), *((kind, kind) for kind in KINDS))
 
@@ -98,25 +93,25 @@ class Constraint:
     accepted: list[Json] = field(default_factory=list)  # attributes of the accepted devices
     common: list[Members] = field(default_factory=list)  # what they have in common, after each of them
 
-    def applies(self, ask: DeviceRequest) -> bool:
-        return not self.requests or ask.request in self.requests or ask.result_name in self.requests
+    def applies(self, request: DeviceRequest) -> bool:
+        return not self.requests or request.request in self.requests or request.result_name in self.requests
 
     def value(self, device: PoolDevice) -> Json | None:
-        """Return the attribute that the slice gives the device."""
+        """Return the attribute from the slice."""
         domain, slash, name = self.attribute.partition("/")
         listed: Json = device.raw.get("attributes") or {}
         if not slash:
             return listed.get(self.attribute)
-        found: Json | None = lookup(listed, device.driver, domain, name)
-        return found
+        attribute: Json | None = lookup(listed, device.driver, domain, name)
+        return attribute
 
-    def add(self, ask: DeviceRequest, device: PoolDevice) -> bool:
+    def add(self, request: DeviceRequest, device: PoolDevice) -> bool:
         """
         Accept the device for a request and remember it, or refuse it.
 
         Raise `AllocationError` if the request derives the attribute, and that fails.
         """
-        expression = expression_of(ask, self.attribute)
+        expression = expression_of(request, self.attribute)
         value = derive(self.attribute, expression, device) if expression else self.value(device)
         if value is None:
             return False
@@ -128,28 +123,28 @@ class Constraint:
         return True
 
     def drop(self) -> None:
-        """Forget the device that was accepted last."""
+        """Remove the device that was accepted last."""
         self.accepted.pop()
         if self.common:
             self.common.pop()
 
     def _agrees(self, value: Json) -> bool:
         for kind in SCALARS:
-            found = value.get(kind)
-            if found is not None:
+            attribute = value.get(kind)
+            if attribute is not None:
                 break
         else:
             return False
         if self.distinct:
-            return found not in [one.get(kind) for one in self.accepted]
-        return bool(self.accepted[0].get(kind) == found)
+            return attribute not in [earlier.get(kind) for earlier in self.accepted]
+        return bool(self.accepted[0].get(kind) == attribute)
 
     def _add_set(self, value: Json) -> bool:
         members = _members(value)
         if members is None:
             return False
         if self.distinct:
-            if any(_shared(members, _members(one)) for one in self.accepted):
+            if any(_shared(members, _members(earlier)) for earlier in self.accepted):
                 return False
         else:
             if self.common:
@@ -161,9 +156,9 @@ class Constraint:
         return True
 
 
-def constraints_of(spec: Json, features: Features = NEWEST) -> list[Constraint]:
-    """Return the constraints of a claim. Raise `AllocationError` for one that names no attribute."""
-    made = []
+def claim_constraints(spec: Json, features: Features = NEWEST) -> list[Constraint]:
+    """Return the constraints of a claim. Raise `AllocationError` for one without an attribute."""
+    claim_constraints = []
     for raw in constraints(spec):
         attribute = raw.get("matchAttribute")  # looked at first upstream, where both are given
         distinct = None if features.stable else raw.get("distinctAttribute")
@@ -171,22 +166,22 @@ def constraints_of(spec: Json, features: Features = NEWEST) -> list[Constraint]:
             raise AllocationError("A constraint of the claim names no attribute that this cluster knows of.")
         names = frozenset(raw.get("requests") or ())
         named = str(distinct if attribute is None else attribute)
-        made.append(Constraint(named, attribute is None, names, features.list_type_attributes))
-    return made
+        claim_constraints.append(Constraint(named, attribute is None, names, features.list_type_attributes))
+    return claim_constraints
 
 
 def _members(value: Json) -> Members | None:
     for written, kind in SETS:
-        found = value.get(written)
-        if written != kind and found:
-            return kind, frozenset(found)
-        if written == kind and found is not None:
-            return kind, frozenset((found,))
+        members = value.get(written)
+        if written != kind and members:
+            return kind, frozenset(members)
+        if written == kind and members is not None:
+            return kind, frozenset((members,))
     return None
 
 
 def _shared(left: Members, right: Members | None) -> Members | None:
-    """Return what both have; None if nothing."""
+    """Return the values that both have; None if there are none."""
     if right is None or left[0] != right[0]:
         return None
     both = left[1] & right[1]

@@ -1,4 +1,4 @@
-"""Counters of pools during a search (KEP 4815), and which devices may share a counter set (KEP 5963)."""
+"""Shared counters during a search (KEP 4815) and compatibility groups of counter sets (KEP 5963)."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ type Undo = Callable[[], None]
 @dataclass(frozen=True, slots=True)
 class CompatibilityGroups:
     """
-    The compatibility groups that all devices drawing from one counter set name.
+    The compatibility groups that the devices of one counter set have in common.
 
-    Devices that name none are compatible only with others that name none; `any_named` tells that case from
-    groups that have nothing in common, which admit no further device.
+    Devices without groups are compatible only with each other; `any_named` distinguishes them from devices
+    whose groups have nothing in common, which admit no further device.
     """
 
     groups: frozenset[str]
@@ -27,7 +27,7 @@ class CompatibilityGroups:
 
     @classmethod
     def named_by(cls, groups: frozenset[str]) -> CompatibilityGroups:
-        """Return the state after the first device, which names `groups`."""
+        """Return the state after the first device, with these `groups`."""
         return cls(groups, bool(groups))
 
     def admits(self, groups: frozenset[str]) -> bool:
@@ -40,16 +40,16 @@ class CompatibilityGroups:
 
 
 class Counters:
-    """What is left of the counters of the pools of a site while devices are taken and given back."""
+    """The counters left in the pools of a node while a search allocates and backtracks."""
 
     def __init__(self, site: NodeSite, held: HeldDevices) -> None:
         self.site, self.held = site, held
         self._counters_left: dict[int, dict[CounterKey, int]] = {}
         self._together: dict[int, dict[str, CompatibilityGroups]] = {}
 
-    def take(self, spot: int) -> Undo | None:
-        """Take what the device consumes and return how to give it back; None if the pool has not enough."""
-        number, device = self.site.pool_of[spot], self.site.devices[spot]
+    def take(self, index: int) -> Undo | None:
+        """Consume the device's counters and return the undo function; None if the pool has too few."""
+        number, device = self.site.pool_of[index], self.site.devices[index]
         left, together = self._left_of(number), self._together_of(number)
         joined = self._joined(device, together)
         if joined is None:
@@ -62,13 +62,13 @@ class Counters:
         def undo() -> None:
             for counter, need in device.counters:
                 left[counter] += need.nano
-            for name, known in before.items():
-                if known is None:
+            for name, groups_before in before.items():
+                if groups_before is None:
                     del together[name]
                 else:
-                    together[name] = known
+                    together[name] = groups_before
 
-        # All counters of the pool are looked at: one that is overdrawn blocks every device that takes any.
+        # One overdrawn counter blocks every device of the pool that consumes counters.
         if min(left.values(), default=0) < 0:
             undo()
             return None
@@ -77,15 +77,15 @@ class Counters:
     def _joined(
         self, device: PoolDevice, together: dict[str, CompatibilityGroups]
     ) -> dict[str, CompatibilityGroups] | None:
-        """Return what the device's counter sets agree on with it; None if it may not join one of them."""
+        """Return the groups of the device's counter sets with it; None if it is incompatible with one."""
         joined: dict[str, CompatibilityGroups] = {}
         if not self.site.features.compatibility_groups:
             return joined
         for name, groups in _groups(device):
-            known = joined.get(name) or together.get(name)
-            if known is not None and not known.admits(groups):
+            current = joined.get(name) or together.get(name)
+            if current is not None and not current.admits(groups):
                 return None
-            joined[name] = CompatibilityGroups.named_by(groups) if known is None else known.with_(groups)
+            joined[name] = CompatibilityGroups.named_by(groups) if current is None else current.with_(groups)
         return joined
 
     def _left_of(self, number: int) -> dict[CounterKey, int]:
@@ -93,7 +93,7 @@ class Counters:
         if left is None:
             pool = self.site.pools[number]
             left = self._counters_left[number] = {key: amount.nano for key, amount in pool.counters.items()}
-            for device in self._taken(number):
+            for device in self._held_devices(number):
                 for counter, amount in device.counters:
                     left[counter] -= amount.nano
         return left
@@ -102,24 +102,27 @@ class Counters:
         together = self._together.get(number)
         if together is None:
             together = self._together[number] = {}
-            for device in self._taken(number):
+            for device in self._held_devices(number):
                 for name, groups in _groups(device):
-                    known = together.get(name)
+                    current = together.get(name)
                     together[name] = (
-                        CompatibilityGroups.named_by(groups) if known is None else known.with_(groups)
+                        CompatibilityGroups.named_by(groups) if current is None else current.with_(groups)
                     )
         return together
 
-    def _taken(self, number: int) -> Iterator[PoolDevice]:
-        """Yield devices of the pool that claims hold; the stable allocator knows of whole devices only."""
+    def _held_devices(self, number: int) -> Iterator[PoolDevice]:
+        """Yield devices of the pool that claims hold; the stable allocator knows whole devices only."""
         pool, held, stable = self.site.pools[number], self.held, self.site.features.stable
         for device in (*pool.devices, *pool.other_devices):
-            consumes = device.raw.get("consumesCounters")  # groups count even where no counter is named
+            consumes = device.raw.get("consumesCounters")  # groups count even without counters
             if consumes and (device.key in held.holders if stable else held.is_held(device.key)):
                 yield device
 
 
 def _groups(device: PoolDevice) -> Iterator[tuple[str, frozenset[str]]]:
     consumed: list[Json] = device.raw.get("consumesCounters") or []
-    for one in consumed:
-        yield str(one.get("counterSet") or ""), frozenset(one.get("compatibilityGroups") or ())
+    for consumption in consumed:
+        yield (
+            str(consumption.get("counterSet") or ""),
+            frozenset(consumption.get("compatibilityGroups") or ()),
+        )

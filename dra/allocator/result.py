@@ -29,10 +29,10 @@ TOLERATION = ("key", "operator", "value", "effect", "tolerationSeconds")
 @dataclass(frozen=True, slots=True)
 class DeviceResult:
     """
-    One device for one request. `share_id` and `consumed` are set for a share of a device.
+    One device of one request. `share_id` and `consumed` are set for a share of a device.
 
-    `tolerations` are those of the request, `binding` says whether the device's binding conditions apply, and
-    `skipping` whether the cluster knows of node operations that can be left out.
+    `tolerations` are those of the request; `binding` and `skipping` are True if the cluster supports binding
+    conditions and optional node operations.
     """
 
     request: DeviceRequest
@@ -54,7 +54,7 @@ class DeviceResult:
         if self.request.admin:
             written["adminAccess"] = True
         if self.tolerations:
-            written["tolerations"] = [_toleration(one) for one in self.tolerations]
+            written["tolerations"] = [_toleration(toleration) for toleration in self.tolerations]
         for conditions in ("bindingConditions", "bindingFailureConditions") if self.binding else ():
             if device.raw.get(conditions):
                 written[conditions] = list(device.raw[conditions])
@@ -69,7 +69,7 @@ class DeviceResult:
 
 @dataclass(frozen=True, slots=True)
 class AllocationResult:
-    """All devices of one claim, with the configuration that goes to the drivers."""
+    """All devices of one claim, with the configuration for the drivers."""
 
     node_name: str
     devices: Sequence[DeviceResult]
@@ -88,73 +88,75 @@ class AllocationResult:
 
 
 def _toleration(raw: Json) -> Manifest:
-    """Return a toleration as the API writes it, without what is empty."""
+    """Return a toleration without empty fields."""
     return {name: raw[name] for name in TOLERATION if raw.get(name) not in (None, "")}
 
 
-class Taken(NamedTuple):
-    """A device that a search has taken, as a whole or `shared`."""
+class InternalDeviceResult(NamedTuple):
+    """A device that a search has allocated, as a whole or `shared`."""
 
-    wish: Candidate
-    spot: int
+    candidate: Candidate
+    device_index: int
     consumed: dict[str, CapacityAmount]
     shared: bool
 
 
-def device_results(site: NodeSite, plan: ClaimPlan, taken: Iterable[Taken]) -> list[DeviceResult]:
-    """Return one result per device, in the order in which they were taken."""
+def device_results(
+    site: NodeSite, plan: ClaimPlan, internal_results: Iterable[InternalDeviceResult]
+) -> list[DeviceResult]:
+    """Return one result per device, in allocation order."""
     return [
         DeviceResult(
-            request=one.wish.request,
-            device=site.devices[one.spot],
-            share_id=str(uuid4()) if one.shared else "",
-            consumed=one.consumed,
-            tolerations=_tolerations(plan, one.wish),
+            request=result.candidate.request,
+            device=site.devices[result.device_index],
+            share_id=str(uuid4()) if result.shared else "",
+            consumed=result.consumed,
+            tolerations=_tolerations(plan, result.candidate),
             binding=site.features.device_binding_and_status,
             skipping=site.features.implementation is Implementation.EXPERIMENTAL,
         )
-        for one in taken
+        for result in internal_results
     ]
 
 
-def _tolerations(plan: ClaimPlan, wish: Candidate) -> list[Json]:
-    """Return the tolerations of the first request of that name, which is where upstream looks them up."""
+def _tolerations(plan: ClaimPlan, candidate: Candidate) -> list[Json]:
+    """Return the tolerations of the first request of that name, like upstream."""
     for request in requests(plan.spec):
-        for ask in alternatives(request):
-            if ask.result_name == wish.request.result_name:
-                return ask.tolerations
-    return wish.request.tolerations
+        for device_request in alternatives(request):
+            if device_request.result_name == candidate.request.result_name:
+                return device_request.tolerations
+    return candidate.request.tolerations
 
 
 def config_results(snapshot: ClusterSnapshot, spec: Json, chosen: Sequence[Candidate]) -> list[Manifest]:
     """
     Return `status.allocation.devices.config`.
 
-    The configuration of a class is given once, for all its requests.
+    The configuration of a class is written once for all its requests.
     """
     by_class: dict[str, list[str]] = {}
-    for wish in chosen:
-        by_class.setdefault(wish.request.class_name, []).append(wish.request.result_name)
-    made = [
+    for candidate in chosen:
+        by_class.setdefault(candidate.request.class_name, []).append(candidate.request.result_name)
+    configs = [
         _entry("FromClass", names, config, chosen)
         for name, names in by_class.items()
         for config in (snapshot.class_by_name[name].get("spec") or {}).get("config") or ()
     ]
     for config in (spec.get("devices") or {}).get("config") or ():
         names = list(config.get("requests") or ())
-        if not names or any(_named(wish, names) for wish in chosen):
-            made.append(_entry("FromClaim", names, config, chosen))
-    return made
+        if not names or any(_named(candidate, names) for candidate in chosen):
+            configs.append(_entry("FromClaim", names, config, chosen))
+    return configs
 
 
-def _named(wish: Candidate, names: Sequence[str]) -> bool:
-    return wish.request.request in names or wish.request.result_name in names
+def _named(candidate: Candidate, names: Sequence[str]) -> bool:
+    return candidate.request.request in names or candidate.request.result_name in names
 
 
 def _entry(source: str, names: Sequence[str], config: Json, chosen: Sequence[Candidate]) -> Manifest:
     written: Manifest = {"source": source}
-    if names and not all(_named(wish, names) for wish in chosen):
-        written["requests"] = list(names)  # left out where it is for all of them
+    if names and not all(_named(candidate, names) for candidate in chosen):
+        written["requests"] = list(names)  # omitted if it applies to all requests
     opaque: Json | None = config.get("opaque")
     if opaque is not None:
         parameters = opaque.get("parameters")

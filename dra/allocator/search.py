@@ -1,10 +1,10 @@
 """
-The search: claim after claim, request after request, device after device, first fit in the order of the site.
+The search: backtracking over claims, requests and devices, first fit in the order of the node's devices.
 
-Whole combinations are tried as upstream tries them, with three short cuts that find the same first solution.
-Devices of one request are taken in ascending order, since their order among themselves says nothing. Where
-one device was taken in vain, another that looks the same to the claims would be, too. And once a request has
-failed, how many acceptable devices are left is known, so that 25 of 24 are not tried in all combinations.
+It tries combinations like upstream, with three shortcuts that find the same first solution. Devices of one
+request are allocated in ascending order, as their order does not matter. After a device failed, equivalent
+devices are skipped. After a request failed once, the number of acceptable devices from each index on is
+known, so that 25 of 24 devices are not tried in all combinations.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dra.allocator.capacity import CapacityAmount, is_left, share
 from dra.allocator.constraints import Constraint, compile_derived
 from dra.allocator.counters import Counters
 from dra.allocator.plan import Candidate, ClaimPlan, accepts
-from dra.allocator.result import Taken
+from dra.allocator.result import InternalDeviceResult
 from dra.allocator.site import AllocationError, NodeSite, SearchGivenUp
 from dra.cel import CelError, Selector
 from dra.cel.selector import compile_stored
@@ -26,149 +26,153 @@ from dra.pools import DeviceKey, PoolDevice
 from dra.quantity import ZERO, Quantity
 from dra.taints import untolerated
 
-STEPS = 50_000  # devices tried before a search gives up, less than a second: a page waits for it
+MAX_STEPS = 50_000  # devices tried before a search gives up, in less than a second: a page waits for it
 
 type Undo = Callable[[], None]
 
 
-class _TooMany(Exception):
-    """The claim would hold more devices than one claim can."""
+class _TooManyDevices(Exception):
+    """The claim exceeds the device limit of one claim."""
 
 
 class NodeSearch:
-    """One search on one node, of at most that many `steps`. Use it once."""
+    """One search on one node, of at most `steps` devices. Use it once."""
 
-    def __init__(self, site: NodeSite, plans: Sequence[ClaimPlan], steps: int = STEPS) -> None:
+    def __init__(self, site: NodeSite, plans: Sequence[ClaimPlan], steps: int = MAX_STEPS) -> None:
         self.site, self.plans, self.features = site, plans, site.features
         held = site.snapshot.held
-        self.gone = HeldDevices(holders=held.holders) if self.features.stable else held
-        self.taken: list[list[Taken]] = [[] for _ in plans]
+        self.held_before = HeldDevices(holders=held.holders) if self.features.stable else held
+        self.taken: list[list[InternalDeviceResult]] = [[] for _ in plans]
         self.chosen: list[list[Candidate]] = [[] for _ in plans]
-        self.held = HeldDevices()  # shares that this search has taken
-        self.seen_by: dict[DeviceKey, set[int]] = {}  # claims of this search that take or watch a device
-        self.counters = Counters(site, self.gone)
-        self.looks = NodeClasses(site, plans, self.gone)
+        self.held = HeldDevices()  # shares that this search has allocated
+        self.users: dict[DeviceKey, set[int]] = {}  # claims of this search that use a device
+        self.counters = Counters(site, self.held_before)
+        self.node_classes = NodeClasses(site, plans, self.held_before)
         self.keys = [device.key for device in site.devices]
-        self.steps, self.most = 0, steps
+        self.steps, self.max_steps = 0, steps
 
     def run(self) -> bool:
         """
         Fill `taken`; return False if the claims do not fit.
 
-        Raise `AllocationError` if a selector fails on a device that had to be asked, or if it takes too long.
+        Raise `AllocationError` if a selector fails on a tried device, or if the search takes too long.
         """
         try:
             return self._claim(0)
-        except _TooMany:
-            raise AllocationError(f"The claim would hold more than {MAX_RESULTS} devices.") from None
+        except _TooManyDevices:
+            raise AllocationError(f"The claim needs more than {MAX_RESULTS} devices.") from None
         except RecursionError:
-            raise SearchGivenUp("These are more claims at once than one search can try.") from None
+            raise SearchGivenUp("One search cannot allocate so many claims.") from None
 
     def _claim(self, number: int) -> bool:
         return number == len(self.plans) or self._request(number, 0)
 
     def _request(self, number: int, request: int) -> bool:
         plan = self.plans[number]
-        if request == len(plan.wishes):
+        if request == len(plan.candidates):
             try:
                 return self._claim(number + 1)
-            except _TooMany:
-                return False  # an earlier claim may leave room if it takes another alternative
-        options = plan.wishes[request]
+            except _TooManyDevices:
+                return False  # another alternative of an earlier claim may leave room
+        options = plan.candidates[request]
         too_many = 0
-        for wish in options:
-            self.chosen[number].append(wish)
+        for candidate in options:
+            self.chosen[number].append(candidate)
             try:
-                if self._devices(number, request, wish, 0, 0):
+                if self._devices(number, request, candidate, 0, 0):
                     return True
-            except _TooMany:
+            except _TooManyDevices:
                 too_many += 1
             self.chosen[number].pop()
         if too_many == len(options):
-            raise _TooMany
+            raise _TooManyDevices
         return False
 
-    def _devices(self, number: int, request: int, wish: Candidate, taken: int, start: int) -> bool:  # noqa: C901
-        if wish.all_of is not None and not wish.all_of:
+    def _devices(self, number: int, request: int, candidate: Candidate, allocated: int, start: int) -> bool:  # noqa: C901
+        if candidate.all_of is not None and not candidate.all_of:
             return False
-        if taken == wish.count:
+        if allocated == candidate.count:
             return self._request(number, request + 1)
-        if len(self.taken[number]) + wish.count - taken > MAX_RESULTS:
-            raise _TooMany
-        if wish.all_of is not None:
-            spot = wish.all_of[taken]
-            undo = self._take(number, wish, spot) if self._open(number, wish, spot) else None
-            return undo is not None and self._with(undo, number, request, wish, taken + 1, 0)
-        in_vain: set[Hashable] = set()
-        for spot in range(start, len(self.site.devices)):
-            if wish.left is not None and wish.left[spot] < wish.count - taken:
+        if len(self.taken[number]) + candidate.count - allocated > MAX_RESULTS:
+            raise _TooManyDevices
+        if candidate.all_of is not None:
+            index = candidate.all_of[allocated]
+            undo = self._take(number, candidate, index) if self._is_unused(number, candidate, index) else None
+            return undo is not None and self._continue_with(
+                undo, number, request, candidate, allocated + 1, 0
+            )
+        failed_classes: set[Hashable] = set()
+        for index in range(start, len(self.site.devices)):
+            if candidate.left is not None and candidate.left[index] < candidate.count - allocated:
                 return False
-            if not self._open(number, wish, spot) or not accepts(self.site, wish, spot):
+            if not self._is_unused(number, candidate, index) or not accepts(self.site, candidate, index):
                 continue
-            if in_vain and self._untouched(spot) and self.looks.of(spot) in in_vain:
+            if failed_classes and self._untouched(index) and self.node_classes.of(index) in failed_classes:
                 continue
-            undo = self._take(number, wish, spot)
+            undo = self._take(number, candidate, index)
             if undo is None:
                 continue
-            if self._with(undo, number, request, wish, taken + 1, spot + 1):
+            if self._continue_with(undo, number, request, candidate, allocated + 1, index + 1):
                 return True
-            if self._untouched(spot):
-                in_vain.add(self.looks.of(spot))
-        self._learn(wish)
+            if self._untouched(index):
+                failed_classes.add(self.node_classes.of(index))
+        self._count_acceptable(candidate)
         return False
 
-    def _with(self, undo: Undo, number: int, request: int, wish: Candidate, taken: int, start: int) -> bool:
-        """Go on with a device taken; give it back if that leads nowhere."""
+    def _continue_with(
+        self, undo: Undo, number: int, request: int, candidate: Candidate, allocated: int, start: int
+    ) -> bool:
+        """Continue with a device allocated; undo that if the search fails."""
         done = False
         try:
-            done = self._devices(number, request, wish, taken, start)
+            done = self._devices(number, request, candidate, allocated, start)
         finally:
             if not done:
                 undo()
         return done
 
-    def _untouched(self, spot: int) -> bool:
-        key = self.keys[spot]
-        return not self.seen_by.get(key) and not self.held.sharers.get(key)
+    def _untouched(self, index: int) -> bool:
+        key = self.keys[index]
+        return not self.users.get(key) and not self.held.sharers.get(key)
 
-    def _learn(self, wish: Candidate) -> None:
+    def _count_acceptable(self, candidate: Candidate) -> None:
         """
-        Count from each spot on how many devices the request could take at best.
+        Count the devices that the request can get from each index on.
 
-        Only once it is known of all devices whether selectors accept them: upstream must not come upon one
-        on which they fail where this search has turned back.
+        Only after all devices have selector results: upstream may find a device on which a selector fails
+        where this search would stop.
         """
-        if wish.left is not None:
+        if candidate.left is not None:
             return
         left, counts = 0, [0]
-        for spot in range(len(self.site.devices) - 1, -1, -1):
-            if wish.request.admin or self.keys[spot] not in self.gone.holders:
-                known = wish.known.get(spot)
-                if known is None:
+        for index in range(len(self.site.devices) - 1, -1, -1):
+            if candidate.request.admin or self.keys[index] not in self.held_before.holders:
+                accepted = candidate.known.get(index)
+                if accepted is None:
                     return
-                left += known and self._tolerated(wish, spot)
+                left += accepted and self._tolerated(candidate, index)
             counts.append(left)
-        wish.left = counts[::-1]
+        candidate.left = counts[::-1]
 
-    def _open(self, number: int, wish: Candidate, spot: int) -> bool:
-        """Whether the device is not in use: cheap to know, and therefore asked before the selectors."""
-        key = self.keys[spot]
-        seen = self.seen_by.get(key)
-        if wish.request.admin:
-            return not seen or number not in seen
-        return not seen and key not in self.gone.holders
+    def _is_unused(self, number: int, candidate: Candidate, index: int) -> bool:
+        """Whether the device is unused; checked before the selectors because it is cheap."""
+        key = self.keys[index]
+        users = self.users.get(key)
+        if candidate.request.admin:
+            return not users or number not in users
+        return not users and key not in self.held_before.holders
 
-    def _tolerated(self, wish: Candidate, spot: int) -> bool:
+    def _tolerated(self, candidate: Candidate, index: int) -> bool:
         if not self.features.device_taints:
             return True
-        known = wish.tolerated.get(spot)
-        if known is None:
-            known = untolerated(wish.request.tolerations, self.site.taints(spot)) is None
-            wish.tolerated[spot] = known
-        return known
+        tolerated = candidate.tolerated.get(index)
+        if tolerated is None:
+            tolerated = untolerated(candidate.request.tolerations, self.site.taints(index)) is None
+            candidate.tolerated[index] = tolerated
+        return tolerated
 
-    def _usable(self, device: PoolDevice) -> bool:
-        """Whether the switches allow to take the device, and the node can leave out what its driver does."""
+    def _is_supported(self, device: PoolDevice) -> bool:
+        """Whether the enabled features and the node support the device."""
         if device.raw.get("consumesCounters") and not self.features.partitionable_devices:
             return False
         if not device.skipped or self.features.implementation is not Implementation.EXPERIMENTAL:
@@ -177,35 +181,35 @@ class NodeSearch:
         declared = "DRAOptionalNodeOperations" in (status.get("declaredFeatures") or ())
         return self.features.optional_node_operations and declared
 
-    def _take(self, number: int, wish: Candidate, spot: int) -> Undo | None:  # noqa: C901
-        """Take a device for a request and return how to give it back; None if it cannot be taken."""
+    def _take(self, number: int, candidate: Candidate, index: int) -> Undo | None:  # noqa: C901
+        """Allocate a device for a request and return the undo function; None if that is impossible."""
         self.steps += 1
-        if self.steps > self.most:
-            raise SearchGivenUp(f"No way to allocate was found among the first {self.most} tried.")
-        device = self.site.devices[spot]
+        if self.steps > self.max_steps:
+            raise SearchGivenUp(f"The search found no allocation after {self.max_steps} devices.")
+        device = self.site.devices[index]
         consumed: dict[str, CapacityAmount] | None = {}
         if self.features.consumable_capacity:
-            consumed = self._share(wish, spot)
-        if consumed is None and wish.all_of is None:
+            consumed = self._share(candidate, index)
+        if consumed is None and candidate.all_of is None:
             return None
-        if not self._usable(device) or not self._tolerated(wish, spot):
+        if not self._is_supported(device) or not self._tolerated(candidate, index):
             return None
         shared = self.features.consumable_capacity and device.shareable
         release: Undo | None = None
-        # The first share of a device takes its counters, admin access as well; further shares take none.
+        # The first share of a device consumes its counters, also with admin access; further shares do not.
         if device.raw.get("consumesCounters") and not (shared and self._in_shares(device)):
-            release = self.counters.take(spot)
+            release = self.counters.take(index)
             if release is None:
                 return None
-        added = self._constrain(number, wish, device)
-        # Of all devices a constraint is asked before capacity, since it is an error to break it.
+        added = self._constrain(number, candidate, device)
+        # Constraints come before capacity, since mode All fails with an error if one is not met.
         if added is None or consumed is None:
             for constraint in added or ():
                 constraint.drop()
             if release is not None:
                 release()
             return None
-        record = self._record(number, wish, spot, consumed if shared else {}, shared=shared)
+        record = self._record(number, candidate, index, consumed if shared else {}, shared=shared)
 
         def undo() -> None:
             record()
@@ -217,54 +221,60 @@ class NodeSearch:
         return undo
 
     def _in_shares(self, device: PoolDevice) -> bool:
-        return bool(self.held.sharers.get(device.key)) or device.key in self.gone.sharers
+        return bool(self.held.sharers.get(device.key)) or device.key in self.held_before.sharers
 
-    def _share(self, wish: Candidate, spot: int) -> dict[str, CapacityAmount] | None:
-        """Return what the wish takes of the device's capacity; None if that is not left."""
-        device, known = self.site.devices[spot], wish.shares.get(spot)
-        gone = self._consumed(self.keys[spot])
-        if known is not None:  # what it takes does not depend on what is gone
-            return known if not gone or is_left(device, known, gone) else None
+    def _share(self, candidate: Candidate, index: int) -> dict[str, CapacityAmount] | None:
+        """Return the capacity that the candidate consumes of the device; None if too little is left."""
+        device, cached = self.site.devices[index], candidate.shares.get(index)
+        consumed = self._consumed(self.keys[index])
+        if cached is not None:  # the amounts do not depend on what is held
+            return cached if not consumed or is_left(device, cached, consumed) else None
         fractional = self.features.fractional_capacity_range
-        found = share(device, wish.request.capacity, gone, fractional=fractional)
-        if found is not None:
-            wish.shares[spot] = found
-        return found
+        amounts = share(device, candidate.request.capacity, consumed, fractional=fractional)
+        if amounts is not None:
+            candidate.shares[index] = amounts
+        return amounts
 
     def _consumed(self, key: DeviceKey) -> Mapping[str, Quantity]:
-        gone, taken = self.gone.consumed.get(key), self.held.consumed.get(key)
-        if not gone or not taken:
-            return gone or taken or {}
-        return gone | {name: gone.get(name, ZERO) + amount for name, amount in taken.items()}
+        held, allocated = self.held_before.consumed.get(key), self.held.consumed.get(key)
+        if not held or not allocated:
+            return held or allocated or {}
+        return held | {name: held.get(name, ZERO) + amount for name, amount in allocated.items()}
 
-    def _constrain(self, number: int, wish: Candidate, device: PoolDevice) -> list[Constraint] | None:
-        """Return the constraints that have accepted the device, or None if one refuses it."""
+    def _constrain(self, number: int, candidate: Candidate, device: PoolDevice) -> list[Constraint] | None:
+        """Return the constraints that accepted the device, or None if one rejects it."""
         added: list[Constraint] = []
         for constraint in self.plans[number].constraints:
-            if not constraint.applies(wish.request):
+            if not constraint.applies(candidate.request):
                 continue
-            if not constraint.add(wish.request, device):
+            if not constraint.add(candidate.request, device):
                 for earlier in added:
                     earlier.drop()
-                if wish.all_of is not None:
+                if candidate.all_of is not None:
                     raise AllocationError(
-                        f"Request {wish.request.result_name} needs all devices, but {device} does not meet a "
-                        "constraint of the claim."
+                        f"Request {candidate.request.result_name} needs all devices, but {device} does not "
+                        "meet a constraint of the claim."
                     )
                 return None
             added.append(constraint)
         return added
 
     def _record(
-        self, number: int, wish: Candidate, spot: int, consumed: dict[str, CapacityAmount], *, shared: bool
+        self,
+        number: int,
+        candidate: Candidate,
+        index: int,
+        consumed: dict[str, CapacityAmount],
+        *,
+        shared: bool,
     ) -> Undo:
-        key = self.keys[spot]
-        self.taken[number].append(Taken(wish, spot, consumed, shared))
+        key = self.keys[index]
+        self.taken[number].append(InternalDeviceResult(candidate, index, consumed, shared))
         amounts = self.held.consumed[key] if shared else {}
         if shared:
             self.held.sharers[key].append(str(number))
         else:
-            self.seen_by.setdefault(key, set()).add(number)
+            self.users.setdefault(key, set()).add(number)
         for name, amount in consumed.items():
             amounts[name] = amounts.get(name, ZERO) + amount.quantity
 
@@ -273,7 +283,7 @@ class NodeSearch:
             if shared:
                 self.held.sharers[key].pop()
             else:
-                self.seen_by[key].discard(number)
+                self.users[key].discard(number)
             for name, amount in consumed.items():
                 amounts[name] = amounts[name] - amount.quantity
 
@@ -282,52 +292,62 @@ class NodeSearch:
 
 class NodeClasses:
     """
-    All that the claims of a search can see of a device, worked out when first asked for.
+    Equivalence classes of devices for the claims of a search, computed on first use.
 
-    That is what their selectors and constraints read, and what decides whether it can be taken.
+    A class consists of the values that selectors and constraints read, and of what decides availability.
     """
 
-    def __init__(self, site: NodeSite, plans: Sequence[ClaimPlan], gone: HeldDevices) -> None:
-        self.site, self.plans, self.gone = site, plans, gone
+    def __init__(self, site: NodeSite, plans: Sequence[ClaimPlan], held: HeldDevices) -> None:
+        self.site, self.plans, self.held_before = site, plans, held
         self._selectors: list[Selector | None] | None = None
         self._known: dict[int, Hashable] = {}
 
-    def of(self, spot: int) -> Hashable:
-        """Return what is equal for devices that are alike. One that cannot be told is like no other."""
-        if spot not in self._known:
-            self._known[spot] = self._look(spot)
-        return self._known[spot]
+    def of(self, index: int) -> Hashable:
+        """Return a key that is equal for equivalent devices; unique if a selector cannot be compiled."""
+        if index not in self._known:
+            self._known[index] = self._class_key(index)
+        return self._known[index]
 
     def _compile_all(self) -> list[Selector | None]:
         if self._selectors is None:
-            wishes = [wish for plan in self.plans for options in plan.wishes for wish in options]
-            expressions = {one for wish in wishes for one in (*wish.class_expressions, *wish.expressions)}
-            derived = {str(one.get("expression") or "") for wish in wishes for one in wish.request.derived}
+            candidates = [
+                candidate for plan in self.plans for options in plan.candidates for candidate in options
+            ]
+            expressions = {
+                expression
+                for candidate in candidates
+                for expression in (*candidate.class_expressions, *candidate.expressions)
+            }
+            derived = {
+                str(derived.get("expression") or "")
+                for candidate in candidates
+                for derived in candidate.request.derived
+            }
             self._selectors = [_compiled(compile_stored, expression) for expression in sorted(expressions)]
             self._selectors += [_compiled(compile_derived, expression) for expression in sorted(derived)]
         return self._selectors
 
-    def _look(self, spot: int) -> Hashable:
-        device, raw = self.site.devices[spot], self.site.devices[spot].raw
+    def _class_key(self, index: int) -> Hashable:
+        device, raw = self.site.devices[index], self.site.devices[index].raw
         selectors = self._compile_all()
         if any(selector is None for selector in selectors):
-            return spot
-        seen = [next(selector.shapes((device,))) for selector in selectors if selector is not None]
-        values = [repr(one.value(device)) for plan in self.plans for one in plan.constraints]
+            return index
+        shapes = [next(selector.shapes((device,))) for selector in selectors if selector is not None]
+        values = [repr(constraint.value(device)) for plan in self.plans for constraint in plan.constraints]
         counted = repr(raw.get("consumesCounters") or "")
         return (
-            tuple(seen),
+            tuple(shapes),
             tuple(values),
-            counted and (self.site.pool_of[spot], counted),
+            counted and (self.site.pool_of[index], counted),
             device.shareable,
             repr(raw.get("capacity")),
-            repr(self.gone.consumed.get(device.key, "")),
-            device.key in self.gone.holders,
-            device.key in self.gone.sharers,
-            tuple((taint.key, taint.value, taint.effect) for taint in self.site.taints(spot)),
+            repr(self.held_before.consumed.get(device.key, "")),
+            device.key in self.held_before.holders,
+            device.key in self.held_before.sharers,
+            tuple((taint.key, taint.value, taint.effect) for taint in self.site.taints(index)),
             bool(raw.get("bindingConditions")),
             device.skipped,
-            not device.per_device_node_selection or self.site.reached(spot),
+            not device.per_device_node_selection or self.site.reached(index),
         )
 
 

@@ -1,4 +1,4 @@
-"""What a search looks at on one node: devices in the order of trying, and whether requests accept them."""
+"""One node for a search: its devices in allocation order and selector results; errors of an allocation."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from dra.taints import Taint, rule_taints
 
 class AllocationError(Exception):
     """
-    The claims cannot be tried at all, whatever is free.
+    The claims cannot be allocated, whatever is free; the message is a sentence.
 
-    Upstream, the pod is unschedulable with an error then, and not merely waiting.
+    Upstream, the pod is then unschedulable with an error instead of pending.
     """
 
     def __init__(self, message: str) -> None:
@@ -31,16 +31,16 @@ class AllocationError(Exception):
 
 
 class NodeFailed(AllocationError):
-    """The claims do not fit this node, of which an invalid pool may be the reason; others may still do."""
+    """The claims do not fit this node, perhaps because of an invalid pool; other nodes can still fit."""
 
 
 class SearchGivenUp(AllocationError):
-    """There may be a way, but finding it takes longer than a search may: upstream times out likewise."""
+    """The search exceeded its limit, as upstream runs into its timeout."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Unshared:
-    """A device as the stable allocator shows it to selectors: it does not know of sharing."""
+    """A device as the stable allocator passes it to selectors: without sharing."""
 
     driver: str
     raw: Json
@@ -50,7 +50,7 @@ class NodeSite:
     """
     One node of a picture. `devices` are those of its usable pools; a spot is an index into them.
 
-    Raise `AllocationError` if the pools of the node cannot be told.
+    Raise `AllocationError` if the node selector of a slice is invalid.
     """
 
     def __init__(self, snapshot: ClusterSnapshot, node: Json) -> None:
@@ -69,60 +69,62 @@ class NodeSite:
         self._readable: dict[int, str] = {}
 
     @cached_property
-    def spots(self) -> dict[int, list[int]]:
+    def indices_by_pool(self) -> dict[int, list[int]]:
         """The spots of each pool, by its number."""
-        found: dict[int, list[int]] = {}
-        for spot, number in enumerate(self.pool_of):
-            found.setdefault(number, []).append(spot)
-        return found
+        by_pool: dict[int, list[int]] = {}
+        for index, number in enumerate(self.pool_of):
+            by_pool.setdefault(number, []).append(index)
+        return by_pool
 
-    def taints(self, spot: int) -> Sequence[Taint]:
-        """Return the taints of a device, of its slice and of DeviceTaintRules."""
-        known = self._taints.get(spot)
-        if known is None:
-            device = self.devices[spot]
+    def taints(self, index: int) -> Sequence[Taint]:
+        """Return the taints of a device, from its slice and from DeviceTaintRules."""
+        taints = self._taints.get(index)
+        if taints is None:
+            device = self.devices[index]
             ruled = rule_taints(device, self.snapshot.taint_rules) if self.snapshot.taint_rules else ()
-            known = self._taints[spot] = (*device.taints, *ruled)
-        return known
+            taints = self._taints[index] = (*device.taints, *ruled)
+        return taints
 
-    def selected(self, expression: str, spot: int) -> bool:
-        """Say whether a selector accepts the device. Raise `CelError` if it fails on it."""
-        device = self.devices[spot]
+    def selected(self, expression: str, index: int) -> bool:
+        """Return whether a selector accepts the device. Raise `CelError` if it fails on the device."""
+        device = self.devices[index]
         if self.features.stable and device.shareable:
             bare = {key: value for key, value in device.raw.items() if key != "allowMultipleAllocations"}
             return compile_stored(expression).matches(_Unshared(device.driver, bare))
         device_index = self.snapshot.device_index
-        place = device_index.index.get(device.key)
-        if place is None or device_index.devices[place] is not device:  # only this node sees the device
+        cluster_index = device_index.index.get(device.key)
+        if (
+            cluster_index is None or device_index.devices[cluster_index] is not device
+        ):  # the device is valid on this node only
             return compile_stored(expression).matches(device)
         try:
-            selector_results = device_index.selector_results(expression, self.features)
-        except CompileError:  # it may use what is off, or cost too much: what is stored is taken all the same
+            results = device_index.selector_results(expression, self.features)
+        except CompileError:  # the scheduler compiles stored selectors regardless of gates and cost
             return compile_stored(expression).matches(device)
-        if place in selector_results.errors:
-            raise selector_results.errors[place]
-        return bool(selector_results.flags[place])
+        if cluster_index in results.errors:
+            raise results.errors[cluster_index]
+        return bool(results.flags[cluster_index])
 
-    def check_readable(self, spot: int) -> None:
+    def check_readable(self, index: int) -> None:
         """
-        Raise `AllocationError` if the device publishes an attribute that has no value.
+        Raise `AllocationError` if the device publishes an attribute without a value.
 
-        Upstream reads all attributes for any selector, so that one that looks at others fails, too.
+        Upstream reads all attributes for any selector, so such a device fails every selector.
         """
-        known = self._readable.get(spot)
-        if known is None:
-            known = ""
+        problem = self._readable.get(index)
+        if problem is None:
+            problem = ""
             try:
-                entries(self.devices[spot], "attributes")
+                entries(self.devices[index], "attributes")
             except Malformed as error:
-                known = str(error)
-            self._readable[spot] = known
-        if known:
-            raise AllocationError(f"No selector can be applied to {self.devices[spot]}: {known}")
+                problem = str(error)
+            self._readable[index] = problem
+        if problem:
+            raise AllocationError(f"No selector can be applied to {self.devices[index]}: {problem}")
 
-    def reached(self, spot: int) -> bool:
-        """Say whether the node reaches a device that is placed by itself."""
-        device = self.devices[spot]
+    def reached(self, index: int) -> bool:
+        """Return whether the node reaches a device with its own node selection."""
+        device = self.devices[index]
         if not device.per_device_node_selection:
             return True
         try:
@@ -132,5 +134,5 @@ class NodeSite:
         return selects_node(self.node, device.raw)
 
 
-def failed(what: str, spot: int, site: NodeSite, error: CelError) -> AllocationError:
-    return AllocationError(f"{what} fails on {site.devices[spot]}: {error.message}")
+def selector_error(subject: str, index: int, site: NodeSite, error: CelError) -> AllocationError:
+    return AllocationError(f"{subject} fails on {site.devices[index]}: {error.message}")

@@ -18,7 +18,7 @@ from operator import or_
 
 from dra.allocator import AllocationError, SearchGivenUp, allocate
 from dra.allocator.capacity import share
-from dra.allocator.constraints import constraints_of
+from dra.allocator.constraints import claim_constraints
 from dra.cluster_snapshot import ClusterSnapshot
 from dra.device_index import MISSING
 from dra.match.funnel import Funnel
@@ -225,7 +225,7 @@ def fit(snapshot: ClusterSnapshot, spec: Json, funnels: Sequence[Funnel], claims
 
     Raise `AllocationError` for a constraint without an attribute.
     """
-    attributes = sorted({constraint.attribute for constraint in constraints_of(spec)})
+    attributes = sorted({constraint.attribute for constraint in claim_constraints(spec)})
     counting = _Counting(snapshot, spec, funnels, attributes, claims)
     result = FitResult([], 0)
     node_classes: Counter[Hashable] = Counter()

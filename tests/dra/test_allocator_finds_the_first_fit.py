@@ -165,7 +165,7 @@ def test_admin_access_of_others_holds_nothing():
     ("wish", "said"),
     [
         (spec(exactly(33)), "33 devices"),
-        (spec(exactly(20), exactly(13, name="more")), "13 devices beside 20"),
+        (spec(exactly(20), exactly(13, name="more")), "13 devices in addition to 20"),
         (spec(exactly(1, class_name="nobody")), "class nobody does not exist"),
         (spec(exactly(1, 'device.attributes["gpu.nvidia.com"].nope == 1')), "nope"),
         (spec(exactly(1, "device.name == 'x'")), r"device\.name"),

@@ -149,7 +149,7 @@ def test_attributes_may_be_derived_by_the_request(expression, expected):
     ("expression", "said"),
     [
         ("device.attributes['gpu.nvidia.com'].nope", "no such key: nope"),
-        ("1.5", "1.5 is no text, whole number, boolean or version"),
+        ("1.5", "1.5 is not a string, int, bool or version"),
         ("[dyn(1), dyn('a')]", "a list of int and string"),
         ("device.attributes[", "compilation failed"),
         ("", "compilation failed"),

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from dra.cases import answer, evaluate_line, serve
+from dra.cases import evaluate_case, evaluate_line, serve
 from tests.dra.clusters import IS_GPU, NVIDIA, gpu, node, resource_slice
 
 DEVICES = {"driver": NVIDIA, "pool": "node-a"}
@@ -35,7 +35,7 @@ def names(answered):
 
 
 def test_a_case_is_answered_with_the_status_of_each_claim():
-    assert answer(case({"count": 2})) == {
+    assert evaluate_case(case({"count": 2})) == {
         "name": "a case",
         "error": None,
         "results": [
@@ -57,22 +57,24 @@ def test_a_case_is_answered_with_the_status_of_each_claim():
 
 
 def test_what_does_not_fit_has_neither_results_nor_an_error():
-    assert answer(case({"count": 4})) == {"name": "a case", "error": None, "results": None}
+    assert evaluate_case(case({"count": 4})) == {"name": "a case", "error": None, "results": None}
 
 
 def test_nothing_asked_for_is_nothing_given():
-    assert answer({}) == {"name": "", "error": None, "results": []}
-    assert answer(case())["results"] == [{"devices": {}}]
+    assert evaluate_case({}) == {"name": "", "error": None, "results": []}
+    assert evaluate_case(case())["results"] == [{"devices": {}}]
 
 
 def test_what_is_absent_is_empty_and_not_filled_in():
-    assert names(answer(case({}))) == [[]]  # count 0
-    assert "allocation mode “”" in answer(case({"allocationMode": "", "count": 1}))["error"]
+    assert names(evaluate_case(case({}))) == [[]]  # count 0
+    assert "allocation mode “”" in evaluate_case(case({"allocationMode": "", "count": 1}))["error"]
 
 
 def test_devices_in_use_are_told_in_three_ways():
     taken = {"devices": [DEVICES | {"device": "gpu-0"}], "shared": [DEVICES | {"device": "gpu-1"}]}
-    assert names(answer(case({"count": 1}, allocated=taken))) == [["gpu-1"]]  # no shares: the feature is off
+    assert names(evaluate_case(case({"count": 1}, allocated=taken))) == [
+        ["gpu-1"]
+    ]  # no shares: the feature is off
     shareable = [gpu(0, allowMultipleAllocations=True)]
     asked = {"count": 1, "capacity": {"requests": {"memory": "2Gi"}}}
     for left, expected in (("77Gi", [["gpu-0"]]), ("78Gi", [])):
@@ -82,7 +84,7 @@ def test_devices_in_use_are_told_in_three_ways():
             features={"ConsumableCapacity": True},
             allocated={"consumedCapacity": {f"{NVIDIA}/node-a/gpu-0": {"memory": left}}},
         )
-        assert names(answer(told)) == expected
+        assert names(evaluate_case(told)) == expected
 
 
 def test_pools_may_have_slashes_in_their_names():
@@ -93,28 +95,28 @@ def test_pools_may_have_slashes_in_their_names():
         features={"ConsumableCapacity": True},
         allocated={"consumedCapacity": {f"{NVIDIA}/rack/1/gpu-0": {"memory": "1"}}},
     )
-    assert answer(told)["results"] is None
+    assert evaluate_case(told)["results"] is None
 
 
 def test_allocated_claims_hold_their_devices_and_get_no_result():
     held = {"status": {"allocation": {"devices": {"results": [DEVICES | {"device": "gpu-0"}]}}}}
     told = case({"count": 1})
     told["claims"].insert(0, held)
-    assert names(answer(told)) == [["gpu-1"]]
+    assert names(evaluate_case(told)) == [["gpu-1"]]
 
 
 def test_a_share_takes_the_whole_device_where_sharing_is_off():
     result = DEVICES | {"device": "gpu-0", "shareID": "1"}
     told = case({"count": 1})
     told["claims"].insert(0, {"status": {"allocation": {"devices": {"results": [result]}}}})
-    assert names(answer(told)) == [["gpu-1"]]
+    assert names(evaluate_case(told)) == [["gpu-1"]]
 
 
 @pytest.mark.parametrize(
     ("line", "said"),
     [
         ("", "The line is empty."),
-        ("{", "The line is no JSON"),
+        ("{", "The line is not valid JSON"),
         ('{"name": NaN}', "NaN is no number of JSON"),
         ("[" * 100_000, "nested too deeply"),
         ("[]", "The line is []: an object is expected."),
@@ -155,7 +157,7 @@ def test_the_name_is_kept_where_it_can_be_read():
 def test_null_is_as_good_as_absent_where_the_api_may_leave_something_out():
     told = case({"count": 1, "selectors": None, "tolerations": None, "capacity": None}, allocated={})
     told["slices"][0]["spec"]["devices"][0] |= {"taints": None, "bindingConditions": None}
-    assert names(answer(told)) == [["gpu-0"]]
+    assert names(evaluate_case(told)) == [["gpu-0"]]
 
 
 def test_every_line_gets_an_answer_in_order():

@@ -8,7 +8,7 @@ from dra import cases
 def answer(case: dict) -> dict:
     """Return name, error, results; `gaveUp` where the bounded search ended first, `crash` for a bug."""
     try:
-        return cases.answer(case)
+        return cases.evaluate_case(case)
     except Exception as crash:
         where = traceback.extract_tb(crash.__traceback__)[-1]
         found = f"{type(crash).__name__} at {where.filename}:{where.lineno}: {crash}"
