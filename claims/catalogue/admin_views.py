@@ -1,4 +1,4 @@
-"""Pages for platform admins: the catalogue as a file, presets, and the check of the catalogue."""
+"""Pages for platform admins: export and import of the catalogue, presets, and the check of the catalogue."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from claims.catalogue import services
 from claims.catalogue.edit_views import require_admin
 from claims.catalogue.forms import CatalogueFileForm
-from claims.catalogue.lint import CatalogueFinding, catalogue_report, enabled_clusters, named
+from claims.catalogue.lint import CatalogueFinding, catalogue_report, enabled_clusters, named_spec
 from claims.catalogue.presets import presets
 from claims.catalogue.presets.matches import preset_matches
 from claims.catalogue.sharing import cautions
@@ -34,17 +34,17 @@ from teams.access import user_of
 def catalogue_export(request: HttpRequest) -> HttpResponse:
     """The file that `manage.py catalogue export` writes."""
     require_admin(request)
-    answer = HttpResponse(catalogue_file(exported()), content_type="application/yaml; charset=utf-8")
-    answer["Content-Disposition"] = 'attachment; filename="catalogue.yaml"'
-    return answer
+    response = HttpResponse(catalogue_file(exported()), content_type="application/yaml; charset=utf-8")
+    response["Content-Disposition"] = 'attachment; filename="catalogue.yaml"'
+    return response
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def catalogue_import(request: HttpRequest) -> HttpResponse:
     """
-    Take a file, show what it would change, and change it once that was confirmed.
+    Show what a file would change; import it after the confirmation.
 
-    The page that asks carries the text and the digest of what it shows: nothing else is done.
+    The confirmation carries the text and the digest of the plan, so only what was shown is done.
     """
     require_admin(request)
     if request.method != "POST":
@@ -52,15 +52,15 @@ def catalogue_import(request: HttpRequest) -> HttpResponse:
     form = CatalogueFileForm(request.POST, request.FILES)
     if not form.is_valid():
         return import_page(request, form, status=422)
-    wanted = form.cleaned_data
+    upload = form.cleaned_data
     try:
-        definitions = read_definitions(wanted["text"], wanted["name"])
+        definitions = read_definitions(upload["text"], upload["name"])
         if seen := request.POST.get("seen"):
             changes = services.import_profiles(
-                by=user_of(request), definitions=definitions, prune=wanted["prune"], seen=seen
+                by=user_of(request), definitions=definitions, prune=upload["prune"], seen=seen
             )
             count = sum(change.changes_something for change in changes)
-            messages.success(request, f"{counted(count, 'profile is', 'profiles are')} as in the file now.")
+            messages.success(request, f"{counted(count, 'profile')} imported.")
             return redirect("claims:profiles")
         return plan_page(request, form)
     except Invalid as refusal:
@@ -72,12 +72,12 @@ def catalogue_import(request: HttpRequest) -> HttpResponse:
 def plan_page(
     request: HttpRequest, form: CatalogueFileForm, *, problem: str = "", status: int = 200
 ) -> HttpResponse:
-    wanted = form.cleaned_data
-    definitions = read_definitions(wanted["text"], wanted["name"])
-    changes = services.plan_import(by=user_of(request), definitions=definitions, prune=wanted["prune"])
+    upload = form.cleaned_data
+    definitions = read_definitions(upload["text"], upload["name"])
+    changes = services.plan_import(by=user_of(request), definitions=definitions, prune=upload["prune"])
     due = [change for change in changes if change.changes_something]
     page = {
-        "wanted": wanted,
+        "upload": upload,
         "changes": due,
         "same": sum(change.kind == SAME for change in changes),
         "stays_retired": [change for change in changes if change.kind == STAYS_RETIRED],
@@ -96,16 +96,16 @@ def import_page(
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def presets_page(request: HttpRequest) -> HttpResponse:
-    """The presets with what of them the clusters have; on POST those that are ticked are added."""
+    """Show the presets with their matching devices; on POST add the selected ones."""
     require_admin(request)
     if request.method == "POST":
-        ticked = set(request.POST.getlist("preset"))
-        wanted = [preset for preset in presets() if preset.slug in ticked]
-        if wanted:
-            added = services.add_profiles(by=user_of(request), definitions=wanted)
+        slugs = set(request.POST.getlist("preset"))
+        selected = [preset for preset in presets() if preset.slug in slugs]
+        if selected:
+            added = services.add_profiles(by=user_of(request), definitions=selected)
             messages.success(request, f"{counted(len(added), 'profile is', 'profiles are')} added.")
             return redirect("claims:profiles")
-        messages.error(request, "Tick the presets that you want to add.")
+        messages.error(request, "Select the presets that you want to add.")
     rows = [(match, cautions(match.preset.spec)) for match in preset_matches()]
     page = {"rows": rows, "missing": sum(not match.in_catalogue for match, _cautions in rows)}
     return render(
@@ -115,7 +115,7 @@ def presets_page(request: HttpRequest) -> HttpResponse:
 
 @dataclass(frozen=True)
 class MatchEffect:
-    """How many devices of a cluster match before and after; None where that cannot be told."""
+    """How many devices of a cluster match before and after; None if that is unknown."""
 
     cluster: str
     before: int | None
@@ -124,14 +124,14 @@ class MatchEffect:
 
 @require_safe
 def lint_page(request: HttpRequest) -> HttpResponse:
-    """Everything that was found, the worst first, in every cluster."""
+    """Show all findings of all clusters, the worst first."""
     require_admin(request)
     return render(request, "claims/catalogue/lint.html", {"report": catalogue_report()})
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-def lint_mend(request: HttpRequest, slug: str, key: str) -> HttpResponse:
-    """Show what the fix of a finding changes; on POST make it the next version, if nobody was faster."""
+def lint_fix(request: HttpRequest, slug: str, key: str) -> HttpResponse:
+    """Show what the fix of a finding changes; on POST save it as the next version."""
     require_admin(request)
     profile = get_object_or_404(
         Profile.objects.visible_to(request.user).select_related("current"),
@@ -139,46 +139,47 @@ def lint_mend(request: HttpRequest, slug: str, key: str) -> HttpResponse:
         current__isnull=False,
     )
     version = profile.current
-    assert version is not None  # the query says so  # noqa: S101
-    finding = next((one for one in catalogue_report().of(profile) if one.key == key), None)
-    mended = finding.fix.apply(version.spec) if finding and finding.fix else None
+    assert version is not None  # by the query  # noqa: S101
+    findings = catalogue_report().findings_for(profile)
+    finding = next((finding for finding in findings if finding.key == key), None)
+    fixed_spec = finding.fix.apply(version.spec) if finding and finding.fix else None
     if request.method == "POST":
-        # The page that was read named a version: another one may need another fix, or none.
-        if mended is None or request.POST.get("version") != str(version.pk):
+        # The form names the version that was shown: another version may need another fix, or none.
+        if fixed_spec is None or request.POST.get("version") != str(version.pk):
             raise Conflict(
-                f"{profile.slug} or the devices have changed since you read this. Look at the check again."
+                f"{profile.slug} or its devices have changed since you read this. Open the check again."
             )
-        made = services.replace_spec(by=user_of(request), profile=profile, version=version, spec=mended)
-        messages.success(request, f"{profile.slug} is mended; its version is {made.number}.")
+        fixed = services.replace_spec(by=user_of(request), profile=profile, version=version, spec=fixed_spec)
+        messages.success(request, f"{profile.slug} is fixed; its version is {fixed.number}.")
         return redirect("claims:lint")
-    if finding is None or mended is None:
+    if finding is None or fixed_spec is None:
         raise Http404
-    return render(request, "claims/catalogue/lint_mend.html", mend_page(profile, version, finding, mended))
+    return render(request, "claims/catalogue/lint_fix.html", fix_page(profile, version, finding, fixed_spec))
 
 
-def mend_page(
-    profile: Profile, version: ProfileVersion, finding: CatalogueFinding, mended: Manifest
+def fix_page(
+    profile: Profile, version: ProfileVersion, finding: CatalogueFinding, fixed_spec: Manifest
 ) -> dict[str, object]:
     return {
         "profile": profile,
         "version": version,
         "next_number": version.number + 1,
         "finding": finding,
-        "diff": difference(version.spec, mended),
-        "effects": effects(version, mended),
+        "diff": difference(version.spec, fixed_spec),
+        "effects": match_effects(version, fixed_spec),
     }
 
 
 def difference(before: Json, after: Json) -> str:
-    """Return the change as a unified diff of YAML, all of the spec around it."""
+    """Return the change as a unified diff of YAML with the whole spec."""
     old, new = to_yaml(before).splitlines(), to_yaml(after).splitlines()
     return "\n".join([*difflib.unified_diff(old, new, n=len(old), lineterm="")][3:])
 
 
-def effects(version: ProfileVersion, mended: Json) -> list[MatchEffect]:
-    specs = [named("before", version), named("after", version, mended)]
-    found = []
+def match_effects(version: ProfileVersion, fixed_spec: Json) -> list[MatchEffect]:
+    specs = [named_spec("before", version), named_spec("after", version, fixed_spec)]
+    effects = []
     for cluster in enabled_clusters():
         matching = lint(current_snapshot(cluster), specs).matching
-        found.append(MatchEffect(cluster.name, matching.get("before", 0), matching.get("after", 0)))
-    return found
+        effects.append(MatchEffect(cluster.name, matching.get("before", 0), matching.get("after", 0)))
+    return effects

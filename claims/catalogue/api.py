@@ -18,9 +18,9 @@ from claims.api_types import SecondsField, SpelledDuration
 from claims.catalogue import services
 from claims.catalogue.definition import ProfileDefinition, sent_definition
 from claims.catalogue.lint import catalogue_report
-from claims.catalogue.listing import SORTS, CatalogueFilter, catalogue, entries, narrowed
+from claims.catalogue.listing import SORTS, CatalogueFilter, catalogue, entries, filtered_entries
 from claims.catalogue.sharing import Sharing
-from claims.catalogue.versions import held, proposed, versions_of
+from claims.catalogue.versions import live_versions, proposed_difference, versions_with_claim_counts
 from claims.models import LIMITS, Approval, Limit, Profile, ProfileLimits
 from claims.models.limits import Choice, Choices, Duration, Number, Text
 from core.idempotency import IdempotentWrites
@@ -33,34 +33,38 @@ from teams.models import Team
 
 
 class ProfilesIn(Input):
-    """The filters of the catalogue; what is unknown of a profile meets no condition."""
+    """The filters of the catalogue. An unknown value of a profile meets no condition."""
 
     q = serializers.CharField(max_length=200, default="", allow_blank=True, help_text="Words")
     memory = serializers.IntegerField(
-        min_value=1, required=False, help_text="GB that every matching device has at least"
+        min_value=1, required=False, help_text="Least memory of each matching device in GB"
     )
-    model = serializers.CharField(max_length=120, default="", allow_blank=True, help_text="Product, in full")
+    model = serializers.CharField(max_length=120, default="", allow_blank=True, help_text="Full product name")
     sharing = serializers.ChoiceField(choices=Sharing.choices, required=False, allow_blank=True)
     price = serializers.DecimalField(
-        max_digits=9, decimal_places=4, min_value=0, required=False, help_text="Per device and hour at most"
+        max_digits=9,
+        decimal_places=4,
+        min_value=0,
+        required=False,
+        help_text="Highest price per device and hour",
     )
     free = serializers.BooleanField(default=False, help_text="A device is free now")
-    mine = serializers.BooleanField(default=False, help_text="The asker may request it")
+    mine = serializers.BooleanField(default=False, help_text="You may request it")
     automatic = serializers.BooleanField(default=False, help_text="Some requests need no approval")
     sort = serializers.ChoiceField(choices=list(SORTS), required=False, allow_blank=True)
 
     @property
-    def wanted(self) -> CatalogueFilter:
-        said = self.validated_data
+    def filters(self) -> CatalogueFilter:
+        values = self.validated_data
         return CatalogueFilter(
-            words=said["q"],
-            memory_gb=said.get("memory"),
-            model=said["model"],
-            sharing=said.get("sharing", ""),
-            price=said.get("price"),
-            free=said["free"],
-            mine=said["mine"],
-            automatic=said["automatic"],
+            words=values["q"],
+            memory_gb=values.get("memory"),
+            model=values["model"],
+            sharing=values.get("sharing", ""),
+            price=values.get("price"),
+            free=values["free"],
+            mine=values["mine"],
+            automatic=values["automatic"],
         )
 
 
@@ -98,32 +102,31 @@ def limit_output(limit: Limit, **about: Any) -> serializers.Field[Any, Any, Any,
 
 
 class TypicalOut(serializers.Serializer[Any]):
-    """Waits of the past 30 days; median and nine of ten in seconds, null while there are fewer than 5."""
+    """Waits of the past 30 days: median and 90th percentile in seconds, null if there are fewer than 5."""
 
     count = serializers.IntegerField()
     median = SecondsField(allow_null=True)
-    most = SecondsField(allow_null=True, help_text="Nine of ten waited no longer")
+    most = SecondsField(allow_null=True, source="p90", help_text="90th percentile")
 
 
 class WaitsOut(serializers.Serializer[Any]):
-    decision = TypicalOut(help_text="From the request to what a person decided")
+    decision = TypicalOut(help_text="From the request to the decision of a person")
     device = TypicalOut(help_text="From the approval to the first device")
 
 
 class TeamApprovalOut(serializers.Serializer[Any]):
-    """Who approves requests of one team, by its approval rules and what the version says itself."""
+    """Who approves requests of one team, by its approval rules and the limits of the version."""
 
     team = serializers.CharField(source="team.slug")
     approval = serializers.ChoiceField(choices=Approval.choices)
-    automatic_devices = serializers.IntegerField(help_text="Up to so many nobody is asked")
+    automatic_devices = serializers.IntegerField(help_text="Up to this many devices need no approval")
     automatic_duration = SecondsField(allow_null=True)
     sentence = serializers.CharField()
 
 
 class ProfileOut(serializers.Serializer[Any]):
     """
-    A catalogue entry: what it asks of a cluster, its limits, what is free, and whether the asker may request
-    it.
+    A profile: its spec, its limits, its free devices, and whether you may request it.
     """
 
     id = serializers.UUIDField(source="profile.id")
@@ -134,23 +137,21 @@ class ProfileOut(serializers.Serializer[Any]):
     version = serializers.IntegerField(source="version.number")
     spec = serializers.JSONField(source="version.spec")
     spec_hash = serializers.CharField(source="version.spec_hash")
-    approval_sentence = serializers.CharField(help_text="Who approves requests of the asker's teams")
+    approval_sentence = serializers.CharField(help_text="Who approves requests of your teams")
     approval_of_teams = TeamApprovalOut(
-        many=True, source="who.of_teams", help_text="The same for each team of the asker that may request it"
+        many=True, source="who.of_teams", help_text="The same for each of your teams that may request it"
     )
-    free = serializers.IntegerField(allow_null=True, help_text="Devices that match and are free now")
-    total = serializers.IntegerField(allow_null=True, help_text="Devices that match")
+    free = serializers.IntegerField(allow_null=True, help_text="Matching devices that are free now")
+    total = serializers.IntegerField(allow_null=True, help_text="Matching devices")
     products = serializers.ListField(child=serializers.CharField())
-    memory = serializers.IntegerField(
-        allow_null=True, help_text="Bytes that every matching device has at least"
-    )
+    memory = serializers.IntegerField(allow_null=True, help_text="Least memory of a matching device in bytes")
     sharing = serializers.ListField(child=serializers.ChoiceField(choices=Sharing.choices))
     price = serializers.DecimalField(
-        max_digits=12, decimal_places=4, allow_null=True, help_text="Of one device and hour at most"
+        max_digits=12, decimal_places=4, allow_null=True, help_text="Highest price per device and hour"
     )
     waits = WaitsOut()
     may_request = serializers.BooleanField()
-    reason = serializers.CharField(help_text="Why it may not be requested")
+    reason = serializers.CharField(help_text="Why you may not request it; empty if you may")
 
     def get_fields(self) -> dict[str, Any]:
         limits = {limit.name: limit_output(limit, source=f"version.{limit.name}") for limit in LIMITS}
@@ -185,20 +186,24 @@ class PlanOut(serializers.Serializer[Any]):
     version = serializers.IntegerField()
     makes_version = serializers.BooleanField()
     restores = serializers.BooleanField(help_text="The profile is retired, and saving restores it")
-    spec_diff = serializers.CharField(help_text="Unified diff of the specs as YAML; empty: the same")
+    spec_diff = serializers.CharField(help_text="Unified diff of the specs as YAML; empty if they are equal")
     limits = ChangeOut(many=True)
-    live_claims = serializers.IntegerField(help_text="Claims that are not over and keep their version")
+    live_claims = serializers.IntegerField(help_text="Live claims, which keep their version")
 
 
 class ChangeProfileIn(Input):
-    """The whole of a profile: what is left out gets its default, not what it was."""
+    """A complete profile: a field that is left out gets its default, not its current value."""
 
     title = serializers.CharField(max_length=80)
     use = serializers.CharField(max_length=1000, default="", allow_blank=True)
     teams = serializers.SlugRelatedField(
-        slug_field="slug", queryset=Team.objects.all(), many=True, required=False, help_text="None: everybody"
+        slug_field="slug",
+        queryset=Team.objects.all(),
+        many=True,
+        required=False,
+        help_text="Empty: open to every team",
     )
-    spec = serializers.DictField(help_text="Of a ResourceClaim, resource.k8s.io/v1")
+    spec = serializers.DictField(help_text="Spec of a ResourceClaim, resource.k8s.io/v1")
     base = serializers.IntegerField(
         min_value=1,
         required=False,
@@ -218,7 +223,7 @@ class NewProfileIn(ChangeProfileIn):
     slug = serializers.CharField(max_length=40)
 
 
-DRY_RUN = OpenApiParameter("dry_run", bool, description="Only say what would change.")
+DRY_RUN = OpenApiParameter("dry_run", bool, description="Return what would change; save nothing.")
 
 SAVED = PolymorphicProxySerializer(
     component_name="ProfileOrPlan",
@@ -230,7 +235,7 @@ SAVED = PolymorphicProxySerializer(
 class ProfileViewSet(
     IdempotentWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Profile]
 ):
-    """Profiles that the asker may see."""
+    """Profiles that you may see."""
 
     serializer_class = ProfileOut
     queryset = Profile.objects.none()
@@ -241,18 +246,18 @@ class ProfileViewSet(
 
     @extend_schema(parameters=[ProfilesIn])
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """The catalogue, a page at a time; narrowed or sorted it comes whole."""
-        asked = ProfilesIn(data=request.query_params)
-        asked.is_valid(raise_exception=True)
-        positive(request, "limit")  # refused also where all comes at once
-        if not set(request.query_params) & set(asked.fields):
+        """List the catalogue in pages; filtered or sorted, in one page."""
+        query = ProfilesIn(data=request.query_params)
+        query.is_valid(raise_exception=True)
+        positive(request, "limit")  # refused also where there is one page
+        if not set(request.query_params) & set(query.fields):
             page = self.paginate_queryset(self.filter_queryset(self.get_queryset()))
-            found = entries(user_of(request), page or [])
-            return self.get_paginated_response(ProfileOut(found, many=True).data)
-        sort = asked.validated_data.get("sort") or "title"
-        kept = narrowed(catalogue(user_of(request)), asked.wanted, sort)
-        answer = {"next": None, "previous": None, "results": ProfileOut(kept, many=True).data}
-        return Response(answer)
+            rows = entries(user_of(request), page or [])
+            return self.get_paginated_response(ProfileOut(rows, many=True).data)
+        sort = query.validated_data.get("sort") or "title"
+        rows = filtered_entries(catalogue(user_of(request)), query.filters, sort)
+        whole = {"next": None, "previous": None, "results": ProfileOut(rows, many=True).data}
+        return Response(whole)
 
     def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         return self._answer(self.get_object())
@@ -263,7 +268,7 @@ class ProfileViewSet(
         responses={201: ProfileOut, 200: PlanOut},
     )
     def create(self, request: Request) -> Response:
-        """Make a profile with its first version. Platform admins only."""
+        """Create a profile with its first version. Platform admins only."""
         fields = self._body(NewProfileIn)
         return self._save(None, sent_definition(fields), base=None)
 
@@ -284,7 +289,7 @@ class ProfileViewSet(
     def versions(self, request: Request, slug: str) -> Response:
         """Every version, newest first."""
         profile = self.get_object()
-        rows = versions_of(profile)
+        rows = versions_with_claim_counts(profile)
         for row in rows:
             row.current = row.pk == profile.current_id  # type: ignore[attr-defined]
         return Response(VersionOut(rows, many=True).data)
@@ -292,7 +297,7 @@ class ProfileViewSet(
     @extend_schema(request=None, responses=ProfileOut)
     @action(detail=True, methods=["post"])
     def retire(self, request: Request, slug: str) -> Response:
-        """Take it out of the catalogue; claims that have it keep it. Platform admins only."""
+        """Remove a profile from the catalogue; its claims keep it. Platform admins only."""
         require_admin(user_of(request))
         return self._answer(services.retire_profile(by=user_of(request), profile=self._profile(slug)))
 
@@ -320,10 +325,10 @@ class ProfileViewSet(
         return self._answer(version.profile, code)
 
     def _profile(self, slug: str) -> Profile:
-        found = Profile.objects.select_related("current").filter(slug=slug).first()
-        if found is None:
+        profile = Profile.objects.select_related("current").filter(slug=slug).first()
+        if profile is None:
             raise Http404
-        return found
+        return profile
 
     def _answer(self, profile: Profile, code: int = status.HTTP_200_OK) -> Response:
         (entry,) = entries(user_of(self.request), [profile])
@@ -342,27 +347,27 @@ def save_plan(definition: ProfileDefinition) -> dict[str, Any]:
             "limits": [],
             "live_claims": 0,
         }
-    difference = proposed(profile.current, definition.spec, definition.limits)
+    difference = proposed_difference(profile.current, definition.spec, definition.limits)
     plan = {
         "version": profile.current.number + bool(difference),
         "makes_version": bool(difference),
         "restores": profile.retired_at is not None,
         "spec_diff": "\n".join(map(str, difference.lines)),
         "limits": difference.limits,
-        "live_claims": sum(use.live for use in held(profile)),
+        "live_claims": sum(use.live for use in live_versions(profile)),
     }
     return dict(PlanOut(plan).data)
 
 
-class LintToldOut(serializers.Serializer[Any]):
-    """A sentence, and the clusters of which it is true."""
+class LintMessageOut(serializers.Serializer[Any]):
+    """A sentence, and the clusters it is true for."""
 
     clusters = serializers.ListField(child=serializers.CharField())
     message = serializers.CharField()
 
 
 class LintFixOut(serializers.Serializer[Any]):
-    """Another expression for the one at `path`."""
+    """A replacement for the expression at `path`."""
 
     path = serializers.CharField()
     before = serializers.CharField()
@@ -370,17 +375,17 @@ class LintFixOut(serializers.Serializer[Any]):
 
 
 class LintFindingOut(serializers.Serializer[Any]):
-    subject = serializers.ChoiceField(choices=[one.value for one in Subject])
+    subject = serializers.ChoiceField(choices=[subject.value for subject in Subject])
     name = serializers.CharField()
-    code = serializers.ChoiceField(choices=[one.value for one in LintCode])
-    severity = serializers.ChoiceField(choices=[one.value for one in Severity])
+    code = serializers.ChoiceField(choices=[code.value for code in LintCode])
+    severity = serializers.ChoiceField(choices=[severity.value for severity in Severity])
     path = serializers.CharField()
-    told = LintToldOut(many=True)
+    told = LintMessageOut(many=True, source="messages")
     fix = LintFixOut(allow_null=True)
 
 
 class LintOut(serializers.Serializer[Any]):
-    """Findings, the worst first. Nothing was checked in `silent` clusters: no device is published there."""
+    """Findings, the worst first. `silent` clusters publish no device, so they were not checked."""
 
     profiles = serializers.IntegerField()
     checked = serializers.ListField(child=serializers.CharField())
@@ -390,10 +395,10 @@ class LintOut(serializers.Serializer[Any]):
 
 @refuses(403)
 class LintView(APIView):
-    """Profiles and device classes that match nothing, fail, or miss by a rounding; for platform admins."""
+    """Profiles and device classes that match nothing, fail, or miss devices by rounding. Admins only."""
 
     @extend_schema(responses=LintOut)
     def get(self, request: Request) -> Response:
         if not is_platform_admin(request.user):
-            raise PermissionDenied("Only a platform admin checks the catalogue.")
+            raise PermissionDenied("Only a platform admin can check the catalogue.")
         return Response(LintOut(catalogue_report()).data)

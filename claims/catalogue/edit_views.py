@@ -22,9 +22,16 @@ from claims.catalogue.lint import catalogue_report
 from claims.catalogue.listing import entries
 from claims.catalogue.selectors import conditions_in, yaml_only_parts
 from claims.catalogue.services import definition_problems
-from claims.catalogue.sharing import cautions, isolation_of
-from claims.catalogue.versions import between, drafts_with, held, live_claims, proposed, versions_of
-from claims.catalogue.views import card_of
+from claims.catalogue.sharing import cautions, isolation_sentences
+from claims.catalogue.versions import (
+    draft_count,
+    live_claims,
+    live_versions,
+    proposed_difference,
+    version_difference,
+    versions_with_claim_counts,
+)
+from claims.catalogue.views import entry_card
 from claims.match_page import dropped_page, funnel_rows, relaxation_rows
 from claims.models import Approval, Profile, ProfileVersion
 from claims.models.profile import ProfileQuerySet
@@ -44,7 +51,7 @@ from inventory.models import Cluster, DeviceClass
 from teams.access import is_platform_admin, user_of
 
 OFFERED, RETIRED = "offered", "retired"
-NAMED = 20  # claims that the page of retiring names; a link leads to all
+MAX_NAMED = 20  # claims that the page for retiring names; a link leads to all
 
 
 class ProfileFilter(FilterSet):
@@ -70,25 +77,25 @@ class ProfileFilter(FilterSet):
         return rows.filter(retired_at__isnull=value == OFFERED)
 
 
-def of_version(name: str) -> Any:
-    """Return what reads a column of the current version; nothing where there is no version yet."""
+def version_column(name: str) -> Any:
+    """Return a function that reads a column of the current version, None if there is no version."""
     return lambda profile: getattr(profile.current, name, None)
 
 
 COLUMNS: list[Column[Profile]] = [
     Column("profile", "Profile", lambda profile: profile.slug, sort="title", fixed=True),
     Column("title", "Title", lambda profile: profile.title, sort="title", shown=False),
-    Column("version", "Version", of_version("number"), sort="current__number"),
-    Column("approval", "Approval", of_version("approval"), sort="current__approval"),
+    Column("version", "Version", version_column("number"), sort="current__number"),
+    Column("approval", "Approval", version_column("approval"), sort="current__approval"),
     Column(
         "delivered",
-        "Delivered as",
+        "Delivery",
         lambda profile: ", ".join(profile.current.deliveries) if profile.current else None,
     ),
-    Column("most", "Max devices", of_version("max_devices"), "current__max_devices", numeric=True),
+    Column("most", "Max devices", version_column("max_devices"), "current__max_devices", numeric=True),
     Column(
         "longest",
-        "Longest",
+        "Max duration",
         lambda profile: duration(profile.current.max_duration) if profile.current else None,
         sort="current__max_duration",
         numeric=True,
@@ -107,12 +114,12 @@ COLUMNS: list[Column[Profile]] = [
 
 def require_admin(request: HttpRequest) -> None:
     if not is_platform_admin(request.user):
-        raise PermissionDenied("Only a platform admin edits the catalogue.")
+        raise PermissionDenied("Only a platform admin can edit the catalogue.")
 
 
 @require_safe
 def profiles(request: HttpRequest) -> HttpResponseBase:
-    """Every profile, retired ones last, with how many claims live on it."""
+    """List every profile with its number of live claims, retired ones last."""
     require_admin(request)
     live = Count("versions__claims", filter=~Q(versions__claims__state__in=FINAL), distinct=True)
     rows = Profile.objects.select_related("current").annotate(live=live)
@@ -128,7 +135,7 @@ def profiles(request: HttpRequest) -> HttpResponseBase:
         "report": catalogue_report(),
         "empty_icon": "layout-grid",
         "empty_title": "No profile yet",
-        "empty_text": "People ask for GPUs by profile: a claim specification with a title and limits.",
+        "empty_text": "A profile is a claim spec with a title and limits. People request GPUs through it.",
         "empty_url": reverse("claims:profile_new"),
         "empty_action": "New profile",
     }
@@ -137,7 +144,7 @@ def profiles(request: HttpRequest) -> HttpResponseBase:
 
 @require_safe
 def profile(request: HttpRequest, slug: str) -> HttpResponse:
-    """What a profile asks of the cluster, in full: its specification, its classes and its versions."""
+    """Show a profile: its spec, its limits, its device classes and its versions."""
     profile = get_object_or_404(Profile.objects.visible_to(request.user).select_related("current"), slug=slug)
     page: dict[str, Any] = {
         "profile": profile,
@@ -147,9 +154,9 @@ def profile(request: HttpRequest, slug: str) -> HttpResponse:
     if profile.current:
         (entry,) = entries(user_of(request), [profile])
         page |= {
-            "card": card_of(entry),
+            "card": entry_card(entry),
             "entry": entry,
-            "isolation": isolation_of(entry.sharing),
+            "isolation": isolation_sentences(entry.sharing),
             "cautions": cautions(profile.current.spec),
             "limits": limits_in_words(profile.current),
             "classes": device_class_specs(profile.current, {kind.cluster_id for kind in entry.kinds}),
@@ -159,7 +166,7 @@ def profile(request: HttpRequest, slug: str) -> HttpResponse:
 
 @require_safe
 def profile_diff(request: HttpRequest, slug: str, before: int, after: int) -> HttpResponse:
-    """What version `after` has other than version `before`, whichever is the newer."""
+    """Show how version `after` differs from version `before`; either can be the newer one."""
     profile = get_object_or_404(Profile.objects.visible_to(request.user).select_related("current"), slug=slug)
     versions = profile.versions.select_related("created_by")
     old, new = (get_object_or_404(versions, number=number) for number in (before, after))
@@ -168,7 +175,7 @@ def profile_diff(request: HttpRequest, slug: str, before: int, after: int) -> Ht
         "old": old,
         "new": new,
         "names": (f"v{before}", f"v{after}"),
-        "difference": between(old, new),
+        "difference": version_difference(old, new),
         "numbers": list(profile.versions.values_list("number", flat=True)),
     }
     return render(request, "claims/catalogue/profile_diff.html", page)
@@ -176,14 +183,14 @@ def profile_diff(request: HttpRequest, slug: str, before: int, after: int) -> Ht
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def profile_retire(request: HttpRequest, slug: str) -> HttpResponse:
-    """Ask on GET, with who has claims and requests on it that go on; retire on POST, with an undo."""
+    """Confirm on GET, with the claims, requests and drafts of the profile; retire on POST, with an undo."""
     require_admin(request)
     profile = get_object_or_404(Profile, slug=slug)
     if request.method == "POST":
         services.retire_profile(by=user_of(request), profile=profile)
         undo.offer(
             request,
-            f"{profile} is retired; nobody can ask for it any more.",
+            f"{profile} is retired. Nobody can request it any more.",
             reverse("claims:profile_restore", args=[profile.slug]),
         )
         return redirect("claims:profiles")
@@ -193,16 +200,16 @@ def profile_retire(request: HttpRequest, slug: str) -> HttpResponse:
         "profile": profile,
         "live": counts["all"] - counts["waiting"],
         "waiting": counts["waiting"],
-        "drafts": drafts_with(profile),
-        "claims": live[:NAMED],
-        "more": max(counts["all"] - NAMED, 0),
+        "drafts": draft_count(profile),
+        "claims": live[:MAX_NAMED],
+        "more": max(counts["all"] - MAX_NAMED, 0),
     }
     return render(request, "claims/catalogue/profile_retire.html", page)
 
 
 @require_POST
 def profile_restore(request: HttpRequest, slug: str) -> HttpResponse:
-    """Put a retired profile back into the catalogue."""
+    """Restore a retired profile to the catalogue."""
     require_admin(request)
     profile = services.restore_profile(by=user_of(request), profile=get_object_or_404(Profile, slug=slug))
     messages.success(request, f"{profile} is in the catalogue again.")
@@ -210,20 +217,19 @@ def profile_restore(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def versions_page(profile: Profile) -> dict[str, Any]:
-    """Return every version, newest first, and the current specification as YAML."""
+    """Return every version, newest first, and the current spec as YAML."""
     spec = profile.current.spec if profile.current else {}
     return {
-        "versions": versions_of(profile),
+        "versions": versions_with_claim_counts(profile),
         "spec_yaml": to_yaml(in_key_order(spec)) if spec else "",
     }
 
 
 def device_class_specs(version: ProfileVersion, clusters: set[Any]) -> list[tuple[str, str]]:
     """
-    Return the device classes that a version names, each as a cluster of the reader has it: its spec as YAML,
-    with the CEL that its devices have to meet.
+    Return the device classes that a version names, each with its spec as YAML, as one of `clusters` has it.
     """
-    names = {ask.class_name for ask in device_requests(version.spec)}
+    names = {request.class_name for request in device_requests(version.spec)}
     rows = DeviceClass.objects.filter(name__in=names, cluster__in=clusters, gone_at=None)
     classes = {row.name: to_yaml({"spec": row.raw.get("spec") or {}}) for row in rows.order_by("-name")}
     return sorted(classes.items())
@@ -234,9 +240,8 @@ SOURCES = ("device_class", "spec_yaml", "source", "count", "memory_gib", "comput
 
 @require_POST
 def profile_match(request: HttpRequest) -> HttpResponse:
-    """The panel for what has been typed so far; with `step`, the devices that this step leaves out."""
-    if not is_platform_admin(request.user):
-        raise PermissionDenied("Only a platform admin edits the catalogue.")
+    """Render the match of the spec in the form; with `step`, the devices that this step excludes."""
+    require_admin(request)
     page = match_page(sent_spec(ProfileForm(request.POST)), request.POST)
     if "step" not in request.POST:
         return render(request, "claims/catalogue/_profile_match.html", page)
@@ -245,44 +250,45 @@ def profile_match(request: HttpRequest) -> HttpResponse:
     if not page["matched"] or not 0 < number < len(page["funnel"]):
         raise Http404
     cluster, row = page["match_cluster"], page["funnel"][number]
-    spec, wanted = page["matched_spec"], request.POST.get("page", "1")
-    page["left_out"] = dropped_page(request.user, cluster, current_snapshot(cluster), spec, row, wanted)
+    spec, page_number = page["matched_spec"], request.POST.get("page", "1")
+    page["left_out"] = dropped_page(request.user, cluster, current_snapshot(cluster), spec, row, page_number)
     page["editor"], page["live"] = True, "HX-Request" in request.headers
     return render(request, "claims/dropped.html#rows" if page["live"] else "claims/dropped.html", page)
 
 
 def sent_spec(form: ProfileForm) -> tuple[Json | None, list[str]]:
-    """Return the spec that a sent form describes; None, and why, where it describes none."""
+    """Return the spec of a sent form and no problems, or None and its problems."""
     form.is_valid()
-    wrong = [str(error) for name in SOURCES for error in form.errors.get(name, [])]
+    problems = [str(error) for name in SOURCES for error in form.errors.get(name, [])]
     spec: Json = form.cleaned_data.get("spec") or {}
-    wrong = wrong or [problem.message for problem in validation.problems(spec)]
-    return (None, wrong) if wrong else (spec, [])
+    problems = problems or [problem.message for problem in validation.problems(spec)]
+    return (None, problems) if problems else (spec, [])
 
 
 def match_page(described: tuple[Json | None, list[str]], data: QueryDict) -> dict[str, Any]:
-    """Return what the panel shows of a spec in the cluster that `data` names, or in the first."""
-    spec, wrong = described
+    """Return the match of a spec in the cluster that `data` names, or in the first one."""
+    spec, problems = described
     clusters = list(Cluster.objects.filter(enabled=True).defer("credentials").order_by("name"))
     named = data.get("match_cluster")
-    cluster = next((one for one in clusters if one.name == named), clusters[0] if clusters else None)
+    chosen = [cluster for cluster in clusters if cluster.name == named] or clusters
+    cluster = chosen[0] if chosen else None
     page: dict[str, Any] = {
         "match_clusters": clusters,
         "match_cluster": cluster,
         "matched": None,
-        "wrong": wrong,
+        "problems": problems,
     }
     if cluster is None or spec is None:
         return page
     snapshot = current_snapshot(cluster)
-    found = match.preview(snapshot, spec)
-    helps = [] if found.fits else find_relaxations(snapshot, spec, baseline=found)
+    preview = match.preview(snapshot, spec)
+    relaxations = [] if preview.fits else find_relaxations(snapshot, spec, baseline=preview)
     (age,) = ages(OF_DEVICES, cluster=cluster)
     return page | {
-        "matched": found,
+        "matched": preview,
         "matched_spec": spec,
-        "funnel": funnel_rows(found),
-        "helps": relaxation_rows(helps),
+        "funnel": funnel_rows(preview),
+        "helps": relaxation_rows(relaxations),
         "age": age,
     }
 
@@ -387,8 +393,8 @@ def confirm_page(request: HttpRequest, profile: Profile, definition: ProfileDefi
     base = profile.versions.filter(number=sent_base(request) or current.number).first() or current
     before = sorted(team.slug for team in profile.teams.all())
     after = list(definition.teams)
-    difference = proposed(current, definition.spec, definition.limits)
-    uses = held(profile)
+    difference = proposed_difference(current, definition.spec, definition.limits)
+    uses = live_versions(profile)
     return {
         "profile": profile,
         "restores": profile.retired_at is not None,
@@ -397,7 +403,7 @@ def confirm_page(request: HttpRequest, profile: Profile, definition: ProfileDefi
         "names": (f"v{current.number}", f"v{current.number + 1}"),
         "their_names": (f"v{base.number}", f"v{current.number}"),
         "difference": difference,
-        "theirs": between(base, current) if base != current else None,
+        "theirs": version_difference(base, current) if base != current else None,
         "base": base,
         "teams": (before, after) if before != after else None,
         "uses": uses,
@@ -435,7 +441,7 @@ def editor_page(form: ProfileForm, profile: Profile | None, spec: Json | None) -
     }
     if profile is None:
         return page
-    return page | versions_page(profile) | {"findings": catalogue_report().of(profile)}
+    return page | versions_page(profile) | {"findings": catalogue_report().findings_for(profile)}
 
 
 def described_spec(form: ProfileForm, profile: Profile | None) -> tuple[Json | None, list[str]]:

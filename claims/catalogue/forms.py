@@ -58,13 +58,13 @@ class ProfileForm(forms.Form):
     Cleaned, `spec` is the ResourceClaim spec of either source.
     """
 
-    slug = forms.SlugField(max_length=40, label="Short name")
+    slug = forms.SlugField(max_length=40, label="Slug")
     title = forms.CharField(max_length=80, label="Title")
     use = forms.CharField(
         required=False,
         max_length=1000,
         widget=forms.Textarea(attrs={"rows": 2}),
-        label="What it is for",
+        label="Use",
     )
     teams = forms.ModelMultipleChoiceField(
         Team.objects.all(),
@@ -72,9 +72,9 @@ class ProfileForm(forms.Form):
         required=False,
         widget=forms.CheckboxSelectMultiple,
         label="Open to",
-        help_text="No team chosen: open to everybody.",
+        help_text="None: open to every team.",
     )
-    source = forms.ChoiceField(choices=SOURCES, initial=FIELDS, label="Described by")
+    source = forms.ChoiceField(choices=SOURCES, initial=FIELDS, label="Edit as")
     device_class = forms.CharField(
         required=False,
         max_length=253,
@@ -93,20 +93,20 @@ class ProfileForm(forms.Form):
         required=False,
         max_length=253,
         label="Attributes of driver",
-        help_text="Empty: the driver that the device class is named after.",
+        help_text="Empty: the driver that the name of the device class names.",
     )
-    product = forms.CharField(required=False, max_length=120, label="Product begins with")
+    product = forms.CharField(required=False, max_length=120, label="Product starts with")
     memory_gib = forms.IntegerField(
         required=False,
         min_value=0,
         max_value=4096,
-        label="Memory per device, at least",
-        help_text="GiB. A GPU of 80 GB publishes a little less than 80 GiB: 79 finds it.",
+        label="Min memory per device",
+        help_text="GiB. A GPU of 80 GB publishes less than 80 GiB: enter 79.",
     )
     compute = forms.CharField(
         required=False,
         validators=[RegexValidator(r"^\d{1,2}\.\d{1,2}$", "Write it as 8.0.")],
-        label="Compute capability, at least",
+        label="Min compute capability",
     )
     spec_yaml = forms.CharField(
         required=False,
@@ -160,7 +160,7 @@ class ProfileForm(forms.Form):
         """Return the spec of `spec_yaml` with the values of the fields; a new spec where there is none."""
         cleaned = self.cleaned_data
         if not cleaned.get("device_class"):
-            self.add_error("device_class", "Name the device class, for example gpu.nvidia.com.")
+            self.add_error("device_class", "Enter a device class, for example gpu.nvidia.com.")
             return {}
         conditions = Conditions(
             device_class=cleaned["device_class"],
@@ -249,15 +249,15 @@ SORT_LABELS = {
 
 
 class CatalogueForm(forms.Form):
-    """What is malformed asks for nothing and is said beside its field."""
+    """The filters of the catalogue. An invalid value filters nothing and shows an error."""
 
     q = forms.CharField(required=False, max_length=200)
     memory = forms.IntegerField(
         required=False,
         min_value=1,
         max_value=100_000,
-        label="Memory at least, GB",
-        widget=forms.NumberInput(attrs={"placeholder": "GB at least", "step": "any"}),
+        label="Min memory, GB",
+        widget=forms.NumberInput(attrs={"placeholder": "Min GB", "step": "any"}),
     )
     model = forms.ChoiceField(required=False, label="Model")
     sharing = forms.ChoiceField(
@@ -268,8 +268,8 @@ class CatalogueForm(forms.Form):
         min_value=0,
         max_digits=9,
         decimal_places=4,
-        label="Price per device device and hour at most",
-        widget=forms.NumberInput(attrs={"placeholder": "Price at most", "step": "any"}),
+        label="Max price per device and hour",
+        widget=forms.NumberInput(attrs={"placeholder": "Max price", "step": "any"}),
     )
     free = forms.BooleanField(required=False, label="Free now")
     mine = forms.BooleanField(required=False, label="I may request")
@@ -279,7 +279,7 @@ class CatalogueForm(forms.Form):
     def __init__(self, data: QueryDict, *, models: Iterable[str]) -> None:
         """`models` are the products that the catalogue has."""
         super().__init__(data)
-        choices = [("", "Any model"), *((one, one) for one in sorted(models))]
+        choices = [("", "Any model"), *((model, model) for model in sorted(models))]
         self.fields["model"].choices = choices  # type: ignore[attr-defined]
         for name in ("memory", "price"):
             self.fields[name].widget.attrs["class"] = "form-control"
@@ -288,37 +288,37 @@ class CatalogueForm(forms.Form):
 
     @property
     def numbers(self) -> list[forms.BoundField]:
-        """What stands as fields beside the search: memory, model, sharing, price."""
+        """The fields beside the search: memory, model, sharing, price."""
         return [self[name] for name in ("memory", "model", "sharing", "price")]
 
     @property
-    def wanted(self) -> CatalogueFilter:
+    def filters(self) -> CatalogueFilter:
         self.is_valid()
-        said = self.cleaned_data
+        values = self.cleaned_data
         return CatalogueFilter(
-            words=said.get("q", ""),
-            memory_gb=said.get("memory"),
-            model=said.get("model", ""),
-            sharing=said.get("sharing", ""),
-            price=said.get("price"),
-            free=said.get("free", False),
-            mine=said.get("mine", False),
-            automatic=said.get("automatic", False),
+            words=values.get("q", ""),
+            memory_gb=values.get("memory"),
+            model=values.get("model", ""),
+            sharing=values.get("sharing", ""),
+            price=values.get("price"),
+            free=values.get("free", False),
+            mine=values.get("mine", False),
+            automatic=values.get("automatic", False),
         )
 
     @property
     def order(self) -> str:
         """One of SORTS."""
         self.is_valid()
-        asked = self.cleaned_data.get("sort", "")
-        return asked if asked in SORTS else "title"
+        sort = self.cleaned_data.get("sort", "")
+        return sort if sort in SORTS else "title"
 
 
-PASTED = "catalogue.yaml"  # what a text without a file is called in messages
+PASTED = "catalogue.yaml"  # the name of pasted text in messages
 
 
 class CatalogueFileForm(forms.Form):
-    """Cleaned, `text` is what stands in the file, and `name` what messages call it."""
+    """Cleaned, `text` is the content of the file, and `name` its name in messages."""
 
     file = forms.FileField(
         required=False, label="File", widget=forms.FileInput(attrs={"class": "form-control"})
@@ -327,24 +327,26 @@ class CatalogueFileForm(forms.Form):
         required=False,
         strip=False,
         widget=forms.Textarea(attrs={"rows": 10, "spellcheck": "false", "class": "dg-code"}),
-        label="… or its text",
+        label="Or paste its text",
     )
     name = forms.CharField(required=False, max_length=120, widget=forms.HiddenInput)
-    prune = forms.BooleanField(required=False, label="Retire every profile that is not in the file")
+    prune = forms.BooleanField(required=False, label="Retire profiles that are not in the file")
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
-        sent = cleaned.get("file")
-        if sent is None:
+        upload = cleaned.get("file")
+        if upload is None:
             if not cleaned.get("text", "").strip():
                 self.add_error("file", "Choose a file, or paste its text.")
             return cleaned | {"name": cleaned.get("name") or PASTED}
-        if sent.size > MAX_BYTES:
-            self.add_error("file", f"The file has {sent.size >> 10} KiB; {MAX_BYTES >> 10} are read at most.")
+        if upload.size > MAX_BYTES:
+            self.add_error(
+                "file", f"The file has {upload.size >> 10} KiB; the limit is {MAX_BYTES >> 10} KiB."
+            )
             return cleaned
         try:
-            text = sent.read().decode()
+            text = upload.read().decode()
         except UnicodeDecodeError:
-            self.add_error("file", "This is not a text in UTF-8.")
+            self.add_error("file", "The file is not UTF-8 text.")
             return cleaned
-        return cleaned | {"text": text, "name": sent.name}
+        return cleaned | {"text": text, "name": upload.name}

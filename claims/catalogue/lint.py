@@ -1,8 +1,8 @@
 """
-The catalogue checked against what every cluster publishes.
+The check of the catalogue against the devices that every cluster publishes.
 
-Worked out when it is asked for, from the picture that the process keeps anyway, and kept until a slice, a
-class or a profile has changed: a stored result could be out of date, a computed one cannot.
+The report is computed on demand from the cached cluster snapshots, and cached until a slice, a class or a
+profile changes. A report in a table could be out of date.
 """
 
 import hashlib
@@ -22,13 +22,13 @@ from dra.objects import Json
 from inventory.cluster_snapshot import current_snapshot
 from inventory.models import Cluster
 
-AT_ONCE = timedelta(0)
+FRESH = timedelta(0)
 ORDER = list(Severity)
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterNote:
-    """A sentence, and the names of the clusters of which it is true."""
+class ClusterMessage:
+    """A sentence, and the names of the clusters it is true for."""
 
     clusters: tuple[str, ...]
     message: str
@@ -37,9 +37,9 @@ class ClusterNote:
 @dataclass(frozen=True, slots=True)
 class CatalogueFinding:
     """
-    One finding, of all clusters that have it. `profile` is None for a class.
+    One finding, with all clusters that have it. `profile` is None for a class.
 
-    What hangs on the devices of a cluster is a note while the profile serves in another one.
+    A finding that depends on the devices of a cluster is only a note if the profile matches in another one.
     """
 
     subject: Subject
@@ -48,33 +48,33 @@ class CatalogueFinding:
     severity: Severity
     path: str
     fix: Fix | None
-    told: tuple[ClusterNote, ...]
+    messages: tuple[ClusterMessage, ...]
     profile: Profile | None
 
     @property
     def key(self) -> str:
-        """Tell findings of one profile apart in an address."""
-        said = "\n".join((self.code, self.path, self.fix.before + "\n" + self.fix.after if self.fix else ""))
-        return hashlib.sha256(said.encode()).hexdigest()[:12]
+        """Return a digest that identifies the finding of a profile in a URL, in hex."""
+        text = "\n".join((self.code, self.path, self.fix.before + "\n" + self.fix.after if self.fix else ""))
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     @property
     def clusters(self) -> tuple[str, ...]:
-        return tuple(name for told in self.told for name in told.clusters)
+        return tuple(name for message in self.messages for name in message.clusters)
 
     @property
     def is_due(self) -> bool:
-        """Whether somebody should do something about it."""
+        """Whether it needs a fix."""
         return self.severity is not Severity.NOTE
 
     @property
-    def mendable(self) -> bool:
-        """Whether the portal can apply the fix: profiles are its own, classes belong to the cluster."""
+    def fixable(self) -> bool:
+        """Whether the portal can apply the fix: it owns profiles, but not device classes."""
         return self.fix is not None and self.profile is not None
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogueReport:
-    """Findings, the worst first. `silent` clusters publish no device, so nothing was checked there."""
+    """Findings, the worst first. `silent` clusters publish no device, so they were not checked."""
 
     findings: tuple[CatalogueFinding, ...] = ()
     profiles: int = 0
@@ -89,12 +89,12 @@ class CatalogueReport:
     def notes(self) -> list[CatalogueFinding]:
         return [finding for finding in self.findings if not finding.is_due]
 
-    def of(self, profile: Profile) -> list[CatalogueFinding]:
+    def findings_for(self, profile: Profile) -> list[CatalogueFinding]:
         return [finding for finding in self.findings if finding.profile == profile]
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _CachedReport:
     device_index: DeviceIndex
     classes: Sequence[Json]
     versions: tuple[UUID, ...]
@@ -102,19 +102,18 @@ class _Kept:
     at: float  # seconds of the monotonic clock
 
 
-_kept: dict[UUID, _Kept] = {}
+_cache: dict[UUID, _CachedReport] = {}
 
 
 def catalogue_report(
-    clusters: Iterable[Cluster] | None = None, *, no_older_than: timedelta = AT_ONCE
+    clusters: Iterable[Cluster] | None = None, *, no_older_than: timedelta = FRESH
 ) -> CatalogueReport:
     """
-    Check every profile that is not retired, and every class, in the enabled clusters or in those given.
+    Check every profile that is not retired and every class, in `clusters` or in all enabled ones.
 
-    A result up to `no_older_than` old will do where nobody acts on it. Two queries, and one per cluster whose
-    picture is asked for.
+    A cached report may be up to `no_older_than` old. Two queries, and those of the cluster snapshots.
     """
-    asked = enabled_clusters() if clusters is None else clusters
+    clusters = enabled_clusters() if clusters is None else clusters
     profiles = {
         profile.slug: profile
         for profile in Profile.objects.filter(retired_at=None, current__isnull=False)
@@ -122,7 +121,7 @@ def catalogue_report(
         .order_by("slug")
     }
     versions = {slug: profile.current for slug, profile in profiles.items() if profile.current}
-    reports = {cluster.name: _report(cluster, versions, no_older_than) for cluster in asked}
+    reports = {cluster.name: _report(cluster, versions, no_older_than) for cluster in clusters}
     checked = {name: report for name, report in reports.items() if report.devices}
     return CatalogueReport(
         findings=_merged(checked, profiles),
@@ -136,50 +135,49 @@ def enabled_clusters() -> QuerySet[Cluster]:
     return Cluster.objects.filter(enabled=True).defer("credentials").order_by("name")
 
 
-def named(name: str, version: ProfileVersion, spec: Json | None = None) -> NamedSpec:
-    """Return a version of a profile, or another spec with its limits, for the check."""
-    wanted = version.spec if spec is None else spec
-    return NamedSpec(name, wanted, version.scalable, version.max_devices)
+def named_spec(name: str, version: ProfileVersion, spec: Json | None = None) -> NamedSpec:
+    """Return the spec of a version, or `spec` with the limits of that version, for the check."""
+    return NamedSpec(name, version.spec if spec is None else spec, version.scalable, version.max_devices)
 
 
 def _report(cluster: Cluster, versions: Mapping[str, ProfileVersion], no_older_than: timedelta) -> LintReport:
-    kept, ids = _kept.get(cluster.pk), tuple(version.pk for version in versions.values())
+    cached, ids = _cache.get(cluster.pk), tuple(version.pk for version in versions.values())
     now = time.monotonic()
-    if kept and kept.versions == ids and now - kept.at < no_older_than.total_seconds():
-        return kept.report
+    if cached and cached.versions == ids and now - cached.at < no_older_than.total_seconds():
+        return cached.report
     snapshot = current_snapshot(cluster)
     same = (
-        kept
-        and kept.versions == ids
-        and kept.device_index is snapshot.device_index
-        and kept.classes is snapshot.classes
+        cached
+        and cached.versions == ids
+        and cached.device_index is snapshot.device_index
+        and cached.classes is snapshot.classes
     )
-    if kept and same:
-        _kept[cluster.pk] = replace(kept, at=now)
-        return kept.report
-    report = lint.lint(snapshot, [named(slug, version) for slug, version in versions.items()])
-    _kept[cluster.pk] = _Kept(snapshot.device_index, snapshot.classes, ids, report, now)
+    if cached and same:
+        _cache[cluster.pk] = replace(cached, at=now)
+        return cached.report
+    report = lint.lint(snapshot, [named_spec(slug, version) for slug, version in versions.items()])
+    _cache[cluster.pk] = _CachedReport(snapshot.device_index, snapshot.classes, ids, report, now)
     return report
 
 
 def _merged(
     reports: Mapping[str, LintReport], profiles: Mapping[str, Profile]
 ) -> tuple[CatalogueFinding, ...]:
-    """Put what several clusters say of one thing together."""
-    found: dict[tuple[object, ...], dict[str, LintFinding]] = {}
+    """Merge the findings of several clusters about one subject."""
+    groups: dict[tuple[object, ...], dict[str, LintFinding]] = {}
     for cluster, report in reports.items():
-        for one in report.findings:
-            key = (one.subject, one.name, one.code, one.path, one.fix)
-            found.setdefault(key, {})[cluster] = one
+        for finding in report.findings:
+            key = (finding.subject, finding.name, finding.code, finding.path, finding.fix)
+            groups.setdefault(key, {})[cluster] = finding
     merged = []
-    for by_cluster in found.values():
+    for by_cluster in groups.values():
         first = next(iter(by_cluster.values()))
         serving = _serving(reports, first)
         if first.code is LintCode.SAME_DEVICES and not serving <= by_cluster.keys():
-            continue  # somewhere else they differ, which is what they are for
-        told: dict[str, list[str]] = {}
-        for cluster, one in by_cluster.items():
-            told.setdefault(one.message, []).append(cluster)
+            continue  # the profiles differ in another cluster, as intended
+        clusters_by_message: dict[str, list[str]] = {}
+        for cluster, finding in by_cluster.items():
+            clusters_by_message.setdefault(finding.message, []).append(cluster)
         merged.append(
             CatalogueFinding(
                 subject=first.subject,
@@ -188,15 +186,19 @@ def _merged(
                 severity=_severity(first, serving, by_cluster),
                 path=first.path,
                 fix=first.fix,
-                told=tuple(ClusterNote(tuple(names), message) for message, names in told.items()),
+                messages=tuple(
+                    ClusterMessage(tuple(names), message) for message, names in clusters_by_message.items()
+                ),
                 profile=profiles.get(first.name) if first.subject is Subject.PROFILE else None,
             )
         )
-    return tuple(sorted(merged, key=lambda one: (ORDER.index(one.severity), one.subject, one.name)))
+    return tuple(
+        sorted(merged, key=lambda finding: (ORDER.index(finding.severity), finding.subject, finding.name))
+    )
 
 
 def _serving(reports: Mapping[str, LintReport], finding: LintFinding) -> set[str]:
-    """Return the clusters in which devices match the profile, or may do so."""
+    """Return the clusters in which devices match the profile, or in which that is unknown."""
     if finding.subject is not Subject.PROFILE:
         return set()
     return {name for name, report in reports.items() if report.matching.get(finding.name) != 0}
@@ -206,4 +208,4 @@ def _severity(finding: LintFinding, serving: set[str], by_cluster: Mapping[str, 
     elsewhere = serving - by_cluster.keys()
     if finding.code in lint.DEPENDS_ON_CLUSTER and elsewhere:
         return Severity.NOTE
-    return min((one.severity for one in by_cluster.values()), key=ORDER.index)
+    return min((found.severity for found in by_cluster.values()), key=ORDER.index)

@@ -15,7 +15,7 @@ from django.conf import settings
 from django.utils.module_loading import import_string
 
 from claims.approvals.rules import Rule, Rules
-from claims.catalogue.sharing import Sharing, sharing_of
+from claims.catalogue.sharing import Sharing, sharing_modes
 from claims.catalogue.waits import NO_WAITS, Waits, waits
 from claims.models import Approval, Profile, ProfileVersion, Quota, TeamNamespace
 from claims.plans.plan import permission_problems
@@ -39,8 +39,8 @@ from teams.models import Role, Team, User
 @dataclass(frozen=True, slots=True)
 class DeviceKind:
     """
-    Devices that are alike in one cluster. `fraction` is the part of a whole one that each of them is;
-    `memory_bytes` is None where a device does not say.
+    Devices of one product in one cluster. `fraction` is the part of a GPU that each device is; `memory_bytes`
+    is None if the devices publish none.
     """
 
     cluster_id: UUID
@@ -51,29 +51,27 @@ class DeviceKind:
 
 
 def kinds_among(cluster_id: UUID, snapshot: ClusterSnapshot, devices: DeviceMask) -> frozenset[DeviceKind]:
-    """Return the kinds among some devices of a picture; each kind is described once, not each device."""
-    found = set()
-    for device, alike in snapshot.device_index.groups_by(_look):
+    """Return the kinds of some devices of a snapshot; describes one device of each kind."""
+    kinds = set()
+    for device, alike in snapshot.device_index.groups_by(_kind_key):
         if alike & devices:
-            known = describe(device.driver, device.raw)
-            found.add(
-                DeviceKind(cluster_id, device.driver, known.product, known.fraction, known.memory_bytes)
-            )
-    return frozenset(found)
+            kind = describe(device.driver, device.raw)
+            kinds.add(DeviceKind(cluster_id, device.driver, kind.product, kind.fraction, kind.memory_bytes))
+    return frozenset(kinds)
 
 
 def kinds_for(cluster_id: UUID, snapshot: ClusterSnapshot, spec: Json) -> frozenset[DeviceKind]:
     """
-    Return the kinds that match `spec`, free or not; none where a selector cannot be run here.
+    Return the kinds of devices that match `spec`, free or not; none if a selector cannot be evaluated here.
 
-    Admin access takes no device from anybody (KEP 5018) and is not billed, so it counts for nothing.
+    Requests with admin access allocate no device (KEP 5018) and are not billed, so they do not count.
     """
     matching: DeviceMask = 0
-    for ask in device_requests(spec):
-        if ask.admin:
+    for request in device_requests(spec):
+        if request.admin:
             continue
         try:
-            matching |= funnel(snapshot, ask).accepted
+            matching |= funnel(snapshot, request).accepted
         except KeyError:
             continue  # the cluster has no such class, hence no such device
         except CelError:
@@ -81,7 +79,7 @@ def kinds_for(cluster_id: UUID, snapshot: ClusterSnapshot, spec: Json) -> frozen
     return kinds_among(cluster_id, snapshot, matching)
 
 
-def _look(device: PoolDevice) -> Hashable:
+def _kind_key(device: PoolDevice) -> Hashable:
     attributes = device.raw.get("attributes") or {}
     memory = str((device.raw.get("capacity") or {}).get("memory"))
     return device.driver, memory, tuple(str(attributes.get(name)) for name in NAMING_ATTRIBUTES)
@@ -93,12 +91,15 @@ def max_prices(offers: Sequence[frozenset[DeviceKind]]) -> list[Decimal | None]:
     return prices
 
 
-NAMED = 3  # teams that a sentence names; of more it says how many
+MAX_NAMED = 3  # teams that a sentence names; the others are counted
 
 
 @dataclass(frozen=True, slots=True)
 class TeamApproval:
-    """Who approves requests of one team; up to so many devices, for so long (None: however long), nobody."""
+    """
+    Who approves requests of one team. Up to `automatic_devices` for at most `automatic_duration` (None: any)
+    need no approval.
+    """
 
     team: Team
     approval: Approval
@@ -107,47 +108,47 @@ class TeamApproval:
 
     @property
     def sentence(self) -> str:
-        return sentence_of(self.approval, self.automatic_devices, self.automatic_duration)
+        return approval_in_words(self.approval, self.automatic_devices, self.automatic_duration)
 
 
 @dataclass(frozen=True, slots=True)
 class WhoApproves:
     """
-    `sentence` says it for all of the reader's teams at once; `of_teams` has what holds for each of them, and
-    is empty for somebody who is a member of none.
+    `sentence` covers all teams of the reader; `of_teams` has each of them and is empty for a reader without
+    a team.
     """
 
     sentence: str
     of_teams: tuple[TeamApproval, ...]
-    asks_nobody: bool  # some requests of some team need no approval
+    sometimes_automatic: bool  # some requests of some team need no approval
 
 
 def who_approves(version: ProfileVersion, teams: Sequence[Team], rules: Rules) -> WhoApproves:
     """
-    Say who approves requests of these teams for a version, by `rules` that were read for them; makes no
-    query.
+    Return who approves requests of these teams for a version, by `rules` that were read for them. No query.
 
-    Where it is the same for all, it is said once; else with the names of the teams. Without a team it is what
-    holds for any team that has no rule of its own.
+    The sentence names the teams only if they differ. Without a team it describes a team that has no rule.
     """
     if not teams:
         rule = rules.rule_for_any_team(version)
-        said = sentence_of(rule.approval, rule.automatic_devices, rule.automatic_duration)
-        return WhoApproves(said, (), rule.may_be_automatic)
-    found = [rules.rule(team.pk, version) for team in teams]
-    each = tuple(_of_team(team, rule) for team, rule in zip(teams, found, strict=True))
+        sentence = approval_in_words(rule.approval, rule.automatic_devices, rule.automatic_duration)
+        return WhoApproves(sentence, (), rule.may_be_automatic)
+    team_rules = [rules.rule(team.pk, version) for team in teams]
+    approvals = tuple(_team_approval(team, rule) for team, rule in zip(teams, team_rules, strict=True))
     groups: dict[str, list[Team]] = {}
-    for one in each:
-        groups.setdefault(one.sentence, []).append(one.team)
+    for approval in approvals:
+        groups.setdefault(approval.sentence, []).append(approval.team)
     if len(groups) == 1:
-        (said,) = groups
+        (sentence,) = groups
     else:
-        said = " ".join(f"{_named(members)}: {sentence}" for sentence, members in groups.items())
-    return WhoApproves(said, each, any(rule.may_be_automatic for rule in found))
+        sentence = " ".join(f"{_team_names(members)}: {text}" for text, members in groups.items())
+    return WhoApproves(sentence, approvals, any(rule.may_be_automatic for rule in team_rules))
 
 
-def sentence_of(approval: Approval, most: int, longest: timedelta | None) -> str:
-    """Say who approves, and up to how much nobody is asked."""
+def approval_in_words(
+    approval: Approval, automatic_devices: int, automatic_duration: timedelta | None
+) -> str:
+    """Return a sentence on who approves, and one on which requests need no approval."""
     if approval == Approval.AUTOMATIC:
         return "No approval needed."
     who = {
@@ -155,34 +156,33 @@ def sentence_of(approval: Approval, most: int, longest: timedelta | None) -> str
         Approval.ADMIN: "A platform admin approves.",
         Approval.BOTH: "A lead of your team approves, then a platform admin.",
     }[approval]
-    if not most:
+    if not automatic_devices:
         return who
-    size = f"{counted(most, 'device')}"
-    if longest is not None:
-        size = f"{size} for {duration(longest)}"
+    size = counted(automatic_devices, "device")
+    if automatic_duration is not None:
+        size = f"{size} for {duration(automatic_duration)}"
     return f"{who} Up to {size} needs no approval."
 
 
-def _of_team(team: Team, rule: Rule) -> TeamApproval:
+def _team_approval(team: Team, rule: Rule) -> TeamApproval:
     return TeamApproval(team, rule.approval, rule.automatic_devices, rule.automatic_duration)
 
 
-def _named(teams: Sequence[Team]) -> str:
+def _team_names(teams: Sequence[Team]) -> str:
     names = [team.slug for team in teams]
-    if len(names) <= NAMED:
+    if len(names) <= MAX_NAMED:
         return ", ".join(names)
-    return f"{', '.join(names[:NAMED])} and {counted(len(names) - NAMED, 'more', 'more')}"
+    return f"{', '.join(names[:MAX_NAMED])} and {counted(len(names) - MAX_NAMED, 'more', 'more')}"
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogueEntry:
     """
-    One profile. `total` devices match in the clusters where the asker's teams work, `free` of them are free
-    now.
+    One profile, as one reader sees it. `total` devices match in the clusters of the reader's teams, and
+    `free` of them are free now; both are None (unknown, not 0) if a selector cannot be evaluated here.
 
-    Both are None where a selector cannot be run here: unknown, not 0. `kinds` are those of the devices that
-    match, which is what a price depends on; `price` is the most that one of them costs an hour, None where
-    nobody knows.
+    `kinds` are those of the matching devices; the price depends on them. `price` is the highest price of one
+    device per hour, None without a rate.
     """
 
     profile: Profile
@@ -196,33 +196,33 @@ class CatalogueEntry:
     waits: Waits = NO_WAITS
 
     @property
-    def taken(self) -> int:
+    def held(self) -> int:
         return (self.total or 0) - (self.free or 0)
 
     @property
     def memory(self) -> int | None:
-        """Bytes that every device that matches has at least; None where that cannot be told."""
+        """The memory of the smallest matching device in bytes; None if a device publishes none."""
         sizes = [kind.memory_bytes for kind in self.kinds]
-        known = [size for size in sizes if size is not None]
-        return min(known) if known and len(known) == len(sizes) else None
+        published = [size for size in sizes if size is not None]
+        return min(published) if published and len(published) == len(sizes) else None
 
     @property
-    def memory_most(self) -> int | None:
-        """Bytes of the largest device that matches."""
+    def max_memory(self) -> int | None:
+        """The memory of the largest matching device in bytes."""
         return max((kind.memory_bytes or 0 for kind in self.kinds), default=0) or None
 
     @property
     def sharing(self) -> list[Sharing]:
-        return sharing_of(self.version.spec, [kind.fraction for kind in self.kinds])
+        return sharing_modes(self.version.spec, [kind.fraction for kind in self.kinds])
 
     @property
-    def asks_nobody(self) -> bool:
-        """Whether some requests of the asker's teams need no approval."""
-        return self.who.asks_nobody
+    def sometimes_automatic(self) -> bool:
+        """Whether some requests of the reader's teams need no approval."""
+        return self.who.sometimes_automatic
 
     @property
     def approval_sentence(self) -> str:
-        """Who approves requests of the asker's teams."""
+        """Who approves requests of the reader's teams."""
         return self.who.sentence
 
     @property
@@ -237,8 +237,8 @@ class CatalogueEntry:
 @dataclass(slots=True)
 class _Requester:
     """
-    The teams for which somebody may ask, the clusters in which those work, and the classes they have quota
-    for.
+    The teams for which a user may request, the clusters of those teams, and the classes for which they have
+    quota.
     """
 
     user: User
@@ -246,31 +246,31 @@ class _Requester:
     clusters: list[Cluster]
     rules: Rules
     classes: dict[UUID, set[str]] = field(default_factory=dict)
-    placed: set[UUID] = field(default_factory=set)  # teams with a namespace somewhere
+    with_namespace: set[UUID] = field(default_factory=set)  # teams
 
     def teams_open_to(self, profile: Profile) -> list[Team]:
-        """Return those of the teams that may ask for the profile."""
+        """Return the teams that may request the profile."""
         allowed = {team.pk for team in profile.teams.all()}
         return [team for team in self.teams if not allowed or team.pk in allowed]
 
 
 def catalogue(user: User) -> list[CatalogueEntry]:
-    """Return every profile that `user` may see, in a number of queries that depends on the clusters alone."""
+    """Return every profile that `user` may see. The number of queries depends only on the clusters."""
     return entries(user, Profile.objects.visible_to(user).filter(current__isnull=False))
 
 
 def entries(user: User, profiles: Iterable[Profile]) -> list[CatalogueEntry]:
     """Return the entries of these profiles."""
     ids = [profile.pk for profile in profiles]
-    found = Profile.objects.filter(pk__in=ids).select_related("current__profile").prefetch_related("teams")
-    by_id = {profile.pk: profile for profile in found}
+    rows = Profile.objects.filter(pk__in=ids).select_related("current__profile").prefetch_related("teams")
+    by_id = {profile.pk: profile for profile in rows}
     requester = _requester(user)
-    pictures = {cluster.pk: current_snapshot(cluster) for cluster in requester.clusters}
-    counted = [_entry(by_id[pk], requester, pictures) for pk in ids if pk in by_id]
-    prices, waited = max_prices([entry.kinds for entry in counted]), waits()
+    snapshots = {cluster.pk: current_snapshot(cluster) for cluster in requester.clusters}
+    without_prices = [_entry(by_id[pk], requester, snapshots) for pk in ids if pk in by_id]
+    prices, waits_by_profile = max_prices([entry.kinds for entry in without_prices]), waits()
     return [
-        replace(entry, price=price, waits=waited.get(entry.profile.pk, NO_WAITS))
-        for entry, price in zip(counted, prices, strict=True)
+        replace(entry, price=price, waits=waits_by_profile.get(entry.profile.pk, NO_WAITS))
+        for entry, price in zip(without_prices, prices, strict=True)
     ]
 
 
@@ -280,7 +280,7 @@ def _requester(user: User) -> _Requester:
     pairs = list(rows.values_list("team", "cluster"))
     clusters = Cluster.objects.filter(pk__in={cluster for _team, cluster in pairs}).defer("credentials")
     requester = _Requester(
-        user, teams, list(clusters), Rules(teams), placed={team for team, _cluster in pairs}
+        user, teams, list(clusters), Rules(teams), with_namespace={team for team, _cluster in pairs}
     )
     quotas = Quota.objects.filter(team__in=teams, devices__gt=0).exclude(device_class="")
     for team, device_class in quotas.values_list("team", "device_class"):
@@ -289,11 +289,11 @@ def _requester(user: User) -> _Requester:
 
 
 def _entry(
-    profile: Profile, requester: _Requester, pictures: Mapping[UUID, ClusterSnapshot]
+    profile: Profile, requester: _Requester, snapshots: Mapping[UUID, ClusterSnapshot]
 ) -> CatalogueEntry:
     version = profile.current
-    assert version is not None  # only such are shown  # noqa: S101
-    counts = [_count(cluster, snapshot, version) for cluster, snapshot in pictures.items()]
+    assert version is not None  # callers pass no others  # noqa: S101
+    counts = [_count(cluster, snapshot, version) for cluster, snapshot in snapshots.items()]
     known = [count for count in counts if count is not None]
     unknown = len(known) < len(counts)
     return CatalogueEntry(
@@ -317,7 +317,7 @@ def _reason(profile: Profile, version: ProfileVersion, requester: _Requester) ->
     teams = requester.teams_open_to(profile)
     if not teams:
         return "This profile is not open to your teams."
-    teams = [team for team in teams if team.pk in requester.placed]
+    teams = [team for team in teams if team.pk in requester.with_namespace]
     if not teams:
         return "Your team has no namespace in any cluster."
     classes = set(quota.charge(version.spec))
@@ -330,25 +330,25 @@ def _count(
     cluster_id: UUID, snapshot: ClusterSnapshot, version: ProfileVersion
 ) -> tuple[int, int, frozenset[DeviceKind]] | None:
     """
-    Return how many devices are free, how many match, and of what kinds; None if that cannot be told.
+    Return how many devices are free, how many match, and their kinds; None if a selector cannot be evaluated.
     """
     free: DeviceMask = 0
     matching: DeviceMask = 0
-    for ask in device_requests(version.spec):
+    for request in device_requests(version.spec):
         try:
-            found = funnel(snapshot, ask)
+            matched = funnel(snapshot, request)
         except KeyError:
             continue  # the cluster has no such class, hence no such device
         except CelError:
             return None
-        if found.errors:
+        if matched.errors:
             return None
-        matching |= found.accepted
-        free |= found.free
+        matching |= matched.accepted
+        free |= matched.free
     return free.bit_count(), matching.bit_count(), kinds_among(cluster_id, snapshot, matching)
 
 
-GB = 10**9  # models are named by it: a GPU "of 80 GB" has 79.6 GiB
+GB = 10**9  # product names use it: a GPU "of 80 GB" has 79.6 GiB
 LAST = float("inf")
 
 SORTS: dict[str, Callable[[CatalogueEntry], object]] = {
@@ -366,10 +366,10 @@ SORTS: dict[str, Callable[[CatalogueEntry], object]] = {
 @dataclass(frozen=True, slots=True)
 class CatalogueFilter:
     """
-    Conditions of which each profile has to meet all; what is empty asks for nothing.
+    Conditions that a profile must meet, all of them; empty ones do not count.
 
-    `memory_gb` is GB (10⁹ bytes) of every device that may come, `price` is per device and hour at most. What
-    cannot be told meets no condition: a profile without a price is not known to be cheap.
+    `memory_gb` is the least memory of each matching device in GB (10⁹ bytes), `price` the highest price per
+    device and hour. An unknown value meets no condition: a profile without a price is not known to be cheap.
     """
 
     words: str = ""
@@ -381,28 +381,29 @@ class CatalogueFilter:
     mine: bool = False
     automatic: bool = False
 
-    def keeps(self, entry: CatalogueEntry) -> bool:
+    def matches(self, entry: CatalogueEntry) -> bool:
         return (
             (self.memory_gb is None or (entry.memory or 0) >= self.memory_gb * GB)
-            and (not self.model or self.model.lower() in (one.lower() for one in entry.products))
+            and (not self.model or self.model.lower() in (product.lower() for product in entry.products))
             and (not self.sharing or self.sharing in entry.sharing)
             and (self.price is None or (entry.price is not None and entry.price <= self.price))
             and (not self.free or bool(entry.free))
             and (not self.mine or entry.may_request)
-            and (not self.automatic or entry.asks_nobody)
-            and _says(entry, self.words)
+            and (not self.automatic or entry.sometimes_automatic)
+            and _has_words(entry, self.words)
         )
 
 
-def narrowed(
-    entries: Iterable[CatalogueEntry], wanted: CatalogueFilter, sort: str = "title"
+def filtered_entries(
+    entries: Iterable[CatalogueEntry], filters: CatalogueFilter, sort: str = "title"
 ) -> list[CatalogueEntry]:
-    """Return the entries that meet all conditions; `sort` is one of SORTS, and the title settles ties."""
-    kept = sorted((one for one in entries if wanted.keeps(one)), key=lambda one: one.profile.title.lower())
-    return sorted(kept, key=SORTS[sort])  # type: ignore[arg-type]  # each answers with one kind of value
+    """Return the entries that meet all conditions; `sort` is one of SORTS, ties are sorted by title."""
+    matching = (entry for entry in entries if filters.matches(entry))
+    by_title = sorted(matching, key=lambda entry: entry.profile.title.lower())
+    return sorted(by_title, key=SORTS[sort])  # type: ignore[arg-type]  # each returns values of one type
 
 
-def _says(entry: CatalogueEntry, words: str) -> bool:
+def _has_words(entry: CatalogueEntry, words: str) -> bool:
     profile = entry.profile
     text = " ".join([profile.title, profile.slug, profile.use, *entry.products, *entry.sharing]).lower()
     return all(word in text for word in words.lower().split())

@@ -1,13 +1,11 @@
 """
-The usual conditions of a profile as fields, and the CEL that they stand for, both ways without loss.
+The usual conditions of a profile as form fields and as CEL selectors, in both directions without loss.
 
-The usual conditions of a profile as fields, and as the CEL they stand for, both ways without loss.
+Fields show the first request of a spec, or its first alternative. Writing them changes only the selectors
+whose field has changed; everything else in the spec stays as it is.
 
-Fields show the first request of a spec, of its alternatives the first. Writing them changes only what was
-changed; everything that fields cannot show stays as it is.
-
-Every expression uses `.?x.orValue(…)`: an expression that touches an attribute that a device lacks is an
-error for the scheduler, which then allocates nothing at all (KEP-4381, "Allocation").
+Every expression uses `.?x.orValue(…)`: an expression that reads an attribute which a device lacks is an error
+for the scheduler, which then allocates nothing at all (KEP-4381, "Allocation").
 """
 
 from __future__ import annotations
@@ -21,28 +19,29 @@ from typing import Any
 
 import yaml
 
+from core.text import counted
 from dra import validation
 from dra.cel.idioms import comparison, quoted
 from dra.objects import Json, alternatives, constraints, requests
 
 GIB = re.compile(r"[1-9]\d{0,3}Gi", re.ASCII)
 MINOR = re.compile(r"\d{1,2}\.\d{1,2}\.0", re.ASCII)  # of a version
-MOST_GIB, LONGEST_PRODUCT, LONGEST_DOMAIN = 4096, 120, 253  # what the fields of the form take
+MAX_GIB, MAX_PRODUCT, MAX_DOMAIN = 4096, 120, 253  # bounds of the form fields
 
 
 @dataclass(frozen=True)
 class Conditions:
     """
-    One request of a claim by its usual conditions; 0 and "" are not asked for.
+    The usual conditions of one device request; 0 and "" mean no condition.
 
-    `count` is None where it takes every device that matches. `domain` is the driver whose attributes are
-    read; "" where none is read, and then the one that the class is named after.
+    `count` is None if the request allocates every matching device. `domain` is the driver whose attributes
+    are read; if "", it is derived from the device class.
     """
 
     device_class: str
     count: int | None = 1
     domain: str = ""
-    product: str = ""  # the name begins so
+    product: str = ""  # start of the product name
     memory_gib: int = 0
     compute: str = ""  # "8.0"
 
@@ -79,136 +78,136 @@ def new_spec(conditions: Conditions, request: str = "gpu") -> dict[str, Any]:
 
 
 def conditions_in(spec: Json) -> Conditions | None:
-    """Return what fields can show of a spec; None for one that is malformed."""
+    """Return what fields can show of a spec; None for a malformed one."""
     if validation.problems(spec):
         return None
-    ask = _shown(spec)
-    count = None if ask.get("allocationMode") == "All" else ask.get("count") or 1
-    domain, found = _conditions(ask)
-    values = {name: value for name, (_place, value) in found.items()}
-    return Conditions(ask["deviceClassName"], count, domain, **values)
+    request = _shown_request(spec)
+    count = None if request.get("allocationMode") == "All" else request.get("count") or 1
+    domain, fields = _shown_fields(request)
+    values = {name: value for name, (_index, value) in fields.items()}
+    return Conditions(request["deviceClassName"], count, domain, **values)
 
 
 def with_conditions(spec: Json, conditions: Conditions) -> dict[str, Any]:
     """
-    Return `spec` with the conditions that are not those it has; what is the same stays letter by letter.
+    Return `spec` with these conditions. Selectors whose condition has not changed keep their exact text.
 
     `spec` is one that `conditions_in` can show.
     """
-    made: dict[str, Any] = deepcopy(dict(spec))
-    ask = _shown(made)
-    domain, found = _conditions(ask)
-    ask["deviceClassName"] = conditions.device_class
-    if ask.get("allocationMode") != "All" and conditions.count not in (None, ask.get("count") or 1):
-        ask["count"] = conditions.count
-    moved = bool(domain) and conditions.driver != domain
-    selectors = list(ask.get("selectors") or ())
-    gone = set()
+    changed: dict[str, Any] = deepcopy(dict(spec))
+    request = _shown_request(changed)
+    domain, fields = _shown_fields(request)
+    request["deviceClassName"] = conditions.device_class
+    if request.get("allocationMode") != "All" and conditions.count not in (None, request.get("count") or 1):
+        request["count"] = conditions.count
+    other_driver = bool(domain) and conditions.driver != domain
+    selectors = list(request.get("selectors") or ())
+    removed = set()
     for name, expression in EXPRESSIONS.items():
-        place, had = found.get(name, (None, None))
-        wanted = getattr(conditions, name)
-        if wanted == (had or type(wanted)()) and not (wanted and moved):
+        index, old_value = fields.get(name, (None, None))
+        value = getattr(conditions, name)
+        if value == (old_value or type(value)()) and not (value and other_driver):
             continue
-        selector = {"cel": {"expression": expression(quoted(conditions.driver), wanted)}}
-        if place is None:
+        selector = {"cel": {"expression": expression(quoted(conditions.driver), value)}}
+        if index is None:
             selectors.append(selector)
-        elif wanted:
-            selectors[place] = selector
+        elif value:
+            selectors[index] = selector
         else:
-            gone.add(place)
-    kept = [one for place, one in enumerate(selectors) if place not in gone]
-    if kept != list(ask.get("selectors") or ()):
-        ask["selectors"] = kept
-        if not kept:
-            del ask["selectors"]
-    return made
+            removed.add(index)
+    selectors = [selector for index, selector in enumerate(selectors) if index not in removed]
+    if selectors != list(request.get("selectors") or ()):
+        request["selectors"] = selectors
+        if not selectors:
+            del request["selectors"]
+    return changed
 
 
-def shown_places(spec: Json) -> list[int]:
-    """Return which selectors of the shown request have a field, by their places."""
-    return [place for place, _value in _conditions(_shown(spec))[1].values()]
+def shown_selectors(spec: Json) -> list[int]:
+    """Return the indexes of the selectors that have a field."""
+    return [index for index, _value in _shown_fields(_shown_request(spec))[1].values()]
 
 
-def _shown(spec: Json) -> Any:
-    """Return what the fields are about: the first request, of its alternatives the first."""
+def _shown_request(spec: Json) -> Any:
+    """Return the request that the fields show: the first one, or its first alternative."""
     request = spec["devices"]["requests"][0]
     return request["firstAvailable"][0] if request.get("firstAvailable") else request["exactly"]
 
 
-def _conditions(ask: Json) -> tuple[str, dict[str, tuple[int, Any]]]:
+def _shown_fields(request: Json) -> tuple[str, dict[str, tuple[int, Any]]]:
     """
-    Return the driver whose attributes are read, and per field the place of its selector and its value.
+    Return the driver whose attributes are read, and by field the index of its selector and its value.
 
-    One selector stands for a field: the first, if several ask for the same or read another driver.
+    Of several selectors for one field the first counts; those of another driver have no field.
     """
     domain = ""
-    found: dict[str, tuple[int, Any]] = {}
-    for place, selector in enumerate(ask.get("selectors") or ()):
-        asked = comparison(selector["cel"]["expression"])
-        if asked is None or asked.ref is None or domain not in ("", asked.ref[1]):
+    fields: dict[str, tuple[int, Any]] = {}
+    for index, selector in enumerate(request.get("selectors") or ()):
+        compared = comparison(selector["cel"]["expression"])
+        if compared is None or compared.ref is None or domain not in ("", compared.ref[1]):
             continue
-        if not _typable(asked.ref[1], LONGEST_DOMAIN):
+        if not _fits_text_field(compared.ref[1], MAX_DOMAIN):
             continue
-        one = _field(asked.ref[0], asked.ref[2], asked.sign, asked.wanted)
-        if one is not None and one[0] not in found:
-            domain, found[one[0]] = asked.ref[1], (place, one[1])
-    return domain, found
+        field = _field(compared.ref[0], compared.ref[2], compared.sign, compared.wanted)
+        if field is not None and field[0] not in fields:
+            domain, fields[field[0]] = compared.ref[1], (index, field[1])
+    return domain, fields
 
 
-def _field(part: str, name: str, sign: str, wanted: str) -> tuple[str, Any] | None:
-    """Return the field that shows a comparison, and its value; None where no field can."""
+def _field(part: str, name: str, sign: str, value: str) -> tuple[str, Any] | None:
+    """Return the field that shows a comparison, and its value; None if no field can."""
     match part, name, sign:
-        case "attributes", "productName", "begins" if _typable(wanted, LONGEST_PRODUCT):
-            return "product", wanted
-        case "capacity", "memory", ">=" if GIB.fullmatch(wanted) and int(wanted[:-2]) <= MOST_GIB:
-            return "memory_gib", int(wanted[:-2])
-        case "attributes", "cudaComputeCapability", ">=" if MINOR.fullmatch(wanted):
-            return "compute", wanted.removesuffix(".0")
+        case "attributes", "productName", "begins" if _fits_text_field(value, MAX_PRODUCT):
+            return "product", value
+        case "capacity", "memory", ">=" if GIB.fullmatch(value) and int(value[:-2]) <= MAX_GIB:
+            return "memory_gib", int(value[:-2])
+        case "attributes", "cudaComputeCapability", ">=" if MINOR.fullmatch(value):
+            return "compute", value.removesuffix(".0")
     return None
 
 
-def _typable(text: str, most: int) -> bool:
-    """Say whether a text field gives it back as it is: browsers and forms take spaces and breaks away."""
-    return 0 < len(text) <= most and text == text.strip() and text.isprintable()
+def _fits_text_field(text: str, max_length: int) -> bool:
+    """Return whether a text field returns the text unchanged: forms strip spaces and line breaks."""
+    return 0 < len(text) <= max_length and text == text.strip() and text.isprintable()
 
 
-MOST_LEVELS = 50  # a spec has about ten
+MAX_LEVELS = 50  # a spec has about ten
 
 
 def parse_spec(text: str) -> dict[str, Any]:
     """
-    Return the spec that `text` writes; of a whole ResourceClaim, as pasted from a manifest, its spec.
+    Return the spec in `text`: of a ResourceClaim manifest its spec, otherwise all of it.
 
-    Raises ValueError with a sentence for what is no YAML, no spec, or cannot be written as JSON.
+    Raises ValueError with a sentence if it is not YAML, not a mapping, or cannot be JSON.
     """
     try:
         _require_plain(text)
-        found = yaml.safe_load(text)
+        document = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise ValueError(f"This is not YAML: {error}") from error
-    if not isinstance(found, dict):
-        raise ValueError("Write the spec of a ResourceClaim, which begins with devices.")
-    if found.get("kind") == "ResourceClaim" and isinstance(found.get("spec"), dict):
-        found = found["spec"]  # the rest of the manifest is not a profile's to say
-    spec: dict[str, Any] = found
+    if not isinstance(document, dict):
+        raise ValueError("Enter the spec of a ResourceClaim. It starts with the key devices.")
+    if document.get("kind") == "ResourceClaim" and isinstance(document.get("spec"), dict):
+        document = document["spec"]  # a profile has no metadata
+    spec: dict[str, Any] = document
     try:
-        written = json.dumps(spec, allow_nan=False)
+        text = json.dumps(spec, allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise ValueError("It has a value that JSON does not know, such as a date.") from error
-    if "\\u0000" in written:
-        raise ValueError("It has a character that cannot be stored.")
+        raise ValueError("The spec has a value that JSON does not have, such as a date.") from error
+    if "\\u0000" in text:
+        raise ValueError("The spec has a character that cannot be stored.")
     return spec
 
 
 def _require_plain(text: str) -> None:
-    """Raise ValueError for what would keep the reader busy: an alias stands for more than it weighs."""
+    """Raise ValueError for aliases, a few lines of which can fill the memory, and for deep nesting."""
     depth = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
         if isinstance(event, yaml.AliasEvent):
-            raise ValueError("Write it out: aliases are not followed.")
+            raise ValueError("Aliases are not supported. Write the value out.")
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > MOST_LEVELS:
-            raise ValueError(f"More than {MOST_LEVELS} levels are not read.")
+        if depth > MAX_LEVELS:
+            raise ValueError(f"More than {MAX_LEVELS} levels of nesting are not supported.")
 
 
 def yaml_only_parts(spec: Json) -> list[str]:
@@ -218,25 +217,20 @@ def yaml_only_parts(spec: Json) -> list[str]:
     `spec` is one that `conditions_in` can show.
     """
     first, *more = requests(spec)
-    ask, *others = alternatives(first)
-    selectors = len(ask.expressions) - len(shown_places(spec))
-    found = [
-        (selectors, ("%d selector" if selectors == 1 else "%d selectors")),
-        (len(ask.tolerations), ("%d toleration" if len(ask.tolerations) == 1 else "%d tolerations")),
-        (
-            len(ask.capacity),
-            ("%d amount of capacity" if len(ask.capacity) == 1 else "%d amounts of capacity"),
-        ),
-        (len(ask.derived), ("%d derived attribute" if len(ask.derived) == 1 else "%d derived attributes")),
-        (len(others), ("%d more alternative" if len(others) == 1 else "%d more alternatives")),
-        (len(more), ("%d more request" if len(more) == 1 else "%d more requests")),
-        (len(constraints(spec)), ("%d constraint" if len(constraints(spec)) == 1 else "%d constraints")),
-    ]
-    configs = len(spec["devices"].get("config") or ())
-    found.append((configs, ("%d config" if configs == 1 else "%d configs")))
-    words = [text % count for count, text in found if count]
-    if ask.all:
-        words.append("every device that matches")
-    if ask.admin:
-        words.append("admin access")
-    return words
+    shown, *others = alternatives(first)
+    counts = {
+        "selector": len(shown.expressions) - len(shown_selectors(spec)),
+        "toleration": len(shown.tolerations),
+        "capacity request": len(shown.capacity),
+        "derived attribute": len(shown.derived),
+        "more alternative": len(others),
+        "more request": len(more),
+        "constraint": len(constraints(spec)),
+        "config": len(spec["devices"].get("config") or ()),
+    }
+    parts = [counted(count, noun) for noun, count in counts.items() if count]
+    if shown.all:
+        parts.append("every matching device")
+    if shown.admin:
+        parts.append("admin access")
+    return parts

@@ -1,4 +1,4 @@
-"""Save, retire and import profiles. A version never changes once it is made."""
+"""Save, retire, restore and import profiles. A version never changes."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def replace_spec(
     *, by: User, profile: Profile, version: ProfileVersion, spec: dict[str, Any]
 ) -> ProfileVersion:
     """
-    Make a new version of `profile` that asks for `spec` within the limits of `version`.
+    Make a new version of `profile` with `spec` and the limits of `version`.
 
     Raises Forbidden, Invalid with all problems, and Conflict if `version` is no longer the current one.
     """
@@ -78,15 +78,13 @@ def replace_spec(
         raise Invalid(" ".join(problems), problems=problems)
     locked = _locked(profile)
     if locked.current_id != version.pk or locked.retired_at is not None:
-        raise Conflict(
-            f"{profile.slug} has changed since you read version {version.number}. Look at it again."
-        )
+        raise Conflict(f"{profile.slug} has changed since you read version {version.number}. Open it again.")
     return _save_version(profile, by=by, spec=spec, limits=version.limits)
 
 
 @transaction.atomic(durable=True)
 def retire_profile(*, by: User, profile: Profile) -> Profile:
-    """Take a profile out of the catalogue. Claims that have it keep it. Retiring twice is retiring once."""
+    """Remove a profile from the catalogue. Its claims keep it. Retiring twice is retiring once."""
     require_admin(by)
     Profile.objects.filter(pk=profile.pk, retired_at=None).update(retired_at=Now())
     profile.refresh_from_db(fields=["retired_at"])
@@ -95,7 +93,7 @@ def retire_profile(*, by: User, profile: Profile) -> Profile:
 
 @transaction.atomic(durable=True)
 def restore_profile(*, by: User, profile: Profile) -> Profile:
-    """Put a retired profile back into the catalogue with the version it had. Twice is once."""
+    """Restore a retired profile with its current version. Restoring twice is restoring once."""
     require_admin(by)
     Profile.objects.filter(pk=profile.pk).update(retired_at=None)
     profile.refresh_from_db(fields=["retired_at"])
@@ -185,13 +183,13 @@ def _save_version(
 def _page_problems(slug: str, title: str) -> list[str]:
     problems = []
     if not slug or slug != slugify(slug) or "_" in slug or len(slug) > 40:
-        problems.append(f"“{slug}” is not a short name: up to 40 lower-case letters, digits and hyphens.")
+        problems.append(f"“{slug}” is not a valid slug: use 1 to 40 lower-case letters, digits and hyphens.")
     elif slug in RESERVED:
-        problems.append(f"No profile can be called {slug}.")
+        problems.append(f"The slug {slug} is reserved.")
     if not title.strip():
         problems.append("A profile needs a title.")
     elif len(title.strip()) > 80:
-        problems.append("A title has 80 characters at most.")
+        problems.append("A title has at most 80 characters.")
     return problems
 
 

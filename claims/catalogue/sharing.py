@@ -1,10 +1,8 @@
 """
-How much of a GPU a profile gives, with whom it is shared, and which driver features it depends on.
+How much of a GPU a claim spec gives, how the GPU is shared, and which driver features that needs.
 
-How much of a GPU a profile gives, and whom it is shared with, read off its claim specification.
-
-The settings are those of the DRA driver for NVIDIA GPUs (`sharing.strategy` of GpuConfig and of
-MigDeviceConfig); shares of capacity are of Kubernetes (KEP-5075).
+Sharing settings are those of the DRA driver for NVIDIA GPUs (`sharing.strategy` of GpuConfig and
+MigDeviceConfig); shares of capacity are a feature of Kubernetes (KEP-5075).
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ SHAREABLE = "allowMultipleAllocations"
 
 
 class Sharing(TextChoices):
-    """In the order in which the catalogue offers them."""
+    """In the order of the catalogue's filter."""
 
     EXCLUSIVE = "exclusive", "whole GPU"
     PARTITION = "partition", "partition"
@@ -34,64 +32,63 @@ class Sharing(TextChoices):
 
 
 ISOLATION = {
-    Sharing.EXCLUSIVE: "Nobody else computes on the GPU while the claim holds it.",
-    Sharing.PARTITION: "A part of a GPU with memory and compute of its own; others have the other parts.",
-    Sharing.SHARE: "Others may hold the rest of the same GPU; the driver says what keeps them apart.",
-    Sharing.TIME_SLICED: "The containers of a claim take turns; nothing limits how much of its memory each "
-    "takes.",
-    Sharing.MPS: "The containers of a claim compute side by side; one that fails may end the others.",
+    Sharing.EXCLUSIVE: "No other claim can use the GPU while this claim holds it.",
+    Sharing.PARTITION: "A part of a GPU with its own memory and compute. Other claims can hold other parts.",
+    Sharing.SHARE: "Other claims can hold the rest of the GPU. The driver decides how they are isolated.",
+    Sharing.TIME_SLICED: "The containers of a claim take turns on the GPU. Their memory is not limited.",
+    Sharing.MPS: "The containers of a claim use the GPU at once. A crash of one can stop the others.",
 }
 
 
-def sharing_of(spec: Json, fractions: Iterable[Fraction] = ()) -> list[Sharing]:
+def sharing_modes(spec: Json, fractions: Iterable[Fraction] = ()) -> list[Sharing]:
     """
-    Return how devices of `spec` are had, in the order of `Sharing`; several where its alternatives differ.
+    Return how the devices of `spec` are shared, in the order of `Sharing`; several if alternatives differ.
 
-    `fractions` are the parts of whole GPUs that its matching devices make up: where each is less than 1, the
-    devices are partitions whatever their class is called.
+    `fractions` are the parts of a GPU that the matching devices are. If each is below 1, the devices are
+    partitions, whatever the name of their class.
     """
     parts = list(fractions)
-    cut = bool(parts) and all(part < 1 for part in parts)
-    found = {_of(ask, spec, cut=cut) for ask in device_requests(spec)}
-    return [one for one in Sharing if one in found]
+    partitioned = bool(parts) and all(part < 1 for part in parts)
+    modes = {_sharing_mode(request, spec, partitioned=partitioned) for request in device_requests(spec)}
+    return [mode for mode in Sharing if mode in modes]
 
 
-def isolation_of(modes: Iterable[Sharing]) -> list[str]:
-    """Return a sentence on each: what keeps others out."""
+def isolation_sentences(modes: Iterable[Sharing]) -> list[str]:
+    """Return a sentence for each mode: how claims on one GPU are isolated."""
     return [str(ISOLATION[mode]) for mode in modes]
 
 
-def _of(ask: DeviceRequest, spec: Json, *, cut: bool) -> Sharing:
-    strategy = _strategy(ask, spec)
+def _sharing_mode(request: DeviceRequest, spec: Json, *, partitioned: bool) -> Sharing:
+    strategy = _strategy(request, spec)
     if strategy == "MPS":
         return Sharing.MPS
     if strategy == "TimeSlicing":
         return Sharing.TIME_SLICED
-    if ask.capacity or any(SHAREABLE in text for text in ask.expressions):
+    if _is_share(request):
         return Sharing.SHARE
-    return Sharing.PARTITION if cut or _is_partition(ask) else Sharing.EXCLUSIVE
+    return Sharing.PARTITION if partitioned or _is_partition(request) else Sharing.EXCLUSIVE
 
 
-def _strategy(ask: DeviceRequest, spec: Json) -> str:
-    """Return the `sharing.strategy` of the last setting for this request; the driver takes the last."""
-    found = ""
+def _strategy(request: DeviceRequest, spec: Json) -> str:
+    """Return the `sharing.strategy` of the last setting for this request, which the driver uses."""
+    strategy = ""
     for config in (spec.get("devices") or {}).get("config") or ():
         parameters = (config.get("opaque") or {}).get("parameters") or {}
         named = config.get("requests") or ()
-        if not named or ask.request in named or ask.result_name in named:
-            found = str((parameters.get("sharing") or {}).get("strategy") or found)
-    return found
+        if not named or request.request in named or request.result_name in named:
+            strategy = str((parameters.get("sharing") or {}).get("strategy") or strategy)
+    return strategy
 
 
-def _is_partition(ask: DeviceRequest) -> bool:
-    if ask.class_name.startswith(PARTITION_CLASSES):
+def _is_partition(request: DeviceRequest) -> bool:
+    if request.class_name.startswith(PARTITION_CLASSES):
         return True
     return any(
         read.ref is not None
         and read.ref[2] == "type"
         and read.sign == "=="
         and read.wanted in PARTITION_TYPES
-        for text in ask.expressions
+        for text in request.expressions
         for read in comparisons(text)
     )
 
@@ -105,15 +102,17 @@ PARTITION_IN_CEL = re.compile(r"""(gpu\.nvidia\.com['"]\]\.\??|/)partition\d+\b"
 
 def cautions(spec: Json) -> list[str]:
     """
-    Return a sentence for each feature gate that `spec` depends on; none twice.
+    Return a sentence for each feature gate that `spec` depends on, without duplicates.
 
     `spec` is a well-formed ResourceClaim spec, of a profile or of one request.
     """
-    return list(dict.fromkeys([*_of_settings(spec), *_of_requests(spec), *_of_constraints(spec)]))
+    return list(
+        dict.fromkeys([*_config_cautions(spec), *_request_cautions(spec), *_constraint_cautions(spec)])
+    )
 
 
-def _of_settings(spec: Json) -> Iterator[str]:
-    """Settings of the driver: `devices.config` with sharing.strategy."""
+def _config_cautions(spec: Json) -> Iterator[str]:
+    """Yield sentences on driver settings: `devices.config` with sharing.strategy."""
     for config in (spec.get("devices") or {}).get("config") or ():
         opaque = config.get("opaque") or {}
         parameters = opaque.get("parameters") or {}
@@ -130,22 +129,22 @@ def _of_settings(spec: Json) -> Iterator[str]:
             )
 
 
-def _of_requests(spec: Json) -> Iterator[str]:
-    """What is asked for: shares, partitions that are cut on demand, GPUs that are passed through."""
-    for ask in device_requests(spec):
-        if not NVIDIA_CLASS.fullmatch(ask.class_name):
+def _request_cautions(spec: Json) -> Iterator[str]:
+    """Yield sentences on shares, partitions created on demand, and GPUs in passthrough mode."""
+    for request in device_requests(spec):
+        if not NVIDIA_CLASS.fullmatch(request.class_name):
             continue
-        if _is_share(ask):
+        if _is_share(request):
             yield _none_may_match("A share of a GPU needs", "ConsumableShares", "shares")
-        if any(PARTITION_IN_CEL.search(text) for text in ask.expressions):
-            yield _of_partitions()
-        if ask.class_name == MIG_CLASS:
+        if any(PARTITION_IN_CEL.search(text) for text in request.expressions):
+            yield _partition_caution()
+        if request.class_name == MIG_CLASS:
             yield (
-                "MIG devices are there only where somebody has cut GPUs beforehand, or where the driver's "
-                "feature gate DynamicMIG (alpha, off by default) cuts them on demand; a device cut on demand "
-                "has no UUID before a pod has it."
+                "MIG devices exist only if an admin has partitioned GPUs, or if the driver's feature gate "
+                "DynamicMIG (alpha, off by default) creates them on demand. A device created on demand has "
+                "no UUID before a pod uses it."
             )
-        if ask.class_name == VFIO_CLASS:
+        if request.class_name == VFIO_CLASS:
             yield _none_may_match(
                 "Passing a whole GPU through to a virtual machine needs",
                 "PassthroughSupport",
@@ -153,31 +152,31 @@ def _of_requests(spec: Json) -> Iterator[str]:
             )
 
 
-def _of_constraints(spec: Json) -> Iterator[str]:
+def _constraint_cautions(spec: Json) -> Iterator[str]:
     for constraint in constraints(spec):
         if PARTITION.fullmatch(str(constraint.get("matchAttribute") or "")):
-            yield _of_partitions()
+            yield _partition_caution()
 
 
-def _of_partitions() -> str:
+def _partition_caution() -> str:
     return _none_may_match(
         "NVSwitch partitions need", "FabricManagerPartitioning", "the attributes partition1 to 8"
     )
 
 
-def _is_share(ask: DeviceRequest) -> bool:
-    return bool(ask.capacity) or any(SHAREABLE in text for text in ask.expressions)
+def _is_share(request: DeviceRequest) -> bool:
+    return bool(request.capacity) or any(SHAREABLE in text for text in request.expressions)
 
 
-def _pod_may_fail(what: str, gate: str, setting: str) -> str:
+def _pod_may_fail(feature: str, gate: str, setting: str) -> str:
     return (
-        f"{what} the driver's feature gate {gate} (alpha, off by default), which the portal "
-        f"cannot see; without it a pod may fail to start, and its events name {setting}."
+        f"{feature} the driver's feature gate {gate} (alpha, off by default), which the portal "
+        f"cannot see. Without it a pod may fail to start, and its events name {setting}."
     )
 
 
-def _none_may_match(what: str, gate: str, missing: str) -> str:
+def _none_may_match(feature: str, gate: str, missing: str) -> str:
     return (
-        f"{what} the driver's feature gate {gate} (alpha, off by default), which the portal "
-        f"cannot see; without it no device has {missing} and nothing matches."
+        f"{feature} the driver's feature gate {gate} (alpha, off by default), which the portal "
+        f"cannot see. Without it no device has {missing}, so nothing matches."
     )

@@ -1,4 +1,4 @@
-"""How two versions of a profile differ, and whom a new version concerns."""
+"""How two versions of a profile differ, and which claims and drafts have a version."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ class LimitChange:
     after: str
 
 
-def spec_lines(before: Json, after: Json, *, old: str = "", new: str = "") -> list[DiffLine]:
+def spec_diff(before: Json, after: Json, *, old: str = "", new: str = "") -> list[DiffLine]:
     """
-    Return the unified diff of two specs as YAML in canonical form; empty where they mean the same.
+    Return the unified diff of two specs as YAML in canonical form; empty if they are equivalent.
 
-    `old` and `new` name the two sides.
+    `old` and `new` are the names of the two sides.
     """
-    was, becomes = text_of(before).splitlines(), text_of(after).splitlines()
-    lines = list(unified_diff(was, becomes, fromfile=old, tofile=new, n=3, lineterm=""))
+    old_lines, new_lines = canonical_yaml(before).splitlines(), canonical_yaml(after).splitlines()
+    lines = list(unified_diff(old_lines, new_lines, fromfile=old, tofile=new, n=3, lineterm=""))
     return [DiffLine(line[:1], line[1:]) if line[:1] in "+- " else DiffLine("@", line) for line in lines[2:]]
 
 
-def text_of(spec: Json) -> str:
-    """Return a spec as YAML so that two which mean the same read the same, names before what they name."""
+def canonical_yaml(spec: Json) -> str:
+    """Return a spec as YAML; equivalent specs give the same text. Names stand before what they name."""
     return to_yaml(in_key_order(canonical(spec)))
 
 
@@ -75,30 +75,32 @@ class VersionDifference:
 
 @dataclass(frozen=True, slots=True)
 class VersionUse:
-    """How many claims that are not over have a version, and how many of them wait for a decision."""
+    """How many live claims have a version, and how many of them wait for a decision."""
 
     number: int
     live: int
     waiting: int
 
 
-def between(old: ProfileVersion, new: ProfileVersion) -> VersionDifference:
+def version_difference(old: ProfileVersion, new: ProfileVersion) -> VersionDifference:
     return _difference(old, new.spec, new.limits, to=f"v{new.number}")
 
 
-def proposed(old: ProfileVersion, spec: dict[str, Any], limits: ProfileLimits) -> VersionDifference:
+def proposed_difference(
+    old: ProfileVersion, spec: dict[str, Any], limits: ProfileLimits
+) -> VersionDifference:
     """Return how a version with `spec` and `limits` after `old` would differ from it."""
     return _difference(old, spec, limits, to=f"v{old.number + 1}")
 
 
-def versions_of(profile: Profile) -> QuerySet[ProfileVersion]:
-    """Return all versions, newest first, each with how many claims have it (`used`), over or not."""
+def versions_with_claim_counts(profile: Profile) -> QuerySet[ProfileVersion]:
+    """Return all versions, newest first; `used` is the number of their claims, live or ended."""
     rows = profile.versions.select_related("created_by").annotate(used=Count("claims"))
-    return rows.order_by("-number")  # grouped rows have no order of their own
+    return rows.order_by("-number")  # annotations drop the default order
 
 
-def held(profile: Profile) -> list[VersionUse]:
-    """Return the versions on which claims live, newest first."""
+def live_versions(profile: Profile) -> list[VersionUse]:
+    """Return the versions that live claims have, newest first."""
     live = ~Q(claims__state__in=FINAL)
     rows = (
         profile.versions.annotate(
@@ -112,13 +114,13 @@ def held(profile: Profile) -> list[VersionUse]:
 
 
 def live_claims(profile: Profile) -> QuerySet[Claim]:
-    """Return the claims that have the profile and are not over, as one of several too; the oldest first."""
+    """Return the live claims that name the profile, alone or beside others; oldest first."""
     named = Q(profile_version__profile=profile) | Q(alternatives__profile_version__profile=profile)
     return Claim.objects.live().filter(named).distinct().order_by("created_at")
 
 
-def drafts_with(profile: Profile) -> int:
-    """Return how many begun requests name the profile."""
+def draft_count(profile: Profile) -> int:
+    """Return how many drafts of requests name the profile."""
     return Draft.objects.filter(
         Q(fields__profile__contains=[profile.slug])
         | Q(fields__alternatives__contains=[profile.slug])
@@ -130,5 +132,5 @@ def _difference(
     old: ProfileVersion, spec: dict[str, Any], limits: ProfileLimits, *, to: str
 ) -> VersionDifference:
     same = old.spec_hash == spec_hash(spec)
-    lines = [] if same else spec_lines(old.spec, spec, old=f"v{old.number}", new=to)
+    lines = [] if same else spec_diff(old.spec, spec, old=f"v{old.number}", new=to)
     return VersionDifference(lines, limit_changes(old.limits, limits))

@@ -12,9 +12,9 @@ from django.views.decorators.http import require_safe
 
 from claims.catalogue.definition import limits_in_words
 from claims.catalogue.forms import CatalogueForm
-from claims.catalogue.listing import CatalogueEntry, catalogue, entries, narrowed
-from claims.catalogue.sharing import isolation_of
-from claims.catalogue.versions import text_of
+from claims.catalogue.listing import CatalogueEntry, catalogue, entries, filtered_entries
+from claims.catalogue.sharing import isolation_sentences
+from claims.catalogue.versions import canonical_yaml
 from claims.match_page import spec_text
 from claims.models import Delivery, Profile, TeamNamespace
 from core.listing import harmless
@@ -28,7 +28,7 @@ from teams.models import Role
 
 @dataclass(frozen=True)
 class Card:
-    """An entry with its specification in words."""
+    """An entry and its spec in words."""
 
     entry: CatalogueEntry
     asks_for: str
@@ -39,39 +39,39 @@ class Card:
 @require_safe
 def catalogue_page(request: HttpRequest) -> HttpResponse:
     """
-    Cards or a table; every filter stands in the address and works without JavaScript. `format=csv` gives
-    what is shown as CSV.
+    Cards or a table. Every filter is a query parameter and works without JavaScript; `format=csv` returns the
+    filtered profiles as CSV.
     """
     query = request.GET
-    every = [entry for entry in catalogue(user_of(request)) if entry.profile.retired_at is None]
-    form = CatalogueForm(query, models={product for entry in every for product in entry.products})
-    shown = [card_of(entry) for entry in narrowed(every, form.wanted, form.order)]
+    offered = [entry for entry in catalogue(user_of(request)) if entry.profile.retired_at is None]
+    form = CatalogueForm(query, models={product for entry in offered for product in entry.products})
+    shown = [entry_card(entry) for entry in filtered_entries(offered, form.filters, form.order)]
     if query.get("format") == "csv":
         return as_csv(shown)
     page = {
         "cards": shown,
         "form": form,
-        "total": len(every),
-        "open": sum(entry.may_request for entry in every),
+        "total": len(offered),
+        "open": sum(entry.may_request for entry in offered),
         "picked": set(query.getlist("profile")),
         "as_table": query.get("view") == "table",
-        "ages": ages_of(request),
+        "ages": stale_ages(request),
         "is_admin": is_platform_admin(request.user),
     }
     return render(request, "claims/catalogue/catalogue.html", page)
 
 
-def ages_of(request: HttpRequest) -> list[Age]:
-    """Return the ages of those clusters that the cards count in and that are stale."""
-    mine = set(
+def stale_ages(request: HttpRequest) -> list[Age]:
+    """Return the ages of the stale clusters in which the cards count devices."""
+    counted_in = set(
         TeamNamespace.objects.filter(team__in=teams_where(request.user, at_least=Role.MEMBER)).values_list(
             "cluster", flat=True
         )
     )
-    return [age for age in ages(OF_DEVICES) if age.cluster.pk in mine and age.is_stale]
+    return [age for age in ages(OF_DEVICES) if age.cluster.pk in counted_in and age.is_stale]
 
 
-def card_of(entry: CatalogueEntry) -> Card:
+def entry_card(entry: CatalogueEntry) -> Card:
     deliveries = [str(label) for value, label in Delivery.choices if value in entry.version.deliveries]
     either = any(len(alternatives(request)) > 1 for request in requests(entry.version.spec))
     sharing = (" or " if either else " and ").join(str(mode.label) for mode in entry.sharing)
@@ -79,20 +79,20 @@ def card_of(entry: CatalogueEntry) -> Card:
 
 
 def as_csv(cards: Sequence[Card]) -> HttpResponse:
-    """Return one line per profile; what is unknown is empty, memory in bytes, waits in words."""
+    """Return one line per profile; unknown values are empty, memory is in bytes, waits are in words."""
     response = HttpResponse(content_type="text/csv; charset=utf-8")
     response["Content-Disposition"] = 'attachment; filename="catalogue.csv"'
     writer = csv.writer(response)
     names = (
-        *("profile", "title", "version", "use", "models", "memory at least", "sharing", "asks for"),
+        *("profile", "title", "version", "use", "models", "memory at least", "sharing", "spec in words"),
         *("price per hour", "free", "total", "wait median", "wait 90 %", "decision median", "decision 90 %"),
-        *("most devices", "usual duration", "longest duration", "approval", "why not"),
+        *("max devices", "default duration", "max duration", "approval", "why not"),
     )
     writer.writerow(names)
     for card in cards:
         entry, version = card.entry, card.entry.version
-        waits = (entry.waits.device.median, entry.waits.device.most)
-        decisions = (entry.waits.decision.median, entry.waits.decision.most)
+        waits = (entry.waits.device.median, entry.waits.device.p90)
+        decisions = (entry.waits.decision.median, entry.waits.decision.p90)
         cells = (
             *(entry.profile.slug, entry.profile.title, version.number, entry.profile.use),
             *(", ".join(entry.products), entry.memory, card.sharing, card.asks_for),
@@ -105,12 +105,12 @@ def as_csv(cards: Sequence[Card]) -> HttpResponse:
     return response
 
 
-MOST = 3
+MAX_COMPARED = 3
 
 
 @dataclass(frozen=True, slots=True)
 class ComparisonRow:
-    """One fact of each profile; `differs` where they are not all the same."""
+    """One fact of each profile; `differs` if the cells are not all equal."""
 
     label: str
     cells: Sequence[str]
@@ -120,38 +120,38 @@ class ComparisonRow:
 @dataclass(frozen=True, slots=True)
 class SpecLine:
     text: str
-    differs: bool  # not in the spec of each of the others
+    differs: bool  # missing from another spec
 
 
 @require_safe
 def catalogue_compare(request: HttpRequest) -> HttpResponse:
-    """The first three of `profile=` that the reader may see; asks to pick where there are less than two."""
+    """Compare the first three of `profile=` that the reader may see; ask for two if there are fewer."""
     slugs = list(dict.fromkeys(request.GET.getlist("profile")))
     visible = Profile.objects.visible_to(user_of(request)).filter(
         slug__in=slugs, current__isnull=False, retired_at=None
     )
-    found = {entry.profile.slug: card_of(entry) for entry in entries(user_of(request), visible)}
-    cards = [found[slug] for slug in slugs if slug in found]
-    shown = cards[:MOST]
+    by_slug = {entry.profile.slug: entry_card(entry) for entry in entries(user_of(request), visible)}
+    cards = [by_slug[slug] for slug in slugs if slug in by_slug]
+    shown = cards[:MAX_COMPARED]
     page = {
         "cards": shown,
-        "rows": rows_of(shown),
+        "rows": comparison_rows(shown),
         "specs": spec_columns([card.entry.version.spec for card in shown]),
         "price_differs": len({card.entry.price for card in shown}) > 1,
-        "left_out": [card.entry.profile.title for card in cards[MOST:]],
-        "ages": ages_of(request),
+        "left_out": [card.entry.profile.title for card in cards[MAX_COMPARED:]],
+        "ages": stale_ages(request),
     }
     return render(request, "claims/catalogue/catalogue_compare.html", page)
 
 
-def rows_of(cards: Sequence[Card]) -> list[ComparisonRow]:
-    """Return the facts that are words; what is free, price and waits the page draws itself."""
+def comparison_rows(cards: Sequence[Card]) -> list[ComparisonRow]:
+    """Return the facts that are text; the template adds free devices, price and waits."""
     facts: list[tuple[str, Callable[[Card], str]]] = [
         ("Model", lambda card: ", ".join(card.entry.products) or "—"),
-        ("Memory", memory_of),
+        ("Memory", memory_range),
         ("Sharing", lambda card: card.sharing),
-        ("Isolation", lambda card: " ".join(isolation_of(card.entry.sharing))),
-        ("Asks for", lambda card: card.asks_for),
+        ("Isolation", lambda card: " ".join(isolation_sentences(card.entry.sharing))),
+        ("Requests", lambda card: card.asks_for),
     ]
     rows = [(label, [in_words(card) for card in cards]) for label, in_words in facts]
     limits = [limits_in_words(card.entry.version) for card in cards]
@@ -160,14 +160,14 @@ def rows_of(cards: Sequence[Card]) -> list[ComparisonRow]:
     return [ComparisonRow(label, cells, len(set(cells)) > 1) for label, cells in rows]
 
 
-def memory_of(card: Card) -> str:
+def memory_range(card: Card) -> str:
     """Return "45 GiB", or "79.2 GiB – 80 GiB" where devices differ."""
-    least, most = gib(card.entry.memory), gib(card.entry.memory_most)
+    least, most = gib(card.entry.memory), gib(card.entry.max_memory)
     return least if least == most or card.entry.memory is None else f"{least} – {most}"
 
 
 def spec_columns(specs: Sequence[Json]) -> list[list[SpecLine]]:
-    """Return the lines of each spec as YAML; marked are those that some other spec does not have."""
-    texts = [text_of(spec).splitlines() for spec in specs]
+    """Return the lines of each spec as YAML, with those marked that another spec does not have."""
+    texts = [canonical_yaml(spec).splitlines() for spec in specs]
     common = set(texts[0]).intersection(*texts[1:]) if texts else set()
     return [[SpecLine(line, line not in common) for line in lines] for lines in texts]

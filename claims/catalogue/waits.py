@@ -1,5 +1,5 @@
 """
-How long people waited for a profile of late: until somebody decided, and from then until the first device.
+How long requests for a profile waited in the past 30 days: for the decision, and then for the first device.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from django.utils import timezone
 from claims.models import Allocation, Claim
 
 WINDOW = timedelta(days=30)
-ENOUGH = 5  # below it a median says more about one claim than about the profile
-HALF, MOST = 0.5, 0.9
+MIN_COUNT = 5  # a median of fewer waits depends on single claims
+MEDIAN, P90 = 0.5, 0.9
 
 
 @dataclass(frozen=True, slots=True)
 class Typical:
     """
-    The median and the 90th percentile of `count` waits; both None while `count` is below ENOUGH.
+    The median and the 90th percentile of `count` waits; both None while `count` is below MIN_COUNT.
     """
 
     count: int = 0
     median: timedelta | None = None
-    most: timedelta | None = None
+    p90: timedelta | None = None
 
     @property
     def is_known(self) -> bool:
@@ -41,9 +41,9 @@ class Typical:
 @dataclass(frozen=True, slots=True)
 class Waits:
     """
-    `decision` is from the request to what a person decided; requests that a rule approved do not count.
-    `device` is from the approval to the first device, the time until somebody started a pod included; only
-    claims that got one count.
+    `decision` is from the request to the decision of a person; requests that a rule approved do not count.
+    `device` is from the approval to the first device, including the time until somebody started a pod; only
+    claims that got a device count.
     """
 
     decision: Typical
@@ -51,18 +51,18 @@ class Waits:
 
 
 NO_WAITS = Waits(Typical(), Typical())
-# Of this process: the time on the monotonic clock at which it was worked out, and what came of it.
-_kept: dict[timedelta, tuple[float, dict[UUID, Waits]]] = {}
+# Cache of this process: the time on the monotonic clock of the computation, and its result.
+_cache: dict[timedelta, tuple[float, dict[UUID, Waits]]] = {}
 
 
 class Percentiles(Aggregate):
-    """PostgreSQL's percentile_cont, of durations: a list with one duration per fraction, None for no row."""
+    """PostgreSQL's percentile_cont of durations: one duration per fraction, None without rows."""
 
     function = "PERCENTILE_CONT"
     template = "%(function)s(%(fractions)s) WITHIN GROUP (ORDER BY %(expressions)s)"
 
     def __init__(self, expression: Any, fractions: tuple[float, ...], **extra: Any) -> None:
-        texts = ", ".join(str(float(one)) for one in fractions)
+        texts = ", ".join(str(float(fraction)) for fraction in fractions)
         super().__init__(
             expression, fractions=f"ARRAY[{texts}]", output_field=ArrayField(DurationField()), **extra
         )
@@ -70,18 +70,18 @@ class Percentiles(Aggregate):
 
 def waits() -> dict[UUID, Waits]:
     """
-    Return the waits of every profile on which something was decided in the past 30 days, in one query.
+    Return the waits of every profile with a decision in the past 30 days, in one query.
 
-    All teams count together: it tells nobody who asked. What a month came to is worked out anew no more often
-    than settings.WAITS_KEPT_FOR says.
+    All teams count together, so the waits do not reveal who requested. The result is cached for
+    settings.WAITS_KEPT_FOR.
     """
-    kept = _kept.get(WINDOW)
-    if kept is None or time.monotonic() - kept[0] >= settings.WAITS_KEPT_FOR.total_seconds():
-        kept = _kept[WINDOW] = (time.monotonic(), _worked_out())
-    return kept[1]
+    cached = _cache.get(WINDOW)
+    if cached is None or time.monotonic() - cached[0] >= settings.WAITS_KEPT_FOR.total_seconds():
+        cached = _cache[WINDOW] = (time.monotonic(), _compute_waits())
+    return cached[1]
 
 
-def _worked_out() -> dict[UUID, Waits]:
+def _compute_waits() -> dict[UUID, Waits]:
     first = (
         Allocation.objects.filter(claim=OuterRef("pk"))
         .order_by()
@@ -90,7 +90,7 @@ def _worked_out() -> dict[UUID, Waits]:
         .values("at")
     )
     decided = ~Q(decided_by=None)
-    # The clocks of cluster and portal may differ by a little; nobody waited less than no time.
+    # The clocks of cluster and portal may differ, so a wait could be negative.
     rows = (
         Claim.objects.filter(decided_at__gte=timezone.now() - WINDOW, origin=Claim.Origin.PORTAL)
         .annotate(
@@ -102,9 +102,9 @@ def _worked_out() -> dict[UUID, Waits]:
         .values("profile_version__profile")
         .annotate(
             decisions=Count("pk", filter=decided),
-            decision=Percentiles("undecided", (HALF, MOST), filter=decided),
+            decision=Percentiles("undecided", (MEDIAN, P90), filter=decided),
             starts=Count("pk", filter=~Q(got=None)),
-            device=Percentiles("waited", (HALF, MOST), filter=~Q(got=None)),
+            device=Percentiles("waited", (MEDIAN, P90), filter=~Q(got=None)),
         )
     )
     return {
@@ -116,7 +116,7 @@ def _worked_out() -> dict[UUID, Waits]:
     }
 
 
-def _typical(count: int, found: list[timedelta] | None) -> Typical:
-    if count < ENOUGH or found is None:
+def _typical(count: int, percentiles: list[timedelta] | None) -> Typical:
+    if count < MIN_COUNT or percentiles is None:
         return Typical(count)
-    return Typical(count, *found)
+    return Typical(count, *percentiles)

@@ -206,7 +206,9 @@ class _Document:
 
     def _spec(self, raw: Any) -> Manifest:
         if not isinstance(raw, dict):
-            self.refuse("a profile needs the spec of a ResourceClaim, which begins with devices.", ("spec",))
+            self.refuse(
+                "a profile needs the spec of a ResourceClaim, which starts with the key devices.", ("spec",)
+            )
             return {}
         try:
             text = json.dumps(raw, allow_nan=False)

@@ -28,7 +28,7 @@ class ProfileQuerySet(models.QuerySet["Profile"]):
 
 
 class Profile(models.Model):
-    """A catalogue entry. What it asks of the cluster is in its `current` version."""
+    """A catalogue entry. Its spec and limits are in its `current` version."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     slug = models.SlugField(max_length=40, unique=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from claims.catalogue.versions import DiffLine, spec_lines
+from claims.catalogue.versions import DiffLine, spec_diff
 from claims.models import Delivery, Profile, ProfileVersion
 from core.errors import Invalid
 from dra.blockers import Blockers, find_blockers
@@ -325,7 +325,7 @@ def find_combination(spec: Json, profiles: Sequence[Profile]) -> ProfileCombinat
 
 
 def _diff(profile_spec: Json, file_spec: Json) -> tuple[DiffLine, ...]:
-    return tuple(spec_lines(with_positional_names(profile_spec), with_positional_names(file_spec)))
+    return tuple(spec_diff(with_positional_names(profile_spec), with_positional_names(file_spec)))
 
 
 def _distance(match: ProfileMatch, spec: Json) -> tuple[int, int]:

@@ -86,7 +86,7 @@ def to_mend(shell: Shell) -> Iterator[Need]:
         "alert-circle" if first.severity is Severity.ERROR else "alert-triangle",
         "bad" if first.severity is Severity.ERROR else "wait",
         f"{counted(len(names), 'profile needs', 'profiles need')} fixing",
-        f"{first.name}: {first.told[0].message}",
+        f"{first.name}: {first.messages[0].message}",
         url,
         (NeedAction("Look", url),),
     )

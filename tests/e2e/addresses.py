@@ -97,7 +97,7 @@ PAGES: dict[str, list[tuple[str, str | Way]]] = {
         ("claims:approval_rules", "/approvals/rules/"),
         ("claims:approval_rule_new", "/approvals/rules/new/"),
         ("claims:lint", "/profiles/lint/"),
-        ("claims:lint_mend", Way("/profiles/lint/", re.compile("^Show the fix"))),
+        ("claims:lint_fix", Way("/profiles/lint/", re.compile("^Show the fix"))),
         ("claims:catalogue_import", "/profiles/import/"),
         ("claims:presets", "/profiles/presets/"),
         ("usage:rates", "/rates/"),

@@ -17,7 +17,7 @@ def page(people):
 
 def test_a_catalogue_is_changed_by_its_own_file_after_the_difference_was_seen(page):
     page.goto("/profiles/")
-    page.get_by_text("Many at once", exact=True).click()
+    page.get_by_text("Bulk actions", exact=True).click()
     with page.expect_download() as download:
         page.get_by_role("link", name="Export", exact=True).click()
     written = download.value.path().read_text()
@@ -26,12 +26,12 @@ def test_a_catalogue_is_changed_by_its_own_file_after_the_difference_was_seen(pa
     profile["title"] = "Slice, 40 GB, from a file"
 
     page.goto("/profiles/import/")
-    page.get_by_label("… or its text").fill(yaml.safe_dump_all(profiles, sort_keys=False))
-    page.get_by_role("button", name="Show what changes").click()
+    page.get_by_label("Or paste its text").fill(yaml.safe_dump_all(profiles, sort_keys=False))
+    page.get_by_role("button", name="Show changes").click()
     expect(page.get_by_role("heading", name="1 profile changes")).to_be_visible()
     expect(page.get_by_role("row", name=re.compile("^title"))).to_contain_text("Slice, 40 GB, from a file")
     page.get_by_role("button", name="Change 1 profile").click()
-    expect(page.get_by_text("1 profile is as in the file now.")).to_be_visible()
+    expect(page.get_by_text("1 profile imported.")).to_be_visible()
     expect(page.get_by_role("row", name=re.compile("Slice, 40 GB, from a file"))).to_be_visible()
 
 

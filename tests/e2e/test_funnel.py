@@ -58,7 +58,7 @@ def test_without_javascript_each_step_has_a_page_of_its_own(people):
 def test_the_editor_of_profiles_matches_while_one_types(people):
     page = people("admin").page
     page.goto("/profiles/train-80g/")
-    page.get_by_label("Memory per device, at least").fill("4000")
+    page.get_by_label("Min memory per device").fill("4000")
     panel = page.locator("#profile-match")
     expect(panel).to_contain_text("memory ≥ 4000 GiB")
     condition = step(page, "memory ≥ 4000 GiB")

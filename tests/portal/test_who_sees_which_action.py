@@ -172,7 +172,7 @@ TABLE: dict[str, Row] = {
     },
     "claims:profile_new": {"profile_new": ADMIN, "profile_match": ADMIN, **ADMINS_ONLY},
     "claims:profile_edit rounded": {
-        **{"profile_edit": ADMIN, "profile_retire": ADMIN, "profile_match": ADMIN, "lint_mend": ADMIN},
+        **{"profile_edit": ADMIN, "profile_retire": ADMIN, "profile_match": ADMIN, "lint_fix": ADMIN},
         **ADMINS_ONLY,
     },
     "after claims:profile_edit rounded": {"profile_edit": ADMIN, **ADMINS_ONLY},
@@ -183,8 +183,8 @@ TABLE: dict[str, Row] = {
     },
     "after claims:catalogue_import": {"catalogue_import": ADMIN, **ADMINS_ONLY},
     "claims:presets": {"presets": ADMIN, **ADMINS_ONLY},
-    "claims:lint": {"lint_mend": ADMIN, "profile_edit": ADMIN, **ADMINS_ONLY},
-    "claims:lint_mend rounded finding": {"lint_mend": ADMIN, "lint": ADMIN, **ADMINS_ONLY},
+    "claims:lint": {"lint_fix": ADMIN, "profile_edit": ADMIN, **ADMINS_ONLY},
+    "claims:lint_fix rounded finding": {"lint_fix": ADMIN, "lint": ADMIN, **ADMINS_ONLY},
     # Fleet
     "inventory:fleet": {},
     "inventory:devices": {},

@@ -1,8 +1,8 @@
 """
 `manage.py catalogue export | import FILE | presets`: the catalogue as a file under version control.
 
-Exit code 0 when it is done or there is nothing to do; with `--check` 1 if an import would change something;
-2 for a file or a name that is refused, and then nothing is written.
+Exit code 0 if it is done or there is nothing to do; 1 with `--check` if an import would change something;
+2 for an invalid file or name, and then nothing is written.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ REFUSED = 2
 
 
 class Command(BaseCommand):
-    help = "Writes the catalogue to a file, makes it what a file says, or adds the presets."
+    help = "Exports the catalogue to a file, imports a file, or adds presets."
 
     def add_arguments(self, parser: CommandParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True)
         writing = actions.add_parser("export", help="write every profile that is not retired")
-        writing.add_argument("--out", metavar="FILE", default="-", help="standard output by default")
-        reading = actions.add_parser("import", help="make the catalogue what a file says")
+        writing.add_argument("--out", metavar="FILE", default="-", help="default: standard output")
+        reading = actions.add_parser("import", help="make the catalogue match a file")
         reading.add_argument("file", help="“-” reads standard input")
         reading.add_argument("--prune", action="store_true", help="retire profiles that are not in the file")
-        offered = actions.add_parser("presets", help="add the profiles that come with the portal")
-        offered.add_argument("--list", action="store_true", help="only show them, and what of them matches")
-        offered.add_argument("--only", nargs="+", metavar="SLUG", default=[], help="these; all by default")
+        offered = actions.add_parser("presets", help="add the profiles that come with Dragoman")
+        offered.add_argument("--list", action="store_true", help="only list them with their matching devices")
+        offered.add_argument("--only", nargs="+", metavar="SLUG", default=[], help="add these; default: all")
         reading.add_argument("--check", action="store_true", help="as --dry-run; exit code 1 on changes")
         for action in (reading, offered):
             action.add_argument(
                 "--dry-run", action="store_true", help="show what would change, write nothing"
             )
-            action.add_argument("--by", metavar="USER", help="the first platform admin by default")
+            action.add_argument("--by", metavar="USER", help="author; default: the first platform admin")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
@@ -128,8 +128,8 @@ class Command(BaseCommand):
             admins = User.objects.filter(is_superuser=True, is_active=True)
             by = admins.order_by("date_joined", "pk").first()
             if by is None:
-                raise CommandError("There is no platform admin; make one first.", returncode=REFUSED)
-            self.stderr.write(f"As {by.username}, the first platform admin.")
+                raise CommandError("There is no platform admin. Create one first.", returncode=REFUSED)
+            self.stderr.write(f"Author: {by.username}, the first platform admin.")
             return by
         person = User.objects.filter(username=username, is_active=True).first()
         if person is None or not is_platform_admin(person):
@@ -147,7 +147,7 @@ class Command(BaseCommand):
             return
         same = len(changes) - len(due)
         done = "would change" if dry_run else "changed"
-        self.stdout.write(f"{counted(len(due), 'profile')} {done}, {same} stay as they are.")
+        self.stdout.write(f"{counted(len(due), 'profile')} {done}, {same} unchanged.")
 
 
 def change_lines(change: ProfileChange) -> list[str]:

@@ -1,8 +1,7 @@
 """
-`manage.py lint_catalogue`: what is wrong with the catalogue, for a terminal or a pipeline.
+`manage.py lint_catalogue`: the check of the catalogue, for a terminal or a pipeline.
 
-Exit code 0 if nothing is to be mended (notes do not count), 1 if something is, 2 for a cluster that is not
-known.
+Exit code 0 if nothing needs a fix (notes do not count), 1 if something does, 2 for an unknown cluster.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from core.text import counted
 from dra.lint import Severity
 from inventory.clusters import find_cluster
 
-# Severity is a word and a sign, never colour alone.
+# A word and a sign show the severity, never color alone.
 SIGNS = {
     Severity.ERROR: "[red]✗ {}[/]",
     Severity.WARNING: "[yellow]! {}[/]",
@@ -35,8 +34,8 @@ class Command(BaseCommand):
     help = "Checks profiles and device classes against what the clusters publish; exit code 1 on findings."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--cluster", metavar="NAME", help="this one; all enabled ones by default")
-        parser.add_argument("--json", action="store_true", help="write what the API answers")
+        parser.add_argument("--cluster", metavar="NAME", help="check this cluster; default: all enabled ones")
+        parser.add_argument("--json", action="store_true", help="print the JSON of the API")
 
     def handle(self, *args: Any, **options: Any) -> None:
         clusters = None
@@ -57,26 +56,26 @@ class Command(BaseCommand):
         if report.findings:
             table = Table("", "What", "Finding", "Clusters", show_lines=True)
             for finding in report.findings:
-                table.add_row(sign_of(finding), *row_of(finding))
+                table.add_row(severity_sign(finding), *finding_cells(finding))
             show(self.stdout, table)
         where = ", ".join(report.checked) or "no cluster"
         self.stdout.write(
             f"{counted(report.profiles, 'profile')} checked on the devices of {where}: "
-            f"{len(report.due)} to be mended, {len(report.notes)} worth knowing."
+            f"{counted(len(report.due), 'finding')} to fix, {counted(len(report.notes), 'note')}."
         )
         if report.silent:
             names = ", ".join(report.silent)
-            self.stdout.write(f"Nothing was checked in {names}: no device is published there.")
+            self.stdout.write(f"Not checked: {names}. No device is published there.")
 
 
-def sign_of(finding: CatalogueFinding) -> str:
+def severity_sign(finding: CatalogueFinding) -> str:
     words = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "note"}
     return SIGNS[finding.severity].format(words[finding.severity])
 
 
-def row_of(finding: CatalogueFinding) -> tuple[str, str, str]:
-    message = "\n".join(escape(told.message) for told in finding.told)
+def finding_cells(finding: CatalogueFinding) -> tuple[str, str, str]:
+    message = "\n".join(escape(row.message) for row in finding.messages)
     if finding.fix:
         message += "\n" + f"Try: {escape(finding.fix.after)}"
-    clusters = "\n".join(", ".join(told.clusters) for told in finding.told)
+    clusters = "\n".join(", ".join(row.clusters) for row in finding.messages)
     return f"{finding.subject} {escape(finding.name)}\n[dim]{finding.code}[/]", message, escape(clusters)

@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from claims.catalogue.listing import CatalogueFilter
-from claims.catalogue.sharing import Sharing, sharing_of
+from claims.catalogue.sharing import Sharing, sharing_modes
 from claims.catalogue.waits import waits
 from claims.states import ClaimState
 from tests.claims.requests.test_pages_match import TAINT, mirrored
@@ -98,8 +98,8 @@ def test_what_is_not_known_meets_no_condition(shelf, alice):
 
     entries = {entry.profile.slug: entry for entry in catalogue(alice)}
     assert entries["closed"].memory is None
-    assert not CatalogueFilter(memory_gb=1).keeps(entries["closed"])
-    assert not CatalogueFilter(price=Decimal(10**6)).keeps(entries["train-80"])
+    assert not CatalogueFilter(memory_gb=1).matches(entries["closed"])
+    assert not CatalogueFilter(price=Decimal(10**6)).matches(entries["train-80"])
 
 
 def past(claim, *, decided_after, device_after=None, by=None, ago=timedelta(days=1)):
@@ -118,8 +118,8 @@ def test_waits_are_medians_and_nine_of_ten_of_the_past_month(vision, fra, train,
     past(make_claim(vision, cluster=fra), decided_after=1000, by=lena, ago=timedelta(days=40))
     found = waits()[train.pk]
     assert (found.decision.count, found.device.count) == (11, 11)
-    assert (found.decision.median, found.decision.most) == (timedelta(minutes=6), timedelta(minutes=10))
-    assert (found.device.median, found.device.most) == (timedelta(minutes=12), timedelta(minutes=20))
+    assert (found.decision.median, found.decision.p90) == (timedelta(minutes=6), timedelta(minutes=10))
+    assert (found.device.median, found.device.p90) == (timedelta(minutes=12), timedelta(minutes=20))
 
 
 def test_a_rule_decides_at_once_and_does_not_count_as_a_decision(vision, fra, train, lena):
@@ -137,7 +137,7 @@ def test_a_little_history_is_no_history(client, shelf, vision, fra, lena):
     assert "not enough data (4 in 30 d)" in page
     past(make_claim(vision, cluster=fra, profile=shelf["train"]), decided_after=3, by=lena)
     page = " ".join(client.get(CATALOGUE).text.split())
-    assert '3 min<span class="dg-3">, 9 of 10 within 3 min</span>' in page
+    assert '3 min<span class="dg-3">, 90% within 3 min</span>' in page
 
 
 def test_two_or_three_stand_side_by_side_with_what_differs(client, shelf):
@@ -149,7 +149,7 @@ def test_two_or_three_stand_side_by_side_with_what_differs(client, shelf):
     assert [row.label for row in answer.context["rows"] if row.differs] == [
         "Model",
         "Memory",
-        "Asks for",
+        "Requests",
         "Max devices",
         "Approval",
     ]
@@ -159,11 +159,11 @@ def test_what_cannot_be_compared_is_left_out(client, shelf, alice):
     secret = make_profile("secret", teams=(make_team("nlp"),))
     more = make_profile("more")
     page = client.get(f"{COMPARE}?profile=secret&profile=train-80&profile=none").text
-    assert "Pick two or three profiles" in page
+    assert "Select two or three profiles" in page
     assert secret.title not in page
     four = "&".join(f"profile={one}" for one in ("train-80", "small", "closed", "more"))
     page = client.get(f"{COMPARE}?{four}").text
-    assert f"Three fit side by side; left out: {more.title}." in page
+    assert f"At most three can be compared. Not shown: {more.title}." in page
     assert client.post(COMPARE).status_code == 405
 
 
@@ -231,4 +231,4 @@ IS_MIG = 'device.attributes["gpu.nvidia.com"].type == "mig"'
     ],
 )
 def test_how_devices_are_shared_is_read_off_the_specification(spec, fractions, found):
-    assert sharing_of(spec, fractions) == found
+    assert sharing_modes(spec, fractions) == found

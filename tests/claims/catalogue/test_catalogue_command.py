@@ -53,13 +53,13 @@ def test_a_dry_run_shows_each_difference_and_writes_nothing(run, file):
     assert "~ train-80: changed" in said
     assert "limits.maxDevices: 8 → 4" in said
     assert "count: 2" in said
-    assert said.endswith("1 profile would change, 0 stay as they are.\n")
+    assert said.endswith("1 profile would change, 0 unchanged.\n")
     assert Profile.objects.get().current.number == 1
 
 
 def test_an_import_tells_what_it_has_done(run, file, root):
     file.write_text(file.read_text().replace("maxDevices: 8", "maxDevices: 4"))
-    assert run("import", str(file)).endswith("1 profile changed, 0 stay as they are.\n")
+    assert run("import", str(file)).endswith("1 profile changed, 0 unchanged.\n")
     version = Profile.objects.get().current
     assert (version.number, version.max_devices, version.created_by) == (2, 4, root)
 
@@ -99,7 +99,7 @@ def test_a_file_that_is_wrong_ends_with_2_and_its_lines(run, file):
 def test_the_author_is_the_first_platform_admin_or_who_is_named(file, run, root):
     err = io.StringIO()
     call_command("catalogue", "import", str(file), stdout=io.StringIO(), stderr=err)
-    assert err.getvalue() == "As root, the first platform admin.\n"
+    assert err.getvalue() == "Author: root, the first platform admin.\n"
     other = make_user("ada", admin=True)
     file.write_text(file.read_text().replace("maxDevices: 8", "maxDevices: 4"))
     run("import", str(file), "--by", "ada")
@@ -111,8 +111,8 @@ def test_somebody_else_may_not(file, alice):
     assert refusal("import", str(file), "--by", "nobody") == "nobody is not a platform admin."
 
 
-def test_without_a_platform_admin_nothing_is_catalogue_file(db):
-    assert refusal("presets") == "There is no platform admin; make one first."
+def test_without_a_platform_admin_nothing_is_written(db):
+    assert refusal("presets") == "There is no platform admin. Create one first."
 
 
 def test_presets_are_listed_with_what_matches(run, fra):
@@ -125,9 +125,7 @@ def test_presets_are_listed_with_what_matches(run, fra):
 
 
 def test_presets_are_added_once(run):
-    assert run("presets", "--only", "mps", "--dry-run").endswith(
-        "1 profile would change, 0 stay as they are.\n"
-    )
+    assert run("presets", "--only", "mps", "--dry-run").endswith("1 profile would change, 0 unchanged.\n")
     assert not Profile.objects.exists()
     run("presets", "--only", "mps")
     assert [profile.slug for profile in Profile.objects.all()] == ["mps"]

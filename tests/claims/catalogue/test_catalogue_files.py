@@ -167,9 +167,9 @@ def test_retired_profile_is_restored_if_the_file_changes_it(root, teams, old, ne
     assert profile.current.restores is (number == 2)
 
 
-def test_one_that_is_wrong_keeps_all_from_being_catalogue_file(root, teams):
+def test_one_that_is_wrong_keeps_all_from_being_written(root, teams):
     entries = read(FILE + "---\n" + FILE.replace("slug: train", "slug: Not a slug"))
-    with pytest.raises(Invalid, match=r"catalogue.yaml, line 32: “Not a slug” is not a short name"):
+    with pytest.raises(Invalid, match=r"catalogue.yaml, line 32: “Not a slug” is not a valid slug"):
         import_profiles(by=root, definitions=entries)
     assert not Profile.objects.exists()
 

@@ -59,12 +59,12 @@ def missed(fra):
 
 
 def found(profile):
-    return {(one.code, one.severity) for one in catalogue_report().of(profile)}
+    return {(one.code, one.severity) for one in catalogue_report().findings_for(profile)}
 
 
 def mend_url(profile):
-    (finding,) = [one for one in catalogue_report().of(profile) if one.mendable]
-    return reverse("claims:lint_mend", args=[profile.slug, finding.key])
+    (finding,) = [one for one in catalogue_report().findings_for(profile) if one.fixable]
+    return reverse("claims:lint_fix", args=[profile.slug, finding.key])
 
 
 def test_a_profile_that_finds_devices_is_fine(fra):
@@ -81,15 +81,15 @@ def test_what_one_cluster_lacks_is_a_note_while_another_serves(fra):
         make_profile("big", spec=asking("70Gi"), max_devices=1),
         make_profile("huge", spec=asking("500Gi"), max_devices=1),
     )
-    (finding,) = catalogue_report().of(big)
+    (finding,) = catalogue_report().findings_for(big)
     assert (finding.code, finding.severity, finding.clusters) == (
         LintCode.MATCHES_NOTHING,
         Severity.NOTE,
         ("lab-2",),
     )
-    (finding,) = catalogue_report().of(nobody)
+    (finding,) = catalogue_report().findings_for(nobody)
     assert (finding.severity, finding.clusters) == (Severity.ERROR, ("fra-1", "lab-2"))
-    assert [told.clusters for told in finding.told] == [("fra-1",), ("lab-2",)]
+    assert [message.clusters for message in finding.messages] == [("fra-1",), ("lab-2",)]
 
 
 def test_profiles_that_differ_somewhere_are_no_twins(fra):
@@ -124,7 +124,7 @@ def test_nothing_is_worked_out_again_while_nothing_has_changed(fra, missed, monk
     catalogue_report()
     asked = []
     monkeypatch.setattr("dra.lint.lint", lambda snapshot, specs: asked.append(specs) or LintReport())
-    assert catalogue_report().of(missed)
+    assert catalogue_report().findings_for(missed)
     assert asked == []
     make_profile("other")
     catalogue_report()
@@ -142,7 +142,7 @@ def test_the_page_says_what_and_where_and_leads_to_the_fix(client, root, missed)
 
 def test_an_empty_catalogue_says_that_nothing_is_to_be_mended(client, root, db):
     client.force_login(root)
-    assert "every profile finds devices" in client.get(PAGE).text
+    assert "every profile matches devices" in client.get(PAGE).text
 
 
 def test_the_fix_is_shown_before_it_is_made(client, root, missed):
@@ -202,8 +202,8 @@ def test_other_methods_and_unknown_findings_are_refused(client, root, missed):
     client.force_login(root)
     assert client.post(PAGE).status_code == 405
     assert client.delete(mend_url(missed)).status_code == 405
-    assert client.get(reverse("claims:lint_mend", args=["train-80", "0123456789ab"])).status_code == 404
-    assert client.get(reverse("claims:lint_mend", args=["nobody", "0123456789ab"])).status_code == 404
+    assert client.get(reverse("claims:lint_fix", args=["train-80", "0123456789ab"])).status_code == 404
+    assert client.get(reverse("claims:lint_fix", args=["nobody", "0123456789ab"])).status_code == 404
 
 
 def test_the_api_says_the_same(root, missed):
@@ -219,7 +219,7 @@ def test_the_api_says_the_same(root, missed):
 
 
 def test_no_profile_takes_the_address_of_the_page(root, db):
-    with pytest.raises(Invalid, match="No profile can be called lint"):
+    with pytest.raises(Invalid, match="The slug lint is reserved"):
         save_profile(by=root, profile=None, slug="lint", title="Lint", spec=make_spec())
 
 

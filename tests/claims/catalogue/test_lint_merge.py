@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from claims.catalogue.definition import ProfileDefinition
-from claims.catalogue.lint import CatalogueReport, ClusterNote, _merged
+from claims.catalogue.lint import CatalogueReport, ClusterMessage, _merged
 from claims.catalogue.yaml_export import catalogue_file, document, import_plan, plan_digest
 from claims.catalogue.yaml_import import read_definitions
 from claims.models import Profile, ProfileLimits
@@ -35,13 +35,13 @@ def report(*findings, **matching):
 def merged(**reports):
     profiles = {slug: Profile(slug=slug) for slug in ("train", "other")}
     found = _merged({name.replace("_", "-"): one for name, one in reports.items()}, profiles)
-    return [(one.name, one.code, one.severity, one.told) for one in found]
+    return [(one.name, one.code, one.severity, one.messages) for one in found]
 
 
 def test_what_two_clusters_say_alike_is_told_once_with_both():
     one = finding()
     assert merged(a=report(one, train=0), b=report(one, train=0)) == [
-        ("train", LintCode.MATCHES_NOTHING, Severity.ERROR, (ClusterNote(("a", "b"), "m"),))
+        ("train", LintCode.MATCHES_NOTHING, Severity.ERROR, (ClusterMessage(("a", "b"), "m"),))
     ]
 
 
@@ -51,7 +51,7 @@ def test_what_they_say_in_other_words_stands_beside_each_other():
         b=report(finding(message="y"), train=0),
         c=report(finding(message="x"), train=0),
     )
-    assert found[0][3] == (ClusterNote(("a", "c"), "x"), ClusterNote(("b",), "y"))
+    assert found[0][3] == (ClusterMessage(("a", "c"), "x"), ClusterMessage(("b",), "y"))
 
 
 @pytest.mark.parametrize(
@@ -93,14 +93,14 @@ def test_only_profiles_are_mended_and_found_again_by_a_key_of_their_own():
         {"a": report(*(finding(fix=fix) for fix in fixes), of_class, train=1)}, {"train": profile}
     )
     assert len({one.key for one in found if one.profile}) == 3
-    assert sorted((one.name, one.mendable) for one in found) == [
+    assert sorted((one.name, one.fixable) for one in found) == [
         ("gpu", False),
         ("train", False),
         ("train", True),
         ("train", True),
     ]
     whole = CatalogueReport(found)
-    assert len(whole.of(profile)) == 3
+    assert len(whole.findings_for(profile)) == 3
     assert (len(whole.due), len(whole.notes)) == (4, 0)
 
 
@@ -196,7 +196,7 @@ def test_what_is_wrong_is_said_alone_with_its_line(more, said):
 def test_a_profile_without_a_spec_says_what_it_needs():
     for spec in ("", "spec: []\n", "spec: text\n"):
         assert (
-            "a profile needs the spec of a ResourceClaim, which begins with devices."
+            "a profile needs the spec of a ResourceClaim; it starts with the key devices."
             in problems(spec=spec)[0]
         )
 

@@ -16,9 +16,9 @@ from claims.catalogue.listing import (
     CatalogueFilter,
     DeviceKind,
     WhoApproves,
+    approval_in_words,
     catalogue,
-    narrowed,
-    sentence_of,
+    filtered_entries,
     who_approves,
 )
 from claims.catalogue.waits import Typical, Waits
@@ -46,7 +46,16 @@ def kind(memory=80 * GB, product="NVIDIA H100", fraction=1):
 
 
 def entry(
-    title="Train", *, kinds=(), free=0, total=0, price=None, reason="", asks_nobody=False, wait=None, **more
+    title="Train",
+    *,
+    kinds=(),
+    free=0,
+    total=0,
+    price=None,
+    reason="",
+    sometimes_automatic=False,
+    wait=None,
+    **more,
 ):
     version = ProfileVersion(spec=make_spec(), max_devices=more.get("most", 1))
     return CatalogueEntry(
@@ -55,7 +64,7 @@ def entry(
         free=free,
         total=total,
         kinds=frozenset(kinds),
-        who=WhoApproves(LEAD, (), asks_nobody),
+        who=WhoApproves(LEAD, (), sometimes_automatic),
         reason=reason,
         price=price,
         waits=NO_WAITS if wait is None else Waits(Typical(), Typical(5, wait, wait)),
@@ -86,15 +95,15 @@ def entry(
         ({"free": True}, {"free": None}, False),
         ({"mine": True}, {"reason": ""}, True),
         ({"mine": True}, {"reason": "No quota."}, False),
-        ({"automatic": True}, {"asks_nobody": True}, True),
-        ({"automatic": True}, {"asks_nobody": False}, False),
+        ({"automatic": True}, {"sometimes_automatic": True}, True),
+        ({"automatic": True}, {"sometimes_automatic": False}, False),
         ({"words": "LONG train h100"}, {"kinds": [kind()]}, True),
         ({"words": "train l40"}, {"kinds": [kind()]}, False),
         ({"words": "exclusive"}, {}, True),
     ],
 )
 def test_a_filter_keeps_what_is_known_to_meet_it(wanted, fields, kept):
-    assert CatalogueFilter(**wanted).keeps(entry(**fields)) is kept
+    assert CatalogueFilter(**wanted).matches(entry(**fields)) is kept
 
 
 @pytest.mark.parametrize(
@@ -114,21 +123,25 @@ def test_an_order_puts_the_best_first_the_unknown_last_and_settles_ties_by_title
         entry("B", free=None, price=Decimal(0), wait=HOUR, kinds=[kind(24 * GB)], most=8),
         entry("a", free=1, price=None, kinds=[kind()], most=2),
     ]
-    assert [one.profile.title for one in narrowed(shelf, CatalogueFilter(), sort)] == titles
+    assert [one.profile.title for one in filtered_entries(shelf, CatalogueFilter(), sort)] == titles
 
 
 def test_ties_are_settled_by_title_whatever_its_case():
     shelf = [entry(title, free=1) for title in ("b", "A", "C")]
     for sort in ("free", "price", "wait", "memory", "devices"):
-        assert [one.profile.title for one in narrowed(shelf, CatalogueFilter(), sort)] == ["A", "b", "C"]
+        assert [one.profile.title for one in filtered_entries(shelf, CatalogueFilter(), sort)] == [
+            "A",
+            "b",
+            "C",
+        ]
 
 
 def test_the_figures_of_an_entry():
     one = entry(kinds=[kind(), kind(24 * GB, "NVIDIA L4")], free=2, total=5)
-    assert (one.taken, one.memory, one.memory_most) == (3, 24 * GB, 80 * GB)
+    assert (one.held, one.memory, one.max_memory) == (3, 24 * GB, 80 * GB)
     assert one.products == ["NVIDIA H100", "NVIDIA L4"]
     unknown = entry(kinds=[kind(None)], free=None, total=None)
-    assert (unknown.taken, unknown.memory, unknown.memory_most) == (0, None, None)
+    assert (unknown.held, unknown.memory, unknown.max_memory) == (0, None, None)
 
 
 # Who approves.
@@ -151,14 +164,14 @@ def test_the_figures_of_an_entry():
     ],
 )
 def test_who_approves_is_said_with_the_numbers(approval, most, longest, said):
-    assert sentence_of(approval, most, longest) == said
+    assert approval_in_words(approval, most, longest) == said
 
 
 def test_who_approves_is_said_once_for_all_teams_or_for_each(vision):
     teams = [vision, *(make_team(f"team-{number}") for number in range(5))]
     version = make_profile("one").current
     same = who_approves(version, teams, Rules(teams))
-    assert (same.sentence, len(same.of_teams), same.asks_nobody) == (LEAD, 6, False)
+    assert (same.sentence, len(same.of_teams), same.sometimes_automatic) == (LEAD, 6, False)
     ApprovalRule.objects.create(team=teams[1], approval="automatic")
     for team in teams[2:]:
         ApprovalRule.objects.create(team=team, approval="admin")
@@ -167,7 +180,7 @@ def test_who_approves_is_said_once_for_all_teams_or_for_each(vision):
         f"vision: {LEAD} team-0: No approval needed. "
         "team-1, team-2, team-3 and 1 more: A platform admin approves."
     )
-    assert found.asks_nobody is True
+    assert found.sometimes_automatic is True
     assert [(one.team, one.approval) for one in found.of_teams][:3] == [
         (teams[0], "lead"),
         (teams[1], "automatic"),

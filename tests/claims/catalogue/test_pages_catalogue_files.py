@@ -123,8 +123,8 @@ def test_import_page_names_profiles_that_stay_retired(admin, train, text):
         ({}, "Choose a file, or paste its text."),
         ({"text": "slug: [", "name": "a.yaml"}, "a.yaml, line 1: this is not YAML"),
         ({"text": "slug: a"}, "catalogue.yaml, line 1: kind must be Profile."),
-        ({"file": SimpleUploadedFile("a.yaml", b"\xff\xfe")}, "This is not a text in UTF-8."),
-        ({"file": SimpleUploadedFile("a.yaml", b"a" * (1 << 20 | 1))}, "1024 are read at most."),
+        ({"file": SimpleUploadedFile("a.yaml", b"\xff\xfe")}, "The file is not UTF-8 text."),
+        ({"file": SimpleUploadedFile("a.yaml", b"a" * (1 << 20 | 1))}, "the limit is 1024 KiB."),
     ],
 )
 def test_a_file_that_is_wrong_is_refused_with_its_lines(admin, sent, said):
@@ -158,7 +158,7 @@ def test_ticked_presets_are_added_once(admin):
 def test_nothing_ticked_is_said(admin, preset):
     answer = admin.post(PRESETS, {"preset": preset})
     assert answer.status_code == 422
-    assert "Tick the presets that you want to add." in answer.text
+    assert "Select the presets that you want to add." in answer.text
 
 
 def test_presets_cost_the_same_whatever_the_catalogue_holds(admin, fra):

@@ -50,7 +50,7 @@ def test_many_devices_come_a_page_at_a_time(client, root, fra):
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"device_class": ""}, "Name the device class"),
+        ({"device_class": ""}, "Enter a device class"),
         ({"count": "99"}, "less than or equal to 32"),
         ({"source": "yaml", "spec_yaml": "devices: [oops"}, "This is not YAML"),
         ({"source": "yaml", "spec_yaml": yaml.safe_dump({"devices": {"requests": "all"}})}, "list"),
@@ -75,7 +75,7 @@ def test_the_editor_begins_with_what_the_current_version_matches(client, root, t
     client.force_login(root)
     page = client.get(reverse("claims:profile_edit", args=["train-80"])).text
     assert "node can host this claim: 2 devices" in page
-    assert "Describe devices to see what matches." in client.get(NEW).text
+    assert "Enter a device class to see what matches." in client.get(NEW).text
 
 
 def test_checking_without_javascript_saves_nothing(client, root, typed):

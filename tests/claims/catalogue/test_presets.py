@@ -16,7 +16,7 @@ def test_each_stands_in_a_file_of_its_name():
 
 
 @pytest.mark.parametrize("entry", presets(), ids=SLUGS)
-def test_each_reads_back_as_it_is_catalogue_file(entry):
+def test_each_reads_back_as_it_is_written(entry):
     assert read_definitions(catalogue_file([entry]), "again.yaml") == [entry]
 
 

@@ -81,7 +81,7 @@ def test_a_version_is_saved_after_its_difference_was_seen(edit, sent, train, vis
     assert '<td>Grace period</td><td class="dg-3">none</td><td><b>30 min</b></td>' in page
     assert "<b>lead, then platform admin</b>" in page
     assert "2 live claims stay on version 1." in page
-    assert "1 request that waits for a decision keeps the version it asked for." in page
+    assert "1 pending request keeps its version." in page
     assert versions(train) == [1]
     assert edit(typed(answer.text) | {"confirm": "1"}).status_code == 302
     assert versions(train) == [2, 1]
@@ -144,7 +144,7 @@ def test_fields_keep_what_only_yaml_says(edit, sent, train):
     spec["devices"]["constraints"] = [CONSTRAINT, {"matchAttribute": "gpu.nvidia.com/parentUUID"}]
     text = "# two of one card\n" + to_yaml(spec)
     page = edit(sent | {"spec_yaml": text, "switch": "fields", "title": "Half written"}).text
-    assert "Also in YAML: 2 constraints. Fields keep it as it is." in " ".join(page.split())
+    assert "Also in YAML: 2 constraints. The fields do not change it." in " ".join(page.split())
     assert 'value="Half written"' in page
     assert "# two of one card" in page
     fields = sent | {
@@ -201,7 +201,7 @@ def test_the_page_of_a_profile_shows_sharing_cautions_and_waits(client, alice, f
     make_profile("mps", spec=spec)
     client.force_login(alice)
     page = " ".join(client.get(reverse("claims:profile", args=["mps"])).text.split())
-    assert "one that fails may end the others." in page
+    assert "A crash of one can stop the others." in page
     assert "MPSSupport" in page
     assert "not enough data (0 in 30 d)" in page
 
@@ -213,9 +213,9 @@ def test_retiring_says_who_has_it_and_can_be_undone(client, root, train, vision,
     Draft.objects.create(by=alice, key="k", fields={"profile": ["train-80"]})
     client.force_login(root)
     page = " ".join(client.get(address("retire", train)).text.split())
-    assert "1 claim that has it keeps it until it ends." in page
-    assert "1 request waits for a decision and can still be approved." in page
-    assert "1 draft names it" in page
+    assert "1 live claim keeps it until its release." in page
+    assert "1 pending request can still be approved." in page
+    assert "1 draft needs another profile" in page
     assert f"{held.name}</a>" in page
     listed = client.post(address("retire", train), follow=True).text
     assert listed.count(f'action="{address("restore", train)}"') == 2  # in the toast and in the list

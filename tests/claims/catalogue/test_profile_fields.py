@@ -178,10 +178,10 @@ EVERY = {"deviceClassName": NVIDIA, "allocationMode": "All"}
         (make_spec(selectors=[{"cel": {"expression": EXPRESSIONS[-1]}}]), ["1 selector"]),
         (make_spec(selectors=[{"cel": {"expression": EXPRESSIONS[0]}}]), []),
         (make_spec(tolerations=[{"operator": "Exists"}], adminAccess=True), ["1 toleration", "admin access"]),
-        (make_spec(capacity={"requests": {"memory": "10Gi"}}), ["1 amount of capacity"]),
+        (make_spec(capacity={"requests": {"memory": "10Gi"}}), ["1 capacity request"]),
         (
             {"devices": {"requests": [{"name": "all", "exactly": EVERY}]}},
-            ["every device that matches"],
+            ["every matching device"],
         ),
         (
             {

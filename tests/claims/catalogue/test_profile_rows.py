@@ -15,7 +15,7 @@ from claims.catalogue.services import (
     restore_profile,
     retire_profile,
 )
-from claims.catalogue.versions import drafts_with, held, live_claims, versions_of
+from claims.catalogue.versions import draft_count, live_claims, live_versions, versions_with_claim_counts
 from claims.catalogue.waits import waits
 from claims.models import Claim, Draft, Profile, ProfileLimits, ProfileVersion
 from claims.states import ClaimState
@@ -150,13 +150,13 @@ def test_whoever_read_an_older_version_hears_who_has_saved_which_since(save, len
     [
         (
             {"slug": "a" * 41},
-            f"“{'a' * 41}” is not a short name: up to 40 lower-case letters, digits and hyphens.",
+            f"“{'a' * 41}” is not a valid slug: use 1 to 40 lower-case letters, digits and hyphens.",
         ),
-        ({"slug": "a_b"}, "“a_b” is not a short name: up to 40 lower-case letters, digits and hyphens."),
-        ({"slug": ""}, "“” is not a short name: up to 40 lower-case letters, digits and hyphens."),
-        ({"slug": "lint"}, "No profile can be called lint."),
+        ({"slug": "a_b"}, "“a_b” is not a valid slug: use 1 to 40 lower-case letters, digits and hyphens."),
+        ({"slug": ""}, "“” is not a valid slug: use 1 to 40 lower-case letters, digits and hyphens."),
+        ({"slug": "lint"}, "The slug lint is reserved."),
         ({"title": " "}, "A profile needs a title."),
-        ({"title": "t" * 81}, "A title has 80 characters at most."),
+        ({"title": "t" * 81}, "A title has at most 80 characters."),
         ({"scalable": "all"}, "The spec has no request all with an exact count, so it cannot be scaled."),
         ({"spec": make_spec(2)}, "The spec asks for 2 devices, but a claim may have at most 1."),
         (
@@ -237,7 +237,7 @@ def test_another_spec_is_refused_where_it_or_the_version_does_not_hold(save, roo
     second = replaced()
     with pytest.raises(Conflict) as refusal:
         replaced(spec=make_spec())
-    assert refusal.value.message == ("train-80 has changed since you read version 1. Look at it again.")
+    assert refusal.value.message == ("train-80 has changed since you read version 1. Open it again.")
     retire_profile(by=root, profile=first.profile)
     with pytest.raises(Conflict):
         replaced(version=second, spec=make_spec())
@@ -345,11 +345,11 @@ def lived(save, vision, fra, alice):
 
 
 def test_versions_are_listed_newest_first_with_all_claims_that_have_them(lived):
-    assert [(row.number, row.used) for row in versions_of(lived)] == [(3, 0), (2, 2), (1, 3)]
+    assert [(row.number, row.used) for row in versions_with_claim_counts(lived)] == [(3, 0), (2, 2), (1, 3)]
 
 
 def test_versions_on_which_claims_live_come_with_how_many_of_them_wait(lived):
-    assert [(row.number, row.live, row.waiting) for row in held(lived)] == [(2, 1, 1), (1, 2, 1)]
+    assert [(row.number, row.live, row.waiting) for row in live_versions(lived)] == [(2, 1, 1), (1, 2, 1)]
 
 
 def test_claims_that_live_on_a_profile_are_found_once_the_oldest_first(lived):
@@ -357,7 +357,7 @@ def test_claims_that_live_on_a_profile_are_found_once_the_oldest_first(lived):
 
 
 def test_the_page_that_retires_counts_who_goes_on(client, root, lived, alice, monkeypatch):
-    monkeypatch.setattr("claims.catalogue.edit_views.NAMED", 3)
+    monkeypatch.setattr("claims.catalogue.edit_views.MAX_NAMED", 3)
     Draft.objects.create(by=alice, key="a", fields={"profile": ["train-80"]})
     client.force_login(root)
     page = client.get(reverse("claims:profile_retire", args=["train-80"]))
@@ -376,7 +376,7 @@ def test_drafts_name_a_profile_first_or_as_an_alternative_or_beside_others(alice
         ("e", {"profile": ["other"], "together": ["small", "train-80"]}),
     ):
         Draft.objects.create(by=alice, key=key, fields=fields)
-    assert drafts_with(profile) == 3
+    assert draft_count(profile) == 3
 
 
 # How long people waited.
@@ -384,7 +384,7 @@ def test_drafts_name_a_profile_first_or_as_an_alternative_or_beside_others(alice
 
 @pytest.fixture
 def fresh_waits(monkeypatch):
-    monkeypatch.setattr("claims.catalogue.waits._kept", {})
+    monkeypatch.setattr("claims.catalogue.waits._cache", {})
 
 
 def waited(claim, asked, decided, by, *devices):

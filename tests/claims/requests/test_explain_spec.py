@@ -189,7 +189,7 @@ def test_the_check_of_the_catalogue_is_a_table_and_an_exit_code(db):
     good = make_profile("good", spec=FITS, max_devices=1)
     out = StringIO()
     call_command("lint_catalogue", stdout=out)
-    assert "1 profile checked on the devices of fra-1: 0 to be mended" in out.getvalue()
+    assert "1 profile checked on the devices of fra-1: 0 findings to fix" in out.getvalue()
     make_profile("bad", spec=BIG, max_devices=1)
     out = StringIO()
     with pytest.raises(SystemExit) as ended:
