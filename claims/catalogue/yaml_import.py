@@ -207,7 +207,7 @@ class _Document:
     def _spec(self, raw: Any) -> Manifest:
         if not isinstance(raw, dict):
             self.refuse(
-                "a profile needs the spec of a ResourceClaim, which starts with the key devices.", ("spec",)
+                "a profile needs the spec of a ResourceClaim; it starts with the key devices.", ("spec",)
             )
             return {}
         try:
