@@ -33,7 +33,7 @@ from teams.models import User
 from teams.tokens import create_token
 from tests.api import story
 from tests.api.asking import in_process
-from tests.api.wishes import READS, WRITES, wish_for
+from tests.api.sample_requests import READS, WRITES, sample_request
 from tests.fakes import FakeGateway
 
 EXAMPLES = int(os.environ.get("SCHEMATHESIS_EXAMPLES", "8"))
@@ -218,7 +218,7 @@ def test_every_operation_succeeds_for_somebody(described, known):
     failed: dict[str, Any] = {}
     for made in described.get_all_operations():
         operation = made.ok()
-        wish = wish_for(operation)
+        wish = sample_request(operation)
         if wish is None:
             failed[operation.label] = "is not in WRITES"
             continue
@@ -259,7 +259,7 @@ def test_outsiders_never_get_an_object_of_another_team(described, known):
         operation = made.ok()
         collection, name = story.collection_of(operation.path)
         for private in theirs.get(collection, ())[:2]:
-            wish = wish_for(operation)
+            wish = sample_request(operation)
             cases = [
                 operation.Case(path_parameters={name: private}, media_type="application/json", body=body)
                 if body is not None

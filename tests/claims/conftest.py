@@ -86,7 +86,7 @@ def ask(
     asked = iter(range(10_000))
 
     def ask_as_alice(**fields: object) -> Claim:
-        wish = {
+        fields = {
             "by": alice,
             "team": vision,
             "cluster": fra,
@@ -94,6 +94,6 @@ def ask(
             "key": f"k{next(asked)}",
             **fields,
         }
-        return services.request_claim(**wish)  # type: ignore[arg-type]
+        return services.request_claim(**fields)  # type: ignore[arg-type]
 
     return ask_as_alice

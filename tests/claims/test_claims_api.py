@@ -23,7 +23,7 @@ def client(user) -> APIClient:
 
 
 @pytest.fixture
-def wish(vision, fra, train, quota, gateway):
+def request_fields(vision, fra, train, quota, gateway):
     return {"team": "vision", "cluster": "fra-1", "profile": "train-80", "devices": 2}
 
 
@@ -32,8 +32,8 @@ def claim(vision, fra, train, alice, quota):
     return make_claim(vision, by=alice, cluster=fra, profile=train, devices=2, reason="Fine-tune")
 
 
-def test_a_program_asks_for_gpus_and_reads_its_claim(alice, wish):
-    answer = client(alice).post(CLAIMS, wish, format="json", headers={"Idempotency-Key": "k1"})
+def test_a_program_asks_for_gpus_and_reads_its_claim(alice, request_fields):
+    answer = client(alice).post(CLAIMS, request_fields, format="json", headers={"Idempotency-Key": "k1"})
     assert answer.status_code == 201, answer.json()
     made = answer.json()
     assert (made["state"], made["devices"], made["team"], made["profile"]) == (
@@ -46,9 +46,11 @@ def test_a_program_asks_for_gpus_and_reads_its_claim(alice, wish):
     assert client(alice).get(f"{CLAIMS}{made['id']}/").json() == made
 
 
-def test_the_same_key_makes_one_claim(alice, wish):
+def test_the_same_key_makes_one_claim(alice, request_fields):
     asked = [
-        client(alice).post(CLAIMS, wish, format="json", headers={"Idempotency-Key": "k1"}).json()["id"]
+        client(alice)
+        .post(CLAIMS, request_fields, format="json", headers={"Idempotency-Key": "k1"})
+        .json()["id"]
         for _ in "ab"
     ]
     assert asked[0] == asked[1]
@@ -56,16 +58,16 @@ def test_the_same_key_makes_one_claim(alice, wish):
 
 
 @pytest.mark.parametrize("key", ["k" * 81, "one\ttwo"])
-def test_a_key_that_cannot_be_kept_is_422(alice, wish, key):
-    answer = client(alice).post(CLAIMS, wish, format="json", headers={"Idempotency-Key": key})
+def test_a_key_that_cannot_be_kept_is_422(alice, request_fields, key):
+    answer = client(alice).post(CLAIMS, request_fields, format="json", headers={"Idempotency-Key": key})
     assert answer.status_code == 422
     assert "An Idempotency-Key has at most 80 printable characters." in answer.content.decode()
     assert not Claim.objects.exists()
 
 
-def test_without_a_key_each_request_is_one_of_its_own(alice, wish):
+def test_without_a_key_each_request_is_one_of_its_own(alice, request_fields):
     for name in ("one", "two"):
-        assert client(alice).post(CLAIMS, {**wish, "name": name}, format="json").status_code == 201
+        assert client(alice).post(CLAIMS, {**request_fields, "name": name}, format="json").status_code == 201
     assert Claim.objects.count() == 2
 
 
@@ -84,10 +86,10 @@ def test_every_address_of_claims_ends_with_a_slash():
         assert str(pattern.pattern).rstrip("$").removesuffix(r"\Z").endswith("/"), pattern
 
 
-def test_a_refusal_is_a_problem_document_with_the_sentence_of_the_pages(alice, wish):
-    answer = client(alice).post(CLAIMS, wish | {"devices": 8, "name": "a"}, format="json")
+def test_a_refusal_is_a_problem_document_with_the_sentence_of_the_pages(alice, request_fields):
+    answer = client(alice).post(CLAIMS, request_fields | {"devices": 8, "name": "a"}, format="json")
     assert answer.status_code == 201
-    answer = client(alice).post(CLAIMS, wish, format="json")
+    answer = client(alice).post(CLAIMS, request_fields, format="json")
     assert (answer.status_code, answer["Content-Type"]) == (409, "application/problem+json")
     assert answer.json()["code"] == "quota-exceeded"
     assert answer.json()["detail"] == (
@@ -104,25 +106,25 @@ def test_a_refusal_is_a_problem_document_with_the_sentence_of_the_pages(alice, w
         {"duration": "P99999D"}, {"name": "Upper"}, {"parallel": 2},
     ],
 )  # fmt: skip
-def test_what_is_malformed_is_answered_422(alice, wish, change):
-    answer = client(alice).post(CLAIMS, wish | change, format="json")
+def test_what_is_malformed_is_answered_422(alice, request_fields, change):
+    answer = client(alice).post(CLAIMS, request_fields | change, format="json")
     assert answer.status_code == 422, answer.json()
     assert answer["Content-Type"] == "application/problem+json"
     assert not Claim.objects.exists()
 
 
-def test_an_outsider_cannot_ask_for_a_team_that_they_may_not_know_of(eve, wish):
-    assert client(eve).post(CLAIMS, wish, format="json").status_code == 404
+def test_an_outsider_cannot_ask_for_a_team_that_they_may_not_know_of(eve, request_fields):
+    assert client(eve).post(CLAIMS, request_fields, format="json").status_code == 404
 
 
-def test_a_viewer_may_not_ask(bob, wish):
-    assert client(bob).post(CLAIMS, wish, format="json").status_code == 403
+def test_a_viewer_may_not_ask(bob, request_fields):
+    assert client(bob).post(CLAIMS, request_fields, format="json").status_code == 403
 
 
-def test_who_is_not_signed_in_is_asked_who_they_are(wish, claim):
+def test_who_is_not_signed_in_is_asked_who_they_are(request_fields, claim):
     for answer in (
         APIClient().get(CLAIMS),
-        APIClient().post(CLAIMS, wish, format="json"),
+        APIClient().post(CLAIMS, request_fields, format="json"),
         APIClient().get(f"{CLAIMS}{claim.pk}/"),
     ):
         assert answer.status_code == 401

@@ -135,8 +135,8 @@ def by_services(ask, fra, gateway, lars, alice, root, monkeypatch):
         S.FAILED: fail,
     }
 
-    def bring(state, **wish):
-        claim = ask(**wish)
+    def bring(state, **request_fields):
+        claim = ask(**request_fields)
         for step in WAYS[state]:
             steps[step](fresh(claim))
             assert fresh(claim).state == step

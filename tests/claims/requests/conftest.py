@@ -4,7 +4,7 @@ import pytest
 
 
 @pytest.fixture
-def wish(vision, fra, train, quota, gateway):
+def request_fields(vision, fra, train, quota, gateway):
     """What alice sends."""
     return {
         "profile": "train-80",

@@ -26,9 +26,9 @@ def open_form(client, draft):
     return client.get(f"{FORM}?draft={draft.pk}")
 
 
-def test_what_is_typed_is_kept_and_said(client, alice, wish):
+def test_what_is_typed_is_kept_and_said(client, alice, request_fields):
     client.force_login(alice)
-    answer = client.post(SAVE, wish, headers=HTMX)
+    answer = client.post(SAVE, request_fields, headers=HTMX)
     draft = Draft.objects.get()
     assert "Draft saved" in answer.text
     assert "<html" not in answer.text
@@ -40,68 +40,70 @@ def test_what_is_typed_is_kept_and_said(client, alice, wish):
     assert 'name="key" value="k-1"' in page
 
 
-def test_typing_on_changes_the_same_draft(client, alice, wish):
+def test_typing_on_changes_the_same_draft(client, alice, request_fields):
     client.force_login(alice)
-    client.post(SAVE, wish, headers=HTMX)
-    client.post(SAVE, wish | {"devices": "", "together": ["train-80", ""], "together_devices": ["3", "1"]})
+    client.post(SAVE, request_fields, headers=HTMX)
+    client.post(
+        SAVE, request_fields | {"devices": "", "together": ["train-80", ""], "together_devices": ["3", "1"]}
+    )
     draft = Draft.objects.get()
     assert "devices" not in draft.fields
     assert draft.fields["together"] == ["train-80", ""]
     assert "csrfmiddlewaretoken" not in draft.fields
 
 
-def test_without_javascript_a_button_saves_it_and_the_form_opens_again(client, alice, wish):
+def test_without_javascript_a_button_saves_it_and_the_form_opens_again(client, alice, request_fields):
     client.force_login(alice)
-    answer = client.post(SAVE, wish)
+    answer = client.post(SAVE, request_fields)
     assert answer.url == f"{FORM}?draft={Draft.objects.get().pk}"
 
 
-def test_sending_takes_the_draft_away(client, alice, wish):
+def test_sending_takes_the_draft_away(client, alice, request_fields):
     client.force_login(alice)
-    client.post(SAVE, wish)
-    client.post(FORM, wish)
+    client.post(SAVE, request_fields)
+    client.post(FORM, request_fields)
     assert Claim.objects.get().key == "k-1"
     assert not Draft.objects.exists()
 
 
-def test_sending_leaves_the_draft_of_somebody_else_with_the_same_key(client, alice, lena, wish):
-    save_draft(by=lena, key=wish["key"], fields={})
+def test_sending_leaves_the_draft_of_somebody_else_with_the_same_key(client, alice, lena, request_fields):
+    save_draft(by=lena, key=request_fields["key"], fields={})
     client.force_login(alice)
-    client.post(SAVE, wish)
-    client.post(FORM, wish)
+    client.post(SAVE, request_fields)
+    client.post(FORM, request_fields)
     assert [draft.by for draft in Draft.objects.all()] == [lena]
 
 
-def test_what_is_refused_keeps_the_draft(client, alice, wish):
+def test_what_is_refused_keeps_the_draft(client, alice, request_fields):
     client.force_login(alice)
-    client.post(SAVE, wish)
-    assert client.post(FORM, wish | {"devices": "9"}).status_code == 422
+    client.post(SAVE, request_fields)
+    assert client.post(FORM, request_fields | {"devices": "9"}).status_code == 422
     assert Draft.objects.exists()
 
 
-def test_what_was_typed_last_and_comes_after_sending_makes_no_draft(client, alice, wish):
+def test_what_was_typed_last_and_comes_after_sending_makes_no_draft(client, alice, request_fields):
     client.force_login(alice)
-    client.post(FORM, wish)
-    answer = client.post(SAVE, wish, headers=HTMX)
+    client.post(FORM, request_fields)
+    answer = client.post(SAVE, request_fields, headers=HTMX)
     assert "already sent" in answer.text
     assert not Draft.objects.exists()
     Draft.objects.create(by=alice, key="k-1", fields={})  # as one that was saved in the same instant
     assert not open_drafts(alice).exists()
 
 
-def test_form_and_list_of_claims_tell_of_drafts(client, alice, wish):
+def test_form_and_list_of_claims_tell_of_drafts(client, alice, request_fields):
     client.force_login(alice)
     assert "draft" not in client.get(reverse("claims:list")).text
-    client.post(SAVE, wish)
-    client.post(SAVE, wish | {"key": "k-2"})
+    client.post(SAVE, request_fields)
+    client.post(SAVE, request_fields | {"key": "k-2"})
     assert "You have 2 drafts" in client.get(FORM).text
     assert "You have 1 draft" in open_form(client, Draft.objects.get(key="k-1")).text
     assert "2 drafts" in client.get(reverse("claims:list")).text
 
 
-def test_the_list_shows_profile_team_and_age_and_is_a_csv_too(client, alice, wish):
+def test_the_list_shows_profile_team_and_age_and_is_a_csv_too(client, alice, request_fields):
     client.force_login(alice)
-    client.post(SAVE, wish)
+    client.post(SAVE, request_fields)
     page = client.get(LIST).text
     assert "Train 80" in page
     assert "vision" in page
@@ -110,9 +112,9 @@ def test_the_list_shows_profile_team_and_age_and_is_a_csv_too(client, alice, wis
     assert rows[1].startswith("Train 80,sam2,2,vision,")
 
 
-def test_a_draft_is_private(client, alice, lena, eve, wish):
+def test_a_draft_is_private(client, alice, lena, eve, request_fields):
     client.force_login(alice)
-    client.post(SAVE, wish)
+    client.post(SAVE, request_fields)
     draft = Draft.objects.get()
     for other in (lena, eve):
         client.force_login(other)
@@ -123,9 +125,9 @@ def test_a_draft_is_private(client, alice, lena, eve, wish):
     assert client.get(f"{FORM}?draft=none").status_code == 404
 
 
-def test_a_deleted_draft_can_be_brought_back_once(client, alice, wish):
+def test_a_deleted_draft_can_be_brought_back_once(client, alice, request_fields):
     client.force_login(alice)
-    client.post(SAVE, wish)
+    client.post(SAVE, request_fields)
     page = client.post(reverse("claims:draft_delete", args=[Draft.objects.get().pk]), follow=True).text
     assert not Draft.objects.exists()
     assert reverse("claims:draft_restore") in page
@@ -136,9 +138,9 @@ def test_a_deleted_draft_can_be_brought_back_once(client, alice, wish):
     assert not Draft.objects.exists()
 
 
-def test_a_profile_that_was_retired_meanwhile_is_told(client, alice, train, wish):
+def test_a_profile_that_was_retired_meanwhile_is_told(client, alice, train, request_fields):
     client.force_login(alice)
-    client.post(SAVE, wish)
+    client.post(SAVE, request_fields)
     train.retired_at = timezone.now()
     train.save(update_fields=["retired_at"])
     page = open_form(client, Draft.objects.get())
@@ -148,8 +150,8 @@ def test_a_profile_that_was_retired_meanwhile_is_told(client, alice, train, wish
     assert "can no longer be requested" in client.get(LIST).text
 
 
-def test_what_is_sent_after_the_session_ended_is_there_again_after_signing_in(client, alice, wish):
-    answer = client.post(FORM, wish | {"whose": str(alice.pk)})
+def test_what_is_sent_after_the_session_ended_is_there_again_after_signing_in(client, alice, request_fields):
+    answer = client.post(FORM, request_fields | {"whose": str(alice.pk)})
     assert answer.url.startswith(reverse("account_login"))
     assert not Claim.objects.exists()
     client.login(username="alice", password="alice")
@@ -160,25 +162,25 @@ def test_what_is_sent_after_the_session_ended_is_there_again_after_signing_in(cl
 
 
 @pytest.mark.parametrize(("who", "gets_it"), [("alice", True), ("lena", False)])
-def test_only_who_typed_it_gets_it_after_signing_in_there(client, alice, lena, wish, who, gets_it):
-    client.post(SAVE, wish | {"whose": str(alice.pk)}, headers=HTMX)
+def test_only_who_typed_it_gets_it_after_signing_in_there(client, alice, lena, request_fields, who, gets_it):
+    client.post(SAVE, request_fields | {"whose": str(alice.pk)}, headers=HTMX)
     client.login(username=who, password=who)
     assert ("Fine-tuning." in client.get(FORM, follow=True).text) is gets_it
     assert Draft.objects.exists() is gets_it
 
 
-def test_saving_says_that_the_session_has_ended(client, alice, wish):
-    answer = client.post(SAVE, wish | {"whose": str(alice.pk)}, headers=HTMX)
+def test_saving_says_that_the_session_has_ended(client, alice, request_fields):
+    answer = client.post(SAVE, request_fields | {"whose": str(alice.pk)}, headers=HTMX)
     assert "You are signed out" in answer.text
     assert reverse("account_login") in answer.text
 
 
-def test_only_writing_makes_drafts(client, alice, wish):
+def test_only_writing_makes_drafts(client, alice, request_fields):
     client.force_login(alice)
     assert client.get(SAVE).status_code == 405
     assert client.get(reverse("claims:draft_restore")).status_code == 405
-    assert client.post(SAVE, wish | {"key": "k" * 81}).status_code == 422
-    assert client.post(SAVE, wish | {"reason": "x" * 9000}).status_code == 422
+    assert client.post(SAVE, request_fields | {"key": "k" * 81}).status_code == 422
+    assert client.post(SAVE, request_fields | {"reason": "x" * 9000}).status_code == 422
 
 
 def test_drafts_of_one_person_have_an_end(alice, monkeypatch):
@@ -200,15 +202,15 @@ def test_old_drafts_are_forgotten(alice):
     assert [draft.key for draft in Draft.objects.all()] == ["new"]
 
 
-def test_the_list_costs_the_same_for_one_draft_and_for_many(client, alice, wish):
+def test_the_list_costs_the_same_for_one_draft_and_for_many(client, alice, request_fields):
     client.force_login(alice)
-    client.post(SAVE, wish)
+    client.post(SAVE, request_fields)
     client.get(LIST)
     with CaptureQueriesContext(connection) as one:
         client.get(LIST)
     for number in range(8):
         make_profile(f"p-{number}")
-        client.post(SAVE, wish | {"key": f"more-{number}", "profile": f"p-{number}"})
+        client.post(SAVE, request_fields | {"key": f"more-{number}", "profile": f"p-{number}"})
     with CaptureQueriesContext(connection) as many:
         client.get(LIST)
     assert len(many) == len(one)

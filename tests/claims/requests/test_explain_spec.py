@@ -18,8 +18,8 @@ BIG = asking("80Gi")
 FITS = asking("79Gi")
 
 
-def claim(wish, name="mine", kind="ResourceClaim"):
-    body = {"spec": wish} if kind == "ResourceClaimTemplate" else wish
+def claim(claim_spec, name="mine", kind="ResourceClaim"):
+    body = {"spec": claim_spec} if kind == "ResourceClaimTemplate" else claim_spec
     return {"kind": kind, "metadata": {"name": name, "namespace": "vision"}, "spec": body}
 
 
@@ -34,7 +34,7 @@ def pod(**named):
 
 @pytest.fixture
 def write(tmp_path):
-    def written(*documents, name="wish.yaml"):
+    def written(*documents, name="claim.yaml"):
         path = tmp_path / name
         path.write_text(yaml.safe_dump_all(documents))
         return str(path)

@@ -318,26 +318,26 @@ def said_by(answer):
     return [str(message) for message in get_messages(answer.wsgi_request)]
 
 
-def test_the_sender_is_told_whether_it_waits_was_approved_or_was_sent_before(client, alice, wish):
+def test_the_sender_is_told_whether_it_waits_was_approved_or_was_sent_before(client, alice, request_fields):
     client.force_login(alice)
-    assert said_by(client.post(FORM, wish)) == ["sam2 requested."]
-    assert said_by(client.post(FORM, wish))[-1] == (
+    assert said_by(client.post(FORM, request_fields)) == ["sam2 requested."]
+    assert said_by(client.post(FORM, request_fields))[-1] == (
         "This request was already sent; no second claim was created."
     )
     make_profile("quick", approval=Approval.AUTOMATIC)
-    quick = wish | {"profile": "quick", "key": "k-2", "name": "q"}
+    quick = request_fields | {"profile": "quick", "key": "k-2", "name": "q"}
     assert said_by(client.post(FORM, quick))[-1] == "q approved automatically."
     assert Claim.objects.count() == 2
 
 
-def test_the_page_sends_all_that_was_typed(client, alice, wish, vision, fra):
+def test_the_page_sends_all_that_was_typed(client, alice, request_fields, vision, fra):
     other, third = make_profile("other"), make_profile("third")
     client.force_login(alice)
     typed = {
         "delivery": "template", "parallel": "2", "duration": "other", "duration_other": "5h",
         "alternatives": ["third", "other"],
     }  # fmt: skip
-    assert client.post(FORM, wish | typed).status_code == 302
+    assert client.post(FORM, request_fields | typed).status_code == 302
     claim = Claim.objects.get()
     assert (claim.delivery, claim.parallel, claim.devices, claim.duration) == (
         "template", 2, 2, timedelta(hours=5),
@@ -435,10 +435,12 @@ def test_the_list_of_drafts_is_ones_own_newest_first(client, alice, lena, train)
     ]
 
 
-def test_a_request_that_replaces_a_claim_is_sent_by_the_form(client, alice, wish, vision, fra, train):
+def test_a_request_that_replaces_a_claim_is_sent_by_the_form(
+    client, alice, request_fields, vision, fra, train
+):
     old = make_claim(vision, by=alice, cluster=fra, profile=train, state=ClaimState.PROVISIONED)
     client.force_login(alice)
-    assert client.post(FORM, wish | {"replaces": str(old.pk)}).status_code == 302
+    assert client.post(FORM, request_fields | {"replaces": str(old.pk)}).status_code == 302
     assert Claim.objects.get(key="k-1").replaces == old
 
 

@@ -17,7 +17,7 @@ ROWS = reverse("claims:request_further")
 
 
 @pytest.fixture
-def wish(vision, fra, train, quota, gateway):
+def request_fields(vision, fra, train, quota, gateway):
     make_quota(vision, 4, device_class="mig.nvidia.com")
     make_profile("slice-10", spec=make_spec(device_class="mig.nvidia.com"), max_devices=4)
     return {
@@ -34,38 +34,38 @@ def wish(vision, fra, train, quota, gateway):
     }
 
 
-def test_a_request_names_further_profiles_and_empty_rows_count_for_nothing(client, alice, wish):
+def test_a_request_names_further_profiles_and_empty_rows_count_for_nothing(client, alice, request_fields):
     client.force_login(alice)
-    client.post(FORM, wish)
+    client.post(FORM, request_fields)
     rows = Claim.objects.get().alternatives.values_list("profile_version__profile__slug", "devices")
     assert list(rows) == [("train-80", 2), ("slice-10", 3)]
 
 
-def test_rows_are_added_and_removed_without_javascript(client, alice, wish):
+def test_rows_are_added_and_removed_without_javascript(client, alice, request_fields):
     client.force_login(alice)
-    page = client.post(FORM, wish | {"more": "1"}).text
+    page = client.post(FORM, request_fields | {"more": "1"}).text
     assert page.count('name="together_devices"') == 2
     assert '<option value="slice-10" selected>' in page
-    page = client.post(FORM, wish | {"drop": "0"}).text
+    page = client.post(FORM, request_fields | {"drop": "0"}).text
     assert page.count('name="together_devices"') == 0
     assert "Fine-tuning &amp; more." in page
     assert not Claim.objects.exists()
 
 
-def test_rows_come_alone_for_htmx(client, alice, wish):
+def test_rows_come_alone_for_htmx(client, alice, request_fields):
     client.force_login(alice)
-    part = client.get(ROWS, wish | {"more": "1"})
+    part = client.get(ROWS, request_fields | {"more": "1"})
     assert "<html" not in part.text
     assert part.text.count('name="together_devices"') == 2
     assert part["HX-Trigger-After-Settle"] == "further-changed"
-    assert client.get(ROWS, wish | {"drop": "0"}).text.count('name="together_devices"') == 0
-    assert client.get(ROWS, wish | {"drop": "x"}).text.count('name="together_devices"') == 1
-    assert client.post(ROWS, wish).status_code == 405
+    assert client.get(ROWS, request_fields | {"drop": "0"}).text.count('name="together_devices"') == 0
+    assert client.get(ROWS, request_fields | {"drop": "x"}).text.count('name="together_devices"') == 1
+    assert client.post(ROWS, request_fields).status_code == 405
 
 
-def test_the_panel_counts_all_of_them_and_offers_no_alternatives(client, alice, wish):
+def test_the_panel_counts_all_of_them_and_offers_no_alternatives(client, alice, request_fields):
     client.force_login(alice)
-    part = client.get(PANEL, wish).text
+    part = client.get(PANEL, request_fields).text
     assert "vision holds 0 of 8 gpu.nvidia.com devices; this request needs 2." in part
     assert "vision holds 0 of 4 mig.nvidia.com devices; this request needs 3." in part
     assert 'name="alternatives"' not in part
@@ -82,18 +82,18 @@ def test_the_panel_counts_all_of_them_and_offers_no_alternatives(client, alice, 
         ({"together": ["train-80"]}, "train-80 is listed twice"),
     ],
 )
-def test_what_is_malformed_is_422_and_loses_no_input(client, alice, wish, wrong, said):
+def test_what_is_malformed_is_422_and_loses_no_input(client, alice, request_fields, wrong, said):
     client.force_login(alice)
-    answer = client.post(FORM, wish | wrong)
+    answer = client.post(FORM, request_fields | wrong)
     assert answer.status_code == 422
     assert said in unescape(answer.text)
     assert "Fine-tuning &amp; more." in answer.text
     assert not Claim.objects.exists()
 
 
-def test_the_link_to_a_request_fills_in_every_field(client, alice, wish):
+def test_the_link_to_a_request_fills_in_every_field(client, alice, request_fields):
     client.force_login(alice)
-    link = client.get(PANEL, wish | {"name": "sam2"}).context["link"]
+    link = client.get(PANEL, request_fields | {"name": "sam2"}).context["link"]
     said = parse_qs(urlsplit(link).query)
     assert said["together"] == ["slice-10"]
     assert said["reason"] == ["Fine-tuning & more."]
@@ -119,7 +119,7 @@ def test_the_link_to_a_request_fills_in_every_field(client, alice, wish):
         ("delivery=pigeon", "Delivery: Select a valid choice."),
     ],
 )
-def test_what_an_address_says_in_vain_is_told(client, alice, wish, query, said):
+def test_what_an_address_says_in_vain_is_told(client, alice, request_fields, query, said):
     make_profile("closed", teams=(make_team("nlp"),))
     client.force_login(alice)
     page = client.get(f"{FORM}?{query}&reason=Why")
@@ -128,7 +128,7 @@ def test_what_an_address_says_in_vain_is_told(client, alice, wish, query, said):
     assert ">Why</textarea>" in page.text
 
 
-def test_an_address_that_the_form_takes_is_told_nothing(client, alice, wish):
+def test_an_address_that_the_form_takes_is_told_nothing(client, alice, request_fields):
     client.force_login(alice)
     page = client.get(FORM + "?profile=train-80&devices=2&duration=24h&help=1")
     assert page.context["prefill_problems"] == []

@@ -76,7 +76,7 @@ def cluster(fra, vision):
 
 
 @pytest.fixture
-def wish(cluster, vision, quota, gateway):
+def request_fields(cluster, vision, quota, gateway):
     selectors = [{"cel": {"expression": MEMORY}}]
     exactly = {"deviceClassName": "gpu.nvidia.com", "allocationMode": "ExactCount", "count": 1}
     spec = {"devices": {"requests": [{"name": "gpu", "exactly": exactly | {"selectors": selectors}}]}}
@@ -85,9 +85,9 @@ def wish(cluster, vision, quota, gateway):
     return {"profile": "train-80", "devices": 1, "team": "vision", "cluster": "fra-1", "name": "sam2"}
 
 
-def test_each_condition_is_a_step_that_opens(client, alice, wish):
+def test_each_condition_is_a_step_that_opens(client, alice, request_fields):
     client.force_login(alice)
-    page = client.get(PANEL, wish).text
+    page = client.get(PANEL, request_fields).text
     assert "memory ≥ 40 GiB" in page
     assert "product begins with NVIDIA H100" in page
     assert dropped("memory") in page
@@ -104,39 +104,39 @@ def test_each_condition_is_a_step_that_opens(client, alice, wish):
         ("free", "gpu-4", "held by vision/mine"),
     ],
 )
-def test_a_step_shows_the_devices_it_leaves_out_and_why(client, alice, wish, step, device, said):
+def test_a_step_shows_the_devices_it_leaves_out_and_why(client, alice, request_fields, step, device, said):
     client.force_login(alice)
-    page = client.get(dropped(step), wish).text
+    page = client.get(dropped(step), request_fields).text
     assert reverse("inventory:device", args=[Device.objects.get(name=device).pk]) in page
     assert said in " ".join(page.split()).replace('<span class="dg-2 dg-break">', "")
     assert "secret-run" not in page
 
 
-def test_a_fragment_is_the_rows_alone(client, alice, wish):
+def test_a_fragment_is_the_rows_alone(client, alice, request_fields):
     client.force_login(alice)
-    page = client.get(dropped("memory"), wish, headers={"HX-Request": "true"}).text
+    page = client.get(dropped("memory"), request_fields, headers={"HX-Request": "true"}).text
     assert "gpu-0" in page
     assert "<html" not in page
 
 
-def test_many_devices_come_fifty_at_a_time_and_cost_as_many_queries(client, alice, fra, wish):
+def test_many_devices_come_fifty_at_a_time_and_cost_as_many_queries(client, alice, fra, request_fields):
     client.force_login(alice)
-    client.get(dropped("memory"), wish)
+    client.get(dropped("memory"), request_fields)
     with CaptureQueriesContext(connection) as few:
-        client.get(dropped("memory"), wish)
+        client.get(dropped("memory"), request_fields)
     ResourceSlice.objects.all().delete()
     DeviceClass.objects.all().delete()
     mirrored(fra, [gpu(number, product="NVIDIA L4", memory="24Gi") for number in range(120)])
-    client.get(dropped("memory"), wish)
+    client.get(dropped("memory"), request_fields)
     with CaptureQueriesContext(connection) as many:
-        page = client.get(dropped("memory"), wish | {"page": "2"}).text
+        page = client.get(dropped("memory"), request_fields | {"page": "2"}).text
     assert "51–100 of 120" in page
     assert len(many) <= len(few)
-    assert "101–120 of 120" in client.get(dropped("memory"), wish | {"page": "99"}).text
-    assert "1–50 of 120" in client.get(dropped("memory"), wish | {"page": "no"}).text
+    assert "101–120 of 120" in client.get(dropped("memory"), request_fields | {"page": "99"}).text
+    assert "1–50 of 120" in client.get(dropped("memory"), request_fields | {"page": "no"}).text
 
 
-def test_a_device_on_which_a_selector_fails_is_shown_apart(client, alice, wish):
+def test_a_device_on_which_a_selector_fails_is_shown_apart(client, alice, request_fields):
     odd = make_profile(
         "odd",
         spec={
@@ -156,34 +156,36 @@ def test_a_device_on_which_a_selector_fails_is_shown_apart(client, alice, wish):
         },
     )
     client.force_login(alice)
-    page = client.get(reverse("claims:request_dropped", args=[2]), wish | {"profile": odd.slug}).text
+    page = client.get(
+        reverse("claims:request_dropped", args=[2]), request_fields | {"profile": odd.slug}
+    ).text
     assert "The selector fails on these devices." in page
 
 
-def test_a_step_that_is_none_is_404_and_a_wish_that_is_none_422(client, alice, bob, eve, wish):
+def test_a_step_that_is_none_is_404_and_a_wish_that_is_none_422(client, alice, bob, eve, request_fields):
     client.force_login(alice)
-    assert client.get(reverse("claims:request_dropped", args=[0]), wish).status_code == 404
-    assert client.get(reverse("claims:request_dropped", args=[99]), wish).status_code == 404
-    assert client.get(dropped("memory"), wish | {"devices": "0"}).status_code == 422
-    assert client.post(dropped("memory"), wish).status_code == 405
+    assert client.get(reverse("claims:request_dropped", args=[0]), request_fields).status_code == 404
+    assert client.get(reverse("claims:request_dropped", args=[99]), request_fields).status_code == 404
+    assert client.get(dropped("memory"), request_fields | {"devices": "0"}).status_code == 422
+    assert client.post(dropped("memory"), request_fields).status_code == 405
     client.force_login(eve)
-    assert "gpu-0" not in client.get(dropped("memory"), wish).text
+    assert "gpu-0" not in client.get(dropped("memory"), request_fields).text
     client.logout()
-    assert client.get(dropped("memory"), wish).status_code == 302
+    assert client.get(dropped("memory"), request_fields).status_code == 302
 
 
-def test_what_would_help_is_said_where_it_does_not_fit(client, alice, wish):
+def test_what_would_help_is_said_where_it_does_not_fit(client, alice, request_fields):
     client.force_login(alice)
-    page = " ".join(client.get(PANEL, wish).text.split())
+    page = " ".join(client.get(PANEL, request_fields).text.split())
     assert "Does not fit now" in page
     assert "Tolerating example.com/broken=true:NoSchedule: <b>fits now</b>" in page
     assert "Without “product begins with NVIDIA H100”: <b>fits now</b>" in page
 
 
-def test_other_profiles_that_fit_become_alternatives_by_a_tick(client, alice, wish):
+def test_other_profiles_that_fit_become_alternatives_by_a_tick(client, alice, request_fields):
     client.force_login(alice)
-    assert 'name="alternatives" value="any-gpu"' in client.get(PANEL, wish).text
-    ticked = wish | {"alternatives": "any-gpu"}
+    assert 'name="alternatives" value="any-gpu"' in client.get(PANEL, request_fields).text
+    ticked = request_fields | {"alternatives": "any-gpu"}
     page = client.get(PANEL, ticked).text
     assert 'name="alternatives" value="any-gpu" checked' in page
     assert "Matches now" in page
@@ -193,19 +195,19 @@ def test_other_profiles_that_fit_become_alternatives_by_a_tick(client, alice, wi
     assert [one.name for one in claim.alternatives.all()] == ["gpu/train-80", "gpu/any-gpu"]
 
 
-def test_alternatives_keep_their_order_and_survive_a_mistake(client, alice, wish):
+def test_alternatives_keep_their_order_and_survive_a_mistake(client, alice, request_fields):
     for slug in ("b-gpu", "a-gpu"):
         make_profile(slug)
     client.force_login(alice)
-    sent = wish | {"alternatives": ["b-gpu", "a-gpu", "b-gpu", "train-80"], "devices": "0"}
+    sent = request_fields | {"alternatives": ["b-gpu", "a-gpu", "b-gpu", "train-80"], "devices": "0"}
     page = client.post(FORM, sent).text
     assert page.index('value="b-gpu" checked') < page.index('value="a-gpu" checked')
     assert page.count('name="alternatives"') == 2
 
 
-def test_what_fits_says_more_on_demand(client, alice, vision, wish):
+def test_what_fits_says_more_on_demand(client, alice, vision, request_fields):
     client.force_login(alice)
-    fits = wish | {"profile": "any-gpu"}
+    fits = request_fields | {"profile": "any-gpu"}
     assert "More options and alternatives" in client.get(PANEL, fits).text
     page = client.get(PANEL, fits | {"help": "1"}).text
     assert "Tolerating example.com/broken=true:NoSchedule: <b>1 more free</b>" in page
@@ -217,19 +219,21 @@ def test_what_fits_says_more_on_demand(client, alice, vision, wish):
     assert "Removing a condition would not free more" in client.get(PANEL, fits | {"help": "1"}).text
 
 
-def test_offers_cost_the_same_for_one_profile_and_for_many(client, alice, wish, django_assert_num_queries):
+def test_offers_cost_the_same_for_one_profile_and_for_many(
+    client, alice, request_fields, django_assert_num_queries
+):
     client.force_login(alice)
-    client.get(PANEL, wish)
+    client.get(PANEL, request_fields)
     with CaptureQueriesContext(connection) as one:
-        client.get(PANEL, wish)
+        client.get(PANEL, request_fields)
     for place in range(6):
         make_profile(f"more-{place}")
     with django_assert_num_queries(len(one)):
-        client.get(PANEL, wish)
+        client.get(PANEL, request_fields)
 
 
 def test_offers_come_cheapest_first_and_by_memory_where_a_price_is_missing(
-    alice, fra, vision, wish, monkeypatch
+    alice, fra, vision, request_fields, monkeypatch
 ):
     ResourceSlice.objects.all().delete()
     DeviceClass.objects.all().delete()
@@ -242,7 +246,7 @@ def test_offers_come_cheapest_first_and_by_memory_where_a_price_is_missing(
 
     def offered(prices):
         monkeypatch.setattr("usage.rates.max_prices", lambda offers: prices[: len(offers)])
-        shown = api(alice).post(API, wish, format="json").json()
+        shown = api(alice).post(API, request_fields, format="json").json()
         return [one["profile"] for one in shown["alternatives"] if one["profile"] != "any-gpu"]
 
     assert offered([Decimal(9), Decimal(1), Decimal(5)]) == ["large", "small"]
@@ -255,9 +259,9 @@ def api(user):
     return client
 
 
-def test_the_api_answers_the_same(alice, wish):
+def test_the_api_answers_the_same(alice, request_fields):
     numbers = {"devices": 1, "step": STEPS["free"]}
-    shown = api(alice).post(API, wish | numbers, format="json").json()
+    shown = api(alice).post(API, request_fields | numbers, format="json").json()
     assert [step["kind"] for step in shown["match"]["steps"]] == [
         "total", "class", "selector", "selector", "untainted", "free", "nodes",
     ]  # fmt: skip
@@ -268,16 +272,16 @@ def test_the_api_answers_the_same(alice, wish):
     ]
     assert {one["way"] for one in shown["help"]} == {"toleration", "condition"}
     assert [one["profile"] for one in shown["alternatives"]] == ["any-gpu"]
-    assert api(alice).get(API, wish | {"step": STEPS["free"]}).json()["dropped"] == shown["dropped"]
+    assert api(alice).get(API, request_fields | {"step": STEPS["free"]}).json()["dropped"] == shown["dropped"]
 
 
-def test_the_api_takes_alternatives_in_order(alice, wish):
-    wish = wish | {"devices": 1, "alternatives": ["any-gpu"]}
-    shown = api(alice).post(API, wish, format="json").json()
+def test_the_api_takes_alternatives_in_order(alice, request_fields):
+    request_fields = request_fields | {"devices": 1, "alternatives": ["any-gpu"]}
+    shown = api(alice).post(API, request_fields, format="json").json()
     assert (shown["match"]["fits"], shown["problems"]) == (True, [])
     made = api(alice).post(
         "/api/v1/claims/",
-        wish,
+        request_fields,
         format="json",
         headers={"Idempotency-Key": "k"},
     )
@@ -286,8 +290,8 @@ def test_the_api_takes_alternatives_in_order(alice, wish):
     assert [one["name"] for one in options] == ["train-80", "any-gpu"]
 
 
-def test_the_api_refuses_a_step_that_is_none(alice, wish):
-    answer = api(alice).get(API, wish | {"step": 99})
+def test_the_api_refuses_a_step_that_is_none(alice, request_fields):
+    answer = api(alice).get(API, request_fields | {"step": 99})
     assert answer.status_code == 422
     assert "there is no step 99" in answer.json()["detail"]
     assert api(alice).get(API).status_code == 422

@@ -15,7 +15,7 @@ FORM = reverse("claims:request")
 PANEL = reverse("claims:request_preview")
 
 
-def test_the_form_starts_with_what_the_address_says(client, alice, wish):
+def test_the_form_starts_with_what_the_address_says(client, alice, request_fields):
     client.force_login(alice)
     page = client.get(FORM + "?profile=train-80&devices=4&duration=36h&name=mine&reason=Why").text
     assert 'value="train-80" checked' in page
@@ -24,33 +24,33 @@ def test_the_form_starts_with_what_the_address_says(client, alice, wish):
     assert 'value="mine"' in page
 
 
-def test_a_request_makes_a_claim_and_leads_to_it(client, alice, wish):
+def test_a_request_makes_a_claim_and_leads_to_it(client, alice, request_fields):
     client.force_login(alice)
-    answer = client.post(FORM, wish)
+    answer = client.post(FORM, request_fields)
     claim = Claim.objects.get()
     assert answer.url == reverse("claims:detail", args=[claim.pk])
     assert (claim.name, claim.devices, claim.state) == ("sam2", 2, ClaimState.REQUESTED)
     assert (claim.reason, claim.key) == ("Fine-tuning.", "k-1")
 
 
-def test_sending_twice_asks_once(client, alice, wish):
+def test_sending_twice_asks_once(client, alice, request_fields):
     client.force_login(alice)
-    assert client.post(FORM, wish).url == client.post(FORM, wish).url
+    assert client.post(FORM, request_fields).url == client.post(FORM, request_fields).url
     assert Claim.objects.count() == 1
     assert "This request was already sent" in client.get(FORM).text
 
 
-def test_a_template_says_how_many_pods(client, alice, wish):
+def test_a_template_says_how_many_pods(client, alice, request_fields):
     client.force_login(alice)
-    client.post(FORM, wish | {"delivery": "template", "parallel": "3"})
+    client.post(FORM, request_fields | {"delivery": "template", "parallel": "3"})
     claim = Claim.objects.get()
     assert (claim.delivery, claim.parallel) == ("template", 3)
 
 
 @pytest.mark.parametrize(("text", "hours"), [("36h", 36), ("1d 12h", 36), ("90 min", 1.5), ("5d", 120)])
-def test_any_duration_can_be_written_out(client, alice, wish, text, hours):
+def test_any_duration_can_be_written_out(client, alice, request_fields, text, hours):
     client.force_login(alice)
-    client.post(FORM, wish | {"duration": "other", "duration_other": text})
+    client.post(FORM, request_fields | {"duration": "other", "duration_other": text})
     assert Claim.objects.get().duration.total_seconds() == hours * 3600
 
 
@@ -69,9 +69,9 @@ def test_any_duration_can_be_written_out(client, alice, wish, text, hours):
         ({"devices": "9"}, "allows 8 devices per claim; this request needs 9"),
     ],
 )
-def test_what_is_malformed_is_422_and_loses_no_input(client, alice, wish, wrong, said):
+def test_what_is_malformed_is_422_and_loses_no_input(client, alice, request_fields, wrong, said):
     client.force_login(alice)
-    answer = client.post(FORM, wish | wrong)
+    answer = client.post(FORM, request_fields | wrong)
     assert answer.status_code == 422
     assert said in answer.text
     assert "Fine-tuning." in answer.text
@@ -79,51 +79,51 @@ def test_what_is_malformed_is_422_and_loses_no_input(client, alice, wish, wrong,
     assert not Claim.objects.exists()
 
 
-def test_more_than_the_quota_is_409_with_the_numbers(client, alice, wish, vision, fra):
+def test_more_than_the_quota_is_409_with_the_numbers(client, alice, request_fields, vision, fra):
     make_claim(vision, by=alice, cluster=fra, devices=7)
     client.force_login(alice)
-    answer = client.post(FORM, wish)
+    answer = client.post(FORM, request_fields)
     assert answer.status_code == 409
     assert "7 are reserved by pending requests; this request needs 2." in answer.text
     assert "Fine-tuning." in answer.text
 
 
-def test_a_cluster_without_a_namespace_of_the_team_is_named(client, alice, wish, lena):
+def test_a_cluster_without_a_namespace_of_the_team_is_named(client, alice, request_fields, lena):
     make_team("nlp", members=(alice,))
     client.force_login(alice)
-    answer = client.post(FORM, wish | {"team": "nlp"})
+    answer = client.post(FORM, request_fields | {"team": "nlp"})
     assert answer.status_code == 422
     assert "nlp has no namespace in fra-1." in answer.text
 
 
-def test_a_viewer_may_not_ask(client, bob, wish):
+def test_a_viewer_may_not_ask(client, bob, request_fields):
     client.force_login(bob)
     assert client.get(FORM).status_code == 403
-    assert client.post(FORM, wish).status_code == 403
+    assert client.post(FORM, request_fields).status_code == 403
 
 
-def test_a_viewer_of_one_team_may_ask_for_another_alone(client, bob, wish):
+def test_a_viewer_of_one_team_may_ask_for_another_alone(client, bob, request_fields):
     make_team("nlp", members=(bob,))
     client.force_login(bob)
     assert client.get(FORM).status_code == 200
-    assert client.post(FORM, wish).status_code == 403
+    assert client.post(FORM, request_fields).status_code == 403
 
 
-def test_team_is_404_for_an_outsider(client, eve, wish):
+def test_team_is_404_for_an_outsider(client, eve, request_fields):
     make_team("nlp", members=(eve,))
     client.force_login(eve)
-    assert client.post(FORM, wish).status_code == 404
+    assert client.post(FORM, request_fields).status_code == 404
 
 
-def test_other_methods_are_refused(client, alice, wish):
+def test_other_methods_are_refused(client, alice, request_fields):
     client.force_login(alice)
     assert client.delete(FORM).status_code == 405
-    assert client.post(PANEL, wish).status_code == 405
+    assert client.post(PANEL, request_fields).status_code == 405
 
 
-def test_the_panel_shows_match_quota_approver_and_manifest(client, alice, wish):
+def test_the_panel_shows_match_quota_approver_and_manifest(client, alice, request_fields):
     client.force_login(alice)
-    part = client.get(PANEL, wish).text
+    part = client.get(PANEL, request_fields).text
     assert "<html" not in part
     assert "vision holds 0 of 8 gpu.nvidia.com devices; this request needs 2." in part
     assert "A lead of vision decides" in part
@@ -131,36 +131,38 @@ def test_the_panel_shows_match_quota_approver_and_manifest(client, alice, wish):
     assert not Claim.objects.exists()
 
 
-def test_the_panel_says_what_is_missing(client, alice, wish):
+def test_the_panel_says_what_is_missing(client, alice, request_fields):
     client.force_login(alice)
     assert "Choose a profile" in client.get(PANEL).text
-    assert "Devices:" in client.get(PANEL, wish | {"devices": "x"}).text
+    assert "Devices:" in client.get(PANEL, request_fields | {"devices": "x"}).text
 
 
-def test_the_panel_says_that_the_quota_does_not_allow_it(client, alice, wish, vision, fra):
+def test_the_panel_says_that_the_quota_does_not_allow_it(client, alice, request_fields, vision, fra):
     make_claim(vision, by=alice, cluster=fra, devices=8)
     client.force_login(alice)
-    assert "8 are reserved by pending requests; this request needs 2." in client.get(PANEL, wish).text
+    assert (
+        "8 are reserved by pending requests; this request needs 2." in client.get(PANEL, request_fields).text
+    )
 
 
-def test_the_panel_shows_an_outsider_nothing_of_the_team(client, eve, wish):
+def test_the_panel_shows_an_outsider_nothing_of_the_team(client, eve, request_fields):
     make_team("nlp", members=(eve,))
     client.force_login(eve)
-    part = client.get(PANEL, wish).text
+    part = client.get(PANEL, request_fields).text
     assert "Team: " in part
     assert "vision" not in part
 
 
-def test_check_shows_the_panel_without_javascript_and_makes_nothing(client, alice, wish):
+def test_check_shows_the_panel_without_javascript_and_makes_nothing(client, alice, request_fields):
     client.force_login(alice)
-    page = client.post(FORM, wish | {"check": "1"})
+    page = client.post(FORM, request_fields | {"check": "1"})
     assert page.status_code == 200
     assert "this request needs 2." in page.text
     assert "Fine-tuning." in page.text
     assert not Claim.objects.exists()
 
 
-def test_the_form_costs_the_same_for_one_profile_and_for_many(client, alice, wish):
+def test_the_form_costs_the_same_for_one_profile_and_for_many(client, alice, request_fields):
     client.force_login(alice)
     client.get(FORM)
     with CaptureQueriesContext(connection) as one:

@@ -26,11 +26,11 @@ PART = "mig.nvidia.com"
 @pytest.fixture
 def plan(vision, fra, train):
     def plan(**fields):
-        wish = {
+        request_plan = {
             "team": vision, "cluster": fra, "profile": train, "devices": 1, "parallel": 1,
             "delivery": "claim", "duration": None, "name": "", **fields,
         }  # fmt: skip
-        return plan_request(**wish)
+        return plan_request(**request_plan)
 
     return plan
 
@@ -135,19 +135,23 @@ def test_a_profile_offers_its_own_deliveries_alone(plan):
 def test_a_profile_of_fixed_size_is_asked_for_by_one_or_by_its_size(plan, devices, problems):
     request = {"name": "both", "exactly": make_spec(2)["devices"]["requests"][0]["exactly"]}
     pair = make_profile("pair", spec={"devices": {"requests": [request]}}, max_devices=2)
-    wish = plan(profile=pair, devices=devices)
-    assert (wish.devices, wish.problems) == (2, problems)
+    request_plan = plan(profile=pair, devices=devices)
+    assert (request_plan.devices, request_plan.problems) == (2, problems)
 
 
 def test_a_wish_counts_all_claims_of_a_template_and_the_worst_of_alternatives(plan, train, slice_10):
-    wish = plan(devices=2, parallel=3, delivery="template", alternatives=[slice_10])
-    assert (wish.devices, wish.total_devices, wish.charge) == (2, 6, {"gpu.nvidia.com": 6, PART: 6})
-    assert wish.devices_by_profile == {train: 6, slice_10: 6}
-    assert wish.devices_by_version == [(train.current, 6), (slice_10.current, 6)]
+    request_plan = plan(devices=2, parallel=3, delivery="template", alternatives=[slice_10])
+    assert (request_plan.devices, request_plan.total_devices, request_plan.charge) == (
+        2,
+        6,
+        {"gpu.nvidia.com": 6, PART: 6},
+    )
+    assert request_plan.devices_by_profile == {train: 6, slice_10: 6}
+    assert request_plan.devices_by_version == [(train.current, 6), (slice_10.current, 6)]
     both = plan(devices=2, parallel=3, delivery="template", together=[(slice_10, 4)])
     assert (both.devices, both.total_devices, both.charge) == (6, 18, {"gpu.nvidia.com": 6, PART: 12})
     assert both.devices_by_profile == {train: 6, slice_10: 12}
-    assert (wish.together, both.together, plan().together) == (False, True, False)
+    assert (request_plan.together, both.together, plan().together) == (False, True, False)
 
 
 def test_alternatives_and_further_profiles_do_not_stand_in_one_request(plan, slice_10):

@@ -147,7 +147,7 @@ def test_a_retired_profile_is_refused(ask, train, root):
 
 
 @pytest.mark.parametrize(
-    ("wish", "sentence"),
+    ("request_fields", "sentence"),
     [
         ({"devices": 0}, "at least 1 device"),
         ({"devices": 9}, "train-80 allows 8 devices per claim; this request needs 9"),
@@ -159,9 +159,9 @@ def test_a_retired_profile_is_refused(ask, train, root):
         ({"delivery": "pigeon"}, "not available as a pigeon"),
     ],
 )
-def test_what_is_malformed_is_refused_in_a_sentence(ask, wish, sentence):
+def test_what_is_malformed_is_refused_in_a_sentence(ask, request_fields, sentence):
     with pytest.raises(Invalid, match=sentence):
-        ask(**wish)
+        ask(**request_fields)
 
 
 def test_a_name_is_taken_once_per_namespace(ask):

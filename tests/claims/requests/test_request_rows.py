@@ -178,9 +178,13 @@ def test_profiles_together_are_kept_each_with_its_own_number_for_all_claims(ask,
 @pytest.mark.parametrize("which", ["profile", "alternatives", "together"])
 def test_a_profile_of_other_teams_is_refused_wherever_it_stands(ask, slice_10, which):
     theirs = make_profile("theirs", spec=make_spec(device_class=PART), teams=(make_team("nlp"),))
-    wish = {"profile": theirs, "alternatives": [slice_10, theirs], "together": [(slice_10, 1), (theirs, 1)]}
+    request_fields = {
+        "profile": theirs,
+        "alternatives": [slice_10, theirs],
+        "together": [(slice_10, 1), (theirs, 1)],
+    }
     with pytest.raises(Forbidden) as refusal:
-        ask(**{which: wish[which]})
+        ask(**{which: request_fields[which]})
     assert refusal.value.message == "The profile theirs is not open to vision."
     assert not Claim.objects.exists()
 

@@ -203,17 +203,17 @@ def test_the_api_takes_and_previews_profiles_together(
     client, alice, vision, fra, train, quota, slice_10, parts
 ):
     client.force_login(alice)
-    wish = {"team": "vision", "cluster": "fra-1", "profile": "train-80", "devices": 2}
-    wish["together"] = [{"profile": "slice-10", "devices": 3}]
-    seen = client.post("/api/v1/match/", wish, content_type="application/json").json()
+    request_fields = {"team": "vision", "cluster": "fra-1", "profile": "train-80", "devices": 2}
+    request_fields["together"] = [{"profile": "slice-10", "devices": 3}]
+    seen = client.post("/api/v1/match/", request_fields, content_type="application/json").json()
     assert seen["charge"] == {"gpu.nvidia.com": 2, PART: 3}
     headers = {"Idempotency-Key": "k-1"}
-    made = client.post("/api/v1/claims/", wish, content_type="application/json", headers=headers)
+    made = client.post("/api/v1/claims/", request_fields, content_type="application/json", headers=headers)
     assert made.status_code == 201
     assert made.json()["devices"] == 5
-    wish["together"] = [{"profile": "nothing", "devices": 1}]
+    request_fields["together"] = [{"profile": "nothing", "devices": 1}]
     answer = client.post(
-        "/api/v1/claims/", wish, content_type="application/json", headers={"Idempotency-Key": "k-2"}
+        "/api/v1/claims/", request_fields, content_type="application/json", headers={"Idempotency-Key": "k-2"}
     )
     assert answer.status_code == 422
     assert "There is no profile nothing." in answer.text

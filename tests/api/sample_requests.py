@@ -121,7 +121,7 @@ WRITES = {
 }
 
 
-def wish_for(operation: Any) -> Wish | None:
+def sample_request(operation: Any) -> Wish | None:
     if operation.method.upper() == "GET":
         return READS.get(operation.path, Wish("admin"))
     return WRITES.get(operation.label)
