@@ -1,4 +1,4 @@
-"""Approval rules, consents, delegations, reasons to deny, and comments."""
+"""Approval rules, approval steps, delegations, saved reasons, and comments."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from teams.models import Team, User
 
 class ApprovalRule(models.Model):
     """
-    How requests are decided for a profile and a team, for every profile of a team, or for every team with a
-    profile, in this order; without any, or where `approval` is empty, the version of the profile says it.
+    Who approves requests of a team for a profile, of a team, or of every team for a profile; the most
+    specific rule wins. Without a rule, or with an empty `approval`, the profile version says who approves.
 
-    Nobody is asked for up to `automatic_devices` devices (all claims at once together) for up to
-    `automatic_duration`; None means however long. After `escalate_after` undecided, platform admins are asked
-    too.
+    Up to `automatic_devices` devices (of all pods together) for up to `automatic_duration` are approved
+    automatically; None means any duration. After `escalate_after` without a decision, platform admins may
+    decide too.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -30,7 +30,7 @@ class ApprovalRule(models.Model):
     approval = models.CharField(max_length=9, choices=Approval, default=Approval.LEAD, blank=True)
     automatic_devices = models.PositiveIntegerField(default=0)
     automatic_duration = models.DurationField(null=True, blank=True)
-    self_approval = models.BooleanField(default=False)  # who may decide may also decide on their own requests
+    self_approval = models.BooleanField(default=False)  # approvers may decide on their own requests
     escalate_after = models.DurationField(null=True, blank=True)
 
     class Meta:
@@ -50,7 +50,7 @@ class ApprovalRule(models.Model):
 
 
 class Delegation(models.Model):
-    """`to` decides in the place of `lead` for one team, from an instant to an instant."""
+    """`to` is the delegate of `lead` for one team, from `starts_at` to `ends_at`."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     team = models.ForeignKey(Team, models.CASCADE, related_name="delegations")
@@ -73,7 +73,7 @@ class Delegation(models.Model):
 
 
 class ApprovalStep(models.Model):
-    """One of the two consents of `Approval.BOTH`, bound to the spec that was read. Gone when it is void."""
+    """The first approval where two are required, bound to the spec that was read; deleted when it is void."""
 
     claim = models.ForeignKey(Claim, models.CASCADE, related_name="steps")
     role = models.CharField(max_length=5, choices=[(Approval.LEAD, "lead"), (Approval.ADMIN, "admin")])
@@ -91,7 +91,7 @@ class ApprovalStep(models.Model):
 
 
 class ReasonTemplate(models.Model):
-    """A reason to deny, ready to use; for one team, or for everybody."""
+    """A saved reason to deny, for one team or for every team."""
 
     title = models.CharField(max_length=80)
     text = models.TextField()
@@ -105,7 +105,7 @@ class ReasonTemplate(models.Model):
 
 
 class Comment(models.Model):
-    """One line of the thread of a claim or of a request for quota; `question` asks for an answer."""
+    """A comment on a claim or on a quota request; a `question` waits for an answer."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     claim = models.ForeignKey(Claim, models.CASCADE, null=True, related_name="comments")
@@ -114,7 +114,7 @@ class Comment(models.Model):
     at = models.DateTimeField(default=timezone.now)
     text = models.TextField()
     question = models.BooleanField(default=False)
-    key = models.CharField(max_length=80)  # Idempotency-Key: sent twice, said once
+    key = models.CharField(max_length=80)  # Idempotency-Key: sent twice, saved once
 
     class Meta:
         ordering = ("at", "pk")

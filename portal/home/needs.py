@@ -175,7 +175,7 @@ def is_undecided(row: ClaimRow, now: datetime) -> Need | None:
     claim = row.claim
     if claim.state != ClaimState.REQUESTED or now - claim.created_at < PATIENCE:
         return None
-    title = f"{claim.name} is undecided for {duration(now - claim.created_at)}"
+    title = f"{claim.name} has been waiting for approval for {duration(now - claim.created_at)}"
     sentence = f"Ask a lead of {claim.team.slug}, or withdraw it to free the quota that it reserves."
     if claim.decide_by is not None and claim.decide_by > now:
         left = duration(claim.decide_by - now)

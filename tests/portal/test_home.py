@@ -74,7 +74,7 @@ def test_an_engineer_sees_what_waits_for_them_with_what_to_do(make, page, alice)
     for said in (
         "depth-sweep waits for a pod",
         "Get the manifest",
-        "occ-pretrain is undecided for 17 h",
+        "occ-pretrain has been waiting for approval for 17 h",
         "Withdraw…",
         "night-run ends in 6 h 59 min",
         "blocked has a problem",
