@@ -1,4 +1,4 @@
-"""Which rule counts, what it lets through, and whom it asks."""
+"""Which approval rule applies, what it approves automatically, and who decides otherwise."""
 
 from datetime import timedelta
 
@@ -42,14 +42,14 @@ def rules(vision, train):
         (("both", "team", "profile"), "train-80 v1", 0),
     ],
 )
-def test_the_most_specific_rule_counts(rules, vision, train, removed, name, most):
+def test_most_specific_rule_applies(rules, vision, train, removed, name, most):
     for which in removed:
         rules[which].delete()
     rule = Rules([vision]).rule(vision.pk, train.current)
     assert (rule.name, rule.automatic_devices) == (name, most)
 
 
-def test_a_rule_of_another_team_does_not_count(train, vision):
+def test_rule_of_another_team_does_not_apply(train, vision):
     ApprovalRule.objects.create(team=make_team("nlp"), approval=Approval.AUTOMATIC)
     assert Rules([vision]).rule(vision.pk, train.current).approval == Approval.LEAD
 
@@ -90,7 +90,7 @@ def test_a_rule_of_another_team_does_not_count(train, vision):
         ("", 0, None, 1, DAY, False, "train-80 v1 requires approval by a team lead."),
     ],
 )
-def test_a_rule_says_what_it_does(vision, train, approval, most, longest, devices, span, automatic, sentence):
+def test_rule_states_who_approves(vision, train, approval, most, longest, devices, span, automatic, sentence):
     ApprovalRule.objects.create(
         team=vision, approval=approval, automatic_devices=most, automatic_duration=longest
     )
@@ -99,7 +99,7 @@ def test_a_rule_says_what_it_does(vision, train, approval, most, longest, device
     assert effective_rule.sentence.replace("1 d.", "24 h.") == sentence
 
 
-def test_of_several_profiles_the_strictest_counts(vision, train, big):
+def test_strictest_rule_of_several_profiles_applies(vision, train, big):
     free = make_profile("free", approval=Approval.AUTOMATIC)
     asked = [(free.current, 1), (train.current, 1), (big.current, 1)]
     effective_rule = effective_rule_for(vision, asked, duration=DAY)
@@ -108,14 +108,14 @@ def test_of_several_profiles_the_strictest_counts(vision, train, big):
     assert effective_rule_for(vision, asked[:1], duration=DAY).automatic
 
 
-def test_a_stricter_alternative_is_asked_for_and_decided_by_the_stricter(ask, big, lena, root):
+def test_stricter_alternative_decides_who_approves(ask, big, lena, root):
     claim = ask(alternatives=[big])
     with pytest.raises(Forbidden, match="Only platform admins"):
         approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
     assert approve(claim=claim, by=root, spec_hash=claim.spec_hash).state == ClaimState.APPROVED
 
 
-def test_a_rule_approves_at_once_what_the_profile_would_ask_for(ask, vision):
+def test_rule_overrides_the_profile_with_automatic_approval(ask, vision):
     ApprovalRule.objects.create(team=vision, automatic_devices=2)
     claim = ask(devices=2)
     assert claim.state == ClaimState.APPROVED
@@ -123,7 +123,7 @@ def test_a_rule_approves_at_once_what_the_profile_would_ask_for(ask, vision):
     assert ask(devices=3).state == ClaimState.REQUESTED
 
 
-def test_all_claims_of_a_template_count_together(ask, vision):
+def test_devices_of_all_pods_count_against_the_automatic_limit(ask, vision):
     ApprovalRule.objects.create(team=vision, automatic_devices=2)
     assert ask(devices=1, parallel=3, delivery="template").state == ClaimState.REQUESTED
 
@@ -136,14 +136,14 @@ def test_all_claims_of_a_template_count_together(ask, vision):
         ("both", "First approval: a lead of vision (lars or lena). Second: a platform admin (root)."),
     ],
 )
-def test_who_asks_hears_before_who_decides(vision, train, alice, root, approval, sentence):
+def test_requester_sees_the_approval_route_before_sending(vision, train, alice, root, approval, sentence):
     ApprovalRule.objects.create(team=vision, approval=approval)
     route = approval_route(by=alice, team=vision, requested=[(train.current, 1)], duration=DAY)
     assert (route.automatic, route.sentence) == (False, sentence)
     assert route.rule.startswith("The rule of vision requires")
 
 
-def test_a_rule_holds_for_what_waits_already(ask, vision):
+def test_rule_applies_to_pending_requests(ask, vision):
     claim = ask()
     assert effective_rule_on(claim).approval == Approval.LEAD
     ApprovalRule.objects.create(team=vision, approval=Approval.ADMIN)
@@ -171,12 +171,12 @@ def test_only_platform_admins_set_rules(lena, root, vision):
         {"escalate_after": timedelta(0)},
     ],
 )
-def test_a_rule_that_cannot_be_is_refused(root, vision, wrong):
+def test_invalid_rule_is_refused(root, vision, wrong):
     with pytest.raises(Invalid):
         save_rule(by=root, **{"team": vision, **wrong})
 
 
-def test_a_whole_list_is_ruled_on_in_one_query(vision, fra, train, alice, django_assert_num_queries):
+def test_rules_of_a_list_are_read_in_one_query(vision, fra, train, alice, django_assert_num_queries):
     make_quota(vision, 8)
     claims = [make_claim(vision, by=alice, cluster=fra, profile=train) for _ in range(3)]
     versions = [claim.profile_version for claim in claims]
@@ -186,7 +186,7 @@ def test_a_whole_list_is_ruled_on_in_one_query(vision, fra, train, alice, django
         assert all(rules.effective_rule(vision.pk, [(each, 1)], duration=DAY) for each in versions)
 
 
-def test_two_requests_in_one_claim_fall_under_one_rule(ask, vision):
+def test_two_device_requests_of_one_claim_share_a_rule(ask, vision):
     pair = make_profile("pair", spec={"devices": {"requests": [
         {**make_spec()["devices"]["requests"][0], "name": name} for name in ("a", "b")
     ]}})  # fmt: skip

@@ -1,4 +1,4 @@
-"""Giving less than was asked for."""
+"""Approval of less than was requested."""
 
 from datetime import timedelta
 
@@ -40,7 +40,7 @@ def change(wish, by, **wanted):
     )
 
 
-def test_fewer_devices_for_less_time(wish, lena, vision):
+def test_approval_with_fewer_devices_and_less_time(wish, lena, vision):
     claim = change(wish, lena, devices=2, duration=3 * DAY)
     assert (claim.state, claim.devices, claim.duration) == (ClaimState.APPROVED, 2, 3 * DAY)
     assert claim.expires_at == claim.decided_at + 3 * DAY
@@ -49,7 +49,7 @@ def test_fewer_devices_for_less_time(wish, lena, vision):
     assert team_usage([vision])[0].held == 2
 
 
-def test_what_was_asked_for_is_kept_and_the_asker_is_told(wish, lena, alice):
+def test_original_request_is_kept_and_the_requester_notified(wish, lena, alice):
     before = wish.spec_hash
     claim = change(wish, lena, devices=2, duration=3 * DAY)
     assert claim.asked == {
@@ -68,7 +68,7 @@ def test_what_was_asked_for_is_kept_and_the_asker_is_told(wish, lena, alice):
     )
 
 
-def test_another_profile_is_charged_instead(wish, lena, vision, small):
+def test_change_of_profile_changes_the_charges(wish, lena, vision, small):
     make_quota(vision, 4, device_class=SLICE)
     claim = change(wish, lena, profile=small)
     assert claim.profile_version == small.current
@@ -76,7 +76,7 @@ def test_another_profile_is_charged_instead(wish, lena, vision, small):
     assert {each.label: each.held for each in team_usage([vision])} == {"gpu.nvidia.com": 0, SLICE: 4}
 
 
-def test_another_profile_needs_quota_of_its_own(wish, lena, vision, small):
+def test_change_of_profile_needs_quota(wish, lena, vision, small):
     make_quota(vision, 3, device_class=SLICE)
     with pytest.raises(QuotaExceeded, match=f"3 {SLICE} devices; this request needs 4"):
         change(wish, lena, profile=small)
@@ -86,7 +86,7 @@ def test_another_profile_needs_quota_of_its_own(wish, lena, vision, small):
     assert change(wish, lena, profile=small, devices=3).state == ClaimState.APPROVED
 
 
-def test_a_quota_that_was_lowered_meanwhile_does_not_keep_from_giving_less(wish, lena, quota):
+def test_lowered_quota_does_not_prevent_a_smaller_approval(wish, lena, quota):
     quota.devices = 1
     quota.save(update_fields=["devices"])
     assert change(wish, lena, devices=2).devices == 2
@@ -103,24 +103,24 @@ def test_a_quota_that_was_lowered_meanwhile_does_not_keep_from_giving_less(wish,
         ({"devices": 4}, "Nothing has changed"),
     ],
 )
-def test_more_or_nothing_is_refused(wish, lena, wanted, said):
+def test_larger_or_empty_change_is_refused(wish, lena, wanted, said):
     with pytest.raises(Invalid, match=said):
         change(wish, lena, **wanted)
 
 
-def test_a_profile_of_others_is_refused(wish, lena, small):
+def test_profile_closed_to_the_team_is_refused(wish, lena, small):
     small.teams.add(make_team("nlp"))
     with pytest.raises(Invalid, match="not open to vision"):
         change(wish, lena, profile=small)
 
 
-def test_a_fixed_number_of_devices_stays(ask, lena):
+def test_fixed_device_count_cannot_be_changed(ask, lena):
     pair = make_profile("pair", spec=make_spec(2), scalable="")
     with pytest.raises(Invalid, match="The number of devices of"):
         change(ask(profile=pair, devices=2), lena, devices=1)
 
 
-def test_a_lead_does_not_get_around_a_stricter_profile(wish, lena, root):
+def test_lead_cannot_change_to_a_stricter_profile(wish, lena, root):
     big = make_profile("big", approval=Approval.ADMIN)
     with pytest.raises(Forbidden, match="Only platform admins"):
         change(wish, lena, profile=big)
@@ -129,23 +129,23 @@ def test_a_lead_does_not_get_around_a_stricter_profile(wish, lena, root):
     assert change(wish, root, profile=big).state == ClaimState.APPROVED
 
 
-def test_it_is_bound_to_what_was_read(wish, lena):
+def test_change_is_bound_to_the_spec_that_was_read(wish, lena):
     with pytest.raises(Conflict, match="has changed since you read it"):
         decide.approve_with_changes(claim=wish, by=lena, spec_hash="0" * 64, wanted=WantedChange(devices=1))
 
 
-def test_the_second_approver_hears_who_was_first(wish, lena, lars):
+def test_second_approver_of_a_change_learns_who_decided(wish, lena, lars):
     decide.approve(claim=wish, by=lars, spec_hash=wish.spec_hash)
     with pytest.raises(Conflict, match="lars already approved sam2"):
         change(wish, lena, devices=2)
 
 
-def test_members_and_askers_do_not_change_it(wish, alice):
+def test_members_and_requesters_cannot_change_a_request(wish, alice):
     with pytest.raises(Forbidden):
         change(wish, alice, devices=1)
 
 
-def test_where_two_decide_a_change_by_the_lead_is_their_consent(ask, lena, root, train):
+def test_change_by_a_lead_is_the_first_approval(ask, lena, root, train):
     ApprovalRule.objects.create(profile=train, approval=Approval.BOTH)
     claim = change(ask(devices=4), lena, devices=2)
     assert (claim.state, claim.devices) == (ClaimState.REQUESTED, 2)
@@ -153,7 +153,7 @@ def test_where_two_decide_a_change_by_the_lead_is_their_consent(ask, lena, root,
     assert (approved.state, approved.decided_by) == (ClaimState.APPROVED, root)
 
 
-def test_where_two_decide_a_change_by_the_admin_asks_the_lead_again(ask, lena, alice, root, train):
+def test_change_by_an_admin_needs_a_new_first_approval(ask, lena, alice, root, train):
     ApprovalRule.objects.create(profile=train, approval=Approval.BOTH)
     claim = decide.approve(claim=(wish := ask(devices=4)), by=lena, spec_hash=wish.spec_hash)
     claim = change(claim, root, duration=timedelta(hours=4))
@@ -163,20 +163,20 @@ def test_where_two_decide_a_change_by_the_admin_asks_the_lead_again(ask, lena, a
         decide.approve(claim=claim, by=root, spec_hash=claim.spec_hash)
 
 
-def test_a_template_counts_all_its_claims(ask, lena, vision):
+def test_change_of_a_template_counts_all_pods(ask, lena, vision):
     claim = change(ask(devices=2, parallel=4, delivery="template"), lena, devices=1)
     assert claim.charges.get().devices == 4
     assert team_usage([vision])[0].held == 4
 
 
-def test_working_a_change_out_writes_nothing(wish, small):
+def test_planning_a_change_writes_nothing(wish, small):
     found = plan_change(wish, WantedChange(devices=2, profile=small))
     assert found.differences == ("train-80 v1 → slice-20 v1", "4 → 2 devices")
     wish.refresh_from_db()
     assert (wish.devices, wish.charges.get().devices) == (4, 4)
 
 
-def test_the_request_that_is_sent_again_is_still_the_same(ask, lena, vision, small):
+def test_repeated_request_returns_the_changed_claim(ask, lena, vision, small):
     """A program that was cut off sends it again with its key; the approver has chosen another profile."""
     make_quota(vision, 4, device_class=SLICE)
     claim = change(ask(devices=2, key="nightly"), lena, profile=small)

@@ -1,4 +1,4 @@
-"""A change to a profile with admin access is for platform admins alone, whoever decides on the profile."""
+"""Only platform admins change a request to a profile with admin access."""
 
 import pytest
 from django.urls import reverse
@@ -27,7 +27,7 @@ def watching(fra):
     return make_profile("watching", spec=make_spec(adminAccess=True), approval=Approval.LEAD)
 
 
-def test_a_lead_does_not_give_admin_access(lena, claim, watching):
+def test_lead_cannot_change_to_admin_access(lena, claim, watching):
     with pytest.raises(Forbidden, match="Only a platform admin may request admin access"):
         decide.approve_with_changes(
             claim=claim, by=lena, spec_hash=claim.spec_hash, wanted=WantedChange(profile=watching)
@@ -40,7 +40,7 @@ def test_a_lead_does_not_give_admin_access(lena, claim, watching):
     )
 
 
-def test_the_page_of_the_change_refuses_it_too(client, lena, claim, watching):
+def test_change_page_refuses_admin_access(client, lena, claim, watching):
     client.force_login(lena)
     sent = {"spec_hash": claim.spec_hash, "profile": "watching"}
     refused = client.post(reverse("claims:change", args=[claim.pk]), sent)
@@ -50,7 +50,7 @@ def test_the_page_of_the_change_refuses_it_too(client, lena, claim, watching):
     assert claim.state == ClaimState.REQUESTED
 
 
-def test_a_platform_admin_may(root, claim, watching):
+def test_platform_admin_may_change_to_admin_access(root, claim, watching):
     changed = decide.approve_with_changes(
         claim=claim, by=root, spec_hash=claim.spec_hash, wanted=WantedChange(profile=watching)
     )

@@ -1,4 +1,4 @@
-"""Questions about a request, and answers."""
+"""Comments and questions about a request."""
 
 import pytest
 from django.core.exceptions import PermissionDenied
@@ -27,7 +27,7 @@ def say(wish, by, text, key=""):
     return comment_on_claim(claim=wish, by=by, text=text, key=key or text)
 
 
-def test_a_question_waits_for_the_answer_of_who_asked(wish, lena, alice):
+def test_question_waits_for_the_requester(wish, lena, alice):
     assert say(wish, lena, "Would one device do?").question
     assert open_question(wish.comments.all()).text == "Would one device do?"
     (item,) = Inbox(lena).pending(for_reader=True)
@@ -40,7 +40,7 @@ def test_a_question_waits_for_the_answer_of_who_asked(wish, lena, alice):
     )
 
 
-def test_the_answer_reaches_who_asked_and_nothing_waits_any_more(wish, lena, lars, alice):
+def test_answer_notifies_the_approver_and_closes_the_question(wish, lena, lars, alice):
     say(wish, lena, "Would one device do?")
     Notice.objects.all().delete()
     assert not say(wish, alice, "No, the batch does not fit.").question
@@ -48,32 +48,32 @@ def test_the_answer_reaches_who_asked_and_nothing_waits_any_more(wish, lena, lar
     assert open_question(wish.comments.all()) is None
 
 
-def test_a_question_pauses_nothing(wish, lena, lars):
+def test_question_does_not_block_the_decision(wish, lena, lars):
     say(wish, lena, "Would one device do?")
     claim = approve(claim=wish, by=lars, spec_hash=wish.spec_hash)
     assert claim.state == ClaimState.APPROVED
 
 
-def test_what_the_asker_adds_reaches_those_who_decide(wish, alice, lena, lars):
+def test_comment_of_the_requester_notifies_the_approvers(wish, alice, lena, lars):
     Notice.objects.all().delete()
     say(wish, alice, "Two hours would do as well.")
     assert {notice.user for notice in Notice.objects.all()} == {lena, lars}
 
 
-def test_the_page_of_the_claim_hears_of_a_line(wish, lena):
+def test_claim_page_shows_a_new_comment(wish, lena):
     before = wish.version
     say(wish, lena, "Would one device do?")
     wish.refresh_from_db()
     assert wish.version == before + 1
 
 
-def test_the_same_key_says_it_once(wish, lena):
+def test_same_key_saves_one_comment(wish, lena):
     first = say(wish, lena, "Would one device do?", key="k")
     assert say(wish, lena, "Would one device do?", key="k") == first
     assert Comment.objects.count() == 1
 
 
-def test_viewers_and_outsiders_write_nothing(wish, bob, eve):
+def test_viewers_and_outsiders_cannot_comment(wish, bob, eve):
     with pytest.raises(PermissionDenied):
         say(wish, bob, "Hm.")
     with pytest.raises(Http404):
@@ -81,19 +81,19 @@ def test_viewers_and_outsiders_write_nothing(wish, bob, eve):
 
 
 @pytest.mark.parametrize("text", ["", "   ", "x" * 2001])
-def test_a_line_has_some_characters_and_not_too_many(wish, lena, text):
+def test_comment_length_is_limited(wish, lena, text):
     with pytest.raises(Invalid):
         say(wish, lena, text, key="k")
 
 
-def test_a_request_for_quota_has_a_thread_too(vision, alice, root):
+def test_quota_request_has_comments(vision, alice, root):
     asked = make_quota_request(vision, by=alice)
     line = comment_on_quota_request(quota_request=asked, by=root, text="For how long?", key="k")
     assert line.question
     assert Notice.objects.get(user=alice).body == "For how long?"
 
 
-def test_the_page_takes_a_line_and_goes_back(client, wish, lena, alice, bob, eve):
+def test_comment_form_returns_to_its_page(client, wish, lena, alice, bob, eve):
     address = reverse("claims:comment", args=[wish.pk])
     card = reverse("claims:approval", args=[wish.pk])
     client.force_login(lena)
@@ -114,7 +114,7 @@ def test_the_page_takes_a_line_and_goes_back(client, wish, lena, alice, bob, eve
     assert Comment.objects.count() == 2
 
 
-def test_the_api_says_and_reads_lines(wish, lena, alice, eve):
+def test_api_adds_and_lists_comments(wish, lena, alice, eve):
     api = APIClient()
     address = f"/api/v1/claims/{wish.pk}/comments/"
     api.force_login(lena)

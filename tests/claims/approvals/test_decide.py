@@ -28,7 +28,7 @@ def test_approval_is_bound_to_the_spec(wish, lena):
         approve(claim=wish, by=lena, spec_hash="0" * 64)
 
 
-def test_the_second_approver_hears_who_was_first_and_when(wish, lena, lars):
+def test_second_approver_learns_who_decided_and_when(wish, lena, lars):
     approve(claim=wish, by=lena, spec_hash=wish.spec_hash)
     with pytest.raises(Conflict, match=rf"lena already approved {wish} on .*20\d\d"):
         approve(claim=wish, by=lars, spec_hash=wish.spec_hash)
@@ -36,13 +36,13 @@ def test_the_second_approver_hears_who_was_first_and_when(wish, lena, lars):
         deny(claim=wish, by=lars, reason="no")
 
 
-def test_approving_twice_is_approving_once(wish, lena):
+def test_second_approval_by_the_same_person_has_no_effect(wish, lena):
     for _ in range(2):
         approve(claim=wish, by=lena, spec_hash=wish.spec_hash)
     assert wish.history.count() == 2
 
 
-def test_a_stale_row_in_hand_does_not_matter(wish, alice, lena):
+def test_approval_reads_the_claim_again(wish, alice, lena):
     withdraw(claim=wish, by=alice)
     wish.state = ClaimState.REQUESTED
     with pytest.raises(Conflict, match="alice withdrew"):
@@ -69,7 +69,7 @@ def test_members_and_viewers_do_not_decide(wish, bob, vision):
             approve(claim=wish, by=person, spec_hash=wish.spec_hash)
 
 
-def test_an_outsider_hears_nothing_of_the_request(wish, eve):
+def test_outsider_gets_404_for_a_request(wish, eve):
     with pytest.raises(Http404):
         approve(claim=wish, by=eve, spec_hash=wish.spec_hash)
     with pytest.raises(Http404):
@@ -83,7 +83,7 @@ def test_a_platform_admin_decides_where_the_profile_says_so(ask, lena, root):
     assert approve(claim=claim, by=root, spec_hash=claim.spec_hash).decided_by == root
 
 
-def test_a_denial_says_why(wish, lena):
+def test_denial_needs_a_reason(wish, lena):
     with pytest.raises(Invalid, match="Give a reason"):
         deny(claim=wish, by=lena, reason="  ")
     claim = deny(claim=wish, by=lena, reason="Use an L4")
@@ -91,7 +91,7 @@ def test_a_denial_says_why(wish, lena):
     assert claim.history.last().by == lena
 
 
-def test_denying_gives_the_reservation_back(ask, lena):
+def test_denial_frees_the_reserved_quota(ask, lena):
     first = ask(devices=8)
     deny(claim=first, by=lena, reason="too many")
     assert ask(devices=8)

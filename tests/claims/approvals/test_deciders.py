@@ -1,4 +1,4 @@
-"""Who can decide on the requests of a team."""
+"""Who decides on the requests of a team."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""People who decide at the same time; each race is run without its guard too, so that it is able to fail."""
+"""Concurrent decisions; each race also runs without its lock, to show that it can fail."""
 
 from contextlib import suppress
 from datetime import timedelta
@@ -43,7 +43,7 @@ def quiet(monkeypatch):
 
 
 @pytest.mark.parametrize("locked", [True, False])
-def test_a_change_to_another_profile_cannot_share_the_last_devices(ask, lena, vision, monkeypatch, locked):
+def test_change_and_request_cannot_share_the_last_devices(ask, lena, vision, monkeypatch, locked):
     """One slice is left. A lead gives it instead of a GPU while somebody asks for it."""
     make_quota(vision, 1, device_class=SLICE)
     small = make_profile("slice-20", spec=make_spec(device_class=SLICE))
@@ -62,7 +62,7 @@ def test_a_change_to_another_profile_cannot_share_the_last_devices(ask, lena, vi
 
 
 @pytest.mark.parametrize("locked", [True, False])
-def test_of_two_leads_one_consents_and_the_other_hears_of_it(ask, lena, lars, train, monkeypatch, locked):
+def test_one_of_two_leads_gives_the_first_approval(ask, lena, lars, train, monkeypatch, locked):
     ApprovalRule.objects.create(profile=train, approval=Approval.BOTH)
     claim = ask()
     race = Race(monkeypatch)
@@ -84,7 +84,7 @@ def test_of_two_leads_one_consents_and_the_other_hears_of_it(ask, lena, lars, tr
 
 
 @pytest.mark.parametrize("locked", [True, False])
-def test_who_changes_a_request_that_another_decides_hears_who_was_first(ask, lena, lars, monkeypatch, locked):
+def test_late_change_conflicts_with_the_decision(ask, lena, lars, monkeypatch, locked):
     """And who sends the same change twice is answered twice."""
     claim = ask(devices=4)
     race = Race(monkeypatch)
@@ -103,7 +103,7 @@ def test_who_changes_a_request_that_another_decides_hears_who_was_first(ask, len
         assert first.message.endswith("has changed in the meantime. Read it again.")
 
 
-def test_a_lead_and_two_admins_at_once_come_to_one_approval(ask, lena, train, root):
+def test_lead_and_two_admins_at_once_approve_once(ask, lena, train, root):
     ApprovalRule.objects.create(profile=train, approval=Approval.BOTH)
     other = make_user("other", admin=True)
     claim = ask()
@@ -138,7 +138,7 @@ def test_a_change_and_an_approval_at_once_have_one_winner(ask, lena, lars, monke
 
 
 @pytest.mark.parametrize("locked", [True, False])
-def test_two_stand_ins_at_once_are_one(vision, lena, alice, mira, monkeypatch, locked):
+def test_two_concurrent_delegations_create_one(vision, lena, alice, mira, monkeypatch, locked):
     now = timezone.now()
     give = partial(delegate, by=lena, team=vision, starts_at=now, ends_at=now + timedelta(days=1))
     race = Race(monkeypatch)
@@ -152,7 +152,7 @@ def test_two_stand_ins_at_once_are_one(vision, lena, alice, mira, monkeypatch, l
 
 
 @pytest.mark.parametrize("locked", [True, False])
-def test_a_delegation_that_both_end_at_once_ends_once(vision, lena, mira, monkeypatch, locked):
+def test_delegation_ended_by_both_ends_once(vision, lena, mira, monkeypatch, locked):
     now = timezone.now()
     row = delegate(by=lena, team=vision, to=mira, starts_at=now, ends_at=now + timedelta(days=1))
     race = Race(monkeypatch)

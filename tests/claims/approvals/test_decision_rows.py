@@ -1,4 +1,4 @@
-"""Every column of a claim, its history, its consents and every notice, after each way to decide on it."""
+"""Every column of a claim, its history, its approval steps and every notice after each decision."""
 
 from datetime import timedelta
 
@@ -85,7 +85,7 @@ def page_of(claim, name="detail"):
     return reverse(f"claims:{name}", args=[claim.pk])
 
 
-def test_an_approval_writes_every_column_and_is_told_to_the_asker_alone(
+def test_approval_writes_every_column_and_notifies_the_requester(
     wish, lena, delivered, django_capture_on_commit_callbacks
 ):
     Claim.objects.filter(pk=wish.pk).update(problem="sent back")
@@ -110,14 +110,14 @@ def test_an_approval_writes_every_column_and_is_told_to_the_asker_alone(
     assert delivered == [str(wish.pk)]
 
 
-def test_an_approval_without_a_note_says_so_in_the_history(wish, lena):
+def test_approval_without_a_note_has_a_default_remark(wish, lena):
     approve(wish, lena)
     assert lines_of(wish) == [("requested", "approved", "lena", "Approved.")]
     assert row_of(wish)["decision_note"] == ""
     assert told() == [("alice", "sam2 was approved", "Approved by lena.", page_of(wish), False)]
 
 
-def test_a_denial_writes_every_column_and_nothing_is_delivered(
+def test_denial_writes_every_column_and_delivers_nothing(
     wish, lena, delivered, django_capture_on_commit_callbacks
 ):
     before, now = row_of(wish), timezone.now()
@@ -146,9 +146,7 @@ def test_a_denial_writes_every_column_and_nothing_is_delivered(
         ("expired", "sam2 expired without a decision on {when}."),
     ],
 )
-def test_who_comes_late_hears_what_was_decided_when_and_changes_nothing(
-    wish, lena, lars, alice, clock, way, said
-):
+def test_late_decision_conflicts_and_changes_nothing(wish, lena, lars, alice, clock, way, said):
     when = moment(timezone.now())
     if way == "approved":
         approve(wish, lars)
@@ -172,14 +170,14 @@ def test_who_comes_late_hears_what_was_decided_when_and_changes_nothing(
     assert (row_of(wish), lines_of(wish)) == (row, lines)
 
 
-def test_who_approved_may_not_deny_after_it(wish, lena):
+def test_approver_cannot_deny_afterward(wish, lena):
     approve(wish, lena)
     with pytest.raises(Conflict, match="lena already approved sam2"):
         decide.deny(claim=wish, by=lena, reason="No.")
     assert row_of(wish)["state"] == "approved"
 
 
-def test_another_spec_than_was_read_is_not_approved_and_both_are_named(wish, lena):
+def test_changed_spec_is_refused_and_both_hashes_are_named(wish, lena):
     for seen, named in (("a" * 64, "a" * 8), ("", "—")):
         with pytest.raises(Conflict) as refused:
             approve(wish, lena, spec_hash=seen)
@@ -192,7 +190,7 @@ def test_another_spec_than_was_read_is_not_approved_and_both_are_named(wish, len
 # Two steps.
 
 
-def test_a_consent_keeps_who_gave_it_to_what_and_asks_the_admins(wish, both, lena, root, delivered):
+def test_first_approval_is_recorded_and_admins_are_notified(wish, both, lena, root, delivered):
     ada = make_user("ada", admin=True)
     before = row_of(wish)
     for _ in range(2):
@@ -216,7 +214,7 @@ def test_a_consent_keeps_who_gave_it_to_what_and_asks_the_admins(wish, both, len
     assert [who for who, *_ in told()] == ["alice"]
 
 
-def test_an_admin_who_consented_as_a_lead_hears_that_another_decides(wish, both, vision, root):
+def test_admin_cannot_give_both_approvals(wish, both, vision, root):
     vision.memberships.create(user=root, role="lead")
     approve(wish, root)
     assert ApprovalAuthority(root, [vision]).reason_not_to_decide(wish) == (
@@ -226,7 +224,7 @@ def test_an_admin_who_consented_as_a_lead_hears_that_another_decides(wish, both,
     assert deciders_on(wish) == [ada]
 
 
-def test_nobody_decides_in_either_step_on_their_own_request(ask, both, lena, root, vision):
+def test_requester_cannot_give_either_approval(ask, both, lena, root, vision):
     of_lead, of_admin = ask(by=lena, name="of-lead"), ask(by=root, name="of-admin")
     with pytest.raises(Forbidden, match="your own request"):
         approve(of_lead, lena)
@@ -241,7 +239,7 @@ def test_nobody_decides_in_either_step_on_their_own_request(ask, both, lena, roo
     assert of_lead.steps.get().by == lena
 
 
-def test_a_second_lead_who_comes_after_the_decision_hears_who_decided(wish, both, lena, lars, root):
+def test_late_second_lead_learns_who_decided(wish, both, lena, lars, root):
     approve(wish, lena)
     approve(wish, root)
     with pytest.raises(Conflict, match="root already approved sam2"):
@@ -251,7 +249,7 @@ def test_a_second_lead_who_comes_after_the_decision_hears_who_decided(wish, both
 # With changes.
 
 
-def test_an_approval_with_changes_writes_every_column_and_tells_what_changed(wish, lena, vision):
+def test_approval_with_changes_writes_every_column_and_notifies(wish, lena, vision):
     before, now = row_of(wish), timezone.now()
     change(wish, lena, devices=1, duration=12 * HOUR, note=" Enough. ")
     row = row_of(wish)
@@ -286,7 +284,7 @@ def test_an_approval_with_changes_writes_every_column_and_tells_what_changed(wis
     )
 
 
-def test_a_change_of_time_alone_keeps_spec_and_charges(wish, lena):
+def test_change_of_duration_keeps_spec_and_charges(wish, lena):
     before, charge = row_of(wish), wish.charges.get().pk
     change(wish, lena, duration=12 * HOUR)
     row = row_of(wish)
@@ -296,7 +294,7 @@ def test_a_change_of_time_alone_keeps_spec_and_charges(wish, lena):
     assert (row["duration"], wish.charges.get().pk) == (12 * HOUR, charge)
 
 
-def test_a_leads_change_is_a_consent_and_an_admins_asks_a_lead_again(wish, both, lena, lars, root):
+def test_first_approval_after_changes_by_lead_and_admin(wish, both, lena, lars, root):
     change(wish, lena, devices=1, note="Enough.")
     wish.refresh_from_db()
     (step,) = wish.steps.all()
@@ -322,7 +320,7 @@ def test_a_leads_change_is_a_consent_and_an_admins_asks_a_lead_again(wish, both,
     assert ("requested", "requested", "root", "Changed: 1 d → 12 h.") in lines_of(wish)
 
 
-def test_a_change_that_changes_nothing_or_is_of_another_spec_is_refused(wish, lena):
+def test_empty_change_or_changed_spec_is_refused(wish, lena):
     before = row_of(wish)
     with pytest.raises(Invalid, match=r"Nothing has changed\. Approve sam2 as it is"):
         change(wish, lena, devices=2)
@@ -348,7 +346,7 @@ def stand_in(lead, to, team, since=-HOUR, until=HOUR):
 
 
 @pytest.mark.parametrize("way", ["approve", "deny", "consent", "change"])
-def test_every_way_to_decide_says_for_whom_a_stand_in_did_it(wish, vision, lena, mira, way):
+def test_every_decision_of_a_delegate_names_the_lead(wish, vision, lena, mira, way):
     stand_in(lena, mira, vision)
     if way == "consent":
         ApprovalRule.objects.create(team=vision, approval=Approval.BOTH)
@@ -372,9 +370,7 @@ def test_every_way_to_decide_says_for_whom_a_stand_in_did_it(wish, vision, lena,
         (-HOUR, timedelta(seconds=1), True),
     ],
 )
-def test_a_delegation_holds_from_its_first_instant_to_before_its_last(
-    wish, vision, lena, mira, since, until, holds
-):
+def test_delegation_includes_its_start_and_excludes_its_end(wish, vision, lena, mira, since, until, holds):
     stand_in(lena, mira, vision, since, until)
     assert ApprovalAuthority(mira).may_decide(wish) is holds
     assert (mira in deciders_on(wish)) is holds
@@ -394,7 +390,7 @@ def test_a_delegation_holds_from_its_first_instant_to_before_its_last(
         ("of another team", False),
     ],
 )
-def test_a_delegation_holds_while_both_are_what_they_were(wish, vision, lena, mira, spoilt, holds):
+def test_delegation_needs_the_roles_of_both_people(wish, vision, lena, mira, spoilt, holds):
     nlp = make_team("nlp", leads=(lena,), members=(mira,))
     stand_in(lena, mira, nlp if spoilt == "of another team" else vision)
     of = vision.memberships
@@ -414,7 +410,7 @@ def test_a_delegation_holds_while_both_are_what_they_were(wish, vision, lena, mi
     assert (vision.pk in ApprovalAuthority(mira).teams) is holds
 
 
-def test_of_two_leads_a_stand_in_decides_for_the_one_who_may(ask, vision, lena, lars, mira):
+def test_delegate_of_two_leads_decides_for_the_one_who_may(ask, vision, lena, lars, mira):
     own = ask(by=lena)
     stand_in(lena, mira, vision)
     assert not ApprovalAuthority(mira).may_decide(own)
@@ -432,7 +428,9 @@ def test_of_two_leads_a_stand_in_decides_for_the_one_who_may(ask, vision, lena, 
         (False, False, ["root"]),
     ],
 )
-def test_admins_are_asked_where_leads_had_their_time_or_are_none(wish, vision, root, escalated, leads, asked):
+def test_request_waits_for_admins_after_escalation_or_without_leads(
+    wish, vision, root, escalated, leads, asked
+):
     if escalated:
         Claim.objects.filter(pk=wish.pk).update(escalated_at=timezone.now())
     if not leads:
@@ -443,7 +441,7 @@ def test_admins_are_asked_where_leads_had_their_time_or_are_none(wish, vision, r
     assert ApprovalAuthority(root).may_decide(claim)
 
 
-def test_an_admin_is_asked_where_the_only_lead_asks_or_cannot_sign_in(ask, vision, lena, lars, alice, root):
+def test_request_waits_for_admins_if_no_lead_is_able(ask, vision, lena, lars, alice, root):
     vision.memberships.filter(user=lars).delete()
     of_lead, of_member = ask(by=lena), ask()
     assert (
@@ -470,11 +468,11 @@ def test_an_admin_is_asked_where_the_only_lead_asks_or_cannot_sign_in(ask, visio
         ("eve", "Only leads of vision decide on its requests. You are not a member."),
     ],
 )
-def test_who_may_not_decide_hears_why(request, wish, who, said):
+def test_reason_not_to_decide_by_role(request, wish, who, said):
     assert authority.reason_not_to_decide(request.getfixturevalue(who), wish) == said
 
 
-def test_a_lead_of_another_team_does_not_decide_on_what_admins_are_asked(wish, vision, eve, lena):
+def test_lead_of_another_team_cannot_decide(wish, vision, eve, lena):
     make_team("nlp", leads=(eve,))
     assert not ApprovalAuthority(eve).may_decide(wish)
     profile = wish.profile_version.profile
@@ -484,7 +482,7 @@ def test_a_lead_of_another_team_does_not_decide_on_what_admins_are_asked(wish, v
     )
 
 
-def test_a_route_names_who_decides_and_leaves_out_who_asks(vision, train, alice, lena, lars, root):
+def test_approval_route_names_deciders_without_the_requester(vision, train, alice, lena, lars, root):
     def route(by, approval):
         ApprovalRule.objects.all().delete()
         ApprovalRule.objects.create(team=vision, approval=approval)
@@ -513,11 +511,11 @@ def test_a_route_names_who_decides_and_leaves_out_who_asks(vision, train, alice,
     ("count", "said"),
     [(1, "a"), (2, "a or b"), (3, "a or b or c"), (4, "a, b, c or 1 more"), (6, "a, b, c or 3 more")],
 )
-def test_of_many_people_three_are_named(count, said):
+def test_join_names_shows_three_people(count, said):
     assert join_names([User(username=name) for name in "abcdef"[:count]]) == said
 
 
-def test_a_consent_counts_for_its_spec_while_the_claim_waits(wish, both, lena, lars):
+def test_first_approval_is_valid_for_its_spec_while_pending(wish, both, lena, lars):
     effective_rule = authority.effective_rule_on(wish)
     assert approval_stage(wish, effective_rule) == (Approval.LEAD, None)
     old = wish.steps.create(role=Approval.LEAD, by=lars, at=timezone.now(), spec_hash="0" * 64)
@@ -537,7 +535,7 @@ def slow(vision):
     return ApprovalRule.objects.create(team=vision, approval="", escalate_after=4 * HOUR)
 
 
-def test_every_request_that_waits_as_long_as_its_rule_says_is_escalated(wish, ask, slow, root, fra, clock):
+def test_overdue_requests_are_escalated(wish, ask, slow, root, fra, clock):
     ada = make_user("ada", admin=True)
     make_user("former", admin=True, is_active=False)
     other = ask(name="other", by=ada)
@@ -560,7 +558,7 @@ def test_every_request_that_waits_as_long_as_its_rule_says_is_escalated(wish, as
     assert sorted(told()) == sorted([("ada", *of_wish), ("root", *of_wish), ("root", *of_other)])
 
 
-def test_an_escalation_that_cannot_be_told_has_not_happened(wish, slow, root, monkeypatch):
+def test_failed_notice_rolls_the_escalation_back(wish, slow, root, monkeypatch):
     Claim.objects.update(state_since=timezone.now() - DAY)
     with monkeypatch.context() as broken:
         broken.setattr("claims.approvals.notices.notify", lambda *_a, **_k: 1 / 0)
@@ -570,7 +568,7 @@ def test_an_escalation_that_cannot_be_told_has_not_happened(wish, slow, root, mo
     assert notices.escalate_overdue(timezone.now()) == 1
 
 
-def test_a_request_of_several_profiles_is_escalated_after_the_shortest_time(wish, vision, root):
+def test_shortest_escalation_of_several_profiles_applies(wish, vision, root):
     quick = make_profile("quick")
     ApprovalRule.objects.create(profile=quick, approval="", escalate_after=HOUR)
     ApprovalRule.objects.create(profile=wish.profile_version.profile, approval="", escalate_after=DAY)

@@ -1,4 +1,4 @@
-"""Deciding in the place of a lead who is away."""
+"""Decisions of a delegate."""
 
 from datetime import timedelta
 
@@ -38,7 +38,7 @@ def away(vision, lena, mira):
     return delegate(by=lena, team=vision, to=mira, starts_at=begin, ends_at=begin + 7 * DAY)
 
 
-def test_a_stand_in_decides_while_the_lead_is_away_and_not_before_or_after(ask, mira, away):
+def test_delegate_decides_only_during_the_delegation(ask, mira, away):
     claim = ask()
     for days, may in ((0, False), (2, True), (9, False)):
         with time_machine.travel(timezone.now() + days * DAY, tick=False):
@@ -46,7 +46,7 @@ def test_a_stand_in_decides_while_the_lead_is_away_and_not_before_or_after(ask, 
             assert len(pending_since(mira)) == may
 
 
-def test_the_history_says_for_whom_it_was_decided(ask, mira, away):
+def test_history_names_the_delegating_lead(ask, mira, away):
     claim = ask()
     with time_machine.travel(timezone.now() + 2 * DAY, tick=False):
         approve(claim=claim, by=mira, spec_hash=claim.spec_hash, note="Fine.")
@@ -54,14 +54,14 @@ def test_the_history_says_for_whom_it_was_decided(ask, mira, away):
     assert (step.new, step.by, step.why) == (ClaimState.APPROVED, mira, "Fine. As delegate of lena.")
 
 
-def test_the_stand_in_hears_of_requests_like_a_lead(ask, mira, away):
+def test_delegate_is_notified_like_a_lead(ask, mira, away):
     with time_machine.travel(timezone.now() + 2 * DAY, tick=False):
         claim = ask(name="sam2")
     assert Notice.objects.filter(user=mira, title__startswith="sam2 waits").exists()
     assert claim.state == ClaimState.REQUESTED
 
 
-def test_nobody_decides_on_their_own_request_in_the_place_of_another(ask, mira, vision, away):
+def test_delegate_cannot_decide_on_their_own_request(ask, mira, vision, away):
     ApprovalRule.objects.create(team=vision, approval="", self_approval=True)
     own = ask(by=mira)
     with time_machine.travel(timezone.now() + 2 * DAY, tick=False):
@@ -69,14 +69,14 @@ def test_nobody_decides_on_their_own_request_in_the_place_of_another(ask, mira, 
         assert not pending_since(mira)
 
 
-def test_a_stand_in_may_not_do_what_the_lead_may_not(ask, mira, lena, away):
+def test_delegate_cannot_decide_on_requests_of_the_lead(ask, mira, lena, away):
     of_lead = ask(by=lena)
     with time_machine.travel(timezone.now() + 2 * DAY, tick=False):
         assert reason_not_to_decide(mira, of_lead).startswith("lena made this request")
 
 
 @pytest.mark.parametrize("gone", ["leads no more", "cannot sign in"])
-def test_a_lead_who_leads_no_more_or_cannot_sign_in_has_no_stand_in(ask, mira, lena, vision, away, gone):
+def test_delegation_ends_with_the_role_or_account_of_the_lead(ask, mira, lena, vision, away, gone):
     claim = ask()
     with time_machine.travel(timezone.now() + 2 * DAY, tick=False):
         assert reason_not_to_decide(mira, claim) == ""
@@ -87,13 +87,13 @@ def test_a_lead_who_leads_no_more_or_cannot_sign_in_has_no_stand_in(ask, mira, l
         assert reason_not_to_decide(mira, claim).startswith("Only leads of vision")
 
 
-def test_the_lead_goes_on_deciding(ask, lena, away):
+def test_lead_can_still_decide_during_a_delegation(ask, lena, away):
     claim = ask()
     with time_machine.travel(timezone.now() + 2 * DAY, tick=False):
         assert [item.pk for item in Inbox(lena).pending(for_reader=True)] == [claim.pk]
 
 
-def test_it_can_be_ended_by_both_and_by_nobody_else(ask, mira, lena, lars, eve, away):
+def test_only_lead_and_delegate_end_a_delegation(ask, mira, lena, lars, eve, away):
     with pytest.raises(Forbidden):
         end_delegation(by=lars, delegation=away)
     with pytest.raises(Http404):  # who it is between is no matter of an outsider
@@ -108,7 +108,7 @@ def test_it_can_be_ended_by_both_and_by_nobody_else(ask, mira, lena, lars, eve, 
 @pytest.mark.parametrize(
     ("person", "error"), [("alice", PermissionDenied), ("bob", PermissionDenied), ("eve", Http404)]
 )
-def test_only_leads_let_somebody_decide_for_them(request, vision, mira, person, error):
+def test_only_leads_delegate(request, vision, mira, person, error):
     with pytest.raises(error):
         delegate(
             by=request.getfixturevalue(person),
@@ -120,7 +120,7 @@ def test_only_leads_let_somebody_decide_for_them(request, vision, mira, person, 
 
 
 @pytest.mark.parametrize("person", ["bob", "eve", "lena", "root"])
-def test_only_another_member_can_stand_in(request, vision, lena, person):
+def test_delegate_must_be_another_member(request, vision, lena, person):
     with pytest.raises(Invalid, match="member of vision"):
         delegate(
             by=lena,
@@ -132,13 +132,13 @@ def test_only_another_member_can_stand_in(request, vision, lena, person):
 
 
 @pytest.mark.parametrize(("begin", "end"), [(2, 1), (-3, -1), (0, 100)])
-def test_a_time_that_is_none_is_refused(vision, lena, mira, begin, end):
+def test_invalid_period_is_refused(vision, lena, mira, begin, end):
     now = timezone.now()
     with pytest.raises(Invalid):
         delegate(by=lena, team=vision, to=mira, starts_at=now + begin * DAY, ends_at=now + end * DAY)
 
 
-def test_one_lead_has_one_stand_in_at_a_time(vision, lena, alice, mira, away):
+def test_lead_has_one_delegate_at_a_time(vision, lena, alice, mira, away):
     span = {"starts_at": away.starts_at, "ends_at": away.ends_at}
     assert delegate(by=lena, team=vision, to=mira, **span) == away
     with pytest.raises(Conflict, match="mira is already your delegate"):

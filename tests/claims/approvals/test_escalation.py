@@ -1,4 +1,4 @@
-"""What leads leave undecided for too long goes to platform admins too."""
+"""Escalation of overdue requests to platform admins."""
 
 from datetime import timedelta
 
@@ -28,7 +28,7 @@ def wish(ask, rule):
     return ask(name="sam2")
 
 
-def test_it_waits_for_admins_when_leads_had_their_time(wish, root, lena):
+def test_overdue_request_waits_for_admins(wish, root, lena):
     now = wish.state_since
     assert escalate_overdue(now + 3 * HOUR) == 0
     assert not Inbox(root).pending(for_reader=True)
@@ -41,20 +41,20 @@ def test_it_waits_for_admins_when_leads_had_their_time(wish, root, lena):
     assert decide.approve(claim=wish, by=root, spec_hash=wish.spec_hash).state == ClaimState.APPROVED
 
 
-def test_it_is_told_once_however_often_it_runs(wish, root):
+def test_escalation_notifies_once(wish, root):
     for hours in (5, 6, 7):
         escalate_overdue(wish.state_since + hours * HOUR)
     assert Notice.objects.filter(user=root).count() == 1
 
 
-def test_without_a_time_in_the_rule_nothing_is_escalated(ask, root):
+def test_rule_without_escalation_escalates_nothing(ask, root):
     claim = ask()
     assert escalate_overdue(claim.state_since + timedelta(days=6)) == 0
     ApprovalRule.objects.create(profile=claim.profile_version.profile, approval="", escalate_after=4 * HOUR)
     assert escalate_overdue(claim.state_since + timedelta(days=6)) == 1
 
 
-def test_what_admins_decide_anyway_is_not_escalated(ask, rule, root):
+def test_request_for_admins_is_not_escalated(ask, rule, root):
     ApprovalRule.objects.filter(pk=rule.pk).update(approval=Approval.ADMIN)
     claim = ask()
     assert escalate_overdue(claim.state_since + timedelta(days=6)) == 0
@@ -62,7 +62,7 @@ def test_what_admins_decide_anyway_is_not_escalated(ask, rule, root):
     assert escalate_overdue(claim.state_since + timedelta(days=6)) == 1
 
 
-def test_what_waits_for_admins_since_a_lead_consented_is_not_escalated(wish, rule, lena, root):
+def test_request_with_a_first_approval_is_not_escalated(wish, rule, lena, root):
     """The leads have decided: to say that they have not would be wrong."""
     ApprovalRule.objects.filter(pk=rule.pk).update(approval=Approval.BOTH)
     decide.approve(claim=wish, by=lena, spec_hash=wish.spec_hash)
@@ -70,14 +70,14 @@ def test_what_waits_for_admins_since_a_lead_consented_is_not_escalated(wish, rul
     assert [notice.title for notice in Notice.objects.filter(user=root)] == ["sam2 waits for your decision"]
 
 
-def test_decided_requests_are_left_alone(ask, wish, lena):
+def test_decided_requests_are_not_escalated(ask, wish, lena):
     other = ask(name="other")
     decide.deny(claim=wish, by=lena, reason="no")
     assert escalate_overdue(timezone.now() + timedelta(days=1)) == 1
     assert [one.name for one in Claim.objects.exclude(escalated_at=None)] == [other.name]
 
 
-def test_the_first_of_two_consents_may_come_from_an_admin_then(wish, rule, root):
+def test_admin_may_give_the_first_approval_after_escalation(wish, rule, root):
     ApprovalRule.objects.filter(pk=rule.pk).update(approval=Approval.BOTH)
     escalate_overdue(wish.state_since + 5 * HOUR)
     claim = decide.approve(claim=wish, by=root, spec_hash=wish.spec_hash)

@@ -1,4 +1,4 @@
-"""The inbox of all kinds: what waits for whom, how old it is, how it is found."""
+"""The inbox of all kinds of requests: whose they are, their age, and search."""
 
 import csv
 from datetime import timedelta
@@ -49,24 +49,24 @@ def names(items):
     return [(item.kind, item.title) for item in items]
 
 
-def test_each_kind_waits_for_those_who_decide_on_it(every_kind, lena, root, alice, bob):
+def test_each_kind_waits_for_its_approvers(every_kind, lena, root, alice, bob):
     assert names(Inbox(lena).pending(for_reader=True)) == [("claim", "sam2"), ("extension", "held")]
     assert names(Inbox(root).pending(for_reader=True)) == [("quota", "vision")]
     assert names(Inbox(alice).pending(for_reader=True)) == []
     assert names(Inbox(bob).pending()) == [("claim", "sam2"), ("extension", "held"), ("quota", "vision")]
 
 
-def test_age_is_told_in_words(every_kind, lena):
+def test_inbox_ages(every_kind, lena):
     assert [item.age for item in Inbox(lena).pending()] == ["late", "aging", "fresh"]
 
 
-def test_who_asks_for_more_time_does_not_decide_on_it(held, lena, lars):
+def test_requester_cannot_decide_on_their_extension(held, lena, lars):
     make_extension(held, by=lena)
     assert not Inbox(lena).pending(for_reader=True)
     assert names(Inbox(lars).pending(for_reader=True)) == [("extension", "held")]
 
 
-def test_decided_things_of_all_kinds_stand_newest_first(every_kind, lena, root):
+def test_decided_tab_lists_all_kinds_newest_first(every_kind, lena, root):
     wish, extension, quota = every_kind
     quota.decide("approved", by=root)
     decide.deny(claim=wish, by=lena, reason="No.")
@@ -83,7 +83,7 @@ def test_decided_things_of_all_kinds_stand_newest_first(every_kind, lena, root):
     assert names(decided[1:2]) == [("claim", "sam2")]
 
 
-def test_what_was_approved_stays_so_whatever_has_become_of_it(vision, lena):
+def test_approved_claim_stays_approved_after_release(vision, lena):
     make_claim(vision, name="over", state=ClaimState.RELEASED, decided_by=lena)
     assert [(item.decision, item.decided_by) for item in Inbox(lena).tab("decided")] == [("approved", lena)]
 
@@ -99,17 +99,17 @@ def test_what_was_approved_stays_so_whatever_has_become_of_it(vision, lena):
         (InboxSearch("nothing such"), []),
     ],
 )
-def test_it_is_searched_and_filtered(every_kind, lena, search, found):
+def test_inbox_search(every_kind, lena, search, found):
     assert [item.title for item in Inbox(lena, search).pending()] == found
 
 
-def test_an_alternative_is_found_by_its_profile_once(ask, lena):
+def test_profile_filter_finds_an_alternative_once(ask, lena):
     slice_ = make_profile("slice-20")
     ask(name="either", alternatives=[slice_])
     assert [item.title for item in Inbox(lena, InboxSearch(profile="slice-20")).pending()] == ["either"]
 
 
-def test_all_kinds_cost_the_same_for_one_and_for_many(every_kind, lena, vision, fra, train, alice):
+def test_inbox_queries_do_not_grow_with_rows(every_kind, lena, vision, fra, train, alice):
     with CaptureQueriesContext(connection) as one:
         Inbox(lena).pending()
     for number in range(10):
@@ -129,7 +129,7 @@ def test_all_kinds_cost_the_same_for_one_and_for_many(every_kind, lena, vision, 
     assert len(many) == len(one)
 
 
-def test_a_member_without_an_inbox_costs_little(every_kind, alice, django_assert_num_queries):
+def test_inbox_of_a_member_needs_two_queries(every_kind, alice, django_assert_num_queries):
     with django_assert_num_queries(2):  # what they lead, and for whom they stand in
         assert Inbox(alice).pending(for_reader=True) == []
 
@@ -159,7 +159,7 @@ def test_the_csv_has_every_row_of_the_tab(client, every_kind, lena):
     ]
 
 
-def test_the_list_has_pages(client, lena, vision, fra, train, alice):
+def test_inbox_is_paginated(client, lena, vision, fra, train, alice):
     for _ in range(30):
         make_claim(vision, by=alice, cluster=fra, profile=train)
     client.force_login(lena)
@@ -168,7 +168,7 @@ def test_the_list_has_pages(client, lena, vision, fra, train, alice):
     assert "Page 2 of 2" in client.get(INBOX + "?tab=mine&page=2").text
 
 
-def test_more_time_is_decided_from_the_inbox(client, every_kind, lena, lars, alice, bob, eve):
+def test_extension_is_decided_from_the_inbox(client, every_kind, lena, lars, alice, bob, eve):
     _wish, extension, _quota = every_kind
     card = reverse("claims:extension", args=[extension.pk])
     approve, deny = (reverse(f"claims:extension_{what}", args=[extension.pk]) for what in ("approve", "deny"))
@@ -189,7 +189,7 @@ def test_more_time_is_decided_from_the_inbox(client, every_kind, lena, lars, ali
     assert "lena was first" in refused.text
 
 
-def test_more_quota_is_decided_from_the_inbox(client, every_kind, quota, lena, root, eve):
+def test_quota_request_is_decided_from_the_inbox(client, every_kind, quota, lena, root, eve):
     *_others, asked = every_kind
     card = reverse("claims:quota_request_decision", args=[asked.pk])
     approve = reverse("claims:quota_request_approve", args=[asked.pk])

@@ -35,7 +35,7 @@ def test_rules_are_for_platform_admins(client, lena, eve, vision):
         assert client.post(NEW_RULE, {"team": "vision"}).status_code == 403
 
 
-def test_a_rule_is_made_changed_and_removed(client, root, vision, train):
+def test_rule_is_created_changed_and_removed(client, root, vision, train):
     client.force_login(root)
     sent = {"team": "vision", "approval": "lead", "automatic_devices": "2", "automatic_duration": "24h"}
     assert "The rule of vision was saved." in client.post(NEW_RULE, sent, follow=True).text
@@ -53,13 +53,13 @@ def test_a_rule_is_made_changed_and_removed(client, root, vision, train):
     "sent", [{}, {"team": "none"}, {"team": "vision", "automatic_duration": "soon"},
              {"team": "vision", "approval": "", "automatic_devices": "2"}]
 )  # fmt: skip
-def test_a_rule_that_cannot_be_is_422(client, root, vision, sent):
+def test_invalid_rule_is_422(client, root, vision, sent):
     client.force_login(root)
     assert client.post(NEW_RULE, sent).status_code == 422
     assert not ApprovalRule.objects.exists()
 
 
-def test_what_a_rule_would_do_is_shown_and_not_done(client, root, vision, fra, train, alice):
+def test_rule_preview_saves_nothing(client, root, vision, fra, train, alice):
     for devices in (1, 2, 3):
         make_claim(vision, by=alice, cluster=fra, profile=train, devices=devices)
     client.force_login(root)
@@ -72,9 +72,7 @@ def test_what_a_rule_would_do_is_shown_and_not_done(client, root, vision, fra, t
     assert not ApprovalRule.objects.exists()
 
 
-def test_what_a_rule_would_do_costs_the_same_for_one_request_and_for_many(
-    client, root, vision, fra, train, alice
-):
+def test_rule_preview_queries_do_not_grow(client, root, vision, fra, train, alice):
     rule = ApprovalRule.objects.create(team=vision)
     make_claim(vision, by=alice, cluster=fra, profile=train)
     client.force_login(root)
@@ -88,7 +86,7 @@ def test_what_a_rule_would_do_costs_the_same_for_one_request_and_for_many(
     assert len(many) == len(one)
 
 
-def test_the_list_of_rules_costs_the_same_for_one_and_for_many(client, root, vision):
+def test_list_of_rules_queries_do_not_grow(client, root, vision):
     ApprovalRule.objects.create(team=vision)
     client.force_login(root)
     client.get(RULES)

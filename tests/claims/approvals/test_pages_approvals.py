@@ -1,4 +1,4 @@
-"""The approvals inbox, its card, and the two answers."""
+"""The page of the inbox, its card, and both decisions."""
 
 import pytest
 from django.db import connection
@@ -32,7 +32,7 @@ def test_the_inbox_shows_the_oldest_request_first_with_its_card(client, lena, as
     assert f'value="{claim.spec_hash}"' in page
 
 
-def test_the_card_says_what_the_request_does_to_others(client, lena, claim, vision, fra, alice):
+def test_card_shows_the_impact(client, lena, claim, vision, fra, alice):
     make_claim(vision, by=alice, cluster=fra, devices=3)
     client.force_login(lena)
     page = client.get(url("approval", claim)).text
@@ -42,7 +42,7 @@ def test_the_card_says_what_the_request_does_to_others(client, lena, claim, visi
     assert "Approve 2 devices" in page
 
 
-def test_approving_approves_what_was_shown(client, lena, claim):
+def test_approval_is_of_the_spec_on_the_card(client, lena, claim):
     client.force_login(lena)
     answer = client.post(url("approve", claim), {"spec_hash": claim.spec_hash, "note": "Fine."}, follow=True)
     assert "sam2 approved." in answer.text
@@ -59,7 +59,7 @@ def test_denying_needs_a_reason_and_keeps_the_card(client, lena, claim):
     assert claim.state == ClaimState.REQUESTED
 
 
-def test_denying_tells_the_reason(client, lena, alice, claim):
+def test_denial_notifies_with_the_reason(client, lena, alice, claim):
     client.force_login(lena)
     assert client.post(url("deny", claim), {"note": "Too long."}).status_code == 302
     client.force_login(alice)
@@ -67,7 +67,7 @@ def test_denying_tells_the_reason(client, lena, alice, claim):
 
 
 @pytest.mark.parametrize("name", ["approve", "deny"])
-def test_the_second_approver_hears_who_was_first_and_when(client, lena, lars, claim, name):
+def test_second_approver_learns_who_decided_and_when(client, lena, lars, claim, name):
     decide.approve(claim=claim, by=lars, spec_hash=claim.spec_hash)
     client.force_login(lena)
     refused = client.post(url(name, claim), {"spec_hash": claim.spec_hash, "note": "Mine."})
@@ -76,7 +76,7 @@ def test_the_second_approver_hears_who_was_first_and_when(client, lena, lars, cl
     assert "Approve 2 devices" not in refused.text
 
 
-def test_approving_something_else_than_was_shown_is_409(client, lena, claim):
+def test_approval_of_a_changed_spec_is_409(client, lena, claim):
     client.force_login(lena)
     refused = client.post(url("approve", claim), {"spec_hash": "0" * 64})
     assert refused.status_code == 409
@@ -84,7 +84,7 @@ def test_approving_something_else_than_was_shown_is_409(client, lena, claim):
 
 
 @pytest.mark.parametrize("name", ["approve", "deny"])
-def test_who_may_not_decide_hears_403_and_an_outsider_404(client, alice, bob, eve, claim, name):
+def test_decision_without_authority_is_403_and_by_an_outsider_404(client, alice, bob, eve, claim, name):
     sent = {"spec_hash": claim.spec_hash, "note": "x"}
     for person, status in ((alice, 403), (bob, 403), (eve, 404)):
         client.force_login(person)
@@ -93,7 +93,7 @@ def test_who_may_not_decide_hears_403_and_an_outsider_404(client, alice, bob, ev
     assert claim.state == ClaimState.REQUESTED
 
 
-def test_who_may_not_decide_sees_the_card_and_why(client, alice, claim):
+def test_reader_without_authority_sees_the_card_and_the_reason(client, alice, claim):
     client.force_login(alice)
     page = client.get(url("approval", claim)).text
     assert "Only leads of vision decide on its requests. Your role: member." in page
@@ -101,7 +101,7 @@ def test_who_may_not_decide_sees_the_card_and_why(client, alice, claim):
 
 
 @pytest.mark.parametrize("name", ["approve", "deny"])
-def test_nothing_is_decided_by_get(client, lena, claim, name):
+def test_get_decides_nothing(client, lena, claim, name):
     client.force_login(lena)
     assert client.get(url(name, claim)).status_code == 405
 
@@ -112,7 +112,7 @@ def test_bad_input_is_422(client, lena, claim):
     assert client.post(url("deny", claim), {"note": "x" * 501}).status_code == 422
 
 
-def test_decided_requests_stand_under_decided(client, lena, claim):
+def test_decided_requests_are_on_the_decided_tab(client, lena, claim):
     decide.deny(claim=claim, by=lena, reason="No.")
     client.force_login(lena)
     assert "No pending requests" in client.get(INBOX).text
@@ -128,7 +128,7 @@ def test_an_outsider_sees_an_empty_inbox(client, eve, claim):
     assert client.get(url("approval", claim)).status_code == 404
 
 
-def test_the_inbox_costs_the_same_for_one_request_and_for_many(client, lena, vision, fra, train, alice):
+def test_inbox_page_queries_do_not_grow(client, lena, vision, fra, train, alice):
     make_claim(vision, by=alice, cluster=fra)
     client.force_login(lena)
     client.get(INBOX)

@@ -1,4 +1,4 @@
-"""The pages of those who decide: with changes, several at once, reasons, away."""
+"""Pages of approvers: changes, bulk decisions, reasons, delegations."""
 
 from datetime import timedelta
 
@@ -31,7 +31,7 @@ def url(name, row):
 # Approving with changes
 
 
-def test_a_change_is_shown_before_it_is_made(client, lena, claim):
+def test_change_is_previewed(client, lena, claim):
     client.force_login(lena)
     page = client.get(url("change", claim), {"devices": "2", "duration": "3d"}).text
     assert "4 → 2 devices" in page
@@ -64,14 +64,14 @@ def test_a_change_is_approved(client, lena, claim):
     ("sent", "status"),
     [({"devices": "x"}, 422), ({"devices": "5"}, 422), ({}, 422), ({"duration": "soon"}, 422)],
 )
-def test_a_change_that_cannot_be_is_422(client, lena, claim, sent, status):
+def test_invalid_change_is_422(client, lena, claim, sent, status):
     client.force_login(lena)
     assert client.post(url("change", claim), {"spec_hash": claim.spec_hash, **sent}).status_code == status
     claim.refresh_from_db()
     assert claim.state == ClaimState.REQUESTED
 
 
-def test_a_change_to_what_was_not_read_is_409(client, lena, lars, claim):
+def test_change_of_a_changed_spec_is_409(client, lena, lars, claim):
     client.force_login(lena)
     refused = client.post(url("change", claim), {"spec_hash": "0" * 64, "devices": "1"})
     assert refused.status_code == 409
@@ -81,7 +81,7 @@ def test_a_change_to_what_was_not_read_is_409(client, lena, lars, claim):
     assert "lars already" in refused.text
 
 
-def test_who_may_not_decide_does_not_change(client, alice, bob, eve, claim):
+def test_change_without_authority_is_refused(client, alice, bob, eve, claim):
     for person, status in ((alice, 403), (bob, 403), (eve, 404)):
         client.force_login(person)
         assert client.get(url("change", claim)).status_code == status
@@ -91,7 +91,7 @@ def test_who_may_not_decide_does_not_change(client, alice, bob, eve, claim):
 # Several at once
 
 
-def test_several_are_previewed_with_their_sum(client, lena, ask, claim):
+def test_bulk_preview_shows_totals(client, lena, ask, claim):
     other = ask(name="bev", devices=3)
     client.force_login(lena)
     page = client.get(BULK, {"claim": [claim.pk, other.pk]}).text
@@ -100,7 +100,7 @@ def test_several_are_previewed_with_their_sum(client, lena, ask, claim):
     assert page.count("spec_hash_") == 2
 
 
-def test_several_are_approved_each_by_itself(client, lena, lars, ask, claim):
+def test_bulk_approval_is_independent_per_request(client, lena, lars, ask, claim):
     other, gone = ask(name="bev"), ask(name="gone")
     deny(claim=gone, by=lars, reason="No.")
     client.force_login(lena)
@@ -121,7 +121,7 @@ def test_several_are_approved_each_by_itself(client, lena, lars, ask, claim):
     assert (claim.state, other.state) == (ClaimState.APPROVED, ClaimState.REQUESTED)
 
 
-def test_several_are_denied_with_a_reason(client, lena, ask, claim):
+def test_bulk_denial_with_a_reason(client, lena, ask, claim):
     client.force_login(lena)
     sent = {"claim": [claim.pk], "answer": "deny"}
     assert client.post(BULK, sent).status_code == 422
@@ -130,7 +130,7 @@ def test_several_are_denied_with_a_reason(client, lena, ask, claim):
     assert (claim.state, claim.decision_note) == (ClaimState.DENIED, "Not this week.")
 
 
-def test_several_of_others_are_not_there(client, eve, bob, claim):
+def test_bulk_excludes_invisible_requests(client, eve, bob, claim):
     sent = {"claim": [claim.pk, "x"], "answer": "approve", f"spec_hash_{claim.pk}": claim.spec_hash}
     client.force_login(eve)
     assert "sam2" not in client.get(BULK, {"claim": [claim.pk]}).text
@@ -144,7 +144,7 @@ def test_several_of_others_are_not_there(client, eve, bob, claim):
 # Denying
 
 
-def test_a_reason_that_is_ready_to_use_is_enough(client, lena, vision, claim):
+def test_saved_reason_is_enough_to_deny(client, lena, vision, claim):
     ReasonTemplate.objects.create(title="Move", text="The cluster moves that week.", team=vision)
     client.force_login(lena)
     page = client.get(url("approval", claim)).text
@@ -156,7 +156,7 @@ def test_a_reason_that_is_ready_to_use_is_enough(client, lena, vision, claim):
     assert claim.decision_note == "The cluster moves that week."
 
 
-def test_who_was_denied_can_ask_again(client, lena, alice, claim):
+def test_denied_requester_can_request_again(client, lena, alice, claim):
     deny(claim=claim, by=lena, reason="No.")
     client.force_login(alice)
     assert "Request again" in client.get(url("approval", claim)).text
@@ -177,7 +177,7 @@ def span(days=7):
     return {"starts_at": f"{now:%Y-%m-%dT%H:%M}", "ends_at": f"{now + days * DAY:%Y-%m-%dT%H:%M}"}
 
 
-def test_a_lead_lets_a_member_decide_and_ends_it(client, lena, mira, claim):
+def test_lead_creates_and_ends_a_delegation(client, lena, mira, claim):
     client.force_login(lena)
     page = client.post(AWAY, {"team": "vision", "to": "mira", **span()}, follow=True).text
     assert "mira is now your delegate in vision." in page
@@ -192,7 +192,7 @@ def test_a_lead_lets_a_member_decide_and_ends_it(client, lena, mira, claim):
     assert "sam2" not in client.get(reverse("claims:approvals")).text
 
 
-def test_only_a_lead_lets_others_decide(client, alice, bob, eve, mira):
+def test_only_a_lead_sees_the_delegation_form(client, alice, bob, eve, mira):
     for person, status in ((alice, 403), (bob, 403), (eve, 404)):
         client.force_login(person)
         assert client.post(AWAY, {"team": "vision", "to": "mira", **span()}).status_code == status
@@ -200,13 +200,13 @@ def test_only_a_lead_lets_others_decide(client, alice, bob, eve, mira):
     assert not Delegation.objects.exists()
 
 
-def test_a_time_away_that_cannot_be_is_422(client, lena, mira):
+def test_invalid_delegation_is_422(client, lena, mira):
     client.force_login(lena)
     for sent in ({**span(-1), "to": "mira"}, {**span(), "to": "bob"}, {"to": "mira"}):
         assert client.post(AWAY, {"team": "vision", **sent}).status_code == 422
 
 
-def test_a_stand_in_of_others_is_404_to_end(client, lena, mira, eve, vision):
+def test_ending_a_delegation_of_others_is_404(client, lena, mira, eve, vision):
     now = timezone.now()
     row = delegate(by=lena, team=vision, to=mira, starts_at=now, ends_at=now + DAY)
     client.force_login(eve)
@@ -233,7 +233,7 @@ def test_the_api_approves_with_changes(lena, claim):
     )
 
 
-def test_the_api_lets_somebody_decide(lena, mira, eve, bob, vision):
+def test_api_creates_a_delegation(lena, mira, eve, bob, vision):
     address = "/api/v1/delegations/"
     now = timezone.now()
     sent = {"team": "vision", "to": "mira", "starts_at": now.isoformat(), "ends_at": (now + DAY).isoformat()}

@@ -1,4 +1,4 @@
-"""Reasons to deny that are ready to use: who keeps which, their pages, their API."""
+"""Saved reasons to deny: who edits which, their pages, their API."""
 
 import pytest
 from django.db import connection
@@ -41,12 +41,12 @@ def titles(team):
     return [one.title for one in reasons_for(team)][:-4]  # the last four come with the product
 
 
-def test_what_a_team_is_offered(vision, everybody, own, theirs):
+def test_reasons_offered_in_a_team(vision, everybody, own, theirs):
     assert titles(vision) == ["Budget", "Move"]
     assert titles(None) == ["Budget"]
 
 
-def test_a_lead_keeps_those_of_the_team(client, lena, vision, everybody, own, theirs):
+def test_lead_edits_reasons_of_the_team(client, lena, vision, everybody, own, theirs):
     client.force_login(lena)
     shown = client.get(LIST).text
     assert page("reason", own) in shown
@@ -64,7 +64,7 @@ def test_a_lead_keeps_those_of_the_team(client, lena, vision, everybody, own, th
     assert titles(vision) == ["Budget", "Full"]
 
 
-def test_a_lead_keeps_none_for_everybody_and_none_of_others(client, lena, everybody, own, theirs):
+def test_lead_cannot_edit_reasons_of_every_team_or_others(client, lena, everybody, own, theirs):
     client.force_login(lena)
     for row in (everybody, theirs):
         assert client.get(page("reason", row)).status_code == 404
@@ -78,7 +78,7 @@ def test_a_lead_keeps_none_for_everybody_and_none_of_others(client, lena, everyb
         services.save_reason(by=lena, title="Mine", text="No.", team=own.team, reason=everybody)
 
 
-def test_platform_admins_keep_every_one(client, root, vision, everybody, own, theirs):
+def test_platform_admin_edits_every_reason(client, root, vision, everybody, own, theirs):
     client.force_login(root)
     shown = client.get(LIST).text
     assert all(page("reason", row) in shown for row in (everybody, own, theirs))
@@ -86,7 +86,7 @@ def test_platform_admins_keep_every_one(client, root, vision, everybody, own, th
     assert titles(vision) == ["Budget", "Holiday", "Move"]
 
 
-def test_who_leads_no_team_keeps_none(client, alice, bob, eve, own):
+def test_member_cannot_edit_reasons(client, alice, bob, eve, own):
     for person in (alice, bob, eve):
         client.force_login(person)
         for address in (LIST, NEW, page("reason", own), page("reason_remove", own)):
@@ -94,7 +94,7 @@ def test_who_leads_no_team_keeps_none(client, alice, bob, eve, own):
         assert "approvals/reasons/" not in client.get(reverse("claims:approvals")).text
 
 
-def test_those_who_keep_them_find_them_from_the_inbox(client, root, lena, vision):
+def test_inbox_links_to_reasons_and_rules_by_role(client, root, lena, vision):
     for person in (root, lena):
         client.force_login(person)
         assert f'href="{LIST}"' in client.get(reverse("claims:approvals")).text
@@ -107,13 +107,13 @@ def test_those_who_keep_them_find_them_from_the_inbox(client, root, lena, vision
 @pytest.mark.parametrize(
     "wrong", [{"title": ""}, {"text": " "}, {"title": "x" * 81}, {"text": "x" * 501}, {"team": "nowhere"}]
 )
-def test_what_is_wrong_is_said_and_kept_in_the_form(client, lena, vision, wrong):
+def test_invalid_reason_is_explained_in_the_form(client, lena, vision, wrong):
     client.force_login(lena)
     assert client.post(NEW, SENT | wrong).status_code == 422
     assert not ReasonTemplate.objects.exists()
 
 
-def test_one_title_stands_for_one_reason_of_a_team(client, lena, own, theirs):
+def test_reason_title_is_unique_per_team(client, lena, own, theirs):
     client.force_login(lena)
     again = client.post(NEW, SENT | {"text": "Something else."})
     assert again.status_code == 422
@@ -125,7 +125,7 @@ def test_one_title_stands_for_one_reason_of_a_team(client, lena, own, theirs):
         services.save_reason(by=lena, title="Move", text=own.text, team=own.team, reason=other)
 
 
-def test_the_list_costs_the_same_for_one_and_for_many(client, lena, vision, own):
+def test_list_of_reasons_queries_do_not_grow(client, lena, vision, own):
     client.force_login(lena)
     client.get(LIST)
     with CaptureQueriesContext(connection) as one:
@@ -137,21 +137,21 @@ def test_the_list_costs_the_same_for_one_and_for_many(client, lena, vision, own)
     assert len(many) == len(one)
 
 
-def test_the_list_is_taken_along_as_csv(client, lena, own):
+def test_list_of_reasons_as_csv(client, lena, own):
     client.force_login(lena)
     answer = client.get(LIST, {"format": "csv"})
     assert answer["Content-Type"].startswith("text/csv")
     assert "Move,vision,The cluster moves that week." in b"".join(answer).decode()
 
 
-def test_removing_asks_first_and_only_a_post_does_it(client, lena, own):
+def test_removing_a_reason_needs_confirmation(client, lena, own):
     client.force_login(lena)
     assert client.get(page("reason_remove", own)).status_code == 200
     assert client.put(page("reason_remove", own)).status_code == 405
     assert ReasonTemplate.objects.filter(pk=own.pk).exists()
 
 
-def test_the_api_keeps_them_too(root, lena, bob, eve, vision, theirs):
+def test_api_edits_reasons(root, lena, bob, eve, vision, theirs):
     def api(user):
         made = APIClient()
         made.force_login(user)

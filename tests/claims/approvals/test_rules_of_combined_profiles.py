@@ -1,4 +1,4 @@
-"""A rule for a whole team is not got around by asking for several profiles at once."""
+"""Combined profiles cannot bypass the limit of a team rule."""
 
 from datetime import timedelta
 
@@ -28,13 +28,13 @@ def part(db):
 
 
 @pytest.mark.parametrize(("devices", "state"), [(1, ClaimState.APPROVED), (2, ClaimState.REQUESTED)])
-def test_what_is_taken_together_counts_together_against_a_rule_of_the_team(ask, rule, part, devices, state):
+def test_combined_profiles_count_together_under_a_team_rule(ask, rule, part, devices, state):
     claim = ask(devices=3, together=[(part, devices)])
     assert claim.state == state
     assert effective_rule_on(claim).automatic is (state == ClaimState.APPROVED)
 
 
-def test_alternatives_do_not_add_up_for_only_one_is_taken(ask, rule, part):
+def test_alternatives_do_not_add_up(ask, rule, part):
     assert ask(devices=3, alternatives=[part]).state == ClaimState.APPROVED
 
 
@@ -45,7 +45,7 @@ def test_a_rule_for_each_profile_counts_its_own_devices(ask, vision, train, part
     assert ask(devices=3, together=[(part, 3)]).state == ClaimState.APPROVED
 
 
-def test_more_time_for_it_goes_the_same_way(ask, rule, part, alice):
+def test_extension_of_combined_profiles_follows_the_same_rule(ask, rule, part, alice):
     claim = ask(devices=2, together=[(part, 2)], duration=DAY)
     longer = extend(claim=claim, by=alice, until=claim.expires_at + DAY, key="k")
     assert longer.answer == RequestStatus.APPROVED

@@ -1,4 +1,4 @@
-"""Giving less of a claim that takes several profiles: fewer devices of each, or without one of them."""
+"""Approval of less of a claim that combines profiles: fewer devices of each, or without one of them."""
 
 from functools import partial
 
@@ -66,7 +66,7 @@ def test_fewer_devices_of_each(wish, lena, vision):
 
 
 @pytest.mark.parametrize("left", ["train-80", "slice-10"])
-def test_of_two_one_is_left_as_if_it_had_been_asked_for_alone(wish, lena, vision, left):
+def test_one_remaining_profile_becomes_a_plain_claim(wish, lena, vision, left):
     gone = {"train-80", "slice-10"}.difference([left]).pop()
     claim = change(wish, lena, (gone, 0))
     assert claim.profile_version.profile.slug == left
@@ -77,7 +77,7 @@ def test_of_two_one_is_left_as_if_it_had_been_asked_for_alone(wish, lena, vision
     assert claim.slugs == left
 
 
-def test_of_three_two_are_left_together(ask, lena, slice_10, pair):
+def test_two_remaining_profiles_stay_combined(ask, lena, slice_10, pair):
     claim = ask(devices=2, together=[(slice_10, 1), (pair, 1)])
     claim = change(claim, lena, ("train-80", 0))
     assert rows_of(claim) == [("slice-10", "slice-10", 1, True), ("pair", "pair", 2, True)]
@@ -85,7 +85,7 @@ def test_of_three_two_are_left_together(ask, lena, slice_10, pair):
     assert claim.charges.get().devices == 3
 
 
-def test_what_was_asked_for_is_kept_and_the_asker_is_told(client, wish, lena, alice):
+def test_original_request_is_kept_and_the_requester_notified(client, wish, lena, alice):
     claim = change(wish, lena, ("train-80", 1), ("slice-10", 0))
     assert claim.asked["what"] == "4 × Train 80 + 3 × Slice 10"
     body = Notice.objects.get(user=alice).body
@@ -95,7 +95,7 @@ def test_what_was_asked_for_is_kept_and_the_asker_is_told(client, wish, lena, al
     assert "Original request: 4 × Train 80 + 3 × Slice 10 for 1 d." in card
 
 
-def test_a_template_counts_all_its_claims(ask, lena, vision, slice_10):
+def test_change_of_a_template_counts_all_pods(ask, lena, vision, slice_10):
     make_quota(vision, 12, profile=slice_10)
     claim = ask(devices=1, parallel=4, delivery="template", together=[(slice_10, 3)])
     change(claim, lena, ("slice-10", 1))
@@ -113,14 +113,14 @@ def test_a_template_counts_all_its_claims(ask, lena, vision, slice_10):
         ([("train-80", 4)], "Nothing has changed"),
     ],
 )
-def test_more_nothing_and_what_is_not_in_it_are_refused(wish, lena, parts, said):
+def test_larger_empty_or_unknown_part_is_refused(wish, lena, parts, said):
     with pytest.raises(Invalid, match=said):
         change(wish, lena, *parts)
     wish.refresh_from_db()
     assert (wish.state, wish.devices, wish.asked, len(rows_of(wish))) == (ClaimState.REQUESTED, 7, None, 2)
 
 
-def test_a_profile_without_a_number_is_given_whole_or_not(ask, lena, pair):
+def test_fixed_profile_is_kept_whole_or_left_out(ask, lena, pair):
     claim = ask(devices=2, together=[(pair, 1)])
     with pytest.raises(
         Invalid, match="pair has a fixed number of devices: approve it in full or set 0, not 2"
@@ -129,7 +129,7 @@ def test_a_profile_without_a_number_is_given_whole_or_not(ask, lena, pair):
     assert change(claim, lena, ("pair", 0)).slugs == "train-80"
 
 
-def test_parts_are_not_changed_beside_another_profile(wish, lena, slice_10):
+def test_parts_and_profile_cannot_change_together(wish, lena, slice_10):
     with pytest.raises(Invalid, match="not both"):
         change(wish, lena, ("train-80", 1), profile=slice_10)
     with pytest.raises(Invalid, match="set the number of devices per profile"):
@@ -142,7 +142,7 @@ def test_alternatives_have_no_parts(ask, lena, slice_10):
         change(claim, lena, ("slice-10", 0))
 
 
-def test_leaving_a_strict_profile_out_does_not_make_a_lead_its_judge(ask, lena, root, vision):
+def test_lead_cannot_decide_by_leaving_out_a_strict_profile(ask, lena, root, vision):
     make_quota(vision, 4, device_class=PART)
     strict = make_profile("strict", spec=make_spec(device_class=PART), approval=Approval.ADMIN)
     claim = ask(together=[(strict, 1)])
@@ -151,14 +151,14 @@ def test_leaving_a_strict_profile_out_does_not_make_a_lead_its_judge(ask, lena, 
     assert change(claim, root, ("strict", 0)).state == ClaimState.APPROVED
 
 
-def test_where_two_decide_a_change_by_the_lead_is_their_consent(wish, lena, root, train):
+def test_change_by_a_lead_is_the_first_approval(wish, lena, root, train):
     ApprovalRule.objects.create(profile=train, approval=Approval.BOTH)
     claim = change(wish, lena, ("slice-10", 1))
     assert (claim.state, claim.devices) == (ClaimState.REQUESTED, 5)
     assert approve(claim=claim, by=root, spec_hash=claim.spec_hash).state == ClaimState.APPROVED
 
 
-def test_working_a_change_out_writes_nothing(wish):
+def test_planning_a_change_writes_nothing(wish):
     found = plan_change(wish, WantedChange(parts=(("slice-10", 1),)))
     assert found.differences == ("slice-10: 3 → 1 device",)
     assert (found.devices, found.charge) == (5, {"gpu.nvidia.com": 4, PART: 1})
@@ -166,7 +166,7 @@ def test_working_a_change_out_writes_nothing(wish):
     assert (wish.devices, len(rows_of(wish))) == (7, 2)
 
 
-def test_the_page_shows_the_difference_before_it_is_approved(client, wish, lena, pair):
+def test_change_page_shows_the_differences_first(client, wish, lena, pair):
     client.force_login(lena)
     address = reverse("claims:change", args=[wish.pk])
     page = client.get(address).text
@@ -183,7 +183,7 @@ def test_the_page_shows_the_difference_before_it_is_approved(client, wish, lena,
     assert (wish.state, wish.devices, wish.slugs) == (ClaimState.APPROVED, 2, "train-80")
 
 
-def test_a_profile_without_a_number_is_a_choice_on_the_page(client, ask, lena, pair):
+def test_fixed_profile_is_a_choice_on_the_change_page(client, ask, lena, pair):
     claim = ask(together=[(pair, 1)])
     client.force_login(lena)
     page = client.get(reverse("claims:change", args=[claim.pk])).text
@@ -199,7 +199,7 @@ def test_a_profile_without_a_number_is_a_choice_on_the_page(client, ask, lena, p
         ({"part_train-80": "4", "part_slice-10": ""}, 422, "Nothing has changed"),
     ],
 )
-def test_what_cannot_be_is_said_on_the_page(client, wish, lena, typed, status, said):
+def test_invalid_change_is_explained_on_the_page(client, wish, lena, typed, status, said):
     client.force_login(lena)
     answer = client.post(reverse("claims:change", args=[wish.pk]), typed | {"spec_hash": wish.spec_hash})
     assert answer.status_code == status
@@ -208,7 +208,7 @@ def test_what_cannot_be_is_said_on_the_page(client, wish, lena, typed, status, s
     assert wish.state == ClaimState.REQUESTED
 
 
-def test_who_may_not_decide_may_not_change(client, wish, bob, eve):
+def test_reader_without_authority_cannot_change(client, wish, bob, eve):
     address = reverse("claims:change", args=[wish.pk])
     for person, status in ((bob, 403), (eve, 404)):
         client.force_login(person)
@@ -229,7 +229,7 @@ def test_the_api_approves_fewer_of_each(client, wish, lena):
     assert client.post(address, said, content_type="application/json").status_code == 422
 
 
-def test_the_page_costs_the_same_for_two_profiles_and_for_many(client, ask, lena, slice_10):
+def test_change_page_queries_do_not_grow_with_profiles(client, ask, lena, slice_10):
     def part(name):
         return make_profile(name, spec=make_spec(device_class=PART)), 1
 
@@ -247,7 +247,7 @@ def test_the_page_costs_the_same_for_two_profiles_and_for_many(client, ask, lena
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("other", ["leads", "asker"])
-def test_of_two_at_once_one_is_first_and_the_charges_are_those_of_the_spec(
+def test_concurrent_decisions_leave_charges_that_match_the_spec(
     ask, lena, lars, alice, vision, slice_10, monkeypatch, other
 ):
     monkeypatch.setattr("claims.delivery.tasks.deliver.delay", lambda _id: None)

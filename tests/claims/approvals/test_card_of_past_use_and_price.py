@@ -1,4 +1,4 @@
-"""What the card says of the person who asks and of what would cost less."""
+"""Past use and a cheaper profile on the approval card."""
 
 from datetime import timedelta
 from decimal import Decimal
@@ -50,7 +50,7 @@ def measured(claim, activity, ago=HOUR):
     )  # fmt: skip
 
 
-def test_the_card_says_what_the_person_held_and_how_active_it_was(client, lena, alice, vision, fra, claim):
+def test_card_shows_past_use_and_utilization(client, lena, alice, vision, fra, claim):
     busy = held(vision, fra, alice, begun=3 * DAY, ended=2 * DAY)
     idle = held(vision, fra, alice, begun=2 * DAY, ended=DAY, fraction="0.5")
     measured(busy, 0.9)
@@ -66,12 +66,12 @@ def test_without_a_measurement_there_is_no_telemetry(client, lena, alice, vision
     assert said in card(client, lena, claim)
 
 
-def test_what_was_not_active_is_not_without_telemetry(client, lena, alice, vision, fra, claim):
+def test_zero_utilization_is_not_missing_telemetry(client, lena, alice, vision, fra, claim):
     measured(held(vision, fra, alice, begun=2 * HOUR), 0.0)
     assert "held 2 GPU-hours; mean utilization 0 %." in card(client, lena, claim)
 
 
-def test_what_was_held_before_counts_from_90_days_ago_on(client, lena, alice, vision, fra, claim):
+def test_past_use_counts_only_the_last_90_days(client, lena, alice, vision, fra, claim):
     old = held(vision, fra, alice, begun=100 * DAY, ended=89 * DAY)
     held(vision, fra, alice, begun=100 * DAY, ended=91 * DAY)
     measured(old, 0.5, ago=95 * DAY)
@@ -79,7 +79,7 @@ def test_what_was_held_before_counts_from_90_days_ago_on(client, lena, alice, vi
     assert said in card(client, lena, claim)
 
 
-def test_others_and_other_teams_do_not_count(client, lena, alice, lars, vision, fra, claim):
+def test_past_use_excludes_other_people_and_teams(client, lena, alice, lars, vision, fra, claim):
     held(vision, fra, lars, begun=DAY)
     held(make_team("nlp", members=(alice,)), fra, alice, begun=DAY)
     assert "1 claim in the last 90 days held 0 GPU-hours; no telemetry." in card(client, lena, claim)
@@ -103,7 +103,7 @@ def small(db):
 DEVICES = [gpu(0), gpu(1), gpu(2, product="NVIDIA L4", memory="23034Mi")]
 
 
-def test_the_card_names_the_profile_that_costs_less_and_fits_now(client, lena, fra, claim, small):
+def test_card_names_a_cheaper_profile_that_fits_now(client, lena, fra, claim, small):
     mirrored(fra, DEVICES)
     rate("H100", "4.00")
     rate("L4", "1.00")
@@ -118,7 +118,7 @@ def test_the_card_names_the_profile_that_costs_less_and_fits_now(client, lena, f
     ("small_price", "large_price"),
     [(None, None), ("1.00", None), (None, "4.00"), ("4.00", "4.00"), ("5", "4")],
 )
-def test_nothing_is_offered_that_is_not_known_to_cost_less(
+def test_profile_without_a_known_lower_price_is_not_suggested(
     client, lena, fra, claim, small, small_price, large_price
 ):
     mirrored(fra, DEVICES)
@@ -128,7 +128,7 @@ def test_nothing_is_offered_that_is_not_known_to_cost_less(
     assert "less and fits now" not in card(client, lena, claim)
 
 
-def test_nothing_is_offered_that_does_not_fit_now(client, lena, fra, claim, small):
+def test_profile_that_does_not_fit_is_not_suggested(client, lena, fra, claim, small):
     rate("H100", "4.00")
     rate("L4", "1.00")
     mirrored(fra, DEVICES)
@@ -137,7 +137,7 @@ def test_nothing_is_offered_that_does_not_fit_now(client, lena, fra, claim, smal
     assert "less and fits now" not in card(client, lena, claim)
 
 
-def test_nothing_is_offered_that_is_closed_to_the_team(client, lena, fra, claim, small):
+def test_profile_closed_to_the_team_is_not_suggested(client, lena, fra, claim, small):
     mirrored(fra, DEVICES)
     rate("H100", "4.00")
     rate("L4", "1.00")

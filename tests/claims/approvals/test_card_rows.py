@@ -1,4 +1,4 @@
-"""What each card of the inbox shows to whom, what its forms take, and which changes are refused."""
+"""The cards of the inbox for each reader, the limits of their forms, and refused changes."""
 
 from datetime import timedelta
 from types import SimpleNamespace
@@ -71,9 +71,7 @@ def context(client, person, address):
 # Cards.
 
 
-def test_the_card_of_a_request_says_whether_the_reader_decides_and_as_whom(
-    client, wish, vision, lena, alice, root
-):
+def test_claim_card_shows_whether_and_as_whom_the_reader_decides(client, wish, vision, lena, alice, root):
     ReasonTemplate.objects.create(title="Own", text="x", team=vision)
     ReasonTemplate.objects.create(title="Theirs", text="x", team=make_team("nlp"))
     names = (
@@ -100,7 +98,7 @@ def test_the_card_of_a_request_says_whether_the_reader_decides_and_as_whom(
     assert context(client, alice, url("approval", wish))("again_url")[0]
 
 
-def test_the_card_of_two_steps_names_who_consented(client, wish, vision, lena, root):
+def test_claim_card_names_who_gave_the_first_approval(client, wish, vision, lena, root):
     ApprovalRule.objects.create(team=vision, approval=Approval.BOTH)
     decide.approve(claim=wish, by=lena, spec_hash=wish.spec_hash)
     assert context(client, root, url("approval", wish))("first_approval")[0].by == lena
@@ -112,7 +110,7 @@ def test_the_card_of_two_steps_names_who_consented(client, wish, vision, lena, r
     assert found.approver == "a team lead and then a platform admin"
 
 
-def test_the_card_of_what_a_rule_lets_through_says_that_it_was_sent_back(wish, vision):
+def test_claim_card_says_that_the_cluster_sent_a_request_back(wish, vision):
     ApprovalRule.objects.create(team=vision, approval=Approval.AUTOMATIC)
     found = claim_impact(Claim.objects.select_related("team", "requested_by", "cluster").get(pk=wish.pk))
     assert (found.short_reason, found.rule, found.approver) == (
@@ -122,7 +120,7 @@ def test_the_card_of_what_a_rule_lets_through_says_that_it_was_sent_back(wish, v
     )
 
 
-def test_the_card_of_more_time_says_whether_the_reader_decides(client, longer, lena, alice):
+def test_extension_card_shows_whether_the_reader_decides(client, longer, lena, alice):
     found = context(client, lena, url("extension", longer))
     assert found("blocked_reason", "waiting", "approve_url", "deny_url") == (
         "", True, "claims:extension_approve", "claims:extension_deny",
@@ -136,9 +134,7 @@ def test_the_card_of_more_time_says_whether_the_reader_decides(client, longer, l
     assert found("blocked_reason", "waiting", "reasons") == ("", False, [])
 
 
-def test_the_card_of_more_quota_says_what_it_changes_and_who_may_do_what(
-    client, more, lena, alice, bob, root
-):
+def test_quota_card_shows_the_change_and_the_actions(client, more, lena, alice, bob, root):
     address = url("quota_request_decision", more)
     found = context(client, root, address)
     assert found("blocked_reason", "waiting", "may_withdraw", "title") == (
@@ -163,7 +159,7 @@ def test_the_card_of_more_quota_says_what_it_changes_and_who_may_do_what(
     assert found("blocked_reason", "waiting", "reasons", "question") == ("", False, [], None)
 
 
-def test_the_first_of_the_list_has_its_card_whatever_its_kind(client, more, longer, wish, lena, root, now):
+def test_inbox_opens_the_card_of_its_first_row(client, more, longer, wish, lena, root, now):
     type(more).objects.update(asked_at=now - DAY)
     client.force_login(root)
     assert client.get(reverse("claims:approvals")).context["current"] == more.pk
@@ -174,7 +170,7 @@ def test_the_first_of_the_list_has_its_card_whatever_its_kind(client, more, long
     assert client.get(reverse("claims:approvals")).context["current"] == wish.pk
 
 
-def test_a_refused_answer_keeps_the_note_and_says_why(client, wish, more, longer, lena, lars, root):
+def test_refused_decision_keeps_the_note_and_shows_the_reason(client, wish, more, longer, lena, lars, root):
     decide.deny(claim=wish, by=lars, reason="No.")
     client.force_login(lena)
     for name, sent in (("approve", {"spec_hash": wish.spec_hash}), ("deny", {})):
@@ -192,9 +188,7 @@ def test_a_refused_answer_keeps_the_note_and_says_why(client, wish, more, longer
     assert more.answer == "waiting"
 
 
-def test_answers_on_the_pages_keep_their_notes_and_say_what_was_done(
-    client, more, longer, vision, alice, lena, root
-):
+def test_decisions_keep_their_notes_and_confirm_the_result(client, more, longer, vision, alice, lena, root):
     other = make_quota_request(vision, 3, by=alice, counts="claims")
     client.force_login(lena)
     page = client.post(url("extension_approve", longer), {"note": "x" * 501}, follow=True)
@@ -213,7 +207,7 @@ def test_answers_on_the_pages_keep_their_notes_and_say_what_was_done(
     assert (made.devices, made.ends_at) == (1, until.replace(second=0))
 
 
-def test_a_line_goes_back_to_the_page_it_was_written_on_if_that_is_the_portals(client, more, root):
+def test_comment_returns_only_to_pages_of_the_portal(client, more, root):
     client.force_login(root)
     address, card = url("quota_request_comment", more), url("quota_request_decision", more)
     inbox = reverse("claims:approvals")
@@ -281,7 +275,7 @@ def offer(slug, devices=1, free=2):
         ),
     ],
 )
-def test_the_cheapest_of_what_fits_is_named_if_it_costs_less(wish, monkeypatch, own, offers, found):
+def test_cheapest_fitting_profile_is_named_if_it_costs_less(wish, monkeypatch, own, offers, found):
     asked: dict[str, Any] = {}
 
     def suggestions_for(**named):
@@ -301,7 +295,7 @@ def test_the_cheapest_of_what_fits_is_named_if_it_costs_less(wish, monkeypatch, 
 # Forms.
 
 
-def test_the_forms_of_a_decision_take_so_much_and_no_more():
+def test_decision_forms_limit_the_length_of_notes():
     hash_, note = "a" * 64, "x" * 500
     assert ApproveForm({"spec_hash": hash_, "note": note}).is_valid()
     for wrong in (
@@ -324,7 +318,7 @@ def test_the_forms_of_a_decision_take_so_much_and_no_more():
     assert len(DenyForm({"note": note + "x"}).errors["note"]) == 1
 
 
-def test_the_form_of_a_rule_says_every_field_and_keeps_for_whom_it_is(vision, train):
+def test_rule_form_shows_every_field_and_fixes_team_and_profile(vision, train):
     sent = {
         "team": "vision", "approval": "both", "automatic_devices": "2", "automatic_duration": "3d",
         "escalate_after": "4h", "self_approval": "on",
@@ -362,7 +356,7 @@ def change(claim, by, **wanted):
     )
 
 
-def test_a_consent_to_a_change_does_not_lead_around_a_profile_of_admins(wish, train, lena):
+def test_first_approval_of_a_change_cannot_bypass_admins(wish, train, lena):
     ApprovalRule.objects.create(profile=train, approval=Approval.BOTH)
     big = make_profile("big", approval=Approval.ADMIN)
     with pytest.raises(Forbidden, match="Only platform admins decide on requests for big"):
@@ -371,9 +365,7 @@ def test_a_consent_to_a_change_does_not_lead_around_a_profile_of_admins(wish, tr
     assert (wish.profile_version, wish.asked) == (train.current, None)
 
 
-def test_what_counts_together_with_another_claim_changes_only_its_time(
-    wish, ask, vision, fra, train, lena, quota
-):
+def test_claim_in_a_replacement_can_only_change_duration(wish, ask, vision, fra, train, lena, quota):
     quota.devices = 90
     quota.save(update_fields=["devices"])
     old = make_claim(vision, cluster=fra, profile=train, devices=2, state=ClaimState.ALLOCATED, name="old")
@@ -396,7 +388,7 @@ def test_what_counts_together_with_another_claim_changes_only_its_time(
     assert change(wish, lena, devices=1).devices == 1
 
 
-def test_what_was_asked_for_first_is_kept_through_two_changes(wish, train, lena, root):
+def test_original_request_is_kept_through_two_changes(wish, train, lena, root):
     ApprovalRule.objects.create(profile=train, approval=Approval.BOTH)
     change(wish, lena, devices=3)
     wish.refresh_from_db()
@@ -406,7 +398,7 @@ def test_what_was_asked_for_first_is_kept_through_two_changes(wish, train, lena,
     assert wish.charges.get().devices == 2
 
 
-def test_a_change_to_another_class_shows_the_lines_of_its_quota_before_it_is_made(client, wish, vision, lena):
+def test_preview_of_another_class_shows_its_quota(client, wish, vision, lena):
     make_quota(vision, 3, device_class="mig.nvidia.com")
     make_profile("slice", spec=make_spec(device_class="mig.nvidia.com"))
     client.force_login(lena)
@@ -419,7 +411,7 @@ def test_a_change_to_another_class_shows_the_lines_of_its_quota_before_it_is_mad
     assert "this request needs 4" in refused.text
 
 
-def test_the_form_of_a_change_offers_other_profiles_that_are_open_to_the_team(client, wish, lena, now):
+def test_change_form_offers_other_open_profiles(client, wish, lena, now):
     make_profile("open")
     make_profile("closed", teams=(make_team("nlp"),))
     retired = make_profile("retired")
@@ -433,7 +425,7 @@ def test_the_form_of_a_change_offers_other_profiles_that_are_open_to_the_team(cl
 # Rules on their pages.
 
 
-def test_a_rule_is_changed_and_removed_on_its_page_and_by_admins_alone(client, vision, train, root, lena):
+def test_only_admins_change_and_remove_rules_on_pages(client, vision, train, root, lena):
     rule = ApprovalRule.objects.create(team=vision, profile=train, approval="lead")
     other = ApprovalRule.objects.create(team=vision)
     pages = (url("approval_rule", rule), url("approval_rule_remove", rule), reverse("claims:approval_rules"))
@@ -456,7 +448,7 @@ def test_a_rule_is_changed_and_removed_on_its_page_and_by_admins_alone(client, v
     assert list(ApprovalRule.objects.all()) == [other]
 
 
-def test_the_list_of_rules_tells_every_column(client, vision, train, root):
+def test_list_of_rules_shows_every_column(client, vision, train, root):
     ApprovalRule.objects.create(
         team=vision, profile=train, approval="both", automatic_devices=2, automatic_duration=DAY,
         escalate_after=4 * HOUR, self_approval=True,
@@ -470,7 +462,7 @@ def test_the_list_of_rules_tells_every_column(client, vision, train, root):
     )
 
 
-def test_a_stand_in_is_chosen_among_members_and_neither_admins_nor_oneself(client, vision, lena, root, now):
+def test_delegate_choices_are_other_members_without_admins(client, vision, lena, root, now):
     vision.memberships.create(user=root, role="member")
     mira = make_user("mira")
     vision.memberships.create(user=mira, role="member")

@@ -33,7 +33,7 @@ def stands_in(person, lead, team):
     Delegation.objects.create(team=team, lead=lead, to=person, starts_at=now - DAY, ends_at=now + DAY)
 
 
-def test_who_stands_in_for_two_leads_decides_for_one_on_what_the_other_asks(ask, vision, lena, lars, noor):
+def test_delegate_of_two_leads_decides_on_requests_of_each(ask, vision, lena, lars, noor):
     stands_in(noor, lena, vision)
     claim = ask(by=lena, key="of lena")
     with pytest.raises(Forbidden, match="lena made this request"):
@@ -44,7 +44,7 @@ def test_who_stands_in_for_two_leads_decides_for_one_on_what_the_other_asks(ask,
     assert approved.history.last().why.endswith("As delegate of lars.")
 
 
-def test_an_extension_of_the_only_lead_is_not_for_their_stand_in(vision, fra, train, lena, lars, noor, root):
+def test_extension_of_the_only_lead_waits_for_admins(vision, fra, train, lena, lars, noor, root):
     """The stand-in may not decide on it, so platform admins are asked."""
     Membership.objects.filter(user=lars, team=vision).delete()
     stands_in(noor, lena, vision)

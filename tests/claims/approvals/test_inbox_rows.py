@@ -1,4 +1,4 @@
-"""Items of the inbox field by field, decisions on several, threads, and what a card tells of the person."""
+"""Items of the inbox field by field, bulk decisions, comments, and the impact on the card."""
 
 import csv
 from datetime import timedelta
@@ -113,7 +113,7 @@ def test_each_kind_of_item_has_every_field(wish, longer, more, lena, alice, visi
     assert [item.label for item in (claims, extensions, requests)] == ["Claim", "Extension", "Quota"]
 
 
-def test_what_is_decided_says_by_whom_when_and_how(wish, longer, more, lena, root, now):
+def test_decided_items_show_person_time_and_decision(wish, longer, more, lena, root, now):
     decisions.deny(claim=wish, by=lena, reason="No.")
     longer.decide("approved", by=root)
     more.decide("expired", by=None)
@@ -144,7 +144,7 @@ def test_item_is_due_soon_after_4_hours_and_overdue_after_24(more, now, age, wor
     assert (item.age, item.age_label) == (word, label)
 
 
-def test_a_request_for_a_profile_or_claims_names_it(vision, train, alice):
+def test_quota_item_names_profile_or_claims(vision, train, alice):
     make_quota_request(vision, 3, by=alice, profile=train)
     make_quota_request(vision, 4, by=alice, counts="claims")
     assert {item.summary for item in Inbox(alice).pending()} == {
@@ -153,7 +153,7 @@ def test_a_request_for_a_profile_or_claims_names_it(vision, train, alice):
     }
 
 
-def test_a_row_says_all_that_has_happened_to_it(wish, vision, lena, root, now):
+def test_item_remarks(wish, vision, lena, root, now):
     ApprovalRule.objects.create(team=vision, approval=Approval.BOTH)
     decisions.approve(claim=wish, by=lena, spec_hash=wish.spec_hash)
     Claim.objects.update(escalated_at=now)
@@ -167,7 +167,7 @@ def test_a_row_says_all_that_has_happened_to_it(wish, vision, lena, root, now):
 
 
 @pytest.mark.parametrize("person", ["alice", "bob", "lena", "root", "eve", "mira", "ada", "olaf"])
-def test_every_page_counts_just_what_the_inbox_shows(
+def test_pending_count_equals_the_inbox(
     request, vision, wish, longer, more, lena, root, fra, train, now, person
 ):
     """For a member, a viewer, a lead, admins, an outsider, a stand-in, and a lead of another team."""
@@ -206,7 +206,7 @@ def test_every_page_counts_just_what_the_inbox_shows(
     assert count_pending() == 9
 
 
-def test_tabs_tell_what_is_mine_my_teams_and_all(wish, more, lena, root, fra, train, vision):
+def test_tabs_filter_by_reader_and_team(wish, more, lena, root, fra, train, vision):
     nlp = make_team("nlp", leads=(make_user("olaf"),))
     vision.memberships.create(user=root, role="viewer")
     make_claim(nlp, by=make_user("noor"), cluster=fra, profile=train, name="of-nlp")
@@ -244,7 +244,7 @@ def test_a_page_of_the_inbox_has_25_rows(client, lena, vision, fra, train, alice
     assert (page.paginator.num_pages, len(page)) == (pages, 25)
 
 
-def test_the_csv_tells_every_column_of_what_waits_and_of_what_is_decided(client, wish, longer, lena, now):
+def test_csv_has_every_column_of_pending_and_decided_rows(client, wish, longer, lena, now):
     decisions.deny(claim=wish, by=lena, reason="No.")
     client.force_login(lena)
 
@@ -278,7 +278,7 @@ def test_the_csv_tells_every_column_of_what_waits_and_of_what_is_decided(client,
         (InboxSearch(profile="other"), {"nlp"}),
     ],
 )
-def test_words_team_and_profile_narrow_every_kind(wish, longer, more, root, fra, search, found):
+def test_search_filters_every_kind(wish, longer, more, root, fra, search, found):
     Extension.objects.update(reason="Keep it.")
     nlp, other = make_team("nlp"), make_profile("other")
     noor = make_user("noor")
@@ -289,7 +289,7 @@ def test_words_team_and_profile_narrow_every_kind(wish, longer, more, root, fra,
     assert {item.title for item in Inbox(root, search).pending()} == found
 
 
-def test_the_api_tells_every_field_and_refuses_an_unknown_tab(wish, lena, root, now):
+def test_api_has_every_field_and_refuses_an_unknown_tab(wish, lena, root, now):
     (row,) = api(lena).get(LIST).json()["results"]
     assert row.pop("claim")["name"] == "sam2"
     assert row == {
@@ -335,11 +335,11 @@ def line(by, question=False):
         ([line(2), line(1, True)], 1),
     ],
 )
-def test_a_question_waits_until_somebody_else_writes(thread, waits):
+def test_question_is_open_until_somebody_else_comments(thread, waits):
     assert open_question(thread) is (None if waits is None else thread[waits])
 
 
-def test_a_line_under_a_claim_keeps_everything_and_moves_the_page_once(wish, lena, lars, now):
+def test_comment_writes_every_column_and_bumps_the_version_once(wish, lena, lars, now):
     before = wish.version
     for _ in range(2):
         made = services.comment_on_claim(claim=wish, by=lena, text="  Why three? ", key="x" * 80)
@@ -373,7 +373,7 @@ def test_a_line_under_a_claim_keeps_everything_and_moves_the_page_once(wish, len
         ("x" * 2000, "k", ""),
     ],
 )
-def test_a_line_has_1_to_2000_characters_and_a_key(wish, lena, text, key, said):
+def test_comment_has_1_to_2000_characters_and_a_key(wish, lena, text, key, said):
     if not said:
         assert services.comment_on_claim(claim=wish, by=lena, text=text, key=key).text == text
         return
@@ -383,7 +383,7 @@ def test_a_line_has_1_to_2000_characters_and_a_key(wish, lena, text, key, said):
     assert not Comment.objects.exists()
 
 
-def test_lines_reach_those_they_are_for_and_never_their_writer(wish, vision, alice, lena, lars, root):
+def test_comments_notify_the_other_side_only(wish, vision, alice, lena, lars, root):
     carol = make_user("carol")
     vision.memberships.create(user=carol, role="member")
 
@@ -413,14 +413,14 @@ def test_lines_reach_those_they_are_for_and_never_their_writer(wish, vision, ali
     assert say(lena, "Sorry.")[0] is False  # nothing waits for an answer
 
 
-def test_after_the_decision_the_asker_writes_to_nobody(wish, alice, lena):
+def test_comment_after_the_decision_notifies_nobody(wish, alice, lena):
     decisions.approve(claim=wish, by=lena, spec_hash=wish.spec_hash)
     Notice.objects.all().delete()
     services.comment_on_claim(claim=wish, by=alice, text="Thanks.", key="k")
     assert told() == []
 
 
-def test_the_thread_of_a_request_for_quota_is_its_own(more, wish, root, alice, lena, bob, eve, vision):
+def test_quota_request_has_its_own_thread(more, wish, root, alice, lena, bob, eve, vision):
     other = make_quota_request(vision, 5, by=alice, counts="claims")
     url = reverse("claims:quota_request_decision", args=[more.pk])
 
@@ -463,7 +463,7 @@ def said(lines):
     return [(one.item.title, one.effects, one.warning, one.blocked_reason) for one in lines]
 
 
-def test_the_preview_of_each_kind_says_what_approving_does(wish, longer, more, held, root, lena):
+def test_preview_shows_the_effect_of_each_kind(wish, longer, more, held, root, lena):
     ids = {"claim": [wish.pk], "extension": [longer.pk], "quota": [more.pk]}
     end, until = moment(held.expires_at), moment(longer.until)
     of_claim = ("sam2", ("gpu.nvidia.com: 2 → 5 of 8 used",), "", "")
@@ -482,9 +482,7 @@ def test_the_preview_of_each_kind_says_what_approving_does(wish, longer, more, h
     assert said(lines_of(root, quota=[more.pk])) == [("vision", (), "", "Already decided: denied.")]
 
 
-def test_several_claims_and_extensions_of_several_teams_add_up(
-    wish, held, quota, vision, fra, train, root, now
-):
+def test_total_effects_add_up_per_team(wish, held, quota, vision, fra, train, root, now):
     nlp, noor = make_team("nlp"), make_user("noor")
     make_quota(nlp, 9)
     second = make_claim(vision, by=noor, cluster=fra, profile=train, devices=1)
@@ -521,9 +519,7 @@ def test_several_claims_and_extensions_of_several_teams_add_up(
         ("just as long", ""),
     ],
 )
-def test_the_preview_of_more_time_warns_of_what_speaks_against_it(
-    longer, held, vision, fra, train, root, now, spoilt, warning
-):
+def test_extension_preview_warnings(longer, held, vision, fra, train, root, now, spoilt, warning):
     own = Claim.objects.filter(pk=held.pk)
     if spoilt == "ended":
         own.update(state=ClaimState.RELEASED)
@@ -543,9 +539,7 @@ def test_the_preview_of_more_time_warns_of_what_speaks_against_it(
     assert warned == warning.format(end=moment(held.expires_at))
 
 
-def test_the_outcome_of_each_names_why_not_and_holds_up_no_other(
-    wish, longer, more, held, vision, root, lena
-):
+def test_bulk_results_are_independent_and_name_the_refusal(wish, longer, more, held, vision, root, lena):
     second = make_quota_request(vision, 8, by=root, counts="claims")
     inbox = Inbox(lena)
     ids: dict[ItemKind, Any] = {"claim": [wish.pk], "extension": [longer.pk], "quota": [more.pk, second.pk]}
@@ -575,7 +569,7 @@ def test_the_outcome_of_each_names_why_not_and_holds_up_no_other(
     assert (wish.state, wish.decision_note) == ("denied", "No.")
 
 
-def test_approving_quota_in_bulk_says_the_limit_and_for_how_long(more, vision, root, alice, now):
+def test_bulk_approval_of_quota_names_limit_and_period(more, vision, root, alice, now):
     until = now + DAY
     short = make_quota_request(vision, 3, by=alice, counts="claims", until=until)
     inbox = Inbox(root)
@@ -611,7 +605,7 @@ def test_50_are_decided_at_once_and_51_refused(root):
     assert bulk.MAX_REQUESTS == 50
 
 
-def test_what_speaks_against_more_quota_is_more_than_there_is(more, root, monkeypatch):
+def test_quota_preview_warns_of_overcommitment(more, root, monkeypatch):
     for capacity, warning in (
         (12, ""),
         (11, "Limits of all teams exceed capacity by 1 device."),
@@ -623,7 +617,7 @@ def test_what_speaks_against_more_quota_is_more_than_there_is(more, root, monkey
         assert said(lines_of(root, quota=[more.pk]))[0][2] == warning
 
 
-def test_each_quota_that_a_request_counts_against_is_in_its_preview(vision, fra, train, quota, alice, lena):
+def test_claim_preview_shows_every_quota(vision, fra, train, quota, alice, lena):
     make_quota(vision, 9, profile=train)
     Quota.objects.create(team=vision, counts="claims", devices=5)
     claim = make_claim(
@@ -638,7 +632,7 @@ def test_each_quota_that_a_request_counts_against_is_in_its_preview(vision, fra,
     }
 
 
-def test_the_api_decides_and_previews_each_by_itself(wish, longer, more, root, lena, eve):
+def test_api_previews_and_decides_independently(wish, longer, more, root, lena, eve):
     wishes = [
         {"kind": "claim", "id": str(wish.pk), "spec_hash": wish.spec_hash},
         {"kind": "extension", "id": str(longer.pk)},
@@ -675,9 +669,7 @@ def test_the_api_decides_and_previews_each_by_itself(wish, longer, more, root, l
         assert row.decision_note == "Fine."
 
 
-def test_the_page_of_several_asks_which_answer_and_offers_the_reasons_of_one_team(
-    client, wish, lena, root, fra, train
-):
+def test_bulk_page_needs_a_decision_and_offers_reasons(client, wish, lena, root, fra, train):
     client.force_login(root)
     sent = {"claim": [wish.pk], f"spec_hash_{wish.pk}": wish.spec_hash}
     for wrong in ({}, {"answer": "some"}):
@@ -698,7 +690,7 @@ def test_the_page_of_several_asks_which_answer_and_offers_the_reasons_of_one_tea
 # What a card tells.
 
 
-def test_others_wait_for_the_same_class_in_the_same_cluster(wish, vision, fra, train, alice):
+def test_queue_counts_the_same_class_and_cluster(wish, vision, fra, train, alice):
     assert queue_sentence(wish) == "No other claim waits for these devices."
     nlp, osl = make_team("nlp"), make_cluster("osl-1")
     mig = make_profile("mig", spec=make_spec(device_class="mig.nvidia.com"))
@@ -715,9 +707,7 @@ def test_others_wait_for_the_same_class_in_the_same_cluster(wish, vision, fra, t
     assert queue_sentence(wish).endswith("2 approved claims wait for a pod.")
 
 
-def test_the_last_five_ends_of_a_person_in_the_team_are_counted_by_kind(
-    wish, vision, fra, train, alice, lena, now
-):
+def test_past_claims_counts_the_last_five_by_state(wish, vision, fra, train, alice, lena, now):
     assert past_claims(wish) == "alice has no earlier claim in vision."
     ends = [
         ClaimState.RELEASED,
@@ -751,7 +741,7 @@ def test_the_last_five_ends_of_a_person_in_the_team_are_counted_by_kind(
         (5, "3 of 5 free matching devices; 2 left."),
     ],
 )
-def test_the_share_of_what_is_free_is_told_and_unknown_stays_unknown(wish, free, said):
+def test_share_of_free_devices(wish, free, said):
     assert share_of_free(wish, free) == said
 
 
@@ -774,11 +764,11 @@ def test_past_use_counts_the_hours_of_the_last_90_days(vision, fra, train, alice
     assert past_use(alice, make_team("nlp")).claims == 0
 
 
-def test_a_line_of_one_character_is_one(wish, lena):
+def test_comment_of_one_character_is_valid(wish, lena):
     assert services.comment_on_claim(claim=wish, by=lena, text=" ? ", key="k").text == "?"
 
 
-def test_a_line_that_cannot_be_written_is_said_on_the_page_it_came_from(client, wish, lena):
+def test_invalid_comment_is_explained_on_its_page(client, wish, lena):
     client.force_login(lena)
     card = reverse("claims:approval", args=[wish.pk])
     for back, where in ((card, card), ("", reverse("claims:detail", args=[wish.pk]))):
@@ -789,7 +779,7 @@ def test_a_line_that_cannot_be_written_is_said_on_the_page_it_came_from(client, 
     assert not Comment.objects.exists()
 
 
-def test_each_card_stands_beside_the_list(client, wish, longer, more, root):
+def test_each_card_is_shown_beside_the_list(client, wish, longer, more, root):
     client.force_login(root)
     for name, row in (("approval", wish), ("extension", longer), ("quota_request_decision", more)):
         context = client.get(reverse(f"claims:{name}", args=[row.pk]), {"tab": "all"}).context
@@ -797,7 +787,7 @@ def test_each_card_stands_beside_the_list(client, wish, longer, more, root):
         assert (context["tab"], context["current"]) == ("all", row.pk)
 
 
-def test_a_consent_on_the_page_says_that_an_admin_follows(client, wish, vision, lena):
+def test_first_approval_message_names_the_next_step(client, wish, vision, lena):
     ApprovalRule.objects.create(team=vision, approval=Approval.BOTH)
     client.force_login(lena)
     sent = {"spec_hash": wish.spec_hash, "note": "Fine."}
@@ -806,9 +796,7 @@ def test_a_consent_on_the_page_says_that_an_admin_follows(client, wish, vision, 
     assert wish.steps.get().note == "Fine."
 
 
-def test_the_preview_counts_each_alternative_against_the_quota_of_its_profile(
-    vision, fra, train, quota, lena, ask
-):
+def test_preview_counts_alternatives_per_profile(vision, fra, train, quota, lena, ask):
     small = make_profile("small")
     make_quota(vision, 9, profile=small)
     claim = ask(name="either", devices=2, alternatives=[small])
@@ -816,7 +804,7 @@ def test_the_preview_counts_each_alternative_against_the_quota_of_its_profile(
     assert set(will) == {"gpu.nvidia.com: 0 → 2 of 8 used", "small: 0 → 2 of 9 used"}
 
 
-def test_the_api_looks_for_each_wish_among_its_kind_and_takes_50(wish, longer, lena):
+def test_api_finds_requests_by_kind_and_accepts_50(wish, longer, lena):
     def answer(*wishes):
         sent = {"answer": "approve", "wishes": list(wishes), "preview": True}
         return api(lena).post(DECIDE, sent, format="json")

@@ -1,4 +1,4 @@
-"""Several wishes of every kind at once: the page, the API, and that each is decided by itself."""
+"""Bulk decisions on every kind of request: the page, the API, and independent results."""
 
 from datetime import timedelta
 
@@ -59,7 +59,7 @@ def answers(claim, longer, more):
     return claim.state, longer.answer, more.answer
 
 
-def test_the_inbox_lets_every_kind_be_chosen_that_waits_for_the_reader(client, root, lena, mixed):
+def test_inbox_offers_a_checkbox_for_every_kind(client, root, lena, mixed):
     client.force_login(lena)
     page = client.get(INBOX).text
     assert f'name="claim" value="{mixed["claim"][0]}"' in page
@@ -69,7 +69,7 @@ def test_the_inbox_lets_every_kind_be_chosen_that_waits_for_the_reader(client, r
     assert f'name="quota" value="{mixed["quota"][0]}"' in client.get(INBOX).text
 
 
-def test_the_preview_says_of_each_what_will_happen_and_what_they_come_to(client, root, mixed, longer):
+def test_bulk_preview_shows_effects_and_totals(client, root, mixed, longer):
     client.force_login(root)
     page = " ".join(client.get(BULK, mixed).text.split())
     assert "gpu.nvidia.com: 2 → 4 of 8 used" in page
@@ -81,7 +81,7 @@ def test_the_preview_says_of_each_what_will_happen_and_what_they_come_to(client,
     assert "vision: limit of gpu.nvidia.com 8 → 12." in page
 
 
-def test_the_preview_says_who_cannot_be_decided_and_why(client, lena, mixed):
+def test_bulk_preview_names_blocked_requests(client, lena, mixed):
     client.force_login(lena)
     page = client.get(BULK, mixed).text
     assert "Only platform admins decide on quota." in page
@@ -89,7 +89,7 @@ def test_the_preview_says_who_cannot_be_decided_and_why(client, lena, mixed):
     assert "You cannot decide on the other 1." in page
 
 
-def test_one_s_own_wish_is_not_decided(client, lena, held, claim):
+def test_own_request_is_not_decided_in_bulk(client, lena, held, claim):
     own = make_extension(held, by=lena)
     client.force_login(lena)
     chosen = {"claim": [claim.pk], "extension": [own.pk]}
@@ -101,7 +101,7 @@ def test_one_s_own_wish_is_not_decided(client, lena, held, claim):
     assert own.answer == RequestStatus.WAITING
 
 
-def test_the_preview_warns_of_what_cannot_be_approved(client, root, quota, longer, more):
+def test_bulk_preview_warns_of_failing_approvals(client, root, quota, longer, more):
     Quota.objects.filter(pk=quota.pk).update(devices=20)
     type(longer.claim).objects.filter(pk=longer.claim_id).update(state=ClaimState.RELEASED)
     client.force_login(root)
@@ -110,7 +110,7 @@ def test_the_preview_warns_of_what_cannot_be_approved(client, root, quota, longe
     assert "The team already has a limit of 20; there is nothing left to approve." in page
 
 
-def test_the_preview_says_of_two_steps_that_one_follows(client, lena, vision, claim):
+def test_bulk_preview_names_the_second_approval(client, lena, vision, claim):
     ApprovalRule.objects.create(team=vision, approval=Approval.BOTH)
     client.force_login(lena)
     assert (
@@ -123,7 +123,7 @@ def test_the_preview_says_of_two_steps_that_one_follows(client, lena, vision, cl
     assert claim.state == ClaimState.REQUESTED
 
 
-def test_every_kind_is_approved_and_sent_twice_it_is_decided_once(client, root, mixed, claim, longer, more):
+def test_bulk_approval_twice_decides_once(client, root, mixed, claim, longer, more):
     client.force_login(root)
     first = client.post(BULK, sent(mixed, claim, note="Fine."))
     assert first.status_code == 200
@@ -142,7 +142,7 @@ def test_every_kind_is_approved_and_sent_twice_it_is_decided_once(client, root, 
     assert Quota.objects.get().devices == 12
 
 
-def test_every_kind_is_denied_with_one_reason(client, root, mixed, claim, longer, more):
+def test_bulk_denial_of_every_kind(client, root, mixed, claim, longer, more):
     client.force_login(root)
     assert client.post(BULK, sent(mixed, claim, "deny")).status_code == 422
     assert answers(claim, longer, more) == (
@@ -156,7 +156,7 @@ def test_every_kind_is_denied_with_one_reason(client, root, mixed, claim, longer
     assert {row.decision_note for row in (claim, longer, more)} == {"The cluster moves."}
 
 
-def test_one_that_is_refused_does_not_stop_the_others(client, root, lena, mixed, claim, longer, more):
+def test_refused_request_does_not_stop_the_others(client, root, lena, mixed, claim, longer, more):
     decide.deny(claim=claim, by=lena, reason="No.")
     client.force_login(root)
     answer = client.post(BULK, sent(mixed, claim))
@@ -166,7 +166,7 @@ def test_one_that_is_refused_does_not_stop_the_others(client, root, lena, mixed,
     assert answers(claim, longer, more) == (ClaimState.DENIED, RequestStatus.APPROVED, RequestStatus.APPROVED)
 
 
-def test_outsiders_know_of_none_and_viewers_decide_on_none(client, eve, bob, mixed, claim, longer, more):
+def test_bulk_decision_of_outsiders_and_viewers(client, eve, bob, mixed, claim, longer, more):
     client.force_login(eve)
     page = client.get(BULK, mixed).text
     assert "No requests selected" in page
@@ -181,7 +181,7 @@ def test_outsiders_know_of_none_and_viewers_decide_on_none(client, eve, bob, mix
     )
 
 
-def test_what_is_no_id_is_left_out_and_too_many_are_refused(client, root, claim):
+def test_invalid_ids_are_ignored_and_too_many_refused(client, root, claim):
     client.force_login(root)
     assert "sam2" in client.get(BULK, {"claim": ["x", claim.pk], "quota": ["…"]}).text
     many = [f"00000000-0000-0000-0000-{number:012}" for number in range(51)]
@@ -191,12 +191,12 @@ def test_what_is_no_id_is_left_out_and_too_many_are_refused(client, root, claim)
     assert client.put(BULK).status_code == 405
 
 
-def test_a_reason_of_the_team_is_ready_to_use(client, lena, mixed):
+def test_bulk_page_offers_reasons_of_the_team(client, lena, mixed):
     client.force_login(lena)
     assert "Smaller device is enough" in client.get(BULK, mixed).text
 
 
-def test_extensions_cost_the_same_number_of_queries_each_time(client, root, vision, fra, train, alice):
+def test_bulk_queries_do_not_grow_with_extensions(client, root, vision, fra, train, alice):
     def extensions(count):
         return [
             make_extension(claim, by=alice).pk
@@ -251,7 +251,7 @@ def test_the_api_previews_and_decides(root, mixed, claim, longer, more):
     assert again.json() == done.json()
 
 
-def test_the_api_says_of_each_why_not(lena, eve, mixed, claim, longer, more):
+def test_api_names_each_refusal(lena, eve, mixed, claim, longer, more):
     body = {"answer": "approve", "wishes": wishes(mixed, claim)}
     body["wishes"][0]["spec_hash"] = "0" * 64
     told = {one["kind"]: one for one in api_of(lena).post(API, body, format="json").json()["results"]}

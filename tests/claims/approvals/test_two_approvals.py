@@ -1,4 +1,4 @@
-"""Requests on which a lead and then a platform admin decide."""
+"""Requests that need a first approval by a lead and a second one by a platform admin."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def waits_for(*people):
     return [person.username for person in people if Inbox(person).pending(for_reader=True)]
 
 
-def test_a_lead_consents_first_and_a_platform_admin_decides(wish, lena, lars, root):
+def test_lead_and_then_platform_admin_approve(wish, lena, lars, root):
     assert waits_for(lena, lars, root) == ["lena", "lars"]
     claim = approve(wish, lena, note="needed for the review")
     assert claim.state == ClaimState.REQUESTED
@@ -39,7 +39,7 @@ def test_a_lead_consents_first_and_a_platform_admin_decides(wish, lena, lars, ro
     assert "First approval, by a lead. needed for the review" in said
 
 
-def test_an_admin_does_not_decide_before_a_lead(wish, root):
+def test_admin_cannot_approve_before_a_lead(wish, root):
     with pytest.raises(Forbidden, match="A lead of vision must give the first approval"):
         approve(wish, root)
 
@@ -50,7 +50,7 @@ def test_a_lead_alone_does_not_approve(wish, lena):
     assert wish.steps.count() == 1
 
 
-def test_the_second_lead_hears_who_consented_first(wish, lena, lars):
+def test_second_lead_learns_who_approved_first(wish, lena, lars):
     approve(wish, lena)
     with pytest.raises(
         Conflict, match=r"lena gave the first approval of sam2 on .*. A platform admin decides next"
@@ -58,7 +58,7 @@ def test_the_second_lead_hears_who_consented_first(wish, lena, lars):
         approve(wish, lars)
 
 
-def test_one_person_does_not_consent_twice(wish, vision, lena, root):
+def test_one_person_cannot_give_both_approvals(wish, vision, lena, root):
     """A platform admin who leads the team as well gives one of the two consents."""
     vision.memberships.create(user=root, role="lead")
     assert approve(wish, root).state == ClaimState.REQUESTED
@@ -67,14 +67,14 @@ def test_one_person_does_not_consent_twice(wish, vision, lena, root):
     assert approve(wish, other).state == ClaimState.APPROVED
 
 
-def test_a_consent_is_bound_to_the_spec_that_was_read(wish, lena, root):
+def test_first_approval_is_bound_to_the_spec(wish, lena, root):
     approve(wish, lena)
     Claim.objects.filter(pk=wish.pk).update(spec_hash="0" * 64)
     with pytest.raises(Forbidden, match="A lead of vision must give the first approval"):
         approve(wish, root, spec_hash="0" * 64)
 
 
-def test_the_consent_to_an_older_spec_gives_way_to_the_consent_to_the_new_one(wish, lena, lars, root):
+def test_first_approval_of_a_new_spec_replaces_the_old_one(wish, lena, lars, root):
     approve(wish, lena)
     Claim.objects.filter(pk=wish.pk).update(spec_hash="0" * 64)
     assert waits_for(lena, lars, root) == ["lena", "lars"]
@@ -83,13 +83,13 @@ def test_the_consent_to_an_older_spec_gives_way_to_the_consent_to_the_new_one(wi
     assert waits_for(lena, lars, root) == ["root"]
 
 
-def test_who_has_consented_may_not_decide_on_another_spec(wish, lena):
+def test_first_approver_cannot_decide_on_another_spec(wish, lena):
     approve(wish, lena)
     with pytest.raises(Forbidden, match=r"lena gave the first approval\. A platform admin decides next"):
         approve(wish, lena, spec_hash="0" * 64)
 
 
-def test_a_request_that_goes_back_to_people_is_consented_to_anew(wish, lena, root):
+def test_request_sent_back_needs_a_new_first_approval(wish, lena, root):
     approve(wish, lena)
     approve(wish, root)
     wish.refresh_from_db()
@@ -98,7 +98,7 @@ def test_a_request_that_goes_back_to_people_is_consented_to_anew(wish, lena, roo
     assert waits_for(lena, root) == ["lena"]
 
 
-def test_the_admins_are_told_who_consented(wish, lena, root):
+def test_admins_are_notified_of_the_first_approval(wish, lena, root):
     assert not Notice.objects.filter(user=root).exists()
     approve(wish, lena)
     notice = Notice.objects.get(user=root)
@@ -106,7 +106,7 @@ def test_the_admins_are_told_who_consented(wish, lena, root):
     assert notice.title == "sam2 waits for your decision"
 
 
-def test_where_no_lead_can_decide_two_admins_do(ask, vision, train, root):
+def test_two_admins_approve_if_no_lead_can(ask, vision, train, root):
     vision.memberships.filter(role="lead").delete()
     ApprovalRule.objects.create(profile=train, approval=Approval.BOTH)
     claim = ask()
@@ -117,7 +117,7 @@ def test_where_no_lead_can_decide_two_admins_do(ask, vision, train, root):
     assert approve(claim, other).state == ClaimState.APPROVED
 
 
-def test_an_admin_may_say_no_after_the_consent(wish, lena, root):
+def test_admin_may_deny_after_the_first_approval(wish, lena, root):
     approve(wish, lena)
     claim = decide.deny(claim=wish, by=root, reason="The cluster moves that week.")
     assert claim.state == ClaimState.DENIED

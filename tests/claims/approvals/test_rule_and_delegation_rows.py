@@ -1,4 +1,4 @@
-"""Rules, delegations and reasons to deny: every column, every bound, and what a rule would do."""
+"""Rules, delegations and reasons: every column, every limit, and the effect of a rule."""
 
 from datetime import timedelta
 
@@ -49,7 +49,7 @@ def api(user):
 # Delegations.
 
 
-def test_a_delegation_keeps_who_for_whom_and_when_and_tells_the_stand_in(vision, lena, mira, now):
+def test_delegation_writes_every_column_and_notifies_the_delegate(vision, lena, mira, now):
     begin, end = now + HOUR, now + DAY
     row = services.delegate(by=lena, team=vision, to=mira, starts_at=begin, ends_at=end)
     assert list(Delegation.objects.values()) == [
@@ -93,7 +93,7 @@ def test_a_delegation_keeps_who_for_whom_and_when_and_tells_the_stand_in(vision,
         (-25_000 * DAY, DAY, "A date lies between 1970 and 2200; the year"),
     ],
 )
-def test_the_span_of_a_delegation_has_bounds(vision, lena, mira, now, begin, end, said):
+def test_delegation_period_is_limited(vision, lena, mira, now, begin, end, said):
     def delegate():
         return services.delegate(by=lena, team=vision, to=mira, starts_at=now + begin, ends_at=now + end)
 
@@ -110,9 +110,7 @@ def test_the_span_of_a_delegation_has_bounds(vision, lena, mira, now, begin, end
     ("begin", "end", "free"),
     [(-9, 1, True), (-9, 2, False), (2, 3, False), (4, 5, False), (5, 6, True), (0, 9, False)],
 )
-def test_delegations_of_a_lead_in_a_team_follow_each_other(
-    vision, lena, lars, mira, alice, now, begin, end, free
-):
+def test_delegations_of_a_lead_cannot_overlap(vision, lena, lars, mira, alice, now, begin, end, free):
     nlp = make_team("nlp", leads=(lena,), members=(alice,))
     first = services.delegate(by=lena, team=vision, to=mira, starts_at=now + DAY, ends_at=now + 5 * DAY)
     span = {"starts_at": now + begin * DAY, "ends_at": now + end * DAY}
@@ -128,7 +126,7 @@ def test_delegations_of_a_lead_in_a_team_follow_each_other(
     )
 
 
-def test_a_delegation_that_has_ended_stands_in_the_way_of_none(vision, lena, mira, now):
+def test_ended_delegation_does_not_conflict(vision, lena, mira, now):
     """Though their times overlap in the past."""
     services.delegate(by=lena, team=vision, to=mira, starts_at=now - 2 * DAY, ends_at=now + HOUR)
     span = {"starts_at": now - DAY, "ends_at": now + 2 * DAY}
@@ -137,7 +135,7 @@ def test_a_delegation_that_has_ended_stands_in_the_way_of_none(vision, lena, mir
         assert services.delegate(by=lena, team=vision, to=mira, **span) == row
 
 
-def test_inactive_people_and_admins_do_not_stand_in_and_outsiders_let_nobody(vision, lena, mira, root, now):
+def test_inactive_people_and_admins_cannot_be_delegates(vision, lena, mira, root, now):
     span = {"starts_at": now, "ends_at": now + DAY}
     with pytest.raises(Forbidden) as refused:  # an admin has every role, but leads no team by that
         services.delegate(by=root, team=vision, to=mira, **span)
@@ -177,7 +175,7 @@ def test_others_do_not_end_a_delegation(vision, lena, lars, mira, root, eve, now
     assert row.ends_at == now + DAY
 
 
-def test_the_page_of_those_away_shows_what_holds_comes_and_was(client, vision, lena, lars, mira, root, now):
+def test_delegation_page_shows_current_upcoming_and_past(client, vision, lena, lars, mira, root, now):
     vision.memberships.create(user=root, role="member")
     spans = {"was": (-3 * DAY, -2 * DAY), "ended": (-DAY, timedelta(0)), "runs": (timedelta(0), DAY)}
     spans["comes"] = (2 * DAY, 3 * DAY)
@@ -205,7 +203,7 @@ def test_the_page_of_those_away_shows_what_holds_comes_and_was(client, vision, l
     assert form.initial["ends_at"] - form.initial["starts_at"] == 7 * DAY
 
 
-def test_the_api_of_delegations_tells_every_column_of_ones_own(vision, lena, lars, mira, now):
+def test_api_lists_own_delegations_with_every_field(vision, lena, lars, mira, now):
     sent = {"team": "vision", "to": "mira", "starts_at": now.isoformat(), "ends_at": (now + DAY).isoformat()}
     made = api(lena).post(DELEGATIONS, sent, format="json")
     stamp = {name: sent[name].replace("+00:00", "Z") for name in ("starts_at", "ends_at")}
@@ -255,14 +253,12 @@ def test_the_api_of_delegations_tells_every_column_of_ones_own(vision, lena, lar
         ),
     ],
 )
-def test_a_rule_lets_through_up_to_its_bounds_and_says_what_is_beyond(
-    rule, devices, span, through, word, sentence
-):
+def test_rule_is_automatic_up_to_its_limits(rule, devices, span, through, word, sentence):
     assert rule.is_automatic_for(devices=devices, duration=span) is through
     assert rule.approval_reason(devices=devices, duration=span) == (word, sentence)
 
 
-def test_a_rule_for_one_device_speaks_of_one_device():
+def test_rule_sentence_uses_the_singular():
     _word, sentence = Rule("R", Approval.LEAD, 1).approval_reason(devices=2, duration=HOUR)
     assert sentence == "R requires approval by a team lead for more than 1 device."
 
@@ -286,7 +282,7 @@ def test_a_rule_says_what_needs_no_approval(rule, sentence, at_times):
     assert (rule.sentence, rule.may_be_automatic) == (sentence, at_times)
 
 
-def test_each_row_of_a_rule_counts_as_it_says_and_an_empty_one_as_the_profile(vision, train):
+def test_rule_without_approval_uses_that_of_the_profile(vision, train):
     train.current.__class__.objects.update(automatic_devices=3, automatic_duration=HOUR)
     train.current.refresh_from_db()
     row = ApprovalRule.objects.create(
@@ -309,7 +305,7 @@ def test_each_row_of_a_rule_counts_as_it_says_and_an_empty_one_as_the_profile(vi
     assert Rules([]).rule(vision.pk, train.current) == profile_rule
 
 
-def test_of_several_profiles_every_part_of_the_ruling_is_the_strictest(vision):
+def test_effective_rule_is_the_strictest_in_every_field(vision):
     one, two, three = (make_profile(f"p{number}") for number in range(3))
     rows = [
         (one, {"approval": "lead", "automatic_devices": 4, "self_approval": True, "escalate_after": DAY}),
@@ -346,7 +342,7 @@ def test_profiles_taken_together_count_together_under_one_rule(vision):
         assert effective_rule_for(vision, asked, duration=HOUR, together=together).automatic is automatic
 
 
-def test_saving_a_rule_writes_every_column_anew(root, vision, train):
+def test_saving_a_rule_replaces_every_column(root, vision, train):
     columns = (
         "team", "profile", "approval", "automatic_devices", "automatic_duration", "self_approval",
         "escalate_after",
@@ -371,7 +367,7 @@ def test_saving_a_rule_writes_every_column_anew(root, vision, train):
 
 
 @pytest.mark.parametrize("person", ["lena", "alice", "eve"])
-def test_nobody_but_a_platform_admin_saves_or_removes_a_rule(request, vision, person):
+def test_only_platform_admins_save_and_remove_rules(request, vision, person):
     by, rule = request.getfixturevalue(person), ApprovalRule.objects.create(team=vision)
     with pytest.raises(Forbidden):
         services.save_rule(by=by, team=vision, approval="automatic")
@@ -399,14 +395,14 @@ def test_nobody_but_a_platform_admin_saves_or_removes_a_rule(request, vision, pe
         ({"escalate_after": -DAY}, "Escalation needs a duration above 0."),
     ],
 )
-def test_a_rule_that_cannot_be_says_why(root, vision, wrong, said):
+def test_invalid_rule_is_explained(root, vision, wrong, said):
     with pytest.raises(Invalid) as refused:
         services.save_rule(by=root, **{"team": vision, **wrong})
     assert refused.value.message.startswith(said)
     assert not ApprovalRule.objects.exists()
 
 
-def test_the_effect_of_a_rule_is_shown_on_examples_and_on_the_last_30_days(vision, train, fra, alice, now):
+def test_rule_effect_has_examples_and_past_requests(vision, train, fra, alice, now):
     other, nlp = make_profile("other"), make_team("nlp")
 
     def past(days, **fields):
@@ -450,7 +446,7 @@ def test_the_effect_of_a_rule_is_shown_on_examples_and_on_the_last_30_days(visio
     assert rule_effect(ApprovalRule(team=vision, approval="both")).examples == ()
 
 
-def test_the_api_of_rules_tells_every_column_and_only_to_admins(vision, train, root, lena):
+def test_api_of_rules_has_every_field_for_admins_only(vision, train, root, lena):
     sent = {
         "team": "vision", "profile": "train-80", "approval": "both", "automatic_devices": 2,
         "automatic_duration": "1d", "self_approval": True, "escalate_after": "4h",
@@ -483,7 +479,7 @@ def test_the_api_of_rules_tells_every_column_and_only_to_admins(vision, train, r
 # Reasons.
 
 
-def test_a_reason_is_of_one_title_to_80_and_a_text_to_500_characters(root, vision):
+def test_reason_has_a_title_up_to_80_and_a_text_up_to_500_characters(root, vision):
     kept = services.save_reason(by=root, title=f" {'t' * 80} ", text=f" {'x' * 500} ", team=vision)
     assert ReasonTemplate.objects.values_list("title", "text", "team").get() == (
         "t" * 80,
@@ -503,7 +499,7 @@ def test_a_reason_is_of_one_title_to_80_and_a_text_to_500_characters(root, visio
     assert ReasonTemplate.objects.values_list("title", "text", "team").get() == ("t", "x", None)
 
 
-def test_a_title_is_one_teams_own_and_a_reason_keeps_its_own(root, vision):
+def test_reason_titles_are_unique_per_team(root, vision):
     nlp = make_team("nlp")
     own = services.save_reason(by=root, title="Move", text="It moves.", team=vision)
     services.save_reason(by=root, title="Move", text="Other.", team=nlp)
@@ -517,7 +513,7 @@ def test_a_title_is_one_teams_own_and_a_reason_keeps_its_own(root, vision):
 
 
 @pytest.mark.parametrize(("person", "error"), [("alice", PermissionDenied), ("eve", Http404)])
-def test_who_does_not_lead_the_team_keeps_no_reason_of_it(request, vision, person, error):
+def test_only_leads_of_the_team_edit_its_reasons(request, vision, person, error):
     by = request.getfixturevalue(person)
     own = ReasonTemplate.objects.create(title="Move", text="It moves.", team=vision)
     for call in (
@@ -531,7 +527,7 @@ def test_who_does_not_lead_the_team_keeps_no_reason_of_it(request, vision, perso
     assert not editable_reasons(by).exists()
 
 
-def test_only_admins_remove_what_is_for_everybody_and_only_that_goes(lena, root, vision):
+def test_only_admins_remove_reasons_for_every_team(lena, root, vision):
     kept = ReasonTemplate.objects.create(title="Move", text="x", team=vision)
     gone = ReasonTemplate.objects.create(title="All", text="x")
     with pytest.raises(Forbidden):
@@ -540,7 +536,7 @@ def test_only_admins_remove_what_is_for_everybody_and_only_that_goes(lena, root,
     assert list(ReasonTemplate.objects.all()) == [kept]
 
 
-def test_the_api_of_reasons_tells_every_column(lena, vision):
+def test_api_of_reasons_has_every_field(lena, vision):
     sent = {"title": "Move", "text": "It moves.", "team": "vision"}
     made = api(lena).post(REASONS, sent, format="json").json()
     assert made == sent | {"id": made["id"]}
@@ -552,9 +548,7 @@ def test_the_api_of_reasons_tells_every_column(lena, vision):
         assert api(lena).post(REASONS, sent | wrong, format="json").status_code == 422
 
 
-def test_the_form_of_a_reason_starts_with_the_leads_team_and_for_admins_with_every_team(
-    client, lena, root, vision
-):
+def test_reason_form_defaults_to_the_team_of_the_lead(client, lena, root, vision):
     nlp = make_team("nlp")
     kept = ReasonTemplate.objects.create(title="Move", text="It moves.", team=vision)
     rows = []
