@@ -60,7 +60,7 @@ def test_a_filter_is_shown_as_a_sentence_with_a_way_out(browse, people, alice):
     listing = page.context["listing"]
     assert [user.username for user in listing.page] == ["erin", "dan"]
     (condition,) = listing.conditions
-    assert condition.text == "Theme: dark"
+    assert condition.text == "Theme: Dark"
     assert condition.without == "?sort=-username"
 
 
@@ -90,7 +90,7 @@ def test_the_csv_has_all_that_matches_in_the_chosen_columns(browse, people, alic
     rows = rows_of(answer)
     assert rows[0] == ["User name", "Theme"]
     assert len(rows) == 1 + User.objects.count()
-    assert rows[1] == ["grace", "light"]
+    assert rows[1] == ["grace", "Light"]
 
 
 def test_no_spreadsheet_takes_a_cell_for_a_formula():

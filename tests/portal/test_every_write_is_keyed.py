@@ -32,7 +32,7 @@ BY_SERVICE = {
     ("ClaimViewSet", "resize"),
     ("QuotaRequestViewSet", "create"),
     ("CommentsView", "post"),
-    ("ManyView", "post"),
+    ("BulkActionView", "post"),
 }
 MAKES_NOTHING = {("MatchView", "post")}
 ANY = "01a1fd0e-cd81-741b-ad1f-8943d5325f9e"
