@@ -133,7 +133,7 @@ class Life:
         claim = self.claim
         lead = lead_of(claim, but=claim.requested_by)
         at = self._next()
-        said = Transition(claim=claim, old=claim.state, new=claim.state, why="Consented as a lead.")
+        said = Transition(claim=claim, old=claim.state, new=claim.state, why="First approval, by a lead.")
         self._write(said, lead, at)
         consent = ApprovalStep(claim=claim, role=Approval.LEAD, by=lead, at=at, spec_hash=claim.spec_hash)
         self.consents.append(consent)

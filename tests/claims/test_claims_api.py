@@ -163,7 +163,7 @@ def test_a_lead_approves_and_the_second_hears_who_was_first(lena, lars, claim):
     assert (answer.status_code, answer.json()["decided_by"]) == (200, "lena")
     answer = client(lars).post(url, {"spec_hash": claim.spec_hash}, format="json")
     assert answer.status_code == 409
-    assert answer.json()["detail"].startswith("lena was first and approved")
+    assert answer.json()["detail"].startswith("lena already approved")
 
 
 def test_an_approval_needs_the_hash_that_was_read(lena, claim):
